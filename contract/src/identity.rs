@@ -1,0 +1,159 @@
+//! Who a request turned out to be, signed by the gateway and verified by services.
+//!
+//! The gateway authenticates; services authorise. What passes between them is one header, `Tollhouse-Identity:
+//! v1.<payload>.<signature>`: the payload is JSON in unpadded base64url, the signature HMAC-SHA-256 over the method,
+//! the request target and the payload. A request without a valid one did not come through the gateway and is refused.
+
+use std::net::IpAddr;
+
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+
+use crate::key::{Environment, KeyId, Scopes};
+use crate::plan::Plan;
+use crate::project::ProjectId;
+use crate::time::UnixSeconds;
+
+/// The header's name, lower case.
+pub const IDENTITY_HEADER: &str = "tollhouse-identity";
+
+/// How far the clocks of gateway and service may differ, and how long a signed header is worth anything, in seconds.
+pub const IDENTITY_AGE_MAX_SECONDS: i64 = 60;
+
+/// The holder of an API key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Caller {
+    /// The key's public name.
+    pub key: KeyId,
+    /// The project it belongs to.
+    pub project: ProjectId,
+    /// The project's plan.
+    pub plan: Plan,
+    /// What the key may do.
+    pub scopes: Scopes,
+    /// The deployment the key belongs to.
+    pub environment: Environment,
+}
+
+/// What the gateway vouches for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// The request's id, as in the access log and `X-Request-Id`.
+    pub request_id: String,
+    /// The client's address as the gateway saw it.
+    pub client: IpAddr,
+    /// The project whose site was asked; absent on the platform's own hosts.
+    pub site_project: Option<ProjectId>,
+    /// The caller; absent where the site needs no key.
+    pub caller: Option<Caller>,
+    /// When the gateway signed, by its clock.
+    pub issued_at: UnixSeconds,
+}
+
+/// Why an identity is not believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidIdentity {
+    /// Not of the form `v1.<payload>.<signature>`.
+    #[error("malformed identity")]
+    Malformed,
+    /// Not signed with this platform's key, or for another request.
+    #[error("identity signature does not match")]
+    Signature,
+    /// Older or younger than [`IDENTITY_AGE_MAX_SECONDS`].
+    #[error("identity is too old or from the future")]
+    Age,
+}
+
+/// The key both sides share. Not printable.
+#[derive(Clone)]
+pub struct IdentityKey(hmac::Key);
+
+impl IdentityKey {
+    /// From the platform's secret.
+    pub fn new(secret: &[u8]) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
+    }
+
+    /// The header value for `identity` on a request with this method and target (path and query as forwarded).
+    pub fn sign(&self, identity: &Identity, method: &str, target: &str) -> String {
+        let payload = URL_SAFE_NO_PAD.encode(serde_json::to_vec(identity).unwrap_or_default());
+        let tag = self.tag(method, target, &payload);
+        format!("v1.{payload}.{}", URL_SAFE_NO_PAD.encode(tag))
+    }
+
+    /// The identity in a header value, if this platform's gateway signed it for this request lately.
+    pub fn verify(
+        &self,
+        header: &str,
+        method: &str,
+        target: &str,
+        now: UnixSeconds,
+    ) -> Result<Identity, InvalidIdentity> {
+        let (payload, signature) =
+            header.strip_prefix("v1.").and_then(|rest| rest.split_once('.')).ok_or(InvalidIdentity::Malformed)?;
+        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| InvalidIdentity::Malformed)?;
+        hmac::verify(&self.0, signed_text(method, target, payload).as_bytes(), &signature)
+            .map_err(|_| InvalidIdentity::Signature)?;
+        let payload = URL_SAFE_NO_PAD.decode(payload).map_err(|_| InvalidIdentity::Malformed)?;
+        let identity: Identity = serde_json::from_slice(&payload).map_err(|_| InvalidIdentity::Malformed)?;
+        if (now.0 - identity.issued_at.0).abs() > IDENTITY_AGE_MAX_SECONDS {
+            return Err(InvalidIdentity::Age);
+        }
+        Ok(identity)
+    }
+
+    fn tag(&self, method: &str, target: &str, payload: &str) -> hmac::Tag {
+        hmac::sign(&self.0, signed_text(method, target, payload).as_bytes())
+    }
+}
+
+/// A line feed occurs in none of the parts, so no two triples give the same text.
+fn signed_text(method: &str, target: &str, payload: &str) -> String {
+    format!("{method}\n{target}\n{payload}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity() -> Identity {
+        Identity {
+            request_id: "r1".to_owned(),
+            client: "192.0.2.1".parse().unwrap(),
+            site_project: Some("demo".parse().unwrap()),
+            caller: None,
+            issued_at: UnixSeconds(1_000),
+        }
+    }
+
+    #[test]
+    fn a_signed_identity_is_believed_for_its_request_and_its_minute() {
+        let key = IdentityKey::new(b"secret");
+        let header = key.sign(&identity(), "GET", "/v1/store/orders");
+        assert_eq!(key.verify(&header, "GET", "/v1/store/orders", UnixSeconds(1_030)), Ok(identity()));
+        assert_eq!(
+            key.verify(&header, "DELETE", "/v1/store/orders", UnixSeconds(1_030)),
+            Err(InvalidIdentity::Signature)
+        );
+        assert_eq!(
+            key.verify(&header, "GET", "/v1/store/orders/1", UnixSeconds(1_030)),
+            Err(InvalidIdentity::Signature)
+        );
+        assert_eq!(key.verify(&header, "GET", "/v1/store/orders", UnixSeconds(1_061)), Err(InvalidIdentity::Age));
+        let other = IdentityKey::new(b"another secret");
+        assert_eq!(
+            other.verify(&header, "GET", "/v1/store/orders", UnixSeconds(1_030)),
+            Err(InvalidIdentity::Signature)
+        );
+    }
+
+    #[test]
+    fn garbage_is_malformed() {
+        let key = IdentityKey::new(b"secret");
+        for header in ["", "v1", "v1.a", "v2.a.b", "v1.a.!", "a.b.c"] {
+            assert!(key.verify(header, "GET", "/", UnixSeconds(0)).is_err(), "{header}");
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! What the processes of Tollhouse agree on.
+//!
+//! Data that crosses a process boundary, and the pure rules that both sides must apply alike: how a hostname is
+//! written, how an API key is checked, when a window ends, how an identity is signed. No I/O, no clock, no runtime:
+//! times and random bytes are arguments.
+//!
+//! Reading order: names ([`hostname`], [`project`]), money ([`plan`], [`window`]), people ([`key`], [`identity`]),
+//! what the edge serves ([`site`], [`certificate`]), how it learns ([`feed`]), and how anybody says no ([`error`]).
+
+pub mod certificate;
+pub mod error;
+pub mod feed;
+pub mod hostname;
+pub mod identity;
+pub mod key;
+pub mod plan;
+pub mod project;
+pub mod site;
+pub mod time;
+pub mod window;
+
+pub mod text;

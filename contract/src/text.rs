@@ -1,0 +1,66 @@
+//! Types that are text on the wire and checked in memory: one macro, so that none forgets a side.
+
+/// Serialises through `as_str` and deserialises through `FromStr`, so that no unchecked value enters by JSON.
+macro_rules! serde_as_text {
+    ($name:ty) => {
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.as_str())
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'de, str> as serde::Deserialize>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+
+/// A closed set of words: enum, text form, parser, list of all, and an error that names the choices.
+macro_rules! words {
+    ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        $vis enum $name { $($(#[$vmeta])* $variant,)+ }
+
+        impl $name {
+            /// Every value, in the order of declaration.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The word used on the wire, in configuration, logs and metrics.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::text::UnknownWord;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                match text {
+                    $($text => Ok(Self::$variant),)+
+                    _ => Err($crate::text::UnknownWord { choices: &[$($text,)+] }),
+                }
+            }
+        }
+
+        $crate::text::serde_as_text!($name);
+    };
+}
+
+/// A word outside its closed set; the message lists the choices.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("use one of: {}", choices.join(", "))]
+pub struct UnknownWord {
+    pub(crate) choices: &'static [&'static str],
+}
+
+pub(crate) use {serde_as_text, words};

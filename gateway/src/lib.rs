@@ -1,0 +1,5 @@
+//! The edge of Tollhouse.
+//!
+//! Modules in the order of a request's life.
+
+pub mod rejection;
