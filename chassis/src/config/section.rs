@@ -33,6 +33,7 @@ impl<'r> Section<'r> {
     }
 
     /// A table below this one; reads as empty when it is absent.
+    #[must_use]
     pub fn section(&self, name: &str) -> Section<'r> {
         let path = self.path_of(name);
         self.reader.ask(&path);
