@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -31,7 +31,7 @@ pub struct View {
 }
 
 /// `GET /status`, `GET /hosts/{host}`, `GET /usage/{project}`, `GET /bans`, and with the operator's token
-/// `POST /bans/{key}` and `DELETE /bans/{key}`.
+/// `POST /bans/{key}?seconds=N` (at most a day) and `DELETE /bans/{key}`.
 pub fn router(view: View, operator: Arc<Secret>) -> Router {
     let writes = Router::new()
         .route("/bans/{key}", post(ban).delete(lift))
@@ -99,16 +99,33 @@ async fn usage(State(view): State<View>, Path(project): Path<String>) -> Respons
     let Some(project) = found else {
         return Refusal::new(404, "project_not_found", "This gateway knows no such project.").into_response();
     };
-    let usage = pipeline.quota.usage(&project.id).await;
-    Json(json!({ "project": project.id, "plan": project.plan, "limits": project.limits, "usage": usage })).into_response()
+    let standing = pipeline.quota.standing(&project.id, project.limits);
+    let window = |allowance: crate::quota::standing::Allowance| {
+        json!({ "limit": allowance.limit, "remaining": allowance.remaining, "resets_at": allowance.resets_at })
+    };
+    Json(json!({
+        "project": project.id,
+        "plan": project.plan,
+        "minute": window(standing.minute),
+        "day": standing.day.map(window),
+        "mode": pipeline.quota.mode().as_str(),
+    }))
+    .into_response()
 }
 
 async fn bans(State(view): State<View>) -> Json<Value> {
     Json(json!({ "bans": view.gateway.pipeline.quota.bans() }))
 }
 
-async fn ban(State(view): State<View>, Path(key): Path<String>) -> Response {
-    change_ban(&view, &key, |view, key| view.gateway.pipeline.quota.ban(key))
+/// How long a ban by hand lasts.
+#[derive(serde::Deserialize)]
+struct BanFor {
+    seconds: i64,
+}
+
+async fn ban(State(view): State<View>, Path(key): Path<String>, Query(duration): Query<BanFor>) -> Response {
+    let until = view.clock.now_seconds().plus(duration.seconds.clamp(1, 86_400));
+    change_ban(&view, &key, |view, key| view.gateway.pipeline.quota.ban(key, until))
 }
 
 async fn lift(State(view): State<View>, Path(key): Path<String>) -> Response {

@@ -3,6 +3,7 @@
 mod upstream;
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -61,11 +62,11 @@ pub struct Config {
 #[derive(Clone, Copy, Debug)]
 pub struct QuotaConfig {
     /// What happens while the store does not answer.
-    pub on_store_down: crate::quota::OnStoreDown,
+    pub on_store_down: crate::quota::settings::OnStoreDown,
     /// Whether bans are off, only counted, or on.
-    pub bans: crate::quota::ban::BanMode,
+    pub bans: crate::quota::ban::BanSwitch,
     /// Failed authentications per address and minute.
-    pub anonymous_per_minute: u32,
+    pub anonymous_per_minute: NonZeroU32,
 }
 
 impl Config {
@@ -146,12 +147,12 @@ fn required_secret(root: &Section<'_>, name: &str) -> Option<Secret> {
 }
 
 fn quota(section: &Section<'_>) -> Option<QuotaConfig> {
-    let on_store_down = section.value("on_store_down", crate::quota::OnStoreDown::Share);
-    let bans = section.value("bans", crate::quota::ban::BanMode::On);
+    let on_store_down = section.value("on_store_down", crate::quota::settings::OnStoreDown::Share);
+    let bans = section.value("bans", crate::quota::ban::BanSwitch::On);
     let anonymous = section.integer("failed_authentications_per_minute", 60, 1..=1_000_000);
     Some(QuotaConfig {
         on_store_down: on_store_down?,
         bans: bans?,
-        anonymous_per_minute: u32::try_from(anonymous?).ok()?,
+        anonymous_per_minute: NonZeroU32::new(u32::try_from(anonymous?).ok()?)?,
     })
 }

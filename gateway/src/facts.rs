@@ -124,8 +124,8 @@ pub struct Facts {
     pub payer: Option<Arc<Project>>,
     /// The quota figures to show.
     pub shown: Option<Shown>,
-    /// Whether a unit was charged.
-    pub charged: bool,
+    /// The standing after a unit was charged; what a refund gives back.
+    pub charged: Option<Standing>,
     /// Why it was refused.
     pub refused: Option<Rejection>,
     /// Where it goes.
@@ -162,7 +162,7 @@ impl Facts {
             key: None,
             payer: None,
             shown: None,
-            charged: false,
+            charged: None,
             refused: None,
             target: None,
             endpoint: None,

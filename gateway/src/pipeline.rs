@@ -12,7 +12,7 @@ mod preflight;
 mod redirect;
 mod route;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use chassis::clock::Clock;
 
@@ -20,7 +20,7 @@ use crate::answer::Answer;
 use crate::facts::{Facts, Surface, Target};
 use crate::keys::Keys;
 use crate::quota::Quota;
-use crate::quota::anonymous::Anonymous;
+use crate::quota::anonymous::AnonymousLimits;
 use crate::replica::Replica;
 use crate::request::EdgeRequest;
 use crate::tls::PlatformCertificate;
@@ -33,15 +33,15 @@ pub struct Pipeline {
     /// Who is calling.
     pub keys: Keys,
     /// What they may still spend.
-    pub quota: Arc<Quota>,
+    pub quota: Quota,
     /// How often an address failed to say who it is.
-    pub anonymous: Anonymous,
+    pub anonymous: AnonymousLimits,
     /// Where requests go.
     pub upstreams: Arc<Upstreams>,
     /// The certificate of the platform's hosts, for deciding which names share a connection.
     pub platform_certificate: Option<Arc<PlatformCertificate>>,
-    /// The port in redirects to https; 443 is left out of URLs.
-    pub https_port: u16,
+    /// The port in redirects to https, known once the listener is bound; 443 is left out of URLs.
+    pub https_port: OnceLock<u16>,
     /// The time.
     pub clock: Arc<dyn Clock>,
 }

@@ -86,8 +86,20 @@ pub struct Context {
     connection: Option<Arc<Connection>>,
 }
 
+/// The handle pingora owns; admin and door hold the same gateway.
+#[derive(Clone)]
+pub struct SharedGateway(pub Arc<Gateway>);
+
+impl std::ops::Deref for SharedGateway {
+    type Target = Gateway;
+
+    fn deref(&self) -> &Gateway {
+        &self.0
+    }
+}
+
 #[async_trait]
-impl ProxyHttp for Gateway {
+impl ProxyHttp for SharedGateway {
     type CTX = Context;
 
     fn new_ctx(&self) -> Context {
@@ -323,9 +335,8 @@ impl Gateway {
     }
 
     fn refund(&self, facts: &mut Facts) {
-        if let (true, Some(payer)) = (facts.charged, &facts.payer) {
-            self.pipeline.quota.refund(&payer.id);
-            facts.charged = false;
+        if let (Some(standing), Some(payer)) = (facts.charged.take(), &facts.payer) {
+            self.pipeline.quota.refund(&payer.id, &standing);
         }
     }
 }

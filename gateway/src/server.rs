@@ -6,11 +6,11 @@
 
 mod doorman;
 mod lifecycle;
-mod usage_file;
+mod counting;
 mod watcher;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -30,15 +30,13 @@ use tokio::sync::watch;
 
 use self::doorman::EdgeDoorman;
 use self::lifecycle::DataPlane;
-use self::usage_file::UsageFile;
 use self::watcher::EdgeWatcher;
 use crate::config::Config;
 use crate::door::{Connections, Door, DoorSettings, Listening, Tickets, TlsSettings};
 use crate::keys::Keys;
 use crate::pipeline::Pipeline;
-use crate::proxy::{Gateway, RequestIds};
-use crate::quota::Quota;
-use crate::quota::anonymous::Anonymous;
+use crate::proxy::{Gateway, RequestIds, SharedGateway};
+use crate::quota::anonymous::AnonymousLimits;
 use crate::replica::follow::Follower;
 use crate::replica::{HotBounds, Replica};
 use crate::telemetry::Telemetry;
@@ -89,21 +87,19 @@ pub async fn start(config: Config, logs: Arc<Logs>, clock: Arc<dyn Clock>, shutd
         Some((chain, key)) => Some(Arc::new(PlatformCertificate::load(chain.clone(), key.clone())?)),
         None => None,
     };
-    let (quota, usage) = open_quota(&config, &clock)?;
+    let (quota, usage) = counting::open(&config, clock.clone())?;
     let descriptors = chassis::process::prepare()?;
     let settings = DoorSettings { proxy_protocol_from: config.trusted_proxies.clone(), ..DoorSettings::default() };
     let settings = Arc::new(settings.for_descriptors(descriptors));
     let connections = Connections::new(&settings);
-    // Bound before anything is told to clients: redirects name the port.
-    let (https_port_is, https_port) = watch::channel(config.public_https_port);
     let pipeline = Pipeline {
         replica: replica.clone(),
         keys: Keys::new(replica.clone(), config.environment),
         quota: quota.clone(),
-        anonymous: Anonymous::new(config.quota.anonymous_per_minute),
+        anonymous: AnonymousLimits::new(config.quota.anonymous_per_minute, std::hash::RandomState::new()),
         upstreams: Arc::new(Upstreams::new(config.upstreams.clone())),
         platform_certificate: platform.clone(),
-        https_port,
+        https_port: config.public_https_port.map_or_else(OnceLock::new, OnceLock::from),
         clock: clock.clone(),
     };
     let gateway = Arc::new(Gateway {
@@ -128,7 +124,8 @@ pub async fn start(config: Config, logs: Arc<Logs>, clock: Arc<dyn Clock>, shutd
     let data_plane = DataPlane::start(&server_conf, http, https)?;
     let http_address = listening(http_listening, "http").await?;
     let https_address = listening(https_listening, "https").await?;
-    https_port_is.send_replace(Some(config.public_https_port.unwrap_or(https_address.port())));
+    // Redirects name the port, which port 0 has left open until now.
+    gateway.pipeline.https_port.get_or_init(|| https_address.port());
     health.condition("listeners").set(true);
 
     let live = Arc::new(Live { node: node.clone(), connections: connections.clone(), health: health.clone() });
@@ -152,21 +149,28 @@ pub async fn start(config: Config, logs: Arc<Logs>, clock: Arc<dyn Clock>, shutd
         watcher,
         clock: clock.clone(),
     };
+    let ledger_task = tokio::spawn({
+        let quota = quota.clone();
+        async move { quota.run().await }
+    });
     let follower_task = tokio::spawn(follower.run(shutdown.clone()));
+    let chores_end = Shutdown::new();
     let housekeeping = tokio::spawn(lifecycle::housekeep(lifecycle::Chores {
         usage,
-        quota: quota.clone(),
         telemetry: telemetry.clone(),
         logs,
         live: live.clone(),
         platform,
-        shutdown: shutdown.clone(),
+        end: chores_end.clone(),
     }));
     let task = tokio::spawn(async move {
         shutdown.begun().await;
         let drained = data_plane.drain(&live, &telemetry, config.lame_duck, config.drain).await;
         quota.hand_back_all().await;
+        ledger_task.abort();
         let _ = follower_task.await;
+        // The last of the chores writes what was handed back.
+        chores_end.begin();
         let _ = housekeeping.await;
         admin_end.begin();
         // Scrapes in progress are not worth waiting for.
@@ -174,12 +178,6 @@ pub async fn start(config: Config, logs: Arc<Logs>, clock: Arc<dyn Clock>, shutd
         drained
     });
     Ok(Running::new("gateway", [("http", http_address), ("https", https_address), ("admin", admin_address)], task))
-}
-
-fn open_quota(config: &Config, clock: &Arc<dyn Clock>) -> anyhow::Result<(Arc<Quota>, UsageFile)> {
-    let usage = UsageFile::new(config.data_directory.join("usage.json"));
-    let quota = usage_file::quota(config, clock.clone(), &usage)?;
-    Ok((Arc::new(quota), usage))
 }
 
 fn ticket_seed(config: &Config) -> anyhow::Result<[u8; 32]> {

@@ -31,13 +31,15 @@ impl Pipeline {
     }
 
     fn refuse(&self, error: AuthError, request: &EdgeRequest<'_>, facts: &mut Facts) -> Answer {
-        let counted = self.anonymous.fail(request.client, self.clock.now());
-        let outcome = if counted.spent { Outcome::Refused(Window::Minute) } else { Outcome::Admitted };
-        facts.shown = Some(Shown { standing: counted.standing, outcome });
-        if counted.spent {
-            let wait = counted.standing.retry_after_seconds(outcome).unwrap_or(1);
+        let now = self.clock.now();
+        if let Err(standing) = self.anonymous.check(request.client, now) {
+            let outcome = Outcome::Refused(Window::Minute);
+            facts.shown = Some(Shown { standing, outcome });
+            let wait = standing.retry_after_seconds(outcome).unwrap_or(1);
             return Refusal::new(Rejection::TooManyAuthFailures).retry_after(i64::from(wait)).into();
         }
+        let standing = self.anonymous.fail(request.client, now);
+        facts.shown = Some(Shown { standing, outcome: Outcome::Admitted });
         let (rejection, challenge) = match error {
             // RFC 6750 section 3: no error attribute when no credentials were sent.
             AuthError::Missing => (Rejection::MissingApiKey, r#"Bearer realm="tollhouse""#),

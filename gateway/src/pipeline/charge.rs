@@ -17,7 +17,7 @@ impl Pipeline {
         };
         match self.quota.charge(&payer.id, payer.limits, &key.id).await {
             Ok(standing) => {
-                facts.charged = true;
+                facts.charged = Some(standing);
                 facts.shown = Some(Shown { standing, outcome: Outcome::Admitted });
                 Ok(())
             }
@@ -31,7 +31,8 @@ impl Pipeline {
             Err(ChargeError::Banned { until, standing }) => {
                 Err(refuse(facts, Rejection::ApiKeyBanned, Shown { standing, outcome: Outcome::Banned { until } }))
             }
-            Err(ChargeError::Unavailable { retry_after_seconds }) => {
+            Err(ChargeError::Unavailable { retry_after_seconds, standing }) => {
+                facts.shown = Some(Shown { standing, outcome: Outcome::Admitted });
                 Err(Refusal::new(Rejection::QuotaUnavailable).retry_after(i64::from(retry_after_seconds)).into())
             }
         }

@@ -22,7 +22,7 @@ impl Pipeline {
         let redirect = facts.site.as_ref().and_then(|site| site.redirect.as_ref());
         let host = redirect.map_or(&request.host, |redirect| &redirect.to);
         let target = if request.target == "*" { "/" } else { request.target };
-        let location = match self.https_port {
+        let location = match self.https_port.get().copied().unwrap_or(443) {
             443 => format!("https://{host}{target}"),
             port => format!("https://{host}:{port}{target}"),
         };

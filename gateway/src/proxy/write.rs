@@ -51,7 +51,9 @@ impl Gateway {
     /// Every API response shows limits: those of the caller, or those of an address that has not said who it is.
     fn show_limits(&self, facts: &mut Facts, connection: &Connection) {
         if facts.surface == Surface::Api && facts.shown.is_none() {
-            let standing = self.pipeline.anonymous.standing(connection.client().ip(), self.clock.now());
+            let standing = match self.pipeline.anonymous.check(connection.client().ip(), self.clock.now()) {
+                Ok(standing) | Err(standing) => standing,
+            };
             facts.shown = Some(Shown { standing, outcome: Outcome::Admitted });
         }
     }

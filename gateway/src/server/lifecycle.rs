@@ -14,9 +14,8 @@ use pingora::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
 use tokio::sync::oneshot;
 
 use super::Live;
-use super::usage_file::UsageFile;
+use super::counting::UsageFile;
 use crate::door::Door;
-use crate::quota::Quota;
 use crate::telemetry::Telemetry;
 use crate::tls::PlatformCertificate;
 
@@ -91,19 +90,18 @@ impl DataPlane {
 /// What is looked after once a second.
 pub(super) struct Chores {
     pub(super) usage: UsageFile,
-    pub(super) quota: Arc<Quota>,
     pub(super) telemetry: Arc<Telemetry>,
     pub(super) logs: Arc<Logs>,
     pub(super) live: Arc<Live>,
     pub(super) platform: Option<Arc<PlatformCertificate>>,
-    pub(super) shutdown: Shutdown,
+    pub(super) end: Shutdown,
 }
 
 pub(super) async fn housekeep(chores: Chores) {
     let mut platform_complaint = None;
     loop {
-        let ended = tokio::time::timeout(CHORES_EVERY, chores.shutdown.begun()).await.is_ok();
-        chores.usage.write(&chores.quota);
+        let ended = tokio::time::timeout(CHORES_EVERY, chores.end.begun()).await.is_ok();
+        chores.usage.write();
         chores.telemetry.show_dropped(chores.logs.dropped());
         chores.telemetry.show_connections(chores.live.connections.live());
         if let Some(platform) = &chores.platform {
