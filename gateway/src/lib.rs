@@ -2,4 +2,5 @@
 //!
 //! Modules in the order of a request's life.
 
+pub mod door;
 pub mod rejection;
