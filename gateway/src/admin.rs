@@ -100,9 +100,7 @@ async fn usage(State(view): State<View>, Path(project): Path<String>) -> Respons
         return Refusal::new(404, "project_not_found", "This gateway knows no such project.").into_response();
     };
     let standing = pipeline.quota.standing(&project.id, project.limits);
-    let window = |allowance: crate::quota::standing::Allowance| {
-        json!({ "limit": allowance.limit, "remaining": allowance.remaining, "resets_at": allowance.resets_at })
-    };
+    let window = |allowance: crate::quota::standing::Allowance| json!({ "limit": allowance.limit, "remaining": allowance.remaining, "resets_at": allowance.resets_at });
     Json(json!({
         "project": project.id,
         "plan": project.plan,

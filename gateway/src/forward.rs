@@ -39,7 +39,18 @@ const FORGED: &[&str] = &[
 ];
 
 /// Beginnings of header names that are the gateway's own.
-const FORGED_PREFIXES: &[&str] = &["x-forwarded-", "tollhouse-", "x-tollhouse-", "x-tenant-", "x-project-", "x-plan", "x-key-", "x-account-", "x-user-", "x-auth-"];
+const FORGED_PREFIXES: &[&str] = &[
+    "x-forwarded-",
+    "tollhouse-",
+    "x-tollhouse-",
+    "x-tenant-",
+    "x-project-",
+    "x-plan",
+    "x-key-",
+    "x-account-",
+    "x-user-",
+    "x-auth-",
+];
 
 /// The peer for the next attempt.
 pub fn peer(upstream: &Upstream, endpoint: &Endpoint, upgrade: bool) -> HttpPeer {

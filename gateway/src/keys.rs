@@ -88,7 +88,9 @@ fn presented(request: &EdgeRequest<'_>) -> Result<PresentedKey, AuthError> {
 
 /// Whether a request carries something that looks like a key of ours, wherever it should not.
 pub fn carries_a_key(request: &EdgeRequest<'_>) -> bool {
-    request.headers.get_all(header::AUTHORIZATION).iter().any(|value| {
-        value.as_bytes().windows(3).any(|window| window == b"th_")
-    })
+    request
+        .headers
+        .get_all(header::AUTHORIZATION)
+        .iter()
+        .any(|value| value.as_bytes().windows(3).any(|window| window == b"th_"))
 }

@@ -18,7 +18,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// Configuration file; environment variables TOLLHOUSE_GATEWAY_… win over it.
+    /// Configuration file; environment variables that begin with `TOLLHOUSE_GATEWAY` win over it.
     #[arg(long, default_value = "config/gateway.toml")]
     config: PathBuf,
     /// Check the configuration, say what is wrong with it, and exit.

@@ -125,7 +125,9 @@ impl ProxyHttp for SharedGateway {
     }
 
     async fn request_filter(&self, session: &mut Session, ctx: &mut Context) -> pingora::Result<bool> {
-        let Some(connection) = ctx.connection.clone() else { return Error::e_explain(ErrorType::InternalError, "no connection") };
+        let Some(connection) = ctx.connection.clone() else {
+            return Error::e_explain(ErrorType::InternalError, "no connection");
+        };
         let facts = &mut *ctx.facts;
         let body_follows = !session.as_downstream_mut().is_body_empty();
         let decided = match EdgeRequest::parse(session.req_header(), body_follows, &connection) {
@@ -163,7 +165,13 @@ impl ProxyHttp for SharedGateway {
     }
 
     /// Nothing was sent yet: another address, or the same one once more, cannot hurt.
-    fn fail_to_connect(&self, _s: &mut Session, _peer: &HttpPeer, ctx: &mut Context, mut error: Box<Error>) -> Box<Error> {
+    fn fail_to_connect(
+        &self,
+        _s: &mut Session,
+        _peer: &HttpPeer,
+        ctx: &mut Context,
+        mut error: Box<Error>,
+    ) -> Box<Error> {
         if let Some(endpoint) = &ctx.facts.endpoint {
             endpoint.failed(self.clock.monotonic());
         }
@@ -193,7 +201,12 @@ impl ProxyHttp for SharedGateway {
         error
     }
 
-    async fn upstream_request_filter(&self, _s: &mut Session, head: &mut RequestHeader, ctx: &mut Context) -> pingora::Result<()> {
+    async fn upstream_request_filter(
+        &self,
+        _s: &mut Session,
+        head: &mut RequestHeader,
+        ctx: &mut Context,
+    ) -> pingora::Result<()> {
         let is_tls = ctx.connection.as_ref().is_some_and(|connection| connection.is_tls());
         forward::rewrite(head, &ctx.facts, &self.identity, self.clock.now_seconds(), is_tls)
     }
@@ -229,7 +242,12 @@ impl ProxyHttp for SharedGateway {
         Ok(())
     }
 
-    async fn response_filter(&self, _s: &mut Session, response: &mut ResponseHeader, ctx: &mut Context) -> pingora::Result<()> {
+    async fn response_filter(
+        &self,
+        _s: &mut Session,
+        response: &mut ResponseHeader,
+        ctx: &mut Context,
+    ) -> pingora::Result<()> {
         let is_tls = ctx.connection.as_ref().is_some_and(|connection| connection.is_tls());
         decorate(response, &ctx.facts, is_tls)
     }
@@ -279,7 +297,10 @@ impl ProxyHttp for SharedGateway {
                 Some(Rejection::UpstreamInvalid) => UpstreamOutcome::Invalid,
                 _ => UpstreamOutcome::Answered,
             };
-            let took = facts.upstream_began.zip(facts.upstream_answered).map(|(began, answered)| answered.saturating_sub(began));
+            let took = facts
+                .upstream_began
+                .zip(facts.upstream_answered)
+                .map(|(began, answered)| answered.saturating_sub(began));
             self.telemetry.upstream_ended(outcome, took);
         }
         let head = session.req_header();
@@ -294,7 +315,7 @@ impl ProxyHttp for SharedGateway {
                 tls: connection.and_then(Connection::tls).map_or("", |tls| tls.version),
                 client: facts.client,
             },
-            error: error.map(|error| error.to_string()),
+            error: error.map(ToString::to_string),
         };
         self.telemetry.finish(facts, &entry);
         self.telemetry.in_flight.dec();

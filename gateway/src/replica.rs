@@ -159,7 +159,8 @@ impl Replica {
     pub fn apply(&self, changes: &[Change]) -> Result<Retired, ReplicaError> {
         let mut expected = self.revision().next();
         let mut batch = Vec::with_capacity(changes.len());
-        for change in changes.iter().filter(|change| change.revision >= expected) {
+        let applied = self.revision();
+        for change in changes.iter().filter(|change| change.revision > applied) {
             if change.revision != expected {
                 return Err(ReplicaError::Gap { found: change.revision, expected });
             }

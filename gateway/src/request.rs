@@ -134,7 +134,9 @@ mod tests {
 
     #[test]
     fn what_names_no_single_host_is_refused() {
-        for bad in ["", "a.example:0", "a.example:65536", "a.example:8x", "a,b", "a/b", "[::1]", "127.0.0.1", "a b", "user@a"] {
+        for bad in
+            ["", "a.example:0", "a.example:65536", "a.example:8x", "a,b", "a/b", "[::1]", "127.0.0.1", "a b", "user@a"]
+        {
             assert_eq!(host(bad), Err(Rejection::BadHost), "{bad:?}");
         }
     }

@@ -4,9 +4,9 @@
 //! follower of the change stream run on the caller's runtime. On shutdown the gateway first says it is not ready and
 //! keeps accepting (lame duck), then stops accepting and finishes what it has, then exits as soon as nothing is left.
 
+mod counting;
 mod doorman;
 mod lifecycle;
-mod counting;
 mod watcher;
 
 use std::net::SocketAddr;
@@ -32,7 +32,7 @@ use self::doorman::EdgeDoorman;
 use self::lifecycle::DataPlane;
 use self::watcher::EdgeWatcher;
 use crate::config::Config;
-use crate::door::{Connections, Door, DoorSettings, Listening, Tickets, TlsSettings};
+use crate::door::{Connections, Door, DoorSettings, Listening, TicketSeed, Tickets};
 use crate::keys::Keys;
 use crate::pipeline::Pipeline;
 use crate::proxy::{Gateway, RequestIds, SharedGateway};
@@ -73,7 +73,12 @@ pub struct Live {
 ///
 /// # Errors
 /// When a listener, file or secret is not usable, with the reason.
-pub async fn start(config: Config, logs: Arc<Logs>, clock: Arc<dyn Clock>, shutdown: Shutdown) -> anyhow::Result<Running> {
+pub async fn start(
+    config: Config,
+    logs: Arc<Logs>,
+    clock: Arc<dyn Clock>,
+    shutdown: Shutdown,
+) -> anyhow::Result<Running> {
     // Before pingora installs ring: aws-lc-rs brings post-quantum key exchange and cheaper handshakes. When another
     // part of the process installed it already, it is the same one.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
@@ -114,18 +119,17 @@ pub async fn start(config: Config, logs: Arc<Logs>, clock: Arc<dyn Clock>, shutd
         let clock = clock.clone();
         Arc::new(move || clock.now_seconds())
     });
-    let server_conf = Arc::new(server_conf(&config));
-    let app = Arc::new(proxy(&server_conf, &gateway));
+    let app = Arc::new(proxy(&Arc::new(server_conf(&config)), &gateway));
     let http = Door::plain("http", config.http, app.clone(), doorman.clone(), connections.clone(), settings.clone())
         .threads(config.threads);
     let https =
-        Door::tls("https", config.https, app, doorman, connections.clone(), settings, TlsSettings { tickets })?.threads(config.threads);
-    let (http_listening, https_listening) = (http.listening(), https.listening());
-    let data_plane = DataPlane::start(&server_conf, http, https)?;
-    let http_address = listening(http_listening, "http").await?;
-    let https_address = listening(https_listening, "https").await?;
+        Door::tls("https", config.https, app, doorman, connections.clone(), settings, tickets)?.threads(config.threads);
+    let (plain_state, tls_state) = (http.listening(), https.listening());
+    let data_plane = DataPlane::start(server_conf(&config), http, https)?;
+    let plain_address = listening(plain_state, "http").await?;
+    let tls_address = listening(tls_state, "https").await?;
     // Redirects name the port, which port 0 has left open until now.
-    gateway.pipeline.https_port.get_or_init(|| https_address.port());
+    gateway.pipeline.https_port.get_or_init(|| tls_address.port());
     health.condition("listeners").set(true);
 
     let live = Arc::new(Live { node: node.clone(), connections: connections.clone(), health: health.clone() });
@@ -137,7 +141,8 @@ pub async fn start(config: Config, logs: Arc<Logs>, clock: Arc<dyn Clock>, shutd
     ));
     // The admin listener outlives the data plane: operators watch the drain.
     let admin_end = Shutdown::new();
-    let admin_limits = ServeLimits { connections_max: 64, drain_timeout: Duration::from_secs(1), ..ServeLimits::default() };
+    let admin_limits =
+        ServeLimits { connections_max: 64, drain_timeout: Duration::from_secs(1), ..ServeLimits::default() };
     let admin_task = tokio::spawn(serve(admin_listener, admin, admin_limits, admin_end.clone()));
 
     let watcher = Arc::new(EdgeWatcher::new(replica.clone(), connections, telemetry.clone(), &health));
@@ -177,12 +182,13 @@ pub async fn start(config: Config, logs: Arc<Logs>, clock: Arc<dyn Clock>, shutd
         let _ = admin_task.await;
         drained
     });
-    Ok(Running::new("gateway", [("http", http_address), ("https", https_address), ("admin", admin_address)], task))
+    Ok(Running::new("gateway", [("http", plain_address), ("https", tls_address), ("admin", admin_address)], task))
 }
 
-fn ticket_seed(config: &Config) -> anyhow::Result<[u8; 32]> {
+fn ticket_seed(config: &Config) -> anyhow::Result<TicketSeed> {
     let seed = config.secret.derive("session tickets");
-    seed.reveal().try_into().context("the ticket seed has the wrong length")
+    let bytes: [u8; 32] = seed.reveal().try_into().context("the ticket seed has the wrong length")?;
+    Ok(TicketSeed::new(bytes))
 }
 
 fn server_conf(config: &Config) -> ServerConf {
@@ -222,6 +228,6 @@ async fn listening(mut state: watch::Receiver<Listening>, name: &str) -> anyhow:
     match &*decided {
         Listening::At(address) => Ok(*address),
         Listening::Failed(reason) => anyhow::bail!("the {name} listener: {reason}"),
-        Listening::NotYet => anyhow::bail!("the {name} listener did not come up"),
+        Listening::NotYet | Listening::Stopped => anyhow::bail!("the {name} listener did not come up"),
     }
 }

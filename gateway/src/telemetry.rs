@@ -98,7 +98,8 @@ impl Telemetry {
                 requests.with_label_values(&[surface.as_str(), class, rejection.blame().as_str(), rejection.code()])
             })
             .collect();
-        let per_surface = |vec: &HistogramVec| Surface::ALL.iter().map(|one| vec.with_label_values(&[one.as_str()])).collect();
+        let per_surface =
+            |vec: &HistogramVec| Surface::ALL.iter().map(|one| vec.with_label_values(&[one.as_str()])).collect();
         let duration = metrics::latency_vec(
             registry,
             "edge_request_duration_seconds",
@@ -111,7 +112,8 @@ impl Telemetry {
             "The part of a request's duration that was not spent waiting for an upstream.",
             &["surface"],
         )?;
-        let auth = metrics::counter_vec(registry, "edge_auth_total", "Attempts to authenticate, by result.", &["result"])?;
+        let auth =
+            metrics::counter_vec(registry, "edge_auth_total", "Attempts to authenticate, by result.", &["result"])?;
         for result in ["ok", "missing", "malformed", "unknown", "expired", "throttled"] {
             auth.with_label_values(&[result]);
         }
@@ -145,7 +147,11 @@ impl Telemetry {
             )?
             .with_label_values(&[] as &[&str]),
             in_flight: metrics::gauge(registry, "edge_requests_in_flight", "Requests in progress.")?,
-            replica_revision: metrics::gauge(registry, "edge_replica_revision", "Newest revision applied by the replica.")?,
+            replica_revision: metrics::gauge(
+                registry,
+                "edge_replica_revision",
+                "Newest revision applied by the replica.",
+            )?,
             feed_heard: metrics::gauge(
                 registry,
                 "edge_feed_heard_timestamp_seconds",
@@ -153,7 +159,11 @@ impl Telemetry {
             )?,
             replica_refused,
             draining: metrics::gauge(registry, "edge_draining", "1 while the gateway finishes what it has.")?,
-            log_dropped: metrics::gauge(registry, "edge_log_dropped_lines", "Log lines dropped because nobody read them.")?,
+            log_dropped: metrics::gauge(
+                registry,
+                "edge_log_dropped_lines",
+                "Log lines dropped because nobody read them.",
+            )?,
             door: door_events::DoorMetrics::new(registry)?,
             lines,
             clock,
@@ -165,9 +175,7 @@ impl Telemetry {
     pub fn finish(&self, facts: &Facts, entry: &Entry<'_>) {
         let surface = position(Surface::ALL, &facts.surface);
         let counter = match facts.refused {
-            Some(rejection) => {
-                self.refused.get(surface * Rejection::ALL.len() + position(Rejection::ALL, &rejection))
-            }
+            Some(rejection) => self.refused.get(surface * Rejection::ALL.len() + position(Rejection::ALL, &rejection)),
             None => self.served.get(surface * CLASSES.len() + class_index(entry.status)),
         };
         if let Some(counter) = counter {

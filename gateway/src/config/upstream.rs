@@ -36,7 +36,8 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
     let routes: Option<Vec<Route>> = routes.into_iter().collect();
     let millis = Duration::from_millis;
     let connect = one.duration("connect_timeout", Duration::from_secs(1), millis(10)..=Duration::from_mins(1));
-    let default_patience = if routes.as_ref().is_some_and(Vec::is_empty) { Duration::from_mins(1) } else { Duration::from_secs(10) };
+    let default_patience =
+        if routes.as_ref().is_some_and(Vec::is_empty) { Duration::from_mins(1) } else { Duration::from_secs(10) };
     let first_byte = one.duration("first_byte_timeout", default_patience, millis(50)..=Duration::from_hours(1));
     let in_flight = one.integer("in_flight_max", 256, 1..=1_000_000);
     let body = one.integer("body_bytes_max", OPEN_BODY_BYTES, 0..=1 << 40);

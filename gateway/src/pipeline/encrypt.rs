@@ -14,7 +14,8 @@ impl Pipeline {
             return Ok(());
         }
         // On an API any Authorization header is a key on its way; on a public site only what looks like one of ours.
-        let authorization_counts = facts.surface == Surface::Api && request.headers.contains_key(http::header::AUTHORIZATION);
+        let authorization_counts =
+            facts.surface == Surface::Api && request.headers.contains_key(http::header::AUTHORIZATION);
         if authorization_counts || keys::carries_a_key(request) {
             // For the log: whose key was exposed. The request is refused whatever the answer.
             let project = facts.project.as_ref().map(|project| project.id.clone());

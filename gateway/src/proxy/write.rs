@@ -84,7 +84,10 @@ impl Gateway {
                 response.insert_header(header::ACCESS_CONTROL_ALLOW_METHODS, methods)?;
                 response.insert_header(header::ACCESS_CONTROL_ALLOW_HEADERS, PREFLIGHT_HEADERS)?;
                 response.insert_header(header::ACCESS_CONTROL_MAX_AGE, PREFLIGHT_MAX_AGE)?;
-                response.insert_header(header::VARY, "Origin, Access-Control-Request-Method, Access-Control-Request-Headers")?;
+                response.insert_header(
+                    header::VARY,
+                    "Origin, Access-Control-Request-Method, Access-Control-Request-Headers",
+                )?;
                 Ok((response, String::new()))
             }
             Answer::Options { methods } => {

@@ -91,7 +91,8 @@ impl Follower {
             let mut changes = Vec::new();
             for line in chunk {
                 let line = line.context("reading the change stream")?;
-                let frame = serde_json::from_str(&line).map_err(|error| self.refuse(Invalid::Line(error.to_string())))?;
+                let frame =
+                    serde_json::from_str(&line).map_err(|error| self.refuse(Invalid::Line(error.to_string())))?;
                 match frame {
                     Frame::Change(change) => changes.push(change),
                     Frame::Heartbeat { revision, at } => self.watcher.heard(revision, at),
@@ -176,11 +177,19 @@ impl Snapshot {
     fn take(&mut self, entity: Entity) -> Result<(), Invalid> {
         self.entities.push(entity);
         let found = u64::try_from(self.entities.len()).unwrap_or(u64::MAX);
-        if found > self.announced.min(ENTITIES_MAX) { Err(Invalid::Count { announced: self.announced, found }) } else { Ok(()) }
+        if found > self.announced.min(ENTITIES_MAX) {
+            Err(Invalid::Count { announced: self.announced, found })
+        } else {
+            Ok(())
+        }
     }
 
     fn complete(self) -> Result<Vec<Entity>, Invalid> {
         let found = u64::try_from(self.entities.len()).unwrap_or(u64::MAX);
-        if found == self.announced { Ok(self.entities) } else { Err(Invalid::Count { announced: self.announced, found }) }
+        if found == self.announced {
+            Ok(self.entities)
+        } else {
+            Err(Invalid::Count { announced: self.announced, found })
+        }
     }
 }

@@ -68,10 +68,10 @@ pub(super) fn entity(entity: &Entity, opener: &CertificateOpener) -> Result<(), 
         Entity::Site(site) if site.redirect.as_ref().is_some_and(|redirect| redirect.to == site.hostname) => {
             Err(Invalid::Loop(site.hostname.clone()))
         }
-        Entity::Certificate(bundle) => opener.open(bundle).map(drop).map_err(|error| Invalid::Certificate {
-            hostname: bundle.hostname.clone(),
-            reason: format!("{error:#}"),
-        }),
+        Entity::Certificate(bundle) => opener
+            .open(bundle)
+            .map(drop)
+            .map_err(|error| Invalid::Certificate { hostname: bundle.hostname.clone(), reason: format!("{error:#}") }),
         Entity::Challenge(challenge) if !Challenge::is_token(&challenge.token) => {
             Err(Invalid::Token(challenge.hostname.clone()))
         }

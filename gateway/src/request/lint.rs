@@ -42,7 +42,8 @@ pub(super) fn target(target: &str, method: &Method) -> Result<(), Rejection> {
     if target == "*" {
         return if *method == Method::OPTIONS { Ok(()) } else { Err(Rejection::BadTarget) };
     }
-    let clean = target.starts_with('/') && target.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'\\' | b'#'));
+    let clean =
+        target.starts_with('/') && target.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'\\' | b'#'));
     if clean { Ok(()) } else { Err(Rejection::BadTarget) }
 }
 

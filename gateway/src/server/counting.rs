@@ -61,9 +61,14 @@ pub(super) fn open(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<(Qu
     if path.exists() {
         let text = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
         match serde_json::from_slice::<Snapshot>(&text) {
-            Ok(counts) => store.import(counts),
+            Ok(counts) => {
+                let buckets = store.import(counts);
+                tracing::info!(buckets, "counts of an earlier life are back");
+            }
             // A damaged file must not keep the edge from starting: counts begin at zero, and that is said.
-            Err(error) => tracing::error!(%error, file = %path.display(), "the usage file is damaged; counts begin at zero"),
+            Err(error) => {
+                tracing::error!(%error, file = %path.display(), "the usage file is damaged; counts begin at zero");
+            }
         }
     }
     let mut settings = QuotaSettings::new(u64::from_le_bytes(chassis::random::bytes()?));

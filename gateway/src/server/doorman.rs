@@ -34,7 +34,9 @@ impl Doorman for EdgeDoorman {
 
     fn challenge_certificate(&self, name: &Hostname) -> Option<Arc<CertifiedKey>> {
         let challenge = self.gateway.pipeline.replica.challenge_for(name)?;
-        challenge::certificate(&challenge).inspect_err(|error| tracing::error!(%name, %error, "no challenge certificate")).ok()
+        challenge::certificate(&challenge)
+            .inspect_err(|error| tracing::error!(%name, %error, "no challenge certificate"))
+            .ok()
     }
 
     fn request_id(&self) -> String {

@@ -44,13 +44,12 @@ impl ShutdownSignalWatch for EndSignal {
 }
 
 impl DataPlane {
-    pub(super) fn start<A>(conf: &Arc<ServerConf>, http: Door<A>, https: Door<A>) -> anyhow::Result<Self>
+    pub(super) fn start<A>(conf: ServerConf, http: Door<A>, https: Door<A>) -> anyhow::Result<Self>
     where
         A: ServerApp + Send + Sync + 'static,
     {
         let (end, receiver) = oneshot::channel();
         let (ended_now, ended) = oneshot::channel();
-        let conf = ServerConf::clone(conf);
         let run = move || {
             let mut server = Server::new_with_opt_and_conf(None, conf);
             server.bootstrap();

@@ -19,7 +19,12 @@ pub(super) struct EdgeWatcher {
 }
 
 impl EdgeWatcher {
-    pub(super) fn new(replica: Arc<Replica>, connections: Arc<Connections>, telemetry: Arc<Telemetry>, health: &Health) -> Self {
+    pub(super) fn new(
+        replica: Arc<Replica>,
+        connections: Arc<Connections>,
+        telemetry: Arc<Telemetry>,
+        health: &Health,
+    ) -> Self {
         let watcher = Self { replica, connections, telemetry, present: health.condition("replica") };
         watcher.show();
         watcher

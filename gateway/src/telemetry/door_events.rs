@@ -56,7 +56,8 @@ impl DoorMetrics {
 impl Telemetry {
     /// A refusal the door spoke itself: the same counter and the same kind of line as any other.
     pub fn refused_at_the_door(&self, refusal: &DoorRefusal<'_>) {
-        let index = position(Surface::ALL, &Surface::Door) * Rejection::ALL.len() + position(Rejection::ALL, &refusal.rejection);
+        let index = position(Surface::ALL, &Surface::Door) * Rejection::ALL.len()
+            + position(Rejection::ALL, &refusal.rejection);
         if let Some(counter) = self.refused.get(index) {
             counter.inc();
         }

@@ -57,9 +57,8 @@ impl PlatformCertificate {
 
 fn read(chain_file: &PathBuf, key_file: &PathBuf) -> anyhow::Result<Loaded> {
     let chain_pem = std::fs::read(chain_file).with_context(|| format!("reading {}", chain_file.display()))?;
-    let key_pem = zeroize::Zeroizing::new(
-        std::fs::read(key_file).with_context(|| format!("reading {}", key_file.display()))?,
-    );
+    let key_pem =
+        zeroize::Zeroizing::new(std::fs::read(key_file).with_context(|| format!("reading {}", key_file.display()))?);
     let certified = certified_key(&chain_pem, &key_pem).with_context(|| chain_file.display().to_string())?;
     let names = names_of(&certified)?;
     anyhow::ensure!(!names.is_empty(), "{} covers no DNS name", chain_file.display());

@@ -48,8 +48,10 @@ pub struct Endpoints {
 
 impl Endpoints {
     pub(super) fn new(addresses: &[SocketAddr]) -> Self {
-        let all =
-            addresses.iter().map(|address| Arc::new(Endpoint { address: *address, down_until: AtomicU64::new(0) })).collect();
+        let all = addresses
+            .iter()
+            .map(|address| Arc::new(Endpoint { address: *address, down_until: AtomicU64::new(0) }))
+            .collect();
         Self { all, next: AtomicUsize::new(0) }
     }
 

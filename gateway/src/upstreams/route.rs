@@ -51,10 +51,9 @@ impl RouteTable {
         }
         let limit = if self.0.is_empty() { body_bytes_max } else { self.limit(method, path)? };
         match body {
-            BodyPromise::None => Ok(limit),
             BodyPromise::Length(_) | BodyPromise::Unknown if limit == 0 => Err(RouteError::BodyNotAllowed),
             BodyPromise::Length(length) if length > limit => Err(RouteError::BodyTooLarge),
-            BodyPromise::Length(_) | BodyPromise::Unknown => Ok(limit),
+            BodyPromise::None | BodyPromise::Length(_) | BodyPromise::Unknown => Ok(limit),
         }
     }
 
@@ -119,7 +118,11 @@ mod tests {
     fn table() -> RouteTable {
         RouteTable::new(vec![
             Route { pattern: "/v1/store/orders".to_owned(), methods: vec![Method::GET], body_bytes_max: 0 },
-            Route { pattern: "/v1/store/orders/{orderId}".to_owned(), methods: vec![Method::DELETE], body_bytes_max: 0 },
+            Route {
+                pattern: "/v1/store/orders/{orderId}".to_owned(),
+                methods: vec![Method::DELETE],
+                body_bytes_max: 0,
+            },
             Route { pattern: "/v2/orders".to_owned(), methods: vec![Method::GET, Method::POST], body_bytes_max: 100 },
         ])
     }
@@ -133,8 +136,20 @@ mod tests {
         assert_eq!(pick(&Method::GET, "/v1/store/orders", BodyPromise::None), Ok(0));
         assert_eq!(pick(&Method::HEAD, "/v1/store/orders", BodyPromise::None), Ok(0));
         assert_eq!(pick(&Method::DELETE, "/v1/store/orders/1", BodyPromise::None), Ok(0));
-        assert_eq!(pick(&Method::DELETE, "/v1/store/orders/%2F", BodyPromise::None), Ok(0), "the service says what an id is");
-        for path in ["/", "/v1", "/v1/store/orders/", "//v1/store/orders", "/v1/store//orders", "/V1/store/orders", "/v1/store/orders/1/2"] {
+        assert_eq!(
+            pick(&Method::DELETE, "/v1/store/orders/%2F", BodyPromise::None),
+            Ok(0),
+            "the service says what an id is"
+        );
+        for path in [
+            "/",
+            "/v1",
+            "/v1/store/orders/",
+            "//v1/store/orders",
+            "/v1/store//orders",
+            "/V1/store/orders",
+            "/v1/store/orders/1/2",
+        ] {
             assert_eq!(pick(&Method::GET, path, BodyPromise::None), Err(RouteError::NotFound), "{path}");
         }
     }
@@ -149,7 +164,10 @@ mod tests {
 
     #[test]
     fn bodies_are_settled_before_the_upstream_is_contacted() {
-        assert_eq!(pick(&Method::DELETE, "/v1/store/orders/1", BodyPromise::Length(1)), Err(RouteError::BodyNotAllowed));
+        assert_eq!(
+            pick(&Method::DELETE, "/v1/store/orders/1", BodyPromise::Length(1)),
+            Err(RouteError::BodyNotAllowed)
+        );
         assert_eq!(pick(&Method::GET, "/v2/orders", BodyPromise::Unknown), Err(RouteError::BodyNotAllowed));
         assert_eq!(pick(&Method::POST, "/v2/orders", BodyPromise::Length(101)), Err(RouteError::BodyTooLarge));
         assert_eq!(pick(&Method::POST, "/v2/orders", BodyPromise::Unknown), Ok(100));

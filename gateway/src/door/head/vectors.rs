@@ -66,7 +66,8 @@ fn heads_of_ordinary_clients_pass() {
     }
     good(&line("OPTIONS * HTTP/1.1"), PLAIN);
     good(&line("CONNECT a.example:443 HTTP/1.1"), PLAIN);
-    for host in ["a", "A.Example.", "a.example:8080", "192.0.2.1", "[2001:db8::1]", "[::1]:443", "xn--bcher-kva.example"]
+    for host in
+        ["a", "A.Example.", "a.example:8080", "192.0.2.1", "[2001:db8::1]", "[::1]:443", "xn--bcher-kva.example"]
     {
         good(&fields(&format!("Host: {host}\r\n")), PLAIN);
     }
