@@ -107,6 +107,13 @@ fn settings(name: &str, text: &str) -> Source {
     Source::from_text(name, text, "TOLLHOUSE_UP", BTreeMap::new())
 }
 
+/// The routes of a part as the shipped configuration of the edge names them: one list for both ways to run.
+fn shipped_routes(upstream: &str) -> String {
+    let shipped: Option<toml_edit::DocumentMut> = include_str!("../../../config/gateway.toml").parse().ok();
+    let routes = shipped.as_ref().and_then(|shipped| shipped.get("upstreams")?.get(upstream)?.get("routes"));
+    routes.map_or_else(|| "[]".to_owned(), |routes| routes.to_string().trim().to_owned())
+}
+
 fn quoted(path: &std::path::Path) -> String {
     toml_edit::Value::from(path.display().to_string()).to_string()
 }
@@ -165,8 +172,9 @@ fn edge_settings(
         path("ca/platform.pem"),
         path("ca/platform.key"),
     );
-    let _ = write!(text, "[upstreams.orders]\nendpoints = [\"{orders}\"]\n{}", gateway::config::ORDERS_ROUTES);
-    let _ = write!(text, "[upstreams.domains]\nendpoints = [\"{domains}\"]\n{}", gateway::config::DOMAINS_ROUTES);
+    for (name, address) in [("orders", orders), ("domains", domains)] {
+        let _ = write!(text, "[upstreams.{name}]\nendpoints = [\"{address}\"]\nroutes = {}\n", shipped_routes(name));
+    }
     for (name, addresses) in upstreams {
         let list: Vec<String> = addresses.iter().map(|address| format!("\"{address}\"")).collect();
         let _ = write!(text, "[upstreams.{name}]\nendpoints = [{}]\n", list.join(", "));
