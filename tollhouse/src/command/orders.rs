@@ -62,7 +62,7 @@ async fn export(common: &Common, client: &Client, file: &Path, project: &Project
     let mut lines = 0_usize;
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk.context("the export broke off; nothing was written")?;
-        lines += chunk.iter().filter(|byte| **byte == b'\n').count();
+        lines += chunk.split(|byte| *byte == b'\n').count() - 1;
         bar.inc(u64::try_from(chunk.len()).unwrap_or(0));
         out.write_all(&chunk).await?;
     }
