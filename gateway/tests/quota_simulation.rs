@@ -4,8 +4,8 @@
 #[path = "../examples/quota_simulation/simulation.rs"]
 mod simulation;
 
-/// Worlds of one test run: as many as fit into some ten seconds without optimisation.
-const SEEDS: u64 = 3_000;
+/// Worlds of one test run: as many as fit into some twenty seconds without optimisation.
+const SEEDS: u64 = 2_000;
 
 // rule: 8.1
 #[test]

@@ -65,21 +65,22 @@ impl SimStore {
     /// Everything is forgotten.
     pub(super) fn empty(&mut self, now: Micros) {
         self.bucket = None;
-        self.begin_life(now);
+        self.begin_life(now, true);
     }
 
-    /// A copy takes over that knows nothing of the last `lost` microseconds.
+    /// A copy takes over that knows nothing of the last `lost` microseconds. A copy that knows the bucket can tell by
+    /// its books alone that they are of an earlier life: then it sometimes does not listen as a whole.
     pub(super) fn fail_over(&mut self, now: Micros, lost: Micros, clock_off: i64) {
         let then = now.saturating_sub(lost);
         let copied = self.writes.iter().rev().find(|(at, _)| *at <= then);
         self.bucket = copied.or(self.writes.front()).and_then(|(_, bucket)| bucket.clone());
         self.clock_off = clock_off;
-        self.begin_life(now);
+        self.begin_life(now, self.bucket.is_none() || lost.is_multiple_of(2));
     }
 
-    fn begin_life(&mut self, now: Micros) {
+    fn begin_life(&mut self, now: Micros, listens: bool) {
         self.incarnation += 1;
-        self.learning_until = self.clock(now).plus(LEARNING_MILLIS);
+        self.learning_until = if listens { self.clock(now).plus(LEARNING_MILLIS) } else { UnixMillis(i64::MIN) };
         self.writes = VecDeque::from([(now, self.bucket.clone())]);
     }
 
