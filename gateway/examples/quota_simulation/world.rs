@@ -27,6 +27,7 @@ const QUIET: Micros = 12 * SECOND;
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Arrivals,
+    Crowd,
     Fault(usize),
     Restart(usize),
     Beat(usize, u64),
@@ -110,6 +111,10 @@ impl<'a> World<'a> {
         }
         for (index, (at, _)) in scenario.faults.iter().enumerate() {
             world.at(*at, Event::Fault(index));
+            // A crowd just before and just after: what is lost matters, and somebody tries to use it.
+            let (before, after) = (world.random.between(0, SECOND / 2), world.random.between(0, SECOND / 20));
+            world.at(at.saturating_sub(before), Event::Crowd);
+            world.at(at + after, Event::Crowd);
         }
         world.at(0, Event::Arrivals);
         world
@@ -149,6 +154,10 @@ impl<'a> World<'a> {
     fn happen(&mut self, event: Event) {
         match event {
             Event::Arrivals => self.arrive(),
+            Event::Crowd => {
+                let crowd = self.random.between(1, self.scenario.demand);
+                self.crowd(crowd);
+            }
             Event::Fault(index) => self.strike(index),
             Event::Restart(place) => self.start(place),
             Event::Beat(place, process) => self.beat(place, process),
@@ -190,16 +199,24 @@ impl<'a> World<'a> {
     /// Requests arrive, alone or in a burst, and the next arrival is planned.
     fn arrive(&mut self) {
         let burst = if self.random.chance(self.scenario.bursts) { self.random.between(2, 60) } else { 1 };
-        for _ in 0..burst {
-            let place = usize::try_from(self.random.number() % (self.scenario.nodes as u64)).unwrap_or(0);
+        self.crowd(burst);
+        let gap = self.random.between(0, burst * 120 * SECOND / self.scenario.demand.max(1));
+        if self.now + gap < self.scenario.lasts {
+            self.at(self.now + gap, Event::Arrivals);
+        }
+    }
+
+    /// So many requests at once: sometimes all at one node.
+    fn crowd(&mut self, requests: u64) {
+        let nodes = self.scenario.nodes as u64;
+        let (first, spread) = (self.random.number() % nodes, self.random.chance(500));
+        for _ in 0..requests {
+            let place = if spread { self.random.number() % nodes } else { first };
+            let place = usize::try_from(place).unwrap_or(0);
             let limits = self.limits;
             if let Some(process) = self.nodes.get(place).and_then(Option::as_ref).map(|node| node.process) {
                 self.with(place, process, |node, now, wall| node.request(now, wall, limits));
             }
-        }
-        let gap = self.random.between(0, burst * 120 * SECOND / self.scenario.demand.max(1));
-        if self.now + gap < self.scenario.lasts {
-            self.at(self.now + gap, Event::Arrivals);
         }
     }
 
