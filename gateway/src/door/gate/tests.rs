@@ -98,7 +98,6 @@ fn a_chunked_body_ends_where_its_chunks_end() {
     assert_eq!(read(&mut gate), GET);
 }
 
-// rule: 3.1
 #[test]
 fn a_bad_chunk_that_comes_with_the_head_keeps_the_head_back() {
     let mut gate = gate();
@@ -120,7 +119,6 @@ fn a_bad_chunk_that_comes_later_is_not_passed() {
 
 const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
 
-// rule: 3.1
 #[test]
 fn bytes_behind_an_upgrade_are_a_websockets_only_when_the_upstream_agreed() {
     let frames = "\u{1}\u{2} not http";

@@ -100,7 +100,6 @@ fn what_a_head_says_is_understood() {
     good(&old("Expect: 100-continue\r\n"), once);
 }
 
-// rule: 3.1
 #[test]
 fn request_lines_that_are_not_http_are_refused() {
     for (request_line, rejection) in [
@@ -175,7 +174,6 @@ fn request_lines_that_are_not_http_are_refused() {
     check(b"GET / HTTP/1.1\r\nHost: a.example\r\n", Err(BadRequest));
 }
 
-// rule: 3.1
 #[test]
 fn lines_that_are_no_fields_are_refused() {
     for lines in [
@@ -216,7 +214,6 @@ fn lines_that_are_no_fields_are_refused() {
     }
 }
 
-// rule: 3.1
 #[test]
 fn bodies_whose_length_can_be_read_twice_are_refused() {
     for lines in [
@@ -285,7 +282,6 @@ fn bodies_whose_length_can_be_read_twice_are_refused() {
     }
 }
 
-// rule: 3.2
 #[test]
 fn hosts_that_are_not_one_name_are_refused() {
     let long_label = format!("{}.example", "a".repeat(64));
@@ -347,7 +343,6 @@ fn hosts_that_are_not_one_name_are_refused() {
     check(b"GET http://a.example/ HTTP/1.1\r\n\r\n", Err(BadHost));
 }
 
-// rule: 3.1
 #[test]
 fn expectations_that_cannot_be_met_are_refused() {
     for lines in [
@@ -367,7 +362,6 @@ fn expectations_that_cannot_be_met_are_refused() {
     check(b"POST / HTTP/1.0\r\nHost: a.example\r\nExpect: x\r\n\r\n", Err(ExpectationFailed));
 }
 
-// rule: 3.2
 #[test]
 fn connection_removes_nothing_that_somebody_relies_on() {
     for list in [
@@ -388,7 +382,6 @@ fn connection_removes_nothing_that_somebody_relies_on() {
     }
 }
 
-// rule: 3.3
 #[test]
 fn sizes_have_limits_and_the_limit_itself_passes() {
     let target = |bytes: usize| line(&format!("GET /{} HTTP/1.1", "a".repeat(bytes - 1)));

@@ -117,7 +117,6 @@ async fn a_connection_panics_alone() {
     open.connections.idle().await;
 }
 
-// rule: 3.3
 #[tokio::test]
 async fn one_client_cannot_have_all_connections_and_all_clients_cannot_have_more_than_there_are() {
     let settings = DoorSettings { connections_per_address: 2, connections: 3, ..DoorSettings::default() };
@@ -141,7 +140,6 @@ async fn one_client_cannot_have_all_connections_and_all_clients_cannot_have_more
     assert_eq!(first_words(&mut only, GET).await, format!("127.0.0.1 {GET}"));
 }
 
-// rule: 3.2
 #[tokio::test]
 async fn a_trusted_balancer_names_the_client_and_nobody_else_does() {
     let bytes =

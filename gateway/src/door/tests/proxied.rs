@@ -195,7 +195,6 @@ async fn a_body_larger_than_any_buffer_arrives() {
     assert_eq!(body(&mut client).await, "GET / 0\n");
 }
 
-// rule: 3.1
 #[tokio::test]
 async fn pipelined_requests_are_answered_in_order() {
     let rig = rig(DoorSettings::default()).await;
@@ -208,7 +207,6 @@ async fn pipelined_requests_are_answered_in_order() {
     }
 }
 
-// rule: 3.1
 #[tokio::test]
 async fn nothing_of_a_smuggled_request_reaches_the_upstream() {
     let rig = rig(DoorSettings::default()).await;
@@ -239,7 +237,6 @@ async fn nothing_of_a_smuggled_request_reaches_the_upstream() {
     assert!(rig.gateway.log.lock().is_empty());
 }
 
-// rule: 3.1
 #[tokio::test]
 async fn a_chunk_that_turns_bad_on_the_way_is_answered_by_the_proxy() {
     let rig = rig(DoorSettings::default()).await;
@@ -288,7 +285,6 @@ async fn targets_that_pass_the_lint_reach_the_upstream() {
     }
 }
 
-// rule: 3.1
 #[tokio::test]
 async fn a_websocket_passes_with_the_bytes_that_came_early() {
     let rig = rig(DoorSettings::default()).await;

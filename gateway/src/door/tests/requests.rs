@@ -36,7 +36,6 @@ async fn a_request_passes_byte_for_byte() {
     assert_eq!(rig.received().await, OK);
 }
 
-// rule: 3.1
 #[tokio::test(start_paused = true)]
 async fn a_refused_head_is_answered_here_and_the_proxy_sees_the_end_of_the_connection() {
     let mut rig = rig();
@@ -104,7 +103,6 @@ async fn a_client_that_leaves_is_noticed_while_its_request_is_in_progress() {
     assert_eq!(rig.read().await.unwrap(), "");
 }
 
-// rule: 3.1
 #[tokio::test(start_paused = true)]
 async fn a_bad_chunk_of_a_request_in_hand_fails_the_read_and_the_proxy_answers() {
     let mut rig = rig();
@@ -121,7 +119,6 @@ async fn a_bad_chunk_of_a_request_in_hand_fails_the_read_and_the_proxy_answers()
     assert_eq!(rig.received().await, "HTTP/1.1 400 Bad Request\r\n\r\n");
 }
 
-// rule: 3.1
 #[tokio::test(start_paused = true)]
 async fn a_bad_chunk_that_comes_with_its_head_reaches_nobody() {
     let mut rig = rig();
@@ -151,7 +148,6 @@ async fn body_bytes_go_straight_to_the_proxy_and_the_next_head_does_not() {
     assert!(rig.nothing_to_read().await);
 }
 
-// rule: 3.1
 #[tokio::test(start_paused = true)]
 async fn a_websocket_gets_its_bytes_after_the_upstream_agreed() {
     let upgrade = "GET /chat HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";

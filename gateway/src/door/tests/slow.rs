@@ -36,7 +36,6 @@ async fn drip(mut client: DuplexStream, text: String, pause: Duration) -> String
     received
 }
 
-// rule: 4.1
 #[tokio::test(start_paused = true)]
 async fn a_head_that_drips_is_408_when_its_time_is_over() {
     let rig = rig();
@@ -61,7 +60,6 @@ async fn a_connection_without_a_byte_is_closed_without_a_word() {
     assert_eq!(rig.received().await, "");
 }
 
-// rule: 4.1
 #[tokio::test(start_paused = true)]
 async fn between_requests_a_client_may_rest_and_then_has_the_time_of_a_head() {
     let mut rig = rig();
@@ -95,7 +93,6 @@ async fn under_pressure_a_client_rests_shorter() {
     assert_eq!(next_read(&mut rig).await, end_after(5));
 }
 
-// rule: 4.1
 #[tokio::test(start_paused = true)]
 async fn a_body_that_stops_or_drips_fails_and_the_proxy_answers_408() {
     for (head, body) in [(POST_1000, "0123456789".to_owned()), (POST_CHUNKED, "3e8\r\n0123".to_owned())] {
@@ -169,7 +166,6 @@ async fn a_websocket_may_be_silent() {
     assert!(day.is_err(), "nothing ends it");
 }
 
-// rule: 4.1
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_take_its_response_is_cut_off() {
     let mut rig = rig_with(DoorSettings::default(), None, 1_024);

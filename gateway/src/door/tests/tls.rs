@@ -60,7 +60,6 @@ async fn a_known_name_gets_its_certificate_and_a_post_quantum_key_exchange() {
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
 }
 
-// rule: 3.2
 #[tokio::test]
 async fn an_unknown_name_gets_an_alert_and_no_certificate() {
     let (open, key) = secure(1).await;
@@ -73,7 +72,6 @@ async fn an_unknown_name_gets_an_alert_and_no_certificate() {
     assert_eq!(*open.doorman.handshakes.lock(), [HandshakeOutcome::UnknownName; 2]);
 }
 
-// rule: 3.2
 #[tokio::test]
 async fn a_challenge_is_answered_with_its_certificate_and_nothing_is_served() {
     let (open, _) = secure(1).await;
