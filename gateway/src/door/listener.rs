@@ -104,22 +104,29 @@ impl<A: ServerApp + Send + Sync + 'static> Door<A> {
         self.state.subscribe()
     }
 
-    async fn accept_until_shutdown(&self, listener: TcpListener, shutdown: &ShutdownWatch) {
-        let mut stop = shutdown.clone();
-        let stopped = stop.wait_for(|stop| *stop);
+    /// Accepts until the drain begins, or until pingora's own signal, which begins it.
+    async fn accept_until_drain(&self, listener: TcpListener, mut shutdown: ShutdownWatch) {
+        let draining = self.desk.connections.draining();
+        let mut stop = draining.clone();
+        let stopped = async {
+            tokio::select! {
+                _ = stop.wait_for(|stop| *stop) => {}
+                _ = shutdown.wait_for(|stop| *stop) => self.desk.connections.drain(),
+            }
+        };
         tokio::pin!(stopped);
         loop {
             let accepted = tokio::select! {
                 biased;
-                _ = &mut stopped => return,
+                () = &mut stopped => return,
                 accepted = listener.accept() => accepted,
             };
             match accepted {
                 Ok((tcp, peer)) => {
                     // Shed before a task or a handshake is spent on it.
                     if let Some(slot) = self.desk.connections.admit(&self.desk.doorman) {
-                        let (desk, shutdown) = (Arc::clone(&self.desk), shutdown.clone());
-                        tokio::spawn(async move { desk.isolated(tcp, peer, slot, shutdown).await });
+                        let (desk, draining) = (Arc::clone(&self.desk), draining.clone());
+                        tokio::spawn(async move { desk.isolated(tcp, peer, slot, draining).await });
                     }
                 }
                 // The client was gone before we came to it.
@@ -145,9 +152,8 @@ impl<A: ServerApp + Send + Sync + 'static> Service for Door<A> {
             }
         };
         self.state.send_replace(Listening::At(address));
-        self.accept_until_shutdown(listener, &shutdown).await;
+        self.accept_until_drain(listener, shutdown).await;
         self.state.send_replace(Listening::Stopped);
-        self.desk.connections.drain();
         // Connections that wait for their next request end now.
         self.desk.app.cleanup().await;
     }

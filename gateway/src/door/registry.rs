@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use contract::hostname::Hostname;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::connection::{Connection, Shared};
 use super::settings::DoorSettings;
@@ -31,6 +31,7 @@ pub struct Connections {
     addresses: Mutex<HashMap<IpAddr, u32>>,
     shared: Arc<Shared>,
     emptied: Notify,
+    draining: watch::Sender<bool>,
 }
 
 impl Connections {
@@ -45,6 +46,7 @@ impl Connections {
             addresses: Mutex::default(),
             shared: Arc::default(),
             emptied: Notify::new(),
+            draining: watch::Sender::new(false),
         })
     }
 
@@ -91,9 +93,15 @@ impl Connections {
         closed
     }
 
-    /// From now on every response asks its client to reconnect.
+    /// From now on doors accept no connection, idle ones end, and every response asks its client to reconnect.
     pub fn drain(&self) {
         self.shared.draining.store(true, Ordering::Release);
+        self.draining.send_replace(true);
+    }
+
+    /// Becomes true when [`Self::drain`] was called: what doors and pingora wait for.
+    pub(crate) fn draining(&self) -> watch::Receiver<bool> {
+        self.draining.subscribe()
     }
 
     /// Waits until no connection is open. It has no deadline of its own; the drain has one.
