@@ -74,7 +74,7 @@ async fn between_requests_a_client_may_rest_and_then_has_the_time_of_a_head() {
     rig.respond("").await;
     let (mut stream, mut client, start) = (rig.stream, rig.client, Instant::now());
     let slow = tokio::spawn(async move {
-        sleep(Duration::from_secs(60)).await;
+        sleep(Duration::from_mins(1)).await;
         client.write_all(b"GET").await.unwrap();
         client
     });
@@ -212,7 +212,7 @@ async fn a_refused_client_that_keeps_sending_is_read_for_two_seconds_only() {
     drop(rig.stream);
     let sending = tokio::spawn(async move {
         while client.write_all(&[b'x'; 10]).await.is_ok() {
-            sleep(Duration::from_millis(100)).await
+            sleep(Duration::from_millis(100)).await;
         }
     });
     connections.idle().await;

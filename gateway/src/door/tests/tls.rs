@@ -1,6 +1,7 @@
 //! Handshakes on loopback.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use contract::hostname::Hostname;
 use rustls::{AlertDescription, HandshakeKind, NamedGroup};
@@ -47,7 +48,10 @@ async fn a_known_name_gets_its_certificate_and_a_post_quantum_key_exchange() {
     let mut stream = connect(&config, "a.example", tcp(&open).await).await.unwrap();
     let session = stream.get_ref().1;
     assert_eq!(session.alpn_protocol(), Some(&b"http/1.1"[..]));
-    assert_eq!(session.negotiated_key_exchange_group().map(|group| group.name()), Some(NamedGroup::X25519MLKEM768));
+    assert_eq!(
+        session.negotiated_key_exchange_group().map(rustls::crypto::SupportedKxGroup::name),
+        Some(NamedGroup::X25519MLKEM768)
+    );
     assert_eq!(session.protocol_version(), Some(rustls::ProtocolVersion::TLSv1_3));
     stream.write_all(GET.as_bytes()).await.unwrap();
     let mut buffer = [0; 256];
@@ -134,6 +138,15 @@ async fn plain_http_and_old_versions_get_no_handshake() {
     open.connections.idle().await;
 }
 
+#[tokio::test]
+async fn a_client_that_does_not_finish_its_handshake_is_dropped() {
+    let settings = DoorSettings { handshake_timeout: Duration::from_millis(20), ..DoorSettings::default() };
+    let open = open_with(Arc::new(Echo), settings, true, Arc::default(), [1; 32]).await;
+    assert!(super::listeners::exchange_bytes(open.address, &[0x16, 3, 1, 2, 0]).await.is_empty());
+    open.connections.idle().await;
+    assert_eq!(*open.doorman.handshakes.lock(), [HandshakeOutcome::TimedOut]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn http_2_has_time_for_its_preface_and_then_passes_untouched() {
     let facts = || TlsFacts {
@@ -156,6 +169,6 @@ async fn http_2_has_time_for_its_preface_and_then_passes_untouched() {
     assert_eq!(speaking.read().await.unwrap(), preface);
     speaking.send("\0\0\0\u{4}\0\0\0\0\0").await;
     assert_eq!(speaking.read().await.unwrap(), "\0\0\0\u{4}\0\0\0\0\0");
-    let hour = tokio::time::timeout(std::time::Duration::from_hours(1), speaking.read()).await;
+    let hour = tokio::time::timeout(Duration::from_hours(1), speaking.read()).await;
     assert!(hour.is_err(), "the proxy's own engine times the rest");
 }
