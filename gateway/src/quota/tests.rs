@@ -1,6 +1,7 @@
 //! The facade over the embedded store: what callers see.
 
 mod faults;
+mod fleet;
 mod store;
 
 use std::collections::BTreeSet;
