@@ -1,1 +1,23 @@
-//! Scaffold.
+//! What every process of Tollhouse bolts on.
+//!
+//! Nothing here knows what a process does: [`config`] reads settings and reports every mistake at once, [`clock`]
+//! hands in the time, [`logs`] and [`metrics`] tell what happens, [`health`] and [`admin`] answer the operator,
+//! [`serve`] accepts and drains HTTP, [`shutdown`] ends it, [`guard`] lets in only what came through the gateway,
+//! [`secret`] and [`seal`] keep secrets, [`sqlite`] opens the embedded database.
+
+pub mod admin;
+pub mod clock;
+pub mod config;
+pub mod guard;
+pub mod health;
+pub mod logs;
+pub mod metrics;
+pub mod process;
+pub mod random;
+pub mod refusal;
+pub mod running;
+pub mod seal;
+pub mod secret;
+pub mod serve;
+pub mod shutdown;
+pub mod sqlite;

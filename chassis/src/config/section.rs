@@ -1,0 +1,418 @@
+//! Reading settings by name and type.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use toml_edit::{Item, TableLike, Value};
+
+use super::problem::Problem;
+use super::source::Reader;
+use crate::secret::Secret;
+
+/// A table of settings. Every method marks the setting as known and reports what is wrong with it; a `None` that is
+/// not documented as "absent" means that a problem was reported.
+pub struct Section<'r> {
+    reader: &'r Reader<'r>,
+    path: String,
+    table: Option<&'r dyn TableLike>,
+}
+
+/// A setting as found: text, and the line if it came from the file.
+struct Found {
+    text: String,
+    line: Option<usize>,
+    shown: String,
+}
+
+impl<'r> Section<'r> {
+    pub(super) fn new(reader: &'r Reader<'r>, path: String, table: Option<&'r dyn TableLike>) -> Self {
+        Self { reader, path, table }
+    }
+
+    /// A table below this one; reads as empty when it is absent.
+    #[must_use]
+    pub fn section(&self, name: &str) -> Section<'r> {
+        let path = self.path_of(name);
+        self.reader.ask(&path);
+        let item = self.item(name);
+        let table = item.and_then(Item::as_table_like);
+        if let (Some(item), None) = (item, table) {
+            self.problem(&path, Some(item), format!("write it as a table: [{path}]"));
+        }
+        Section::new(self.reader, path, table)
+    }
+
+    /// The names in this table that are themselves tables: for maps such as `[upstreams.orders]`.
+    pub fn table_names(&self) -> Vec<String> {
+        let Some(table) = self.table else { return Vec::new() };
+        table.iter().filter(|(_, item)| item.is_table_like()).map(|(name, _)| name.to_owned()).collect()
+    }
+
+    /// The tables of an array, `[[name]]` or `name = [{ … }]`.
+    pub fn tables(&self, name: &str) -> Vec<Section<'r>> {
+        let path = self.path_of(name);
+        self.reader.ask(&path);
+        match self.item(name) {
+            None => Vec::new(),
+            Some(Item::ArrayOfTables(tables)) => tables
+                .iter()
+                .enumerate()
+                .map(|(index, table)| Section::new(self.reader, format!("{path}[{index}]"), Some(table)))
+                .collect(),
+            Some(Item::Value(Value::Array(array))) if array.iter().all(Value::is_inline_table) => array
+                .iter()
+                .filter_map(Value::as_inline_table)
+                .enumerate()
+                .map(|(index, table)| Section::new(self.reader, format!("{path}[{index}]"), Some(table)))
+                .collect(),
+            Some(item) => {
+                self.problem(&path, Some(item), format!("write it as a list of tables: [[{path}]]"));
+                Vec::new()
+            }
+        }
+    }
+
+    /// Whether the setting is given at all.
+    pub fn has(&self, name: &str) -> bool {
+        self.item(name).is_some() || self.reader.environment(&self.path_of(name)).is_some()
+    }
+
+    /// A setting of any type that parses from text; absent is `default`.
+    pub fn value<T>(&self, name: &str, default: T) -> Option<T>
+    where
+        T: FromStr,
+        T::Err: Display,
+    {
+        match self.find(name) {
+            Ok(None) => Some(default),
+            Ok(Some(found)) => self.parse(name, &found),
+            Err(()) => None,
+        }
+    }
+
+    /// A setting that may be absent: `Some(None)`.
+    pub fn optional<T>(&self, name: &str) -> Option<Option<T>>
+    where
+        T: FromStr,
+        T::Err: Display,
+    {
+        match self.find(name) {
+            Ok(None) => Some(None),
+            Ok(Some(found)) => self.parse(name, &found).map(Some),
+            Err(()) => None,
+        }
+    }
+
+    /// A setting that must be there; `example` completes "set it, for example …".
+    pub fn required<T>(&self, name: &str, example: &str) -> Option<T>
+    where
+        T: FromStr,
+        T::Err: Display,
+    {
+        match self.find(name) {
+            Ok(Some(found)) => self.parse(name, &found),
+            Ok(None) => {
+                self.missing(name, example);
+                None
+            }
+            Err(()) => None,
+        }
+    }
+
+    /// A whole number within bounds.
+    pub fn integer(&self, name: &str, default: u64, bounds: RangeInclusive<u64>) -> Option<u64> {
+        let found = match self.find(name) {
+            Ok(None) => return Some(default),
+            Ok(Some(found)) => found,
+            Err(()) => return None,
+        };
+        match found.text.replace('_', "").parse::<u64>() {
+            Ok(number) if bounds.contains(&number) => Some(number),
+            _ => {
+                self.wrong(name, &found, format!("use a whole number from {} to {}", bounds.start(), bounds.end()));
+                None
+            }
+        }
+    }
+
+    /// `true` or `false`.
+    pub fn flag(&self, name: &str, default: bool) -> Option<bool> {
+        match self.find(name) {
+            Ok(None) => Some(default),
+            Ok(Some(found)) => match found.text.as_str() {
+                "true" => Some(true),
+                "false" => Some(false),
+                _ => {
+                    self.wrong(name, &found, "use true or false".to_owned());
+                    None
+                }
+            },
+            Err(()) => None,
+        }
+    }
+
+    /// A length of time with its unit: `250ms`, `10s`, `5m`, `24h`, `7d`.
+    pub fn duration(&self, name: &str, default: Duration, bounds: RangeInclusive<Duration>) -> Option<Duration> {
+        let found = match self.find(name) {
+            Ok(None) => return Some(default),
+            Ok(Some(found)) => found,
+            Err(()) => return None,
+        };
+        match parse_duration(&found.text) {
+            Some(duration) if bounds.contains(&duration) => Some(duration),
+            _ => {
+                let way_out = format!(
+                    "use a time from {} to {}, for example \"{}\"",
+                    show_duration(*bounds.start()),
+                    show_duration(*bounds.end()),
+                    show_duration(default)
+                );
+                self.wrong(name, &found, way_out);
+                None
+            }
+        }
+    }
+
+    /// A list; absent is empty. In the environment, commas separate.
+    pub fn list<T>(&self, name: &str) -> Option<Vec<T>>
+    where
+        T: FromStr,
+        T::Err: Display,
+    {
+        let path = self.path_of(name);
+        self.reader.ask(&path);
+        let found: Vec<Found> = if let Some(text) = self.reader.environment(&path) {
+            let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+            parts.map(|part| Found { text: part.to_owned(), line: None, shown: format!("{part:?}") }).collect()
+        } else {
+            match self.item(name) {
+                None => return Some(Vec::new()),
+                Some(Item::Value(Value::Array(array))) => {
+                    let line = self.item(name).and_then(|item| self.reader.line_of(item));
+                    array
+                        .iter()
+                        .map(|value| Found { text: plain(value), line, shown: value.to_string().trim().to_owned() })
+                        .collect()
+                }
+                Some(item) => {
+                    self.problem(&path, Some(item), format!("write it as a list: {name} = [\"…\"]"));
+                    return None;
+                }
+            }
+        };
+        let parsed: Vec<Option<T>> = found.iter().map(|found| self.parse(name, found)).collect();
+        parsed.into_iter().collect()
+    }
+
+    /// A path; absent is `Some(None)`.
+    pub fn path(&self, name: &str) -> Option<Option<PathBuf>> {
+        self.optional(name)
+    }
+
+    /// A secret, from `name` or from the file `name_file`; absent is `Some(None)`.
+    pub fn secret(&self, name: &str) -> Option<Option<Secret>> {
+        let file: Option<PathBuf> = self.optional(&format!("{name}_file"))?;
+        let Ok(inline) = self.find(name) else { return None };
+        let secret = match (&inline, &file) {
+            (Some(found), _) => Secret::parse(&found.text),
+            (None, Some(file)) => Secret::load(file),
+            (None, None) => return Some(None),
+        };
+        match secret {
+            Ok(secret) => Some(Some(secret)),
+            Err(error) => {
+                // The value stays out of the report.
+                self.reader.report(Problem {
+                    line: inline.and_then(|found| found.line),
+                    setting: self.path_of(name),
+                    value: None,
+                    way_out: format!("{error:#}"),
+                });
+                None
+            }
+        }
+    }
+
+    /// Reports a mistake that only the process can see (two settings that contradict each other).
+    pub fn complain(&self, name: &str, way_out: impl Into<String>) {
+        let path = self.path_of(name);
+        self.problem(&path, self.item(name), way_out.into());
+    }
+
+    /// Reports a setting that must be there.
+    pub fn missing(&self, name: &str, example: &str) {
+        let path = self.path_of(name);
+        let way_out =
+            format!("set it, for example {name} = {example}, or {} in the environment", self.reader.variable(&path));
+        self.reader.report(Problem { line: None, setting: path, value: None, way_out });
+    }
+
+    fn path_of(&self, name: &str) -> String {
+        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
+    }
+
+    fn item(&self, name: &str) -> Option<&'r Item> {
+        self.table.and_then(|table| table.get(name))
+    }
+
+    fn find(&self, name: &str) -> Result<Option<Found>, ()> {
+        let path = self.path_of(name);
+        self.reader.ask(&path);
+        if let Some(text) = self.reader.environment(&path) {
+            return Ok(Some(Found { text: text.to_owned(), line: None, shown: format!("{text:?}") }));
+        }
+        match self.item(name) {
+            None => Ok(None),
+            Some(Item::Value(value)) if !value.is_array() && !value.is_inline_table() => Ok(Some(Found {
+                text: plain(value),
+                line: self.item(name).and_then(|item| self.reader.line_of(item)),
+                shown: value.to_string().trim().to_owned(),
+            })),
+            Some(item) => {
+                self.problem(&path, Some(item), "write one value here".to_owned());
+                Err(())
+            }
+        }
+    }
+
+    fn parse<T>(&self, name: &str, found: &Found) -> Option<T>
+    where
+        T: FromStr,
+        T::Err: Display,
+    {
+        match found.text.parse() {
+            Ok(value) => Some(value),
+            Err(error) => {
+                let error: T::Err = error;
+                self.wrong(name, found, error.to_string());
+                None
+            }
+        }
+    }
+
+    fn wrong(&self, name: &str, found: &Found, way_out: String) {
+        self.reader.report(Problem {
+            line: found.line,
+            setting: self.path_of(name),
+            value: Some(found.shown.clone()),
+            way_out,
+        });
+    }
+
+    fn problem(&self, path: &str, item: Option<&Item>, way_out: String) {
+        self.reader.report(Problem {
+            line: item.and_then(|item| self.reader.line_of(item)),
+            setting: path.to_owned(),
+            value: item.and_then(Item::as_value).map(|value| value.to_string().trim().to_owned()),
+            way_out,
+        });
+    }
+}
+
+/// A value's text without TOML's quotes.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.value().clone(),
+        other => other.to_string().trim().to_owned(),
+    }
+}
+
+fn parse_duration(text: &str) -> Option<Duration> {
+    let digits = text.find(|letter: char| !letter.is_ascii_digit())?;
+    let (number, unit) = text.split_at_checked(digits)?;
+    let number: u64 = number.parse().ok()?;
+    match unit {
+        "ms" => Some(Duration::from_millis(number)),
+        "s" => Some(Duration::from_secs(number)),
+        "m" => Some(Duration::from_secs(number.checked_mul(60)?)),
+        "h" => Some(Duration::from_secs(number.checked_mul(3_600)?)),
+        "d" => Some(Duration::from_secs(number.checked_mul(86_400)?)),
+        _ => None,
+    }
+}
+
+fn show_duration(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    if duration.subsec_millis() != 0 || seconds == 0 {
+        format!("{}ms", duration.as_millis())
+    } else if seconds.is_multiple_of(86_400) {
+        format!("{}d", seconds / 86_400)
+    } else if seconds.is_multiple_of(3_600) {
+        format!("{}h", seconds / 3_600)
+    } else if seconds.is_multiple_of(60) {
+        format!("{}m", seconds / 60)
+    } else {
+        format!("{seconds}s")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::Source;
+    use super::*;
+
+    fn source(text: &str) -> Source {
+        let environment = BTreeMap::from([("APP_QUOTA_BUDGET".to_owned(), "75ms".to_owned())]);
+        Source::from_text("gateway.toml", text, "APP", environment)
+    }
+
+    #[test]
+    fn every_mistake_is_reported_at_once_with_line_value_and_way_out() {
+        let source = source("[quota]\nmode = \"alow\"\nlimit = 0\nlimt = 3\n[tls]\nhandshake = \"0s\"\n");
+        let reader = source.reader().unwrap();
+        let quota = reader.root().section("quota");
+        let mode = quota.value::<contract::plan::Plan>("mode", contract::plan::Plan::Free);
+        let limit = quota.integer("limit", 5, 1..=10);
+        let budget =
+            quota.duration("budget", Duration::from_millis(50), Duration::from_millis(1)..=Duration::from_secs(1));
+        let tls = reader.root().section("tls");
+        let shake = tls.duration("handshake", Duration::from_secs(5), Duration::from_secs(1)..=Duration::from_mins(1));
+        assert_eq!(budget, Some(Duration::from_millis(75)), "the environment wins");
+        let problems = reader.finish(mode.zip(limit).zip(shake)).unwrap_err();
+        assert_eq!(
+            problems.to_string(),
+            "gateway.toml has 4 problems\n\
+             \x20 line 2    quota.mode = \"alow\"\n             use one of: free, pro, business, enterprise\n\
+             \x20 line 3    quota.limit = 0\n             use a whole number from 1 to 10\n\
+             \x20 line 4    quota.limt\n             there is no such setting; known here: budget, limit, mode\n\
+             \x20 line 6    tls.handshake = \"0s\"\n             use a time from 1s to 1m, for example \"5s\""
+        );
+    }
+
+    #[test]
+    fn text_that_is_not_toml_is_one_problem_with_its_line() {
+        let problems = source("[quota\nmode = 1").reader().err().unwrap();
+        assert_eq!((problems.list.len(), problems.list[0].line), (1, Some(1)));
+    }
+
+    #[test]
+    fn an_unknown_environment_variable_is_a_mistake() {
+        let source = source("");
+        let reader = source.reader().unwrap();
+        let problems = reader.finish(Some(())).unwrap_err();
+        assert_eq!(problems.list[0].setting, "environment variable APP_QUOTA_BUDGET");
+    }
+
+    #[test]
+    fn lists_and_tables_keep_their_places() {
+        let source = Source::from_text(
+            "x",
+            "names = [\"a\", \"B\"]\n[[routes]]\npath = \"/v1\"\nnope = 1\n",
+            "X",
+            BTreeMap::new(),
+        );
+        let reader = source.reader().unwrap();
+        let names = reader.root().list::<contract::project::ProjectId>("names");
+        let routes = reader.root().tables("routes");
+        assert_eq!(routes[0].required::<String>("path", "\"/\""), Some("/v1".to_owned()));
+        assert!(names.is_none());
+        let problems = reader.finish(Some(())).unwrap_err();
+        let lines: Vec<_> = problems.list.iter().map(|problem| problem.line).collect();
+        assert_eq!(lines, [Some(1), Some(4)]);
+    }
+}

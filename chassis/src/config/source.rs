@@ -1,0 +1,175 @@
+//! Where settings come from: text with places, and the environment.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use anyhow::Context as _;
+use toml_edit::{Document, Item, TableLike};
+
+use super::problem::{Problem, Problems};
+use super::section::Section;
+
+/// A configuration file's text and the environment that overrides it.
+pub struct Source {
+    name: String,
+    text: String,
+    prefix: String,
+    environment: BTreeMap<String, String>,
+}
+
+impl Source {
+    /// Reads a file and the process's environment. Without a path the file counts as empty.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn read(path: Option<&Path>, prefix: &str) -> anyhow::Result<Self> {
+        let (name, text) = match path {
+            Some(path) => (
+                path.display().to_string(),
+                std::fs::read_to_string(path).with_context(|| format!("reading configuration {}", path.display()))?,
+            ),
+            None => ("the environment".to_owned(), String::new()),
+        };
+        Ok(Self { name, text, prefix: prefix.to_owned(), environment: std::env::vars().collect() })
+    }
+
+    /// Settings from text, with an environment of the caller's.
+    pub fn from_text(name: &str, text: &str, prefix: &str, environment: BTreeMap<String, String>) -> Self {
+        Self { name: name.to_owned(), text: text.to_owned(), prefix: prefix.to_owned(), environment }
+    }
+
+    /// Parses the text; a file that is not TOML is one problem with its line.
+    ///
+    /// # Errors
+    /// [`Problems`] with the one syntax error.
+    pub fn reader(&self) -> Result<Reader<'_>, Problems> {
+        match Document::parse(self.text.clone()) {
+            Ok(document) => Ok(Reader { source: self, document, state: RefCell::default() }),
+            Err(error) => Err(Problems {
+                source_name: self.name.clone(),
+                list: vec![Problem {
+                    line: error.span().map(|span| self.line_at(span.start)),
+                    setting: "not valid TOML".to_owned(),
+                    value: None,
+                    way_out: error.message().to_owned(),
+                }],
+            }),
+        }
+    }
+
+    fn line_at(&self, offset: usize) -> usize {
+        1 + self.text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
+    }
+}
+
+/// A parsed source while a process reads its settings from it.
+pub struct Reader<'a> {
+    source: &'a Source,
+    document: Document<String>,
+    state: RefCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    problems: Vec<Problem>,
+    asked: BTreeSet<String>,
+}
+
+impl Reader<'_> {
+    /// The top of the file.
+    pub fn root(&self) -> Section<'_> {
+        Section::new(self, String::new(), Some(self.document.as_table()))
+    }
+
+    /// The finished value, or every mistake found, what nobody asked for included. `value` is `None` when the process
+    /// could not build it, which only happens after a problem was reported.
+    ///
+    /// # Errors
+    /// All [`Problems`].
+    pub fn finish<T>(self, value: Option<T>) -> Result<T, Problems> {
+        self.report_unknown("", self.document.as_table());
+        self.report_unknown_environment();
+        let mut list = self.state.into_inner().problems;
+        list.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
+        match value {
+            Some(value) if list.is_empty() => Ok(value),
+            _ => Err(Problems { source_name: self.source.name.clone(), list }),
+        }
+    }
+
+    pub(super) fn environment(&self, path: &str) -> Option<&str> {
+        self.source.environment.get(&self.variable(path)).map(String::as_str)
+    }
+
+    pub(super) fn variable(&self, path: &str) -> String {
+        let name = path.replace(['.', '-'], "_").to_uppercase();
+        format!("{}_{name}", self.source.prefix)
+    }
+
+    pub(super) fn ask(&self, path: &str) {
+        self.state.borrow_mut().asked.insert(path.to_owned());
+    }
+
+    pub(super) fn report(&self, problem: Problem) {
+        self.state.borrow_mut().problems.push(problem);
+    }
+
+    pub(super) fn line_of(&self, item: &Item) -> Option<usize> {
+        item.span().map(|span| self.source.line_at(span.start))
+    }
+
+    fn report_unknown(&self, path: &str, table: &dyn TableLike) {
+        for (key, item) in table.iter() {
+            let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+            if self.state.borrow().asked.contains(&path) {
+                match item {
+                    Item::ArrayOfTables(tables) => {
+                        for (index, table) in tables.iter().enumerate() {
+                            self.report_unknown(&format!("{path}[{index}]"), table);
+                        }
+                    }
+                    _ => {
+                        if let Some(table) = item.as_table_like() {
+                            self.report_unknown(&path, table);
+                        }
+                    }
+                }
+            } else {
+                let known = self.known_beside(&path);
+                let line = table.key(key).and_then(toml_edit::Key::span).map(|span| self.source.line_at(span.start));
+                let way_out = if known.is_empty() {
+                    "there is no such setting; remove it".to_owned()
+                } else {
+                    format!("there is no such setting; known here: {}", known.join(", "))
+                };
+                self.report(Problem { line, setting: path, value: None, way_out });
+            }
+        }
+    }
+
+    fn known_beside(&self, path: &str) -> Vec<String> {
+        let parent = path.rsplit_once('.').map_or("", |(parent, _)| parent);
+        let state = self.state.borrow();
+        let beside = state.asked.iter().filter_map(|asked| match asked.rsplit_once('.') {
+            Some((other, name)) => (other == parent).then(|| name.to_owned()),
+            None => parent.is_empty().then(|| asked.clone()),
+        });
+        beside.filter(|name| !name.contains('[')).collect()
+    }
+
+    fn report_unknown_environment(&self) {
+        let asked: BTreeSet<String> = self.state.borrow().asked.iter().map(|path| self.variable(path)).collect();
+        let prefix = format!("{}_", self.source.prefix);
+        for variable in self.source.environment.keys().filter(|name| name.starts_with(&prefix)) {
+            if !asked.contains(variable) {
+                self.report(Problem {
+                    line: None,
+                    setting: format!("environment variable {variable}"),
+                    value: None,
+                    way_out: "there is no such setting; unset it".to_owned(),
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Logs: JSON lines for machines or text for terminals, through a bounded writer that never blocks a request.
+//!
+//! When whoever reads our output stops reading, lines are dropped and counted ([`Logs::dropped`]); requests go on.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::EnvFilter;
+
+/// Lines that may wait for a slow reader before lines are dropped.
+pub const LINES_WAITING_MAX: usize = 16_384;
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// One JSON object a line.
+    Json,
+    /// For people at a terminal.
+    Text,
+}
+
+impl std::str::FromStr for Format {
+    type Err = UnknownFormat;
+
+    fn from_str(text: &str) -> Result<Self, UnknownFormat> {
+        match text {
+            "json" => Ok(Self::Json),
+            "text" => Ok(Self::Text),
+            _ => Err(UnknownFormat),
+        }
+    }
+}
+
+/// A word that is no log format.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("use \"json\" or \"text\"")]
+pub struct UnknownFormat;
+
+/// The running log writer. Dropping it writes out what waits.
+pub struct Logs {
+    writer: NonBlocking,
+    dropped: ErrorCounter,
+    _guard: Arc<WorkerGuard>,
+}
+
+impl Logs {
+    /// Starts writing to `output` and makes it the process's log, for `tracing` and for crates that use `log`.
+    /// `filter` is a list such as `info,pingora_core=warn`.
+    ///
+    /// # Errors
+    /// When the filter does not parse or the process has a log already.
+    pub fn start(format: Format, filter: &str, output: impl Write + Send + 'static) -> anyhow::Result<Self> {
+        let logs = Self::writer_only(output);
+        let filter = EnvFilter::try_new(filter)?;
+        let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(logs.writer.clone());
+        let started = match format {
+            Format::Json => {
+                builder.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init()
+            }
+            Format::Text => builder.with_target(false).with_ansi(false).try_init(),
+        };
+        started.map_err(|error| anyhow::anyhow!("the log is already started: {error}"))?;
+        Ok(logs)
+    }
+
+    /// A writer alone, for a stream of lines beside the log (tests, access log to a file).
+    pub fn writer_only(output: impl Write + Send + 'static) -> Self {
+        let (writer, guard) =
+            NonBlockingBuilder::default().lossy(true).buffered_lines_limit(LINES_WAITING_MAX).finish(output);
+        Self { dropped: writer.error_counter(), writer, _guard: Arc::new(guard) }
+    }
+
+    /// A handle that writes whole lines without waiting.
+    pub fn lines(&self) -> Lines {
+        Lines(self.writer.clone())
+    }
+
+    /// How many lines were dropped because nobody read.
+    pub fn dropped(&self) -> u64 {
+        u64::try_from(self.dropped.dropped_lines()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Writes finished lines to the log's output, never blocking.
+#[derive(Clone)]
+pub struct Lines(NonBlocking);
+
+impl Lines {
+    /// Writes one line; `line` ends with a line feed.
+    pub fn write(&self, line: &[u8]) {
+        // The writer is lossy: it drops and counts instead of failing.
+        let _ = self.0.clone().write_all(line);
+    }
+}

@@ -1,0 +1,54 @@
+//! How a service says no: the Error body, with the headers that belong to it.
+
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use contract::error::ErrorBody;
+
+/// An Error body on its way to the client.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    body: ErrorBody,
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Refusal {
+    /// A refusal with status, code and a message that says what to do.
+    pub fn new(status: u16, code: &str, message: impl Into<String>) -> Self {
+        Self { body: ErrorBody::new(status, code, message), headers: Vec::new() }
+    }
+
+    /// Adds details to the body.
+    #[must_use]
+    pub fn with_details(mut self, details: serde_json::Value) -> Self {
+        self.body.details = Some(details);
+        self
+    }
+
+    /// Adds a header. A value that is no header value is left out: it came from us, and the body says the same.
+    #[must_use]
+    pub fn with_header(mut self, name: HeaderName, value: &str) -> Self {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            self.headers.push((name, value));
+        }
+        self
+    }
+
+    /// The body.
+    pub fn body(&self) -> &ErrorBody {
+        &self.body
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.body.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (
+            status,
+            [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")],
+            self.body.to_json(),
+        )
+            .into_response();
+        response.headers_mut().extend(self.headers);
+        response
+    }
+}

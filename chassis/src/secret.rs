@@ -1,0 +1,165 @@
+//! Secrets: bytes that cannot be printed and are wiped when dropped.
+//!
+//! A platform has one secret per purpose, each in a file readable by its owner alone; keys for single uses are derived
+//! from them by HMAC-SHA-256 with a label, so that no two uses share a key.
+
+use std::fmt;
+use std::io::Write as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use anyhow::Context as _;
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use zeroize::Zeroizing;
+
+/// The fewest bytes a secret may have: 128 bits.
+pub const SECRET_BYTES_MIN: usize = 16;
+
+/// Secret bytes.
+#[derive(Clone)]
+pub struct Secret(Zeroizing<Vec<u8>>);
+
+impl Secret {
+    /// From bytes.
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self(Zeroizing::new(bytes))
+    }
+
+    /// 32 fresh random bytes.
+    ///
+    /// # Errors
+    /// When the operating system gives no randomness.
+    pub fn generate() -> anyhow::Result<Self> {
+        Ok(Self::new(crate::random::bytes::<32>()?.to_vec()))
+    }
+
+    /// From text: base64 when it is base64, else the bytes of the text itself. Surrounding white space is ignored.
+    ///
+    /// # Errors
+    /// When there are fewer than [`SECRET_BYTES_MIN`] bytes.
+    pub fn parse(text: &str) -> anyhow::Result<Self> {
+        let text = text.trim();
+        let bytes = STANDARD.decode(text).unwrap_or_else(|_| text.as_bytes().to_vec());
+        anyhow::ensure!(
+            bytes.len() >= SECRET_BYTES_MIN,
+            "a secret needs at least {SECRET_BYTES_MIN} bytes; make one with: openssl rand -base64 32"
+        );
+        Ok(Self::new(bytes))
+    }
+
+    /// Reads a secret file.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is readable by others, or holds too little.
+    pub fn load(path: &Path) -> anyhow::Result<Self> {
+        let place = || format!("secret file {}", path.display());
+        let mode = std::fs::metadata(path).with_context(place)?.permissions().mode();
+        anyhow::ensure!(
+            mode & 0o007 == 0,
+            "secret file {} may be read by everybody; run: chmod 600 {}",
+            path.display(),
+            path.display()
+        );
+        let text = Zeroizing::new(std::fs::read_to_string(path).with_context(place)?);
+        Self::parse(&text).with_context(place)
+    }
+
+    /// Reads a secret file, making it with 32 random bytes when there is none.
+    ///
+    /// # Errors
+    /// As [`Secret::load`], or when the file cannot be written.
+    pub fn load_or_create(path: &Path) -> anyhow::Result<Self> {
+        if path.exists() {
+            return Self::load(path);
+        }
+        let secret = Self::generate()?;
+        let text = Zeroizing::new(STANDARD.encode(&*secret.0) + "\n");
+        write_private(path, text.as_bytes())?;
+        Ok(secret)
+    }
+
+    /// A key for one use.
+    #[must_use]
+    pub fn derive(&self, label: &str) -> Self {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &self.0);
+        Self::new(hmac::sign(&key, label.as_bytes()).as_ref().to_vec())
+    }
+
+    /// The bytes.
+    pub fn reveal(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The bytes as text that fits a header: unpadded base64url.
+    pub fn to_token(&self) -> Zeroizing<String> {
+        Zeroizing::new(URL_SAFE_NO_PAD.encode(&*self.0))
+    }
+
+    /// Whether `text` is this secret's token, in time that does not depend on where they differ.
+    pub fn matches_token(&self, text: &str) -> bool {
+        aws_lc_rs::constant_time::verify_slices_are_equal(text.as_bytes(), self.to_token().as_bytes()).is_ok()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// Writes a file that only its owner may read, durably and all at once (a crash leaves the old file or the new one).
+///
+/// # Errors
+/// When the directory or the file cannot be written.
+pub fn write_private(path: &Path, contents: &[u8]) -> anyhow::Result<()> {
+    let place = || format!("writing {}", path.display());
+    let directory = path.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(directory).with_context(place)?;
+    let unfinished = path.with_extension(format!("{}.new", std::process::id()));
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&unfinished)
+        .with_context(place)?;
+    file.write_all(contents).with_context(place)?;
+    file.sync_all().with_context(place)?;
+    std::fs::rename(&unfinished, path).with_context(place)?;
+    std::fs::File::open(directory).and_then(|directory| directory.sync_all()).with_context(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_file_is_made_once_and_readable_by_its_owner_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("secrets/edge.key");
+        let first = Secret::load_or_create(&path).unwrap();
+        let again = Secret::load_or_create(&path).unwrap();
+        assert_eq!(first.reveal(), again.reveal());
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_secret_others_can_read_is_refused_with_the_command_that_mends_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("edge.key");
+        std::fs::write(&path, "0123456789abcdef0123456789abcdef").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(Secret::load(&path).unwrap_err().to_string().contains("chmod 600"));
+    }
+
+    #[test]
+    fn secrets_do_not_print_and_labels_give_different_keys() {
+        let secret = Secret::new(vec![1; 32]);
+        assert_eq!(format!("{secret:?}"), "Secret(…)");
+        assert_ne!(secret.derive("identity").reveal(), secret.derive("feed").reveal());
+        assert!(secret.matches_token(&secret.to_token()));
+        assert!(!secret.matches_token("other"));
+    }
+}

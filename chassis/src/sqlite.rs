@@ -1,0 +1,70 @@
+//! The embedded database: SQLite with write-ahead log, one writer, several readers.
+//!
+//! "Acknowledged means durable": `synchronous = FULL` makes a commit wait for the disk. SQLite has one writer; a pool
+//! of one connection makes writers queue here, with a deadline, instead of failing with `SQLITE_BUSY`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
+
+/// Connections that read at the same time.
+pub const READERS_MAX: u32 = 8;
+
+/// How long a request may wait for a connection or for another process's lock.
+pub const WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// One database file.
+#[derive(Clone, Debug)]
+pub struct Sqlite {
+    /// The single writing connection.
+    pub write: SqlitePool,
+    /// Connections for reading; they never block the writer, nor it them.
+    pub read: SqlitePool,
+}
+
+impl Sqlite {
+    /// Opens (or makes) the file and the directory above it.
+    ///
+    /// # Errors
+    /// When the file cannot be opened or is no database.
+    pub async fn open(path: &Path) -> anyhow::Result<Self> {
+        let place = || format!("opening the database {}", path.display());
+        if let Some(directory) = path.parent() {
+            std::fs::create_dir_all(directory).with_context(place)?;
+        }
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full)
+            .busy_timeout(WAIT_MAX)
+            .foreign_keys(true);
+        let write = SqlitePoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(WAIT_MAX)
+            .connect_with(options.clone())
+            .await
+            .with_context(place)?;
+        let read = SqlitePoolOptions::new()
+            .max_connections(READERS_MAX)
+            .acquire_timeout(WAIT_MAX)
+            .connect_lazy_with(options.create_if_missing(false).read_only(true));
+        Ok(Self { write, read })
+    }
+
+    /// Brings the schema up to date.
+    ///
+    /// # Errors
+    /// When a migration fails or the file was written by a newer version.
+    pub async fn migrate(&self, migrator: &sqlx::migrate::Migrator) -> anyhow::Result<()> {
+        migrator.run(&self.write).await.context("bringing the database schema up to date")
+    }
+
+    /// Finishes what is in progress and closes the file.
+    pub async fn close(&self) {
+        self.read.close().await;
+        self.write.close().await;
+    }
+}
