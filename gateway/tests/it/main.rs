@@ -1,0 +1,8 @@
+//! The gateway as its neighbours meet it: HTTP in, HTTP out, on loopback, with fakes for the control plane and the
+//! upstreams. Every test starts a gateway of its own on ports of its own and talks to it over sockets alone.
+
+#[cfg(test)]
+mod world;
+
+#[cfg(test)]
+mod authentication;
