@@ -6,3 +6,9 @@ mod world;
 
 #[cfg(test)]
 mod authentication;
+#[cfg(test)]
+mod challenges;
+#[cfg(test)]
+mod hosts;
+#[cfg(test)]
+mod redirects;

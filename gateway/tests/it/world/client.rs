@@ -90,11 +90,7 @@ impl Reply {
 
     /// Limit, remaining and reset.
     pub(crate) fn trio(&self) -> (i64, i64, i64) {
-        (
-            self.number("x-ratelimit-limit"),
-            self.number("x-ratelimit-remaining"),
-            self.number("x-ratelimit-reset"),
-        )
+        (self.number("x-ratelimit-limit"), self.number("x-ratelimit-remaining"), self.number("x-ratelimit-reset"))
     }
 
     pub(crate) fn request_id(&self) -> &str {

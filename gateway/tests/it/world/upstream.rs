@@ -137,8 +137,7 @@ async fn serve(stream: TcpStream, connection: usize, book: Arc<Mutex<Book>>) {
         let body = wire.body(head.framing(Framing::Length(0))).await;
         let act = {
             let mut book = book.lock();
-            let received =
-                Received { connection, raw_head, head, body: body.bytes, complete: body.complete };
+            let received = Received { connection, raw_head, head, body: body.bytes, complete: body.complete };
             book.requests.push(received);
             book.acts.pop_front().unwrap_or_else(|| Act::body("200 OK", "[]"))
         };
