@@ -11,4 +11,6 @@ mod challenges;
 #[cfg(test)]
 mod hosts;
 #[cfg(test)]
+mod quotas;
+#[cfg(test)]
 mod redirects;
