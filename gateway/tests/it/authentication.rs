@@ -155,9 +155,7 @@ async fn an_address_that_keeps_guessing_is_told_to_wait_while_good_keys_pass() {
     // Colleagues behind the same address do not suffer.
     let reply = client.ask(&world.list()).await;
     assert_eq!((reply.status, reply.number("x-ratelimit-remaining")), (200, 299));
-    // Another address has tries of its own.
-    let preflight_free = world.admin.metric("edge_auth_total{result=\"throttled\"}").await;
-    assert_eq!(preflight_free, 3.0);
+    assert_eq!(world.admin.metric("edge_auth_total{result=\"throttled\"}").await, 3.0);
     world.clock.advance(std::time::Duration::from_secs(u64::try_from(MINUTE_END - NOW).unwrap()));
     let reply = client.ask(&guess).await;
     reply.refused(401, "invalid_api_key");

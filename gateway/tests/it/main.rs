@@ -9,8 +9,22 @@ mod authentication;
 #[cfg(test)]
 mod challenges;
 #[cfg(test)]
+mod faults;
+#[cfg(test)]
+mod forwarding;
+#[cfg(test)]
 mod hosts;
+#[cfg(test)]
+mod lifecycle;
+#[cfg(test)]
+mod observability;
 #[cfg(test)]
 mod quotas;
 #[cfg(test)]
 mod redirects;
+#[cfg(test)]
+mod replica;
+#[cfg(test)]
+mod routes;
+#[cfg(test)]
+mod websockets;

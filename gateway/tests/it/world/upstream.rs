@@ -67,7 +67,7 @@ struct Book {
 pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
     book: Arc<Mutex<Book>>,
-    serving: JoinHandle<()>,
+    serving: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Upstream {
@@ -87,7 +87,7 @@ impl Upstream {
                 served.spawn(serve(stream, number, shared.clone()));
             }
         });
-        Self { address, book, serving }
+        Self { address, book, serving: Mutex::new(Some(serving)) }
     }
 
     /// The next request is answered like this; without a word a request gets 200 and `[]`.
@@ -123,8 +123,13 @@ impl Upstream {
     }
 
     /// The process dies: connections break, new ones are refused.
-    pub(crate) fn die(&self) {
-        self.serving.abort();
+    pub(crate) async fn die(&self) {
+        let serving = self.serving.lock().take();
+        if let Some(serving) = serving {
+            serving.abort();
+            // Ended by us: that is what was asked for.
+            let _ = serving.await;
+        }
     }
 }
 
