@@ -94,10 +94,10 @@ pub fn rewrite(
     if facts.key.is_some() {
         head.remove_header(&header::AUTHORIZATION);
     }
+    // An absolute target stands as it was sent beside the path that was routed on: the upstream gets the path.
     if let Some(target) = head.uri.path_and_query().map(|target| target.as_str().to_owned())
-        && head.uri.scheme().is_some()
+        && head.raw_path() != target.as_bytes()
     {
-        // Absolute form: the upstream gets origin form.
         head.set_raw_path(target.as_bytes())?;
     }
     let Some(client) = facts.client else { return Ok(()) };
