@@ -185,9 +185,14 @@ mod tests {
 
     #[test]
     fn every_mistake_names_its_line_and_what_is_wrong() {
-        assert_eq!(reason("{\"id\":1}\n{\"id\":\"2\"}\n"), "line 2: invalid type: string \"2\", expected i64 (column 9)");
+        assert_eq!(
+            reason("{\"id\":1}\n{\"id\":\"2\"}\n"),
+            "line 2: invalid type: string \"2\", expected i64 (column 9)"
+        );
         assert!(reason("{\"petId\":1}").starts_with("line 1: missing field `id`"));
-        assert!(reason("\n\n{\"id\":1,\"colour\":2}").starts_with("line 3: unknown field `colour`, expected one of `id`"));
+        assert!(
+            reason("\n\n{\"id\":1,\"colour\":2}").starts_with("line 3: unknown field `colour`, expected one of `id`")
+        );
         assert!(reason("{\"id\":1,\"id\":2}").starts_with("line 1: duplicate field `id`"));
         assert!(reason("{\"id\":9223372036854775808}").starts_with("line 1: invalid value"));
         assert!(reason("{\"id\":1,\"quantity\":1.5}").starts_with("line 1: invalid type: floating point"));

@@ -26,8 +26,7 @@ pub(crate) enum CancelResult {
 }
 
 impl CancelResult {
-    const ALL: [Self; 5] =
-        [Self::Cancelled, Self::NotFound, Self::AlreadyShipped, Self::AlreadyCancelled, Self::Error];
+    const ALL: [Self; 5] = [Self::Cancelled, Self::NotFound, Self::AlreadyShipped, Self::AlreadyCancelled, Self::Error];
 
     pub(crate) const fn as_str(self) -> &'static str {
         match self {

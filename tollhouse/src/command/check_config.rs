@@ -10,8 +10,10 @@ use crate::arguments::Common;
 use crate::output::answer;
 
 pub(super) fn run(common: &Common, files: &[PathBuf]) -> anyhow::Result<()> {
-    let defaults: Vec<PathBuf> =
-        ["gateway", "orders-service", "domains-service"].iter().map(|name| PathBuf::from(format!("config/{name}.toml"))).collect();
+    let defaults: Vec<PathBuf> = ["gateway", "orders-service", "domains-service"]
+        .iter()
+        .map(|name| PathBuf::from(format!("config/{name}.toml")))
+        .collect();
     let files = if files.is_empty() { &defaults } else { files };
     let mut wrong = Vec::new();
     for file in files {

@@ -37,7 +37,9 @@ pub(super) async fn run(common: &Common, client: &Client, action: Domain) -> any
             let domain = client.control(Method::POST, &path, &Value::Null).await?;
             answer(common, &domain, story);
         }
-        Domain::Primary { project, name } => change(common, client, &project, &name, json!({ "primary": true })).await?,
+        Domain::Primary { project, name } => {
+            change(common, client, &project, &name, json!({ "primary": true })).await?
+        }
         Domain::Redirect { project, name, status, off } => {
             let redirect = if off {
                 Value::Null
@@ -78,7 +80,8 @@ fn story(domain: &Value) -> String {
     let field = |pointer: &str| word(domain.pointer(pointer).unwrap_or(&Value::Null));
     let mut text = format!("{}: {}\n", field("/name"), field("/status"));
     let list = |name: &str| domain.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
-    let missing: Vec<Value> = list("records").into_iter().filter(|record| record.get("state") != Some(&json!("ok"))).collect();
+    let missing: Vec<Value> =
+        list("records").into_iter().filter(|record| record.get("state") != Some(&json!("ok"))).collect();
     if !missing.is_empty() && field("/status") != "active" {
         text.push_str("\nCreate at your DNS provider:\n");
         let columns = [("TYPE", "/type"), ("NAME", "/name"), ("VALUE", "/value"), ("TTL", "/ttl")];
@@ -86,7 +89,13 @@ fn story(domain: &Value) -> String {
     }
     for problem in list("problems") {
         let part = |name: &str| word(problem.get(name).unwrap_or(&Value::Null));
-        text.push_str(&format!("\n{} ({}, acts: {})\n  fix: {}\n", part("message"), part("code"), part("who"), part("fix")));
+        text.push_str(&format!(
+            "\n{} ({}, acts: {})\n  fix: {}\n",
+            part("message"),
+            part("code"),
+            part("who"),
+            part("fix")
+        ));
     }
     text
 }

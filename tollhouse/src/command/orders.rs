@@ -1,5 +1,6 @@
 //! `tollhouse orders`: files of orders in and out, in constant memory, with progress.
 
+use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -47,20 +48,21 @@ async fn export(common: &Common, client: &Client, file: &Path, project: &Project
     let response = client.orders(Method::GET, &path, Body::default()).await?;
     let mut chunks = response.bytes_stream();
     if file == Path::new("-") {
-        let mut out = tokio::io::stdout();
+        let mut out = std::io::stdout().lock();
         while let Some(chunk) = chunks.next().await {
-            out.write_all(&chunk?).await?;
+            out.write_all(&chunk?)?;
         }
-        return Ok(out.flush().await?);
+        return Ok(out.flush()?);
     }
     // Under another name until it is complete: a broken export never looks like a whole one.
     let unfinished = file.with_extension("unfinished");
-    let mut out = tokio::fs::File::create(&unfinished).await.with_context(|| format!("making {}", unfinished.display()))?;
+    let mut out =
+        tokio::fs::File::create(&unfinished).await.with_context(|| format!("making {}", unfinished.display()))?;
     let bar = progress(common, None, "exporting");
     let mut lines = 0_usize;
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk.context("the export broke off; nothing was written")?;
-        lines += chunk.iter().filter(|byte| **byte == b'\n').count();
+        lines += chunk.split(|byte| *byte == b'\n').count() - 1;
         bar.inc(u64::try_from(chunk.len()).unwrap_or(0));
         out.write_all(&chunk).await?;
     }

@@ -12,7 +12,8 @@ pub(super) async fn run(common: &Common, client: &Client) -> anyhow::Result<()> 
     let ready = client.edge(Method::GET, "/readyz").await.is_ok();
     let control = client.control(Method::GET, "/internal/status", &Value::Null).await;
     let nodes = client.control(Method::GET, "/internal/nodes", &Value::Null).await;
-    let or_reason = |part: anyhow::Result<Value>| part.unwrap_or_else(|error| json!({ "unreachable": format!("{error:#}") }));
+    let or_reason =
+        |part: anyhow::Result<Value>| part.unwrap_or_else(|error| json!({ "unreachable": format!("{error:#}") }));
     let all = json!({
         "ready": ready,
         "edge": edge,
@@ -33,8 +34,14 @@ pub(super) async fn run(common: &Common, client: &Client) -> anyhow::Result<()> 
         );
         text.push_str(&format!("quota     counting: {}\n", field("/edge/quota/mode")));
         text.push_str(&format!("control   {}\n", one_line(all.get("control").unwrap_or(&Value::Null))));
-        text.push_str(&format!("https     {}   http {}   admin {}\n\n", field("/run/https"), field("/run/http"), field("/run/admin")));
-        let columns = [("UPSTREAM", "/name"), ("ADDRESSES", "/endpoints"), ("UP", "/up"), ("IN PROGRESS", "/in_flight")];
+        text.push_str(&format!(
+            "https     {}   http {}   admin {}\n\n",
+            field("/run/https"),
+            field("/run/http"),
+            field("/run/admin")
+        ));
+        let columns =
+            [("UPSTREAM", "/name"), ("ADDRESSES", "/endpoints"), ("UP", "/up"), ("IN PROGRESS", "/in_flight")];
         text.push_str(&table(all.pointer("/edge/upstreams").unwrap_or(&Value::Null), &columns));
         text
     });
@@ -49,7 +56,9 @@ pub(super) async fn explain(common: &Common, client: &Client, host: &str) -> any
 
 fn one_line(value: &Value) -> String {
     match value.as_object() {
-        Some(object) => object.iter().map(|(name, value)| format!("{name} {}", word(value))).collect::<Vec<_>>().join(", "),
+        Some(object) => {
+            object.iter().map(|(name, value)| format!("{name} {}", word(value))).collect::<Vec<_>>().join(", ")
+        }
         None => word(value),
     }
 }

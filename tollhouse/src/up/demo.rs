@@ -39,7 +39,9 @@ pub(super) async fn ensure(directory: &Directory, client: &Client, clock: &dyn C
     }
     let mut projects = Vec::new();
     for plan in PLANS {
-        projects.push(make(plan, client, clock).await.with_context(|| format!("making the demo project of the {plan} plan"))?);
+        projects.push(
+            make(plan, client, clock).await.with_context(|| format!("making the demo project of the {plan} plan"))?,
+        );
     }
     let mut demo = json!({ "projects": projects });
     describe_run(&mut demo, directory, client);

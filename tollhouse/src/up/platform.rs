@@ -49,7 +49,10 @@ impl Platform {
         chassis::secret::Secret::load_or_create(&directory.path("secrets/sealing.key"))?;
         let (edge_end, services_end) = (Shutdown::new(), Shutdown::new());
 
-        let domains = domains_service::Config::read(&settings("domains-service settings", &domains_settings(directory, options)))?;
+        let domains = domains_service::Config::read(&settings(
+            "domains-service settings",
+            &domains_settings(directory, options),
+        ))?;
         let domains = domains_service::start(domains, clock.clone(), services_end.clone()).await?;
         let orders = orders_service::Config::read(&settings("orders-service settings", &orders_settings(directory)))?;
         let orders = orders_service::start(orders, clock.clone(), services_end.clone()).await?;
@@ -59,7 +62,10 @@ impl Platform {
             ("orders", orders.address("http")?),
             ("control", domains.address("internal")?),
         ];
-        let edge = gateway::config::Config::read(&settings("gateway settings", &edge_settings(directory, options, &parts, upstreams)))?;
+        let edge = gateway::config::Config::read(&settings(
+            "gateway settings",
+            &edge_settings(directory, options, &parts, upstreams),
+        ))?;
         let edge = gateway::server::start(edge, logs, clock, edge_end.clone()).await?;
         let run = RunFile {
             pid: std::process::id(),

@@ -57,7 +57,9 @@ pub(super) async fn change<E>(
         .await
         .map_err(StoreError::from)?;
     if updated.rows_affected() != 1 {
-        return Err(StoreError::corrupt(format!("order {id} of project {project} changed under its transaction")).into());
+        return Err(
+            StoreError::corrupt(format!("order {id} of project {project} changed under its transaction")).into()
+        );
     }
     record(connection, project, id, change.event, at).await?;
     touch(connection, project, 0).await?;
@@ -180,13 +182,7 @@ async fn record(
     let text = "INSERT INTO order_events (project, order_id, sequence, event, at_millis) \
                 SELECT $1, $2, COALESCE(MAX(sequence), 0) + 1, $3, $4 FROM order_events \
                 WHERE project = $1 AND order_id = $2";
-    sqlx::query(text)
-        .bind(project.as_str())
-        .bind(id)
-        .bind(event.as_str())
-        .bind(at.0)
-        .execute(&mut *connection)
-        .await?;
+    sqlx::query(text).bind(project.as_str()).bind(id).bind(event.as_str()).bind(at.0).execute(&mut *connection).await?;
     Ok(())
 }
 
