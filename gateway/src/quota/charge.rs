@@ -202,12 +202,21 @@ impl Inner {
             Ok(Reply::Settled(settlement)) => {
                 state.bucket.hear(now, seq, settlement);
             }
-            Ok(Reply::Stale) => state.bucket.give_up(seq),
+            Ok(Reply::Stale) => {
+                state.bucket.give_up(seq);
+            }
             Err(_) => {
                 state.bucket.give_up(seq);
                 for waiting in state.waiting.drain(..) {
                     // Whoever went away needs no answer.
                     let _ = waiting.send(Served::Outage);
+                }
+                let repeat = state.bucket.wants_assert();
+                drop(state);
+                // What became of the statement is not known: another one will tell.
+                self.cells.watch(cell);
+                if repeat {
+                    self.state_in_background(cell, Purpose::Assert);
                 }
                 return first.then_some(Served::Outage);
             }
@@ -231,10 +240,13 @@ impl Inner {
         if !state.waiting.is_empty() {
             self.drive(cell, &mut state);
         }
-        let owes = state.bucket.owes();
+        let (owes, repeat) = (state.bucket.owes(), !state.driven && state.bucket.wants_assert());
         drop(state);
         if owes {
             self.cells.watch(cell);
+        }
+        if repeat {
+            self.state_in_background(cell, Purpose::Assert);
         }
         (mine != Step::Ask).then_some(Served::Step(mine))
     }

@@ -1,5 +1,7 @@
 //! The facade over the embedded store: what callers see.
 
+mod faults;
+
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;

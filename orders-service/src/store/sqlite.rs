@@ -8,6 +8,8 @@ mod apply;
 mod import;
 mod page;
 mod row;
+#[cfg(test)]
+mod tests;
 mod transaction;
 mod writer;
 

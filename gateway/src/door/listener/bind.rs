@@ -4,11 +4,17 @@ use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd as _;
+use std::time::Duration;
 
 use pingora::server::ListenFds;
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use tokio::net::TcpListener;
+
+/// Silence after which the kernel asks whether the client is still there.
+const KEEPALIVE_AFTER: Duration = Duration::from_mins(1);
+/// Pause between its questions; after nine without an answer the connection is broken.
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 
 /// A listening socket for `address`, entered into `fds` so that the next process can have it.
 pub(super) fn listen(address: SocketAddr, backlog: i32, fds: Option<&ListenFds>) -> io::Result<TcpListener> {
@@ -36,6 +42,10 @@ fn fresh(address: SocketAddr, backlog: i32) -> io::Result<TcpListener> {
     // A restart must not wait for the connections of the last run to be forgotten.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
+    // Both are inherited by every connection that is accepted. Probes find the clients that vanished without a word, of
+    // which a silent WebSocket would otherwise never know.
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_EVERY))?;
     socket.bind(&address.into())?;
     socket.listen(backlog)?;
     TcpListener::from_std(socket.into())
@@ -60,6 +70,7 @@ mod tests {
 
     use parking_lot::Mutex;
     use pingora::server::Fds;
+    use socket2::SockRef;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpStream;
 
@@ -80,6 +91,7 @@ mod tests {
         assert_eq!(fds.lock().get(&address.to_string()), Some(&second.as_raw_fd()));
         let mut client = TcpStream::connect(bound).await.unwrap();
         let (mut served, _) = second.accept().await.unwrap();
+        assert!(served.nodelay().unwrap() && SockRef::from(&served).keepalive().unwrap(), "options are inherited");
         served.write_all(b"x").await.unwrap();
         assert_eq!(client.read_u8().await.unwrap(), b'x');
 

@@ -98,14 +98,26 @@ impl BanTable {
         bans
     }
 
-    /// Makes sure that one more key fits: drops what is over, else any key that is not banned.
+    /// Keys remembered at the moment.
+    pub fn len(&self) -> usize {
+        self.histories.lock().len()
+    }
+
+    /// Whether no key was refused lately.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Makes sure that one more key fits: drops all that is over, else the first key that is not banned.
     fn make_room(&self, histories: &mut HashMap<KeyId, History>, now: UnixMillis) -> Option<()> {
         if histories.len() < OFFENDERS_MAX {
             return Some(());
         }
-        histories.retain(|_, history| !history.is_over(now));
-        if histories.len() >= OFFENDERS_MAX {
-            let free = histories.iter().find(|(_, history)| !history.is_serving(now)).map(|(key, _)| key.clone())?;
+        let free = histories.iter().find(|(_, history)| !history.is_serving(now)).map(|(key, _)| key.clone())?;
+        let over = histories.get(&free).is_some_and(|history| history.is_over(now));
+        if over {
+            histories.retain(|_, history| !history.is_over(now));
+        } else {
             histories.remove(&free);
         }
         self.recount(histories);

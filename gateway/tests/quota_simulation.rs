@@ -1,0 +1,21 @@
+//! Thousands of simulated worlds in which everything around the quota ledger goes wrong. Many more:
+//! `cargo run --release -p gateway --example quota_simulation -- --seeds 100000`.
+
+#[path = "../examples/quota_simulation/simulation.rs"]
+mod simulation;
+
+/// Worlds of one test run: as many as fit into some twenty seconds without optimisation.
+const SEEDS: u64 = 2_000;
+
+// rule: 8.1
+#[test]
+fn no_world_breaks_a_promise() {
+    let mut total = simulation::Summary::default();
+    for seed in 0..SEEDS {
+        match simulation::run(seed) {
+            Ok(summary) => total.add(&summary),
+            Err(broken) => panic!("{broken}"),
+        }
+    }
+    assert!(total.admitted > 10_000 && total.refused > 10_000, "too little happened: {total}");
+}
