@@ -36,6 +36,7 @@ fn a_code_has_one_status() {
     assert!(statuses.is_empty(), "these codes have several: {statuses:?}");
 }
 
+// rule: 7.2
 #[test]
 fn every_code_has_its_heading_and_every_heading_its_code() {
     let expected: BTreeSet<(String, String)> =
