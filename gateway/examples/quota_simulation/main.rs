@@ -28,16 +28,12 @@ fn main() -> ExitCode {
         Some(seed) => seed..=seed,
         None => arguments.from..=arguments.from.saturating_add(arguments.seeds.saturating_sub(1)),
     };
-    let mut total = simulation::Summary::default();
-    for seed in seeds {
-        match simulation::run(seed) {
-            Ok(summary) => total.add(&summary),
-            Err(broken) => {
-                println!("{broken}");
-                return ExitCode::FAILURE;
-            }
+    match simulation::run_all(seeds) {
+        Ok(total) => println!("{total}"),
+        Err(broken) => {
+            println!("{broken}");
+            return ExitCode::FAILURE;
         }
     }
-    println!("{total}");
     ExitCode::SUCCESS
 }

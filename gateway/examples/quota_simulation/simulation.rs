@@ -14,6 +14,10 @@ mod store;
 mod world;
 
 use std::fmt;
+use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use scenario::Scenario;
 
@@ -70,8 +74,36 @@ impl fmt::Display for Broken {
     }
 }
 
+/// Runs the worlds of many seeds on all cores; the first that breaks a promise ends it.
+pub(crate) fn run_all(seeds: RangeInclusive<u64>) -> Result<Summary, Broken> {
+    let workers = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let stop = AtomicBool::new(false);
+    let work = |first: usize| {
+        let mut total = Summary::default();
+        for seed in seeds.clone().skip(first).step_by(workers) {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            total.add(&run(seed).inspect_err(|_| stop.store(true, Ordering::Relaxed))?);
+        }
+        Ok(total)
+    };
+    thread::scope(|scope| {
+        let work = &work;
+        let started: Vec<_> = (0..workers).map(|first| scope.spawn(move || work(first))).collect();
+        let mut total = Summary::default();
+        for worker in started {
+            match worker.join() {
+                Ok(part) => total.add(&part?),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        Ok(total)
+    })
+}
+
 /// Runs the world of a seed and checks every promise.
-pub(crate) fn run(seed: u64) -> Result<Summary, Broken> {
+fn run(seed: u64) -> Result<Summary, Broken> {
     let scenario = Scenario::from_seed(seed);
     world::World::new(&scenario).run().map_err(|promise| Broken { seed, promise, scenario: format!("{scenario:#?}") })
 }

@@ -18,7 +18,8 @@ pub(super) struct SimStore {
     bucket: Option<Bucket>,
     incarnation: u64,
     learning_until: UnixMillis,
-    /// The books after each write of the last [`HISTORY`].
+    /// The books after each write of the last [`HISTORY`], if anybody will ask.
+    remembers: bool,
     writes: VecDeque<(Micros, Option<Bucket>)>,
     pub(super) stalled_until: Micros,
     pub(super) statements: u64,
@@ -26,9 +27,10 @@ pub(super) struct SimStore {
 
 impl SimStore {
     /// An empty store whose clock says `starts_at` when the world begins.
-    pub(super) fn new(starts_at: i64) -> Self {
+    pub(super) fn new(starts_at: i64, remembers: bool) -> Self {
         Self {
             starts_at,
+            remembers,
             clock_off: 0,
             bucket: None,
             incarnation: 1,
@@ -55,7 +57,9 @@ impl SimStore {
         let around =
             Surroundings { now: self.clock(now), incarnation: self.incarnation(), learning_until: self.learning_until };
         let reply = self.bucket.get_or_insert_with(|| Bucket::new(&around)).apply(statement, &around);
-        self.writes.push_back((now, self.bucket.clone()));
+        if self.remembers {
+            self.writes.push_back((now, self.bucket.clone()));
+        }
         while self.writes.get(1).is_some_and(|(at, _)| at + HISTORY < now) {
             self.writes.pop_front();
         }

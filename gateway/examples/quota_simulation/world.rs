@@ -98,7 +98,7 @@ impl<'a> World<'a> {
             now: 0,
             events: BinaryHeap::new(),
             serial: 0,
-            store: SimStore::new(scenario.starts_at),
+            store: SimStore::new(scenario.starts_at, scenario.forgets()),
             nodes: (0..scenario.nodes).map(|_| None).collect(),
             processes: 0,
             cut_until: vec![0; scenario.nodes],

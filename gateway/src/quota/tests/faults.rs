@@ -258,8 +258,7 @@ async fn a_client_that_goes_away_while_it_waits_is_not_charged() {
 #[tokio::test]
 async fn more_may_not_wait_than_there_is_room_for() {
     let store = Moody::new(1);
-    let settings =
-        QuotaSettings { waiting_max: 2, call_budget: LONG, on_store_down: OnStoreDown::Deny, ..QuotaSettings::new(1) };
+    let settings = QuotaSettings { waiting_max: 2, call_budget: LONG, ..QuotaSettings::new(1) };
     let quota = Quota::new(store.clone(), settings, Arc::new(RealClock(store.clock.0)));
     store.gate.forget_permits(usize::MAX);
     let limits = limits(60, 1_000);
