@@ -132,8 +132,7 @@ mod tests {
         Order { id: 7, pet_id: Some(1), quantity: None, ship_date: None, complete: Some(false), status }
     }
 
-    // rule: 3.1
-    // rule: 4.2.6
+    // rule: 3.1, 4.2.4
     #[test]
     fn only_a_pending_order_can_be_cancelled() {
         assert_eq!(order(Status::Pending).cancel(), Ok(order(Status::Cancelled)));
@@ -141,7 +140,7 @@ mod tests {
         assert_eq!(order(Status::Cancelled).cancel(), Err(CancelError::AlreadyCancelled));
     }
 
-    // rule: 3.2
+    // rule: 3.2, 3.3
     #[test]
     fn only_a_pending_order_can_be_shipped_and_shipping_says_when() {
         let at: ShipDate = "2026-01-02T03:04:05Z".parse().unwrap();

@@ -142,8 +142,7 @@ mod tests {
         Order { id, pet_id: None, quantity: None, ship_date: None, complete: None, status: Status::Pending }
     }
 
-    // rule: 2.1
-    // rule: 2.6
+    // rule: 2.1, 2.2, 2.3, 2.4, 2.5, 2.6, 2.7
     #[test]
     fn the_array_has_exactly_the_five_fields_and_leaves_out_what_is_unknown() {
         let mut array = JsonArray::begin();

@@ -73,7 +73,7 @@ fn limits(per_minute: u32, per_day: u32) -> Limits {
     Limits::new(per_minute, per_day).unwrap()
 }
 
-// rule: 8.5
+// rule: 8.1, 8.8
 #[tokio::test]
 async fn remaining_falls_by_exactly_one_per_request_and_then_the_minute_refuses() {
     let (quota, _clock, _store) = embedded();
@@ -89,7 +89,7 @@ async fn remaining_falls_by_exactly_one_per_request_and_then_the_minute_refuses(
     assert_eq!(quota.mode(), Mode::Exact);
 }
 
-// rule: 8.1
+// rule: 8.1, 8.9
 #[tokio::test]
 async fn the_next_minute_starts_full_and_the_day_goes_on() {
     let (quota, clock, _store) = embedded();
@@ -113,7 +113,7 @@ async fn the_next_minute_starts_full_and_the_day_goes_on() {
     assert_eq!((next.minute.remaining, next.day.unwrap().remaining), (1, 4));
 }
 
-// rule: 8.8
+// rule: 8.1
 #[tokio::test]
 async fn ten_thousand_requests_in_a_minute_of_sixty_cost_the_day_sixty() {
     let (quota, _clock, _store) = embedded();
@@ -125,7 +125,7 @@ async fn ten_thousand_requests_in_a_minute_of_sixty_cost_the_day_sixty() {
     assert_eq!((admitted, books.minute_charged, books.day_charged), (60, 60, 60));
 }
 
-// rule: 8.9
+// rule: 8.1
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_a_thousand_at_once_for_one_unit_exactly_one_succeeds() {
     for _repeat in 0..20 {
@@ -148,7 +148,7 @@ async fn of_a_thousand_at_once_for_one_unit_exactly_one_succeeds() {
     }
 }
 
-// rule: 8.5
+// rule: 8.8
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn concurrent_requests_see_every_remaining_exactly_once() {
     let (quota, _clock, store) = embedded();

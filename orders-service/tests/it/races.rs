@@ -50,6 +50,7 @@ async fn shipping_against_cancelling_leaves_one_truth() {
     assert_eq!((summary.pending, summary.shipped, summary.cancelled), (0, shipped, cancelled));
 }
 
+// rule: 4.2.204
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shutdown_finishes_what_was_begun_and_keeps_it() {
     let world = World::new().await;

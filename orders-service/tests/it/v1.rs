@@ -11,9 +11,7 @@ const ORDERS: &str = "{\"id\":1,\"petId\":10,\"quantity\":2,\"shipDate\":\"2026-
                       {\"id\":3,\"status\":\"cancelled\"}\n\
                       {\"id\":9223372036854775807}\n";
 
-// rule: 4.1.200
-// rule: 2.1
-// rule: 2.6
+// rule: 1.1, 2.1, 2.6, 2.7, 4.1.200
 #[tokio::test]
 async fn the_list_is_every_order_of_the_project_with_exactly_the_five_fields() {
     let world = World::new().await;
@@ -37,7 +35,7 @@ async fn a_store_without_orders_is_an_empty_array() {
     assert_eq!((response.status().as_u16(), response.text().await.unwrap().as_str()), (200, "[]"));
 }
 
-// rule: 4.1.2
+// rule: 4.1.2, 9.2
 #[tokio::test]
 async fn query_parameters_of_the_list_are_ignored_because_there_are_none() {
     let world = World::new().await;
@@ -46,8 +44,7 @@ async fn query_parameters_of_the_list_are_ignored_because_there_are_none() {
     assert_eq!(world.get("/v1/store/orders?limit=1&status=shipped").await.text().await.unwrap(), all);
 }
 
-// rule: 4.2.204
-// rule: 3.1
+// rule: 3.1, 4.2.204
 #[tokio::test]
 async fn a_pending_order_is_cancelled_without_a_body_and_stays_in_the_list() {
     let world = World::new().await;
@@ -60,8 +57,7 @@ async fn a_pending_order_is_cancelled_without_a_body_and_stays_in_the_list() {
     assert!(world.get("/v1/store/orders").await.text().await.unwrap().starts_with("[{\"id\":1,"));
 }
 
-// rule: 4.2.409
-// rule: 3.2
+// rule: 3.2, 4.2.4, 4.2.409, 7.409
 #[tokio::test]
 async fn a_shipped_order_and_a_cancelled_one_cannot_be_cancelled() {
     let world = World::new().await;
@@ -77,8 +73,7 @@ async fn a_shipped_order_and_a_cancelled_one_cannot_be_cancelled() {
     assert_eq!((summary.pending, summary.shipped, summary.cancelled), (2, 1, 1));
 }
 
-// rule: 4.2.404
-// rule: 7.404
+// rule: 4.2.2, 4.2.404, 7.404
 #[tokio::test]
 async fn what_names_no_order_is_404() {
     let world = World::new().await;
@@ -110,6 +105,7 @@ async fn what_names_no_order_is_404() {
     assert_eq!(world.delete("/v1/store/orders/9223372036854775807").await.status(), 204);
 }
 
+// rule: 4.0.1, 4.1.1, 4.2.1
 #[tokio::test]
 async fn everything_that_is_no_operation_is_404_or_405_with_an_error_body() {
     let world = World::new().await;
@@ -142,7 +138,7 @@ async fn everything_that_is_no_operation_is_404_or_405_with_an_error_body() {
     }
 }
 
-// rule: 5.4
+// rule: 4.0.2
 #[tokio::test]
 async fn a_request_the_gateway_did_not_sign_is_refused_whatever_it_asks() {
     let world = World::new().await;
@@ -185,6 +181,7 @@ async fn a_request_the_gateway_did_not_sign_is_refused_whatever_it_asks() {
     assert_eq!(world.orders.summary(&"demo".parse().unwrap()).await.unwrap().pending, 2);
 }
 
+// rule: 5.4
 #[tokio::test]
 async fn a_key_does_what_its_scopes_say_in_its_own_deployment() {
     let mut world = World::new().await;
@@ -201,6 +198,7 @@ async fn a_key_does_what_its_scopes_say_in_its_own_deployment() {
     assert_eq!(refusal(world.delete("/v1/store/orders/1").await).await, (401, "wrong_environment".to_owned()));
 }
 
+// rule: 1.3
 #[tokio::test]
 async fn staging_takes_keys_of_staging() {
     let mut world = World::with("environment = \"test\"\n").await;
@@ -209,6 +207,7 @@ async fn staging_takes_keys_of_staging() {
     assert_eq!(world.get("/v1/store/orders").await.status(), 200);
 }
 
+// rule: 1.1
 #[tokio::test]
 async fn a_project_never_sees_or_changes_another_projects_orders() {
     let mut world = World::new().await;

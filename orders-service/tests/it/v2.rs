@@ -28,6 +28,7 @@ async fn create(world: &World, key: Option<&str>, body: &str) -> Response {
     request.body(body.to_owned()).send().await.unwrap()
 }
 
+// rule: 9.2, 9.4
 #[tokio::test]
 async fn the_list_filters_sorts_and_links_to_the_next_page() {
     let world = World::new().await;

@@ -229,7 +229,7 @@ async fn large_writes_keep_their_order() {
     assert_eq!(reading.await.unwrap(), expected);
 }
 
-// rule: 1.9
+// rule: 1.19
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_is_ended_from_outside_ends_at_once() {
     let host = contract::hostname::Hostname::parse("a.example").unwrap();

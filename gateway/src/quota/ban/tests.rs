@@ -32,7 +32,7 @@ fn two_hundred_requests_under_way_when_the_limit_is_reached_are_no_offence() {
     assert_eq!(refuse(&table, Window::Minute, 60, [MINUTE + 1_000]), None, "still within the second of grace");
 }
 
-// rule: 8.3
+// rule: 8.3, 8.11
 #[test]
 fn the_strike_that_is_too_many_bans_for_a_minute_and_then_longer_each_time() {
     let table = table(BanSwitch::On);
@@ -52,7 +52,7 @@ fn the_strike_that_is_too_many_bans_for_a_minute_and_then_longer_each_time() {
     }
 }
 
-// rule: 8.3
+// rule: 8.11
 #[test]
 fn after_a_day_without_bans_the_shortest_one_is_due_again() {
     let table = table(BanSwitch::On);

@@ -126,7 +126,7 @@ async fn outcomes(quota: &Quota, limits: Limits, requests: u32) -> (u32, u32, u3
     (admitted, refused, unavailable)
 }
 
-// rule: 8.10
+// rule: 8.1
 #[tokio::test]
 async fn without_the_store_a_node_lets_its_share_through_and_asks_only_three_times() {
     for mood in [Mood::Hangs, Mood::Fails] {
@@ -140,7 +140,6 @@ async fn without_the_store_a_node_lets_its_share_through_and_asks_only_three_tim
     }
 }
 
-// rule: 8.10
 #[tokio::test]
 async fn the_operator_may_choose_to_deny_or_to_allow() {
     for (choice, expected, mode) in
@@ -154,7 +153,7 @@ async fn the_operator_may_choose_to_deny_or_to_allow() {
     }
 }
 
-// rule: 8.10
+// rule: 8.1
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_spent_without_the_store_is_charged_once_it_is_back() {
     let store = Moody::new(1);
@@ -182,7 +181,7 @@ async fn a_limit_that_is_known_to_be_reached_is_refused_truthfully_without_the_s
     assert_eq!(outcomes(&quota, limits(5, 1_000), 10).await, (0, 10, 0));
 }
 
-// rule: 8.9
+// rule: 8.1
 #[tokio::test]
 async fn a_store_that_was_emptied_hears_again_what_was_spent_before_it_grants() {
     let store = Moody::new(1);
@@ -197,7 +196,6 @@ async fn a_store_that_was_emptied_hears_again_what_was_spent_before_it_grants() 
     assert_eq!(store.books().day_charged, 60);
 }
 
-// rule: 8.9
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_that_wait_for_the_same_bucket_share_one_call() {
     let store = Moody::new(1);

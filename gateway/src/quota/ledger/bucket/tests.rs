@@ -52,7 +52,7 @@ fn the_next_statement_returns_what_a_lost_reply_had_granted() {
     assert_eq!((books.granted, books.minute_charged, books.day_charged), (2, 2, 2));
 }
 
-// rule: 8.9
+// rule: 8.1
 #[test]
 fn minute_and_day_are_charged_together_or_not_at_all() {
     for limits in [(3, 1_000), (1_000, 3)] {
@@ -191,7 +191,7 @@ fn a_bucket_may_be_forgotten_only_when_no_clock_can_return_to_its_day() {
 proptest! {
     /// Honest nodes, whose replies are lost at random: the charge is always the sum of the components and never above
     /// a limit, and a grant never exceeds what was wanted.
-    // rule: 8.9
+    // rule: 8.1
     #[test]
     fn charges_are_sums_and_stay_within_both_limits(
         limits in (1_u32..40, 1_u32..100),
