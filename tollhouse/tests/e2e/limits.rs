@@ -87,7 +87,9 @@ async fn a_higher_plan_helps_at_once_and_what_was_used_stays_used() {
 async fn a_key_that_hammers_on_is_banned_and_other_keys_are_not() {
     let platform = Platform::start();
     let (client, project) = (platform.client(), platform.project("free"));
-    let ask = async |key: &str| project.bare(&platform, &client, Method::GET, "/v1/pets/101").bearer_auth(key).send().await.unwrap();
+    let ask = async |key: &str| {
+        project.bare(&platform, &client, Method::GET, "/v1/pets/101").bearer_auth(key).send().await.unwrap()
+    };
     let mut ban = None;
     until("the key is banned", async || {
         let response = ask(&project.key).await;
@@ -101,7 +103,10 @@ async fn a_key_that_hammers_on_is_banned_and_other_keys_are_not() {
     assert!((1..=60).contains(&ban.unwrap()), "the first ban lasts a minute");
     let other = ask(&project.read_only_key).await;
     let refused = other.status() == 429;
-    assert!(!refused || error(other).await.1 == "rate_limit_exceeded", "the other key is only out of its minute, if at all");
+    assert!(
+        !refused || error(other).await.1 == "rate_limit_exceeded",
+        "the other key is only out of its minute, if at all"
+    );
     let bans = platform.json(&["ban", "list"]);
     let key = bans[0]["key"].as_str().unwrap().to_owned();
     platform.json(&["ban", "lift", &key]);
@@ -115,12 +120,24 @@ async fn a_key_that_hammers_on_is_banned_and_other_keys_are_not() {
 async fn an_enterprise_project_has_limits_of_its_own() {
     let platform = Platform::start();
     let client = platform.client();
-    platform.json(&["project", "create", "big", "--plan", "enterprise", "--per-minute", "5000", "--per-day", "7000000"]);
+    platform.json(&[
+        "project",
+        "create",
+        "big",
+        "--plan",
+        "enterprise",
+        "--per-minute",
+        "5000",
+        "--per-day",
+        "7000000",
+    ]);
     let key = platform.json(&["key", "create", "big"]);
     let url = format!("https://big.tollhouse.localhost:{}/v1/store/orders", platform.https_port());
     let mut limit = 0;
     until("the project is published", async || {
-        let Ok(response) = client.get(&url).bearer_auth(key["key"].as_str().unwrap()).send().await else { return false };
+        let Ok(response) = client.get(&url).bearer_auth(key["key"].as_str().unwrap()).send().await else {
+            return false;
+        };
         if response.status() == 200 {
             limit = trio(&response).0;
         }

@@ -122,6 +122,15 @@ impl Platform {
 
     /// A client that trusts the local authority, resolves every name to this machine, and follows no redirect.
     pub(crate) fn client(&self) -> Client {
+        self.client_builder().build().unwrap()
+    }
+
+    /// The same, speaking HTTP/1.1 only.
+    pub(crate) fn old_client(&self) -> Client {
+        self.client_builder().http1_only().build().unwrap()
+    }
+
+    fn client_builder(&self) -> reqwest::ClientBuilder {
         let ca = std::fs::read(self.demo["ca_certificate"].as_str().unwrap()).unwrap();
         Client::builder()
             .tls_certs_only([reqwest::Certificate::from_pem(&ca).unwrap()])
@@ -129,8 +138,6 @@ impl Platform {
             .timeout(PATIENCE)
             .no_proxy()
             .dns_resolver(ThisMachine)
-            .build()
-            .unwrap()
     }
 }
 
@@ -237,8 +244,13 @@ pub(crate) fn order_file(path: &Path, first: i64, count: i64) {
     use std::io::Write as _;
     let mut file = std::io::BufWriter::new(std::fs::File::create(path).unwrap());
     for id in first..first + count {
-        writeln!(file, r#"{{"id":{id},"petId":{},"quantity":{},"shipDate":"2027-01-01T00:00:00Z","complete":false}}"#, id % 97, 1 + id % 5)
-            .unwrap();
+        writeln!(
+            file,
+            r#"{{"id":{id},"petId":{},"quantity":{},"shipDate":"2027-01-01T00:00:00Z","complete":false}}"#,
+            id % 97,
+            1 + id % 5
+        )
+        .unwrap();
     }
     file.flush().unwrap();
 }
