@@ -14,16 +14,17 @@ const HOP_BY_HOP: &[&[u8]] =
     &[b"close", b"keep-alive", b"upgrade", b"te", b"trailer", b"proxy-connection", b"http2-settings"];
 
 /// Splits one line without its CRLF into name and trimmed value, and refuses what is no field.
-pub(crate) fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Rejection> {
-    let colon = line.iter().position(|byte| *byte == b':').ok_or(Rejection::BadRequest)?;
-    let (name, value) = line.split_at_checked(colon).ok_or(Rejection::BadRequest)?;
-    if name.is_empty() || !name.iter().all(|byte| is_token(*byte)) {
+fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Rejection> {
+    // No token contains a colon, so the name ends at the first byte that is none, and that must be the colon.
+    let name_bytes = line.iter().position(|byte| !is_token(*byte)).ok_or(Rejection::BadRequest)?;
+    let (name, value) = line.split_at_checked(name_bytes).ok_or(Rejection::BadRequest)?;
+    let Some(value) = value.strip_prefix(b":").filter(|_| !name.is_empty()) else {
         return Err(Rejection::BadRequest);
-    }
+    };
     if name.contains(&b'_') {
         return Err(Rejection::UnderscoreHeader);
     }
-    Ok((name, trim(value.get(1..).unwrap_or_default())))
+    Ok((name, trim(value)))
 }
 
 /// The fields that decide about more than themselves.
@@ -52,7 +53,7 @@ impl<'head> Fields<'head> {
     pub(super) fn read(lines: &'head [u8]) -> Result<Self, Rejection> {
         let mut fields = Self::default();
         let mut rest = lines;
-        while let Some(end) = rest.iter().position(|byte| *byte == b'\r') {
+        while let Some(end) = memchr::memchr(b'\r', rest) {
             let (line, tail) = rest.split_at_checked(end).ok_or(Rejection::BadRequest)?;
             rest = tail.strip_prefix(b"\r\n").ok_or(Rejection::BadRequest)?;
             let (name, value) = field(line)?;
