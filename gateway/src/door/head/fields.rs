@@ -34,7 +34,7 @@ pub(super) struct Fields<'head> {
     length: Option<u64>,
     coding: Option<&'head [u8]>,
     expect: Option<&'head [u8]>,
-    websocket: bool,
+    upgrade: Option<&'head [u8]>,
     nominated: Nominated,
 }
 
@@ -43,7 +43,6 @@ pub(super) struct Fields<'head> {
 struct Nominated {
     close: bool,
     keep_alive: bool,
-    upgrade: bool,
     names: usize,
 }
 
@@ -70,10 +69,7 @@ impl<'head> Fields<'head> {
                 once(&mut self.host, value, Rejection::BadHost)
             }
             6 if is(b"expect") => once(&mut self.expect, value, Rejection::ExpectationFailed),
-            7 if is(b"upgrade") => {
-                self.websocket = value.eq_ignore_ascii_case(b"websocket");
-                Ok(())
-            }
+            7 if is(b"upgrade") => once(&mut self.upgrade, value, Rejection::BadRequest),
             10 if is(b"connection") => self.nominated.read(value),
             14 if is(b"content-length") => once(&mut self.length, length(value)?, Rejection::BadFraming),
             17 if is(b"transfer-encoding") => once(&mut self.coding, value, Rejection::BadFraming),
@@ -97,10 +93,15 @@ impl<'head> Fields<'head> {
             Some(b"100-continue") if !line.http_1_1 => false,
             Some(_) => return Err(Rejection::ExpectationFailed),
         };
+        let websocket = line.http_1_1 && self.upgrade.is_some_and(|name| name.eq_ignore_ascii_case(b"websocket"));
+        // Which bytes behind it are its body and which are frames is nothing to find out the hard way.
+        if websocket && has_body {
+            return Err(Rejection::BodyNotAllowed);
+        }
         Ok(Head {
             framing,
             expects_continue,
-            websocket: self.websocket && self.nominated.upgrade && line.http_1_1,
+            websocket,
             keep_alive: !self.nominated.close && (line.http_1_1 || self.nominated.keep_alive),
         })
     }
@@ -127,7 +128,6 @@ impl Nominated {
             }
             self.close |= is(b"close");
             self.keep_alive |= is(b"keep-alive");
-            self.upgrade |= is(b"upgrade");
         }
         Ok(())
     }
