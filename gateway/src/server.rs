@@ -162,6 +162,7 @@ pub async fn start(
     let chores_end = Shutdown::new();
     let housekeeping = tokio::spawn(lifecycle::housekeep(lifecycle::Chores {
         usage,
+        quota: quota.clone(),
         telemetry: telemetry.clone(),
         logs,
         live: live.clone(),

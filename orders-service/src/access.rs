@@ -11,11 +11,7 @@ use contract::project::ProjectId;
 use crate::error::{ApiError, Code};
 
 /// The project of a caller who may use `scope` in this deployment.
-pub(crate) fn authorise(
-    identity: &Identity,
-    environment: Environment,
-    scope: Scope,
-) -> Result<ProjectId, ApiError> {
+pub(crate) fn authorise(identity: &Identity, environment: Environment, scope: Scope) -> Result<ProjectId, ApiError> {
     let Some(caller) = &identity.caller else {
         return Err(Refusal::new(401, IDENTITY_REQUIRED, "This operation needs an API key.").into());
     };

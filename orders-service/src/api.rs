@@ -6,7 +6,9 @@
 mod cancel_order;
 mod get_pet;
 mod list_orders;
+mod problem;
 mod respond;
+pub(crate) mod v2;
 
 use std::sync::Arc;
 
@@ -67,8 +69,10 @@ pub(crate) fn router(api: Api, guard: GatewayGuard) -> Router {
         .route("/v1/store/orders", get(list_orders::list_orders))
         .route("/v1/store/orders/{orderId}", delete(cancel_order::cancel_order))
         .merge(pets)
+        .merge(v2::router())
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(middleware::from_fn(problem::on_request))
         .layer(compression)
         .layer(middleware::from_fn(observe::name))
         .layer(middleware::from_fn_with_state(guard, require_gateway))

@@ -1,10 +1,10 @@
 //! The pet store's orders: list them, cancel a pending one.
 //!
-//! A request comes from the gateway, signed. In reading order: [`api`] routes it, `access` finds whose orders it is
+//! A request comes from the gateway, signed. In reading order: `api` routes it, `access` finds whose orders it is
 //! about and whether it may, `api/list_orders`, `api/cancel_order` and `api/get_pet` each answer one operation,
 //! [`order`] holds the rules, [`store`] keeps the orders (SQLite in `store/sqlite`), `walk` reads all of them without
-//! holding anything, `wire` writes them, `error` says no. Beside it [`internal`] serves operators and `import` reads
-//! what they bring; [`orders`] is the same for a process that runs this service inside itself.
+//! holding anything, `wire` writes them, `error` says no. Beside it `internal` serves operators and `import` reads
+//! what they bring; [`Orders`] is the same for a process that runs this service inside itself.
 //!
 //! Left to others: authentication, quotas and TLS are the gateway's; which projects exist is nobody's business here:
 //! a project without orders has an empty list. When the database cannot answer, requests get 503 within seconds and

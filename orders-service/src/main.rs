@@ -14,7 +14,7 @@ use orders_service::{Config, ENVIRONMENT_PREFIX};
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// The configuration file; without one, settings come from the environment (TOLLHOUSE_ORDERS_…).
+    /// The configuration file; without one, settings come from the environment (`TOLLHOUSE_ORDERS_…`).
     #[arg(long)]
     config: Option<PathBuf>,
     /// Say whether the configuration is valid, and end.

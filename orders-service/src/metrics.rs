@@ -1,5 +1,6 @@
 //! What this service counts. Labels come from the tables of operations, faults and results, and start at zero.
 
+use axum::http::StatusCode;
 use chassis::metrics::{self, HistogramVec, IntCounterVec, Registry};
 
 use crate::operations;
@@ -26,8 +27,7 @@ pub(crate) enum CancelResult {
 }
 
 impl CancelResult {
-    const ALL: [Self; 5] =
-        [Self::Cancelled, Self::NotFound, Self::AlreadyShipped, Self::AlreadyCancelled, Self::Error];
+    const ALL: [Self; 5] = [Self::Cancelled, Self::NotFound, Self::AlreadyShipped, Self::AlreadyCancelled, Self::Error];
 
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -44,7 +44,7 @@ impl CancelResult {
 const STATUS_CLASSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
 
 /// The class of a status, as a label.
-pub(crate) fn status_class(status: axum::http::StatusCode) -> &'static str {
+pub(crate) fn status_class(status: StatusCode) -> &'static str {
     match status.as_u16() {
         0..300 => "2xx",
         300..400 => "3xx",

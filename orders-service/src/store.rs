@@ -93,6 +93,14 @@ pub struct NewOrder {
     pub ship_date: Option<ShipDate>,
 }
 
+impl NewOrder {
+    /// The order when it has just been placed.
+    pub fn placed(self, id: i64) -> Order {
+        let Self { pet_id, quantity, ship_date } = self;
+        Order { id, pet_id, quantity, ship_date, complete: Some(false), status: Status::Pending }
+    }
+}
+
 /// The name a client gave to one creation, so that it happens once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Idempotency {
@@ -109,7 +117,7 @@ pub struct Idempotency {
 pub enum Created {
     /// The order was made now.
     Now(Order),
-    /// The same request made it before; this is the order as it stands.
+    /// The same request made it before; this is the order as it was then.
     Before(Order),
 }
 

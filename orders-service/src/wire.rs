@@ -96,6 +96,15 @@ pub(crate) fn lines(orders: &[Order]) -> Bytes {
     Bytes::from(written)
 }
 
+/// Reads one JSON object. The derived readers would also take an array of the fields in their order, which is JSON
+/// that nobody means.
+pub(crate) fn object<T: serde::de::DeserializeOwned>(text: &[u8]) -> Result<T, serde_json::Error> {
+    if text.trim_ascii_start().starts_with(b"[") {
+        return Err(serde::de::Error::invalid_type(serde::de::Unexpected::Seq, &"an object"));
+    }
+    serde_json::from_slice(text)
+}
+
 fn write(to: &mut Vec<u8>, value: &impl Serialize) {
     // Numbers, booleans and ASCII text into memory: there is nothing that could fail.
     let _ = serde_json::to_writer(to, value);

@@ -116,7 +116,8 @@ impl std::str::FromStr for UpstreamArgument {
         let (name, url) = text.split_once('=').ok_or(form)?;
         let name = name.parse().map_err(|error| format!("{name:?}: {error}"))?;
         if url.starts_with("https://") {
-            return Err("upstreams are reached over http; put TLS in front of them only where they leave the machine".to_owned());
+            return Err("upstreams are reached over http; put TLS in front of them only where they leave the machine"
+                .to_owned());
         }
         let authority = url.strip_prefix("http://").ok_or(form)?.trim_end_matches('/');
         if authority.is_empty() || authority.contains('/') {

@@ -61,7 +61,8 @@ impl Client {
     /// # Errors
     /// As [`Client::control`].
     pub async fn orders(&self, method: Method, path: &str, body: reqwest::Body) -> anyhow::Result<Response> {
-        let request = self.http.request(method, url(self.run.orders, path)).bearer_auth(&*self.token.to_token()).body(body);
+        let request =
+            self.http.request(method, url(self.run.orders, path)).bearer_auth(&*self.token.to_token()).body(body);
         checked(request.send().await.context("the orders-service does not answer; is the platform running?")?).await
     }
 

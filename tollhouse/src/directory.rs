@@ -74,7 +74,10 @@ impl Directory {
     pub fn running(&self) -> anyhow::Result<RunFile> {
         let path = self.path("run.json");
         let text = std::fs::read(&path).with_context(|| {
-            format!("no platform runs on {} (start it with `tollhouse up`, or name its directory with --data-dir)", self.0.display())
+            format!(
+                "no platform runs on {} (start it with `tollhouse up`, or name its directory with --data-dir)",
+                self.0.display()
+            )
         })?;
         serde_json::from_slice(&text).with_context(|| format!("reading {}", path.display()))
     }

@@ -22,10 +22,15 @@ pub fn table(rows: &Value, columns: &[(&str, &str)]) -> String {
         return "none".to_owned();
     }
     let cells: Vec<Vec<String>> = std::iter::once(columns.iter().map(|(title, _)| (*title).to_owned()).collect())
-        .chain(rows.iter().map(|row| columns.iter().map(|(_, field)| word(row.pointer(field).unwrap_or(&Value::Null))).collect()))
+        .chain(
+            rows.iter()
+                .map(|row| columns.iter().map(|(_, field)| word(row.pointer(field).unwrap_or(&Value::Null))).collect()),
+        )
         .collect();
     let widths: Vec<usize> = (0..columns.len())
-        .map(|column| cells.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0))
+        .map(|column| {
+            cells.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        })
         .collect();
     let mut text = String::new();
     for row in &cells {
@@ -89,8 +94,12 @@ mod tests {
 
     #[test]
     fn tables_line_up() {
-        let rows = json!([{ "id": "a", "limits": { "per_minute": 60 } }, { "id": "longer", "limits": { "per_minute": 1 } }]);
-        assert_eq!(table(&rows, &[("PROJECT", "/id"), ("MINUTE", "/limits/per_minute")]), "PROJECT  MINUTE\na        60\nlonger   1\n");
+        let rows =
+            json!([{ "id": "a", "limits": { "per_minute": 60 } }, { "id": "longer", "limits": { "per_minute": 1 } }]);
+        assert_eq!(
+            table(&rows, &[("PROJECT", "/id"), ("MINUTE", "/limits/per_minute")]),
+            "PROJECT  MINUTE\na        60\nlonger   1\n"
+        );
         assert_eq!(table(&json!([]), &[("X", "/x")]), "none");
     }
 

@@ -62,5 +62,9 @@ fn start_logs(directory: &Directory) -> anyhow::Result<Logs> {
         .max_log_files(LOG_FILES_MAX)
         .build(directory.path("logs"))
         .context("making the log directory")?;
-    Logs::start(Format::Json, "info,pingora_core=warn,pingora_proxy=warn,hickory_proto=warn,hickory_resolver=warn", appender)
+    Logs::start(
+        Format::Json,
+        "info,pingora_core=warn,pingora_proxy=warn,hickory_proto=warn,hickory_resolver=warn",
+        appender,
+    )
 }

@@ -1,5 +1,9 @@
 //! The facade over the embedded store: what callers see.
 
+mod faults;
+mod fleet;
+mod store;
+
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -12,6 +16,7 @@ use contract::project::ProjectId;
 use contract::time::{UnixMillis, UnixSeconds};
 use contract::window::Window;
 
+use super::cells::Cell;
 use super::clock::QuotaClock;
 use super::settings::{Mode, QuotaSettings};
 use super::store::Store;
@@ -286,4 +291,23 @@ async fn a_full_map_forgets_idle_buckets_and_their_charges_stay() {
         assert!(quota.charge(&name(number), limits, &key(1)).await.is_err(), "{number}");
         clock.pass(Duration::from_secs(2));
     }
+}
+
+#[tokio::test]
+async fn what_another_node_needs_is_handed_back_at_once() {
+    let (quota, clock, store) = embedded();
+    let limits = limits(1_000, 100_000);
+    for _ in 0..100 {
+        quota.charge(&project(), limits, &key(1)).await.unwrap();
+        clock.pass(Duration::from_millis(1));
+    }
+    assert!(store.view(&project()).await.unwrap().unwrap().day_charged > 100);
+    quota.recall(&project());
+    tokio::task::yield_now().await;
+    assert_eq!(store.view(&project()).await.unwrap().unwrap().day_charged, 100);
+}
+
+#[test]
+fn a_hundred_thousand_buckets_fit_into_forty_megabytes() {
+    assert!(Cell::size() <= 400, "{} bytes per bucket", Cell::size());
 }

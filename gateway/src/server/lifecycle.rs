@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use super::Live;
 use super::counting::UsageFile;
 use crate::door::Door;
+use crate::quota::Quota;
 use crate::telemetry::Telemetry;
 use crate::tls::PlatformCertificate;
 
@@ -89,6 +90,7 @@ impl DataPlane {
 /// What is looked after once a second.
 pub(super) struct Chores {
     pub(super) usage: UsageFile,
+    pub(super) quota: Quota,
     pub(super) telemetry: Arc<Telemetry>,
     pub(super) logs: Arc<Logs>,
     pub(super) live: Arc<Live>,
@@ -102,6 +104,7 @@ pub(super) async fn housekeep(chores: Chores) {
         let ended = tokio::time::timeout(CHORES_EVERY, chores.end.begun()).await.is_ok();
         chores.usage.write();
         chores.telemetry.show_dropped(chores.logs.dropped());
+        chores.telemetry.quota.show_mode(chores.quota.mode());
         chores.telemetry.show_connections(chores.live.connections.live());
         if let Some(platform) = &chores.platform {
             let complaint = match platform.reload() {

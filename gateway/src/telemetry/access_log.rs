@@ -11,6 +11,7 @@ use std::time::Duration;
 use contract::time::UnixMillis;
 
 use crate::facts::Facts;
+use crate::quota::settings::Mode;
 use crate::rejection::Rejection;
 use crate::telemetry::blame_word;
 
@@ -87,6 +88,7 @@ pub(super) fn line(facts: &Facts, entry: &Entry<'_>, took: Duration, waited: Dur
         line.number("quota_limit", u64::from(trio.limit));
         line.number("quota_remaining", u64::from(trio.remaining));
     }
+    line.text("quota_mode", facts.quota_mode.map_or("", Mode::as_str));
     if let Some(id) = &facts.client_request_id {
         line.text("client_request_id", id);
     }

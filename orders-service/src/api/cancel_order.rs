@@ -14,7 +14,7 @@ use crate::order::{self, CancelError};
 use crate::store::ChangeError;
 
 /// What a client reads whose path names no order by its form.
-const NOT_AN_ID: &str = "There is no order with this id: an order id is a whole number from -9223372036854775808 to \
+pub(crate) const NOT_AN_ID: &str = "There is no order with this id: an order id is a whole number from -9223372036854775808 to \
                          9223372036854775807, written without leading zeros.";
 
 pub(crate) async fn cancel_order(

@@ -43,7 +43,7 @@ pub(super) async fn list_orders(
 }
 
 /// Lists are for their caller alone, and are asked for again before each use; the tag makes that cheap.
-fn caching(tag: String) -> [(HeaderName, String); 3] {
+pub(super) fn caching(tag: String) -> [(HeaderName, String); 3] {
     [
         (header::ETAG, tag),
         (header::CACHE_CONTROL, "private, no-cache".to_owned()),

@@ -44,7 +44,7 @@ pub struct StoreError {
 
 impl StoreError {
     /// With a sentence for the log.
-    pub(crate) fn new(kind: FaultKind, text: impl Into<String>) -> Self {
+    pub fn new(kind: FaultKind, text: impl Into<String>) -> Self {
         Self { kind, text: text.into() }
     }
 

@@ -8,6 +8,8 @@ mod apply;
 mod import;
 mod page;
 mod row;
+#[cfg(test)]
+mod tests;
 mod transaction;
 mod writer;
 
@@ -105,7 +107,8 @@ impl OrderStore for SqliteOrders {
                      WHERE project = $1 ORDER BY id LIMIT $2";
         let next = "SELECT id, pet_id, quantity, ship_date_micros, complete, status, checksum FROM orders \
                     WHERE project = $1 AND id > $3 ORDER BY id LIMIT $2";
-        let query = sqlx::query(if after.is_some() { next } else { first }).bind(project.as_str()).bind(i64::from(limit));
+        let query =
+            sqlx::query(if after.is_some() { next } else { first }).bind(project.as_str()).bind(i64::from(limit));
         let query = match after {
             Some(after) => query.bind(after),
             None => query,
@@ -119,7 +122,8 @@ impl OrderStore for SqliteOrders {
     }
 
     async fn find(&self, project: &ProjectId, id: i64) -> Result<Option<Order>, StoreError> {
-        let found = within(sqlx::query(row::SELECT_ONE).bind(project.as_str()).bind(id).fetch_optional(&self.database.read));
+        let found =
+            within(sqlx::query(row::SELECT_ONE).bind(project.as_str()).bind(id).fetch_optional(&self.database.read));
         found.await?.map(|row| row::read(project, &row)).transpose()
     }
 

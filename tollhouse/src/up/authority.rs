@@ -37,8 +37,10 @@ pub(super) fn ensure(directory: &Directory, platform_domain: &Hostname, now: Uni
         return Ok(());
     }
     let root = std::fs::read_to_string(&root_path).with_context(|| format!("reading {}", root_path.display()))?;
-    let root_key = std::fs::read_to_string(&root_key_path).with_context(|| format!("reading {}", root_key_path.display()))?;
-    let issuer = Issuer::from_ca_cert_pem(&root, KeyPair::from_pem(&root_key)?).context("the local authority is damaged")?;
+    let root_key =
+        std::fs::read_to_string(&root_key_path).with_context(|| format!("reading {}", root_key_path.display()))?;
+    let issuer =
+        Issuer::from_ca_cert_pem(&root, KeyPair::from_pem(&root_key)?).context("the local authority is damaged")?;
     let (certificate, key) = make_leaf(&issuer, platform_domain, now)?;
     write_private(&directory.path("ca/platform.key"), key.as_bytes())?;
     write_public(&directory.path("ca/platform.pem"), &certificate)
@@ -49,11 +51,17 @@ fn leaf_is_good(directory: &Directory, platform_domain: &Hostname, now: UnixSeco
     let Ok((_, pem)) = parse_x509_pem(&text) else { return false };
     let Ok(leaf) = pem.parse_x509() else { return false };
     let wanted = format!("*.{platform_domain}");
-    let names = leaf.subject_alternative_name().ok().flatten();
-    let named = names.is_some_and(|names| {
-        names.value.general_names.iter().any(|name| matches!(name, x509_parser::extensions::GeneralName::DNSName(name) if *name == wanted))
+    let alternative = leaf.subject_alternative_name().ok().flatten();
+    let named = alternative.is_some_and(|names| {
+        names
+            .value
+            .general_names
+            .iter()
+            .any(|name| matches!(name, x509_parser::extensions::GeneralName::DNSName(name) if *name == wanted))
     });
-    named && leaf.validity().not_after.timestamp() > now.0 + RENEW_DAYS_BEFORE * DAY && directory.path("ca/platform.key").exists()
+    named
+        && leaf.validity().not_after.timestamp() > now.0 + RENEW_DAYS_BEFORE * DAY
+        && directory.path("ca/platform.key").exists()
 }
 
 fn make_root(now: UnixSeconds) -> anyhow::Result<(String, String)> {
@@ -66,12 +74,18 @@ fn make_root(now: UnixSeconds) -> anyhow::Result<(String, String)> {
     Ok((params.self_signed(&key)?.pem(), key.serialize_pem()))
 }
 
-fn make_leaf(issuer: &Issuer<'_, KeyPair>, platform_domain: &Hostname, now: UnixSeconds) -> anyhow::Result<(String, String)> {
+fn make_leaf(
+    issuer: &Issuer<'_, KeyPair>,
+    platform_domain: &Hostname,
+    now: UnixSeconds,
+) -> anyhow::Result<(String, String)> {
     let key = KeyPair::generate()?;
     let mut params = CertificateParams::default();
     params.distinguished_name = name("Tollhouse platform");
-    params.subject_alt_names =
-        vec![SanType::DnsName(format!("*.{platform_domain}").try_into()?), SanType::DnsName(platform_domain.as_str().try_into()?)];
+    params.subject_alt_names = vec![
+        SanType::DnsName(format!("*.{platform_domain}").try_into()?),
+        SanType::DnsName(platform_domain.as_str().try_into()?),
+    ];
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params.use_authority_key_identifier_extension = true;

@@ -21,7 +21,10 @@ pub(super) fn print(common: &Common, directory: &Directory, run: &RunFile, demo:
     println!("  data    {}", directory.path("").display());
     println!("  trust   {ca}\n");
     let Some(projects) = demo.and_then(|demo| demo.get("projects")).and_then(Value::as_array) else { return };
-    println!("Try it (everything below works when pasted; all keys are in {}):\n", directory.path("demo.json").display());
+    println!(
+        "Try it (everything below works when pasted; all keys are in {}):\n",
+        directory.path("demo.json").display()
+    );
     for project in projects {
         let text = |pointer: &str| project.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (host, key, plan) = (text("/host"), text("/keys/0/key"), text("/plan"));
@@ -38,7 +41,10 @@ pub(super) fn print(common: &Common, directory: &Directory, run: &RunFile, demo:
                 None => "the primary domain".to_owned(),
             };
             println!("  # {name}: {what}");
-            println!("  curl --cacert {ca} -i -H 'Authorization: Bearer {key}' https://{name}:{}/v1/store/orders", run.https.port());
+            println!(
+                "  curl --cacert {ca} -i -H 'Authorization: Bearer {key}' https://{name}:{}/v1/store/orders",
+                run.https.port()
+            );
         }
         println!();
     }

@@ -49,7 +49,10 @@ impl Platform {
         chassis::secret::Secret::load_or_create(&directory.path("secrets/sealing.key"))?;
         let (edge_end, services_end) = (Shutdown::new(), Shutdown::new());
 
-        let domains = domains_service::Config::read(&settings("domains-service settings", &domains_settings(directory, options)))?;
+        let domains = domains_service::Config::read(&settings(
+            "domains-service settings",
+            &domains_settings(directory, options),
+        ))?;
         let domains = domains_service::start(domains, clock.clone(), services_end.clone()).await?;
         let orders = orders_service::Config::read(&settings("orders-service settings", &orders_settings(directory)))?;
         let orders = orders_service::start(orders, clock.clone(), services_end.clone()).await?;
@@ -59,7 +62,10 @@ impl Platform {
             ("orders", orders.address("http")?),
             ("control", domains.address("internal")?),
         ];
-        let edge = gateway::config::Config::read(&settings("gateway settings", &edge_settings(directory, options, &parts, upstreams)))?;
+        let edge = gateway::config::Config::read(&settings(
+            "gateway settings",
+            &edge_settings(directory, options, &parts, upstreams),
+        ))?;
         let edge = gateway::server::start(edge, logs, clock, edge_end.clone()).await?;
         let run = RunFile {
             pid: std::process::id(),
@@ -105,6 +111,13 @@ impl Platform {
 /// environment does not reach in: `up` has options.
 fn settings(name: &str, text: &str) -> Source {
     Source::from_text(name, text, "TOLLHOUSE_UP", BTreeMap::new())
+}
+
+/// The routes of a part as the shipped configuration of the edge names them: one list for both ways to run.
+fn shipped_routes(upstream: &str) -> String {
+    let shipped: Option<toml_edit::DocumentMut> = include_str!("../../../config/gateway.toml").parse().ok();
+    let routes = shipped.as_ref().and_then(|shipped| shipped.get("upstreams")?.get(upstream)?.get("routes"));
+    routes.map_or_else(|| "[]".to_owned(), |routes| routes.to_string().trim().to_owned())
 }
 
 fn quoted(path: &std::path::Path) -> String {
@@ -165,8 +178,9 @@ fn edge_settings(
         path("ca/platform.pem"),
         path("ca/platform.key"),
     );
-    let _ = write!(text, "[upstreams.orders]\nendpoints = [\"{orders}\"]\n{}", gateway::config::ORDERS_ROUTES);
-    let _ = write!(text, "[upstreams.domains]\nendpoints = [\"{domains}\"]\n{}", gateway::config::DOMAINS_ROUTES);
+    for (name, address) in [("orders", orders), ("domains", domains)] {
+        let _ = write!(text, "[upstreams.{name}]\nendpoints = [\"{address}\"]\nroutes = {}\n", shipped_routes(name));
+    }
     for (name, addresses) in upstreams {
         let list: Vec<String> = addresses.iter().map(|address| format!("\"{address}\"")).collect();
         let _ = write!(text, "[upstreams.{name}]\nendpoints = [{}]\n", list.join(", "));

@@ -5,7 +5,7 @@ use contract::time::UnixMillis;
 use sqlx::{Row as _, SqliteConnection};
 
 use super::row;
-use crate::order::{CancelError, Order, ShipDate, ShipError, Status};
+use crate::order::{CancelError, Order, ShipDate, ShipError};
 use crate::store::{ChangeError, CreateError, Created, EventKind, Idempotency, NewOrder, StoreError};
 
 /// The largest id given to a new order: 2^53 - 1, above which JSON numbers lose digits in many clients.
@@ -57,7 +57,9 @@ pub(super) async fn change<E>(
         .await
         .map_err(StoreError::from)?;
     if updated.rows_affected() != 1 {
-        return Err(StoreError::corrupt(format!("order {id} of project {project} changed under its transaction")).into());
+        return Err(
+            StoreError::corrupt(format!("order {id} of project {project} changed under its transaction")).into()
+        );
     }
     record(connection, project, id, change.event, at).await?;
     touch(connection, project, 0).await?;
@@ -73,9 +75,10 @@ pub(super) async fn create(
     at: UnixMillis,
 ) -> Result<Created, CreateError> {
     if let Some(idempotency) = &idempotency
-        && let Some(order) = made_before(connection, project, idempotency, at).await?
+        && let Some(id) = made_before(connection, project, idempotency, at).await?
     {
-        return Ok(Created::Before(order));
+        // The fingerprint matched: what is asked for now is what was asked for then.
+        return Ok(Created::Before(new.placed(id)));
     }
     let text = "SELECT MAX(id) FROM orders WHERE project = $1 AND id <= $2";
     let largest: Option<i64> = sqlx::query_scalar(text)
@@ -88,8 +91,7 @@ pub(super) async fn create(
     if id > NEW_ID_MAX {
         return Err(CreateError::IdsExhausted);
     }
-    let NewOrder { pet_id, quantity, ship_date } = new;
-    let order = Order { id, pet_id, quantity, ship_date, complete: Some(false), status: Status::Pending };
+    let order = new.placed(id);
     insert(connection, project, &order).await?;
     record(connection, project, id, EventKind::Created, at).await?;
     if let Some(idempotency) = idempotency {
@@ -104,7 +106,7 @@ async fn made_before(
     project: &ProjectId,
     idempotency: &Idempotency,
     at: UnixMillis,
-) -> Result<Option<Order>, CreateError> {
+) -> Result<Option<i64>, CreateError> {
     let text = "SELECT fingerprint, order_id FROM idempotency_keys \
                 WHERE project = $1 AND idempotency_key = $2 AND expires_at_millis > $3";
     let found = sqlx::query(text)
@@ -118,12 +120,7 @@ async fn made_before(
     if found.try_get::<i64, _>(0).map_err(StoreError::from)? != i64::from(idempotency.fingerprint) {
         return Err(CreateError::KeyReused);
     }
-    let id: i64 = found.try_get(1).map_err(StoreError::from)?;
-    let order = sqlx::query(row::SELECT_ONE).bind(project.as_str()).bind(id).fetch_optional(&mut *connection).await;
-    let order = order.map_err(StoreError::from)?.ok_or_else(|| {
-        StoreError::corrupt(format!("order {id} of project {project} is gone, but its idempotency key is not"))
-    })?;
-    Ok(Some(row::read(project, &order)?))
+    Ok(Some(found.try_get(1).map_err(StoreError::from)?))
 }
 
 async fn remember(
@@ -180,13 +177,7 @@ async fn record(
     let text = "INSERT INTO order_events (project, order_id, sequence, event, at_millis) \
                 SELECT $1, $2, COALESCE(MAX(sequence), 0) + 1, $3, $4 FROM order_events \
                 WHERE project = $1 AND order_id = $2";
-    sqlx::query(text)
-        .bind(project.as_str())
-        .bind(id)
-        .bind(event.as_str())
-        .bind(at.0)
-        .execute(&mut *connection)
-        .await?;
+    sqlx::query(text).bind(project.as_str()).bind(id).bind(event.as_str()).bind(at.0).execute(&mut *connection).await?;
     Ok(())
 }
 

@@ -56,17 +56,13 @@ fn resume(query: &mut QueryBuilder<Sqlite>, sort: Sort, after: After) {
         (Sort::ShipDate, Some(micros)) => {
             query.push(" AND (ship_date_micros, id) > (").push_bind(micros).push(", ").push_bind(id).push(")")
         }
-        (Sort::ShipDate, None) => {
-            query.push(" AND (ship_date_micros IS NOT NULL OR id > ").push_bind(id).push(")")
-        }
+        (Sort::ShipDate, None) => query.push(" AND (ship_date_micros IS NOT NULL OR id > ").push_bind(id).push(")"),
         (Sort::ShipDateDescending, Some(micros)) => query
             .push(" AND (ship_date_micros IS NULL OR (ship_date_micros, id) < (")
             .push_bind(micros)
             .push(", ")
             .push_bind(id)
             .push("))"),
-        (Sort::ShipDateDescending, None) => {
-            query.push(" AND ship_date_micros IS NULL AND id < ").push_bind(id)
-        }
+        (Sort::ShipDateDescending, None) => query.push(" AND ship_date_micros IS NULL AND id < ").push_bind(id),
     };
 }

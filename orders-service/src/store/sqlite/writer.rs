@@ -31,8 +31,18 @@ type Reply<T> = oneshot::Sender<T>;
 
 /// A change that waits.
 pub(super) enum Job {
-    Cancel { project: ProjectId, id: i64, at: UnixMillis, reply: Reply<Result<Order, ChangeError<CancelError>>> },
-    Ship { project: ProjectId, id: i64, at: UnixMillis, reply: Reply<Result<Order, ChangeError<ShipError>>> },
+    Cancel {
+        project: ProjectId,
+        id: i64,
+        at: UnixMillis,
+        reply: Reply<Result<Order, ChangeError<CancelError>>>,
+    },
+    Ship {
+        project: ProjectId,
+        id: i64,
+        at: UnixMillis,
+        reply: Reply<Result<Order, ChangeError<ShipError>>>,
+    },
     Create {
         project: ProjectId,
         order: NewOrder,
@@ -40,7 +50,11 @@ pub(super) enum Job {
         at: UnixMillis,
         reply: Reply<Result<Created, CreateError>>,
     },
-    Import { project: ProjectId, orders: Vec<Order>, reply: Reply<Result<u64, ImportError>> },
+    Import {
+        project: ProjectId,
+        orders: Vec<Order>,
+        reply: Reply<Result<u64, ImportError>>,
+    },
 }
 
 /// An applied change: called with the fate of its transaction, it answers whoever asked.
