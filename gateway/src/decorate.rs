@@ -4,17 +4,18 @@
 //! forwarded responses and the writer of answers.
 
 use http::HeaderValue;
-use http::header::{self, HeaderName};
+use http::header;
 use pingora::http::ResponseHeader;
 
 use crate::facts::{Facts, Shown, Surface};
 
-const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
-const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
-const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
-const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+// Text, not `HeaderName`: pingora writes these names to HTTP/1 clients in the spelling of the specification.
+const LIMIT: &str = "X-RateLimit-Limit";
+const REMAINING: &str = "X-RateLimit-Remaining";
+const RESET: &str = "X-RateLimit-Reset";
+const POLICY: &str = "RateLimit-Policy";
+const RATELIMIT: &str = "RateLimit";
+const REQUEST_ID: &str = "X-Request-Id";
 
 /// What a web page's script may read of a response (Fetch standard, section 3.2.5).
 const EXPOSED: &str = "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After, RateLimit, \

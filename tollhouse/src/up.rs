@@ -55,6 +55,7 @@ pub async fn run(common: &Common, options: &Up) -> anyhow::Result<()> {
 
 /// JSON lines in a file per day: the terminal is for people.
 fn start_logs(directory: &Directory) -> anyhow::Result<Logs> {
+    std::fs::create_dir_all(directory.path("logs")).context("making the log directory")?;
     let appender = tracing_appender::rolling::Builder::new()
         .rotation(tracing_appender::rolling::Rotation::DAILY)
         .filename_prefix("tollhouse")

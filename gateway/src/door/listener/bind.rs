@@ -18,7 +18,8 @@ const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 
 /// A listening socket for `address`, entered into `fds` so that the next process can have it.
 pub(super) fn listen(address: SocketAddr, backlog: i32, fds: Option<&ListenFds>) -> io::Result<TcpListener> {
-    let Some(fds) = fds else {
+    // Port 0 asks for a new port each time: two doors that do must not find each other's socket under one name.
+    let Some(fds) = fds.filter(|_| address.port() != 0) else {
         return fresh(address, backlog);
     };
     let key = address.to_string();
