@@ -329,8 +329,9 @@ impl Gateway {
     /// `Expect: 100-continue`: the gateway says yes itself, once the request is accepted, and does not forward it.
     async fn welcome_body(&self, session: &mut Session, body: BodyPromise) -> pingora::Result<()> {
         let expects = session.req_header().headers.contains_key(http::header::EXPECT);
-        let is_h2 = session.as_downstream().is_http2();
-        if expects && body != BodyPromise::None && !is_h2 {
+        // HTTP/1.0 clients would take the 100 for the answer; HTTP/2 has no need of it.
+        let understands = session.req_header().version == http::Version::HTTP_11;
+        if expects && body != BodyPromise::None && understands {
             session.as_downstream_mut().write_continue_response().await?;
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Everything the client sent, parsed once into types we trust.
 //!
 //! After [`EdgeRequest::parse`] nobody lower-cases a host, strips a port or splits a path again. What HTTP/1 sends has
-//! passed the door's lint by now; HTTP/2 arrives here first, so the rules that both must obey stand in [`lint`].
+//! passed the door's lint by now; HTTP/2 arrives here first, so the rules that both must obey stand in `request/lint.rs`.
 
 pub(crate) mod lint;
 
