@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use chassis::clock::{Clock as _, SystemClock};
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -210,10 +211,17 @@ pub(crate) fn trio(response: &Response) -> (i64, i64, i64) {
 /// Waits for a condition, polling.
 pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let started = Instant::now();
+    let mut pause = tokio::time::interval(Duration::from_millis(20));
     while !holds().await {
         assert!(started.elapsed() < PATIENCE, "waited in vain until {what}");
-        tokio::task::yield_now().await;
+        pause.tick().await;
     }
+}
+
+/// Waits for a moment with at least this many seconds left in the UTC minute, so that a test fits into one.
+pub(crate) async fn seconds_left(seconds: i64) {
+    let clock = SystemClock::new();
+    until("a new minute begins", async || 60 - clock.now_seconds().0 % 60 > seconds).await;
 }
 
 /// The program under test.
