@@ -14,6 +14,9 @@ macro_rules! catalogue {
         pub(crate) enum Code { $($(#[$doc])* $variant,)+ }
 
         impl Code {
+            /// Every code but the guards'.
+            pub(crate) const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
             pub(crate) const fn status(self) -> u16 {
                 match self { $(Self::$variant => $status,)+ }
             }

@@ -219,6 +219,28 @@ async fn a_project_never_sees_or_changes_another_projects_orders() {
     assert_eq!(world.orders.summary(&"demo".parse().unwrap()).await.unwrap().pending, 2);
 }
 
+// rule: 9.1
+#[tokio::test]
+async fn the_interface_descriptions_are_served_to_whoever_comes_through_the_gateway() {
+    let mut world = World::new().await;
+    world.caller.scopes = [].into_iter().collect();
+    for (target, version) in
+        [("/openapi.json", "1.0.0"), ("/v1/openapi.json", "1.0.0"), ("/v2/openapi.json", "2.0.0-beta")]
+    {
+        let response = world.get(target).await;
+        assert_eq!(response.headers()["content-type"], "application/json");
+        let document: serde_json::Value = response.json().await.unwrap();
+        assert_eq!(
+            (&document["openapi"], &document["info"]["version"]),
+            (&"3.1.0".into(), &version.into()),
+            "{target}"
+        );
+    }
+    let page = world.get("/reference").await;
+    assert_eq!(page.headers()["content-type"], "text/html; charset=utf-8");
+    assert!(page.text().await.unwrap().contains("id=\"getPet\""));
+}
+
 #[tokio::test]
 async fn every_request_is_counted_under_its_operation() {
     let world = World::new().await;

@@ -11,8 +11,7 @@ use crate::order::{self, ShipDate, Status};
 use crate::store::{Filter, PageQuery, Sort};
 
 /// Every parameter, in the order in which links write them.
-pub(crate) const NAMES: [&str; 8] =
-    ["status", "petId", "complete", "shipDateFrom", "shipDateBefore", "sort", "limit", "cursor"];
+const NAMES: [&str; 8] = ["status", "petId", "complete", "shipDateFrom", "shipDateBefore", "sort", "limit", "cursor"];
 
 /// The list a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
