@@ -33,7 +33,7 @@ mod wire;
 pub use config::{Config, ENVIRONMENT_PREFIX};
 pub use deprecation::{Deprecation, InvalidLinkTarget, LinkTarget};
 pub use error::CATALOGUE;
-pub use import::{ImportFailure, LINE_BYTES_MAX, ORDERS_MAX};
+pub use import::{BYTES_MAX, ImportFailure, LINE_BYTES_MAX, ORDERS_MAX};
 pub use orders::Orders;
 pub use server::{start, start_with};
 

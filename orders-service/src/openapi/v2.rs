@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::Operation;
 use super::schemas::{content, id_parameter, idempotency_key, response, schema};
-use crate::api::v2::{LIMIT_DEFAULT, LIMIT_MAX, SORTS};
+use crate::api::v2::{CURSOR_PATTERN, LIMIT_DEFAULT, LIMIT_MAX, SORTS};
 use crate::error::Code;
 
 const LIST: &str = "/store/orders";
@@ -85,8 +85,8 @@ fn list_parameters() -> Vec<Value> {
         ),
         query(
             "cursor",
-            "`nextCursor` of the page before, with the same filters and sort.",
-            json!({ "type": "string", "minLength": 1 }),
+            "`nextCursor` of the page before, with the same filters. It carries its sort, which goes before the parameter.",
+            json!({ "type": "string", "pattern": CURSOR_PATTERN }),
         ),
     ]
 }

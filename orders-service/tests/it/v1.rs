@@ -198,7 +198,9 @@ async fn a_key_does_what_its_scopes_say_in_its_own_deployment() {
     assert_eq!(refusal(world.get("/v1/pets/10").await).await, (403, "insufficient_scope".to_owned()));
     assert_eq!(world.delete("/v1/store/orders/1").await.status(), 204);
     world.caller.environment = Environment::Test;
-    assert_eq!(refusal(world.delete("/v1/store/orders/1").await).await, (401, "wrong_environment".to_owned()));
+    let refused = world.delete("/v1/store/orders/1").await;
+    assert_eq!(refused.headers()["www-authenticate"], "Bearer realm=\"api\", error=\"invalid_token\"");
+    assert_eq!(refusal(refused).await, (401, "wrong_environment".to_owned()));
 }
 
 #[tokio::test]
