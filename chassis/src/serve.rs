@@ -20,7 +20,8 @@ use crate::shutdown::Shutdown;
 pub struct ServeLimits {
     /// Connections served at once; the next one waits in the kernel's queue.
     pub connections_max: usize,
-    /// Time for a whole request head.
+    /// Time for a whole request head, and for the silence between requests: longer than the gateway keeps idle
+    /// connections (55 s), so that it never sends a request into one that is being closed.
     pub head_timeout: Duration,
     /// After the end is announced, requests in progress get this long.
     pub drain_timeout: Duration,
@@ -28,7 +29,7 @@ pub struct ServeLimits {
 
 impl Default for ServeLimits {
     fn default() -> Self {
-        Self { connections_max: 1_024, head_timeout: Duration::from_secs(10), drain_timeout: Duration::from_secs(25) }
+        Self { connections_max: 1_024, head_timeout: Duration::from_secs(75), drain_timeout: Duration::from_secs(25) }
     }
 }
 

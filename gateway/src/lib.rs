@@ -1,5 +1,37 @@
-//! The edge of Tollhouse.
+//! The edge of Tollhouse: the life of a request, told once, with the modules in this order.
 //!
-//! Modules in the order of a request's life.
+//! A client connects to the [`door`], which bounds connections, finishes the TLS handshake with a certificate from
+//! [`tls`] and lets through only well-formed heads. pingora reads the request and calls [`proxy`], which turns it into a
+//! [`request::EdgeRequest`] and asks the [`pipeline`]: whose host, who is calling, what may they still spend, where does
+//! it go. What is learnt on the way stands in [`facts`]; what the gateway says itself is an [`answer`], and every no is
+//! a [`rejection`]. A request that goes on is rewritten by [`forward`] and sent to one of the [`upstreams`]; every
+//! response passes [`decorate`]; [`telemetry`] counts it and writes one line.
+//!
+//! The knowledge behind the stages is in the [`replica`] (sites, projects, [`keys`], certificates) and in the [`quota`]
+//! ledger. [`config`] says what to run, [`server`] puts it together, [`admin`] answers the operator.
 
+pub mod config;
+pub mod server;
+
+pub mod door;
+pub mod tls;
+
+pub mod proxy;
+pub mod request;
+
+pub mod pipeline;
+
+pub mod answer;
+pub mod facts;
 pub mod rejection;
+
+pub mod decorate;
+pub mod forward;
+
+pub mod keys;
+pub mod quota;
+pub mod replica;
+pub mod upstreams;
+
+pub mod admin;
+pub mod telemetry;

@@ -1,0 +1,138 @@
+//! What the admin listener adds to health and metrics: the gateway's own view of itself, for `tollhouse status` and
+//! for people with curl at night.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Query, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use chassis::clock::Clock;
+use chassis::refusal::Refusal;
+use chassis::secret::Secret;
+use contract::hostname::Hostname;
+use contract::key::KeyId;
+use contract::project::ProjectId;
+use contract::site::Serves;
+use serde_json::{Value, json};
+
+use crate::proxy::Gateway;
+use crate::server::Live;
+
+/// What the handlers look at.
+#[derive(Clone)]
+pub struct View {
+    /// The data plane.
+    pub gateway: Arc<Gateway>,
+    /// Connections and the feed.
+    pub live: Arc<Live>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// `GET /status`, `GET /hosts/{host}`, `GET /usage/{project}`, `GET /bans`, and with the operator's token
+/// `POST /bans/{key}?seconds=N` (at most a day) and `DELETE /bans/{key}`.
+pub fn router(view: View, operator: Arc<Secret>) -> Router {
+    let writes = Router::new()
+        .route("/bans/{key}", post(ban).delete(lift))
+        .route_layer(axum::middleware::from_fn_with_state(operator, chassis::guard::require_token));
+    Router::new()
+        .route("/status", get(status))
+        .route("/hosts/{host}", get(host))
+        .route("/usage/{project}", get(usage))
+        .route("/bans", get(bans))
+        .merge(writes)
+        .with_state(view)
+}
+
+async fn status(State(view): State<View>) -> Json<Value> {
+    let pipeline = &view.gateway.pipeline;
+    let now = view.clock.monotonic();
+    let upstreams: Vec<Value> = pipeline
+        .upstreams
+        .iter()
+        .map(|upstream| {
+            json!({
+                "name": upstream.settings.name,
+                "endpoints": upstream.endpoints.len(),
+                "up": upstream.endpoints.up(now),
+                "in_flight": upstream.in_flight(),
+            })
+        })
+        .collect();
+    Json(json!({
+        "node": view.live.node,
+        "version": env!("CARGO_PKG_VERSION"),
+        "revision": pipeline.replica.revision(),
+        "feed_heard_at": view.gateway.telemetry.feed_heard.get(),
+        "connections": view.live.connections.live(),
+        "requests_in_flight": view.gateway.telemetry.in_flight.get(),
+        "draining": view.live.health.is_draining(),
+        "quota": { "mode": pipeline.quota.mode().as_str() },
+        "upstreams": upstreams,
+    }))
+}
+
+async fn host(State(view): State<View>, Path(host): Path<String>) -> Response {
+    let Ok(host) = Hostname::parse(&host) else {
+        return Refusal::new(400, "bad_host", "This is not a hostname.").into_response();
+    };
+    let pipeline = &view.gateway.pipeline;
+    let Some(site) = pipeline.replica.site(&host) else {
+        return Refusal::new(404, "unknown_host", "This gateway serves no such host.").into_response();
+    };
+    let certificate = match (pipeline.replica.certificate(&host), &pipeline.platform_certificate) {
+        (Some(_), _) => "own",
+        (None, Some(platform)) if platform.covering(&host).is_some() => "platform",
+        _ => "none",
+    };
+    let project = match &site.serves {
+        Serves::Project(id) => pipeline.replica.project(id),
+        Serves::Platform { .. } => None,
+    };
+    Json(json!({ "site": *site, "project": project.as_deref(), "certificate": certificate })).into_response()
+}
+
+async fn usage(State(view): State<View>, Path(project): Path<String>) -> Response {
+    let pipeline = &view.gateway.pipeline;
+    let found = project.parse::<ProjectId>().ok().and_then(|id| pipeline.replica.project(&id));
+    let Some(project) = found else {
+        return Refusal::new(404, "project_not_found", "This gateway knows no such project.").into_response();
+    };
+    let standing = pipeline.quota.standing(&project.id, project.limits);
+    let window = |allowance: crate::quota::standing::Allowance| json!({ "limit": allowance.limit, "remaining": allowance.remaining, "resets_at": allowance.resets_at });
+    Json(json!({
+        "project": project.id,
+        "plan": project.plan,
+        "minute": window(standing.minute),
+        "day": standing.day.map(window),
+        "mode": pipeline.quota.mode().as_str(),
+    }))
+    .into_response()
+}
+
+async fn bans(State(view): State<View>) -> Json<Value> {
+    Json(json!({ "bans": view.gateway.pipeline.quota.bans() }))
+}
+
+/// How long a ban by hand lasts.
+#[derive(serde::Deserialize)]
+struct BanFor {
+    seconds: i64,
+}
+
+async fn ban(State(view): State<View>, Path(key): Path<String>, Query(duration): Query<BanFor>) -> Response {
+    let until = view.clock.now_seconds().plus(duration.seconds.clamp(1, 86_400));
+    change_ban(&view, &key, |view, key| view.gateway.pipeline.quota.ban(key, until))
+}
+
+async fn lift(State(view): State<View>, Path(key): Path<String>) -> Response {
+    change_ban(&view, &key, |view, key| view.gateway.pipeline.quota.lift(key))
+}
+
+fn change_ban<T: serde::Serialize>(view: &View, key: &str, change: impl FnOnce(&View, &KeyId) -> T) -> Response {
+    match key.parse::<KeyId>() {
+        Ok(key) => Json(json!({ "key": key, "result": change(view, &key) })).into_response(),
+        Err(error) => Refusal::new(400, "bad_request", error.to_string()).into_response(),
+    }
+}

@@ -1,0 +1,158 @@
+//! The gateway's settings. Text becomes a [`Config`] whose fields cannot be wrong; `config/gateway.toml` documents each.
+
+mod upstream;
+
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use chassis::config::{Problems, Section, Source};
+use chassis::logs::Format;
+use chassis::secret::Secret;
+use contract::key::Environment;
+
+use crate::upstreams::UpstreamSettings;
+
+/// The prefix of environment variables that override the file.
+pub const ENVIRONMENT_PREFIX: &str = "TOLLHOUSE_GATEWAY";
+
+/// Everything the gateway is told.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Plain HTTP listener.
+    pub http: SocketAddr,
+    /// HTTPS listener.
+    pub https: SocketAddr,
+    /// Admin listener: health, metrics, status.
+    pub admin: SocketAddr,
+    /// The port of https URLs as clients see it; `None`: the port the HTTPS listener is bound to.
+    pub public_https_port: Option<u16>,
+    /// Peers whose PROXY protocol v2 header is believed; empty: the header is not expected.
+    pub trusted_proxies: Vec<ipnet::IpNet>,
+    /// Which keys are good here.
+    pub environment: Environment,
+    /// Where the replica lives.
+    pub data_directory: PathBuf,
+    /// The secret all processes of the platform share.
+    pub secret: Secret,
+    /// The secret private keys are sealed with.
+    pub sealing_secret: Secret,
+    /// Chain and key of the platform's wildcard certificate.
+    pub platform_certificate: Option<(PathBuf, PathBuf)>,
+    /// The control plane's internal listener.
+    pub feed_url: String,
+    /// The quota.
+    pub quota: QuotaConfig,
+    /// The backends.
+    pub upstreams: Vec<UpstreamSettings>,
+    /// Worker threads of the data plane.
+    pub threads: usize,
+    /// After the end is announced: still accepting, but not ready, for this long.
+    pub lame_duck: Duration,
+    /// Then requests in progress get this long.
+    pub drain: Duration,
+    /// How logs look.
+    pub log_format: Format,
+    /// What is logged.
+    pub log_filter: String,
+}
+
+/// Settings of quotas and bans.
+#[derive(Clone, Copy, Debug)]
+pub struct QuotaConfig {
+    /// What happens while the store does not answer.
+    pub on_store_down: crate::quota::settings::OnStoreDown,
+    /// Whether bans are off, only counted, or on.
+    pub bans: crate::quota::ban::BanSwitch,
+    /// Failed authentications per address and minute.
+    pub anonymous_per_minute: NonZeroU32,
+}
+
+impl Config {
+    /// Reads every setting.
+    ///
+    /// # Errors
+    /// All [`Problems`] at once.
+    pub fn read(source: &Source) -> Result<Self, Problems> {
+        let reader = source.reader()?;
+        let config = Self::from_root(&reader.root());
+        reader.finish(config)
+    }
+
+    fn from_root(root: &Section<'_>) -> Option<Self> {
+        let listen = root.section("listen");
+        let http = listen.value("http", SocketAddr::from(([0, 0, 0, 0], 8080)));
+        let https = listen.value("https", SocketAddr::from(([0, 0, 0, 0], 8443)));
+        let admin = listen.value("admin", SocketAddr::from(([127, 0, 0, 1], 9901)));
+        let public_https_port = listen.optional("public_https_port");
+        let trusted_proxies = listen.list("trusted_proxies");
+        let tls = root.section("tls");
+        let chain = tls.path("platform_certificate_file");
+        let key = tls.path("platform_key_file");
+        let platform_certificate = match (chain, key) {
+            (Some(Some(chain)), Some(Some(key))) => Some(Some((chain, key))),
+            (Some(None), Some(None)) => Some(None),
+            (Some(Some(_)), Some(None)) => {
+                tls.complain("platform_certificate_file", "name the key as well: platform_key_file");
+                None
+            }
+            (Some(None), Some(Some(_))) => {
+                tls.complain("platform_key_file", "name the certificate as well: platform_certificate_file");
+                None
+            }
+            _ => None,
+        };
+        let secret = required_secret(root, "secret");
+        let sealing_secret = required_secret(root, "sealing_secret");
+        let feed_url = root.section("feed").value("url", "http://127.0.0.1:7003".to_owned());
+        let quota = quota(&root.section("quota"));
+        let upstreams = upstream::read_all(&root.section("upstreams"));
+        let drain = root.section("drain");
+        let seconds = |seconds| Duration::from_secs(seconds);
+        let lame_duck = drain.duration("lame_duck", seconds(5), seconds(0)..=seconds(300));
+        let patience = drain.duration("requests", seconds(25), seconds(1)..=seconds(3_600));
+        let log = root.section("log");
+        let cores = std::thread::available_parallelism().map_or(2, std::num::NonZeroUsize::get);
+        let cores = u64::try_from(cores).unwrap_or(2);
+        Some(Self {
+            http: http?,
+            https: https?,
+            admin: admin?,
+            public_https_port: public_https_port?,
+            trusted_proxies: trusted_proxies?,
+            environment: root.value("environment", Environment::Live)?,
+            data_directory: root.value("data_directory", PathBuf::from("data/gateway"))?,
+            secret: secret?,
+            sealing_secret: sealing_secret?,
+            platform_certificate: platform_certificate?,
+            feed_url: feed_url?,
+            quota: quota?,
+            upstreams: upstreams?,
+            threads: usize::try_from(root.integer("threads", cores, 1..=1_024)?).ok()?,
+            lame_duck: lame_duck?,
+            drain: patience?,
+            log_format: log.value("format", Format::Json)?,
+            log_filter: log.value("filter", "info".to_owned())?,
+        })
+    }
+}
+
+fn required_secret(root: &Section<'_>, name: &str) -> Option<Secret> {
+    let secret = root.secret(name)?;
+    if secret.is_none() {
+        root.missing(&format!("{name}_file"), "\"/run/secrets/tollhouse\"");
+    }
+    secret
+}
+
+fn quota(section: &Section<'_>) -> Option<QuotaConfig> {
+    let on_store_down = section.value("on_store_down", crate::quota::settings::OnStoreDown::Share);
+    let bans = section.value("bans", crate::quota::ban::BanSwitch::On);
+    let anonymous = section.integer("failed_authentications_per_minute", 60, 1..=1_000_000);
+    Some(QuotaConfig {
+        on_store_down: on_store_down?,
+        bans: bans?,
+        anonymous_per_minute: NonZeroU32::new(u32::try_from(anonymous?).ok()?)?,
+    })
+}

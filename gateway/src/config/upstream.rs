@@ -1,0 +1,66 @@
+//! `[upstreams.NAME]`: where a backend is, how long to wait for it, and what it offers.
+
+use std::time::Duration;
+
+use chassis::config::Section;
+use contract::project::UpstreamName;
+use http::Method;
+
+use crate::upstreams::{Route, UpstreamSettings};
+
+/// The largest request body of an API route that takes one and says nothing else.
+const ROUTE_BODY_BYTES: u64 = 64 * 1024;
+
+/// The largest request body of an upstream without routes: a site that takes uploads.
+const OPEN_BODY_BYTES: u64 = 100 * 1024 * 1024;
+
+pub(super) fn read_all(section: &Section<'_>) -> Option<Vec<UpstreamSettings>> {
+    let upstreams: Vec<_> = section.table_names().iter().map(|name| read(section, name)).collect();
+    upstreams.into_iter().collect()
+}
+
+fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
+    let one = section.section(name);
+    let parsed: Option<UpstreamName> = match name.parse() {
+        Ok(name) => Some(name),
+        Err(error) => {
+            section.complain(name, format!("not an upstream's name: {error}"));
+            None
+        }
+    };
+    let endpoints: Option<Vec<std::net::SocketAddr>> = one.list("endpoints");
+    if endpoints.as_ref().is_some_and(Vec::is_empty) {
+        one.missing("endpoints", "[\"127.0.0.1:7001\"]");
+    }
+    let routes: Vec<_> = one.tables("routes").iter().map(route).collect();
+    let routes: Option<Vec<Route>> = routes.into_iter().collect();
+    let millis = Duration::from_millis;
+    let connect = one.duration("connect_timeout", Duration::from_secs(1), millis(10)..=Duration::from_mins(1));
+    let default_patience =
+        if routes.as_ref().is_some_and(Vec::is_empty) { Duration::from_mins(1) } else { Duration::from_secs(10) };
+    let first_byte = one.duration("first_byte_timeout", default_patience, millis(50)..=Duration::from_hours(1));
+    let in_flight = one.integer("in_flight_max", 256, 1..=1_000_000);
+    let body = one.integer("body_bytes_max", OPEN_BODY_BYTES, 0..=1 << 40);
+    Some(UpstreamSettings {
+        name: parsed?,
+        endpoints: endpoints.filter(|endpoints| !endpoints.is_empty())?,
+        connect_timeout: connect?,
+        first_byte_timeout: first_byte?,
+        in_flight_max: usize::try_from(in_flight?).ok()?,
+        body_bytes_max: body?,
+        routes: routes?,
+    })
+}
+
+fn route(section: &Section<'_>) -> Option<Route> {
+    let pattern: Option<String> = section.required("path", "\"/v1/store/orders\"");
+    if pattern.as_ref().is_some_and(|pattern| !pattern.starts_with('/')) {
+        section.complain("path", "start it with /");
+    }
+    let methods: Option<Vec<Method>> = section.list("methods");
+    if methods.as_ref().is_some_and(Vec::is_empty) {
+        section.missing("methods", "[\"GET\"]");
+    }
+    let body = section.integer("body_bytes_max", ROUTE_BODY_BYTES, 0..=1 << 40);
+    Some(Route { pattern: pattern?, methods: methods?, body_bytes_max: body? })
+}

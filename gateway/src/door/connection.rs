@@ -1,0 +1,356 @@
+//! What is known about one client connection, shared by the stream that reads it, the proxy that serves its requests and
+//! the registry that may have to end it.
+//!
+//! The proxy reports four moments back: a request seen, its host, a protocol switched, a request done. The gate goes by
+//! them, so a proxy that forgets `request_done` leaves the next request of the connection unread.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use contract::hostname::Hostname;
+use parking_lot::Mutex;
+use rustls::sign::CertifiedKey;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::settings::DoorSettings;
+use crate::rejection::Rejection;
+
+/// Hostnames remembered per connection. A client that uses more of them on one connection is asked to open a new one,
+/// and is treated as a user of any name that goes away.
+const HOSTS_MAX: usize = 16;
+
+/// What the TLS handshake agreed on.
+#[derive(Clone, Debug)]
+pub struct TlsFacts {
+    /// The name the client asked for.
+    pub sni: Hostname,
+    /// `TLSv1_2` or `TLSv1_3`.
+    pub version: &'static str,
+    /// The cipher suite by its registered name.
+    pub cipher: &'static str,
+    /// Whether a ticket replaced the full handshake.
+    pub resumed: bool,
+    /// HTTP/2 was chosen.
+    pub h2: bool,
+    /// The certificate that was presented: requests for other names it covers may use this connection.
+    pub certificate: Arc<CertifiedKey>,
+}
+
+/// Where a connection comes from and arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// The client; behind a trusted load balancer, the one that its PROXY header names.
+    pub client: SocketAddr,
+    /// Whoever opened the TCP connection.
+    pub peer: SocketAddr,
+    /// Our end of the TCP connection.
+    pub local: SocketAddr,
+}
+
+/// Counters that all connections of a registry share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    /// Requests seen and not done.
+    pub(crate) in_flight: AtomicUsize,
+    /// New requests are welcome elsewhere.
+    pub(crate) draining: AtomicBool,
+}
+
+/// One client connection.
+#[derive(Debug)]
+pub struct Connection {
+    id: u64,
+    ends: Ends,
+    tls: Option<TlsFacts>,
+    opened: Instant,
+    requests_max: u32,
+    age_max: Duration,
+    seen: AtomicU32,
+    done: AtomicU32,
+    upgraded: AtomicBool,
+    closed: AtomicBool,
+    crowded: AtomicBool,
+    hosts: Mutex<Vec<Hostname>>,
+    refusal: OnceLock<Rejection>,
+    cancelled: CancellationToken,
+    /// For HTTP/2: true asks the proxy's engine to say GOAWAY and to finish what is in progress.
+    retired: watch::Sender<bool>,
+    shared: Arc<Shared>,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        id: u64,
+        ends: Ends,
+        tls: Option<TlsFacts>,
+        settings: &DoorSettings,
+        shared: Arc<Shared>,
+        opened: Instant,
+    ) -> Self {
+        Self {
+            id,
+            ends,
+            tls,
+            opened,
+            requests_max: settings.requests_per_connection,
+            age_max: spread(settings.connection_age, id),
+            seen: AtomicU32::new(0),
+            done: AtomicU32::new(0),
+            upgraded: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            crowded: AtomicBool::new(false),
+            hosts: Mutex::new(Vec::new()),
+            refusal: OnceLock::new(),
+            cancelled: CancellationToken::new(),
+            retired: watch::Sender::new(false),
+            shared,
+        }
+    }
+
+    /// The connection that carries the request of `session`; `None` when the session did not come through a door.
+    pub fn of(session: &pingora::proxy::Session) -> Option<Arc<Self>> {
+        let digest = session.digest()?.proxy_digest.as_ref()?;
+        digest.user_data.as_ref()?.downcast_ref::<Arc<Self>>().cloned()
+    }
+
+    /// A number that no other connection of this process has.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The client's address; behind a trusted load balancer, the one that it named.
+    pub fn client(&self) -> SocketAddr {
+        self.ends.client
+    }
+
+    /// The address that opened the TCP connection.
+    pub fn peer(&self) -> SocketAddr {
+        self.ends.peer
+    }
+
+    /// Our address and port.
+    pub fn local(&self) -> SocketAddr {
+        self.ends.local
+    }
+
+    /// What the handshake agreed on; `None` on plain HTTP.
+    pub fn tls(&self) -> Option<&TlsFacts> {
+        self.tls.as_ref()
+    }
+
+    /// Whether the bytes travel encrypted.
+    pub fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Whether HTTP/2 is spoken.
+    pub fn is_h2(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.h2)
+    }
+
+    /// The name of the handshake.
+    pub fn sni(&self) -> Option<&Hostname> {
+        self.tls.as_ref().map(|tls| &tls.sni)
+    }
+
+    /// The proxy has a request in hand; from here on it answers, not the door. Call it once per request, first thing.
+    pub fn request_seen(&self) {
+        let seen = self.seen.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
+        if seen >= self.requests_max {
+            self.retire();
+        }
+        self.shared.in_flight.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The request is for this host: [`super::Connections::close_where`] finds the connection by it.
+    pub fn note_host(&self, host: &Hostname) {
+        let mut hosts = self.hosts.lock();
+        if hosts.contains(host) {
+            return;
+        }
+        if hosts.len() < HOSTS_MAX {
+            hosts.push(host.clone());
+        } else {
+            self.crowded.store(true, Ordering::Release);
+            self.retire();
+        }
+    }
+
+    /// The upstream answered 101: what follows is a WebSocket's.
+    pub fn upgraded(&self) {
+        self.upgraded.store(true, Ordering::Release);
+    }
+
+    /// The request is over, its response handed on to the last byte or given up. Call it once per request, last thing.
+    pub fn request_done(&self) {
+        self.done.fetch_add(1, Ordering::AcqRel);
+        self.shared.in_flight.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Why the gate stopped releasing the body of the request in hand. The read that failed for it surfaces in the
+    /// proxy, which answers with this if it has not begun to answer yet.
+    pub fn refusal(&self) -> Option<Rejection> {
+        self.refusal.get().copied()
+    }
+
+    /// Whether the response should say `Connection: close`: requests or age are used up, or we drain. HTTP/2 needs no
+    /// such word: its connections are told to go away by the door.
+    pub fn should_close(&self) -> bool {
+        self.shared.draining.load(Ordering::Acquire)
+            || self.seen() >= self.requests_max
+            || self.crowded.load(Ordering::Acquire)
+            || self.opened.elapsed() >= self.age_max
+    }
+
+    /// Ends the connection at once: no byte is read or written any more.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.cancelled.cancel();
+    }
+
+    /// Cancelled when the connection is ended by [`Self::close`].
+    pub fn cancelled(&self) -> &CancellationToken {
+        &self.cancelled
+    }
+
+    /// HTTP/2: no new streams; what is in progress is finished.
+    pub(crate) fn retire(&self) {
+        self.retired.send_if_modified(|retired| !std::mem::replace(retired, true));
+    }
+
+    /// What HTTP/2 takes for the shutdown signal.
+    pub(crate) fn retirement(&self) -> watch::Receiver<bool> {
+        self.retired.subscribe()
+    }
+
+    /// When the connection is old enough to be retired.
+    pub(crate) fn retires_at(&self) -> Instant {
+        self.opened + self.age_max
+    }
+
+    pub(crate) fn seen(&self) -> u32 {
+        self.seen.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn done(&self) -> u32 {
+        self.done.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_upgraded(&self) -> bool {
+        self.upgraded.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn refuse(&self, rejection: Rejection) {
+        // The first refusal is the one that counts; nothing is released after it.
+        let _ = self.refusal.set(rejection);
+    }
+
+    /// Whether requests of this connection may be for a host that `gone` names.
+    pub(crate) fn serves(&self, gone: &dyn Fn(&Hostname) -> bool) -> bool {
+        self.crowded.load(Ordering::Acquire) || self.sni().is_some_and(gone) || self.hosts.lock().iter().any(gone)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // A request whose task was dropped before it could say that it is done is done now.
+        let left = self.seen.get_mut().wrapping_sub(*self.done.get_mut());
+        self.shared.in_flight.fetch_sub(left as usize, Ordering::AcqRel);
+    }
+}
+
+/// `age` give or take a tenth, by the number of the connection, so that clients which came together do not all leave
+/// together.
+fn spread(age: Duration, id: u64) -> Duration {
+    // Fibonacci hashing: neighbouring numbers land far apart. The top ten bits are the place within the spread.
+    let place = (id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54) as u32;
+    age / 10 * 9 + age / 5 * place / 1_024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connection(settings: &DoorSettings, shared: &Arc<Shared>) -> Connection {
+        let here = SocketAddr::from(([127, 0, 0, 1], 1));
+        let ends = Ends { client: here, peer: here, local: here };
+        Connection::new(7, ends, None, settings, Arc::clone(shared), Instant::now())
+    }
+
+    fn host(text: &str) -> Hostname {
+        Hostname::parse(text).unwrap()
+    }
+
+    #[test]
+    fn ages_differ_by_a_tenth_at_most() {
+        let hour = Duration::from_hours(1);
+        let ages: Vec<_> = (0..1_000).map(|id| spread(hour, id)).collect();
+        assert!(ages.iter().all(|age| (3_240..=3_960).contains(&age.as_secs())));
+        let mean = ages.iter().sum::<Duration>() / 1_000;
+        assert!((3_560..=3_640).contains(&mean.as_secs()), "{mean:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_asks_to_be_closed_when_its_requests_or_its_time_are_used_up() {
+        let (settings, shared) =
+            (DoorSettings { requests_per_connection: 2, ..DoorSettings::default() }, Arc::default());
+        let used = connection(&settings, &shared);
+        used.request_seen();
+        assert!(!used.should_close());
+        used.request_seen();
+        assert!(used.should_close());
+
+        let old = connection(&settings, &shared);
+        tokio::time::advance(Duration::from_secs(3_240 - 1)).await;
+        assert!(!old.should_close());
+        tokio::time::advance(Duration::from_secs(720 + 1)).await;
+        assert!(old.should_close());
+
+        let fresh = connection(&settings, &shared);
+        shared.draining.store(true, Ordering::Release);
+        assert!(fresh.should_close());
+    }
+
+    #[test]
+    fn a_connection_serves_the_hosts_it_was_used_for() {
+        let (settings, shared) = (DoorSettings::default(), Arc::default());
+        let connection = connection(&settings, &shared);
+        let gone = |name: &Hostname| name.as_str() == "gone.example";
+        connection.note_host(&host("kept.example"));
+        assert!(!connection.serves(&gone));
+        connection.note_host(&host("gone.example"));
+        assert!(connection.serves(&gone));
+    }
+
+    #[test]
+    fn a_connection_with_more_hosts_than_it_remembers_is_taken_for_a_user_of_any() {
+        let (settings, shared) = (DoorSettings::default(), Arc::default());
+        let connection = connection(&settings, &shared);
+        for number in 0..HOSTS_MAX {
+            connection.note_host(&host(&format!("h{number}.example")));
+        }
+        assert!(!connection.should_close() && !connection.serves(&|_| false));
+        connection.note_host(&host("one-more.example"));
+        assert!(connection.should_close() && connection.serves(&|_| false));
+    }
+
+    #[test]
+    fn requests_in_flight_end_with_the_connection_at_the_latest() {
+        let (settings, shared) = (DoorSettings::default(), Arc::<Shared>::default());
+        let connection = connection(&settings, &shared);
+        connection.request_seen();
+        connection.request_seen();
+        connection.request_done();
+        assert_eq!(shared.in_flight.load(Ordering::Acquire), 1);
+        drop(connection);
+        assert_eq!(shared.in_flight.load(Ordering::Acquire), 0);
+    }
+}

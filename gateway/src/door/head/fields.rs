@@ -1,0 +1,162 @@
+//! The field lines: their syntax, and what the framing, routing and connection fields among them say together.
+
+use super::bytes::{is_token, trim};
+use super::line::RequestLine;
+use super::{Framing, Head, host};
+use crate::rejection::Rejection;
+
+/// Most names that `Connection` may list; nobody needs more than close, te and upgrade with its settings.
+const NOMINATIONS_MAX: usize = 8;
+
+/// The only names `Connection` may list. Whatever it lists is removed on the way to the upstream, so any other name
+/// would let a client delete a field that the edge or the upstream relies on.
+const HOP_BY_HOP: &[&[u8]] =
+    &[b"close", b"keep-alive", b"upgrade", b"te", b"trailer", b"proxy-connection", b"http2-settings"];
+
+/// Splits one line without its CRLF into name and trimmed value, and refuses what is no field.
+pub(crate) fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Rejection> {
+    let colon = line.iter().position(|byte| *byte == b':').ok_or(Rejection::BadRequest)?;
+    let (name, value) = line.split_at_checked(colon).ok_or(Rejection::BadRequest)?;
+    if name.is_empty() || !name.iter().all(|byte| is_token(*byte)) {
+        return Err(Rejection::BadRequest);
+    }
+    if name.contains(&b'_') {
+        return Err(Rejection::UnderscoreHeader);
+    }
+    Ok((name, trim(value.get(1..).unwrap_or_default())))
+}
+
+/// The fields that decide about more than themselves.
+#[derive(Debug, Default)]
+pub(super) struct Fields<'head> {
+    host: Option<&'head [u8]>,
+    length: Option<u64>,
+    coding: Option<&'head [u8]>,
+    expect: Option<&'head [u8]>,
+    websocket: bool,
+    nominated: Nominated,
+}
+
+/// What `Connection` lists.
+#[derive(Debug, Default)]
+struct Nominated {
+    close: bool,
+    keep_alive: bool,
+    upgrade: bool,
+    names: usize,
+}
+
+impl<'head> Fields<'head> {
+    /// Reads all field lines; `lines` ends with the CRLF of the last one, and the scan has seen that every line end is
+    /// CRLF and that no control byte stands anywhere.
+    pub(super) fn read(lines: &'head [u8]) -> Result<Self, Rejection> {
+        let mut fields = Self::default();
+        let mut rest = lines;
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\r') {
+            let (line, tail) = rest.split_at_checked(end).ok_or(Rejection::BadRequest)?;
+            rest = tail.strip_prefix(b"\r\n").ok_or(Rejection::BadRequest)?;
+            let (name, value) = field(line)?;
+            fields.note(name, value)?;
+        }
+        if rest.is_empty() { Ok(fields) } else { Err(Rejection::BadRequest) }
+    }
+
+    fn note(&mut self, name: &'head [u8], value: &'head [u8]) -> Result<(), Rejection> {
+        let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
+        match name.len() {
+            4 if is(b"host") => {
+                host::check(value)?;
+                once(&mut self.host, value, Rejection::BadHost)
+            }
+            6 if is(b"expect") => once(&mut self.expect, value, Rejection::ExpectationFailed),
+            7 if is(b"upgrade") => {
+                self.websocket = value.eq_ignore_ascii_case(b"websocket");
+                Ok(())
+            }
+            10 if is(b"connection") => self.nominated.read(value),
+            14 if is(b"content-length") => once(&mut self.length, length(value)?, Rejection::BadFraming),
+            17 if is(b"transfer-encoding") => once(&mut self.coding, value, Rejection::BadFraming),
+            _ => Ok(()),
+        }
+    }
+
+    /// The reading of the whole head. `line_bytes` are the bytes the ranges of `line` point into.
+    pub(super) fn judge(&self, line: &RequestLine, line_bytes: &[u8]) -> Result<Head, Rejection> {
+        let framing = self.framing(line)?;
+        let host = self.host.ok_or(Rejection::BadHost)?;
+        // RFC 9112 section 3.2.2 lets the target win; a request that names two hosts is refused instead.
+        if line.authority.clone().is_some_and(|range| line_bytes.get(range) != Some(host)) {
+            return Err(Rejection::BadHost);
+        }
+        let has_body = !matches!(framing, Framing::None | Framing::Length(0));
+        let expects_continue = match self.expect {
+            None => false,
+            Some(b"100-continue") if has_body => line.http_1_1,
+            // RFC 9110 section 10.1.1: from an HTTP/1.0 client this expectation is ignored.
+            Some(b"100-continue") if !line.http_1_1 => false,
+            Some(_) => return Err(Rejection::ExpectationFailed),
+        };
+        Ok(Head {
+            framing,
+            expects_continue,
+            websocket: self.websocket && self.nominated.upgrade && line.http_1_1,
+            keep_alive: !self.nominated.close && (line.http_1_1 || self.nominated.keep_alive),
+        })
+    }
+
+    fn framing(&self, line: &RequestLine) -> Result<Framing, Rejection> {
+        match (self.length, self.coding) {
+            (None, None) => Ok(Framing::None),
+            (Some(bytes), None) => Ok(Framing::Length(bytes)),
+            (None, Some(b"chunked")) if line.http_1_1 => Ok(Framing::Chunked),
+            // One honest coding that we do not decode is 501; anything that smells of `chunked` in disguise is 400.
+            (None, Some(coding)) if line.http_1_1 && is_other_coding(coding) => Err(Rejection::NotImplemented),
+            (_, Some(_)) => Err(Rejection::BadFraming),
+        }
+    }
+}
+
+impl Nominated {
+    fn read(&mut self, list: &[u8]) -> Result<(), Rejection> {
+        for name in list.split(|byte| *byte == b',').map(trim).filter(|name| !name.is_empty()) {
+            self.names += 1;
+            let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
+            if self.names > NOMINATIONS_MAX || !HOP_BY_HOP.iter().any(|known| is(known)) {
+                return Err(Rejection::BadConnectionHeader);
+            }
+            self.close |= is(b"close");
+            self.keep_alive |= is(b"keep-alive");
+            self.upgrade |= is(b"upgrade");
+        }
+        Ok(())
+    }
+}
+
+fn once<T>(slot: &mut Option<T>, value: T, repeated: Rejection) -> Result<(), Rejection> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(repeated),
+    }
+}
+
+/// A canonical decimal: no sign, no leading zero, no list, no blank, at most 19 digits and below 2^63, so that no
+/// integer type of any server behind us wraps.
+fn length(value: &[u8]) -> Result<u64, Rejection> {
+    let canonical = match value {
+        [b'0'] => true,
+        [b'1'..=b'9', rest @ ..] => value.len() <= 19 && rest.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    if !canonical {
+        return Err(Rejection::BadFraming);
+    }
+    let bytes = value.iter().fold(0_u64, |sum, digit| sum * 10 + u64::from(digit - b'0'));
+    if bytes > i64::MAX.unsigned_abs() { Err(Rejection::BadFraming) } else { Ok(bytes) }
+}
+
+/// A single token that does not contain `chunked` in any case.
+fn is_other_coding(coding: &[u8]) -> bool {
+    !coding.is_empty()
+        && coding.iter().all(|byte| is_token(*byte))
+        && !coding.windows(b"chunked".len()).any(|part| part.eq_ignore_ascii_case(b"chunked"))
+}

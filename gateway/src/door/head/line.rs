@@ -1,0 +1,50 @@
+//! The request line: `method SP target SP version`, one space each, nothing before and nothing behind.
+
+use std::ops::Range;
+
+use super::HeadLimits;
+use super::bytes::is_token;
+use super::target;
+use crate::rejection::Rejection;
+
+/// The longest method; the longest registered one has 17 bytes.
+pub(super) const METHOD_BYTES_MAX: usize = 32;
+
+/// What the rest of the head needs to know about the request line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RequestLine {
+    /// HTTP/1.1, not 1.0.
+    pub(super) http_1_1: bool,
+    /// Where the authority of an absolute-form target stands, in bytes of the line. Host must equal it.
+    pub(super) authority: Option<Range<usize>>,
+}
+
+/// Judges the line without its CRLF.
+pub(super) fn parse(line: &[u8], limits: &HeadLimits) -> Result<RequestLine, Rejection> {
+    let mut parts = line.splitn(3, |byte| *byte == b' ');
+    let (method, target, version) = (parts.next(), parts.next(), parts.next());
+    let method = method
+        .filter(|method| (1..=METHOD_BYTES_MAX).contains(&method.len()) && method.iter().all(|byte| is_token(*byte)));
+    let (Some(method), Some(target)) = (method, target) else {
+        return Err(Rejection::BadRequest);
+    };
+    if target.len() > limits.target_bytes {
+        return Err(Rejection::UriTooLong);
+    }
+    // The version comes before the target: a client of another protocol is told about the protocol.
+    let http_1_1 = match version {
+        Some(b"HTTP/1.1") => true,
+        Some(b"HTTP/1.0") => false,
+        Some([b'H', b'T', b'T', b'P', b'/', major, b'.', minor])
+            if major.is_ascii_digit() && minor.is_ascii_digit() =>
+        {
+            return Err(Rejection::VersionNotSupported);
+        }
+        // More than three parts: a space inside the target, or around it.
+        Some(text) if text.contains(&b' ') => return Err(Rejection::BadTarget),
+        Some(_) | None => return Err(Rejection::BadRequest),
+    };
+    let authority =
+        target::check(method, target)?.map(|range| (range.start + method.len() + 1)..(range.end + method.len() + 1));
+    Ok(RequestLine { http_1_1, authority })
+}

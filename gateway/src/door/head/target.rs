@@ -1,0 +1,63 @@
+//! The request target: which of the four forms it has, and that every byte of it may travel.
+//!
+//! Percent-decoding, dot segments and doubled slashes are left to the pipeline, which normalises once and forwards what
+//! it routed on. `%00` in a path is refused here because no such path can exist anywhere.
+
+use std::ops::Range;
+
+use super::bytes::{is_path, is_query};
+use super::host;
+use crate::rejection::Rejection;
+
+/// Accepts origin-form, absolute-form over http or https, `*` with OPTIONS and authority-form with CONNECT. The range
+/// is the authority of an absolute form, in bytes of the target.
+pub(super) fn check(method: &[u8], target: &[u8]) -> Result<Option<Range<usize>>, Rejection> {
+    if method == b"CONNECT" {
+        return if host::has_port(target) && host::check(target).is_ok() {
+            Ok(None)
+        } else {
+            Err(Rejection::BadTarget)
+        };
+    }
+    if target == b"*" {
+        return if method == b"OPTIONS" { Ok(None) } else { Err(Rejection::BadTarget) };
+    }
+    if target.first() == Some(&b'/') {
+        return path_and_query(target).map(|()| None);
+    }
+    absolute(target)
+}
+
+fn absolute(target: &[u8]) -> Result<Option<Range<usize>>, Rejection> {
+    let scheme_bytes = [&b"http://"[..], b"https://"]
+        .into_iter()
+        .find(|scheme| target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)))
+        .map(<[u8]>::len)
+        .ok_or(Rejection::BadTarget)?;
+    let rest = target.get(scheme_bytes..).unwrap_or_default();
+    let authority_bytes = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at_checked(authority_bytes).ok_or(Rejection::BadTarget)?;
+    host::check(authority).map_err(|_| Rejection::BadTarget)?;
+    path_and_query(path)?;
+    Ok(Some(scheme_bytes..scheme_bytes + authority_bytes))
+}
+
+fn path_and_query(mut rest: &[u8]) -> Result<(), Rejection> {
+    let mut in_query = false;
+    while let [byte, tail @ ..] = rest {
+        rest = match *byte {
+            b'%' => match tail {
+                [b'0', b'0', ..] if !in_query => return Err(Rejection::BadTarget),
+                [high, low, tail @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => tail,
+                _ => return Err(Rejection::BadTarget),
+            },
+            b'?' => {
+                in_query = true;
+                tail
+            }
+            byte if is_path(byte) || (in_query && is_query(byte)) => tail,
+            _ => return Err(Rejection::BadTarget),
+        };
+    }
+    Ok(())
+}

@@ -1,0 +1,287 @@
+//! Listening: sockets, limits, and one task per connection.
+//!
+//! A door is a pingora service, so the proxy's server starts it, stops it and hands its socket to a successor. It stops
+//! accepting at the shutdown signal, lets idle connections go and requests in progress finish; how long they may take is
+//! decided by whoever drains. A connection that panics takes nothing else with it. When the kernel has no descriptor to
+//! give, accepting pauses and the backlog waits.
+
+mod bind;
+
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::FutureExt as _;
+use pingora::apps::ServerApp;
+use pingora::protocols::Stream;
+use pingora::server::{ListenFds, ShutdownWatch};
+use pingora::services::Service;
+use std::os::fd::AsRawFd as _;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+
+use super::connection::{Connection, Ends, TlsFacts};
+use super::registry::{Connections, Slot};
+use super::settings::DoorSettings;
+use super::stream::{EdgeStream, Served, Transport};
+use super::tls::{Tickets, TlsTerms, accept};
+use super::{ConnectionEvent, Doorman, HandshakeOutcome, proxy_header};
+
+/// Pause after the kernel would not hand over a connection: long enough not to spin, short enough not to be noticed.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Where a door listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listening {
+    /// The service has not been started.
+    NotYet,
+    /// Connections are accepted at this address.
+    At(SocketAddr),
+    /// The address could not be had. The process should say so and end.
+    Failed(String),
+    /// The shutdown signal came.
+    Stopped,
+}
+
+/// One listener. Give it to `pingora::server::Server::add_service`.
+pub struct Door<A> {
+    name: String,
+    address: SocketAddr,
+    threads: Option<usize>,
+    state: watch::Sender<Listening>,
+    desk: Arc<Desk<A>>,
+}
+
+/// What every connection of a door is served with.
+struct Desk<A> {
+    app: Arc<A>,
+    doorman: Arc<dyn Doorman>,
+    connections: Arc<Connections>,
+    settings: Arc<DoorSettings>,
+    tls: Option<TlsTerms>,
+}
+
+impl<A: ServerApp + Send + Sync + 'static> Door<A> {
+    /// A door for plain HTTP.
+    pub fn plain(
+        name: impl Into<String>,
+        address: SocketAddr,
+        app: Arc<A>,
+        doorman: Arc<dyn Doorman>,
+        connections: Arc<Connections>,
+        settings: Arc<DoorSettings>,
+    ) -> Self {
+        let desk = Arc::new(Desk { app, doorman, connections, settings, tls: None });
+        Self { name: name.into(), address, threads: None, state: watch::Sender::new(Listening::NotYet), desk }
+    }
+
+    /// A door for HTTPS. Fails if the cryptographic library does not have what [`super::tls::provider`] names.
+    pub fn tls(
+        name: impl Into<String>,
+        address: SocketAddr,
+        app: Arc<A>,
+        doorman: Arc<dyn Doorman>,
+        connections: Arc<Connections>,
+        settings: Arc<DoorSettings>,
+        tickets: Arc<Tickets>,
+    ) -> Result<Self, rustls::Error> {
+        let desk = Arc::new(Desk { app, doorman, connections, settings, tls: Some(TlsTerms::new(tickets)?) });
+        Ok(Self { name: name.into(), address, threads: None, state: watch::Sender::new(Listening::NotYet), desk })
+    }
+
+    /// Threads of the runtime that serves this door's connections. Default: what the server says for all services.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// Tells where the door listens, once it does: with port 0 only the kernel knows.
+    pub fn listening(&self) -> watch::Receiver<Listening> {
+        self.state.subscribe()
+    }
+
+    /// Accepts until the drain begins, or until pingora's own signal, which begins it.
+    async fn accept_until_drain(&self, listener: TcpListener, mut shutdown: ShutdownWatch) {
+        let draining = self.desk.connections.draining();
+        let mut stop = draining.clone();
+        let stopped = async {
+            tokio::select! {
+                _ = stop.wait_for(|stop| *stop) => {}
+                _ = shutdown.wait_for(|stop| *stop) => self.desk.connections.drain(),
+            }
+        };
+        tokio::pin!(stopped);
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = &mut stopped => return,
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((tcp, peer)) => {
+                    // Shed before a task or a handshake is spent on it.
+                    if let Some(slot) = self.desk.connections.admit(&self.desk.doorman) {
+                        let (desk, draining) = (Arc::clone(&self.desk), draining.clone());
+                        tokio::spawn(async move { desk.isolated(tcp, peer, slot, draining).await });
+                    }
+                }
+                // The client was gone before we came to it.
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionAborted => {}
+                Err(_) => {
+                    self.desk.doorman.connection(ConnectionEvent::AcceptFailed);
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl<A: ServerApp + Send + Sync + 'static> Service for Door<A> {
+    async fn start_service(&mut self, fds: Option<ListenFds>, shutdown: ShutdownWatch, _listeners_per_fd: usize) {
+        let bound = bind::listen(self.address, self.desk.settings.backlog, fds.as_ref());
+        let (listener, address) = match bound.and_then(|listener| Ok((listener.local_addr()?, listener))) {
+            Ok((address, listener)) => (listener, address),
+            Err(error) => {
+                self.state.send_replace(Listening::Failed(format!("cannot listen on {}: {error}", self.address)));
+                return;
+            }
+        };
+        self.state.send_replace(Listening::At(address));
+        self.accept_until_drain(listener, shutdown).await;
+        self.state.send_replace(Listening::Stopped);
+        // Connections that wait for their next request end now.
+        self.desk.app.cleanup().await;
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn threads(&self) -> Option<usize> {
+        self.threads
+    }
+
+    fn listen_addresses(&self) -> Option<Vec<String>> {
+        Some(vec![self.address.to_string()])
+    }
+}
+
+impl<A: ServerApp + Send + Sync + 'static> Desk<A> {
+    async fn isolated(&self, tcp: TcpStream, peer: SocketAddr, slot: Slot, shutdown: ShutdownWatch) {
+        let served = AssertUnwindSafe(self.serve(tcp, peer, slot, &shutdown)).catch_unwind().await;
+        if served.is_err() {
+            self.doorman.connection(ConnectionEvent::Panicked);
+        }
+    }
+
+    /// A connection from accept to its last request.
+    async fn serve(&self, tcp: TcpStream, peer: SocketAddr, slot: Slot, shutdown: &ShutdownWatch) {
+        // Errors here mean that the client is gone, or will get no answer it could read.
+        let Some((stream, connection)) = self.establish(tcp, peer, slot).await else {
+            return;
+        };
+        if connection.is_h2() {
+            // An HTTP/1 response can ask its client to leave; HTTP/2 has a frame for it, which the proxy's engine sends
+            // at the shutdown signal. So each connection has a signal of its own.
+            let retirement = connection.retirement();
+            tokio::select! {
+                () = self.process(stream, &retirement) => {}
+                () = retire_in_time(&connection, shutdown.clone()) => {}
+            }
+        } else {
+            drop(connection);
+            self.process(stream, shutdown).await;
+        }
+    }
+
+    async fn process(&self, stream: Stream, shutdown: &ShutdownWatch) {
+        let mut next = self.app.process_new(stream, shutdown).await;
+        while let Some(stream) = next {
+            next = self.app.process_new(stream, shutdown).await;
+        }
+    }
+
+    async fn establish(
+        &self,
+        mut tcp: TcpStream,
+        peer: SocketAddr,
+        mut slot: Slot,
+    ) -> Option<(Stream, Arc<Connection>)> {
+        let started = Instant::now();
+        let deadline = started + self.settings.handshake_timeout;
+        let trusted = self.settings.proxy_protocol_from.iter().any(|net| net.contains(&peer.ip().to_canonical()));
+        let client = if trusted {
+            let Ok(Ok(speaker)) = timeout_at(deadline, proxy_header::read(&mut tcp)).await else {
+                self.doorman.connection(ConnectionEvent::BadProxyHeader);
+                return None;
+            };
+            match speaker {
+                proxy_header::Speaker::Client(client) => Some(client),
+                proxy_header::Speaker::Balancer => None,
+            }
+        } else {
+            Some(peer)
+        };
+        // A balancer's own health checks are not limited; whoever it speaks for is.
+        if let Some(client) = client
+            && !slot.admit_address(client.ip())
+        {
+            return None;
+        }
+        let ends = Ends { client: client.unwrap_or(peer), peer, local: tcp.local_addr().ok()? };
+        let descriptor = tcp.as_raw_fd();
+        let Some(terms) = &self.tls else {
+            return self.stream(tcp, ends, None, slot, descriptor, started);
+        };
+        let outcome = timeout_at(deadline, accept::accept(tcp, terms, &*self.doorman)).await;
+        let shaken = outcome.unwrap_or(Err(HandshakeOutcome::TimedOut));
+        let known = match &shaken {
+            Ok((_, facts)) if facts.resumed => HandshakeOutcome::Resumed,
+            Ok(_) => HandshakeOutcome::Full,
+            Err(outcome) => *outcome,
+        };
+        self.doorman.handshake(known, started.elapsed());
+        let (tls, facts) = shaken.ok()?;
+        self.stream(tls, ends, Some(facts), slot, descriptor, started)
+    }
+
+    fn stream<S: Transport>(
+        &self,
+        io: S,
+        ends: Ends,
+        tls: Option<TlsFacts>,
+        slot: Slot,
+        descriptor: i32,
+        started: Instant,
+    ) -> Option<(Stream, Arc<Connection>)> {
+        let connection = Connection::new(slot.id(), ends, tls, &self.settings, slot.shared(), Instant::now());
+        let connection = Arc::new(connection);
+        slot.register(&connection);
+        let served = Served {
+            connection: Arc::clone(&connection),
+            doorman: Arc::clone(&self.doorman),
+            settings: Arc::clone(&self.settings),
+            slot,
+            established_in: started.elapsed(),
+            descriptor,
+        };
+        let stream: Stream = Box::new(EdgeStream::new(io, served).ok()?);
+        Some((stream, connection))
+    }
+}
+
+/// Retires the connection when it is old or the process is to end, and never returns.
+async fn retire_in_time(connection: &Connection, mut shutdown: ShutdownWatch) {
+    tokio::select! {
+        // A sender that is gone means the end as well.
+        _ = shutdown.wait_for(|stop| *stop) => {}
+        () = tokio::time::sleep_until(connection.retires_at()) => {}
+    }
+    connection.retire();
+    std::future::pending::<()>().await;
+}

@@ -1,0 +1,109 @@
+//! Getting a listening socket: from the process before us, or from the kernel.
+
+use std::collections::HashSet;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd as _;
+use std::time::Duration;
+
+use pingora::server::ListenFds;
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use tokio::net::TcpListener;
+
+/// Silence after which the kernel asks whether the client is still there.
+const KEEPALIVE_AFTER: Duration = Duration::from_mins(1);
+/// Pause between its questions; after nine without an answer the connection is broken.
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
+
+/// A listening socket for `address`, entered into `fds` so that the next process can have it.
+pub(super) fn listen(address: SocketAddr, backlog: i32, fds: Option<&ListenFds>) -> io::Result<TcpListener> {
+    let Some(fds) = fds else {
+        return fresh(address, backlog);
+    };
+    let key = address.to_string();
+    let mut fds = fds.lock();
+    let listener = match fds.get(&key).copied() {
+        Some(inherited) => {
+            let listener = take_over(inherited)?;
+            // The table's own descriptor is closed by the table, so that the socket closes when our listener does.
+            let others: HashSet<String> = fds.serialize().0.into_iter().filter(|name| *name != key).collect();
+            fds.close_unclaimed(&others);
+            listener
+        }
+        None => fresh(address, backlog)?,
+    };
+    fds.add(key, listener.as_raw_fd());
+    Ok(listener)
+}
+
+fn fresh(address: SocketAddr, backlog: i32) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // A restart must not wait for the connections of the last run to be forgotten.
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    // Both are inherited by every connection that is accepted. Probes find the clients that vanished without a word, of
+    // which a silent WebSocket would otherwise never know.
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_EVERY))?;
+    socket.bind(&address.into())?;
+    socket.listen(backlog)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// A descriptor of our own for a socket of which only the number is known. Trusting a bare number needs `unsafe`; asking
+/// the kernel for a duplicate of what stands under it, through a handle on our own process, does not, and fails if
+/// nothing does.
+fn take_over(inherited: i32) -> io::Result<TcpListener> {
+    let ourselves = pidfd_open(getpid(), PidfdFlags::empty())?;
+    let socket = Socket::from(pidfd_getfd(&ourselves, inherited, PidfdGetfdFlags::empty())?);
+    if !socket.is_listener()? {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the inherited descriptor is not a listening socket"));
+    }
+    socket.set_nonblocking(true)?;
+    TcpListener::from_std(socket.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+    use pingora::server::Fds;
+    use socket2::SockRef;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_socket_is_handed_from_one_process_to_the_next() {
+        let fds: ListenFds = Arc::new(Mutex::new(Fds::new()));
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let first = listen(address, 16, Some(&fds)).unwrap();
+        let bound = first.local_addr().unwrap();
+        // The successor has a descriptor of its own under the same name, as if it had come over a socket.
+        let inherited = std::os::fd::IntoRawFd::into_raw_fd(first.into_std().unwrap());
+        fds.lock().add(address.to_string(), inherited);
+
+        let second = listen(address, 16, Some(&fds)).unwrap();
+        assert_eq!(second.local_addr().unwrap(), bound, "the same socket, not another one");
+        assert_eq!(fds.lock().get(&address.to_string()), Some(&second.as_raw_fd()));
+        let mut client = TcpStream::connect(bound).await.unwrap();
+        let (mut served, _) = second.accept().await.unwrap();
+        assert!(served.nodelay().unwrap() && SockRef::from(&served).keepalive().unwrap(), "options are inherited");
+        served.write_all(b"x").await.unwrap();
+        assert_eq!(client.read_u8().await.unwrap(), b'x');
+
+        drop(second);
+        let refused = TcpStream::connect(bound).await.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused, "no forgotten descriptor keeps the socket open");
+    }
+
+    #[tokio::test]
+    async fn an_address_in_use_is_an_error() {
+        let first = listen(SocketAddr::from(([127, 0, 0, 1], 0)), 16, None).unwrap();
+        let error = listen(first.local_addr().unwrap(), 16, None).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    }
+}

@@ -1,0 +1,150 @@
+//! PROXY protocol version 2: how a trusted load balancer names the client it speaks for.
+//!
+//! Only the binary form, only TCP over IPv4 and IPv6, and every length must add up: a header that could be read in two
+//! ways would let a client choose its own address. Whose headers are believed is decided by the listener.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// The part of the header that every one has.
+const FIXED_BYTES: usize = 16;
+/// The most that may follow it: addresses and a few type-length-value fields.
+const REST_BYTES_MAX: usize = 2_048;
+const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
+
+/// Why there is no client address.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProxyHeaderError {
+    /// The bytes are no header that we accept.
+    #[error("not a PROXY protocol v2 header for TCP")]
+    Malformed,
+    /// The connection broke first.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+/// On whose behalf a connection was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Speaker {
+    /// The client at this address.
+    Client(SocketAddr),
+    /// The balancer itself: a health check.
+    Balancer,
+}
+
+/// Reads the header and not a byte more. The caller keeps the deadline.
+pub(crate) async fn read<S: AsyncRead + Unpin>(io: &mut S) -> Result<Speaker, ProxyHeaderError> {
+    let mut fixed = [0; FIXED_BYTES];
+    io.read_exact(&mut fixed).await?;
+    let length = rest_length(&fixed).ok_or(ProxyHeaderError::Malformed)?;
+    let mut rest = [0; REST_BYTES_MAX];
+    let rest = rest.get_mut(..length).ok_or(ProxyHeaderError::Malformed)?;
+    io.read_exact(rest).await?;
+    speaker(&fixed, rest).ok_or(ProxyHeaderError::Malformed)
+}
+
+/// How many bytes follow; `None` when this is no header.
+fn rest_length(fixed: &[u8; FIXED_BYTES]) -> Option<usize> {
+    let [high, low] = *fixed.strip_prefix(SIGNATURE)?.last_chunk::<2>()?;
+    Some(usize::from(u16::from_be_bytes([high, low]))).filter(|length| *length <= REST_BYTES_MAX)
+}
+
+/// Whom the header names; `None` when it says nothing that we understand.
+fn speaker(fixed: &[u8; FIXED_BYTES], rest: &[u8]) -> Option<Speaker> {
+    let [command, family, ..] = fixed.strip_prefix(SIGNATURE)? else {
+        return None;
+    };
+    match (command, family) {
+        // LOCAL: whatever the addresses say is to be ignored.
+        (0x20, _) => Some(Speaker::Balancer),
+        (0x21, 0x11) => {
+            let (addresses, fields) = rest.split_first_chunk::<12>()?;
+            let (source, ports) = (addresses.first_chunk::<4>()?, addresses.last_chunk::<4>()?);
+            well_formed(fields).then(|| Speaker::Client((Ipv4Addr::from(*source), source_port(*ports)).into()))
+        }
+        (0x21, 0x21) => {
+            let (addresses, fields) = rest.split_first_chunk::<36>()?;
+            let (source, ports) = (addresses.first_chunk::<16>()?, addresses.last_chunk::<4>()?);
+            well_formed(fields).then(|| Speaker::Client((Ipv6Addr::from(*source), source_port(*ports)).into()))
+        }
+        _ => None,
+    }
+}
+
+fn source_port([high, low, ..]: [u8; 4]) -> u16 {
+    u16::from_be_bytes([high, low])
+}
+
+/// Whether the type-length-value fields fill what is left exactly. What they say is of no interest here.
+fn well_formed(mut fields: &[u8]) -> bool {
+    while let [_, high, low, rest @ ..] = fields {
+        match rest.get(usize::from(u16::from_be_bytes([*high, *low]))..) {
+            Some(next) => fields = next,
+            None => return false,
+        }
+    }
+    fields.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(command: u8, family: u8, rest: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(rest.len()).unwrap().to_be_bytes();
+        [&SIGNATURE[..], &[command, family], &length, rest].concat()
+    }
+
+    const V4: [u8; 12] = [192, 0, 2, 7, 198, 51, 100, 1, 0x30, 0x39, 0x01, 0xBB];
+
+    async fn parse(bytes: &[u8]) -> Result<Option<String>, ()> {
+        let mut io = bytes;
+        let speaker = read(&mut io).await.map_err(|_| ())?;
+        assert_eq!(io, b"GET", "not a byte more than the header is read");
+        Ok(match speaker {
+            Speaker::Client(address) => Some(address.to_string()),
+            Speaker::Balancer => None,
+        })
+    }
+
+    #[tokio::test]
+    async fn the_client_of_a_header_is_its_source() {
+        let mut v6 = [0; 36];
+        v6[..16].copy_from_slice(&"2001:db8::7".parse::<Ipv6Addr>().unwrap().octets());
+        v6[32..34].copy_from_slice(&443_u16.to_be_bytes());
+        let with_field = [&V4[..], &[0x04, 0, 2, 9, 9]].concat();
+        for (bytes, expected) in [
+            (header(0x21, 0x11, &V4), Some("192.0.2.7:12345")),
+            (header(0x21, 0x11, &with_field), Some("192.0.2.7:12345")),
+            (header(0x21, 0x21, &v6), Some("[2001:db8::7]:443")),
+            (header(0x20, 0x00, &[]), None),
+            (header(0x20, 0x11, &V4), None),
+        ] {
+            assert_eq!(parse(&[&bytes[..], b"GET"].concat()).await, Ok(expected.map(str::to_owned)));
+        }
+    }
+
+    #[tokio::test]
+    async fn anything_else_is_refused() {
+        let truncated_field = [&V4[..], &[0x04, 0, 3, 9, 9]].concat();
+        let half_a_field = [&V4[..], &[0x04]].concat();
+        for bytes in [
+            header(0x21, 0x11, &V4[..11]),
+            header(0x21, 0x12, &V4),
+            header(0x21, 0x21, &V4),
+            header(0x21, 0x31, &[0; 216]),
+            header(0x22, 0x11, &V4),
+            header(0x11, 0x11, &V4),
+            header(0x21, 0x11, &truncated_field),
+            header(0x21, 0x11, &half_a_field),
+            header(0x21, 0x11, &[0; 2_049]),
+            b"PROXY TCP4 192.0.2.7 198.51.100.1 12345 443\r\n".to_vec(),
+            b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n".to_vec(),
+            header(0x21, 0x11, &V4)[..20].to_vec(),
+        ] {
+            let mut io = &bytes[..];
+            assert!(read(&mut io).await.is_err(), "{}", bytes.escape_ascii());
+        }
+    }
+}

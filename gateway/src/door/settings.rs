@@ -1,0 +1,97 @@
+//! Every limit of the door, with our defaults. A limit is here or it does not exist.
+
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+use super::head::HeadLimits;
+use super::pace::PaceLimits;
+
+/// How patient, how large and how many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DoorSettings {
+    /// Sizes of a request head.
+    pub head: HeadLimits,
+    /// From the first byte of a head to its last; for the first head of a connection, from the end of the handshake.
+    /// Then 408. Also the time an HTTP/2 client has for its preface. Default 10 s.
+    pub head_timeout: Duration,
+    /// Between two requests of a connection. Default 75 s.
+    pub idle_timeout: Duration,
+    /// The same when more than four fifths of `connections` are open. Default 5 s.
+    pub idle_timeout_under_pressure: Duration,
+    /// How slowly a request body may come before it is 408. Default: 5 s grace, 15 s pause, 500 bytes per second.
+    pub body_pace: PaceLimits,
+    /// How slowly a response may be read before the connection is cut. Default: 30 s grace and pause, 500 bytes per
+    /// second.
+    pub write_pace: PaceLimits,
+    /// From accept to the end of the TLS handshake, the PROXY header included. Default 10 s.
+    pub handshake_timeout: Duration,
+    /// Open connections of all doors that share a registry. Default 20,000.
+    pub connections: usize,
+    /// Open connections of one client address; of one /64 with IPv6. Default 256.
+    pub connections_per_address: u32,
+    /// Requests on one connection; then `Connection: close`. Default 10,000.
+    pub requests_per_connection: u32,
+    /// Age of a connection, a tenth more or less so that reconnects spread; then `Connection: close`. Default 1 h.
+    pub connection_age: Duration,
+    /// Peers that speak PROXY protocol v2 and are believed. From them every connection must begin with its header, and
+    /// their own address is not limited; from anybody else the header is refused. Default: none.
+    pub proxy_protocol_from: Vec<IpNet>,
+    /// How long a connection that we end early is still read, so that our last words are not lost in a reset. Default
+    /// 2 s.
+    pub linger_timeout: Duration,
+    /// How much is read in that time. Default 256 KiB.
+    pub linger_bytes: usize,
+    /// Connections the kernel completes before we accept them. Default 4096.
+    pub backlog: i32,
+}
+
+impl Default for DoorSettings {
+    fn default() -> Self {
+        let pace = |grace, idle| PaceLimits {
+            grace: Duration::from_secs(grace),
+            idle: Duration::from_secs(idle),
+            bytes_per_second: 500,
+        };
+        Self {
+            head: HeadLimits::default(),
+            head_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(75),
+            idle_timeout_under_pressure: Duration::from_secs(5),
+            body_pace: pace(5, 15),
+            write_pace: pace(30, 30),
+            handshake_timeout: Duration::from_secs(10),
+            connections: 20_000,
+            connections_per_address: 256,
+            requests_per_connection: 10_000,
+            connection_age: Duration::from_hours(1),
+            proxy_protocol_from: Vec::new(),
+            linger_timeout: Duration::from_secs(2),
+            linger_bytes: 256 * 1024,
+            backlog: 4096,
+        }
+    }
+}
+
+impl DoorSettings {
+    /// Bounds `connections` by two fifths of the file descriptors the process may open: each connection may need a
+    /// second descriptor for its upstream, and the rest of the process needs some too.
+    #[must_use]
+    pub fn for_descriptors(mut self, descriptors: u64) -> Self {
+        let bound = usize::try_from(descriptors.saturating_mul(2) / 5).unwrap_or(usize::MAX);
+        self.connections = self.connections.min(bound).max(1);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_descriptors_for_everything_else() {
+        assert_eq!(DoorSettings::default().for_descriptors(1_024).connections, 409);
+        assert_eq!(DoorSettings::default().for_descriptors(1_048_576).connections, 20_000);
+        assert_eq!(DoorSettings::default().for_descriptors(0).connections, 1);
+    }
+}

@@ -1,0 +1,104 @@
+//! The write side: collected, paced, and watched for responses that are not ours.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::AsyncWrite;
+use tokio::time::Instant;
+
+use super::buffer::BYTES_MAX;
+use super::{EdgeStream, Standing, Transport};
+use crate::door::ConnectionEvent;
+
+impl<S: Transport> AsyncWrite for EdgeStream<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let me = self.get_mut();
+        me.check_open()?;
+        if me.standing == Standing::Good && me.nobody_saw_the_request() {
+            me.answer_instead_of(bytes);
+        }
+        if me.standing == Standing::Answered || me.out.collect(bytes) {
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        ready!(me.poll_send_all(cx))?;
+        if bytes.len() < BYTES_MAX && me.out.collect(bytes) {
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        me.poll_paced(cx, |io, cx| Pin::new(io).poll_write(cx, bytes))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let me = self.get_mut();
+        me.check_open()?;
+        if me.standing == Standing::Answered {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(me.poll_send_all(cx))?;
+        me.poll_paced(cx, |io, cx| Pin::new(io).poll_flush(cx).map_ok(|()| 0)).map_ok(|_| ())
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let me = self.get_mut();
+        me.check_open()?;
+        // Our last words are said, and the socket is closed, when the stream is dropped.
+        if me.standing == Standing::Answered {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(me.poll_send_all(cx))?;
+        me.poll_paced(cx, |io, cx| Pin::new(io).poll_shutdown(cx).map_ok(|()| 0)).map_ok(|_| ())
+    }
+}
+
+impl<S: Transport> EdgeStream<S> {
+    /// A write for an HTTP/1 request that the proxy has not reported: the proxy library speaks for itself.
+    fn nobody_saw_the_request(&self) -> bool {
+        self.gate.as_ref().is_some_and(|gate| gate.heads() == 0 || self.connection.seen() != gate.heads())
+    }
+
+    fn check_open(&self) -> io::Result<()> {
+        if self.connection.is_closed() { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(()) }
+    }
+
+    fn poll_send_all(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let mut out = std::mem::take(&mut self.out);
+            let sent = self.poll_paced(cx, |io, cx| out.poll_send(io, cx));
+            self.out = out;
+            if ready!(sent)? == 0 {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+
+    /// Writes within the pace that a reader must keep. A reader that does not is cut off: every byte it has not taken
+    /// is memory of ours and, with a body behind it, a connection to an upstream.
+    fn poll_paced(
+        &mut self,
+        cx: &mut Context<'_>,
+        write: impl FnOnce(&mut S, &mut Context<'_>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        let Some(io) = self.io.as_mut() else {
+            return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+        };
+        match write(io, cx) {
+            Poll::Ready(result) => {
+                if let Ok(bytes) = &result {
+                    self.write_pace.moved(*bytes, Instant::now());
+                }
+                Poll::Ready(result)
+            }
+            Poll::Pending => {
+                if self.poll_cancelled(cx) {
+                    return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+                }
+                let until = self.write_pace.wait(Instant::now());
+                ready!(self.write_timer.poll(until, cx));
+                self.doorman.connection(ConnectionEvent::Stalled);
+                // Nothing that lies here will be read: it must not keep the connection lingering.
+                drop(self.out.take());
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+        }
+    }
+}

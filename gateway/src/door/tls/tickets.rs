@@ -1,0 +1,241 @@
+//! Session tickets that every node of the fleet can open and that stop opening by themselves.
+//!
+//! All nodes share a secret seed. Time is cut into epochs of six hours, and the key of an epoch is derived from the seed
+//! and the epoch's number, so nodes agree on it without speaking to each other. A ticket is sealed with the key of its
+//! epoch and opens during that epoch and the two after it; one epoch ahead is accepted from a node whose clock is fast.
+//! Replacing the seed is a list of two for a while: the first seals, all open.
+//!
+//! A wrong clock or a lost seed costs full handshakes, nothing else. Keys of past epochs are wiped when the next is made,
+//! but can be derived again by whoever has the seed: replace it as often as that matters.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Salt};
+use contract::time::UnixSeconds;
+use rustls::server::ProducesTickets;
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+/// How long one key seals.
+const EPOCH_SECONDS: i64 = 6 * 3_600;
+/// What clients are told: a ticket of the first second of its epoch still opens then.
+const LIFETIME_SECONDS: u32 = 12 * 3_600;
+/// The epochs, relative to the current one, whose tickets open.
+const OPENING: std::ops::RangeInclusive<i64> = -2..=1;
+/// A key's public name, with which every ticket begins.
+const NAME_BYTES: usize = 16;
+
+/// The current time, handed in.
+pub type Now = Arc<dyn Fn() -> UnixSeconds + Send + Sync>;
+
+/// A secret that all nodes share: 32 random bytes. Cannot be printed.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct TicketSeed([u8; 32]);
+
+impl TicketSeed {
+    /// Takes random bytes.
+    pub fn new(random: [u8; 32]) -> Self {
+        Self(random)
+    }
+}
+
+/// Seals and opens tickets.
+pub struct Tickets {
+    now: Now,
+    keys: ArcSwap<Keys>,
+}
+
+struct Keys {
+    epoch: i64,
+    seeds: Vec<TicketSeed>,
+    /// The one that seals first. Bounded by seeds times epochs.
+    by_preference: Vec<Key>,
+}
+
+struct Key {
+    name: [u8; NAME_BYTES],
+    aead: LessSafeKey,
+}
+
+impl Tickets {
+    /// Tickets sealed under the first seed and opened under any. Without seeds there are no tickets.
+    pub fn new(seeds: Vec<TicketSeed>, now: Now) -> Arc<Self> {
+        let keys = Keys::derive(seeds, epoch_of(now()));
+        Arc::new(Self { now, keys: ArcSwap::from_pointee(keys) })
+    }
+
+    /// Replaces the seeds. To change them without losing tickets, put the new one first on every node only after every
+    /// node has it in its list.
+    pub fn replace_seeds(&self, seeds: Vec<TicketSeed>) {
+        self.keys.store(Arc::new(Keys::derive(seeds, epoch_of((self.now)()))));
+    }
+
+    /// The keys of this epoch, derived by whoever comes first in it.
+    fn keys(&self) -> Arc<Keys> {
+        let epoch = epoch_of((self.now)());
+        let keys = self.keys.load_full();
+        if keys.epoch == epoch {
+            return keys;
+        }
+        // Two at once derive the same keys; if the seeds are replaced meanwhile, the replacement stays.
+        let fresh = Arc::new(Keys::derive(keys.seeds.clone(), epoch));
+        self.keys.compare_and_swap(&keys, Arc::clone(&fresh));
+        fresh
+    }
+}
+
+impl ProducesTickets for Tickets {
+    fn enabled(&self) -> bool {
+        !self.keys.load().by_preference.is_empty()
+    }
+
+    fn lifetime(&self) -> u32 {
+        LIFETIME_SECONDS
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        let keys = self.keys();
+        let key = keys.by_preference.first()?;
+        let mut nonce = [0; NONCE_LEN];
+        aws_lc_rs::rand::fill(&mut nonce).ok()?;
+        let mut sealed = plain.to_vec();
+        key.aead
+            .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::from(key.name), &mut sealed)
+            .ok()?;
+        Some([&key.name[..], &nonce, &sealed].concat())
+    }
+
+    fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
+        let (name, rest) = ticket.split_first_chunk::<NAME_BYTES>()?;
+        let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>()?;
+        let keys = self.keys();
+        // Names are public: which one a ticket bears says nothing that its sender does not know.
+        let key = keys.by_preference.iter().find(|key| key.name == *name)?;
+        let mut sealed = sealed.to_vec();
+        let nonce = Nonce::assume_unique_for_key(*nonce);
+        let plain_bytes = key.aead.open_in_place(nonce, Aad::from(key.name), &mut sealed).ok()?.len();
+        sealed.truncate(plain_bytes);
+        Some(sealed)
+    }
+}
+
+impl fmt::Debug for Tickets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tickets").field("epoch", &self.keys.load().epoch).finish_non_exhaustive()
+    }
+}
+
+impl Keys {
+    fn derive(seeds: Vec<TicketSeed>, epoch: i64) -> Self {
+        let mut epochs: Vec<_> = OPENING.map(|offset| epoch.saturating_add(offset)).collect();
+        // The current one first, because the first one seals.
+        epochs.sort_by_key(|candidate| *candidate != epoch);
+        let by_preference =
+            seeds.iter().flat_map(|seed| epochs.iter().filter_map(|epoch| Key::derive(seed, *epoch))).collect();
+        Self { epoch, seeds, by_preference }
+    }
+}
+
+impl Key {
+    /// `None` only if the library refuses a length that is constant here.
+    fn derive(seed: &TicketSeed, epoch: i64) -> Option<Self> {
+        const NAME: &[u8] = b"tollhouse session ticket name";
+        const SECRET: &[u8] = b"tollhouse session ticket key";
+        let source = Salt::new(HKDF_SHA256, b"tollhouse session tickets").extract(&seed.0);
+        let epoch = epoch.to_be_bytes();
+        let mut name = [0; NAME_BYTES];
+        source.expand(&[NAME, &epoch], Bytes(NAME_BYTES)).ok()?.fill(&mut name).ok()?;
+        let mut secret = [0; 32];
+        source.expand(&[SECRET, &epoch], Bytes(secret.len())).ok()?.fill(&mut secret).ok()?;
+        let aead = UnboundKey::new(&AES_256_GCM, &secret).ok().map(LessSafeKey::new);
+        secret.zeroize();
+        Some(Self { name, aead: aead? })
+    }
+}
+
+/// An output length for HKDF.
+struct Bytes(usize);
+
+impl KeyType for Bytes {
+    fn len(&self) -> usize {
+        self.0
+    }
+}
+
+fn epoch_of(now: UnixSeconds) -> i64 {
+    now.0.div_euclid(EPOCH_SECONDS)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use super::*;
+
+    fn tickets(seeds: &[u8], at: &Arc<AtomicI64>) -> Arc<Tickets> {
+        let at = Arc::clone(at);
+        let seeds = seeds.iter().map(|byte| TicketSeed::new([*byte; 32])).collect();
+        Tickets::new(seeds, Arc::new(move || UnixSeconds(at.load(Ordering::Relaxed))))
+    }
+
+    #[test]
+    fn nodes_with_one_seed_open_each_others_tickets() {
+        let now = Arc::new(AtomicI64::new(1_800_000_000));
+        let (one, other, stranger) = (tickets(&[1], &now), tickets(&[1], &now), tickets(&[2], &now));
+        let ticket = one.encrypt(b"session").unwrap();
+        assert_eq!(other.decrypt(&ticket).as_deref(), Some(&b"session"[..]));
+        assert_eq!(stranger.decrypt(&ticket), None);
+        assert_ne!(one.encrypt(b"session").unwrap(), ticket, "no two tickets are alike");
+    }
+
+    #[test]
+    fn a_ticket_opens_for_its_lifetime_and_not_beyond_three_epochs() {
+        let start = 1_800_000_000 / EPOCH_SECONDS * EPOCH_SECONDS;
+        let now = Arc::new(AtomicI64::new(start));
+        let tickets = tickets(&[1], &now);
+        let ticket = tickets.encrypt(b"session").unwrap();
+        for (later, opens) in [
+            (0, true),
+            (i64::from(LIFETIME_SECONDS), true),
+            (3 * EPOCH_SECONDS - 1, true),
+            (3 * EPOCH_SECONDS, false),
+            (-1, true),
+            (-EPOCH_SECONDS - 1, false),
+        ] {
+            now.store(start + later, Ordering::Relaxed);
+            assert_eq!(tickets.decrypt(&ticket).is_some(), opens, "{later} s later");
+        }
+    }
+
+    #[test]
+    fn a_seed_is_replaced_without_losing_tickets() {
+        let now = Arc::new(AtomicI64::new(1_800_000_000));
+        let tickets = tickets(&[1], &now);
+        let ticket = tickets.encrypt(b"session").unwrap();
+        tickets.replace_seeds(vec![TicketSeed::new([2; 32]), TicketSeed::new([1; 32])]);
+        assert!(tickets.decrypt(&ticket).is_some());
+        let fresh = tickets.encrypt(b"session").unwrap();
+        tickets.replace_seeds(vec![TicketSeed::new([2; 32])]);
+        assert!(tickets.decrypt(&ticket).is_none());
+        assert!(tickets.decrypt(&fresh).is_some());
+        tickets.replace_seeds(Vec::new());
+        assert!(!tickets.enabled());
+        assert_eq!(tickets.encrypt(b"session"), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_is_not_a_ticket_of_ours_never_opens(mut bytes in proptest::collection::vec(0_u8.., 0..200), flip in 0_usize..300) {
+            let now = Arc::new(AtomicI64::new(1_800_000_000));
+            let tickets = tickets(&[1], &now);
+            proptest::prop_assert_eq!(tickets.decrypt(&bytes), None);
+            let mut ticket = tickets.encrypt(&bytes).unwrap();
+            proptest::prop_assert_eq!(tickets.decrypt(&ticket), Some(std::mem::take(&mut bytes)));
+            let at = flip % ticket.len();
+            ticket[at] ^= 1;
+            proptest::prop_assert_eq!(tickets.decrypt(&ticket), None);
+        }
+    }
+}

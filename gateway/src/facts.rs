@@ -1,0 +1,187 @@
+//! What we have learnt about a request so far: filled by the stages, read by whoever decorates, logs and counts.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::hostname::Hostname;
+use contract::key::ApiKey;
+use contract::project::Project;
+use contract::site::Site;
+use contract::time::UnixMillis;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::quota::settings::Mode;
+use crate::quota::standing::{Outcome, Standing};
+use crate::rejection::Rejection;
+use crate::upstreams::{Endpoint, Upstream};
+
+/// 128 random bits in hex: the request's id, and the trace id of what it causes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct RequestId([u8; 32]);
+
+impl RequestId {
+    /// From 16 bytes.
+    pub fn new(bits: u128) -> Self {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut text = [b'0'; 32];
+        for (index, digit) in text.iter_mut().enumerate() {
+            let nibble = (bits >> (124 - index * 4)) & 0xf;
+            *digit = DIGITS.get(usize::try_from(nibble).unwrap_or(0)).copied().unwrap_or(b'0');
+        }
+        Self(text)
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or("0")
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Which face of the product answered: the label of metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Surface {
+    /// Before a site was known.
+    Door,
+    /// A certificate authority's question.
+    Challenge,
+    /// A redirect, to https or to the primary domain.
+    Redirect,
+    /// A site that needs a key.
+    Api,
+    /// A public site.
+    Site,
+}
+
+impl Surface {
+    /// Every surface, in the order of their counters.
+    pub const ALL: &'static [Self] = &[Self::Door, Self::Challenge, Self::Redirect, Self::Api, Self::Site];
+
+    /// The word in logs and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Door => "door",
+            Self::Challenge => "challenge",
+            Self::Redirect => "redirect",
+            Self::Api => "api",
+            Self::Site => "site",
+        }
+    }
+}
+
+/// The quota figures a response shows.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown {
+    /// The figures.
+    pub standing: Standing,
+    /// How the request ended for the quota.
+    pub outcome: Outcome,
+}
+
+/// Where the request goes.
+#[derive(Debug)]
+pub struct Target {
+    /// The backend.
+    pub upstream: Arc<Upstream>,
+    /// Largest request body in bytes.
+    pub body_bytes_max: u64,
+    /// Its place among the requests in progress; given back when the request ends.
+    pub place: OwnedSemaphorePermit,
+}
+
+/// Everything known of one request.
+#[derive(Debug)]
+pub struct Facts {
+    /// Its id.
+    pub request_id: RequestId,
+    /// When it began, for the log line.
+    pub began_at: UnixMillis,
+    /// When it began, for durations.
+    pub began: Duration,
+    /// Which face of the product it met.
+    pub surface: Surface,
+    /// The host it is for.
+    pub host: Option<Hostname>,
+    /// The site behind the host.
+    pub site: Option<Arc<Site>>,
+    /// The project behind the site; `None` on the platform's own hosts.
+    pub project: Option<Arc<Project>>,
+    /// The key it presented.
+    pub key: Option<Arc<ApiKey>>,
+    /// The project of the key, whose quota it spends.
+    pub payer: Option<Arc<Project>>,
+    /// The quota figures to show.
+    pub shown: Option<Shown>,
+    /// The standing after a unit was charged; what a refund gives back.
+    pub charged: Option<Standing>,
+    /// How it was counted.
+    pub quota_mode: Option<Mode>,
+    /// Why it was refused.
+    pub refused: Option<Rejection>,
+    /// Where it goes.
+    pub target: Option<Target>,
+    /// The address tried last.
+    pub endpoint: Option<Arc<Endpoint>>,
+    /// Connection attempts to the upstream.
+    pub attempts: u32,
+    /// When the upstream was first asked.
+    pub upstream_began: Option<Duration>,
+    /// When the upstream's response head came.
+    pub upstream_answered: Option<Duration>,
+    /// Request body bytes so far.
+    pub body_bytes: u64,
+    /// Whether the request asks for a WebSocket and may.
+    pub upgrade: bool,
+    /// A request id the client sent, for the log alone.
+    pub client_request_id: Option<String>,
+    /// Client address.
+    pub client: Option<SocketAddr>,
+}
+
+impl Facts {
+    /// Nothing is known yet but when.
+    pub fn new(request_id: RequestId, began_at: UnixMillis, began: Duration) -> Self {
+        Self {
+            request_id,
+            began_at,
+            began,
+            surface: Surface::Door,
+            host: None,
+            site: None,
+            project: None,
+            key: None,
+            payer: None,
+            shown: None,
+            charged: None,
+            quota_mode: None,
+            refused: None,
+            target: None,
+            endpoint: None,
+            attempts: 0,
+            upstream_began: None,
+            upstream_answered: None,
+            body_bytes: 0,
+            upgrade: false,
+            client_request_id: None,
+            client: None,
+        }
+    }
+
+    /// The backend the request goes to.
+    pub fn upstream(&self) -> Option<&Arc<Upstream>> {
+        self.target.as_ref().map(|target| &target.upstream)
+    }
+}

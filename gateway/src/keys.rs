@@ -1,0 +1,96 @@
+//! Who is calling: the key in `Authorization`, checked offline first and then in the replica.
+
+use std::sync::Arc;
+
+use contract::key::{ApiKey, Environment, PresentedKey};
+use contract::project::ProjectId;
+use contract::time::UnixSeconds;
+use http::header;
+
+use crate::replica::Replica;
+use crate::request::EdgeRequest;
+
+/// Why a request has no caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuthError {
+    /// No `Authorization` header.
+    Missing,
+    /// Not a key of ours: another scheme, two headers, a wrong form or checksum. Known without a lookup.
+    Malformed,
+    /// Unknown or revoked, or of another project or deployment.
+    Unknown,
+    /// Valid once.
+    Expired,
+}
+
+impl AuthError {
+    /// The word in `edge_auth_total{result}`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Malformed => "malformed",
+            Self::Unknown => "unknown",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+/// Looks keys up for one deployment.
+pub struct Keys {
+    replica: Arc<Replica>,
+    environment: Environment,
+}
+
+impl Keys {
+    /// Keys of this deployment, from this replica.
+    pub fn new(replica: Arc<Replica>, environment: Environment) -> Self {
+        Self { replica, environment }
+    }
+
+    /// The key a request presents, if it opens sites of `project` (any project's when `None`).
+    ///
+    /// # Errors
+    /// [`AuthError`]: all but `Missing` and `Expired` look alike to the client.
+    pub fn authenticate(
+        &self,
+        request: &EdgeRequest<'_>,
+        project: Option<&ProjectId>,
+        now: UnixSeconds,
+    ) -> Result<Arc<ApiKey>, AuthError> {
+        let presented = presented(request)?;
+        if presented.environment() != self.environment {
+            return Err(AuthError::Unknown);
+        }
+        let key = self.replica.key(&presented.digest()).ok_or(AuthError::Unknown)?;
+        if key.environment != self.environment || project.is_some_and(|project| *project != key.project) {
+            return Err(AuthError::Unknown);
+        }
+        if key.expires_at.is_some_and(|end| end <= now) {
+            return Err(AuthError::Expired);
+        }
+        Ok(key)
+    }
+}
+
+/// `Authorization: Bearer <key>`: one header, the scheme in any case, one or more spaces, nothing else.
+fn presented(request: &EdgeRequest<'_>) -> Result<PresentedKey, AuthError> {
+    if !request.headers.contains_key(header::AUTHORIZATION) {
+        return Err(AuthError::Missing);
+    }
+    // Two headers, or bytes outside ASCII: two parsers could read two keys.
+    let value = request.single(header::AUTHORIZATION).ok_or(AuthError::Malformed)?;
+    let (scheme, rest) = value.split_once(' ').ok_or(AuthError::Malformed)?;
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(AuthError::Malformed);
+    }
+    PresentedKey::parse(rest.trim_matches(' ')).map_err(|_| AuthError::Malformed)
+}
+
+/// Whether a request carries something that looks like a key of ours, wherever it should not.
+pub fn carries_a_key(request: &EdgeRequest<'_>) -> bool {
+    request
+        .headers
+        .get_all(header::AUTHORIZATION)
+        .iter()
+        .any(|value| value.as_bytes().windows(3).any(|window| window == b"th_"))
+}

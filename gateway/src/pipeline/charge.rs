@@ -1,0 +1,48 @@
+//! Banned? Then one unit of the minute and one of the day: both or neither.
+
+use contract::window::Window;
+
+use super::Pipeline;
+use crate::answer::{Answer, Refusal};
+use crate::facts::{Facts, Shown};
+use crate::quota::ChargeError;
+use crate::quota::standing::Outcome;
+use crate::rejection::Rejection;
+
+impl Pipeline {
+    pub(super) async fn charge(&self, facts: &mut Facts) -> Result<(), Answer> {
+        // Authentication has set both; a request without them was refused there.
+        let (Some(key), Some(payer)) = (facts.key.clone(), facts.payer.clone()) else {
+            return Err(Rejection::InternalError.into());
+        };
+        let charged = self.quota.charge(&payer.id, payer.limits, &key.id).await;
+        facts.quota_mode = Some(self.quota.mode());
+        match charged {
+            Ok(standing) => {
+                facts.charged = Some(standing);
+                facts.shown = Some(Shown { standing, outcome: Outcome::Admitted });
+                Ok(())
+            }
+            Err(ChargeError::Exceeded { standing, window }) => {
+                let rejection = match window {
+                    Window::Minute => Rejection::RateLimitExceeded,
+                    Window::Day => Rejection::DailyQuotaExceeded,
+                };
+                Err(refuse(facts, rejection, Shown { standing, outcome: Outcome::Refused(window) }))
+            }
+            Err(ChargeError::Banned { until, standing }) => {
+                Err(refuse(facts, Rejection::ApiKeyBanned, Shown { standing, outcome: Outcome::Banned { until } }))
+            }
+            Err(ChargeError::Unavailable { retry_after_seconds, standing }) => {
+                facts.shown = Some(Shown { standing, outcome: Outcome::Admitted });
+                Err(Refusal::new(Rejection::QuotaUnavailable).retry_after(i64::from(retry_after_seconds)).into())
+            }
+        }
+    }
+}
+
+fn refuse(facts: &mut Facts, rejection: Rejection, shown: Shown) -> Answer {
+    facts.shown = Some(shown);
+    let wait = shown.standing.retry_after_seconds(shown.outcome).unwrap_or(1);
+    Refusal::new(rejection).retry_after(i64::from(wait)).into()
+}

@@ -1,0 +1,49 @@
+//! Path, method and body against what the upstream offers, and a place among its requests in progress.
+
+use http::{Method, header};
+
+use contract::project::UpstreamName;
+use contract::site::Serves;
+
+use super::Pipeline;
+use crate::answer::{Answer, Refusal};
+use crate::facts::{Facts, Surface, Target};
+use crate::rejection::Rejection;
+use crate::request::EdgeRequest;
+use crate::request::lint::has_dot_segments;
+use crate::upstreams::RouteError;
+
+impl Pipeline {
+    pub(super) fn route(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> Result<Target, Answer> {
+        let name = upstream_of(facts).ok_or(Rejection::UpstreamUnknown)?;
+        let upstream = self.upstreams.find(name).ok_or(Rejection::UpstreamUnknown)?;
+        if has_dot_segments(request.path) {
+            return Err(Rejection::BadTarget.into());
+        }
+        if *request.method == Method::OPTIONS && facts.surface == Surface::Api {
+            let methods = upstream.routes.methods(request.path).ok_or(Rejection::NotFound)?;
+            return Err(Answer::Options { methods });
+        }
+        let limit = upstream.settings.body_bytes_max;
+        let body_bytes_max = match upstream.routes.pick(request.method, request.path, request.body, limit) {
+            Ok(limit) => limit,
+            Err(RouteError::NotFound) => return Err(Rejection::NotFound.into()),
+            Err(RouteError::Method(allow)) => {
+                return Err(Refusal::new(Rejection::MethodNotAllowed).with(header::ALLOW, &allow).into());
+            }
+            Err(RouteError::BodyNotAllowed) => return Err(Rejection::BodyNotAllowed.into()),
+            Err(RouteError::BodyTooLarge) => return Err(Rejection::BodyTooLarge.into()),
+        };
+        // WebSocket is for public sites: an upgraded connection would spend one unit for ever.
+        facts.upgrade = request.wants_upgrade && facts.surface == Surface::Site;
+        let place = upstream.enter().ok_or(Rejection::Overloaded)?;
+        Ok(Target { upstream: upstream.clone(), body_bytes_max, place })
+    }
+}
+
+fn upstream_of(facts: &Facts) -> Option<&UpstreamName> {
+    match &facts.site.as_ref()?.serves {
+        Serves::Platform { upstream, .. } => Some(upstream),
+        Serves::Project(_) => Some(&facts.project.as_ref()?.upstream),
+    }
+}

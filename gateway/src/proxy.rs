@@ -1,0 +1,371 @@
+//! pingora's phases: each is a few lines that call something below.
+//!
+//! Two traps. pingora skips `response_filter` when the gateway answers by itself, so [`crate::decorate`] has two
+//! callers. And failures on the way to an upstream surface in `fail_to_proxy`, which speaks through
+//! [`Rejection`](crate::rejection::Rejection) like everyone else.
+
+mod write;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use chassis::clock::Clock;
+use contract::identity::IdentityKey;
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::proxy::{FailToProxy, ProxyHttp, Session};
+use pingora::upstreams::peer::HttpPeer;
+use pingora::{Error, ErrorSource, ErrorType};
+
+use crate::answer::{Answer, Refusal};
+use crate::decorate::decorate;
+use crate::door::Connection;
+use crate::facts::{Facts, RequestId, Surface};
+use crate::forward;
+use crate::keys::AuthError;
+use crate::pipeline::Pipeline;
+use crate::rejection::Rejection;
+use crate::request::{BodyPromise, EdgeRequest};
+use crate::telemetry::{ConnectionFacts, Entry, Telemetry, UpstreamOutcome};
+
+/// Attempts at an upstream, the first one included.
+const ATTEMPTS_MAX: u32 = 2;
+
+/// The door keeps the time of idle connections; to pingora they may stay open.
+const KEEPALIVE_FOREVER: u64 = 0;
+
+/// How long pingora waits for one read or write on the client's side; the door's own clocks are shorter.
+const CLIENT_IO_MAX: Duration = Duration::from_mins(1);
+
+/// A silent WebSocket is cut after this time.
+const UPGRADED_IO_MAX: Duration = Duration::from_hours(1);
+
+/// The gateway as pingora sees it.
+pub struct Gateway {
+    /// The stages.
+    pub pipeline: Pipeline,
+    /// Metrics and log.
+    pub telemetry: Arc<Telemetry>,
+    /// For the identity header.
+    pub identity: IdentityKey,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Request ids: a random start per process, then steps of an odd constant through all 128-bit numbers.
+    pub ids: RequestIds,
+}
+
+/// Ids that do not repeat and cannot be told from random ones without knowing the start.
+#[derive(Debug)]
+pub struct RequestIds {
+    seed: u128,
+    count: AtomicU64,
+}
+
+impl RequestIds {
+    /// From 16 random bytes.
+    pub fn new(random: [u8; 16]) -> Self {
+        Self { seed: u128::from_le_bytes(random), count: AtomicU64::new(0) }
+    }
+
+    /// The next id.
+    pub fn next(&self) -> RequestId {
+        let count = u128::from(self.count.fetch_add(1, Ordering::Relaxed));
+        // A permutation of the 128-bit numbers (odd multipliers and xor-shifts can be undone), so no two are equal.
+        let mut bits = self.seed.wrapping_add(count.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835));
+        bits = (bits ^ (bits >> 67)).wrapping_mul(0xff51_afd7_ed55_8ccd_c4ce_b9fe_1a85_ec53);
+        bits = (bits ^ (bits >> 61)).wrapping_mul(0x2127_599b_f432_5c37_e995_e0ca_bd51_9d9b);
+        RequestId::new(bits ^ (bits >> 64))
+    }
+}
+
+/// What a request carries from phase to phase.
+pub struct Context {
+    facts: Box<Facts>,
+    connection: Option<Arc<Connection>>,
+}
+
+/// The handle pingora owns; admin and door hold the same gateway.
+#[derive(Clone)]
+pub struct SharedGateway(pub Arc<Gateway>);
+
+impl std::ops::Deref for SharedGateway {
+    type Target = Gateway;
+
+    fn deref(&self) -> &Gateway {
+        &self.0
+    }
+}
+
+#[async_trait]
+impl ProxyHttp for SharedGateway {
+    type CTX = Context;
+
+    fn new_ctx(&self) -> Context {
+        self.telemetry.in_flight.inc();
+        let facts = Facts::new(self.ids.next(), self.clock.now(), self.clock.monotonic());
+        Context { facts: Box::new(facts), connection: None }
+    }
+
+    /// No modules: the default would register compression, which the edge leaves to services.
+    fn init_downstream_modules(&self, _modules: &mut pingora::modules::http::HttpModules) {}
+
+    async fn early_request_filter(&self, session: &mut Session, ctx: &mut Context) -> pingora::Result<()> {
+        // Without its connection a request came from somewhere else than our door: that is a bug, not a visitor.
+        let connection = Connection::of(session).ok_or_else(|| Error::new(ErrorType::InternalError))?;
+        connection.request_seen();
+        ctx.facts.client = Some(connection.client());
+        let keepalive = if connection.should_close() { None } else { Some(KEEPALIVE_FOREVER) };
+        session.set_keepalive(keepalive);
+        session.set_read_timeout(Some(CLIENT_IO_MAX));
+        session.set_write_timeout(Some(CLIENT_IO_MAX));
+        ctx.connection = Some(connection);
+        Ok(())
+    }
+
+    async fn request_filter(&self, session: &mut Session, ctx: &mut Context) -> pingora::Result<bool> {
+        let Some(connection) = ctx.connection.clone() else {
+            return Error::e_explain(ErrorType::InternalError, "no connection");
+        };
+        let facts = &mut *ctx.facts;
+        let body_follows = !session.as_downstream_mut().is_body_empty();
+        let decided = match EdgeRequest::parse(session.req_header(), body_follows, &connection) {
+            Ok(request) => {
+                connection.note_host(&request.host);
+                facts.client_request_id = client_request_id(&request);
+                let decided = self.pipeline.decide(&request, facts).await;
+                self.count_authentication(facts, &decided);
+                decided.map(|target| (target, request.body))
+            }
+            Err(rejection) => Err(rejection.into()),
+        };
+        match decided {
+            Ok((target, body)) => {
+                facts.target = Some(target);
+                if facts.upgrade {
+                    session.set_read_timeout(Some(UPGRADED_IO_MAX));
+                    session.set_write_timeout(Some(UPGRADED_IO_MAX));
+                }
+                self.welcome_body(session, body).await?;
+                Ok(false)
+            }
+            Err(answer) => {
+                self.write(session, facts, &connection, answer).await?;
+                Ok(true)
+            }
+        }
+    }
+
+    async fn upstream_peer(&self, _session: &mut Session, ctx: &mut Context) -> pingora::Result<Box<HttpPeer>> {
+        let upgrade = ctx.facts.upgrade;
+        let (upstream, endpoint) = forward::choose(&mut ctx.facts, self.clock.monotonic())
+            .ok_or_else(|| Error::explain(ErrorType::ConnectNoRoute, "the upstream has no address"))?;
+        Ok(Box::new(forward::peer(&upstream, &endpoint, upgrade)))
+    }
+
+    /// Nothing was sent yet: another address, or the same one once more, cannot hurt.
+    fn fail_to_connect(
+        &self,
+        _s: &mut Session,
+        _peer: &HttpPeer,
+        ctx: &mut Context,
+        mut error: Box<Error>,
+    ) -> Box<Error> {
+        if let Some(endpoint) = &ctx.facts.endpoint {
+            endpoint.failed(self.clock.monotonic());
+        }
+        let others = ctx.facts.upstream().is_some_and(|upstream| upstream.endpoints.len() > 1);
+        error.set_retry(others && ctx.facts.attempts < ATTEMPTS_MAX);
+        error
+    }
+
+    /// A pooled connection may have died before the request was read. Only requests that change nothing are sent again:
+    /// of any other nobody knows whether it was carried out.
+    fn error_while_proxy(
+        &self,
+        peer: &HttpPeer,
+        session: &mut Session,
+        error: Box<Error>,
+        ctx: &mut Context,
+        client_reused: bool,
+    ) -> Box<Error> {
+        let mut error = error.more_context(format!("upstream {}", peer._address));
+        error.retry.decide_reuse(client_reused);
+        let may_repeat = session.req_header().method.is_safe()
+            && ctx.facts.attempts < ATTEMPTS_MAX
+            && !session.as_downstream().retry_buffer_truncated();
+        if !may_repeat {
+            error.set_retry(false);
+        }
+        error
+    }
+
+    async fn upstream_request_filter(
+        &self,
+        _s: &mut Session,
+        head: &mut RequestHeader,
+        ctx: &mut Context,
+    ) -> pingora::Result<()> {
+        let is_tls = ctx.connection.as_ref().is_some_and(|connection| connection.is_tls());
+        forward::rewrite(head, &ctx.facts, &self.identity, self.clock.now_seconds(), is_tls)
+    }
+
+    async fn request_body_filter(
+        &self,
+        _session: &mut Session,
+        body: &mut Option<Bytes>,
+        _end: bool,
+        ctx: &mut Context,
+    ) -> pingora::Result<()> {
+        ctx.facts.body_bytes += body.as_ref().map_or(0, |body| u64::try_from(body.len()).unwrap_or(u64::MAX));
+        let limit = ctx.facts.target.as_ref().map_or(0, |target| target.body_bytes_max);
+        if ctx.facts.body_bytes > limit && !ctx.facts.upgrade {
+            return Error::e_explain(ErrorType::HTTPStatus(413), "the body exceeds the route's limit");
+        }
+        Ok(())
+    }
+
+    async fn upstream_response_filter(
+        &self,
+        _session: &mut Session,
+        response: &mut ResponseHeader,
+        ctx: &mut Context,
+    ) -> pingora::Result<()> {
+        if let Some(endpoint) = &ctx.facts.endpoint {
+            endpoint.worked();
+        }
+        ctx.facts.upstream_answered = Some(self.clock.monotonic());
+        if let (101, Some(connection)) = (response.status.as_u16(), &ctx.connection) {
+            connection.upgraded();
+        }
+        Ok(())
+    }
+
+    async fn response_filter(
+        &self,
+        _s: &mut Session,
+        response: &mut ResponseHeader,
+        ctx: &mut Context,
+    ) -> pingora::Result<()> {
+        let is_tls = ctx.connection.as_ref().is_some_and(|connection| connection.is_tls());
+        decorate(response, &ctx.facts, is_tls)
+    }
+
+    async fn fail_to_proxy(&self, session: &mut Session, error: &Error, ctx: &mut Context) -> FailToProxy {
+        let door_refused = ctx.connection.as_ref().and_then(|connection| connection.refusal());
+        let rejection = match (door_refused, error.etype(), error.esource()) {
+            (Some(rejection), _, _) => Some(rejection),
+            (None, ErrorType::HTTPStatus(413), _) => Some(Rejection::BodyTooLarge),
+            (None, ErrorType::ReadTimedout, ErrorSource::Downstream) => Some(Rejection::RequestTimeout),
+            // The client is gone or does not read: nobody is left to answer.
+            (None, _, ErrorSource::Downstream) => None,
+            (None, _, ErrorSource::Upstream) => Some(forward::explain(error)),
+            (None, ErrorType::ConnectNoRoute | ErrorType::ConnectRefused | ErrorType::ConnectTimedout, _) => {
+                Some(forward::explain(error))
+            }
+            (None, _, _) => Some(Rejection::InternalError),
+        };
+        let facts = &mut *ctx.facts;
+        if let Some(rejection) = rejection {
+            facts.refused = Some(rejection);
+            // What never reached an upstream through our own fault costs nothing; everything else was served.
+            if rejection == Rejection::InternalError && facts.upstream_answered.is_none() {
+                self.refund(facts);
+            }
+            if session.response_written().is_none()
+                && let Some(connection) = ctx.connection.clone()
+                && let Err(failed) = self.write(session, facts, &connection, Refusal::new(rejection).into()).await
+            {
+                tracing::debug!(error = %failed, "a refusal could not be written");
+            }
+        }
+        FailToProxy { error_code: rejection.map_or(0, Rejection::status), can_reuse_downstream: false }
+    }
+
+    /// Everything worth knowing is in the access log; a client that left is no error of ours.
+    fn suppress_error_log(&self, _session: &Session, _ctx: &Context, _error: &Error) -> bool {
+        true
+    }
+
+    async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Context) {
+        let facts = &ctx.facts;
+        if facts.upstream_began.is_some() {
+            let outcome = match facts.refused {
+                Some(Rejection::UpstreamTimeout) => UpstreamOutcome::Timeout,
+                Some(Rejection::UpstreamUnreachable) => UpstreamOutcome::ConnectError,
+                Some(Rejection::UpstreamInvalid) => UpstreamOutcome::Invalid,
+                _ => UpstreamOutcome::Answered,
+            };
+            let took = facts
+                .upstream_began
+                .zip(facts.upstream_answered)
+                .map(|(began, answered)| answered.saturating_sub(began));
+            self.telemetry.upstream_ended(outcome, took);
+        }
+        let head = session.req_header();
+        let connection = ctx.connection.as_deref();
+        let entry = Entry {
+            status: session.response_written().map_or(0, |response| response.status.as_u16()),
+            method: head.method.as_str(),
+            path: head.uri.path(),
+            bytes_sent: session.body_bytes_sent(),
+            connection: ConnectionFacts {
+                protocol: if connection.is_some_and(Connection::is_h2) { "h2" } else { "h1" },
+                tls: connection.and_then(Connection::tls).map_or("", |tls| tls.version),
+                client: facts.client,
+            },
+            error: error.map(ToString::to_string),
+        };
+        self.telemetry.finish(facts, &entry);
+        self.telemetry.in_flight.dec();
+        if let Some(connection) = &ctx.connection {
+            connection.request_done();
+        }
+    }
+}
+
+impl Gateway {
+    /// `Expect: 100-continue`: the gateway says yes itself, once the request is accepted, and does not forward it.
+    async fn welcome_body(&self, session: &mut Session, body: BodyPromise) -> pingora::Result<()> {
+        let expects = session.req_header().headers.contains_key(http::header::EXPECT);
+        let is_h2 = session.as_downstream().is_http2();
+        if expects && body != BodyPromise::None && !is_h2 {
+            session.as_downstream_mut().write_continue_response().await?;
+        }
+        Ok(())
+    }
+
+    fn count_authentication(&self, facts: &Facts, decided: &Result<crate::facts::Target, Answer>) {
+        if facts.surface != Surface::Api {
+            return;
+        }
+        let result = match decided {
+            Err(Answer::Refuse(refusal)) => match refusal.rejection {
+                Rejection::MissingApiKey => Err(Some(AuthError::Missing)),
+                Rejection::InvalidApiKey => Err(Some(AuthError::Unknown)),
+                Rejection::ExpiredApiKey => Err(Some(AuthError::Expired)),
+                Rejection::TooManyAuthFailures => Err(None),
+                _ if facts.payer.is_some() => Ok(()),
+                _ => return,
+            },
+            _ if facts.payer.is_some() => Ok(()),
+            _ => return,
+        };
+        self.telemetry.authenticated(result);
+    }
+
+    fn refund(&self, facts: &mut Facts) {
+        if let (Some(standing), Some(payer)) = (facts.charged.take(), &facts.payer) {
+            self.pipeline.quota.refund(&payer.id, &standing);
+        }
+    }
+}
+
+/// Kept for the log when it could be one: 16 to 64 characters of `A-Z a-z 0-9 _ -`.
+fn client_request_id(request: &EdgeRequest<'_>) -> Option<String> {
+    let id = request.single(http::header::HeaderName::from_static("x-request-id"))?;
+    let fits = (16..=64).contains(&id.len())
+        && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
+    fits.then(|| id.to_owned())
+}

@@ -1,0 +1,176 @@
+//! Quotas: charging a request to its project's minute and day, both or neither.
+//!
+//! [`Quota`] is what the pipeline calls. Most requests are decided by memory: a lease this node holds, or a refusal it
+//! remembers. The others wait for one call to the [`store`], which all that wait for the same bucket share. The
+//! protocol is in [`ledger`], what the headers say in [`standing`], who is banned in [`ban`], and what an address
+//! without a key may try in [`anonymous`].
+//!
+//! When the store is gone: a call is given up after its budget (50 ms), three failures open the breaker and nobody waits
+//! any more; then [`settings::OnStoreDown`] decides. What was let through meanwhile is claimed once the store is back,
+//! so the day stays right. Never a 429 or a 500 for our own fault.
+//!
+//! Writing the answer, and persisting the embedded store, are left to others.
+
+pub mod anonymous;
+pub mod ban;
+mod breaker;
+mod cells;
+mod charge;
+pub mod clock;
+pub mod ledger;
+mod liveness;
+pub mod settings;
+pub mod standing;
+pub mod store;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use contract::key::KeyId;
+use contract::plan::Limits;
+use contract::project::ProjectId;
+use contract::time::UnixSeconds;
+use contract::window::Window;
+use parking_lot::Mutex;
+
+use ban::{Ban, BanTable};
+use breaker::Breaker;
+use cells::Cells;
+use clock::QuotaClock;
+use ledger::bucket::BucketView;
+use settings::{Mode, OnStoreDown, QuotaSettings};
+use standing::Standing;
+use store::{Store, StoreOutage};
+
+/// How often a node shows itself to the store, notices that the store's memory is a new one, and hands back what
+/// idle buckets hold.
+pub const HEARTBEAT: Duration = Duration::from_millis(100);
+
+/// Why a request is not let through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChargeError {
+    /// The minute or the day is spent: 429 `rate_limit_exceeded` or `daily_quota_exceeded`.
+    Exceeded {
+        /// Where the caller stands; show it with [`standing::Outcome::Refused`].
+        standing: Standing,
+        /// The window that refused.
+        window: Window,
+    },
+    /// The key is banned: 429 `api_key_banned`.
+    Banned {
+        /// First second at which the key is welcome again.
+        until: UnixSeconds,
+        /// Where the caller stands; show it with [`standing::Outcome::Banned`].
+        standing: Standing,
+    },
+    /// The request could not be counted: 503 `quota_unavailable`.
+    Unavailable {
+        /// The value of `Retry-After`.
+        retry_after_seconds: u32,
+        /// Where the caller stands as far as this node knows; every API response shows it.
+        standing: Standing,
+    },
+}
+
+/// The quotas of all projects on this node. Cheap to clone.
+#[derive(Clone)]
+pub struct Quota(Arc<Inner>);
+
+struct Inner {
+    store: Arc<dyn Store>,
+    settings: QuotaSettings,
+    clock: Arc<dyn QuotaClock>,
+    cells: Cells,
+    bans: BanTable,
+    breaker: Mutex<Breaker>,
+    /// The breaker's state, for the hot path: the last call failed; so many did that nobody asks any more.
+    store_fails: AtomicBool,
+    store_is_gone: AtomicBool,
+    /// Nodes the store knew of when it last said so.
+    nodes: AtomicU32,
+    /// The life of the store's memory, once it was heard of.
+    incarnation: AtomicU64,
+    store_was_heard: AtomicBool,
+}
+
+impl Quota {
+    /// Quotas over `store`. [`Quota::run`] has to run beside it.
+    pub fn new(store: Arc<dyn Store>, settings: QuotaSettings, clock: Arc<dyn QuotaClock>) -> Self {
+        Self(Arc::new(Inner {
+            cells: Cells::new(settings.process, settings.buckets_max),
+            bans: BanTable::new(settings.ban),
+            breaker: Mutex::default(),
+            store_fails: AtomicBool::new(false),
+            store_is_gone: AtomicBool::new(false),
+            nodes: AtomicU32::new(settings.nodes.get()),
+            incarnation: AtomicU64::new(0),
+            store_was_heard: AtomicBool::new(false),
+            store,
+            settings,
+            clock,
+        }))
+    }
+
+    /// Takes back the unit of a request that never reached an upstream through our own fault. `standing` is what
+    /// [`Quota::charge`] answered for it.
+    pub fn refund(&self, project: &ProjectId, standing: &Standing) {
+        if let Some(cell) = self.0.cells.find(project) {
+            cell.lock().bucket.refund(self.0.clock.monotonic(), standing);
+            self.0.cells.watch(&cell);
+        }
+    }
+
+    /// Hands back at once what this node holds for a project, because another node would refuse for want of it. For
+    /// stores that pass such calls between nodes.
+    pub fn recall(&self, project: &ProjectId) {
+        if let Some(cell) = self.0.cells.find(project).filter(|cell| cell.lock().bucket.owes()) {
+            self.0.state_in_background(&cell, ledger::node::Purpose::HandBack);
+        }
+    }
+
+    /// The books of a project: both windows, and every node's part. `None` when nothing was charged yet.
+    pub async fn usage(&self, project: &ProjectId) -> Result<Option<BucketView>, StoreOutage> {
+        let budget = self.0.settings.call_budget;
+        tokio::time::timeout(budget, self.0.store.view(project)).await.unwrap_or(Err(StoreOutage::TimedOut))
+    }
+
+    /// Where a project stands on this node, without charging anything.
+    pub fn standing(&self, project: &ProjectId, limits: Limits) -> Standing {
+        let (now, wall) = (self.0.clock.monotonic(), self.0.clock.wall());
+        match self.0.cells.find(project) {
+            Some(cell) => cell.lock().bucket.peek(now, wall),
+            None => ledger::node::untouched(limits, now, wall),
+        }
+    }
+
+    /// The bans in force, the one that ends last first.
+    pub fn bans(&self) -> Vec<Ban> {
+        self.0.bans.list(self.0.clock.wall())
+    }
+
+    /// Bans a key until a moment. `None` when the table is full of banned keys.
+    pub fn ban(&self, key: &KeyId, until: UnixSeconds) -> Option<Ban> {
+        self.0.bans.add(key, self.0.clock.wall(), until)
+    }
+
+    /// Lifts a ban. `false` when the key was not banned.
+    pub fn lift(&self, key: &KeyId) -> bool {
+        self.0.bans.lift(key, self.0.clock.wall())
+    }
+
+    /// How requests are being counted right now.
+    pub fn mode(&self) -> Mode {
+        let gone = self.0.store_is_gone.load(Ordering::Relaxed);
+        match self.0.settings.on_store_down {
+            _ if !gone && self.0.nodes.load(Ordering::Relaxed) <= 1 => Mode::Exact,
+            _ if !gone => Mode::Lease,
+            OnStoreDown::Share => Mode::Share,
+            OnStoreDown::Deny => Mode::Deny,
+            OnStoreDown::Allow => Mode::Allow,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

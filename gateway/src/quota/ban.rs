@@ -1,0 +1,107 @@
+//! When a key that does not back off is banned, and for how long (specification, section 8, rule 3).
+//!
+//! Pure rules over one key's history, and a bounded table of histories. A *strike* is a refusal that arrived more than
+//! a second after the first 429 of its window: a client that had 200 requests under way when the limit was reached is
+//! no offender. Requests during a ban neither count nor prolong it, so that a client that never stops is let back in
+//! on time. Refusing banned keys and writing the answer are left to [`super::Quota`] and the pipeline.
+
+mod history;
+mod table;
+
+use std::time::Duration;
+
+use contract::key::KeyId;
+use contract::time::UnixSeconds;
+use serde::{Deserialize, Serialize};
+
+pub use table::{BanTable, OFFENDERS_MAX};
+
+/// Whether bans are imposed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BanSwitch {
+    /// Nothing is counted; only bans by hand hold.
+    Off,
+    /// Bans are decided and listed, but nobody is refused for one.
+    Shadow,
+    /// Bans are imposed.
+    #[default]
+    On,
+}
+
+/// A word that is no choice of [`BanSwitch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("use one of: off, shadow, on")]
+pub struct UnknownBanSwitch;
+
+impl std::str::FromStr for BanSwitch {
+    type Err = UnknownBanSwitch;
+
+    fn from_str(text: &str) -> Result<Self, UnknownBanSwitch> {
+        match text {
+            "off" => Ok(Self::Off),
+            "shadow" => Ok(Self::Shadow),
+            "on" => Ok(Self::On),
+            _ => Err(UnknownBanSwitch),
+        }
+    }
+}
+
+/// The numbers of the rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BanRules {
+    /// Whether bans are imposed.
+    pub switch: BanSwitch,
+    /// Refusals this soon after the first 429 of the window are forgiven; 1 s.
+    pub grace: Duration,
+    /// Strikes within a minute that are too many, however small the limit; 20. Larger limits allow half of themselves.
+    pub strikes_min: u32,
+    /// Strikes that make a minute a bad one; 10.
+    pub bad_minute: u32,
+    /// Bad minutes in a row that are too many; 3.
+    pub bad_minutes: u32,
+    /// Seconds of the first, second, third and every further ban within 24 hours; 60, 300, 900, 3600.
+    pub seconds: [u32; 4],
+}
+
+impl Default for BanRules {
+    fn default() -> Self {
+        Self {
+            switch: BanSwitch::On,
+            grace: Duration::from_secs(1),
+            strikes_min: 20,
+            bad_minute: 10,
+            bad_minutes: 3,
+            seconds: [60, 300, 900, 3_600],
+        }
+    }
+}
+
+/// Who imposed a ban.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BanReason {
+    /// The rule of this module.
+    Strikes,
+    /// A person.
+    Operator,
+}
+
+/// A key that is refused until a moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ban {
+    /// The key.
+    pub key: KeyId,
+    /// When it was imposed.
+    pub since: UnixSeconds,
+    /// First second at which the key is welcome again.
+    pub until: UnixSeconds,
+    /// Who imposed it.
+    pub reason: BanReason,
+    /// The how manieth ban of the key within 24 hours this is; 4 for the fourth and every further one.
+    pub level: u32,
+    /// Decided in shadow mode: nobody is refused for it.
+    pub shadow: bool,
+}
+
+#[cfg(test)]
+mod tests;

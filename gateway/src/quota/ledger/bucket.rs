@@ -1,0 +1,287 @@
+//! The store's side of the ledger: one bucket's books and the one rule that changes them.
+//!
+//! [`Bucket::apply`] is the whole protocol of a store. It is called under the bucket's lock (or inside one script), so
+//! its steps are one atomic step for every node. A bucket without its store is plain data: what happens when the
+//! store is gone is decided by the node.
+
+use contract::time::UnixMillis;
+use contract::window::Window;
+use serde::{Deserialize, Serialize};
+
+use super::{Incarnation, LEARNING_MILLIS, NodeId, Reply, Settlement, Statement, day_of, left};
+
+/// Nodes a bucket remembers by name. Beyond it the one that has been silent longest loses its component: its charge
+/// stays, it can only no longer be refunded. 64 is far above a fleet and bounds a node that restarts in a loop.
+pub const NODES_MAX: usize = 64;
+
+/// How far the store's clock may step back and still be held to the window it has named before, in minutes. Within
+/// it a spent window never reopens (a failed-over server that is slow); beyond it the clock was plainly wrong before,
+/// and standing still until it catches up would refuse everybody for hours.
+pub const CLOCK_STEP_BACK_MINUTES_MAX: i64 = 15;
+
+/// One node's part of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Component {
+    node: NodeId,
+    seq: u64,
+    /// The minute of the next two fields; they count as 0 in any other.
+    minute: i64,
+    minute_units: u32,
+    minute_spent: u32,
+    /// Units in the bucket's day.
+    day_units: u32,
+}
+
+/// What surrounds a bucket in its store at the moment of a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Surroundings {
+    /// The store's clock.
+    pub now: UnixMillis,
+    /// The present life of the store's memory.
+    pub incarnation: Incarnation,
+    /// Until when the store as a whole only listens, because its memory is new and older nodes may know more.
+    pub learning_until: UnixMillis,
+}
+
+/// The books of one project's quota.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bucket {
+    minute: i64,
+    minute_charged: u64,
+    day_charged: u64,
+    incarnation: Incarnation,
+    learning_until: UnixMillis,
+    components: Vec<Component>,
+}
+
+/// What a bucket's books say, for people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BucketView {
+    /// The minute of the figures, counted from the epoch; its day is that of the day's figures.
+    pub minute: i64,
+    /// Charged to the minute.
+    pub minute_charged: u64,
+    /// Charged to the day.
+    pub day_charged: u64,
+    /// Per node: spent or held in the minute, held of these, spent or held in the day.
+    pub nodes: Vec<NodeView>,
+}
+
+/// One node's part of a [`BucketView`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeView {
+    /// The node.
+    pub node: NodeId,
+    /// Units spent or held in the minute.
+    pub minute_units: u32,
+    /// The part of `minute_units` that was unspent when the node last spoke or was granted.
+    pub held: u32,
+    /// Units spent or held in the day.
+    pub day_units: u32,
+}
+
+impl Bucket {
+    /// Books nobody has written in.
+    pub fn new(around: &Surroundings) -> Self {
+        Self {
+            minute: Window::Minute.index(around.now),
+            minute_charged: 0,
+            day_charged: 0,
+            incarnation: around.incarnation,
+            learning_until: UnixMillis(i64::MIN),
+            components: Vec::new(),
+        }
+    }
+
+    /// Executes one statement: ignores it when it is stale, settles what the node claims, then grants in both windows
+    /// or in neither.
+    pub fn apply(&mut self, statement: &Statement, around: &Surroundings) -> Reply {
+        if self.component(statement.node).is_some_and(|known| statement.seq <= known.seq) {
+            return Reply::Stale;
+        }
+        self.roll(statement, around.now);
+        let mut mine = self.component(statement.node).unwrap_or(Component {
+            node: statement.node,
+            seq: 0,
+            minute: self.minute,
+            minute_units: 0,
+            minute_spent: 0,
+            day_units: 0,
+        });
+        if mine.minute != self.minute {
+            mine = Component { minute: self.minute, minute_units: 0, minute_spent: 0, ..mine };
+        }
+        let learning_until = self.listen(statement, &mine, around);
+        self.settle(statement, &mut mine);
+        mine.seq = statement.seq;
+        self.put(mine);
+        let nodes = self.nodes();
+        let granted = if learning_until.is_some() { 0 } else { self.grant(statement, nodes) };
+        self.charge(&mut mine, granted);
+        self.put(mine);
+        Reply::Settled(Settlement {
+            granted,
+            now: around.now,
+            minute: self.minute,
+            minute_charged: self.minute_charged,
+            day_charged: self.day_charged,
+            own_minute: mine.minute_units,
+            own_day: mine.day_units,
+            nodes,
+            held_elsewhere: self.held_elsewhere(statement.node),
+            learning_until,
+            incarnation: self.incarnation,
+        })
+    }
+
+    /// Whether the bucket can be forgotten without changing anybody's quota: its day is over, and so far back that
+    /// no clock within [`CLOCK_STEP_BACK_MINUTES_MAX`] could return to it.
+    pub fn is_over(&self, now: UnixMillis) -> bool {
+        let now = Window::Minute.index(now);
+        day_of(now - CLOCK_STEP_BACK_MINUTES_MAX) > day_of(self.minute)
+    }
+
+    /// The books, for people. Figures of a window that has ended by `now` are shown as 0.
+    pub fn view(&self, now: UnixMillis) -> BucketView {
+        let mut copy = self.clone();
+        copy.roll_to(Window::Minute.index(now));
+        let nodes = copy.components.iter().map(|component| {
+            let current = component.minute == copy.minute;
+            NodeView {
+                node: component.node,
+                minute_units: if current { component.minute_units } else { 0 },
+                held: if current { component.minute_units.saturating_sub(component.minute_spent) } else { 0 },
+                day_units: component.day_units,
+            }
+        });
+        BucketView {
+            minute: copy.minute,
+            minute_charged: copy.minute_charged,
+            day_charged: copy.day_charged,
+            nodes: nodes.collect(),
+        }
+    }
+
+    /// Moves to the minute of `now`, or of the statement where the node has heard of a later one: a window that was
+    /// named once is never reopened.
+    fn roll(&mut self, statement: &Statement, now: UnixMillis) {
+        let now = Window::Minute.index(now);
+        self.roll_to(now);
+        if (self.minute..=now.saturating_add(CLOCK_STEP_BACK_MINUTES_MAX)).contains(&statement.claim.minute) {
+            self.enter(statement.claim.minute);
+        }
+    }
+
+    fn roll_to(&mut self, now: i64) {
+        if !(now..=now.saturating_add(CLOCK_STEP_BACK_MINUTES_MAX)).contains(&self.minute) {
+            self.enter(now);
+        }
+    }
+
+    fn enter(&mut self, minute: i64) {
+        if minute == self.minute {
+            return;
+        }
+        if day_of(minute) != day_of(self.minute) {
+            self.day_charged = 0;
+            self.components.clear();
+        }
+        self.minute = minute;
+        self.minute_charged = 0;
+    }
+
+    /// Notices that charges may have been forgotten, and answers until when the bucket only listens.
+    ///
+    /// Three signs: the memory is a new one and this bucket comes from the old one; the node has read a settlement
+    /// that the books do not hold; the node claims more than the books hold (it also does after it had to decide
+    /// alone during an outage, and then the other nodes did too). Granting before the others have repeated what they
+    /// spent would grant it twice.
+    fn listen(&mut self, statement: &Statement, mine: &Component, around: &Surroundings) -> Option<UnixMillis> {
+        let ends = around.now.plus(LEARNING_MILLIS);
+        let reborn = self.incarnation != around.incarnation;
+        let claim = statement.claim;
+        let more_today = claim.day_units() > mine.day_units || statement.heard > mine.seq;
+        let more_now = claim.minute == self.minute && claim.minute_units() > mine.minute_units;
+        let forgotten = day_of(claim.minute) == day_of(self.minute) && (more_today || more_now);
+        if reborn || forgotten {
+            self.incarnation = around.incarnation;
+            self.learning_until = ends;
+        }
+        // A clock that stepped back must not turn a quarter of a second into an hour.
+        let until = self.learning_until.max(around.learning_until).min(ends);
+        (until > around.now).then_some(until)
+    }
+
+    /// Replaces what the books hold for the node by what it says. About a window the node has not heard of it says
+    /// that it has nothing there: units granted by a reply that never arrived do not exist.
+    fn settle(&mut self, statement: &Statement, mine: &mut Component) {
+        let claim = statement.claim;
+        let minute_units = if claim.minute == self.minute { claim.minute_units() } else { 0 };
+        let day_units = if day_of(claim.minute) == day_of(self.minute) { claim.day_units() } else { 0 };
+        self.minute_charged = settled(self.minute_charged, mine.minute_units, minute_units);
+        self.day_charged = settled(self.day_charged, mine.day_units, day_units);
+        mine.minute_units = minute_units;
+        mine.minute_spent = minute_units.saturating_sub(claim.held);
+        mine.day_units = day_units;
+    }
+
+    /// What waits is granted while there is any; what is wanted in advance at most half a fair share of the rest, so
+    /// that near the limit nothing lies idle on one node while another refuses.
+    fn grant(&self, statement: &Statement, nodes: u32) -> u32 {
+        let minute = left(statement.limits.of(Window::Minute), self.minute_charged);
+        let day = left(statement.limits.of(Window::Day), self.day_charged);
+        let room = minute.min(day);
+        let need = statement.need.min(room);
+        let spare = statement.spare.min((room - need) / nodes.saturating_mul(2).max(2));
+        need.saturating_add(spare)
+    }
+
+    fn charge(&mut self, mine: &mut Component, granted: u32) {
+        self.minute_charged = self.minute_charged.saturating_add(u64::from(granted));
+        self.day_charged = self.day_charged.saturating_add(u64::from(granted));
+        mine.minute_units = mine.minute_units.saturating_add(granted);
+        mine.day_units = mine.day_units.saturating_add(granted);
+    }
+
+    fn component(&self, node: NodeId) -> Option<Component> {
+        self.components.iter().copied().find(|component| component.node == node)
+    }
+
+    /// Writes a component, at the cost of the longest silent one when there are too many.
+    fn put(&mut self, mine: Component) {
+        if let Some(place) = self.components.iter_mut().find(|component| component.node == mine.node) {
+            *place = mine;
+            return;
+        }
+        if self.components.len() >= NODES_MAX {
+            let silent = self.components.iter().enumerate().min_by_key(|(_, component)| component.minute);
+            if let Some((place, _)) = silent {
+                self.components.swap_remove(place);
+            }
+        }
+        self.components.push(mine);
+    }
+
+    fn current(&self) -> impl Iterator<Item = &Component> {
+        self.components.iter().filter(|component| component.minute == self.minute)
+    }
+
+    fn nodes(&self) -> u32 {
+        u32::try_from(self.current().count()).unwrap_or(u32::MAX)
+    }
+
+    fn held_elsewhere(&self, node: NodeId) -> u32 {
+        self.current()
+            .filter(|component| component.node != node)
+            .map(|component| component.minute_units.saturating_sub(component.minute_spent))
+            .fold(0, u32::saturating_add)
+    }
+}
+
+/// A total in which one part was replaced.
+fn settled(total: u64, before: u32, after: u32) -> u64 {
+    total.saturating_sub(u64::from(before)).saturating_add(u64::from(after))
+}
+
+#[cfg(test)]
+mod tests;

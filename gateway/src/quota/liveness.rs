@@ -1,0 +1,173 @@
+//! Keeping in touch with the store: noticing that it is gone, that it is back, that it has forgotten; handing back what
+//! nobody needs.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream;
+
+use super::breaker::{Change, PROBE_EVERY};
+use super::cells::Cell;
+use super::ledger::node::Purpose;
+use super::ledger::{Incarnation, Reply};
+use super::store::{Pulse, StoreOutage};
+use super::{HEARTBEAT, Inner, Quota};
+
+/// Statements under way at once when many buckets have something to say.
+const STATEMENTS_AT_ONCE: usize = 64;
+/// How long the hand-back at shutdown may take altogether. What is not handed back by then stays charged.
+const HAND_BACK_BUDGET: Duration = Duration::from_secs(2);
+
+impl Quota {
+    /// Keeps in touch with the store; never returns. Run it as a task, and stop the task after
+    /// [`Quota::hand_back_all`].
+    pub async fn run(&self) {
+        let mut beat = tokio::time::interval(HEARTBEAT);
+        beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut probed_at: Option<Duration> = None;
+        loop {
+            beat.tick().await;
+            let now = self.0.clock.monotonic();
+            let gone = self.0.store_is_gone.load(Ordering::Relaxed);
+            let due = probed_at.is_none_or(|at| now.saturating_sub(at) >= PROBE_EVERY);
+            if !gone || due {
+                probed_at = Some(now);
+                self.heartbeat().await;
+            }
+        }
+    }
+
+    /// One round of [`Quota::run`], for those who own the clock.
+    pub async fn heartbeat(&self) {
+        let pulse = tokio::time::timeout(self.0.settings.call_budget, self.0.store.pulse());
+        self.0.feel(&pulse.await.unwrap_or(Err(StoreOutage::TimedOut)));
+        if !self.0.store_is_gone.load(Ordering::Relaxed) {
+            self.0.hand_back_idle();
+        }
+    }
+
+    /// Hands every unit back that this node holds. Call it at shutdown, after the last request.
+    pub async fn hand_back_all(&self) {
+        let all = stream::iter(self.0.cells.all()).for_each_concurrent(STATEMENTS_AT_ONCE, |cell| async move {
+            if cell.lock().bucket.owes() {
+                self.0.state(&cell, Purpose::HandBack).await;
+            }
+        });
+        if tokio::time::timeout(HAND_BACK_BUDGET, all).await.is_err() {
+            tracing::warn!("not all units could be handed back to the quota store; they stay charged");
+        }
+    }
+}
+
+impl Inner {
+    /// Nodes among which limits are shared while the store is gone.
+    pub(super) fn nodes(&self) -> NonZeroU32 {
+        NonZeroU32::new(self.nodes.load(Ordering::Relaxed)).unwrap_or(NonZeroU32::MIN)
+    }
+
+    /// Draws conclusions from the end of a call.
+    pub(super) fn note(self: &Arc<Self>, answer: &Result<Reply, StoreOutage>) {
+        match answer {
+            Ok(Reply::Settled(settlement)) => {
+                self.note_life(true);
+                self.note_incarnation(settlement.incarnation);
+            }
+            Ok(Reply::Stale) => self.note_life(true),
+            Err(outage) if outage.is_of_the_store() => self.note_life(false),
+            Err(_) => {}
+        }
+    }
+
+    fn feel(self: &Arc<Self>, pulse: &Result<Pulse, StoreOutage>) {
+        match pulse {
+            Ok(pulse) => {
+                self.nodes.store(pulse.nodes.get(), Ordering::Relaxed);
+                self.note_life(true);
+                self.note_incarnation(pulse.incarnation);
+            }
+            Err(outage) => self.note_life(!outage.is_of_the_store()),
+        }
+    }
+
+    fn note_life(self: &Arc<Self>, alive: bool) {
+        if alive && !self.store_fails.load(Ordering::Relaxed) {
+            return;
+        }
+        let change = {
+            let mut breaker = self.breaker.lock();
+            let change = breaker.note(alive);
+            self.store_fails.store(!alive, Ordering::Relaxed);
+            self.store_is_gone.store(breaker.is_open(), Ordering::Relaxed);
+            change
+        };
+        match change {
+            Change::None => {}
+            Change::Opened => {
+                tracing::warn!(mode = self.settings.on_store_down.as_str(), "lost the quota store");
+            }
+            Change::Closed => {
+                tracing::info!("found the quota store again");
+                self.assert_all();
+            }
+        }
+    }
+
+    fn note_incarnation(self: &Arc<Self>, incarnation: Incarnation) {
+        if self.incarnation.load(Ordering::Relaxed) == incarnation.0 && self.store_was_heard.load(Ordering::Relaxed) {
+            return;
+        }
+        let before = self.incarnation.swap(incarnation.0, Ordering::AcqRel);
+        if self.store_was_heard.swap(true, Ordering::AcqRel) && before != incarnation.0 {
+            tracing::warn!("the memory of the quota store is a new one: repeating what was spent");
+            self.assert_all();
+        }
+    }
+
+    /// Repeats to the store what this node has spent and holds, bucket by bucket.
+    fn assert_all(self: &Arc<Self>) {
+        let inner = Arc::clone(self);
+        tokio::spawn(async move {
+            let now = inner.clock.monotonic();
+            let cells = inner.cells.all().into_iter().filter(|cell| {
+                let mut state = cell.lock();
+                state.bucket.demand_assert(now);
+                // Where a statement is under way, its end repeats what has to be repeated.
+                state.bucket.wants_assert()
+            });
+            stream::iter(cells)
+                .for_each_concurrent(STATEMENTS_AT_ONCE, |cell| {
+                    let inner = Arc::clone(&inner);
+                    async move { inner.state(&cell, Purpose::Assert).await }
+                })
+                .await;
+        });
+    }
+
+    fn hand_back_idle(self: &Arc<Self>) {
+        let now = self.clock.monotonic();
+        for cell in self.cells.take_watched() {
+            let (owes, idle) = {
+                let state = cell.lock();
+                (state.bucket.owes(), state.bucket.wants_hand_back(now))
+            };
+            if idle {
+                self.state_in_background(&cell, Purpose::HandBack);
+            }
+            if owes {
+                self.cells.watch(&cell);
+            }
+        }
+    }
+
+    /// Sends a statement and reads the answer.
+    async fn state(self: &Arc<Self>, cell: &Arc<Cell>, purpose: Purpose) {
+        let statement = cell.lock().bucket.ask(self.clock.monotonic(), purpose);
+        if let Some(statement) = statement {
+            let answer = self.send(cell, statement).await;
+            self.finish(cell, statement.seq, &answer, false);
+        }
+    }
+}

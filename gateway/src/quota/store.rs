@@ -1,0 +1,63 @@
+//! Where buckets are kept: the interface of a quota store.
+//!
+//! A store executes [`Bucket::apply`](super::ledger::bucket::Bucket::apply), or a script that mirrors it, atomically
+//! per bucket, by its own clock. It needs no memory of who asked before and no order of calls: the statements bring
+//! all of that along. When a store is gone its calls fail with [`StoreOutage`]; what then becomes of requests is decided
+//! by [`super::Quota`].
+
+pub mod memory;
+
+use std::num::NonZeroU32;
+
+use async_trait::async_trait;
+use contract::project::ProjectId;
+
+use super::ledger::bucket::BucketView;
+use super::ledger::{Incarnation, Reply, Statement};
+
+/// Why a store gave no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreOutage {
+    /// No answer within the budget.
+    #[error("the quota store did not answer in time")]
+    TimedOut,
+    /// No connection, or the connection broke.
+    #[error("the quota store cannot be reached: {0}")]
+    Unreachable(String),
+    /// It answered, but not with an answer: read-only, out of memory, wrong password, a foreign reply.
+    #[error("the quota store refuses to work: {0}")]
+    Refused(String),
+    /// It has no room for another bucket. The store works; this bucket is not counted.
+    #[error("the quota store has no room for another bucket")]
+    Full,
+}
+
+impl StoreOutage {
+    /// Whether the failure says something about the store as a whole, not about one bucket.
+    pub const fn is_of_the_store(&self) -> bool {
+        !matches!(self, Self::Full)
+    }
+}
+
+/// A sign of life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pulse {
+    /// The present life of the store's memory.
+    pub incarnation: Incarnation,
+    /// Gateway nodes that showed themselves lately, this one included.
+    pub nodes: NonZeroU32,
+}
+
+/// A quota store.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// Executes one statement about one bucket. Sent once: a retry would be a new statement.
+    async fn settle(&self, bucket: &ProjectId, statement: Statement) -> Result<Reply, StoreOutage>;
+
+    /// Shows this node to the others and asks whether the store is alive and still the same. Cheap: it is called
+    /// every [`super::HEARTBEAT`].
+    async fn pulse(&self) -> Result<Pulse, StoreOutage>;
+
+    /// The books of one bucket, for people; `None` when nothing was ever charged.
+    async fn view(&self, bucket: &ProjectId) -> Result<Option<BucketView>, StoreOutage>;
+}

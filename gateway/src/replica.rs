@@ -1,0 +1,223 @@
+//! What the gateway knows: its own copy of every site, project, key, certificate and challenge.
+//!
+//! The copy lives in a local file ([`file`]) and is kept current by the change stream ([`follow`]). Requests and
+//! handshakes read bounded hot caches over that file; a miss reads the file, never the network. When the control plane
+//! is gone the copy simply ages: everything in it is served, also after a restart. A snapshot or change that does not
+//! pass [`validate`] is refused whole and the last good state stays.
+
+mod file;
+pub mod follow;
+mod hot;
+mod validate;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use contract::certificate::Challenge;
+use contract::feed::{Change, Effect, Entity, EntityName, Revision};
+use contract::hostname::Hostname;
+use contract::key::{ApiKey, KeyDigest};
+use contract::project::{Project, ProjectId};
+use contract::site::Site;
+use rustls::sign::CertifiedKey;
+
+use self::file::{File, Kind};
+use self::hot::Hot;
+pub use self::validate::Invalid;
+use crate::tls::CertificateOpener;
+
+/// How many entries of each kind stay parsed in memory (design: 100 thousand hot).
+#[derive(Clone, Copy, Debug)]
+pub struct HotBounds {
+    /// Sites, projects and keys, each.
+    pub entries_max: u64,
+    /// Certificates: about 2.5 KiB each.
+    pub certificates_max: u64,
+}
+
+impl Default for HotBounds {
+    fn default() -> Self {
+        Self { entries_max: 100_000, certificates_max: 100_000 }
+    }
+}
+
+/// Why something could not be taken into the replica.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplicaError {
+    /// The content is wrong; the last good state stays.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// The next revision is missing: ask again from the one that is applied.
+    #[error("revision {found} came where {expected} was expected")]
+    Gap {
+        /// The revision that came.
+        found: Revision,
+        /// The revision that should have come.
+        expected: Revision,
+    },
+    /// The local file cannot be read or written.
+    #[error("the local replica file failed")]
+    File(#[source] anyhow::Error),
+}
+
+/// What a batch of changes took away: the owner of connections ends those of these names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Retired {
+    /// Hostnames that are no longer served.
+    pub hostnames: Vec<Hostname>,
+    /// Whether limits or plans of projects changed: cached refusals of these projects are void.
+    pub projects: Vec<ProjectId>,
+}
+
+/// The gateway's local copy. Shared by handshakes, requests and the follower.
+pub struct Replica {
+    file: File,
+    opener: CertificateOpener,
+    revision: AtomicU64,
+    sites: Hot<Hostname, Site>,
+    projects: Hot<ProjectId, Project>,
+    keys: Hot<KeyDigest, ApiKey>,
+    certificates: Hot<Hostname, CertifiedKey>,
+    challenges: Hot<String, Challenge>,
+}
+
+impl Replica {
+    /// Opens the local file, making it when there is none.
+    ///
+    /// # Errors
+    /// When the file cannot be opened or is not ours.
+    pub fn open(path: &Path, opener: CertificateOpener, bounds: HotBounds) -> anyhow::Result<Self> {
+        let file = File::open(path)?;
+        let revision = file.revision()?;
+        Ok(Self {
+            file,
+            opener,
+            revision: AtomicU64::new(revision.0),
+            sites: Hot::new(bounds.entries_max),
+            projects: Hot::new(bounds.entries_max),
+            keys: Hot::new(bounds.entries_max),
+            certificates: Hot::new(bounds.certificates_max),
+            challenges: Hot::new(1_000),
+        })
+    }
+
+    /// The newest revision applied; 0 when there is no replica yet.
+    pub fn revision(&self) -> Revision {
+        Revision(self.revision.load(Ordering::Acquire))
+    }
+
+    /// Whether a first snapshot has been taken, now or in an earlier life of this node.
+    pub fn is_present(&self) -> bool {
+        self.revision() > Revision::default()
+    }
+
+    /// The site of a hostname.
+    pub fn site(&self, hostname: &Hostname) -> Option<Arc<Site>> {
+        self.sites.get(hostname, || self.file.get(Kind::Site, hostname.as_str()))
+    }
+
+    /// A project.
+    pub fn project(&self, id: &ProjectId) -> Option<Arc<Project>> {
+        self.projects.get(id, || self.file.get(Kind::Project, id.as_str()))
+    }
+
+    /// A key, by the digest of what was presented.
+    pub fn key(&self, digest: &KeyDigest) -> Option<Arc<ApiKey>> {
+        self.keys.get(digest, || self.file.get(Kind::Key, &digest.to_text()))
+    }
+
+    /// The certificate of a hostname, parsed and ready to sign.
+    pub fn certificate(&self, hostname: &Hostname) -> Option<Arc<CertifiedKey>> {
+        self.certificates.get(hostname, || {
+            let bundle = self.file.get(Kind::Certificate, hostname.as_str())?;
+            match self.opener.open(&bundle) {
+                Ok(certified) => Some(certified),
+                Err(error) => {
+                    tracing::error!(%hostname, error = format!("{error:#}"), "a stored certificate does not open");
+                    None
+                }
+            }
+        })
+    }
+
+    /// The challenge with this token.
+    pub fn challenge(&self, token: &str) -> Option<Arc<Challenge>> {
+        self.challenges.get(&token.to_owned(), || self.file.get(Kind::Challenge, token))
+    }
+
+    /// The challenge in progress for a hostname, for TLS-ALPN-01.
+    pub fn challenge_for(&self, hostname: &Hostname) -> Option<Challenge> {
+        self.file.find(Kind::Challenge, |challenge: &Challenge| challenge.hostname == *hostname)
+    }
+
+    /// Takes a batch of changes in one durable step. Revisions must follow what is applied without a gap; those that
+    /// are applied already are skipped, so a repeated batch is harmless.
+    ///
+    /// # Errors
+    /// [`ReplicaError`]; nothing of the batch is applied then.
+    pub fn apply(&self, changes: &[Change]) -> Result<Retired, ReplicaError> {
+        let mut expected = self.revision().next();
+        let mut batch = Vec::with_capacity(changes.len());
+        let applied = self.revision();
+        for change in changes.iter().filter(|change| change.revision > applied) {
+            if change.revision != expected {
+                return Err(ReplicaError::Gap { found: change.revision, expected });
+            }
+            if let Effect::Put(entity) = &change.effect {
+                validate::entity(entity, &self.opener)?;
+            }
+            batch.push(&change.effect);
+            expected = expected.next();
+        }
+        let Some(last) = changes.last().filter(|_| !batch.is_empty()) else { return Ok(Retired::default()) };
+        self.file.apply(&batch, last.revision).map_err(ReplicaError::File)?;
+        self.revision.store(last.revision.0, Ordering::Release);
+        let mut retired = Retired::default();
+        for effect in batch {
+            self.forget(effect, &mut retired);
+        }
+        Ok(retired)
+    }
+
+    /// Replaces everything by a snapshot in one durable step.
+    ///
+    /// # Errors
+    /// [`ReplicaError`]; the old state stays then.
+    pub fn replace(&self, entities: &[Entity], revision: Revision) -> Result<(), ReplicaError> {
+        validate::snapshot(entities, &self.opener)?;
+        self.file.replace(entities, revision).map_err(ReplicaError::File)?;
+        self.revision.store(revision.0, Ordering::Release);
+        self.sites.forget_all();
+        self.projects.forget_all();
+        self.keys.forget_all();
+        self.certificates.forget_all();
+        self.challenges.forget_all();
+        Ok(())
+    }
+
+    fn forget(&self, effect: &Effect, retired: &mut Retired) {
+        let (name, removed) = match effect {
+            Effect::Put(entity) => (entity.name(), false),
+            Effect::Remove(name) => (name.clone(), true),
+        };
+        match name {
+            EntityName::Site(hostname) => {
+                self.sites.forget(&hostname);
+                if removed {
+                    retired.hostnames.push(hostname);
+                }
+            }
+            EntityName::Project(id) => {
+                self.projects.forget(&id);
+                retired.projects.push(id);
+            }
+            EntityName::Key(digest) => self.keys.forget(&digest),
+            EntityName::Certificate(hostname) => self.certificates.forget(&hostname),
+            EntityName::Challenge(token) => self.challenges.forget(&token),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

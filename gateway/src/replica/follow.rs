@@ -1,0 +1,195 @@
+//! Following the change stream: ask, read lines, apply, report, and start again when anything breaks.
+//!
+//! While the control plane is away the replica serves what it has; attempts go on with a pause of 100 ms to 2 s and a
+//! third of jitter, so that a fleet does not come back as one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use chassis::clock::Clock;
+use chassis::secret::Secret;
+use chassis::shutdown::Shutdown;
+use contract::feed::{Change, Entity, Frame, LINE_BYTES_MAX, NodeReport, Revision};
+use contract::time::UnixMillis;
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use tokio_util::codec::{FramedRead, LinesCodec};
+use tokio_util::io::StreamReader;
+
+use super::validate::ENTITIES_MAX;
+use super::{Invalid, Replica, ReplicaError, Retired};
+
+/// Heartbeats come every second; three missing ones mean the stream is dead.
+const SILENCE_MAX: Duration = Duration::from_secs(3);
+const CONNECT_MAX: Duration = Duration::from_secs(2);
+const REPORT_MAX: Duration = Duration::from_secs(1);
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// Changes taken into the file in one commit.
+const BATCH_MAX: usize = 1_000;
+
+/// What happens to others when the replica changes.
+pub trait Watcher: Send + Sync {
+    /// Names and projects whose old facts are void from now on. Called before the revision is reported.
+    fn retired(&self, retired: &Retired);
+    /// A whole snapshot replaced everything.
+    fn replaced(&self);
+    /// The control plane was heard from.
+    fn heard(&self, newest: Revision, at: UnixMillis);
+    /// Content was refused for this reason (one of [`Invalid::REASONS`]).
+    fn refused(&self, reason: &'static str);
+}
+
+/// Where to follow, and as whom.
+pub struct Follower {
+    /// Base URL of the control plane's internal listener.
+    pub url: String,
+    /// The token for it.
+    pub token: Secret,
+    /// This node's name.
+    pub node: String,
+    /// The replica to keep current.
+    pub replica: Arc<Replica>,
+    /// Who else must know.
+    pub watcher: Arc<dyn Watcher>,
+    /// For jitter.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Follower {
+    /// Follows until `shutdown`.
+    pub async fn run(self, shutdown: Shutdown) {
+        let mut pause = PAUSE_MIN;
+        while !shutdown.has_begun() {
+            let before = self.replica.revision();
+            let ended = tokio::select! {
+                () = shutdown.begun() => return,
+                ended = self.follow_once() => ended,
+            };
+            match ended {
+                Ok(()) => tracing::debug!("the change stream ended"),
+                Err(error) => tracing::warn!(error = format!("{error:#}"), "the change stream broke; trying again"),
+            }
+            pause = if self.replica.revision() > before { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
+            let jitter = pause / 3 * u32::try_from(self.clock.now().0.rem_euclid(100)).unwrap_or(0) / 100;
+            tokio::select! {
+                () = shutdown.begun() => return,
+                () = tokio::time::sleep(pause + jitter) => {}
+            }
+        }
+    }
+
+    async fn follow_once(&self) -> anyhow::Result<()> {
+        let client = reqwest::Client::builder().connect_timeout(CONNECT_MAX).read_timeout(SILENCE_MAX).build()?;
+        let url = format!("{}/internal/edge/feed?node={}&after={}", self.url, self.node, self.replica.revision());
+        let response = client.get(url).bearer_auth(&*self.token.to_token()).send().await?.error_for_status()?;
+        let bytes = response.bytes_stream().map_err(std::io::Error::other);
+        let lines = FramedRead::new(StreamReader::new(bytes), LinesCodec::new_with_max_length(LINE_BYTES_MAX));
+        let mut lines = std::pin::pin!(lines.ready_chunks(BATCH_MAX));
+        let mut snapshot: Option<Snapshot> = None;
+        while let Some(chunk) = lines.next().await {
+            let mut changes = Vec::new();
+            for line in chunk {
+                let line = line.context("reading the change stream")?;
+                let frame =
+                    serde_json::from_str(&line).map_err(|error| self.refuse(Invalid::Line(error.to_string())))?;
+                match frame {
+                    Frame::Change(change) => changes.push(change),
+                    Frame::Heartbeat { revision, at } => self.watcher.heard(revision, at),
+                    Frame::SnapshotBegin { entities } => snapshot = Some(Snapshot::announced(entities)),
+                    Frame::Entity(entity) => {
+                        let snapshot = snapshot.as_mut().context("an entity came outside of a snapshot")?;
+                        snapshot.take(entity).map_err(|error| self.refuse(error))?;
+                    }
+                    Frame::SnapshotEnd { revision } => {
+                        let complete = snapshot.take().context("a snapshot ended that never began")?;
+                        self.replace(complete, revision)?;
+                    }
+                }
+            }
+            self.apply(&changes)?;
+            // The report follows the commit: what it says is stored, forgotten by the caches, and cut off.
+            self.report(&client).await;
+        }
+        Ok(())
+    }
+
+    fn replace(&self, snapshot: Snapshot, revision: Revision) -> anyhow::Result<()> {
+        let entities = snapshot.complete().map_err(|error| self.refuse(error))?;
+        self.replica.replace(&entities, revision).map_err(|error| self.explain(error))?;
+        self.watcher.replaced();
+        tracing::info!(%revision, entities = entities.len(), "replica replaced by a snapshot");
+        Ok(())
+    }
+
+    fn apply(&self, changes: &[Change]) -> anyhow::Result<()> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let retired = self.replica.apply(changes).map_err(|error| self.explain(error))?;
+        self.watcher.retired(&retired);
+        Ok(())
+    }
+
+    async fn report(&self, client: &reqwest::Client) {
+        let report = NodeReport {
+            node: self.node.clone(),
+            applied: self.replica.revision(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let sent = client
+            .post(format!("{}/internal/edge/nodes", self.url))
+            .bearer_auth(&*self.token.to_token())
+            .timeout(REPORT_MAX)
+            .json(&report)
+            .send()
+            .await;
+        if let Err(error) = sent {
+            // The next heartbeat reports again.
+            tracing::debug!(%error, "the applied revision could not be reported");
+        }
+    }
+
+    fn explain(&self, error: ReplicaError) -> anyhow::Error {
+        match error {
+            ReplicaError::Invalid(invalid) => self.refuse(invalid),
+            other => other.into(),
+        }
+    }
+
+    fn refuse(&self, invalid: Invalid) -> anyhow::Error {
+        self.watcher.refused(invalid.reason());
+        anyhow::Error::new(invalid).context("refused, the last good state stays")
+    }
+}
+
+/// A snapshot while it arrives.
+struct Snapshot {
+    announced: u64,
+    entities: Vec<Entity>,
+}
+
+impl Snapshot {
+    fn announced(announced: u64) -> Self {
+        Self { announced, entities: Vec::new() }
+    }
+
+    fn take(&mut self, entity: Entity) -> Result<(), Invalid> {
+        self.entities.push(entity);
+        let found = u64::try_from(self.entities.len()).unwrap_or(u64::MAX);
+        if found > self.announced.min(ENTITIES_MAX) {
+            Err(Invalid::Count { announced: self.announced, found })
+        } else {
+            Ok(())
+        }
+    }
+
+    fn complete(self) -> Result<Vec<Entity>, Invalid> {
+        let found = u64::try_from(self.entities.len()).unwrap_or(u64::MAX);
+        if found == self.announced {
+            Ok(self.entities)
+        } else {
+            Err(Invalid::Count { announced: self.announced, found })
+        }
+    }
+}

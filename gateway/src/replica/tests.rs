@@ -1,0 +1,107 @@
+use contract::plan::Plan;
+use contract::project::Access;
+use contract::site::Serves;
+use contract::time::UnixMillis;
+
+use super::*;
+
+fn opener() -> CertificateOpener {
+    let secret = chassis::secret::Secret::new(vec![1; 32]);
+    CertificateOpener::new(chassis::seal::SealingKey::new(&secret).unwrap())
+}
+
+fn replica(directory: &Path) -> Replica {
+    Replica::open(&directory.join("replica.redb"), opener(), HotBounds::default()).unwrap()
+}
+
+fn project(id: &str, plan: Plan) -> Entity {
+    Entity::Project(Project {
+        id: id.parse().unwrap(),
+        plan,
+        limits: plan.stated_limits(),
+        access: Access::Key,
+        upstream: "orders".parse().unwrap(),
+        suspended: false,
+    })
+}
+
+fn site(host: &str, project: &str) -> Entity {
+    Entity::Site(Site {
+        hostname: host.parse().unwrap(),
+        serves: Serves::Project(project.parse().unwrap()),
+        redirect: None,
+    })
+}
+
+fn change(revision: u64, effect: Effect) -> Change {
+    Change { revision: Revision(revision), at: UnixMillis(0), effect }
+}
+
+fn host(text: &str) -> Hostname {
+    text.parse().unwrap()
+}
+
+#[test]
+fn changes_are_seen_at_once_and_survive_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let replica = replica(directory.path());
+    replica.replace(&[project("a", Plan::Free), site("a.example", "a")], Revision(5)).unwrap();
+    assert_eq!(replica.project(&"a".parse().unwrap()).unwrap().plan, Plan::Free);
+    replica.apply(&[change(6, Effect::Put(project("a", Plan::Pro)))]).unwrap();
+    assert_eq!(replica.project(&"a".parse().unwrap()).unwrap().plan, Plan::Pro);
+    drop(replica);
+    let again = self::replica(directory.path());
+    assert_eq!(again.revision(), Revision(6));
+    assert!(again.site(&host("a.example")).is_some());
+}
+
+#[test]
+fn a_removed_site_is_named_so_that_its_connections_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let replica = replica(directory.path());
+    replica.replace(&[project("a", Plan::Pro), site("a.example", "a")], Revision(1)).unwrap();
+    assert!(replica.site(&host("a.example")).is_some());
+    let retired = replica.apply(&[change(2, Effect::Remove(EntityName::Site(host("a.example"))))]).unwrap();
+    assert_eq!(retired.hostnames, [host("a.example")]);
+    assert!(replica.site(&host("a.example")).is_none());
+}
+
+#[test]
+fn a_gap_is_refused_and_a_repetition_is_harmless() {
+    let directory = tempfile::tempdir().unwrap();
+    let replica = replica(directory.path());
+    replica.replace(&[], Revision(1)).unwrap();
+    let second = change(2, Effect::Put(project("a", Plan::Pro)));
+    replica.apply(std::slice::from_ref(&second)).unwrap();
+    replica.apply(&[second, change(3, Effect::Put(project("b", Plan::Pro)))]).unwrap();
+    assert_eq!(replica.revision(), Revision(3));
+    let gap = replica.apply(&[change(5, Effect::Put(project("c", Plan::Pro)))]);
+    assert!(matches!(gap, Err(ReplicaError::Gap { .. })));
+    assert_eq!(replica.revision(), Revision(3));
+}
+
+#[test]
+fn a_batch_with_one_bad_change_leaves_the_last_good_state() {
+    let directory = tempfile::tempdir().unwrap();
+    let replica = replica(directory.path());
+    replica.replace(&[project("a", Plan::Free)], Revision(1)).unwrap();
+    let looping = Entity::Site(Site {
+        hostname: host("a.example"),
+        serves: Serves::Project("a".parse().unwrap()),
+        redirect: Some(contract::site::Redirect { to: host("a.example"), status: None }),
+    });
+    let refused = replica.apply(&[change(2, Effect::Put(project("a", Plan::Pro))), change(3, Effect::Put(looping))]);
+    assert!(matches!(refused, Err(ReplicaError::Invalid(Invalid::Loop(_)))));
+    assert_eq!(replica.revision(), Revision(1));
+    assert_eq!(replica.project(&"a".parse().unwrap()).unwrap().plan, Plan::Free);
+}
+
+#[test]
+fn a_snapshot_with_duplicates_is_refused_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let replica = replica(directory.path());
+    replica.replace(&[project("a", Plan::Free)], Revision(1)).unwrap();
+    let refused = replica.replace(&[project("b", Plan::Free), project("b", Plan::Pro)], Revision(9));
+    assert!(matches!(refused, Err(ReplicaError::Invalid(Invalid::Duplicate(_)))));
+    assert!(replica.project(&"a".parse().unwrap()).is_some());
+}

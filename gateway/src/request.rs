@@ -1,0 +1,143 @@
+//! Everything the client sent, parsed once into types we trust.
+//!
+//! After [`EdgeRequest::parse`] nobody lower-cases a host, strips a port or splits a path again. What HTTP/1 sends has
+//! passed the door's lint by now; HTTP/2 arrives here first, so the rules that both must obey stand in [`lint`].
+
+pub(crate) mod lint;
+
+use std::net::IpAddr;
+
+use contract::hostname::Hostname;
+use http::{HeaderMap, Method, header};
+use pingora::http::RequestHeader;
+
+use crate::door::Connection;
+use crate::rejection::Rejection;
+
+/// What the client says of the body that follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyPromise {
+    /// No body.
+    None,
+    /// This many bytes.
+    Length(u64),
+    /// A body of unknown length (chunked, or HTTP/2 without a length).
+    Unknown,
+}
+
+/// One request, as the pipeline sees it.
+#[derive(Debug)]
+pub struct EdgeRequest<'a> {
+    /// The method.
+    pub method: &'a Method,
+    /// The host the request is for, canonical.
+    pub host: Hostname,
+    /// The path exactly as sent.
+    pub path: &'a str,
+    /// Path and query exactly as sent, always starting with `/` (or `*` for OPTIONS).
+    pub target: &'a str,
+    /// All headers.
+    pub headers: &'a HeaderMap,
+    /// What is said of the body.
+    pub body: BodyPromise,
+    /// The client's address.
+    pub client: IpAddr,
+    /// Whether the connection is encrypted.
+    pub is_tls: bool,
+    /// The name of the TLS handshake.
+    pub sni: Option<&'a Hostname>,
+    /// Whether an upgrade to WebSocket is asked.
+    pub wants_upgrade: bool,
+}
+
+impl<'a> EdgeRequest<'a> {
+    /// Parses a request that pingora has read.
+    ///
+    /// # Errors
+    /// The [`Rejection`] of the first rule it breaks.
+    pub fn parse(header: &'a RequestHeader, body_follows: bool, connection: &'a Connection) -> Result<Self, Rejection> {
+        let host = host_of(header)?;
+        if connection.is_h2() {
+            lint::fields(&header.headers)?;
+        }
+        let target = header.uri.path_and_query().map_or("/", |target| target.as_str());
+        lint::target(target, &header.method)?;
+        Ok(Self {
+            method: &header.method,
+            host,
+            path: header.uri.path(),
+            target,
+            headers: &header.headers,
+            body: body_of(&header.headers, body_follows)?,
+            client: connection.client().ip(),
+            is_tls: connection.is_tls(),
+            sni: connection.sni(),
+            wants_upgrade: header.headers.contains_key(header::UPGRADE),
+        })
+    }
+
+    /// Whether the method only reads, so that its redirect may change it to GET without harm.
+    pub fn is_read(&self) -> bool {
+        matches!(*self.method, Method::GET | Method::HEAD)
+    }
+
+    /// The one value of a header that may not repeat; `None` when absent or repeated.
+    pub fn single(&self, name: header::HeaderName) -> Option<&'a str> {
+        let mut values = self.headers.get_all(name).iter();
+        let value = values.next()?;
+        if values.next().is_some() { None } else { value.to_str().ok() }
+    }
+}
+
+/// HTTP/2 puts the host into `:authority`, HTTP/1 into `Host`; pingora has refused requests where both disagree.
+fn host_of(header: &RequestHeader) -> Result<Hostname, Rejection> {
+    let authority = match header.uri.authority() {
+        Some(authority) => authority.as_str(),
+        None => header.headers.get(header::HOST).and_then(|host| host.to_str().ok()).ok_or(Rejection::BadHost)?,
+    };
+    let name = match authority.rsplit_once(':') {
+        Some((name, port)) if !name.contains(':') => {
+            let port_ok = port.is_empty() || (port.len() <= 5 && port.parse::<u16>().is_ok_and(|port| port > 0));
+            if port_ok { name } else { return Err(Rejection::BadHost) }
+        }
+        _ => authority,
+    };
+    Hostname::from_ascii(name).map_err(|_| Rejection::BadHost)
+}
+
+fn body_of(headers: &HeaderMap, body_follows: bool) -> Result<BodyPromise, Rejection> {
+    match headers.get(header::CONTENT_LENGTH) {
+        Some(length) => {
+            let length = length.to_str().ok().and_then(|length| length.parse().ok()).ok_or(Rejection::BadFraming)?;
+            Ok(if length == 0 { BodyPromise::None } else { BodyPromise::Length(length) })
+        }
+        None if body_follows => Ok(BodyPromise::Unknown),
+        None => Ok(BodyPromise::None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(text: &str) -> Result<String, Rejection> {
+        let mut header = RequestHeader::build("GET", b"/", None).unwrap();
+        header.insert_header("host", text).unwrap();
+        host_of(&header).map(|host| host.as_str().to_owned())
+    }
+
+    #[test]
+    fn the_host_is_canonical_whatever_its_spelling() {
+        assert_eq!(host("Demo.Tollhouse.LOCALHOST.:8443").unwrap(), "demo.tollhouse.localhost");
+        assert_eq!(host("demo.tollhouse.localhost").unwrap(), "demo.tollhouse.localhost");
+    }
+
+    #[test]
+    fn what_names_no_single_host_is_refused() {
+        for bad in
+            ["", "a.example:0", "a.example:65536", "a.example:8x", "a,b", "a/b", "[::1]", "127.0.0.1", "a b", "user@a"]
+        {
+            assert_eq!(host(bad), Err(Rejection::BadHost), "{bad:?}");
+        }
+    }
+}

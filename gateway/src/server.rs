@@ -1,0 +1,234 @@
+//! The composition root: parts become listeners, and one place knows in which order things begin and end.
+//!
+//! The data plane (doors, pingora) runs on pingora's runtimes in a thread of its own; the admin listener and the
+//! follower of the change stream run on the caller's runtime. On shutdown the gateway first says it is not ready and
+//! keeps accepting (lame duck), then stops accepting and finishes what it has, then exits as soon as nothing is left.
+
+mod counting;
+mod doorman;
+mod lifecycle;
+mod watcher;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use chassis::clock::Clock;
+use chassis::guard;
+use chassis::health::Health;
+use chassis::logs::Logs;
+use chassis::metrics;
+use chassis::running::Running;
+use chassis::seal::SealingKey;
+use chassis::serve::{ServeLimits, bind, serve};
+use chassis::shutdown::Shutdown;
+use pingora::apps::HttpServerOptions;
+use pingora::protocols::http::v2::server::default_h2_options;
+use pingora::server::configuration::ServerConf;
+use tokio::sync::watch;
+
+use self::doorman::EdgeDoorman;
+use self::lifecycle::DataPlane;
+use self::watcher::EdgeWatcher;
+use crate::config::Config;
+use crate::door::{Connections, Door, DoorSettings, Listening, TicketSeed, Tickets};
+use crate::keys::Keys;
+use crate::pipeline::Pipeline;
+use crate::proxy::{Gateway, RequestIds, SharedGateway};
+use crate::quota::anonymous::AnonymousLimits;
+use crate::replica::follow::Follower;
+use crate::replica::{HotBounds, Replica};
+use crate::telemetry::Telemetry;
+use crate::tls::{CertificateOpener, PlatformCertificate};
+use crate::upstreams::Upstreams;
+
+/// How long a session ticket's key encrypts; the one before still decrypts.
+const LISTEN_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Streams of one HTTP/2 connection at once.
+const H2_STREAMS_MAX: u32 = 100;
+/// Bytes of one HTTP/2 header list.
+const H2_HEADER_BYTES_MAX: u32 = 32 * 1024;
+/// Flow-control windows of HTTP/2, stream and connection.
+const H2_WINDOWS: (u32, u32) = (64 * 1024, 1024 * 1024);
+/// Bytes of responses buffered for one HTTP/2 connection whose client does not read.
+const H2_SEND_BUFFER_MAX: usize = 256 * 1024;
+/// An HTTP/2 connection without streams is closed after this time.
+const H2_IDLE_MAX: Duration = Duration::from_secs(75);
+/// Idle connections to upstreams that are kept; fewer than the concurrent requests is a cliff (half the throughput).
+const UPSTREAM_POOL: usize = 1_024;
+
+/// What the running gateway shares with its admin listener.
+pub struct Live {
+    /// This node's name.
+    pub node: String,
+    /// Open connections.
+    pub connections: Arc<Connections>,
+    /// Readiness.
+    pub health: Health,
+}
+
+/// Starts the gateway: listeners `http`, `https` and `admin`.
+///
+/// # Errors
+/// When a listener, file or secret is not usable, with the reason.
+pub async fn start(
+    config: Config,
+    logs: Arc<Logs>,
+    clock: Arc<dyn Clock>,
+    shutdown: Shutdown,
+) -> anyhow::Result<Running> {
+    // Before pingora installs ring: aws-lc-rs brings post-quantum key exchange and cheaper handshakes. When another
+    // part of the process installed it already, it is the same one.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let node = format!("gw-{}", RequestIds::new(chassis::random::bytes()?).next().as_str().get(..12).unwrap_or("0"));
+    let registry = metrics::registry(env!("CARGO_PKG_VERSION"))?;
+    let health = Health::new();
+    let telemetry = Arc::new(Telemetry::new(&registry, logs.lines(), clock.clone(), &node)?);
+    let opener = CertificateOpener::new(SealingKey::new(&config.sealing_secret)?);
+    let replica = Arc::new(Replica::open(&config.data_directory.join("replica.redb"), opener, HotBounds::default())?);
+    let platform = match &config.platform_certificate {
+        Some((chain, key)) => Some(Arc::new(PlatformCertificate::load(chain.clone(), key.clone())?)),
+        None => None,
+    };
+    let (quota, usage) = counting::open(&config, clock.clone())?;
+    let descriptors = chassis::process::prepare()?;
+    let settings = DoorSettings { proxy_protocol_from: config.trusted_proxies.clone(), ..DoorSettings::default() };
+    let settings = Arc::new(settings.for_descriptors(descriptors));
+    let connections = Connections::new(&settings);
+    let pipeline = Pipeline {
+        replica: replica.clone(),
+        keys: Keys::new(replica.clone(), config.environment),
+        quota: quota.clone(),
+        anonymous: AnonymousLimits::new(config.quota.anonymous_per_minute, std::hash::RandomState::new()),
+        upstreams: Arc::new(Upstreams::new(config.upstreams.clone())),
+        platform_certificate: platform.clone(),
+        https_port: config.public_https_port.map_or_else(OnceLock::new, OnceLock::from),
+        clock: clock.clone(),
+    };
+    let gateway = Arc::new(Gateway {
+        pipeline,
+        telemetry: telemetry.clone(),
+        identity: guard::identity_key(&config.secret),
+        clock: clock.clone(),
+        ids: RequestIds::new(chassis::random::bytes()?),
+    });
+    let doorman = Arc::new(EdgeDoorman::new(gateway.clone(), connections.clone()));
+    let tickets = Tickets::new(vec![ticket_seed(&config)?], {
+        let clock = clock.clone();
+        Arc::new(move || clock.now_seconds())
+    });
+    let app = Arc::new(proxy(&Arc::new(server_conf(&config)), &gateway));
+    let http = Door::plain("http", config.http, app.clone(), doorman.clone(), connections.clone(), settings.clone())
+        .threads(config.threads);
+    let https =
+        Door::tls("https", config.https, app, doorman, connections.clone(), settings, tickets)?.threads(config.threads);
+    let (plain_state, tls_state) = (http.listening(), https.listening());
+    let data_plane = DataPlane::start(server_conf(&config), http, https)?;
+    let plain_address = listening(plain_state, "http").await?;
+    let tls_address = listening(tls_state, "https").await?;
+    // Redirects name the port, which port 0 has left open until now.
+    gateway.pipeline.https_port.get_or_init(|| tls_address.port());
+    health.condition("listeners").set(true);
+
+    let live = Arc::new(Live { node: node.clone(), connections: connections.clone(), health: health.clone() });
+    let admin_listener = bind(config.admin).await?;
+    let admin_address = admin_listener.local_addr()?;
+    let admin = chassis::admin::router(health.clone(), registry).merge(crate::admin::router(
+        crate::admin::View { gateway: gateway.clone(), live: live.clone(), clock: clock.clone() },
+        Arc::new(guard::operator_token(&config.secret)),
+    ));
+    // The admin listener outlives the data plane: operators watch the drain.
+    let admin_end = Shutdown::new();
+    let admin_limits =
+        ServeLimits { connections_max: 64, drain_timeout: Duration::from_secs(1), ..ServeLimits::default() };
+    let admin_task = tokio::spawn(serve(admin_listener, admin, admin_limits, admin_end.clone()));
+
+    let watcher = Arc::new(EdgeWatcher::new(replica.clone(), connections, telemetry.clone(), &health));
+    let follower = Follower {
+        url: config.feed_url.clone(),
+        token: guard::edge_token(&config.secret),
+        node,
+        replica,
+        watcher,
+        clock: clock.clone(),
+    };
+    let ledger_task = tokio::spawn({
+        let quota = quota.clone();
+        async move { quota.run().await }
+    });
+    let follower_task = tokio::spawn(follower.run(shutdown.clone()));
+    let chores_end = Shutdown::new();
+    let housekeeping = tokio::spawn(lifecycle::housekeep(lifecycle::Chores {
+        usage,
+        quota: quota.clone(),
+        telemetry: telemetry.clone(),
+        logs,
+        live: live.clone(),
+        platform,
+        end: chores_end.clone(),
+    }));
+    let task = tokio::spawn(async move {
+        shutdown.begun().await;
+        let drained = data_plane.drain(&live, &telemetry, config.lame_duck, config.drain).await;
+        quota.hand_back_all().await;
+        ledger_task.abort();
+        let _ = follower_task.await;
+        // The last of the chores writes what was handed back.
+        chores_end.begin();
+        let _ = housekeeping.await;
+        admin_end.begin();
+        // Scrapes in progress are not worth waiting for.
+        let _ = admin_task.await;
+        drained
+    });
+    Ok(Running::new("gateway", [("http", plain_address), ("https", tls_address), ("admin", admin_address)], task))
+}
+
+fn ticket_seed(config: &Config) -> anyhow::Result<TicketSeed> {
+    let seed = config.secret.derive("session tickets");
+    let bytes: [u8; 32] = seed.reveal().try_into().context("the ticket seed has the wrong length")?;
+    Ok(TicketSeed::new(bytes))
+}
+
+fn server_conf(config: &Config) -> ServerConf {
+    ServerConf {
+        threads: config.threads,
+        work_stealing: true,
+        upstream_keepalive_pool_size: UPSTREAM_POOL,
+        max_retries: 2,
+        // Our own drain has run by the time pingora hears of the end.
+        grace_period_seconds: Some(0),
+        graceful_shutdown_timeout_seconds: Some(1),
+        ..ServerConf::default()
+    }
+}
+
+fn proxy(conf: &Arc<ServerConf>, gateway: &Arc<Gateway>) -> pingora::proxy::HttpProxy<SharedGateway> {
+    let mut proxy = pingora::proxy::http_proxy(conf, SharedGateway(gateway.clone()));
+    let mut h2 = default_h2_options();
+    h2.max_concurrent_streams(H2_STREAMS_MAX)
+        .max_header_list_size(H2_HEADER_BYTES_MAX)
+        .initial_window_size(H2_WINDOWS.0)
+        .initial_connection_window_size(H2_WINDOWS.1)
+        .max_send_buffer_size(H2_SEND_BUFFER_MAX);
+    proxy.h2_options = Some(h2);
+    let mut options = HttpServerOptions::default();
+    options.h2_idle_timeout = Some(H2_IDLE_MAX);
+    proxy.server_options = Some(options);
+    proxy
+}
+
+async fn listening(mut state: watch::Receiver<Listening>, name: &str) -> anyhow::Result<SocketAddr> {
+    let decided = state.wait_for(|state| !matches!(state, Listening::NotYet));
+    let decided = tokio::time::timeout(LISTEN_WAIT_MAX, decided)
+        .await
+        .with_context(|| format!("the {name} listener did not come up"))?
+        .with_context(|| format!("the {name} listener broke off"))?;
+    match &*decided {
+        Listening::At(address) => Ok(*address),
+        Listening::Failed(reason) => anyhow::bail!("the {name} listener: {reason}"),
+        Listening::NotYet | Listening::Stopped => anyhow::bail!("the {name} listener did not come up"),
+    }
+}

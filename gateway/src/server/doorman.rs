@@ -1,0 +1,58 @@
+//! What the door asks of the gateway: certificates from memory, ids, and somebody to tell.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::hostname::Hostname;
+use rustls::sign::CertifiedKey;
+
+use crate::door::{ConnectionEvent, Connections, DoorRefusal, Doorman, HandshakeOutcome};
+use crate::proxy::Gateway;
+use crate::tls::challenge;
+
+pub(super) struct EdgeDoorman {
+    gateway: Arc<Gateway>,
+    connections: Arc<Connections>,
+}
+
+impl EdgeDoorman {
+    pub(super) fn new(gateway: Arc<Gateway>, connections: Arc<Connections>) -> Self {
+        Self { gateway, connections }
+    }
+}
+
+impl Doorman for EdgeDoorman {
+    /// A customer's own certificate, else the platform's wildcard, but only for names that have a site: a handshake for
+    /// anything else ends before a certificate is shown.
+    fn certificate(&self, sni: &Hostname) -> Option<Arc<CertifiedKey>> {
+        let pipeline = &self.gateway.pipeline;
+        pipeline.replica.certificate(sni).or_else(|| {
+            let covering = pipeline.platform_certificate.as_ref()?.covering(sni)?;
+            pipeline.replica.site(sni).map(|_| covering)
+        })
+    }
+
+    fn challenge_certificate(&self, name: &Hostname) -> Option<Arc<CertifiedKey>> {
+        let challenge = self.gateway.pipeline.replica.challenge_for(name)?;
+        challenge::certificate(&challenge)
+            .inspect_err(|error| tracing::error!(%name, %error, "no challenge certificate"))
+            .ok()
+    }
+
+    fn request_id(&self) -> String {
+        self.gateway.ids.next().as_str().to_owned()
+    }
+
+    fn refused(&self, refusal: &DoorRefusal<'_>) {
+        self.gateway.telemetry.refused_at_the_door(refusal);
+    }
+
+    fn handshake(&self, outcome: HandshakeOutcome, took: Duration) {
+        self.gateway.telemetry.handshake_ended(outcome, took);
+    }
+
+    fn connection(&self, event: ConnectionEvent) {
+        self.gateway.telemetry.connection_event(event);
+        self.gateway.telemetry.show_connections(self.connections.live());
+    }
+}

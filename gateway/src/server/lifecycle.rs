@@ -1,0 +1,129 @@
+//! Beginning and end of the data plane, and the chores in between.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use async_trait::async_trait;
+use chassis::logs::Logs;
+use chassis::shutdown::Shutdown;
+use parking_lot::Mutex;
+use pingora::apps::ServerApp;
+use pingora::server::configuration::ServerConf;
+use pingora::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
+use tokio::sync::oneshot;
+
+use super::Live;
+use super::counting::UsageFile;
+use crate::door::Door;
+use crate::quota::Quota;
+use crate::telemetry::Telemetry;
+use crate::tls::PlatformCertificate;
+
+/// How often usage is written, the platform certificate's files are looked at, and gauges are refreshed.
+const CHORES_EVERY: Duration = Duration::from_secs(1);
+
+/// pingora's server in its thread.
+pub(super) struct DataPlane {
+    end: oneshot::Sender<()>,
+    ended: oneshot::Receiver<()>,
+}
+
+/// pingora asks this when to stop; it knows nothing of signals.
+struct EndSignal(Mutex<Option<oneshot::Receiver<()>>>);
+
+#[async_trait]
+impl ShutdownSignalWatch for EndSignal {
+    async fn recv(&self) -> ShutdownSignal {
+        let waiting = self.0.lock().take();
+        if let Some(end) = waiting {
+            // A dropped sender means that the gateway's task is gone: the same end.
+            let _ = end.await;
+        }
+        ShutdownSignal::GracefulTerminate
+    }
+}
+
+impl DataPlane {
+    pub(super) fn start<A>(conf: ServerConf, http: Door<A>, https: Door<A>) -> anyhow::Result<Self>
+    where
+        A: ServerApp + Send + Sync + 'static,
+    {
+        let (end, receiver) = oneshot::channel();
+        let (ended_now, ended) = oneshot::channel();
+        let run = move || {
+            let mut server = Server::new_with_opt_and_conf(None, conf);
+            server.bootstrap();
+            server.add_service(http);
+            server.add_service(https);
+            server.run(RunArgs { shutdown_signal: Box::new(EndSignal(Mutex::new(Some(receiver)))) });
+            // Nobody listens any more when the gateway gave up waiting.
+            let _ = ended_now.send(());
+        };
+        std::thread::Builder::new().name("data-plane".to_owned()).spawn(run).context("starting the data plane")?;
+        Ok(Self { end, ended })
+    }
+
+    /// Lame duck, then drain, then the end: as soon as nothing is in progress.
+    pub(super) async fn drain(
+        self,
+        live: &Live,
+        telemetry: &Telemetry,
+        lame_duck: Duration,
+        patience: Duration,
+    ) -> anyhow::Result<()> {
+        live.health.drain();
+        telemetry.draining.set(1);
+        tokio::time::sleep(lame_duck).await;
+        live.connections.drain();
+        let idle = tokio::time::timeout(patience, live.connections.idle()).await;
+        let left = live.connections.in_flight();
+        tracing::info!(requests_left = left, connections_left = live.connections.live(), "drained");
+        live.connections.close_all();
+        // The receiver is gone only if pingora stopped by itself.
+        let _ = self.end.send(());
+        let _ = tokio::time::timeout(Duration::from_secs(5), self.ended).await;
+        idle.with_context(|| format!("{left} requests were still in progress when the drain ended"))
+    }
+}
+
+/// What is looked after once a second.
+pub(super) struct Chores {
+    pub(super) usage: UsageFile,
+    pub(super) quota: Quota,
+    pub(super) telemetry: Arc<Telemetry>,
+    pub(super) logs: Arc<Logs>,
+    pub(super) live: Arc<Live>,
+    pub(super) platform: Option<Arc<PlatformCertificate>>,
+    pub(super) end: Shutdown,
+}
+
+pub(super) async fn housekeep(chores: Chores) {
+    let mut platform_complaint = None;
+    loop {
+        let ended = tokio::time::timeout(CHORES_EVERY, chores.end.begun()).await.is_ok();
+        chores.usage.write();
+        chores.telemetry.show_dropped(chores.logs.dropped());
+        chores.telemetry.quota.show_mode(chores.quota.mode());
+        chores.telemetry.show_connections(chores.live.connections.live());
+        if let Some(platform) = &chores.platform {
+            let complaint = match platform.reload() {
+                Ok(true) => {
+                    tracing::info!("platform certificate reloaded");
+                    None
+                }
+                Ok(false) => None,
+                Err(error) => Some(format!("{error:#}")),
+            };
+            if complaint != platform_complaint {
+                if let Some(error) = &complaint {
+                    tracing::error!(error, "the platform certificate's files are not usable; the one in use stays");
+                }
+                platform_complaint = complaint;
+            }
+        }
+        if ended {
+            return;
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What a change of the replica sets in motion: connections of removed names end, and the operator's gauges move.
+
+use std::sync::Arc;
+
+use chassis::health::{Condition, Health};
+use contract::feed::Revision;
+use contract::time::UnixMillis;
+
+use crate::door::Connections;
+use crate::replica::follow::Watcher;
+use crate::replica::{Replica, Retired};
+use crate::telemetry::Telemetry;
+
+pub(super) struct EdgeWatcher {
+    replica: Arc<Replica>,
+    connections: Arc<Connections>,
+    telemetry: Arc<Telemetry>,
+    present: Condition,
+}
+
+impl EdgeWatcher {
+    pub(super) fn new(
+        replica: Arc<Replica>,
+        connections: Arc<Connections>,
+        telemetry: Arc<Telemetry>,
+        health: &Health,
+    ) -> Self {
+        let watcher = Self { replica, connections, telemetry, present: health.condition("replica") };
+        watcher.show();
+        watcher
+    }
+
+    fn show(&self) {
+        self.present.set(self.replica.is_present());
+        self.telemetry.replica_revision.set(i64::try_from(self.replica.revision().0).unwrap_or(i64::MAX));
+    }
+}
+
+impl Watcher for EdgeWatcher {
+    fn retired(&self, retired: &Retired) {
+        self.show();
+        if !retired.hostnames.is_empty() {
+            let closed = self.connections.close_where(|host| retired.hostnames.contains(host));
+            tracing::info!(hostnames = ?retired.hostnames, connections = closed, "hostnames are no longer served");
+        }
+    }
+
+    fn replaced(&self) {
+        self.show();
+        self.connections.close_where(|host| self.replica.site(host).is_none());
+    }
+
+    fn heard(&self, _newest: Revision, at: UnixMillis) {
+        self.telemetry.feed_heard.set(at.to_seconds().0);
+    }
+
+    fn refused(&self, reason: &'static str) {
+        self.telemetry.replica_refused(reason);
+    }
+}

@@ -1,0 +1,252 @@
+//! Metrics and the one log line per request.
+//!
+//! Label values come from enums and every series exists from the start, so nothing a client sends can make a new one.
+//! Hostnames, projects and keys belong to the log line.
+
+mod access_log;
+mod door_events;
+mod quota_metrics;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chassis::clock::Clock;
+use chassis::logs::Lines;
+use chassis::metrics::{self, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Registry};
+
+use crate::facts::{Facts, Surface};
+use crate::keys::AuthError;
+use crate::rejection::{Blame, Rejection};
+use crate::replica::Invalid;
+
+pub use access_log::{ConnectionFacts, Entry};
+pub use quota_metrics::{Decision, QuotaMetrics};
+
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
+/// How an upstream attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpstreamOutcome {
+    /// A response came, whatever its status.
+    Answered,
+    /// No connection.
+    ConnectError,
+    /// Too slow.
+    Timeout,
+    /// Broke off or answered nonsense.
+    Invalid,
+}
+
+impl UpstreamOutcome {
+    const ALL: &'static [Self] = &[Self::Answered, Self::ConnectError, Self::Timeout, Self::Invalid];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::ConnectError => "connect_error",
+            Self::Timeout => "timeout",
+            Self::Invalid => "invalid",
+        }
+    }
+}
+
+/// Everything the gateway counts, and its access log.
+pub struct Telemetry {
+    /// Answers that are no refusal, by surface and class of status: found by index, without a lookup.
+    served: Vec<IntCounter>,
+    refused: Vec<IntCounter>,
+    durations: Vec<Histogram>,
+    overhead: Vec<Histogram>,
+    auth: IntCounterVec,
+    /// Charges and the way they are counted.
+    pub quota: QuotaMetrics,
+    upstream: Vec<IntCounter>,
+    upstream_duration: Histogram,
+    /// Requests in progress.
+    pub in_flight: IntGauge,
+    /// The newest revision the replica has applied.
+    pub replica_revision: IntGauge,
+    /// When the control plane was last heard from, Unix seconds.
+    pub feed_heard: IntGauge,
+    replica_refused: IntCounterVec,
+    /// 1 while the gateway drains.
+    pub draining: IntGauge,
+    log_dropped: IntGauge,
+    door: door_events::DoorMetrics,
+    lines: Lines,
+    clock: Arc<dyn Clock>,
+    node: String,
+}
+
+impl Telemetry {
+    /// Registers everything on `registry`; access log lines go to `lines`.
+    ///
+    /// # Errors
+    /// When a name is taken, which is a mistake of the program.
+    pub fn new(registry: &Registry, lines: Lines, clock: Arc<dyn Clock>, node: &str) -> anyhow::Result<Self> {
+        let requests = metrics::counter_vec(
+            registry,
+            "edge_requests_total",
+            "Requests answered, by surface, class of status, who is to blame and code of the refusal (empty when all went well).",
+            &["surface", "status_class", "blame", "code"],
+        )?;
+        let served = Surface::ALL
+            .iter()
+            .flat_map(|surface| CLASSES.map(|class| requests.with_label_values(&[surface.as_str(), class, "", ""])))
+            .collect();
+        let refused = Surface::ALL
+            .iter()
+            .flat_map(|surface| Rejection::ALL.iter().map(move |rejection| (surface, rejection)))
+            .map(|(surface, rejection)| {
+                let class = class_of(rejection.status());
+                requests.with_label_values(&[surface.as_str(), class, rejection.blame().as_str(), rejection.code()])
+            })
+            .collect();
+        let per_surface =
+            |vec: &HistogramVec| Surface::ALL.iter().map(|one| vec.with_label_values(&[one.as_str()])).collect();
+        let duration = metrics::latency_vec(
+            registry,
+            "edge_request_duration_seconds",
+            "Time from the first byte of a request to the end of its response.",
+            &["surface"],
+        )?;
+        let overhead = metrics::latency_vec(
+            registry,
+            "edge_overhead_seconds",
+            "The part of a request's duration that was not spent waiting for an upstream.",
+            &["surface"],
+        )?;
+        let auth =
+            metrics::counter_vec(registry, "edge_auth_total", "Attempts to authenticate, by result.", &["result"])?;
+        for result in ["ok", "missing", "malformed", "unknown", "expired", "throttled"] {
+            auth.with_label_values(&[result]);
+        }
+        let upstream = metrics::counter_vec(
+            registry,
+            "edge_upstream_requests_total",
+            "Requests sent to upstreams, by how they ended.",
+            &["outcome"],
+        )?;
+        let replica_refused = metrics::counter_vec(
+            registry,
+            "edge_replica_refused_total",
+            "Snapshots and changes refused because their content was wrong; the last good state stayed.",
+            &["reason"],
+        )?;
+        for reason in Invalid::REASONS {
+            replica_refused.with_label_values(&[reason]);
+        }
+        Ok(Self {
+            served,
+            refused,
+            durations: per_surface(&duration),
+            overhead: per_surface(&overhead),
+            auth,
+            quota: QuotaMetrics::new(registry)?,
+            upstream: UpstreamOutcome::ALL.iter().map(|one| upstream.with_label_values(&[one.as_str()])).collect(),
+            upstream_duration: metrics::latency_vec(
+                registry,
+                "edge_upstream_duration_seconds",
+                "Time from asking an upstream to the head of its response.",
+                &[],
+            )?
+            .with_label_values(&[] as &[&str]),
+            in_flight: metrics::gauge(registry, "edge_requests_in_flight", "Requests in progress.")?,
+            replica_revision: metrics::gauge(
+                registry,
+                "edge_replica_revision",
+                "Newest revision applied by the replica.",
+            )?,
+            feed_heard: metrics::gauge(
+                registry,
+                "edge_feed_heard_timestamp_seconds",
+                "When the control plane was last heard from.",
+            )?,
+            replica_refused,
+            draining: metrics::gauge(registry, "edge_draining", "1 while the gateway finishes what it has.")?,
+            log_dropped: metrics::gauge(
+                registry,
+                "edge_log_dropped_lines",
+                "Log lines dropped because nobody read them.",
+            )?,
+            door: door_events::DoorMetrics::new(registry)?,
+            lines,
+            clock,
+            node: node.to_owned(),
+        })
+    }
+
+    /// Ends the story of a request: counts it and writes its line.
+    pub fn finish(&self, facts: &Facts, entry: &Entry<'_>) {
+        let surface = position(Surface::ALL, &facts.surface);
+        let counter = match facts.refused {
+            Some(rejection) => self.refused.get(surface * Rejection::ALL.len() + position(Rejection::ALL, &rejection)),
+            None => self.served.get(surface * CLASSES.len() + class_index(entry.status)),
+        };
+        if let Some(counter) = counter {
+            counter.inc();
+        }
+        let took = self.clock.monotonic().saturating_sub(facts.began);
+        let waited = match (facts.upstream_began, facts.upstream_answered) {
+            (Some(began), Some(answered)) => answered.saturating_sub(began),
+            _ => Duration::ZERO,
+        };
+        if let Some(histogram) = self.durations.get(surface) {
+            histogram.observe(took.as_secs_f64());
+        }
+        if let Some(histogram) = self.overhead.get(surface) {
+            histogram.observe(took.saturating_sub(waited).as_secs_f64());
+        }
+        if let (Some(decision), Some(payer)) = (Decision::of(facts), &facts.payer) {
+            self.quota.charged(payer.plan, decision);
+        }
+        self.lines.write(&access_log::line(facts, entry, took, waited, &self.node));
+    }
+
+    /// Counts an attempt to authenticate.
+    pub fn authenticated(&self, result: Result<(), Option<AuthError>>) {
+        let word = match result {
+            Ok(()) => "ok",
+            Err(Some(error)) => error.as_str(),
+            Err(None) => "throttled",
+        };
+        self.auth.with_label_values(&[word]).inc();
+    }
+
+    /// Counts the end of an attempt at an upstream.
+    pub fn upstream_ended(&self, outcome: UpstreamOutcome, took: Option<Duration>) {
+        if let Some(counter) = self.upstream.get(position(UpstreamOutcome::ALL, &outcome)) {
+            counter.inc();
+        }
+        if let Some(took) = took {
+            self.upstream_duration.observe(took.as_secs_f64());
+        }
+    }
+
+    /// Counts content of the change stream that was refused.
+    pub fn replica_refused(&self, reason: &str) {
+        self.replica_refused.with_label_values(&[reason]).inc();
+    }
+
+    /// Shows how many log lines were dropped so far.
+    pub fn show_dropped(&self, lines: u64) {
+        self.log_dropped.set(i64::try_from(lines).unwrap_or(i64::MAX));
+    }
+}
+
+fn position<T: PartialEq>(all: &[T], one: &T) -> usize {
+    all.iter().position(|other| other == one).unwrap_or(0)
+}
+
+fn class_index(status: u16) -> usize {
+    usize::from((status / 100).clamp(1, 5)) - 1
+}
+
+fn class_of(status: u16) -> &'static str {
+    CLASSES.get(class_index(status)).copied().unwrap_or("5xx")
+}
+
+/// The word for nobody.
+pub(crate) fn blame_word(rejection: Option<Rejection>) -> &'static str {
+    rejection.map_or("", |rejection| Blame::as_str(rejection.blame()))
+}

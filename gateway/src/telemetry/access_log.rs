@@ -1,0 +1,190 @@
+//! One JSON line per request.
+//!
+//! Written by hand into one buffer: the line is the most frequent thing the product says. Fields that clients choose
+//! are cut at 512 bytes and escaped, so that a line is one line whatever they send. The query is left out (it may carry
+//! secrets of the application behind), and keys appear by their public id alone.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use contract::time::UnixMillis;
+
+use crate::facts::Facts;
+use crate::quota::settings::Mode;
+use crate::rejection::Rejection;
+use crate::telemetry::blame_word;
+
+/// Bytes of a client-chosen field that are written.
+const FIELD_BYTES_MAX: usize = 512;
+
+/// What only the connection and the response know.
+#[derive(Debug)]
+pub struct Entry<'a> {
+    /// The status sent; 0 when the client left before one was.
+    pub status: u16,
+    /// The method.
+    pub method: &'a str,
+    /// The path without the query.
+    pub path: &'a str,
+    /// Body bytes sent.
+    pub bytes_sent: usize,
+    /// The connection.
+    pub connection: ConnectionFacts<'a>,
+    /// An error that ended the request, in pingora's words.
+    pub error: Option<String>,
+}
+
+/// What the connection knows.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectionFacts<'a> {
+    /// `h1` or `h2`.
+    pub protocol: &'a str,
+    /// TLS version, empty for plain HTTP.
+    pub tls: &'a str,
+    /// The client.
+    pub client: Option<SocketAddr>,
+}
+
+pub(super) fn line(facts: &Facts, entry: &Entry<'_>, took: Duration, waited: Duration, node: &str) -> Vec<u8> {
+    let mut line = Line::begin(facts.began_at);
+    line.text("request_id", facts.request_id.as_str());
+    line.text("node", node);
+    if let Some(client) = entry.connection.client {
+        line.display("client_ip", client.ip());
+    }
+    line.text("proto", entry.connection.protocol);
+    line.text("tls", entry.connection.tls);
+    line.text("surface", facts.surface.as_str());
+    line.text("host", facts.host.as_ref().map_or("", |host| host.as_str()));
+    line.text("method", entry.method);
+    line.text("path", entry.path);
+    line.number("status", u64::from(entry.status));
+    line.text("code", facts.refused.map_or("", Rejection::code));
+    line.text("blame", blame_word(facts.refused));
+    line.number("bytes_in", facts.body_bytes);
+    line.number("bytes_out", u64::try_from(entry.bytes_sent).unwrap_or(u64::MAX));
+    line.number("duration_us", micros(took));
+    if facts.upstream_began.is_some() {
+        line.number("upstream_us", micros(waited));
+        line.number("attempts", u64::from(facts.attempts));
+    }
+    if let Some(upstream) = facts.upstream() {
+        line.text("upstream", upstream.settings.name.as_str());
+    }
+    let project = facts.payer.as_ref().or(facts.project.as_ref());
+    if let Some(project) = project {
+        line.text("project_id", project.id.as_str());
+        line.text("plan", project.plan.as_str());
+    }
+    if let Some(key) = &facts.key {
+        line.text("api_key_id", key.id.as_str());
+        if facts.refused == Some(Rejection::HttpsRequired) {
+            line.text("event", "key_exposed_in_plain_http");
+        }
+    }
+    if let Some(shown) = facts.shown {
+        let trio = shown.standing.trio(shown.outcome);
+        line.number("quota_limit", u64::from(trio.limit));
+        line.number("quota_remaining", u64::from(trio.remaining));
+    }
+    line.text("quota_mode", facts.quota_mode.map_or("", Mode::as_str));
+    if let Some(id) = &facts.client_request_id {
+        line.text("client_request_id", id);
+    }
+    if let Some(error) = &entry.error {
+        line.text("error", error);
+    }
+    line.end()
+}
+
+/// A JSON object while it is written.
+pub(super) struct Line(String);
+
+impl Line {
+    pub(super) fn begin(at: UnixMillis) -> Self {
+        let mut line = Self(String::with_capacity(640));
+        line.0.push_str("{\"ts\":\"");
+        match jiff::Timestamp::from_millisecond(at.0) {
+            Ok(time) => drop(write!(line.0, "{time:.3}")),
+            Err(_) => drop(write!(line.0, "{}", at.0)),
+        }
+        line.0.push('"');
+        line
+    }
+
+    pub(super) fn text(&mut self, name: &str, value: &str) {
+        if value.is_empty() {
+            return;
+        }
+        self.name(name);
+        self.0.push('"');
+        escape(&mut self.0, value);
+        self.0.push('"');
+    }
+
+    pub(super) fn display(&mut self, name: &str, value: impl std::fmt::Display) {
+        self.name(name);
+        let _ = write!(self.0, "\"{value}\"");
+    }
+
+    pub(super) fn number(&mut self, name: &str, value: u64) {
+        self.name(name);
+        let _ = write!(self.0, "{value}");
+    }
+
+    pub(super) fn end(mut self) -> Vec<u8> {
+        self.0.push_str("}\n");
+        self.0.into_bytes()
+    }
+
+    fn name(&mut self, name: &str) {
+        let _ = write!(self.0, ",\"{name}\":");
+    }
+}
+
+/// JSON string escapes (RFC 8259 section 7); DEL and C1 controls too, because terminals act on them.
+fn escape(out: &mut String, value: &str) {
+    let cut = value.len() > FIELD_BYTES_MAX;
+    let mut written = 0;
+    for letter in value.chars() {
+        written += letter.len_utf8();
+        if written > FIELD_BYTES_MAX {
+            break;
+        }
+        match letter {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            control if control.is_control() => {
+                let _ = write!(out, "\\u{:04x}", u32::from(control));
+            }
+            other => out.push(other),
+        }
+    }
+    if cut {
+        let _ = write!(out, "…{}", value.len());
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_a_client_sends_stays_one_line_of_json() {
+        let mut line = Line::begin(UnixMillis(1_700_000_000_123));
+        line.text("path", "/a\"\r\n\u{1b}[31m\\\u{85}ü");
+        line.text("long", &"x".repeat(10_000));
+        let text = String::from_utf8(line.end()).unwrap();
+        assert_eq!(text.matches('\n').count(), 1);
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["ts"], "2023-11-14T22:13:20.123Z");
+        assert_eq!(value["path"], "/a\"\r\n\u{1b}[31m\\\u{85}ü");
+        assert!(value["long"].as_str().unwrap().ends_with("…10000"));
+        assert!(text.len() < 1_000);
+    }
+}

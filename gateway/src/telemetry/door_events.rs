@@ -1,0 +1,95 @@
+//! What the door reports: refusals before a request exists, handshakes, connections.
+
+use std::time::Duration;
+
+use chassis::metrics::{self, HistogramVec, IntCounterVec, IntGauge, Registry};
+
+use super::access_log::Line;
+use super::{Telemetry, position};
+use crate::door::{ConnectionEvent, DoorRefusal, HandshakeOutcome};
+use crate::facts::Surface;
+use crate::rejection::Rejection;
+
+pub(super) struct DoorMetrics {
+    handshakes: IntCounterVec,
+    handshake_seconds: HistogramVec,
+    connections: IntGauge,
+    events: IntCounterVec,
+}
+
+impl DoorMetrics {
+    pub(super) fn new(registry: &Registry) -> anyhow::Result<Self> {
+        let door = Self {
+            handshakes: metrics::counter_vec(
+                registry,
+                "edge_tls_handshakes_total",
+                "TLS handshakes, by how they ended.",
+                &["outcome"],
+            )?,
+            handshake_seconds: metrics::latency_vec(
+                registry,
+                "edge_tls_handshake_seconds",
+                "Time from accepting a connection to the end of its handshake.",
+                &["outcome"],
+            )?,
+            connections: metrics::gauge(registry, "edge_connections", "Open client connections.")?,
+            events: metrics::counter_vec(
+                registry,
+                "edge_connection_events_total",
+                "What happened to client connections.",
+                &["event"],
+            )?,
+        };
+        for outcome in HandshakeOutcome::ALL {
+            door.handshakes.with_label_values(&[outcome.as_str()]);
+        }
+        for outcome in [HandshakeOutcome::Full, HandshakeOutcome::Resumed] {
+            door.handshake_seconds.with_label_values(&[outcome.as_str()]);
+        }
+        for event in ConnectionEvent::ALL {
+            door.events.with_label_values(&[event.as_str()]);
+        }
+        Ok(door)
+    }
+}
+
+impl Telemetry {
+    /// A refusal the door spoke itself: the same counter and the same kind of line as any other.
+    pub fn refused_at_the_door(&self, refusal: &DoorRefusal<'_>) {
+        let index = position(Surface::ALL, &Surface::Door) * Rejection::ALL.len()
+            + position(Rejection::ALL, &refusal.rejection);
+        if let Some(counter) = self.refused.get(index) {
+            counter.inc();
+        }
+        let mut line = Line::begin(self.clock.now());
+        line.text("request_id", refusal.request_id);
+        line.text("node", &self.node);
+        line.display("client_ip", refusal.connection.client().ip());
+        line.text("proto", if refusal.connection.is_h2() { "h2" } else { "h1" });
+        line.text("surface", Surface::Door.as_str());
+        line.text("sni", refusal.connection.sni().map_or("", |sni| sni.as_str()));
+        line.text("first_line", refusal.first_line);
+        line.number("status", u64::from(refusal.rejection.status()));
+        line.text("code", refusal.rejection.code());
+        line.text("blame", refusal.rejection.blame().as_str());
+        self.lines.write(&line.end());
+    }
+
+    /// A handshake ended. Unknown names are counted and not logged: they are chosen by scanners.
+    pub fn handshake_ended(&self, outcome: HandshakeOutcome, took: Duration) {
+        self.door.handshakes.with_label_values(&[outcome.as_str()]).inc();
+        if matches!(outcome, HandshakeOutcome::Full | HandshakeOutcome::Resumed) {
+            self.door.handshake_seconds.with_label_values(&[outcome.as_str()]).observe(took.as_secs_f64());
+        }
+    }
+
+    /// Something happened to a connection.
+    pub fn connection_event(&self, event: ConnectionEvent) {
+        self.door.events.with_label_values(&[event.as_str()]).inc();
+    }
+
+    /// How many connections are open.
+    pub fn show_connections(&self, live: usize) {
+        self.door.connections.set(i64::try_from(live).unwrap_or(i64::MAX));
+    }
+}

@@ -1,0 +1,87 @@
+//! Where requests go: named backends of the configuration, their endpoints, their routes, and how much each may carry.
+
+mod endpoint;
+mod route;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::project::UpstreamName;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+pub use endpoint::{Endpoint, Endpoints};
+pub use route::{Route, RouteError, RouteTable};
+
+/// One backend as configured.
+#[derive(Clone, Debug)]
+pub struct UpstreamSettings {
+    /// Its name.
+    pub name: UpstreamName,
+    /// Addresses that answer for it, at least one.
+    pub endpoints: Vec<std::net::SocketAddr>,
+    /// Time to connect.
+    pub connect_timeout: Duration,
+    /// Time to the first byte of the response, and between two reads.
+    pub first_byte_timeout: Duration,
+    /// Requests in progress at once; the next is refused with 503 `overloaded`.
+    pub in_flight_max: usize,
+    /// The largest request body in bytes, for routes that do not say.
+    pub body_bytes_max: u64,
+    /// Which paths and methods exist; empty: every path and method.
+    pub routes: Vec<Route>,
+}
+
+/// One backend at work.
+#[derive(Debug)]
+pub struct Upstream {
+    /// As configured.
+    pub settings: UpstreamSettings,
+    /// Its addresses and what we know of them.
+    pub endpoints: Endpoints,
+    /// Its paths.
+    pub routes: RouteTable,
+    places: Arc<Semaphore>,
+}
+
+impl Upstream {
+    fn new(settings: UpstreamSettings) -> Self {
+        Self {
+            endpoints: Endpoints::new(&settings.endpoints),
+            routes: RouteTable::new(settings.routes.clone()),
+            places: Arc::new(Semaphore::new(settings.in_flight_max)),
+            settings,
+        }
+    }
+
+    /// A place among the requests in progress; `None` when all are taken.
+    pub fn enter(&self) -> Option<OwnedSemaphorePermit> {
+        self.places.clone().try_acquire_owned().ok()
+    }
+
+    /// Requests in progress.
+    pub fn in_flight(&self) -> usize {
+        self.settings.in_flight_max.saturating_sub(self.places.available_permits())
+    }
+}
+
+/// All backends.
+#[derive(Debug)]
+pub struct Upstreams(HashMap<UpstreamName, Arc<Upstream>>);
+
+impl Upstreams {
+    /// From the configuration.
+    pub fn new(settings: impl IntoIterator<Item = UpstreamSettings>) -> Self {
+        Self(settings.into_iter().map(|one| (one.name.clone(), Arc::new(Upstream::new(one)))).collect())
+    }
+
+    /// The backend with this name.
+    pub fn find(&self, name: &UpstreamName) -> Option<&Arc<Upstream>> {
+        self.0.get(name)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Upstream>> {
+        self.0.values()
+    }
+}

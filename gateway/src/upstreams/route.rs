@@ -1,0 +1,183 @@
+//! Which paths and methods an upstream offers, decided before it is contacted.
+//!
+//! A pattern is compared with the path exactly as it will be forwarded, segment by segment, without decoding: nothing
+//! is routed as one thing and forwarded as another.
+
+use http::Method;
+
+use crate::request::BodyPromise;
+
+/// One path pattern with its methods. `{…}` matches one non-empty segment, a trailing `*` everything below.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// For example `/v1/store/orders/{orderId}`.
+    pub pattern: String,
+    /// Methods; GET brings HEAD.
+    pub methods: Vec<Method>,
+    /// The largest body in bytes of methods other than GET, HEAD and DELETE (those take none).
+    pub body_bytes_max: u64,
+}
+
+/// Why a request fits no route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RouteError {
+    /// No pattern matches.
+    NotFound,
+    /// A pattern matches, the method does not; the text is for `Allow`.
+    Method(String),
+    /// The method takes no body and one was promised.
+    BodyNotAllowed,
+    /// More than the route takes.
+    BodyTooLarge,
+}
+
+/// The routes of one upstream, in order.
+#[derive(Debug)]
+pub struct RouteTable(Vec<Route>);
+
+impl RouteTable {
+    pub(super) fn new(routes: Vec<Route>) -> Self {
+        Self(routes)
+    }
+
+    /// The largest body the request may send.
+    ///
+    /// # Errors
+    /// [`RouteError`].
+    pub fn pick(&self, method: &Method, path: &str, body: BodyPromise, body_bytes_max: u64) -> Result<u64, RouteError> {
+        // TRACE and CONNECT are nobody's: one mirrors headers, the other opens tunnels.
+        if matches!(*method, Method::TRACE | Method::CONNECT) {
+            return Err(self.methods(path).map_or(RouteError::NotFound, RouteError::Method));
+        }
+        let limit = if self.0.is_empty() { body_bytes_max } else { self.limit(method, path)? };
+        match body {
+            BodyPromise::Length(_) | BodyPromise::Unknown if limit == 0 => Err(RouteError::BodyNotAllowed),
+            BodyPromise::Length(length) if length > limit => Err(RouteError::BodyTooLarge),
+            BodyPromise::None | BodyPromise::Length(_) | BodyPromise::Unknown => Ok(limit),
+        }
+    }
+
+    /// The methods a path offers, for `Allow`; `None` when the path does not exist, "any" when there are no routes.
+    pub fn methods(&self, path: &str) -> Option<String> {
+        if self.0.is_empty() {
+            return Some("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS".to_owned());
+        }
+        let mut names: Vec<&str> = Vec::new();
+        for route in self.0.iter().filter(|route| matches(&route.pattern, path)) {
+            for method in &route.methods {
+                let head = (*method == Method::GET).then_some("HEAD");
+                for name in [Some(method.as_str()), head].into_iter().flatten() {
+                    if !names.contains(&name) {
+                        names.push(name);
+                    }
+                }
+            }
+        }
+        if names.is_empty() {
+            return None;
+        }
+        names.push("OPTIONS");
+        Some(names.join(", "))
+    }
+
+    fn limit(&self, method: &Method, path: &str) -> Result<u64, RouteError> {
+        let wanted = if *method == Method::HEAD { &Method::GET } else { method };
+        let found = self.0.iter().find(|route| route.methods.contains(wanted) && matches(&route.pattern, path));
+        match found {
+            Some(_) if matches!(*wanted, Method::GET | Method::DELETE) => Ok(0),
+            Some(route) => Ok(route.body_bytes_max),
+            None => Err(self.methods(path).map_or(RouteError::NotFound, RouteError::Method)),
+        }
+    }
+}
+
+fn matches(pattern: &str, path: &str) -> bool {
+    if let Some(prefix) = pattern.strip_suffix('*') {
+        return path.starts_with(prefix);
+    }
+    let mut wanted = pattern.split('/');
+    let mut found = path.split('/');
+    loop {
+        match (wanted.next(), found.next()) {
+            (None, None) => return true,
+            (Some(wanted), Some(found)) => {
+                let fits = if wanted.starts_with('{') { !found.is_empty() } else { wanted == found };
+                if !fits {
+                    return false;
+                }
+            }
+            _ => return false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> RouteTable {
+        RouteTable::new(vec![
+            Route { pattern: "/v1/store/orders".to_owned(), methods: vec![Method::GET], body_bytes_max: 0 },
+            Route {
+                pattern: "/v1/store/orders/{orderId}".to_owned(),
+                methods: vec![Method::DELETE],
+                body_bytes_max: 0,
+            },
+            Route { pattern: "/v2/orders".to_owned(), methods: vec![Method::GET, Method::POST], body_bytes_max: 100 },
+        ])
+    }
+
+    fn pick(method: &Method, path: &str, body: BodyPromise) -> Result<u64, RouteError> {
+        table().pick(method, path, body, 7)
+    }
+
+    #[test]
+    fn paths_match_as_they_will_be_forwarded() {
+        assert_eq!(pick(&Method::GET, "/v1/store/orders", BodyPromise::None), Ok(0));
+        assert_eq!(pick(&Method::HEAD, "/v1/store/orders", BodyPromise::None), Ok(0));
+        assert_eq!(pick(&Method::DELETE, "/v1/store/orders/1", BodyPromise::None), Ok(0));
+        assert_eq!(
+            pick(&Method::DELETE, "/v1/store/orders/%2F", BodyPromise::None),
+            Ok(0),
+            "the service says what an id is"
+        );
+        for path in [
+            "/",
+            "/v1",
+            "/v1/store/orders/",
+            "//v1/store/orders",
+            "/v1/store//orders",
+            "/V1/store/orders",
+            "/v1/store/orders/1/2",
+        ] {
+            assert_eq!(pick(&Method::GET, path, BodyPromise::None), Err(RouteError::NotFound), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_method_names_the_right_ones() {
+        let allow = |method: &Method, path| pick(method, path, BodyPromise::None).unwrap_err();
+        assert_eq!(allow(&Method::POST, "/v1/store/orders"), RouteError::Method("GET, HEAD, OPTIONS".to_owned()));
+        assert_eq!(allow(&Method::GET, "/v1/store/orders/1"), RouteError::Method("DELETE, OPTIONS".to_owned()));
+        assert_eq!(allow(&Method::TRACE, "/v2/orders"), RouteError::Method("GET, HEAD, POST, OPTIONS".to_owned()));
+    }
+
+    #[test]
+    fn bodies_are_settled_before_the_upstream_is_contacted() {
+        assert_eq!(
+            pick(&Method::DELETE, "/v1/store/orders/1", BodyPromise::Length(1)),
+            Err(RouteError::BodyNotAllowed)
+        );
+        assert_eq!(pick(&Method::GET, "/v2/orders", BodyPromise::Unknown), Err(RouteError::BodyNotAllowed));
+        assert_eq!(pick(&Method::POST, "/v2/orders", BodyPromise::Length(101)), Err(RouteError::BodyTooLarge));
+        assert_eq!(pick(&Method::POST, "/v2/orders", BodyPromise::Unknown), Ok(100));
+    }
+
+    #[test]
+    fn an_upstream_without_routes_takes_every_path_and_method() {
+        let open = RouteTable::new(Vec::new());
+        assert_eq!(open.pick(&Method::PUT, "/anything", BodyPromise::Length(7), 7), Ok(7));
+        assert_eq!(open.pick(&Method::PUT, "/anything", BodyPromise::Length(8), 7), Err(RouteError::BodyTooLarge));
+        assert!(matches!(open.pick(&Method::TRACE, "/", BodyPromise::None, 7), Err(RouteError::Method(_))));
+    }
+}
