@@ -126,3 +126,25 @@ async fn a_hundred_thousand_orders_come_whole_in_pieces_while_others_are_cancell
     assert!(ids.iter().copied().eq(0..u64::try_from(ORDERS).unwrap()), "every order once, in id order");
     assert!(largest < 512 * 1_024, "a piece of {largest} bytes");
 }
+
+// rule: 4.1.200
+#[tokio::test]
+async fn a_list_that_ends_where_a_batch_ends_is_whole_too() {
+    // Batches have 256 and then 2,048 orders.
+    for count in [1, 255, 256, 257, 2_303, 2_304, 2_305] {
+        let world = World::new().await;
+        world.given(&lines(0..count)).await;
+        for encoding in ["identity", "gzip"] {
+            let request = world.request(Method::GET, "/v1/store/orders").header("accept-encoding", encoding);
+            let body = request.send().await.unwrap().bytes().await.unwrap();
+            let mut text = Vec::new();
+            if encoding == "gzip" {
+                GzipDecoder::new(&*body).read_to_end(&mut text).await.unwrap();
+            } else {
+                text.extend_from_slice(&body);
+            }
+            let listed: Vec<serde_json::Value> = serde_json::from_slice(&text).unwrap();
+            assert_eq!(i64::try_from(listed.len()).unwrap(), count, "{encoding}");
+        }
+    }
+}
