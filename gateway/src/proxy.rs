@@ -322,7 +322,8 @@ impl ProxyHttp for SharedGateway {
                 tls: connection.and_then(Connection::tls).map_or("", |tls| tls.version),
                 client: facts.client,
             },
-            error: error.map(ToString::to_string),
+            // Its kind alone: the library's own words quote what the other side sent.
+            error: error.map(|error| format!("{} {}", error.esource().as_str(), error.root_etype().as_str())),
         };
         self.telemetry.finish(facts, &entry);
         self.telemetry.in_flight.dec();
