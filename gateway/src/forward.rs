@@ -6,7 +6,7 @@ use contract::identity::{Caller, IDENTITY_HEADER, Identity, IdentityKey};
 use contract::time::UnixSeconds;
 use http::header::{self, HeaderName};
 use pingora::http::RequestHeader;
-use pingora::upstreams::peer::HttpPeer;
+use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 
 use crate::facts::Facts;
 use crate::rejection::Rejection;
@@ -63,6 +63,10 @@ pub fn peer(upstream: &Upstream, endpoint: &Endpoint, upgrade: bool) -> HttpPeer
     options.read_timeout = Some(patience);
     options.write_timeout = Some(patience);
     options.idle_timeout = Some(IDLE_MAX);
+    if !upgrade {
+        // An upstream that is never asked to switch protocols has no reason to.
+        options.http_upstream_request_policy = HttpUpstreamRequestPolicy::deny_upgrades();
+    }
     peer
 }
 

@@ -19,6 +19,8 @@ mod lifecycle;
 #[cfg(test)]
 mod observability;
 #[cfg(test)]
+mod poison;
+#[cfg(test)]
 mod quotas;
 #[cfg(test)]
 mod redirects;

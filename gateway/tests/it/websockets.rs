@@ -82,6 +82,20 @@ async fn other_protocols_are_never_switched_to() {
 }
 
 #[tokio::test]
+async fn asking_for_another_protocol_lifts_no_limit() {
+    let world = World::with(|setup| setup.blog = "body_bytes_max = 10").await;
+    for protocol in ["websocket", "anything"] {
+        let ask = Ask::new("POST", BLOG, "/").field("Connection", "Upgrade").field("Upgrade", protocol);
+        let mut ask = ask.field("Transfer-Encoding", "chunked");
+        ask.body = format!("20\r\n{}\r\n0\r\n\r\n", "x".repeat(0x20)).into_bytes();
+        world.ask(ask.clone()).await.refused(413, "body_too_large");
+        ask.method = "GET".to_owned();
+        world.ask(ask).await.refused(413, "body_too_large");
+    }
+    assert!(world.blog.requests().iter().all(|request| !request.complete), "never a whole request");
+}
+
+#[tokio::test]
 async fn a_websocket_ends_when_its_domain_is_removed() {
     let world = World::start().await;
     world.blog.next(Act::Echo);

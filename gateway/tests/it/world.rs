@@ -77,6 +77,8 @@ pub(crate) struct Setup {
     pub(crate) listen: &'static str,
     /// Lines for `[drain]`.
     pub(crate) drain: &'static str,
+    /// Nobody answers where the control plane should be, until it is revived.
+    pub(crate) control_plane_is_dead: bool,
     /// Where log lines go, when not to the world's own buffer.
     pub(crate) logs: Option<Arc<Logs>>,
 }
@@ -119,6 +121,7 @@ impl World {
             quota: "",
             listen: "",
             drain: "lame_duck = \"0s\"\nrequests = \"5s\"",
+            control_plane_is_dead: false,
             logs: None,
         };
         change(&mut setup);
@@ -127,10 +130,13 @@ impl World {
         }
         let secret = Secret::parse(PLATFORM_SECRET).unwrap();
         let control = ControlPlane::start(&secret, std::mem::take(&mut setup.entities)).await;
+        if setup.control_plane_is_dead {
+            control.die().await;
+        }
         let directory = tempfile::tempdir().unwrap();
         let configuration = configuration(&setup, &control, &blog, &directory);
         let log = Log::default();
-        let logs = setup.logs.unwrap_or_else(|| Arc::new(Logs::writer_only(log.clone())));
+        let logs = setup.logs.take().unwrap_or_else(|| Arc::new(Logs::writer_only(log.clone())));
         let clock = Arc::new(ManualClock::at(UnixMillis(NOW * 1_000)));
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut world = Self {
@@ -151,7 +157,9 @@ impl World {
             _directory: directory,
         };
         world.run().await;
-        world.control.applied(1).await;
+        if !setup.control_plane_is_dead {
+            world.control.applied(1).await;
+        }
         world
     }
 

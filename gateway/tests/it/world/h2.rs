@@ -48,7 +48,10 @@ impl H2 {
                         let _ = body.flow_control().release_capacity(piece.len());
                         bytes.extend_from_slice(&piece);
                     }
-                    Err(_) => complete = false,
+                    Err(_) => {
+                        complete = false;
+                        break;
+                    }
                 }
             }
             let fields = parts.headers.iter();

@@ -88,6 +88,11 @@ impl Admin {
         samples.map(parse).collect()
     }
 
+    /// Waits until a series has this value: the end of a request is counted after its response was sent.
+    pub(crate) async fn counts(self, series: &str, value: f64) {
+        eventually(series, async || (self.metric(series).await == value).then_some(())).await;
+    }
+
     /// One series; 0 when it does not exist is a failure of the test.
     pub(crate) async fn metric(self, series: &str) -> f64 {
         let metrics = self.metrics().await;
