@@ -106,3 +106,9 @@ CREATE TABLE events (
 );
 CREATE INDEX events_by_project ON events (project, id);
 CREATE INDEX events_by_domain ON events (project, domain, id);
+
+-- What the service remembers about its own configuration.
+CREATE TABLE settings (
+    name  TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+);

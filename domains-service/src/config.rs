@@ -178,7 +178,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
         edge_addresses: edge_addresses?,
         names: NameRules { allow_local: allow_local?, allow_test: allow_test? },
         dns: dns?,
-        local_authority: local_authority?,
+        local_authority: local_authority.ok()?,
         log_format: log_format?,
         log_filter: log_filter?,
     })
@@ -218,20 +218,20 @@ fn read_dns(section: &Section<'_>) -> Option<DnsConfig> {
     })
 }
 
-fn read_local_authority(root: &Section<'_>) -> Option<Option<LocalAuthorityFiles>> {
+/// Whether there are such files is `Ok`; `Err` when a mistake was reported.
+fn read_local_authority(root: &Section<'_>) -> Result<Option<LocalAuthorityFiles>, ()> {
     let section = root.section("local_authority");
-    let certificate: Option<PathBuf> = section.path("ca_certificate_file")?;
-    let key: Option<PathBuf> = section.path("ca_key_file")?;
-    match (certificate, key) {
-        (None, None) => Some(None),
-        (Some(certificate), Some(key)) => Some(Some(LocalAuthorityFiles { certificate, key })),
+    let (certificate, key) = (section.path("ca_certificate_file"), section.path("ca_key_file"));
+    match (certificate.ok_or(())?, key.ok_or(())?) {
+        (None, None) => Ok(None),
+        (Some(certificate), Some(key)) => Ok(Some(LocalAuthorityFiles { certificate, key })),
         (None, Some(_)) => {
             section.missing("ca_certificate_file", "\"data/ca/ca.pem\"");
-            None
+            Err(())
         }
         (Some(_), None) => {
             section.missing("ca_key_file", "\"data/ca/ca.key\"");
-            None
+            Err(())
         }
     }
 }

@@ -39,20 +39,20 @@ pub(crate) struct Acknowledged {
 /// All nodes.
 pub(crate) struct Nodes {
     clock: Arc<dyn Clock>,
-    nodes: Mutex<HashMap<String, Node>>,
+    by_name: Mutex<HashMap<String, Node>>,
     changed: watch::Sender<()>,
 }
 
 impl Nodes {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, nodes: Mutex::default(), changed: watch::channel(()).0 }
+        Self { clock, by_name: Mutex::default(), changed: watch::channel(()).0 }
     }
 
     /// Notes a report.
     pub(crate) fn report(&self, report: NodeReport) {
         let seen = self.clock.monotonic();
         {
-            let mut nodes = self.nodes.lock();
+            let mut nodes = self.by_name.lock();
             if nodes.len() >= NODES_MAX && !nodes.contains_key(&report.node) {
                 let oldest = nodes.iter().min_by_key(|(_, node)| node.seen).map(|(name, _)| name.clone());
                 if let Some(oldest) = oldest {
@@ -67,7 +67,7 @@ impl Nodes {
     /// Every node, by name, and whether it is live.
     pub(crate) fn all(&self) -> Vec<(Node, bool)> {
         let now = self.clock.monotonic();
-        let mut nodes: Vec<_> = self.nodes.lock().values().map(|node| (node.clone(), is_live(node, now))).collect();
+        let mut nodes: Vec<_> = self.by_name.lock().values().map(|node| (node.clone(), is_live(node, now))).collect();
         nodes.sort_by(|(left, _), (right, _)| left.report.node.cmp(&right.report.node));
         nodes
     }

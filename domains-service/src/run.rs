@@ -35,6 +35,9 @@ const API_UPSTREAM: &str = "domains";
 /// Requests in progress at the end get this long.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(25);
 
+/// The plans whose figures are published.
+const PUBLISHED_PLANS: &str = "published_plans";
+
 /// Projects looked at per read when plans are brought up to date.
 const PROJECTS_PER_READ: i64 = 500;
 
@@ -150,10 +153,14 @@ async fn publish_platform(app: &App) -> anyhow::Result<()> {
     let mut write = app.store.write().await?;
     write.put(Entity::Site(Site { hostname, serves, redirect: None })).await?;
     write.commit().await?;
+    let plans = format!("{:?}", app.plans);
+    if app.store.setting(PUBLISHED_PLANS).await?.as_ref() == Some(&plans) {
+        return Ok(()); // a million projects need not be read to find that nothing changed
+    }
     let mut after = String::new();
     loop {
         let found = app.store.projects(&after, PROJECTS_PER_READ).await?;
-        let Some(last) = found.last() else { return Ok(()) };
+        let Some(last) = found.last() else { break };
         after = last.id.to_string();
         let mut write = app.store.write().await?;
         for seen in &found {
@@ -164,6 +171,8 @@ async fn publish_platform(app: &App) -> anyhow::Result<()> {
         }
         write.commit().await?;
     }
+    app.store.set_setting(PUBLISHED_PLANS, &plans).await?;
+    Ok(())
 }
 
 /// DNS, counted.

@@ -84,6 +84,25 @@ impl Store {
         &self.sqlite.write
     }
 
+    /// What the service remembers under a name.
+    pub(crate) async fn setting(&self, name: &str) -> Result<Option<String>, StoreError> {
+        let value = sqlx::query_scalar("SELECT value FROM settings WHERE name = $1");
+        Ok(value.bind(name).fetch_optional(self.reader()).await?)
+    }
+
+    /// Remembers something.
+    pub(crate) async fn set_setting(&self, name: &str, value: &str) -> Result<(), StoreError> {
+        sqlx::query(
+            "INSERT INTO settings (name, value) VALUES ($1, $2)
+             ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        )
+        .bind(name)
+        .bind(value)
+        .execute(self.writer())
+        .await?;
+        Ok(())
+    }
+
     /// Finishes what is in progress.
     pub(crate) async fn close(&self) {
         self.sqlite.close().await;

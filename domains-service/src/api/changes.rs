@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::domains::no_domain;
-use super::extract::{Json, Params, Segments, present};
+use super::extract::{Field, Json, Params, Segments};
 use super::{projects, view};
 use crate::actor::Actor;
 use crate::app::App;
@@ -84,8 +84,8 @@ pub(super) async fn permit_redirect(write: &mut Write, domain: &Domain, rule: &R
 #[serde(deny_unknown_fields)]
 pub(super) struct DomainChange {
     primary: Option<bool>,
-    #[serde(default, deserialize_with = "present")]
-    redirect: Option<Option<RedirectBody>>,
+    #[serde(default)]
+    redirect: Field<RedirectBody>,
 }
 
 /// `PATCH …/domains/{domain}`.
@@ -97,15 +97,19 @@ pub(super) async fn change(
     Json(change): Json<DomainChange>,
 ) -> Result<Response, Stop> {
     let id = actor.enter(&project, Some(Scope::DomainsWrite))?;
-    let rule = change.redirect.map(|redirect| redirect.map(RedirectBody::rule).transpose()).transpose()?;
+    let rule = match change.redirect {
+        Field::Absent => Field::Absent,
+        Field::Null => Field::Null,
+        Field::Value(redirect) => Field::Value(redirect.rule()?),
+    };
     let mut write = app.store.write().await?;
     let project = projects::find(&mut write, &id).await?;
     let mut domain = find(&mut write, &project.id, &name).await?;
     check_revision(&headers, &domain)?;
     let before = view_of_choice(&domain);
     match rule {
-        Some(None) => domain.redirect = None,
-        Some(Some(rule)) => {
+        Field::Null => domain.redirect = None,
+        Field::Value(rule) => {
             if change.primary == Some(true) {
                 return Err(Code::RedirectLoop.refuse("The primary domain serves; it cannot redirect.").into());
             }
@@ -113,7 +117,7 @@ pub(super) async fn change(
             domain.redirect = Some(rule);
             domain.primary_wanted = false;
         }
-        None => {}
+        Field::Absent => {}
     }
     match change.primary {
         Some(true) if !domain.primary => make_primary(&mut write, &mut domain).await?,

@@ -98,11 +98,18 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
     }
 }
 
-/// Tells a field that is absent (`None`) from one that is `null` (`Some(None)`).
-pub(super) fn present<'de, T, D>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
-where
-    T: serde::Deserialize<'de>,
-    D: serde::Deserializer<'de>,
-{
-    <Option<T> as serde::Deserialize>::deserialize(deserializer).map(Some)
+/// A field of a change: absent leaves things as they are, `null` takes them away.
+#[derive(Default)]
+pub(super) enum Field<T> {
+    #[default]
+    Absent,
+    Null,
+    Value(T),
+}
+
+impl<'de, T: serde::Deserialize<'de>> serde::Deserialize<'de> for Field<T> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = <Option<T> as serde::Deserialize>::deserialize(deserializer)?;
+        Ok(value.map_or(Self::Null, Self::Value))
+    }
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use contract::feed::{Entity, EntityName};
 use contract::key::Scope;
 use contract::plan::{Limits, Plan};
@@ -15,7 +17,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::extract::{Json, Params, Segments, present};
+use super::extract::{Field, Json, Params, Segments};
 use super::{changes, view};
 use crate::actor::Actor;
 use crate::app::App;
@@ -55,8 +57,8 @@ pub(super) async fn create(
     Extension(actor): Extension<Actor>,
     Json(wanted): Json<NewProject>,
 ) -> Result<Response, Stop> {
-    let id: ProjectId = wanted.id.parse().map_err(|error| invalid("id", &error))?;
-    let upstream: UpstreamName = wanted.upstream.parse().map_err(|error| invalid("upstream", &error))?;
+    let id: ProjectId = wanted.id.parse().map_err(|error| invalid("id", error))?;
+    let upstream: UpstreamName = wanted.upstream.parse().map_err(|error| invalid("upstream", error))?;
     if RESERVED_LABELS.contains(&id.as_str()) {
         return Err(Code::ProjectReserved.refuse("The platform itself speaks at this name; choose another.").into());
     }
@@ -71,7 +73,7 @@ pub(super) async fn create(
     let salt = chassis::random::bytes::<16>()?;
     let project = ProjectRecord {
         id,
-        salt: salt.iter().map(|byte| format!("{byte:02x}")).collect(),
+        salt: URL_SAFE_NO_PAD.encode(salt),
         plan: wanted.plan,
         limits: wanted.limits,
         access: wanted.access,
@@ -88,7 +90,7 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, axum::Json(view::project(&app, &project))).into_response())
 }
 
-fn invalid(field: &str, error: &contract::project::NotALabel) -> Stop {
+fn invalid(field: &str, error: contract::project::NotALabel) -> Stop {
     Code::InvalidProject.refuse(format!("{field}: {error}.")).into()
 }
 
@@ -138,8 +140,8 @@ pub(super) struct ProjectChange {
     upstream: Option<String>,
     access: Option<Access>,
     suspended: Option<bool>,
-    #[serde(default, deserialize_with = "present")]
-    limits: Option<Option<Limits>>,
+    #[serde(default)]
+    limits: Field<Limits>,
 }
 
 /// `PATCH /internal/projects/{project}`.
@@ -151,13 +153,17 @@ pub(super) async fn change(
 ) -> Result<Response, Stop> {
     let id = actor.enter(&project, None)?;
     let upstream = change.upstream.map(|name| name.parse::<UpstreamName>()).transpose();
-    let upstream = upstream.map_err(|error| invalid("upstream", &error))?;
+    let upstream = upstream.map_err(|error| invalid("upstream", error))?;
     let mut write = app.store.write().await?;
     let now = write.now();
     let mut project = find(&mut write, &id).await?;
     let before = project.clone();
     project.plan = change.plan.unwrap_or(project.plan);
-    project.limits = change.limits.unwrap_or(project.limits);
+    project.limits = match change.limits {
+        Field::Absent => project.limits,
+        Field::Null => None,
+        Field::Value(limits) => Some(limits),
+    };
     project.access = change.access.unwrap_or(project.access);
     project.upstream = upstream.unwrap_or(project.upstream);
     project.suspended = change.suspended.unwrap_or(project.suspended);

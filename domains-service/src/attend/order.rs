@@ -58,13 +58,13 @@ pub(super) async fn order(
 async fn issue(
     app: &App,
     domain: &Domain,
-    issuer: &dyn Issuer,
+    authority: &dyn Issuer,
     methods: Vec<String>,
 ) -> Result<(CertificateBundle, Facts), Failure> {
     let now = app.clock.now_seconds();
     let request = IssueRequest { hostname: domain.name.clone(), methods, now };
-    let issued = match tokio::time::timeout(ORDER_TIME_MAX, issuer.issue(&request)).await {
-        Ok(issued) => issued,
+    let issued = match tokio::time::timeout(ORDER_TIME_MAX, authority.issue(&request)).await {
+        Ok(outcome) => outcome,
         Err(_) => Err(IssueError::Unavailable("it did not finish in time".to_owned())),
     };
     let issued = issued.map_err(|error| Failure {

@@ -341,8 +341,8 @@ fn is_at_or_above(ancestor: &str, name: &str) -> bool {
 }
 
 fn addresses_v4(reply: &Reply, owner: Option<&str>) -> Vec<Ipv4Addr> {
-    let owned = reply.answers.iter().filter(|record| owner.is_none_or(|owner| record.owner == owner));
-    owned
+    let fitting = reply.answers.iter().filter(|record| owner.is_none_or(|owner| record.owner == owner));
+    fitting
         .filter_map(|record| match record.data {
             RecordData::A(address) => Some(address),
             _ => None,
@@ -351,8 +351,8 @@ fn addresses_v4(reply: &Reply, owner: Option<&str>) -> Vec<Ipv4Addr> {
 }
 
 fn addresses_v6(reply: &Reply, owner: Option<&str>) -> Vec<Ipv6Addr> {
-    let owned = reply.answers.iter().filter(|record| owner.is_none_or(|owner| record.owner == owner));
-    owned
+    let fitting = reply.answers.iter().filter(|record| owner.is_none_or(|owner| record.owner == owner));
+    fitting
         .filter_map(|record| match record.data {
             RecordData::Aaaa(address) => Some(address),
             _ => None,

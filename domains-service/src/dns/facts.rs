@@ -26,7 +26,7 @@ impl From<DnsFailure> for Why {
 }
 
 /// What one question brought.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer<T> {
     Is(T),
     /// No such record.

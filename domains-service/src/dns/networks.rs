@@ -78,8 +78,9 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [first, second, ..] = address.segments();
     let translated = first == 0x64 && second == 0xff9b; // would reach IPv4 behind a translator
+    let documentation = first == 0x2001 && second == 0x0db8;
     let tunnelled = first == 0x2002; // 6to4 carries an IPv4 address
-    first & 0xe000 == 0x2000 && !translated && !tunnelled && !(first == 0x2001 && second == 0x0db8)
+    first & 0xe000 == 0x2000 && !translated && !tunnelled && !documentation
 }
 
 #[cfg(test)]

@@ -179,7 +179,7 @@ fn judge_records(facts: &DnsFacts, expected: &Expectation<'_>, apex: bool, probl
     }
     let verdicts = server_verdicts(facts, expected, apex);
     let count = |is: fn(&ServerVerdict) -> bool| verdicts.iter().filter(|verdict| is(verdict)).count();
-    let ok = count(ServerVerdict::is_ok);
+    let ok = count(|verdict| verdict.is_ok());
     let missing = count(|verdict| *verdict == ServerVerdict::Missing);
     let unknown = count(|verdict| matches!(verdict, ServerVerdict::Unknown(_)));
     let wrong = verdicts.len() - ok - missing - unknown;

@@ -21,7 +21,7 @@ use crate::config::DnsConfig;
 const TRY_TIME_MAX: Duration = Duration::from_millis(800);
 
 /// Tries with a recursive resolver, which may have to ask the whole world first.
-const RECURSE_TIME_MAX: Duration = Duration::from_millis(2_000);
+const RECURSE_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// The largest UDP answer accepted: what passes every network unfragmented.
 const UDP_BYTES_MAX: u16 = 1_232;
@@ -202,3 +202,7 @@ fn record_type(kind: RecordKind) -> RecordType {
         RecordKind::Caa => RecordType::CAA,
     }
 }
+
+#[cfg(test)]
+#[path = "wire/tests.rs"]
+mod tests;

@@ -65,8 +65,8 @@ pub(crate) fn attachable(text: &str, platform: &Hostname, rules: NameRules) -> R
         return Err(NameError::Platform);
     }
     let local = is_under(&name, "localhost");
-    let test = is_under(&name, "test") || is_under(&name, "example");
-    let permitted = (local && rules.allow_local) || (test && rules.allow_test);
+    let for_tests = is_under(&name, "test") || is_under(&name, "example");
+    let permitted = (local && rules.allow_local) || (for_tests && rules.allow_test);
     if !permitted && RESERVED.iter().any(|reserved| is_under(&name, reserved)) {
         return Err(NameError::Reserved);
     }

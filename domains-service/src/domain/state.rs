@@ -150,10 +150,9 @@ fn advance_unserved(standing: &Standing, judged: &Judgement, now: UnixMillis, st
     let delayed = standing.delayed || overdue;
     let status = match (judged.records, judged.ownership, judged.caa) {
         (Records::Missing, ..) => Status::PendingDns,
-        (Records::Wrong, ..) => Status::ActionRequired,
+        (Records::Wrong, ..) | (Records::Pass, Ownership::Held, Caa::Forbidden) => Status::ActionRequired,
         (Records::Partial, ..) => Status::Propagating,
         (Records::Pass, Ownership::Missing, _) => Status::PendingOwnership,
-        (Records::Pass, Ownership::Held, Caa::Forbidden) => Status::ActionRequired,
         (Records::Pass, Ownership::Held, Caa::Allowed) if standing.certified => Status::Active,
         (Records::Pass, Ownership::Held, Caa::Allowed) if delayed => Status::ActionRequired,
         (Records::Pass, Ownership::Held, Caa::Allowed) => Status::Issuing,

@@ -4,6 +4,8 @@
 //! no worse than what is deployed. Only then is the key sealed for its hostname.
 
 use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chassis::seal::SealingKey;
 use contract::certificate::{CertificateBundle, SealedKey};
 use contract::hostname::Hostname;
@@ -126,7 +128,7 @@ pub(super) fn check_authority(certificate_pem: &str, key_pem: &str) -> anyhow::R
 /// A short fingerprint of a chain, for logs.
 pub(crate) fn fingerprint(chain_pem: &str) -> String {
     let digest = digest(&SHA256, chain_pem.as_bytes());
-    digest.as_ref().iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+    URL_SAFE_NO_PAD.encode(digest.as_ref().get(..9).unwrap_or_default())
 }
 
 #[cfg(test)]

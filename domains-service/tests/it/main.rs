@@ -1,5 +1,13 @@
 //! The control plane over HTTP: requests in, answers and the change stream out, in a world of our own.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests fail a test by panicking, as tests do"
+)]
+
 mod certificates;
 mod domains;
 mod feed;

@@ -33,7 +33,7 @@ pub(crate) enum ServerVerdict {
 }
 
 impl ServerVerdict {
-    pub(crate) fn is_ok(&self) -> bool {
+    pub(crate) fn is_ok(self) -> bool {
         matches!(self, Self::Ok | Self::OkApexCname)
     }
 
