@@ -93,7 +93,7 @@ async fn session_tickets_and_versions_are_those_of_modern_clients() {
     let session = stream.get_ref().1;
     assert_eq!(session.protocol_version(), Some(rustls::ProtocolVersion::TLSv1_3));
     assert_eq!(
-        session.negotiated_key_exchange_group().map(|group| group.name()),
+        session.negotiated_key_exchange_group().map(rustls::crypto::SupportedKxGroup::name),
         Some(rustls::NamedGroup::X25519MLKEM768)
     );
 }

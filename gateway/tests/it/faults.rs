@@ -33,7 +33,7 @@ async fn an_upstream_that_refuses_connections_is_502() {
     assert_failed(&reply, 502, "upstream_unreachable", 299);
     let line = world.log.line_of(reply.request_id()).await;
     assert_eq!((&line["blame"], &line["upstream"]), (&"upstream".into(), &"orders".into()));
-    world.admin.counts("edge_upstream_requests_total{outcome=\"connect_error\"}", 1.0).await;
+    world.admin.counts("edge_upstream_requests_total{outcome=\"connect_error\"}", 1).await;
     // Other sites are as well as ever.
     assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
 }
@@ -44,7 +44,7 @@ async fn an_upstream_that_does_not_answer_in_time_is_504() {
     world.orders.next(Act::Hang);
     let reply = world.ask(world.list()).await;
     assert_failed(&reply, 504, "upstream_timeout", 299);
-    world.admin.counts("edge_upstream_requests_total{outcome=\"timeout\"}", 1.0).await;
+    world.admin.counts("edge_upstream_requests_total{outcome=\"timeout\"}", 1).await;
     world.orders.left(1).await;
     assert_eq!(world.orders.requests().len(), 1, "asked once");
     assert_eq!(world.ask(world.list()).await.status, 200);
@@ -87,7 +87,7 @@ async fn an_upstream_that_talks_nonsense_is_502() {
         assert_failed(&reply, 502, "upstream_invalid", left);
         left -= 1;
     }
-    world.admin.counts("edge_upstream_requests_total{outcome=\"invalid\"}", 7.0).await;
+    world.admin.counts("edge_upstream_requests_total{outcome=\"invalid\"}", 7).await;
 }
 
 #[tokio::test]
@@ -169,7 +169,7 @@ async fn with_one_of_two_addresses_dead_no_request_fails() {
         world.clock.advance(Duration::from_millis(400));
     }
     assert_eq!(living.requests().len(), 40);
-    world.admin.counts("edge_upstream_requests_total{outcome=\"answered\"}", 40.0).await;
+    world.admin.counts("edge_upstream_requests_total{outcome=\"answered\"}", 40).await;
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ async fn a_gateway_that_serves_is_alive_and_ready() {
     let world = World::start().await;
     assert_eq!(world.admin.get("/livez").await.0, 200);
     assert_eq!(world.admin.get("/readyz").await.0, 200);
-    assert_eq!(world.admin.metric("edge_draining").await, 0.0);
+    assert_eq!(world.admin.metric("edge_draining").await, 0);
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn a_request_in_progress_is_finished_before_the_end() {
     world.orders.asked(2).await;
     world.begin_stop();
     not_ready(&world).await;
-    world.admin.counts("edge_draining", 1.0).await;
+    world.admin.counts("edge_draining", 1).await;
     gate.add_permits(1);
     let reply = h1.reply("GET").await.expect("a response");
     assert_eq!((reply.status, reply.text(), reply.complete), (200, "[1]", true));

@@ -77,7 +77,7 @@ async fn the_request_that_exceeds_the_day_waits_for_midnight() {
         assert_eq!(client.ask(&world.list()).await.trio(), (3, left, DAY_END), "the day has less");
     }
     assert_refused(&client.ask(&world.list()).await, "daily_quota_exceeded", 3, DAY_END, NOW);
-    world.clock.advance(Duration::from_secs(60));
+    world.clock.advance(Duration::from_mins(1));
     assert_refused(&client.ask(&world.list()).await, "daily_quota_exceeded", 3, DAY_END, NOW + 60);
     world.clock.advance(Duration::from_secs(u64::try_from(DAY_END - NOW - 60).unwrap()));
     assert_eq!(client.ask(&world.list()).await.trio(), (3, 2, DAY_END + 86_400));
@@ -138,8 +138,8 @@ async fn of_a_thousand_requests_for_the_last_unit_one_is_let_through() {
         clients.push(std::sync::Arc::new(world.h2(DEMO).await));
     }
     let mut asked = tokio::task::JoinSet::new();
-    for client in clients.iter().cycle().take(1_000).cloned() {
-        let ask = world.list();
+    for client in clients.iter().cycle().take(1_000) {
+        let (client, ask) = (client.clone(), world.list());
         asked.spawn(async move { client.ask(&ask).await });
     }
     let replies = asked.join_all().await;

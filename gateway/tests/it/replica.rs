@@ -79,7 +79,7 @@ async fn what_is_reported_as_applied_is_what_was_published() {
     assert_eq!(last.applied, Revision(3));
     assert!(reports.iter().all(|report| report.node == last.node), "one node, one name");
     assert!(reports.is_sorted_by_key(|report| report.applied));
-    assert_eq!(world.admin.metric("edge_replica_revision").await, 3.0);
+    assert_eq!(world.admin.metric("edge_replica_revision").await, 3);
     let (_, status) = world.admin.get("/status").await;
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
     assert_eq!((&status["revision"], &status["node"]), (&3.into(), &last.node.as_str().into()));

@@ -156,11 +156,6 @@ impl ControlPlane {
         self.book.lock().lies.push_back(text);
     }
 
-    /// Waits until every lie was told.
-    pub(crate) async fn told_all_lies(&self) {
-        eventually("the lies to be told", async || self.book.lock().lies.is_empty().then_some(())).await;
-    }
-
     /// The log was trimmed: whoever is behind needs a snapshot.
     pub(crate) fn forget_changes(&self) {
         let mut book = self.book.lock();
@@ -238,12 +233,11 @@ async fn stream_to(mut wire: Wire, head: &Head, book: &Mutex<Book>) {
     let (story, is_lie) = {
         let mut book = book.lock();
         book.asked_after.push(after);
-        match book.lies.pop_front() {
-            Some(lie) => (lie, true),
-            None => {
-                book.streams.push(sender);
-                (book.story(after), false)
-            }
+        if let Some(lie) = book.lies.pop_front() {
+            (lie, true)
+        } else {
+            book.streams.push(sender);
+            (book.story(after), false)
         }
     };
     let head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nConnection: close\r\n\r\n";

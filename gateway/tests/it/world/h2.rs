@@ -43,16 +43,12 @@ impl H2 {
             let mut bytes = Vec::new();
             let mut complete = true;
             while let Some(piece) = body.data().await {
-                match piece {
-                    Ok(piece) => {
-                        let _ = body.flow_control().release_capacity(piece.len());
-                        bytes.extend_from_slice(&piece);
-                    }
-                    Err(_) => {
-                        complete = false;
-                        break;
-                    }
-                }
+                let Ok(piece) = piece else {
+                    complete = false;
+                    break;
+                };
+                let _ = body.flow_control().release_capacity(piece.len());
+                bytes.extend_from_slice(&piece);
             }
             let fields = parts.headers.iter();
             let fields = fields.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()));

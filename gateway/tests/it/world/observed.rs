@@ -76,26 +76,27 @@ impl Admin {
         .await
     }
 
-    /// All series and their values.
-    pub(crate) async fn metrics(self) -> BTreeMap<String, f64> {
+    /// All series and their values, as written.
+    pub(crate) async fn metrics(self) -> BTreeMap<String, String> {
         let (status, text) = self.get("/metrics").await;
         assert_eq!(status, 200);
         let samples = text.lines().filter(|line| !line.starts_with('#'));
         let parse = |line: &str| {
             let (series, value) = line.rsplit_once(' ').expect("a sample");
-            (series.to_owned(), value.parse().expect("a number"))
+            (series.to_owned(), value.to_owned())
         };
         samples.map(parse).collect()
     }
 
     /// Waits until a series has this value: the end of a request is counted after its response was sent.
-    pub(crate) async fn counts(self, series: &str, value: f64) {
+    pub(crate) async fn counts(self, series: &str, value: u64) {
         eventually(series, async || (self.metric(series).await == value).then_some(())).await;
     }
 
-    /// One series; 0 when it does not exist is a failure of the test.
-    pub(crate) async fn metric(self, series: &str) -> f64 {
+    /// One series that counts; that it does not exist is a failure of the test.
+    pub(crate) async fn metric(self, series: &str) -> u64 {
         let metrics = self.metrics().await;
-        metrics.get(series).copied().unwrap_or_else(|| panic!("no series {series}"))
+        let value = metrics.get(series).unwrap_or_else(|| panic!("no series {series}"));
+        value.parse().unwrap_or_else(|_| panic!("{series} is {value}"))
     }
 }

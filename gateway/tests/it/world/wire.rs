@@ -181,10 +181,8 @@ impl Wire {
     }
 
     async fn more(&mut self) -> io::Result<usize> {
-        let mut room = [0; 8 * 1024];
-        let read = self.socket.read(&mut room).await?;
-        self.held.extend_from_slice(&room[..read]);
-        Ok(read)
+        self.held.reserve(8 * 1024);
+        self.socket.read_buf(&mut self.held).await
     }
 }
 
