@@ -130,7 +130,7 @@ mod tests {
         serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
     }
 
-    // rule: 9.1
+    // rule: 9.1, 9.5
     #[test]
     fn the_committed_copies_are_what_the_code_says() {
         for (name, document) in [("orders-v1.json", v1()), ("orders-v2.json", v2())] {
@@ -159,11 +159,7 @@ mod tests {
         assert_eq!(described, served);
     }
 
-    // rule: 9.1
-    // rule: 9.4
-    // rule: 1.2
-    // rule: 4.1.6
-    // rule: 5.1
+    // rule: 1.2, 1.4, 4.1.4, 5.1, 9.1, 9.4
     #[test]
     fn the_document_says_what_the_specification_says() {
         let document = v1();

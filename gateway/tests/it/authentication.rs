@@ -21,7 +21,7 @@ fn assert_unauthorized(reply: &Reply, code: &str, challenge: &str, failures: i64
     assert_eq!(reply.header("retry-after"), None);
 }
 
-// rule: 5.1
+// rule: 5.1, 5.2
 #[tokio::test]
 async fn a_valid_key_is_let_through_on_every_host_of_its_project() {
     let world = World::start().await;
@@ -34,8 +34,7 @@ async fn a_valid_key_is_let_through_on_every_host_of_its_project() {
     assert_eq!(heads.collect::<Vec<_>>(), ["GET /v1/store/orders HTTP/1.1"; 3]);
 }
 
-// rule: 5.2
-// rule: 7.401
+// rule: 5.2, 5.3, 7.401
 #[tokio::test]
 async fn without_a_key_or_with_a_wrong_one_the_answer_is_401_with_an_error_body() {
     let world = World::start().await;
@@ -80,7 +79,7 @@ async fn without_a_key_or_with_a_wrong_one_the_answer_is_401_with_an_error_body(
     world.assert_upstreams_untouched();
 }
 
-// rule: 5.1
+// rule: 5.2
 #[tokio::test]
 async fn the_scheme_is_read_in_any_case_and_after_any_number_of_spaces() {
     let world = World::start().await;
@@ -135,6 +134,7 @@ async fn a_key_that_arrives_before_its_project_is_not_known_yet() {
     assert_eq!(world.ask(Ask::get("young.tollhouse.localhost", ORDERS).key(&key.text)).await.status, 200);
 }
 
+// rule: 5.4
 #[tokio::test]
 async fn an_address_that_keeps_guessing_is_told_to_wait_while_good_keys_pass() {
     let world = World::with(|setup| setup.quota = "failed_authentications_per_minute = 3").await;

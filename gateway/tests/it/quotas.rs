@@ -25,7 +25,7 @@ fn assert_refused(reply: &Reply, code: &str, limit: i64, reset: i64, now: i64) {
     assert_eq!(reply.number("retry-after"), reset - now);
 }
 
-// rule: 8.5
+// rule: 8.7, 8.8, 8.9
 #[tokio::test]
 async fn every_response_says_how_many_requests_are_left() {
     let world = World::start().await;
@@ -46,8 +46,7 @@ async fn every_response_says_how_many_requests_are_left() {
     }
 }
 
-// rule: 8.2
-// rule: 8.3
+// rule: 7.429, 8.1, 8.2, 8.12
 #[tokio::test]
 async fn the_request_that_exceeds_the_minute_is_told_when_to_come_back() {
     let world = world_with(3, 100).await;
@@ -68,7 +67,7 @@ async fn the_request_that_exceeds_the_minute_is_told_when_to_come_back() {
     assert!(reply.header("ratelimit").is_some_and(|both| both.contains("\"day\";r=96")), "five refusals cost no day");
 }
 
-// rule: 8.3
+// rule: 7.429, 8.1, 8.9
 #[tokio::test]
 async fn the_request_that_exceeds_the_day_waits_for_midnight() {
     let world = world_with(10, 3).await;
@@ -83,6 +82,7 @@ async fn the_request_that_exceeds_the_day_waits_for_midnight() {
     assert_eq!(client.ask(&world.list()).await.trio(), (3, 2, DAY_END + 86_400));
 }
 
+// rule: 8.10
 #[tokio::test]
 async fn all_keys_and_hosts_of_a_project_share_one_quota() {
     let world = world_with(3, 100).await;
@@ -96,7 +96,7 @@ async fn all_keys_and_hosts_of_a_project_share_one_quota() {
     world.ask(world.list()).await.refused(429, "rate_limit_exceeded");
 }
 
-// rule: 8.1
+// rule: 8.6.1, 8.6.2, 8.6.3
 #[tokio::test]
 async fn each_plan_has_the_limits_that_are_published() {
     let world = World::start().await;
@@ -109,7 +109,7 @@ async fn each_plan_has_the_limits_that_are_published() {
     }
 }
 
-// rule: 8.9
+// rule: 8.4
 #[tokio::test]
 async fn a_higher_plan_helps_at_once_and_what_was_used_stays_used() {
     let world = world_with(2, 100).await;
@@ -128,7 +128,7 @@ async fn a_higher_plan_helps_at_once_and_what_was_used_stays_used() {
     reply.refused(429, "rate_limit_exceeded");
 }
 
-// rule: 8.2
+// rule: 8.1
 #[tokio::test]
 async fn of_a_thousand_requests_for_the_last_unit_one_is_let_through() {
     let world = world_with(1, 2_000).await;
@@ -162,7 +162,7 @@ async fn what_was_used_is_remembered_when_the_gateway_restarts() {
     assert_eq!(world.ask(world.list()).await.number("x-ratelimit-remaining"), 1);
 }
 
-// rule: 8.4
+// rule: 8.3, 8.11
 #[tokio::test]
 async fn a_key_that_keeps_asking_after_429_is_banned_for_a_while_and_its_siblings_are_not() {
     let world = world_with(2, 10_000).await;

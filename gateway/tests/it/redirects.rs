@@ -29,7 +29,7 @@ fn assert_leads(reply: &Reply, status: u16, location: &str) {
     assert_eq!(reply.header("cache-control"), cached);
 }
 
-// rule: 1.6
+// rule: 1.15
 #[tokio::test]
 async fn a_secondary_domain_leads_to_the_primary_one_with_the_status_chosen() {
     for (chosen, status) in [
@@ -54,7 +54,7 @@ async fn a_secondary_domain_leads_to_the_primary_one_with_the_status_chosen() {
     }
 }
 
-// rule: 1.6
+// rule: 1.15
 #[tokio::test]
 async fn without_a_choice_reading_is_301_and_everything_else_keeps_its_method() {
     let world = world_with(None).await;
@@ -115,6 +115,7 @@ async fn moving_house_needs_no_key_and_costs_no_quota() {
     assert_eq!(reply.number("x-ratelimit-remaining"), 299, "the first that was charged");
 }
 
+// rule: 5.2
 #[tokio::test]
 async fn a_key_sent_without_encryption_is_refused_and_its_exposure_is_noted() {
     let world = world_with(None).await;

@@ -18,7 +18,7 @@ fn change(revision: u64, effect: Effect) -> String {
     line(&Frame::Change(Change { revision: Revision(revision), at: UnixMillis(0), effect }))
 }
 
-// rule: 1.10
+// rule: 1.19
 #[tokio::test]
 async fn removing_a_domain_stops_traffic_at_once_on_open_http_1_connections() {
     let world = World::start().await;
@@ -40,7 +40,7 @@ async fn removing_a_domain_stops_traffic_at_once_on_open_http_1_connections() {
     assert_eq!(world.orders.requests().len(), 3);
 }
 
-// rule: 1.10
+// rule: 1.19
 #[tokio::test]
 async fn removing_a_domain_stops_traffic_at_once_on_open_http_2_connections() {
     let world = World::start().await;
@@ -54,7 +54,7 @@ async fn removing_a_domain_stops_traffic_at_once_on_open_http_2_connections() {
     assert_eq!(world.blog.requests().len(), 1);
 }
 
-// rule: 1.10
+// rule: 1.19
 #[tokio::test]
 async fn removing_a_domain_ends_the_request_that_is_in_progress() {
     let world = World::start().await;

@@ -11,7 +11,7 @@ fn assert_refused_and_charged(reply: &Reply, status: u16, code: &str, left: i64)
     assert_eq!(reply.trio(), (300, left, MINUTE_END));
 }
 
-// rule: 7.404
+// rule: 4.0.2, 7.404
 #[tokio::test]
 async fn a_path_that_does_not_exist_is_404_for_callers_and_401_for_strangers() {
     let world = World::start().await;
@@ -26,6 +26,7 @@ async fn a_path_that_does_not_exist_is_404_for_callers_and_401_for_strangers() {
     world.assert_upstreams_untouched();
 }
 
+// rule: 4.1.1, 4.2.1
 #[tokio::test]
 async fn a_method_that_does_not_exist_is_405_with_those_that_do() {
     let world = World::start().await;
@@ -51,8 +52,7 @@ async fn a_method_that_does_not_exist_is_405_with_those_that_do() {
     world.assert_upstreams_untouched();
 }
 
-// rule: 4.1.4
-// rule: 4.2.5
+// rule: 4.1.3, 4.2.3
 #[tokio::test]
 async fn a_body_where_none_is_taken_is_refused_before_the_upstream_is_contacted() {
     let world = World::start().await;
