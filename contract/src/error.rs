@@ -40,6 +40,7 @@ impl ErrorBody {
 mod tests {
     use super::*;
 
+    // rule: 2.8, 2.9, 2.10, 7.1
     #[test]
     fn the_body_has_exactly_the_three_fields_of_the_specification() {
         let body = ErrorBody::new(404, "order_not_found", "No order has this id.");

@@ -76,6 +76,7 @@ impl Plan {
 mod tests {
     use super::*;
 
+    // rule: 8.6.1, 8.6.2, 8.6.3
     #[test]
     fn plans_grant_what_the_specification_states() {
         let stated: Vec<_> = [Plan::Free, Plan::Pro, Plan::Business]

@@ -157,12 +157,12 @@ mod tests {
 
     #[test]
     fn codes_are_distinct_and_documented() {
-        let documentation = include_str!("../../docs/errors-domains.fragment.md");
+        let documentation = include_str!("../../docs/errors.md");
         let mut seen = HashSet::new();
         for (code, status) in CATALOGUE {
             assert!(seen.insert(code), "{code}");
             assert!((400..600).contains(status));
-            assert!(documentation.contains(&format!("\n### {code}\n")), "{code} has no heading");
+            assert!(documentation.contains(&format!("\n### `{code}`\n")), "{code} has no heading");
         }
     }
 }

@@ -77,8 +77,8 @@ mod tests {
         Plans::read(&Source::from_text("plans.toml", text, "T", BTreeMap::new()))
     }
 
+    // rule: 8.6.1, 8.6.2, 8.6.3
     #[test]
-    // rule: 8.1
     fn the_file_in_config_is_what_the_specification_states() {
         assert_eq!(read(include_str!("../../config/plans.toml")).unwrap(), Plans::stated());
         assert_eq!(read("").unwrap(), Plans::stated());

@@ -4,17 +4,18 @@
 //! forwarded responses and the writer of answers.
 
 use http::HeaderValue;
-use http::header::{self, HeaderName};
+use http::header;
 use pingora::http::ResponseHeader;
 
 use crate::facts::{Facts, Shown, Surface};
 
-const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
-const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
-const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
-const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+// Text, not `HeaderName`: pingora writes these names to HTTP/1 clients in the spelling of the specification.
+const LIMIT: &str = "X-RateLimit-Limit";
+const REMAINING: &str = "X-RateLimit-Remaining";
+const RESET: &str = "X-RateLimit-Reset";
+const POLICY: &str = "RateLimit-Policy";
+const RATELIMIT: &str = "RateLimit";
+const REQUEST_ID: &str = "X-Request-Id";
 
 /// What a web page's script may read of a response (Fetch standard, section 3.2.5).
 const EXPOSED: &str = "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After, RateLimit, \
@@ -34,6 +35,13 @@ const OURS: &[&str] = &[
     "tollhouse-identity",
 ];
 
+/// Fields that concern the connection to the upstream alone (RFC 9110 section 7.6.1). `Connection` and
+/// `Transfer-Encoding` are the proxy library's, which writes its own.
+const HOP_BY_HOP: &[&str] = &["keep-alive", "proxy-connection", "te", "trailer", "upgrade"];
+
+/// Fields that say where a response ends: an upstream that names them in `Connection` is not believed.
+const FRAMING: &[&str] = &["connection", "content-length", "transfer-encoding"];
+
 /// Adds what every response of this surface carries and removes what an upstream may not say.
 ///
 /// # Errors
@@ -41,6 +49,10 @@ const OURS: &[&str] = &[
 pub fn decorate(response: &mut ResponseHeader, facts: &Facts, is_tls: bool) -> pingora::Result<()> {
     for name in OURS {
         response.remove_header(*name);
+    }
+    // A switch of protocols is the one thing two connections agree on through us.
+    if response.status != http::StatusCode::SWITCHING_PROTOCOLS {
+        strip_hop_by_hop(response);
     }
     response.remove_header(&header::SERVER);
     response.insert_header(REQUEST_ID, facts.request_id.as_str())?;
@@ -58,6 +70,20 @@ pub fn decorate(response: &mut ResponseHeader, facts: &Facts, is_tls: bool) -> p
         limits(response, shown)?;
     }
     Ok(())
+}
+
+fn strip_hop_by_hop(response: &mut ResponseHeader) {
+    let nominated: Vec<String> = response
+        .headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(',').map(|name| name.trim().to_ascii_lowercase()))
+        .filter(|name| !FRAMING.contains(&name.as_str()))
+        .collect();
+    for name in nominated.iter().map(String::as_str).chain(HOP_BY_HOP.iter().copied()) {
+        response.remove_header(name);
+    }
 }
 
 fn limits(response: &mut ResponseHeader, shown: Shown) -> pingora::Result<()> {

@@ -12,6 +12,7 @@ use contract::site::Site;
 use contract::time::UnixMillis;
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::quota::settings::Mode;
 use crate::quota::standing::{Outcome, Standing};
 use crate::rejection::Rejection;
 use crate::upstreams::{Endpoint, Upstream};
@@ -126,6 +127,8 @@ pub struct Facts {
     pub shown: Option<Shown>,
     /// The standing after a unit was charged; what a refund gives back.
     pub charged: Option<Standing>,
+    /// How it was counted.
+    pub quota_mode: Option<Mode>,
     /// Why it was refused.
     pub refused: Option<Rejection>,
     /// Where it goes.
@@ -163,6 +166,7 @@ impl Facts {
             payer: None,
             shown: None,
             charged: None,
+            quota_mode: None,
             refused: None,
             target: None,
             endpoint: None,

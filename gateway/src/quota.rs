@@ -121,6 +121,14 @@ impl Quota {
         }
     }
 
+    /// Hands back at once what this node holds for a project, because another node would refuse for want of it. For
+    /// stores that pass such calls between nodes.
+    pub fn recall(&self, project: &ProjectId) {
+        if let Some(cell) = self.0.cells.find(project).filter(|cell| cell.lock().bucket.owes()) {
+            self.0.state_in_background(&cell, ledger::node::Purpose::HandBack);
+        }
+    }
+
     /// The books of a project: both windows, and every node's part. `None` when nothing was charged yet.
     pub async fn usage(&self, project: &ProjectId) -> Result<Option<BucketView>, StoreOutage> {
         let budget = self.0.settings.call_budget;

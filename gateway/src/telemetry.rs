@@ -5,6 +5,7 @@
 
 mod access_log;
 mod door_events;
+mod quota_metrics;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use crate::rejection::{Blame, Rejection};
 use crate::replica::Invalid;
 
 pub use access_log::{ConnectionFacts, Entry};
+pub use quota_metrics::{Decision, QuotaMetrics};
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
@@ -56,6 +58,8 @@ pub struct Telemetry {
     durations: Vec<Histogram>,
     overhead: Vec<Histogram>,
     auth: IntCounterVec,
+    /// Charges and the way they are counted.
+    pub quota: QuotaMetrics,
     upstream: Vec<IntCounter>,
     upstream_duration: Histogram,
     /// Requests in progress.
@@ -138,6 +142,7 @@ impl Telemetry {
             durations: per_surface(&duration),
             overhead: per_surface(&overhead),
             auth,
+            quota: QuotaMetrics::new(registry)?,
             upstream: UpstreamOutcome::ALL.iter().map(|one| upstream.with_label_values(&[one.as_str()])).collect(),
             upstream_duration: metrics::latency_vec(
                 registry,
@@ -191,6 +196,9 @@ impl Telemetry {
         }
         if let Some(histogram) = self.overhead.get(surface) {
             histogram.observe(took.saturating_sub(waited).as_secs_f64());
+        }
+        if let (Some(decision), Some(payer)) = (Decision::of(facts), &facts.payer) {
+            self.quota.charged(payer.plan, decision);
         }
         self.lines.write(&access_log::line(facts, entry, took, waited, &self.node));
     }

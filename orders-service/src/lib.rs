@@ -1,1 +1,43 @@
-//! Scaffold.
+//! The pet store's orders: list them, cancel a pending one.
+//!
+//! A request comes from the gateway, signed. In reading order: `api` routes it, `access` finds whose orders it is
+//! about and whether it may, `api/list_orders`, `api/cancel_order` and `api/get_pet` each answer one operation,
+//! [`order`] holds the rules, [`store`] keeps the orders (SQLite in `store/sqlite`), `walk` reads all of them without
+//! holding anything, `wire` writes them, `error` says no. Beside it `internal` serves operators and `import` reads
+//! what they bring; [`Orders`] is the same for a process that runs this service inside itself.
+//!
+//! Left to others: authentication, quotas and TLS are the gateway's; which projects exist is nobody's business here:
+//! a project without orders has an empty list. When the database cannot answer, requests get 503 within seconds and
+//! nothing acknowledged is lost.
+
+mod access;
+mod api;
+mod config;
+mod deprecation;
+mod error;
+mod etag;
+mod import;
+mod internal;
+mod metrics;
+mod observe;
+mod openapi;
+mod operations;
+pub mod order;
+mod orders;
+mod reference;
+mod server;
+pub mod store;
+mod walk;
+mod wire;
+
+pub use config::{Config, ENVIRONMENT_PREFIX};
+pub use deprecation::{Deprecation, InvalidLinkTarget, LinkTarget};
+pub use error::CATALOGUE;
+pub use import::{BYTES_MAX, ImportFailure, LINE_BYTES_MAX, ORDERS_MAX};
+pub use orders::Orders;
+pub use server::{start, start_with};
+
+/// The interface descriptions of `/v1` and `/v2` as they are served, by the names of their committed copies.
+pub fn openapi_documents() -> [(&'static str, String); 2] {
+    [("orders-v1.json", api::printed(&openapi::v1())), ("orders-v2.json", api::printed(&openapi::v2()))]
+}

@@ -95,8 +95,8 @@ mod tests {
         Node { name: name.parse().unwrap(), status, primary: false, redirects: false }
     }
 
+    // rule: 1.15
     #[test]
-    // rule: 1.9
     fn a_domain_may_redirect_to_one_that_is_served_and_does_not_redirect() {
         let from = node("a.example", Status::Active);
         assert_eq!(permit(&from, Some(&node("b.example", Status::Active)), 0), Ok(()));

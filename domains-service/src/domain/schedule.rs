@@ -90,6 +90,7 @@ mod tests {
         looks
     }
 
+    // rule: 1.14
     #[test]
     fn looks_are_frequent_at_first_and_end_after_a_week() {
         assert_eq!(looks(4 * MINUTE), [5, 10, 20, 40, 100, 160, 220]);

@@ -221,8 +221,8 @@ mod tests {
         }
     }
 
+    // rule: 1.18
     #[test]
-    // rule: 1.11
     fn thirty_minutes_without_a_certificate_ask_the_owner_to_act() {
         let issuing = standing(Status::Issuing);
         assert_eq!(advance(&issuing, &pass(), NOW.plus(ISSUING_MILLIS_MAX - 1)).status, Status::Issuing);

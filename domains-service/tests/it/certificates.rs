@@ -122,8 +122,8 @@ async fn the_authority_that_caa_permits_and_that_answers_is_chosen() {
     assert_eq!((&active["certificate"]["ca"], one.orders(), two.orders()), (&json!("two.ca"), 1, 2));
 }
 
+// rule: 1.18
 #[tokio::test]
-// rule: 1.11
 async fn without_a_certificate_after_thirty_minutes_the_owner_is_asked_to_look() {
     let authority = FakeAuthority::new("one.ca");
     for _ in 0..50 {
@@ -166,6 +166,7 @@ async fn failed_orders_are_repeated_ever_rarer() {
     assert_eq!(authority.orders(), 4);
 }
 
+// rule: 1.13
 #[tokio::test]
 async fn certificates_are_renewed_with_a_third_of_their_life_left() {
     let authority = FakeAuthority::new("one.ca");

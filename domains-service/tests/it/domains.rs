@@ -8,8 +8,8 @@ use crate::world::Platform;
 
 const DOMAINS: &str = "/v1/projects/demo/domains";
 
+// rule: 1.7, 1.9
 #[tokio::test]
-// rule: 1.2
 async fn a_custom_domain_needs_a_paid_plan_and_a_successful_deploy() {
     let platform = Platform::start().await;
     platform.project("demo", "free").await;
@@ -28,8 +28,8 @@ async fn a_custom_domain_needs_a_paid_plan_and_a_successful_deploy() {
     }
 }
 
+// rule: 1.10, 1.11
 #[tokio::test]
-// rule: 1.5
 async fn adding_a_domain_says_which_record_to_create() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
@@ -93,8 +93,8 @@ async fn each_kind_of_wrong_name_has_its_own_code() {
     }
 }
 
+// rule: 1.15
 #[tokio::test]
-// rule: 1.8
 async fn a_project_has_several_domains_up_to_its_plans_limit() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;

@@ -35,6 +35,7 @@ async fn operators_need_their_token() {
     }
 }
 
+// rule: 7.1
 #[tokio::test]
 async fn every_refusal_is_an_error_body() {
     let platform = Platform::start().await;

@@ -9,6 +9,7 @@ use crate::world::{Bend, Platform};
 
 const KEYS: &str = "/v1/projects/demo/keys";
 
+// rule: 5.4
 #[tokio::test]
 async fn a_key_is_shown_once_and_published_as_a_digest() {
     let platform = Platform::start().await;
@@ -68,6 +69,7 @@ async fn nobody_gives_more_than_they_have() {
     }
 }
 
+// rule: 5.4
 #[tokio::test]
 async fn a_rotated_key_overlaps_with_its_successor() {
     let platform = Platform::start().await;

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::world::{PLATFORM, Platform};
 
+// rule: 1.6
 #[tokio::test]
-// rule: 1.1
 async fn a_deployed_project_is_served_on_a_subdomain_of_the_platform() {
     let platform = Platform::start().await;
     let created = platform.operator("POST", "/projects", json!({ "id": "demo" })).await;
@@ -59,8 +59,8 @@ async fn wrong_projects_are_refused() {
     assert_eq!(missing.code(), (404, "project_not_found"));
 }
 
+// rule: 8.4, 8.6.4
 #[tokio::test]
-// rule: 8.6
 async fn a_higher_plan_brings_higher_limits_and_enterprise_has_its_own() {
     let platform = Platform::start().await;
     platform.project("demo", "free").await;

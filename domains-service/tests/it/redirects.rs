@@ -33,8 +33,8 @@ async fn patch(platform: &Platform, name: &str, body: Value) -> crate::world::An
     platform.owner("demo").send("PATCH", &path(name), body).await
 }
 
+// rule: 1.15
 #[tokio::test]
-// rule: 1.9
 async fn a_domain_redirects_to_the_primary_one_with_its_status() {
     let platform = three().await;
     for (given, published) in [
@@ -80,6 +80,7 @@ async fn redirects_follow_the_primary_domain_in_one_hop() {
     assert_eq!(old.body["primary"], false);
 }
 
+// rule: 1.15
 #[tokio::test]
 async fn loops_chains_and_dangling_redirects_are_refused() {
     let platform = three().await;

@@ -15,8 +15,8 @@ async fn with_shop() -> (Platform, u64) {
     (platform, revision)
 }
 
+// rule: 1.19
 #[tokio::test]
-// rule: 1.12
 async fn a_removal_is_answered_when_every_live_gateway_has_applied_it() {
     let (platform, revision) = with_shop().await;
     for node in ["a", "b", "c"] {

@@ -48,8 +48,8 @@ fn first_problem(answer: &Answer) -> &str {
     answer.body["problems"][0]["code"].as_str().unwrap_or_default()
 }
 
+// rule: 1.8, 1.11, 1.13
 #[tokio::test]
-// rule: 1.6
 async fn after_the_record_is_seen_everywhere_a_certificate_is_issued_by_itself() {
     let platform = with_zone().await;
     add(&platform, "demo", SHOP).await;
@@ -64,8 +64,8 @@ async fn after_the_record_is_seen_everywhere_a_certificate_is_issued_by_itself()
     assert_eq!(active["problems"], json!([]));
 }
 
+// rule: 1.16
 #[tokio::test]
-// rule: 1.10
 async fn an_address_record_blocks_the_cname_and_is_named() {
     let platform = with_zone().await;
     platform.dns.set(SHOP, RecordData::A("198.51.100.7".parse().unwrap()));
@@ -77,8 +77,8 @@ async fn an_address_record_blocks_the_cname_and_is_named() {
     assert!(problem["fix"].as_str().unwrap().contains("Delete the A record"));
 }
 
+// rule: 1.17
 #[tokio::test]
-// rule: 1.10
 async fn the_value_must_match_exactly() {
     let platform = with_zone().await;
     platform.project("other", "pro").await;
@@ -89,8 +89,8 @@ async fn the_value_must_match_exactly() {
     assert_eq!(domain["problems"][0]["expected"], json!([target(&platform, "demo").await]));
 }
 
+// rule: 1.14
 #[tokio::test]
-// rule: 1.7
 async fn nameservers_that_disagree_are_shown_as_propagation() {
     let platform = with_zone().await;
     platform.dns.set_at(ONE, SHOP, RecordData::Cname(target(&platform, "demo").await));
@@ -161,6 +161,7 @@ async fn nameservers_that_fail_are_named_and_move_nothing() {
     }
 }
 
+// rule: 1.12
 #[tokio::test]
 async fn an_apex_with_an_alias_is_active_and_foreign_addresses_are_named() {
     let platform = with_zone().await;

@@ -12,6 +12,7 @@ use std::time::Duration;
 use contract::hostname::Hostname;
 use parking_lot::Mutex;
 use rustls::sign::CertifiedKey;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -76,6 +77,8 @@ pub struct Connection {
     hosts: Mutex<Vec<Hostname>>,
     refusal: OnceLock<Rejection>,
     cancelled: CancellationToken,
+    /// For HTTP/2: true asks the proxy's engine to say GOAWAY and to finish what is in progress.
+    retired: watch::Sender<bool>,
     shared: Arc<Shared>,
 }
 
@@ -103,6 +106,7 @@ impl Connection {
             hosts: Mutex::new(Vec::new()),
             refusal: OnceLock::new(),
             cancelled: CancellationToken::new(),
+            retired: watch::Sender::new(false),
             shared,
         }
     }
@@ -155,7 +159,10 @@ impl Connection {
 
     /// The proxy has a request in hand; from here on it answers, not the door. Call it once per request, first thing.
     pub fn request_seen(&self) {
-        self.seen.fetch_add(1, Ordering::AcqRel);
+        let seen = self.seen.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
+        if seen >= self.requests_max {
+            self.retire();
+        }
         self.shared.in_flight.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -169,6 +176,7 @@ impl Connection {
             hosts.push(host.clone());
         } else {
             self.crowded.store(true, Ordering::Release);
+            self.retire();
         }
     }
 
@@ -189,7 +197,8 @@ impl Connection {
         self.refusal.get().copied()
     }
 
-    /// Whether the response should say `Connection: close`: requests or age are used up, or we drain.
+    /// Whether the response should say `Connection: close`: requests or age are used up, or we drain. HTTP/2 needs no
+    /// such word: its connections are told to go away by the door.
     pub fn should_close(&self) -> bool {
         self.shared.draining.load(Ordering::Acquire)
             || self.seen() >= self.requests_max
@@ -206,6 +215,21 @@ impl Connection {
     /// Cancelled when the connection is ended by [`Self::close`].
     pub fn cancelled(&self) -> &CancellationToken {
         &self.cancelled
+    }
+
+    /// HTTP/2: no new streams; what is in progress is finished.
+    pub(crate) fn retire(&self) {
+        self.retired.send_if_modified(|retired| !std::mem::replace(retired, true));
+    }
+
+    /// What HTTP/2 takes for the shutdown signal.
+    pub(crate) fn retirement(&self) -> watch::Receiver<bool> {
+        self.retired.subscribe()
+    }
+
+    /// When the connection is old enough to be retired.
+    pub(crate) fn retires_at(&self) -> Instant {
+        self.opened + self.age_max
     }
 
     pub(crate) fn seen(&self) -> u32 {

@@ -182,16 +182,36 @@ impl<A: ServerApp + Send + Sync + 'static> Desk<A> {
     /// A connection from accept to its last request.
     async fn serve(&self, tcp: TcpStream, peer: SocketAddr, slot: Slot, shutdown: &ShutdownWatch) {
         // Errors here mean that the client is gone, or will get no answer it could read.
-        let Some(stream) = self.establish(tcp, peer, slot).await else {
+        let Some((stream, connection)) = self.establish(tcp, peer, slot).await else {
             return;
         };
+        if connection.is_h2() {
+            // An HTTP/1 response can ask its client to leave; HTTP/2 has a frame for it, which the proxy's engine sends
+            // at the shutdown signal. So each connection has a signal of its own.
+            let retirement = connection.retirement();
+            tokio::select! {
+                () = self.process(stream, &retirement) => {}
+                () = retire_in_time(&connection, shutdown.clone()) => {}
+            }
+        } else {
+            drop(connection);
+            self.process(stream, shutdown).await;
+        }
+    }
+
+    async fn process(&self, stream: Stream, shutdown: &ShutdownWatch) {
         let mut next = self.app.process_new(stream, shutdown).await;
         while let Some(stream) = next {
             next = self.app.process_new(stream, shutdown).await;
         }
     }
 
-    async fn establish(&self, mut tcp: TcpStream, peer: SocketAddr, mut slot: Slot) -> Option<Stream> {
+    async fn establish(
+        &self,
+        mut tcp: TcpStream,
+        peer: SocketAddr,
+        mut slot: Slot,
+    ) -> Option<(Stream, Arc<Connection>)> {
         let started = Instant::now();
         let deadline = started + self.settings.handshake_timeout;
         let trusted = self.settings.proxy_protocol_from.iter().any(|net| net.contains(&peer.ip().to_canonical()));
@@ -213,7 +233,6 @@ impl<A: ServerApp + Send + Sync + 'static> Desk<A> {
         {
             return None;
         }
-        tcp.set_nodelay(true).ok()?;
         let ends = Ends { client: client.unwrap_or(peer), peer, local: tcp.local_addr().ok()? };
         let descriptor = tcp.as_raw_fd();
         let Some(terms) = &self.tls else {
@@ -239,18 +258,30 @@ impl<A: ServerApp + Send + Sync + 'static> Desk<A> {
         slot: Slot,
         descriptor: i32,
         started: Instant,
-    ) -> Option<Stream> {
+    ) -> Option<(Stream, Arc<Connection>)> {
         let connection = Connection::new(slot.id(), ends, tls, &self.settings, slot.shared(), Instant::now());
         let connection = Arc::new(connection);
         slot.register(&connection);
         let served = Served {
-            connection,
+            connection: Arc::clone(&connection),
             doorman: Arc::clone(&self.doorman),
             settings: Arc::clone(&self.settings),
             slot,
             established_in: started.elapsed(),
             descriptor,
         };
-        Some(Box::new(EdgeStream::new(io, served).ok()?))
+        let stream: Stream = Box::new(EdgeStream::new(io, served).ok()?);
+        Some((stream, connection))
     }
+}
+
+/// Retires the connection when it is old or the process is to end, and never returns.
+async fn retire_in_time(connection: &Connection, mut shutdown: ShutdownWatch) {
+    tokio::select! {
+        // A sender that is gone means the end as well.
+        _ = shutdown.wait_for(|stop| *stop) => {}
+        () = tokio::time::sleep_until(connection.retires_at()) => {}
+    }
+    connection.retire();
+    std::future::pending::<()>().await;
 }

@@ -75,7 +75,6 @@ mod tests {
         most
     }
 
-    // rule: 4.1
     #[test]
     fn a_peer_at_the_minimum_rate_may_go_on_for_ever_and_a_slower_one_may_not() {
         assert_eq!(sends(500, 1_000, 10_000), 10_000);

@@ -125,7 +125,6 @@ mod tests {
         }
     }
 
-    // rule: 3.2
     #[tokio::test]
     async fn anything_else_is_refused() {
         let truncated_field = [&V4[..], &[0x04, 0, 3, 9, 9]].concat();

@@ -15,7 +15,9 @@ impl Pipeline {
         let (Some(key), Some(payer)) = (facts.key.clone(), facts.payer.clone()) else {
             return Err(Rejection::InternalError.into());
         };
-        match self.quota.charge(&payer.id, payer.limits, &key.id).await {
+        let charged = self.quota.charge(&payer.id, payer.limits, &key.id).await;
+        facts.quota_mode = Some(self.quota.mode());
+        match charged {
             Ok(standing) => {
                 facts.charged = Some(standing);
                 facts.shown = Some(Shown { standing, outcome: Outcome::Admitted });

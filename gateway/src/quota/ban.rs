@@ -97,8 +97,11 @@ pub struct Ban {
     pub until: UnixSeconds,
     /// Who imposed it.
     pub reason: BanReason,
-    /// The how manieth ban of the key within 24 hours this is.
+    /// The how manieth ban of the key within 24 hours this is; 4 for the fourth and every further one.
     pub level: u32,
     /// Decided in shadow mode: nobody is refused for it.
     pub shadow: bool,
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,6 +24,9 @@ pub(super) enum Served {
     Step(Step),
     /// The store gave no answer.
     Outage,
+    /// Too many wait, or this one has waited too long, while the store is at work: what it grants meanwhile is not
+    /// known, so deciding alone could spend the same units twice.
+    Busy,
 }
 
 /// One bucket and those who wait for it.
@@ -46,6 +49,12 @@ pub(super) struct CellState {
 }
 
 impl Cell {
+    /// Bytes of one cell.
+    #[cfg(test)]
+    pub(super) const fn size() -> usize {
+        size_of::<Self>()
+    }
+
     /// The cell's state. Never held across a wait.
     pub(super) fn lock(&self) -> MutexGuard<'_, CellState> {
         self.state.lock()

@@ -49,22 +49,19 @@ impl Quota {
         if prefetch {
             inner.state_in_background(&cell, Purpose::Prefetch);
         }
-        let step = match step {
-            Step::Ask => match inner.ask(&cell).await {
-                Served::Step(step) => step,
-                Served::Outage => {
-                    return inner.decide_alone(&cell).map_err(|error| inner.strike(error, key, limits, arrived));
-                }
-            },
-            known => known,
-        };
-        match step {
-            Step::Admit(standing) => Ok(standing),
-            Step::Refuse(standing, window) => {
-                Err(inner.strike(ChargeError::Exceeded { standing, window }, key, limits, arrived))
+        let served = if step == Step::Ask { inner.ask(&cell).await } else { Served::Step(step) };
+        let outcome = match served {
+            Served::Step(Step::Admit(standing)) => Ok(standing),
+            Served::Step(Step::Refuse(standing, window)) => Err(ChargeError::Exceeded { standing, window }),
+            Served::Outage => inner.decide_alone(&cell),
+            Served::Step(Step::Ask) | Served::Busy => {
+                Err(unavailable(cell.lock().bucket.peek(arrived, inner.clock.wall())))
             }
-            Step::Ask => Err(unavailable(cell.lock().bucket.peek(arrived, inner.clock.wall()))),
+        };
+        if let Err(ChargeError::Exceeded { standing, window }) = outcome {
+            inner.strike(key, window, limits, &standing, arrived);
         }
+        outcome
     }
 }
 
@@ -82,7 +79,7 @@ impl Inner {
             let waiting = u32::try_from(state.waiting.len()).unwrap_or(u32::MAX).saturating_add(1);
             match if quiet || state.driven { None } else { state.bucket.ask(now, Purpose::Spend(waiting)) } {
                 Some(statement) => (Some(statement), None),
-                None if state.waiting.len() >= self.settings.waiting_max => return Served::Outage,
+                None if state.waiting.len() >= self.settings.waiting_max => return Served::Busy,
                 None => {
                     let (sender, receiver) = oneshot::channel();
                     state.waiting.push_back(sender);
@@ -105,11 +102,11 @@ impl Inner {
                 }
             }
             (None, Some(receiver)) => receiver,
-            (None, None) => return Served::Outage,
+            (None, None) => return Served::Busy,
         };
         match tokio::time::timeout(WAIT_MAX, receiver).await {
             Ok(Ok(served)) => served,
-            Ok(Err(_)) | Err(_) => Served::Outage,
+            Ok(Err(_)) | Err(_) => Served::Busy,
         }
     }
 
@@ -202,12 +199,21 @@ impl Inner {
             Ok(Reply::Settled(settlement)) => {
                 state.bucket.hear(now, seq, settlement);
             }
-            Ok(Reply::Stale) => state.bucket.give_up(seq),
+            Ok(Reply::Stale) => {
+                state.bucket.give_up(seq);
+            }
             Err(_) => {
                 state.bucket.give_up(seq);
                 for waiting in state.waiting.drain(..) {
                     // Whoever went away needs no answer.
                     let _ = waiting.send(Served::Outage);
+                }
+                let repeat = state.bucket.wants_assert();
+                drop(state);
+                // What became of the statement is not known: another one will tell.
+                self.cells.watch(cell);
+                if repeat {
+                    self.state_in_background(cell, Purpose::Assert);
                 }
                 return first.then_some(Served::Outage);
             }
@@ -231,10 +237,13 @@ impl Inner {
         if !state.waiting.is_empty() {
             self.drive(cell, &mut state);
         }
-        let owes = state.bucket.owes();
+        let (owes, repeat) = (state.bucket.owes(), !state.driven && state.bucket.wants_assert());
         drop(state);
         if owes {
             self.cells.watch(cell);
+        }
+        if repeat {
+            self.state_in_background(cell, Purpose::Assert);
         }
         (mine != Step::Ask).then_some(Served::Step(mine))
     }
@@ -262,16 +271,13 @@ impl Inner {
     }
 
     /// Counts a refusal against the key. The time that counts is when the request arrived, not how long it waited.
-    fn strike(&self, error: ChargeError, key: &KeyId, limits: Limits, arrived: Duration) -> ChargeError {
-        if let ChargeError::Exceeded { standing, window } = error {
-            let waited = self.clock.monotonic().saturating_sub(arrived).as_millis();
-            let arrived: UnixMillis = standing.as_of.plus(-i64::try_from(waited).unwrap_or(0));
-            if let Some(ban) = self.bans.refuse(key, window, limits.of(Window::Minute), arrived) {
-                tracing::warn!(api_key.id = %ban.key, until = ban.until.0, level = ban.level, shadow = ban.shadow,
-                    "banned a key that kept sending after 429");
-            }
+    fn strike(&self, key: &KeyId, window: Window, limits: Limits, standing: &Standing, arrived: Duration) {
+        let waited = self.clock.monotonic().saturating_sub(arrived).as_millis();
+        let arrived: UnixMillis = standing.as_of.plus(-i64::try_from(waited).unwrap_or(0));
+        if let Some(ban) = self.bans.refuse(key, window, limits.of(Window::Minute), arrived) {
+            tracing::warn!(api_key.id = %ban.key, until = ban.until.0, level = ban.level, shadow = ban.shadow,
+                "banned a key that kept sending after 429");
         }
-        error
     }
 }
 

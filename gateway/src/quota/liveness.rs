@@ -130,7 +130,13 @@ impl Inner {
     fn assert_all(self: &Arc<Self>) {
         let inner = Arc::clone(self);
         tokio::spawn(async move {
-            let cells = inner.cells.all().into_iter().filter(|cell| cell.lock().bucket.has_claim());
+            let now = inner.clock.monotonic();
+            let cells = inner.cells.all().into_iter().filter(|cell| {
+                let mut state = cell.lock();
+                state.bucket.demand_assert(now);
+                // Where a statement is under way, its end repeats what has to be repeated.
+                state.bucket.wants_assert()
+            });
             stream::iter(cells)
                 .for_each_concurrent(STATEMENTS_AT_ONCE, |cell| {
                     let inner = Arc::clone(&inner);

@@ -92,8 +92,7 @@ pub struct QuotaSettings {
     pub nodes: NonZeroU32,
     /// Buckets this node keeps in memory; 100 000 by default, about 400 bytes each.
     pub buckets_max: usize,
-    /// Requests of one bucket that may wait for one answer of the store; 10 000 by default. More are treated as if the
-    /// store were gone.
+    /// Requests of one bucket that may wait for one answer of the store; 10 000 by default. More are answered 503.
     pub waiting_max: usize,
     /// When a key is banned.
     pub ban: BanRules,

@@ -165,27 +165,27 @@ mod tests {
         }
     }
 
-    // rule: 8.5
+    // rule: 8.7
     #[test]
     fn the_first_request_of_a_free_plan_shows_the_minute() {
         let trio = standing((60, 59), (1_000, 999)).trio(Outcome::Admitted);
         assert_eq!(trio, Trio { limit: 60, remaining: 59, reset: NOW + 40 });
     }
 
-    // rule: 8.6
+    // rule: 8.7
     #[test]
     fn with_less_left_today_than_this_minute_the_headers_show_the_day() {
         let trio = standing((60, 59), (1_000, 29)).trio(Outcome::Admitted);
         assert_eq!(trio, Trio { limit: 1_000, remaining: 29, reset: NOW + 6_400 });
     }
 
-    // rule: 8.6
+    // rule: 8.7, 8.9
     #[test]
     fn on_a_tie_the_later_reset_is_shown() {
         assert_eq!(standing((60, 5), (1_000, 5)).binding(), Window::Day);
     }
 
-    // rule: 8.7
+    // rule: 8.7, 8.8
     #[test]
     fn after_a_refusal_the_window_that_refused_is_shown_with_nothing_left() {
         let refused = standing((60, 3), (1_000, 0));
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(refused.retry_after_seconds(Outcome::Refused(Window::Day)), Some(6_400));
     }
 
-    // rule: 8.2
+    // rule: 8.12
     #[test]
     fn retry_after_is_rounded_up_and_at_least_one_second() {
         let mut at = standing((60, 0), (1_000, 940));
@@ -241,7 +241,7 @@ mod tests {
     }
 
     proptest! {
-        // rule: 8.2
+        // rule: 8.2, 8.12
         #[test]
         fn whoever_waits_retry_after_comes_back_at_or_after_the_reset(
             as_of in 0_i64..4_000_000_000_000,

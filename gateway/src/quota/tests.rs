@@ -1,5 +1,9 @@
 //! The facade over the embedded store: what callers see.
 
+mod faults;
+mod fleet;
+mod store;
+
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -12,6 +16,7 @@ use contract::project::ProjectId;
 use contract::time::{UnixMillis, UnixSeconds};
 use contract::window::Window;
 
+use super::cells::Cell;
 use super::clock::QuotaClock;
 use super::settings::{Mode, QuotaSettings};
 use super::store::Store;
@@ -68,7 +73,7 @@ fn limits(per_minute: u32, per_day: u32) -> Limits {
     Limits::new(per_minute, per_day).unwrap()
 }
 
-// rule: 8.5
+// rule: 8.1, 8.8
 #[tokio::test]
 async fn remaining_falls_by_exactly_one_per_request_and_then_the_minute_refuses() {
     let (quota, _clock, _store) = embedded();
@@ -84,7 +89,7 @@ async fn remaining_falls_by_exactly_one_per_request_and_then_the_minute_refuses(
     assert_eq!(quota.mode(), Mode::Exact);
 }
 
-// rule: 8.1
+// rule: 8.1, 8.9
 #[tokio::test]
 async fn the_next_minute_starts_full_and_the_day_goes_on() {
     let (quota, clock, _store) = embedded();
@@ -108,7 +113,7 @@ async fn the_next_minute_starts_full_and_the_day_goes_on() {
     assert_eq!((next.minute.remaining, next.day.unwrap().remaining), (1, 4));
 }
 
-// rule: 8.8
+// rule: 8.1
 #[tokio::test]
 async fn ten_thousand_requests_in_a_minute_of_sixty_cost_the_day_sixty() {
     let (quota, _clock, _store) = embedded();
@@ -120,7 +125,7 @@ async fn ten_thousand_requests_in_a_minute_of_sixty_cost_the_day_sixty() {
     assert_eq!((admitted, books.minute_charged, books.day_charged), (60, 60, 60));
 }
 
-// rule: 8.9
+// rule: 8.1
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_a_thousand_at_once_for_one_unit_exactly_one_succeeds() {
     for _repeat in 0..20 {
@@ -143,7 +148,7 @@ async fn of_a_thousand_at_once_for_one_unit_exactly_one_succeeds() {
     }
 }
 
-// rule: 8.5
+// rule: 8.8
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn concurrent_requests_see_every_remaining_exactly_once() {
     let (quota, _clock, store) = embedded();
@@ -286,4 +291,23 @@ async fn a_full_map_forgets_idle_buckets_and_their_charges_stay() {
         assert!(quota.charge(&name(number), limits, &key(1)).await.is_err(), "{number}");
         clock.pass(Duration::from_secs(2));
     }
+}
+
+#[tokio::test]
+async fn what_another_node_needs_is_handed_back_at_once() {
+    let (quota, clock, store) = embedded();
+    let limits = limits(1_000, 100_000);
+    for _ in 0..100 {
+        quota.charge(&project(), limits, &key(1)).await.unwrap();
+        clock.pass(Duration::from_millis(1));
+    }
+    assert!(store.view(&project()).await.unwrap().unwrap().day_charged > 100);
+    quota.recall(&project());
+    tokio::task::yield_now().await;
+    assert_eq!(store.view(&project()).await.unwrap().unwrap().day_charged, 100);
+}
+
+#[test]
+fn a_hundred_thousand_buckets_fit_into_forty_megabytes() {
+    assert!(Cell::size() <= 400, "{} bytes per bucket", Cell::size());
 }

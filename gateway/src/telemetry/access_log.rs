@@ -11,6 +11,7 @@ use std::time::Duration;
 use contract::time::UnixMillis;
 
 use crate::facts::Facts;
+use crate::quota::settings::Mode;
 use crate::rejection::Rejection;
 use crate::telemetry::blame_word;
 
@@ -30,7 +31,7 @@ pub struct Entry<'a> {
     pub bytes_sent: usize,
     /// The connection.
     pub connection: ConnectionFacts<'a>,
-    /// An error that ended the request, in pingora's words.
+    /// The kind of error that ended the request, and on whose side, without anything that either side sent.
     pub error: Option<String>,
 }
 
@@ -71,6 +72,9 @@ pub(super) fn line(facts: &Facts, entry: &Entry<'_>, took: Duration, waited: Dur
     if let Some(upstream) = facts.upstream() {
         line.text("upstream", upstream.settings.name.as_str());
     }
+    if let Some(endpoint) = &facts.endpoint {
+        line.display("endpoint", endpoint.address);
+    }
     let project = facts.payer.as_ref().or(facts.project.as_ref());
     if let Some(project) = project {
         line.text("project_id", project.id.as_str());
@@ -87,6 +91,7 @@ pub(super) fn line(facts: &Facts, entry: &Entry<'_>, took: Duration, waited: Dur
         line.number("quota_limit", u64::from(trio.limit));
         line.number("quota_remaining", u64::from(trio.remaining));
     }
+    line.text("quota_mode", facts.quota_mode.map_or("", Mode::as_str));
     if let Some(id) = &facts.client_request_id {
         line.text("client_request_id", id);
     }

@@ -154,6 +154,7 @@ mod tests {
         }
     }
 
+    // rule: 4.1.1, 4.2.1
     #[test]
     fn a_wrong_method_names_the_right_ones() {
         let allow = |method: &Method, path| pick(method, path, BodyPromise::None).unwrap_err();
@@ -162,6 +163,7 @@ mod tests {
         assert_eq!(allow(&Method::TRACE, "/v2/orders"), RouteError::Method("GET, HEAD, POST, OPTIONS".to_owned()));
     }
 
+    // rule: 4.1.3, 4.2.3
     #[test]
     fn bodies_are_settled_before_the_upstream_is_contacted() {
         assert_eq!(

@@ -41,8 +41,8 @@ fn forbids(place: &str) -> CaaRuling {
     CaaRuling::Forbids(place.to_owned())
 }
 
+// rule: 1.18
 #[test]
-// rule: 1.11
 fn the_closest_name_with_records_decides_alone() {
     let climb = |spec: &[(&str, &[&str])]| rule(&levels(spec), &us(), false);
     assert_eq!(climb(&[]), both(), "1: nothing anywhere");

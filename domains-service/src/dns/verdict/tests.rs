@@ -77,8 +77,8 @@ fn shop(servers: Vec<ServerFacts>) -> Judgement {
     Case::of("shop.customer.com").judge(&facts("customer.com", servers))
 }
 
+// rule: 1.16, 1.17
 #[test]
-// rule: 1.10
 fn the_conflict_matrix_names_each_case_exactly() {
     let one = |server| shop(vec![server]);
     let foreign = "other.host.example";
@@ -121,8 +121,8 @@ fn no_zone() -> Judgement {
     Case::of("shop.customer.com").judge(&facts)
 }
 
+// rule: 1.16
 #[test]
-// rule: 1.10
 fn a_conflicting_record_says_what_to_delete_and_what_to_add() {
     let judged = shop(vec![addressed("ns1.provider.net", &["198.51.100.7"])]);
     let problem = &judged.problems[0];
@@ -161,8 +161,8 @@ fn a_nameserver_that_cannot_be_asked_is_a_warning_beside_one_that_answers() {
     assert_eq!(wrong.records, Records::Missing);
 }
 
+// rule: 1.12
 #[test]
-// rule: 1.5
 fn an_apex_passes_with_our_addresses_alone() {
     let apex = |servers| Case::of("customer.com").judge(&facts("customer.com", servers));
     assert_eq!(apex(vec![addressed("ns1", &[EDGE])]).records, Records::Pass);
@@ -207,8 +207,8 @@ fn authority(domain: &str) -> CaaIdentity {
     CaaIdentity { domain: domain.to_owned(), account_uri: None, methods: vec!["http-01".to_owned()] }
 }
 
+// rule: 1.18
 #[test]
-// rule: 1.11
 fn caa_that_blocks_names_the_level_and_the_record_to_add() {
     let case = Case { authorities: vec![authority("letsencrypt.org")], ..Case::of("shop.customer.com") };
     let mut facts = facts("customer.com", vec![server("ns1", Answer::Is(TARGET))]);

@@ -53,7 +53,6 @@ fn a_body_that_goes_on_asks_for_more() {
     check(b"7fffffffffffffff\r\n", Ok(None));
 }
 
-// rule: 3.1
 #[test]
 fn every_other_spelling_of_a_chunk_is_bad_framing() {
     let long_extension = format!("5;{}\r\nhello\r\n0\r\n\r\n", "x".repeat(256));

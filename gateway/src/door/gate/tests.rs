@@ -1,1 +1,221 @@
-//! Tests.
+//! What the gate releases and when.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
+
+fn gate() -> Gate {
+    Gate::new(HeadLimits::default())
+}
+
+/// Reads all that is ready.
+fn read(gate: &mut Gate) -> String {
+    let ready = String::from_utf8(gate.ready().to_vec()).unwrap();
+    gate.consume(ready.len());
+    ready
+}
+
+#[test]
+fn a_head_is_released_whole_or_not_at_all() {
+    let mut gate = gate();
+    let (start, end) = GET.split_at(20);
+    assert_eq!(gate.want(), Want::Head { begun: false });
+    gate.feed(start.as_bytes()).unwrap();
+    assert_eq!((read(&mut gate).as_str(), gate.want()), ("", Want::Head { begun: true }));
+    gate.feed(end.as_bytes()).unwrap();
+    assert_eq!((read(&mut gate).as_str(), gate.want()), (GET, Want::Response));
+}
+
+#[test]
+fn the_next_message_waits_for_the_response_to_this_one() {
+    let mut gate = gate();
+    gate.feed(format!("{GET}{GET}{GET}").as_bytes()).unwrap();
+    for left in [2, 1, 0] {
+        assert_eq!(read(&mut gate), GET);
+        assert_eq!((gate.want(), gate.ready().len(), gate.holds()), (Want::Response, 0, left > 0));
+        gate.response_complete().unwrap();
+    }
+    assert_eq!(gate.want(), Want::Head { begun: false });
+    assert_eq!((gate.heads(), gate.held.capacity()), (3, 0), "an idle connection keeps no buffer");
+}
+
+#[test]
+fn what_was_read_is_forgotten_although_the_client_always_pipelines() {
+    let mut gate = gate();
+    gate.feed(GET.as_bytes()).unwrap();
+    for _ in 0..1_000 {
+        gate.feed(GET.as_bytes()).unwrap();
+        assert_eq!(read(&mut gate), GET);
+        gate.response_complete().unwrap();
+        assert!(gate.held.len() <= 2 * GET.len());
+    }
+}
+
+#[test]
+fn a_bad_message_behind_a_good_one_is_refused_after_the_good_ones_response() {
+    let mut gate = gate();
+    gate.feed(format!("{GET}BAD\r\n").as_bytes()).unwrap();
+    assert_eq!(read(&mut gate), GET);
+    assert_eq!(gate.response_complete(), Err(Rejection::BadRequest));
+    assert_eq!((gate.ready().len(), gate.want(), gate.first_line()), (0, Want::Nothing, &b"BAD"[..]));
+    assert!(gate.leaves_bytes());
+}
+
+#[test]
+fn a_body_of_stated_length_ends_there() {
+    let mut gate = gate();
+    let head = "POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 10\r\n\r\n";
+    gate.feed(format!("{head}01234").as_bytes()).unwrap();
+    assert_eq!(read(&mut gate), format!("{head}01234"));
+    assert_eq!(gate.want(), Want::Body { most: 5 });
+    assert!(gate.leaves_bytes(), "the client is still sending");
+    assert_eq!(gate.pass(b"567"), Ok(3));
+    assert_eq!(gate.pass(format!("89{GET}").as_bytes()), Ok(2));
+    assert_eq!((gate.want(), gate.ready().len()), (Want::Response, 0));
+    gate.response_complete().unwrap();
+    assert_eq!(read(&mut gate), GET);
+}
+
+#[test]
+fn a_body_of_length_zero_is_complete_with_its_head() {
+    let mut gate = gate();
+    gate.feed(b"POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n").unwrap();
+    read(&mut gate);
+    assert_eq!(gate.want(), Want::Response);
+}
+
+#[test]
+fn a_chunked_body_ends_where_its_chunks_end() {
+    let mut gate = gate();
+    let head = "POST / HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n";
+    gate.feed(format!("{head}5\r\nhel").as_bytes()).unwrap();
+    assert_eq!(read(&mut gate), format!("{head}5\r\nhel"));
+    assert_eq!(gate.pass(format!("lo\r\n0\r\n\r\n{GET}").as_bytes()), Ok(9));
+    assert_eq!(gate.want(), Want::Response);
+    gate.response_complete().unwrap();
+    assert_eq!(read(&mut gate), GET);
+}
+
+#[test]
+fn a_bad_chunk_that_comes_with_the_head_keeps_the_head_back() {
+    let mut gate = gate();
+    let bytes = "POST / HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n0x5\r\nhello";
+    assert_eq!(gate.feed(bytes.as_bytes()), Err(Rejection::BadFraming));
+    assert_eq!(gate.first_line(), b"POST / HTTP/1.1");
+    assert_eq!(gate.want(), Want::Nothing);
+}
+
+#[test]
+fn a_bad_chunk_that_comes_later_is_not_passed() {
+    let mut gate = gate();
+    gate.feed(b"POST / HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
+    read(&mut gate);
+    assert_eq!(gate.pass(b"5\r\nhello\r\n"), Ok(10));
+    assert_eq!(gate.pass(b"5\nhello"), Err(Rejection::BadFraming));
+    assert_eq!(gate.want(), Want::Nothing);
+}
+
+const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+
+#[test]
+fn bytes_behind_an_upgrade_are_a_websockets_only_when_the_upstream_agreed() {
+    let frames = "\u{1}\u{2} not http";
+    let mut agreed = gate();
+    agreed.feed(format!("{UPGRADE}{frames}").as_bytes()).unwrap();
+    assert_eq!(read(&mut agreed), UPGRADE);
+    assert_eq!(agreed.ready().len(), 0);
+    agreed.open();
+    assert_eq!((read(&mut agreed).as_str(), agreed.want()), (frames, Want::Anything));
+
+    let mut declined = gate();
+    declined.feed(format!("{UPGRADE}{frames}").as_bytes()).unwrap();
+    read(&mut declined);
+    assert_eq!(declined.response_complete(), Err(Rejection::BadRequest));
+
+    let mut never_asked = gate();
+    never_asked.feed(format!("{GET}{frames}").as_bytes()).unwrap();
+    read(&mut never_asked);
+    never_asked.open();
+    assert_eq!((never_asked.want(), never_asked.ready().len()), (Want::Response, 0));
+}
+
+/// A well-formed message.
+fn message() -> impl Strategy<Value = Vec<u8>> {
+    let data = proptest::collection::vec(any::<u8>(), 0..60);
+    let plain = "[a-z]{0,8}".prop_map(|path| format!("GET /{path} HTTP/1.1\r\nHost: a.example\r\n\r\n").into_bytes());
+    let length = data.clone().prop_map(|data| {
+        let head = format!("PUT / HTTP/1.1\r\nHost: a.example\r\nContent-Length: {}\r\n\r\n", data.len());
+        [head.as_bytes(), &data].concat()
+    });
+    let chunked = proptest::collection::vec(data, 0..4).prop_map(|chunks| {
+        let mut bytes = b"PUT / HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+        for chunk in chunks.iter().filter(|chunk| !chunk.is_empty()) {
+            bytes.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+            bytes.extend_from_slice(chunk);
+            bytes.extend_from_slice(b"\r\n");
+        }
+        bytes.extend_from_slice(b"0\r\n\r\n");
+        bytes
+    });
+    prop_oneof![plain, length, chunked]
+}
+
+/// Sends `bytes` in pieces to a consumer that answers every message as soon as it has read it. What the consumer read,
+/// and the refusal if there was one.
+fn run(bytes: &[u8], pieces: &[usize], direct: bool) -> (Vec<u8>, Option<Rejection>) {
+    let (mut gate, mut seen, mut rest) = (gate(), Vec::new(), bytes);
+    let mut sizes = pieces.iter().copied().cycle();
+    loop {
+        seen.extend_from_slice(gate.ready());
+        gate.consume(gate.ready().len());
+        let outcome = match gate.want() {
+            Want::Response => gate.response_complete(),
+            Want::Nothing | Want::Anything => return (seen, None),
+            Want::Head { .. } | Want::Body { .. } if rest.is_empty() => return (seen, None),
+            want => {
+                let size = sizes.next().unwrap_or(1).min(rest.len());
+                match want {
+                    Want::Body { most } if direct => {
+                        let (piece, tail) = rest.split_at(size.min(most));
+                        rest = tail;
+                        gate.pass(piece).map(|used| seen.extend_from_slice(&piece[..used]))
+                    }
+                    _ => {
+                        let (piece, tail) = rest.split_at(size);
+                        rest = tail;
+                        gate.feed(piece)
+                    }
+                }
+            }
+        };
+        if let Err(rejection) = outcome {
+            return (seen, Some(rejection));
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_released_is_exactly_what_good_messages_sent(
+        messages in proptest::collection::vec(message(), 1..6),
+        pieces in proptest::collection::vec(1_usize..120, 1..12),
+        direct: bool,
+    ) {
+        let bytes = messages.concat();
+        prop_assert_eq!(run(&bytes, &pieces, direct), (bytes, None));
+    }
+
+    #[test]
+    fn nothing_of_a_bad_head_is_released_however_it_is_cut(
+        messages in proptest::collection::vec(message(), 0..4),
+        pieces in proptest::collection::vec(1_usize..120, 1..12),
+        direct: bool,
+    ) {
+        let good = messages.concat();
+        let bad = b"GET / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+        let bytes = [&good[..], bad].concat();
+        prop_assert_eq!(run(&bytes, &pieces, direct), (good, Some(Rejection::BadFraming)));
+    }
+}

@@ -1,10 +1,9 @@
 //! The attack matrix of request heads: every row whole and cut at every byte, through the reader and through the lint.
 
+mod fields;
+
 use super::*;
-use crate::rejection::Rejection::{
-    BadConnectionHeader, BadFraming, BadHost, BadRequest, BadTarget, ExpectationFailed, HeadersTooLarge,
-    NotImplemented, UnderscoreHeader, UriTooLong, VersionNotSupported,
-};
+use crate::rejection::Rejection::{BadHost, BadRequest, BadTarget, HeadersTooLarge, UriTooLong, VersionNotSupported};
 
 /// Judges the bytes in two pieces.
 fn judge(head: &[u8], cut: usize) -> Result<Head, Rejection> {
@@ -88,7 +87,6 @@ fn what_a_head_says_is_understood() {
     good(&post("Connection: , ,\r\n"), PLAIN);
     let socket = "Connection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n";
     good(&post(socket), Head { websocket: true, ..PLAIN });
-    good(&post("Upgrade: websocket\r\n"), PLAIN);
     good(&post("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"), PLAIN);
 
     let old = |lines: &str| format!("POST / HTTP/1.0\r\nHost: a.example\r\n{lines}\r\n");
@@ -100,7 +98,6 @@ fn what_a_head_says_is_understood() {
     good(&old("Expect: 100-continue\r\n"), once);
 }
 
-// rule: 3.1
 #[test]
 fn request_lines_that_are_not_http_are_refused() {
     for (request_line, rejection) in [
@@ -175,220 +172,6 @@ fn request_lines_that_are_not_http_are_refused() {
     check(b"GET / HTTP/1.1\r\nHost: a.example\r\n", Err(BadRequest));
 }
 
-// rule: 3.1
-#[test]
-fn lines_that_are_no_fields_are_refused() {
-    for lines in [
-        "Host: a.example\nX: y\r\n",
-        "Host: a.example\r\nX: y\n",
-        "Host: a.example\rX: y\r\n",
-        "Host: a.example\r\r\n",
-        "Host: a.example\r\nX: a\0b\r\n",
-        "Host: a.example\r\nX: a\x01b\r\n",
-        "Host: a.example\r\nX: a\x0bb\r\n",
-        "Host: a.example\r\nX: a\x0cb\r\n",
-        "Host: a.example\r\nX: a\x1bb\r\n",
-        "Host: a.example\r\nX: a\x7fb\r\n",
-        "Host: a.example\r\nX: a\r\n folded\r\n",
-        "Host: a.example\r\nX: a\r\n\tfolded\r\n",
-        "Host: a.example\r\n : b\r\n",
-        " Host: a.example\r\n",
-        "\tHost: a.example\r\n",
-        "Host : a.example\r\n",
-        "Host\t: a.example\r\n",
-        "Host: a.example\r\nX : y\r\n",
-        "Host: a.example\r\nno colon\r\n",
-        "Host: a.example\r\nX\r\n",
-        "Host: a.example\r\n: empty name\r\n",
-        "Host: a.example\r\nX Y: z\r\n",
-        "Host: a.example\r\nX\"Y: z\r\n",
-        "Host: a.example\r\nX(Y): z\r\n",
-        "Host: a.example\r\nX/Y: z\r\n",
-        "Host: a.example\r\nX@Y: z\r\n",
-        "Host: a.example\r\nGr\u{fc}n: z\r\n",
-        "Host: a.example\r\nX\0: z\r\n",
-        "Host: a.example\r\nX\x7f: z\r\n",
-    ] {
-        check(fields(lines).as_bytes(), Err(BadRequest));
-    }
-    for name in ["Transfer_Encoding", "Content_Length", "X_User", "_", "Host_"] {
-        check(fields(&format!("Host: a.example\r\n{name}: 1\r\n")).as_bytes(), Err(UnderscoreHeader));
-    }
-}
-
-// rule: 3.1
-#[test]
-fn bodies_whose_length_can_be_read_twice_are_refused() {
-    for lines in [
-        "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
-        "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
-        "Transfer-Encoding: chunked\r\nContent-Length: 0\r\n",
-        "Content-Length: 5\r\nTransfer-Encoding: gzip\r\n",
-        "Content-Length: 5\r\nContent-Length: 5\r\n",
-        "Content-Length: 5\r\ncontent-length: 6\r\n",
-        "Content-Length: 5, 5\r\n",
-        "Content-Length: 5,\r\n",
-        "Content-Length: ,5\r\n",
-        "Content-Length: +5\r\n",
-        "Content-Length: -5\r\n",
-        "Content-Length: 05\r\n",
-        "Content-Length: 00\r\n",
-        "Content-Length: 0x5\r\n",
-        "Content-Length: 5 5\r\n",
-        "Content-Length: 5;a\r\n",
-        "Content-Length: 5.0\r\n",
-        "Content-Length: 1e3\r\n",
-        "Content-Length: 5_0\r\n",
-        "Content-Length: \"5\"\r\n",
-        "Content-Length: \r\n",
-        "Content-Length:\r\n",
-        "Content-Length: five\r\n",
-        "Content-Length: \u{665}\r\n",
-        "Content-Length: 9223372036854775808\r\n",
-        "Content-Length: 18446744073709551616\r\n",
-        "Content-Length: 99999999999999999999\r\n",
-        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
-        "Transfer-Encoding: chunked\r\nTransfer-Encoding: gzip\r\n",
-        "Transfer-Encoding: gzip, chunked\r\n",
-        "Transfer-Encoding: chunked, gzip\r\n",
-        "Transfer-Encoding: chunked, chunked\r\n",
-        "Transfer-Encoding: chunked, identity\r\n",
-        "Transfer-Encoding: ,chunked\r\n",
-        "Transfer-Encoding: chunked,\r\n",
-        "Transfer-Encoding: chunked;x\r\n",
-        "Transfer-Encoding: chunked x\r\n",
-        "Transfer-Encoding: x chunked\r\n",
-        "Transfer-Encoding: \"chunked\"\r\n",
-        "Transfer-Encoding: 'chunked'\r\n",
-        "Transfer-Encoding: xchunked\r\n",
-        "Transfer-Encoding: chunkedx\r\n",
-        "Transfer-Encoding: Chunked\r\n",
-        "Transfer-Encoding: CHUNKED\r\n",
-        "Transfer-Encoding: chunk\u{e9}d\r\n",
-        "Transfer-Encoding:\r\n",
-        "Transfer-Encoding: gzip, deflate\r\n",
-    ] {
-        check(post(lines).as_bytes(), Err(BadFraming));
-    }
-    for control in ['\x0b', '\x0c', '\0'] {
-        check(post(&format!("Transfer-Encoding: {control}chunked\r\n")).as_bytes(), Err(BadRequest));
-        check(post(&format!("Content-Length: {control}5\r\n")).as_bytes(), Err(BadRequest));
-    }
-    check(post("Transfer-Encoding:\r\n chunked\r\n").as_bytes(), Err(BadRequest));
-    check(post("Transfer-Encoding : chunked\r\n").as_bytes(), Err(BadRequest));
-    for coding in ["gzip", "identity", "br", "x-unknown"] {
-        check(post(&format!("Transfer-Encoding: {coding}\r\n")).as_bytes(), Err(NotImplemented));
-    }
-    for coding in ["chunked", "gzip"] {
-        let old = format!("POST / HTTP/1.0\r\nHost: a.example\r\nTransfer-Encoding: {coding}\r\n\r\n");
-        check(old.as_bytes(), Err(BadFraming));
-    }
-}
-
-// rule: 3.2
-#[test]
-fn hosts_that_are_not_one_name_are_refused() {
-    let long_label = format!("{}.example", "a".repeat(64));
-    let long_name = "abcdefg.".repeat(32);
-    for host in [
-        "",
-        " ",
-        ".",
-        "..",
-        "a..b",
-        ".a",
-        "a.example, b.example",
-        "a.example,b.example",
-        "a.example b.example",
-        "a.example/path",
-        "a.example/../b",
-        "a.example\\b",
-        "http://a.example",
-        "user@a.example",
-        "user:password@a.example",
-        "@a.example",
-        "a.example@b.example",
-        "a.example#b",
-        "a.example?b",
-        "a_b.example",
-        "*.example",
-        "*",
-        "a%2eexample",
-        "b\u{fc}cher.example",
-        "a.example:",
-        "a.example:port",
-        "a.example:0",
-        "a.example:080",
-        "a.example:65536",
-        "a.example:123456",
-        "a.example:-1",
-        "a.example:80:80",
-        "a.example: 80",
-        "a.example :80",
-        ":80",
-        "[::1",
-        "::1",
-        "[]",
-        "[::1]x",
-        "[::1]:",
-        "[a.example]",
-        "[::1%25eth0]",
-        "[::g]",
-        long_label.as_str(),
-        long_name.as_str(),
-    ] {
-        check(fields(&format!("Host: {host}\r\n")).as_bytes(), Err(BadHost));
-    }
-    check(fields("").as_bytes(), Err(BadHost));
-    check(fields("X: y\r\n").as_bytes(), Err(BadHost));
-    check(fields("Host: a.example\r\nHost: a.example\r\n").as_bytes(), Err(BadHost));
-    check(fields("Host: a.example\r\nhost: b.example\r\n").as_bytes(), Err(BadHost));
-    check(b"GET / HTTP/1.0\r\n\r\n", Err(BadHost));
-    check(b"GET http://a.example/ HTTP/1.1\r\n\r\n", Err(BadHost));
-}
-
-// rule: 3.1
-#[test]
-fn expectations_that_cannot_be_met_are_refused() {
-    for lines in [
-        "Expect: 100-continue\r\n",
-        "Content-Length: 0\r\nExpect: 100-continue\r\n",
-        "Content-Length: 3\r\nExpect: 100-Continue\r\n",
-        "Content-Length: 3\r\nExpect: 100-continue, x\r\n",
-        "Content-Length: 3\r\nExpect: y 100-continue\r\n",
-        "Content-Length: 3\r\nExpect: 100-continue;x\r\n",
-        "Content-Length: 3\r\nExpect: x\r\n",
-        "Content-Length: 3\r\nExpect:\r\n",
-        "Content-Length: 3\r\nExpect: 100-continue\r\nExpect: 100-continue\r\n",
-        "Transfer-Encoding: chunked\r\nExpect: 200-ok\r\n",
-    ] {
-        check(post(lines).as_bytes(), Err(ExpectationFailed));
-    }
-    check(b"POST / HTTP/1.0\r\nHost: a.example\r\nExpect: x\r\n\r\n", Err(ExpectationFailed));
-}
-
-// rule: 3.2
-#[test]
-fn connection_removes_nothing_that_somebody_relies_on() {
-    for list in [
-        "Authorization",
-        "close, X-Tenant-Id",
-        "Host",
-        "Content-Length",
-        "Transfer-Encoding",
-        "X-Forwarded-For",
-        "Cookie",
-        "x-real-ip",
-        "close; a",
-        "\"close\"",
-        "close close",
-        "close, close, close, close, close, close, close, close, close",
-    ] {
-        check(fields(&format!("Host: a.example\r\nConnection: {list}\r\n")).as_bytes(), Err(BadConnectionHeader));
-    }
-}
-
-// rule: 3.3
 #[test]
 fn sizes_have_limits_and_the_limit_itself_passes() {
     let target = |bytes: usize| line(&format!("GET /{} HTTP/1.1", "a".repeat(bytes - 1)));
@@ -405,7 +188,7 @@ fn sizes_have_limits_and_the_limit_itself_passes() {
     check(many(101).as_bytes(), Err(HeadersTooLarge));
 
     let block = |bytes: usize| {
-        let full = format!("X: {}\r\n", "a".repeat(8_187 - 5 + 5)).repeat(3);
+        let full = format!("X: {}\r\n", "a".repeat(8_187)).repeat(3);
         let host = "Host: a.example\r\n";
         let rest = bytes - full.len() - host.len() - "X: \r\n".len();
         fields(&format!("{host}{full}X: {}\r\n", "a".repeat(rest)))

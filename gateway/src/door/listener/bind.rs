@@ -4,15 +4,22 @@ use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd as _;
+use std::time::Duration;
 
 use pingora::server::ListenFds;
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use tokio::net::TcpListener;
+
+/// Silence after which the kernel asks whether the client is still there.
+const KEEPALIVE_AFTER: Duration = Duration::from_mins(1);
+/// Pause between its questions; after nine without an answer the connection is broken.
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 
 /// A listening socket for `address`, entered into `fds` so that the next process can have it.
 pub(super) fn listen(address: SocketAddr, backlog: i32, fds: Option<&ListenFds>) -> io::Result<TcpListener> {
-    let Some(fds) = fds else {
+    // Port 0 asks for a new port each time: two doors that do must not find each other's socket under one name.
+    let Some(fds) = fds.filter(|_| address.port() != 0) else {
         return fresh(address, backlog);
     };
     let key = address.to_string();
@@ -36,6 +43,10 @@ fn fresh(address: SocketAddr, backlog: i32) -> io::Result<TcpListener> {
     // A restart must not wait for the connections of the last run to be forgotten.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
+    // Both are inherited by every connection that is accepted. Probes find the clients that vanished without a word, of
+    // which a silent WebSocket would otherwise never know.
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_EVERY))?;
     socket.bind(&address.into())?;
     socket.listen(backlog)?;
     TcpListener::from_std(socket.into())
@@ -60,26 +71,29 @@ mod tests {
 
     use parking_lot::Mutex;
     use pingora::server::Fds;
+    use socket2::SockRef;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpStream;
 
     use super::*;
 
+    const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
     #[tokio::test]
     async fn a_socket_is_handed_from_one_process_to_the_next() {
         let fds: ListenFds = Arc::new(Mutex::new(Fds::new()));
-        let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let first = listen(address, 16, Some(&fds)).unwrap();
+        let first = listen(ANY_PORT, 16, Some(&fds)).unwrap();
         let bound = first.local_addr().unwrap();
-        // The successor has a descriptor of its own under the same name, as if it had come over a socket.
+        // The successor finds a descriptor under the name of the address, as if it had come from another process.
         let inherited = std::os::fd::IntoRawFd::into_raw_fd(first.into_std().unwrap());
-        fds.lock().add(address.to_string(), inherited);
+        fds.lock().add(bound.to_string(), inherited);
 
-        let second = listen(address, 16, Some(&fds)).unwrap();
-        assert_eq!(second.local_addr().unwrap(), bound, "the same socket, not another one");
-        assert_eq!(fds.lock().get(&address.to_string()), Some(&second.as_raw_fd()));
+        let second = listen(bound, 16, Some(&fds)).unwrap();
+        assert_eq!(second.local_addr().unwrap(), bound);
+        assert_eq!(fds.lock().get(&bound.to_string()), Some(&second.as_raw_fd()));
         let mut client = TcpStream::connect(bound).await.unwrap();
         let (mut served, _) = second.accept().await.unwrap();
+        assert!(served.nodelay().unwrap() && SockRef::from(&served).keepalive().unwrap(), "options are inherited");
         served.write_all(b"x").await.unwrap();
         assert_eq!(client.read_u8().await.unwrap(), b'x');
 
@@ -89,8 +103,16 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn doors_on_any_port_have_ports_of_their_own() {
+        let fds: ListenFds = Arc::new(Mutex::new(Fds::new()));
+        let (first, second) = (listen(ANY_PORT, 16, Some(&fds)).unwrap(), listen(ANY_PORT, 16, Some(&fds)).unwrap());
+        assert_ne!(first.local_addr().unwrap(), second.local_addr().unwrap());
+        assert!(fds.lock().is_empty(), "a port that nobody chose is not handed on");
+    }
+
+    #[tokio::test]
     async fn an_address_in_use_is_an_error() {
-        let first = listen(SocketAddr::from(([127, 0, 0, 1], 0)), 16, None).unwrap();
+        let first = listen(ANY_PORT, 16, None).unwrap();
         let error = listen(first.local_addr().unwrap(), 16, None).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     }

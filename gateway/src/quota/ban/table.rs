@@ -52,12 +52,12 @@ impl BanTable {
         }
         let history = histories.get_mut(key)?;
         let shadow = self.rules.switch == BanSwitch::Shadow;
+        let was_sentenced = history.sentence.is_some();
         if !history.refuse(&self.rules, window, limit, arrived, shadow) {
             return None;
         }
-        let ban = history.sentence.map(|sentence| ban(key, sentence));
-        self.recount(&histories);
-        ban
+        self.sentenced.fetch_add(usize::from(!was_sentenced), Ordering::Relaxed);
+        history.sentence.map(|sentence| ban(key, sentence))
     }
 
     /// Bans a key by hand from `now` until `until`, whatever the switch says. `None` when the table is full of keys
@@ -72,8 +72,8 @@ impl BanTable {
         let since = now.to_seconds();
         let level = u32::try_from(history.bans_within_memory(since)).unwrap_or(u32::MAX).saturating_add(1);
         let sentence = Sentence { since, until, reason: BanReason::Operator, level, shadow: false };
+        self.sentenced.fetch_add(usize::from(history.sentence.is_none()), Ordering::Relaxed);
         history.impose(sentence);
-        self.recount(&histories);
         Some(ban(key, sentence))
     }
 
@@ -81,9 +81,8 @@ impl BanTable {
     pub fn lift(&self, key: &KeyId, now: UnixMillis) -> bool {
         let mut histories = self.histories.lock();
         let was_banned = histories.get(key).is_some_and(|history| history.is_serving(now));
-        if was_banned {
-            histories.remove(key);
-            self.recount(&histories);
+        if was_banned && let Some(history) = histories.remove(key) {
+            self.forget(&history);
         }
         was_banned
     }
@@ -98,23 +97,33 @@ impl BanTable {
         bans
     }
 
-    /// Makes sure that one more key fits: drops what is over, else any key that is not banned.
+    /// Keys remembered at the moment.
+    pub fn len(&self) -> usize {
+        self.histories.lock().len()
+    }
+
+    /// Whether no key was refused lately.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Makes sure that one more key fits: drops all that is over, else the first key that is not banned.
     fn make_room(&self, histories: &mut HashMap<KeyId, History>, now: UnixMillis) -> Option<()> {
         if histories.len() < OFFENDERS_MAX {
             return Some(());
         }
-        histories.retain(|_, history| !history.is_over(now));
-        if histories.len() >= OFFENDERS_MAX {
-            let free = histories.iter().find(|(_, history)| !history.is_serving(now)).map(|(key, _)| key.clone())?;
-            histories.remove(&free);
+        let free = histories.iter().find(|(_, history)| !history.is_serving(now)).map(|(key, _)| key.clone())?;
+        let over = histories.get(&free).is_some_and(|history| history.is_over(now));
+        if over {
+            histories.extract_if(|_, history| history.is_over(now)).for_each(|(_, history)| self.forget(&history));
+        } else if let Some(history) = histories.remove(&free) {
+            self.forget(&history);
         }
-        self.recount(histories);
         Some(())
     }
 
-    fn recount(&self, histories: &HashMap<KeyId, History>) {
-        let sentenced = histories.values().filter(|history| history.sentence.is_some()).count();
-        self.sentenced.store(sentenced, Ordering::Relaxed);
+    fn forget(&self, history: &History) {
+        self.sentenced.fetch_sub(usize::from(history.sentence.is_some()), Ordering::Relaxed);
     }
 }
 

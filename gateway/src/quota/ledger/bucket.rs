@@ -282,3 +282,6 @@ impl Bucket {
 fn settled(total: u64, before: u32, after: u32) -> u64 {
     total.saturating_sub(u64::from(before)).saturating_add(u64::from(after))
 }
+
+#[cfg(test)]
+mod tests;

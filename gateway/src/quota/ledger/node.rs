@@ -88,6 +88,8 @@ pub struct NodeBucket {
     quiet_until: Duration,
     /// A statement was sent whose reply never came: what the store holds for this node is not known.
     unsure: bool,
+    /// The store may have forgotten what this node told it.
+    must_assert: bool,
 }
 
 impl NodeBucket {
@@ -105,6 +107,7 @@ impl NodeBucket {
             last_lease: 0,
             quiet_until: Duration::ZERO,
             unsure: false,
+            must_assert: false,
         }
     }
 
@@ -164,6 +167,7 @@ impl NodeBucket {
             Purpose::Prefetch => (0, self.lease(now).saturating_sub(claim.held)),
             Purpose::HandBack | Purpose::Assert => (0, 0),
         };
+        self.must_assert = false;
         self.seq += 1;
         self.flight = Some(Flight { seq: self.seq, asked_at: now, limits: self.limits, need });
         Some(Statement { node: self.me, seq: self.seq, heard: self.heard, claim, need, spare, limits: self.limits })
@@ -189,11 +193,12 @@ impl NodeBucket {
         true
     }
 
-    /// Gives statement `seq` up: it failed, timed out, or was overtaken.
-    pub fn give_up(&mut self, seq: u64) {
-        if self.flight.take_if(|flight| flight.seq == seq).is_some() {
-            self.unsure = true;
-        }
+    /// Gives statement `seq` up: it failed, timed out, or was overtaken. `false` when it was answered or given up
+    /// before.
+    pub fn give_up(&mut self, seq: u64) -> bool {
+        let given_up = self.flight.take_if(|flight| flight.seq == seq).is_some();
+        self.unsure |= given_up;
+        given_up
     }
 
     /// What was granted for requests that have gone away meanwhile is kept like a lease. Called after everybody who
@@ -228,9 +233,15 @@ impl NodeBucket {
         self.unsure || self.known.as_ref().is_some_and(Known::owes)
     }
 
-    /// Whether the node has anything to say to a store that has forgotten.
-    pub fn has_claim(&self) -> bool {
-        self.known.as_ref().is_some_and(|known| known.claim().day_units() > 0)
+    /// Notes that the store may have forgotten: what this node knows is to be repeated as soon as no statement is
+    /// under way. A bucket whose windows are long over has nothing to repeat.
+    pub fn demand_assert(&mut self, now: Duration) {
+        self.must_assert = self.known.as_ref().is_some_and(|known| known.matters(now));
+    }
+
+    /// Whether the node's knowledge is to be repeated to the store now.
+    pub fn wants_assert(&self) -> bool {
+        self.must_assert && self.flight.is_none()
     }
 
     /// Whether the node may forget the bucket: nothing is under way and nothing is owed. What was spent stays charged.

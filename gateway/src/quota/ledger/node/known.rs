@@ -8,6 +8,7 @@ use contract::window::Window;
 
 use super::alone::ShareLeft;
 use super::{Claim, Settlement, millis};
+use crate::quota::ledger::bucket::CLOCK_STEP_BACK_MINUTES_MAX;
 use crate::quota::ledger::{day_of, ends_at, left};
 use crate::quota::standing::{Allowance, Standing};
 
@@ -74,6 +75,13 @@ impl Known {
     pub(super) fn clock(&self, now: Duration) -> UnixMillis {
         let since = now.saturating_sub(self.clock_at).as_millis();
         self.clock.plus(i64::try_from(since).unwrap_or(i64::MAX))
+    }
+
+    /// Whether a store that has forgotten everything must hear of these windows: they are not over, or so recent that
+    /// a clock that stepped back could name them again.
+    pub(super) fn matters(&self, now: Duration) -> bool {
+        let earliest = Window::Minute.index(self.clock(now)) - CLOCK_STEP_BACK_MINUTES_MAX;
+        day_of(self.minute) >= day_of(earliest)
     }
 
     /// Moves to another minute: units held for the old one are worthless there, what was spent today stays.

@@ -1,0 +1,39 @@
+//! Runs the quota ledger through simulated worlds: `cargo run --release -p gateway --example quota_simulation -- --seeds
+//! 100000`. A seed that breaks a promise is printed and replays with `--seed`.
+
+#[path = "simulation.rs"]
+mod simulation;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// What to run.
+#[derive(Parser)]
+struct Arguments {
+    /// Run this one world and tell how it went.
+    #[arg(long, conflicts_with = "seeds")]
+    seed: Option<u64>,
+    /// How many worlds to run.
+    #[arg(long, default_value_t = 100_000)]
+    seeds: u64,
+    /// The first seed.
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let seeds = match arguments.seed {
+        Some(seed) => seed..=seed,
+        None => arguments.from..=arguments.from.saturating_add(arguments.seeds.saturating_sub(1)),
+    };
+    match simulation::run_all(seeds) {
+        Ok(total) => println!("{total}"),
+        Err(broken) => {
+            println!("{broken}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,185 @@
+//! A simulated gateway node: the real bucket, and around it what the gateway does with it: one statement at a time,
+//! a budget per call, a breaker, a heartbeat.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use contract::plan::Limits;
+use contract::time::UnixMillis;
+use gateway::quota::ledger::node::{Alone, AloneStep, NodeBucket, Purpose, Step};
+use gateway::quota::ledger::{Incarnation, NodeId, Reply, Statement};
+
+use super::scenario::Micros;
+
+/// Failures in a row after which nobody asks any more.
+const FAILURES_MAX: u32 = 3;
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Fate {
+    /// The ledger decided: let through or refused.
+    Decided(Step),
+    /// Without the store, the node decided.
+    Alone(AloneStep),
+    /// 503.
+    Unavailable,
+}
+
+/// One process.
+pub(super) struct SimNode {
+    /// Distinguishes the processes that follow each other in one place.
+    pub(super) process: u64,
+    pub(super) bucket: NodeBucket,
+    waiting: u32,
+    failures: u32,
+    incarnation: Option<Incarnation>,
+    /// Where its monotonic clock began.
+    clock_off: Duration,
+    /// Its own time of day, possibly wrong.
+    wall_off: i64,
+    share_of: Option<NonZeroU32>,
+    pub(super) fates: Vec<Fate>,
+}
+
+impl SimNode {
+    /// A fresh process. `share_of` nodes share when the store is gone; without it everything is denied.
+    pub(super) fn new(process: u64, limits: Limits, share_of: Option<NonZeroU32>) -> Self {
+        Self {
+            process,
+            bucket: NodeBucket::new(NodeId { process, life: 0 }, limits),
+            waiting: 0,
+            failures: 0,
+            incarnation: None,
+            clock_off: Duration::from_secs(process * 1_000),
+            wall_off: i64::try_from(process % 7).unwrap_or(0) * 30_000 - 90_000,
+            share_of,
+            fates: Vec::new(),
+        }
+    }
+
+    fn clock(&self, now: Micros) -> Duration {
+        self.clock_off + Duration::from_micros(now)
+    }
+
+    /// A request arrives. Answers the statement to send, if one is due.
+    pub(super) fn request(&mut self, now: Micros, wall: i64, limits: Limits) -> Option<Statement> {
+        let clock = self.clock(now);
+        let step = self.bucket.spend(clock, limits);
+        if step != Step::Ask {
+            self.fates.push(Fate::Decided(step));
+            let prefetch = matches!(step, Step::Admit(_)) && self.bucket.wants_prefetch(clock) && !self.store_is_gone();
+            return if prefetch { self.bucket.ask(clock, Purpose::Prefetch) } else { None };
+        }
+        if self.store_is_gone() {
+            self.decide_alone(now, wall);
+            return None;
+        }
+        self.waiting += 1;
+        self.ask(now)
+    }
+
+    /// The next statement for those who wait.
+    pub(super) fn ask(&mut self, now: Micros) -> Option<Statement> {
+        let clock = self.clock(now);
+        if self.waiting == 0 || clock < self.bucket.quiet_until() {
+            return None;
+        }
+        self.bucket.ask(clock, Purpose::Spend(self.waiting))
+    }
+
+    /// When those who wait should ask again because the store only listens until then.
+    pub(super) fn quiet_until(&self, now: Micros) -> Option<Micros> {
+        let quiet = self.bucket.quiet_until().saturating_sub(self.clock(now));
+        let micros = u64::try_from(quiet.as_micros()).unwrap_or(0);
+        (self.waiting > 0 && micros > 0).then(|| now + micros)
+    }
+
+    /// The answer to a statement arrives, perhaps long after it was given up.
+    pub(super) fn hear(&mut self, now: Micros, seq: u64, reply: &Reply) -> Option<Statement> {
+        let clock = self.clock(now);
+        match reply {
+            Reply::Settled(settlement) => {
+                if !self.bucket.hear(clock, seq, settlement) {
+                    return None;
+                }
+                self.failures = 0;
+                self.note_incarnation(now, settlement.incarnation);
+            }
+            Reply::Stale => {
+                self.bucket.give_up(seq);
+            }
+        }
+        while self.waiting > 0 {
+            let step = self.bucket.serve(clock);
+            if step == Step::Ask {
+                break;
+            }
+            self.waiting -= 1;
+            self.fates.push(Fate::Decided(step));
+        }
+        self.bucket.keep_rest();
+        self.ask(now).or_else(|| self.repeat(now))
+    }
+
+    /// The budget of a statement is over.
+    pub(super) fn time_out(&mut self, now: Micros, wall: i64, seq: u64) -> Option<Statement> {
+        if !self.bucket.give_up(seq) {
+            return None;
+        }
+        self.fail();
+        while self.waiting > 0 {
+            self.waiting -= 1;
+            self.decide_alone(now, wall);
+        }
+        self.repeat(now)
+    }
+
+    /// A heartbeat was answered.
+    pub(super) fn feel(&mut self, now: Micros, incarnation: Incarnation) -> Option<Statement> {
+        let was_gone = self.store_is_gone();
+        self.failures = 0;
+        if was_gone {
+            self.bucket.demand_assert(self.clock(now));
+        }
+        self.note_incarnation(now, incarnation);
+        self.repeat(now).or_else(|| self.ask(now))
+    }
+
+    /// A heartbeat was not answered in time.
+    pub(super) fn fail(&mut self) {
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    /// What an idle node has to say, on each heartbeat.
+    pub(super) fn hand_back(&mut self, now: Micros) -> Option<Statement> {
+        let clock = self.clock(now);
+        let due = !self.store_is_gone() && self.bucket.wants_hand_back(clock);
+        if due { self.bucket.ask(clock, Purpose::HandBack) } else { None }
+    }
+
+    /// Whether the node gave the store up.
+    pub(super) fn store_is_gone(&self) -> bool {
+        self.failures >= FAILURES_MAX
+    }
+
+    fn note_incarnation(&mut self, now: Micros, incarnation: Incarnation) {
+        if self.incarnation.replace(incarnation).is_some_and(|before| before != incarnation) {
+            self.bucket.demand_assert(self.clock(now));
+        }
+    }
+
+    fn repeat(&mut self, now: Micros) -> Option<Statement> {
+        let due = self.bucket.wants_assert() && !self.store_is_gone();
+        if due { self.bucket.ask(self.clock(now), Purpose::Assert) } else { None }
+    }
+
+    fn decide_alone(&mut self, now: Micros, wall: i64) {
+        let clock = self.clock(now);
+        self.fates.push(match self.share_of {
+            Some(nodes) => {
+                Fate::Alone(self.bucket.spend_alone(clock, UnixMillis(wall + self.wall_off), Alone::Share(nodes)))
+            }
+            None => Fate::Unavailable,
+        });
+    }
+}

@@ -1,0 +1,95 @@
+//! Charges: how they were decided, and how requests are being counted.
+
+use chassis::metrics::{self, IntCounter, IntGaugeVec, Registry};
+use contract::plan::Plan;
+
+use super::position;
+use crate::facts::Facts;
+use crate::quota::settings::Mode;
+use crate::rejection::Rejection;
+
+/// How a charge was decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// A unit of both windows was spent.
+    Admitted,
+    /// The minute had none left.
+    RefusedMinute,
+    /// The day had none left.
+    RefusedDay,
+    /// The key is banned.
+    Banned,
+    /// Nobody could tell.
+    Unavailable,
+}
+
+impl Decision {
+    const ALL: &'static [Self] =
+        &[Self::Admitted, Self::RefusedMinute, Self::RefusedDay, Self::Banned, Self::Unavailable];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Admitted => "admitted",
+            Self::RefusedMinute => "refused_minute",
+            Self::RefusedDay => "refused_day",
+            Self::Banned => "banned",
+            Self::Unavailable => "unavailable",
+        }
+    }
+
+    /// The decision behind the end of a request that was charged or refused for its quota.
+    pub fn of(facts: &Facts) -> Option<Self> {
+        facts.quota_mode?;
+        Some(match facts.refused {
+            Some(Rejection::RateLimitExceeded) => Self::RefusedMinute,
+            Some(Rejection::DailyQuotaExceeded) => Self::RefusedDay,
+            Some(Rejection::ApiKeyBanned) => Self::Banned,
+            Some(Rejection::QuotaUnavailable) => Self::Unavailable,
+            _ => Self::Admitted,
+        })
+    }
+}
+
+/// The counters of charges.
+pub struct QuotaMetrics {
+    decisions: Vec<IntCounter>,
+    mode: IntGaugeVec,
+}
+
+impl QuotaMetrics {
+    pub(super) fn new(registry: &Registry) -> anyhow::Result<Self> {
+        let decisions = metrics::counter_vec(
+            registry,
+            "edge_quota_decisions_total",
+            "Charges decided, by plan and outcome.",
+            &["plan", "outcome"],
+        )?;
+        let mode = metrics::gauge_vec(
+            registry,
+            "edge_quota_mode",
+            "1 for the way requests are being counted right now, 0 for the others.",
+            &["mode"],
+        )?;
+        let decisions = Plan::ALL
+            .iter()
+            .flat_map(|plan| Decision::ALL.iter().map(move |decision| (plan, decision)))
+            .map(|(plan, decision)| decisions.with_label_values(&[plan.as_str(), decision.as_str()]))
+            .collect();
+        Ok(Self { decisions, mode })
+    }
+
+    /// Counts a charge.
+    pub fn charged(&self, plan: Plan, decision: Decision) {
+        let index = position(Plan::ALL, &plan) * Decision::ALL.len() + position(Decision::ALL, &decision);
+        if let Some(counter) = self.decisions.get(index) {
+            counter.inc();
+        }
+    }
+
+    /// Shows how requests are being counted.
+    pub fn show_mode(&self, now: Mode) {
+        for mode in Mode::ALL {
+            self.mode.with_label_values(&[mode.as_str()]).set(i64::from(*mode == now));
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Whose orders a request is about, and whether its key may do what it asks.
+//!
+//! The gateway has authenticated already; this is the service's own look at what the gateway vouched for.
+
+use axum::http::header;
+use chassis::guard::IDENTITY_REQUIRED;
+use chassis::refusal::Refusal;
+use contract::identity::Identity;
+use contract::key::{Environment, Scope};
+use contract::project::ProjectId;
+
+use crate::error::{ApiError, Code};
+
+/// RFC 6750: there is a key, and it is not good here.
+const CHALLENGE: &str = "Bearer realm=\"api\", error=\"invalid_token\"";
+
+/// The project of a caller who may use `scope` in this deployment.
+pub(crate) fn authorise(identity: &Identity, environment: Environment, scope: Scope) -> Result<ProjectId, ApiError> {
+    let Some(caller) = &identity.caller else {
+        return Err(Refusal::new(401, IDENTITY_REQUIRED, "This operation needs an API key.").into());
+    };
+    if caller.environment != environment {
+        let code = Code::WrongEnvironment;
+        let refusal = Refusal::new(code.status(), code.as_str(), code.message());
+        return Err(refusal.with_header(header::WWW_AUTHENTICATE, CHALLENGE).into());
+    }
+    if identity.site_project.as_ref().is_some_and(|site| *site != caller.project) {
+        return Err(Code::WrongProject.refuse());
+    }
+    if !caller.scopes.contains(scope) {
+        return Err(Code::InsufficientScope.because(format!("This API key lacks the scope {scope}.")));
+    }
+    Ok(caller.project.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::identity::Caller;
+    use contract::plan::Plan;
+    use contract::time::UnixSeconds;
+
+    use super::*;
+
+    fn identity() -> Identity {
+        Identity {
+            request_id: "r".to_owned(),
+            client: "192.0.2.1".parse().unwrap(),
+            site_project: Some("demo".parse().unwrap()),
+            caller: Some(Caller {
+                key: "key_aaaaaaaaaaaaaaaa".parse().unwrap(),
+                project: "demo".parse().unwrap(),
+                plan: Plan::Free,
+                scopes: [Scope::OrdersRead].into_iter().collect(),
+                environment: Environment::Live,
+            }),
+            issued_at: UnixSeconds(0),
+        }
+    }
+
+    fn code(identity: &Identity, environment: Environment, scope: Scope) -> String {
+        match authorise(identity, environment, scope) {
+            Ok(project) => project.to_string(),
+            Err(ApiError::Refused(refusal)) => refusal.body().code.clone(),
+            Err(ApiError::Store(_)) => unreachable!("nothing is stored here"),
+        }
+    }
+
+    #[test]
+    fn a_caller_reaches_its_own_project_with_its_own_scopes_in_its_own_deployment() {
+        let good = identity();
+        assert_eq!(code(&good, Environment::Live, Scope::OrdersRead), "demo");
+        assert_eq!(code(&good, Environment::Live, Scope::OrdersWrite), "insufficient_scope");
+        assert_eq!(code(&good, Environment::Test, Scope::OrdersRead), "wrong_environment");
+        let elsewhere = Identity { site_project: Some("other".parse().unwrap()), ..identity() };
+        assert_eq!(code(&elsewhere, Environment::Live, Scope::OrdersRead), "wrong_project");
+        let platform = Identity { site_project: None, ..identity() };
+        assert_eq!(code(&platform, Environment::Live, Scope::OrdersRead), "demo");
+        let nobody = Identity { caller: None, ..identity() };
+        assert_eq!(code(&nobody, Environment::Live, Scope::OrdersRead), "identity_required");
+    }
+}

@@ -1,0 +1,85 @@
+//! The API, reached through the gateway only.
+//!
+//! Everything on this listener passes the guard first: a request the gateway did not sign learns nothing, not even
+//! which paths exist.
+
+mod cancel_order;
+mod describe;
+mod get_pet;
+mod list_orders;
+mod problem;
+mod respond;
+pub(crate) mod v2;
+
+use std::sync::Arc;
+
+use axum::extract::FromRef;
+use axum::routing::{delete, get};
+use axum::{Router, middleware};
+use chassis::clock::Clock;
+use chassis::guard::{GatewayGuard, require_gateway};
+use contract::identity::Identity;
+use contract::key::{Environment, Scope};
+use contract::project::ProjectId;
+use tower_http::CompressionLevel;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::CompressionLayer;
+
+use crate::access;
+use crate::deprecation::Deprecation;
+use crate::error::ApiError;
+use crate::metrics::Metrics;
+use crate::observe::{self, Observer};
+use crate::store::OrderStore;
+
+pub(crate) use describe::printed;
+pub(crate) use respond::{method_not_allowed, not_found, panicked};
+
+/// What handlers share.
+#[derive(Clone)]
+pub(crate) struct Api {
+    pub(crate) store: Arc<dyn OrderStore>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) metrics: Metrics,
+    pub(crate) environment: Environment,
+    pub(crate) pets: Arc<Deprecation>,
+}
+
+impl Api {
+    /// The caller's project, if its key has the scope.
+    pub(crate) fn authorise(&self, identity: &Identity, scope: Scope) -> Result<ProjectId, ApiError> {
+        access::authorise(identity, self.environment, scope)
+    }
+}
+
+impl FromRef<Api> for Observer {
+    fn from_ref(api: &Api) -> Self {
+        Self { metrics: api.metrics.clone(), clock: api.clock.clone() }
+    }
+}
+
+/// The router of the API's listener.
+pub(crate) fn router(api: Api, guard: GatewayGuard) -> Router {
+    let observer = Observer::from_ref(&api);
+    // A body of unknown length is compressed as it is written; the fastest level keeps each stream's tables small.
+    let compression = CompressionLayer::new().quality(CompressionLevel::Fastest);
+    let pets = Router::new()
+        .route("/v1/pets/{petId}", get(get_pet::get_pet))
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(middleware::from_fn_with_state(api.clone(), get_pet::deprecated));
+    Router::new()
+        .route("/v1/store/orders", get(list_orders::list_orders))
+        .route("/v1/store/orders/{orderId}", delete(cancel_order::cancel_order))
+        .merge(pets)
+        .merge(v2::router())
+        .merge(describe::router())
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(middleware::from_fn(problem::on_request))
+        .layer(compression)
+        .layer(middleware::from_fn(observe::name))
+        .layer(middleware::from_fn_with_state(guard, require_gateway))
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(middleware::from_fn_with_state(observer, observe::observe))
+        .with_state(api)
+}

@@ -1,0 +1,85 @@
+//! `GET /v1/store/orders`: every order of the caller's project, as one JSON array.
+//!
+//! A list of a few hundred orders is one answer with a length. A longer one streams: the status is sent after the
+//! first batch was read, and if the store fails later the body is cut off visibly, without its closing bracket and
+//! without HTTP's end of body, never ended early as if it were whole.
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use contract::identity::Identity;
+use contract::key::Scope;
+use futures_util::stream;
+
+use super::Api;
+use crate::error::ApiError;
+use crate::etag;
+use crate::store::StoreError;
+use crate::walk::Walk;
+use crate::wire::JsonArray;
+
+pub(super) async fn list_orders(
+    State(api): State<Api>,
+    Extension(identity): Extension<Identity>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let project = api.authorise(&identity, Scope::OrdersRead)?;
+    let mut walk = Walk::begin(api.store.clone(), project).await?;
+    let tag = etag::of(api.store.mark(), walk.edition());
+    if etag::is_current(&headers, &tag) {
+        return Ok((StatusCode::NOT_MODIFIED, caching(tag)).into_response());
+    }
+    let mut array = JsonArray::begin();
+    array.push(&walk.next().await?.unwrap_or_default());
+    let body = if walk.is_finished() {
+        Body::from(array.end())
+    } else {
+        Body::from_stream(rest(api, walk, array, identity.request_id))
+    };
+    Ok((caching(tag), [(header::CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+/// Lists are for their caller alone, and are asked for again before each use; the tag makes that cheap.
+pub(super) fn caching(tag: String) -> [(HeaderName, String); 3] {
+    [
+        (header::ETAG, tag),
+        (header::CACHE_CONTROL, "private, no-cache".to_owned()),
+        (header::VARY, "authorization, accept-encoding".to_owned()),
+    ]
+}
+
+/// Everything after the first batch, which `array` holds already. The next batch is read when the last one has been
+/// taken, so memory is one batch however slowly the client reads.
+fn rest(
+    api: Api,
+    walk: Walk,
+    array: JsonArray,
+    request_id: String,
+) -> impl stream::Stream<Item = Result<Bytes, StoreError>> {
+    stream::try_unfold(Some((walk, array)), move |state| {
+        let metrics = api.metrics.clone();
+        let request_id = request_id.clone();
+        async move {
+            let Some((mut walk, mut array)) = state else { return Ok(None) };
+            let ready = array.take();
+            if !ready.is_empty() {
+                return Ok(Some((ready, Some((walk, array)))));
+            }
+            match walk.next().await {
+                Ok(Some(orders)) => {
+                    array.push(&orders);
+                    Ok(Some((array.take(), Some((walk, array)))))
+                }
+                Ok(None) => Ok(Some((array.end(), None))),
+                Err(error) => {
+                    metrics.store_errors.with_label_values(&[error.kind.as_str()]).inc();
+                    tracing::error!(request.id = request_id, kind = error.kind.as_str(), %error, "a list was cut off");
+                    Err(error)
+                }
+            }
+        }
+    })
+}

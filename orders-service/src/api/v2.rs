@@ -1,0 +1,47 @@
+//! `/v2`, stability `beta`: what `/v1` lacks. Filters, sort and cursors on the list; one order; create; ship; history.
+//!
+//! The same scopes, quotas and errors as `/v1`. Being beta, it may still change; every answer says so.
+
+mod create_order;
+mod cursor;
+mod get_order;
+mod list_orders;
+mod parameters;
+
+use create_order::BODY_BYTES_MAX;
+
+use axum::extract::DefaultBodyLimit;
+use axum::http::{HeaderName, HeaderValue};
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use axum::routing::{get, post};
+use axum::{Router, extract::Request};
+
+use super::{Api, cancel_order, method_not_allowed};
+
+pub(crate) use create_order::{IDEMPOTENCY_HOURS, QUANTITY_MAX};
+pub(crate) use cursor::PATTERN as CURSOR_PATTERN;
+pub(crate) use list_orders::{LIMIT_DEFAULT, LIMIT_MAX};
+pub(crate) use parameters::SORTS;
+
+/// Says how stable an operation is.
+pub(crate) const STABILITY_HEADER: &str = "x-api-stability";
+
+/// The routes.
+pub(super) fn router() -> Router<Api> {
+    let order = get(get_order::get_order).delete(cancel_order::cancel_order);
+    Router::new()
+        .route("/v2/store/orders", get(list_orders::list_orders).post(create_order::create_order))
+        .route("/v2/store/orders/{orderId}", order)
+        .route("/v2/store/orders/{orderId}/ship", post(get_order::ship_order))
+        .route("/v2/store/orders/{orderId}/history", get(get_order::order_history))
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::from_fn(beta))
+}
+
+async fn beta(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    response.headers_mut().insert(HeaderName::from_static(STABILITY_HEADER), HeaderValue::from_static("beta"));
+    response
+}

@@ -1,0 +1,115 @@
+//! `POST /v2/store/orders`: places a pending order; with an `Idempotency-Key`, once however often it is sent.
+//!
+//! The key belongs to the project. The same key with the same order within a day is answered as the first time was,
+//! with `Idempotency-Replayed: true`; with another order it is 409. A request that was refused leaves its key unused.
+
+use axum::Extension;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use contract::identity::Identity;
+use contract::key::Scope;
+use contract::time::UnixMillis;
+use serde::Deserialize;
+
+use super::super::Api;
+use crate::error::{ApiError, Code};
+use crate::order::ShipDate;
+use crate::store::{CreateError, Created, Idempotency, NewOrder};
+use crate::wire::{self, OrderLine};
+
+/// Bytes of a body: many times what an order needs.
+pub(crate) const BODY_BYTES_MAX: usize = 16 * 1_024;
+
+/// Units in one order.
+pub(crate) const QUANTITY_MAX: i64 = 1_000_000;
+
+/// How long the outcome of a key is remembered.
+pub(crate) const IDEMPOTENCY_HOURS: i64 = 24;
+
+/// Says that an answer is the one given before.
+const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+/// Characters of a key.
+const KEY_LENGTH_MAX: usize = 255;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Placed {
+    #[serde(deserialize_with = "wire::whole")]
+    pet_id: i64,
+    #[serde(deserialize_with = "wire::whole")]
+    quantity: i64,
+    #[serde(default, deserialize_with = "wire::present")]
+    ship_date: Option<ShipDate>,
+}
+
+pub(super) async fn create_order(
+    State(api): State<Api>,
+    Extension(identity): Extension<Identity>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, ApiError> {
+    let project = api.authorise(&identity, Scope::OrdersWrite)?;
+    if !is_json(&headers) {
+        return Err(Code::UnsupportedMediaType.refuse());
+    }
+    let order = read_order(body)?;
+    let now = api.clock.now();
+    let idempotency = idempotency(&headers, &order, now)?;
+    let (order, replayed) = match api.store.create(&project, order, idempotency, now).await {
+        Ok(Created::Now(order)) => (order, false),
+        Ok(Created::Before(order)) => (order, true),
+        Err(CreateError::KeyReused) => return Err(Code::IdempotencyKeyReused.refuse()),
+        Err(CreateError::IdsExhausted) => return Err(Code::OrderIdsExhausted.refuse()),
+        Err(CreateError::Store(error)) => return Err(error.into()),
+    };
+    let location = [(header::LOCATION, format!("/v2/store/orders/{}", order.id))];
+    let mut response = (StatusCode::CREATED, location, axum::Json(OrderLine::from(order))).into_response();
+    if replayed {
+        response.headers_mut().insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
+    }
+    Ok(response)
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = value.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("application/json")
+}
+
+fn read_order(body: Result<Bytes, BytesRejection>) -> Result<NewOrder, ApiError> {
+    let body = body.map_err(|rejection| {
+        if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
+            Code::BodyTooLarge.because(format!("The body may have {BODY_BYTES_MAX} bytes."))
+        } else {
+            Code::InvalidBody.because("The body broke off.")
+        }
+    })?;
+    let placed = wire::object::<Placed>(&body)
+        .map_err(|error| Code::InvalidBody.because(format!("The body is not an order: {error}.")))?;
+    if !(1..=QUANTITY_MAX).contains(&placed.quantity) {
+        return Err(Code::InvalidBody.because(format!("quantity must be a whole number from 1 to {QUANTITY_MAX}.")));
+    }
+    let Placed { pet_id, quantity, ship_date } = placed;
+    Ok(NewOrder { pet_id: Some(pet_id), quantity: Some(quantity), ship_date })
+}
+
+/// The key, and what it stands for: the meaning of the order, not the spelling of its JSON.
+fn idempotency(headers: &HeaderMap, order: &NewOrder, now: UnixMillis) -> Result<Option<Idempotency>, ApiError> {
+    let mut values = headers.get_all("idempotency-key").iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let key = value
+        .to_str()
+        .ok()
+        .filter(|key| (1..=KEY_LENGTH_MAX).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic()));
+    let (Some(key), None) = (key, values.next()) else { return Err(Code::InvalidIdempotencyKey.refuse()) };
+    let meaning = format!("{:?} {:?} {:?}", order.pet_id, order.quantity, order.ship_date.map(ShipDate::micros));
+    Ok(Some(Idempotency {
+        key: key.to_owned(),
+        fingerprint: crc32fast::hash(meaning.as_bytes()),
+        expires_at: now.plus(IDEMPOTENCY_HOURS * 3_600_000),
+    }))
+}

@@ -1,0 +1,184 @@
+//! Settings of the orders-service: `config/orders-service.toml`, the environment (`TOLLHOUSE_ORDERS_…`) over it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use chassis::config::{Problems, Section, Source};
+use chassis::logs::Format;
+use chassis::secret::Secret;
+use contract::key::Environment;
+use contract::time::UnixSeconds;
+
+use crate::deprecation::{Deprecation, LinkTarget};
+use crate::order::ShipDate;
+
+/// Prefix of the environment variables that override the file.
+pub const ENVIRONMENT_PREFIX: &str = "TOLLHOUSE_ORDERS";
+
+/// Everything the service must know. A value of this type is valid.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where the gateway finds the API. Default `127.0.0.1:7001`; port 0 takes any free one.
+    pub listen: SocketAddr,
+    /// Where operators import, export and ship. Default `127.0.0.1:7004`.
+    pub internal_listen: SocketAddr,
+    /// Health and metrics. Default `127.0.0.1:9902`.
+    pub admin_listen: SocketAddr,
+    /// The database file. Default `data/orders/orders.db`; made when it is missing.
+    pub database: PathBuf,
+    /// The platform's secret, which the gateway has too: it proves that a request came through the gateway, and
+    /// operators' tokens are derived from it.
+    pub secret: Secret,
+    /// The deployment this is; keys of the other one are refused.
+    pub environment: Environment,
+    /// What is said about the deprecated `GET /v1/pets/{petId}`.
+    pub pets: Deprecation,
+    /// How log lines look. Default JSON.
+    pub log_format: Format,
+    /// Which log lines are written, as in `info,sqlx=warn`.
+    pub log_filter: String,
+}
+
+/// 2026-01-01T00:00:00Z.
+const PETS_DEPRECATED_SINCE: UnixSeconds = UnixSeconds(1_767_225_600);
+
+/// Where the deprecation is explained unless configured: the reference served beside the API.
+const PETS_LINK: &str = "/reference#getPet";
+
+impl Config {
+    /// Reads the settings, or says everything that is wrong with them.
+    ///
+    /// # Errors
+    /// All [`Problems`], each with its line and a way out.
+    pub fn read(source: &Source) -> Result<Self, Problems> {
+        let reader = source.reader()?;
+        let root = reader.root();
+        let listen = root.value("listen", SocketAddr::from(([127, 0, 0, 1], 7001)));
+        let internal_listen = root.value("internal_listen", SocketAddr::from(([127, 0, 0, 1], 7004)));
+        let admin_listen = root.value("admin_listen", SocketAddr::from(([127, 0, 0, 1], 9902)));
+        let database = root.value("database", PathBuf::from("data/orders/orders.db"));
+        let secret = root.secret("secret").and_then(|secret| {
+            if secret.is_none() {
+                root.missing("secret", "\"(openssl rand -base64 32)\" or secret_file = \"secrets/platform.key\"");
+            }
+            secret
+        });
+        let environment = root.value("environment", Environment::Live);
+        let pets = read_pets(&root.section("pets"));
+        let log = root.section("log");
+        let log_format = log.value("format", Format::Json);
+        let log_filter = log.value("filter", "info".to_owned());
+        let config = (|| {
+            Some(Self {
+                listen: listen?,
+                internal_listen: internal_listen?,
+                admin_listen: admin_listen?,
+                database: database?,
+                secret: secret?,
+                environment: environment?,
+                pets: pets?,
+                log_format: log_format?,
+                log_filter: log_filter?,
+            })
+        })();
+        reader.finish(config)
+    }
+}
+
+/// A day (`2026-12-31`, its first moment in UTC) or a moment in RFC 3339.
+struct Day(UnixSeconds);
+
+#[derive(Debug, thiserror::Error)]
+#[error("write a day such as 2026-12-31, or a moment such as 2026-12-31T12:00:00Z")]
+struct InvalidDay;
+
+impl std::str::FromStr for Day {
+    type Err = InvalidDay;
+
+    fn from_str(text: &str) -> Result<Self, InvalidDay> {
+        let moment = if text.len() == 10 { format!("{text}T00:00:00Z") } else { text.to_owned() };
+        moment.parse().map(|date: ShipDate| Self(date.seconds())).map_err(|_| InvalidDay)
+    }
+}
+
+fn read_pets(section: &Section<'_>) -> Option<Deprecation> {
+    let since = section.value("deprecated_since", Day(PETS_DEPRECATED_SINCE))?.0;
+    let sunset = section.optional::<Day>("sunset")?.map(|day| day.0);
+    let link = section.value::<String>("link", PETS_LINK.to_owned())?;
+    let link = match link.parse::<LinkTarget>() {
+        Ok(link) => link,
+        Err(error) => {
+            section.complain("link", error.to_string());
+            return None;
+        }
+    };
+    if sunset.is_some_and(|sunset| sunset < since) {
+        section.complain("sunset", "an operation is deprecated before it goes: use a day after deprecated_since");
+        return None;
+    }
+    Some(Deprecation { since, sunset, link })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    const SECRET: &str = "secret = \"0123456789abcdef0123456789abcdef\"\n";
+
+    fn read(text: &str) -> Result<Config, Problems> {
+        Config::read(&Source::from_text("orders-service.toml", text, ENVIRONMENT_PREFIX, BTreeMap::new()))
+    }
+
+    #[test]
+    fn a_secret_is_all_it_takes() {
+        let config = read(SECRET).unwrap();
+        assert_eq!(config.listen.to_string(), "127.0.0.1:7001");
+        assert_eq!(config.internal_listen.to_string(), "127.0.0.1:7004");
+        assert_eq!(config.admin_listen.to_string(), "127.0.0.1:9902");
+        assert_eq!(config.environment, Environment::Live);
+        assert_eq!((config.pets.since, config.pets.sunset), (PETS_DEPRECATED_SINCE, None));
+    }
+
+    #[test]
+    fn the_published_file_is_valid_and_says_the_defaults() {
+        let text = include_str!("../../config/orders-service.toml");
+        let environment = BTreeMap::from([("TOLLHOUSE_ORDERS_SECRET".to_owned(), "0123456789abcdef".repeat(2))]);
+        let config = Config::read(&Source::from_text("file", text, ENVIRONMENT_PREFIX, environment)).unwrap();
+        let default = read(SECRET).unwrap();
+        assert_eq!(config.listen, default.listen);
+        assert_eq!(config.internal_listen, default.internal_listen);
+        assert_eq!(config.admin_listen, default.admin_listen);
+        assert_eq!(config.database, default.database);
+        assert_eq!(config.environment, default.environment);
+        assert_eq!(config.pets, default.pets);
+        assert_eq!(config.log_format, default.log_format);
+        assert_eq!(config.log_filter, default.log_filter);
+    }
+
+    #[test]
+    fn every_mistake_has_its_line_and_a_way_out() {
+        let problems = read(
+            "listen = \"7001\"\nenvironment = \"prod\"\nsecret = \"short\"\n[pets]\nsunset = \"2025-01-01\"\n\
+             link = \"not a link\"\nsince = 1\n[log]\nformat = \"xml\"\n",
+        )
+        .unwrap_err();
+        let lines: Vec<_> = problems.list.iter().map(|problem| (problem.line, problem.setting.as_str())).collect();
+        assert_eq!(
+            lines,
+            [
+                (Some(1), "listen"),
+                (Some(2), "environment"),
+                (Some(3), "secret"),
+                (Some(6), "pets.link"),
+                (Some(7), "pets.since"),
+                (Some(9), "log.format"),
+            ]
+        );
+        let problems = read(&format!("{SECRET}[pets]\nsunset = \"2025-01-01\"\n")).unwrap_err();
+        assert!(problems.to_string().contains("deprecated before it goes"), "{problems}");
+        let problems = read("").unwrap_err();
+        assert!(problems.to_string().contains("TOLLHOUSE_ORDERS_SECRET"), "{problems}");
+    }
+}

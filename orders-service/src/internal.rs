@@ -1,0 +1,150 @@
+//! The operators' listener: import, export, ship and count, guarded by the platform's operator token.
+//!
+//! It speaks for every project, so it belongs on loopback or a private network.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::http::header;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router, middleware};
+use chassis::clock::Clock;
+use chassis::guard::require_token;
+use chassis::refusal::Refusal;
+use chassis::secret::Secret;
+use contract::project::ProjectId;
+use futures_util::StreamExt as _;
+use tower_http::catch_panic::CatchPanicLayer;
+
+use crate::api::{method_not_allowed, not_found, panicked};
+use crate::error::{ApiError, Code};
+use crate::import::ImportFailure;
+use crate::metrics::Metrics;
+use crate::observe::{self, Observer};
+use crate::order::{self, ShipError, Status};
+use crate::orders::Orders;
+use crate::store::{ChangeError, Summary};
+use crate::wire::OrderLine;
+
+/// What handlers share.
+#[derive(Clone)]
+pub(crate) struct Internal {
+    pub(crate) orders: Orders,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) metrics: Metrics,
+}
+
+/// The router of the operators' listener.
+pub(crate) fn router(internal: Internal, token: Arc<Secret>) -> Router {
+    let observer = Observer { metrics: internal.metrics.clone(), clock: internal.clock.clone() };
+    Router::new()
+        .route("/internal/orders/{project}/import", post(import))
+        .route("/internal/orders/{project}/export", get(export))
+        .route("/internal/orders/{project}/summary", get(summary))
+        .route("/internal/orders/{project}/{id}/ship", post(ship))
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(middleware::from_fn_with_state(token, require_token))
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(middleware::from_fn_with_state(observer, observe::observe))
+        .with_state(internal)
+}
+
+/// How many orders came in.
+#[derive(serde::Serialize)]
+struct Imported {
+    imported: u64,
+}
+
+async fn import(
+    State(internal): State<Internal>,
+    project: Result<Path<String>, PathRejection>,
+    body: Body,
+) -> Result<Json<Imported>, ApiError> {
+    let project = project_in(project)?;
+    let imported = internal.orders.import(&project, body.into_data_stream()).await.map_err(import_refusal)?;
+    tracing::info!(project.id = %project, imported, "orders imported");
+    Ok(Json(Imported { imported }))
+}
+
+fn import_refusal(failure: ImportFailure) -> ApiError {
+    match failure {
+        ImportFailure::Line { line, ref reason } => {
+            let details = serde_json::json!({ "line": line, "reason": reason });
+            let message = format!("Nothing was imported. {}", capitalised(&failure.to_string()));
+            let code = Code::ImportFailed;
+            Refusal::new(code.status(), code.as_str(), message).with_details(details).into()
+        }
+        ImportFailure::Broken(reason) => {
+            Code::ImportFailed.because(format!("Nothing was imported. The lines could not be read: {reason}"))
+        }
+        ImportFailure::TooLarge => {
+            Code::ImportTooLarge.because(format!("Nothing was imported. {}", capitalised(&failure.to_string())))
+        }
+        ImportFailure::InProgress => Code::ImportInProgress.refuse(),
+        ImportFailure::Store(error) => error.into(),
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+async fn export(
+    State(internal): State<Internal>,
+    project: Result<Path<String>, PathRejection>,
+) -> Result<Response, ApiError> {
+    let project = project_in(project)?;
+    let mut lines = Box::pin(internal.orders.export(&project));
+    // The status is sent when the first lines are there, so that a store in trouble is a refusal and not a cut.
+    let first = lines.next().await.transpose()?;
+    let rest = lines.inspect(|piece| {
+        if let Err(error) = piece {
+            tracing::error!(kind = error.kind.as_str(), %error, "an export was cut off");
+        }
+    });
+    let body = Body::from_stream(futures_util::stream::iter(first.map(Ok)).chain(rest));
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response())
+}
+
+async fn summary(
+    State(internal): State<Internal>,
+    project: Result<Path<String>, PathRejection>,
+) -> Result<Json<Summary>, ApiError> {
+    Ok(Json(internal.orders.summary(&project_in(project)?).await?))
+}
+
+async fn ship(
+    State(internal): State<Internal>,
+    path: Result<Path<(String, String)>, PathRejection>,
+) -> Result<Json<OrderLine>, ApiError> {
+    let Ok(Path((project, id))) = path else { return Err(Code::NotFound.refuse()) };
+    let project = project_in(Ok(Path(project)))?;
+    let Some(id) = order::parse_id(&id) else { return Err(Code::OrderNotFound.refuse()) };
+    match internal.orders.ship(&project, id, internal.clock.now()).await {
+        Ok(order) => Ok(Json(order.into())),
+        Err(error) => Err(ship_refusal(id, error)),
+    }
+}
+
+/// A refusal to ship, in the words of the API.
+pub(crate) fn ship_refusal(id: i64, error: ChangeError<ShipError>) -> ApiError {
+    match error {
+        ChangeError::NotFound => Code::OrderNotFound.because(format!("There is no order {id}.")),
+        ChangeError::Refused(ShipError::AlreadyShipped) => {
+            Code::OrderAlreadyShipped.because(format!("Order {id} has already shipped."))
+        }
+        ChangeError::Refused(ShipError::Cancelled) => Code::OrderAlreadyCancelled
+            .because(format!("Order {id} is {}. Only a pending order can be shipped.", Status::Cancelled)),
+        ChangeError::Store(error) => error.into(),
+    }
+}
+
+fn project_in(segment: Result<Path<String>, PathRejection>) -> Result<ProjectId, ApiError> {
+    let project = segment.ok().and_then(|Path(text)| text.parse().ok());
+    project.ok_or_else(|| Code::NotFound.because("There is no project with this name."))
+}

@@ -1,0 +1,49 @@
+//! `orders-service`: the orders API as a process of its own.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use chassis::clock::SystemClock;
+use chassis::config::Source;
+use chassis::logs::Logs;
+use chassis::shutdown::Shutdown;
+use clap::Parser;
+use orders_service::{Config, ENVIRONMENT_PREFIX};
+
+/// Lists and cancels the orders of the pet store. Reached through the gateway.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// The configuration file; without one, settings come from the environment (`TOLLHOUSE_ORDERS_…`).
+    #[arg(long)]
+    config: Option<PathBuf>,
+    /// Say whether the configuration is valid, and end.
+    #[arg(long)]
+    check_config: bool,
+    /// Write the interface descriptions into this directory, and end.
+    #[arg(long, value_name = "DIRECTORY")]
+    write_openapi: Option<PathBuf>,
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    if let Some(directory) = arguments.write_openapi {
+        for (name, text) in orders_service::openapi_documents() {
+            std::fs::write(directory.join(name), text)?;
+        }
+        return Ok(());
+    }
+    let config = Config::read(&Source::read(arguments.config.as_deref(), ENVIRONMENT_PREFIX)?)?;
+    if arguments.check_config {
+        println!("The configuration is valid.");
+        return Ok(());
+    }
+    chassis::process::prepare()?;
+    let _logs = Logs::start(config.log_format, &config.log_filter, std::io::stdout())?;
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
+        let shutdown = Shutdown::new();
+        shutdown.on_signals()?;
+        let running = orders_service::start(config, Arc::new(SystemClock::new()), shutdown).await?;
+        running.stopped().await
+    })
+}

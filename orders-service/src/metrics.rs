@@ -1,0 +1,109 @@
+//! What this service counts. Labels come from the tables of operations, faults and results, and start at zero.
+
+use axum::http::StatusCode;
+use chassis::metrics::{self, HistogramVec, IntCounterVec, Registry};
+
+use crate::operations;
+use crate::store::FaultKind;
+
+/// The handles; clones count into the same registry.
+#[derive(Clone)]
+pub(crate) struct Metrics {
+    pub(crate) requests: IntCounterVec,
+    pub(crate) durations: HistogramVec,
+    pub(crate) cancels: IntCounterVec,
+    pub(crate) deprecated_calls: IntCounterVec,
+    pub(crate) store_errors: IntCounterVec,
+}
+
+/// How an attempt to cancel ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CancelResult {
+    Cancelled,
+    NotFound,
+    AlreadyShipped,
+    AlreadyCancelled,
+    Error,
+}
+
+impl CancelResult {
+    const ALL: [Self; 5] = [Self::Cancelled, Self::NotFound, Self::AlreadyShipped, Self::AlreadyCancelled, Self::Error];
+
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cancelled => "cancelled",
+            Self::NotFound => "not_found",
+            Self::AlreadyShipped => "already_shipped",
+            Self::AlreadyCancelled => "already_cancelled",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// The classes of statuses a service answers with.
+const STATUS_CLASSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
+
+/// The class of a status, as a label.
+pub(crate) fn status_class(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        0..300 => "2xx",
+        300..400 => "3xx",
+        400..500 => "4xx",
+        _ => "5xx",
+    }
+}
+
+impl Metrics {
+    /// Registers everything.
+    ///
+    /// # Errors
+    /// When a name is taken, which is a mistake of the program.
+    pub(crate) fn new(registry: &Registry) -> anyhow::Result<Self> {
+        let metrics = Self {
+            requests: metrics::counter_vec(
+                registry,
+                "orders_http_requests_total",
+                "Requests answered, by operation and class of status.",
+                &["operation", "status_class"],
+            )?,
+            durations: metrics::latency_vec(
+                registry,
+                "orders_http_request_duration_seconds",
+                "Time from a request's head to its response's head.",
+                &["operation"],
+            )?,
+            cancels: metrics::counter_vec(
+                registry,
+                "orders_cancel_total",
+                "Attempts to cancel an order, by how they ended.",
+                &["result"],
+            )?,
+            deprecated_calls: metrics::counter_vec(
+                registry,
+                "orders_deprecated_calls_total",
+                "Calls of deprecated operations.",
+                &["operation"],
+            )?,
+            store_errors: metrics::counter_vec(
+                registry,
+                "orders_store_errors_total",
+                "Requests that met trouble of the store, by its kind.",
+                &["kind"],
+            )?,
+        };
+        for operation in operations::labels() {
+            for class in STATUS_CLASSES {
+                metrics.requests.with_label_values(&[operation, class]);
+            }
+            metrics.durations.with_label_values(&[operation]);
+        }
+        for result in CancelResult::ALL {
+            metrics.cancels.with_label_values(&[result.as_str()]);
+        }
+        for kind in FaultKind::ALL {
+            metrics.store_errors.with_label_values(&[kind.as_str()]);
+        }
+        metrics.deprecated_calls.with_label_values(&[operations::GET_PET]);
+        Ok(metrics)
+    }
+}

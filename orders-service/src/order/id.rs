@@ -1,0 +1,70 @@
+//! What names an order or a pet in a path.
+
+/// The number in a path segment (percent-decoding done), if it is an int64 in its one canonical form:
+/// `-?(0|[1-9][0-9]*)`, no plus, no leading zeros, no `-0`. One number has one name, so that no cache or log sees an
+/// order under two.
+pub fn parse_id(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let leading_zero = digits.len() > 1 && digits.starts_with('0');
+    if digits.is_empty() || leading_zero || text == "-0" || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    text.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // rule: 4.2.2
+    #[test]
+    fn an_id_is_a_canonical_decimal_int64_and_nothing_else() {
+        let good =
+            [("0", 0), ("7", 7), ("-5", -5), ("9223372036854775807", i64::MAX), ("-9223372036854775808", i64::MIN)];
+        for (text, id) in good {
+            assert_eq!(parse_id(text), Some(id), "{text}");
+        }
+        let bad = [
+            "",
+            "-",
+            "+5",
+            "05",
+            "-05",
+            "-0",
+            "00",
+            "5.0",
+            "1e3",
+            " 5",
+            "5 ",
+            "5\n",
+            "0x5",
+            "5_0",
+            "٥",
+            "five",
+            "null",
+            "9223372036854775808",
+            "-9223372036854775809",
+            "99999999999999999999999",
+            "1/2",
+            "--5",
+            "5-",
+        ];
+        for text in bad {
+            assert_eq!(parse_id(text), None, "{text:?}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_int64_is_named_by_its_own_text(id: i64) {
+            proptest::prop_assert_eq!(parse_id(&id.to_string()), Some(id));
+        }
+
+        #[test]
+        fn whatever_parses_prints_back_as_it_was(text in "[-+0-9a-f._ ]{0,22}") {
+            if let Some(id) = parse_id(&text) {
+                proptest::prop_assert_eq!(id.to_string(), text);
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The store of orders as operators use it: import, export, ship, count.
+//!
+//! The internal listener serves this over HTTP; a process that runs the service inside itself may use it directly.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use contract::project::ProjectId;
+use contract::time::UnixMillis;
+use futures_util::{Stream, StreamExt as _, stream};
+use tokio::sync::Semaphore;
+
+use crate::import::{Collector, ImportFailure};
+use crate::order::{Order, ShipError};
+use crate::store::{ChangeError, OrderStore, SqliteOrders, StoreError, Summary};
+use crate::walk::Walk;
+use crate::wire;
+
+/// How long an import waits for its next piece.
+const PIECE_WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// The orders of all projects. Clones share one store.
+#[derive(Clone)]
+pub struct Orders {
+    store: Arc<dyn OrderStore>,
+    /// One import at a time: each may hold [`crate::import::ORDERS_MAX`] orders in memory.
+    importing: Arc<Semaphore>,
+}
+
+impl Orders {
+    /// Opens (or makes) the database file.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, is damaged, or was written by a newer version.
+    pub async fn open(database: &Path) -> anyhow::Result<Self> {
+        Ok(Self::over(Arc::new(SqliteOrders::open(database).await?)))
+    }
+
+    /// Over any store.
+    pub fn over(store: Arc<dyn OrderStore>) -> Self {
+        Self { store, importing: Arc::new(Semaphore::new(1)) }
+    }
+
+    /// The store itself.
+    pub fn store(&self) -> Arc<dyn OrderStore> {
+        self.store.clone()
+    }
+
+    /// Imports JSON lines, all or none: the five fields of an order and `status` (absent: pending). Returns how many.
+    ///
+    /// # Errors
+    /// [`ImportFailure`]; nothing was imported.
+    pub async fn import<E: std::fmt::Display>(
+        &self,
+        project: &ProjectId,
+        lines: impl Stream<Item = Result<Bytes, E>> + Send,
+    ) -> Result<u64, ImportFailure> {
+        let _place = self.importing.try_acquire().map_err(|_| ImportFailure::InProgress)?;
+        let mut lines = std::pin::pin!(lines);
+        let mut collector = Collector::default();
+        loop {
+            match tokio::time::timeout(PIECE_WAIT_MAX, lines.next()).await {
+                Ok(None) => break,
+                Ok(Some(Ok(piece))) => collector.feed(&piece)?,
+                Ok(Some(Err(error))) => return Err(ImportFailure::Broken(error.to_string())),
+                Err(_) => {
+                    let seconds = PIECE_WAIT_MAX.as_secs();
+                    return Err(ImportFailure::Broken(format!("nothing came for {seconds} seconds")));
+                }
+            }
+        }
+        let (orders, numbers) = collector.finish()?;
+        let ids: Vec<i64> = orders.iter().map(|order| order.id).collect();
+        self.store.import(project, orders).await.map_err(|error| numbers.explain(error, &ids))
+    }
+
+    /// All orders of a project as JSON lines, in id order; what [`Orders::import`] takes. An error ends the stream.
+    pub fn export(&self, project: &ProjectId) -> impl Stream<Item = Result<Bytes, StoreError>> + Send + 'static {
+        enum Export {
+            Begin(Arc<dyn OrderStore>, ProjectId),
+            Walk(Walk),
+        }
+        stream::try_unfold(Export::Begin(self.store.clone(), project.clone()), |export| async move {
+            let mut walk = match export {
+                Export::Begin(store, project) => Walk::begin(store, project).await?,
+                Export::Walk(walk) => walk,
+            };
+            Ok(walk.next().await?.map(|orders| (wire::lines(&orders), Export::Walk(walk))))
+        })
+    }
+
+    /// Ships a pending order.
+    ///
+    /// # Errors
+    /// When there is no such order, it is not pending, or the store has trouble.
+    pub async fn ship(&self, project: &ProjectId, id: i64, at: UnixMillis) -> Result<Order, ChangeError<ShipError>> {
+        self.store.ship(project, id, at).await
+    }
+
+    /// How many orders a project has in each state.
+    ///
+    /// # Errors
+    /// When the store has trouble.
+    pub async fn summary(&self, project: &ProjectId) -> Result<Summary, StoreError> {
+        self.store.summary(project).await
+    }
+
+    /// Writes what waits and closes the store. Everything after this is refused.
+    pub async fn close(&self) {
+        self.store.close().await;
+    }
+}

@@ -1,0 +1,83 @@
+//! The parts become a running service: three listeners over one store.
+
+use std::sync::Arc;
+
+use chassis::clock::Clock;
+use chassis::guard::{GatewayGuard, operator_token};
+use chassis::health::Health;
+use chassis::running::Running;
+use chassis::serve::{ServeLimits, bind, serve};
+use chassis::shutdown::Shutdown;
+use chassis::{admin, metrics};
+
+use crate::api::{self, Api};
+use crate::config::Config;
+use crate::internal::{self, Internal};
+use crate::metrics::Metrics;
+use crate::orders::Orders;
+
+/// Connections of operators served at once.
+const INTERNAL_CONNECTIONS_MAX: usize = 64;
+
+/// Opens the database and serves until `shutdown`. Listeners: `http`, `internal`, `admin`.
+///
+/// # Errors
+/// When the database cannot be opened or an address is taken.
+pub async fn start(config: Config, clock: Arc<dyn Clock>, shutdown: Shutdown) -> anyhow::Result<Running> {
+    let orders = Orders::open(&config.database).await?;
+    start_with(config, orders, clock, shutdown).await
+}
+
+/// As [`start`], over orders that the caller has opened and goes on using. They are closed when the service stops.
+///
+/// # Errors
+/// When an address is taken.
+pub async fn start_with(
+    config: Config,
+    orders: Orders,
+    clock: Arc<dyn Clock>,
+    shutdown: Shutdown,
+) -> anyhow::Result<Running> {
+    let registry = metrics::registry(env!("CARGO_PKG_VERSION"))?;
+    let health = Health::new();
+    let listening = health.condition("listening");
+    let api = Api {
+        store: orders.store(),
+        clock: clock.clone(),
+        metrics: Metrics::new(&registry)?,
+        environment: config.environment,
+        pets: Arc::new(config.pets),
+    };
+    let internal = Internal { orders: orders.clone(), clock: clock.clone(), metrics: api.metrics.clone() };
+    let http = bind(config.listen).await?;
+    let operators = bind(config.internal_listen).await?;
+    let watchers = bind(config.admin_listen).await?;
+    let addresses =
+        [("http", http.local_addr()?), ("internal", operators.local_addr()?), ("admin", watchers.local_addr()?)];
+    let limits = ServeLimits::default();
+    let operators_limits = ServeLimits { connections_max: INTERNAL_CONNECTIONS_MAX, ..limits };
+    let guard = GatewayGuard::new(&config.secret, clock);
+    let token = Arc::new(operator_token(&config.secret));
+    let public = serve(http, api::router(api, guard), limits, shutdown.clone());
+    let private = serve(operators, internal::router(internal, token), operators_limits, shutdown.clone());
+    // The admin listener ends last: it tells that the others are draining.
+    let admin_end = Shutdown::new();
+    let admin_limits = ServeLimits { connections_max: admin::CONCURRENT_REQUESTS_MAX, ..limits };
+    let watching = serve(watchers, admin::router(health.clone(), registry), admin_limits, admin_end.clone());
+    listening.set(true);
+    let task = tokio::spawn(async move {
+        let watching = tokio::spawn(watching);
+        let draining = async {
+            shutdown.begun().await;
+            health.drain();
+        };
+        let (public, private, ()) = tokio::join!(public, private, draining);
+        orders.close().await;
+        admin_end.begin();
+        watching.await??;
+        public.and(private)
+    });
+    let [http, internal, admin] = addresses.map(|(_, address)| address);
+    tracing::info!(%http, %internal, %admin, "orders-service is listening");
+    Ok(Running::new("orders-service", addresses, task))
+}

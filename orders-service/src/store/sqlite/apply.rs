@@ -1,0 +1,194 @@
+//! Single changes inside the writer's transaction: read, decide by the pure rules, write.
+
+use contract::project::ProjectId;
+use contract::time::UnixMillis;
+use sqlx::{Row as _, SqliteConnection};
+
+use super::row;
+use crate::order::{CancelError, Order, ShipDate, ShipError};
+use crate::store::{ChangeError, CreateError, Created, EventKind, Idempotency, NewOrder, StoreError};
+
+/// The largest id given to a new order: 2^53 - 1, above which JSON numbers lose digits in many clients.
+pub(super) const NEW_ID_MAX: i64 = (1 << 53) - 1;
+
+/// Expired idempotency keys removed with each creation that brings one: more than one, so that their number falls.
+const EXPIRED_KEYS_PER_CREATION: i64 = 8;
+
+/// A transition of one order and the event that tells of it.
+pub(super) struct Change<D> {
+    decide: D,
+    event: EventKind,
+}
+
+impl Change<()> {
+    pub(super) fn cancel() -> Change<impl FnOnce(Order) -> Result<Order, CancelError>> {
+        Change { decide: Order::cancel, event: EventKind::Cancelled }
+    }
+
+    pub(super) fn ship(at: UnixMillis) -> Change<impl FnOnce(Order) -> Result<Order, ShipError>> {
+        Change { decide: move |order: Order| order.ship(ShipDate::at(at)), event: EventKind::Shipped }
+    }
+}
+
+/// Changes one order. The update names the state it was decided on, so that even a store with several writers could
+/// not apply a decision to another state.
+pub(super) async fn change<E>(
+    connection: &mut SqliteConnection,
+    project: &ProjectId,
+    id: i64,
+    at: UnixMillis,
+    change: Change<impl FnOnce(Order) -> Result<Order, E>>,
+) -> Result<Order, ChangeError<E>> {
+    let found = sqlx::query(row::SELECT_ONE).bind(project.as_str()).bind(id).fetch_optional(&mut *connection).await;
+    let Some(row) = found.map_err(StoreError::from)? else { return Err(ChangeError::NotFound) };
+    let before = row::read(project, &row)?;
+    let after = (change.decide)(before).map_err(ChangeError::Refused)?;
+    let text = "UPDATE orders SET ship_date_micros = $1, complete = $2, status = $3, checksum = $4 \
+                WHERE project = $5 AND id = $6 AND status = $7";
+    let updated = sqlx::query(text)
+        .bind(after.ship_date.map(ShipDate::micros))
+        .bind(after.complete.map(i64::from))
+        .bind(after.status.as_str())
+        .bind(row::checksum(project, &after))
+        .bind(project.as_str())
+        .bind(id)
+        .bind(before.status.as_str())
+        .execute(&mut *connection)
+        .await
+        .map_err(StoreError::from)?;
+    if updated.rows_affected() != 1 {
+        return Err(
+            StoreError::corrupt(format!("order {id} of project {project} changed under its transaction")).into()
+        );
+    }
+    record(connection, project, id, change.event, at).await?;
+    touch(connection, project, 0).await?;
+    Ok(after)
+}
+
+/// Places a new order, or finds the one its idempotency key made before.
+pub(super) async fn create(
+    connection: &mut SqliteConnection,
+    project: &ProjectId,
+    new: NewOrder,
+    idempotency: Option<Idempotency>,
+    at: UnixMillis,
+) -> Result<Created, CreateError> {
+    if let Some(idempotency) = &idempotency
+        && let Some(id) = made_before(connection, project, idempotency, at).await?
+    {
+        // The fingerprint matched: what is asked for now is what was asked for then.
+        return Ok(Created::Before(new.placed(id)));
+    }
+    let text = "SELECT MAX(id) FROM orders WHERE project = $1 AND id <= $2";
+    let largest: Option<i64> = sqlx::query_scalar(text)
+        .bind(project.as_str())
+        .bind(NEW_ID_MAX)
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(StoreError::from)?;
+    let id = largest.unwrap_or(0).max(0) + 1;
+    if id > NEW_ID_MAX {
+        return Err(CreateError::IdsExhausted);
+    }
+    let order = new.placed(id);
+    insert(connection, project, &order).await?;
+    record(connection, project, id, EventKind::Created, at).await?;
+    if let Some(idempotency) = idempotency {
+        remember(connection, project, &idempotency, id, at).await?;
+    }
+    touch(connection, project, 1).await?;
+    Ok(Created::Now(order))
+}
+
+async fn made_before(
+    connection: &mut SqliteConnection,
+    project: &ProjectId,
+    idempotency: &Idempotency,
+    at: UnixMillis,
+) -> Result<Option<i64>, CreateError> {
+    let text = "SELECT fingerprint, order_id FROM idempotency_keys \
+                WHERE project = $1 AND idempotency_key = $2 AND expires_at_millis > $3";
+    let found = sqlx::query(text)
+        .bind(project.as_str())
+        .bind(&idempotency.key)
+        .bind(at.0)
+        .fetch_optional(&mut *connection)
+        .await
+        .map_err(StoreError::from)?;
+    let Some(found) = found else { return Ok(None) };
+    if found.try_get::<i64, _>(0).map_err(StoreError::from)? != i64::from(idempotency.fingerprint) {
+        return Err(CreateError::KeyReused);
+    }
+    Ok(Some(found.try_get(1).map_err(StoreError::from)?))
+}
+
+async fn remember(
+    connection: &mut SqliteConnection,
+    project: &ProjectId,
+    idempotency: &Idempotency,
+    id: i64,
+    at: UnixMillis,
+) -> Result<(), StoreError> {
+    let expired = "DELETE FROM idempotency_keys WHERE (project, idempotency_key) IN \
+                   (SELECT project, idempotency_key FROM idempotency_keys WHERE expires_at_millis <= $1 \
+                    ORDER BY expires_at_millis LIMIT $2)";
+    sqlx::query(expired).bind(at.0).bind(EXPIRED_KEYS_PER_CREATION).execute(&mut *connection).await?;
+    // The key may stand there expired, beyond those just removed.
+    let text = "INSERT INTO idempotency_keys (project, idempotency_key, fingerprint, order_id, expires_at_millis) \
+                VALUES ($1, $2, $3, $4, $5) ON CONFLICT (project, idempotency_key) DO UPDATE SET \
+                fingerprint = excluded.fingerprint, order_id = excluded.order_id, \
+                expires_at_millis = excluded.expires_at_millis";
+    sqlx::query(text)
+        .bind(project.as_str())
+        .bind(&idempotency.key)
+        .bind(i64::from(idempotency.fingerprint))
+        .bind(id)
+        .bind(idempotency.expires_at.0)
+        .execute(&mut *connection)
+        .await?;
+    Ok(())
+}
+
+async fn insert(connection: &mut SqliteConnection, project: &ProjectId, order: &Order) -> Result<(), StoreError> {
+    let text = "INSERT INTO orders (project, id, pet_id, quantity, ship_date_micros, complete, status, checksum) \
+                VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+    sqlx::query(text)
+        .bind(project.as_str())
+        .bind(order.id)
+        .bind(order.pet_id)
+        .bind(order.quantity)
+        .bind(order.ship_date.map(ShipDate::micros))
+        .bind(order.complete.map(i64::from))
+        .bind(order.status.as_str())
+        .bind(row::checksum(project, order))
+        .execute(&mut *connection)
+        .await?;
+    Ok(())
+}
+
+async fn record(
+    connection: &mut SqliteConnection,
+    project: &ProjectId,
+    id: i64,
+    event: EventKind,
+    at: UnixMillis,
+) -> Result<(), StoreError> {
+    let text = "INSERT INTO order_events (project, order_id, sequence, event, at_millis) \
+                SELECT $1, $2, COALESCE(MAX(sequence), 0) + 1, $3, $4 FROM order_events \
+                WHERE project = $1 AND order_id = $2";
+    sqlx::query(text).bind(project.as_str()).bind(id).bind(event.as_str()).bind(at.0).execute(&mut *connection).await?;
+    Ok(())
+}
+
+/// Raises the project's version, in the transaction of the change itself.
+pub(super) async fn touch(
+    connection: &mut SqliteConnection,
+    project: &ProjectId,
+    more_orders: i64,
+) -> Result<(), StoreError> {
+    let text = "INSERT INTO stores (project, version, orders) VALUES ($1, 1, $2) ON CONFLICT (project) DO UPDATE SET \
+                version = stores.version + 1, orders = stores.orders + excluded.orders";
+    sqlx::query(text).bind(project.as_str()).bind(more_orders).execute(&mut *connection).await?;
+    Ok(())
+}

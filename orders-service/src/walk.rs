@@ -1,0 +1,76 @@
+//! A walk through all orders of a project, one batch at a time.
+//!
+//! Between two batches nothing is held: no connection, no lock, no snapshot. So a slow reader costs one batch of
+//! memory and nothing else. What a reader sees: every order that existed at the beginning exactly once, in id order,
+//! each as it was when its batch was read; orders added meanwhile appear when their id is still ahead. If nothing
+//! changed on the way, the number of orders is compared with the store's own count, and a list that came out short is
+//! an error instead of an answer.
+
+use std::sync::Arc;
+
+use contract::project::ProjectId;
+
+use crate::order::Order;
+use crate::store::{Edition, OrderStore, StoreError};
+
+/// Orders of the first batch: few, so that the first byte is quick and a small list is one answer.
+const FIRST_BATCH: u32 = 256;
+
+/// Orders of every further batch: about 200 kB as JSON.
+const BATCH: u32 = 2_048;
+
+/// A walk in progress.
+pub(crate) struct Walk {
+    store: Arc<dyn OrderStore>,
+    project: ProjectId,
+    edition: Edition,
+    after: Option<i64>,
+    seen: i64,
+    finished: bool,
+}
+
+impl Walk {
+    /// At the beginning, knowing which edition it walks through.
+    pub(crate) async fn begin(store: Arc<dyn OrderStore>, project: ProjectId) -> Result<Self, StoreError> {
+        let edition = store.edition(&project).await?;
+        Ok(Self { store, project, edition, after: None, seen: 0, finished: false })
+    }
+
+    /// The project's edition when the walk began.
+    pub(crate) fn edition(&self) -> Edition {
+        self.edition
+    }
+
+    /// Whether every order has been handed out.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// The next orders, possibly none; `None` when the walk is over.
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Order>>, StoreError> {
+        if self.finished {
+            return Ok(None);
+        }
+        let limit = if self.after.is_none() { FIRST_BATCH } else { BATCH };
+        let batch = self.store.batch(&self.project, self.after, limit).await?;
+        let length = u32::try_from(batch.len()).unwrap_or(u32::MAX);
+        self.seen += i64::from(length);
+        self.after = batch.last().map(|order| order.id).or(self.after);
+        if length < limit {
+            self.check_complete().await?;
+            self.finished = true;
+        }
+        Ok(Some(batch))
+    }
+
+    async fn check_complete(&self) -> Result<(), StoreError> {
+        let edition = self.store.edition(&self.project).await?;
+        if edition.version == self.edition.version && edition.orders != self.seen {
+            return Err(StoreError::corrupt(format!(
+                "project {} has {} orders, but only {} can be read",
+                self.project, edition.orders, self.seen
+            )));
+        }
+        Ok(())
+    }
+}

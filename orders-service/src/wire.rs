@@ -1,0 +1,209 @@
+//! Orders as JSON: `/v1` with exactly its five fields, and the lines of import and export, which add the status.
+
+use bytes::Bytes;
+use serde::de::Unexpected;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::order::{Order, ShipDate, Status};
+
+/// An order in `/v1` (specification, section 2). What is not known is absent.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OrderV1 {
+    id: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pet_id: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quantity: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ship_date: Option<ShipDate>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    complete: Option<bool>,
+}
+
+/// Writes a JSON array of `/v1` orders piece by piece.
+pub(crate) struct JsonArray {
+    written: Vec<u8>,
+    first: bool,
+}
+
+impl JsonArray {
+    /// With its opening bracket.
+    pub(crate) fn begin() -> Self {
+        Self { written: vec![b'['], first: true }
+    }
+
+    /// Adds orders.
+    pub(crate) fn push(&mut self, orders: &[Order]) {
+        for order in orders {
+            if !std::mem::take(&mut self.first) {
+                self.written.push(b',');
+            }
+            let Order { id, pet_id, quantity, ship_date, complete, status: _ } = *order;
+            write(&mut self.written, &OrderV1 { id, pet_id, quantity, ship_date, complete });
+        }
+    }
+
+    /// What has been written since it was last taken.
+    pub(crate) fn take(&mut self) -> Bytes {
+        Bytes::from(std::mem::take(&mut self.written))
+    }
+
+    /// The rest, closing bracket included.
+    pub(crate) fn end(mut self) -> Bytes {
+        self.written.push(b']');
+        Bytes::from(self.written)
+    }
+}
+
+/// One line of an import or export: the five fields and the status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct OrderLine {
+    id: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pet_id: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    quantity: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ship_date: Option<ShipDate>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    complete: Option<bool>,
+    #[serde(default)]
+    status: Status,
+}
+
+impl From<Order> for OrderLine {
+    fn from(order: Order) -> Self {
+        let Order { id, pet_id, quantity, ship_date, complete, status } = order;
+        Self { id, pet_id, quantity, ship_date, complete, status }
+    }
+}
+
+impl From<OrderLine> for Order {
+    fn from(line: OrderLine) -> Self {
+        let OrderLine { id, pet_id, quantity, ship_date, complete, status } = line;
+        Self { id, pet_id, quantity, ship_date, complete, status }
+    }
+}
+
+/// Orders as JSON lines.
+pub(crate) fn lines(orders: &[Order]) -> Bytes {
+    let mut written = Vec::with_capacity(orders.len() * 128);
+    for order in orders {
+        write(&mut written, &OrderLine::from(*order));
+        written.push(b'\n');
+    }
+    Bytes::from(written)
+}
+
+/// Reads one JSON object. The derived readers would also take an array of the fields in their order, which is JSON
+/// that nobody means.
+pub(crate) fn object<T: serde::de::DeserializeOwned>(text: &[u8]) -> Result<T, serde_json::Error> {
+    if text.trim_ascii_start().starts_with(b"[") {
+        return Err(serde::de::Error::invalid_type(Unexpected::Seq, &"an object"));
+    }
+    serde_json::from_slice(text)
+}
+
+/// A member that is absent or has a value, but is not null: serde alone would take null for absent.
+pub(crate) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+/// A whole number, also one written with a fraction of zero: to JSON Schema, `2.0` is an integer.
+pub(crate) fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+    /// 2^53 - 1: up to here every whole number is a float of its own.
+    const EXACT_MAX: f64 = 9_007_199_254_740_991.0;
+
+    struct Whole;
+
+    impl serde::de::Visitor<'_> for Whole {
+        type Value = i64;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a whole number of 64 bits")
+        }
+
+        fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<i64, E> {
+            Ok(number)
+        }
+
+        fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<i64, E> {
+            i64::try_from(number).map_err(|_| E::invalid_value(Unexpected::Unsigned(number), &self))
+        }
+
+        fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<i64, E> {
+            let wrong = || E::invalid_value(Unexpected::Float(number), &self);
+            // Above, neighbouring whole numbers share one float, and a number too large for an integer arrives as one.
+            let exact = number.fract() == 0.0 && number.abs() <= EXACT_MAX;
+            if exact { format!("{number:.0}").parse().map_err(|_| wrong()) } else { Err(wrong()) }
+        }
+    }
+
+    deserializer.deserialize_i64(Whole)
+}
+
+fn write(to: &mut Vec<u8>, value: &impl Serialize) {
+    // Numbers, booleans and ASCII text into memory: there is nothing that could fail.
+    let _ = serde_json::to_writer(to, value);
+}
+
+impl Serialize for Status {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Status {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <std::borrow::Cow<'de, str> as Deserialize>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full(id: i64) -> Order {
+        Order {
+            id,
+            pet_id: Some(-2),
+            quantity: Some(3),
+            ship_date: Some("2026-01-31T09:30:00Z".parse().unwrap()),
+            complete: Some(false),
+            status: Status::Cancelled,
+        }
+    }
+
+    fn bare(id: i64) -> Order {
+        Order { id, pet_id: None, quantity: None, ship_date: None, complete: None, status: Status::Pending }
+    }
+
+    // rule: 2.1, 2.2, 2.3, 2.4, 2.5, 2.6, 2.7
+    #[test]
+    fn the_array_has_exactly_the_five_fields_and_leaves_out_what_is_unknown() {
+        let mut array = JsonArray::begin();
+        array.push(&[full(1)]);
+        array.push(&[]);
+        array.push(&[bare(i64::MAX)]);
+        let head = array.take();
+        assert_eq!(
+            [head, array.end()].concat(),
+            br#"[{"id":1,"petId":-2,"quantity":3,"shipDate":"2026-01-31T09:30:00Z","complete":false},{"id":9223372036854775807}]"#
+        );
+        assert_eq!(JsonArray::begin().end(), "[]");
+    }
+
+    #[test]
+    fn lines_read_back_as_they_were_written() {
+        let written = lines(&[full(1), bare(2)]);
+        let read: Vec<Order> = written
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+            .map(|line| serde_json::from_slice::<OrderLine>(line).unwrap().into())
+            .collect();
+        assert_eq!(read, [full(1), bare(2)]);
+    }
+}

@@ -1,0 +1,148 @@
+//! `kill -9` of the real process, again and again: every acknowledged cancellation is still there.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use bytes::Bytes;
+use chassis::clock::{Clock as _, SystemClock};
+use contract::time::UnixMillis;
+use orders_service::Orders;
+use reqwest::{Client, Method};
+
+use crate::world::{SECRET, caller, lines, signed};
+
+const KILLS: u32 = 20;
+const ORDERS: i64 = 20_000;
+
+/// A service in a process of its own.
+struct Process {
+    child: Child,
+    http: SocketAddr,
+}
+
+impl Process {
+    fn start(database: &Path) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_orders-service"))
+            .env("TOLLHOUSE_ORDERS_SECRET", SECRET)
+            .env("TOLLHOUSE_ORDERS_DATABASE", database)
+            .env("TOLLHOUSE_ORDERS_LISTEN", "127.0.0.1:0")
+            .env("TOLLHOUSE_ORDERS_INTERNAL_LISTEN", "127.0.0.1:0")
+            .env("TOLLHOUSE_ORDERS_ADMIN_LISTEN", "127.0.0.1:0")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let http = output
+            .lines()
+            .map(|line| serde_json::from_str::<serde_json::Value>(&line.unwrap()).unwrap())
+            .find_map(|line| line["http"].as_str().map(|address| address.parse().unwrap()))
+            .expect("the service says where it listens");
+        Self { child, http }
+    }
+
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+/// Cancels orders from `next` on with several clients until the process is gone; returns what was acknowledged and
+/// the highest id that was tried.
+async fn cancel_until_gone(http: SocketAddr, next: i64, kill_after: usize, kill: impl FnOnce()) -> (Vec<i64>, i64) {
+    const CLIENTS: i64 = 8;
+    let (acknowledge, mut acknowledged) = tokio::sync::mpsc::channel(64);
+    for lane in 0..CLIENTS {
+        let acknowledge = acknowledge.clone();
+        tokio::spawn(async move {
+            let client = Client::new();
+            let clock = SystemClock::new();
+            let mut id = next + lane;
+            loop {
+                let target = format!("/v1/store/orders/{id}");
+                let request = client.request(Method::DELETE, format!("http://{http}{target}"));
+                let answer = signed(request, &Method::DELETE, &target, Some(caller()), clock.now()).send().await;
+                let status = answer.ok().map(|response| response.status().as_u16());
+                if acknowledge.send((id, status)).await.is_err() || status.is_none() {
+                    return;
+                }
+                id += CLIENTS;
+            }
+        });
+    }
+    drop(acknowledge);
+    let (mut sure, mut highest) = (Vec::new(), next);
+    let mut kill = Some(kill);
+    while let Some((id, status)) = acknowledged.recv().await {
+        highest = highest.max(id);
+        match status {
+            Some(204) => sure.push(id),
+            Some(other) => panic!("order {id}: {other}"),
+            None => {}
+        }
+        if sure.len() >= kill_after
+            && let Some(kill) = kill.take()
+        {
+            kill();
+        }
+    }
+    (sure, highest)
+}
+
+// rule: 4.2.204
+#[tokio::test(flavor = "multi_thread")]
+async fn every_acknowledged_cancellation_survives_kill_9() {
+    let directory = tempfile::tempdir().unwrap();
+    let database = directory.path().join("orders.db");
+    let project = "demo".parse().unwrap();
+    let orders = Orders::open(&database).await.unwrap();
+    let imported = orders
+        .import(&project, futures_util::stream::iter([Ok::<_, std::io::Error>(Bytes::from(lines(0..ORDERS)))]))
+        .await;
+    assert_eq!(imported.unwrap(), u64::try_from(ORDERS).unwrap());
+    orders.close().await;
+    let mut next = 0;
+    let mut acknowledged = Vec::new();
+    for round in 0..KILLS {
+        let process = Process::start(&database);
+        let http = process.http;
+        // From the first answer to some hundred: the kill meets the writer at different places.
+        let kill_after = 1 + usize::try_from(round).unwrap() * 7;
+        let (sure, highest) = cancel_until_gone(http, next, kill_after, move || process.kill()).await;
+        assert!(sure.len() >= kill_after);
+        acknowledged.extend(sure);
+        next = highest + 1;
+    }
+    let orders = Orders::open(&database).await.unwrap();
+    let store = orders.store();
+    for id in &acknowledged {
+        let order = store.find(&project, *id).await.unwrap().unwrap();
+        assert_eq!(order.status.as_str(), "cancelled", "order {id} was acknowledged and is not cancelled");
+        let events = store.events(&project, *id).await.unwrap().unwrap();
+        assert_eq!(events.len(), 1, "order {id} has its event, once");
+        assert!(events[0].at > UnixMillis(0));
+    }
+    let summary = orders.summary(&project).await.unwrap();
+    assert_eq!(summary.pending + summary.cancelled, ORDERS);
+    assert!(summary.cancelled >= i64::try_from(acknowledged.len()).unwrap());
+    // The version counts exactly the import and the cancellations: no half state.
+    assert_eq!(store.edition(&project).await.unwrap().version, 1 + summary.cancelled);
+    orders.close().await;
+}
+
+#[test]
+fn check_config_says_what_is_wrong_without_serving() {
+    let run = |secret: &str| {
+        Command::new(env!("CARGO_BIN_EXE_orders-service"))
+            .env("TOLLHOUSE_ORDERS_SECRET", secret)
+            .arg("--check-config")
+            .output()
+            .unwrap()
+    };
+    let good = run(SECRET);
+    assert!(good.status.success());
+    let bad = run("short");
+    assert!(!bad.status.success());
+    assert!(String::from_utf8(bad.stderr).unwrap().contains("has 1 problem"));
+}

@@ -1,0 +1,150 @@
+//! The list as HTTP: entity tags, compression, HEAD, and a hundred thousand orders in constant memory.
+
+use std::collections::BTreeSet;
+
+use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder, ZstdDecoder};
+use reqwest::Method;
+use tokio::io::AsyncReadExt as _;
+
+use crate::world::{World, lines};
+
+#[tokio::test]
+async fn an_unchanged_list_is_304_and_any_change_is_a_new_tag() {
+    let world = World::new().await;
+    let list = "/v1/store/orders";
+    let mut seen = BTreeSet::new();
+    let steps = ["nothing yet", "import", "ship", "cancel"];
+    for step in steps {
+        match step {
+            "import" => world.given("{\"id\":1}\n{\"id\":2}\n").await,
+            "ship" => {
+                let shipped = world.operator(Method::POST, "/internal/orders/demo/1/ship").send().await.unwrap();
+                assert_eq!(shipped.status(), 200);
+            }
+            "cancel" => assert_eq!(world.delete("/v1/store/orders/2").await.status(), 204),
+            _ => {}
+        }
+        let response = world.get(list).await;
+        let tag = response.headers()["etag"].to_str().unwrap().to_owned();
+        assert!(tag.starts_with("W/\""), "{tag}");
+        assert_eq!(response.headers()["cache-control"], "private, no-cache");
+        assert_eq!(response.headers()["vary"], "authorization, accept-encoding");
+        for given in [tag.clone(), format!("\"x\", {tag}"), tag.trim_start_matches("W/").to_owned(), "*".to_owned()] {
+            let again = world.request(Method::GET, list).header("if-none-match", &given).send().await.unwrap();
+            assert_eq!(again.status(), 304, "{step}: {given}");
+            assert_eq!(again.headers()["etag"], tag.as_str());
+            assert_eq!(again.headers()["vary"], "authorization, accept-encoding");
+            assert_eq!(again.text().await.unwrap(), "");
+        }
+        for old in &seen {
+            let old: &String = old;
+            let again = world.request(Method::GET, list).header("if-none-match", old).send().await.unwrap();
+            assert_eq!(again.status(), 200, "{step}: {old} is an old tag");
+        }
+        assert!(seen.insert(tag), "{step} gave an old tag");
+    }
+    // A refused change changes nothing, the tag included.
+    assert_eq!(world.delete("/v1/store/orders/2").await.status(), 409);
+    let newest = world.get(list).await.headers()["etag"].to_str().unwrap().to_owned();
+    assert!(seen.contains(&newest));
+}
+
+#[tokio::test]
+async fn a_database_that_was_replaced_never_matches_old_tags() {
+    let (one, other) = (World::new().await, World::new().await);
+    one.given("{\"id\":1}").await;
+    other.given("{\"id\":2}").await;
+    let tag = one.get("/v1/store/orders").await.headers()["etag"].clone();
+    let response = other.request(Method::GET, "/v1/store/orders").header("if-none-match", tag).send().await.unwrap();
+    assert_eq!(response.status(), 200);
+}
+
+#[tokio::test]
+async fn head_is_get_without_its_body() {
+    let world = World::new().await;
+    world.given("{\"id\":1}").await;
+    let get = world.get("/v1/store/orders").await;
+    let head = world.request(Method::HEAD, "/v1/store/orders").send().await.unwrap();
+    assert_eq!(head.status(), 200);
+    for name in ["etag", "content-type", "content-length", "cache-control", "vary"] {
+        assert_eq!(head.headers().get(name), get.headers().get(name), "{name}");
+    }
+    assert_eq!(head.text().await.unwrap(), "");
+}
+
+#[tokio::test]
+async fn the_list_is_compressed_as_asked_and_says_the_same() {
+    let world = World::new().await;
+    world.given(&lines(0..5_000)).await;
+    let plain = world.get("/v1/store/orders").await;
+    assert!(plain.headers().get("content-encoding").is_none());
+    let tag = plain.headers()["etag"].clone();
+    let plain = plain.bytes().await.unwrap();
+    for (asked, used) in [("gzip", "gzip"), ("br", "br"), ("zstd", "zstd"), ("gzip;q=0.1, zstd, br;q=0.5", "zstd")] {
+        let request = world.request(Method::GET, "/v1/store/orders").header("accept-encoding", asked);
+        let response = request.send().await.unwrap();
+        assert_eq!(response.headers()["content-encoding"], used, "{asked}");
+        assert_eq!(response.headers()["etag"], tag, "a weak tag is the same in every encoding");
+        assert_eq!(response.headers().get_all("vary").iter().count(), 1);
+        let packed = response.bytes().await.unwrap();
+        assert!(packed.len() < plain.len() / 4, "{used}: {} of {}", packed.len(), plain.len());
+        let mut unpacked = Vec::new();
+        let read = match used {
+            "gzip" => GzipDecoder::new(&*packed).read_to_end(&mut unpacked).await,
+            "br" => BrotliDecoder::new(&*packed).read_to_end(&mut unpacked).await,
+            _ => ZstdDecoder::new(&*packed).read_to_end(&mut unpacked).await,
+        };
+        read.unwrap();
+        assert!(unpacked == plain, "{used} says something else");
+    }
+    let identity = world.request(Method::GET, "/v1/store/orders").header("accept-encoding", "identity, zstd;q=0");
+    assert!(identity.send().await.unwrap().headers().get("content-encoding").is_none());
+}
+
+// rule: 8.5
+#[tokio::test]
+async fn a_hundred_thousand_orders_come_whole_in_pieces_while_others_are_cancelled() {
+    const ORDERS: i64 = 100_000;
+    let world = World::new().await;
+    world.given(&lines(0..ORDERS)).await;
+    let mut response = world.get("/v1/store/orders").await;
+    assert!(response.headers().get("content-length").is_none(), "a list of this size streams");
+    let mut body = Vec::new();
+    let mut cancelled = 0;
+    let mut largest = 0;
+    while let Some(piece) = response.chunk().await.unwrap() {
+        largest = largest.max(piece.len());
+        body.extend_from_slice(&piece);
+        if cancelled < 20 {
+            assert_eq!(world.delete(&format!("/v1/store/orders/{}", cancelled * 4_999)).await.status(), 204);
+            cancelled += 1;
+        }
+    }
+    assert_eq!(cancelled, 20, "cancelling goes on while a list is read");
+    let listed: Vec<serde_json::Value> = serde_json::from_slice(&body).unwrap();
+    let ids: Vec<u64> = listed.iter().map(|order| order["id"].as_u64().unwrap()).collect();
+    assert!(ids.iter().copied().eq(0..u64::try_from(ORDERS).unwrap()), "every order once, in id order");
+    assert!(largest < 512 * 1_024, "a piece of {largest} bytes");
+}
+
+// rule: 4.1.200
+#[tokio::test]
+async fn a_list_that_ends_where_a_batch_ends_is_whole_too() {
+    // Batches have 256 and then 2,048 orders.
+    for count in [1, 255, 256, 257, 2_303, 2_304, 2_305] {
+        let world = World::new().await;
+        world.given(&lines(0..count)).await;
+        for encoding in ["identity", "gzip"] {
+            let request = world.request(Method::GET, "/v1/store/orders").header("accept-encoding", encoding);
+            let body = request.send().await.unwrap().bytes().await.unwrap();
+            let mut text = Vec::new();
+            if encoding == "gzip" {
+                GzipDecoder::new(&*body).read_to_end(&mut text).await.unwrap();
+            } else {
+                text.extend_from_slice(&body);
+            }
+            let listed: Vec<serde_json::Value> = serde_json::from_slice(&text).unwrap();
+            assert_eq!(i64::try_from(listed.len()).unwrap(), count, "{encoding}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Many at once, one truth.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use reqwest::Method;
+
+use crate::world::{World, lines};
+
+async fn race(world: &Arc<World>, targets: impl IntoIterator<Item = (bool, String)>) -> BTreeMap<(bool, u16), usize> {
+    let mut racers = tokio::task::JoinSet::new();
+    for (public, target) in targets {
+        let world = world.clone();
+        racers.spawn(async move {
+            let request =
+                if public { world.request(Method::DELETE, &target) } else { world.operator(Method::POST, &target) };
+            (public, request.send().await.unwrap().status().as_u16())
+        });
+    }
+    let mut tally = BTreeMap::new();
+    while let Some(outcome) = racers.join_next().await {
+        *tally.entry(outcome.unwrap()).or_insert(0) += 1;
+    }
+    tally
+}
+
+// rule: 4.2.204
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_hundred_cancellations_of_one_order_exactly_one_succeeds() {
+    let world = Arc::new(World::new().await);
+    world.given("{\"id\":1}\n").await;
+    let tally = race(&world, (0..100).map(|_| (true, "/v1/store/orders/1".to_owned()))).await;
+    assert_eq!(tally, BTreeMap::from([((true, 204), 1), ((true, 409), 99)]));
+}
+
+// rule: 3.2
+#[tokio::test(flavor = "multi_thread")]
+async fn shipping_against_cancelling_leaves_one_truth() {
+    let world = Arc::new(World::new().await);
+    world.given(&lines(0..50)).await;
+    let both = (0..50)
+        .flat_map(|id| [(true, format!("/v1/store/orders/{id}")), (false, format!("/internal/orders/demo/{id}/ship"))]);
+    let tally = race(&world, both).await;
+    let count = |key| i64::try_from(tally.get(&key).copied().unwrap_or_default()).unwrap();
+    let (cancelled, shipped) = (count((true, 204)), count((false, 200)));
+    assert_eq!(cancelled + shipped, 50, "{tally:?}");
+    assert_eq!((count((true, 409)), count((false, 409))), (shipped, cancelled), "{tally:?}");
+    let summary = world.orders.summary(&"demo".parse().unwrap()).await.unwrap();
+    assert_eq!((summary.pending, summary.shipped, summary.cancelled), (0, shipped, cancelled));
+}
+
+// rule: 4.2.204
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_finishes_what_was_begun_and_keeps_it() {
+    let world = World::new().await;
+    world.given(&lines(0..20)).await;
+    for id in 0..20 {
+        assert_eq!(world.delete(&format!("/v1/store/orders/{id}")).await.status(), 204);
+    }
+    let orders = world.orders.clone();
+    world.stop().await;
+    let refused = orders.store().cancel(&"demo".parse().unwrap(), 1, crate::world::NOW).await;
+    assert!(refused.is_err(), "a closed store takes no more");
+}

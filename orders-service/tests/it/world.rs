@@ -1,0 +1,168 @@
+//! A running service, a gateway to sign for it, and an operator.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use chassis::clock::{Clock, ManualClock};
+use chassis::config::Source;
+use chassis::guard::{identity_key, operator_token};
+use chassis::running::Running;
+use chassis::secret::Secret;
+use chassis::shutdown::Shutdown;
+use contract::identity::{Caller, IDENTITY_HEADER, Identity};
+use contract::key::{Environment, Scopes};
+use contract::plan::Plan;
+use contract::time::UnixMillis;
+use orders_service::{Config, ENVIRONMENT_PREFIX, Orders};
+use reqwest::{Client, Method, RequestBuilder, Response};
+
+pub(crate) const SECRET: &str = "0123456789abcdef0123456789abcdef";
+
+/// 2026-11-20T12:00:00Z.
+pub(crate) const NOW: UnixMillis = UnixMillis(1_795_176_000_000);
+
+/// A service in this process, with a clock that stands still.
+pub(crate) struct World {
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) orders: Orders,
+    pub(crate) client: Client,
+    pub(crate) caller: Caller,
+    running: Running,
+    shutdown: Shutdown,
+    _directory: tempfile::TempDir,
+}
+
+/// The holder of a live key with all scopes on project `demo`.
+pub(crate) fn caller() -> Caller {
+    Caller {
+        key: "key_aaaaaaaaaaaaaaaa".parse().unwrap(),
+        project: "demo".parse().unwrap(),
+        plan: Plan::Pro,
+        scopes: Scopes::all(),
+        environment: Environment::Live,
+    }
+}
+
+/// Signs a request as the gateway does.
+pub(crate) fn signed(
+    request: RequestBuilder,
+    method: &Method,
+    target: &str,
+    caller: Option<Caller>,
+    now: UnixMillis,
+) -> RequestBuilder {
+    let identity = Identity {
+        request_id: "r1".to_owned(),
+        client: "192.0.2.1".parse().unwrap(),
+        site_project: caller.as_ref().map(|caller| caller.project.clone()),
+        caller,
+        issued_at: now.to_seconds(),
+    };
+    let key = identity_key(&Secret::parse(SECRET).unwrap());
+    request.header(IDENTITY_HEADER, key.sign(&identity, method.as_str(), target))
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        Self::with("").await
+    }
+
+    /// With settings beside addresses, database and secret.
+    pub(crate) async fn with(settings: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let config = config(&directory.path().join("orders.db"), settings);
+        let orders = Orders::open(&config.database).await.unwrap();
+        let clock = Arc::new(ManualClock::at(NOW));
+        let shutdown = Shutdown::new();
+        let running =
+            orders_service::start_with(config, orders.clone(), clock.clone(), shutdown.clone()).await.unwrap();
+        Self { clock, orders, client: Client::new(), caller: caller(), running, shutdown, _directory: directory }
+    }
+
+    /// A request as the gateway forwards it for the world's caller.
+    pub(crate) fn request(&self, method: Method, target: &str) -> RequestBuilder {
+        let caller = Some(self.caller.clone());
+        let name = method.clone();
+        signed(self.unsigned(method, target), &name, target, caller, self.clock.now())
+    }
+
+    /// A request that did not come through the gateway.
+    pub(crate) fn unsigned(&self, method: Method, target: &str) -> RequestBuilder {
+        self.client.request(method, format!("http://{}{target}", self.running.address("http").unwrap()))
+    }
+
+    pub(crate) async fn get(&self, target: &str) -> Response {
+        self.request(Method::GET, target).send().await.unwrap()
+    }
+
+    pub(crate) async fn delete(&self, target: &str) -> Response {
+        self.request(Method::DELETE, target).send().await.unwrap()
+    }
+
+    /// A request of an operator to the internal listener.
+    pub(crate) fn operator(&self, method: Method, path: &str) -> RequestBuilder {
+        let token = operator_token(&Secret::parse(SECRET).unwrap()).to_token();
+        self.outsider(method, path).bearer_auth(token.as_str())
+    }
+
+    /// A request to the internal listener without a token.
+    pub(crate) fn outsider(&self, method: Method, path: &str) -> RequestBuilder {
+        self.client.request(method, format!("http://{}{path}", self.running.address("internal").unwrap()))
+    }
+
+    /// Imports JSON lines into a project.
+    pub(crate) async fn import(&self, project: &str, lines: impl Into<reqwest::Body>) -> Response {
+        self.operator(Method::POST, &format!("/internal/orders/{project}/import")).body(lines).send().await.unwrap()
+    }
+
+    /// Imports into `demo` what must be right.
+    pub(crate) async fn given(&self, lines: &str) {
+        let response = self.import("demo", lines.to_owned()).await;
+        assert_eq!(response.status(), 200, "{}", response.text().await.unwrap());
+    }
+
+    pub(crate) async fn metrics(&self) -> String {
+        let address = self.running.address("admin").unwrap();
+        self.client.get(format!("http://{address}/metrics")).send().await.unwrap().text().await.unwrap()
+    }
+
+    /// Ends the service and waits for its end.
+    pub(crate) async fn stop(self) {
+        self.shutdown.begin();
+        drop(self.client);
+        self.running.stopped().await.unwrap();
+    }
+}
+
+/// Settings for tests: free ports, a database of their own.
+pub(crate) fn config(database: &Path, settings: &str) -> Config {
+    let text = format!(
+        "listen = \"127.0.0.1:0\"\ninternal_listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n\
+         database = {database:?}\nsecret = \"{SECRET}\"\n{settings}"
+    );
+    Config::read(&Source::from_text("test", &text, ENVIRONMENT_PREFIX, BTreeMap::new())).unwrap()
+}
+
+/// Pending orders as JSON lines, in pet, quantity and completeness alike.
+pub(crate) fn lines(ids: std::ops::Range<i64>) -> String {
+    let line = |id: i64| format!("{{\"id\":{id},\"petId\":{},\"quantity\":1,\"complete\":false}}\n", id % 100);
+    ids.map(line).collect::<Vec<_>>().concat()
+}
+
+/// Status, `code` and that the body is the Error of the specification, with its three fields and no others.
+pub(crate) async fn refusal(response: Response) -> (u16, String) {
+    let status = response.status().as_u16();
+    assert_eq!(response.headers()["content-type"], "application/json");
+    let body: serde_json::Value = response.json().await.unwrap();
+    let fields: Vec<_> = body.as_object().unwrap().keys().cloned().collect();
+    assert_eq!(fields, ["code", "message", "status"]);
+    assert_eq!(body["status"], status);
+    assert!(!body["message"].as_str().unwrap().is_empty());
+    let code = body["code"].as_str().unwrap().to_owned();
+    assert!(
+        orders_service::CATALOGUE.contains(&(code.as_str(), status)),
+        "{code} with {status} is not in the catalogue"
+    );
+    (status, code)
+}

@@ -1,0 +1,359 @@
+//! What a person types.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use contract::key::Scope;
+use contract::plan::Plan;
+use contract::project::{Access, ProjectId, UpstreamName};
+use contract::site::RedirectStatus;
+
+/// Tollhouse, a self-hosted edge for multi-tenant platforms.
+///
+/// Without a subcommand it starts the platform: `tollhouse` is `tollhouse up`.
+#[derive(Debug, Parser)]
+#[command(version, args_conflicts_with_subcommands = true)]
+pub struct Arguments {
+    /// Options of every command.
+    #[command(flatten)]
+    pub common: Common,
+    /// Options of `up`, when no command is given.
+    #[command(flatten)]
+    pub up: Up,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// Options of every command.
+#[derive(Clone, Debug, Args)]
+pub struct Common {
+    /// Where everything of the platform is kept.
+    #[arg(long, global = true, default_value = "data", env = "TOLLHOUSE_DATA_DIR")]
+    pub data_dir: PathBuf,
+    /// Print JSON, for programs.
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Start the whole platform on this machine.
+    Up(Up),
+    /// Publish projects and change them.
+    #[command(subcommand)]
+    Project(Project),
+    /// Create, list, rotate and revoke API keys.
+    #[command(subcommand)]
+    Key(Key),
+    /// Attach customers' domains to a project.
+    #[command(subcommand)]
+    Domain(Domain),
+    /// Import and export a project's orders.
+    #[command(subcommand)]
+    Orders(Orders),
+    /// What a project has left of its minute and its day.
+    #[command(subcommand)]
+    Quota(Quota),
+    /// Keys that are refused for a while.
+    #[command(subcommand)]
+    Ban(Ban),
+    /// What the edge believes about a hostname, and why.
+    Explain {
+        /// The hostname.
+        host: String,
+    },
+    /// How the running platform is.
+    Status,
+    /// Check configuration files without serving: gateway.toml, orders-service.toml, domains-service.toml.
+    CheckConfig {
+        /// Files; the name says which process reads it. Default: all three under config/.
+        files: Vec<PathBuf>,
+    },
+}
+
+/// Options of `up`.
+#[derive(Clone, Debug, Args)]
+pub struct Up {
+    /// Port for plain HTTP; 0 takes any free port.
+    #[arg(long, default_value_t = 8080)]
+    pub http_port: u16,
+    /// Port for HTTPS; 0 takes any free port.
+    #[arg(long, default_value_t = 8443)]
+    pub https_port: u16,
+    /// Port for health, metrics and status, on loopback; 0 takes any free port.
+    #[arg(long, default_value_t = 9901)]
+    pub admin_port: u16,
+    /// The address HTTP and HTTPS listen on. The default is this machine alone; 0.0.0.0 is everybody.
+    #[arg(long, default_value = "127.0.0.1")]
+    pub listen: std::net::IpAddr,
+    /// Projects are published at {project}.NAME. Names below .localhost reach this machine without DNS.
+    #[arg(long, default_value = "tollhouse.localhost")]
+    pub platform_domain: contract::hostname::Hostname,
+    /// A backend for projects, as NAME=URL, for example echo=http://127.0.0.1:9000. Repeatable; remembered.
+    #[arg(long = "upstream", value_name = "NAME=URL")]
+    pub upstreams: Vec<UpstreamArgument>,
+    /// Do not create the demo projects on the first start.
+    #[arg(long)]
+    pub no_demo: bool,
+}
+
+/// `NAME=URL`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamArgument {
+    /// The upstream's name.
+    pub name: UpstreamName,
+    /// `host:port` of the URL.
+    pub authority: String,
+}
+
+impl std::str::FromStr for UpstreamArgument {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let form = "write it as NAME=URL, for example echo=http://127.0.0.1:9000";
+        let (name, url) = text.split_once('=').ok_or(form)?;
+        let name = name.parse().map_err(|error| format!("{name:?}: {error}"))?;
+        if url.starts_with("https://") {
+            return Err("upstreams are reached over http; put TLS in front of them only where they leave the machine"
+                .to_owned());
+        }
+        let authority = url.strip_prefix("http://").ok_or(form)?.trim_end_matches('/');
+        if authority.is_empty() || authority.contains('/') {
+            return Err("an upstream's URL has a host and a port and no path".to_owned());
+        }
+        let authority = if authority.contains(':') { authority.to_owned() } else { format!("{authority}:80") };
+        Ok(Self { name, authority })
+    }
+}
+
+/// `tollhouse project`.
+#[derive(Debug, Subcommand)]
+pub enum Project {
+    /// Create a project and publish it at {ID}.{platform domain}.
+    Create {
+        /// Its name: the first label of its hostname.
+        id: ProjectId,
+        /// free, pro, business or enterprise.
+        #[arg(long, default_value = "free")]
+        plan: Plan,
+        /// The backend its requests go to.
+        #[arg(long, default_value = "orders")]
+        upstream: UpstreamName,
+        /// key: an API with keys and quotas. public: a site without.
+        #[arg(long, default_value = "key")]
+        access: Access,
+        /// Requests per minute, for a project with limits of its own.
+        #[arg(long, requires = "per_day")]
+        per_minute: Option<std::num::NonZeroU32>,
+        /// Requests per day, for a project with limits of its own.
+        #[arg(long, requires = "per_minute")]
+        per_day: Option<std::num::NonZeroU32>,
+    },
+    /// All projects.
+    List,
+    /// One project.
+    Show {
+        /// Its name.
+        id: ProjectId,
+    },
+    /// Change a project; takes effect at once, what was used stays used.
+    Set {
+        /// Its name.
+        id: ProjectId,
+        /// The new plan.
+        #[arg(long)]
+        plan: Option<Plan>,
+        /// The new backend.
+        #[arg(long)]
+        upstream: Option<UpstreamName>,
+        /// The new access.
+        #[arg(long)]
+        access: Option<Access>,
+        /// Limits of its own: requests per minute.
+        #[arg(long, requires = "per_day")]
+        per_minute: Option<std::num::NonZeroU32>,
+        /// Limits of its own: requests per day.
+        #[arg(long, requires = "per_minute")]
+        per_day: Option<std::num::NonZeroU32>,
+        /// Back to the limits of the plan.
+        #[arg(long, conflicts_with = "per_minute")]
+        plan_limits: bool,
+    },
+    /// Answer 403 on all its hosts.
+    Suspend {
+        /// Its name.
+        id: ProjectId,
+    },
+    /// Serve it again.
+    Resume {
+        /// Its name.
+        id: ProjectId,
+    },
+    /// Remove it with its keys and domains.
+    Remove {
+        /// Its name.
+        id: ProjectId,
+    },
+}
+
+/// `tollhouse key`.
+#[derive(Debug, Subcommand)]
+pub enum Key {
+    /// Create a key. It is shown once.
+    Create {
+        /// The project.
+        project: ProjectId,
+        /// What it may do; repeatable. Default: everything.
+        #[arg(long = "scope")]
+        scopes: Vec<Scope>,
+        /// A word for lists.
+        #[arg(long, default_value = "")]
+        label: String,
+        /// Days until it expires. Default: never.
+        #[arg(long)]
+        expires_in_days: Option<u32>,
+    },
+    /// All keys of a project.
+    List {
+        /// The project.
+        project: ProjectId,
+    },
+    /// A new key in place of an old one, which stays good for a while.
+    Rotate {
+        /// The project.
+        project: ProjectId,
+        /// The old key's id.
+        key: contract::key::KeyId,
+        /// Seconds the old key stays good.
+        #[arg(long, default_value_t = 86_400)]
+        overlap_seconds: u32,
+    },
+    /// Refuse a key from now on, on every node within a second.
+    Revoke {
+        /// The project.
+        project: ProjectId,
+        /// The key's id.
+        key: contract::key::KeyId,
+    },
+}
+
+/// `tollhouse domain`.
+#[derive(Debug, Subcommand)]
+pub enum Domain {
+    /// Attach a domain and say which DNS record to create.
+    Add {
+        /// The project.
+        project: ProjectId,
+        /// The domain.
+        name: String,
+        /// Make it the primary one.
+        #[arg(long)]
+        primary: bool,
+    },
+    /// All domains of a project.
+    List {
+        /// The project.
+        project: ProjectId,
+    },
+    /// One domain with its records, checks, problems and certificate.
+    Show {
+        /// The project.
+        project: ProjectId,
+        /// The domain.
+        name: String,
+    },
+    /// Look at DNS now.
+    Verify {
+        /// The project.
+        project: ProjectId,
+        /// The domain.
+        name: String,
+    },
+    /// Make a domain the primary one.
+    Primary {
+        /// The project.
+        project: ProjectId,
+        /// The domain.
+        name: String,
+    },
+    /// Send a domain's visitors to the primary domain, or stop doing so.
+    Redirect {
+        /// The project.
+        project: ProjectId,
+        /// The domain.
+        name: String,
+        /// 301, 302, 307 or 308.
+        #[arg(long)]
+        status: Option<RedirectStatus>,
+        /// Serve it again instead.
+        #[arg(long, conflicts_with = "status")]
+        off: bool,
+    },
+    /// Stop serving a domain, at once, on every gateway.
+    Remove {
+        /// The project.
+        project: ProjectId,
+        /// The domain.
+        name: String,
+    },
+    /// What happened to a domain.
+    Events {
+        /// The project.
+        project: ProjectId,
+        /// The domain.
+        name: String,
+    },
+}
+
+/// `tollhouse orders`.
+#[derive(Debug, Subcommand)]
+pub enum Orders {
+    /// Import orders from a JSON-lines file: all of them, or none.
+    Import {
+        /// One order per line: id, petId, quantity, shipDate, complete, and optionally status.
+        file: PathBuf,
+        /// The project.
+        #[arg(long, default_value = "demo-free")]
+        project: ProjectId,
+    },
+    /// Export orders to a JSON-lines file; `-` is the terminal.
+    Export {
+        /// The file.
+        file: PathBuf,
+        /// The project.
+        #[arg(long, default_value = "demo-free")]
+        project: ProjectId,
+    },
+}
+
+/// `tollhouse quota`.
+#[derive(Debug, Subcommand)]
+pub enum Quota {
+    /// Both windows of a project.
+    Show {
+        /// The project.
+        project: ProjectId,
+    },
+}
+
+/// `tollhouse ban`.
+#[derive(Debug, Subcommand)]
+pub enum Ban {
+    /// All bans in force.
+    List,
+    /// Refuse a key for a while.
+    Add {
+        /// The key's id.
+        key: contract::key::KeyId,
+        /// For this long, at most a day.
+        #[arg(long, default_value_t = 3_600)]
+        seconds: u32,
+    },
+    /// Let a key in again.
+    Lift {
+        /// The key's id.
+        key: contract::key::KeyId,
+    },
+}

@@ -1,0 +1,99 @@
+//! Talking to a running platform: its internal listeners, with the operator's token.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use chassis::secret::Secret;
+use contract::error::ErrorBody;
+use reqwest::{Method, Response};
+use serde_json::Value;
+
+use crate::directory::{Directory, RunFile};
+
+/// How long an answer may take, imports and exports aside.
+const ANSWER_MAX: Duration = Duration::from_secs(15);
+
+/// A client of one running platform.
+pub struct Client {
+    http: reqwest::Client,
+    token: Secret,
+    /// Where it listens.
+    pub run: RunFile,
+}
+
+impl Client {
+    /// A client of the platform that runs on `directory`.
+    ///
+    /// # Errors
+    /// When none runs there.
+    pub fn of(directory: &Directory) -> anyhow::Result<Self> {
+        Self::new(directory.running()?, &directory.platform_secret()?)
+    }
+
+    /// A client of a platform whose addresses and secret are known.
+    ///
+    /// # Errors
+    /// When the HTTP client cannot be made.
+    pub fn new(run: RunFile, secret: &Secret) -> anyhow::Result<Self> {
+        let http = reqwest::Client::builder().connect_timeout(Duration::from_secs(2)).no_proxy().build()?;
+        Ok(Self { http, token: chassis::guard::operator_token(secret), run })
+    }
+
+    /// Calls the control plane. `Value::Null` is no body, in both directions.
+    ///
+    /// # Errors
+    /// When it cannot be reached, or says no: the message is its own.
+    pub async fn control(&self, method: Method, path: &str, body: &Value) -> anyhow::Result<Value> {
+        self.json(self.run.control, method, path, body).await
+    }
+
+    /// Calls the edge's admin listener.
+    ///
+    /// # Errors
+    /// As [`Client::control`].
+    pub async fn edge(&self, method: Method, path: &str) -> anyhow::Result<Value> {
+        self.json(self.run.admin, method, path, &Value::Null).await
+    }
+
+    /// Calls the orders-service's internal listener with a body that may be long.
+    ///
+    /// # Errors
+    /// As [`Client::control`].
+    pub async fn orders(&self, method: Method, path: &str, body: reqwest::Body) -> anyhow::Result<Response> {
+        let request =
+            self.http.request(method, url(self.run.orders, path)).bearer_auth(&*self.token.to_token()).body(body);
+        checked(request.send().await.context("the orders-service does not answer; is the platform running?")?).await
+    }
+
+    async fn json(&self, address: SocketAddr, method: Method, path: &str, body: &Value) -> anyhow::Result<Value> {
+        let mut request =
+            self.http.request(method, url(address, path)).bearer_auth(&*self.token.to_token()).timeout(ANSWER_MAX);
+        if !body.is_null() {
+            request = request.json(body);
+        }
+        let response = request.send().await.context("the platform does not answer; is it running?")?;
+        let text = checked(response).await?.text().await?;
+        if text.is_empty() { Ok(Value::Null) } else { Ok(serde_json::from_str(&text)?) }
+    }
+}
+
+fn url(address: SocketAddr, path: &str) -> String {
+    format!("http://{address}{path}")
+}
+
+/// The response, or the service's own words for why not.
+async fn checked(response: Response) -> anyhow::Result<Response> {
+    let status = response.status();
+    if status.is_success() {
+        return Ok(response);
+    }
+    let text = response.text().await.unwrap_or_default();
+    match serde_json::from_str::<ErrorBody>(&text) {
+        Ok(body) => {
+            let details = body.details.map(|details| format!(" {details}")).unwrap_or_default();
+            anyhow::bail!("{} ({}){details}", body.message, body.code)
+        }
+        Err(_) => anyhow::bail!("unexpected answer {status}: {text}"),
+    }
+}

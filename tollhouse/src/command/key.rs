@@ -1,0 +1,53 @@
+//! `tollhouse key`.
+
+use contract::key::Scopes;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::arguments::{Common, Key};
+use crate::client::Client;
+use crate::output::{answer, table, word};
+
+pub(super) async fn run(common: &Common, client: &Client, action: Key) -> anyhow::Result<()> {
+    match action {
+        Key::Create { project, scopes, label, expires_in_days } => {
+            let scopes = if scopes.is_empty() { Scopes::all() } else { scopes.into_iter().collect() };
+            let mut body = json!({ "label": label, "scopes": scopes });
+            if let (Some(days), Some(object)) = (expires_in_days, body.as_object_mut()) {
+                object.insert("expires_in_seconds".to_owned(), json!(i64::from(days) * 86_400));
+            }
+            let key = client.control(Method::POST, &format!("/internal/projects/{project}/keys"), &body).await?;
+            answer(common, &key, show_once);
+        }
+        Key::List { project } => {
+            let keys = client.control(Method::GET, &format!("/internal/projects/{project}/keys"), &Value::Null).await?;
+            let rows = keys.get("keys").cloned().unwrap_or(keys);
+            let columns = [
+                ("KEY", "/id"),
+                ("LABEL", "/label"),
+                ("SCOPES", "/scopes"),
+                ("ENDS WITH", "/last4"),
+                ("CREATED", "/created_at"),
+                ("EXPIRES", "/expires_at"),
+                ("REVOKED", "/revoked_at"),
+            ];
+            answer(common, &rows, |rows| table(rows, &columns));
+        }
+        Key::Rotate { project, key, overlap_seconds } => {
+            let path = format!("/internal/projects/{project}/keys/{key}/rotate");
+            let rotated = client.control(Method::POST, &path, &json!({ "overlap_seconds": overlap_seconds })).await?;
+            answer(common, &rotated, show_once);
+        }
+        Key::Revoke { project, key } => {
+            let path = format!("/internal/projects/{project}/keys/{key}");
+            let revoked = client.control(Method::DELETE, &path, &Value::Null).await?;
+            answer(common, &revoked, |_| format!("{key} is refused from now on"));
+        }
+    }
+    Ok(())
+}
+
+fn show_once(key: &Value) -> String {
+    let field = |name: &str| word(key.get(name).unwrap_or(&Value::Null));
+    format!("{}\n\nThis is {}. It is shown once: keep it now.", field("key"), field("id"))
+}

@@ -1,0 +1,89 @@
+//! `tollhouse project`.
+
+use std::num::NonZeroU32;
+
+use contract::project::ProjectId;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::arguments::{Common, Project};
+use crate::client::Client;
+use crate::output::{answer, lines, table};
+
+pub(super) async fn run(common: &Common, client: &Client, action: Project) -> anyhow::Result<()> {
+    match action {
+        Project::Create { id, plan, upstream, access, per_minute, per_day } => {
+            let mut body = json!({ "id": id, "plan": plan, "upstream": upstream, "access": access });
+            if let Some(limits) = limits(per_minute, per_day) {
+                put(&mut body, "limits", limits);
+            }
+            client.control(Method::POST, "/internal/projects", &body).await?;
+            // Publishing is a deploy: from here on the project has its host.
+            client.control(Method::POST, &format!("/internal/projects/{id}/deploy"), &Value::Null).await?;
+            let project = client.control(Method::GET, &format!("/internal/projects/{id}"), &Value::Null).await?;
+            let url = format!("https://{id}.{}:{}/", client.run.platform_domain, client.run.https.port());
+            answer(common, &project, |_| format!("{id} is published at {url}"));
+        }
+        Project::List => {
+            let projects = client.control(Method::GET, "/internal/projects", &Value::Null).await?;
+            let rows = projects.get("projects").cloned().unwrap_or(projects);
+            let columns = [
+                ("PROJECT", "/id"),
+                ("PLAN", "/plan"),
+                ("ACCESS", "/access"),
+                ("UPSTREAM", "/upstream"),
+                ("MINUTE", "/limits/per_minute"),
+                ("DAY", "/limits/per_day"),
+                ("SUSPENDED", "/suspended"),
+            ];
+            answer(common, &rows, |rows| table(rows, &columns));
+        }
+        Project::Show { id } => {
+            let project = client.control(Method::GET, &format!("/internal/projects/{id}"), &Value::Null).await?;
+            answer(common, &project, lines);
+        }
+        Project::Set { id, plan, upstream, access, per_minute, per_day, plan_limits } => {
+            let mut body = json!({});
+            if let Some(plan) = plan {
+                put(&mut body, "plan", json!(plan));
+            }
+            if let Some(upstream) = upstream {
+                put(&mut body, "upstream", json!(upstream));
+            }
+            if let Some(access) = access {
+                put(&mut body, "access", json!(access));
+            }
+            if let Some(limits) = limits(per_minute, per_day) {
+                put(&mut body, "limits", limits);
+            }
+            if plan_limits {
+                put(&mut body, "limits", Value::Null);
+            }
+            anyhow::ensure!(body != json!({}), "say what to change, for example --plan business");
+            change(common, client, &id, &body).await?;
+        }
+        Project::Suspend { id } => change(common, client, &id, &json!({ "suspended": true })).await?,
+        Project::Resume { id } => change(common, client, &id, &json!({ "suspended": false })).await?,
+        Project::Remove { id } => {
+            let removed = client.control(Method::DELETE, &format!("/internal/projects/{id}"), &Value::Null).await?;
+            answer(common, &removed, |_| format!("{id} is removed"));
+        }
+    }
+    Ok(())
+}
+
+async fn change(common: &Common, client: &Client, id: &ProjectId, body: &Value) -> anyhow::Result<()> {
+    let project = client.control(Method::PATCH, &format!("/internal/projects/{id}"), body).await?;
+    answer(common, &project, lines);
+    Ok(())
+}
+
+fn limits(per_minute: Option<NonZeroU32>, per_day: Option<NonZeroU32>) -> Option<Value> {
+    per_minute.zip(per_day).map(|(per_minute, per_day)| json!({ "per_minute": per_minute, "per_day": per_day }))
+}
+
+fn put(body: &mut Value, name: &str, value: Value) {
+    if let Some(object) = body.as_object_mut() {
+        object.insert(name.to_owned(), value);
+    }
+}

@@ -1,0 +1,94 @@
+//! The directory of a platform on one machine: what is kept where.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use chassis::secret::{Secret, write_private};
+use serde::{Deserialize, Serialize};
+
+/// The data directory.
+#[derive(Clone, Debug)]
+pub struct Directory(PathBuf);
+
+/// Where a running platform listens: `run.json`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RunFile {
+    /// The process.
+    pub pid: u32,
+    /// The platform's domain.
+    pub platform_domain: String,
+    /// Plain HTTP of the edge.
+    pub http: SocketAddr,
+    /// HTTPS of the edge.
+    pub https: SocketAddr,
+    /// Admin listener of the edge.
+    pub admin: SocketAddr,
+    /// Internal API of the control plane.
+    pub control: SocketAddr,
+    /// Internal API of the orders.
+    pub orders: SocketAddr,
+}
+
+impl Directory {
+    /// The directory at `path`.
+    pub fn new(path: &Path) -> Self {
+        Self(path.to_owned())
+    }
+
+    /// A path inside.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Makes the directory and takes it for this process, until the returned file is dropped.
+    ///
+    /// # Errors
+    /// When it cannot be made, or another process runs on it.
+    pub fn take(&self) -> anyhow::Result<File> {
+        std::fs::create_dir_all(&self.0).with_context(|| format!("making the data directory {}", self.0.display()))?;
+        let path = self.path("lock");
+        let lock = File::create(&path).with_context(|| format!("opening {}", path.display()))?;
+        lock.try_lock().map_err(|_| {
+            anyhow::anyhow!(
+                "another tollhouse runs on {}; stop it, or choose another directory with --data-dir",
+                self.0.display()
+            )
+        })?;
+        Ok(lock)
+    }
+
+    /// The secret all parts share.
+    ///
+    /// # Errors
+    /// When the file is not usable.
+    pub fn platform_secret(&self) -> anyhow::Result<Secret> {
+        Secret::load_or_create(&self.path("secrets/platform.key"))
+    }
+
+    /// Where the running platform listens.
+    ///
+    /// # Errors
+    /// When none runs on this directory.
+    pub fn running(&self) -> anyhow::Result<RunFile> {
+        let path = self.path("run.json");
+        let text = std::fs::read(&path).with_context(|| {
+            format!(
+                "no platform runs on {} (start it with `tollhouse up`, or name its directory with --data-dir)",
+                self.0.display()
+            )
+        })?;
+        serde_json::from_slice(&text).with_context(|| format!("reading {}", path.display()))
+    }
+
+    /// Writes a file of facts for people and programs.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write_json(&self, name: &str, value: &impl Serialize) -> anyhow::Result<()> {
+        let mut text = serde_json::to_vec_pretty(value)?;
+        text.push(b'\n');
+        write_private(&self.path(name), &text)
+    }
+}

@@ -1,0 +1,12 @@
+//! The whole platform in one process, and the operator's command line.
+//!
+//! [`up`] starts control plane, orders and edge with everything they need under one directory. [`command`] talks to a
+//! running platform through its internal listeners, with the secret of that directory. [`arguments`] is what a person
+//! types. Nothing else in the workspace knows all parts; nothing here has rules of its own.
+
+pub mod arguments;
+pub mod client;
+pub mod command;
+pub mod directory;
+pub mod output;
+pub mod up;

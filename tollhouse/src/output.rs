@@ -1,0 +1,110 @@
+//! How commands answer: tables for people, JSON for programs.
+
+use serde_json::Value;
+
+use crate::arguments::Common;
+
+/// Prints a value: as JSON when asked for, else as the text `show` makes of it.
+pub fn answer(common: &Common, value: &Value, show: impl FnOnce(&Value) -> String) {
+    if common.json {
+        println!("{value:#}");
+    } else {
+        let text = show(value);
+        println!("{}", text.trim_end());
+    }
+}
+
+/// A table with a column per name; the fields of each row are looked up by name.
+pub fn table(rows: &Value, columns: &[(&str, &str)]) -> String {
+    let empty = Vec::new();
+    let rows = rows.as_array().unwrap_or(&empty);
+    if rows.is_empty() {
+        return "none".to_owned();
+    }
+    let cells: Vec<Vec<String>> = std::iter::once(columns.iter().map(|(title, _)| (*title).to_owned()).collect())
+        .chain(
+            rows.iter()
+                .map(|row| columns.iter().map(|(_, field)| word(row.pointer(field).unwrap_or(&Value::Null))).collect()),
+        )
+        .collect();
+    let widths: Vec<usize> = (0..columns.len())
+        .map(|column| {
+            cells.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        })
+        .collect();
+    let mut text = String::new();
+    for row in &cells {
+        let line: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        text.push_str(line.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// A value as a word of a table.
+pub fn word(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(list) => list.iter().map(word).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    }
+}
+
+/// An object as lines of `name  value`, nested objects indented.
+pub fn lines(value: &Value) -> String {
+    let mut text = String::new();
+    write_lines(value, 0, &mut text);
+    text
+}
+
+fn write_lines(value: &Value, depth: usize, text: &mut String) {
+    let Some(object) = value.as_object() else {
+        text.push_str(&word(value));
+        text.push('\n');
+        return;
+    };
+    let width = object.keys().map(String::len).max().unwrap_or(0);
+    for (name, value) in object {
+        text.push_str(&"  ".repeat(depth));
+        let nested = value.is_object() || value.as_array().is_some_and(|list| list.iter().any(Value::is_object));
+        if !nested {
+            text.push_str(&format!("{name:<width$}  {}\n", word(value)));
+            continue;
+        }
+        text.push_str(name);
+        text.push('\n');
+        match value.as_array() {
+            Some(list) => {
+                for (index, item) in list.iter().enumerate() {
+                    text.push_str(&format!("{}{}.\n", "  ".repeat(depth + 1), index + 1));
+                    write_lines(item, depth + 2, text);
+                }
+            }
+            None => write_lines(value, depth + 1, text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn tables_line_up() {
+        let rows =
+            json!([{ "id": "a", "limits": { "per_minute": 60 } }, { "id": "longer", "limits": { "per_minute": 1 } }]);
+        assert_eq!(
+            table(&rows, &[("PROJECT", "/id"), ("MINUTE", "/limits/per_minute")]),
+            "PROJECT  MINUTE\na        60\nlonger   1\n"
+        );
+        assert_eq!(table(&json!([]), &[("X", "/x")]), "none");
+    }
+
+    #[test]
+    fn objects_read_as_lines() {
+        assert_eq!(lines(&json!({ "id": "a", "limits": { "day": 1 } })), "id      a\nlimits\n  day  1\n");
+    }
+}

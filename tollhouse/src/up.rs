@@ -1,0 +1,71 @@
+//! `tollhouse up`: the whole platform in one process, with nothing else installed.
+//!
+//! The first start makes everything under the data directory: secrets, a local certificate authority with a wildcard
+//! certificate, databases, demo projects. Later starts find it again. Ctrl-C drains and stops; a second Ctrl-C stops at
+//! once.
+
+mod authority;
+mod demo;
+mod greet;
+mod platform;
+mod upstreams;
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use chassis::clock::{Clock, SystemClock};
+use chassis::logs::{Format, Logs};
+use chassis::shutdown::Shutdown;
+
+use crate::arguments::{Common, Up};
+use crate::client::Client;
+use crate::directory::Directory;
+
+/// Days of logs that are kept.
+const LOG_FILES_MAX: usize = 7;
+
+/// Starts the platform and runs it until a signal.
+///
+/// # Errors
+/// When a part cannot start, with the reason.
+pub async fn run(common: &Common, options: &Up) -> anyhow::Result<()> {
+    let shutdown = Shutdown::new();
+    shutdown.on_signals()?;
+    let directory = Directory::new(&common.data_dir);
+    let _lock = directory.take()?;
+    let logs = Arc::new(start_logs(&directory)?);
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    authority::ensure(&directory, &options.platform_domain, clock.now_seconds())?;
+    let upstreams = upstreams::resolve(&directory, &options.upstreams).await?;
+    let platform = platform::Platform::start(&directory, options, &upstreams, logs, clock.clone()).await?;
+    let client = Client::new(platform.run.clone(), &directory.platform_secret()?)?;
+    platform.ready(&client).await?;
+    let demo = if options.no_demo { None } else { Some(demo::ensure(&directory, &client, clock.as_ref()).await?) };
+    directory.write_json("run.json", &platform.run)?;
+    greet::print(common, &directory, &platform.run, demo.as_ref());
+    shutdown.begun().await;
+    if !common.json {
+        eprintln!("\nStopping: finishing requests in progress (press Ctrl-C again to stop at once).");
+    }
+    let stopped = platform.stop().await;
+    // A command that comes now is told that nothing runs here.
+    let _ = std::fs::remove_file(directory.path("run.json"));
+    stopped
+}
+
+/// JSON lines in a file per day: the terminal is for people.
+fn start_logs(directory: &Directory) -> anyhow::Result<Logs> {
+    std::fs::create_dir_all(directory.path("logs")).context("making the log directory")?;
+    let appender = tracing_appender::rolling::Builder::new()
+        .rotation(tracing_appender::rolling::Rotation::DAILY)
+        .filename_prefix("tollhouse")
+        .filename_suffix("log")
+        .max_log_files(LOG_FILES_MAX)
+        .build(directory.path("logs"))
+        .context("making the log directory")?;
+    Logs::start(
+        Format::Json,
+        "info,pingora_core=warn,pingora_proxy=warn,hickory_proto=warn,hickory_resolver=warn",
+        appender,
+    )
+}

@@ -1,0 +1,115 @@
+//! The local certificate authority: made on the first start, trusted by whoever chooses to.
+//!
+//! `ca/ca.pem` is the root (ten years), `ca/platform.pem` the wildcard certificate of the platform's hosts. The wildcard
+//! is made anew when it has less than a month left or another platform domain is asked for.
+
+use anyhow::Context as _;
+use chassis::secret::write_private;
+use contract::hostname::Hostname;
+use contract::time::UnixSeconds;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, SanType,
+};
+use x509_parser::pem::parse_x509_pem;
+
+use crate::directory::Directory;
+
+const DAY: i64 = 86_400;
+const ROOT_DAYS: i64 = 3_650;
+/// What browsers accept of a leaf.
+const LEAF_DAYS: i64 = 397;
+const RENEW_DAYS_BEFORE: i64 = 30;
+
+/// Makes what is missing or about to expire.
+///
+/// # Errors
+/// When a file cannot be read or written, or is not what it should be.
+pub(super) fn ensure(directory: &Directory, platform_domain: &Hostname, now: UnixSeconds) -> anyhow::Result<()> {
+    let root_path = directory.path("ca/ca.pem");
+    let root_key_path = directory.path("ca/ca.key");
+    if !root_path.exists() || !root_key_path.exists() {
+        let (certificate, key) = make_root(now)?;
+        write_private(&root_key_path, key.as_bytes())?;
+        write_public(&root_path, &certificate)?;
+    }
+    if leaf_is_good(directory, platform_domain, now) {
+        return Ok(());
+    }
+    let root = std::fs::read_to_string(&root_path).with_context(|| format!("reading {}", root_path.display()))?;
+    let root_key =
+        std::fs::read_to_string(&root_key_path).with_context(|| format!("reading {}", root_key_path.display()))?;
+    let issuer =
+        Issuer::from_ca_cert_pem(&root, KeyPair::from_pem(&root_key)?).context("the local authority is damaged")?;
+    let (certificate, key) = make_leaf(&issuer, platform_domain, now)?;
+    write_private(&directory.path("ca/platform.key"), key.as_bytes())?;
+    write_public(&directory.path("ca/platform.pem"), &certificate)
+}
+
+fn leaf_is_good(directory: &Directory, platform_domain: &Hostname, now: UnixSeconds) -> bool {
+    let Ok(text) = std::fs::read(directory.path("ca/platform.pem")) else { return false };
+    let Ok((_, pem)) = parse_x509_pem(&text) else { return false };
+    let Ok(leaf) = pem.parse_x509() else { return false };
+    let wanted = format!("*.{platform_domain}");
+    let alternative = leaf.subject_alternative_name().ok().flatten();
+    let named = alternative.is_some_and(|names| {
+        names
+            .value
+            .general_names
+            .iter()
+            .any(|name| matches!(name, x509_parser::extensions::GeneralName::DNSName(name) if *name == wanted))
+    });
+    named
+        && leaf.validity().not_after.timestamp() > now.0 + RENEW_DAYS_BEFORE * DAY
+        && directory.path("ca/platform.key").exists()
+}
+
+fn make_root(now: UnixSeconds) -> anyhow::Result<(String, String)> {
+    let key = KeyPair::generate()?;
+    let mut params = CertificateParams::default();
+    params.distinguished_name = name("Tollhouse local authority");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    set_validity(&mut params, now, ROOT_DAYS)?;
+    Ok((params.self_signed(&key)?.pem(), key.serialize_pem()))
+}
+
+fn make_leaf(
+    issuer: &Issuer<'_, KeyPair>,
+    platform_domain: &Hostname,
+    now: UnixSeconds,
+) -> anyhow::Result<(String, String)> {
+    let key = KeyPair::generate()?;
+    let mut params = CertificateParams::default();
+    params.distinguished_name = name("Tollhouse platform");
+    params.subject_alt_names = vec![
+        SanType::DnsName(format!("*.{platform_domain}").try_into()?),
+        SanType::DnsName(platform_domain.as_str().try_into()?),
+    ];
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.use_authority_key_identifier_extension = true;
+    set_validity(&mut params, now, LEAF_DAYS)?;
+    Ok((params.signed_by(&key, issuer)?.pem(), key.serialize_pem()))
+}
+
+fn name(common_name: &str) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    name.push(DnType::CommonName, common_name);
+    name
+}
+
+/// From an hour ago, so that a clock that is a little behind believes it.
+fn set_validity(params: &mut CertificateParams, now: UnixSeconds, days: i64) -> anyhow::Result<()> {
+    params.not_before = time::OffsetDateTime::from_unix_timestamp(now.0 - 3_600)?;
+    params.not_after = time::OffsetDateTime::from_unix_timestamp(now.0 + days * DAY)?;
+    Ok(())
+}
+
+/// Certificates are public: readable by whoever wants to trust them.
+fn write_public(path: &std::path::Path, text: &str) -> anyhow::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    write_private(path, text.as_bytes())?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644))?;
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! The demo: projects on every plan with keys and orders, and two domains of which one redirects to the other.
+//!
+//! Created on the first start through the same internal interfaces that operators use. `demo.json` is written last: it
+//! is the mark that the demo is complete, and what later starts read.
+
+use anyhow::Context as _;
+use chassis::clock::Clock;
+use contract::plan::Plan;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::directory::Directory;
+
+const FILE: &str = "demo.json";
+
+/// The plans the demo shows, each with a project `demo-{plan}`.
+const PLANS: [Plan; 3] = [Plan::Free, Plan::Pro, Plan::Business];
+
+/// The project with domains, the domain that is primary, and the one that redirects to it.
+const WITH_DOMAINS: Plan = Plan::Pro;
+const PRIMARY: &str = "www.petshop.localhost";
+const SECONDARY: &str = "petshop.localhost";
+
+/// Orders per project: the first half pending, then shipped, then cancelled.
+const ORDERS: i64 = 40;
+
+/// The demo as `demo.json` describes it, made if it is not there.
+///
+/// # Errors
+/// When a part of the platform refuses, with its words.
+pub(super) async fn ensure(directory: &Directory, client: &Client, clock: &dyn Clock) -> anyhow::Result<Value> {
+    if let Ok(text) = std::fs::read(directory.path(FILE)) {
+        let mut demo: Value = serde_json::from_slice(&text).context("reading demo.json")?;
+        // Ports may be others than last time.
+        describe_run(&mut demo, directory, client);
+        directory.write_json(FILE, &demo)?;
+        return Ok(demo);
+    }
+    let mut projects = Vec::new();
+    for plan in PLANS {
+        projects.push(
+            make(plan, client, clock).await.with_context(|| format!("making the demo project of the {plan} plan"))?,
+        );
+    }
+    let mut demo = json!({ "projects": projects });
+    describe_run(&mut demo, directory, client);
+    directory.write_json(FILE, &demo)?;
+    Ok(demo)
+}
+
+fn describe_run(demo: &mut Value, directory: &Directory, client: &Client) {
+    let ca = directory.path("ca/ca.pem");
+    let ca = ca.canonicalize().unwrap_or(ca);
+    if let Some(demo) = demo.as_object_mut() {
+        demo.insert("http_port".to_owned(), json!(client.run.http.port()));
+        demo.insert("https_port".to_owned(), json!(client.run.https.port()));
+        demo.insert("admin_port".to_owned(), json!(client.run.admin.port()));
+        demo.insert("platform_domain".to_owned(), json!(client.run.platform_domain));
+        demo.insert("ca_certificate".to_owned(), json!(ca.display().to_string()));
+    }
+}
+
+async fn make(plan: Plan, client: &Client, clock: &dyn Clock) -> anyhow::Result<Value> {
+    let id = format!("demo-{plan}");
+    // A start that was interrupted left the project behind: begin again.
+    if client.control(Method::GET, &format!("/internal/projects/{id}"), &Value::Null).await.is_ok() {
+        client.control(Method::DELETE, &format!("/internal/projects/{id}"), &Value::Null).await?;
+    }
+    let project = json!({ "id": id, "plan": plan, "upstream": "orders", "access": "key" });
+    client.control(Method::POST, "/internal/projects", &project).await?;
+    client.control(Method::POST, &format!("/internal/projects/{id}/deploy"), &Value::Null).await?;
+    let all = ["orders:read", "orders:write", "domains:read", "domains:write", "keys:write"];
+    let mut keys = Vec::new();
+    for (label, scopes) in [("demo, everything", &all[..]), ("demo, read only", &["orders:read"][..])] {
+        let body = json!({ "label": label, "scopes": scopes });
+        let key = client.control(Method::POST, &format!("/internal/projects/{id}/keys"), &body).await?;
+        keys.push(json!({ "key": key.get("key"), "scopes": scopes }));
+    }
+    let orders = orders(client, &id, clock).await?;
+    let domains = if plan == WITH_DOMAINS { domains(client, &id).await? } else { Vec::new() };
+    let host = format!("{id}.{}", client.run.platform_domain);
+    Ok(json!({ "id": id, "plan": plan, "host": host, "keys": keys, "domains": domains, "orders": orders }))
+}
+
+async fn orders(client: &Client, project: &str, clock: &dyn Clock) -> anyhow::Result<Value> {
+    // Left over from an interrupted start: importing again would find the ids taken.
+    let summary: Value = client
+        .orders(Method::GET, &format!("/internal/orders/{project}/summary"), reqwest::Body::default())
+        .await?
+        .json()
+        .await?;
+    let (mut pending, mut shipped) = (Vec::new(), Vec::new());
+    let mut lines = String::new();
+    for id in 1..=ORDERS {
+        let status = match id {
+            id if id <= ORDERS / 2 => "pending",
+            id if id <= ORDERS * 3 / 4 => "shipped",
+            _ => "cancelled",
+        };
+        match status {
+            "pending" => pending.push(id),
+            "shipped" => shipped.push(id),
+            _ => {}
+        }
+        let shipped_at = clock.now_seconds().plus(86_400 * (id % 20 - 10));
+        let ship_date = jiff::Timestamp::from_second(shipped_at.0).map(|date| date.to_string()).unwrap_or_default();
+        let order = json!({
+            "id": id,
+            "petId": 100 + id % 7,
+            "quantity": 1 + id % 3,
+            "shipDate": ship_date,
+            "complete": status == "shipped" && id % 2 == 0,
+            "status": status,
+        });
+        lines.push_str(&order.to_string());
+        lines.push('\n');
+    }
+    let there = ["pending", "shipped", "cancelled"].iter().filter_map(|name| summary.get(name)?.as_i64()).sum::<i64>();
+    if there == 0 {
+        client.orders(Method::POST, &format!("/internal/orders/{project}/import"), lines.into()).await?;
+    }
+    Ok(json!({ "pending": pending, "shipped": shipped }))
+}
+
+/// Names below `.localhost` mean this machine by definition (RFC 6761), so they are verified and certified at once.
+async fn domains(client: &Client, project: &str) -> anyhow::Result<Vec<Value>> {
+    let all = format!("/internal/projects/{project}/domains");
+    client.control(Method::POST, &all, &json!({ "name": PRIMARY, "primary": true })).await?;
+    active(client, &format!("{all}/{PRIMARY}")).await?;
+    client.control(Method::PATCH, &format!("{all}/{PRIMARY}"), &json!({ "primary": true })).await?;
+    client.control(Method::POST, &all, &json!({ "name": SECONDARY })).await?;
+    active(client, &format!("{all}/{SECONDARY}")).await?;
+    let redirect = json!({ "redirect": { "to": "primary", "status": 301 } });
+    client.control(Method::PATCH, &format!("{all}/{SECONDARY}"), &redirect).await?;
+    Ok(vec![
+        json!({ "name": PRIMARY, "primary": true, "redirect_status": null }),
+        json!({ "name": SECONDARY, "primary": false, "redirect_status": 301 }),
+    ])
+}
+
+/// Waits until a domain is live. The local authority issues in milliseconds.
+async fn active(client: &Client, path: &str) -> anyhow::Result<()> {
+    let mut last = Value::Null;
+    for _ in 0..200 {
+        last = client.control(Method::GET, path, &Value::Null).await?;
+        if last.get("status") == Some(&json!("active")) {
+            return Ok(());
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(25)).await;
+    }
+    anyhow::bail!("the domain did not become active: {last}")
+}

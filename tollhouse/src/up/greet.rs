@@ -1,0 +1,61 @@
+//! What the terminal says when the platform is up: lines that work when pasted.
+
+use serde_json::Value;
+
+use crate::arguments::Common;
+use crate::directory::{Directory, RunFile};
+
+/// Prints the greeting; with `--json`, the run file.
+pub(super) fn print(common: &Common, directory: &Directory, run: &RunFile, demo: Option<&Value>) {
+    if common.json {
+        println!("{}", serde_json::to_string(run).unwrap_or_default());
+        return;
+    }
+    let ca = directory.path("ca/ca.pem");
+    let ca = ca.canonicalize().unwrap_or(ca);
+    let ca = shell_quoted(&ca.display().to_string());
+    println!("Tollhouse is up.\n");
+    println!("  https   *.{}:{}", run.platform_domain, run.https.port());
+    println!("  http    port {} (leads to https)", run.http.port());
+    println!("  admin   http://{}/status   /metrics   /readyz", run.admin);
+    println!("  data    {}", directory.path("").display());
+    println!("  trust   {ca}\n");
+    let Some(projects) = demo.and_then(|demo| demo.get("projects")).and_then(Value::as_array) else { return };
+    println!(
+        "Try it (everything below works when pasted; all keys are in {}):\n",
+        directory.path("demo.json").display()
+    );
+    for project in projects {
+        let text = |pointer: &str| project.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (host, key, plan) = (text("/host"), text("/keys/0/key"), text("/plan"));
+        println!("  # {} ({plan} plan)", text("/id"));
+        let base = format!("https://{host}:{}/v1/store/orders", run.https.port());
+        println!("  curl --cacert {ca} -i -H 'Authorization: Bearer {key}' {base}");
+        if let Some(pending) = project.pointer("/orders/pending/0").and_then(Value::as_i64) {
+            println!("  curl --cacert {ca} -i -X DELETE -H 'Authorization: Bearer {key}' {base}/{pending}");
+        }
+        for domain in project.get("domains").and_then(Value::as_array).into_iter().flatten() {
+            let name = domain.get("name").and_then(Value::as_str).unwrap_or_default();
+            let what = match domain.get("redirect_status").and_then(Value::as_u64) {
+                Some(status) => format!("redirects with {status}"),
+                None => "the primary domain".to_owned(),
+            };
+            println!("  # {name}: {what}");
+            println!(
+                "  curl --cacert {ca} -i -H 'Authorization: Bearer {key}' https://{name}:{}/v1/store/orders",
+                run.https.port()
+            );
+        }
+        println!();
+    }
+    println!("Publish your own service in a minute:\n");
+    println!("  tollhouse up --upstream echo=http://127.0.0.1:9000");
+    println!("  tollhouse project create my-site --plan pro --upstream echo --access public");
+    println!("  tollhouse domain add my-site www.my-site.localhost\n");
+    println!("Ctrl-C stops.");
+}
+
+fn shell_quoted(text: &str) -> String {
+    let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte));
+    if plain { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}

@@ -1,0 +1,52 @@
+//! Backends given with `--upstream`: resolved once, and remembered, so that a project published on one finds it again.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use anyhow::Context as _;
+use contract::project::UpstreamName;
+
+use crate::arguments::UpstreamArgument;
+use crate::directory::Directory;
+
+const FILE: &str = "upstreams.json";
+
+/// All backends of this platform with their addresses: those given now over those given before.
+///
+/// # Errors
+/// When one given now cannot be resolved, or is called like a part of the platform.
+pub(super) async fn resolve(
+    directory: &Directory,
+    given: &[UpstreamArgument],
+) -> anyhow::Result<BTreeMap<UpstreamName, Vec<SocketAddr>>> {
+    let mut remembered: BTreeMap<UpstreamName, String> = match std::fs::read(directory.path(FILE)) {
+        Ok(text) => serde_json::from_slice(&text).context("reading the remembered upstreams")?,
+        Err(_) => BTreeMap::new(),
+    };
+    for upstream in given {
+        anyhow::ensure!(
+            !matches!(upstream.name.as_str(), "orders" | "domains"),
+            "{} is a part of the platform; give your upstream another name",
+            upstream.name
+        );
+        remembered.insert(upstream.name.clone(), upstream.authority.clone());
+    }
+    if !given.is_empty() {
+        directory.write_json(FILE, &remembered)?;
+    }
+    let mut resolved = BTreeMap::new();
+    for (name, authority) in remembered {
+        let addresses: Vec<SocketAddr> = match tokio::net::lookup_host(&authority).await {
+            Ok(addresses) => addresses.collect(),
+            Err(error) if given.iter().any(|upstream| upstream.name == name) => {
+                return Err(error).with_context(|| format!("upstream {name}: {authority} cannot be resolved"));
+            }
+            Err(error) => {
+                tracing::warn!(%name, authority, %error, "a remembered upstream cannot be resolved; its projects answer 503");
+                continue;
+            }
+        };
+        resolved.insert(name, addresses);
+    }
+    Ok(resolved)
+}

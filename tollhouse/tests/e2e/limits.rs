@@ -1,0 +1,142 @@
+//! Plans, quotas and bans as a client sees them.
+
+use futures_util::future::join_all;
+use reqwest::Method;
+
+use crate::world::{Platform, error, seconds_left, trio, until};
+
+// rule: 8.6.1, 8.6.2, 8.6.3, 8.10
+#[tokio::test]
+async fn every_plan_grants_what_it_states() {
+    let platform = Platform::start();
+    let client = platform.client();
+    for (plan, minute, day) in [("free", 60, 1_000), ("pro", 300, 10_000), ("business", 1_000, 100_000)] {
+        let project = platform.project(plan);
+        let response = project.request(&platform, &client, Method::HEAD, "/v1/store/orders").send().await.unwrap();
+        let policy = response.headers()["ratelimit-policy"].to_str().unwrap();
+        assert_eq!(policy, format!(r#""minute";q={minute};w=60, "day";q={day};w=86400"#));
+        assert_eq!(trio(&response).0, minute);
+    }
+}
+
+// rule: 8.1, 8.2, 8.12, 7.429
+#[tokio::test]
+async fn of_a_thousand_requests_for_the_last_unit_exactly_one_passes() {
+    let platform = Platform::start();
+    let (client, project) = (platform.client(), platform.project("free"));
+    let ask = || project.request(&platform, &client, Method::GET, "/v1/pets/101").send();
+    seconds_left(30).await;
+    let (limit, remaining, minute) = trio(&ask().await.unwrap());
+    assert_eq!((limit, remaining), (60, 59));
+    for left in (1..59).rev() {
+        let response = ask().await.unwrap();
+        assert_eq!(trio(&response), (60, left, minute), "Remaining falls by exactly one");
+    }
+    let crowd = join_all((0..1_000).map(|_| ask())).await;
+    let mut passed = 0;
+    for response in crowd {
+        let response = response.unwrap();
+        if response.status() == 429 {
+            let (limit, remaining, reset) = trio(&response);
+            let wait: i64 = response.headers()["retry-after"].to_str().unwrap().parse().unwrap();
+            assert_eq!((limit, remaining), (60, 0));
+            assert!((1..=60).contains(&wait));
+            // What comes more than a second after the first refusal counts towards a ban, which ends later.
+            match error(response).await.1.as_str() {
+                "rate_limit_exceeded" => assert_eq!(reset, minute),
+                "api_key_banned" => assert!(reset > minute - 60),
+                other => panic!("{other}"),
+            }
+        } else {
+            assert_eq!(trio(&response).1, 0);
+            passed += 1;
+        }
+    }
+    assert_eq!(passed, 1);
+    let usage = platform.json(&["quota", "show", &project.id]);
+    assert_eq!(usage["day"]["remaining"], 1_000 - 60, "what the minute refused costs nothing of the day");
+}
+
+// rule: 8.4
+#[tokio::test]
+async fn a_higher_plan_helps_at_once_and_what_was_used_stays_used() {
+    let platform = Platform::start();
+    let (client, project) = (platform.client(), platform.project("free"));
+    let ask = async || project.request(&platform, &client, Method::GET, "/v1/pets/101").send().await.unwrap();
+    seconds_left(20).await;
+    let used = 60 - trio(&ask().await).1;
+    platform.json(&["project", "set", &project.id, "--plan", "pro"]);
+    let mut asked = 0;
+    until("the new plan is seen", async || {
+        asked += 1;
+        trio(&ask().await).0 == 300
+    })
+    .await;
+    let (limit, remaining, _) = trio(&ask().await);
+    assert_eq!((limit, remaining), (300, 300 - used - asked - 1));
+}
+
+// rule: 8.3, 8.11
+#[tokio::test]
+async fn a_key_that_hammers_on_is_banned_and_other_keys_are_not() {
+    let platform = Platform::start();
+    let (client, project) = (platform.client(), platform.project("free"));
+    let ask = async |key: &str| {
+        project.bare(&platform, &client, Method::GET, "/v1/pets/101").bearer_auth(key).send().await.unwrap()
+    };
+    let mut ban = None;
+    until("the key is banned", async || {
+        let response = ask(&project.key).await;
+        let wait = response.headers().get("retry-after").map(|wait| wait.to_str().unwrap().parse::<i64>().unwrap());
+        if response.status() == 429 && error(response).await.1 == "api_key_banned" {
+            ban = wait;
+        }
+        ban.is_some()
+    })
+    .await;
+    assert!((1..=60).contains(&ban.unwrap()), "the first ban lasts a minute");
+    let other = ask(&project.read_only_key).await;
+    let refused = other.status() == 429;
+    assert!(
+        !refused || error(other).await.1 == "rate_limit_exceeded",
+        "the other key is only out of its minute, if at all"
+    );
+    let bans = platform.json(&["ban", "list"]);
+    let key = bans[0]["key"].as_str().unwrap().to_owned();
+    platform.json(&["ban", "lift", &key]);
+    let after = ask(&project.key).await;
+    let refused = after.status() == 429;
+    assert!(!refused || error(after).await.1 == "rate_limit_exceeded", "a lifted ban is over");
+}
+
+// rule: 8.6.4
+#[tokio::test]
+async fn an_enterprise_project_has_limits_of_its_own() {
+    let platform = Platform::start();
+    let client = platform.client();
+    platform.json(&[
+        "project",
+        "create",
+        "big",
+        "--plan",
+        "enterprise",
+        "--per-minute",
+        "5000",
+        "--per-day",
+        "7000000",
+    ]);
+    let key = platform.json(&["key", "create", "big"]);
+    let url = format!("https://big.tollhouse.localhost:{}/v1/store/orders", platform.https_port());
+    let mut limit = 0;
+    until("the project is published", async || {
+        let Ok(response) = client.get(&url).bearer_auth(key["key"].as_str().unwrap()).send().await else {
+            return false;
+        };
+        if response.status() == 200 {
+            limit = trio(&response).0;
+        }
+        limit > 0
+    })
+    .await;
+    assert_eq!(limit, 5_000);
+}

@@ -1,0 +1,17 @@
+//! What is true of the project as a whole: which crate knows which, that every rule has a test and every refusal a
+//! heading, that the shipped settings are good and mistakes in settings are explained.
+
+#[cfg(test)]
+mod direction;
+#[cfg(test)]
+mod errors;
+#[cfg(test)]
+mod files;
+#[cfg(test)]
+mod metrics;
+#[cfg(test)]
+mod rules;
+#[cfg(test)]
+mod shipped;
+#[cfg(test)]
+mod tree;

@@ -1,0 +1,36 @@
+//! `docs/metrics.md` lists the metrics that the code registers, and no others.
+
+use std::collections::BTreeSet;
+
+use crate::tree;
+
+/// Names that are handed to a registry: the text literal behind `registry,`.
+fn registered() -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for path in tree::files(".rs").into_iter().filter(|path| path.contains("/src/")) {
+        let text = tree::read(&path);
+        for rest in text.split("registry,").skip(1) {
+            let Some(name) = rest.trim_start().strip_prefix('"').and_then(|rest| rest.split('"').next()) else {
+                continue;
+            };
+            names.insert(name.to_owned());
+        }
+    }
+    names
+}
+
+/// Names in the first column of a table.
+fn documented() -> BTreeSet<String> {
+    let text = tree::read("docs/metrics.md");
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    rows.map(str::to_owned).collect()
+}
+
+#[test]
+fn every_metric_is_documented_and_every_documented_metric_exists() {
+    let (mut registered, documented) = (registered(), documented());
+    assert!(registered.remove("build_info"), "the search for metrics finds nothing");
+    let missing: Vec<_> = registered.difference(&documented).collect();
+    let unknown: Vec<_> = documented.difference(&registered).collect();
+    assert!(missing.is_empty() && unknown.is_empty(), "docs/metrics.md lacks {missing:?} and invents {unknown:?}");
+}

@@ -1,0 +1,53 @@
+//! Every rule of the specification has a test, and every test that names a rule names one that exists.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::tree;
+
+/// The numbers of `docs/rules.md`: list items that begin with a bold number.
+fn rules() -> Vec<String> {
+    let text = tree::read("docs/rules.md");
+    let numbers = text.lines().filter_map(|line| line.strip_prefix("- **")?.split_once("**"));
+    numbers.map(|(number, _)| number.to_owned()).collect()
+}
+
+/// Every number that a `// rule:` line names, with the places that name it. Only files with tests count.
+fn named() -> BTreeMap<String, Vec<String>> {
+    let mut named: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for path in tree::files(".rs") {
+        let text = tree::read(&path);
+        if !text.contains("#[test]") && !text.contains("#[tokio::test") {
+            continue;
+        }
+        for (index, line) in text.lines().enumerate() {
+            let Some(numbers) = line.trim_start().strip_prefix("// rule:") else { continue };
+            for number in numbers.split(',') {
+                named.entry(number.trim().to_owned()).or_default().push(format!("{path}:{}", index + 1));
+            }
+        }
+    }
+    named
+}
+
+#[test]
+fn the_list_has_every_number_once() {
+    let rules = rules();
+    let unique: BTreeSet<_> = rules.iter().collect();
+    assert_eq!(unique.len(), rules.len(), "a number of docs/rules.md appears twice");
+    assert!(rules.len() >= 80, "docs/rules.md has lost rules: {} are left", rules.len());
+}
+
+#[test]
+fn every_rule_has_a_test() {
+    let named = named();
+    let unproven: Vec<_> = rules().into_iter().filter(|rule| !named.contains_key(rule)).collect();
+    assert!(unproven.is_empty(), "{} rules have no test that names them: {}", unproven.len(), unproven.join(", "));
+}
+
+#[test]
+fn every_named_rule_exists() {
+    let rules = rules();
+    let unknown: Vec<_> = named().into_iter().filter(|(rule, _)| !rules.contains(rule)).collect();
+    let lines: Vec<_> = unknown.iter().map(|(rule, places)| format!("{rule}: {}", places.join(", "))).collect();
+    assert!(unknown.is_empty(), "these are not in docs/rules.md:\n{}", lines.join("\n"));
+}

@@ -1,0 +1,103 @@
+//! The settings in `config/` are good, and every kind of mistake is explained exactly.
+
+use std::collections::BTreeMap;
+
+use chassis::config::{Problems, Source};
+
+use crate::tree;
+
+/// What stands in for the secret files, which no repository has.
+const SECRET: &str = "0123456789abcdef0123456789abcdef";
+
+/// Reads a file's text as the process called `name` would.
+fn read(name: &str, file: &str, text: &str, environment: &[(&str, &str)]) -> Result<(), Problems> {
+    let source = |prefix: &str| {
+        let environment: BTreeMap<String, String> =
+            environment.iter().map(|(name, value)| (format!("{prefix}_{name}"), (*value).to_owned())).collect();
+        Source::from_text(file, text, prefix, environment)
+    };
+    match name {
+        "gateway" => gateway::config::Config::read(&source(gateway::config::ENVIRONMENT_PREFIX)).map(drop),
+        "orders-service" => orders_service::Config::read(&source(orders_service::ENVIRONMENT_PREFIX)).map(drop),
+        "domains-service" => {
+            domains_service::Config::read(&source(domains_service::config::ENVIRONMENT_PREFIX)).map(drop)
+        }
+        other => panic!("{file}: no process is called {other}"),
+    }
+}
+
+#[test]
+fn every_shipped_file_is_good() {
+    let plans = tree::root().join("config/plans.toml");
+    let mut processes = Vec::new();
+    for path in tree::files(".toml").into_iter().filter(|path| path.starts_with("config/")) {
+        let name = path.trim_start_matches("config/").trim_end_matches(".toml");
+        if name == "plans" {
+            // Read by the domains-service, below.
+            continue;
+        }
+        let mut environment = vec![("SECRET", SECRET)];
+        if name != "orders-service" {
+            environment.push(("SEALING_SECRET", SECRET));
+        }
+        if name == "domains-service" {
+            environment.push(("PLANS", plans.to_str().unwrap()));
+        }
+        if let Err(problems) = read(name, &path, &tree::read(&path), &environment) {
+            panic!("{problems}");
+        }
+        processes.push(name.to_owned());
+    }
+    assert_eq!(processes, ["domains-service", "gateway", "orders-service"]);
+}
+
+// rule: 1.4, 6.1
+#[test]
+fn the_shipped_routes_of_the_orders_are_the_operations_and_no_callbacks() {
+    let text = tree::read("config/gateway.toml");
+    let settings: toml_edit::DocumentMut = text.parse().unwrap();
+    let routes = settings["upstreams"]["orders"]["routes"].as_array().unwrap();
+    let routes: Vec<(&str, Vec<&str>)> = routes
+        .iter()
+        .map(|route| route.as_inline_table().unwrap())
+        .map(|route| {
+            let methods = route["methods"].as_array().unwrap().iter().map(|method| method.as_str().unwrap());
+            (route["path"].as_str().unwrap(), methods.collect())
+        })
+        .collect();
+    let version_one: Vec<_> = routes.iter().filter(|(path, _)| path.starts_with("/v1/")).collect();
+    assert_eq!(
+        version_one,
+        [
+            &("/v1/store/orders", vec!["GET"]),
+            &("/v1/store/orders/{orderId}", vec!["DELETE"]),
+            &("/v1/pets/{petId}", vec!["GET"]),
+        ]
+    );
+    let known = ["/v1/store/orders", "/v1/pets/", "/v2/store/orders", "/openapi.json", "/v2/openapi.json", "/reference"];
+    for (path, _) in &routes {
+        assert!(known.iter().any(|known| path.starts_with(known)), "{path} is no operation on orders");
+    }
+}
+
+/// `tests/broken/PROCESS.MISTAKE.toml` with what is said about it in `PROCESS.MISTAKE.expected`.
+#[test]
+fn every_kind_of_mistake_is_explained() {
+    let mut seen = 0;
+    let mut wrong = Vec::new();
+    for path in tree::files(".toml").into_iter().filter(|path| path.starts_with("tollhouse/tests/broken/")) {
+        let file = path.rsplit('/').next().unwrap();
+        let process = file.split('.').next().unwrap();
+        let expected = tree::read(&path.replace(".toml", ".expected"));
+        let said = match read(process, &format!("{process}.toml"), &tree::read(&path), &[]) {
+            Ok(()) => "nothing is wrong with it".to_owned(),
+            Err(problems) => problems.to_string(),
+        };
+        if said.trim_end() != expected.trim_end() {
+            wrong.push(format!("=== {file}\nexpected:\n{expected}\nsaid:\n{said}"));
+        }
+        seen += 1;
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    assert!(seen >= 20, "only {seen} examples are left");
+}
