@@ -116,7 +116,9 @@ impl ProxyHttp for SharedGateway {
         let connection = Connection::of(session).ok_or_else(|| Error::new(ErrorType::InternalError))?;
         connection.request_seen();
         ctx.facts.client = Some(connection.client());
-        let keepalive = if connection.should_close() { None } else { Some(KEEPALIVE_FOREVER) };
+        // An HTTP/1.0 client reads to the end of the connection (RFC 9112 section 9.3).
+        let ends = connection.should_close() || is_old(session);
+        let keepalive = if ends { None } else { Some(KEEPALIVE_FOREVER) };
         session.set_keepalive(keepalive);
         session.set_read_timeout(Some(CLIENT_IO_MAX));
         session.set_write_timeout(Some(CLIENT_IO_MAX));
@@ -251,10 +253,14 @@ impl ProxyHttp for SharedGateway {
 
     async fn response_filter(
         &self,
-        _s: &mut Session,
+        session: &mut Session,
         response: &mut ResponseHeader,
         ctx: &mut Context,
     ) -> pingora::Result<()> {
+        // Chunks are HTTP/1.1's (RFC 9112 section 6.1); without them the body ends where the connection does.
+        if is_old(session) {
+            response.remove_header(&http::header::TRANSFER_ENCODING);
+        }
         let is_tls = ctx.connection.as_ref().is_some_and(|connection| connection.is_tls());
         decorate(response, &ctx.facts, is_tls)
     }
@@ -369,6 +375,11 @@ impl Gateway {
             self.pipeline.quota.refund(&payer.id, &standing);
         }
     }
+}
+
+/// Whether the client speaks HTTP/1.0.
+fn is_old(session: &Session) -> bool {
+    session.req_header().version == http::Version::HTTP_10
 }
 
 /// Kept for the log when it could be one: 16 to 64 characters of `A-Z a-z 0-9 _ -`.

@@ -61,15 +61,6 @@ pub enum ReplicaError {
     File(#[source] anyhow::Error),
 }
 
-/// What a batch of changes took away: the owner of connections ends those of these names.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Retired {
-    /// Hostnames that are no longer served.
-    pub hostnames: Vec<Hostname>,
-    /// Whether limits or plans of projects changed: cached refusals of these projects are void.
-    pub projects: Vec<ProjectId>,
-}
-
 /// The gateway's local copy. Shared by handshakes, requests and the follower.
 pub struct Replica {
     file: File,
@@ -152,11 +143,12 @@ impl Replica {
     }
 
     /// Takes a batch of changes in one durable step. Revisions must follow what is applied without a gap; those that
-    /// are applied already are skipped, so a repeated batch is harmless.
+    /// are applied already are skipped, so a repeated batch is harmless. Answers the hostnames that are no longer served,
+    /// whose open connections must end.
     ///
     /// # Errors
     /// [`ReplicaError`]; nothing of the batch is applied then.
-    pub fn apply(&self, changes: &[Change]) -> Result<Retired, ReplicaError> {
+    pub fn apply(&self, changes: &[Change]) -> Result<Vec<Hostname>, ReplicaError> {
         let mut expected = self.revision().next();
         let mut batch = Vec::with_capacity(changes.len());
         let applied = self.revision();
@@ -170,10 +162,10 @@ impl Replica {
             batch.push(&change.effect);
             expected = expected.next();
         }
-        let Some(last) = changes.last().filter(|_| !batch.is_empty()) else { return Ok(Retired::default()) };
+        let Some(last) = changes.last().filter(|_| !batch.is_empty()) else { return Ok(Vec::new()) };
         self.file.apply(&batch, last.revision).map_err(ReplicaError::File)?;
         self.revision.store(last.revision.0, Ordering::Release);
-        let mut retired = Retired::default();
+        let mut retired = Vec::new();
         for effect in batch {
             self.forget(effect, &mut retired);
         }
@@ -196,7 +188,7 @@ impl Replica {
         Ok(())
     }
 
-    fn forget(&self, effect: &Effect, retired: &mut Retired) {
+    fn forget(&self, effect: &Effect, retired: &mut Vec<Hostname>) {
         let (name, removed) = match effect {
             Effect::Put(entity) => (entity.name(), false),
             Effect::Remove(name) => (name.clone(), true),
@@ -205,13 +197,10 @@ impl Replica {
             EntityName::Site(hostname) => {
                 self.sites.forget(&hostname);
                 if removed {
-                    retired.hostnames.push(hostname);
+                    retired.push(hostname);
                 }
             }
-            EntityName::Project(id) => {
-                self.projects.forget(&id);
-                retired.projects.push(id);
-            }
+            EntityName::Project(id) => self.projects.forget(&id),
             EntityName::Key(digest) => self.keys.forget(&digest),
             EntityName::Certificate(hostname) => self.certificates.forget(&hostname),
             EntityName::Challenge(token) => self.challenges.forget(&token),

@@ -59,7 +59,7 @@ impl Config {
         let database = root.value("database", PathBuf::from("data/orders/orders.db"));
         let secret = root.secret("secret").and_then(|secret| {
             if secret.is_none() {
-                root.missing("secret", "\"(openssl rand -base64 32)\" or secret_file = \"secrets/platform.key\"");
+                root.missing("secret_file", "\"data/secrets/platform.key\" (make one with: openssl rand -base64 32)");
             }
             secret
         });

@@ -31,6 +31,8 @@ const LOG_FILES_MAX: usize = 7;
 pub async fn run(common: &Common, options: &Up) -> anyhow::Result<()> {
     let shutdown = Shutdown::new();
     shutdown.on_signals()?;
+    // First, so that everything below is made private.
+    chassis::process::prepare()?;
     let directory = Directory::new(&common.data_dir);
     let _lock = directory.take()?;
     let logs = Arc::new(start_logs(&directory)?);

@@ -11,13 +11,14 @@ use chassis::clock::Clock;
 use chassis::secret::Secret;
 use chassis::shutdown::Shutdown;
 use contract::feed::{Change, Entity, Frame, LINE_BYTES_MAX, NodeReport, Revision};
+use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use tokio_util::codec::{FramedRead, LinesCodec};
 use tokio_util::io::StreamReader;
 
 use super::validate::ENTITIES_MAX;
-use super::{Invalid, Replica, ReplicaError, Retired};
+use super::{Invalid, Replica, ReplicaError};
 
 /// Heartbeats come every second; three missing ones mean the stream is dead.
 const SILENCE_MAX: Duration = Duration::from_secs(3);
@@ -30,8 +31,8 @@ const BATCH_MAX: usize = 1_000;
 
 /// What happens to others when the replica changes.
 pub trait Watcher: Send + Sync {
-    /// Names and projects whose old facts are void from now on. Called before the revision is reported.
-    fn retired(&self, retired: &Retired);
+    /// Hostnames that are no longer served. Called after every batch, before its revision is reported.
+    fn retired(&self, hostnames: &[Hostname]);
     /// A whole snapshot replaced everything.
     fn replaced(&self);
     /// The control plane was heard from.

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use chassis::health::{Condition, Health};
 use contract::feed::Revision;
+use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
 use crate::door::Connections;
+use crate::replica::Replica;
 use crate::replica::follow::Watcher;
-use crate::replica::{Replica, Retired};
 use crate::telemetry::Telemetry;
 
 pub(super) struct EdgeWatcher {
@@ -37,11 +38,11 @@ impl EdgeWatcher {
 }
 
 impl Watcher for EdgeWatcher {
-    fn retired(&self, retired: &Retired) {
+    fn retired(&self, hostnames: &[Hostname]) {
         self.show();
-        if !retired.hostnames.is_empty() {
-            let closed = self.connections.close_where(|host| retired.hostnames.contains(host));
-            tracing::info!(hostnames = ?retired.hostnames, connections = closed, "hostnames are no longer served");
+        if !hostnames.is_empty() {
+            let closed = self.connections.close_where(|host| hostnames.contains(host));
+            tracing::info!(?hostnames, connections = closed, "hostnames are no longer served");
         }
     }
 

@@ -38,7 +38,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Domain) -> any
             answer(common, &domain, story);
         }
         Domain::Primary { project, name } => {
-            change(common, client, &project, &name, json!({ "primary": true })).await?
+            change(common, client, &project, &name, json!({ "primary": true })).await?;
         }
         Domain::Redirect { project, name, status, off } => {
             let redirect = if off {

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use contract::project::ProjectId;
+use contract::project::{ProjectId, UpstreamName};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -13,6 +13,7 @@ use crate::output::{answer, lines, table};
 pub(super) async fn run(common: &Common, client: &Client, action: Project) -> anyhow::Result<()> {
     match action {
         Project::Create { id, plan, upstream, access, per_minute, per_day } => {
+            known_upstream(client, &upstream).await?;
             let mut body = json!({ "id": id, "plan": plan, "upstream": upstream, "access": access });
             if let Some(limits) = limits(per_minute, per_day) {
                 put(&mut body, "limits", limits);
@@ -43,6 +44,9 @@ pub(super) async fn run(common: &Common, client: &Client, action: Project) -> an
             answer(common, &project, lines);
         }
         Project::Set { id, plan, upstream, access, per_minute, per_day, plan_limits } => {
+            if let Some(upstream) = &upstream {
+                known_upstream(client, upstream).await?;
+            }
             let mut body = json!({});
             if let Some(plan) = plan {
                 put(&mut body, "plan", json!(plan));
@@ -75,6 +79,19 @@ pub(super) async fn run(common: &Common, client: &Client, action: Project) -> an
 async fn change(common: &Common, client: &Client, id: &ProjectId, body: &Value) -> anyhow::Result<()> {
     let project = client.control(Method::PATCH, &format!("/internal/projects/{id}"), body).await?;
     answer(common, &project, lines);
+    Ok(())
+}
+
+/// A project on a backend that the edge does not know would answer 503 to everybody.
+async fn known_upstream(client: &Client, upstream: &UpstreamName) -> anyhow::Result<()> {
+    let status = client.edge(Method::GET, "/status").await?;
+    let known = status.get("upstreams").and_then(Value::as_array).cloned().unwrap_or_default();
+    let names: Vec<&str> = known.iter().filter_map(|one| one.get("name")?.as_str()).collect();
+    anyhow::ensure!(
+        names.contains(&upstream.as_str()),
+        "the edge knows no upstream {upstream} (it knows {}); stop the platform and start it with --upstream {upstream}=URL",
+        names.join(", ")
+    );
     Ok(())
 }
 

@@ -21,10 +21,7 @@ pub(super) fn print(common: &Common, directory: &Directory, run: &RunFile, demo:
     println!("  data    {}", directory.path("").display());
     println!("  trust   {ca}\n");
     let Some(projects) = demo.and_then(|demo| demo.get("projects")).and_then(Value::as_array) else { return };
-    println!(
-        "Try it (everything below works when pasted; all keys are in {}):\n",
-        directory.path("demo.json").display()
-    );
+    println!("Try it (these lines work when pasted; all keys are in {}):\n", directory.path("demo.json").display());
     for project in projects {
         let text = |pointer: &str| project.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (host, key, plan) = (text("/host"), text("/keys/0/key"), text("/plan"));
@@ -48,10 +45,18 @@ pub(super) fn print(common: &Common, directory: &Directory, run: &RunFile, demo:
         }
         println!();
     }
-    println!("Publish your own service in a minute:\n");
-    println!("  tollhouse up --upstream echo=http://127.0.0.1:9000");
-    println!("  tollhouse project create my-site --plan pro --upstream echo --access public");
-    println!("  tollhouse domain add my-site www.my-site.localhost\n");
+    let program = std::env::current_exe().map_or_else(|_| "tollhouse".to_owned(), |path| path.display().to_string());
+    let place = directory.path("");
+    let place = place.canonicalize().unwrap_or(place);
+    let tollhouse = |arguments: &str| {
+        format!("  {} {arguments} --data-dir {}", shell_quoted(&program), shell_quoted(&place.display().to_string()))
+    };
+    println!("How it is doing:\n\n{}\n", tollhouse("status"));
+    println!("Publish a service of your own: stop this, start it again with the service as an upstream, and then, in");
+    println!("another terminal, publish a project on it and give it a domain:\n");
+    println!("{}", tollhouse("up --upstream echo=http://127.0.0.1:9000"));
+    println!("{}", tollhouse("project create my-site --plan pro --upstream echo --access public"));
+    println!("{}\n", tollhouse("domain add my-site www.my-site.localhost"));
     println!("Ctrl-C stops.");
 }
 

@@ -1,10 +1,18 @@
 //! The promises, in the customer's words, against the real program: `tollhouse up` as a process, TLS, real keys.
 
+#[cfg(test)]
 mod command_line;
+#[cfg(test)]
 mod durability;
+#[cfg(test)]
 mod limits;
+#[cfg(test)]
 mod orders;
+#[cfg(test)]
 mod own_service;
+#[cfg(test)]
 mod secrets;
+#[cfg(test)]
 mod visitors;
+#[cfg(test)]
 mod world;

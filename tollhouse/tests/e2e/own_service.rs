@@ -1,4 +1,4 @@
-//! Anybody's service behind the edge in a minute: an echo server as a keyed API and as a public site with WebSockets.
+//! Anybody's service behind the edge in a minute: an echo server as a keyed API and as a public site with web sockets.
 
 use axum::Router;
 use axum::extract::ws::{Message, WebSocketUpgrade};

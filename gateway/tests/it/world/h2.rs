@@ -64,9 +64,10 @@ impl H2 {
         reply
     }
 
-    /// Waits for the end of the connection.
+    /// Waits until the gateway ends the connection; this side would go on.
     pub(crate) async fn ended(self) {
-        drop(self.sender);
-        within(self.connection).await.expect("the connection's task");
+        let Self { sender, connection } = self;
+        within(connection).await.expect("the connection's task");
+        drop(sender);
     }
 }
