@@ -10,7 +10,9 @@ fn registered() -> BTreeSet<String> {
     for path in tree::files(".rs").into_iter().filter(|path| path.contains("/src/")) {
         let text = tree::read(&path);
         for rest in text.split("registry,").skip(1) {
-            let Some(name) = rest.trim_start().strip_prefix('"').and_then(|rest| rest.split('"').next()) else { continue };
+            let Some(name) = rest.trim_start().strip_prefix('"').and_then(|rest| rest.split('"').next()) else {
+                continue;
+            };
             names.insert(name.to_owned());
         }
     }

@@ -19,7 +19,9 @@ fn read(name: &str, file: &str, text: &str, environment: &[(&str, &str)]) -> Res
     match name {
         "gateway" => gateway::config::Config::read(&source(gateway::config::ENVIRONMENT_PREFIX)).map(drop),
         "orders-service" => orders_service::Config::read(&source(orders_service::ENVIRONMENT_PREFIX)).map(drop),
-        "domains-service" => domains_service::Config::read(&source(domains_service::config::ENVIRONMENT_PREFIX)).map(drop),
+        "domains-service" => {
+            domains_service::Config::read(&source(domains_service::config::ENVIRONMENT_PREFIX)).map(drop)
+        }
         other => panic!("{file}: no process is called {other}"),
     }
 }
