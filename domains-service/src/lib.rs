@@ -1,1 +1,35 @@
-//! Scaffold.
+//! The control plane: projects, plans, API keys, custom domains, certificates, and the change log the edge follows.
+//!
+//! Three listeners: `http` for the public API behind the gateway, `internal` for gateways and operators, `admin` for
+//! health and metrics. What must last is in one database ([`store`]); what the edge must know leaves as a numbered
+//! change in the same transaction ([`feed`]). Rules are pure ([`domain`], [`dns`]); what happens by itself is in
+//! [`worker`].
+//!
+//! Nothing here is on the path of a visitor's request. While this service is down, gateways serve what they have;
+//! nothing can be changed, and certificates are renewed so early that days of absence do no harm.
+
+mod actor;
+mod api;
+mod app;
+mod attend;
+pub mod config;
+mod dns;
+mod domain;
+mod error;
+mod feed;
+mod issuer;
+mod metrics;
+mod nodes;
+mod plans;
+mod publish;
+mod run;
+mod store;
+mod throttle;
+mod worker;
+
+pub use config::Config;
+pub use dns::{CaaRecord, Dns, DnsFailure, DnsRecord, RecordData, RecordKind, Reply, ReplyCode};
+pub use error::CATALOGUE;
+pub use issuer::{Authorities, CaaIdentity, IssueError, IssueRequest, Issued, Issuer, LocalAuthority};
+pub use plans::{Grant, Plans};
+pub use run::{World, start, start_in};

@@ -35,6 +35,13 @@ const OURS: &[&str] = &[
     "tollhouse-identity",
 ];
 
+/// Fields that concern the connection to the upstream alone (RFC 9110 section 7.6.1). `Connection` and
+/// `Transfer-Encoding` are the proxy library's, which writes its own.
+const HOP_BY_HOP: &[&str] = &["keep-alive", "proxy-connection", "te", "trailer", "upgrade"];
+
+/// Fields that say where a response ends: an upstream that names them in `Connection` is not believed.
+const FRAMING: &[&str] = &["connection", "content-length", "transfer-encoding"];
+
 /// Adds what every response of this surface carries and removes what an upstream may not say.
 ///
 /// # Errors
@@ -42,6 +49,10 @@ const OURS: &[&str] = &[
 pub fn decorate(response: &mut ResponseHeader, facts: &Facts, is_tls: bool) -> pingora::Result<()> {
     for name in OURS {
         response.remove_header(*name);
+    }
+    // A switch of protocols is the one thing two connections agree on through us.
+    if response.status != http::StatusCode::SWITCHING_PROTOCOLS {
+        strip_hop_by_hop(response);
     }
     response.remove_header(&header::SERVER);
     response.insert_header(REQUEST_ID, facts.request_id.as_str())?;
@@ -59,6 +70,20 @@ pub fn decorate(response: &mut ResponseHeader, facts: &Facts, is_tls: bool) -> p
         limits(response, shown)?;
     }
     Ok(())
+}
+
+fn strip_hop_by_hop(response: &mut ResponseHeader) {
+    let nominated: Vec<String> = response
+        .headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(',').map(|name| name.trim().to_ascii_lowercase()))
+        .filter(|name| !FRAMING.contains(&name.as_str()))
+        .collect();
+    for name in nominated.iter().map(String::as_str).chain(HOP_BY_HOP.iter().copied()) {
+        response.remove_header(name);
+    }
 }
 
 fn limits(response: &mut ResponseHeader, shown: Shown) -> pingora::Result<()> {

@@ -6,7 +6,7 @@ use contract::identity::{Caller, IDENTITY_HEADER, Identity, IdentityKey};
 use contract::time::UnixSeconds;
 use http::header::{self, HeaderName};
 use pingora::http::RequestHeader;
-use pingora::upstreams::peer::HttpPeer;
+use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 
 use crate::facts::Facts;
 use crate::rejection::Rejection;
@@ -63,6 +63,10 @@ pub fn peer(upstream: &Upstream, endpoint: &Endpoint, upgrade: bool) -> HttpPeer
     options.read_timeout = Some(patience);
     options.write_timeout = Some(patience);
     options.idle_timeout = Some(IDLE_MAX);
+    if !upgrade {
+        // An upstream that is never asked to switch protocols has no reason to.
+        options.http_upstream_request_policy = HttpUpstreamRequestPolicy::deny_upgrades();
+    }
     peer
 }
 
@@ -94,10 +98,10 @@ pub fn rewrite(
     if facts.key.is_some() {
         head.remove_header(&header::AUTHORIZATION);
     }
+    // An absolute target stands as it was sent beside the path that was routed on: the upstream gets the path.
     if let Some(target) = head.uri.path_and_query().map(|target| target.as_str().to_owned())
-        && head.uri.scheme().is_some()
+        && head.raw_path() != target.as_bytes()
     {
-        // Absolute form: the upstream gets origin form.
         head.set_raw_path(target.as_bytes())?;
     }
     let Some(client) = facts.client else { return Ok(()) };

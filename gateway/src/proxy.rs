@@ -220,7 +220,9 @@ impl ProxyHttp for SharedGateway {
     ) -> pingora::Result<()> {
         ctx.facts.body_bytes += body.as_ref().map_or(0, |body| u64::try_from(body.len()).unwrap_or(u64::MAX));
         let limit = ctx.facts.target.as_ref().map_or(0, |target| target.body_bytes_max);
-        if ctx.facts.body_bytes > limit && !ctx.facts.upgrade {
+        // What travels after a switch of protocols is no body; asking for the switch lifts no limit.
+        let switched = ctx.connection.as_ref().is_some_and(|connection| connection.is_upgraded());
+        if ctx.facts.body_bytes > limit && !switched {
             return Error::e_explain(ErrorType::HTTPStatus(413), "the body exceeds the route's limit");
         }
         Ok(())
@@ -232,6 +234,11 @@ impl ProxyHttp for SharedGateway {
         response: &mut ResponseHeader,
         ctx: &mut Context,
     ) -> pingora::Result<()> {
+        if response.status == http::StatusCode::SWITCHING_PROTOCOLS && !ctx.facts.upgrade {
+            return Err(
+                Error::explain(ErrorType::InvalidHTTPHeader, "a switch of protocols nobody asked for").into_up()
+            );
+        }
         if let Some(endpoint) = &ctx.facts.endpoint {
             endpoint.worked();
         }
@@ -315,7 +322,8 @@ impl ProxyHttp for SharedGateway {
                 tls: connection.and_then(Connection::tls).map_or("", |tls| tls.version),
                 client: facts.client,
             },
-            error: error.map(ToString::to_string),
+            // Its kind alone: the library's own words quote what the other side sent.
+            error: error.map(|error| format!("{} {}", error.esource().as_str(), error.root_etype().as_str())),
         };
         self.telemetry.finish(facts, &entry);
         self.telemetry.in_flight.dec();
@@ -329,8 +337,9 @@ impl Gateway {
     /// `Expect: 100-continue`: the gateway says yes itself, once the request is accepted, and does not forward it.
     async fn welcome_body(&self, session: &mut Session, body: BodyPromise) -> pingora::Result<()> {
         let expects = session.req_header().headers.contains_key(http::header::EXPECT);
-        let is_h2 = session.as_downstream().is_http2();
-        if expects && body != BodyPromise::None && !is_h2 {
+        // HTTP/1.0 clients would take the 100 for the answer; HTTP/2 has no need of it.
+        let understands = session.req_header().version == http::Version::HTTP_11;
+        if expects && body != BodyPromise::None && understands {
             session.as_downstream_mut().write_continue_response().await?;
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Everything the client sent, parsed once into types we trust.
 //!
 //! After [`EdgeRequest::parse`] nobody lower-cases a host, strips a port or splits a path again. What HTTP/1 sends has
-//! passed the door's lint by now; HTTP/2 arrives here first, so the rules that both must obey stand in [`lint`].
+//! passed the door's lint by now; HTTP/2 arrives here first, so the rules that both must obey stand in `request/lint.rs`.
 
 pub(crate) mod lint;
 
@@ -72,7 +72,7 @@ impl<'a> EdgeRequest<'a> {
             client: connection.client().ip(),
             is_tls: connection.is_tls(),
             sni: connection.sni(),
-            wants_upgrade: header.headers.contains_key(header::UPGRADE),
+            wants_upgrade: wants_websocket(header),
         })
     }
 
@@ -103,6 +103,18 @@ fn host_of(header: &RequestHeader) -> Result<Hostname, Rejection> {
         _ => authority,
     };
     Hostname::from_ascii(name).map_err(|_| Rejection::BadHost)
+}
+
+/// RFC 6455 section 4.1: the one switch of protocols there is. Other values of `Upgrade` are ignored, as a server may.
+fn wants_websocket(header: &RequestHeader) -> bool {
+    let lists = |name, wanted: &str| {
+        let values = header.headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+        values.flat_map(|value| value.split(',')).any(|one| one.trim().eq_ignore_ascii_case(wanted))
+    };
+    header.version == http::Version::HTTP_11
+        && header.method == Method::GET
+        && lists(header::UPGRADE, "websocket")
+        && lists(header::CONNECTION, "upgrade")
 }
 
 fn body_of(headers: &HeaderMap, body_follows: bool) -> Result<BodyPromise, Rejection> {

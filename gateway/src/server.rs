@@ -93,6 +93,7 @@ pub async fn start(
         None => None,
     };
     let (quota, usage) = counting::open(&config, clock.clone())?;
+    telemetry.quota.show_mode(quota.mode());
     let descriptors = chassis::process::prepare()?;
     let settings = DoorSettings { proxy_protocol_from: config.trusted_proxies.clone(), ..DoorSettings::default() };
     let settings = Arc::new(settings.for_descriptors(descriptors));

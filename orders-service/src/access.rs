@@ -2,6 +2,7 @@
 //!
 //! The gateway has authenticated already; this is the service's own look at what the gateway vouched for.
 
+use axum::http::header;
 use chassis::guard::IDENTITY_REQUIRED;
 use chassis::refusal::Refusal;
 use contract::identity::Identity;
@@ -10,13 +11,18 @@ use contract::project::ProjectId;
 
 use crate::error::{ApiError, Code};
 
+/// RFC 6750: there is a key, and it is not good here.
+const CHALLENGE: &str = "Bearer realm=\"api\", error=\"invalid_token\"";
+
 /// The project of a caller who may use `scope` in this deployment.
 pub(crate) fn authorise(identity: &Identity, environment: Environment, scope: Scope) -> Result<ProjectId, ApiError> {
     let Some(caller) = &identity.caller else {
         return Err(Refusal::new(401, IDENTITY_REQUIRED, "This operation needs an API key.").into());
     };
     if caller.environment != environment {
-        return Err(Code::WrongEnvironment.refuse());
+        let code = Code::WrongEnvironment;
+        let refusal = Refusal::new(code.status(), code.as_str(), code.message());
+        return Err(refusal.with_header(header::WWW_AUTHENTICATE, CHALLENGE).into());
     }
     if identity.site_project.as_ref().is_some_and(|site| *site != caller.project) {
         return Err(Code::WrongProject.refuse());

@@ -4,6 +4,7 @@
 //! which paths exist.
 
 mod cancel_order;
+mod describe;
 mod get_pet;
 mod list_orders;
 mod problem;
@@ -31,6 +32,7 @@ use crate::metrics::Metrics;
 use crate::observe::{self, Observer};
 use crate::store::OrderStore;
 
+pub(crate) use describe::printed;
 pub(crate) use respond::{method_not_allowed, not_found, panicked};
 
 /// What handlers share.
@@ -70,6 +72,7 @@ pub(crate) fn router(api: Api, guard: GatewayGuard) -> Router {
         .route("/v1/store/orders/{orderId}", delete(cancel_order::cancel_order))
         .merge(pets)
         .merge(v2::router())
+        .merge(describe::router())
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn(problem::on_request))

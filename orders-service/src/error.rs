@@ -14,6 +14,9 @@ macro_rules! catalogue {
         pub(crate) enum Code { $($(#[$doc])* $variant,)+ }
 
         impl Code {
+            /// Every code but the guards'.
+            pub(crate) const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
             pub(crate) const fn status(self) -> u16 {
                 match self { $(Self::$variant => $status,)+ }
             }
@@ -40,8 +43,8 @@ macro_rules! catalogue {
 catalogue! {
     /// A query parameter of `/v2` is unknown, repeated or out of bounds.
     InvalidParameter = 400 "invalid_parameter" "A query parameter is not valid.";
-    /// The cursor was not given out for these parameters.
-    InvalidCursor = 400 "invalid_cursor" "This cursor does not belong to these parameters. Start again without a cursor.";
+    /// The text is no cursor.
+    InvalidCursor = 400 "invalid_cursor" "This is no cursor. Follow the links, or start again without a cursor.";
     /// The body is not the JSON the operation takes.
     InvalidBody = 400 "invalid_body" "The body is not the JSON object this operation takes.";
     /// The `Idempotency-Key` is empty, too long or repeated.
@@ -79,7 +82,7 @@ catalogue! {
     /// The body is not announced as JSON.
     UnsupportedMediaType = 415 "unsupported_media_type" "Send the body as Content-Type: application/json.";
     /// The idempotency key was used for another request.
-    IdempotencyKeyReused = 422 "idempotency_key_reused" "This Idempotency-Key was used for a different request. Use a new one.";
+    IdempotencyKeyReused = 409 "idempotency_key_reused" "This Idempotency-Key was used for a different request. Use a new one.";
     /// A fault of ours.
     InternalError = 500 "internal_error" "Something went wrong on our side.";
     /// The store cannot answer right now.

@@ -12,6 +12,9 @@ use crate::wire::{self, OrderLine};
 /// Orders in one import.
 pub const ORDERS_MAX: usize = 2_000_000;
 
+/// Bytes of one import, blank lines included.
+pub const BYTES_MAX: u64 = 1024 * 1024 * 1024;
+
 /// Bytes of one line.
 pub const LINE_BYTES_MAX: usize = 4_096;
 
@@ -26,8 +29,8 @@ pub enum ImportFailure {
         /// What is wrong with it.
         reason: String,
     },
-    /// More than [`ORDERS_MAX`] orders.
-    #[error("an import may have {ORDERS_MAX} orders; split it")]
+    /// More than [`ORDERS_MAX`] orders or [`BYTES_MAX`] bytes.
+    #[error("an import may have {ORDERS_MAX} orders and {BYTES_MAX} bytes; split it")]
     TooLarge,
     /// Somebody else imports right now.
     #[error("another import is in progress")]
@@ -48,11 +51,16 @@ pub(crate) struct Collector {
     lines: Lines,
     unfinished: Vec<u8>,
     line: usize,
+    bytes: u64,
 }
 
 impl Collector {
     /// Takes the next piece.
     pub(crate) fn feed(&mut self, piece: &[u8]) -> Result<(), ImportFailure> {
+        self.bytes = self.bytes.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
+        if self.bytes > BYTES_MAX {
+            return Err(ImportFailure::TooLarge);
+        }
         let mut rest = piece;
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             let (head, tail) = rest.split_at(end);
@@ -220,6 +228,13 @@ mod tests {
         assert_eq!(repeated.to_string(), "line 4: order 7 stands on line 1 already");
         let exists = lines.explain(ImportError::Exists { index: 1 }, &ids);
         assert_eq!(exists.to_string(), "line 3: the project has an order 8 already");
+    }
+
+    #[test]
+    fn an_import_that_never_ends_is_refused_even_when_it_says_nothing() {
+        let mut collector = Collector { bytes: BYTES_MAX - 3, ..Collector::default() };
+        assert_eq!(collector.feed(b"\n\n\n"), Ok(()));
+        assert_eq!(collector.feed(b"\n"), Err(ImportFailure::TooLarge));
     }
 
     proptest::proptest! {

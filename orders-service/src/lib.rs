@@ -20,9 +20,11 @@ mod import;
 mod internal;
 mod metrics;
 mod observe;
+mod openapi;
 mod operations;
 pub mod order;
 mod orders;
+mod reference;
 mod server;
 pub mod store;
 mod walk;
@@ -31,6 +33,11 @@ mod wire;
 pub use config::{Config, ENVIRONMENT_PREFIX};
 pub use deprecation::{Deprecation, InvalidLinkTarget, LinkTarget};
 pub use error::CATALOGUE;
-pub use import::{ImportFailure, LINE_BYTES_MAX, ORDERS_MAX};
+pub use import::{BYTES_MAX, ImportFailure, LINE_BYTES_MAX, ORDERS_MAX};
 pub use orders::Orders;
 pub use server::{start, start_with};
+
+/// The interface descriptions of `/v1` and `/v2` as they are served, by the names of their committed copies.
+pub fn openapi_documents() -> [(&'static str, String); 2] {
+    [("orders-v1.json", api::printed(&openapi::v1())), ("orders-v2.json", api::printed(&openapi::v2()))]
+}

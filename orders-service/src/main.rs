@@ -20,10 +20,19 @@ struct Arguments {
     /// Say whether the configuration is valid, and end.
     #[arg(long)]
     check_config: bool,
+    /// Write the interface descriptions into this directory, and end.
+    #[arg(long, value_name = "DIRECTORY")]
+    write_openapi: Option<PathBuf>,
 }
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
+    if let Some(directory) = arguments.write_openapi {
+        for (name, text) in orders_service::openapi_documents() {
+            std::fs::write(directory.join(name), text)?;
+        }
+        return Ok(());
+    }
     let config = Config::read(&Source::read(arguments.config.as_deref(), ENVIRONMENT_PREFIX)?)?;
     if arguments.check_config {
         println!("The configuration is valid.");

@@ -58,7 +58,8 @@ pub struct Head {
     pub framing: Framing,
     /// The client waits for `100 Continue` before it sends the body. Never on HTTP/1.0, where the expectation is ignored.
     pub expects_continue: bool,
-    /// The client asks to speak WebSocket afterwards: `Upgrade: websocket`, nominated in `Connection`, on HTTP/1.1.
+    /// The client asks to speak WebSocket afterwards: `Upgrade: websocket` on HTTP/1.1, without a body. Whether
+    /// `Connection` nominates it is left to the proxy, which forwards it only then.
     pub websocket: bool,
     /// The client wants to use the connection again.
     pub keep_alive: bool,

@@ -15,13 +15,16 @@ use tokio::sync::oneshot;
 
 use super::Live;
 use super::counting::UsageFile;
-use crate::door::Door;
+use crate::door::{Connections, Door};
 use crate::quota::Quota;
 use crate::telemetry::Telemetry;
 use crate::tls::PlatformCertificate;
 
 /// How often usage is written, the platform certificate's files are looked at, and gauges are refreshed.
 const CHORES_EVERY: Duration = Duration::from_secs(1);
+
+/// How long clients without a request in progress may take to leave during the drain.
+const IDLE_GRACE: Duration = Duration::from_millis(250);
 
 /// pingora's server in its thread.
 pub(super) struct DataPlane {
@@ -76,14 +79,24 @@ impl DataPlane {
         telemetry.draining.set(1);
         tokio::time::sleep(lame_duck).await;
         live.connections.drain();
-        let idle = tokio::time::timeout(patience, live.connections.idle()).await;
+        let finished = tokio::time::timeout(patience, nothing_in_progress(&live.connections)).await;
         let left = live.connections.in_flight();
         tracing::info!(requests_left = left, connections_left = live.connections.live(), "drained");
         live.connections.close_all();
         // The receiver is gone only if pingora stopped by itself.
         let _ = self.end.send(());
         let _ = tokio::time::timeout(Duration::from_secs(5), self.ended).await;
-        idle.with_context(|| format!("{left} requests were still in progress when the drain ended"))
+        finished.with_context(|| format!("{left} requests were still in progress when the drain ended"))
+    }
+}
+
+/// Waits until no request is in progress. Clients with open connections have been told to leave; those that do not
+/// within the grace have nothing to lose.
+async fn nothing_in_progress(connections: &Connections) {
+    loop {
+        if tokio::time::timeout(IDLE_GRACE, connections.idle()).await.is_ok() || connections.in_flight() == 0 {
+            return;
+        }
     }
 }
 

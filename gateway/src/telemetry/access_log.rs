@@ -31,7 +31,7 @@ pub struct Entry<'a> {
     pub bytes_sent: usize,
     /// The connection.
     pub connection: ConnectionFacts<'a>,
-    /// An error that ended the request, in pingora's words.
+    /// The kind of error that ended the request, and on whose side, without anything that either side sent.
     pub error: Option<String>,
 }
 
@@ -71,6 +71,9 @@ pub(super) fn line(facts: &Facts, entry: &Entry<'_>, took: Duration, waited: Dur
     }
     if let Some(upstream) = facts.upstream() {
         line.text("upstream", upstream.settings.name.as_str());
+    }
+    if let Some(endpoint) = &facts.endpoint {
+        line.display("endpoint", endpoint.address);
     }
     let project = facts.payer.as_ref().or(facts.project.as_ref());
     if let Some(project) = project {

@@ -8,6 +8,8 @@ mod get_order;
 mod list_orders;
 mod parameters;
 
+use create_order::BODY_BYTES_MAX;
+
 use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::{self, Next};
@@ -17,8 +19,10 @@ use axum::{Router, extract::Request};
 
 use super::{Api, cancel_order, method_not_allowed};
 
-pub(crate) use create_order::{BODY_BYTES_MAX, IDEMPOTENCY_HOURS, QUANTITY_MAX};
+pub(crate) use create_order::{IDEMPOTENCY_HOURS, QUANTITY_MAX};
+pub(crate) use cursor::PATTERN as CURSOR_PATTERN;
 pub(crate) use list_orders::{LIMIT_DEFAULT, LIMIT_MAX};
+pub(crate) use parameters::SORTS;
 
 /// Says how stable an operation is.
 pub(crate) const STABILITY_HEADER: &str = "x-api-stability";

@@ -11,7 +11,7 @@ use contract::time::UnixMillis;
 use orders_service::Orders;
 use reqwest::{Client, Method};
 
-use crate::world::{SECRET, caller, signed};
+use crate::world::{SECRET, caller, lines, signed};
 
 const KILLS: u32 = 20;
 const ORDERS: i64 = 20_000;
@@ -96,10 +96,10 @@ async fn every_acknowledged_cancellation_survives_kill_9() {
     let directory = tempfile::tempdir().unwrap();
     let database = directory.path().join("orders.db");
     let project = "demo".parse().unwrap();
-    let lines: String = (0..ORDERS).map(|id| format!("{{\"id\":{id}}}\n")).collect();
     let orders = Orders::open(&database).await.unwrap();
-    let imported =
-        orders.import(&project, futures_util::stream::iter([Ok::<_, std::io::Error>(Bytes::from(lines))])).await;
+    let imported = orders
+        .import(&project, futures_util::stream::iter([Ok::<_, std::io::Error>(Bytes::from(lines(0..ORDERS)))]))
+        .await;
     assert_eq!(imported.unwrap(), u64::try_from(ORDERS).unwrap());
     orders.close().await;
     let mut next = 0;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use reqwest::{Body, Method};
 
-use crate::world::{World, refusal};
+use crate::world::{World, lines, refusal};
 
 #[tokio::test]
 async fn nobody_without_the_operators_token_gets_in() {
@@ -44,8 +44,8 @@ async fn what_is_exported_can_be_imported_elsewhere_and_exported_again() {
 async fn a_bad_line_is_named_and_nothing_is_imported() {
     let world = World::new().await;
     world.given("{\"id\":5}\n").await;
-    let many: String = (1_000..3_000).map(|id| format!("{{\"id\":{id}}}\n")).collect();
-    for (lines, line, reason) in [
+    let many = lines(1_000..3_000);
+    for (text, line, reason) in [
         ("{\"id\":1}\n{\"id\":2,\"color\":\"red\"}\n".to_owned(), 2, "unknown field `color`"),
         ("{\"id\":1}\n\nnot json\n".to_owned(), 3, "expected"),
         ("{\"petId\":1}\n".to_owned(), 1, "missing field `id`"),
@@ -55,7 +55,7 @@ async fn a_bad_line_is_named_and_nothing_is_imported() {
         (format!("{many}{{\"id\":1000}}\n"), 2_001, "order 1000 stands on line 1 already"),
         (format!("{{\"id\":1}}\n{{\"id\":2{}", " ".repeat(5_000)), 2, "longer than 4096 bytes"),
     ] {
-        let response = world.import("demo", lines).await;
+        let response = world.import("demo", text).await;
         assert_eq!(response.status(), 400);
         let body: serde_json::Value = response.json().await.unwrap();
         assert_eq!(body["code"], "import_failed");
@@ -76,8 +76,8 @@ async fn a_sender_that_breaks_off_leaves_nothing_behind() {
     }));
     send.send(Ok(Bytes::from_static(b"{\"id\":1}\n{\"id\":2}\n"))).await.unwrap();
     send.send(Err(std::io::Error::other("the line is cut"))).await.unwrap();
-    let sent = world.operator(Method::POST, "/internal/orders/demo/import").body(body).send().await;
-    assert!(sent.is_err());
+    let answer = world.operator(Method::POST, "/internal/orders/demo/import").body(body).send().await;
+    assert!(answer.is_err());
     assert_eq!(world.orders.summary(&"demo".parse().unwrap()).await.unwrap().pending, 0);
     // The place for an import is free again.
     world.given("{\"id\":1}\n").await;

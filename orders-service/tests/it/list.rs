@@ -6,11 +6,7 @@ use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder, ZstdDecoder}
 use reqwest::Method;
 use tokio::io::AsyncReadExt as _;
 
-use crate::world::World;
-
-fn lines(ids: std::ops::Range<u32>) -> String {
-    ids.map(|id| format!("{{\"id\":{id},\"petId\":{},\"quantity\":1,\"complete\":false}}\n", id % 100)).collect()
-}
+use crate::world::{World, lines};
 
 #[tokio::test]
 async fn an_unchanged_list_is_304_and_any_change_is_a_new_tag() {
@@ -49,8 +45,8 @@ async fn an_unchanged_list_is_304_and_any_change_is_a_new_tag() {
     }
     // A refused change changes nothing, the tag included.
     assert_eq!(world.delete("/v1/store/orders/2").await.status(), 409);
-    let last = world.get(list).await.headers()["etag"].to_str().unwrap().to_owned();
-    assert!(seen.contains(&last));
+    let newest = world.get(list).await.headers()["etag"].to_str().unwrap().to_owned();
+    assert!(seen.contains(&newest));
 }
 
 #[tokio::test]
@@ -108,7 +104,7 @@ async fn the_list_is_compressed_as_asked_and_says_the_same() {
 // rule: 8.5
 #[tokio::test]
 async fn a_hundred_thousand_orders_come_whole_in_pieces_while_others_are_cancelled() {
-    const ORDERS: u32 = 100_000;
+    const ORDERS: i64 = 100_000;
     let world = World::new().await;
     world.given(&lines(0..ORDERS)).await;
     let mut response = world.get("/v1/store/orders").await;
@@ -127,6 +123,28 @@ async fn a_hundred_thousand_orders_come_whole_in_pieces_while_others_are_cancell
     assert_eq!(cancelled, 20, "cancelling goes on while a list is read");
     let listed: Vec<serde_json::Value> = serde_json::from_slice(&body).unwrap();
     let ids: Vec<u64> = listed.iter().map(|order| order["id"].as_u64().unwrap()).collect();
-    assert!(ids.iter().copied().eq(0..u64::from(ORDERS)), "every order once, in id order");
+    assert!(ids.iter().copied().eq(0..u64::try_from(ORDERS).unwrap()), "every order once, in id order");
     assert!(largest < 512 * 1_024, "a piece of {largest} bytes");
+}
+
+// rule: 4.1.200
+#[tokio::test]
+async fn a_list_that_ends_where_a_batch_ends_is_whole_too() {
+    // Batches have 256 and then 2,048 orders.
+    for count in [1, 255, 256, 257, 2_303, 2_304, 2_305] {
+        let world = World::new().await;
+        world.given(&lines(0..count)).await;
+        for encoding in ["identity", "gzip"] {
+            let request = world.request(Method::GET, "/v1/store/orders").header("accept-encoding", encoding);
+            let body = request.send().await.unwrap().bytes().await.unwrap();
+            let mut text = Vec::new();
+            if encoding == "gzip" {
+                GzipDecoder::new(&*body).read_to_end(&mut text).await.unwrap();
+            } else {
+                text.extend_from_slice(&body);
+            }
+            let listed: Vec<serde_json::Value> = serde_json::from_slice(&text).unwrap();
+            assert_eq!(i64::try_from(listed.len()).unwrap(), count, "{encoding}");
+        }
+    }
 }

@@ -1,11 +1,20 @@
 //! The orders-service over HTTP, as the gateway, operators and crashes meet it.
 
+#[cfg(test)]
 mod crash;
+#[cfg(test)]
 mod faults;
+#[cfg(test)]
 mod internal;
+#[cfg(test)]
 mod list;
+#[cfg(test)]
 mod pets;
+#[cfg(test)]
 mod races;
+#[cfg(test)]
 mod v1;
+#[cfg(test)]
 mod v2;
+#[cfg(test)]
 mod world;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use reqwest::Method;
 
-use crate::world::World;
+use crate::world::{World, lines};
 
 async fn race(world: &Arc<World>, targets: impl IntoIterator<Item = (bool, String)>) -> BTreeMap<(bool, u16), usize> {
     let mut racers = tokio::task::JoinSet::new();
@@ -37,8 +37,7 @@ async fn of_a_hundred_cancellations_of_one_order_exactly_one_succeeds() {
 #[tokio::test(flavor = "multi_thread")]
 async fn shipping_against_cancelling_leaves_one_truth() {
     let world = Arc::new(World::new().await);
-    let lines: String = (0..50).map(|id| format!("{{\"id\":{id}}}\n")).collect();
-    world.given(&lines).await;
+    world.given(&lines(0..50)).await;
     let both = (0..50)
         .flat_map(|id| [(true, format!("/v1/store/orders/{id}")), (false, format!("/internal/orders/demo/{id}/ship"))]);
     let tally = race(&world, both).await;
@@ -54,8 +53,7 @@ async fn shipping_against_cancelling_leaves_one_truth() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shutdown_finishes_what_was_begun_and_keeps_it() {
     let world = World::new().await;
-    let lines: String = (0..20).map(|id| format!("{{\"id\":{id}}}\n")).collect();
-    world.given(&lines).await;
+    world.given(&lines(0..20)).await;
     for id in 0..20 {
         assert_eq!(world.delete(&format!("/v1/store/orders/{id}")).await.status(), 204);
     }

@@ -195,7 +195,9 @@ async fn a_key_does_what_its_scopes_say_in_its_own_deployment() {
     assert_eq!(refusal(world.get("/v1/pets/10").await).await, (403, "insufficient_scope".to_owned()));
     assert_eq!(world.delete("/v1/store/orders/1").await.status(), 204);
     world.caller.environment = Environment::Test;
-    assert_eq!(refusal(world.delete("/v1/store/orders/1").await).await, (401, "wrong_environment".to_owned()));
+    let refused = world.delete("/v1/store/orders/1").await;
+    assert_eq!(refused.headers()["www-authenticate"], "Bearer realm=\"api\", error=\"invalid_token\"");
+    assert_eq!(refusal(refused).await, (401, "wrong_environment".to_owned()));
 }
 
 // rule: 1.3
@@ -216,6 +218,28 @@ async fn a_project_never_sees_or_changes_another_projects_orders() {
     assert_eq!(world.get("/v1/store/orders").await.text().await.unwrap(), "[]");
     assert_eq!(refusal(world.delete("/v1/store/orders/1").await).await, (404, "order_not_found".to_owned()));
     assert_eq!(world.orders.summary(&"demo".parse().unwrap()).await.unwrap().pending, 2);
+}
+
+// rule: 9.1
+#[tokio::test]
+async fn the_interface_descriptions_are_served_to_whoever_comes_through_the_gateway() {
+    let mut world = World::new().await;
+    world.caller.scopes = [].into_iter().collect();
+    for (target, version) in
+        [("/openapi.json", "1.0.0"), ("/v1/openapi.json", "1.0.0"), ("/v2/openapi.json", "2.0.0-beta")]
+    {
+        let response = world.get(target).await;
+        assert_eq!(response.headers()["content-type"], "application/json");
+        let document: serde_json::Value = response.json().await.unwrap();
+        assert_eq!(
+            (&document["openapi"], &document["info"]["version"]),
+            (&"3.1.0".into(), &version.into()),
+            "{target}"
+        );
+    }
+    let page = world.get("/reference").await;
+    assert_eq!(page.headers()["content-type"], "text/html; charset=utf-8");
+    assert!(page.text().await.unwrap().contains("id=\"getPet\""));
 }
 
 #[tokio::test]

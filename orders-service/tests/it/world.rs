@@ -11,7 +11,7 @@ use chassis::running::Running;
 use chassis::secret::Secret;
 use chassis::shutdown::Shutdown;
 use contract::identity::{Caller, IDENTITY_HEADER, Identity};
-use contract::key::{Environment, Scope, Scopes};
+use contract::key::{Environment, Scopes};
 use contract::plan::Plan;
 use contract::time::UnixMillis;
 use orders_service::{Config, ENVIRONMENT_PREFIX, Orders};
@@ -83,7 +83,8 @@ impl World {
     /// A request as the gateway forwards it for the world's caller.
     pub(crate) fn request(&self, method: Method, target: &str) -> RequestBuilder {
         let caller = Some(self.caller.clone());
-        signed(self.unsigned(method.clone(), target), &method, target, caller, self.clock.now())
+        let name = method.clone();
+        signed(self.unsigned(method, target), &name, target, caller, self.clock.now())
     }
 
     /// A request that did not come through the gateway.
@@ -141,6 +142,12 @@ pub(crate) fn config(database: &Path, settings: &str) -> Config {
          database = {database:?}\nsecret = \"{SECRET}\"\n{settings}"
     );
     Config::read(&Source::from_text("test", &text, ENVIRONMENT_PREFIX, BTreeMap::new())).unwrap()
+}
+
+/// Pending orders as JSON lines, in pet, quantity and completeness alike.
+pub(crate) fn lines(ids: std::ops::Range<i64>) -> String {
+    let line = |id: i64| format!("{{\"id\":{id},\"petId\":{},\"quantity\":1,\"complete\":false}}\n", id % 100);
+    ids.map(line).collect::<Vec<_>>().concat()
 }
 
 /// Status, `code` and that the body is the Error of the specification, with its three fields and no others.

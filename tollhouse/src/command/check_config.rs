@@ -36,7 +36,9 @@ fn check(file: &std::path::Path) -> anyhow::Result<Result<(), Problems>> {
     Ok(match name {
         "gateway" => gateway::config::Config::read(&read(gateway::config::ENVIRONMENT_PREFIX)?).map(drop),
         "orders-service" => orders_service::Config::read(&read(orders_service::ENVIRONMENT_PREFIX)?).map(drop),
-        "domains-service" => domains_service::Config::read(&read(domains_service::config::ENVIRONMENT_PREFIX)?).map(drop),
+        "domains-service" => {
+            domains_service::Config::read(&read(domains_service::config::ENVIRONMENT_PREFIX)?).map(drop)
+        }
         _ => {
             return Err(anyhow::anyhow!("call it gateway.toml, orders-service.toml or domains-service.toml"))
                 .with_context(|| format!("{} belongs to no process", file.display()));

@@ -12,7 +12,7 @@ async fn a_bad_line_is_named_and_nothing_is_imported() {
     let output = platform.command(&["orders", "import", file.to_str().unwrap(), "--project", "demo-pro"]);
     let words = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success());
-    assert!(words.contains("line 2") && words.contains("color"), "{words}");
+    assert!(words.contains("Line 2") && words.contains("color"), "{words}");
     let shop = platform.project("pro");
     let orders = shop.list(&platform, &platform.client()).await;
     assert!(orders.iter().all(|order| order["id"] != json!(5001)), "nothing is half imported");

@@ -12,7 +12,17 @@ const KILLS: usize = 50;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_acknowledged_cancel_survives_fifty_kills() {
     let mut platform = Platform::start();
-    platform.json(&["project", "create", "mill", "--plan", "enterprise", "--per-minute", "1000000", "--per-day", "100000000"]);
+    platform.json(&[
+        "project",
+        "create",
+        "mill",
+        "--plan",
+        "enterprise",
+        "--per-minute",
+        "1000000",
+        "--per-day",
+        "100000000",
+    ]);
     let key = platform.json(&["key", "create", "mill"])["key"].as_str().unwrap().to_owned();
     order_file(&platform.path("mill.jsonl"), 1, 100_000);
     platform.json(&["orders", "import", platform.path("mill.jsonl").to_str().unwrap(), "--project", "mill"]);

@@ -51,7 +51,9 @@ async fn a_pending_order_is_cancelled_once_and_a_shipped_one_never() {
 async fn what_is_no_order_id_names_no_order() {
     let platform = Platform::start();
     let (client, shop) = (platform.client(), platform.project("pro"));
-    for id in ["0", "-1", "+5", "05", "5.0", "1e3", "9223372036854775807", "9223372036854775808", "%2F", "abc", "%D9%A1"] {
+    for id in
+        ["0", "-1", "+5", "05", "5.0", "1e3", "9223372036854775807", "9223372036854775808", "%2F", "abc", "%D9%A1"]
+    {
         let path = format!("/v1/store/orders/{id}");
         let response = shop.request(&platform, &client, Method::DELETE, &path).send().await.unwrap();
         assert_eq!(error(response).await, (404, "order_not_found".to_owned()), "{id}");

@@ -6,9 +6,9 @@ use axum::http::{HeaderMap, Method};
 use axum::routing::any;
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
-use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_rustls::TlsConnector;
 use tokio_tungstenite::client_async;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 
 use crate::world::{Platform, error, until};
 

@@ -68,7 +68,7 @@ async fn a_key_over_plain_http_is_refused_and_never_redirected() {
 #[tokio::test]
 async fn a_connection_opened_for_one_name_does_not_answer_for_another() {
     let platform = Platform::start();
-    let (client, pro, free) = (platform.client(), platform.project("pro"), platform.project("free"));
+    let (client, pro, free) = (platform.old_client(), platform.project("pro"), platform.project("free"));
     for host in [free.host.as_str(), "www.petshop.localhost", "nobody.example"] {
         let response =
             pro.request(&platform, &client, Method::GET, "/v1/store/orders").header("host", host).send().await.unwrap();
@@ -82,7 +82,8 @@ async fn names_that_nobody_published_get_no_certificate_and_no_page() {
     let client = platform.client();
     let handshake = client.get(format!("https://nobody.tollhouse.localhost:{}/", platform.https_port())).send().await;
     assert!(handshake.unwrap_err().is_connect());
-    let plain = client.get(format!("http://nobody.tollhouse.localhost:{}/", platform.http_port())).send().await.unwrap();
+    let plain =
+        client.get(format!("http://nobody.tollhouse.localhost:{}/", platform.http_port())).send().await.unwrap();
     assert_eq!(error(plain).await, (404, "unknown_host".to_owned()));
 }
 
@@ -92,13 +93,7 @@ async fn both_protocols_of_http_are_spoken() {
     let shop = platform.project("pro");
     let response = shop.request(&platform, &platform.client(), Method::GET, "/v1/store/orders").send().await.unwrap();
     assert_eq!(response.version(), reqwest::Version::HTTP_2);
-    let ca = std::fs::read(platform.demo["ca_certificate"].as_str().unwrap()).unwrap();
-    let old = reqwest::Client::builder()
-        .http1_only()
-        .tls_certs_only([reqwest::Certificate::from_pem(&ca).unwrap()])
-        .resolve(&shop.host, ([127, 0, 0, 1], 0).into())
-        .build()
-        .unwrap();
-    let response = shop.request(&platform, &old, Method::GET, "/v1/store/orders").send().await.unwrap();
+    let response =
+        shop.request(&platform, &platform.old_client(), Method::GET, "/v1/store/orders").send().await.unwrap();
     assert_eq!((response.version(), response.status().as_u16()), (reqwest::Version::HTTP_11, 200));
 }

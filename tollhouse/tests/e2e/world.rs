@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use chassis::clock::{Clock as _, SystemClock};
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -122,6 +123,15 @@ impl Platform {
 
     /// A client that trusts the local authority, resolves every name to this machine, and follows no redirect.
     pub(crate) fn client(&self) -> Client {
+        self.client_builder().build().unwrap()
+    }
+
+    /// The same, speaking HTTP/1.1 only.
+    pub(crate) fn old_client(&self) -> Client {
+        self.client_builder().http1_only().build().unwrap()
+    }
+
+    fn client_builder(&self) -> reqwest::ClientBuilder {
         let ca = std::fs::read(self.demo["ca_certificate"].as_str().unwrap()).unwrap();
         Client::builder()
             .tls_certs_only([reqwest::Certificate::from_pem(&ca).unwrap()])
@@ -129,8 +139,6 @@ impl Platform {
             .timeout(PATIENCE)
             .no_proxy()
             .dns_resolver(ThisMachine)
-            .build()
-            .unwrap()
     }
 }
 
@@ -203,10 +211,17 @@ pub(crate) fn trio(response: &Response) -> (i64, i64, i64) {
 /// Waits for a condition, polling.
 pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let started = Instant::now();
+    let mut pause = tokio::time::interval(Duration::from_millis(20));
     while !holds().await {
         assert!(started.elapsed() < PATIENCE, "waited in vain until {what}");
-        tokio::task::yield_now().await;
+        pause.tick().await;
     }
+}
+
+/// Waits for a moment with at least this many seconds left in the UTC minute, so that a test fits into one.
+pub(crate) async fn seconds_left(seconds: i64) {
+    let clock = SystemClock::new();
+    until("a new minute begins", async || 60 - clock.now_seconds().0 % 60 > seconds).await;
 }
 
 /// The program under test.
@@ -237,8 +252,13 @@ pub(crate) fn order_file(path: &Path, first: i64, count: i64) {
     use std::io::Write as _;
     let mut file = std::io::BufWriter::new(std::fs::File::create(path).unwrap());
     for id in first..first + count {
-        writeln!(file, r#"{{"id":{id},"petId":{},"quantity":{},"shipDate":"2027-01-01T00:00:00Z","complete":false}}"#, id % 97, 1 + id % 5)
-            .unwrap();
+        writeln!(
+            file,
+            r#"{{"id":{id},"petId":{},"quantity":{},"shipDate":"2027-01-01T00:00:00Z","complete":false}}"#,
+            id % 97,
+            1 + id % 5
+        )
+        .unwrap();
     }
     file.flush().unwrap();
 }

@@ -51,7 +51,7 @@ fn every_shipped_file_is_good() {
     assert_eq!(processes, ["domains-service", "gateway", "orders-service"]);
 }
 
-// rule: 1.4, 6.1, 9.5
+// rule: 1.4, 6.1
 #[test]
 fn the_shipped_routes_of_the_orders_are_the_operations_and_no_callbacks() {
     let text = tree::read("config/gateway.toml");

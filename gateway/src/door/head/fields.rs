@@ -14,16 +14,17 @@ const HOP_BY_HOP: &[&[u8]] =
     &[b"close", b"keep-alive", b"upgrade", b"te", b"trailer", b"proxy-connection", b"http2-settings"];
 
 /// Splits one line without its CRLF into name and trimmed value, and refuses what is no field.
-pub(crate) fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Rejection> {
-    let colon = line.iter().position(|byte| *byte == b':').ok_or(Rejection::BadRequest)?;
-    let (name, value) = line.split_at_checked(colon).ok_or(Rejection::BadRequest)?;
-    if name.is_empty() || !name.iter().all(|byte| is_token(*byte)) {
+fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Rejection> {
+    // No token contains a colon, so the name ends at the first byte that is none, and that must be the colon.
+    let name_bytes = line.iter().position(|byte| !is_token(*byte)).ok_or(Rejection::BadRequest)?;
+    let (name, value) = line.split_at_checked(name_bytes).ok_or(Rejection::BadRequest)?;
+    let Some(value) = value.strip_prefix(b":").filter(|_| !name.is_empty()) else {
         return Err(Rejection::BadRequest);
-    }
+    };
     if name.contains(&b'_') {
         return Err(Rejection::UnderscoreHeader);
     }
-    Ok((name, trim(value.get(1..).unwrap_or_default())))
+    Ok((name, trim(value)))
 }
 
 /// The fields that decide about more than themselves.
@@ -33,7 +34,7 @@ pub(super) struct Fields<'head> {
     length: Option<u64>,
     coding: Option<&'head [u8]>,
     expect: Option<&'head [u8]>,
-    websocket: bool,
+    upgrade: Option<&'head [u8]>,
     nominated: Nominated,
 }
 
@@ -42,7 +43,6 @@ pub(super) struct Fields<'head> {
 struct Nominated {
     close: bool,
     keep_alive: bool,
-    upgrade: bool,
     names: usize,
 }
 
@@ -52,7 +52,7 @@ impl<'head> Fields<'head> {
     pub(super) fn read(lines: &'head [u8]) -> Result<Self, Rejection> {
         let mut fields = Self::default();
         let mut rest = lines;
-        while let Some(end) = rest.iter().position(|byte| *byte == b'\r') {
+        while let Some(end) = memchr::memchr(b'\r', rest) {
             let (line, tail) = rest.split_at_checked(end).ok_or(Rejection::BadRequest)?;
             rest = tail.strip_prefix(b"\r\n").ok_or(Rejection::BadRequest)?;
             let (name, value) = field(line)?;
@@ -69,10 +69,7 @@ impl<'head> Fields<'head> {
                 once(&mut self.host, value, Rejection::BadHost)
             }
             6 if is(b"expect") => once(&mut self.expect, value, Rejection::ExpectationFailed),
-            7 if is(b"upgrade") => {
-                self.websocket = value.eq_ignore_ascii_case(b"websocket");
-                Ok(())
-            }
+            7 if is(b"upgrade") => once(&mut self.upgrade, value, Rejection::BadRequest),
             10 if is(b"connection") => self.nominated.read(value),
             14 if is(b"content-length") => once(&mut self.length, length(value)?, Rejection::BadFraming),
             17 if is(b"transfer-encoding") => once(&mut self.coding, value, Rejection::BadFraming),
@@ -96,10 +93,15 @@ impl<'head> Fields<'head> {
             Some(b"100-continue") if !line.http_1_1 => false,
             Some(_) => return Err(Rejection::ExpectationFailed),
         };
+        let websocket = line.http_1_1 && self.upgrade.is_some_and(|name| name.eq_ignore_ascii_case(b"websocket"));
+        // Which bytes behind it are its body and which are frames is nothing to find out the hard way.
+        if websocket && has_body {
+            return Err(Rejection::BodyNotAllowed);
+        }
         Ok(Head {
             framing,
             expects_continue,
-            websocket: self.websocket && self.nominated.upgrade && line.http_1_1,
+            websocket,
             keep_alive: !self.nominated.close && (line.http_1_1 || self.nominated.keep_alive),
         })
     }
@@ -126,7 +128,6 @@ impl Nominated {
             }
             self.close |= is(b"close");
             self.keep_alive |= is(b"keep-alive");
-            self.upgrade |= is(b"upgrade");
         }
         Ok(())
     }

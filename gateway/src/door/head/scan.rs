@@ -2,7 +2,7 @@
 //! it: bare line ends, control bytes, folded lines, and anything over a limit. What the lines say is judged elsewhere.
 
 use super::HeadLimits;
-use super::bytes::{is_blank, is_control};
+use super::bytes::{is_blank, text_bytes};
 use crate::rejection::Rejection;
 
 /// Room in the request line beside the target: the method and its space, the space and the version.
@@ -34,22 +34,28 @@ pub(super) struct Scan {
 impl Scan {
     /// Reads on. After `End` or an error the scan is used up.
     pub(super) fn push(&mut self, piece: &[u8], limits: &HeadLimits) -> Result<Scanned, Rejection> {
-        for (position, &byte) in piece.iter().enumerate() {
+        let mut rest = piece;
+        while let [first, tail @ ..] = rest {
             if self.line_feed_due {
-                if byte != b'\n' {
+                if *first != b'\n' {
                     return Err(Rejection::BadRequest);
                 }
                 self.line_feed_due = false;
+                rest = tail;
                 if let Some(ended) = self.line_ended(limits)? {
-                    let consumed = position + 1;
+                    let consumed = piece.len() - rest.len();
                     return Ok(if ended { Scanned::End(consumed) } else { Scanned::RequestLine(consumed) });
                 }
-            } else if byte == b'\r' {
+            } else if *first == b'\r' {
                 self.line_feed_due = true;
-            } else if is_control(byte) {
-                return Err(Rejection::BadRequest);
+                rest = tail;
             } else {
-                self.line_goes_on(byte, limits)?;
+                let text = text_bytes(rest);
+                if text == 0 {
+                    return Err(Rejection::BadRequest);
+                }
+                self.line_goes_on(*first, text, limits)?;
+                rest = rest.get(text..).unwrap_or_default();
             }
         }
         Ok(Scanned::More)
@@ -73,15 +79,18 @@ impl Scan {
         Ok(Some(false))
     }
 
-    fn line_goes_on(&mut self, byte: u8, limits: &HeadLimits) -> Result<(), Rejection> {
-        self.line_bytes += 1;
+    /// So many bytes of text follow, the first of which is given. A limit that they pass lies before whatever comes
+    /// behind them, so counting them at once decides as counting them one by one.
+    fn line_goes_on(&mut self, first: u8, bytes: usize, limits: &HeadLimits) -> Result<(), Rejection> {
+        let line_begins = self.line_bytes == 0;
+        self.line_bytes += bytes;
         if !self.in_fields {
             let most = limits.target_bytes.saturating_add(LINE_BYTES_BESIDE_TARGET);
             return if self.line_bytes > most { Err(Rejection::UriTooLong) } else { Ok(()) };
         }
-        if self.line_bytes == 1 {
+        if line_begins {
             // White space first: a folded line, or a field in front of the first one that some parsers skip.
-            if is_blank(byte) {
+            if is_blank(first) {
                 return Err(Rejection::BadRequest);
             }
             self.fields += 1;
@@ -89,7 +98,7 @@ impl Scan {
         if self.line_bytes > limits.field_bytes || self.fields > limits.fields {
             return Err(Rejection::HeadersTooLarge);
         }
-        self.count(1, limits)
+        self.count(bytes, limits)
     }
 
     fn count(&mut self, bytes: usize, limits: &HeadLimits) -> Result<(), Rejection> {

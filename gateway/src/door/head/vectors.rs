@@ -87,7 +87,6 @@ fn what_a_head_says_is_understood() {
     good(&post("Connection: , ,\r\n"), PLAIN);
     let socket = "Connection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n";
     good(&post(socket), Head { websocket: true, ..PLAIN });
-    good(&post("Upgrade: websocket\r\n"), PLAIN);
     good(&post("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"), PLAIN);
 
     let old = |lines: &str| format!("POST / HTTP/1.0\r\nHost: a.example\r\n{lines}\r\n");

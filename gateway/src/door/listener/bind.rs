@@ -77,19 +77,20 @@ mod tests {
 
     use super::*;
 
+    const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
     #[tokio::test]
     async fn a_socket_is_handed_from_one_process_to_the_next() {
         let fds: ListenFds = Arc::new(Mutex::new(Fds::new()));
-        let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let first = listen(address, 16, Some(&fds)).unwrap();
+        let first = listen(ANY_PORT, 16, Some(&fds)).unwrap();
         let bound = first.local_addr().unwrap();
-        // The successor has a descriptor of its own under the same name, as if it had come over a socket.
+        // The successor finds a descriptor under the name of the address, as if it had come from another process.
         let inherited = std::os::fd::IntoRawFd::into_raw_fd(first.into_std().unwrap());
-        fds.lock().add(address.to_string(), inherited);
+        fds.lock().add(bound.to_string(), inherited);
 
-        let second = listen(address, 16, Some(&fds)).unwrap();
-        assert_eq!(second.local_addr().unwrap(), bound, "the same socket, not another one");
-        assert_eq!(fds.lock().get(&address.to_string()), Some(&second.as_raw_fd()));
+        let second = listen(bound, 16, Some(&fds)).unwrap();
+        assert_eq!(second.local_addr().unwrap(), bound);
+        assert_eq!(fds.lock().get(&bound.to_string()), Some(&second.as_raw_fd()));
         let mut client = TcpStream::connect(bound).await.unwrap();
         let (mut served, _) = second.accept().await.unwrap();
         assert!(served.nodelay().unwrap() && SockRef::from(&served).keepalive().unwrap(), "options are inherited");
@@ -102,8 +103,16 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn doors_on_any_port_have_ports_of_their_own() {
+        let fds: ListenFds = Arc::new(Mutex::new(Fds::new()));
+        let (first, second) = (listen(ANY_PORT, 16, Some(&fds)).unwrap(), listen(ANY_PORT, 16, Some(&fds)).unwrap());
+        assert_ne!(first.local_addr().unwrap(), second.local_addr().unwrap());
+        assert!(fds.lock().is_empty(), "a port that nobody chose is not handed on");
+    }
+
+    #[tokio::test]
     async fn an_address_in_use_is_an_error() {
-        let first = listen(SocketAddr::from(([127, 0, 0, 1], 0)), 16, None).unwrap();
+        let first = listen(ANY_PORT, 16, None).unwrap();
         let error = listen(first.local_addr().unwrap(), 16, None).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     }

@@ -154,7 +154,8 @@ impl<S: Transport> EdgeStream<S> {
             self.refuse(Rejection::RequestTimeout);
         } else {
             self.doorman.connection(ConnectionEvent::Idle);
-            self.standing = Standing::Answered;
+            // An end like the client's own: nothing was sent, so there is nothing to linger for.
+            self.ended = true;
         }
         Poll::Ready(())
     }

@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 use super::backend::proxy;
 use super::certificates::{certificate, client};
-use super::listeners::{Open, open_with};
+use super::listeners::{Open, open_with, soon};
 use crate::door::fakes::FakeDoorman;
 use crate::door::{ConnectionEvent, DoorSettings};
 
@@ -50,24 +50,24 @@ async fn a_connection_goes_away_after_its_last_request() {
     for path in ["/1", "/2"] {
         assert_eq!(get(&browser, &open, path).await, format!("GET {path} 0\n"));
     }
-    open.connections.idle().await;
+    soon(open.connections.idle()).await;
     assert_eq!(get(&browser, &open, "/3").await, "GET /3 0\n");
     assert_eq!(open.doorman.count(ConnectionEvent::Opened), 2);
 }
 
 #[tokio::test]
 async fn a_connection_goes_away_when_it_is_old_or_the_process_is_to_end() {
-    let aged = DoorSettings { connection_age: Duration::from_millis(50), ..DoorSettings::default() };
+    let aged = DoorSettings { connection_age: Duration::from_secs(1), ..DoorSettings::default() };
     let (open, key) = secure(aged).await;
     let browser_of_old = browser(&open, &key);
     assert_eq!(get(&browser_of_old, &open, "/").await, "GET / 0\n");
-    open.connections.idle().await;
+    soon(open.connections.idle()).await;
 
     let (open, key) = secure(DoorSettings::default()).await;
     let browser = browser(&open, &key);
     assert_eq!(get(&browser, &open, "/").await, "GET / 0\n");
     open.shutdown.send(true).unwrap();
-    open.connections.idle().await;
+    soon(open.connections.idle()).await;
     assert!(TcpStream::connect(open.address).await.is_err());
 }
 
@@ -77,6 +77,6 @@ async fn a_host_that_goes_away_takes_its_connections_with_it() {
     let browser = browser(&open, &key);
     assert_eq!(get(&browser, &open, "/").await, "GET / 0\n");
     assert_eq!(open.connections.close_where(|host| host.as_str() == "a.example"), 1);
-    open.connections.idle().await;
+    soon(open.connections.idle()).await;
     assert_eq!(open.doorman.count(ConnectionEvent::Ended), 1);
 }

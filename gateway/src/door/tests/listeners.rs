@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use pingora::apps::ServerApp;
@@ -89,8 +90,13 @@ pub(super) async fn exchange_bytes(address: SocketAddr, bytes: &[u8]) -> Vec<u8>
     // A door that does not let us in may be quicker than we are.
     let _ = client.write_all(bytes).await;
     let mut received = Vec::new();
-    let _ = client.read_to_end(&mut received).await;
+    let _ = soon(client.read_to_end(&mut received)).await;
     received
+}
+
+/// Waits, but not for ever: a test that hangs says less than one that fails.
+pub(super) async fn soon<T>(awaited: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(30), awaited).await.expect("this should have happened by now")
 }
 
 /// The same for text.
@@ -114,7 +120,7 @@ async fn a_connection_panics_alone() {
     assert_eq!(first_words(&mut other, GET).await, format!("127.0.0.1 {GET}"));
     assert_eq!(open.doorman.count(ConnectionEvent::Panicked), 1);
     drop(other);
-    open.connections.idle().await;
+    soon(open.connections.idle()).await;
 }
 
 #[tokio::test]
@@ -130,7 +136,7 @@ async fn one_client_cannot_have_all_connections_and_all_clients_cannot_have_more
     assert_eq!(exchange(limited.address, GET).await, "");
     assert_eq!(limited.doorman.count(ConnectionEvent::TooManyFromAddress), 1);
     clients.clear();
-    limited.connections.idle().await;
+    soon(limited.connections.idle()).await;
 
     let full = open(Arc::new(Echo), DoorSettings { connections: 1, ..DoorSettings::default() }, false).await;
     let mut only = TcpStream::connect(full.address).await.unwrap();
@@ -140,24 +146,36 @@ async fn one_client_cannot_have_all_connections_and_all_clients_cannot_have_more
     assert_eq!(first_words(&mut only, GET).await, format!("127.0.0.1 {GET}"));
 }
 
+/// A PROXY header that names the client 192.0.2.x.
+fn proxy_header(client: u8) -> Vec<u8> {
+    let mut header = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\0\x7f\0\0\x01\x30\x39\x01\xbb".to_vec();
+    header[19] = client;
+    header
+}
+
 #[tokio::test]
 async fn a_trusted_balancer_names_the_client_and_nobody_else_does() {
-    let bytes =
-        [&b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x07\x7f\0\0\x01\x30\x39\x01\xbb"[..], GET.as_bytes()].concat();
-
-    let trusting =
-        DoorSettings { proxy_protocol_from: vec!["127.0.0.0/8".parse().unwrap()], ..DoorSettings::default() };
+    let trusting = DoorSettings {
+        proxy_protocol_from: vec!["127.0.0.0/8".parse().unwrap()],
+        connections_per_address: 1,
+        ..DoorSettings::default()
+    };
     let balanced = open(Arc::new(Echo), trusting, false).await;
-    let mut client = TcpStream::connect(balanced.address).await.unwrap();
-    client.write_all(&bytes).await.unwrap();
-    let mut buffer = [0; 1_024];
-    let read = client.read(&mut buffer).await.unwrap();
-    assert_eq!(String::from_utf8_lossy(&buffer[..read]), format!("192.0.2.7 {GET}"));
+    let mut clients = Vec::new();
+    for name in [7, 8] {
+        let mut client = TcpStream::connect(balanced.address).await.unwrap();
+        client.write_all(&proxy_header(name)).await.unwrap();
+        assert_eq!(first_words(&mut client, GET).await, format!("192.0.2.{name} {GET}"));
+        clients.push(client);
+    }
+    assert_eq!(exchange(balanced.address, proxy_header(7)).await, "", "the client is limited, not the balancer");
+    assert_eq!(balanced.doorman.count(ConnectionEvent::TooManyFromAddress), 1);
     assert_eq!(exchange(balanced.address, GET).await, "", "a trusted peer must send the header");
     assert_eq!(balanced.doorman.count(ConnectionEvent::BadProxyHeader), 1);
 
     let direct = open(Arc::new(Echo), DoorSettings::default(), false).await;
-    assert!(exchange(direct.address, &bytes).await.starts_with("HTTP/1.1 400 "));
+    let spoofed = [&proxy_header(7)[..], GET.as_bytes()].concat();
+    assert!(exchange(direct.address, spoofed).await.starts_with("HTTP/1.1 400 "));
 }
 
 #[tokio::test]
@@ -174,7 +192,7 @@ async fn at_the_signal_no_connection_is_accepted_and_those_open_go_on() {
     let mut rest = Vec::new();
     let _ = client.read_to_end(&mut rest).await;
     assert!(rest.is_empty());
-    open.connections.idle().await;
+    soon(open.connections.idle()).await;
 }
 
 #[tokio::test]

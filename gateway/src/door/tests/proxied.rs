@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 
 use super::backend::{Gateway, Upstream, complete, proxy};
 use super::certificates::{certificate, client, connect};
-use super::listeners::{Open, exchange, open, open_with};
+use super::listeners::{Open, exchange, open, open_with, soon};
 use super::rig::{GET, POST_5, POST_CHUNKED};
 use crate::door::fakes::FakeDoorman;
 use crate::door::{ConnectionEvent, DoorSettings};
@@ -36,7 +36,7 @@ async fn body<S: tokio::io::AsyncRead + Unpin>(io: &mut S) -> String {
             return String::from_utf8(received[head_bytes..].to_vec()).unwrap();
         }
         // Byte by byte, so that nothing of the next response is taken.
-        received.push(io.read_u8().await.unwrap());
+        received.push(soon(io.read_u8()).await.unwrap());
     }
 }
 
@@ -121,7 +121,7 @@ async fn a_chunk_that_turns_bad_on_the_way_is_answered_by_the_proxy() {
     }
     client.write_all(b"0x5\r\nhello").await.unwrap();
     let mut answer = String::new();
-    client.read_to_string(&mut answer).await.unwrap();
+    soon(client.read_to_string(&mut answer)).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
     assert_eq!(*rig.gateway.log.lock(), [Some(Rejection::BadFraming)]);
     assert!(rig.open.doorman.refused().is_empty());
@@ -184,9 +184,9 @@ async fn a_connection_is_closed_after_its_last_request() {
     assert_eq!(body(&mut client).await, "GET / 0\n");
     client.write_all(GET.as_bytes()).await.unwrap();
     let mut last = String::new();
-    client.read_to_string(&mut last).await.unwrap();
+    soon(client.read_to_string(&mut last)).await.unwrap();
     assert!(last.to_ascii_lowercase().contains("\r\nconnection: close\r\n"), "{last}");
-    rig.open.connections.idle().await;
+    soon(rig.open.connections.idle()).await;
 }
 
 #[tokio::test]
@@ -197,7 +197,7 @@ async fn at_the_signal_idle_connections_close() {
     assert_eq!(body(&mut client).await, "GET / 0\n");
     rig.open.shutdown.send(true).unwrap();
     assert_eq!(client.read(&mut [0; 1]).await.unwrap(), 0);
-    rig.open.connections.idle().await;
+    soon(rig.open.connections.idle()).await;
 }
 
 #[tokio::test]
@@ -214,6 +214,6 @@ async fn the_same_proxy_serves_tls() {
     }
     tls.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
     let mut refusal = String::new();
-    tls.read_to_string(&mut refusal).await.unwrap();
+    soon(tls.read_to_string(&mut refusal)).await.unwrap();
     assert!(refusal.starts_with("HTTP/1.1 400 ") && refusal.contains("bad_host"), "{refusal}");
 }

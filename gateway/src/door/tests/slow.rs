@@ -57,7 +57,9 @@ async fn a_connection_without_a_byte_is_closed_without_a_word() {
     assert_eq!(next_read(&mut rig).await, end_after(10));
     assert!(rig.doorman.refused().is_empty());
     assert_eq!(rig.doorman.count(ConnectionEvent::Idle), 1);
-    assert_eq!(rig.received().await, "");
+    drop(rig.stream);
+    assert_eq!(rig.connections.live(), 0, "there is nothing to linger for");
+    assert_eq!(rig.client.read(&mut [0; 1]).await.unwrap(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -120,6 +122,45 @@ async fn a_body_that_stops_or_drips_fails_and_the_proxy_answers_408() {
         drop(stream);
         assert_eq!(dripping.await.unwrap(), "");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_at_the_minimum_rate_may_take_its_time() {
+    let mut rig = rig();
+    rig.send("POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 60000\r\n\r\n").await;
+    rig.read().await.unwrap();
+    rig.connection.request_seen();
+    let (mut client, mut stream) = (rig.client, rig.stream);
+    let steady = tokio::spawn(async move {
+        for _ in 0..120 {
+            sleep(Duration::from_secs(1)).await;
+            client.write_all(&[b'0'; 500]).await.unwrap();
+        }
+        client
+    });
+    let mut total = 0;
+    while total < 60_000 {
+        total += read(&mut stream).await.unwrap().len();
+    }
+    drop(steady.await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_is_answered_early_may_send_on_for_a_moment() {
+    let mut rig = rig();
+    rig.send(POST_1000).await;
+    rig.read().await.unwrap();
+    rig.respond("HTTP/1.1 413 Too Large\r\n\r\n").await;
+    let (connections, mut client, start) = (rig.connections, rig.client, Instant::now());
+    drop(rig.stream);
+    client.write_all(&[b'0'; 500]).await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    client.write_all(&[b'0'; 500]).await.unwrap();
+    let mut received = String::new();
+    client.read_to_string(&mut received).await.unwrap();
+    assert_eq!(received, "HTTP/1.1 413 Too Large\r\n\r\n");
+    connections.idle().await;
+    assert_eq!(start.elapsed().as_secs(), 2);
 }
 
 #[tokio::test(start_paused = true)]

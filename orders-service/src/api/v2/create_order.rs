@@ -1,7 +1,7 @@
 //! `POST /v2/store/orders`: places a pending order; with an `Idempotency-Key`, once however often it is sent.
 //!
 //! The key belongs to the project. The same key with the same order within a day is answered as the first time was,
-//! with `Idempotency-Replayed: true`; with another order it is 422. A request that was refused leaves its key unused.
+//! with `Idempotency-Replayed: true`; with another order it is 409. A request that was refused leaves its key unused.
 
 use axum::Extension;
 use axum::body::Bytes;
@@ -38,9 +38,11 @@ const KEY_LENGTH_MAX: usize = 255;
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Placed {
+    #[serde(deserialize_with = "wire::whole")]
     pet_id: i64,
+    #[serde(deserialize_with = "wire::whole")]
     quantity: i64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "wire::present")]
     ship_date: Option<ShipDate>,
 }
 

@@ -1,43 +1,41 @@
-//! Cursors: the place after the last order of a page, tied to the list it belongs to.
+//! Cursors: the place after the last order of a page, and the sort in which it is a place.
 //!
-//! A cursor names a place in the order of sorting, not a count, so orders added or changed in front of it neither
-//! repeat nor skip any other. It is no secret and protects nothing: the project comes from the caller's identity.
+//! A cursor names a place, not a count, so orders added or changed in front of it neither repeat nor skip any other.
+//! Every text of the form is a cursor, and its sort goes before the parameter's: a cursor cannot be combined with
+//! something it does not fit. It is no secret and protects nothing: the project comes from the caller's identity.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use crate::store::After;
+use crate::store::{After, Sort};
 
-/// The form of cursors; another number is another form.
-const VERSION: u8 = 1;
+/// The form: a letter for the sort, then 16 bytes in unpadded base64url, whose last character has four bits to spare.
+pub(crate) const PATTERN: &str = "^[iIsS][A-Za-z0-9_-]{21}[AQgw]$";
 
-/// 1 version, 4 fingerprint, 1 whether there is a ship date, 8 ship date, 8 id.
-const BYTES: usize = 22;
+/// Stands for "no ship date"; no ship date has this number.
+const UNDATED: i64 = i64::MIN;
 
-/// The text of a cursor. `fingerprint` is that of the filters and the sort.
-pub(super) fn write(after: After, fingerprint: u32) -> String {
-    let mut bytes = Vec::with_capacity(BYTES);
-    bytes.push(VERSION);
-    bytes.extend_from_slice(&fingerprint.to_be_bytes());
-    bytes.push(u8::from(after.ship_date_micros.is_some()));
-    bytes.extend_from_slice(&after.ship_date_micros.unwrap_or_default().to_be_bytes());
+const LETTERS: [(char, Sort); 4] =
+    [('i', Sort::Id), ('I', Sort::IdDescending), ('s', Sort::ShipDate), ('S', Sort::ShipDateDescending)];
+
+/// The text of a cursor.
+pub(super) fn write(sort: Sort, after: After) -> String {
+    let letter = LETTERS.iter().find(|(_, of)| *of == sort).map_or('i', |(letter, _)| *letter);
+    let mut bytes = after.ship_date_micros.unwrap_or(UNDATED).to_be_bytes().to_vec();
     bytes.extend_from_slice(&after.id.to_be_bytes());
-    URL_SAFE_NO_PAD.encode(bytes)
+    format!("{letter}{}", URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// The place a cursor names, if it was given out for this list.
-pub(super) fn read(text: &str, fingerprint: u32) -> Option<After> {
-    let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
-    let (version, rest) = bytes.split_first()?;
-    let (given, rest) = rest.split_first_chunk::<4>()?;
-    let (dated, rest) = rest.split_first()?;
-    let (micros, rest) = rest.split_first_chunk::<8>()?;
-    let (id, rest) = rest.split_first_chunk::<8>()?;
-    let ours = *version == VERSION && u32::from_be_bytes(*given) == fingerprint && *dated <= 1 && rest.is_empty();
-    ours.then(|| After {
-        ship_date_micros: (*dated == 1).then(|| i64::from_be_bytes(*micros)),
-        id: i64::from_be_bytes(*id),
-    })
+/// The place a cursor names.
+pub(super) fn read(text: &str) -> Option<(Sort, After)> {
+    let mut letters = text.chars();
+    let letter = letters.next()?;
+    let sort = LETTERS.iter().find(|(of, _)| *of == letter).map(|(_, sort)| *sort)?;
+    let bytes = URL_SAFE_NO_PAD.decode(letters.as_str()).ok()?;
+    let (micros, rest) = bytes.split_first_chunk::<8>()?;
+    let id = <[u8; 8]>::try_from(rest).ok()?;
+    let micros = i64::from_be_bytes(*micros);
+    Some((sort, After { ship_date_micros: (micros != UNDATED).then_some(micros), id: i64::from_be_bytes(id) }))
 }
 
 #[cfg(test)]
@@ -46,25 +44,29 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn a_cursor_names_its_place_in_its_own_list_alone(micros: Option<i64>, id: i64, list: u32, other: u32) {
-            let after = After { ship_date_micros: micros, id };
-            let text = write(after, list);
-            proptest::prop_assert_eq!(read(&text, list), Some(after));
-            proptest::prop_assert!(list == other || read(&text, other).is_none());
+        fn a_cursor_reads_back_as_its_place(micros: Option<i64>, id: i64, letter in 0_usize..4) {
+            let sort = LETTERS[letter].1;
+            let after = After { ship_date_micros: micros.filter(|micros| *micros != UNDATED), id };
+            proptest::prop_assert_eq!(read(&write(sort, after)), Some((sort, after)));
         }
 
         #[test]
-        fn no_text_makes_the_reader_panic(text in "[A-Za-z0-9_=-]{0,40}") {
-            let _ = read(&text, 0);
+        fn every_text_of_the_form_is_a_cursor(text in PATTERN.trim_matches(['^', '$'])) {
+            proptest::prop_assert!(read(&text).is_some());
+        }
+
+        #[test]
+        fn no_text_makes_the_reader_panic(text in "\\PC{0,40}") {
+            let _ = read(&text);
         }
     }
 
     #[test]
-    fn anything_longer_or_shorter_is_no_cursor() {
-        let text = write(After { ship_date_micros: None, id: 1 }, 7);
-        assert!(read(&text, 7).is_some());
-        assert!(read(&text[..text.len() - 2], 7).is_none());
-        assert!(read(&format!("{text}AAAA"), 7).is_none());
-        assert!(read("", 7).is_none());
+    fn anything_else_is_no_cursor() {
+        let text = write(Sort::Id, After { ship_date_micros: None, id: 1 });
+        assert!(read(&text).is_some());
+        for bad in [&text[1..], &text[..22], "", "i", &format!("{text}A"), &text.replace('i', "x"), "iäää"] {
+            assert_eq!(read(bad), None, "{bad}");
+        }
     }
 }

@@ -55,7 +55,7 @@ pub(super) async fn list_orders(
     orders.truncate(shown);
     let next_cursor = orders.last().filter(|_| more).map(|last| {
         let after = After { ship_date_micros: last.ship_date.map(ShipDate::micros), id: last.id };
-        cursor::write(after, parameters.fingerprint())
+        cursor::write(parameters.query.sort, after)
     });
     let mut links = vec![format!("</v2/store/orders?{}>; rel=\"first\"", parameters.link(None))];
     if let Some(cursor) = &next_cursor {

@@ -11,15 +11,13 @@ use crate::order::{self, ShipDate, Status};
 use crate::store::{Filter, PageQuery, Sort};
 
 /// Every parameter, in the order in which links write them.
-pub(crate) const NAMES: [&str; 8] =
-    ["status", "petId", "complete", "shipDateFrom", "shipDateBefore", "sort", "limit", "cursor"];
+const NAMES: [&str; 8] = ["status", "petId", "complete", "shipDateFrom", "shipDateBefore", "sort", "limit", "cursor"];
 
 /// The list a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Parameters {
     pub(super) query: PageQuery,
-    /// Everything but cursor and limit, as links repeat it; what a cursor belongs to.
-    list: String,
+    /// The limit as given: links repeat it, and leave out the default.
     limit: Option<String>,
 }
 
@@ -46,7 +44,7 @@ impl Parameters {
         let given = Given(pairs);
         let filter = Filter {
             status: given.parse("status")?,
-            pet_id: given.read("petId", "a whole number", order::parse_id)?,
+            pet_id: given.read("petId", "a whole number", whole)?,
             complete: given.read("complete", "true or false", |text| text.parse().ok())?,
             ship_date_from: given.parse("shipDateFrom")?,
             ship_date_before: given.parse("shipDateBefore")?,
@@ -55,37 +53,28 @@ impl Parameters {
             SORTS.iter().find(|(word, _)| *word == text).map(|(_, sort)| *sort)
         })?;
         let limit = given.read("limit", &format!("a whole number from 1 to {LIMIT_MAX}"), |text| {
-            order::parse_id(text)
-                .and_then(|limit| u32::try_from(limit).ok())
-                .filter(|limit| (1..=LIMIT_MAX).contains(limit))
+            whole(text).and_then(|limit| u32::try_from(limit).ok()).filter(|limit| (1..=LIMIT_MAX).contains(limit))
         })?;
-        let list = canonical(&filter, sort.unwrap_or_default());
-        let after = match given.text("cursor") {
-            None => None,
-            Some(text) => Some(cursor::read(text, fingerprint(&list)).ok_or_else(|| Code::InvalidCursor.refuse())?),
+        let (sort, after) = match given.text("cursor") {
+            None => (sort.unwrap_or_default(), None),
+            Some(text) => {
+                let (sort, after) = cursor::read(text).ok_or_else(|| Code::InvalidCursor.refuse())?;
+                (sort, Some(after))
+            }
         };
         Ok(Self {
-            query: PageQuery { filter, sort: sort.unwrap_or_default(), after, limit: limit.unwrap_or(LIMIT_DEFAULT) },
-            list,
+            query: PageQuery { filter, sort, after, limit: limit.unwrap_or(LIMIT_DEFAULT) },
             limit: limit.map(|limit| limit.to_string()),
         })
     }
 
-    /// What cursors of this list carry.
-    pub(super) fn fingerprint(&self) -> u32 {
-        fingerprint(&self.list)
-    }
-
     /// The query string of a page of the same list.
     pub(super) fn link(&self, cursor: Option<&str>) -> String {
+        let list = canonical(&self.query.filter, self.query.sort);
         let limit = self.limit.as_deref().map(|limit| format!("&limit={limit}")).unwrap_or_default();
         let cursor = cursor.map(|cursor| format!("&cursor={cursor}")).unwrap_or_default();
-        format!("{}{limit}{cursor}", self.list)
+        format!("{list}{limit}{cursor}")
     }
-}
-
-fn fingerprint(list: &str) -> u32 {
-    crc32fast::hash(list.as_bytes())
 }
 
 /// Filters and sort in one spelling. Nothing in it needs percent-encoding: colons are allowed in a query, and dates
@@ -128,6 +117,16 @@ impl Given<'_> {
     }
 }
 
+/// A whole number, also one written with a fraction of zero, which JSON Schema calls an integer too.
+fn whole(text: &str) -> Option<i64> {
+    let digits = match text.split_once('.') {
+        None => text,
+        Some((digits, fraction)) if !fraction.is_empty() && fraction.bytes().all(|byte| byte == b'0') => digits,
+        Some(_) => return None,
+    };
+    order::parse_id(digits)
+}
+
 fn wrong(message: String) -> ApiError {
     Code::InvalidParameter.because(message)
 }
@@ -159,14 +158,14 @@ mod tests {
             ("limit", "7"),
             ("shipDateBefore", "2026-02-01T00:00:00+01:00"),
             ("complete", "true"),
-            ("petId", "-4"),
+            ("petId", "-4.0"),
             ("status", "shipped"),
             ("sort", "-shipDate"),
             ("shipDateFrom", "2026-01-01T00:00:00Z"),
         ];
         let parameters = read(&given).unwrap();
         assert_eq!((parameters.query.limit, parameters.query.sort), (7, Sort::ShipDateDescending));
-        let cursor = cursor::write(After { ship_date_micros: Some(5), id: 6 }, parameters.fingerprint());
+        let cursor = cursor::write(Sort::ShipDateDescending, After { ship_date_micros: Some(5), id: 6 });
         let link = parameters.link(Some(&cursor));
         assert_eq!(
             link,
@@ -182,12 +181,15 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_of_another_list_is_refused() {
-        let cursor = cursor::write(After { ship_date_micros: None, id: 6 }, read(&[]).unwrap().fingerprint());
-        assert!(read(&[("cursor", &cursor), ("limit", "3")]).is_ok(), "the page size may change on the way");
-        assert!(read(&[("cursor", &cursor), ("status", "pending")]).unwrap_err().starts_with("invalid_cursor: "));
-        assert!(read(&[("cursor", &cursor), ("sort", "-id")]).unwrap_err().starts_with("invalid_cursor: "));
-        assert!(read(&[("cursor", "")]).unwrap_err().starts_with("invalid_cursor: "));
+    fn a_cursor_goes_on_in_the_sort_it_was_made_with() {
+        let place = After { ship_date_micros: Some(5), id: 6 };
+        let cursor = cursor::write(Sort::ShipDate, place);
+        let parameters = read(&[("cursor", &cursor), ("sort", "-id"), ("limit", "3")]).unwrap();
+        assert_eq!((parameters.query.sort, parameters.query.after), (Sort::ShipDate, Some(place)));
+        assert!(parameters.link(None).starts_with("sort=shipDate&"));
+        for bad in ["", "x", &cursor[1..], &format!("{cursor}A")] {
+            assert!(read(&[("cursor", bad)]).unwrap_err().starts_with("invalid_cursor: "), "{bad}");
+        }
     }
 
     #[test]
@@ -196,6 +198,8 @@ mod tests {
             (("colour", "red"), "There is no parameter \"colour\" here"),
             (("status", "lost"), "pending, shipped, cancelled"),
             (("petId", "01"), "petId must be a whole number"),
+            (("petId", "1.5"), "petId must be a whole number"),
+            (("petId", "1."), "petId must be a whole number"),
             (("complete", "yes"), "complete must be true or false"),
             (("shipDateFrom", "yesterday"), "RFC 3339"),
             (("sort", "petId"), "-shipDate"),

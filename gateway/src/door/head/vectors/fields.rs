@@ -2,7 +2,8 @@
 
 use super::{check, fields, post};
 use crate::rejection::Rejection::{
-    BadConnectionHeader, BadFraming, BadHost, BadRequest, ExpectationFailed, NotImplemented, UnderscoreHeader,
+    BadConnectionHeader, BadFraming, BadHost, BadRequest, BodyNotAllowed, ExpectationFailed, NotImplemented,
+    UnderscoreHeader,
 };
 
 #[test]
@@ -210,5 +211,16 @@ fn connection_removes_nothing_that_somebody_relies_on() {
         "close, close, close, close, close, close, close, close, close",
     ] {
         check(fields(&format!("Host: a.example\r\nConnection: {list}\r\n")).as_bytes(), Err(BadConnectionHeader));
+    }
+}
+
+#[test]
+fn a_websocket_has_one_upgrade_and_no_body() {
+    let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
+    for body in ["Content-Length: 5\r\n", "Transfer-Encoding: chunked\r\n"] {
+        check(post(&format!("{upgrade}{body}")).as_bytes(), Err(BodyNotAllowed));
+    }
+    for second in ["websocket", "h2c"] {
+        check(post(&format!("{upgrade}Upgrade: {second}\r\n")).as_bytes(), Err(BadRequest));
     }
 }

@@ -1,0 +1,77 @@
+//! Who asks: the holder of an API key, an operator, or the service itself.
+
+use std::net::IpAddr;
+
+use chassis::refusal::Refusal;
+use contract::identity::Identity;
+use contract::key::{Scope, Scopes};
+use contract::project::ProjectId;
+
+use crate::error::Code;
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub(crate) struct Actor {
+    name: String,
+    client: Option<IpAddr>,
+    rights: Rights,
+}
+
+#[derive(Clone, Debug)]
+enum Rights {
+    Everything,
+    Key { project: ProjectId, scopes: Scopes },
+}
+
+impl Actor {
+    /// An operator of the platform.
+    pub(crate) fn operator() -> Self {
+        Self { name: "operator".to_owned(), client: None, rights: Rights::Everything }
+    }
+
+    /// The service, acting on schedule.
+    pub(crate) fn system() -> Self {
+        Self { name: "system".to_owned(), client: None, rights: Rights::Everything }
+    }
+
+    /// The holder of the key the gateway vouches for; `None` when it vouches for nobody.
+    pub(crate) fn of(identity: &Identity) -> Option<Self> {
+        let caller = identity.caller.as_ref()?;
+        let rights = Rights::Key { project: caller.project.clone(), scopes: caller.scopes.clone() };
+        Some(Self { name: caller.key.to_string(), client: Some(identity.client), rights })
+    }
+
+    /// The word in the audit log.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The address asked from, as the gateway saw it.
+    pub(crate) fn client(&self) -> Option<IpAddr> {
+        self.client
+    }
+
+    /// The project a path names, if the actor may do this in it. A project that is not the caller's does not exist.
+    pub(crate) fn enter(&self, project: &str, scope: Option<Scope>) -> Result<ProjectId, Refusal> {
+        let not_found = || Code::ProjectNotFound.refuse("There is no such project.");
+        let id: ProjectId = project.parse().map_err(|_| not_found())?;
+        let Rights::Key { project, scopes } = &self.rights else { return Ok(id) };
+        if *project != id {
+            return Err(not_found());
+        }
+        match scope {
+            Some(scope) if !scopes.contains(scope) => {
+                Err(Code::InsufficientScope.refuse(format!("This needs a key with the scope {scope}.")))
+            }
+            _ => Ok(id),
+        }
+    }
+
+    /// Whether the actor may give these scopes to a key: nobody gives more than they have.
+    pub(crate) fn may_grant(&self, granted: &Scopes) -> bool {
+        match &self.rights {
+            Rights::Everything => true,
+            Rights::Key { scopes, .. } => granted.is_subset(scopes),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! HTTP: the public API behind the gateway, and the internal one for gateways and operators.
+//!
+//! Domains and keys have one set of handlers: operators reach every project's, callers their own. One operation per
+//! function; what it may not do is a [`crate::error::Code`].
+
+mod changes;
+mod domains;
+mod edge;
+mod extract;
+mod keys;
+mod operations;
+mod projects;
+mod view;
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post};
+use axum::{Extension, Router};
+use chassis::guard::{GatewayGuard, IDENTITY_REQUIRED, require_gateway, require_token};
+use chassis::refusal::Refusal;
+use chassis::secret::Secret;
+use chassis::shutdown::Shutdown;
+use contract::identity::Identity;
+
+use crate::actor::Actor;
+use crate::app::App;
+use crate::error::Code;
+use crate::feed::Places;
+
+/// The public API; every request must carry the gateway's signature.
+pub(crate) fn public(app: Arc<App>, guard: GatewayGuard) -> Router {
+    let project = Router::new().route("/", get(projects::show)).merge(of_one_project());
+    Router::new()
+        .nest("/v1/projects/{project}", project)
+        .route("/v1/acme-account", get(projects::acme_account))
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
+        .layer(middleware::from_fn(caller))
+        .layer(middleware::from_fn_with_state(guard, require_gateway))
+        .layer(middleware::from_fn(extract::bound_body))
+        .with_state(app)
+}
+
+/// The internal API: the change stream with the gateways' token, everything else with the operators'.
+pub(crate) fn internal(app: Arc<App>, edge_token: Secret, operator_token: Secret, shutdown: Shutdown) -> Router {
+    let edge = Router::new()
+        .route("/internal/edge/feed", get(edge::feed))
+        .route("/internal/edge/nodes", post(edge::report))
+        .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
+        .layer(Extension(shutdown))
+        .layer(Extension(Arc::new(Places::default())))
+        .layer(middleware::from_fn_with_state(Arc::new(edge_token), require_token));
+    let project = Router::new()
+        .route("/", get(projects::show).patch(projects::change).delete(projects::remove))
+        .route("/deploy", post(projects::deploy))
+        .merge(of_one_project());
+    let operators = Router::new()
+        .route("/internal/projects", get(projects::list).post(projects::create))
+        .nest("/internal/projects/{project}", project)
+        .route("/internal/nodes", get(edge::nodes))
+        .route("/internal/status", get(edge::status))
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
+        .layer(Extension(Actor::operator()))
+        .layer(middleware::from_fn_with_state(Arc::new(operator_token), require_token));
+    edge.merge(operators).layer(middleware::from_fn(extract::bound_body)).with_state(app)
+}
+
+/// What callers and operators do in one project.
+fn of_one_project() -> Router<Arc<App>> {
+    Router::new()
+        .route("/keys", get(keys::list).post(keys::create))
+        .route("/keys/{key}", delete(keys::revoke))
+        .route("/keys/{key}/rotate", post(keys::rotate))
+        .route("/domains", get(domains::list).post(domains::add))
+        .route("/domains/{domain}", get(domains::show).patch(changes::change).delete(changes::remove))
+        .route("/domains/{domain}/verify", post(domains::verify))
+        .route("/domains/{domain}/events", get(domains::events))
+        .route("/domain-check", get(domains::check))
+        .route("/events", get(projects::events))
+}
+
+/// From the gateway's identity to who asks. The platform's own host asks for a key, so there is always a caller.
+async fn caller(mut request: Request, next: Next) -> Response {
+    match request.extensions().get::<Identity>().and_then(Actor::of) {
+        Some(actor) => {
+            request.extensions_mut().insert(actor);
+            next.run(request).await
+        }
+        None => {
+            Refusal::new(401, IDENTITY_REQUIRED, "Send your API key: Authorization: Bearer <API_KEY>.").into_response()
+        }
+    }
+}
+
+async fn not_found(State(app): State<Arc<App>>) -> Refusal {
+    operations::unknown(&app);
+    Code::NotFound.refuse("There is nothing at this path.")
+}
+
+/// The router adds `Allow`.
+async fn method_not_allowed() -> Refusal {
+    Code::MethodNotAllowed.refuse("The method is not allowed here; the Allow header lists those that are.")
+}

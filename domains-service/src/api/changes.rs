@@ -1,0 +1,252 @@
+//! Changing and removing domains: the primary one, redirects, and the end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use contract::hostname::Hostname;
+use contract::key::Scope;
+use contract::site::RedirectStatus;
+use http::{HeaderMap, HeaderName, StatusCode, header};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::domains::no_domain;
+use super::extract::{Json, Params, Segments, present};
+use super::{projects, view};
+use crate::actor::Actor;
+use crate::app::App;
+use crate::attend;
+use crate::domain::redirect::{RedirectError, permit};
+use crate::domain::{Domain, RedirectRule, RedirectTarget};
+use crate::error::{Code, Stop};
+use crate::nodes::Acknowledged;
+use crate::publish::{self, node, target_of};
+use crate::store::{Write, domains};
+
+/// How long a removal waits for the gateways.
+pub(super) const ACKNOWLEDGEMENT_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// How many gateways have stopped serving, and how long it took.
+const EDGE_ACK: HeaderName = HeaderName::from_static("x-edge-ack");
+
+/// `{"to": "primary" | name, "status": 301 | 302 | 307 | 308}`; without a status 301 for GET and HEAD, 308 otherwise.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RedirectBody {
+    to: String,
+    status: Option<u16>,
+}
+
+impl RedirectBody {
+    /// The rule it describes.
+    pub(super) fn rule(self) -> Result<RedirectRule, Stop> {
+        let status =
+            match self.status {
+                None => None,
+                Some(code) => Some(RedirectStatus::from_code(code).ok_or_else(|| {
+                    Code::InvalidRedirectStatus.refuse("A redirect's status is 301, 302, 307 or 308.")
+                })?),
+            };
+        let to = match self.to.as_str() {
+            "primary" => RedirectTarget::Primary,
+            name => RedirectTarget::Name(Hostname::parse(name).map_err(|error| {
+                Code::InvalidBody.refuse(format!("redirect.to is \"primary\" or a domain of this project: {error}."))
+            })?),
+        };
+        Ok(RedirectRule { to, status })
+    }
+}
+
+/// Whether the domain may redirect so.
+pub(super) async fn permit_redirect(write: &mut Write, domain: &Domain, rule: &RedirectRule) -> Result<(), Stop> {
+    let target = target_of(write, domain, &rule.to).await?;
+    let dependants = domains::dependants(write.connection(), domain).await?;
+    let others = dependants.iter().filter(|other| other.name != domain.name).count();
+    permit(&node(domain), target.as_ref().map(node).as_ref(), others).map_err(|error| {
+        let refusal = match error {
+            RedirectError::Loop(why) => {
+                Code::RedirectLoop.refuse(format!("Visitors would be sent more than once: {why}."))
+            }
+            RedirectError::Inactive(why) => {
+                Code::RedirectTargetInactive.refuse(format!("Visitors would find nothing: {why}."))
+            }
+            RedirectError::Primary => Code::PrimaryInUse
+                .refuse("This is the primary domain, which serves. Make another domain the primary one first."),
+        };
+        refusal.into()
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DomainChange {
+    primary: Option<bool>,
+    #[serde(default, deserialize_with = "present")]
+    redirect: Option<Option<RedirectBody>>,
+}
+
+/// `PATCH …/domains/{domain}`.
+pub(super) async fn change(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
+    Segments([project, name]): Segments<2>,
+    headers: HeaderMap,
+    Json(change): Json<DomainChange>,
+) -> Result<Response, Stop> {
+    let id = actor.enter(&project, Some(Scope::DomainsWrite))?;
+    let rule = change.redirect.map(|redirect| redirect.map(RedirectBody::rule).transpose()).transpose()?;
+    let mut write = app.store.write().await?;
+    let project = projects::find(&mut write, &id).await?;
+    let mut domain = find(&mut write, &project.id, &name).await?;
+    check_revision(&headers, &domain)?;
+    let before = view_of_choice(&domain);
+    match rule {
+        Some(None) => domain.redirect = None,
+        Some(Some(rule)) => {
+            if change.primary == Some(true) {
+                return Err(Code::RedirectLoop.refuse("The primary domain serves; it cannot redirect.").into());
+            }
+            permit_redirect(&mut write, &domain, &rule).await?;
+            domain.redirect = Some(rule);
+            domain.primary_wanted = false;
+        }
+        None => {}
+    }
+    match change.primary {
+        Some(true) if !domain.primary => make_primary(&mut write, &mut domain).await?,
+        Some(false) => unmake_primary(&mut write, &mut domain).await?,
+        _ => {}
+    }
+    let after = view_of_choice(&domain);
+    if before != after {
+        let now = write.now();
+        domain.touch(now);
+        domains::save_domain(write.connection(), &domain).await?;
+        publish::site_and_dependants(&mut write, &domain).await?;
+        let kind =
+            if before.get("primary") == after.get("primary") { "domain.updated" } else { "domain.primary_changed" };
+        write.record(&id, Some(&domain.name), kind, &actor, json!({ "before": before, "after": after })).await?;
+        write.commit().await?;
+    }
+    let headers = [(header::ETAG, view::etag(&domain))];
+    Ok((headers, axum::Json(view::domain(&app, &project, &domain))).into_response())
+}
+
+fn view_of_choice(domain: &Domain) -> serde_json::Value {
+    let redirect = domain.redirect.as_ref();
+    json!({
+        "primary": domain.primary,
+        "primary_wanted": domain.primary_wanted,
+        "redirect": redirect.map(|rule| json!({ "to": rule.to.as_str(), "status": rule.status })),
+    })
+}
+
+async fn find(write: &mut Write, project: &contract::project::ProjectId, name: &str) -> Result<Domain, Stop> {
+    let name = Hostname::parse(name).map_err(|_| no_domain())?;
+    let domain = domains::find_domain(write.connection(), project, &name).await?.ok_or_else(no_domain)?;
+    if domain.removal.is_some() {
+        return Err(Code::RemovalInProgress.refuse("The domain is being removed.").into());
+    }
+    Ok(domain)
+}
+
+/// `If-Match`: the change is made to what its author has seen.
+fn check_revision(headers: &HeaderMap, domain: &Domain) -> Result<(), Stop> {
+    let Some(expected) = headers.get(header::IF_MATCH) else { return Ok(()) };
+    let current = view::etag(domain);
+    let matches =
+        expected.to_str().is_ok_and(|text| text.split(',').map(str::trim).any(|tag| tag == "*" || tag == current));
+    if matches {
+        return Ok(());
+    }
+    let message =
+        format!("The domain has changed since; its revision is {}. Read it again and repeat the change.", domain.rev);
+    Err(Code::StaleRevision.refuse(message).into())
+}
+
+/// Makes the domain the project's primary one. It serves from now on; what redirects to the primary follows it.
+async fn make_primary(write: &mut Write, domain: &mut Domain) -> Result<(), Stop> {
+    if !domain.status.is_served() {
+        let message = format!("Only an active domain can be the primary one; this one is {}.", domain.status.as_str());
+        return Err(Code::RedirectTargetInactive.refuse(message).into());
+    }
+    if let Some(mut old) = domains::find_primary(write.connection(), &domain.project).await? {
+        old.primary = false;
+        let now = write.now();
+        old.touch(now);
+        domains::save_domain(write.connection(), &old).await?;
+    }
+    domain.primary = true;
+    domain.primary_wanted = false;
+    domain.redirect = None;
+    Ok(())
+}
+
+async fn unmake_primary(write: &mut Write, domain: &mut Domain) -> Result<(), Stop> {
+    domain.primary_wanted = false;
+    if !domain.primary {
+        return Ok(());
+    }
+    let dependants = domains::dependants(write.connection(), domain).await?;
+    let to_primary = dependants
+        .iter()
+        .filter(|other| other.redirect.as_ref().is_some_and(|rule| rule.to == RedirectTarget::Primary));
+    if let Some(other) = to_primary.map(|other| &other.name).next() {
+        let message = format!(
+            "{other} redirects to the primary domain. Make another domain the primary one, or remove the redirect first."
+        );
+        return Err(Code::PrimaryInUse.refuse(message).into());
+    }
+    domain.primary = false;
+    Ok(())
+}
+
+/// `DELETE …/domains/{domain}?with_redirects=bool`: 204 once every live gateway has stopped serving the name; 202
+/// naming those that have not within a second.
+pub(super) async fn remove(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
+    Segments([project, name]): Segments<2>,
+    params: Params,
+) -> Result<Response, Stop> {
+    let id = actor.enter(&project, Some(Scope::DomainsWrite))?;
+    let with_redirects = params.value("with_redirects", false, "true or false")?;
+    let started = app.clock.monotonic();
+    let mut write = app.store.write().await?;
+    let project = projects::find(&mut write, &id).await?;
+    let domain = find(&mut write, &id, &name).await?;
+    let dependants = domains::dependants(write.connection(), &domain).await?;
+    if let Some(first) = dependants.first()
+        && !with_redirects
+    {
+        let message = format!(
+            "{} redirects to this domain. Redirect it elsewhere first, or remove both with ?with_redirects=true.",
+            first.name
+        );
+        let names: Vec<&Hostname> = dependants.iter().map(|other| &other.name).collect();
+        let details = json!({ "redirecting": names });
+        return Err(Code::PrimaryInUse.refuse(message).with_details(details).into());
+    }
+    let all = std::iter::once(domain).chain(dependants).collect();
+    let (revision, removed_domains) = attend::remove(&app, write, all, &project, &actor).await?;
+    let acknowledged = app.nodes.acknowledged(revision, ACKNOWLEDGEMENT_TIME_MAX).await;
+    if acknowledged.lagging.is_empty() {
+        attend::forget(&app, &removed_domains).await?;
+    }
+    Ok(removed(&acknowledged, app.clock.monotonic().saturating_sub(started)))
+}
+
+/// The answer to a removal.
+pub(super) fn removed(acknowledged: &Acknowledged, took: Duration) -> Response {
+    let acked = acknowledged.live.saturating_sub(acknowledged.lagging.len());
+    let ack = format!("{acked}/{}; {}ms", acknowledged.live, took.as_millis());
+    if acknowledged.lagging.is_empty() {
+        (StatusCode::NO_CONTENT, [(EDGE_ACK, ack)]).into_response()
+    } else {
+        let body = json!({ "lagging": acknowledged.lagging });
+        (StatusCode::ACCEPTED, [(EDGE_ACK, ack)], axum::Json(body)).into_response()
+    }
+}

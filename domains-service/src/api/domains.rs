@@ -1,0 +1,289 @@
+//! Domains: add, list, show, verify, try out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use chassis::refusal::Refusal;
+use contract::hostname::Hostname;
+use contract::key::Scope;
+use contract::project::ProjectId;
+use http::{StatusCode, header};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::changes::{RedirectBody, permit_redirect};
+use super::extract::{Json, Params, Segments};
+use super::{projects, view};
+use crate::actor::Actor;
+use crate::app::App;
+use crate::attend::{self, Attended, Reason};
+use crate::domain::name::{Attachable, NameError, attachable};
+use crate::domain::problem::ProblemCode;
+use crate::domain::{Domain, Status};
+use crate::error::{Code, Stop};
+use crate::store::projects::ProjectRecord;
+use crate::store::{StoreError, domains};
+
+/// The longest an answer to Verify takes; what takes longer goes on without it.
+const VERIFY_TIME_MAX: Duration = Duration::from_secs(8);
+
+/// Between two tries to act on a domain that somebody else is acting on.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewDomain {
+    name: String,
+    #[serde(default)]
+    primary: bool,
+    redirect: Option<RedirectBody>,
+}
+
+/// `POST …/domains`.
+pub(super) async fn add(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
+    Segments([project]): Segments<1>,
+    Json(wanted): Json<NewDomain>,
+) -> Result<Response, Stop> {
+    let id = actor.enter(&project, Some(Scope::DomainsWrite))?;
+    let name = attachable(&wanted.name, &app.platform, app.names).map_err(unattachable)?.name;
+    let rule = wanted.redirect.map(RedirectBody::rule).transpose()?;
+    if wanted.primary && rule.is_some() {
+        return Err(Code::RedirectLoop.refuse("The primary domain serves; it cannot redirect.").into());
+    }
+    let mut write = app.store.write().await?;
+    let project = projects::find(&mut write, &id).await?;
+    let limit = preconditions(&app, &project)?;
+    if let Some(known) = domains::find_domain(write.connection(), &id, &name).await? {
+        if known.removal.is_some() {
+            let message = "The domain is being removed. Add it again in a moment.";
+            return Err(Code::RemovalInProgress.refuse(message).into());
+        }
+        return Ok(shown(&app, &project, &known, StatusCode::OK)); // adding twice is added
+    }
+    let used = domains::count_domains(write.connection(), &id).await?;
+    if used >= u64::from(limit) {
+        let message = format!("The plan has {limit} domains and all are in use. Remove one or choose a higher plan.");
+        let details = json!({ "limit": limit, "used": used });
+        return Err(Code::DomainLimitReached.refuse(message).with_details(details).into());
+    }
+    let mut domain = Domain::added(name, id.clone(), write.now());
+    domain.primary_wanted = wanted.primary;
+    if let Some(rule) = rule {
+        permit_redirect(&mut write, &domain, &rule).await?;
+        domain.redirect = Some(rule);
+    }
+    domains::save_domain(write.connection(), &domain).await?;
+    write.record(&id, Some(&domain.name), "domain.created", &actor, json!({ "primary": wanted.primary })).await?;
+    write.commit().await?;
+    app.wake.notify_one();
+    Ok(shown(&app, &project, &domain, StatusCode::CREATED))
+}
+
+/// A paid plan and a successful deploy. Returns how many domains the plan has.
+fn preconditions(app: &App, project: &ProjectRecord) -> Result<u32, Refusal> {
+    let limit = app.plans.of(project.plan).domains;
+    if limit == 0 {
+        let message = format!("Custom domains need the Pro plan or above; this project is on {}.", project.plan);
+        return Err(Code::PlanRequired.refuse(message));
+    }
+    if project.deployed_at.is_none() {
+        return Err(Code::ProjectNotDeployed.refuse("Deploy the project successfully before adding a domain."));
+    }
+    Ok(limit)
+}
+
+fn unattachable(error: NameError) -> Stop {
+    let refusal = match error {
+        NameError::Invalid(reason, message) => Code::InvalidDomain
+            .refuse(format!("This is no domain that can be attached: {message}."))
+            .with_details(json!({ "reason": reason })),
+        NameError::Reserved => Code::ReservedDomain.refuse("The name is reserved for other uses; nobody can own it."),
+        NameError::PublicSuffix => Code::PublicSuffix
+            .refuse("Different people register names under this suffix; attach a name below it that is yours."),
+        NameError::Platform => Code::PlatformDomain
+            .refuse("The name lies in the platform's own zone; a project is served at its own name there already."),
+    };
+    refusal.into()
+}
+
+fn shown(app: &App, project: &ProjectRecord, domain: &Domain, status: StatusCode) -> Response {
+    let headers = [(header::ETAG, view::etag(domain))];
+    (status, headers, axum::Json(view::domain(app, project, domain))).into_response()
+}
+
+/// `GET …/domains`.
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
+    Segments([project]): Segments<1>,
+    params: Params,
+) -> Result<Response, Stop> {
+    let id = actor.enter(&project, Some(Scope::DomainsRead))?;
+    let limit = params.limit()?;
+    let project = projects::load(&app, &id).await?;
+    let found = app.store.domains(&id, params.text("cursor").unwrap_or_default(), limit).await?;
+    let used = app.store.count_domains(&id).await?;
+    let full = i64::try_from(found.len()).is_ok_and(|count| count == limit);
+    let next = found.last().filter(|_| full).map(|domain| domain.name.clone());
+    let list: Vec<Value> = found.iter().map(|domain| view::domain(&app, &project, domain)).collect();
+    let allocated = app.plans.of(project.plan).domains;
+    Ok(axum::Json(json!({
+        "domains": list,
+        "next_cursor": next,
+        "quota": { "allocated": allocated, "used": used, "hard_cap": true },
+    }))
+    .into_response())
+}
+
+/// The project's domain of a name in a path, or 404.
+pub(super) async fn load(app: &App, id: &ProjectId, name: &str) -> Result<Domain, Stop> {
+    let found = match Hostname::parse(name) {
+        Ok(name) => app.store.find_domain(id, &name).await?,
+        Err(_) => None,
+    };
+    found.ok_or_else(no_domain)
+}
+
+/// 404.
+pub(super) fn no_domain() -> Stop {
+    Code::DomainNotFound.refuse("The project has no domain of this name.").into()
+}
+
+/// `GET …/domains/{domain}`.
+pub(super) async fn show(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
+    Segments([project, name]): Segments<2>,
+) -> Result<Response, Stop> {
+    let id = actor.enter(&project, Some(Scope::DomainsRead))?;
+    let project = projects::load(&app, &id).await?;
+    let domain = load(&app, &id, &name).await?;
+    Ok(shown(&app, &project, &domain, StatusCode::OK))
+}
+
+/// `POST …/domains/{domain}/verify`: looks now. The schedule of looks begins again, and so do the 30 minutes.
+pub(super) async fn verify(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
+    Segments([project, name]): Segments<2>,
+) -> Result<Response, Stop> {
+    let id = actor.enter(&project, Some(Scope::DomainsWrite))?;
+    let project = projects::load(&app, &id).await?;
+    let domain = load(&app, &id, &name).await?;
+    if domain.removal.is_some() {
+        return Err(Code::RemovalInProgress.refuse("The domain is being removed.").into());
+    }
+    throttle(&app, &id, domain.name.as_str())?;
+    begin_again(&app, &domain, &actor).await?;
+    // On a task of its own, so that a client that leaves does not break it off.
+    let attending = tokio::spawn({
+        let (app, domain) = (app.clone(), domain.clone());
+        async move { look_now(&app, &domain).await }
+    });
+    let attended = tokio::time::timeout(VERIFY_TIME_MAX, attending).await;
+    let done = match attended {
+        Ok(Ok(attended)) => attended.map(|()| true)?,
+        Ok(Err(_)) => return Err(Code::InternalError.refuse("The check broke off.").into()),
+        Err(_) => false,
+    };
+    let domain = load(&app, &id, &name).await?;
+    Ok(shown(&app, &project, &domain, if done { StatusCode::OK } else { StatusCode::ACCEPTED }))
+}
+
+/// Looks, after whoever is looking already: what they see may be older than what the owner has just changed.
+async fn look_now(app: &App, domain: &Domain) -> Result<(), StoreError> {
+    while attend::attend(app, domain, Reason::Asked).await? == Attended::Elsewhere {
+        if app.store.find_domain(&domain.project, &domain.name).await?.is_none_or(|domain| domain.removal.is_some()) {
+            return Ok(()); // gone meanwhile
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+    Ok(())
+}
+
+fn throttle(app: &App, project: &ProjectId, name: &str) -> Result<(), Refusal> {
+    app.throttles.check(project, name).map_err(|wait| {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        let message = format!("A domain is checked once in ten seconds. Ask again in {seconds} s.");
+        Code::VerifyThrottled.refuse(message).with_header(header::RETRY_AFTER, &seconds.max(1).to_string())
+    })
+}
+
+async fn begin_again(app: &App, domain: &Domain, actor: &Actor) -> Result<(), Stop> {
+    let mut write = app.store.write().await?;
+    let now = write.now();
+    let mut domain =
+        domains::find_domain(write.connection(), &domain.project, &domain.name).await?.ok_or_else(no_domain)?;
+    domain.watched_since = now;
+    if domain.problems.iter().any(|problem| problem.code == ProblemCode::CertDelayed) {
+        domain.problems.retain(|problem| problem.code != ProblemCode::CertDelayed);
+        domain.enter(Status::Issuing, now);
+    }
+    domains::save_domain(write.connection(), &domain).await?;
+    write.record(&domain.project, Some(&domain.name), "domain.verify_requested", actor, json!({})).await?;
+    write.commit().await?;
+    Ok(())
+}
+
+/// `GET …/domains/{domain}/events`.
+pub(super) async fn events(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
+    Segments([project, name]): Segments<2>,
+    params: Params,
+) -> Result<Response, Stop> {
+    let id = actor.enter(&project, Some(Scope::DomainsRead))?;
+    projects::load(&app, &id).await?;
+    let name = Hostname::parse(&name).map_err(|_| no_domain())?;
+    let before = params.value("cursor", i64::MAX, "the next_cursor of an earlier answer")?;
+    let events = app.store.events(&id, Some(&name), Some(before)).await?;
+    if events.is_empty() {
+        load(&app, &id, name.as_str()).await?; // never heard of: 404; a removed domain keeps its events
+    }
+    Ok(projects::events_page(&events))
+}
+
+/// `GET …/domain-check?name=`: what adding the name would mean, without adding it.
+pub(super) async fn check(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
+    Segments([project]): Segments<1>,
+    params: Params,
+) -> Result<Response, Stop> {
+    let id = actor.enter(&project, Some(Scope::DomainsRead))?;
+    let project = projects::load(&app, &id).await?;
+    let text = params.text("name").unwrap_or_default();
+    let Attachable { name, local, .. } = attachable(text, &app.platform, app.names).map_err(unattachable)?;
+    throttle(&app, &id, name.as_str())?;
+    let mut connection = app.store.reader().acquire().await?;
+    let claims = domains::find_claims(&mut connection, &name).await?;
+    drop(connection);
+    let contested = claims.contest(&project.id, &project.salt);
+    let mut domain = Domain::added(name, id, app.clock.now());
+    let Some(look) = attend::look_at(&app, &project, &domain, contested).await else { return Err(no_domain()) };
+    if look.unreachable() {
+        let message = "No DNS resolver answers right now. Try again shortly.";
+        return Err(Code::ResolverUnavailable.refuse(message).with_header(header::RETRY_AFTER, "5").into());
+    }
+    domain.is_apex = look.judged.is_apex;
+    domain.checks = look.checks;
+    domain.problems = look.judged.problems;
+    let seen = view::domain(&app, &project, &domain);
+    let field = |name: &str| seen.get(name).cloned().unwrap_or_default();
+    Ok(axum::Json(json!({
+        "name": field("name"),
+        "unicode_name": field("unicode_name"),
+        "local": local,
+        "is_apex": field("is_apex"),
+        "contested": contested,
+        "records": field("records"),
+        "problems": field("problems"),
+        "checks": field("checks"),
+    }))
+    .into_response())
+}

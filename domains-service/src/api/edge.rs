@@ -1,0 +1,103 @@
+//! For gateways: the change stream and their reports. For operators: what the gateways are up to.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use chassis::shutdown::Shutdown;
+use contract::feed::{NodeReport, Revision};
+use futures_util::stream;
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::extract::{Json, Params};
+use crate::app::App;
+use crate::error::{Code, Stop};
+use crate::feed::{self, Ended, PIECES_WAITING_MAX, Places};
+
+/// The longest name of a node.
+const NODE_BYTES_MAX: usize = 128;
+
+/// `GET /internal/edge/feed?node=ID&after=REVISION`: frames, for ever.
+pub(super) async fn feed(
+    State(app): State<Arc<App>>,
+    Extension(places): Extension<Arc<Places>>,
+    Extension(shutdown): Extension<Shutdown>,
+    params: Params,
+) -> Result<Response, Stop> {
+    let node = params.text("node").unwrap_or_default().to_owned();
+    if node.is_empty() || node.len() > NODE_BYTES_MAX {
+        return Err(Code::InvalidQuery.refuse("Say who follows: node=NAME.").into());
+    }
+    let after = Revision(params.value("after", 0, "a revision")?);
+    let Ok(place) = places.followers.clone().try_acquire_owned() else {
+        return Err(Code::StorageUnavailable.refuse("There are as many followers as can be served.").into());
+    };
+    let (pieces, waiting) = mpsc::channel(PIECES_WAITING_MAX);
+    tokio::spawn(async move {
+        let _place = place;
+        match feed::serve(app, places, after, pieces, shutdown).await {
+            Ok(()) | Err(Ended::Left) => tracing::debug!(node, "a follower left"),
+            Err(error) => tracing::warn!(node, %error, "a follower was dropped"),
+        }
+    });
+    let body = stream::unfold(waiting, |mut waiting| async move {
+        waiting.recv().await.map(|piece| (Ok::<_, std::convert::Infallible>(piece), waiting))
+    });
+    let headers = [(header::CONTENT_TYPE, "application/x-ndjson"), (header::CACHE_CONTROL, "no-store")];
+    Ok((headers, Body::from_stream(body)).into_response())
+}
+
+/// `POST /internal/edge/nodes`: how far a gateway has come.
+pub(super) async fn report(State(app): State<Arc<App>>, Json(report): Json<NodeReport>) -> Result<Response, Stop> {
+    if report.node.is_empty() || report.node.len() > NODE_BYTES_MAX || report.version.len() > NODE_BYTES_MAX {
+        return Err(Code::InvalidBody.refuse("node and version have 1 to 128 characters.").into());
+    }
+    app.nodes.report(report);
+    Ok(http::StatusCode::NO_CONTENT.into_response())
+}
+
+/// `GET /internal/nodes`.
+pub(super) async fn nodes(State(app): State<Arc<App>>) -> Result<Response, Stop> {
+    let revision = app.store.newest_revision().await?;
+    let now = app.clock.monotonic();
+    let nodes: Vec<_> = app
+        .nodes
+        .all()
+        .into_iter()
+        .map(|(node, live)| {
+            json!({
+                "node": node.report.node,
+                "applied": node.report.applied,
+                "version": node.report.version,
+                "live": live,
+                "silent_ms": u64::try_from(now.saturating_sub(node.seen).as_millis()).unwrap_or(u64::MAX),
+            })
+        })
+        .collect();
+    Ok(axum::Json(json!({ "revision": revision, "nodes": nodes })).into_response())
+}
+
+/// `GET /internal/status`.
+pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop> {
+    let revision = app.store.newest_revision().await?;
+    let domains: serde_json::Map<String, serde_json::Value> =
+        app.store.domains_by_status().await?.into_iter().map(|(status, count)| (status, json!(count))).collect();
+    let (projects, keys) = app.store.count_projects_and_keys().await?;
+    let nodes = app.nodes.behind(revision);
+    Ok(axum::Json(json!({
+        "revision": revision,
+        "environment": app.environment,
+        "platform_domain": app.platform,
+        "projects": projects,
+        "keys": keys,
+        "domains": domains,
+        "nodes_live": nodes.live,
+        "nodes_lagging": nodes.lagging,
+        "certificate_authorities": app.authorities.names(),
+    }))
+    .into_response())
+}

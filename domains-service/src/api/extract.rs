@@ -1,0 +1,108 @@
+//! Reading requests: every way a request can be malformed is an Error body.
+
+use std::collections::HashMap;
+
+use axum::body::Body;
+use axum::extract::{FromRequest, FromRequestParts, Query, RawPathParams, Request};
+use axum::http::request::Parts;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http_body_util::{BodyExt as _, Limited};
+use serde::de::DeserializeOwned;
+
+use crate::error::{Code, Stop};
+
+/// The largest request body, in bytes.
+pub(crate) const BODY_BYTES_MAX: usize = 16 * 1024;
+
+/// Refuses bodies that announce more than [`BODY_BYTES_MAX`], before anything else is looked at.
+pub(super) async fn bound_body(request: Request, next: Next) -> Response {
+    let announced = request.headers().get(http::header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+    match announced.map(str::parse::<usize>) {
+        Some(Ok(length)) if length > BODY_BYTES_MAX => too_large().into_response(),
+        _ => next.run(request).await,
+    }
+}
+
+fn too_large() -> Stop {
+    Code::BodyTooLarge.refuse(format!("Send at most {BODY_BYTES_MAX} bytes.")).into()
+}
+
+/// A JSON body. An empty one reads as `{}`.
+pub(super) struct Json<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
+    type Rejection = Stop;
+
+    async fn from_request(request: Request<Body>, _: &S) -> Result<Self, Stop> {
+        let bytes = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await;
+        let bytes = bytes.map_err(|_| too_large())?.to_bytes();
+        let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
+        serde_json::from_slice(text).map(Self).map_err(|error| {
+            Code::InvalidBody.refuse(format!("The body is not what is expected here: {error}.")).into()
+        })
+    }
+}
+
+/// The parts of the path that have names, in order.
+pub(super) struct Segments<const N: usize>(pub(super) [String; N]);
+
+impl<const N: usize, S: Send + Sync> FromRequestParts<S> for Segments<N> {
+    type Rejection = Stop;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Stop> {
+        let not_found = || Stop::from(Code::NotFound.refuse("There is nothing at this path."));
+        let segments = RawPathParams::from_request_parts(parts, state).await.map_err(|_| not_found())?;
+        let values: Vec<String> = segments.iter().map(|(_, value)| value.to_owned()).collect();
+        values.try_into().map(Self).map_err(|_| not_found())
+    }
+}
+
+/// Query parameters.
+pub(super) struct Params(HashMap<String, String>);
+
+impl Params {
+    /// The text of a parameter.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// A parameter that parses, or `default` when it is absent.
+    pub(super) fn value<T: std::str::FromStr>(&self, name: &str, default: T, expected: &str) -> Result<T, Stop> {
+        match self.0.get(name) {
+            None => Ok(default),
+            Some(text) => {
+                text.parse().map_err(|_| Code::InvalidQuery.refuse(format!("{name} must be {expected}.")).into())
+            }
+        }
+    }
+
+    /// How many items a page has: 1 to 200, by default 50.
+    pub(super) fn limit(&self) -> Result<i64, Stop> {
+        let expected = "a number from 1 to 200";
+        match self.value("limit", 50_i64, expected)? {
+            limit @ 1..=200 => Ok(limit),
+            _ => Err(Code::InvalidQuery.refuse(format!("limit must be {expected}.")).into()),
+        }
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Params {
+    type Rejection = Stop;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Stop> {
+        match Query::try_from_uri(&parts.uri) {
+            Ok(Query(parameters)) => Ok(Self(parameters)),
+            Err(_) => Err(Code::InvalidQuery.refuse("The query is not well-formed.").into()),
+        }
+    }
+}
+
+/// Tells a field that is absent (`None`) from one that is `null` (`Some(None)`).
+pub(super) fn present<'de, T, D>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
+where
+    T: serde::Deserialize<'de>,
+    D: serde::Deserializer<'de>,
+{
+    <Option<T> as serde::Deserialize>::deserialize(deserializer).map(Some)
+}

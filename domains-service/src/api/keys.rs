@@ -1,0 +1,248 @@
+//! API keys: create, list, rotate, revoke. A key is shown once, in the answer that makes it.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use contract::feed::{Entity, EntityName};
+use contract::key::{Environment, KeyId, PresentedKey, Scope, Scopes};
+use contract::project::ProjectId;
+use contract::time::{UnixMillis, UnixSeconds};
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::extract::{Json, Segments};
+use super::view::{rfc3339, rfc3339_seconds};
+use crate::actor::Actor;
+use crate::app::App;
+use crate::error::{Code, Stop};
+use crate::store::keys::{self, KeyRecord};
+use crate::store::{Write, projects};
+
+/// Keys of one project that may be used at the same time.
+const KEYS_PER_PROJECT_MAX: u64 = 100;
+
+/// The longest label, in characters.
+const LABEL_CHARACTERS_MAX: usize = 100;
+
+/// How long an old key goes on working after a rotation, unless said otherwise.
+const OVERLAP_SECONDS: u32 = 86_400;
+
+/// The longest overlap that can be asked for.
+const OVERLAP_SECONDS_MAX: u32 = 30 * 86_400;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewKey {
+    #[serde(default)]
+    label: String,
+    scopes: Vec<Scope>,
+    expires_at: Option<String>,
+}
+
+/// `POST …/keys`.
+pub(super) async fn create(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
+    Segments([project]): Segments<1>,
+    Json(wanted): Json<NewKey>,
+) -> Result<Response, Stop> {
+    let project = actor.enter(&project, Some(Scope::KeysWrite))?;
+    let now = app.clock.now();
+    let scopes: Scopes = wanted.scopes.into_iter().collect();
+    if scopes.is_empty() || wanted.label.chars().count() > LABEL_CHARACTERS_MAX {
+        let message =
+            format!("A key needs at least one scope and a label of at most {LABEL_CHARACTERS_MAX} characters.");
+        return Err(Code::InvalidBody.refuse(message).into());
+    }
+    let expires_at = wanted.expires_at.map(|text| text.parse::<jiff::Timestamp>()).transpose();
+    let expires_at = expires_at.map_err(|_| {
+        Code::InvalidBody.refuse("expires_at is a moment in RFC 3339, for example 2027-01-31T00:00:00Z.")
+    })?;
+    let expires_at = expires_at.map(|at| UnixSeconds(at.as_second()));
+    if expires_at.is_some_and(|at| at <= now.to_seconds()) {
+        return Err(Code::InvalidBody.refuse("expires_at lies in the past.").into());
+    }
+    if !actor.may_grant(&scopes) {
+        return Err(Code::ScopeNotGrantable.refuse("A key cannot give scopes that it does not have.").into());
+    }
+    let mut write = app.store.write().await?;
+    project_exists(&mut write, &project).await?;
+    room_for_one(&mut write, &project).await?;
+    let (key, secret) = generate(&project, app.environment, wanted.label, scopes, expires_at, now)?;
+    publish(&mut write, &key).await?;
+    write.record(&project, None, "key.created", &actor, json!({ "key": key.id, "scopes": key.scopes })).await?;
+    write.commit().await?;
+    Ok(created(&key, &secret, None))
+}
+
+/// `GET …/keys`.
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
+    Segments([project]): Segments<1>,
+) -> Result<Response, Stop> {
+    let project = actor.enter(&project, Some(Scope::KeysWrite))?;
+    if app.store.find_project(&project).await?.is_none() {
+        return Err(no_project().into());
+    }
+    let keys: Vec<Value> = app.store.keys(&project).await?.iter().map(view).collect();
+    Ok(axum::Json(json!({ "keys": keys })).into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Rotation {
+    overlap_seconds: Option<u32>,
+}
+
+/// `POST …/keys/{id}/rotate`: a new key like the old one, which goes on working for a while.
+pub(super) async fn rotate(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
+    Segments([project, key]): Segments<2>,
+    Json(rotation): Json<Rotation>,
+) -> Result<Response, Stop> {
+    let project = actor.enter(&project, Some(Scope::KeysWrite))?;
+    let overlap = rotation.overlap_seconds.unwrap_or(OVERLAP_SECONDS);
+    if overlap > OVERLAP_SECONDS_MAX {
+        return Err(Code::InvalidBody.refuse(format!("overlap_seconds is at most {OVERLAP_SECONDS_MAX}.")).into());
+    }
+    let mut write = app.store.write().await?;
+    let now = write.now();
+    let mut old = find(&mut write, &project, &key).await?;
+    let expired = old.expires_at.is_some_and(|at| at <= now.to_seconds());
+    if old.revoked_at.is_some() || expired {
+        return Err(Code::KeyNotUsable.refuse("The key is revoked or expired; create a new one.").into());
+    }
+    if !actor.may_grant(&old.scopes) {
+        return Err(Code::ScopeNotGrantable.refuse("A key cannot rotate one that may do more than itself.").into());
+    }
+    if overlap > 0 {
+        room_for_one(&mut write, &project).await?;
+    }
+    let (new, secret) =
+        generate(&project, app.environment, old.label.clone(), old.scopes.clone(), old.expires_at, now)?;
+    publish(&mut write, &new).await?;
+    if overlap == 0 {
+        withdraw(&mut write, &mut old).await?;
+    } else {
+        let ends = now.to_seconds().plus(overlap.into());
+        old.expires_at = Some(old.expires_at.map_or(ends, |at| at.min(ends)));
+        publish(&mut write, &old).await?;
+    }
+    let detail = json!({ "key": old.id, "new_key": new.id, "overlap_seconds": overlap });
+    write.record(&project, None, "key.rotated", &actor, detail).await?;
+    write.commit().await?;
+    Ok(created(&new, &secret, Some(&old)))
+}
+
+/// `DELETE …/keys/{id}`. Revoking twice is revoked.
+pub(super) async fn revoke(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
+    Segments([project, key]): Segments<2>,
+) -> Result<Response, Stop> {
+    let project = actor.enter(&project, Some(Scope::KeysWrite))?;
+    let mut write = app.store.write().await?;
+    let mut key = find(&mut write, &project, &key).await?;
+    if key.revoked_at.is_none() {
+        withdraw(&mut write, &mut key).await?;
+        write.record(&project, None, "key.revoked", &actor, json!({ "key": key.id })).await?;
+        write.commit().await?;
+    }
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+fn generate(
+    project: &ProjectId,
+    environment: Environment,
+    label: String,
+    scopes: Scopes,
+    expires_at: Option<UnixSeconds>,
+    now: UnixMillis,
+) -> Result<(KeyRecord, PresentedKey), Stop> {
+    let secret = PresentedKey::generate(environment, &chassis::random::bytes()?);
+    let record = KeyRecord {
+        id: KeyId::from_random(chassis::random::bytes()?),
+        project: project.clone(),
+        digest: secret.digest(),
+        label,
+        scopes,
+        last4: secret.last4().to_owned(),
+        environment,
+        created_at: now,
+        expires_at,
+        revoked_at: None,
+    };
+    Ok((record, secret))
+}
+
+async fn publish(write: &mut Write, key: &KeyRecord) -> Result<(), Stop> {
+    keys::save_key(write.connection(), key).await?;
+    Ok(write.put(Entity::Key(key.published())).await?)
+}
+
+async fn withdraw(write: &mut Write, key: &mut KeyRecord) -> Result<(), Stop> {
+    key.revoked_at = Some(write.now());
+    keys::save_key(write.connection(), key).await?;
+    Ok(write.remove(EntityName::Key(key.digest)).await?)
+}
+
+async fn find(write: &mut Write, project: &ProjectId, id: &str) -> Result<KeyRecord, Stop> {
+    project_exists(write, project).await?;
+    let key = match id.parse::<KeyId>() {
+        Ok(id) => keys::find_key(write.connection(), project, &id).await?,
+        Err(_) => None,
+    };
+    key.ok_or_else(|| Code::KeyNotFound.refuse("The project has no key of this id.").into())
+}
+
+async fn project_exists(write: &mut Write, project: &ProjectId) -> Result<(), Stop> {
+    match projects::find_project(write.connection(), project).await? {
+        Some(_) => Ok(()),
+        None => Err(no_project().into()),
+    }
+}
+
+fn no_project() -> chassis::refusal::Refusal {
+    Code::ProjectNotFound.refuse("There is no such project.")
+}
+
+async fn room_for_one(write: &mut Write, project: &ProjectId) -> Result<(), Stop> {
+    let now = write.now().to_seconds();
+    if keys::count_usable(write.connection(), project, now).await? < KEYS_PER_PROJECT_MAX {
+        return Ok(());
+    }
+    let message = format!("The project has {KEYS_PER_PROJECT_MAX} keys; revoke one first.");
+    Err(Code::KeyLimitReached.refuse(message).into())
+}
+
+fn created(key: &KeyRecord, secret: &PresentedKey, rotated: Option<&KeyRecord>) -> Response {
+    let mut body = view(key);
+    if let Some(fields) = body.as_object_mut() {
+        fields.insert("key".to_owned(), json!(secret.reveal()));
+        if let Some(old) = rotated {
+            fields.insert("rotated".to_owned(), view(old));
+        }
+    }
+    (StatusCode::CREATED, [(http::header::CACHE_CONTROL, "no-store")], axum::Json(body)).into_response()
+}
+
+fn view(key: &KeyRecord) -> Value {
+    json!({
+        "id": key.id,
+        "project_id": key.project,
+        "label": key.label,
+        "scopes": key.scopes,
+        "environment": key.environment,
+        "prefix": format!("th_{}_", key.environment),
+        "last4": key.last4,
+        "created_at": rfc3339(key.created_at),
+        "expires_at": key.expires_at.map(rfc3339_seconds),
+        "revoked_at": key.revoked_at.map(rfc3339),
+        "revoked": key.revoked_at.is_some(),
+    })
+}

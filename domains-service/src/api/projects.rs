@@ -1,0 +1,278 @@
+//! Projects: created, changed and deployed by operators, seen by their callers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use contract::feed::{Entity, EntityName};
+use contract::key::Scope;
+use contract::plan::{Limits, Plan};
+use contract::project::{Access, ProjectId, RESERVED_LABELS, UpstreamName};
+use contract::site::{Serves, Site};
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::extract::{Json, Params, Segments, present};
+use super::{changes, view};
+use crate::actor::Actor;
+use crate::app::App;
+use crate::error::{Code, Stop};
+use crate::publish;
+use crate::store::projects::{self, ProjectRecord};
+use crate::store::{Write, domains, keys};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewProject {
+    id: String,
+    #[serde(default = "free")]
+    plan: Plan,
+    #[serde(default = "orders")]
+    upstream: String,
+    #[serde(default = "key")]
+    access: Access,
+    limits: Option<Limits>,
+}
+
+const fn free() -> Plan {
+    Plan::Free
+}
+
+fn orders() -> String {
+    "orders".to_owned()
+}
+
+const fn key() -> Access {
+    Access::Key
+}
+
+/// `POST /internal/projects`.
+pub(super) async fn create(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
+    Json(wanted): Json<NewProject>,
+) -> Result<Response, Stop> {
+    let id: ProjectId = wanted.id.parse().map_err(|error| invalid("id", &error))?;
+    let upstream: UpstreamName = wanted.upstream.parse().map_err(|error| invalid("upstream", &error))?;
+    if RESERVED_LABELS.contains(&id.as_str()) {
+        return Err(Code::ProjectReserved.refuse("The platform itself speaks at this name; choose another.").into());
+    }
+    if app.platform.child(id.as_str()).is_err() {
+        return Err(Code::InvalidProject.refuse("The project's hostname would be too long.").into());
+    }
+    let mut write = app.store.write().await?;
+    if projects::find_project(write.connection(), &id).await?.is_some() {
+        return Err(Code::ProjectExists.refuse("There is a project of this name.").into());
+    }
+    let now = write.now();
+    let salt = chassis::random::bytes::<16>()?;
+    let project = ProjectRecord {
+        id,
+        salt: salt.iter().map(|byte| format!("{byte:02x}")).collect(),
+        plan: wanted.plan,
+        limits: wanted.limits,
+        access: wanted.access,
+        upstream,
+        suspended: false,
+        created_at: now,
+        updated_at: now,
+        deployed_at: None,
+        unpaid_since: None,
+    };
+    save(&app, &mut write, &project).await?;
+    write.record(&project.id, None, "project.created", &actor, json!({ "plan": project.plan })).await?;
+    write.commit().await?;
+    Ok((StatusCode::CREATED, axum::Json(view::project(&app, &project))).into_response())
+}
+
+fn invalid(field: &str, error: &contract::project::NotALabel) -> Stop {
+    Code::InvalidProject.refuse(format!("{field}: {error}.")).into()
+}
+
+/// Writes a project and tells the edge.
+async fn save(app: &App, write: &mut Write, project: &ProjectRecord) -> Result<(), Stop> {
+    projects::save_project(write.connection(), project).await?;
+    Ok(write.put(Entity::Project(project.published(&app.plans))).await?)
+}
+
+/// The project, or 404.
+pub(super) async fn find(write: &mut Write, id: &ProjectId) -> Result<ProjectRecord, Stop> {
+    let project = projects::find_project(write.connection(), id).await?;
+    project.ok_or_else(|| Code::ProjectNotFound.refuse("There is no such project.").into())
+}
+
+/// The project, or 404, without a transaction.
+pub(super) async fn load(app: &App, id: &ProjectId) -> Result<ProjectRecord, Stop> {
+    let project = app.store.find_project(id).await?;
+    project.ok_or_else(|| Code::ProjectNotFound.refuse("There is no such project.").into())
+}
+
+/// `GET /internal/projects`.
+pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<Response, Stop> {
+    let limit = params.limit()?;
+    let found = app.store.projects(params.text("cursor").unwrap_or_default(), limit).await?;
+    let full = i64::try_from(found.len()).is_ok_and(|count| count == limit);
+    let next = found.last().filter(|_| full).map(|project| project.id.clone());
+    let list: Vec<Value> = found.iter().map(|project| view::project(&app, project)).collect();
+    Ok(axum::Json(json!({ "projects": list, "next_cursor": next })).into_response())
+}
+
+/// `GET …/projects/{project}`.
+pub(super) async fn show(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
+    Segments([project]): Segments<1>,
+) -> Result<Response, Stop> {
+    let id = actor.enter(&project, None)?;
+    let project = load(&app, &id).await?;
+    Ok(axum::Json(view::project(&app, &project)).into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ProjectChange {
+    plan: Option<Plan>,
+    upstream: Option<String>,
+    access: Option<Access>,
+    suspended: Option<bool>,
+    #[serde(default, deserialize_with = "present")]
+    limits: Option<Option<Limits>>,
+}
+
+/// `PATCH /internal/projects/{project}`.
+pub(super) async fn change(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
+    Segments([project]): Segments<1>,
+    Json(change): Json<ProjectChange>,
+) -> Result<Response, Stop> {
+    let id = actor.enter(&project, None)?;
+    let upstream = change.upstream.map(|name| name.parse::<UpstreamName>()).transpose();
+    let upstream = upstream.map_err(|error| invalid("upstream", &error))?;
+    let mut write = app.store.write().await?;
+    let now = write.now();
+    let mut project = find(&mut write, &id).await?;
+    let before = project.clone();
+    project.plan = change.plan.unwrap_or(project.plan);
+    project.limits = change.limits.unwrap_or(project.limits);
+    project.access = change.access.unwrap_or(project.access);
+    project.upstream = upstream.unwrap_or(project.upstream);
+    project.suspended = change.suspended.unwrap_or(project.suspended);
+    project.updated_at = now;
+    let pays = |project: &ProjectRecord| app.plans.of(project.plan).domains > 0;
+    if pays(&project) {
+        project.unpaid_since = None;
+    } else if pays(&before) {
+        project.unpaid_since = Some(now);
+    }
+    save(&app, &mut write, &project).await?;
+    if project.plan != before.plan {
+        domains::look_again(write.connection(), &project.id, now).await?;
+    }
+    let detail = json!({
+        "plan": project.plan, "limits": project.limits, "access": project.access, "upstream": project.upstream,
+        "suspended": project.suspended,
+    });
+    write.record(&project.id, None, "project.changed", &actor, detail).await?;
+    write.commit().await?;
+    app.wake.notify_one();
+    Ok(axum::Json(view::project(&app, &project)).into_response())
+}
+
+/// `POST /internal/projects/{project}/deploy`: notes a successful deploy, from which on the project is served.
+pub(super) async fn deploy(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
+    Segments([project]): Segments<1>,
+) -> Result<Response, Stop> {
+    let id = actor.enter(&project, None)?;
+    let mut write = app.store.write().await?;
+    let now = write.now();
+    let mut project = find(&mut write, &id).await?;
+    project.deployed_at = Some(now);
+    project.updated_at = now;
+    save(&app, &mut write, &project).await?;
+    if let Some(hostname) = project.host(&app.platform) {
+        write.put(Entity::Site(Site { hostname, serves: Serves::Project(id.clone()), redirect: None })).await?;
+    }
+    write.record(&id, None, "project.deployed", &actor, json!({})).await?;
+    write.commit().await?;
+    Ok(axum::Json(view::project(&app, &project)).into_response())
+}
+
+/// `DELETE /internal/projects/{project}`: everything of it is gone, and gone from the edge.
+pub(super) async fn remove(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
+    Segments([project]): Segments<1>,
+) -> Result<Response, Stop> {
+    let id = actor.enter(&project, None)?;
+    let started = app.clock.monotonic();
+    let mut write = app.store.write().await?;
+    let now = write.now();
+    let project = find(&mut write, &id).await?;
+    for domain in domains::all_domains(write.connection(), &id).await? {
+        publish::withdraw(&mut write, &domain).await?;
+        domains::let_go(write.connection(), &domain.name, &id, &project.salt, now).await?;
+        domains::delete_domain(write.connection(), &domain).await?;
+    }
+    for key in keys::all_keys(write.connection(), &id).await? {
+        write.remove(EntityName::Key(key.digest)).await?;
+        keys::delete_key(write.connection(), &key.id).await?;
+    }
+    if let Some(host) = project.host(&app.platform) {
+        write.remove(EntityName::Site(host)).await?;
+    }
+    write.remove(EntityName::Project(id.clone())).await?;
+    projects::delete_project(write.connection(), &id).await?;
+    write.record(&id, None, "project.deleted", &actor, json!({})).await?;
+    let revision = write.commit().await?;
+    let acknowledged = app.nodes.acknowledged(revision, changes::ACKNOWLEDGEMENT_TIME_MAX).await;
+    let took = app.clock.monotonic().saturating_sub(started);
+    Ok(changes::removed(&acknowledged, took.min(Duration::from_mins(1))))
+}
+
+/// `GET …/projects/{project}/events`.
+pub(super) async fn events(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
+    Segments([project]): Segments<1>,
+    params: Params,
+) -> Result<Response, Stop> {
+    let id = actor.enter(&project, Some(Scope::DomainsRead))?;
+    load(&app, &id).await?;
+    let before = params.value("cursor", i64::MAX, "the next_cursor of an earlier answer")?;
+    let events = app.store.events(&id, None, Some(before)).await?;
+    Ok(events_page(&events))
+}
+
+/// A page of events, newest first.
+pub(super) fn events_page(events: &[crate::store::events::Event]) -> Response {
+    let full = i64::try_from(events.len()).is_ok_and(|count| count == crate::store::events::EVENTS_PER_PAGE);
+    let next = events.last().filter(|_| full).map(|event| event.id.to_string());
+    let list: Vec<Value> = events.iter().map(view::event).collect();
+    axum::Json(json!({ "events": list, "next_cursor": next })).into_response()
+}
+
+/// `GET /v1/acme-account`: what a customer may put into their CAA records.
+pub(super) async fn acme_account(State(app): State<Arc<App>>) -> Response {
+    let accounts: Vec<Value> = app
+        .authorities
+        .caa()
+        .iter()
+        .map(|identity| {
+            let pinned =
+                identity.account_uri.as_ref().map(|uri| format!("0 issue \"{}; accounturi={uri}\"", identity.domain));
+            json!({
+                "ca": identity.domain,
+                "account_uri": identity.account_uri,
+                "caa": format!("0 issue \"{}\"", identity.domain),
+                "caa_pinned": pinned,
+            })
+        })
+        .collect();
+    axum::Json(json!({ "accounts": accounts })).into_response()
+}

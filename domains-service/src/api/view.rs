@@ -1,0 +1,172 @@
+//! How things look to whoever asks.
+
+use contract::time::{UnixMillis, UnixSeconds};
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::dns::verdict::{Checks, RecordState};
+use crate::domain::proof::{TEXT_LABEL, TTL_SECONDS};
+use crate::domain::{Domain, Status, name};
+use crate::store::events::Event;
+use crate::store::projects::ProjectRecord;
+
+/// A moment in RFC 3339, UTC.
+pub(super) fn rfc3339(at: UnixMillis) -> String {
+    jiff::Timestamp::from_millisecond(at.0).unwrap_or_default().to_string()
+}
+
+/// A moment in RFC 3339, UTC.
+pub(super) fn rfc3339_seconds(at: UnixSeconds) -> String {
+    jiff::Timestamp::from_second(at.0).unwrap_or_default().to_string()
+}
+
+/// A project.
+pub(super) fn project(app: &App, project: &ProjectRecord) -> Value {
+    let published = project.published(&app.plans);
+    json!({
+        "id": project.id,
+        "plan": project.plan,
+        "limits": published.limits,
+        "limits_override": project.limits,
+        "access": project.access,
+        "upstream": project.upstream,
+        "suspended": project.suspended,
+        "deployed": project.deployed_at.is_some(),
+        "deployed_at": project.deployed_at.map(rfc3339),
+        "host": project.host(&app.platform),
+        "cname_target": app.prover.target(&project.salt),
+        "domain_limit": app.plans.of(project.plan).domains,
+        "created_at": rfc3339(project.created_at),
+        "updated_at": rfc3339(project.updated_at),
+    })
+}
+
+/// An event.
+pub(super) fn event(event: &Event) -> Value {
+    json!({
+        "id": event.id,
+        "type": event.kind,
+        "domain": event.domain,
+        "actor": event.actor,
+        "client": event.client,
+        "detail": event.detail,
+        "at": rfc3339(event.at),
+    })
+}
+
+/// A domain.
+pub(super) fn domain(app: &App, project: &ProjectRecord, domain: &Domain) -> Value {
+    let problems: Vec<Value> = domain
+        .problems
+        .iter()
+        .map(|problem| {
+            let mut value = json!(problem);
+            if let Some(fields) = value.as_object_mut() {
+                fields.insert("retry_at".to_owned(), json!(problem.retry_at.map(rfc3339_seconds)));
+            }
+            value
+        })
+        .collect();
+    json!({
+        "name": domain.name,
+        "unicode_name": domain.name.to_unicode(),
+        "project_id": domain.project,
+        "status": domain.status.as_str(),
+        "status_since": rfc3339(domain.status_since),
+        "primary": domain.primary,
+        "redirect": domain.redirect.as_ref().map(|rule| json!({
+            "to": rule.to.as_str(),
+            "status": rule.status.map(contract::site::RedirectStatus::code),
+        })),
+        "is_apex": is_apex(app, domain),
+        "records": records(app, project, domain),
+        "checks": domain.checks.as_ref().map(checks),
+        "problems": problems,
+        "next_check_at": domain.due_at.map(rfc3339),
+        "certificate": certificate(domain),
+        "created_at": rfc3339(domain.created_at),
+        "updated_at": rfc3339(domain.updated_at),
+        "rev": domain.rev,
+    })
+}
+
+/// The value of `ETag` for a domain.
+pub(super) fn etag(domain: &Domain) -> String {
+    format!("\"{}\"", domain.rev)
+}
+
+fn is_apex(app: &App, domain: &Domain) -> bool {
+    domain.is_apex.unwrap_or_else(|| {
+        name::attachable(domain.name.as_str(), &app.platform, app.names)
+            .is_ok_and(|name| name.looks_apex() && !name.local)
+    })
+}
+
+/// The records the owner is to create, as their provider's form wants them.
+pub(super) fn records(app: &App, project: &ProjectRecord, domain: &Domain) -> Vec<Value> {
+    let Ok(attachable) = name::attachable(domain.name.as_str(), &app.platform, app.names) else { return Vec::new() };
+    if attachable.local {
+        return Vec::new(); // it means this machine by definition
+    }
+    let zone = domain.checks.as_ref().and_then(|checks| checks.zone.as_deref());
+    let zone = zone.unwrap_or(attachable.registrable.as_str());
+    let relative = |name: &str| match name.strip_suffix(zone).map(|label| label.trim_end_matches('.')) {
+        Some("") => "@".to_owned(),
+        Some(label) => label.to_owned(),
+        None => name.to_owned(),
+    };
+    let state = domain.checks.as_ref().map_or(RecordState::Unknown, |checks| checks.record);
+    let kind = if is_apex(app, domain) { "ALIAS" } else { "CNAME" };
+    let mut records = vec![json!({
+        "type": kind,
+        "name": relative(domain.name.as_str()),
+        "fqdn": domain.name,
+        "value": app.prover.target(&project.salt),
+        "ttl": TTL_SECONDS,
+        "purpose": "traffic",
+        "state": state,
+    })];
+    let text_state = domain.checks.as_ref().and_then(|checks| checks.txt);
+    if text_state.is_some() || domain.status == Status::PendingOwnership {
+        let place = format!("{TEXT_LABEL}.{}", domain.name);
+        records.push(json!({
+            "type": "TXT",
+            "name": relative(&place),
+            "fqdn": place,
+            "value": app.prover.ownership_text(&project.salt, &domain.name),
+            "ttl": TTL_SECONDS,
+            "purpose": "ownership",
+            "state": text_state.unwrap_or(RecordState::Unknown),
+        }));
+    }
+    records
+}
+
+/// The last look at DNS.
+pub(super) fn checks(checks: &Checks) -> Value {
+    json!({
+        "at": rfc3339(UnixMillis(checks.at_ms)),
+        "duration_ms": checks.duration_ms,
+        "queries": checks.queries,
+        "resolver": checks.resolver,
+        "zone": checks.zone,
+        "nameservers": checks.nameservers,
+        "caa": checks.caa,
+    })
+}
+
+fn certificate(domain: &Domain) -> Value {
+    let state = &domain.certificate;
+    json!({
+        "status": state.status,
+        "ca": state.ca,
+        "serial": state.serial,
+        "not_before": state.not_before.map(rfc3339_seconds),
+        "not_after": state.not_after.map(rfc3339_seconds),
+        "key_type": state.key_type,
+        "renew_at": state.renew_at.map(rfc3339_seconds),
+        "last_error": state.last_error,
+        "next_attempt_at": state.next_attempt_at.map(rfc3339_seconds),
+        "rate_limited_until": state.rate_limited_until.map(rfc3339_seconds),
+    })
+}

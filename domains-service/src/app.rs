@@ -1,0 +1,81 @@
+//! What every part of the service shares.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use chassis::clock::Clock;
+use chassis::seal::SealingKey;
+use contract::hostname::Hostname;
+use contract::key::Environment;
+use tokio::sync::Notify;
+
+use crate::config::{Config, DnsConfig, NameRules};
+use crate::dns::Dns;
+use crate::domain::proof::Prover;
+use crate::issuer::Authorities;
+use crate::metrics::Metrics;
+use crate::nodes::Nodes;
+use crate::plans::Plans;
+use crate::store::Store;
+use crate::throttle::Throttles;
+
+/// What every part of the service shares.
+pub(crate) struct App {
+    pub(crate) store: Store,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) nodes: Nodes,
+    pub(crate) metrics: Metrics,
+    pub(crate) dns: Arc<dyn Dns>,
+    pub(crate) authorities: Authorities,
+    pub(crate) sealing: SealingKey,
+    pub(crate) prover: Prover,
+    pub(crate) plans: Plans,
+    pub(crate) platform: Hostname,
+    pub(crate) environment: Environment,
+    pub(crate) names: NameRules,
+    pub(crate) dns_config: DnsConfig,
+    pub(crate) edge_addresses: Vec<IpAddr>,
+    pub(crate) change_log_rows: u64,
+    pub(crate) throttles: Throttles,
+    /// Wakes the worker: a domain is due.
+    pub(crate) wake: Notify,
+}
+
+impl App {
+    /// Puts the parts together.
+    pub(crate) fn new(
+        config: Config,
+        store: Store,
+        clock: Arc<dyn Clock>,
+        dns: Arc<dyn Dns>,
+        authorities: Authorities,
+        metrics: Metrics,
+    ) -> anyhow::Result<Self> {
+        Ok(Self {
+            store,
+            nodes: Nodes::new(clock.clone()),
+            metrics,
+            dns,
+            authorities,
+            sealing: SealingKey::new(&config.sealing_secret)?,
+            prover: Prover::new(&config.secret, config.edge_zone()?),
+            plans: config.plans,
+            platform: config.platform_domain,
+            environment: config.environment,
+            names: config.names,
+            dns_config: config.dns,
+            edge_addresses: config.edge_addresses,
+            change_log_rows: config.change_log_rows,
+            throttles: Throttles::new(clock.clone()),
+            wake: Notify::new(),
+            clock,
+        })
+    }
+}
+
+/// A number in `0.0..1.0` for spreading moments. Should there be no randomness, everything happens at once: slower,
+/// not wrong.
+pub(crate) fn jitter() -> f64 {
+    let bytes = chassis::random::bytes::<4>().unwrap_or_default();
+    f64::from(u32::from_be_bytes(bytes)) / (f64::from(u32::MAX) + 1.0)
+}

@@ -1,0 +1,185 @@
+//! Ordering a certificate and putting it into service.
+//!
+//! A working certificate is never replaced by a worse one, and a failed order changes nothing that is served: it is
+//! noted, with the moment of the next attempt.
+
+use std::time::Duration;
+
+use contract::certificate::CertificateBundle;
+use contract::feed::Entity;
+use contract::time::UnixMillis;
+use serde_json::json;
+
+use crate::actor::Actor;
+use crate::app::{App, jitter};
+use crate::domain::problem::{Problem, ProblemCode};
+use crate::domain::{CertificateState, CertificateStatus, Domain, Status, name, schedule};
+use crate::issuer::bundle::{self, Facts};
+use crate::issuer::{IssueError, IssueRequest, Issuer};
+use crate::publish;
+use crate::store::{StoreError, domains};
+
+/// The longest an order takes; shorter than the lease it is made under.
+const ORDER_TIME_MAX: Duration = Duration::from_mins(2);
+
+/// Why no certificate came of an order.
+struct Failure {
+    code: ProblemCode,
+    message: String,
+    until: Option<UnixMillis>,
+}
+
+/// Orders a certificate from the first permitted authority that issues one, and publishes it.
+pub(super) async fn order(
+    app: &App,
+    domain: &Domain,
+    fence: i64,
+    permitted: &[(String, Vec<String>)],
+) -> Result<(), StoreError> {
+    let local = name::attachable(domain.name.as_str(), &app.platform, app.names).is_ok_and(|name| name.local);
+    let mut failure = Failure {
+        code: ProblemCode::CaUnavailable,
+        message: "No certificate authority is configured for this name.".to_owned(),
+        until: None,
+    };
+    for (issuer, methods) in app.authorities.choose(local, permitted) {
+        match issue(app, domain, issuer.as_ref(), methods).await {
+            Ok((bundle, facts)) => return succeed(app, domain, fence, issuer.name(), bundle, facts).await,
+            Err(error) => {
+                tracing::warn!(domain = %domain.name, authority = issuer.name(), error = error.message,
+                    "a certificate order failed");
+                failure = error;
+            }
+        }
+    }
+    fail(app, domain, fence, failure).await
+}
+
+async fn issue(
+    app: &App,
+    domain: &Domain,
+    issuer: &dyn Issuer,
+    methods: Vec<String>,
+) -> Result<(CertificateBundle, Facts), Failure> {
+    let now = app.clock.now_seconds();
+    let request = IssueRequest { hostname: domain.name.clone(), methods, now };
+    let issued = match tokio::time::timeout(ORDER_TIME_MAX, issuer.issue(&request)).await {
+        Ok(issued) => issued,
+        Err(_) => Err(IssueError::Unavailable("it did not finish in time".to_owned())),
+    };
+    let issued = issued.map_err(|error| Failure {
+        code: match &error {
+            IssueError::RateLimited { .. } => ProblemCode::CaRateLimited,
+            IssueError::Unreachable(_) => ProblemCode::ChallengeUnreachable,
+            IssueError::Rejected(_) => ProblemCode::CaRejected,
+            IssueError::Unavailable(_) => ProblemCode::CaUnavailable,
+        },
+        message: error.to_string(),
+        until: match &error {
+            IssueError::RateLimited { until, .. } => until.map(contract::time::UnixSeconds::to_millis),
+            _ => None,
+        },
+    })?;
+    // An expired certificate is no measure for its successor.
+    let deployed_until = domain.certificate.not_after.filter(|end| now <= *end);
+    let checked = bundle::bundle(&issued, &domain.name, now, deployed_until, &app.sealing);
+    checked.map_err(|unfit| Failure {
+        code: ProblemCode::CaUnavailable,
+        message: format!("The authority returned a certificate that cannot be used: {unfit}."),
+        until: None,
+    })
+}
+
+async fn succeed(
+    app: &App,
+    seen: &Domain,
+    fence: i64,
+    authority: &str,
+    bundle: CertificateBundle,
+    facts: Facts,
+) -> Result<(), StoreError> {
+    let mut write = app.store.write().await?;
+    let now = write.now();
+    let Some(mut domain) = domains::find_domain(write.connection(), &seen.project, &seen.name).await? else {
+        return Ok(());
+    };
+    let claims = domains::find_claims(write.connection(), &seen.name).await?;
+    let ours = claims.holder.as_ref() == Some(&domain.project);
+    if domain.lease_fence != fence || domain.removal.is_some() || !ours {
+        return Ok(()); // removed or lost meanwhile: what came too late is not served
+    }
+    let before = domain.status;
+    let renewed = domain.certificate.not_after.is_some();
+    let renew_at = schedule::renew_at(bundle.not_before.to_millis(), bundle.not_after.to_millis(), jitter());
+    domain.certificate = CertificateState {
+        status: CertificateStatus::Deployed,
+        ca: Some(authority.to_owned()),
+        serial: Some(facts.serial),
+        not_before: Some(bundle.not_before),
+        not_after: Some(bundle.not_after),
+        key_type: Some(facts.key_type),
+        renew_at: Some(renew_at.to_seconds()),
+        ..CertificateState::default()
+    };
+    let with_authority = [
+        ProblemCode::CaRateLimited,
+        ProblemCode::CaUnavailable,
+        ProblemCode::CaRejected,
+        ProblemCode::ChallengeUnreachable,
+        ProblemCode::CertDelayed,
+    ];
+    domain.problems.retain(|problem| !with_authority.contains(&problem.code));
+    domain.touch(now);
+    tracing::info!(domain = %domain.name, authority, chain = bundle::fingerprint(&bundle.chain_pem),
+        not_after = bundle.not_after.0, "a certificate was issued");
+    write.put(Entity::Certificate(bundle)).await?;
+    let event = if renewed { "domain.certificate.renewed" } else { "domain.certificate.issued" };
+    let detail = json!({ "ca": authority, "serial": domain.certificate.serial });
+    write.record(&domain.project, Some(&domain.name), event, &Actor::system(), detail).await?;
+    if matches!(before, Status::Issuing | Status::ActionRequired | Status::Suspended) {
+        super::settle(&mut write, &mut domain, Status::Active, before).await?;
+    }
+    domain.due_at = super::due_at(&domain, now);
+    domains::save_domain(write.connection(), &domain).await?;
+    publish::site_and_dependants(&mut write, &domain).await?;
+    domains::release_lease(write.connection(), &domain).await?;
+    write.commit().await?;
+    app.metrics.moved(before, domain.status);
+    app.metrics.certificate_orders.with_label_values(&[if renewed { "renewed" } else { "issued" }]).inc();
+    Ok(())
+}
+
+async fn fail(app: &App, seen: &Domain, fence: i64, failure: Failure) -> Result<(), StoreError> {
+    app.metrics.certificate_orders.with_label_values(&["failed"]).inc();
+    let mut write = app.store.write().await?;
+    let now = write.now();
+    let Some(mut domain) = domains::find_domain(write.connection(), &seen.project, &seen.name).await? else {
+        return Ok(());
+    };
+    if domain.lease_fence != fence || domain.removal.is_some() {
+        return Ok(());
+    }
+    let attempts = domain.certificate.attempts.saturating_add(1);
+    let scheduled = schedule::next_attempt(attempts, now, jitter());
+    let next = failure.until.map_or(scheduled, |until| until.max(scheduled)).to_seconds();
+    domain.certificate.attempts = attempts;
+    domain.certificate.status = CertificateStatus::Failed;
+    domain.certificate.last_error = Some(failure.message.clone());
+    domain.certificate.next_attempt_at = Some(next);
+    domain.certificate.rate_limited_until = failure.until.map(UnixMillis::to_seconds);
+    domain.problems.retain(|problem| problem.code != failure.code);
+    let fix = match failure.code {
+        ProblemCode::ChallengeUnreachable => "Remove whatever stands between the name and us, then choose Re-verify.",
+        ProblemCode::CaRejected => "The authority does not issue for this name; use another one.",
+        _ => "There is nothing to do: we try again automatically.",
+    };
+    let problem = Problem::new(failure.code, domain.name.as_str(), failure.message, fix).until(Some(next));
+    domain.problems.push(problem);
+    domain.due_at = super::due_at(&domain, now);
+    let detail = json!({ "attempt": attempts, "error": domain.certificate.last_error });
+    write.record(&domain.project, Some(&domain.name), "domain.certificate.failed", &Actor::system(), detail).await?;
+    domains::save_domain(write.connection(), &domain).await?;
+    domains::release_lease(write.connection(), &domain).await?;
+    write.commit().await?;
+    Ok(())
+}

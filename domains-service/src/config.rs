@@ -1,0 +1,290 @@
+//! Settings of the control plane.
+//!
+//! Text becomes a [`Config`] whose fields cannot be wrong; `config/domains-service.toml` is the reference, and a test
+//! proves that it parses.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use chassis::config::{Problems, Section, Source};
+use chassis::logs::Format;
+use chassis::secret::Secret;
+use contract::hostname::Hostname;
+use contract::key::Environment;
+
+use crate::plans::Plans;
+
+/// The prefix of environment variables that override settings.
+pub const ENVIRONMENT_PREFIX: &str = "TOLLHOUSE_DOMAINS";
+
+/// Everything the service is told from outside.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The public API, reached through the gateway only.
+    pub listen: SocketAddr,
+    /// The change stream and the operators' API.
+    pub internal_listen: SocketAddr,
+    /// Health and metrics.
+    pub admin_listen: SocketAddr,
+    /// The SQLite file.
+    pub database: PathBuf,
+    /// Projects live at `{project}.{platform_domain}`.
+    pub platform_domain: Hostname,
+    /// Which keys this deployment makes and accepts.
+    pub environment: Environment,
+    /// The platform's secret: identities, tokens and ownership proofs derive from it.
+    pub secret: Secret,
+    /// Private keys rest sealed with a key derived from it.
+    pub sealing_secret: Secret,
+    /// What plans grant.
+    pub plans: Plans,
+    /// Changes kept for followers of the stream.
+    pub change_log_rows: u64,
+    /// Addresses of the edge, for apex domains. Those of the CNAME target count too.
+    pub edge_addresses: Vec<IpAddr>,
+    /// Which special names may be attached.
+    pub names: NameRules,
+    /// How DNS is asked.
+    pub dns: DnsConfig,
+    /// Our own authority, if certificates for custom domains come from it.
+    pub local_authority: Option<LocalAuthorityFiles>,
+    /// How log lines look.
+    pub log_format: Format,
+    /// Which log lines appear, such as `info,sqlx=warn`.
+    pub log_filter: String,
+}
+
+/// Which special names may be attached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NameRules {
+    /// Names under `.localhost`: they always mean this machine (RFC 6761), so they are verified by definition.
+    pub allow_local: bool,
+    /// Names under `.test` and `.example` (RFC 2606): only a test world resolves them.
+    pub allow_test: bool,
+}
+
+/// How DNS is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DnsConfig {
+    /// Recursive resolvers; empty: those of the system.
+    pub nameservers: Vec<SocketAddr>,
+    /// Whom to believe.
+    pub mode: DnsMode,
+    /// The port customers' nameservers listen on: 53, except in a test world.
+    pub authoritative_port: u16,
+    /// Whether nameservers at private addresses are asked: never, except in a test world. A customer chooses the
+    /// addresses of their nameservers, and with them where our packets go.
+    pub allow_private_nameservers: bool,
+}
+
+impl Default for DnsConfig {
+    fn default() -> Self {
+        Self {
+            nameservers: Vec::new(),
+            mode: DnsMode::Authoritative,
+            authoritative_port: 53,
+            allow_private_nameservers: false,
+        }
+    }
+}
+
+/// Whom to believe about a customer's records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DnsMode {
+    /// All authoritative nameservers of the zone: no cache lies, partial propagation is seen.
+    Authoritative,
+    /// The configured resolvers, where port 53 is closed.
+    Recursive,
+}
+
+impl FromStr for DnsMode {
+    type Err = UnknownDnsMode;
+
+    fn from_str(text: &str) -> Result<Self, UnknownDnsMode> {
+        match text {
+            "authoritative" => Ok(Self::Authoritative),
+            "recursive" => Ok(Self::Recursive),
+            _ => Err(UnknownDnsMode),
+        }
+    }
+}
+
+/// A word that is no DNS mode.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("use \"authoritative\" or \"recursive\"")]
+pub struct UnknownDnsMode;
+
+/// Where our own authority's certificate and key are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalAuthorityFiles {
+    /// The authority's certificate, PEM.
+    pub certificate: PathBuf,
+    /// Its private key, PEM.
+    pub key: PathBuf,
+}
+
+impl Config {
+    /// Reads every setting.
+    ///
+    /// # Errors
+    /// All mistakes at once.
+    pub fn read(source: &Source) -> Result<Self, Problems> {
+        let reader = source.reader()?;
+        let root = reader.root();
+        let config = read(&root);
+        reader.finish(config)
+    }
+
+    /// The zone that holds every project's CNAME target.
+    ///
+    /// # Errors
+    /// When the platform's domain is so long that nothing fits below it.
+    pub fn edge_zone(&self) -> anyhow::Result<Hostname> {
+        Ok(self.platform_domain.child("edge")?)
+    }
+}
+
+fn read(root: &Section<'_>) -> Option<Config> {
+    // Every setting is asked for before any `?`, so that all mistakes are reported together.
+    let listen = root.value("listen", SocketAddr::from(([127, 0, 0, 1], 7002)));
+    let internal_listen = root.value("internal_listen", SocketAddr::from(([127, 0, 0, 1], 7003)));
+    let admin_listen = root.value("admin_listen", SocketAddr::from(([127, 0, 0, 1], 9903)));
+    let database = root.value("database", PathBuf::from("data/domains-service/domains.sqlite"));
+    let platform_domain = root.required::<Hostname>("platform_domain", "\"apps.example.com\"");
+    let environment = root.value("environment", Environment::Live);
+    let secret = required_secret(root, "secret");
+    let sealing_secret = required_secret(root, "sealing_secret");
+    let plans = read_plans(root);
+    let change_log_rows = root.integer("change_log_rows", 100_000, 1_000..=10_000_000);
+    let edge_addresses = root.list("edge_addresses");
+    let allow_local = root.flag("allow_local_names", false);
+    let allow_test = root.flag("allow_test_names", false);
+    let dns = read_dns(&root.section("dns"));
+    let local_authority = read_local_authority(root);
+    let log_format = root.value("log_format", Format::Json);
+    let log_filter = root.value("log_filter", "info".to_owned());
+    Some(Config {
+        listen: listen?,
+        internal_listen: internal_listen?,
+        admin_listen: admin_listen?,
+        database: database?,
+        platform_domain: platform_domain?,
+        environment: environment?,
+        secret: secret?,
+        sealing_secret: sealing_secret?,
+        plans: plans?,
+        change_log_rows: change_log_rows?,
+        edge_addresses: edge_addresses?,
+        names: NameRules { allow_local: allow_local?, allow_test: allow_test? },
+        dns: dns?,
+        local_authority: local_authority?,
+        log_format: log_format?,
+        log_filter: log_filter?,
+    })
+}
+
+fn required_secret(root: &Section<'_>, name: &str) -> Option<Secret> {
+    let secret = root.secret(name)?;
+    if secret.is_none() {
+        root.missing(&format!("{name}_file"), "\"data/secrets/platform.key\"");
+    }
+    secret
+}
+
+fn read_plans(root: &Section<'_>) -> Option<Plans> {
+    let Some(path) = root.path("plans")? else { return Some(Plans::stated()) };
+    let plans = Source::read(Some(&path), "TOLLHOUSE_PLANS")
+        .and_then(|source| Plans::read(&source).map_err(anyhow::Error::from));
+    match plans {
+        Ok(plans) => Some(plans),
+        Err(error) => {
+            root.complain("plans", format!("{error:#}"));
+            None
+        }
+    }
+}
+
+fn read_dns(section: &Section<'_>) -> Option<DnsConfig> {
+    let nameservers = section.list("nameservers");
+    let mode = section.value("mode", DnsMode::Authoritative);
+    let port = section.integer("authoritative_port", 53, 1..=65_535);
+    let allow_private_nameservers = section.flag("allow_private_nameservers", false);
+    Some(DnsConfig {
+        nameservers: nameservers?,
+        mode: mode?,
+        authoritative_port: u16::try_from(port?).ok()?,
+        allow_private_nameservers: allow_private_nameservers?,
+    })
+}
+
+fn read_local_authority(root: &Section<'_>) -> Option<Option<LocalAuthorityFiles>> {
+    let section = root.section("local_authority");
+    let certificate: Option<PathBuf> = section.path("ca_certificate_file")?;
+    let key: Option<PathBuf> = section.path("ca_key_file")?;
+    match (certificate, key) {
+        (None, None) => Some(None),
+        (Some(certificate), Some(key)) => Some(Some(LocalAuthorityFiles { certificate, key })),
+        (None, Some(_)) => {
+            section.missing("ca_certificate_file", "\"data/ca/ca.pem\"");
+            None
+        }
+        (Some(_), None) => {
+            section.missing("ca_key_file", "\"data/ca/ca.key\"");
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn environment() -> BTreeMap<String, String> {
+        let secret = "0123456789abcdef0123456789abcdef".to_owned();
+        BTreeMap::from([
+            ("TOLLHOUSE_DOMAINS_SECRET".to_owned(), secret.clone()),
+            ("TOLLHOUSE_DOMAINS_SEALING_SECRET".to_owned(), secret),
+        ])
+    }
+
+    fn read(text: &str) -> Result<Config, Problems> {
+        Config::read(&Source::from_text("domains-service.toml", text, ENVIRONMENT_PREFIX, environment()))
+    }
+
+    #[test]
+    fn the_reference_file_parses() {
+        let text = include_str!("../../config/domains-service.toml")
+            .replace("secret_file = \"data/secrets/platform.key\"", "")
+            .replace("sealing_secret_file = \"data/secrets/sealing.key\"", "")
+            .replace("plans = \"config/plans.toml\"", "plans = \"../config/plans.toml\"");
+        let config = read(&text).unwrap();
+        assert_eq!(config.edge_zone().unwrap().as_str(), "edge.tollhouse.localhost");
+        assert!(config.names.allow_local && !config.names.allow_test);
+        assert_eq!(config.dns, DnsConfig::default());
+    }
+
+    #[test]
+    fn every_mistake_is_reported_with_a_way_out() {
+        let text = "platform_domain = \"a_b\"\nchange_log_rows = 1\n[dns]\nmode = \"guess\"\n[local_authority]\nca_key_file = \"k\"\n";
+        let problems = read(text).unwrap_err().to_string();
+        for part in [
+            "line 1    platform_domain = \"a_b\"",
+            "line 2    change_log_rows = 1",
+            "use \"authoritative\" or \"recursive\"",
+            "set it, for example ca_certificate_file",
+        ] {
+            assert!(problems.contains(part), "{part} not in:\n{problems}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_required_and_do_not_print() {
+        let problems = Config::read(&Source::from_text("f", "platform_domain = \"a.b\"", "T", BTreeMap::new()));
+        let text = problems.unwrap_err().to_string();
+        assert!(text.contains("set it, for example secret_file"), "{text}");
+        assert!(!format!("{:?}", read("platform_domain = \"a.b\"").unwrap()).contains("0123456789"));
+    }
+}

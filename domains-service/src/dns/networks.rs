@@ -1,0 +1,130 @@
+//! Addresses with a meaning: where no packet of ours goes, and who proxies other people's names.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Networks of content delivery networks that hide a name's CNAME behind their own addresses, with the network's name
+/// (Cloudflare publishes its list at cloudflare.com/ips).
+const PROXIES_V4: &[(Ipv4Addr, u32, &str)] = &[
+    (Ipv4Addr::new(173, 245, 48, 0), 20, "Cloudflare"),
+    (Ipv4Addr::new(103, 21, 244, 0), 22, "Cloudflare"),
+    (Ipv4Addr::new(103, 22, 200, 0), 22, "Cloudflare"),
+    (Ipv4Addr::new(103, 31, 4, 0), 22, "Cloudflare"),
+    (Ipv4Addr::new(141, 101, 64, 0), 18, "Cloudflare"),
+    (Ipv4Addr::new(108, 162, 192, 0), 18, "Cloudflare"),
+    (Ipv4Addr::new(190, 93, 240, 0), 20, "Cloudflare"),
+    (Ipv4Addr::new(188, 114, 96, 0), 20, "Cloudflare"),
+    (Ipv4Addr::new(197, 234, 240, 0), 22, "Cloudflare"),
+    (Ipv4Addr::new(198, 41, 128, 0), 17, "Cloudflare"),
+    (Ipv4Addr::new(162, 158, 0, 0), 15, "Cloudflare"),
+    (Ipv4Addr::new(104, 16, 0, 0), 13, "Cloudflare"),
+    (Ipv4Addr::new(104, 24, 0, 0), 14, "Cloudflare"),
+    (Ipv4Addr::new(172, 64, 0, 0), 13, "Cloudflare"),
+    (Ipv4Addr::new(131, 0, 72, 0), 22, "Cloudflare"),
+];
+
+/// The same for IPv6; all are /32.
+const PROXIES_V6: &[(u16, u16, &str)] = &[
+    (0x2400, 0xcb00, "Cloudflare"),
+    (0x2606, 0x4700, "Cloudflare"),
+    (0x2803, 0xf800, "Cloudflare"),
+    (0x2405, 0xb500, "Cloudflare"),
+    (0x2405, 0x8100, "Cloudflare"),
+    (0x2c0f, 0xf248, "Cloudflare"),
+];
+
+/// The content delivery network an address belongs to, if it is a known one.
+pub(crate) fn proxy_of(address: IpAddr) -> Option<&'static str> {
+    match address {
+        IpAddr::V4(address) => {
+            PROXIES_V4.iter().find(|(network, prefix, _)| in_v4(address, *network, *prefix)).map(|(_, _, name)| *name)
+        }
+        IpAddr::V6(address) => {
+            let [first, second, ..] = address.segments();
+            PROXIES_V6.iter().find(|(a, b, _)| (*a, *b) == (first, second)).map(|(_, _, name)| *name)
+        }
+    }
+}
+
+fn in_v4(address: Ipv4Addr, network: Ipv4Addr, prefix: u32) -> bool {
+    let mask = u32::MAX.checked_shl(32 - prefix).unwrap_or(0);
+    u32::from(address) & mask == u32::from(network) & mask
+}
+
+/// Whether packets may be sent to a nameserver at this address, which its customer chose: never to this machine, a
+/// private network, or a cloud's metadata service.
+pub(crate) fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => match address.to_ipv4_mapped() {
+            Some(mapped) => is_public_v4(mapped),
+            None => is_public_v6(address),
+        },
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let [a, b, c, _] = address.octets();
+    let shared = a == 100 && (64..128).contains(&b);
+    let special = (a == 192 && b == 0 && c == 0) || (a == 198 && (b == 18 || b == 19)) || a == 0 || a >= 240;
+    !(address.is_private()
+        || address.is_loopback()
+        || address.is_link_local()
+        || address.is_multicast()
+        || address.is_documentation()
+        || shared
+        || special)
+}
+
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    let [first, second, ..] = address.segments();
+    let translated = first == 0x64 && second == 0xff9b; // would reach IPv4 behind a translator
+    let tunnelled = first == 0x2002; // 6to4 carries an IPv4 address
+    first & 0xe000 == 0x2000 && !translated && !tunnelled && !(first == 0x2001 && second == 0x0db8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_packet_goes_where_a_customer_must_not_send_us() {
+        for address in [
+            "127.0.0.1",
+            "10.1.2.3",
+            "172.16.0.1",
+            "192.168.1.1",
+            "100.64.0.1",
+            "169.254.169.254",
+            "0.0.0.0",
+            "224.0.0.1",
+            "255.255.255.255",
+            "192.0.2.1",
+            "198.18.0.1",
+            "::1",
+            "::",
+            "fe80::1",
+            "fd00::1",
+            "ff02::1",
+            "::ffff:127.0.0.1",
+            "::ffff:169.254.169.254",
+            "64:ff9b::7f00:1",
+            "2002:7f00:1::",
+            "2001:db8::1",
+        ] {
+            assert!(!is_public(address.parse().unwrap()), "{address}");
+        }
+        for address in ["8.8.8.8", "100.63.0.1", "100.128.0.1", "172.32.0.1", "2606:4700::1111", "::ffff:8.8.8.8"] {
+            assert!(is_public(address.parse().unwrap()), "{address}");
+        }
+    }
+
+    #[test]
+    fn proxied_addresses_are_recognised() {
+        for address in ["104.16.1.1", "104.27.255.255", "172.67.1.1", "2606:4700:3030::1"] {
+            assert_eq!(proxy_of(address.parse().unwrap()), Some("Cloudflare"), "{address}");
+        }
+        for address in ["104.15.255.255", "104.28.0.0", "203.0.113.7", "2001:db8::1"] {
+            assert_eq!(proxy_of(address.parse().unwrap()), None, "{address}");
+        }
+    }
+}

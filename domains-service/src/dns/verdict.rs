@@ -1,0 +1,310 @@
+//! What DNS facts mean for a domain: pass, wait, or exactly what is wrong.
+//!
+//! Pure. A nameserver that could not be asked is unknown, never wrong.
+
+mod explain;
+mod server;
+
+use std::net::IpAddr;
+
+use contract::hostname::Hostname;
+use serde::{Deserialize, Serialize};
+
+use super::caa::{CaaIdentity, CaaRuling, rule};
+use super::facts::{Answer, DnsFacts, Zone};
+use crate::domain::problem::{Problem, ProblemCode};
+use crate::domain::proof::TEXT_LABEL;
+pub(crate) use server::ServerVerdict;
+
+/// What must be seen.
+pub(crate) struct Expectation<'a> {
+    pub(crate) name: &'a Hostname,
+    /// The project's CNAME target.
+    pub(crate) target: &'a Hostname,
+    /// Addresses of the edge, for an apex.
+    pub(crate) edge: &'a [IpAddr],
+    /// The text that proves ownership, where it is contested.
+    pub(crate) text: Option<&'a str>,
+    /// The authorities certificates can come from, best first. Empty: CAA does not matter.
+    pub(crate) authorities: &'a [CaaIdentity],
+}
+
+/// Whether the records lead to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Records {
+    /// At every nameserver that answered.
+    Pass,
+    /// At some of them.
+    Partial,
+    /// There are none.
+    Missing,
+    /// They lead elsewhere.
+    Wrong,
+    /// Nobody answered.
+    Unknown,
+}
+
+/// Whether the name belongs to the project.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ownership {
+    Held,
+    Missing,
+    Unknown,
+}
+
+/// Whether a certificate may be issued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Caa {
+    Allowed,
+    Forbidden,
+    Unknown,
+}
+
+/// The state of one record a customer was asked to create.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RecordState {
+    Ok,
+    Missing,
+    Wrong,
+    Partial,
+    Unknown,
+}
+
+/// What the facts mean.
+#[derive(Clone, Debug)]
+pub(crate) struct Judgement {
+    pub(crate) records: Records,
+    pub(crate) ownership: Ownership,
+    pub(crate) caa: Caa,
+    pub(crate) is_apex: Option<bool>,
+    pub(crate) problems: Vec<Problem>,
+    /// The state of the ownership text, when one was asked for.
+    pub(crate) txt: Option<RecordState>,
+    /// The authorities that may issue, best first, with the methods they may use.
+    pub(crate) permitted: Vec<(String, Vec<String>)>,
+}
+
+impl Judgement {
+    /// Records, ownership and CAA all pass: a certificate may be ordered.
+    pub(crate) fn passes(&self) -> bool {
+        self.records == Records::Pass && self.ownership == Ownership::Held && self.caa == Caa::Allowed
+    }
+
+    /// For a name that always means this machine: there is nothing to ask.
+    pub(crate) fn local(contested: bool) -> Self {
+        let ownership = if contested { Ownership::Missing } else { Ownership::Held };
+        Self {
+            records: Records::Pass,
+            ownership,
+            caa: Caa::Allowed,
+            is_apex: Some(false),
+            problems: if contested { vec![explain::local_taken()] } else { Vec::new() },
+            txt: None,
+            permitted: Vec::new(),
+        }
+    }
+
+    /// The state of the record that leads to us.
+    pub(crate) fn record_state(&self) -> RecordState {
+        match self.records {
+            Records::Pass => RecordState::Ok,
+            Records::Partial => RecordState::Partial,
+            Records::Missing => RecordState::Missing,
+            Records::Wrong => RecordState::Wrong,
+            Records::Unknown => RecordState::Unknown,
+        }
+    }
+}
+
+/// The last look at DNS, as its owner sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Checks {
+    /// Milliseconds since the epoch; RFC 3339 on the wire.
+    pub(crate) at_ms: i64,
+    pub(crate) duration_ms: u64,
+    pub(crate) queries: u32,
+    pub(crate) resolver: String,
+    pub(crate) nameservers: Vec<NameserverView>,
+    pub(crate) caa: CaaView,
+    pub(crate) record: RecordState,
+    pub(crate) txt: Option<RecordState>,
+    /// The zone the name lies in.
+    pub(crate) zone: Option<String>,
+}
+
+/// What one nameserver said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NameserverView {
+    pub(crate) host: String,
+    pub(crate) ip: Option<IpAddr>,
+    pub(crate) verdict: String,
+    pub(crate) cname: Option<String>,
+    pub(crate) a: Vec<String>,
+    pub(crate) aaaa: Vec<String>,
+    pub(crate) ttl: Option<u32>,
+}
+
+/// What CAA records said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CaaView {
+    pub(crate) allowed_cas: Vec<String>,
+    pub(crate) records: Vec<String>,
+}
+
+/// Judges facts.
+pub(crate) fn judge(facts: &DnsFacts, expected: &Expectation<'_>) -> Judgement {
+    let is_apex = match &facts.zone {
+        Zone::Is(zone) => Some(zone == expected.name.as_str()),
+        Zone::Missing | Zone::Unknown(_) => None,
+    };
+    let mut problems = Vec::new();
+    let records = judge_records(facts, expected, is_apex == Some(true), &mut problems);
+    let (ownership, txt) = judge_ownership(facts, expected, &mut problems);
+    let (caa, permitted) = judge_caa(facts, expected, &mut problems);
+    Judgement { records, ownership, caa, is_apex, problems, txt, permitted }
+}
+
+fn judge_records(facts: &DnsFacts, expected: &Expectation<'_>, apex: bool, problems: &mut Vec<Problem>) -> Records {
+    match &facts.zone {
+        Zone::Missing => {
+            problems.push(explain::zone_missing(expected));
+            return Records::Missing;
+        }
+        Zone::Unknown(why) => {
+            problems.push(explain::unanswered(expected.name.as_str(), *why));
+            return Records::Unknown;
+        }
+        Zone::Is(_) => {}
+    }
+    let verdicts = server_verdicts(facts, expected, apex);
+    let count = |is: fn(&ServerVerdict) -> bool| verdicts.iter().filter(|verdict| is(verdict)).count();
+    let ok = count(ServerVerdict::is_ok);
+    let missing = count(|verdict| *verdict == ServerVerdict::Missing);
+    let unknown = count(|verdict| matches!(verdict, ServerVerdict::Unknown(_)));
+    let wrong = verdicts.len() - ok - missing - unknown;
+    for (server, verdict) in facts.servers.iter().zip(&verdicts) {
+        if let ServerVerdict::Unknown(why) = verdict {
+            problems.push(explain::unanswered(&server.host, *why));
+        }
+    }
+    if let Some((server, _)) = facts.servers.iter().zip(&verdicts).find(|(_, v)| **v == ServerVerdict::OkApexCname) {
+        problems.push(explain::apex_cname(expected, server));
+    }
+    match (ok, missing, wrong) {
+        (0, 0, 0) => Records::Unknown,
+        (_, 0, 0) => Records::Pass,
+        (0, _, 0) => {
+            problems.push(explain::no_record(expected, apex));
+            Records::Missing
+        }
+        (0, _, _) => {
+            explain::wrong(facts, &verdicts, expected, problems);
+            Records::Wrong
+        }
+        _ => {
+            problems.push(explain::partial(facts, &verdicts, expected));
+            Records::Partial
+        }
+    }
+}
+
+fn server_verdicts(facts: &DnsFacts, expected: &Expectation<'_>, apex: bool) -> Vec<ServerVerdict> {
+    let edge: Vec<IpAddr> = expected.edge.iter().chain(&facts.target_addresses).copied().collect();
+    let chained = facts.chain_end.as_deref() == Some(expected.target.as_str());
+    facts.servers.iter().map(|server| server::judge(server, expected.target.as_str(), &edge, apex, chained)).collect()
+}
+
+fn judge_ownership(
+    facts: &DnsFacts,
+    expected: &Expectation<'_>,
+    problems: &mut Vec<Problem>,
+) -> (Ownership, Option<RecordState>) {
+    let Some(text) = expected.text else { return (Ownership::Held, None) };
+    match &facts.texts {
+        Some(Answer::Is(texts)) if texts.iter().any(|found| found.trim() == text) => {
+            (Ownership::Held, Some(RecordState::Ok))
+        }
+        Some(Answer::Is(texts)) => {
+            problems.push(explain::text(ProblemCode::OwnershipTxtMismatch, expected, text, texts));
+            (Ownership::Missing, Some(RecordState::Wrong))
+        }
+        Some(Answer::Nothing) => {
+            problems.push(explain::text(ProblemCode::OwnershipTxtMissing, expected, text, &[]));
+            (Ownership::Missing, Some(RecordState::Missing))
+        }
+        Some(Answer::Failed(why)) => {
+            problems.push(explain::unanswered(&format!("{TEXT_LABEL}.{}", expected.name), *why));
+            (Ownership::Unknown, Some(RecordState::Unknown))
+        }
+        None => (Ownership::Unknown, Some(RecordState::Unknown)),
+    }
+}
+
+fn judge_caa(
+    facts: &DnsFacts,
+    expected: &Expectation<'_>,
+    problems: &mut Vec<Problem>,
+) -> (Caa, Vec<(String, Vec<String>)>) {
+    if expected.authorities.is_empty() {
+        return (Caa::Allowed, Vec::new());
+    }
+    let rulings: Vec<(&CaaIdentity, CaaRuling)> =
+        expected.authorities.iter().map(|identity| (identity, rule(&facts.caa, identity, false))).collect();
+    let permitted: Vec<(String, Vec<String>)> = rulings
+        .iter()
+        .filter_map(|(identity, ruling)| match ruling {
+            CaaRuling::Permits(methods) => Some((identity.domain.clone(), methods.clone())),
+            _ => None,
+        })
+        .collect();
+    if !permitted.is_empty() {
+        return (Caa::Allowed, permitted);
+    }
+    let Some((identity, ruling)) = rulings.first() else { return (Caa::Allowed, permitted) };
+    problems.push(explain::caa(identity, ruling, &facts.caa));
+    let caa = if matches!(ruling, CaaRuling::Unknown(_)) { Caa::Unknown } else { Caa::Forbidden };
+    (caa, permitted)
+}
+
+/// The look at DNS as its owner will see it.
+pub(crate) fn checks(facts: &DnsFacts, expected: &Expectation<'_>, judged: &Judgement, at_ms: i64) -> Checks {
+    let apex = judged.is_apex == Some(true);
+    let verdicts = server_verdicts(facts, expected, apex);
+    let view = |(server, verdict): (&super::facts::ServerFacts, &ServerVerdict)| NameserverView {
+        host: server.host.clone(),
+        ip: server.ip,
+        verdict: verdict.as_str().to_owned(),
+        cname: match &server.cname {
+            Answer::Is(cname) => Some(cname.clone()),
+            Answer::Nothing | Answer::Failed(_) => None,
+        },
+        a: server.a.iter().map(ToString::to_string).collect(),
+        aaaa: server.aaaa.iter().map(ToString::to_string).collect(),
+        ttl: server.ttl,
+    };
+    let records = facts.caa.iter().flat_map(|level| {
+        let found = level.records.as_deref().unwrap_or_default();
+        found.iter().map(|record| explain::show_caa(&level.name, record))
+    });
+    Checks {
+        at_ms,
+        duration_ms: facts.duration_ms,
+        queries: facts.queries,
+        resolver: facts.resolver.to_owned(),
+        nameservers: facts.servers.iter().zip(&verdicts).map(view).collect(),
+        caa: CaaView {
+            allowed_cas: judged.permitted.iter().map(|(authority, _)| authority.clone()).collect(),
+            records: records.collect(),
+        },
+        record: judged.record_state(),
+        txt: judged.txt,
+        zone: match &facts.zone {
+            Zone::Is(zone) => Some(zone.clone()),
+            Zone::Missing | Zone::Unknown(_) => None,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

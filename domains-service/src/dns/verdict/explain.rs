@@ -1,0 +1,253 @@
+//! The sentences: what is wrong, seen where, and what to type.
+
+use std::net::IpAddr;
+
+use super::{Expectation, ServerVerdict};
+use crate::dns::CaaRecord;
+use crate::dns::caa::{CaaIdentity, CaaRuling};
+use crate::dns::facts::{Answer, CaaLevel, DnsFacts, ServerFacts, Why};
+use crate::dns::networks::proxy_of;
+use crate::domain::problem::{Problem, ProblemCode};
+use crate::domain::proof::{TEXT_LABEL, TTL_SECONDS};
+
+/// Addresses shown in one problem.
+const SHOWN_MAX: usize = 8;
+
+pub(super) fn zone_missing(expected: &Expectation<'_>) -> Problem {
+    let name = expected.name;
+    Problem::new(
+        ProblemCode::DnsZoneMissing,
+        name.as_str(),
+        format!(
+            "No nameserver is responsible for {name}: the domain is not registered, has expired, or its nameservers are not set."
+        ),
+        "Register the domain or set its nameservers at your registrar, then choose Verify.",
+    )
+}
+
+pub(super) fn unanswered(place: &str, why: Why) -> Problem {
+    let (code, what) = match why {
+        Why::Timeout => (ProblemCode::DnsTimeout, "did not answer in time"),
+        Why::ServFail | Why::Malformed => (ProblemCode::DnsServfail, "reported a failure"),
+        Why::Lame => (ProblemCode::DnsLameNs, "is listed as a nameserver but does not know the zone"),
+        Why::NoAddress => (ProblemCode::DnsLameNs, "is listed as a nameserver but has no public address"),
+    };
+    Problem::new(
+        code,
+        place,
+        format!("{place} {what}."),
+        "If this stays, ask your DNS provider; we ask again automatically.",
+    )
+}
+
+fn create(expected: &Expectation<'_>, apex: bool) -> String {
+    let (name, target) = (expected.name, expected.target);
+    if apex {
+        format!("Create an ALIAS (or ANAME) record: {name} ALIAS {target}")
+    } else {
+        format!("Create the record: {name} {TTL_SECONDS} CNAME {target}")
+    }
+}
+
+pub(super) fn no_record(expected: &Expectation<'_>, apex: bool) -> Problem {
+    let kind = if apex { "ALIAS or ANAME" } else { "CNAME" };
+    let name = expected.name;
+    Problem::new(
+        ProblemCode::DnsNoRecord,
+        name.as_str(),
+        format!("{name} has no {kind} record yet. DNS changes can take up to 48 hours."),
+        create(expected, apex),
+    )
+    .seen([expected.target.to_string()], [])
+}
+
+pub(super) fn apex_cname(expected: &Expectation<'_>, server: &ServerFacts) -> Problem {
+    Problem::new(
+        ProblemCode::DnsApexNeedsAlias,
+        server.host.as_str(),
+        format!(
+            "{} is the apex of its zone and holds a CNAME, which breaks its other records for many resolvers.",
+            expected.name
+        ),
+        create(expected, true),
+    )
+}
+
+/// The observation of the first nameserver that is wrong; with several kinds of wrong, one problem each.
+pub(super) fn wrong(
+    facts: &DnsFacts,
+    verdicts: &[ServerVerdict],
+    expected: &Expectation<'_>,
+    problems: &mut Vec<Problem>,
+) {
+    let mut seen: Vec<ServerVerdict> = Vec::new();
+    for (server, verdict) in facts.servers.iter().zip(verdicts) {
+        if verdict.is_ok() || seen.contains(verdict) {
+            continue;
+        }
+        seen.push(*verdict);
+        explain_one(server, *verdict, facts, expected, problems);
+    }
+}
+
+fn explain_one(
+    server: &ServerFacts,
+    verdict: ServerVerdict,
+    facts: &DnsFacts,
+    expected: &Expectation<'_>,
+    problems: &mut Vec<Problem>,
+) {
+    let (name, target) = (expected.name, expected.target);
+    let a: Vec<String> = server.a.iter().take(SHOWN_MAX).map(ToString::to_string).collect();
+    let aaaa: Vec<String> = server.aaaa.iter().take(SHOWN_MAX).map(ToString::to_string).collect();
+    let cname = match &server.cname {
+        Answer::Is(cname) => cname.clone(),
+        Answer::Nothing | Answer::Failed(_) => String::new(),
+    };
+    let problem = |code, message: String, fix: String, observed: Vec<String>| {
+        Problem::new(code, server.host.as_str(), message, fix).seen([target.to_string()], observed)
+    };
+    let ours = |text: &str| {
+        let address = text.parse::<IpAddr>();
+        address.is_ok_and(|address| expected.edge.contains(&address) || facts.target_addresses.contains(&address))
+    };
+    match verdict {
+        ServerVerdict::CnameMismatch => problems.push(problem(
+            ProblemCode::DnsCnameMismatch,
+            format!("{name} points at {cname}. The value must be exactly {target}."),
+            format!("Change the CNAME of {name} to {target}"),
+            vec![cname],
+        )),
+        ServerVerdict::CnameChained => problems.push(problem(
+            ProblemCode::DnsCnameChained,
+            format!("{name} leads to us by way of {cname}. Its own record must name {target}."),
+            format!("Change the CNAME of {name} from {cname} to {target}"),
+            vec![cname],
+        )),
+        ServerVerdict::ConflictingA | ServerVerdict::ConflictingAaaa | ServerVerdict::ConflictingBoth => {
+            for (code, kind, found) in
+                [(ProblemCode::DnsConflictingA, "A", a), (ProblemCode::DnsConflictingAaaa, "AAAA", aaaa)]
+            {
+                if found.is_empty() {
+                    continue;
+                }
+                let is_ours = found.iter().any(|text| ours(text));
+                let hint =
+                    if is_ours { " The address is ours, but a CNAME keeps working when it changes." } else { "" };
+                let article = if kind == "A" { "an A" } else { "an AAAA" };
+                problems.push(problem(
+                    code,
+                    format!("{name} has {article} record {}, which blocks the CNAME.{hint}", found.join(", ")),
+                    format!("Delete the {kind} record of {name}, then add: {name} {TTL_SECONDS} CNAME {target}"),
+                    found,
+                ));
+            }
+        }
+        ServerVerdict::Proxied => {
+            let addresses: Vec<String> = a.into_iter().chain(aaaa).collect();
+            let network = addresses.iter().filter_map(|text| text.parse().ok()).find_map(proxy_of);
+            let network = network.unwrap_or("a content delivery network");
+            problems.push(problem(
+                ProblemCode::DnsProxied,
+                format!(
+                    "{name} is proxied by {network}, so its CNAME cannot be seen and the certificate cannot be issued."
+                ),
+                format!("Switch the proxy off for {name} (DNS only) and keep: {name} {TTL_SECONDS} CNAME {target}"),
+                addresses,
+            ));
+        }
+        ServerVerdict::AddressMismatch => {
+            let foreign: Vec<String> = a.into_iter().chain(aaaa).filter(|text| !ours(text)).collect();
+            problems.push(problem(
+                ProblemCode::DnsApexAddressMismatch,
+                format!("{name} has addresses that are not ours: {}.", foreign.join(", ")),
+                format!("Delete the A and AAAA records of {name}. {}", create(expected, true)),
+                foreign,
+            ));
+        }
+        ServerVerdict::Missing => {
+            problems.push(no_record(expected, matches!(&facts.zone, super::Zone::Is(zone) if zone == name.as_str())));
+        }
+        ServerVerdict::Ok | ServerVerdict::OkApexCname | ServerVerdict::Unknown(_) => {}
+    }
+}
+
+pub(super) fn partial(facts: &DnsFacts, verdicts: &[ServerVerdict], expected: &Expectation<'_>) -> Problem {
+    let ok = verdicts.iter().filter(|verdict| verdict.is_ok()).count();
+    let total = verdicts.len();
+    let behind = facts.servers.iter().zip(verdicts).filter(|(_, verdict)| !verdict.is_ok());
+    let behind: Vec<String> =
+        behind.take(SHOWN_MAX).map(|(server, verdict)| format!("{}: {}", server.host, verdict.as_str())).collect();
+    Problem::new(
+        ProblemCode::DnsPartial,
+        behind.join(", "),
+        format!("{ok} of {total} of your nameservers already answer correctly."),
+        "Wait: the change is spreading. If it stays so, ask your DNS provider why the nameservers differ.",
+    )
+    .seen([expected.target.to_string()], behind)
+}
+
+pub(super) fn text(code: ProblemCode, expected: &Expectation<'_>, text: &str, found: &[String]) -> Problem {
+    let place = format!("{TEXT_LABEL}.{}", expected.name);
+    let fix = format!("Create the record: {place} {TTL_SECONDS} TXT \"{text}\"");
+    let message = format!("{} is or was attached to another project. Prove that it is yours.", expected.name);
+    Problem::new(code, place, message, fix).seen([text.to_owned()], found.iter().take(SHOWN_MAX).cloned())
+}
+
+pub(super) fn local_taken() -> Problem {
+    Problem::new(
+        ProblemCode::OwnershipTxtMissing,
+        "localhost",
+        "Another project on this machine holds this local name.",
+        "Remove it from the other project, or choose another name.",
+    )
+}
+
+pub(super) fn caa(identity: &CaaIdentity, ruling: &CaaRuling, levels: &[CaaLevel]) -> Problem {
+    let authority = &identity.domain;
+    let records = |place: &str| {
+        let level = levels.iter().find(|level| level.name == place);
+        let records = level.and_then(|level| level.records.as_deref().ok()).unwrap_or_default();
+        records.iter().map(|record| show_caa(place, record)).take(SHOWN_MAX).collect::<Vec<_>>()
+    };
+    let add = |place: &str| format!("Add: {place} CAA 0 issue \"{authority}\"");
+    let (code, place, message, fix) = match ruling {
+        CaaRuling::Unknown(place) => (
+            ProblemCode::CaaLookupFailed,
+            place,
+            format!("The CAA records of {place} could not be read, so no authority will issue a certificate."),
+            "If this stays, ask your DNS provider; we ask again automatically.".to_owned(),
+        ),
+        CaaRuling::OtherAccount(place) => (
+            ProblemCode::CaaAccountMismatch,
+            place,
+            format!("The CAA records of {place} allow {authority}, but for another account than ours."),
+            match &identity.account_uri {
+                Some(uri) => format!("Add: {place} CAA 0 issue \"{authority}; accounturi={uri}\""),
+                None => add(place),
+            },
+        ),
+        CaaRuling::OtherMethod(place) => (
+            ProblemCode::CaaMethodMismatch,
+            place,
+            format!("The CAA records of {place} allow {authority}, but not by {}.", identity.methods.join(" or ")),
+            format!("Add: {place} CAA 0 issue \"{authority}; validationmethods={}\"", identity.methods.join(",")),
+        ),
+        CaaRuling::Forbids(place) => (
+            ProblemCode::CaaForbids,
+            place,
+            format!("The CAA records of {place} do not allow {authority} to issue certificates."),
+            add(place),
+        ),
+        CaaRuling::Permits(_) => {
+            (ProblemCode::CaaForbids, authority, "The CAA records allow us.".to_owned(), String::new())
+        }
+    };
+    Problem::new(code, place.as_str(), message, fix).seen([format!("0 issue \"{authority}\"")], records(place))
+}
+
+/// A CAA record as it stands in a zone file.
+pub(super) fn show_caa(place: &str, record: &CaaRecord) -> String {
+    let value: String = String::from_utf8_lossy(&record.value).chars().filter(|letter| !letter.is_control()).collect();
+    format!("{place} CAA {} {} \"{value}\"", record.flags, record.tag)
+}

@@ -1,0 +1,95 @@
+//! What one nameserver's answer means.
+
+use std::net::IpAddr;
+
+use crate::dns::facts::{Answer, ServerFacts, Why};
+use crate::dns::networks::proxy_of;
+
+/// What one nameserver's answer means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServerVerdict {
+    /// It leads to us.
+    Ok,
+    /// A CNAME at an apex: it leads to us, though many resolvers dislike it.
+    OkApexCname,
+    /// No such record.
+    Missing,
+    /// A CNAME that leads elsewhere.
+    CnameMismatch,
+    /// A CNAME that leads to us by way of another name.
+    CnameChained,
+    /// An address where a CNAME must be.
+    ConflictingA,
+    /// An IPv6 address where a CNAME must be.
+    ConflictingAaaa,
+    /// Addresses of both kinds where a CNAME must be.
+    ConflictingBoth,
+    /// Addresses of a content delivery network.
+    Proxied,
+    /// An apex whose addresses are not ours.
+    AddressMismatch,
+    /// It gave no usable answer.
+    Unknown(Why),
+}
+
+impl ServerVerdict {
+    pub(crate) fn is_ok(&self) -> bool {
+        matches!(self, Self::Ok | Self::OkApexCname)
+    }
+
+    /// The word in the API.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::OkApexCname => "ok_apex_cname",
+            Self::Missing => "missing",
+            Self::CnameMismatch => "cname_mismatch",
+            Self::CnameChained => "cname_chained",
+            Self::ConflictingA => "conflicting_a",
+            Self::ConflictingAaaa => "conflicting_aaaa",
+            Self::ConflictingBoth => "conflicting_a_and_aaaa",
+            Self::Proxied => "proxied",
+            Self::AddressMismatch => "address_mismatch",
+            Self::Unknown(Why::Timeout) => "timeout",
+            Self::Unknown(Why::ServFail) => "servfail",
+            Self::Unknown(Why::Lame) => "lame",
+            Self::Unknown(Why::Malformed) => "malformed",
+            Self::Unknown(Why::NoAddress) => "no_address",
+        }
+    }
+}
+
+/// Judges one nameserver's answer. `chained`: the CNAME chain that starts at the name ends at the target.
+pub(super) fn judge(server: &ServerFacts, target: &str, edge: &[IpAddr], apex: bool, chained: bool) -> ServerVerdict {
+    match &server.cname {
+        Answer::Failed(why) => ServerVerdict::Unknown(*why),
+        Answer::Is(cname) if cname.eq_ignore_ascii_case(target) && apex => ServerVerdict::OkApexCname,
+        Answer::Is(cname) if cname.eq_ignore_ascii_case(target) => ServerVerdict::Ok,
+        Answer::Is(_) if chained => ServerVerdict::CnameChained,
+        Answer::Is(_) => ServerVerdict::CnameMismatch,
+        Answer::Nothing => judge_addresses(server, edge, apex),
+    }
+}
+
+fn judge_addresses(server: &ServerFacts, edge: &[IpAddr], apex: bool) -> ServerVerdict {
+    let v4 = server.a.iter().copied().map(IpAddr::V4);
+    let v6 = server.aaaa.iter().copied().map(IpAddr::V6);
+    let addresses: Vec<IpAddr> = v4.chain(v6).collect();
+    if addresses.is_empty() {
+        return ServerVerdict::Missing;
+    }
+    if apex && !server.a.is_empty() && addresses.iter().all(|address| edge.contains(address)) {
+        return ServerVerdict::Ok;
+    }
+    if addresses.iter().any(|address| proxy_of(*address).is_some()) {
+        return ServerVerdict::Proxied;
+    }
+    if apex {
+        return ServerVerdict::AddressMismatch;
+    }
+    match (server.a.is_empty(), server.aaaa.is_empty()) {
+        (false, false) => ServerVerdict::ConflictingBoth,
+        (true, _) => ServerVerdict::ConflictingAaaa,
+        (false, true) => ServerVerdict::ConflictingA,
+    }
+}

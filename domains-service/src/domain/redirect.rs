@@ -1,0 +1,152 @@
+//! Who sends visitors where.
+//!
+//! A domain may redirect to the primary domain of its project or to a named one. What it redirects to never redirects
+//! itself, so there are no chains and no loops; and it is served, so there is nothing to dangle.
+
+use contract::hostname::Hostname;
+use contract::site::RedirectStatus;
+
+use super::state::Status;
+
+/// Where a redirect leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RedirectTarget {
+    /// To whichever domain is the primary one.
+    Primary,
+    /// To this domain of the same project.
+    Name(Hostname),
+}
+
+impl RedirectTarget {
+    /// The word in the API and the database. A hostname has a dot, so none is `primary`.
+    pub(crate) fn as_str(&self) -> &str {
+        match self {
+            Self::Primary => "primary",
+            Self::Name(name) => name.as_str(),
+        }
+    }
+}
+
+/// A domain's redirect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RedirectRule {
+    pub(crate) to: RedirectTarget,
+    /// `None`: 301 for GET and HEAD, 308 for other methods.
+    pub(crate) status: Option<RedirectStatus>,
+}
+
+/// A domain, as far as redirects care.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) name: Hostname,
+    pub(crate) status: Status,
+    pub(crate) primary: bool,
+    pub(crate) redirects: bool,
+}
+
+/// Why a redirect cannot be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RedirectError {
+    /// It would lead back or be the first link of a chain.
+    Loop(String),
+    /// What it leads to is not there or not served.
+    Inactive(String),
+    /// The primary domain serves; it cannot redirect.
+    Primary,
+}
+
+/// Whether `from` may redirect to `target`. `dependants`: how many domains redirect to `from` at present.
+pub(crate) fn permit(from: &Node, target: Option<&Node>, dependants: usize) -> Result<(), RedirectError> {
+    if from.primary {
+        return Err(RedirectError::Primary);
+    }
+    let Some(target) = target else {
+        return Err(RedirectError::Inactive("there is no such domain, or no primary one, in this project".to_owned()));
+    };
+    if target.name == from.name {
+        return Err(RedirectError::Loop(format!("{} would redirect to itself", from.name)));
+    }
+    if dependants > 0 {
+        return Err(RedirectError::Loop(format!("{dependants} other domain(s) redirect to {}", from.name)));
+    }
+    if target.redirects {
+        return Err(RedirectError::Loop(format!("{} redirects itself", target.name)));
+    }
+    if !target.status.is_served() {
+        return Err(RedirectError::Inactive(format!("{} is {}", target.name, target.status.as_str())));
+    }
+    Ok(())
+}
+
+/// Where a rule leads at present: nowhere, so the domain serves by itself, when its target is not served any more.
+pub(crate) fn destination(
+    rule: Option<&RedirectRule>,
+    target: Option<&Node>,
+) -> Option<(Hostname, Option<RedirectStatus>)> {
+    let (rule, target) = (rule?, target?);
+    (target.status.is_served() && !target.redirects).then(|| (target.name.clone(), rule.status))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(name: &str, status: Status) -> Node {
+        Node { name: name.parse().unwrap(), status, primary: false, redirects: false }
+    }
+
+    // rule: 1.15
+    #[test]
+    fn a_domain_may_redirect_to_one_that_is_served_and_does_not_redirect() {
+        let from = node("a.example", Status::Active);
+        assert_eq!(permit(&from, Some(&node("b.example", Status::Active)), 0), Ok(()));
+        assert_eq!(permit(&from, Some(&node("b.example", Status::Degraded)), 0), Ok(()));
+    }
+
+    #[test]
+    fn loops_chains_and_dangling_targets_cannot_be_configured() {
+        let (a, b) = (node("a.example", Status::Active), node("b.example", Status::Active));
+        let chain = Node { redirects: true, ..b.clone() };
+        let primary = Node { primary: true, ..a.clone() };
+        assert!(matches!(permit(&a, Some(&a), 0), Err(RedirectError::Loop(_))));
+        assert!(matches!(permit(&a, Some(&chain), 0), Err(RedirectError::Loop(_))));
+        assert!(matches!(permit(&a, Some(&b), 1), Err(RedirectError::Loop(_))));
+        assert!(matches!(permit(&a, None, 0), Err(RedirectError::Inactive(_))));
+        assert_eq!(permit(&primary, Some(&b), 0), Err(RedirectError::Primary));
+        for status in Status::ALL.iter().copied().filter(|status| !status.is_served()) {
+            assert!(matches!(permit(&a, Some(&node("b.example", status)), 0), Err(RedirectError::Inactive(_))));
+        }
+    }
+
+    #[test]
+    fn whatever_is_configured_in_whatever_order_no_visitor_is_sent_twice() {
+        // Three domains, every sequence of five attempts to point one at another.
+        let names = ["a.example", "b.example", "c.example"];
+        for sequence in 0..9_usize.pow(5) {
+            let mut to: [Option<usize>; 3] = [None; 3];
+            let mut rest = sequence;
+            for _ in 0..5 {
+                let (from, target) = ((rest % 9) / 3, rest % 3);
+                rest /= 9;
+                let dependants = to.iter().filter(|to| **to == Some(from)).count();
+                let of = |index: usize| Node { redirects: to[index].is_some(), ..node(names[index], Status::Active) };
+                if permit(&of(from), Some(&of(target)), dependants).is_ok() {
+                    to[from] = Some(target);
+                }
+            }
+            for target in to.iter().flatten() {
+                assert_eq!(to[*target], None, "{to:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_redirect_whose_target_is_gone_serves_by_itself() {
+        let rule = RedirectRule { to: RedirectTarget::Primary, status: Some(RedirectStatus::Found) };
+        let target = node("b.example", Status::Active);
+        assert_eq!(destination(Some(&rule), Some(&target)), Some((target.name.clone(), Some(RedirectStatus::Found))));
+        assert_eq!(destination(Some(&rule), Some(&node("b.example", Status::Suspended))), None);
+        assert_eq!(destination(Some(&rule), None), None);
+        assert_eq!(destination(None, Some(&target)), None);
+    }
+}

@@ -1,0 +1,136 @@
+//! When a domain is looked at next.
+//!
+//! Often while somebody waits in front of the screen, then rarer, for the 48 hours DNS changes may take, and a few days
+//! beyond; after a week only when asked. Active domains are looked at once a day.
+
+use contract::time::UnixMillis;
+
+use super::state::{DOUBT_MILLIS, Status};
+
+const SECOND: i64 = 1_000;
+const MINUTE: i64 = 60 * SECOND;
+const HOUR: i64 = 60 * MINUTE;
+
+/// The first looks, counted from when the watching began.
+const FIRST_LOOKS: [i64; 4] = [5 * SECOND, 10 * SECOND, 20 * SECOND, 40 * SECOND];
+
+/// Until that age, the time between two looks.
+const INTERVALS: [(i64, i64); 5] =
+    [(10 * MINUTE, MINUTE), (HOUR, 5 * MINUTE), (6 * HOUR, 15 * MINUTE), (48 * HOUR, HOUR), (7 * 24 * HOUR, 6 * HOUR)];
+
+/// Between two looks at a domain that is served.
+pub(crate) const SERVED_INTERVAL: i64 = 24 * HOUR;
+
+/// The next look at a domain that is not served, or `None` when nobody looks any more until asked. `jitter` in
+/// `0.0..1.0` spreads looks by a fifth either way, so that domains added together are not asked about together for
+/// ever.
+pub(crate) fn next_look(status: Status, watched_since: UnixMillis, now: UnixMillis, jitter: f64) -> Option<UnixMillis> {
+    let age = now.since(watched_since).max(0);
+    let wait = match status {
+        Status::Removing => return None,
+        Status::Active | Status::Degraded => SERVED_INTERVAL,
+        _ => match FIRST_LOOKS.iter().find(|look| age < **look) {
+            Some(look) => look - age,
+            None => INTERVALS.iter().find(|(until, _)| age < *until).map(|(_, interval)| *interval)?,
+        },
+    };
+    Some(now.plus(spread(wait, jitter)))
+}
+
+/// The second look at an active domain whose first one failed.
+pub(crate) fn second_look(now: UnixMillis) -> UnixMillis {
+    now.plus(DOUBT_MILLIS)
+}
+
+/// When a failed order is tried again: 1, 10, 100 minutes, then once a day.
+pub(crate) fn next_attempt(attempts: u32, now: UnixMillis, jitter: f64) -> UnixMillis {
+    let wait = match attempts {
+        0 | 1 => MINUTE,
+        2 => 10 * MINUTE,
+        3 => 100 * MINUTE,
+        _ => 24 * HOUR,
+    };
+    now.plus(spread(wait, jitter))
+}
+
+/// When a certificate valid from `from` to `until` is renewed: with a third of its life left, half when it lives less
+/// than ten days.
+pub(crate) fn renew_at(from: UnixMillis, until: UnixMillis, jitter: f64) -> UnixMillis {
+    let life = until.since(from).max(0);
+    let left = if life < 10 * 24 * HOUR { life / 2 } else { life / 3 };
+    // Up to a twentieth of its life earlier, so that certificates issued together are not renewed together.
+    until.plus(-left).plus(-spread_up(life / 20, jitter))
+}
+
+fn spread(wait: i64, jitter: f64) -> i64 {
+    wait - wait / 5 + spread_up(wait / 5 * 2, jitter)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "waits are below 2^52 milliseconds")]
+fn spread_up(most: i64, jitter: f64) -> i64 {
+    (most as f64 * jitter.clamp(0.0, 1.0)) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: UnixMillis = UnixMillis(1_000_000_000_000);
+
+    /// The schedule without spread.
+    fn looks(until: i64) -> Vec<i64> {
+        let (mut at, mut looks) = (START, Vec::new());
+        while let Some(next) = next_look(Status::PendingDns, START, at, 0.5) {
+            if next.since(START) > until {
+                break;
+            }
+            looks.push(next.since(START) / SECOND);
+            at = next;
+        }
+        looks
+    }
+
+    // rule: 1.14
+    #[test]
+    fn looks_are_frequent_at_first_and_end_after_a_week() {
+        assert_eq!(looks(4 * MINUTE), [5, 10, 20, 40, 100, 160, 220]);
+        let all = looks(i64::MAX / 2);
+        let last = *all.last().unwrap();
+        assert!(last >= 7 * 86_400 && last < 7 * 86_400 + 6 * 3_600, "{last}");
+        // The 48 hours a change may take: no gap longer than an hour.
+        let gaps = all.windows(2).filter(|pair| pair[1] <= 48 * 3_600).map(|pair| pair[1] - pair[0]);
+        assert_eq!(gaps.max(), Some(3_600));
+        assert!(all.len() < 250, "{}", all.len());
+    }
+
+    #[test]
+    fn spread_stays_within_a_fifth() {
+        for (jitter, expected) in [(0.0, 48), (0.5, 60), (1.0, 72)] {
+            let next = next_look(Status::ActionRequired, START, START.plus(2 * MINUTE), jitter).unwrap();
+            assert_eq!(next.since(START.plus(2 * MINUTE)) / SECOND, expected);
+        }
+    }
+
+    #[test]
+    fn served_domains_are_looked_at_daily_and_removed_ones_never() {
+        let year = START.plus(365 * 24 * HOUR);
+        assert_eq!(next_look(Status::Active, START, year, 0.5), Some(year.plus(24 * HOUR)));
+        assert_eq!(next_look(Status::Removing, START, START, 0.5), None);
+    }
+
+    #[test]
+    fn certificates_are_renewed_long_before_they_end_whatever_their_life() {
+        let day = 24 * HOUR;
+        for (life, at) in [(90, 60), (64, 42), (45, 30), (6, 3)] {
+            let renew = renew_at(START, START.plus(life * day), 0.0).since(START) / day;
+            assert_eq!(renew, at, "{life} days");
+            assert!(renew_at(START, START.plus(life * day), 1.0) < START.plus(at * day + day));
+        }
+    }
+
+    #[test]
+    fn failed_orders_are_tried_ever_rarer() {
+        let waits: Vec<i64> = (1..6).map(|attempt| next_attempt(attempt, START, 0.5).since(START) / MINUTE).collect();
+        assert_eq!(waits, [1, 10, 100, 1_440, 1_440]);
+    }
+}

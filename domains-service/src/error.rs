@@ -1,0 +1,168 @@
+//! Every way the control plane says no: one catalogue.
+//!
+//! Each code has one status and a heading in the documentation of errors.
+
+use axum::http::header;
+use chassis::refusal::Refusal;
+
+use crate::store::StoreError;
+
+macro_rules! catalogue {
+    ($($(#[$doc:meta])* $variant:ident = $status:literal $code:literal,)+) => {
+        /// A refusal's code.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Code { $($(#[$doc])* $variant,)+ }
+
+        impl Code {
+            const fn status(self) -> u16 {
+                match self { $(Self::$variant => $status,)+ }
+            }
+
+            const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $code,)+ }
+            }
+        }
+
+        /// Every code this service answers with, and its status.
+        pub const CATALOGUE: &[(&str, u16)] = &[
+            (chassis::guard::IDENTITY_REQUIRED, 401),
+            (chassis::guard::TOKEN_REQUIRED, 401),
+            $(($code, $status),)+
+        ];
+    };
+}
+
+catalogue! {
+    /// The body is not the JSON expected.
+    InvalidBody = 400 "invalid_body",
+    /// A query parameter has no sensible value.
+    InvalidQuery = 400 "invalid_query",
+    /// A project's name is no label.
+    InvalidProject = 400 "invalid_project",
+    /// Not a fully qualified hostname.
+    InvalidDomain = 400 "invalid_domain",
+    /// A name reserved for other uses.
+    ReservedDomain = 400 "reserved_domain",
+    /// A suffix under which different people register names.
+    PublicSuffix = 400 "public_suffix",
+    /// A name in the platform's own zone.
+    PlatformDomain = 400 "platform_domain",
+    /// A redirect status other than 301, 302, 307, 308.
+    InvalidRedirectStatus = 400 "invalid_redirect_status",
+    /// The plan has no custom domains.
+    PlanRequired = 403 "plan_required",
+    /// The plan's number of domains is used up.
+    DomainLimitReached = 403 "domain_limit_reached",
+    /// The project has as many keys as it may.
+    KeyLimitReached = 403 "key_limit_reached",
+    /// The key may not do this.
+    InsufficientScope = 403 "insufficient_scope",
+    /// A key would get more than its maker has.
+    ScopeNotGrantable = 403 "scope_not_grantable",
+    /// There is nothing at this path.
+    NotFound = 404 "not_found",
+    /// No such project, or not the caller's.
+    ProjectNotFound = 404 "project_not_found",
+    /// The project has no such domain.
+    DomainNotFound = 404 "domain_not_found",
+    /// The project has no such key.
+    KeyNotFound = 404 "key_not_found",
+    /// The method is not allowed here.
+    MethodNotAllowed = 405 "method_not_allowed",
+    /// There is a project of this name.
+    ProjectExists = 409 "project_exists",
+    /// The platform speaks at this name.
+    ProjectReserved = 409 "project_reserved",
+    /// The project has not been deployed successfully yet.
+    ProjectNotDeployed = 409 "project_not_deployed",
+    /// The key is revoked or expired.
+    KeyNotUsable = 409 "key_not_usable",
+    /// Other domains redirect to this one.
+    PrimaryInUse = 409 "primary_in_use",
+    /// The redirect would loop or chain.
+    RedirectLoop = 409 "redirect_loop",
+    /// What should be redirected to, or be the primary domain, is not served.
+    RedirectTargetInactive = 409 "redirect_target_inactive",
+    /// The domain is being removed.
+    RemovalInProgress = 409 "removal_in_progress",
+    /// Somebody changed it since.
+    StaleRevision = 412 "stale_revision",
+    /// The body is larger than 16 KiB.
+    BodyTooLarge = 413 "body_too_large",
+    /// Checks are asked for too often.
+    VerifyThrottled = 429 "verify_throttled",
+    /// Something went wrong on our side.
+    InternalError = 500 "internal_error",
+    /// No resolver answers.
+    ResolverUnavailable = 503 "resolver_unavailable",
+    /// The database does not answer.
+    StorageUnavailable = 503 "storage_unavailable",
+}
+
+impl Code {
+    /// The refusal with this code and a message that says what to do.
+    pub(crate) fn refuse(self, message: impl Into<String>) -> Refusal {
+        Refusal::new(self.status(), self.as_str(), message)
+    }
+}
+
+/// A refusal for a database that does not answer: logged here, once.
+pub(crate) fn storage(error: &StoreError) -> Refusal {
+    tracing::error!(%error, "a request failed at the database");
+    Code::StorageUnavailable
+        .refuse("The request could not be stored or read right now. Retry shortly.")
+        .with_header(header::RETRY_AFTER, "1")
+}
+
+/// What ends an operation early: a refusal for its caller.
+#[derive(Debug)]
+pub(crate) struct Stop(pub(crate) Box<Refusal>);
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Self {
+        Self(Box::new(refusal))
+    }
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        storage(&error).into()
+    }
+}
+
+impl From<sqlx::Error> for Stop {
+    fn from(error: sqlx::Error) -> Self {
+        StoreError::from(error).into()
+    }
+}
+
+impl From<anyhow::Error> for Stop {
+    fn from(error: anyhow::Error) -> Self {
+        tracing::error!(error = format!("{error:#}"), "a request failed");
+        Code::InternalError.refuse("Something went wrong on our side.").into()
+    }
+}
+
+impl axum::response::IntoResponse for Stop {
+    fn into_response(self) -> axum::response::Response {
+        self.0.into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn codes_are_distinct_and_documented() {
+        let documentation = include_str!("../../docs/errors.md");
+        let mut seen = HashSet::new();
+        for (code, status) in CATALOGUE {
+            assert!(seen.insert(code), "{code}");
+            assert!((400..600).contains(status));
+            assert!(documentation.contains(&format!("\n### `{code}`\n")), "{code} has no heading");
+        }
+    }
+}

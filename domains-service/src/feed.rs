@@ -1,0 +1,216 @@
+//! The change stream: what gateways follow.
+//!
+//! One task per follower. It sends what the follower lacks, then waits for news: a commit of this process wakes it at
+//! once, and a look every second finds those of others and carries the heartbeat. A follower that does not read is
+//! dropped after a while; it comes back and continues, or gets a snapshot when the log no longer holds what it lacks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use chassis::shutdown::Shutdown;
+use contract::feed::{Change, Frame, Revision};
+use futures_util::TryStreamExt as _;
+use tokio::sync::{Semaphore, mpsc};
+
+use crate::app::App;
+use crate::metrics::Metrics;
+use crate::store::StoreError;
+use crate::store::log::Next;
+
+/// Between two heartbeats.
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// Pieces of the stream that may wait for a slow follower.
+pub(crate) const PIECES_WAITING_MAX: usize = 16;
+
+/// Bytes gathered into one piece.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// A follower that takes nothing for this long is dropped.
+const STALL_MAX: Duration = Duration::from_secs(10);
+
+/// A snapshot is one reading transaction; it may not hold the database's log for ever.
+const SNAPSHOT_TIME_MAX: Duration = Duration::from_mins(2);
+
+/// Followers served at once.
+pub(crate) const FOLLOWERS_MAX: usize = 256;
+
+/// Snapshots read at once: each occupies a reading connection, and requests need some too.
+const SNAPSHOTS_MAX: usize = 3;
+
+/// The right to follow, and the right to read snapshots.
+pub(crate) struct Places {
+    pub(crate) followers: Arc<Semaphore>,
+    snapshots: Arc<Semaphore>,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self { followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)), snapshots: Arc::new(Semaphore::new(SNAPSHOTS_MAX)) }
+    }
+}
+
+/// Why a stream ended.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Ended {
+    #[error("the follower left")]
+    Left,
+    #[error("the follower does not read")]
+    Stalled,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Counts a follower while it lives.
+struct Counted(Metrics);
+
+impl Counted {
+    fn new(metrics: Metrics) -> Self {
+        metrics.followers.inc();
+        Self(metrics)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.followers.dec();
+    }
+}
+
+/// Serves one follower until it leaves, stalls, or the service ends.
+pub(crate) async fn serve(
+    app: Arc<App>,
+    places: Arc<Places>,
+    after: Revision,
+    pieces: mpsc::Sender<Bytes>,
+    shutdown: Shutdown,
+) -> Result<(), Ended> {
+    let _counted = Counted::new(app.metrics.clone());
+    let mut news = app.store.news();
+    let mut follower = Follower { app, places, pieces, sent: after };
+    let mut beat = tokio::time::interval(HEARTBEAT);
+    loop {
+        news.mark_unchanged();
+        follower.catch_up().await?;
+        tokio::select! {
+            () = shutdown.begun() => return Ok(()),
+            changed = news.changed() => if changed.is_err() { return Ok(()) },
+            _ = beat.tick() => follower.heartbeat().await?,
+        }
+    }
+}
+
+struct Follower {
+    app: Arc<App>,
+    places: Arc<Places>,
+    pieces: mpsc::Sender<Bytes>,
+    /// The revision the follower has been sent.
+    sent: Revision,
+}
+
+impl Follower {
+    /// Sends everything the follower lacks.
+    async fn catch_up(&mut self) -> Result<(), Ended> {
+        loop {
+            match self.app.store.changes_after(self.sent).await? {
+                Next::Changes(changes) if changes.is_empty() => return Ok(()),
+                Next::Changes(changes) => self.changes(changes).await?,
+                Next::Snapshot => self.snapshot().await?,
+            }
+        }
+    }
+
+    async fn changes(&mut self, changes: Vec<Change>) -> Result<(), Ended> {
+        let mut piece = Vec::new();
+        for change in changes {
+            let revision = change.revision;
+            write_frame(&mut piece, &Frame::Change(change));
+            if piece.len() >= PIECE_BYTES {
+                self.send(std::mem::take(&mut piece)).await?;
+            }
+            self.sent = revision;
+        }
+        self.send(piece).await
+    }
+
+    async fn snapshot(&mut self) -> Result<(), Ended> {
+        // The semaphore is never closed; without a place there would simply be none.
+        let _place = self.places.snapshots.clone().acquire_owned().await.map_err(|_| Ended::Left)?;
+        let reading = self.read_snapshot();
+        let revision = tokio::time::timeout(SNAPSHOT_TIME_MAX, reading).await.map_err(|_| Ended::Stalled)??;
+        self.sent = revision;
+        Ok(())
+    }
+
+    async fn read_snapshot(&self) -> Result<Revision, Ended> {
+        let (mut reading, revision, entities) = self.app.store.snapshot().await?;
+        let mut piece = Vec::new();
+        write_frame(&mut piece, &Frame::SnapshotBegin { entities });
+        {
+            // By kind, certificates before the sites that need them.
+            let mut rows =
+                sqlx::query_scalar::<_, String>("SELECT body FROM entities ORDER BY kind, name").fetch(&mut *reading);
+            while let Some(body) = rows.try_next().await.map_err(StoreError::from)? {
+                write_entity(&mut piece, &body);
+                if piece.len() >= PIECE_BYTES {
+                    self.send(std::mem::take(&mut piece)).await?;
+                }
+            }
+        }
+        write_frame(&mut piece, &Frame::SnapshotEnd { revision });
+        self.send(piece).await?;
+        Ok(revision)
+    }
+
+    async fn heartbeat(&self) -> Result<(), Ended> {
+        let mut piece = Vec::new();
+        write_frame(&mut piece, &Frame::Heartbeat { revision: self.sent, at: self.app.clock.now() });
+        self.send(piece).await
+    }
+
+    async fn send(&self, piece: Vec<u8>) -> Result<(), Ended> {
+        if piece.is_empty() {
+            return Ok(());
+        }
+        match self.pieces.send_timeout(piece.into(), STALL_MAX).await {
+            Ok(()) => Ok(()),
+            Err(mpsc::error::SendTimeoutError::Timeout(_)) => Err(Ended::Stalled),
+            Err(mpsc::error::SendTimeoutError::Closed(_)) => Err(Ended::Left),
+        }
+    }
+}
+
+fn write_frame(piece: &mut Vec<u8>, frame: &Frame) {
+    // Writing our own types to memory cannot fail.
+    let _ = serde_json::to_writer(&mut *piece, frame);
+    piece.push(b'\n');
+}
+
+/// [`Frame::Entity`] around an entity that is JSON already: a million of them need not be parsed to be sent.
+fn write_entity(piece: &mut Vec<u8>, body: &str) {
+    piece.extend_from_slice(b"{\"entity\":");
+    piece.extend_from_slice(body.as_bytes());
+    piece.extend_from_slice(b"}\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::feed::Entity;
+
+    use super::*;
+
+    #[test]
+    fn an_entity_sent_as_it_rests_reads_as_the_frame() {
+        let site = contract::site::Site {
+            hostname: "a.example".parse().unwrap(),
+            serves: contract::site::Serves::Project("demo".parse().unwrap()),
+            redirect: None,
+        };
+        let entity = Entity::Site(site);
+        let (mut as_it_rests, mut as_a_frame) = (Vec::new(), Vec::new());
+        write_entity(&mut as_it_rests, &crate::store::to_json(&entity));
+        write_frame(&mut as_a_frame, &Frame::Entity(entity));
+        assert_eq!(as_it_rests, as_a_frame);
+    }
+}

@@ -1,0 +1,112 @@
+//! Certificates: who issues them, and what must be true of one before it replaces anything.
+//!
+//! An [`Issuer`] is asked for a certificate for one name whose records, ownership and CAA have passed. What it returns
+//! is [checked](bundle) before it is sealed and published. When no issuer answers, domains wait in `issuing` with a
+//! problem that says so, and what is deployed stays.
+
+pub(crate) mod bundle;
+pub(crate) mod local;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use contract::hostname::Hostname;
+use contract::time::UnixSeconds;
+use zeroize::Zeroizing;
+
+pub use crate::dns::caa::CaaIdentity;
+pub use local::LocalAuthority;
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct IssueRequest {
+    /// The one name of the certificate.
+    pub hostname: Hostname,
+    /// The ways of proof CAA allows; empty when the authority does not heed CAA.
+    pub methods: Vec<String>,
+    /// The moment of the request.
+    pub now: UnixSeconds,
+}
+
+/// What an authority returned.
+pub struct Issued {
+    /// Leaf first, then intermediates, PEM.
+    pub chain_pem: String,
+    /// The leaf's private key, PKCS #8 in PEM.
+    pub key_pem: Zeroizing<String>,
+}
+
+/// Why there is no certificate.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IssueError {
+    /// The authority asks us to come back later.
+    #[error("the certificate authority limits us: {message}")]
+    RateLimited {
+        /// When to come back, if it said so.
+        until: Option<UnixSeconds>,
+        /// Its words.
+        message: String,
+    },
+    /// The authority could not reach us under the name, or read something else there.
+    #[error("the certificate authority could not verify the name: {0}")]
+    Unreachable(String),
+    /// The authority refuses this name.
+    #[error("the certificate authority refuses the name: {0}")]
+    Rejected(String),
+    /// The authority does not answer or failed.
+    #[error("the certificate authority is not available: {0}")]
+    Unavailable(String),
+}
+
+/// A certificate authority.
+#[async_trait]
+pub trait Issuer: Send + Sync {
+    /// Its name in the API and in logs.
+    fn name(&self) -> &str;
+
+    /// How CAA records name it; `None` when it does not heed CAA.
+    fn caa(&self) -> Option<CaaIdentity>;
+
+    /// A certificate for one name. Takes as long as the authority needs; the caller sets the deadline.
+    async fn issue(&self, request: &IssueRequest) -> Result<Issued, IssueError>;
+}
+
+/// The authorities of a platform.
+#[derive(Clone, Default)]
+pub struct Authorities {
+    /// For names only this machine knows, and for all names where there is no public one.
+    pub local: Option<Arc<dyn Issuer>>,
+    /// For public names, best first.
+    pub public: Vec<Arc<dyn Issuer>>,
+}
+
+impl Authorities {
+    /// Their names, best first.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        self.public.iter().chain(&self.local).map(|issuer| issuer.name()).collect()
+    }
+
+    /// How CAA records name the public ones, best first.
+    pub(crate) fn caa(&self) -> Vec<CaaIdentity> {
+        self.public.iter().filter_map(|issuer| issuer.caa()).collect()
+    }
+
+    /// Who issues for a name, best first: the public ones CAA permits, or the local one.
+    pub(crate) fn choose(
+        &self,
+        local: bool,
+        permitted: &[(String, Vec<String>)],
+    ) -> Vec<(Arc<dyn Issuer>, Vec<String>)> {
+        if local || self.public.is_empty() {
+            return self.local.iter().map(|issuer| (issuer.clone(), Vec::new())).collect();
+        }
+        let allowed = |issuer: &Arc<dyn Issuer>| match issuer.caa() {
+            None => Some((issuer.clone(), Vec::new())),
+            Some(identity) => permitted
+                .iter()
+                .find(|(domain, _)| *domain == identity.domain)
+                .map(|(_, methods)| (issuer.clone(), methods.clone())),
+        };
+        self.public.iter().filter_map(allowed).collect()
+    }
+}

@@ -1,0 +1,201 @@
+//! What must be true of a certificate before it replaces anything.
+//!
+//! An authority's answer is checked like any other input: that it is for the name, valid now, signed for our key, and
+//! no worse than what is deployed. Only then is the key sealed for its hostname.
+
+use aws_lc_rs::digest::{SHA256, digest};
+use chassis::seal::SealingKey;
+use contract::certificate::{CertificateBundle, SealedKey};
+use contract::hostname::Hostname;
+use contract::time::UnixSeconds;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use super::Issued;
+
+/// Certificates a chain may have.
+const CHAIN_MAX: usize = 5;
+
+/// Bytes a chain may have, so that a bundle fits a line of the change stream.
+const CHAIN_BYTES_MAX: usize = 64 * 1024;
+
+/// Why a certificate is not published.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unfit {
+    #[error("the chain cannot be read: {0}")]
+    Chain(String),
+    #[error("the private key cannot be read or does not belong to the certificate")]
+    Key,
+    #[error("the certificate is not for {0}")]
+    Name(Hostname),
+    #[error("the certificate is not valid now")]
+    Dates,
+    #[error("the certificate ends no later than the one deployed")]
+    Worse,
+    #[error("the key could not be sealed: {0}")]
+    Seal(String),
+}
+
+/// What people want to know of a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub(crate) serial: String,
+    pub(crate) key_type: String,
+}
+
+/// Checks what an authority returned and makes a bundle of it. `deployed_until`: the end of the certificate it would
+/// replace.
+pub(crate) fn bundle(
+    issued: &Issued,
+    hostname: &Hostname,
+    now: UnixSeconds,
+    deployed_until: Option<UnixSeconds>,
+    sealing: &SealingKey,
+) -> Result<(CertificateBundle, Facts), Unfit> {
+    let certified = certified(&issued.chain_pem, &issued.key_pem)?;
+    let leaf = certified.cert.first().ok_or_else(|| Unfit::Chain("it is empty".to_owned()))?;
+    let (_, leaf) = X509Certificate::from_der(leaf).map_err(|error| Unfit::Chain(error.to_string()))?;
+    if !names(&leaf).any(|name| name.eq_ignore_ascii_case(hostname.as_str())) {
+        return Err(Unfit::Name(hostname.clone()));
+    }
+    let not_before = UnixSeconds(leaf.validity().not_before.timestamp());
+    let not_after = UnixSeconds(leaf.validity().not_after.timestamp());
+    if now < not_before || now >= not_after {
+        return Err(Unfit::Dates);
+    }
+    if deployed_until.is_some_and(|end| not_after <= end) {
+        return Err(Unfit::Worse);
+    }
+    let sealed = sealing.seal(issued.key_pem.as_bytes(), hostname.as_str());
+    let sealed = sealed.map_err(|error| Unfit::Seal(format!("{error:#}")))?;
+    let facts = Facts { serial: leaf.raw_serial_as_string().replace(':', ""), key_type: key_type(&leaf) };
+    let bundle = CertificateBundle {
+        hostname: hostname.clone(),
+        chain_pem: issued.chain_pem.clone(),
+        key: SealedKey(sealed),
+        not_before,
+        not_after,
+    };
+    Ok((bundle, facts))
+}
+
+fn certified(chain_pem: &str, key_pem: &str) -> Result<CertifiedKey, Unfit> {
+    if chain_pem.len() > CHAIN_BYTES_MAX {
+        return Err(Unfit::Chain(format!("it is longer than {CHAIN_BYTES_MAX} bytes")));
+    }
+    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(chain_pem.as_bytes())
+        .collect::<Result<_, _>>()
+        .map_err(|error| Unfit::Chain(error.to_string()))?;
+    if chain.is_empty() || chain.len() > CHAIN_MAX {
+        return Err(Unfit::Chain(format!("it has {} certificates", chain.len())));
+    }
+    let key = PrivateKeyDer::from_pem_slice(key_pem.as_bytes()).map_err(|_| Unfit::Key)?;
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    CertifiedKey::from_der(chain, key, &provider).map_err(|_| Unfit::Key)
+}
+
+fn names<'a>(leaf: &'a X509Certificate<'_>) -> impl Iterator<Item = &'a str> {
+    let extension = leaf.subject_alternative_name().ok().flatten();
+    let names = extension.map(|extension| extension.value.general_names.as_slice()).unwrap_or_default();
+    names.iter().filter_map(|name| match name {
+        GeneralName::DNSName(name) => Some(*name),
+        _ => None,
+    })
+}
+
+fn key_type(leaf: &X509Certificate<'_>) -> String {
+    match leaf.public_key().parsed() {
+        Ok(x509_parser::public_key::PublicKey::EC(point)) => format!("ecdsa-p{}", point.key_size()),
+        Ok(x509_parser::public_key::PublicKey::RSA(_)) => "rsa".to_owned(),
+        _ => "other".to_owned(),
+    }
+}
+
+/// Checks that an authority's certificate and key belong together and may sign.
+pub(super) fn check_authority(certificate_pem: &str, key_pem: &str) -> anyhow::Result<()> {
+    let certified = certified(certificate_pem, key_pem)?;
+    let authority = certified.cert.first().ok_or_else(|| anyhow::anyhow!("it is empty"))?;
+    let (_, authority) = X509Certificate::from_der(authority)?;
+    anyhow::ensure!(authority.is_ca(), "it is not the certificate of an authority");
+    Ok(())
+}
+
+/// A short fingerprint of a chain, for logs.
+pub(crate) fn fingerprint(chain_pem: &str) -> String {
+    let digest = digest(&SHA256, chain_pem.as_bytes());
+    digest.as_ref().iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use chassis::secret::Secret;
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+
+    use super::*;
+    use crate::issuer::{IssueRequest, Issuer as _, LocalAuthority};
+
+    const NOW: UnixSeconds = UnixSeconds(1_800_000_000);
+
+    fn authority() -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+    }
+
+    fn sealing() -> SealingKey {
+        SealingKey::new(&Secret::new(vec![3; 32])).unwrap()
+    }
+
+    async fn issued(name: &str) -> Issued {
+        let (certificate, key) = authority();
+        let authority = LocalAuthority::from_pem(certificate, &key).unwrap();
+        let request = IssueRequest { hostname: name.parse().unwrap(), methods: Vec::new(), now: NOW };
+        authority.issue(&request).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_fitting_certificate_is_sealed_for_its_name() {
+        let name: Hostname = "shop.customer.com".parse().unwrap();
+        let issued = issued(name.as_str()).await;
+        let (bundle, facts) = bundle(&issued, &name, NOW, None, &sealing()).unwrap();
+        assert_eq!(bundle.not_after, NOW.plus(90 * 86_400));
+        assert_eq!(facts.key_type, "ecdsa-p256");
+        assert_eq!(facts.serial.len(), 32);
+        let opened = sealing().open(&bundle.key.0, name.as_str()).unwrap();
+        assert_eq!(&**opened, issued.key_pem.as_bytes());
+    }
+
+    #[tokio::test]
+    async fn what_does_not_fit_is_refused() {
+        let name: Hostname = "shop.customer.com".parse().unwrap();
+        let issued = issued(name.as_str()).await;
+        let sealing = sealing();
+        let check = |issued: &Issued, name: &Hostname, now, until| bundle(issued, name, now, until, &sealing);
+        let other = "other.customer.com".parse().unwrap();
+        assert!(matches!(check(&issued, &other, NOW, None), Err(Unfit::Name(_))));
+        assert!(matches!(check(&issued, &name, NOW.plus(-7_200), None), Err(Unfit::Dates)));
+        assert!(matches!(check(&issued, &name, NOW.plus(91 * 86_400), None), Err(Unfit::Dates)));
+        assert!(matches!(check(&issued, &name, NOW, Some(NOW.plus(90 * 86_400))), Err(Unfit::Worse)));
+        let foreign = KeyPair::generate().unwrap().serialize_pem();
+        let swapped = Issued { chain_pem: issued.chain_pem.clone(), key_pem: foreign.into() };
+        assert!(matches!(check(&swapped, &name, NOW, None), Err(Unfit::Key)));
+        let empty = Issued { chain_pem: String::new(), key_pem: issued.key_pem.clone() };
+        assert!(matches!(check(&empty, &name, NOW, None), Err(Unfit::Chain(_))));
+        let long = Issued { chain_pem: issued.chain_pem.repeat(100), key_pem: issued.key_pem.clone() };
+        assert!(matches!(check(&long, &name, NOW, None), Err(Unfit::Chain(_))));
+    }
+
+    #[test]
+    fn an_authority_whose_files_do_not_belong_together_is_refused_at_start() {
+        let ((certificate, key), (_, other)) = (authority(), authority());
+        assert!(LocalAuthority::from_pem(certificate.clone(), &key).is_ok());
+        assert!(LocalAuthority::from_pem(certificate, &other).is_err());
+        let leaf_key = KeyPair::generate().unwrap();
+        let leaf = CertificateParams::new(["a.example".to_owned()]).unwrap().self_signed(&leaf_key).unwrap();
+        assert!(LocalAuthority::from_pem(leaf.pem(), &leaf_key.serialize_pem()).is_err(), "not an authority");
+    }
+}

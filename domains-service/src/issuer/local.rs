@@ -1,0 +1,94 @@
+//! Our own certificate authority: for one machine, where a root can be trusted by hand.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use async_trait::async_trait;
+use rcgen::{
+    CertificateParams, DistinguishedName, ExtendedKeyUsagePurpose, Issuer as SigningIssuer, KeyPair, KeyUsagePurpose,
+    SerialNumber,
+};
+use zeroize::Zeroizing;
+
+use super::{CaaIdentity, IssueError, IssueRequest, Issued, Issuer};
+use crate::config::LocalAuthorityFiles;
+
+/// How long its certificates are valid.
+pub(crate) const LIFETIME: Duration = Duration::from_hours(90 * 24);
+
+/// Certificates begin this much before they are made: clocks differ.
+const BACKDATED: Duration = Duration::from_hours(1);
+
+/// Our own certificate authority.
+pub struct LocalAuthority {
+    certificate_pem: String,
+    issuer: SigningIssuer<'static, KeyPair>,
+}
+
+impl LocalAuthority {
+    /// From its files.
+    ///
+    /// # Errors
+    /// When a file cannot be read, is no certificate or key, or they do not belong together.
+    pub fn load(files: &LocalAuthorityFiles) -> anyhow::Result<Self> {
+        let read = |path: &std::path::Path| {
+            std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
+        };
+        let key = Zeroizing::new(read(&files.key)?);
+        Self::from_pem(read(&files.certificate)?, &key)
+            .with_context(|| format!("the local authority of {}", files.certificate.display()))
+    }
+
+    /// From its certificate and key, both PEM.
+    ///
+    /// # Errors
+    /// As [`LocalAuthority::load`].
+    pub fn from_pem(certificate_pem: String, key_pem: &str) -> anyhow::Result<Self> {
+        let key = KeyPair::from_pem(key_pem).context("its key")?;
+        super::bundle::check_authority(&certificate_pem, key_pem).context("its certificate")?;
+        let issuer = SigningIssuer::from_ca_cert_pem(&certificate_pem, key).context("its certificate")?;
+        Ok(Self { certificate_pem, issuer })
+    }
+
+    fn sign(&self, request: &IssueRequest) -> anyhow::Result<Issued> {
+        let key = KeyPair::generate()?;
+        let mut params = CertificateParams::new([request.hostname.to_string()])?;
+        // The name stands in the alternative names alone: a common name has room for 64 characters only.
+        params.distinguished_name = DistinguishedName::new();
+        // Moments reach the certificate as the epoch and a duration: the calendar is rcgen's business.
+        let now = rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(request.now.0.unsigned_abs());
+        params.not_before = now - BACKDATED;
+        params.not_after = now + LIFETIME;
+        params.serial_number = Some(SerialNumber::from_slice(&serial()?));
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.use_authority_key_identifier_extension = true;
+        let leaf = params.signed_by(&key, &self.issuer)?;
+        let chain_pem = format!("{}{}", leaf.pem(), self.certificate_pem);
+        Ok(Issued { chain_pem, key_pem: Zeroizing::new(key.serialize_pem()) })
+    }
+}
+
+/// 127 random bits: positive, and far more than the 64 that make serials unguessable.
+fn serial() -> anyhow::Result<[u8; 16]> {
+    let mut serial = chassis::random::bytes::<16>()?;
+    if let Some(first) = serial.first_mut() {
+        *first = *first & 0x7f | 0x40;
+    }
+    Ok(serial)
+}
+
+#[async_trait]
+impl Issuer for LocalAuthority {
+    fn name(&self) -> &'static str {
+        "local"
+    }
+
+    fn caa(&self) -> Option<CaaIdentity> {
+        None
+    }
+
+    async fn issue(&self, request: &IssueRequest) -> Result<Issued, IssueError> {
+        self.sign(request).map_err(|error| IssueError::Unavailable(format!("{error:#}")))
+    }
+}

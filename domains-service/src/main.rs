@@ -1,0 +1,58 @@
+//! The control plane as a process of its own.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use chassis::clock::SystemClock;
+use chassis::config::Source;
+use chassis::logs::Logs;
+use chassis::shutdown::Shutdown;
+use clap::Parser;
+use domains_service::Config;
+use domains_service::config::ENVIRONMENT_PREFIX;
+
+/// The control plane of Tollhouse: projects, keys, domains, certificates, and the change stream gateways follow.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// The configuration file.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Say whether the configuration is valid, and stop.
+    #[arg(long)]
+    check_config: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Logs may not be up yet, and whoever started this is at a terminal.
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let source = Source::read(arguments.config.as_deref(), ENVIRONMENT_PREFIX)?;
+    let config = Config::read(&source)?;
+    if arguments.check_config {
+        println!("the configuration is valid");
+        return Ok(());
+    }
+    chassis::process::prepare()?;
+    let _logs = Logs::start(config.log_format, &config.log_filter, std::io::stderr())?;
+    let runtime = tokio::runtime::Runtime::new().context("starting the runtime")?;
+    runtime.block_on(async {
+        let shutdown = Shutdown::new();
+        shutdown.on_signals()?;
+        let running = domains_service::start(config, Arc::new(SystemClock::new()), shutdown).await?;
+        for (listener, address) in running.addresses() {
+            tracing::info!(listener, %address, "listening");
+        }
+        running.stopped().await
+    })
+}

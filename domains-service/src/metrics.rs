@@ -1,0 +1,95 @@
+//! What the control plane counts.
+
+use chassis::metrics::{
+    HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Registry, counter_vec, gauge, gauge_vec, latency_vec,
+};
+
+use crate::dns::RecordKind;
+use crate::domain::Status;
+
+/// The service's metrics.
+#[derive(Clone)]
+pub(crate) struct Metrics {
+    /// Domains by state.
+    pub(crate) states: IntGaugeVec,
+    /// Domains that went from one state to another.
+    pub(crate) transitions: IntCounterVec,
+    /// Questions to DNS by type and result.
+    pub(crate) dns_queries: IntCounterVec,
+    /// How long verifications take.
+    pub(crate) verify_seconds: HistogramVec,
+    /// Certificate orders by authority and result.
+    pub(crate) certificate_orders: IntCounterVec,
+    /// Requests by operation and class of status.
+    pub(crate) requests: IntCounterVec,
+    /// Gateways that follow the change stream.
+    pub(crate) followers: IntGauge,
+    /// The newest revision.
+    pub(crate) revision: IntGauge,
+}
+
+/// How a question to DNS ended, beside the failures.
+pub(crate) const DNS_RESULTS: [&str; 4] = ["ok", "timeout", "unreachable", "malformed"];
+
+impl Metrics {
+    /// Registers everything on `registry`, every label at zero.
+    ///
+    /// # Errors
+    /// When a name is taken: a mistake of the program, found at start.
+    pub(crate) fn register(registry: &Registry) -> anyhow::Result<Self> {
+        let metrics = Self {
+            states: gauge_vec(registry, "domains_state", "Domains in each state.", &["state"])?,
+            transitions: counter_vec(
+                registry,
+                "domains_transitions_total",
+                "Domains that went from one state to another.",
+                &["from", "to"],
+            )?,
+            dns_queries: counter_vec(
+                registry,
+                "domains_dns_queries_total",
+                "Questions to DNS, by record type and result.",
+                &["type", "result"],
+            )?,
+            verify_seconds: latency_vec(
+                registry,
+                "domains_verify_seconds",
+                "Time a verification took, by what made it happen.",
+                &["reason"],
+            )?,
+            certificate_orders: counter_vec(
+                registry,
+                "domains_certificate_orders_total",
+                "Certificates asked for, by result.",
+                &["result"],
+            )?,
+            requests: counter_vec(
+                registry,
+                "domains_http_requests_total",
+                "Requests by operation and class of status.",
+                &["operation", "status_class"],
+            )?,
+            followers: gauge(registry, "domains_feed_followers", "Gateways that follow the change stream.")?,
+            revision: gauge(registry, "domains_revision", "The newest revision of the change log.")?,
+        };
+        for status in Status::ALL {
+            metrics.states.with_label_values(&[status.as_str()]).set(0);
+        }
+        for kind in RecordKind::ALL {
+            for result in DNS_RESULTS {
+                metrics.dns_queries.with_label_values(&[kind.as_str(), result]).reset();
+            }
+        }
+        for result in ["issued", "renewed", "failed"] {
+            metrics.certificate_orders.with_label_values(&[result]).reset();
+        }
+        Ok(metrics)
+    }
+
+    /// Counts a domain that changed its state.
+    pub(crate) fn moved(&self, from: Status, to: Status) {
+        if from != to {
+            self.transitions.with_label_values(&[from.as_str(), to.as_str()]).inc();
+        }
+    }
+}

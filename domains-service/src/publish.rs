@@ -1,0 +1,88 @@
+//! What of a domain the edge is told.
+//!
+//! Called within the transaction that changes a domain, so that records and change log agree. A domain that is served
+//! has a site; where its redirect leads is worked out anew whenever it or its target changes.
+
+use contract::feed::{Entity, EntityName};
+
+use crate::domain::redirect::{self, Node};
+use crate::domain::{Domain, RedirectTarget};
+use crate::store::{StoreError, Write, domains};
+
+/// A domain, as far as redirects care.
+pub(crate) fn node(domain: &Domain) -> Node {
+    Node {
+        name: domain.name.clone(),
+        status: domain.status,
+        primary: domain.primary,
+        redirects: domain.redirect.is_some(),
+    }
+}
+
+/// The domain a redirect leads to.
+pub(crate) async fn target_of(
+    write: &mut Write,
+    domain: &Domain,
+    target: &RedirectTarget,
+) -> Result<Option<Domain>, StoreError> {
+    match target {
+        RedirectTarget::Primary => domains::find_primary(write.connection(), &domain.project).await,
+        RedirectTarget::Name(name) => domains::find_domain(write.connection(), &domain.project, name).await,
+    }
+}
+
+/// Tells the edge what to serve for the domain now. The domain must be saved.
+pub(crate) async fn site(write: &mut Write, domain: &Domain) -> Result<(), StoreError> {
+    let target = match &domain.redirect {
+        Some(rule) => target_of(write, domain, &rule.to).await?,
+        None => None,
+    };
+    let destination = redirect::destination(domain.redirect.as_ref(), target.as_ref().map(node).as_ref());
+    match domain.site(destination) {
+        Some(site) => write.put(Entity::Site(site)).await,
+        None => withdraw_site(write, domain).await,
+    }
+}
+
+/// Tells the edge about the domain and those that redirect to it. The domain must be saved.
+pub(crate) async fn site_and_dependants(write: &mut Write, domain: &Domain) -> Result<(), StoreError> {
+    site(write, domain).await?;
+    for dependant in domains::dependants(write.connection(), domain).await? {
+        site(write, &dependant).await?;
+    }
+    Ok(())
+}
+
+/// Withdraws the site, if the name is this project's: another project's site of the same name stays.
+async fn withdraw_site(write: &mut Write, domain: &Domain) -> Result<(), StoreError> {
+    let claims = domains::find_claims(write.connection(), &domain.name).await?;
+    if claims.holder.as_ref().is_none_or(|holder| *holder == domain.project) {
+        write.remove(EntityName::Site(domain.name.clone())).await?;
+    }
+    Ok(())
+}
+
+/// Withdraws everything the edge knows under the name, if it is this project's.
+pub(crate) async fn withdraw(write: &mut Write, domain: &Domain) -> Result<(), StoreError> {
+    let claims = domains::find_claims(write.connection(), &domain.name).await?;
+    if claims.holder.as_ref().is_some_and(|holder| *holder != domain.project) {
+        return Ok(());
+    }
+    write.remove(EntityName::Site(domain.name.clone())).await?;
+    write.remove(EntityName::Certificate(domain.name.clone())).await?;
+    for token in challenge_tokens(write, domain).await? {
+        write.remove(EntityName::Challenge(token)).await?;
+    }
+    Ok(())
+}
+
+/// The challenges in progress for the name.
+async fn challenge_tokens(write: &mut Write, domain: &Domain) -> Result<Vec<String>, StoreError> {
+    let bodies: Vec<String> =
+        sqlx::query_scalar("SELECT body FROM entities WHERE kind = 'challenge'").fetch_all(write.connection()).await?;
+    let challenges = bodies.iter().filter_map(|body| match serde_json::from_str::<Entity>(body) {
+        Ok(Entity::Challenge(challenge)) if challenge.hostname == domain.name => Some(challenge.token),
+        _ => None,
+    });
+    Ok(challenges.collect())
+}

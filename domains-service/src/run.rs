@@ -1,0 +1,198 @@
+//! From a configuration to a running service.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use async_trait::async_trait;
+use axum::middleware::{self, Next};
+use chassis::clock::Clock;
+use chassis::guard::{GatewayGuard, edge_token, operator_token};
+use chassis::health::Health;
+use chassis::metrics::Registry;
+use chassis::running::Running;
+use chassis::serve::{ServeLimits, bind, serve};
+use chassis::shutdown::Shutdown;
+use contract::feed::Entity;
+use contract::project::Access;
+use contract::site::{Serves, Site};
+use tokio::task::JoinSet;
+
+use crate::api;
+use crate::app::App;
+use crate::config::Config;
+use crate::dns::wire::WireDns;
+use crate::dns::{Dns, DnsFailure, RecordKind, Reply};
+use crate::issuer::{Authorities, LocalAuthority};
+use crate::metrics::Metrics;
+use crate::store::{Store, projects};
+use crate::worker;
+
+/// The label of the platform's own API below its domain, and the upstream that stands behind it.
+const API_LABEL: &str = "api";
+const API_UPSTREAM: &str = "domains";
+
+/// Requests in progress at the end get this long.
+const DRAIN_TIME_MAX: Duration = Duration::from_secs(25);
+
+/// Projects looked at per read when plans are brought up to date.
+const PROJECTS_PER_READ: i64 = 500;
+
+/// What the service asks of others: DNS and certificate authorities.
+pub struct World {
+    /// DNS.
+    pub dns: Arc<dyn Dns>,
+    /// Certificate authorities.
+    pub authorities: Authorities,
+}
+
+impl World {
+    /// The world as the configuration describes it.
+    ///
+    /// # Errors
+    /// When the system names no resolver, or the local authority's files are unusable.
+    pub fn from_config(config: &Config) -> anyhow::Result<Self> {
+        let local = config.local_authority.as_ref().map(LocalAuthority::load).transpose()?;
+        let local = local.map(|authority| Arc::new(authority) as Arc<dyn crate::issuer::Issuer>);
+        Ok(Self { dns: Arc::new(WireDns::new(&config.dns)?), authorities: Authorities { local, public: Vec::new() } })
+    }
+}
+
+/// Starts the service. It runs until `shutdown`, then finishes what is in progress.
+///
+/// # Errors
+/// When the database, an address, a resolver or the local authority cannot be used.
+pub async fn start(config: Config, clock: Arc<dyn Clock>, shutdown: Shutdown) -> anyhow::Result<Running> {
+    let world = World::from_config(&config)?;
+    start_in(config, world, clock, shutdown).await
+}
+
+/// As [`start`], in a world of the caller's.
+///
+/// # Errors
+/// As [`start`].
+pub async fn start_in(
+    config: Config,
+    world: World,
+    clock: Arc<dyn Clock>,
+    shutdown: Shutdown,
+) -> anyhow::Result<Running> {
+    let registry = chassis::metrics::registry(env!("CARGO_PKG_VERSION"))?;
+    let metrics = Metrics::register(&registry)?;
+    let store = Store::open(&config.database, clock.clone()).await?;
+    let (http, internal, admin) =
+        (bind(config.listen).await?, bind(config.internal_listen).await?, bind(config.admin_listen).await?);
+    let addresses =
+        [("http", http.local_addr()?), ("internal", internal.local_addr()?), ("admin", admin.local_addr()?)];
+    let secret = config.secret.clone();
+    let dns = Arc::new(CountedDns { dns: world.dns, metrics: metrics.clone() });
+    let app = Arc::new(App::new(config, store, clock.clone(), dns, world.authorities, metrics)?);
+    publish_platform(&app).await?;
+    let health = Health::new();
+    let listening = health.condition("listening");
+
+    let limits = ServeLimits { drain_timeout: DRAIN_TIME_MAX, ..ServeLimits::default() };
+    let guard = GatewayGuard::new(&secret, clock);
+    let public = api::public(app.clone(), guard);
+    let inside = api::internal(app.clone(), edge_token(&secret), operator_token(&secret), shutdown.clone());
+    let for_admin = admin_router(&app, &health, registry);
+    // The admin listener outlives the others, so that a drain can be watched.
+    let admin_shutdown = Shutdown::new();
+
+    let mut parts = JoinSet::new();
+    parts.spawn(serve(http, public, limits, shutdown.clone()));
+    parts.spawn(serve(internal, inside, limits, shutdown.clone()));
+    let workers = [
+        tokio::spawn(worker::attend_to_domains(app.clone(), shutdown.clone())),
+        tokio::spawn(worker::tidy(app.clone(), shutdown.clone())),
+    ];
+    let admin = tokio::spawn(serve(admin, for_admin, ServeLimits::default(), admin_shutdown.clone()));
+    listening.set(true);
+    let task = tokio::spawn(async move {
+        shutdown.begun().await;
+        health.drain();
+        let mut result = Ok(());
+        while let Some(ended) = parts.join_next().await {
+            result = result.and(ended.context("a listener broke off").and_then(|ended| ended));
+        }
+        for worker in workers {
+            result = result.and(worker.await.context("a worker broke off"));
+        }
+        admin_shutdown.begin();
+        result = result.and(admin.await.context("the admin listener broke off").and_then(|ended| ended));
+        app.store.close().await;
+        result
+    });
+    Ok(Running::new("domains-service", addresses, task))
+}
+
+fn admin_router(app: &Arc<App>, health: &Health, registry: Registry) -> axum::Router {
+    let measured = app.clone();
+    chassis::admin::router(health.clone(), registry).layer(middleware::from_fn(
+        move |request: axum::extract::Request, next: Next| {
+            let app = measured.clone();
+            async move {
+                if request.uri().path() == "/metrics"
+                    && let Err(error) = worker::measure(&app).await
+                {
+                    tracing::warn!(%error, "gauges are out of date: the database does not answer");
+                }
+                next.run(request).await
+            }
+        },
+    ))
+}
+
+/// Publishes the platform's own sites, and projects whose plan's figures were changed in the configuration.
+async fn publish_platform(app: &App) -> anyhow::Result<()> {
+    let hostname = app.platform.child(API_LABEL).context("the platform's domain is too long")?;
+    let serves = Serves::Platform { upstream: API_UPSTREAM.parse()?, access: Access::Key };
+    let mut write = app.store.write().await?;
+    write.put(Entity::Site(Site { hostname, serves, redirect: None })).await?;
+    write.commit().await?;
+    let mut after = String::new();
+    loop {
+        let found = app.store.projects(&after, PROJECTS_PER_READ).await?;
+        let Some(last) = found.last() else { return Ok(()) };
+        after = last.id.to_string();
+        let mut write = app.store.write().await?;
+        for seen in &found {
+            // Read again: nothing else writes yet, but another process may.
+            if let Some(project) = projects::find_project(write.connection(), &seen.id).await? {
+                write.put(Entity::Project(project.published(&app.plans))).await?;
+            }
+        }
+        write.commit().await?;
+    }
+}
+
+/// DNS, counted.
+struct CountedDns {
+    dns: Arc<dyn Dns>,
+    metrics: Metrics,
+}
+
+impl CountedDns {
+    fn count(&self, kind: RecordKind, reply: &Result<Reply, DnsFailure>) {
+        let result = match reply {
+            Ok(_) => "ok",
+            Err(failure) => failure.as_str(),
+        };
+        self.metrics.dns_queries.with_label_values(&[kind.as_str(), result]).inc();
+    }
+}
+
+#[async_trait]
+impl Dns for CountedDns {
+    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<Reply, DnsFailure> {
+        let reply = self.dns.recurse(name, kind).await;
+        self.count(kind, &reply);
+        reply
+    }
+
+    async fn ask(&self, server: std::net::IpAddr, name: &str, kind: RecordKind) -> Result<Reply, DnsFailure> {
+        let reply = self.dns.ask(server, name, kind).await;
+        self.count(kind, &reply);
+        reply
+    }
+}

@@ -1,0 +1,106 @@
+//! What must last: one relational database, and the change log in it.
+//!
+//! Every change the edge must know of is a row of `changes` with the next revision, written in the transaction that
+//! makes the change; `entities` holds the result, so a snapshot is one consistent read. The first statement of every
+//! writing transaction takes the row of `revision_counter`: writers queue there, so revisions have no gaps and appear
+//! in the order of commits.
+//!
+//! When the database is gone, reads and writes fail with [`StoreError`] after a bounded wait and the API answers 503;
+//! followers of the stream keep what they have.
+
+pub(crate) mod domains;
+pub(crate) mod events;
+pub(crate) mod keys;
+pub(crate) mod log;
+pub(crate) mod projects;
+pub(crate) mod write;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use chassis::clock::Clock;
+use chassis::sqlite::Sqlite;
+use contract::feed::Revision;
+use tokio::sync::watch;
+
+pub(crate) use write::Write;
+
+/// Why the database did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StoreError {
+    /// It is gone, slow, full or refused the statement.
+    #[error("the database did not answer: {0}")]
+    Database(#[from] sqlx::Error),
+    /// A row does not read back as what was written.
+    #[error("the database holds a {0} that cannot be read")]
+    Damaged(&'static str),
+}
+
+/// The database and the news of commits.
+#[derive(Clone)]
+pub(crate) struct Store {
+    sqlite: Sqlite,
+    clock: Arc<dyn Clock>,
+    newest: Arc<watch::Sender<Revision>>,
+}
+
+impl Store {
+    /// Opens the file, brings its schema up to date and reads the newest revision.
+    pub(crate) async fn open(path: &Path, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
+        let sqlite = Sqlite::open(path).await?;
+        sqlite.migrate(&sqlx::migrate!("./migrations")).await?;
+        // A new database counts on from the present millisecond: should one be made anew, its revisions are above all
+        // of the old one's, and a gateway that followed the old one is sent a snapshot instead of a wrong difference.
+        sqlx::query("INSERT INTO revision_counter (id, current, oldest) VALUES (1, $1, $1) ON CONFLICT DO NOTHING")
+            .bind(clock.now().0.max(1))
+            .execute(&sqlite.write)
+            .await
+            .context("starting the change log")?;
+        let (newest, _) = watch::channel(Revision(0));
+        let store = Self { sqlite, clock, newest: Arc::new(newest) };
+        let revision = store.newest_revision().await.context("reading the change log")?;
+        store.newest.send_replace(revision);
+        Ok(store)
+    }
+
+    /// Wakes whenever a transaction of this process has committed a change.
+    pub(crate) fn news(&self) -> watch::Receiver<Revision> {
+        self.newest.subscribe()
+    }
+
+    /// Begins a writing transaction.
+    pub(crate) async fn write(&self) -> Result<Write, StoreError> {
+        Write::begin(&self.sqlite.write, self.clock.now(), self.newest.clone()).await
+    }
+
+    /// Connections for reading.
+    pub(crate) fn reader(&self) -> &sqlx::SqlitePool {
+        &self.sqlite.read
+    }
+
+    /// The connection for statements that change nothing the edge knows.
+    pub(crate) fn writer(&self) -> &sqlx::SqlitePool {
+        &self.sqlite.write
+    }
+
+    /// Finishes what is in progress.
+    pub(crate) async fn close(&self) {
+        self.sqlite.close().await;
+    }
+}
+
+/// Reads a closed set's word back from a column.
+pub(crate) fn read_word<T: std::str::FromStr>(text: &str, what: &'static str) -> Result<T, StoreError> {
+    text.parse().map_err(|_| StoreError::Damaged(what))
+}
+
+/// Reads JSON back from a column.
+pub(crate) fn read_json<T: serde::de::DeserializeOwned>(text: &str, what: &'static str) -> Result<T, StoreError> {
+    serde_json::from_str(text).map_err(|_| StoreError::Damaged(what))
+}
+
+/// JSON for a column. Our own types always serialise.
+pub(crate) fn to_json<T: serde::Serialize>(value: &T) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}

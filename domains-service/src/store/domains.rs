@@ -1,0 +1,376 @@
+//! Domains at rest, who holds a name, and the leases by which one worker acts on one domain.
+
+use contract::hostname::Hostname;
+use contract::project::ProjectId;
+use contract::site::RedirectStatus;
+use contract::time::UnixMillis;
+use sqlx::SqliteConnection;
+
+use super::{Store, StoreError, read_json, read_word, to_json};
+use crate::domain::{Domain, RedirectRule, RedirectTarget};
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    name: String,
+    project: String,
+    status: String,
+    status_since: i64,
+    is_primary: bool,
+    primary_wanted: bool,
+    redirect_to: Option<String>,
+    redirect_status: Option<i64>,
+    is_apex: Option<bool>,
+    checks: Option<String>,
+    problems: String,
+    certificate: String,
+    watched_since: i64,
+    checked_at: Option<i64>,
+    failing_since: Option<i64>,
+    due_at: Option<i64>,
+    lease_fence: i64,
+    removal: Option<i64>,
+    rev: i64,
+    created_at: i64,
+    updated_at: i64,
+}
+
+impl TryFrom<Row> for Domain {
+    type Error = StoreError;
+
+    fn try_from(row: Row) -> Result<Self, StoreError> {
+        let redirect = match row.redirect_to.as_deref() {
+            None => None,
+            Some(to) => {
+                let to = match to {
+                    "primary" => RedirectTarget::Primary,
+                    name => RedirectTarget::Name(read_word(name, "redirect")?),
+                };
+                let code = row.redirect_status.map(u16::try_from).transpose();
+                let code = code.map_err(|_| StoreError::Damaged("redirect status"))?;
+                Some(RedirectRule { to, status: code.and_then(RedirectStatus::from_code) })
+            }
+        };
+        Ok(Self {
+            name: read_word(&row.name, "domain")?,
+            project: read_word(&row.project, "project id")?,
+            status: read_word(&row.status, "status")?,
+            status_since: UnixMillis(row.status_since),
+            primary: row.is_primary,
+            primary_wanted: row.primary_wanted,
+            redirect,
+            is_apex: row.is_apex,
+            checks: row.checks.as_deref().map(|text| read_json(text, "check")).transpose()?,
+            problems: read_json(&row.problems, "problem")?,
+            certificate: read_json(&row.certificate, "certificate")?,
+            watched_since: UnixMillis(row.watched_since),
+            checked_at: row.checked_at.map(UnixMillis),
+            failing_since: row.failing_since.map(UnixMillis),
+            due_at: row.due_at.map(UnixMillis),
+            lease_fence: row.lease_fence,
+            removal: row.removal.map(i64::unsigned_abs),
+            rev: row.rev,
+            created_at: UnixMillis(row.created_at),
+            updated_at: UnixMillis(row.updated_at),
+        })
+    }
+}
+
+fn all(rows: Vec<Row>) -> Result<Vec<Domain>, StoreError> {
+    rows.into_iter().map(Domain::try_from).collect()
+}
+
+impl Store {
+    /// The project's domain of this name.
+    pub(crate) async fn find_domain(&self, project: &ProjectId, name: &Hostname) -> Result<Option<Domain>, StoreError> {
+        let mut connection = self.reader().acquire().await?;
+        find_domain(&mut connection, project, name).await
+    }
+
+    /// Up to `limit` domains of the project after the name `after`, by name.
+    pub(crate) async fn domains(
+        &self,
+        project: &ProjectId,
+        after: &str,
+        limit: i64,
+    ) -> Result<Vec<Domain>, StoreError> {
+        let rows = sqlx::query_as("SELECT * FROM domains WHERE project = $1 AND name > $2 ORDER BY name LIMIT $3")
+            .bind(project.as_str())
+            .bind(after)
+            .bind(limit)
+            .fetch_all(self.reader())
+            .await?;
+        all(rows)
+    }
+
+    /// Domains whose time has come and that nobody is acting on, at most `limit`.
+    pub(crate) async fn due_domains(&self, now: UnixMillis, limit: i64) -> Result<Vec<Domain>, StoreError> {
+        let rows =
+            sqlx::query_as("SELECT * FROM domains WHERE due_at <= $1 AND lease_until <= $1 ORDER BY due_at LIMIT $2")
+                .bind(now.0)
+                .bind(limit)
+                .fetch_all(self.reader())
+                .await?;
+        all(rows)
+    }
+
+    /// Domains that are being removed, at most `limit`.
+    pub(crate) async fn removing_domains(&self, limit: i64) -> Result<Vec<Domain>, StoreError> {
+        let rows = sqlx::query_as("SELECT * FROM domains WHERE removal IS NOT NULL ORDER BY removal LIMIT $1")
+            .bind(limit)
+            .fetch_all(self.reader())
+            .await?;
+        all(rows)
+    }
+
+    /// Takes the right to act on a domain until `until`; `None` when somebody else has it. The number returned must
+    /// still be the domain's when the result is written: a worker that was held up past its lease writes nothing.
+    pub(crate) async fn lease_domain(
+        &self,
+        domain: &Domain,
+        now: UnixMillis,
+        until: UnixMillis,
+    ) -> Result<Option<i64>, StoreError> {
+        let fence = sqlx::query_scalar(
+            "UPDATE domains SET lease_until = $1, lease_fence = lease_fence + 1
+             WHERE name = $2 AND project = $3 AND lease_until <= $4 AND removal IS NULL RETURNING lease_fence",
+        )
+        .bind(until.0)
+        .bind(domain.name.as_str())
+        .bind(domain.project.as_str())
+        .bind(now.0)
+        .fetch_optional(self.writer())
+        .await?;
+        Ok(fence)
+    }
+
+    /// Domains of a project that count towards its limit.
+    pub(crate) async fn count_domains(&self, project: &ProjectId) -> Result<u64, StoreError> {
+        let mut connection = self.reader().acquire().await?;
+        count_domains(&mut connection, project).await
+    }
+
+    /// How many domains are in each state.
+    pub(crate) async fn domains_by_status(&self) -> Result<Vec<(String, i64)>, StoreError> {
+        Ok(sqlx::query_as("SELECT status, COUNT(*) FROM domains GROUP BY status").fetch_all(self.reader()).await?)
+    }
+}
+
+/// The project's domain of this name, within a transaction.
+pub(crate) async fn find_domain(
+    connection: &mut SqliteConnection,
+    project: &ProjectId,
+    name: &Hostname,
+) -> Result<Option<Domain>, StoreError> {
+    let row: Option<Row> = sqlx::query_as("SELECT * FROM domains WHERE name = $1 AND project = $2")
+        .bind(name.as_str())
+        .bind(project.as_str())
+        .fetch_optional(connection)
+        .await?;
+    row.map(Domain::try_from).transpose()
+}
+
+/// Domains of a project that count towards its limit.
+pub(crate) async fn count_domains(connection: &mut SqliteConnection, project: &ProjectId) -> Result<u64, StoreError> {
+    let count: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM domains WHERE project = $1 AND removal IS NULL")
+        .bind(project.as_str())
+        .fetch_one(connection)
+        .await?;
+    Ok(count.unsigned_abs())
+}
+
+/// The project's primary domain.
+pub(crate) async fn find_primary(
+    connection: &mut SqliteConnection,
+    project: &ProjectId,
+) -> Result<Option<Domain>, StoreError> {
+    let row: Option<Row> = sqlx::query_as("SELECT * FROM domains WHERE project = $1 AND is_primary")
+        .bind(project.as_str())
+        .fetch_optional(connection)
+        .await?;
+    row.map(Domain::try_from).transpose()
+}
+
+/// Domains of the project that redirect to this one: by its name, or as the primary one when it is that.
+pub(crate) async fn dependants(connection: &mut SqliteConnection, target: &Domain) -> Result<Vec<Domain>, StoreError> {
+    let as_primary = if target.primary { "primary" } else { target.name.as_str() };
+    let rows = sqlx::query_as(
+        "SELECT * FROM domains WHERE project = $1 AND (redirect_to = $2 OR redirect_to = $3) AND removal IS NULL
+         ORDER BY name",
+    )
+    .bind(target.project.as_str())
+    .bind(target.name.as_str())
+    .bind(as_primary)
+    .fetch_all(connection)
+    .await?;
+    all(rows)
+}
+
+/// All domains of a project.
+pub(crate) async fn all_domains(
+    connection: &mut SqliteConnection,
+    project: &ProjectId,
+) -> Result<Vec<Domain>, StoreError> {
+    let rows = sqlx::query_as("SELECT * FROM domains WHERE project = $1 ORDER BY name")
+        .bind(project.as_str())
+        .fetch_all(connection)
+        .await?;
+    all(rows)
+}
+
+/// Writes a domain, new or changed. The lease stays as it is: see [`release_lease`].
+pub(crate) async fn save_domain(connection: &mut SqliteConnection, domain: &Domain) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO domains (name, project, status, status_since, is_primary, primary_wanted, redirect_to,
+             redirect_status, is_apex, checks, problems, certificate, watched_since, checked_at, failing_since, due_at,
+             lease_until, lease_fence, removal, rev, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, 0, 0, $17, $18, $19, $20)
+         ON CONFLICT (name, project) DO UPDATE SET status = excluded.status, status_since = excluded.status_since,
+             is_primary = excluded.is_primary, primary_wanted = excluded.primary_wanted,
+             redirect_to = excluded.redirect_to, redirect_status = excluded.redirect_status,
+             is_apex = excluded.is_apex, checks = excluded.checks, problems = excluded.problems,
+             certificate = excluded.certificate, watched_since = excluded.watched_since,
+             checked_at = excluded.checked_at, failing_since = excluded.failing_since, due_at = excluded.due_at,
+             removal = excluded.removal, rev = excluded.rev, updated_at = excluded.updated_at",
+    )
+    .bind(domain.name.as_str())
+    .bind(domain.project.as_str())
+    .bind(domain.status.as_str())
+    .bind(domain.status_since.0)
+    .bind(domain.primary)
+    .bind(domain.primary_wanted)
+    .bind(domain.redirect.as_ref().map(|rule| rule.to.as_str()))
+    .bind(domain.redirect.as_ref().and_then(|rule| rule.status).map(|status| i64::from(status.code())))
+    .bind(domain.is_apex)
+    .bind(domain.checks.as_ref().map(to_json))
+    .bind(to_json(&domain.problems))
+    .bind(to_json(&domain.certificate))
+    .bind(domain.watched_since.0)
+    .bind(domain.checked_at.map(|at| at.0))
+    .bind(domain.failing_since.map(|at| at.0))
+    .bind(domain.due_at.map(|at| at.0))
+    .bind(domain.removal.map(u64::cast_signed))
+    .bind(domain.rev)
+    .bind(domain.created_at.0)
+    .bind(domain.updated_at.0)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Has the worker look at the project's domains now: its plan has changed.
+pub(crate) async fn look_again(
+    connection: &mut SqliteConnection,
+    project: &ProjectId,
+    now: UnixMillis,
+) -> Result<(), StoreError> {
+    sqlx::query("UPDATE domains SET due_at = $1 WHERE project = $2 AND removal IS NULL")
+        .bind(now.0)
+        .bind(project.as_str())
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Gives the right to act on a domain back.
+pub(crate) async fn release_lease(connection: &mut SqliteConnection, domain: &Domain) -> Result<(), StoreError> {
+    sqlx::query("UPDATE domains SET lease_until = 0 WHERE name = $1 AND project = $2")
+        .bind(domain.name.as_str())
+        .bind(domain.project.as_str())
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Deletes a domain's row.
+pub(crate) async fn delete_domain(connection: &mut SqliteConnection, domain: &Domain) -> Result<(), StoreError> {
+    sqlx::query("DELETE FROM domains WHERE name = $1 AND project = $2")
+        .bind(domain.name.as_str())
+        .bind(domain.project.as_str())
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Who a name belongs to, and who it belonged to last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Claims {
+    /// The project that holds it.
+    pub(crate) holder: Option<ProjectId>,
+    /// The lineage of the project that held it before.
+    pub(crate) lineage: Option<String>,
+}
+
+impl Claims {
+    /// Whether a project must prove that the name is its own: another project has or had it.
+    pub(crate) fn contest(&self, project: &ProjectId, salt: &str) -> bool {
+        match &self.holder {
+            Some(holder) => holder != project,
+            None => self.lineage.as_deref().is_some_and(|lineage| lineage != salt),
+        }
+    }
+}
+
+/// The claims on a name.
+pub(crate) async fn find_claims(connection: &mut SqliteConnection, name: &Hostname) -> Result<Claims, StoreError> {
+    let holder: Option<String> = sqlx::query_scalar("SELECT project FROM holders WHERE name = $1")
+        .bind(name.as_str())
+        .fetch_optional(&mut *connection)
+        .await?;
+    let lineage = sqlx::query_scalar("SELECT lineage FROM tombstones WHERE name = $1")
+        .bind(name.as_str())
+        .fetch_optional(connection)
+        .await?;
+    Ok(Claims { holder: holder.as_deref().map(|id| read_word(id, "project id")).transpose()?, lineage })
+}
+
+/// Gives a name to a project.
+pub(crate) async fn hold(
+    connection: &mut SqliteConnection,
+    name: &Hostname,
+    project: &ProjectId,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO holders (name, project) VALUES ($1, $2)
+         ON CONFLICT (name) DO UPDATE SET project = excluded.project",
+    )
+    .bind(name.as_str())
+    .bind(project.as_str())
+    .execute(&mut *connection)
+    .await?;
+    sqlx::query("DELETE FROM tombstones WHERE name = $1").bind(name.as_str()).execute(connection).await?;
+    Ok(())
+}
+
+/// Lets a name go, if the project holds it, and remembers whose it was.
+pub(crate) async fn let_go(
+    connection: &mut SqliteConnection,
+    name: &Hostname,
+    project: &ProjectId,
+    lineage: &str,
+    now: UnixMillis,
+) -> Result<(), StoreError> {
+    let held = sqlx::query("DELETE FROM holders WHERE name = $1 AND project = $2")
+        .bind(name.as_str())
+        .bind(project.as_str())
+        .execute(&mut *connection)
+        .await?;
+    if held.rows_affected() == 0 {
+        return Ok(());
+    }
+    sqlx::query(
+        "INSERT INTO tombstones (name, lineage, removed_at) VALUES ($1, $2, $3)
+         ON CONFLICT (name) DO UPDATE SET lineage = excluded.lineage, removed_at = excluded.removed_at",
+    )
+    .bind(name.as_str())
+    .bind(lineage)
+    .bind(now.0)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Forgets whose names were before `before`.
+pub(crate) async fn forget_tombstones(connection: &mut SqliteConnection, before: UnixMillis) -> Result<(), StoreError> {
+    sqlx::query("DELETE FROM tombstones WHERE removed_at < $1").bind(before.0).execute(connection).await?;
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! API keys at rest: digests, never keys.
+
+use contract::key::{ApiKey, Environment, KeyDigest, KeyId, Scopes};
+use contract::project::ProjectId;
+use contract::time::{UnixMillis, UnixSeconds};
+use sqlx::SqliteConnection;
+
+use super::{Store, StoreError, read_json, read_word, to_json};
+
+/// A key's record.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyRecord {
+    pub(crate) id: KeyId,
+    pub(crate) project: ProjectId,
+    pub(crate) digest: KeyDigest,
+    pub(crate) label: String,
+    pub(crate) scopes: Scopes,
+    /// The last four characters, so that people can tell keys apart.
+    pub(crate) last4: String,
+    pub(crate) environment: Environment,
+    pub(crate) created_at: UnixMillis,
+    pub(crate) expires_at: Option<UnixSeconds>,
+    pub(crate) revoked_at: Option<UnixMillis>,
+}
+
+impl KeyRecord {
+    /// What the edge must know.
+    pub(crate) fn published(&self) -> ApiKey {
+        ApiKey {
+            digest: self.digest,
+            id: self.id.clone(),
+            project: self.project.clone(),
+            environment: self.environment,
+            scopes: self.scopes.clone(),
+            expires_at: self.expires_at,
+        }
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    id: String,
+    project: String,
+    digest: String,
+    label: String,
+    scopes: String,
+    last4: String,
+    environment: String,
+    created_at: i64,
+    expires_at: Option<i64>,
+    revoked_at: Option<i64>,
+}
+
+impl TryFrom<Row> for KeyRecord {
+    type Error = StoreError;
+
+    fn try_from(row: Row) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: read_word(&row.id, "key id")?,
+            project: read_word(&row.project, "project id")?,
+            digest: read_word(&row.digest, "key digest")?,
+            label: row.label,
+            scopes: read_json(&row.scopes, "scope")?,
+            last4: row.last4,
+            environment: read_word(&row.environment, "environment")?,
+            created_at: UnixMillis(row.created_at),
+            expires_at: row.expires_at.map(UnixSeconds),
+            revoked_at: row.revoked_at.map(UnixMillis),
+        })
+    }
+}
+
+impl Store {
+    /// A project's keys, oldest first, those revoked lately included.
+    pub(crate) async fn keys(&self, project: &ProjectId) -> Result<Vec<KeyRecord>, StoreError> {
+        let rows: Vec<Row> = sqlx::query_as("SELECT * FROM api_keys WHERE project = $1 ORDER BY created_at, id")
+            .bind(project.as_str())
+            .fetch_all(self.reader())
+            .await?;
+        rows.into_iter().map(KeyRecord::try_from).collect()
+    }
+}
+
+/// The project's key with this id, within a transaction.
+pub(crate) async fn find_key(
+    connection: &mut SqliteConnection,
+    project: &ProjectId,
+    id: &KeyId,
+) -> Result<Option<KeyRecord>, StoreError> {
+    let row: Option<Row> = sqlx::query_as("SELECT * FROM api_keys WHERE project = $1 AND id = $2")
+        .bind(project.as_str())
+        .bind(id.as_str())
+        .fetch_optional(connection)
+        .await?;
+    row.map(KeyRecord::try_from).transpose()
+}
+
+/// All keys of a project.
+pub(crate) async fn all_keys(
+    connection: &mut SqliteConnection,
+    project: &ProjectId,
+) -> Result<Vec<KeyRecord>, StoreError> {
+    let rows: Vec<Row> = sqlx::query_as("SELECT * FROM api_keys WHERE project = $1")
+        .bind(project.as_str())
+        .fetch_all(connection)
+        .await?;
+    rows.into_iter().map(KeyRecord::try_from).collect()
+}
+
+/// How many keys of the project may still be used.
+pub(crate) async fn count_usable(
+    connection: &mut SqliteConnection,
+    project: &ProjectId,
+    now: UnixSeconds,
+) -> Result<u64, StoreError> {
+    let count: i64 = sqlx::query_scalar(
+        "SELECT COUNT(*) FROM api_keys
+         WHERE project = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2)",
+    )
+    .bind(project.as_str())
+    .bind(now.0)
+    .fetch_one(connection)
+    .await?;
+    Ok(count.unsigned_abs())
+}
+
+/// Writes a key, new or changed.
+pub(crate) async fn save_key(connection: &mut SqliteConnection, key: &KeyRecord) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO api_keys (id, project, digest, label, scopes, last4, environment, created_at, expires_at, revoked_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+         ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, revoked_at = excluded.revoked_at",
+    )
+    .bind(key.id.as_str())
+    .bind(key.project.as_str())
+    .bind(key.digest.to_text())
+    .bind(&key.label)
+    .bind(to_json(&key.scopes))
+    .bind(&key.last4)
+    .bind(key.environment.as_str())
+    .bind(key.created_at.0)
+    .bind(key.expires_at.map(|at| at.0))
+    .bind(key.revoked_at.map(|at| at.0))
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Keys revoked or expired before `before`, at most `limit`: what may be forgotten.
+pub(crate) async fn stale_keys(
+    connection: &mut SqliteConnection,
+    before: UnixMillis,
+    limit: i64,
+) -> Result<Vec<KeyRecord>, StoreError> {
+    let rows: Vec<Row> =
+        sqlx::query_as("SELECT * FROM api_keys WHERE revoked_at < $1 OR expires_at < $2 ORDER BY id LIMIT $3")
+            .bind(before.0)
+            .bind(before.to_seconds().0)
+            .bind(limit)
+            .fetch_all(connection)
+            .await?;
+    rows.into_iter().map(KeyRecord::try_from).collect()
+}
+
+/// Deletes a key's row.
+pub(crate) async fn delete_key(connection: &mut SqliteConnection, id: &KeyId) -> Result<(), StoreError> {
+    sqlx::query("DELETE FROM api_keys WHERE id = $1").bind(id.as_str()).execute(connection).await?;
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! One writing transaction: records, change log and snapshot move together or not at all.
+
+use std::sync::Arc;
+
+use contract::feed::{Effect, Entity, EntityName, Revision};
+use contract::time::UnixMillis;
+use sqlx::{Sqlite, SqliteConnection, SqlitePool, Transaction};
+use tokio::sync::watch;
+
+use super::{StoreError, to_json};
+
+/// A writing transaction. Dropped without [`Write::commit`], it leaves nothing behind.
+pub(crate) struct Write {
+    transaction: Transaction<'static, Sqlite>,
+    current: i64,
+    committed: i64,
+    now: UnixMillis,
+    newest: Arc<watch::Sender<Revision>>,
+}
+
+impl Write {
+    pub(super) async fn begin(
+        pool: &SqlitePool,
+        now: UnixMillis,
+        newest: Arc<watch::Sender<Revision>>,
+    ) -> Result<Self, StoreError> {
+        let mut transaction = pool.begin().await?;
+        // Takes the lock that orders writers, before anything is read.
+        let current: i64 =
+            sqlx::query_scalar("UPDATE revision_counter SET current = current WHERE id = 1 RETURNING current")
+                .fetch_one(&mut *transaction)
+                .await?;
+        Ok(Self { transaction, current, committed: current, now, newest })
+    }
+
+    /// The connection, for statements within the transaction.
+    pub(crate) fn connection(&mut self) -> &mut SqliteConnection {
+        &mut self.transaction
+    }
+
+    /// The moment of the transaction.
+    pub(crate) fn now(&self) -> UnixMillis {
+        self.now
+    }
+
+    /// The revision of the last change so far: what [`Write::commit`] returns if nothing more is changed.
+    pub(crate) fn revision(&self) -> Revision {
+        Revision(self.current.unsigned_abs())
+    }
+
+    /// Publishes an entity. An entity the edge already knows in exactly this form is no change.
+    pub(crate) async fn put(&mut self, entity: Entity) -> Result<(), StoreError> {
+        let (kind, name) = kind_and_name(&entity.name());
+        let body = to_json(&entity);
+        let known: Option<String> = sqlx::query_scalar("SELECT body FROM entities WHERE kind = $1 AND name = $2")
+            .bind(kind)
+            .bind(&name)
+            .fetch_optional(&mut *self.transaction)
+            .await?;
+        if known.as_ref() == Some(&body) {
+            return Ok(());
+        }
+        sqlx::query(
+            "INSERT INTO entities (kind, name, body) VALUES ($1, $2, $3)
+             ON CONFLICT (kind, name) DO UPDATE SET body = excluded.body",
+        )
+        .bind(kind)
+        .bind(&name)
+        .bind(&body)
+        .execute(&mut *self.transaction)
+        .await?;
+        self.append(&Effect::Put(entity)).await
+    }
+
+    /// Withdraws an entity. One the edge does not know is no change.
+    pub(crate) async fn remove(&mut self, name: EntityName) -> Result<(), StoreError> {
+        let (kind, text) = kind_and_name(&name);
+        let gone = sqlx::query("DELETE FROM entities WHERE kind = $1 AND name = $2")
+            .bind(kind)
+            .bind(&text)
+            .execute(&mut *self.transaction)
+            .await?;
+        if gone.rows_affected() == 0 {
+            return Ok(());
+        }
+        self.append(&Effect::Remove(name)).await
+    }
+
+    async fn append(&mut self, effect: &Effect) -> Result<(), StoreError> {
+        self.current += 1;
+        sqlx::query("INSERT INTO changes (revision, effect, at_ms) VALUES ($1, $2, $3)")
+            .bind(self.current)
+            .bind(to_json(effect))
+            .bind(self.now.0)
+            .execute(&mut *self.transaction)
+            .await?;
+        Ok(())
+    }
+
+    /// Commits: records, log and snapshot are on disk, and followers are woken. Returns the revision that contains
+    /// everything of this transaction.
+    pub(crate) async fn commit(mut self) -> Result<Revision, StoreError> {
+        if self.current != self.committed {
+            sqlx::query("UPDATE revision_counter SET current = $1 WHERE id = 1")
+                .bind(self.current)
+                .execute(&mut *self.transaction)
+                .await?;
+        }
+        self.transaction.commit().await?;
+        let revision = Revision(self.current.unsigned_abs());
+        if self.current != self.committed {
+            self.newest.send_if_modified(|newest| {
+                let newer = revision > *newest;
+                *newest = revision.max(*newest);
+                newer
+            });
+        }
+        Ok(revision)
+    }
+}
+
+/// The columns an entity is found by.
+fn kind_and_name(name: &EntityName) -> (&'static str, String) {
+    match name {
+        EntityName::Project(id) => ("project", id.to_string()),
+        EntityName::Site(hostname) => ("site", hostname.to_string()),
+        EntityName::Key(digest) => ("key", digest.to_text()),
+        EntityName::Certificate(hostname) => ("certificate", hostname.to_string()),
+        EntityName::Challenge(token) => ("challenge", token.clone()),
+    }
+}

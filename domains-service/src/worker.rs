@@ -1,0 +1,123 @@
+//! What happens by itself: looks at domains whose time has come, the end of removals, and keeping tables bounded.
+//!
+//! A bounded number of domains is attended to at once. When the database or DNS is away, the worker waits and comes
+//! again; nothing is lost, because what is due is written down.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chassis::shutdown::Shutdown;
+use contract::feed::{EntityName, Revision};
+use futures_util::stream::{self, StreamExt as _};
+
+use crate::app::App;
+use crate::attend::{self, Reason};
+use crate::domain::Status;
+use crate::store::{StoreError, domains, keys};
+
+/// Between two searches for domains that are due; a change wakes the worker at once.
+const SEARCH_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Domains attended to at once.
+const DOMAINS_AT_ONCE: usize = 16;
+
+/// Domains taken up per search.
+const DOMAINS_PER_SEARCH: i64 = 256;
+
+/// Between two rounds of keeping tables bounded.
+const TIDY_INTERVAL: Duration = Duration::from_mins(1);
+
+/// Revoked and expired keys, and whose names were, are remembered this long.
+const MEMORY_MILLIS: i64 = 90 * 86_400 * 1_000;
+
+/// Events are kept this long.
+const EVENTS_MILLIS: i64 = 400 * 86_400 * 1_000;
+
+/// Stale keys deleted per round.
+const KEYS_PER_TIDYING: i64 = 500;
+
+/// Attends to domains until `shutdown`.
+pub(crate) async fn attend_to_domains(app: Arc<App>, shutdown: Shutdown) {
+    while !shutdown.has_begun() {
+        match round(&app).await {
+            Ok(0) => {}
+            Ok(_) => continue, // there may be more
+            Err(error) => tracing::error!(%error, "domains could not be attended to; trying again"),
+        }
+        tokio::select! {
+            () = shutdown.begun() => return,
+            () = app.wake.notified() => {}
+            () = tokio::time::sleep(SEARCH_INTERVAL) => {}
+        }
+    }
+}
+
+/// Attends to what is due now; returns how many domains were.
+async fn round(app: &App) -> Result<usize, StoreError> {
+    let due = app.store.due_domains(app.clock.now(), DOMAINS_PER_SEARCH).await?;
+    let count = due.len();
+    let results = stream::iter(due)
+        .map(|domain| async move {
+            let attended = attend::attend(app, &domain, Reason::Schedule).await;
+            attended.map(|_| ()).inspect_err(
+                |error| tracing::error!(%error, domain = %domain.name, "a domain could not be attended to"),
+            )
+        })
+        .buffer_unordered(DOMAINS_AT_ONCE);
+    let failed = results.filter(|result| std::future::ready(result.is_err())).count().await;
+    finish_removals(app).await?;
+    // Failures are retried after the pause, not at once.
+    Ok(count.saturating_sub(failed))
+}
+
+/// Forgets removed domains that every live gateway has stopped serving.
+async fn finish_removals(app: &App) -> Result<(), StoreError> {
+    let removing = app.store.removing_domains(DOMAINS_PER_SEARCH).await?;
+    let done: Vec<_> = removing
+        .into_iter()
+        .filter(|domain| domain.removal.is_some_and(|at| app.nodes.behind(Revision(at)).lagging.is_empty()))
+        .collect();
+    if done.is_empty() { Ok(()) } else { attend::forget(app, &done).await }
+}
+
+/// Keeps tables bounded and gauges true until `shutdown`.
+pub(crate) async fn tidy(app: Arc<App>, shutdown: Shutdown) {
+    while !shutdown.has_begun() {
+        if let Err(error) = tidy_once(&app).await {
+            tracing::error!(%error, "tidying up failed; trying again");
+        }
+        tokio::select! {
+            () = shutdown.begun() => return,
+            () = tokio::time::sleep(TIDY_INTERVAL) => {}
+        }
+    }
+}
+
+async fn tidy_once(app: &App) -> Result<(), StoreError> {
+    let forgotten = app.store.compact_log(app.change_log_rows).await?;
+    if forgotten > 0 {
+        tracing::info!(changes = forgotten, "the change log was compacted");
+    }
+    let mut write = app.store.write().await?;
+    let now = write.now();
+    for key in keys::stale_keys(write.connection(), now.plus(-MEMORY_MILLIS), KEYS_PER_TIDYING).await? {
+        write.remove(EntityName::Key(key.digest)).await?;
+        keys::delete_key(write.connection(), &key.id).await?;
+    }
+    domains::forget_tombstones(write.connection(), now.plus(-MEMORY_MILLIS)).await?;
+    write.forget_events(now.plus(-EVENTS_MILLIS)).await?;
+    write.commit().await?;
+    Ok(())
+}
+
+/// Brings the gauges up to date.
+pub(crate) async fn measure(app: &App) -> Result<(), StoreError> {
+    let mut counts: std::collections::HashMap<String, i64> = app.store.domains_by_status().await?.into_iter().collect();
+    for status in Status::ALL {
+        let count = counts.remove(status.as_str()).unwrap_or(0);
+        app.metrics.states.with_label_values(&[status.as_str()]).set(count);
+    }
+    let revision = app.store.newest_revision().await?;
+    app.metrics.revision.set(revision.0.cast_signed());
+    Ok(())
+}

@@ -1,0 +1,185 @@
+//! The change stream: snapshot, changes, heartbeats, gaps.
+
+use std::time::Duration;
+
+use contract::feed::{Entity, Frame, LINE_BYTES_MAX};
+use serde_json::{Value, json};
+
+use crate::world::{Bend, Platform};
+
+#[tokio::test]
+async fn a_snapshot_is_followed_by_changes_without_gaps() {
+    let platform = Platform::start().await;
+    platform.project("demo", "pro").await;
+    let mut stream = platform.follow(0).await;
+    let (entities, revision) = stream.snapshot().await;
+    assert_eq!(entities.len(), 3, "the platform's site, the project and its site: {entities:?}");
+    platform.project("other", "free").await;
+    let (first, second) = (stream.change().await, stream.change().await);
+    assert_eq!((first.revision.0, second.revision.0), (revision + 1, revision + 2));
+    // Whoever continues from where they are gets the changes alone.
+    let mut again = platform.follow(revision).await;
+    assert_eq!(again.change().await, first);
+    assert_eq!(again.change().await, second);
+}
+
+#[tokio::test]
+async fn a_heartbeat_comes_every_second_and_names_the_newest_revision() {
+    let platform = Platform::start().await;
+    let mut stream = platform.follow(0).await;
+    let (_, revision) = stream.snapshot().await;
+    for _ in 0..2 {
+        match stream.next().await {
+            Some(Frame::Heartbeat { revision: newest, at }) => {
+                assert_eq!((newest.0, at), (revision, crate::world::START));
+            }
+            other => panic!("no heartbeat: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_follower_of_another_history_gets_a_snapshot() {
+    let platform = Platform::start().await;
+    let (_, revision) = platform.follow(0).await.snapshot().await;
+    for after in [1, revision + 1, u64::MAX] {
+        let (entities, at) = platform.follow(after).await.snapshot().await;
+        assert_eq!((entities.len(), at), (1, revision), "after {after}");
+    }
+}
+
+#[tokio::test]
+async fn a_log_that_was_compacted_gives_a_snapshot_to_those_too_far_behind() {
+    let mut platform = Platform::start().await;
+    let (_, start) = platform.follow(0).await.snapshot().await;
+    for index in 0..6 {
+        platform.operator("POST", "/projects", json!({ "id": format!("p{index}") })).await;
+    }
+    platform.stop().await;
+    let bend = Bend { directory: Some(platform.directory.clone()), change_log_rows: 3, ..Bend::default() };
+    let again = Platform::bent(bend).await;
+    // Tidying up begins with the service; until it is done, the log still has everything.
+    let mut far = again.follow(start).await;
+    while matches!(far.next().await, Some(Frame::Change(_) | Frame::Heartbeat { .. })) {
+        far = again.follow(start).await;
+    }
+    let (entities, revision) = again.follow(start).await.snapshot().await;
+    assert_eq!((entities.len(), revision), (7, start + 6));
+    let mut near = again.follow(revision - 3).await;
+    assert_eq!(near.change().await.revision.0, revision - 2);
+}
+
+#[tokio::test]
+async fn concurrent_writers_give_gapless_revisions() {
+    let platform = Platform::start().await;
+    let mut stream = platform.follow(0).await;
+    let (_, revision) = stream.snapshot().await;
+    let writers = (0..40).map(|index| {
+        let platform = &platform;
+        async move {
+            let id = format!("p{index}");
+            assert_eq!(platform.operator("POST", "/projects", json!({ "id": id })).await.status, 201);
+        }
+    });
+    futures_util::future::join_all(writers).await;
+    let mut seen = std::collections::HashSet::new();
+    for expected in 1..=40 {
+        let change = stream.change().await;
+        assert_eq!(change.revision.0, revision + expected);
+        assert!(seen.insert(serde_json::to_string(&change.effect).unwrap()));
+    }
+}
+
+#[tokio::test]
+async fn a_change_that_changes_nothing_is_none() {
+    let platform = Platform::start().await;
+    platform.project("demo", "pro").await;
+    let (_, revision) = platform.follow(0).await.snapshot().await;
+    platform.operator("POST", "/projects/demo/deploy", Value::Null).await;
+    platform.operator("PATCH", "/projects/demo", json!({ "plan": "pro" })).await;
+    assert_eq!(platform.follow(0).await.snapshot().await.1, revision);
+}
+
+#[tokio::test]
+async fn the_stream_needs_the_gateways_token_and_a_name() {
+    let platform = Platform::start().await;
+    let url = format!("{}/internal/edge/feed?node=a&after=0", platform.internal);
+    let without = platform.client.get(&url).send().await.unwrap();
+    assert_eq!(without.status(), 401);
+    let operators = chassis::guard::operator_token(&platform.secret).to_token();
+    let wrong = platform.client.get(&url).bearer_auth(&*operators).send().await.unwrap();
+    assert_eq!(wrong.status(), 401);
+    let edge = chassis::guard::edge_token(&platform.secret).to_token();
+    for query in ["after=0", "node=&after=0", "node=a&after=x", "node=a&after=-1"] {
+        let url = format!("{}/internal/edge/feed?{query}", platform.internal);
+        assert_eq!(platform.client.get(url).bearer_auth(&*edge).send().await.unwrap().status(), 400, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn the_stream_ends_when_the_service_does() {
+    let mut platform = Platform::start().await;
+    let mut stream = platform.follow(0).await;
+    stream.snapshot().await;
+    platform.stop().await;
+    while stream.next().await.is_some() {}
+}
+
+#[tokio::test]
+async fn revisions_go_on_after_a_restart() {
+    let mut platform = Platform::start().await;
+    platform.project("demo", "pro").await;
+    let (before, revision) = platform.follow(0).await.snapshot().await;
+    platform.stop().await;
+    let bend = Bend { directory: Some(platform.directory.clone()), ..Bend::default() };
+    let again = Platform::bent(bend).await;
+    let (after, same) = again.follow(0).await.snapshot().await;
+    assert_eq!((before, revision), (after, same));
+    again.operator("POST", "/projects", json!({ "id": "other" })).await;
+    assert_eq!(again.follow(revision).await.change().await.revision.0, revision + 1);
+}
+
+#[tokio::test]
+async fn a_restart_with_other_plans_publishes_their_limits() {
+    let mut platform = Platform::start().await;
+    platform.project("demo", "pro").await;
+    platform.stop().await;
+    let source = chassis::config::Source::from_text(
+        "plans.toml",
+        "[pro]\nrequests_per_minute = 600\n",
+        "T",
+        std::collections::BTreeMap::new(),
+    );
+    let plans = domains_service::Plans::read(&source).unwrap();
+    let again = Platform::bent(Bend { directory: Some(platform.directory.clone()), plans, ..Bend::default() }).await;
+    let limits = again.snapshot().await.into_iter().find_map(|entity| match entity {
+        Entity::Project(project) => Some(project.limits.per_minute.get()),
+        _ => None,
+    });
+    assert_eq!(limits, Some(600));
+}
+
+#[tokio::test]
+async fn every_line_fits_the_bound_both_sides_agreed_on() {
+    let platform = Platform::start().await;
+    platform.project("demo", "pro").await;
+    platform.local_domain("demo", json!({ "name": "shop.localhost" })).await;
+    let longest = platform.snapshot().await.iter().map(|entity| serde_json::to_vec(entity).unwrap().len()).max();
+    assert!(longest.unwrap() < LINE_BYTES_MAX / 2);
+}
+
+#[tokio::test]
+async fn followers_are_counted_while_they_follow() {
+    let platform = Platform::start().await;
+    let mut stream = platform.follow(0).await;
+    stream.snapshot().await;
+    assert!(platform.metrics().await.contains("domains_feed_followers 1"));
+    drop(stream);
+    for _ in 0..1_000 {
+        if platform.metrics().await.contains("domains_feed_followers 0") {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the follower that left is still counted");
+}

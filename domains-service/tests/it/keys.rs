@@ -1,0 +1,168 @@
+//! API keys: made, shown once, rotated, revoked; digests at rest.
+
+use chassis::clock::Clock as _;
+use contract::feed::{Effect, Entity, EntityName};
+use contract::key::{PresentedKey, Scope};
+use serde_json::{Value, json};
+
+use crate::world::{Bend, Platform};
+
+const KEYS: &str = "/v1/projects/demo/keys";
+
+// rule: 5.4
+#[tokio::test]
+async fn a_key_is_shown_once_and_published_as_a_digest() {
+    let platform = Platform::start().await;
+    platform.project("demo", "pro").await;
+    let owner = platform.owner("demo");
+    let body =
+        json!({ "label": "ci", "scopes": ["orders:write", "orders:read"], "expires_at": "2027-01-31T00:00:00Z" });
+    let made = owner.send("POST", KEYS, body).await;
+    assert_eq!((made.status, made.header("cache-control")), (201, "no-store"));
+    let secret = PresentedKey::parse(made.body["key"].as_str().unwrap()).unwrap();
+    assert_eq!((&made.body["prefix"], made.body["last4"].as_str().unwrap()), (&json!("th_live_"), secret.last4()));
+    assert_eq!(made.body["scopes"], json!(["orders:read", "orders:write"]));
+    assert_eq!(made.body["expires_at"], "2027-01-31T00:00:00Z");
+    let listed = owner.get(KEYS).await.body;
+    assert_eq!(listed["keys"][0]["id"], made.body["id"]);
+    assert!(listed["keys"][0].get("key").is_none());
+    let published = platform.snapshot().await.into_iter().find_map(|entity| match entity {
+        Entity::Key(key) => Some(key),
+        _ => None,
+    });
+    let published = published.unwrap();
+    assert_eq!(published.digest, secret.digest());
+    assert!(published.scopes.contains(Scope::OrdersWrite) && !published.scopes.contains(Scope::KeysWrite));
+}
+
+#[tokio::test]
+async fn keys_at_rest_are_digests() {
+    let mut platform = Platform::start().await;
+    platform.project("demo", "pro").await;
+    let made = platform.owner("demo").send("POST", KEYS, json!({ "scopes": ["orders:read"] })).await;
+    let secret = made.body["key"].as_str().unwrap().to_owned();
+    platform.stop().await;
+    let mut bytes = Vec::new();
+    for entry in std::fs::read_dir(platform.directory.path()).unwrap() {
+        bytes.extend(std::fs::read(entry.unwrap().path()).unwrap());
+    }
+    let holds = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+    assert!(holds("orders:read"), "the database was read");
+    assert!(!holds(&secret) && !holds(&secret[8..38]), "neither the key nor its random part is there");
+}
+
+#[tokio::test]
+async fn nobody_gives_more_than_they_have() {
+    let platform = Platform::start().await;
+    platform.project("demo", "pro").await;
+    let limited = platform.caller("demo", &[Scope::KeysWrite, Scope::OrdersRead]);
+    let more = limited.send("POST", KEYS, json!({ "scopes": ["orders:read", "orders:write"] })).await;
+    assert_eq!(more.code(), (403, "scope_not_grantable"));
+    assert_eq!(limited.send("POST", KEYS, json!({ "scopes": ["orders:read"] })).await.status, 201);
+    let full = platform.owner("demo").send("POST", KEYS, json!({ "scopes": ["domains:write"] })).await;
+    let path = format!("{KEYS}/{}/rotate", full.body["id"].as_str().unwrap());
+    assert_eq!(limited.send("POST", &path, Value::Null).await.code(), (403, "scope_not_grantable"));
+    let without = platform.caller("demo", &[Scope::OrdersRead]);
+    for (method, path) in [("POST", KEYS), ("GET", KEYS), ("DELETE", &format!("{KEYS}/key_aaaaaaaaaaaaaaaa"))] {
+        let body = if method == "POST" { json!({ "scopes": ["orders:read"] }) } else { Value::Null };
+        assert_eq!(without.send(method, path, body).await.code(), (403, "insufficient_scope"), "{method}");
+    }
+}
+
+// rule: 5.4
+#[tokio::test]
+async fn a_rotated_key_overlaps_with_its_successor() {
+    let platform = Platform::start().await;
+    platform.project("demo", "pro").await;
+    let owner = platform.owner("demo");
+    let old = owner.send("POST", KEYS, json!({ "label": "ci", "scopes": ["orders:read"] })).await.body;
+    let rotate = format!("{KEYS}/{}/rotate", old["id"].as_str().unwrap());
+    let new = owner.send("POST", &rotate, json!({ "overlap_seconds": 3600 })).await;
+    assert_eq!((new.status, &new.body["label"], &new.body["scopes"]), (201, &json!("ci"), &json!(["orders:read"])));
+    assert_ne!(new.body["key"], old["key"]);
+    assert_eq!(new.body["rotated"]["expires_at"], "2026-06-15T01:00:00Z");
+    let expiry = platform.snapshot().await.into_iter().find_map(|entity| match entity {
+        Entity::Key(key) if key.id.as_str() == old["id"] => Some(key.expires_at),
+        _ => None,
+    });
+    assert_eq!(expiry.unwrap(), Some(platform.clock.now_seconds().plus(3_600)));
+    // Without an overlap the old key is gone at once.
+    let path = format!("{KEYS}/{}/rotate", new.body["id"].as_str().unwrap());
+    let last = owner.send("POST", &path, json!({ "overlap_seconds": 0 })).await;
+    assert_eq!(last.body["rotated"]["revoked"], true);
+    assert_eq!(owner.send("POST", &path, Value::Null).await.code(), (409, "key_not_usable"));
+    let too_long = owner.send("POST", &path, json!({ "overlap_seconds": 2_592_001 })).await;
+    assert_eq!(too_long.code(), (400, "invalid_body"));
+}
+
+#[tokio::test]
+async fn revoking_reaches_the_edge_and_can_be_repeated() {
+    let platform = Platform::start().await;
+    platform.project("demo", "pro").await;
+    let owner = platform.owner("demo");
+    let made = owner.send("POST", KEYS, json!({ "scopes": ["orders:read"] })).await.body;
+    let digest = PresentedKey::parse(made["key"].as_str().unwrap()).unwrap().digest();
+    let (_, revision) = platform.follow(0).await.snapshot().await;
+    let mut stream = platform.follow(revision).await;
+    let path = format!("{KEYS}/{}", made["id"].as_str().unwrap());
+    assert_eq!(owner.send("DELETE", &path, Value::Null).await.status, 204);
+    assert_eq!(stream.change().await.effect, Effect::Remove(EntityName::Key(digest)));
+    assert_eq!(owner.send("DELETE", &path, Value::Null).await.status, 204);
+    let unknown = owner.send("DELETE", &format!("{KEYS}/key_aaaaaaaaaaaaaaaa"), Value::Null).await;
+    assert_eq!(unknown.code(), (404, "key_not_found"));
+    assert_eq!(owner.send("DELETE", &format!("{KEYS}/nonsense"), Value::Null).await.code(), (404, "key_not_found"));
+    let listed = owner.get(KEYS).await.body;
+    assert_eq!(listed["keys"][0]["revoked"], true);
+}
+
+#[tokio::test]
+async fn wrong_keys_are_refused() {
+    let platform = Platform::start().await;
+    platform.project("demo", "pro").await;
+    let owner = platform.owner("demo");
+    for body in [
+        json!({}),
+        json!({ "scopes": [] }),
+        json!({ "scopes": ["everything"] }),
+        json!({ "scopes": ["orders:read"], "label": "x".repeat(101) }),
+        json!({ "scopes": ["orders:read"], "expires_at": "tomorrow" }),
+        json!({ "scopes": ["orders:read"], "expires_at": "2020-01-01T00:00:00Z" }),
+        json!({ "scopes": ["orders:read"], "key": "mine" }),
+    ] {
+        assert_eq!(owner.send("POST", KEYS, body.clone()).await.code(), (400, "invalid_body"), "{body}");
+    }
+    let theirs = owner.send("POST", "/v1/projects/other/keys", json!({ "scopes": ["orders:read"] })).await;
+    assert_eq!(theirs.code(), (404, "project_not_found"));
+    let nobody = platform.operator("POST", "/projects/nobody/keys", json!({ "scopes": ["orders:read"] })).await;
+    assert_eq!(nobody.code(), (404, "project_not_found"));
+}
+
+#[tokio::test]
+async fn a_project_has_a_bounded_number_of_keys() {
+    let platform = Platform::start().await;
+    platform.project("demo", "pro").await;
+    let mut last = Value::Null;
+    for _ in 0..100 {
+        let made = platform.operator("POST", "/projects/demo/keys", json!({ "scopes": ["orders:read"] })).await;
+        assert_eq!(made.status, 201);
+        last = made.body["id"].clone();
+    }
+    let make = || platform.operator("POST", "/projects/demo/keys", json!({ "scopes": ["orders:read"] }));
+    assert_eq!(make().await.code(), (403, "key_limit_reached"));
+    let path = format!("/projects/demo/keys/{}", last.as_str().unwrap());
+    assert_eq!(platform.operator("DELETE", &path, Value::Null).await.status, 204);
+    assert_eq!(make().await.status, 201);
+}
+
+#[tokio::test]
+async fn keys_survive_a_restart() {
+    let mut platform = Platform::start().await;
+    platform.project("demo", "pro").await;
+    let made = platform.operator("POST", "/projects/demo/keys", json!({ "scopes": ["orders:read"] })).await.body;
+    platform.stop().await;
+    let bend = Bend { directory: Some(platform.directory.clone()), ..Bend::default() };
+    let again = Platform::bent(bend).await;
+    let keys = again.operator("GET", "/projects/demo/keys", Value::Null).await.body;
+    assert_eq!(keys["keys"][0]["id"], made["id"]);
+    assert!(again.snapshot().await.iter().any(|entity| matches!(entity, Entity::Key(_))));
+}

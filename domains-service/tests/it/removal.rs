@@ -1,0 +1,112 @@
+//! Removing domains: acknowledged by every live gateway, or honest about those that lag.
+
+use contract::feed::{Effect, EntityName};
+use serde_json::{Value, json};
+
+use crate::world::Platform;
+
+const SHOP: &str = "/v1/projects/demo/domains/shop.localhost";
+
+async fn with_shop() -> (Platform, u64) {
+    let platform = Platform::start().await;
+    platform.project("demo", "pro").await;
+    platform.local_domain("demo", json!({ "name": "shop.localhost" })).await;
+    let revision = platform.follow(0).await.snapshot().await.1;
+    (platform, revision)
+}
+
+// rule: 1.19
+#[tokio::test]
+async fn a_removal_is_answered_when_every_live_gateway_has_applied_it() {
+    let (platform, revision) = with_shop().await;
+    for node in ["a", "b", "c"] {
+        platform.report(node, revision).await;
+    }
+    let mut stream = platform.follow(revision).await;
+    let gateways = async {
+        let mut last = revision;
+        let mut removed = Vec::new();
+        while removed.len() < 2 {
+            let change = stream.change().await;
+            last = change.revision.0;
+            if let Effect::Remove(name) = change.effect {
+                removed.push(name);
+            }
+        }
+        for node in ["a", "b", "c"] {
+            platform.report(node, last).await;
+        }
+        removed
+    };
+    let owner = platform.owner("demo");
+    let (answer, removed) = tokio::join!(owner.send("DELETE", SHOP, Value::Null), gateways);
+    assert_eq!(answer.status, 204, "{answer:?}");
+    assert_eq!(answer.header("x-edge-ack").split_once(';').unwrap().0, "3/3");
+    assert!(removed.contains(&EntityName::Site("shop.localhost".parse().unwrap())));
+    assert!(removed.contains(&EntityName::Certificate("shop.localhost".parse().unwrap())));
+    assert_eq!(owner.get(SHOP).await.code(), (404, "domain_not_found"));
+    let events = owner.get(&format!("{SHOP}/events")).await;
+    assert_eq!((events.status, &events.body["events"][0]["type"]), (200, &json!("domain.removed")));
+}
+
+#[tokio::test]
+async fn a_lagging_gateway_is_named_and_the_removal_ends_when_it_has_caught_up() {
+    let (platform, revision) = with_shop().await;
+    platform.report("quick", u64::MAX >> 1).await;
+    platform.report("slow", revision).await;
+    let owner = platform.owner("demo");
+    let answer = owner.send("DELETE", SHOP, Value::Null).await;
+    assert_eq!((answer.status, &answer.body), (202, &json!({ "lagging": ["slow"] })));
+    assert!(answer.header("x-edge-ack").starts_with("1/2; "));
+    assert_eq!(owner.get(SHOP).await.body["status"], "removing");
+    let again = owner.send("POST", "/v1/projects/demo/domains", json!({ "name": "shop.localhost" })).await;
+    assert_eq!(again.code(), (409, "removal_in_progress"));
+    for (method, path) in [("DELETE", SHOP.to_owned()), ("POST", format!("{SHOP}/verify"))] {
+        assert_eq!(owner.send(method, &path, Value::Null).await.code(), (409, "removal_in_progress"));
+    }
+    platform.report("slow", u64::MAX >> 1).await;
+    platform.domain_when("demo", "shop.localhost", |domain| domain["code"] == "domain_not_found").await;
+}
+
+#[tokio::test]
+async fn a_gateway_that_fell_silent_is_not_waited_for() {
+    let (platform, revision) = with_shop().await;
+    platform.report("dead", revision).await;
+    platform.clock.advance(std::time::Duration::from_secs(6));
+    let answer = platform.owner("demo").send("DELETE", SHOP, Value::Null).await;
+    assert_eq!((answer.status, answer.header("x-edge-ack").starts_with("0/0; ")), (204, true));
+}
+
+#[tokio::test]
+async fn what_others_redirect_to_is_removed_only_together_with_them() {
+    let (platform, _) = with_shop().await;
+    let body = json!({ "name": "old.localhost", "redirect": { "to": "shop.localhost" } });
+    platform.local_domain("demo", body).await;
+    let owner = platform.owner("demo");
+    let refused = owner.send("DELETE", SHOP, Value::Null).await;
+    assert_eq!(refused.code(), (409, "primary_in_use"));
+    assert_eq!(refused.body["details"], json!({ "redirecting": ["old.localhost"] }));
+    let both = owner.send("DELETE", &format!("{SHOP}?with_redirects=true"), Value::Null).await;
+    assert_eq!(both.status, 204);
+    assert_eq!(owner.get("/v1/projects/demo/domains").await.body["domains"], json!([]));
+    let wrong = owner.send("DELETE", &format!("{SHOP}?with_redirects=perhaps"), Value::Null).await;
+    assert_eq!(wrong.code(), (400, "invalid_query"));
+}
+
+#[tokio::test]
+async fn a_removed_domain_can_be_added_again_and_nobody_renews_it_meanwhile() {
+    let (platform, _) = with_shop().await;
+    let owner = platform.owner("demo");
+    assert_eq!(owner.send("DELETE", SHOP, Value::Null).await.status, 204);
+    let revision = platform.follow(0).await.snapshot().await.1;
+    platform.clock.advance(std::time::Duration::from_hours(90 * 24));
+    // The worker has looked for due domains when it attends to the next one.
+    platform.local_domain("demo", json!({ "name": "later.localhost" })).await;
+    let mut stream = platform.follow(revision).await;
+    for _ in 0..2 {
+        let change = stream.change().await;
+        let text = serde_json::to_string(&change.effect).unwrap();
+        assert!(text.contains("later.localhost"), "{text}");
+    }
+    platform.local_domain("demo", json!({ "name": "shop.localhost" })).await;
+}

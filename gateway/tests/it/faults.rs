@@ -1,0 +1,223 @@
+//! Upstreams that are gone, slow, broken or overwhelmed: the client is told the truth, and nothing is done twice.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use crate::world::client::{Ask, Reply};
+use crate::world::upstream::{Act, Upstream, response};
+use crate::world::{BLOG, DEMO, MINUTE_END, World};
+
+/// An address at which nobody listens.
+async fn nobody() -> SocketAddr {
+    let gone = Upstream::start().await;
+    gone.die().await;
+    gone.address
+}
+
+/// Asserts a failure that is charged and says when to come back.
+#[track_caller]
+fn assert_failed(reply: &Reply, status: u16, code: &str, left: i64) {
+    reply.refused(status, code);
+    assert_eq!(reply.number("retry-after"), 1);
+    assert_eq!(reply.trio(), (300, left, MINUTE_END));
+}
+
+#[tokio::test]
+async fn an_upstream_that_refuses_connections_is_502() {
+    let nobody = nobody().await;
+    let world = World::with(|setup| setup.orders_endpoints = vec![nobody]).await;
+    let reply = world.ask(world.list()).await;
+    assert_failed(&reply, 502, "upstream_unreachable", 299);
+    let line = world.log.line_of(reply.request_id()).await;
+    assert_eq!((&line["blame"], &line["upstream"]), (&"upstream".into(), &"orders".into()));
+    world.admin.counts("edge_upstream_requests_total{outcome=\"connect_error\"}", 1.0).await;
+    // Other sites are as well as ever.
+    assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
+}
+
+#[tokio::test]
+async fn an_upstream_that_does_not_answer_in_time_is_504() {
+    let world = World::with(|setup| setup.orders = "first_byte_timeout = \"150ms\"").await;
+    world.orders.next(Act::Hang);
+    let reply = world.ask(world.list()).await;
+    assert_failed(&reply, 504, "upstream_timeout", 299);
+    world.admin.counts("edge_upstream_requests_total{outcome=\"timeout\"}", 1.0).await;
+    world.orders.left(1).await;
+    assert_eq!(world.orders.requests().len(), 1, "asked once");
+    assert_eq!(world.ask(world.list()).await.status, 200);
+}
+
+#[tokio::test]
+async fn an_upstream_that_breaks_off_before_or_in_its_head_is_502() {
+    let world = World::start().await;
+    let mut left = 299;
+    for act in [
+        Act::AnswerAndClose(Vec::new()),
+        Act::AnswerAndReset(Vec::new()),
+        Act::AnswerAndClose(b"HTTP/1.1 200 OK\r\nContent-Ty".to_vec()),
+        Act::AnswerAndReset(b"HTTP/1.1 200 OK\r\nContent-Ty".to_vec()),
+    ] {
+        // A fresh connection each time: what was sent on it may have been carried out.
+        world.orders.next(act);
+        assert_failed(&world.ask(world.list()).await, 502, "upstream_invalid", left);
+        left -= 1;
+    }
+    assert_eq!(world.orders.requests().len(), 4, "asked once each");
+}
+
+#[tokio::test]
+async fn an_upstream_that_talks_nonsense_is_502() {
+    let world = World::start().await;
+    let mut left = 299;
+    for nonsense in [
+        "SSH-2.0-OpenSSH_9.2\r\n",
+        "HTTP/1.1 abc OK\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx",
+        "HTTP/1.1 200 OK\r\nX: a\0b\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
+    ] {
+        world.orders.next(Act::AnswerAndClose(nonsense.as_bytes().to_vec()));
+        let reply = world.ask(world.list()).await;
+        assert_eq!(reply.status, 502, "{nonsense:?}: {reply:?}");
+        assert_failed(&reply, 502, "upstream_invalid", left);
+        left -= 1;
+    }
+    world.admin.counts("edge_upstream_requests_total{outcome=\"invalid\"}", 7.0).await;
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_never_taken_for_a_whole_one() {
+    let world = World::start().await;
+    let short = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n[1,2,3".to_vec();
+    let open = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\n[1,2,3\r\n".to_vec();
+    let torn = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n10\r\n[1,2,3".to_vec();
+    for bytes in [short, open, torn] {
+        for act in [Act::AnswerAndClose(bytes.clone()), Act::AnswerAndReset(bytes.clone())] {
+            world.orders.next(act.clone());
+            let mut client = world.tls(DEMO).await;
+            // The head may or may not have been on its way; a response that looks whole must not be.
+            let reply = client.try_ask(&world.list()).await;
+            assert!(reply.is_none_or(|reply| !reply.complete), "{:?}", String::from_utf8_lossy(&bytes));
+            assert_eq!(client.rest().await, b"", "the connection ends");
+
+            world.orders.next(act);
+            let reply = world.h2(DEMO).await.try_ask(&world.list()).await;
+            assert!(reply.is_err() || reply.is_ok_and(|reply| !reply.complete), "over HTTP/2");
+        }
+    }
+    assert_eq!(world.orders.requests().len(), 12, "asked once each");
+}
+
+#[tokio::test]
+async fn a_body_that_stalls_is_cut_off() {
+    let world = World::with(|setup| setup.orders = "first_byte_timeout = \"150ms\"").await;
+    let never = Arc::new(Semaphore::new(0));
+    let head = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n[1,2,3".to_vec();
+    world.orders.next(Act::AnswerInTwo(head, never, Vec::new()));
+    let mut client = world.tls(DEMO).await;
+    let reply = client.try_ask(&world.list()).await.expect("the head had come");
+    assert!(reply.status == 200 && !reply.complete, "{reply:?}");
+}
+
+#[tokio::test]
+async fn beyond_the_requests_an_upstream_may_have_in_progress_is_503() {
+    let world = World::with(|setup| setup.orders = "in_flight_max = 1").await;
+    let gate = Arc::new(Semaphore::new(0));
+    let whole = response("200 OK", "", "[]").into_bytes();
+    world.orders.next(Act::AnswerInTwo(Vec::new(), gate.clone(), whole));
+    let mut first = world.tls(DEMO).await;
+    first.send(world.list().to_bytes()).await;
+    world.orders.asked(1).await;
+    assert_failed(&world.ask(world.list()).await, 503, "overloaded", 298);
+    // A bulkhead: the other upstream has places of its own.
+    assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
+    gate.add_permits(1);
+    assert_eq!(first.reply("GET").await.expect("a response").status, 200);
+    assert_eq!(world.ask(world.list()).await.status, 200);
+    assert_eq!(world.orders.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_gives_its_place_back() {
+    let world = World::with(|setup| setup.orders = "in_flight_max = 1").await;
+    world.orders.next(Act::Hang);
+    let mut first = world.tls(DEMO).await;
+    first.send(world.list().to_bytes()).await;
+    world.orders.asked(1).await;
+    drop(first);
+    world.orders.left(1).await;
+    let mut client = world.tls(DEMO).await;
+    crate::world::eventually("a place", async || (client.ask(&world.list()).await.status == 200).then_some(())).await;
+}
+
+#[tokio::test]
+async fn with_one_of_two_addresses_dead_no_request_fails() {
+    let living = Upstream::start().await;
+    let endpoints = vec![nobody().await, living.address];
+    let world = World::with(|setup| setup.orders_endpoints = endpoints).await;
+    let mut client = world.tls(DEMO).await;
+    for _ in 0..20 {
+        assert_eq!(client.ask(&world.list()).await.status, 200);
+        let reply = client.ask(&Ask::new("DELETE", DEMO, "/v1/store/orders/1").key(&world.key.text)).await;
+        assert_eq!(reply.status, 200);
+        // Now and then the dead one is tried again.
+        world.clock.advance(Duration::from_millis(400));
+    }
+    assert_eq!(living.requests().len(), 40);
+    world.admin.counts("edge_upstream_requests_total{outcome=\"answered\"}", 40.0).await;
+}
+
+#[tokio::test]
+async fn with_all_addresses_dead_the_answer_is_502_after_two_attempts() {
+    let endpoints = vec![nobody().await, nobody().await, nobody().await];
+    let world = World::with(|setup| setup.orders_endpoints = endpoints).await;
+    let reply = world.ask(world.list()).await;
+    assert_failed(&reply, 502, "upstream_unreachable", 299);
+    assert_eq!(world.log.line_of(reply.request_id()).await["attempts"], 2);
+}
+
+/// A world whose gateway holds an idle connection that will die with the next request.
+async fn world_with_a_dying_connection() -> World {
+    let world = World::start().await;
+    assert_eq!(world.ask(world.list()).await.status, 200);
+    world.orders.next(Act::AnswerAndClose(Vec::new()));
+    world
+}
+
+#[tokio::test]
+async fn reading_is_tried_again_when_an_idle_connection_had_died() {
+    let world = world_with_a_dying_connection().await;
+    let reply = world.ask(world.list()).await;
+    assert_eq!((reply.status, reply.number("x-ratelimit-remaining")), (200, 298), "and charged once");
+    let connections: Vec<usize> = world.orders.requests().iter().map(|request| request.connection).collect();
+    assert_eq!(connections, [0, 0, 1]);
+    assert_eq!(world.log.line_of(reply.request_id()).await["attempts"], 2);
+}
+
+#[tokio::test]
+async fn cancelling_is_not_tried_again_because_it_may_have_been_carried_out() {
+    for (method, path) in [("DELETE", "/v1/store/orders/1"), ("POST", "/v2/orders")] {
+        let world = world_with_a_dying_connection().await;
+        let reply = world.ask(Ask::new(method, DEMO, path).key(&world.key.text)).await;
+        assert_failed(&reply, 502, "upstream_invalid", 298);
+        assert_eq!(world.orders.requests().len(), 2, "{method} was sent once");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_whose_response_was_not_read_to_its_end_is_not_used_again() {
+    let world = World::start().await;
+    // The upstream answers twice to one question.
+    let twice = [response("200 OK", "", "[]"), response("200 OK", "", "[\"poison\"]")].concat();
+    world.orders.next(Act::Answer(twice.into_bytes()));
+    let mut client = world.tls(DEMO).await;
+    assert_eq!(client.ask(&world.list()).await.text(), "[]");
+    let other = Ask::get(crate::world::OTHER, "/v1/store/orders").key(&world.other_key.text);
+    assert_eq!(world.ask(other).await.text(), "[]", "nobody gets what was meant for nobody");
+    assert_eq!(client.ask(&world.list()).await.text(), "[]");
+}

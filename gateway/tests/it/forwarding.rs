@@ -1,0 +1,256 @@
+//! What an upstream is told, by whom, and what of its response reaches the client.
+
+use contract::identity::{Caller, Identity};
+use contract::key::{Environment, Scopes};
+use contract::plan::Plan;
+use contract::time::UnixSeconds;
+
+use crate::world::client::Ask;
+use crate::world::upstream::{Act, Received, response};
+use crate::world::{BLOG, DEMO, NOW, ORDERS, PLATFORM_SECRET, SHOP, World};
+
+/// Everything with which a client could pretend to be the gateway or somebody else.
+const FORGED: [(&str, &str); 24] = [
+    ("Tollhouse-Identity", "v1.forged.forged"),
+    ("TOLLHOUSE-Role", "admin"),
+    ("X-Tollhouse-Key-Id", "key_forged"),
+    ("X-Tollhouse-Project", "other"),
+    ("X-Tollhouse-Plan", "enterprise"),
+    ("X-Tollhouse-Anything", "x"),
+    ("X-Tenant-Id", "other"),
+    ("X-Project-Id", "other"),
+    ("X-Plan", "enterprise"),
+    ("X-Key-Id", "x"),
+    ("X-User-Id", "x"),
+    ("X-Forwarded-For", "192.0.2.1, 192.0.2.2"),
+    ("X-Forwarded-Host", "evil.example"),
+    ("X-Forwarded-Proto", "http"),
+    ("X-Forwarded-Port", "1"),
+    ("Forwarded", "for=192.0.2.1"),
+    ("X-Real-IP", "192.0.2.1"),
+    ("Via", "1.1 evil"),
+    ("X-Original-URL", "/admin"),
+    ("X-Rewrite-URL", "/admin"),
+    ("X-HTTP-Method-Override", "DELETE"),
+    ("X-Request-Id", "forged-request-id-0001"),
+    ("traceparent", "00-00000000000000000000000000000001-0000000000000001-01"),
+    ("baggage", "tenant=other"),
+];
+
+/// What the gateway tells the upstream of an API.
+const ADDED_TO_API: [&str; 10] = [
+    "host",
+    "tollhouse-identity",
+    "traceparent",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-request-id",
+    "x-tollhouse-key-id",
+    "x-tollhouse-plan",
+    "x-tollhouse-project",
+];
+
+fn identity_of(request: &Received) -> Identity {
+    let secret = chassis::secret::Secret::parse(PLATFORM_SECRET).unwrap();
+    let mut line = request.head.first_line.split(' ');
+    let (method, target) = (line.next().expect("a method"), line.next().expect("a target"));
+    let header = request.head.get("tollhouse-identity").expect("an identity");
+    chassis::guard::identity_key(&secret).verify(header, method, target, UnixSeconds(NOW)).expect("a good signature")
+}
+
+fn with_forgeries(mut ask: Ask) -> Ask {
+    for (name, value) in FORGED {
+        ask = ask.field(name, value);
+    }
+    ask.field("Accept", "application/json").field("User-Agent", "tests").field("X-Custom", "kept")
+}
+
+/// Asserts that exactly these fields arrived: those listed and those of the client that are nobody's but its own.
+#[track_caller]
+fn assert_fields(request: &Received, added: &[&str]) {
+    let mut expected: Vec<&str> = [added, &["accept", "user-agent", "x-custom"]].concat();
+    expected.sort_unstable();
+    assert_eq!(request.head.names(), expected, "{}", request.raw_head);
+}
+
+#[tokio::test]
+async fn an_api_is_told_who_asks_and_nobody_can_pretend() {
+    let world = World::start().await;
+    let h2 = world.h2(DEMO).await;
+    let ask = with_forgeries(Ask::get(DEMO, "/v1/store/orders?x=%2F").key(&world.key.text));
+    let replies = [world.ask(ask.clone()).await, h2.ask(&ask).await];
+    for (reply, request) in replies.iter().zip(world.orders.requests()) {
+        assert_eq!(reply.status, 200);
+        assert_fields(&request, &ADDED_TO_API);
+        let head = &request.head;
+        assert_eq!(head.first_line, "GET /v1/store/orders?x=%2F HTTP/1.1");
+        assert_eq!(head.get("host"), Some(DEMO));
+        assert_eq!(head.get("x-forwarded-host"), Some(DEMO));
+        assert_eq!(head.get("x-forwarded-for"), Some("127.0.0.1"));
+        assert_eq!(head.get("x-forwarded-proto"), Some("https"));
+        assert_eq!(head.get("x-tollhouse-key-id"), Some(world.key.record.id.as_str()));
+        assert_eq!(head.get("x-tollhouse-project"), Some("demo"));
+        assert_eq!(head.get("x-tollhouse-plan"), Some("pro"));
+        assert_eq!(head.get("x-request-id"), Some(reply.request_id()), "the id the client can quote");
+        let trace = format!("00-{}-", reply.request_id());
+        assert!(head.get("traceparent").is_some_and(|parent| parent.starts_with(&trace) && parent.ends_with("-00")));
+        assert_eq!(
+            identity_of(&request),
+            Identity {
+                request_id: reply.request_id().to_owned(),
+                client: [127, 0, 0, 1].into(),
+                site_project: Some("demo".parse().unwrap()),
+                caller: Some(Caller {
+                    key: world.key.record.id.clone(),
+                    project: "demo".parse().unwrap(),
+                    plan: Plan::Pro,
+                    scopes: Scopes::all(),
+                    environment: Environment::Live,
+                }),
+                issued_at: UnixSeconds(NOW),
+            }
+        );
+        assert!(!request.raw_head.contains(&world.key.text), "the key has done its work");
+    }
+    let line = world.log.line_of(replies[0].request_id()).await;
+    assert_eq!(line["client_request_id"], "forged-request-id-0001", "kept for the log alone");
+}
+
+#[tokio::test]
+async fn a_public_site_keeps_its_own_authorization_and_cookies() {
+    let world = World::start().await;
+    let ask = Ask::get(BLOG, "/").field("Authorization", "Basic dXNlcjpwYXNz").field("Cookie", "session=1");
+    let reply = world.ask(with_forgeries(ask)).await;
+    assert_eq!(reply.status, 200);
+    let request = world.blog.only_request();
+    let added: Vec<&str> = ADDED_TO_API[..7].iter().chain(&["authorization", "cookie"]).copied().collect();
+    assert_fields(&request, &added);
+    assert_eq!(request.head.get("authorization"), Some("Basic dXNlcjpwYXNz"));
+    let identity = identity_of(&request);
+    assert_eq!((identity.caller, identity.site_project), (None, Some("blog".parse().unwrap())));
+}
+
+#[tokio::test]
+async fn the_gateways_headers_cannot_be_stripped_by_naming_them_in_connection() {
+    let world = World::start().await;
+    for names in ["tollhouse-identity", "close, X-Forwarded-For", "x-tollhouse-project", "Authorization", "Host"] {
+        let reply = world.ask(world.list().field("Connection", names)).await;
+        reply.refused(400, "bad_connection_header");
+    }
+    world.assert_upstreams_untouched();
+}
+
+#[tokio::test]
+async fn what_concerns_one_connection_is_not_forwarded() {
+    let world = World::start().await;
+    let ask = world
+        .list()
+        .field("Connection", "keep-alive, te")
+        .field("Keep-Alive", "timeout=5")
+        .field("TE", "trailers")
+        .field("Proxy-Authorization", "Basic x")
+        .field("Proxy-Connection", "keep-alive");
+    assert_eq!(world.ask(ask).await.status, 200);
+    assert_eq!(world.orders.only_request().head.names(), ADDED_TO_API);
+}
+
+#[tokio::test]
+async fn an_absolute_target_is_forwarded_as_a_path() {
+    let world = World::start().await;
+    let mut ask = world.list();
+    ask.target = format!("https://{DEMO}{ORDERS}?a=b");
+    assert_eq!(world.ask(ask).await.status, 200);
+    let request = world.orders.only_request();
+    assert_eq!(request.head.first_line, "GET /v1/store/orders?a=b HTTP/1.1");
+    assert_eq!(identity_of(&request).site_project, Some("demo".parse().unwrap()));
+}
+
+#[tokio::test]
+async fn bodies_arrive_as_they_were_sent() {
+    let world = World::start().await;
+    let mut client = world.tls(BLOG).await;
+    let large = "x".repeat(300_000);
+    assert_eq!(client.ask(&Ask::new("PUT", BLOG, "/large").body(&large)).await.status, 200);
+    let mut chunked = Ask::new("PUT", BLOG, "/chunked").field("Transfer-Encoding", "chunked");
+    chunked.body = b"3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\nX-Trailer: dropped\r\n\r\n".to_vec();
+    assert_eq!(client.ask(&chunked).await.status, 200);
+    let h2 = world.h2(BLOG).await;
+    let mut ask = Ask::new("POST", BLOG, "/h2");
+    ask.body = b"over http/2".to_vec();
+    assert_eq!(h2.ask(&ask).await.status, 200);
+    let bodies: Vec<Vec<u8>> = world.blog.requests().into_iter().map(|request| request.body).collect();
+    assert_eq!(bodies, [large.as_bytes(), b"abcdefg", b"over http/2"]);
+}
+
+#[tokio::test]
+async fn an_upstream_cannot_speak_for_the_gateway() {
+    let world = World::start().await;
+    let fields = "Server: secret/1.0\r\nX-RateLimit-Limit: 9\r\nX-RateLimit-Remaining: 9\r\nX-RateLimit-Reset: 9\r\n\
+                  RateLimit: \"x\";r=9\r\nRateLimit-Policy: \"x\";q=9\r\nX-Request-Id: forged\r\n\
+                  Tollhouse-Identity: forged\r\nETag: \"kept\"\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\n";
+    for reply in [
+        {
+            world.orders.next(Act::Answer(response("200 OK", fields, "[1]").into_bytes()));
+            world.ask(world.list()).await
+        },
+        {
+            world.orders.next(Act::Answer(response("200 OK", fields, "[1]").into_bytes()));
+            world.h2(DEMO).await.ask(&world.list()).await
+        },
+    ] {
+        assert_eq!((reply.status, reply.text()), (200, "[1]"));
+        assert_eq!(reply.number("x-ratelimit-limit"), 300);
+        assert!(reply.header("ratelimit").is_some_and(|field| field.starts_with("\"minute\"")));
+        assert_eq!(reply.header("tollhouse-identity"), None);
+        assert_eq!(reply.header("etag"), Some("\"kept\""));
+        assert_eq!(reply.head.all("set-cookie"), ["a=1", "b=2"]);
+        assert_eq!(reply.header("strict-transport-security"), Some("max-age=31536000"));
+        assert_eq!(reply.header("x-content-type-options"), Some("nosniff"));
+    }
+}
+
+#[tokio::test]
+async fn what_concerns_the_upstreams_connection_stays_there() {
+    let world = World::start().await;
+    let fields =
+        "Connection: close, X-Internal\r\nX-Internal: 1\r\nKeep-Alive: timeout=5\r\nProxy-Authenticate: Basic\r\n";
+    world.orders.next(Act::AnswerAndClose(response("200 OK", fields, "[]").into_bytes()));
+    let mut client = world.tls(DEMO).await;
+    let reply = client.ask(&world.list()).await;
+    assert_eq!((reply.status, reply.text()), (200, "[]"));
+    assert_eq!((reply.header("keep-alive"), reply.header("x-internal")), (None, None), "{reply:?}");
+    // The client's own connection lives on.
+    assert_eq!(client.ask(&world.list()).await.status, 200);
+}
+
+#[tokio::test]
+async fn statuses_of_the_upstream_are_passed_on_and_charged() {
+    let world = World::start().await;
+    let mut client = world.tls(DEMO).await;
+    let statuses = ["304 Not Modified", "404 Not Found", "409 Conflict", "500 Internal Server Error", "503 Busy"];
+    for (left, status) in (0..300).rev().zip(statuses) {
+        let body = if status.starts_with("304") { "" } else { "{\"code\":\"theirs\"}" };
+        world.orders.next(Act::body(status, body));
+        let reply = client.ask(&world.list()).await;
+        assert!(status.starts_with(&reply.status.to_string()));
+        assert_eq!((reply.text(), reply.number("x-ratelimit-remaining")), (body, left));
+    }
+}
+
+#[tokio::test]
+async fn interim_responses_of_the_upstream_do_not_confuse_the_final_one() {
+    let world = World::start().await;
+    let text = format!("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n{}", response("200 OK", "", "[]"));
+    world.orders.next(Act::Answer(text.into_bytes()));
+    let mut client = world.tls(DEMO).await;
+    client.send(world.list().to_bytes()).await;
+    let mut head = client.head().await;
+    while head.first_line.starts_with("HTTP/1.1 1") {
+        head = client.head().await;
+    }
+    assert_eq!(head.first_line, "HTTP/1.1 200 OK");
+    assert_eq!(head.get("x-ratelimit-remaining"), Some("299"));
+    assert_eq!(client.wire.exactly(2).await, b"[]");
+    assert_eq!(world.ask(Ask::get(SHOP, ORDERS).key(&world.key.text)).await.status, 200);
+}

@@ -1,0 +1,113 @@
+//! Beginning and end: ready when there is something to serve, and gone only when what was begun is finished.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use crate::world::client::Ask;
+use crate::world::upstream::{Act, response};
+use crate::world::{BLOG, DEMO, World, eventually};
+
+/// The next request at the upstream is answered when the gate opens.
+fn hold(world: &World) -> Arc<Semaphore> {
+    let gate = Arc::new(Semaphore::new(0));
+    let whole = response("200 OK", "", "[1]").into_bytes();
+    world.orders.next(Act::AnswerInTwo(Vec::new(), gate.clone(), whole));
+    gate
+}
+
+async fn not_ready(world: &World) {
+    eventually("readyz to say no", async || (world.admin.get("/readyz").await.0 == 503).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_gateway_that_serves_is_alive_and_ready() {
+    let world = World::start().await;
+    assert_eq!(world.admin.get("/livez").await.0, 200);
+    assert_eq!(world.admin.get("/readyz").await.0, 200);
+    assert_eq!(world.admin.metric("edge_draining").await, 0.0);
+}
+
+#[tokio::test]
+async fn admin_paths_are_not_reachable_through_the_data_ports() {
+    let world = World::start().await;
+    for path in ["/livez", "/readyz", "/metrics", "/status", "/bans", "/hosts/demo.tollhouse.localhost"] {
+        world.ask(Ask::get(DEMO, path).key(&world.key.text)).await.refused(404, "not_found");
+        for host in ["127.0.0.1", "localhost", "admin"] {
+            let reply = world.plain().await.try_ask(&Ask::get(host, path)).await.expect("a response");
+            assert!(matches!(reply.status, 400 | 404), "{reply:?}");
+        }
+    }
+    world.assert_upstreams_untouched();
+}
+
+#[tokio::test]
+async fn an_idle_gateway_ends_at_once_and_so_do_idle_connections() {
+    // Much longer than the test may take: the end must not wait for it.
+    let mut world = World::with(|setup| setup.drain = "lame_duck = \"0s\"\nrequests = \"300s\"").await;
+    let (mut h1, h2) = (world.tls(DEMO).await, world.h2(BLOG).await);
+    assert_eq!(h1.ask(&world.list()).await.status, 200);
+    assert_eq!(h2.ask(&Ask::get(BLOG, "/")).await.status, 200);
+    let mut plain = world.plain().await;
+    assert_eq!(plain.ask(&Ask::get(BLOG, "/")).await.status, 301);
+    world.begin_stop();
+    assert_eq!(h1.rest().await, b"");
+    assert_eq!(plain.rest().await, b"");
+    h2.ended().await;
+    world.stopped().await.expect("a clean end");
+    for address in [world.http, world.https, world.admin.0] {
+        assert!(tokio::net::TcpStream::connect(address).await.is_err(), "nobody listens any more");
+    }
+}
+
+#[tokio::test]
+async fn a_request_in_progress_is_finished_before_the_end() {
+    let mut world = World::with(|setup| setup.drain = "lame_duck = \"0s\"\nrequests = \"300s\"").await;
+    let gate = hold(&world);
+    let mut h1 = world.tls(DEMO).await;
+    h1.send(world.list().to_bytes()).await;
+    world.orders.asked(1).await;
+    let second_gate = hold(&world);
+    let h2 = Arc::new(world.h2(DEMO).await);
+    let asked = tokio::spawn({
+        let (h2, ask) = (h2.clone(), world.list());
+        async move { h2.ask(&ask).await }
+    });
+    world.orders.asked(2).await;
+    world.begin_stop();
+    not_ready(&world).await;
+    world.admin.counts("edge_draining", 1.0).await;
+    gate.add_permits(1);
+    let reply = h1.reply("GET").await.expect("a response");
+    assert_eq!((reply.status, reply.text(), reply.complete), (200, "[1]", true));
+    assert_eq!(h1.rest().await, b"", "and then the connection ends");
+    second_gate.add_permits(1);
+    assert_eq!(asked.await.expect("the request's task").text(), "[1]");
+    world.stopped().await.expect("a clean end");
+}
+
+#[tokio::test]
+async fn before_it_drains_a_gateway_says_that_it_is_not_ready_and_serves_on() {
+    // Longer than the test takes; the world ends without it.
+    let world = World::with(|setup| setup.drain = "lame_duck = \"300s\"\nrequests = \"1s\"").await;
+    let mut open = world.tls(DEMO).await;
+    assert_eq!(open.ask(&world.list()).await.status, 200);
+    world.begin_stop();
+    not_ready(&world).await;
+    assert_eq!(world.admin.get("/livez").await.0, 200);
+    assert_eq!(open.ask(&world.list()).await.status, 200, "open connections go on");
+    assert_eq!(world.ask(world.list()).await.status, 200, "new ones are taken: load balancers need a moment");
+}
+
+#[tokio::test]
+async fn a_request_that_never_ends_does_not_keep_the_gateway_and_is_admitted() {
+    let mut world = World::with(|setup| setup.drain = "lame_duck = \"0s\"\nrequests = \"1s\"").await;
+    let _never = hold(&world);
+    let mut client = world.tls(DEMO).await;
+    client.send(world.list().to_bytes()).await;
+    world.orders.asked(1).await;
+    world.begin_stop();
+    let error = world.stopped().await.expect_err("not a clean end");
+    assert!(format!("{error:#}").contains("1 requests were still in progress"), "{error:#}");
+    assert_eq!(client.rest().await, b"", "cut off, never half a response");
+}

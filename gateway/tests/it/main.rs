@@ -1,0 +1,32 @@
+//! The gateway as its neighbours meet it: HTTP in, HTTP out, on loopback, with fakes for the control plane and the
+//! upstreams. Every test starts a gateway of its own on ports of its own and talks to it over sockets alone.
+
+#[cfg(test)]
+mod world;
+
+#[cfg(test)]
+mod authentication;
+#[cfg(test)]
+mod challenges;
+#[cfg(test)]
+mod faults;
+#[cfg(test)]
+mod forwarding;
+#[cfg(test)]
+mod hosts;
+#[cfg(test)]
+mod lifecycle;
+#[cfg(test)]
+mod observability;
+#[cfg(test)]
+mod poison;
+#[cfg(test)]
+mod quotas;
+#[cfg(test)]
+mod redirects;
+#[cfg(test)]
+mod replica;
+#[cfg(test)]
+mod routes;
+#[cfg(test)]
+mod websockets;

@@ -1,0 +1,209 @@
+//! What operators see: every request once, nothing a client chose as a label, and no secret anywhere.
+
+use std::sync::Arc;
+
+use chassis::logs::{Format, Logs};
+
+use crate::world::client::{Ask, handshake};
+use crate::world::observed::Log;
+use crate::world::upstream::{Act, response};
+use crate::world::{BLOG, DEMO, MINUTE_END, ORDERS, World, certificates};
+
+#[tokio::test]
+async fn whatever_clients_choose_there_are_no_new_metrics() {
+    const ROUNDS: usize = 500;
+    let world = World::start().await;
+    let before: Vec<String> = world.admin.metrics().await.into_keys().collect();
+    assert!(before.len() < 3_000, "{} series", before.len());
+    let mut plain = world.plain().await;
+    let mut tls = world.tls(BLOG).await;
+    let h2 = world.h2(BLOG).await;
+    for round in 0..ROUNDS {
+        if round % 10 == 0 {
+            // A connection that was used for more hosts than the gateway remembers is ended.
+            plain = world.plain().await;
+            tls = world.tls(BLOG).await;
+        }
+        let mut random = [0; 8];
+        random.copy_from_slice(&chassis::random::bytes::<8>().unwrap());
+        let word = format!("{:016x}", u64::from_le_bytes(random));
+        assert_eq!(plain.ask(&Ask::get(&format!("{word}.example"), "/")).await.status, 404);
+        let mut ask = Ask::get(BLOG, &format!("/{word}?{word}={word}")).field("User-Agent", &word);
+        ask.method = format!("M{word}");
+        assert_eq!(tls.ask(&ask).await.status, 200);
+        assert_eq!(h2.ask(&ask).await.status, 200);
+        ask.host = format!("{word}.tollhouse.localhost");
+        assert_eq!(tls.ask(&ask).await.status, 421);
+        if round % 50 == 0 {
+            let hello = certificates::client(&[b"http/1.1"]);
+            assert!(handshake(world.https, Some(&ask.host), hello).await.is_err());
+        }
+    }
+    let answered = "edge_requests_total{blame=\"\",code=\"\",status_class=\"2xx\",surface=\"site\"}";
+    world.admin.counts(answered, 1_000.0).await;
+    let after: Vec<String> = world.admin.metrics().await.into_keys().collect();
+    let new: Vec<&String> = after.iter().filter(|series| !before.contains(series)).collect();
+    assert!(new.is_empty(), "{new:?}");
+    assert_eq!(before.len(), after.len());
+}
+
+#[tokio::test]
+async fn every_request_is_one_line_with_what_one_wants_to_know() {
+    let world = World::start().await;
+    let reply = world.ask(world.list()).await;
+    let line = world.log.line_of(reply.request_id()).await;
+    let expected = serde_json::json!({
+        "ts": "2027-01-15T08:00:10.000Z",
+        "request_id": reply.request_id(),
+        "node": line["node"],
+        "client_ip": "127.0.0.1",
+        "proto": "h1",
+        "tls": "TLSv1_3",
+        "surface": "api",
+        "host": DEMO,
+        "method": "GET",
+        "path": ORDERS,
+        "status": 200,
+        "bytes_in": 0,
+        "bytes_out": 2,
+        "duration_us": 0,
+        "upstream_us": 0,
+        "attempts": 1,
+        "upstream": "orders",
+        "endpoint": world.orders.address.to_string(),
+        "project_id": "demo",
+        "plan": "pro",
+        "api_key_id": world.key.record.id.as_str(),
+        "quota_limit": 300,
+        "quota_remaining": 299,
+        "quota_mode": "exact",
+    });
+    assert_eq!(line, expected);
+    assert!(line["node"].as_str().is_some_and(|node| node.starts_with("gw-")));
+}
+
+#[tokio::test]
+async fn a_refusal_of_the_door_looks_like_any_other_refusal() {
+    let world = World::start().await;
+    let key = &world.key.text;
+    let cases = [
+        ("GET / HTTP/1.1\r\nHost: a.example\r\nHost: b.example\r\n\r\n".to_owned(), 400, "bad_host"),
+        (format!("GET /?key={key} HTTP/1.1\r\nHost: {BLOG}\r\nX_User: 1\r\n\r\n"), 400, "underscore_header"),
+        (format!("POST / HTTP/1.1\r\nHost: {BLOG}\r\nContent-Length: 1, 1\r\n\r\nx"), 400, "bad_framing"),
+        (format!("POST / HTTP/1.1\r\nHost: {BLOG}\r\nTransfer-Encoding: gzip\r\n\r\n"), 501, "not_implemented"),
+        (format!("GET / HTTP/3.0\r\nHost: {BLOG}\r\n\r\n"), 505, "version_not_supported"),
+        (format!("GET /{} HTTP/1.1\r\nHost: {BLOG}\r\n\r\n", "x".repeat(8_192)), 414, "uri_too_long"),
+        (format!("GET / HTTP/1.1\r\nHost: {BLOG}\r\nX: {}\r\n\r\n", "x".repeat(8_192)), 431, "headers_too_large"),
+    ];
+    for (bytes, status, code) in cases {
+        for mut client in [world.plain().await, world.tls(BLOG).await] {
+            client.send(&bytes).await;
+            let reply = client.reply("GET").await.expect("a response");
+            reply.refused(status, code);
+            assert_eq!(client.rest().await, b"", "the connection ends");
+            let line = world.log.line_of(reply.request_id()).await;
+            assert_eq!(
+                (&line["code"], &line["status"], &line["surface"]),
+                (&code.into(), &status.into(), &"door".into())
+            );
+        }
+        let class = status / 100;
+        let series = format!(
+            "edge_requests_total{{blame=\"client\",code=\"{code}\",status_class=\"{class}xx\",surface=\"door\"}}"
+        );
+        assert_eq!(world.admin.metric(&series).await, 2.0);
+    }
+    world.assert_upstreams_untouched();
+    assert!(!world.log.text().contains(key));
+}
+
+#[tokio::test]
+async fn no_secret_reaches_a_log_a_metric_an_error_or_the_operators_view() {
+    let log = Log::default();
+    // The whole process's log, so that nothing any part says is missed.
+    let logs = Arc::new(Logs::start(Format::Json, "info", log.clone()).expect("this is the one test that starts it"));
+    let world = World::with(|setup| setup.logs = Some(logs)).await;
+    let key = world.key.text.clone();
+    let canary = "canary-3e1f";
+    let wrong = format!("th_live_{canary}");
+    let mut bodies = String::new();
+    let dressed = |ask: Ask| {
+        ask.field("Cookie", &format!("session={canary}"))
+            .field("X-Request-Id", "0123456789abcdef")
+            .field("X-Note", canary)
+    };
+    let h2 = world.h2(DEMO).await;
+    for target in [ORDERS, "/nowhere", "/v1/store/orders/..", "/v2/orders"] {
+        let target = format!("{target}?token={canary}&key={key}");
+        for method in ["GET", "POST", "DELETE", "OPTIONS"] {
+            for key in [&key, &wrong, &world.other_key.text] {
+                let ask = dressed(Ask::new(method, DEMO, &target)).key(key);
+                bodies += h2.ask(&ask).await.text();
+                bodies += world.ask(ask.clone().body(canary)).await.text();
+                bodies += world.ask_plain(ask).await.text();
+            }
+        }
+    }
+    let basic = Ask::get(BLOG, "/").field("Authorization", &format!("Basic {canary}"));
+    for act in [Act::AnswerAndClose(canary.as_bytes().to_vec()), Act::AnswerAndReset(Vec::new())] {
+        world.blog.next(act);
+        bodies += world.ask(dressed(basic.clone())).await.text();
+    }
+    world.blog.next(Act::Answer(response("200 OK", &format!("Set-Cookie: {canary}\r\n"), "").into_bytes()));
+    let last = world.ask(dressed(basic)).await;
+    let mut malformed = world.tls(BLOG).await;
+    malformed.send(format!("GET /?{canary} HTTP/1.1\r\nHost: x y\r\nCookie: {canary}\r\n\r\n")).await;
+    bodies += malformed.reply("GET").await.expect("a response").text();
+    log.line_of(last.request_id()).await;
+
+    let mut seen = log.text() + &bodies;
+    for path in [
+        "/metrics",
+        "/status",
+        "/readyz",
+        "/bans",
+        "/usage/demo",
+        "/hosts/demo.tollhouse.localhost",
+        "/hosts/shop.example",
+    ] {
+        let (status, text) = world.admin.get(path).await;
+        assert_eq!(status, 200, "{path}");
+        seen += &text;
+    }
+    assert!(log.lines().len() > 100, "every line is JSON");
+    for secret in [
+        canary,
+        &key,
+        &world.other_key.text,
+        "PRIVATE KEY",
+        crate::world::PLATFORM_SECRET,
+        crate::world::SEALING_SECRET,
+    ] {
+        let place = seen.find(secret).map(|at| &seen[at.saturating_sub(200)..at]);
+        assert_eq!(place, None, "{secret} was seen");
+    }
+}
+
+#[tokio::test]
+async fn an_operator_can_ask_what_the_gateway_believes() {
+    let world = World::start().await;
+    assert_eq!(world.ask(world.list()).await.status, 200);
+    let view = async |path: &str| {
+        let (status, text) = world.admin.get(path).await;
+        assert_eq!(status, 200, "{text}");
+        serde_json::from_str::<serde_json::Value>(&text).unwrap()
+    };
+    let host = view("/hosts/SHOP.example").await;
+    assert_eq!((&host["certificate"], &host["project"]["plan"]), (&"own".into(), &"pro".into()));
+    assert_eq!(view(&format!("/hosts/{DEMO}")).await["certificate"], "platform");
+    assert_eq!(world.admin.get("/hosts/nobody.example").await.0, 404);
+    let usage = view("/usage/demo").await;
+    let minute = serde_json::json!({ "limit": 300, "remaining": 299, "resets_at": MINUTE_END });
+    assert_eq!((&usage["minute"], &usage["mode"]), (&minute, &"exact".into()));
+    assert_eq!(world.admin.get("/usage/nobody").await.0, 404);
+    let status = view("/status").await;
+    assert_eq!((&status["draining"], &status["revision"]), (&false.into(), &1.into()));
+    let names: Vec<&str> =
+        status["upstreams"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"orders") && names.contains(&"blog"));
+}

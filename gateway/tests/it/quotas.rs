@@ -1,0 +1,220 @@
+//! How much may be asked: minute and day, both or neither, and what the headers say about it.
+
+use std::time::Duration;
+
+use contract::feed::{Entity, EntityName};
+use contract::plan::Plan;
+
+use crate::world::client::{Ask, Reply};
+use crate::world::entities::{TestKey, limited, project};
+use crate::world::{DAY_END, DEMO, MINUTE_END, NOW, ORDERS, SHOP, World};
+
+/// A world whose demo project has these limits.
+async fn world_with(per_minute: u32, per_day: u32) -> World {
+    let world = World::with(|setup| {
+        setup.entities.retain(|entity| entity.name() != EntityName::Project("demo".parse().unwrap()));
+        setup.entities.push(Entity::Project(limited("demo", per_minute, per_day)));
+    });
+    world.await
+}
+
+#[track_caller]
+fn assert_refused(reply: &Reply, code: &str, limit: i64, reset: i64, now: i64) {
+    reply.refused(429, code);
+    assert_eq!(reply.trio(), (limit, 0, reset));
+    assert_eq!(reply.number("retry-after"), reset - now);
+}
+
+// rule: 8.7, 8.8, 8.9
+#[tokio::test]
+async fn every_response_says_how_many_requests_are_left() {
+    let world = World::start().await;
+    let mut client = world.tls(DEMO).await;
+    for left in (290..300).rev() {
+        let reply = client.ask(&world.list()).await;
+        assert_eq!((reply.status, reply.trio()), (200, (300, left, MINUTE_END)));
+        let (day, seconds) = (9_700 + left, DAY_END - NOW);
+        assert_eq!(reply.header("ratelimit-policy"), Some("\"minute\";q=300;w=60, \"day\";q=10000;w=86400"));
+        assert_eq!(
+            reply.header("ratelimit"),
+            Some(format!("\"minute\";r={left};t=50, \"day\";r={day};t={seconds}").as_str())
+        );
+        let exposed = reply.header("access-control-expose-headers").expect("scripts may read the headers");
+        for name in ["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "Retry-After", "X-Request-Id"] {
+            assert!(exposed.split(", ").any(|one| one == name), "{name}");
+        }
+    }
+}
+
+// rule: 7.429, 8.1, 8.2, 8.12
+#[tokio::test]
+async fn the_request_that_exceeds_the_minute_is_told_when_to_come_back() {
+    let world = world_with(3, 100).await;
+    let mut client = world.tls(DEMO).await;
+    for left in [2, 1, 0] {
+        assert_eq!(client.ask(&world.list()).await.trio(), (3, left, MINUTE_END));
+    }
+    for _ in 0..5 {
+        let reply = client.ask(&world.list()).await;
+        assert_refused(&reply, "rate_limit_exceeded", 3, MINUTE_END, NOW);
+        assert_eq!(reply.header("access-control-allow-origin"), Some("*"));
+    }
+    assert_eq!(world.orders.requests().len(), 3, "what is refused is never forwarded");
+    // A client that waits exactly as long as it was told is let in.
+    world.clock.advance(Duration::from_secs(u64::try_from(MINUTE_END - NOW).unwrap()));
+    let reply = client.ask(&world.list()).await;
+    assert_eq!((reply.status, reply.trio()), (200, (3, 2, MINUTE_END + 60)));
+    assert!(reply.header("ratelimit").is_some_and(|both| both.contains("\"day\";r=96")), "five refusals cost no day");
+}
+
+// rule: 7.429, 8.1, 8.9
+#[tokio::test]
+async fn the_request_that_exceeds_the_day_waits_for_midnight() {
+    let world = world_with(10, 3).await;
+    let mut client = world.tls(DEMO).await;
+    for left in [2, 1, 0] {
+        assert_eq!(client.ask(&world.list()).await.trio(), (3, left, DAY_END), "the day has less");
+    }
+    assert_refused(&client.ask(&world.list()).await, "daily_quota_exceeded", 3, DAY_END, NOW);
+    world.clock.advance(Duration::from_secs(60));
+    assert_refused(&client.ask(&world.list()).await, "daily_quota_exceeded", 3, DAY_END, NOW + 60);
+    world.clock.advance(Duration::from_secs(u64::try_from(DAY_END - NOW - 60).unwrap()));
+    assert_eq!(client.ask(&world.list()).await.trio(), (3, 2, DAY_END + 86_400));
+}
+
+// rule: 8.10
+#[tokio::test]
+async fn all_keys_and_hosts_of_a_project_share_one_quota() {
+    let world = world_with(3, 100).await;
+    let second = TestKey::new("demo", 2);
+    world.control.put(second.entity()).await;
+    assert_eq!(world.ask(world.list()).await.number("x-ratelimit-remaining"), 2);
+    let reply = world.ask(Ask::get(DEMO, ORDERS).key(&second.text)).await;
+    assert_eq!(reply.number("x-ratelimit-remaining"), 1);
+    let reply = world.ask(Ask::get(SHOP, ORDERS).key(&second.text)).await;
+    assert_eq!(reply.number("x-ratelimit-remaining"), 0);
+    world.ask(world.list()).await.refused(429, "rate_limit_exceeded");
+}
+
+// rule: 8.6.1, 8.6.2, 8.6.3
+#[tokio::test]
+async fn each_plan_has_the_limits_that_are_published() {
+    let world = World::start().await;
+    for (plan, minute, day) in [(Plan::Free, 60, 1_000), (Plan::Pro, 300, 10_000), (Plan::Business, 1_000, 100_000)] {
+        world.control.put(Entity::Project(project("demo", plan))).await;
+        let reply = world.ask(world.list()).await;
+        let policy = format!("\"minute\";q={minute};w=60, \"day\";q={day};w=86400");
+        assert_eq!(reply.header("ratelimit-policy"), Some(policy.as_str()));
+        assert_eq!(reply.number("x-ratelimit-limit"), minute);
+    }
+}
+
+// rule: 8.4
+#[tokio::test]
+async fn a_higher_plan_helps_at_once_and_what_was_used_stays_used() {
+    let world = world_with(2, 100).await;
+    let mut client = world.tls(DEMO).await;
+    assert_eq!(client.ask(&world.list()).await.status, 200);
+    assert_eq!(client.ask(&world.list()).await.status, 200);
+    client.ask(&world.list()).await.refused(429, "rate_limit_exceeded");
+    world.control.put(Entity::Project(limited("demo", 5, 100))).await;
+    let reply = client.ask(&world.list()).await;
+    assert_eq!((reply.status, reply.trio()), (200, (5, 2, MINUTE_END)));
+    // And downwards: two more than allowed were used already.
+    world.control.put(Entity::Project(limited("demo", 1, 100))).await;
+    let reply = client.ask(&world.list()).await;
+    assert_refused(&reply, "rate_limit_exceeded", 1, MINUTE_END, NOW);
+    let reply = client.ask(&Ask::get(DEMO, "/nowhere").key(&world.key.text)).await;
+    reply.refused(429, "rate_limit_exceeded");
+}
+
+// rule: 8.1
+#[tokio::test]
+async fn of_a_thousand_requests_for_the_last_unit_one_is_let_through() {
+    let world = world_with(1, 2_000).await;
+    // HTTP/2, because so many connections are nobody's right: ten connections with a hundred streams each.
+    let mut clients = Vec::new();
+    for _ in 0..10 {
+        clients.push(std::sync::Arc::new(world.h2(DEMO).await));
+    }
+    let mut asked = tokio::task::JoinSet::new();
+    for client in clients.iter().cycle().take(1_000).cloned() {
+        let ask = world.list();
+        asked.spawn(async move { client.ask(&ask).await });
+    }
+    let replies = asked.join_all().await;
+    let admitted: Vec<&Reply> = replies.iter().filter(|reply| reply.status == 200).collect();
+    assert_eq!(admitted.len(), 1);
+    assert_eq!(admitted[0].trio(), (1, 0, MINUTE_END));
+    for reply in replies.iter().filter(|reply| reply.status != 200) {
+        assert_refused(reply, "rate_limit_exceeded", 1, MINUTE_END, NOW);
+    }
+    assert_eq!(world.orders.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn what_was_used_is_remembered_when_the_gateway_restarts() {
+    let mut world = world_with(3, 100).await;
+    assert_eq!(world.ask(world.list()).await.number("x-ratelimit-remaining"), 2);
+    world.begin_stop();
+    world.stopped().await.expect("a clean end");
+    world.run().await;
+    assert_eq!(world.ask(world.list()).await.number("x-ratelimit-remaining"), 1);
+}
+
+// rule: 8.3, 8.11
+#[tokio::test]
+async fn a_key_that_keeps_asking_after_429_is_banned_for_a_while_and_its_siblings_are_not() {
+    let world = world_with(2, 10_000).await;
+    let sibling = TestKey::new("demo", 2);
+    world.control.put(sibling.entity()).await;
+    let mut client = world.tls(DEMO).await;
+    for _ in 0..2 {
+        assert_eq!(client.ask(&world.list()).await.status, 200);
+    }
+    client.ask(&world.list()).await.refused(429, "rate_limit_exceeded");
+    // Within a second of the first refusal nobody is an offender yet.
+    for _ in 0..30 {
+        client.ask(&world.list()).await.refused(429, "rate_limit_exceeded");
+    }
+    world.clock.advance(Duration::from_millis(1_001));
+    for _ in 0..20 {
+        client.ask(&world.list()).await.refused(429, "rate_limit_exceeded");
+    }
+    let until = NOW + 1 + 60;
+    let reply = client.ask(&world.list()).await;
+    reply.refused(429, "api_key_banned");
+    assert_eq!(reply.trio(), (2, 0, until));
+    assert_eq!(reply.number("retry-after"), 60);
+    let line = world.log.line_of(reply.request_id()).await;
+    assert_eq!(line["api_key_id"], world.key.record.id.as_str());
+    // The other key of the project is refused for the quota alone.
+    let other = world.ask(Ask::get(DEMO, ORDERS).key(&sibling.text)).await;
+    other.refused(429, "rate_limit_exceeded");
+    let (_, bans) = world.admin.get("/bans").await;
+    assert!(bans.contains(world.key.record.id.as_str()), "{bans}");
+    // Requests during the ban do not prolong it.
+    world.clock.advance(Duration::from_secs(59));
+    client.ask(&world.list()).await.refused(429, "api_key_banned");
+    world.clock.advance(Duration::from_secs(1));
+    assert_eq!(client.ask(&world.list()).await.status, 200);
+}
+
+#[tokio::test]
+async fn an_operator_bans_and_lifts_with_the_platforms_token_alone() {
+    let world = World::start().await;
+    let secret = chassis::secret::Secret::parse(crate::world::PLATFORM_SECRET).unwrap();
+    let token = format!("Authorization: Bearer {}\r\n", *chassis::guard::operator_token(&secret).to_token());
+    let path = format!("/bans/{}", world.key.record.id);
+    let (status, _) = world.admin.ask("POST", &format!("{path}?seconds=600"), "").await;
+    assert_eq!(status, 401);
+    assert_eq!(world.ask(world.list()).await.status, 200);
+    let (status, _) = world.admin.ask("POST", &format!("{path}?seconds=600"), &token).await;
+    assert_eq!(status, 200);
+    let reply = world.ask(world.list()).await;
+    reply.refused(429, "api_key_banned");
+    assert_eq!((reply.number("retry-after"), reply.number("x-ratelimit-reset")), (600, NOW + 600));
+    let (status, _) = world.admin.ask("DELETE", &path, &token).await;
+    assert_eq!(status, 200);
+    assert_eq!(world.ask(world.list()).await.number("x-ratelimit-remaining"), 298, "a ban costs nothing");
+}

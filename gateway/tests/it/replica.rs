@@ -1,0 +1,183 @@
+//! What the gateway knows: learnt within a moment, kept when the control plane is gone, and never traded for nonsense.
+
+use contract::feed::{Change, Effect, Entity, EntityName, Frame, Revision};
+use contract::plan::Plan;
+use contract::time::UnixMillis;
+
+use crate::world::client::{Ask, Client, handshake};
+use crate::world::control::line;
+use crate::world::entities::{limited, project, site};
+use crate::world::upstream::{Act, response};
+use crate::world::{BLOG, DEMO, ORDERS, SHOP, World, certificates};
+
+fn name(host: &str) -> EntityName {
+    EntityName::Site(host.parse().unwrap())
+}
+
+fn change(revision: u64, effect: Effect) -> String {
+    line(&Frame::Change(Change { revision: Revision(revision), at: UnixMillis(0), effect }))
+}
+
+// rule: 1.19
+#[tokio::test]
+async fn removing_a_domain_stops_traffic_at_once_on_open_http_1_connections() {
+    let world = World::start().await;
+    let (mut open, mut bystander) = (world.tls(SHOP).await, world.tls(DEMO).await);
+    let ask = Ask::get(SHOP, ORDERS).key(&world.key.text);
+    assert_eq!(open.ask(&ask).await.status, 200);
+    assert_eq!(bystander.ask(&world.list()).await.status, 200);
+    world.control.remove(name(SHOP)).await;
+    // From the report on: no response for the name, and the connection is over.
+    assert!(open.try_ask(&ask).await.is_none());
+    assert_eq!(open.rest().await, b"");
+    // New connections find nobody.
+    if let Ok(stream) = handshake(world.https, Some(SHOP), certificates::client(&[b"http/1.1"])).await {
+        let mut fresh = Client { wire: crate::world::wire::Wire::new(stream) };
+        fresh.ask(&ask).await.refused(404, "unknown_host");
+    }
+    world.ask_plain(Ask::get(SHOP, "/")).await.refused(404, "unknown_host");
+    assert_eq!(bystander.ask(&world.list()).await.status, 200, "other names are not disturbed");
+    assert_eq!(world.orders.requests().len(), 3);
+}
+
+// rule: 1.19
+#[tokio::test]
+async fn removing_a_domain_stops_traffic_at_once_on_open_http_2_connections() {
+    let world = World::start().await;
+    let open = world.h2(BLOG).await;
+    assert_eq!(open.ask(&Ask::get(BLOG, "/")).await.status, 200);
+    world.control.remove(name(BLOG)).await;
+    let reply = open.try_ask(&Ask::get(BLOG, "/")).await;
+    assert!(reply.is_err() || reply.is_ok_and(|reply| reply.status >= 400));
+    open.ended().await;
+    assert!(handshake(world.https, Some(BLOG), certificates::client(&[b"h2"])).await.is_err());
+    assert_eq!(world.blog.requests().len(), 1);
+}
+
+// rule: 1.19
+#[tokio::test]
+async fn removing_a_domain_ends_the_request_that_is_in_progress() {
+    let world = World::start().await;
+    let gate = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
+    let whole = response("200 OK", "", "[]").into_bytes();
+    world.blog.next(Act::AnswerInTwo(Vec::new(), gate.clone(), whole));
+    let mut client = world.tls(BLOG).await;
+    client.send(Ask::get(BLOG, "/").to_bytes()).await;
+    world.blog.asked(1).await;
+    world.control.remove(name(BLOG)).await;
+    gate.add_permits(1);
+    assert_eq!(client.rest().await, b"", "not a byte of the response");
+}
+
+#[tokio::test]
+async fn what_is_reported_as_applied_is_what_was_published() {
+    let world = World::start().await;
+    world.control.put(site("a.tollhouse.localhost", "blog")).await;
+    world.control.remove(name("a.tollhouse.localhost")).await;
+    let reports = world.control.reports();
+    let last = reports.last().expect("a report");
+    assert_eq!(last.applied, Revision(3));
+    assert!(reports.iter().all(|report| report.node == last.node), "one node, one name");
+    assert!(reports.is_sorted_by_key(|report| report.applied));
+    assert_eq!(world.admin.metric("edge_replica_revision").await, 3.0);
+    let (_, status) = world.admin.get("/status").await;
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    assert_eq!((&status["revision"], &status["node"]), (&3.into(), &last.node.as_str().into()));
+}
+
+#[tokio::test]
+async fn a_gateway_that_restarts_while_the_control_plane_is_dead_serves_everything() {
+    let mut world = World::start().await;
+    world.control.put(site("late.tollhouse.localhost", "blog")).await;
+    world.control.die().await;
+    world.begin_stop();
+    world.stopped().await.expect("a clean end");
+    world.run().await;
+    assert_eq!(world.admin.get("/readyz").await.0, 200);
+    assert_eq!(world.ask(world.list()).await.status, 200);
+    assert_eq!(world.ask(Ask::get(SHOP, ORDERS).key(&world.key.text)).await.status, 200, "a customer's certificate");
+    assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
+    assert_eq!(world.ask(Ask::get("late.tollhouse.localhost", "/")).await.status, 200);
+    world.ask(Ask::get(DEMO, ORDERS)).await.refused(401, "missing_api_key");
+}
+
+#[tokio::test]
+async fn a_gateway_that_has_never_heard_of_anything_says_that_it_is_starting() {
+    let world = World::with(|setup| setup.control_plane_is_dead = true).await;
+    let (status, report) = world.admin.get("/readyz").await;
+    assert_eq!(status, 503, "{report}");
+    assert!(report.contains("replica"), "{report}");
+    let reply = world.ask_plain(Ask::get(BLOG, "/")).await;
+    reply.refused(503, "starting");
+    assert_eq!(reply.number("retry-after"), 1);
+    world.control.revive().await;
+    world.control.applied(1).await;
+    assert_eq!(world.admin.get("/readyz").await.0, 200);
+    assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
+}
+
+#[tokio::test]
+async fn what_was_missed_while_the_control_plane_was_away_is_learnt_when_it_is_back() {
+    let world = World::start().await;
+    world.control.die().await;
+    for _ in 0..10 {
+        assert_eq!(world.ask(world.list()).await.status, 200);
+    }
+    world.control.publish(Effect::Put(Entity::Project(project("demo", Plan::Business))));
+    let revision = world.control.publish(Effect::Remove(name(BLOG)));
+    world.control.revive().await;
+    world.control.applied(revision).await;
+    assert_eq!(world.control.asked_after().last(), Some(&1), "it went on where it was");
+    assert_eq!(world.ask(world.list()).await.number("x-ratelimit-limit"), 1_000);
+    assert!(handshake(world.https, Some(BLOG), certificates::client(&[])).await.is_err());
+}
+
+#[tokio::test]
+async fn whoever_is_too_far_behind_takes_a_snapshot_and_drops_what_is_not_in_it() {
+    let world = World::start().await;
+    let open = world.h2(BLOG).await;
+    assert_eq!(open.ask(&Ask::get(BLOG, "/")).await.status, 200);
+    world.control.die().await;
+    let revision = world.control.publish(Effect::Remove(name(BLOG)));
+    world.control.forget_changes();
+    world.control.revive().await;
+    world.control.applied(revision).await;
+    let reply = open.try_ask(&Ask::get(BLOG, "/")).await;
+    assert!(reply.is_err() || reply.is_ok_and(|reply| reply.status >= 400));
+    open.ended().await;
+    assert_eq!(world.ask(world.list()).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_stream_that_falls_silent_is_asked_for_again() {
+    let world = World::start().await;
+    world.control.fall_silent();
+    world.control.asked(2).await;
+    world.control.speak_again();
+    assert_eq!(world.ask(world.list()).await.status, 200);
+    world.control.put(Entity::Project(project("demo", Plan::Business))).await;
+    assert_eq!(world.ask(world.list()).await.number("x-ratelimit-limit"), 1_000);
+}
+
+#[tokio::test]
+async fn a_change_that_comes_twice_is_applied_once() {
+    let world = World::start().await;
+    world.control.put(Entity::Project(limited("demo", 7, 1_000))).await;
+    world.control.put(Entity::Project(limited("demo", 9, 1_000))).await;
+    world.control.say(&change(2, Effect::Put(Entity::Project(limited("demo", 7, 1_000)))));
+    world.control.say(&change(3, Effect::Put(Entity::Project(limited("demo", 9, 1_000)))));
+    world.control.put(site("a.tollhouse.localhost", "blog")).await;
+    assert_eq!(world.ask(world.list()).await.number("x-ratelimit-limit"), 9);
+    assert_eq!(world.control.asked_after(), [0], "the stream goes on");
+}
+
+#[tokio::test]
+async fn after_a_gap_the_missing_change_is_asked_for() {
+    let world = World::start().await;
+    world.control.put(Entity::Project(limited("demo", 7, 1_000))).await;
+    world.control.say(&change(4, Effect::Remove(name(DEMO))));
+    world.control.asked(2).await;
+    assert_eq!(world.control.asked_after(), [0, 2]);
+    let reply = world.ask(world.list()).await;
+    assert_eq!((reply.status, reply.number("x-ratelimit-limit")), (200, 7));
+}

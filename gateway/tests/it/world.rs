@@ -1,0 +1,310 @@
+//! The world a gateway lives in, in miniature: a control plane, two upstreams, certificates, a clock that stands still,
+//! and clients. Everything is on ports of its own, so tests run beside each other.
+//!
+//! | Host | Project | Access | Upstream |
+//! |---|---|---|---|
+//! | `DEMO`, `DEMO_TOO` (one tenant, two names of the platform), `SHOP` (own certificate) | `demo`, Pro | key | `orders` |
+//! | `OTHER` | `other`, Free | key | `orders` |
+//! | `BLOG` | `blog`, Pro | public | `blog` |
+
+pub(crate) mod certificates;
+pub(crate) mod client;
+pub(crate) mod control;
+pub(crate) mod entities;
+pub(crate) mod h2;
+pub(crate) mod observed;
+pub(crate) mod upstream;
+pub(crate) mod wire;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chassis::clock::ManualClock;
+use chassis::config::Source;
+use chassis::logs::Logs;
+use chassis::running::Running;
+use chassis::secret::Secret;
+use chassis::shutdown::Shutdown;
+use contract::feed::Entity;
+use contract::plan::Plan;
+use contract::time::UnixMillis;
+use gateway::config::{Config, ENVIRONMENT_PREFIX};
+use tempfile::TempDir;
+
+use self::client::{Ask, Client, Reply};
+use self::control::ControlPlane;
+use self::entities::{TestKey, certificate, project, public, site};
+use self::h2::H2;
+use self::observed::{Admin, Log};
+use self::upstream::Upstream;
+
+pub(crate) const DEMO: &str = "demo.tollhouse.localhost";
+pub(crate) const DEMO_TOO: &str = "demo-too.tollhouse.localhost";
+pub(crate) const OTHER: &str = "other.tollhouse.localhost";
+pub(crate) const BLOG: &str = "blog.tollhouse.localhost";
+pub(crate) const SHOP: &str = "shop.example";
+/// The path of `listOrders`.
+pub(crate) const ORDERS: &str = "/v1/store/orders";
+
+pub(crate) const PLATFORM_SECRET: &str = "the secret that all processes of the platform share";
+pub(crate) const SEALING_SECRET: &str = "the secret that private keys are sealed with";
+
+/// 2027-01-15T08:00:10Z: ten seconds into a minute, eight hours into a day.
+pub(crate) const NOW: i64 = 1_800_000_010;
+/// Where the minute of [`NOW`] ends.
+pub(crate) const MINUTE_END: i64 = 1_800_000_060;
+/// Where the day of [`NOW`] ends.
+pub(crate) const DAY_END: i64 = 1_800_057_600;
+
+/// Longer than anything here takes; a test that waits this long has failed.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What may differ between worlds.
+pub(crate) struct Setup {
+    /// What the control plane publishes.
+    pub(crate) entities: Vec<Entity>,
+    /// Addresses of the `orders` upstream; empty: the fake one.
+    pub(crate) orders_endpoints: Vec<SocketAddr>,
+    /// Lines for `[upstreams.orders]`.
+    pub(crate) orders: &'static str,
+    /// Lines for `[upstreams.blog]`.
+    pub(crate) blog: &'static str,
+    /// Lines for `[quota]`.
+    pub(crate) quota: &'static str,
+    /// Lines for `[listen]`.
+    pub(crate) listen: &'static str,
+    /// Lines for `[drain]`.
+    pub(crate) drain: &'static str,
+    /// Nobody answers where the control plane should be, until it is revived.
+    pub(crate) control_plane_is_dead: bool,
+    /// Where log lines go, when not to the world's own buffer.
+    pub(crate) logs: Option<Arc<Logs>>,
+}
+
+/// Everything around one gateway, and the gateway.
+pub(crate) struct World {
+    pub(crate) clock: Arc<ManualClock>,
+    pub(crate) control: ControlPlane,
+    pub(crate) orders: Upstream,
+    pub(crate) blog: Upstream,
+    /// A key of the `demo` project.
+    pub(crate) key: TestKey,
+    /// A key of the `other` project.
+    pub(crate) other_key: TestKey,
+    pub(crate) log: Log,
+    pub(crate) http: SocketAddr,
+    pub(crate) https: SocketAddr,
+    pub(crate) admin: Admin,
+    configuration: String,
+    logs: Arc<Logs>,
+    running: Option<Running>,
+    shutdown: Shutdown,
+    /// Removed when the world ends.
+    _directory: TempDir,
+}
+
+impl World {
+    pub(crate) async fn start() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    pub(crate) async fn with(change: impl FnOnce(&mut Setup)) -> Self {
+        let (key, other_key) = (TestKey::new("demo", 1), TestKey::new("other", 1));
+        let (orders, blog) = (Upstream::start().await, Upstream::start().await);
+        let mut setup = Setup {
+            entities: published(&key, &other_key),
+            orders_endpoints: Vec::new(),
+            orders: "",
+            blog: "",
+            quota: "",
+            listen: "",
+            drain: "lame_duck = \"0s\"\nrequests = \"5s\"",
+            control_plane_is_dead: false,
+            logs: None,
+        };
+        change(&mut setup);
+        if setup.orders_endpoints.is_empty() {
+            setup.orders_endpoints.push(orders.address);
+        }
+        let secret = Secret::parse(PLATFORM_SECRET).unwrap();
+        let control = ControlPlane::start(&secret, std::mem::take(&mut setup.entities)).await;
+        if setup.control_plane_is_dead {
+            control.die().await;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let configuration = configuration(&setup, &control, &blog, &directory);
+        let log = Log::default();
+        let logs = setup.logs.take().unwrap_or_else(|| Arc::new(Logs::writer_only(log.clone())));
+        let clock = Arc::new(ManualClock::at(UnixMillis(NOW * 1_000)));
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut world = Self {
+            clock,
+            control,
+            orders,
+            blog,
+            key,
+            other_key,
+            log,
+            http: nowhere,
+            https: nowhere,
+            admin: Admin(nowhere),
+            configuration,
+            logs,
+            running: None,
+            shutdown: Shutdown::new(),
+            _directory: directory,
+        };
+        world.run().await;
+        if !setup.control_plane_is_dead {
+            world.control.applied(1).await;
+        }
+        world
+    }
+
+    /// Starts the gateway, again or for the first time, on whatever its directory holds.
+    pub(crate) async fn run(&mut self) {
+        let source = Source::from_text("test.toml", &self.configuration, ENVIRONMENT_PREFIX, BTreeMap::new());
+        let config = Config::read(&source).expect("the configuration is good");
+        self.shutdown = Shutdown::new();
+        let started = gateway::server::start(config, self.logs.clone(), self.clock.clone(), self.shutdown.clone());
+        let running = within(started).await.expect("the gateway starts");
+        self.http = running.address("http").unwrap();
+        self.https = running.address("https").unwrap();
+        self.admin = Admin(running.address("admin").unwrap());
+        self.running = Some(running);
+    }
+
+    /// Announces the end without waiting for it.
+    pub(crate) fn begin_stop(&self) {
+        self.shutdown.begin();
+    }
+
+    /// Waits for the end; what the gateway says of it.
+    pub(crate) async fn stopped(&mut self) -> anyhow::Result<()> {
+        let running = self.running.take().expect("a running gateway");
+        within(running.stopped()).await
+    }
+
+    /// A connection with TLS for this host.
+    pub(crate) async fn tls(&self, host: &str) -> Client {
+        Client::tls(self.https, host).await
+    }
+
+    /// A connection without.
+    pub(crate) async fn plain(&self) -> Client {
+        Client::plain(self.http).await
+    }
+
+    pub(crate) async fn h2(&self, host: &str) -> H2 {
+        H2::connect(self.https, host).await
+    }
+
+    /// One request on a TLS connection of its own.
+    pub(crate) async fn ask(&self, ask: Ask) -> Reply {
+        let name = ask.host.split(':').next().unwrap_or_default().to_owned();
+        self.tls(&name).await.ask(&ask).await
+    }
+
+    /// One request on a plain connection of its own.
+    pub(crate) async fn ask_plain(&self, ask: Ask) -> Reply {
+        self.plain().await.ask(&ask).await
+    }
+
+    /// `listOrders` with the demo project's key.
+    pub(crate) fn list(&self) -> Ask {
+        Ask::get(DEMO, ORDERS).key(&self.key.text)
+    }
+
+    /// Asserts that no upstream was so much as connected to.
+    #[track_caller]
+    pub(crate) fn assert_upstreams_untouched(&self) {
+        assert_eq!((self.orders.connections(), self.blog.connections()), (0, 0));
+    }
+}
+
+fn published(key: &TestKey, other_key: &TestKey) -> Vec<Entity> {
+    vec![
+        Entity::Project(project("demo", Plan::Pro)),
+        Entity::Project(project("other", Plan::Free)),
+        Entity::Project(public("blog")),
+        site(DEMO, "demo"),
+        site(DEMO_TOO, "demo"),
+        site(OTHER, "other"),
+        site(BLOG, "blog"),
+        site(SHOP, "demo"),
+        certificate(SHOP),
+        key.entity(),
+        other_key.entity(),
+    ]
+}
+
+fn configuration(setup: &Setup, control: &ControlPlane, blog: &Upstream, directory: &TempDir) -> String {
+    let (chain, key) = certificates::platform();
+    let file = |name: &str| directory.path().join(name);
+    std::fs::write(file("platform.pem"), chain).unwrap();
+    std::fs::write(file("platform.key"), key).unwrap();
+    format!(
+        r#"
+        data_directory = "{data}"
+        secret = "{PLATFORM_SECRET}"
+        sealing_secret = "{SEALING_SECRET}"
+        threads = 1
+        [listen]
+        http = "127.0.0.1:0"
+        https = "127.0.0.2:0"
+        admin = "127.0.0.1:0"
+        {listen}
+        [tls]
+        platform_certificate_file = "{chain}"
+        platform_key_file = "{key}"
+        [feed]
+        url = "http://{feed}"
+        [quota]
+        {quota}
+        [drain]
+        {drain}
+        [upstreams.orders]
+        endpoints = {endpoints:?}
+        routes = [
+            {{ path = "/v1/store/orders", methods = ["GET"] }},
+            {{ path = "/v1/store/orders/{{orderId}}", methods = ["DELETE"] }},
+            {{ path = "/v2/orders", methods = ["GET", "POST"], body_bytes_max = 100 }},
+        ]
+        {orders}
+        [upstreams.blog]
+        endpoints = ["{blog_address}"]
+        {blog}
+        "#,
+        data = file("data").display(),
+        listen = setup.listen,
+        chain = file("platform.pem").display(),
+        key = file("platform.key").display(),
+        feed = control.address,
+        quota = setup.quota,
+        drain = setup.drain,
+        endpoints = setup.orders_endpoints.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        orders = setup.orders,
+        blog_address = blog.address,
+        blog = setup.blog,
+    )
+}
+
+/// Something that must not take longer than [`PATIENCE`].
+pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, work).await.expect("it takes too long")
+}
+
+/// Looks again and again until there is something to see.
+pub(crate) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let looking = async {
+        loop {
+            if let Some(seen) = look().await {
+                return seen;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, looking).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
+}

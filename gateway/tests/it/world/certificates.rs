@@ -1,0 +1,100 @@
+//! A certificate authority for the tests, and clients that believe it.
+
+use std::sync::{Arc, OnceLock};
+
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+struct Authority {
+    root: CertificateDer<'static>,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+fn authority() -> &'static Authority {
+    static AUTHORITY: OnceLock<Authority> = OnceLock::new();
+    AUTHORITY.get_or_init(|| {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        let root = params.self_signed(&key).unwrap().der().clone();
+        Authority { root, issuer: Issuer::new(params, key) }
+    })
+}
+
+/// Chain and key for these names, both PEM.
+pub(crate) fn leaf(names: &[&str]) -> (String, String) {
+    let key = KeyPair::generate().unwrap();
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let mut params = CertificateParams::new(names).unwrap();
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    (params.signed_by(&key, &authority().issuer).unwrap().pem(), key.serialize_pem())
+}
+
+/// The wildcard certificate of the platform's hosts, one for all tests.
+pub(crate) fn platform() -> &'static (String, String) {
+    static PLATFORM: OnceLock<(String, String)> = OnceLock::new();
+    PLATFORM.get_or_init(|| leaf(&["*.tollhouse.localhost"]))
+}
+
+/// A client that believes the authority, offering these protocols.
+pub(crate) fn client(protocols: &[&[u8]]) -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    roots.add(authority().root.clone()).unwrap();
+    let mut config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    config
+}
+
+/// A client that believes anybody, as a certificate authority does when it looks at a challenge certificate.
+pub(crate) fn credulous_client(protocols: &[&[u8]]) -> ClientConfig {
+    let mut config = client(protocols);
+    config.dangerous().set_certificate_verifier(Arc::new(Anybody(aws_lc_rs::default_provider())));
+    config
+}
+
+#[derive(Debug)]
+struct Anybody(CryptoProvider);
+
+/// Signatures too are taken on trust: the library refuses to look at a certificate with the challenge's extension.
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

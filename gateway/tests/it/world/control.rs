@@ -1,0 +1,269 @@
+//! A control plane with a change log: it serves the change stream, keeps node reports, and can be made to lie, fall
+//! silent, die and come back.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chassis::guard::edge_token;
+use chassis::secret::Secret;
+use contract::feed::{Change, Effect, Entity, EntityName, Frame, NodeReport, Revision};
+use contract::time::UnixMillis;
+use parking_lot::Mutex;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::eventually;
+use super::wire::{Framing, Head, Wire};
+
+/// The stream's own rhythm.
+const HEARTBEAT: Duration = Duration::from_millis(500);
+
+/// Lines that may wait for one gateway.
+const LINES_MAX: usize = 10_000;
+
+#[derive(Default)]
+struct Book {
+    entities: Vec<Entity>,
+    changes: Vec<Change>,
+    revision: u64,
+    /// Changes up to here are no longer in the log.
+    forgotten: u64,
+    streams: Vec<mpsc::Sender<String>>,
+    reports: Vec<NodeReport>,
+    /// Revisions the gateway asked to be continued from.
+    asked_after: Vec<u64>,
+    /// What the next streams say instead of what is true; they end after it.
+    lies: VecDeque<String>,
+    silent: bool,
+}
+
+/// The control plane.
+pub(crate) struct ControlPlane {
+    pub(crate) address: SocketAddr,
+    book: Arc<Mutex<Book>>,
+    token: Arc<str>,
+    serving: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl ControlPlane {
+    /// One that knows these entities, as of revision 1.
+    pub(crate) async fn start(platform_secret: &Secret, entities: Vec<Entity>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let book = Book { entities, revision: 1, forgotten: 1, ..Book::default() };
+        let token = Arc::from(format!("Bearer {}", *edge_token(platform_secret).to_token()));
+        let plane = Self { address, book: Arc::new(Mutex::new(book)), token, serving: Mutex::new(None) };
+        plane.serve(listener);
+        plane
+    }
+
+    fn serve(&self, listener: TcpListener) {
+        let (book, token) = (self.book.clone(), self.token.clone());
+        let serving = tokio::spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                connections.spawn(answer(stream, book.clone(), token.clone()));
+            }
+        });
+        *self.serving.lock() = Some(serving);
+    }
+
+    /// Nobody listens any more and every stream is cut.
+    pub(crate) async fn die(&self) {
+        let serving = self.serving.lock().take();
+        if let Some(serving) = serving {
+            serving.abort();
+            // Ended by us: that is what was asked for.
+            let _ = serving.await;
+        }
+        self.book.lock().streams.clear();
+    }
+
+    /// Back at the same address.
+    pub(crate) async fn revive(&self) {
+        self.serve(TcpListener::bind(self.address).await.unwrap());
+    }
+
+    /// Streams stay open, but nothing is said on them any more.
+    pub(crate) fn fall_silent(&self) {
+        self.book.lock().silent = true;
+    }
+
+    pub(crate) fn speak_again(&self) {
+        self.book.lock().silent = false;
+    }
+
+    /// Publishes an entity and waits until the gateway has reported that it applied it.
+    pub(crate) async fn put(&self, entity: Entity) {
+        let revision = self.publish(Effect::Put(entity));
+        self.applied(revision).await;
+    }
+
+    /// Removes an entity and waits for the gateway's report.
+    pub(crate) async fn remove(&self, name: EntityName) {
+        let revision = self.publish(Effect::Remove(name));
+        self.applied(revision).await;
+    }
+
+    /// Publishes a change without waiting; its revision.
+    pub(crate) fn publish(&self, effect: Effect) -> u64 {
+        let mut book = self.book.lock();
+        book.revision += 1;
+        let name = match &effect {
+            Effect::Put(entity) => entity.name(),
+            Effect::Remove(name) => name.clone(),
+        };
+        book.entities.retain(|entity| entity.name() != name);
+        if let Effect::Put(entity) = &effect {
+            book.entities.push(entity.clone());
+        }
+        let change = Change { revision: Revision(book.revision), at: UnixMillis(0), effect };
+        book.changes.push(change.clone());
+        let line = line(&Frame::Change(change));
+        book.tell(&line);
+        book.revision
+    }
+
+    /// Waits until a gateway has reported this revision.
+    pub(crate) async fn applied(&self, revision: u64) {
+        let reported = |report: &NodeReport| report.applied >= Revision(revision);
+        eventually("a report of the applied revision", async || {
+            self.book.lock().reports.last().is_some_and(reported).then_some(())
+        })
+        .await;
+    }
+
+    /// Everything the gateway reported.
+    pub(crate) fn reports(&self) -> Vec<NodeReport> {
+        self.book.lock().reports.clone()
+    }
+
+    /// The newest revision.
+    pub(crate) fn revision(&self) -> u64 {
+        self.book.lock().revision
+    }
+
+    /// Says something on the open streams, true or not.
+    pub(crate) fn say(&self, text: &str) {
+        self.book.lock().tell(text);
+    }
+
+    /// The next stream says this and ends.
+    pub(crate) fn lie_next(&self, text: String) {
+        self.book.lock().lies.push_back(text);
+    }
+
+    /// Waits until every lie was told.
+    pub(crate) async fn told_all_lies(&self) {
+        eventually("the lies to be told", async || self.book.lock().lies.is_empty().then_some(())).await;
+    }
+
+    /// The log was trimmed: whoever is behind needs a snapshot.
+    pub(crate) fn forget_changes(&self) {
+        let mut book = self.book.lock();
+        book.forgotten = book.revision;
+        book.changes.clear();
+    }
+
+    /// Ends every stream.
+    pub(crate) fn cut(&self) {
+        self.book.lock().streams.clear();
+    }
+
+    /// From which revisions streams were asked for, in order.
+    pub(crate) fn asked_after(&self) -> Vec<u64> {
+        self.book.lock().asked_after.clone()
+    }
+
+    /// Waits for so many streams to have been asked for.
+    pub(crate) async fn asked(&self, times: usize) {
+        eventually("streams to be asked for", async || (self.asked_after().len() >= times).then_some(())).await;
+    }
+}
+
+impl Book {
+    fn tell(&mut self, text: &str) {
+        if !self.silent {
+            self.streams.retain(|stream| stream.try_send(text.to_owned()).is_ok());
+        }
+    }
+
+    /// What somebody who has applied `after` must be told.
+    fn story(&self, after: u64) -> String {
+        if after >= self.forgotten && after <= self.revision {
+            let news = self.changes.iter().filter(|change| change.revision > Revision(after));
+            return news.map(|change| line(&Frame::Change(change.clone()))).collect();
+        }
+        snapshot(&self.entities, self.revision)
+    }
+}
+
+/// A snapshot as it goes over the wire.
+pub(crate) fn snapshot(entities: &[Entity], revision: u64) -> String {
+    let begin = Frame::SnapshotBegin { entities: u64::try_from(entities.len()).unwrap() };
+    let all = entities.iter().map(|entity| line(&Frame::Entity(entity.clone())));
+    let end = Frame::SnapshotEnd { revision: Revision(revision) };
+    std::iter::once(line(&begin)).chain(all).chain([line(&end)]).collect()
+}
+
+/// One line of the stream.
+pub(crate) fn line(frame: &Frame) -> String {
+    serde_json::to_string(frame).unwrap() + "\n"
+}
+
+async fn answer(stream: TcpStream, book: Arc<Mutex<Book>>, token: Arc<str>) {
+    let mut wire = Wire::new(stream);
+    while let Ok(Some(head)) = wire.head().await {
+        let body = wire.body(head.framing(Framing::Length(0))).await;
+        if head.get("authorization") != Some(&*token) {
+            drop(wire.send(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n").await);
+            continue;
+        }
+        if head.first_line.starts_with("GET /internal/edge/feed?") {
+            return stream_to(wire, &head, &book).await;
+        }
+        assert_eq!(head.first_line, "POST /internal/edge/nodes HTTP/1.1");
+        book.lock().reports.push(serde_json::from_slice(&body.bytes).expect("a report"));
+        drop(wire.send(b"HTTP/1.1 204 No Content\r\n\r\n").await);
+    }
+}
+
+async fn stream_to(mut wire: Wire, head: &Head, book: &Mutex<Book>) {
+    let after = head.first_line.split_once("after=").and_then(|(_, rest)| rest.split([' ', '&']).next());
+    let after: u64 = after.and_then(|after| after.parse().ok()).expect("a revision to continue from");
+    let (sender, mut lines) = mpsc::channel(LINES_MAX);
+    let (story, is_lie) = {
+        let mut book = book.lock();
+        book.asked_after.push(after);
+        match book.lies.pop_front() {
+            Some(lie) => (lie, true),
+            None => {
+                book.streams.push(sender);
+                (book.story(after), false)
+            }
+        }
+    };
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nConnection: close\r\n\r\n";
+    drop(wire.send(format!("{head}{story}").as_bytes()).await);
+    if is_lie {
+        return wire.close().await;
+    }
+    let mut heartbeat = tokio::time::interval(HEARTBEAT);
+    loop {
+        let next = tokio::select! {
+            line = lines.recv() => line,
+            _ = heartbeat.tick() => Some({
+                let book = book.lock();
+                let frame = Frame::Heartbeat { revision: Revision(book.revision), at: UnixMillis(1_800_000_000_000) };
+                if book.silent { String::new() } else { line(&frame) }
+            }),
+        };
+        match next {
+            Some(text) if wire.send(text.as_bytes()).await.is_ok() => {}
+            _ => return wire.close().await,
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! An HTTP/2 client that may say one name in the handshake and another in `:authority`.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use h2::client::SendRequest;
+use tokio::task::JoinHandle;
+
+use super::client::{Ask, Reply, handshake};
+use super::wire::Head;
+use super::{certificates, within};
+
+/// One HTTP/2 connection to the gateway.
+pub(crate) struct H2 {
+    sender: SendRequest<Bytes>,
+    connection: JoinHandle<()>,
+}
+
+impl H2 {
+    pub(crate) async fn connect(to: SocketAddr, sni: &str) -> Self {
+        let stream = handshake(to, Some(sni), certificates::client(&[b"h2"])).await.expect("a handshake");
+        let (sender, connection) = within(h2::client::handshake(stream)).await.expect("HTTP/2");
+        let connection = tokio::spawn(async move { drop(connection.await) });
+        Self { sender, connection }
+    }
+
+    /// A request to `https://{ask.host}`; the error says that the stream or the connection broke.
+    pub(crate) async fn try_ask(&self, ask: &Ask) -> Result<Reply, h2::Error> {
+        within(async {
+            let uri = format!("https://{}{}", ask.host, ask.target);
+            let mut request = http::Request::builder().method(ask.method.as_str()).uri(uri);
+            for (name, value) in &ask.fields {
+                request = request.header(name.as_str(), value.as_str());
+            }
+            let mut sender = self.sender.clone().ready().await?;
+            let (response, mut stream) = sender.send_request(request.body(()).unwrap(), ask.body.is_empty())?;
+            if !ask.body.is_empty() {
+                // A refusal may come before the body was taken; the response says so.
+                let _ = stream.send_data(Bytes::from(ask.body.clone()), true);
+            }
+            let response = response.await?;
+            let (parts, mut body) = response.into_parts();
+            let mut bytes = Vec::new();
+            let mut complete = true;
+            while let Some(piece) = body.data().await {
+                match piece {
+                    Ok(piece) => {
+                        let _ = body.flow_control().release_capacity(piece.len());
+                        bytes.extend_from_slice(&piece);
+                    }
+                    Err(_) => {
+                        complete = false;
+                        break;
+                    }
+                }
+            }
+            let fields = parts.headers.iter();
+            let fields = fields.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()));
+            let head = Head { first_line: String::new(), fields: fields.collect() };
+            Ok(Reply { status: parts.status.as_u16(), head, body: bytes, complete }.check())
+        })
+        .await
+    }
+
+    pub(crate) async fn ask(&self, ask: &Ask) -> Reply {
+        let reply = self.try_ask(ask).await.expect("a response");
+        assert!(reply.complete, "the response was cut short: {reply:?}");
+        reply
+    }
+
+    /// Waits for the end of the connection.
+    pub(crate) async fn ended(self) {
+        drop(self.sender);
+        within(self.connection).await.expect("the connection's task");
+    }
+}

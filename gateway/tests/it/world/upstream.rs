@@ -1,0 +1,187 @@
+//! An upstream that does what the test says, byte for byte, and remembers every byte it was sent.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use socket2::SockRef;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+use super::eventually;
+use super::wire::{Framing, Head, Wire};
+
+/// What the upstream does with one request.
+#[derive(Clone)]
+pub(crate) enum Act {
+    /// Sends these bytes and waits for the next request.
+    Answer(Vec<u8>),
+    /// Sends these bytes and closes.
+    AnswerAndClose(Vec<u8>),
+    /// Sends these bytes and resets the connection.
+    AnswerAndReset(Vec<u8>),
+    /// Sends the first bytes at once and the others when the gate has a permit.
+    AnswerInTwo(Vec<u8>, Arc<Semaphore>, Vec<u8>),
+    /// Says nothing until the gateway gives up.
+    Hang,
+    /// Agrees to speak WebSocket and sends back whatever comes.
+    Echo,
+}
+
+impl Act {
+    /// A response with this body.
+    pub(crate) fn body(status: &str, body: &str) -> Self {
+        Self::Answer(response(status, "Content-Type: application/json\r\n", body).into_bytes())
+    }
+}
+
+/// A response as an application would write it, extra field lines included.
+pub(crate) fn response(status: &str, fields: &str, body: &str) -> String {
+    format!("HTTP/1.1 {status}\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len())
+}
+
+/// One request as it arrived.
+#[derive(Clone, Debug)]
+pub(crate) struct Received {
+    /// Which connection it came on, counted from 0.
+    pub(crate) connection: usize,
+    pub(crate) raw_head: String,
+    pub(crate) head: Head,
+    pub(crate) body: Vec<u8>,
+    /// Whether all of the body came.
+    pub(crate) complete: bool,
+}
+
+#[derive(Default)]
+struct Book {
+    acts: VecDeque<Act>,
+    requests: Vec<Received>,
+    connections: usize,
+    left: usize,
+}
+
+/// The upstream. It ends with the test's runtime.
+pub(crate) struct Upstream {
+    pub(crate) address: SocketAddr,
+    book: Arc<Mutex<Book>>,
+    serving: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Upstream {
+    pub(crate) async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let book = Arc::new(Mutex::new(Book::default()));
+        let shared = book.clone();
+        let serving = tokio::spawn(async move {
+            let mut served = tokio::task::JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let number = {
+                    let mut book = shared.lock();
+                    book.connections += 1;
+                    book.connections - 1
+                };
+                served.spawn(serve(stream, number, shared.clone()));
+            }
+        });
+        Self { address, book, serving: Mutex::new(Some(serving)) }
+    }
+
+    /// The next request is answered like this; without a word a request gets 200 and `[]`.
+    pub(crate) fn next(&self, act: Act) {
+        self.book.lock().acts.push_back(act);
+    }
+
+    /// Every request so far.
+    pub(crate) fn requests(&self) -> Vec<Received> {
+        self.book.lock().requests.clone()
+    }
+
+    /// The one request so far.
+    pub(crate) fn only_request(&self) -> Received {
+        let requests = self.requests();
+        assert_eq!(requests.len(), 1, "{requests:?}");
+        requests[0].clone()
+    }
+
+    /// How many connections were opened.
+    pub(crate) fn connections(&self) -> usize {
+        self.book.lock().connections
+    }
+
+    /// Waits for so many requests.
+    pub(crate) async fn asked(&self, times: usize) {
+        eventually("requests at the upstream", async || (self.requests().len() >= times).then_some(())).await;
+    }
+
+    /// Waits until the gateway has left so many connections on which it got no answer.
+    pub(crate) async fn left(&self, times: usize) {
+        eventually("connections left", async || (self.book.lock().left >= times).then_some(())).await;
+    }
+
+    /// The process dies: connections break, new ones are refused.
+    pub(crate) async fn die(&self) {
+        let serving = self.serving.lock().take();
+        if let Some(serving) = serving {
+            serving.abort();
+            // Ended by us: that is what was asked for.
+            let _ = serving.await;
+        }
+    }
+}
+
+async fn serve(stream: TcpStream, connection: usize, book: Arc<Mutex<Book>>) {
+    // A second handle to the socket, for ending it rudely.
+    let stream = Arc::new(stream.into_std().unwrap());
+    let mut wire = Wire::new(TcpStream::from_std(stream.try_clone().unwrap()).unwrap());
+    while let Ok(Some(raw_head)) = wire.raw_head().await {
+        let head = Head::parse(&raw_head);
+        let body = wire.body(head.framing(Framing::Length(0))).await;
+        let act = {
+            let mut book = book.lock();
+            let received = Received { connection, raw_head, head, body: body.bytes, complete: body.complete };
+            book.requests.push(received);
+            book.acts.pop_front().unwrap_or_else(|| Act::body("200 OK", "[]"))
+        };
+        match act {
+            Act::Answer(bytes) => drop(wire.send(&bytes).await),
+            Act::AnswerAndClose(bytes) => {
+                drop(wire.send(&bytes).await);
+                return wire.close().await;
+            }
+            Act::AnswerAndReset(bytes) => {
+                drop(wire.send(&bytes).await);
+                let reset = SockRef::from(&*stream).set_linger(Some(std::time::Duration::ZERO));
+                reset.unwrap();
+                return;
+            }
+            Act::AnswerInTwo(first, gate, second) => {
+                drop(wire.send(&first).await);
+                gate.acquire().await.unwrap().forget();
+                drop(wire.send(&second).await);
+            }
+            Act::Hang => {
+                wire.body(Framing::UntilEnd).await;
+                book.lock().left += 1;
+            }
+            Act::Echo => return echo(wire).await,
+        }
+    }
+}
+
+async fn echo(mut wire: Wire) {
+    let agreed = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                  Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+    drop(wire.send(agreed.as_bytes()).await);
+    let (mut socket, held) = wire.into_parts();
+    drop(socket.write_all(&held).await);
+    let mut room = [0; 1024];
+    while let Ok(read @ 1..) = socket.read(&mut room).await {
+        if socket.write_all(&room[..read]).await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Schemas, headers and responses that operations share.
+
+use serde_json::{Map, Value, json};
+
+use crate::api::v2::{IDEMPOTENCY_HOURS, LIMIT_MAX, QUANTITY_MAX};
+
+/// Errors any operation may have: this service's and the gateway's.
+pub(super) const ANY_ERRORS: &[(u16, &str)] = &[
+    (400, "bad_request"),
+    (401, "missing_api_key"),
+    (401, "invalid_api_key"),
+    (401, "expired_api_key"),
+    (401, "wrong_environment"),
+    (403, "insufficient_scope"),
+    (403, "wrong_project"),
+    (405, "method_not_allowed"),
+    (429, "rate_limit_exceeded"),
+    (429, "daily_quota_exceeded"),
+    (429, "api_key_banned"),
+    (500, "internal_error"),
+    (502, "upstream_unreachable"),
+    (503, "storage_unavailable"),
+    (503, "storage_full"),
+    (503, "overloaded"),
+    (504, "upstream_timeout"),
+];
+
+/// A reference to a schema.
+pub(super) fn schema(name: &str) -> Value {
+    json!({ "$ref": format!("#/components/schemas/{name}") })
+}
+
+/// JSON content of a schema.
+pub(super) fn content(schema: &Value) -> Value {
+    json!({ "application/json": { "schema": schema } })
+}
+
+fn rate_headers() -> Map<String, Value> {
+    ["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"]
+        .into_iter()
+        .map(|name| (name.to_owned(), json!({ "$ref": format!("#/components/headers/{name}") })))
+        .collect()
+}
+
+/// A response with the headers every response has, and some of its own.
+pub(super) fn response(description: &str, content: Option<&Value>, own: &[&str]) -> Value {
+    let mut headers = rate_headers();
+    for name in own {
+        headers.insert((*name).to_owned(), json!({ "$ref": format!("#/components/headers/{name}") }));
+    }
+    let mut response = json!({ "description": description, "headers": headers });
+    if let (Some(content), Some(response)) = (content, response.as_object_mut()) {
+        response.insert("content".to_owned(), content.clone());
+    }
+    response
+}
+
+/// An Error response; status 0 is every other one.
+pub(super) fn error_response(status: u16, codes: &[&str]) -> Value {
+    let description = match status {
+        0 => "Any other refusal.".to_owned(),
+        401 => "Missing or invalid API key.".to_owned(),
+        _ => format!("`{}`", codes.join("`, `")),
+    };
+    let own: &[&str] = match status {
+        401 => &["WWW-Authenticate"],
+        405 => &["Allow"],
+        429 | 503 => &["Retry-After"],
+        _ => &[],
+    };
+    let content = json!({
+        "application/json": { "schema": schema("Error") },
+        "application/problem+json": { "schema": schema("Problem") },
+    });
+    let mut response = response(&description, Some(&content), own);
+    if let Some(response) = response.as_object_mut().filter(|_| !codes.is_empty()) {
+        response.insert("x-error-codes".to_owned(), codes.into());
+    }
+    response
+}
+
+/// A path parameter that is an int64.
+pub(super) fn id_parameter(name: &str, description: &str) -> Value {
+    json!({
+        "name": name,
+        "in": "path",
+        "required": true,
+        "description": description,
+        "schema": { "type": "integer", "format": "int64", "minimum": i64::MIN, "maximum": i64::MAX },
+    })
+}
+
+/// Everything under `components`.
+pub(super) fn components() -> Value {
+    json!({
+        "securitySchemes": {
+            "bearerAuth": {
+                "type": "http",
+                "scheme": "bearer",
+                "description": "Your API key: `Authorization: Bearer <API_KEY>`.",
+            },
+        },
+        "headers": headers(),
+        "schemas": schemas(),
+    })
+}
+
+fn headers() -> Value {
+    let integer =
+        |description: &str| json!({ "description": description, "schema": { "type": "integer", "minimum": 0 } });
+    let text = |description: &str| json!({ "description": description, "schema": { "type": "string" } });
+    json!({
+        "X-RateLimit-Limit": integer("The limit that applies."),
+        "X-RateLimit-Remaining": integer("Requests left in the current window."),
+        "X-RateLimit-Reset": integer("Unix timestamp at which the limit resets."),
+        "Retry-After": integer("Seconds after which a retry is worth it."),
+        "WWW-Authenticate": text("How to authenticate (RFC 6750)."),
+        "Allow": text("The methods that are allowed here."),
+        "ETag": text("Changes whenever an order of the project changes. Send it back as If-None-Match."),
+        "Location": text("Where the new order is."),
+        "Link": text("Links to other pages, or to where a deprecation is explained (RFC 8288)."),
+        "Deprecation": text("Since when the operation is deprecated: @ and a Unix timestamp (RFC 9745)."),
+        "Sunset": text("When the operation will be gone (RFC 8594); absent while no date is set."),
+        "Idempotency-Replayed": text("`true` when the answer is the one given the first time."),
+        "X-API-Stability": text("How stable the operation is: `beta` may still change."),
+    })
+}
+
+fn schemas() -> Value {
+    let int64 = |description: &str| json!({ "type": "integer", "format": "int64", "description": description });
+    let date = |description: &str| json!({ "type": "string", "format": "date-time", "description": description });
+    let status = json!({
+        "type": "string",
+        "enum": ["pending", "shipped", "cancelled"],
+        "description": "Only a pending order can be cancelled or shipped.",
+    });
+    let order = json!({
+        "id": int64("Unique order identifier."),
+        "petId": int64("Identifier of the animal in the order."),
+        "quantity": { "type": "integer", "description": "Number of units ordered." },
+        "shipDate": date("Expected or actual ship date."),
+        "complete": { "type": "boolean", "description": "Whether the order has been fulfilled." },
+    });
+    let mut order_v2 = order.clone();
+    if let Some(order) = order_v2.as_object_mut() {
+        order.insert("status".to_owned(), status);
+    }
+    let error = json!({
+        "code": { "type": "string", "description": "Machine-readable error code." },
+        "message": { "type": "string", "description": "Human-readable description." },
+        "status": { "type": "integer", "minimum": 400, "maximum": 599, "description": "The HTTP status code." },
+    });
+    json!({
+        "Order": { "type": "object", "description": "What is not known is absent.", "properties": order },
+        "Error": { "type": "object", "required": ["code", "message", "status"], "properties": error },
+        "Problem": {
+            "type": "object",
+            "description": "The same refusal as RFC 9457 writes it, for clients that accept application/problem+json.",
+            "required": ["type", "title", "status", "detail", "code", "message"],
+            "properties": {
+                "type": { "type": "string", "format": "uri-reference" },
+                "title": { "type": "string" },
+                "status": { "type": "integer", "minimum": 400, "maximum": 599 },
+                "detail": { "type": "string" },
+                "code": { "type": "string" },
+                "message": { "type": "string" },
+            },
+        },
+        "Pet": { "type": "object", "required": ["id"], "properties": { "id": int64("The pet's identifier.") } },
+        "OrderV2": { "type": "object", "required": ["id", "status"], "properties": order_v2 },
+        "NewOrder": {
+            "type": "object",
+            "required": ["petId", "quantity"],
+            "additionalProperties": false,
+            "properties": {
+                "petId": {
+                    "type": "integer", "format": "int64", "minimum": i64::MIN, "maximum": i64::MAX,
+                    "description": "Identifier of the animal in the order.",
+                },
+                "quantity": {
+                    "type": "integer", "minimum": 1, "maximum": QUANTITY_MAX,
+                    "description": "Number of units ordered.",
+                },
+                "shipDate": date("Expected ship date."),
+            },
+        },
+        "Page": {
+            "type": "object",
+            "required": ["orders"],
+            "properties": {
+                "orders": { "type": "array", "maxItems": LIMIT_MAX, "items": schema("OrderV2") },
+                "nextCursor": { "type": "string", "description": "Absent on the last page." },
+            },
+        },
+        "History": {
+            "type": "object",
+            "required": ["events"],
+            "properties": {
+                "events": {
+                    "type": "array",
+                    "description": "Oldest first.",
+                    "items": {
+                        "type": "object",
+                        "required": ["event", "at"],
+                        "properties": {
+                            "event": { "type": "string", "enum": ["created", "shipped", "cancelled"] },
+                            "at": date("When."),
+                        },
+                    },
+                },
+            },
+        },
+    })
+}
+
+/// The header of idempotent creation.
+pub(super) fn idempotency_key() -> Value {
+    json!({
+        "name": "Idempotency-Key",
+        "in": "header",
+        "required": false,
+        "description": format!(
+            "A name of yours for this creation. Sent again within {IDEMPOTENCY_HOURS} hours with the same order, it is \
+             answered as the first time and nothing is created."
+        ),
+        "schema": { "type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$" },
+    })
+}
