@@ -81,12 +81,18 @@ impl Config {
     }
 
     fn from_root(root: &Section<'_>) -> Option<Self> {
+        // Everything is read before anything is given up, so that all mistakes are reported together.
+        let environment = root.value("environment", Environment::Live);
+        let data_directory = root.value("data_directory", PathBuf::from("data/gateway"));
+        let cores = std::thread::available_parallelism().map_or(2, std::num::NonZeroUsize::get);
+        let threads = root.integer("threads", u64::try_from(cores).unwrap_or(2), 1..=1_024);
         let listen = root.section("listen");
         let http = listen.value("http", SocketAddr::from(([0, 0, 0, 0], 8080)));
         let https = listen.value("https", SocketAddr::from(([0, 0, 0, 0], 8443)));
         let admin = listen.value("admin", SocketAddr::from(([127, 0, 0, 1], 9901)));
-        let public_https_port = listen.optional("public_https_port");
-        let trusted_proxies = listen.list("trusted_proxies");
+        let has_public_https_port = listen.has("public_https_port");
+        let public_https_port = listen.integer("public_https_port", 443, 1..=65_535);
+        let trusted_proxies = listen.list::<Network>("trusted_proxies");
         let tls = root.section("tls");
         let chain = tls.path("platform_certificate_file");
         let key = tls.path("platform_key_file");
@@ -113,28 +119,43 @@ impl Config {
         let lame_duck = drain.duration("lame_duck", seconds(5), seconds(0)..=seconds(300));
         let patience = drain.duration("requests", seconds(25), seconds(1)..=seconds(3_600));
         let log = root.section("log");
-        let cores = std::thread::available_parallelism().map_or(2, std::num::NonZeroUsize::get);
-        let cores = u64::try_from(cores).unwrap_or(2);
+        let log_format = log.value("format", Format::Json);
+        let log_filter = log.value("filter", "info".to_owned());
         Some(Self {
             http: http?,
             https: https?,
             admin: admin?,
-            public_https_port: public_https_port?,
-            trusted_proxies: trusted_proxies?,
-            environment: root.value("environment", Environment::Live)?,
-            data_directory: root.value("data_directory", PathBuf::from("data/gateway"))?,
+            public_https_port: u16::try_from(public_https_port?).ok().filter(|_| has_public_https_port),
+            trusted_proxies: trusted_proxies?.into_iter().map(|network| network.0).collect(),
+            environment: environment?,
+            data_directory: data_directory?,
             secret: secret?,
             sealing_secret: sealing_secret?,
             platform_certificate: platform_certificate?,
             feed_url: feed_url?,
             quota: quota?,
             upstreams: upstreams?,
-            threads: usize::try_from(root.integer("threads", cores, 1..=1_024)?).ok()?,
+            threads: usize::try_from(threads?).ok()?,
             lame_duck: lame_duck?,
             drain: patience?,
-            log_format: log.value("format", Format::Json)?,
-            log_filter: log.value("filter", "info".to_owned())?,
+            log_format: log_format?,
+            log_filter: log_filter?,
         })
+    }
+}
+
+/// A network in CIDR notation, with words of our own for what is none.
+struct Network(ipnet::IpNet);
+
+#[derive(Debug, thiserror::Error)]
+#[error("use a network such as 10.0.0.0/8 or fd00::/8")]
+struct InvalidNetwork;
+
+impl std::str::FromStr for Network {
+    type Err = InvalidNetwork;
+
+    fn from_str(text: &str) -> Result<Self, InvalidNetwork> {
+        text.parse().map(Self).map_err(|_| InvalidNetwork)
     }
 }
 

@@ -59,7 +59,7 @@ impl Config {
         let database = root.value("database", PathBuf::from("data/orders/orders.db"));
         let secret = root.secret("secret").and_then(|secret| {
             if secret.is_none() {
-                root.missing("secret_file", "\"data/secrets/platform.key\" (make one with: openssl rand -base64 32)");
+                root.missing("secret_file", "\"/run/secrets/tollhouse\"");
             }
             secret
         });
@@ -102,16 +102,10 @@ impl std::str::FromStr for Day {
 }
 
 fn read_pets(section: &Section<'_>) -> Option<Deprecation> {
-    let since = section.value("deprecated_since", Day(PETS_DEPRECATED_SINCE))?.0;
-    let sunset = section.optional::<Day>("sunset")?.map(|day| day.0);
-    let link = section.value::<String>("link", PETS_LINK.to_owned())?;
-    let link = match link.parse::<LinkTarget>() {
-        Ok(link) => link,
-        Err(error) => {
-            section.complain("link", error.to_string());
-            return None;
-        }
-    };
+    let since = section.value("deprecated_since", Day(PETS_DEPRECATED_SINCE)).map(|day| day.0);
+    let sunset = section.optional::<Day>("sunset").map(|day| day.map(|day| day.0));
+    let link = section.optional::<LinkTarget>("link");
+    let (since, sunset, link) = (since?, sunset?, link?.map_or_else(|| PETS_LINK.parse().ok(), Some)?);
     if sunset.is_some_and(|sunset| sunset < since) {
         section.complain("sunset", "an operation is deprecated before it goes: use a day after deprecated_since");
         return None;

@@ -1,6 +1,8 @@
 //! Reading settings by name and type.
 
+use std::any::TypeId;
 use std::fmt::Display;
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -83,7 +85,7 @@ impl<'r> Section<'r> {
     /// A setting of any type that parses from text; absent is `default`.
     pub fn value<T>(&self, name: &str, default: T) -> Option<T>
     where
-        T: FromStr,
+        T: FromStr + 'static,
         T::Err: Display,
     {
         match self.find(name) {
@@ -96,7 +98,7 @@ impl<'r> Section<'r> {
     /// A setting that may be absent: `Some(None)`.
     pub fn optional<T>(&self, name: &str) -> Option<Option<T>>
     where
-        T: FromStr,
+        T: FromStr + 'static,
         T::Err: Display,
     {
         match self.find(name) {
@@ -109,7 +111,7 @@ impl<'r> Section<'r> {
     /// A setting that must be there; `example` completes "set it, for example …".
     pub fn required<T>(&self, name: &str, example: &str) -> Option<T>
     where
-        T: FromStr,
+        T: FromStr + 'static,
         T::Err: Display,
     {
         match self.find(name) {
@@ -179,7 +181,7 @@ impl<'r> Section<'r> {
     /// A list; absent is empty. In the environment, commas separate.
     pub fn list<T>(&self, name: &str) -> Option<Vec<T>>
     where
-        T: FromStr,
+        T: FromStr + 'static,
         T::Err: Display,
     {
         let path = self.path_of(name);
@@ -245,8 +247,11 @@ impl<'r> Section<'r> {
     /// Reports a setting that must be there.
     pub fn missing(&self, name: &str, example: &str) {
         let path = self.path_of(name);
-        let way_out =
-            format!("set it, for example {name} = {example}, or {} in the environment", self.reader.variable(&path));
+        let mut way_out = format!("set it, for example {name} = {example}");
+        // Members of a list have no variable of their own.
+        if !path.contains('[') {
+            way_out.push_str(&format!(", or {} in the environment", self.reader.variable(&path)));
+        }
         self.reader.report(Problem { line: None, setting: path, value: None, way_out });
     }
 
@@ -280,14 +285,14 @@ impl<'r> Section<'r> {
 
     fn parse<T>(&self, name: &str, found: &Found) -> Option<T>
     where
-        T: FromStr,
+        T: FromStr + 'static,
         T::Err: Display,
     {
         match found.text.parse() {
             Ok(value) => Some(value),
             Err(error) => {
                 let error: T::Err = error;
-                self.wrong(name, found, error.to_string());
+                self.wrong(name, found, hint::<T>().map_or_else(|| error.to_string(), str::to_owned));
                 None
             }
         }
@@ -310,6 +315,12 @@ impl<'r> Section<'r> {
             way_out,
         });
     }
+}
+
+/// What to write instead, for types whose own words say only what is wrong.
+fn hint<T: 'static>() -> Option<&'static str> {
+    (TypeId::of::<T>() == TypeId::of::<SocketAddr>())
+        .then_some("use an address and a port, for example \"127.0.0.1:8080\"")
 }
 
 /// A value's text without TOML's quotes.
@@ -350,69 +361,4 @@ fn show_duration(duration: Duration) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use super::super::Source;
-    use super::*;
-
-    fn source(text: &str) -> Source {
-        let environment = BTreeMap::from([("APP_QUOTA_BUDGET".to_owned(), "75ms".to_owned())]);
-        Source::from_text("gateway.toml", text, "APP", environment)
-    }
-
-    #[test]
-    fn every_mistake_is_reported_at_once_with_line_value_and_way_out() {
-        let source = source("[quota]\nmode = \"alow\"\nlimit = 0\nlimt = 3\n[tls]\nhandshake = \"0s\"\n");
-        let reader = source.reader().unwrap();
-        let quota = reader.root().section("quota");
-        let mode = quota.value::<contract::plan::Plan>("mode", contract::plan::Plan::Free);
-        let limit = quota.integer("limit", 5, 1..=10);
-        let budget =
-            quota.duration("budget", Duration::from_millis(50), Duration::from_millis(1)..=Duration::from_secs(1));
-        let tls = reader.root().section("tls");
-        let shake = tls.duration("handshake", Duration::from_secs(5), Duration::from_secs(1)..=Duration::from_mins(1));
-        assert_eq!(budget, Some(Duration::from_millis(75)), "the environment wins");
-        let problems = reader.finish(mode.zip(limit).zip(shake)).unwrap_err();
-        assert_eq!(
-            problems.to_string(),
-            "gateway.toml has 4 problems\n\
-             \x20 line 2    quota.mode = \"alow\"\n             use one of: free, pro, business, enterprise\n\
-             \x20 line 3    quota.limit = 0\n             use a whole number from 1 to 10\n\
-             \x20 line 4    quota.limt\n             there is no such setting; known here: budget, limit, mode\n\
-             \x20 line 6    tls.handshake = \"0s\"\n             use a time from 1s to 1m, for example \"5s\""
-        );
-    }
-
-    #[test]
-    fn text_that_is_not_toml_is_one_problem_with_its_line() {
-        let problems = source("[quota\nmode = 1").reader().err().unwrap();
-        assert_eq!((problems.list.len(), problems.list[0].line), (1, Some(1)));
-    }
-
-    #[test]
-    fn an_unknown_environment_variable_is_a_mistake() {
-        let source = source("");
-        let reader = source.reader().unwrap();
-        let problems = reader.finish(Some(())).unwrap_err();
-        assert_eq!(problems.list[0].setting, "environment variable APP_QUOTA_BUDGET");
-    }
-
-    #[test]
-    fn lists_and_tables_keep_their_places() {
-        let source = Source::from_text(
-            "x",
-            "names = [\"a\", \"B\"]\n[[routes]]\npath = \"/v1\"\nnope = 1\n",
-            "X",
-            BTreeMap::new(),
-        );
-        let reader = source.reader().unwrap();
-        let names = reader.root().list::<contract::project::ProjectId>("names");
-        let routes = reader.root().tables("routes");
-        assert_eq!(routes[0].required::<String>("path", "\"/\""), Some("/v1".to_owned()));
-        assert!(names.is_none());
-        let problems = reader.finish(Some(())).unwrap_err();
-        let lines: Vec<_> = problems.list.iter().map(|problem| problem.line).collect();
-        assert_eq!(lines, [Some(1), Some(4)]);
-    }
-}
+mod tests;

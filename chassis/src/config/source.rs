@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::Context as _;
-use toml_edit::{Document, Item, TableLike};
+use toml_edit::{Document, Item, TableLike, Value};
 
 use super::problem::{Problem, Problems};
 use super::section::Section;
@@ -122,11 +122,20 @@ impl Reader<'_> {
     fn report_unknown(&self, path: &str, table: &dyn TableLike) {
         for (key, item) in table.iter() {
             let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
-            if self.state.borrow().asked.contains(&path) {
+            if self.is_wrong_as_a_whole(&path) {
+                // What it holds is not worth a word until it is what it should be.
+            } else if self.state.borrow().asked.contains(&path) {
                 match item {
                     Item::ArrayOfTables(tables) => {
                         for (index, table) in tables.iter().enumerate() {
                             self.report_unknown(&format!("{path}[{index}]"), table);
+                        }
+                    }
+                    Item::Value(Value::Array(values)) => {
+                        for (index, table) in values.iter().map(Value::as_inline_table).enumerate() {
+                            if let Some(table) = table {
+                                self.report_unknown(&format!("{path}[{index}]"), table);
+                            }
                         }
                     }
                     _ => {
@@ -146,6 +155,10 @@ impl Reader<'_> {
                 self.report(Problem { line, setting: path, value: None, way_out });
             }
         }
+    }
+
+    fn is_wrong_as_a_whole(&self, path: &str) -> bool {
+        self.state.borrow().problems.iter().any(|problem| problem.setting == path)
     }
 
     fn known_beside(&self, path: &str) -> Vec<String> {
