@@ -84,13 +84,14 @@ async fn other_protocols_are_never_switched_to() {
 #[tokio::test]
 async fn asking_for_another_protocol_lifts_no_limit() {
     let world = World::with(|setup| setup.blog = "body_bytes_max = 10").await;
-    for protocol in ["websocket", "anything"] {
+    // Which bytes behind a WebSocket's head are a body and which are frames is nothing to find out the hard way.
+    for (protocol, status, code) in [("websocket", 400, "body_not_allowed"), ("anything", 413, "body_too_large")] {
         let ask = Ask::new("POST", BLOG, "/").field("Connection", "Upgrade").field("Upgrade", protocol);
         let mut ask = ask.field("Transfer-Encoding", "chunked");
         ask.body = format!("20\r\n{}\r\n0\r\n\r\n", "x".repeat(0x20)).into_bytes();
-        world.ask(ask.clone()).await.refused(413, "body_too_large");
+        world.ask(ask.clone()).await.refused(status, code);
         ask.method = "GET".to_owned();
-        world.ask(ask).await.refused(413, "body_too_large");
+        world.ask(ask).await.refused(status, code);
     }
     assert!(world.blog.requests().iter().all(|request| !request.complete), "never a whole request");
 }
