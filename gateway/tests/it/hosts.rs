@@ -101,6 +101,24 @@ async fn a_name_with_a_certificate_of_its_own_shares_no_connection() {
 }
 
 #[tokio::test]
+async fn a_connection_used_for_more_hosts_than_anybody_needs_is_told_to_close() {
+    let world = World::start().await;
+    let mut client = world.plain().await;
+    let mut asked = 0;
+    loop {
+        let reply = client.ask(&Ask::get(&format!("host-{asked}.example"), "/")).await;
+        reply.refused(404, "unknown_host");
+        asked += 1;
+        if reply.header("connection") == Some("close") {
+            break;
+        }
+        assert!(asked < 100, "for ever");
+    }
+    assert!(asked > 10, "browsers share connections between a few names: {asked}");
+    assert_eq!(client.rest().await, b"");
+}
+
+#[tokio::test]
 async fn a_host_nobody_has_published_is_unknown() {
     let world = World::start().await;
     let reply = world.ask_plain(Ask::get("nobody.example", "/?token=secret")).await;
