@@ -253,7 +253,7 @@ fn configuration(setup: &Setup, control: &ControlPlane, blog: &Upstream, directo
         threads = 1
         [listen]
         http = "127.0.0.1:0"
-        https = "127.0.0.2:0"
+        https = "127.0.0.1:0"
         admin = "127.0.0.1:0"
         {listen}
         [tls]
