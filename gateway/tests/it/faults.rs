@@ -206,6 +206,7 @@ async fn cancelling_is_not_tried_again_because_it_may_have_been_carried_out() {
         let reply = world.ask(Ask::new(method, DEMO, path).key(&world.key.text)).await;
         assert_failed(&reply, 502, "upstream_invalid", 298);
         assert_eq!(world.orders.requests().len(), 2, "{method} was sent once");
+        world.end().await;
     }
 }
 

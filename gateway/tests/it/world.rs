@@ -187,6 +187,12 @@ impl World {
         within(running.stopped()).await
     }
 
+    /// The end of a world in a test that has several: a gateway left behind would go on writing where nothing is.
+    pub(crate) async fn end(mut self) {
+        self.begin_stop();
+        self.stopped().await.expect("a clean end");
+    }
+
     /// A connection with TLS for this host.
     pub(crate) async fn tls(&self, host: &str) -> Client {
         Client::tls(self.https, host).await
