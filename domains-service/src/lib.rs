@@ -1,9 +1,9 @@
 //! The control plane: projects, plans, API keys, custom domains, certificates, and the change log the edge follows.
 //!
 //! Three listeners: `http` for the public API behind the gateway, `internal` for gateways and operators, `admin` for
-//! health and metrics. What must last is in one database ([`store`]); what the edge must know leaves as a numbered
-//! change in the same transaction ([`feed`]). Rules are pure ([`domain`], [`dns`]); what happens by itself is in
-//! [`worker`].
+//! health and metrics. What must last is in one database (`store`); what the edge must know leaves as a numbered
+//! change in the same transaction (`feed`). Rules are pure (`domain`, `dns`); what happens by itself is in
+//! `worker`.
 //!
 //! Nothing here is on the path of a visitor's request. While this service is down, gateways serve what they have;
 //! nothing can be changed, and certificates are renewed so early that days of absence do no harm.

@@ -2,7 +2,7 @@
 //!
 //! Two traps. pingora skips `response_filter` when the gateway answers by itself, so [`crate::decorate`] has two
 //! callers. And failures on the way to an upstream surface in `fail_to_proxy`, which speaks through
-//! [`Rejection`](crate::rejection::Rejection) like everyone else.
+//! [`Rejection`] like everyone else.
 
 mod write;
 

@@ -1,9 +1,9 @@
 //! What the gateway knows: its own copy of every site, project, key, certificate and challenge.
 //!
-//! The copy lives in a local file ([`file`]) and is kept current by the change stream ([`follow`]). Requests and
+//! The copy lives in a local file (`file`) and is kept current by the change stream ([`follow`]). Requests and
 //! handshakes read bounded hot caches over that file; a miss reads the file, never the network. When the control plane
 //! is gone the copy simply ages: everything in it is served, also after a restart. A snapshot or change that does not
-//! pass [`validate`] is refused whole and the last good state stays.
+//! pass validation is refused whole and the last good state stays.
 
 mod file;
 pub mod follow;

@@ -20,7 +20,7 @@ use super::standing::{Allowance, Standing};
 
 /// Failures per minute an address is allowed by default.
 pub const FAILURES_PER_MINUTE: u32 = 60;
-/// Addresses remembered at once: [`SETS`] times [`WAYS`], at 16 bytes each 1 MiB.
+/// Addresses remembered at once: `SETS` times `WAYS`, at 16 bytes each 1 MiB.
 pub const ADDRESSES_MAX: usize = SETS * WAYS;
 
 const SETS: usize = 8_192;
