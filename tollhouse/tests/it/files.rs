@@ -57,3 +57,25 @@ fn nothing_unfinished_or_local_is_left_in_a_file() {
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
+
+/// Every relative link of a page, without its anchor: the path from the root that it leads to.
+fn links(page: &str) -> Vec<String> {
+    let text = tree::read(page);
+    let folder = page.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let relative = targets.filter(|target| !target.contains("://") && !target.starts_with('#'));
+    relative.map(|target| format!("{folder}{}", target.split('#').next().unwrap_or_default())).collect()
+}
+
+#[test]
+fn links_between_pages_lead_somewhere_and_every_decision_is_listed() {
+    let pages = tree::files(".md");
+    let all: Vec<String> = pages.iter().flat_map(|page| links(page)).collect();
+    assert!(all.len() > 10, "the search for links finds {all:?}");
+    let broken: Vec<_> = all.iter().filter(|link| !tree::root().join(link).exists()).collect();
+    assert!(broken.is_empty(), "these lead nowhere: {broken:?}");
+    let listed = links("docs/decisions/README.md");
+    let decisions = pages.iter().filter(|page| page.starts_with("docs/decisions/") && !page.ends_with("README.md"));
+    let forgotten: Vec<_> = decisions.filter(|page| !listed.contains(page)).collect();
+    assert!(forgotten.is_empty(), "docs/decisions/README.md does not list {forgotten:?}");
+}
