@@ -12,6 +12,7 @@ use contract::site::Site;
 use contract::time::UnixMillis;
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::keys::Authentication;
 use crate::quota::settings::Mode;
 use crate::quota::standing::{Outcome, Standing};
 use crate::rejection::Rejection;
@@ -121,6 +122,8 @@ pub struct Facts {
     pub project: Option<Arc<Project>>,
     /// The key it presented.
     pub key: Option<Arc<ApiKey>>,
+    /// How authentication ended; `None` where none was asked for.
+    pub authentication: Option<Authentication>,
     /// The project of the key, whose quota it spends.
     pub payer: Option<Arc<Project>>,
     /// The quota figures to show.
@@ -163,6 +166,7 @@ impl Facts {
             site: None,
             project: None,
             key: None,
+            authentication: None,
             payer: None,
             shown: None,
             charged: None,

@@ -23,14 +23,37 @@ pub enum AuthError {
     Expired,
 }
 
-impl AuthError {
+/// How an attempt to authenticate ended, as it is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Authentication {
+    /// The caller is known.
+    Recognised,
+    /// The caller is not, and was told why.
+    Failed(AuthError),
+    /// The address failed too often to be told.
+    Throttled,
+}
+
+impl Authentication {
+    /// Every way, in the order of their counters.
+    pub const ALL: &'static [Self] = &[
+        Self::Recognised,
+        Self::Failed(AuthError::Missing),
+        Self::Failed(AuthError::Malformed),
+        Self::Failed(AuthError::Unknown),
+        Self::Failed(AuthError::Expired),
+        Self::Throttled,
+    ];
+
     /// The word in `edge_auth_total{result}`.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Missing => "missing",
-            Self::Malformed => "malformed",
-            Self::Unknown => "unknown",
-            Self::Expired => "expired",
+            Self::Recognised => "ok",
+            Self::Failed(AuthError::Missing) => "missing",
+            Self::Failed(AuthError::Malformed) => "malformed",
+            Self::Failed(AuthError::Unknown) => "unknown",
+            Self::Failed(AuthError::Expired) => "expired",
+            Self::Throttled => "throttled",
         }
     }
 }

@@ -19,12 +19,11 @@ use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorSource, ErrorType};
 
-use crate::answer::{Answer, Refusal};
+use crate::answer::Refusal;
 use crate::decorate::decorate;
 use crate::door::Connection;
-use crate::facts::{Facts, RequestId, Surface};
+use crate::facts::{Facts, RequestId};
 use crate::forward;
-use crate::keys::AuthError;
 use crate::pipeline::Pipeline;
 use crate::rejection::Rejection;
 use crate::request::{BodyPromise, EdgeRequest};
@@ -136,9 +135,7 @@ impl ProxyHttp for SharedGateway {
             Ok(request) => {
                 connection.note_host(&request.host);
                 facts.client_request_id = client_request_id(&request);
-                let decided = self.pipeline.decide(&request, facts).await;
-                self.count_authentication(facts, &decided);
-                decided.map(|target| (target, request.body))
+                self.pipeline.decide(&request, facts).await.map(|target| (target, request.body))
             }
             Err(rejection) => Err(rejection.into()),
         };
@@ -282,10 +279,6 @@ impl ProxyHttp for SharedGateway {
         let facts = &mut *ctx.facts;
         if let Some(rejection) = rejection {
             facts.refused = Some(rejection);
-            // What never reached an upstream through our own fault costs nothing; everything else was served.
-            if rejection == Rejection::InternalError && facts.upstream_answered.is_none() {
-                self.refund(facts);
-            }
             if session.response_written().is_none()
                 && let Some(connection) = ctx.connection.clone()
                 && let Err(failed) = self.write(session, facts, &connection, Refusal::new(rejection).into()).await
@@ -351,25 +344,7 @@ impl Gateway {
         Ok(())
     }
 
-    fn count_authentication(&self, facts: &Facts, decided: &Result<crate::facts::Target, Answer>) {
-        if facts.surface != Surface::Api {
-            return;
-        }
-        let result = match decided {
-            Err(Answer::Refuse(refusal)) => match refusal.rejection {
-                Rejection::MissingApiKey => Err(Some(AuthError::Missing)),
-                Rejection::InvalidApiKey => Err(Some(AuthError::Unknown)),
-                Rejection::ExpiredApiKey => Err(Some(AuthError::Expired)),
-                Rejection::TooManyAuthFailures => Err(None),
-                _ if facts.payer.is_some() => Ok(()),
-                _ => return,
-            },
-            _ if facts.payer.is_some() => Ok(()),
-            _ => return,
-        };
-        self.telemetry.authenticated(result);
-    }
-
+    /// Takes the charge back. The response still shows what was left after it: figures never rise within a window.
     fn refund(&self, facts: &mut Facts) {
         if let (Some(standing), Some(payer)) = (facts.charged.take(), &facts.payer) {
             self.pipeline.quota.refund(&payer.id, &standing);

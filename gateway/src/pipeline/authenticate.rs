@@ -9,7 +9,7 @@ use http::header;
 use super::Pipeline;
 use crate::answer::{Answer, Refusal};
 use crate::facts::{Facts, Shown};
-use crate::keys::AuthError;
+use crate::keys::{AuthError, Authentication};
 use crate::quota::standing::Outcome;
 use crate::rejection::Rejection;
 use crate::request::EdgeRequest;
@@ -24,7 +24,11 @@ impl Pipeline {
                 let payer = self.replica.project(&key.project);
                 facts.key = Some(key);
                 facts.payer = payer;
-                if facts.payer.is_some() { Ok(()) } else { Err(self.refuse(AuthError::Unknown, request, facts)) }
+                if facts.payer.is_none() {
+                    return Err(self.refuse(AuthError::Unknown, request, facts));
+                }
+                facts.authentication = Some(Authentication::Recognised);
+                Ok(())
             }
             Err(error) => Err(self.refuse(error, request, facts)),
         }
@@ -33,11 +37,13 @@ impl Pipeline {
     fn refuse(&self, error: AuthError, request: &EdgeRequest<'_>, facts: &mut Facts) -> Answer {
         let now = self.clock.now();
         if let Err(standing) = self.anonymous.check(request.client, now) {
+            facts.authentication = Some(Authentication::Throttled);
             let outcome = Outcome::Refused(Window::Minute);
             facts.shown = Some(Shown { standing, outcome });
             let wait = standing.retry_after_seconds(outcome).unwrap_or(1);
             return Refusal::new(Rejection::TooManyAuthFailures).retry_after(i64::from(wait)).into();
         }
+        facts.authentication = Some(Authentication::Failed(error));
         let standing = self.anonymous.fail(request.client, now);
         facts.shown = Some(Shown { standing, outcome: Outcome::Admitted });
         let (rejection, challenge) = match error {

@@ -11,6 +11,7 @@ use crate::decorate::decorate;
 use crate::door::Connection;
 use crate::facts::{Facts, Shown, Surface};
 use crate::quota::standing::Outcome;
+use crate::rejection::Blame;
 
 /// Redirects that caches may keep are kept for five minutes, so that a changed primary domain is not stuck.
 const REDIRECT_CACHE: &str = "max-age=300";
@@ -29,6 +30,12 @@ impl Gateway {
         connection: &Connection,
         answer: Answer,
     ) -> pingora::Result<()> {
+        // What never reached an upstream through our own fault costs nothing; whoever else is to blame was served.
+        if matches!(&answer, Answer::Refuse(refusal) if refusal.rejection.blame() == Blame::Platform)
+            && facts.upstream_answered.is_none()
+        {
+            self.refund(facts);
+        }
         self.show_limits(facts, connection);
         let (mut response, body) = self.response(facts, answer)?;
         decorate(&mut response, facts, connection.is_tls())?;

@@ -77,6 +77,9 @@ async fn without_a_key_or_with_a_wrong_one_the_answer_is_401_with_an_error_body(
     let reply = client.ask(&Ask::get(DEMO, &format!("/nowhere?api_key={key}"))).await;
     reply.refused(401, "missing_api_key");
     world.assert_upstreams_untouched();
+    for (result, times) in [("missing", 3), ("malformed", 12), ("unknown", 3), ("ok", 0)] {
+        world.admin.counts(&format!("edge_auth_total{{result=\"{result}\"}}"), times).await;
+    }
 }
 
 // rule: 5.2

@@ -4,9 +4,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use contract::feed::Entity;
+use contract::plan::Plan;
+use contract::project::Project;
 use tokio::sync::Semaphore;
 
 use crate::world::client::{Ask, Reply};
+use crate::world::entities::project;
 use crate::world::upstream::{Act, Upstream, response};
 use crate::world::{BLOG, DEMO, MINUTE_END, World};
 
@@ -133,13 +137,27 @@ async fn beyond_the_requests_an_upstream_may_have_in_progress_is_503() {
     let mut first = world.tls(DEMO).await;
     first.send(world.list().to_bytes()).await;
     world.orders.asked(1).await;
+    // It never reached an upstream, and that is our doing: the unit is given back, though figures shown never rise.
     assert_failed(&world.ask(world.list()).await, 503, "overloaded", 298);
     // A bulkhead: the other upstream has places of its own.
     assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
     gate.add_permits(1);
     assert_eq!(first.reply("GET").await.expect("a response").status, 200);
-    assert_eq!(world.ask(world.list()).await.status, 200);
+    let reply = world.ask(world.list()).await;
+    assert_eq!((reply.status, reply.trio()), (200, (300, 298, MINUTE_END)), "two were served, two are charged");
     assert_eq!(world.orders.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn an_upstream_that_is_not_configured_is_503_and_costs_nothing() {
+    let world = World::start().await;
+    let lost = Project { upstream: "lost".parse().unwrap(), ..project("demo", Plan::Pro) };
+    world.control.put(Entity::Project(lost)).await;
+    for _ in 0..2 {
+        assert_failed(&world.ask(world.list()).await, 503, "upstream_unknown", 299);
+    }
+    world.control.put(Entity::Project(project("demo", Plan::Pro))).await;
+    assert_eq!(world.ask(world.list()).await.trio(), (300, 299, MINUTE_END));
 }
 
 #[tokio::test]
