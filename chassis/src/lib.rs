@@ -3,7 +3,8 @@
 //! Nothing here knows what a process does: [`config`] reads settings and reports every mistake at once, [`clock`]
 //! hands in the time, [`logs`] and [`metrics`] tell what happens, [`health`] and [`admin`] answer the operator,
 //! [`serve`] accepts and drains HTTP, [`shutdown`] ends it, [`guard`] lets in only what came through the gateway,
-//! [`secret`] and [`seal`] keep secrets, [`sqlite`] opens the embedded database.
+//! [`secret`] and [`seal`] keep secrets, [`sqlite`] opens the embedded database, [`watchdog`] notices a runtime that is
+//! stuck.
 
 pub mod admin;
 pub mod clock;
@@ -21,3 +22,4 @@ pub mod secret;
 pub mod serve;
 pub mod shutdown;
 pub mod sqlite;
+pub mod watchdog;

@@ -1,6 +1,6 @@
 //! Metrics: registered where they are counted, on a registry that was handed in.
 
-pub use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
+pub use prometheus::{Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
 use prometheus::{HistogramOpts, Opts, TextEncoder};
 
@@ -47,6 +47,16 @@ pub fn counter_vec(registry: &Registry, name: &str, help: &str, labels: &[&str])
 /// As [`counter`].
 pub fn gauge(registry: &Registry, name: &str, help: &str) -> anyhow::Result<IntGauge> {
     let metric = IntGauge::new(name, help)?;
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
+}
+
+/// A gauge of fractions, for seconds and ratios.
+///
+/// # Errors
+/// As [`counter`].
+pub fn fraction_gauge(registry: &Registry, name: &str, help: &str) -> anyhow::Result<Gauge> {
+    let metric = Gauge::new(name, help)?;
     registry.register(Box::new(metric.clone()))?;
     Ok(metric)
 }

@@ -5,7 +5,7 @@
 //! deadlines, and whatever is refused here gets the same Error body, log line and metric as every other refusal.
 //!
 //! Left to others: which hosts exist, who may ask and where requests go (the pipeline); HTTP/2 framing (the proxy's h2
-//! engine, for which the door keeps the deadline of the preface and the pace of writes); certificates (the
+//! engine, for which the door keeps the deadline of the preface, the pace of writes and the count of idle frames); certificates (the
 //! [`Doorman`]'s, read from the local replica). When the replica has no certificate for a name, the handshake ends with
 //! an alert and nothing is remembered of it. When the runtime has no task to spare, connections wait in the backlog.
 //!
@@ -20,6 +20,7 @@ pub mod registry;
 pub mod settings;
 pub mod tls;
 
+mod frames;
 mod gate;
 mod pace;
 mod proxy_header;
@@ -37,6 +38,7 @@ use contract::hostname::Hostname;
 use rustls::sign::CertifiedKey;
 
 pub use self::connection::{Connection, Ends, TlsFacts};
+pub use self::frames::FrameLimits;
 pub use self::listener::{Door, Listening};
 pub use self::pace::PaceLimits;
 pub use self::registry::Connections;
@@ -134,6 +136,8 @@ words! {
         Stalled = "stalled",
         /// It was ended because its host went away.
         Ended = "ended",
+        /// It was cut because the client sent frame after frame that did no work.
+        Flooded = "flooded",
         /// Its task panicked; no other connection noticed.
         Panicked = "panicked",
         /// The kernel would not hand over a connection, for want of file descriptors most likely.

@@ -23,6 +23,7 @@ use chassis::running::Running;
 use chassis::seal::SealingKey;
 use chassis::serve::{ServeLimits, bind, serve};
 use chassis::shutdown::Shutdown;
+use chassis::watchdog::{Watchdog, WatchdogLimits};
 use pingora::apps::HttpServerOptions;
 use pingora::protocols::http::v2::server::default_h2_options;
 use pingora::server::configuration::ServerConf;
@@ -120,11 +121,18 @@ pub async fn start(
         let clock = clock.clone();
         Arc::new(move || clock.now_seconds())
     });
+    let watchdog = Watchdog::start(clock.clone(), WatchdogLimits::default(), |stall| {
+        tracing::error!(runtime = stall.runtime, silent = ?stall.silent, "a runtime is stuck: the process ends");
+        std::process::abort();
+    })?;
+    tokio::spawn(watchdog.watch("control").beat());
     let app = Arc::new(proxy(&Arc::new(server_conf(&config)), &gateway));
     let http = Door::plain("http", config.http, app.clone(), doorman.clone(), connections.clone(), settings.clone())
-        .threads(config.threads);
-    let https =
-        Door::tls("https", config.https, app, doorman, connections.clone(), settings, tickets)?.threads(config.threads);
+        .threads(config.threads)
+        .beating(watchdog.watch("http"));
+    let https = Door::tls("https", config.https, app, doorman, connections.clone(), settings, tickets)?
+        .threads(config.threads)
+        .beating(watchdog.watch("https"));
     let (plain_state, tls_state) = (http.listening(), https.listening());
     let data_plane = DataPlane::start(server_conf(&config), http, https)?;
     let plain_address = listening(plain_state, "http").await?;
@@ -168,6 +176,7 @@ pub async fn start(
         logs,
         live: live.clone(),
         platform,
+        watchdog,
         end: chores_end.clone(),
     }));
     let task = tokio::spawn(async move {

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use chassis::clock::Clock;
 use chassis::logs::Lines;
-use chassis::metrics::{self, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Registry};
+use chassis::metrics::{self, Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Registry};
 
 use crate::facts::{Facts, Surface};
-use crate::keys::AuthError;
+use crate::keys::Authentication;
 use crate::rejection::{Blame, Rejection};
 use crate::replica::Invalid;
 
@@ -57,7 +57,7 @@ pub struct Telemetry {
     refused: Vec<IntCounter>,
     durations: Vec<Histogram>,
     overhead: Vec<Histogram>,
-    auth: IntCounterVec,
+    auth: Vec<IntCounter>,
     /// Charges and the way they are counted.
     pub quota: QuotaMetrics,
     upstream: Vec<IntCounter>,
@@ -71,6 +71,8 @@ pub struct Telemetry {
     replica_refused: IntCounterVec,
     /// 1 while the gateway drains.
     pub draining: IntGauge,
+    /// The longest time for which a runtime ran nothing, when it was last looked at.
+    pub runtime_stall: Gauge,
     log_dropped: IntGauge,
     door: door_events::DoorMetrics,
     lines: Lines,
@@ -118,9 +120,6 @@ impl Telemetry {
         )?;
         let auth =
             metrics::counter_vec(registry, "edge_auth_total", "Attempts to authenticate, by result.", &["result"])?;
-        for result in ["ok", "missing", "malformed", "unknown", "expired", "throttled"] {
-            auth.with_label_values(&[result]);
-        }
         let upstream = metrics::counter_vec(
             registry,
             "edge_upstream_requests_total",
@@ -141,7 +140,7 @@ impl Telemetry {
             refused,
             durations: per_surface(&duration),
             overhead: per_surface(&overhead),
-            auth,
+            auth: Authentication::ALL.iter().map(|one| auth.with_label_values(&[one.as_str()])).collect(),
             quota: QuotaMetrics::new(registry)?,
             upstream: UpstreamOutcome::ALL.iter().map(|one| upstream.with_label_values(&[one.as_str()])).collect(),
             upstream_duration: metrics::latency_vec(
@@ -164,6 +163,11 @@ impl Telemetry {
             )?,
             replica_refused,
             draining: metrics::gauge(registry, "edge_draining", "1 while the gateway finishes what it has.")?,
+            runtime_stall: metrics::fraction_gauge(
+                registry,
+                "edge_runtime_stall_seconds",
+                "The longest time for which a runtime ran none of its tasks; at 10 the process ends itself.",
+            )?,
             log_dropped: metrics::gauge(
                 registry,
                 "edge_log_dropped_lines",
@@ -186,6 +190,9 @@ impl Telemetry {
         if let Some(counter) = counter {
             counter.inc();
         }
+        if let Some(counter) = facts.authentication.and_then(|one| self.auth.get(position(Authentication::ALL, &one))) {
+            counter.inc();
+        }
         let took = self.clock.monotonic().saturating_sub(facts.began);
         let waited = match (facts.upstream_began, facts.upstream_answered) {
             (Some(began), Some(answered)) => answered.saturating_sub(began),
@@ -201,16 +208,6 @@ impl Telemetry {
             self.quota.charged(payer.plan, decision);
         }
         self.lines.write(&access_log::line(facts, entry, took, waited, &self.node));
-    }
-
-    /// Counts an attempt to authenticate.
-    pub fn authenticated(&self, result: Result<(), Option<AuthError>>) {
-        let word = match result {
-            Ok(()) => "ok",
-            Err(Some(error)) => error.as_str(),
-            Err(None) => "throttled",
-        };
-        self.auth.with_label_values(&[word]).inc();
     }
 
     /// Counts the end of an attempt at an upstream.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use chassis::watchdog::Heartbeat;
 use futures_util::FutureExt as _;
 use pingora::apps::ServerApp;
 use pingora::protocols::Stream;
@@ -51,6 +52,7 @@ pub struct Door<A> {
     name: String,
     address: SocketAddr,
     threads: Option<usize>,
+    heartbeat: Option<Heartbeat>,
     state: watch::Sender<Listening>,
     desk: Arc<Desk<A>>,
 }
@@ -75,7 +77,14 @@ impl<A: ServerApp + Send + Sync + 'static> Door<A> {
         settings: Arc<DoorSettings>,
     ) -> Self {
         let desk = Arc::new(Desk { app, doorman, connections, settings, tls: None });
-        Self { name: name.into(), address, threads: None, state: watch::Sender::new(Listening::NotYet), desk }
+        Self {
+            name: name.into(),
+            address,
+            threads: None,
+            heartbeat: None,
+            state: watch::Sender::new(Listening::NotYet),
+            desk,
+        }
     }
 
     /// A door for HTTPS. Fails if the cryptographic library does not have what [`super::tls::provider`] names.
@@ -89,13 +98,27 @@ impl<A: ServerApp + Send + Sync + 'static> Door<A> {
         tickets: Arc<Tickets>,
     ) -> Result<Self, rustls::Error> {
         let desk = Arc::new(Desk { app, doorman, connections, settings, tls: Some(TlsTerms::new(tickets)?) });
-        Ok(Self { name: name.into(), address, threads: None, state: watch::Sender::new(Listening::NotYet), desk })
+        Ok(Self {
+            name: name.into(),
+            address,
+            threads: None,
+            heartbeat: None,
+            state: watch::Sender::new(Listening::NotYet),
+            desk,
+        })
     }
 
     /// Threads of the runtime that serves this door's connections. Default: what the server says for all services.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
+        self
+    }
+
+    /// Beats on the runtime that serves this door's connections, for a watchdog to hear.
+    #[must_use]
+    pub fn beating(mut self, heartbeat: Heartbeat) -> Self {
+        self.heartbeat = Some(heartbeat);
         self
     }
 
@@ -152,6 +175,9 @@ impl<A: ServerApp + Send + Sync + 'static> Service for Door<A> {
             }
         };
         self.state.send_replace(Listening::At(address));
+        if let Some(heartbeat) = self.heartbeat.take() {
+            tokio::spawn(heartbeat.beat());
+        }
         self.accept_until_drain(listener, shutdown).await;
         self.state.send_replace(Listening::Stopped);
         // Connections that wait for their next request end now.

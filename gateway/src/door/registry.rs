@@ -93,9 +93,16 @@ impl Connections {
         closed
     }
 
+    /// From now on every HTTP/1 response asks its client to reconnect. Doors go on accepting, and idle connections may
+    /// stay: a client that is about to send finds its connection open, and leaves with the answer. HTTP/2 needs no such
+    /// time, it can say GOAWAY without losing a request.
+    pub fn bid_farewell(&self) {
+        self.shared.draining.store(true, Ordering::Release);
+    }
+
     /// From now on doors accept no connection, idle ones end, and every response asks its client to reconnect.
     pub fn drain(&self) {
-        self.shared.draining.store(true, Ordering::Release);
+        self.bid_farewell();
         self.draining.send_replace(true);
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+use super::frames::FrameLimits;
 use super::head::HeadLimits;
 use super::pace::PaceLimits;
 
@@ -26,6 +27,8 @@ pub struct DoorSettings {
     pub write_pace: PaceLimits,
     /// From accept to the end of the TLS handshake, the PROXY header included. Default 10 s.
     pub handshake_timeout: Duration,
+    /// HTTP/2 frames that do no work. Default: 1,000 at once, 10 per second, and one for each KiB moved.
+    pub idle_frames: FrameLimits,
     /// Open connections of all doors that share a registry. Default 20,000.
     pub connections: usize,
     /// Open connections of one client address; of one /64 with IPv6. Default 256.
@@ -61,6 +64,7 @@ impl Default for DoorSettings {
             body_pace: pace(5, 15),
             write_pace: pace(30, 30),
             handshake_timeout: Duration::from_secs(10),
+            idle_frames: FrameLimits::default(),
             connections: 20_000,
             connections_per_address: 256,
             requests_per_connection: 10_000,

@@ -32,14 +32,12 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use self::buffer::WriteBuffer;
 use self::timer::Timer;
 use super::connection::Connection;
+use super::frames::Frames;
 use super::gate::Gate;
 use super::pace::Pace;
 use super::registry::Slot;
 use super::settings::DoorSettings;
 use super::{ConnectionEvent, Doorman};
-
-/// Bytes of the HTTP/2 connection preface.
-const H2_PREFACE_BYTES: usize = 24;
 
 /// What a socket or a TLS session over one can do.
 pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + Sync + std::fmt::Debug + 'static {}
@@ -90,12 +88,12 @@ pub(crate) struct EdgeStream<S: Transport> {
     settings: Arc<DoorSettings>,
     /// `None` for HTTP/2, whose framing is the proxy's.
     gate: Option<Gate>,
+    /// `None` for HTTP/1.
+    frames: Option<Frames>,
     standing: Standing,
     waiting: Waiting,
     /// The client has said that it will send nothing more.
     ended: bool,
-    /// Bytes of the HTTP/2 preface still to come.
-    preface_left: usize,
     body_pace: Pace,
     /// The head the body pace belongs to.
     body_of: u32,
@@ -126,10 +124,10 @@ impl<S: Transport> EdgeStream<S> {
         let h2 = connection.is_h2();
         Ok(Self {
             gate: (!h2).then(|| Gate::new(settings.head)),
+            frames: h2.then(|| Frames::new(settings.idle_frames, Instant::now())),
             standing: Standing::Good,
             waiting: Waiting::FirstHead(Instant::now() + settings.head_timeout),
             ended: false,
-            preface_left: if h2 { H2_PREFACE_BYTES } else { 0 },
             body_pace: Pace::new(settings.body_pace),
             body_of: 0,
             read_timer: Timer::default(),

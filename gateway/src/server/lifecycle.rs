@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use async_trait::async_trait;
 use chassis::logs::Logs;
 use chassis::shutdown::Shutdown;
+use chassis::watchdog::Watchdog;
 use parking_lot::Mutex;
 use pingora::apps::ServerApp;
 use pingora::server::configuration::ServerConf;
@@ -77,6 +78,7 @@ impl DataPlane {
     ) -> anyhow::Result<()> {
         live.health.drain();
         telemetry.draining.set(1);
+        live.connections.bid_farewell();
         tokio::time::sleep(lame_duck).await;
         live.connections.drain();
         let finished = tokio::time::timeout(patience, nothing_in_progress(&live.connections)).await;
@@ -108,6 +110,7 @@ pub(super) struct Chores {
     pub(super) logs: Arc<Logs>,
     pub(super) live: Arc<Live>,
     pub(super) platform: Option<Arc<PlatformCertificate>>,
+    pub(super) watchdog: Watchdog,
     pub(super) end: Shutdown,
 }
 
@@ -116,6 +119,7 @@ pub(super) async fn housekeep(chores: Chores) {
     loop {
         let ended = tokio::time::timeout(CHORES_EVERY, chores.end.begun()).await.is_ok();
         chores.usage.write();
+        chores.telemetry.runtime_stall.set(chores.watchdog.longest_silence().as_secs_f64());
         chores.telemetry.show_dropped(chores.logs.dropped());
         chores.telemetry.quota.show_mode(chores.quota.mode());
         chores.telemetry.show_connections(chores.live.connections.live());

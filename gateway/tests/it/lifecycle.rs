@@ -91,11 +91,17 @@ async fn before_it_drains_a_gateway_says_that_it_is_not_ready_and_serves_on() {
     // Longer than the test takes; the world ends without it.
     let world = World::with(|setup| setup.drain = "lame_duck = \"300s\"\nrequests = \"1s\"").await;
     let mut open = world.tls(DEMO).await;
-    assert_eq!(open.ask(&world.list()).await.status, 200);
+    let reply = open.ask(&world.list()).await;
+    assert_eq!((reply.status, reply.header("connection")), (200, Some("keep-alive")));
+    let h2 = world.h2(DEMO).await;
     world.begin_stop();
     not_ready(&world).await;
     assert_eq!(world.admin.get("/livez").await.0, 200);
-    assert_eq!(open.ask(&world.list()).await.status, 200, "open connections go on");
+    let reply = open.ask(&world.list()).await;
+    assert_eq!(reply.status, 200, "open connections go on");
+    assert_eq!(reply.header("connection"), Some("close"), "and are asked to leave with an answer, not without one");
+    assert_eq!(open.rest().await, b"");
+    assert_eq!(h2.ask(&world.list()).await.status, 200);
     assert_eq!(world.ask(world.list()).await.status, 200, "new ones are taken: load balancers need a moment");
 }
 

@@ -181,12 +181,17 @@ impl<S: Transport> EdgeStream<S> {
         }
     }
 
-    /// HTTP/2: everything passes. Only the preface has a deadline; later silence is timed by the proxy's h2 engine.
+    /// HTTP/2: bytes pass as they came. The preface has a deadline, frames that do no work are counted; later silence is
+    /// timed by the proxy's h2 engine.
     fn poll_h2(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let polled = self.poll_io(cx, buf);
-        self.preface_left = self.preface_left.saturating_sub(buf.filled().len() - before);
-        if let (true, Waiting::FirstHead(deadline)) = (polled.is_pending() && self.preface_left > 0, self.waiting) {
+        let Some(frames) = &mut self.frames else { return polled };
+        if frames.came(buf.filled().get(before..).unwrap_or_default(), Instant::now()).is_err() {
+            self.doorman.connection(ConnectionEvent::Flooded);
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "too many frames that do no work")));
+        }
+        if let (true, Waiting::FirstHead(deadline)) = (polled.is_pending() && frames.awaits_preface(), self.waiting) {
             ready!(self.read_timer.poll(deadline, cx));
             self.doorman.connection(ConnectionEvent::Idle);
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));

@@ -85,6 +85,9 @@ impl<S: Transport> EdgeStream<S> {
             Poll::Ready(result) => {
                 if let Ok(bytes) = &result {
                     self.write_pace.moved(*bytes, Instant::now());
+                    if let Some(frames) = &mut self.frames {
+                        frames.sent(*bytes);
+                    }
                 }
                 Poll::Ready(result)
             }

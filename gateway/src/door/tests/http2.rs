@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::sign::CertifiedKey;
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
 use super::backend::proxy;
-use super::certificates::{certificate, client};
+use super::certificates::{certificate, client, connect};
 use super::listeners::{Open, open_with, soon};
 use crate::door::fakes::FakeDoorman;
 use crate::door::{ConnectionEvent, DoorSettings};
@@ -79,4 +80,43 @@ async fn a_host_that_goes_away_takes_its_connections_with_it() {
     assert_eq!(open.connections.close_where(|host| host.as_str() == "a.example"), 1);
     soon(open.connections.idle()).await;
     assert_eq!(open.doorman.count(ConnectionEvent::Ended), 1);
+}
+
+/// A frame of HTTP/2 on stream 0.
+fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+    let [_, length @ ..] = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[..], &[kind, flags, 0, 0, 0, 0], payload].concat()
+}
+
+/// Sends the preface and then as many of these frames as the door takes, without ever reading an answer.
+async fn flood(open: &Open, key: &CertifiedKey, frames: &[u8], times: usize) {
+    let tcp = TcpStream::connect(open.address).await.unwrap();
+    let stream = connect(&client(key, &[b"h2"]), "a.example", tcp).await.unwrap();
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    let reading = tokio::spawn(async move { tokio::io::copy(&mut reader, &mut tokio::io::sink()).await });
+    let preface = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(4, 0, &[])].concat();
+    writer.write_all(&preface).await.unwrap();
+    let many = frames.repeat(100);
+    for _ in 0..times.div_ceil(100) {
+        if writer.write_all(&many).await.is_err() {
+            break;
+        }
+    }
+    // The other side ends it: neither of ours does.
+    let _end_or_reset = reading.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_flood_of_frames_that_do_no_work_ends_its_connection_and_no_other() {
+    let (open, key) = secure(DoorSettings::default()).await;
+    let bystander = browser(&open, &key);
+    assert_eq!(get(&bystander, &open, "/1").await, "GET /1 0\n");
+    let floods =
+        [("ping", 6, &[0; 8][..]), ("settings", 4, &[]), ("window update", 8, &[0, 0, 0, 1]), ("unknown", 77, &[])];
+    for (number, (what, kind, payload)) in (1..).zip(floods) {
+        soon(flood(&open, &key, &frame(kind, 0, payload), 100_000)).await;
+        assert_eq!(open.doorman.count(ConnectionEvent::Flooded), number, "{what}");
+    }
+    assert_eq!(get(&bystander, &open, "/2").await, "GET /2 0\n");
+    assert_eq!(open.doorman.count(ConnectionEvent::Opened), 5);
 }

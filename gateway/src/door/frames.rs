@@ -1,0 +1,235 @@
+//! HTTP/2 frames that do no work: how many a client may send.
+//!
+//! The proxy's h2 engine checks every frame, and cuts off floods of resets, CONTINUATIONs and header bombs by itself. What
+//! it answers for ever are frames that are cheap to send and cost an answer or a look: PING, SETTINGS, PRIORITY, empty
+//! DATA, WINDOW_UPDATE, and types it does not know (measured; RFC 9113 section 10.5 leaves the limit to us). Here they
+//! spend an allowance that time and traffic earn back, so that a client which works never notices and one that only makes
+//! work is cut off after some thousand frames.
+//!
+//! Reads frame headers alone and changes nothing: bytes pass as they came. Pure; moments are arguments.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Bytes of the connection preface (RFC 9113 section 3.4).
+const PREFACE_BYTES: u32 = 24;
+
+/// Bytes of a frame's header (RFC 9113 section 4.1).
+const HEADER_BYTES: usize = 9;
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const CONTINUATION: u8 = 9;
+const END_STREAM: u8 = 1;
+
+/// What a client may send of frames that do no work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameLimits {
+    /// Allowance at the start, and the most that can be saved up.
+    pub burst: u32,
+    /// Earned back in a second.
+    pub per_second: u32,
+    /// Bytes moved in either direction that earn one back: a client that downloads updates windows, one that measures
+    /// its line pings.
+    pub bytes_per_frame: u32,
+}
+
+impl Default for FrameLimits {
+    fn default() -> Self {
+        Self { burst: 1_000, per_second: 10, bytes_per_frame: 1_024 }
+    }
+}
+
+/// More idle frames came than are allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Flood;
+
+/// One connection's incoming frames.
+#[derive(Debug)]
+pub(crate) struct Frames {
+    limits: FrameLimits,
+    allowance: u32,
+    /// Time up to which seconds have been credited.
+    credited: Instant,
+    /// Bytes moved that have not earned a frame yet.
+    moved: u64,
+    preface_left: u32,
+    header: [u8; HEADER_BYTES],
+    header_bytes: usize,
+    /// Bytes of the present frame's payload still to come.
+    payload_left: u32,
+}
+
+impl Frames {
+    pub(crate) fn new(limits: FrameLimits, now: Instant) -> Self {
+        Self {
+            limits,
+            allowance: limits.burst,
+            credited: now,
+            moved: 0,
+            preface_left: PREFACE_BYTES,
+            header: [0; HEADER_BYTES],
+            header_bytes: 0,
+            payload_left: 0,
+        }
+    }
+
+    /// Whether the client has yet to finish its preface.
+    pub(crate) fn awaits_preface(&self) -> bool {
+        self.preface_left > 0
+    }
+
+    /// We have sent so many bytes.
+    pub(crate) fn sent(&mut self, bytes: usize) {
+        self.moved = self.moved.saturating_add(bytes as u64);
+    }
+
+    /// Looks at bytes that came.
+    pub(crate) fn came(&mut self, mut bytes: &[u8], now: Instant) -> Result<(), Flood> {
+        skip(&mut bytes, &mut self.preface_left);
+        loop {
+            skip(&mut bytes, &mut self.payload_left);
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            let wanted = HEADER_BYTES.saturating_sub(self.header_bytes).min(bytes.len());
+            let (part, rest) = bytes.split_at_checked(wanted).unwrap_or((bytes, &[]));
+            for (place, byte) in self.header.iter_mut().skip(self.header_bytes).zip(part) {
+                *place = *byte;
+            }
+            self.header_bytes += part.len();
+            bytes = rest;
+            if self.header_bytes == HEADER_BYTES {
+                self.header_bytes = 0;
+                self.begins(now)?;
+            }
+        }
+    }
+
+    /// The header of a frame is complete.
+    fn begins(&mut self, now: Instant) -> Result<(), Flood> {
+        let [high, middle, low, kind, flags, ..] = self.header;
+        self.payload_left = u32::from_be_bytes([0, high, middle, low]);
+        let works = match kind {
+            DATA => self.payload_left > 0 || flags & END_STREAM != 0,
+            HEADERS => true,
+            // Its header block is bounded, and counted, by the engine.
+            CONTINUATION => self.payload_left > 0,
+            _ => false,
+        };
+        if works {
+            // What it carries is traffic; a request earns a frame of its own, for clients that prioritise or cancel it.
+            self.moved = self.moved.saturating_add(u64::from(self.payload_left));
+            self.allowance = self.allowance.saturating_add(u32::from(kind == HEADERS)).min(self.limits.burst);
+            return Ok(());
+        }
+        self.earn(now);
+        self.allowance = self.allowance.checked_sub(1).ok_or(Flood)?;
+        Ok(())
+    }
+
+    /// Credits time and traffic.
+    fn earn(&mut self, now: Instant) {
+        let each = u64::from(self.limits.bytes_per_frame.max(1));
+        let by_traffic = self.moved / each;
+        self.moved %= each;
+        let seconds = now.saturating_duration_since(self.credited).as_secs();
+        self.credited += Duration::from_secs(seconds);
+        let by_time = seconds.saturating_mul(u64::from(self.limits.per_second));
+        let earned = u32::try_from(by_traffic.saturating_add(by_time)).unwrap_or(u32::MAX);
+        self.allowance = self.allowance.saturating_add(earned).min(self.limits.burst);
+    }
+}
+
+/// Skips as many bytes as are left of something.
+fn skip(bytes: &mut &[u8], left: &mut u32) {
+    let skipped = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
+    *bytes = bytes.get(skipped..).unwrap_or_default();
+    *left -= u32::try_from(skipped).unwrap_or(*left);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PING: u8 = 6;
+    const LIMITS: FrameLimits = FrameLimits { burst: 5, per_second: 2, bytes_per_frame: 100 };
+
+    fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        [&length[1..], &[kind, flags, 0, 0, 0, 1], payload].concat()
+    }
+
+    fn after_preface(now: Instant) -> Frames {
+        let mut frames = Frames::new(LIMITS, now);
+        frames.came(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", now).unwrap();
+        assert!(!frames.awaits_preface());
+        frames
+    }
+
+    /// How many pings pass in a row.
+    fn pings(frames: &mut Frames, now: Instant) -> u32 {
+        (0..100).take_while(|_| frames.came(&frame(PING, 0, &[]), now).is_ok()).count().try_into().unwrap()
+    }
+
+    #[test]
+    fn frames_of_no_use_spend_the_allowance_and_time_brings_it_back() {
+        let start = Instant::now();
+        let mut frames = after_preface(start);
+        assert_eq!(pings(&mut frames, start), 5);
+        assert_eq!(pings(&mut frames, start + Duration::from_millis(999)), 0);
+        assert_eq!(pings(&mut frames, start + Duration::from_secs(1)), 2);
+        assert_eq!(pings(&mut frames, start + Duration::from_hours(1)), 5, "no more than the burst is saved");
+    }
+
+    #[test]
+    fn every_kind_of_idle_frame_counts_and_none_that_works() {
+        let now = Instant::now();
+        let idle = [(DATA, 0), (2, 0), (3, 0), (4, 0), (4, 1), (6, 0), (6, 1), (8, 0), (CONTINUATION, 4), (0xee, 0)];
+        for (kind, flags) in idle {
+            let mut frames = after_preface(now);
+            let passed = (0..100).take_while(|_| frames.came(&frame(kind, flags, &[]), now).is_ok()).count();
+            assert_eq!(passed, 5, "type {kind}");
+        }
+        for (kind, flags, payload) in [(DATA, 0, &b"x"[..]), (DATA, END_STREAM, b""), (HEADERS, 5, b"h"), (9, 4, b"h")]
+        {
+            let mut frames = after_preface(now);
+            for _ in 0..1_000 {
+                assert_eq!(frames.came(&frame(kind, flags, payload), now), Ok(()), "type {kind}");
+            }
+        }
+    }
+
+    #[test]
+    fn traffic_in_either_direction_earns_frames() {
+        let now = Instant::now();
+        let mut frames = after_preface(now);
+        assert_eq!(pings(&mut frames, now), 5);
+        frames.sent(250);
+        assert_eq!(pings(&mut frames, now), 2);
+        frames.came(&frame(DATA, 0, &[0; 50]), now).unwrap();
+        assert_eq!(pings(&mut frames, now), 1, "50 of before and 50 of now");
+        frames.came(&frame(HEADERS, 4, &[]), now).unwrap();
+        assert_eq!(pings(&mut frames, now), 1, "a request earns one");
+    }
+
+    #[test]
+    fn where_the_reads_are_cut_does_not_matter() {
+        let now = Instant::now();
+        let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        bytes.extend(frame(4, 0, &[0; 6]));
+        bytes.extend(frame(HEADERS, 5, b"some header block"));
+        // A payload that looks like frames is none.
+        bytes.extend(frame(DATA, 1, &frame(PING, 0, &[0; 8]).repeat(20)));
+        bytes.extend(frame(PING, 0, &[0; 8]).repeat(6));
+        for piece in 1..bytes.len() {
+            let mut frames = Frames::new(FrameLimits { bytes_per_frame: 1_000, ..LIMITS }, now);
+            let mut parts = bytes.chunks(piece);
+            assert_eq!(parts.try_for_each(|part| frames.came(part, now)), Err(Flood), "in pieces of {piece}");
+        }
+        let less = &bytes[..bytes.len() - 17];
+        let mut frames = Frames::new(FrameLimits { bytes_per_frame: 1_000, ..LIMITS }, now);
+        assert_eq!(frames.came(less, now), Ok(()), "the request earned back what the settings spent");
+    }
+}
