@@ -89,15 +89,11 @@ pub async fn start(
     let telemetry = Arc::new(Telemetry::new(&registry, logs.lines(), clock.clone(), &node)?);
     let opener = CertificateOpener::new(SealingKey::new(&config.sealing_secret)?);
     let replica = Arc::new(Replica::open(&config.data_directory.join("replica.redb"), opener, HotBounds::default())?);
-    let platform = match &config.platform_certificate {
-        Some((chain, key)) => Some(Arc::new(PlatformCertificate::load(chain.clone(), key.clone())?)),
-        None => None,
-    };
+    let platform = platform_certificate(&config)?;
     let (quota, usage) = counting::open(&config, clock.clone())?;
     telemetry.quota.show_mode(quota.mode());
     let descriptors = chassis::process::prepare()?;
-    let settings = DoorSettings { proxy_protocol_from: config.trusted_proxies.clone(), ..DoorSettings::default() };
-    let settings = Arc::new(settings.for_descriptors(descriptors));
+    let settings = door_settings(&config, descriptors);
     let connections = Connections::new(&settings);
     let pipeline = Pipeline {
         replica: replica.clone(),
@@ -121,11 +117,7 @@ pub async fn start(
         let clock = clock.clone();
         Arc::new(move || clock.now_seconds())
     });
-    let watchdog = Watchdog::start(clock.clone(), WatchdogLimits::default(), |stall| {
-        tracing::error!(runtime = stall.runtime, silent = ?stall.silent, "a runtime is stuck: the process ends");
-        std::process::abort();
-    })?;
-    tokio::spawn(watchdog.watch("control").beat());
+    let watchdog = watchdog(clock.clone())?;
     let app = Arc::new(proxy(&Arc::new(server_conf(&config)), &gateway));
     let http = Door::plain("http", config.http, app.clone(), doorman.clone(), connections.clone(), settings.clone())
         .threads(config.threads)
@@ -150,9 +142,7 @@ pub async fn start(
     ));
     // The admin listener outlives the data plane: operators watch the drain.
     let admin_end = Shutdown::new();
-    let admin_limits =
-        ServeLimits { connections_max: 64, drain_timeout: Duration::from_secs(1), ..ServeLimits::default() };
-    let admin_task = tokio::spawn(serve(admin_listener, admin, admin_limits, admin_end.clone()));
+    let admin_task = tokio::spawn(serve(admin_listener, admin, admin_limits(), admin_end.clone()));
 
     let watcher = Arc::new(EdgeWatcher::new(replica.clone(), connections, telemetry.clone(), &health));
     let follower = Follower {
@@ -194,6 +184,30 @@ pub async fn start(
         drained
     });
     Ok(Running::new("gateway", [("http", plain_address), ("https", tls_address), ("admin", admin_address)], task))
+}
+
+/// Watches this runtime; the doors' are added where they are made. A process that answers nobody is better restarted.
+fn watchdog(clock: Arc<dyn Clock>) -> std::io::Result<Watchdog> {
+    let watchdog = Watchdog::start(clock, WatchdogLimits::default(), |stall| {
+        tracing::error!(runtime = stall.runtime, silent = ?stall.silent, "a runtime is stuck: the process ends");
+        std::process::abort();
+    })?;
+    tokio::spawn(watchdog.watch("control").beat());
+    Ok(watchdog)
+}
+
+fn door_settings(config: &Config, descriptors: u64) -> Arc<DoorSettings> {
+    let settings = DoorSettings { proxy_protocol_from: config.trusted_proxies.clone(), ..DoorSettings::default() };
+    Arc::new(settings.for_descriptors(descriptors))
+}
+
+fn platform_certificate(config: &Config) -> anyhow::Result<Option<Arc<PlatformCertificate>>> {
+    let files = config.platform_certificate.as_ref();
+    files.map(|(chain, key)| Ok(Arc::new(PlatformCertificate::load(chain.clone(), key.clone())?))).transpose()
+}
+
+fn admin_limits() -> ServeLimits {
+    ServeLimits { connections_max: 64, drain_timeout: Duration::from_secs(1), ..ServeLimits::default() }
 }
 
 fn ticket_seed(config: &Config) -> anyhow::Result<TicketSeed> {
