@@ -41,6 +41,12 @@ need_build_tools() {
     done
 }
 
+# need COMMAND PACKAGE: what only tests need, from the system's packages.
+need() {
+    command -v "$1" >/dev/null || install_tools "$2"
+    command -v "$1" >/dev/null || fail "There is still no $1 on the PATH. Install it (package $2) and run this again."
+}
+
 # Installs tools with whatever the system installs packages with.
 install_tools() {
     local manager='' packages=() tool
@@ -52,7 +58,7 @@ install_tools() {
             apt-get:compiler) packages+=(gcc libc6-dev) ;;
             dnf:compiler) packages+=(gcc glibc-devel) ;;
             brew:compiler) fail "The C compiler is missing. Install Apple's with: xcode-select --install" ;;
-            *:python3 | *:curl | *:make | *:cmake) packages+=("$tool") ;;
+            *:python3 | *:curl | *:make | *:cmake | *:prometheus) packages+=("$tool") ;;
             none:*) packages+=("$tool") ;;
             *) fail "Nobody knows how to install $tool here." ;;
         esac

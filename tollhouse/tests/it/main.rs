@@ -1,5 +1,6 @@
 //! What is true of the project as a whole: which crate knows which, that every rule has a test and every refusal a
-//! heading, that the shipped settings are good and mistakes in settings are explained.
+//! heading, that the shipped settings are good and mistakes in settings are explained, and that alerts and dashboards know the
+//! metrics.
 
 #[cfg(test)]
 mod direction;
@@ -9,6 +10,8 @@ mod errors;
 mod files;
 #[cfg(test)]
 mod metrics;
+#[cfg(test)]
+mod monitoring;
 #[cfg(test)]
 mod rules;
 #[cfg(test)]
