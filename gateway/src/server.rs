@@ -83,7 +83,7 @@ pub async fn start(
     // Before pingora installs ring: aws-lc-rs brings post-quantum key exchange and cheaper handshakes. When another
     // part of the process installed it already, it is the same one.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let node = format!("gw-{}", RequestIds::new(chassis::random::bytes()?).next().as_str().get(..12).unwrap_or("0"));
+    let node = node_name()?;
     let registry = metrics::registry(env!("CARGO_PKG_VERSION"))?;
     let health = Health::new();
     let telemetry = Arc::new(Telemetry::new(&registry, logs.lines(), clock.clone(), &node)?);
@@ -95,12 +95,13 @@ pub async fn start(
     let descriptors = chassis::process::prepare()?;
     let settings = door_settings(&config, descriptors);
     let connections = Connections::new(&settings);
+    let upstreams = Arc::new(Upstreams::new(config.upstreams.clone()));
     let pipeline = Pipeline {
         replica: replica.clone(),
         keys: Keys::new(replica.clone(), config.environment),
         quota: quota.clone(),
         anonymous: AnonymousLimits::new(config.quota.anonymous_per_minute, std::hash::RandomState::new()),
-        upstreams: Arc::new(Upstreams::new(config.upstreams.clone())),
+        upstreams: upstreams.clone(),
         platform_certificate: platform.clone(),
         https_port: config.public_https_port.map_or_else(OnceLock::new, OnceLock::from),
         clock: clock.clone(),
@@ -113,10 +114,7 @@ pub async fn start(
         ids: RequestIds::new(chassis::random::bytes()?),
     });
     let doorman = Arc::new(EdgeDoorman::new(gateway.clone(), connections.clone()));
-    let tickets = Tickets::new(vec![ticket_seed(&config)?], {
-        let clock = clock.clone();
-        Arc::new(move || clock.now_seconds())
-    });
+    let tickets = tickets(&config, clock.clone())?;
     let watchdog = watchdog(clock.clone())?;
     let app = Arc::new(proxy(&Arc::new(server_conf(&config)), &gateway));
     let http = Door::plain("http", config.http, app.clone(), doorman.clone(), connections.clone(), settings.clone())
@@ -157,6 +155,7 @@ pub async fn start(
         let quota = quota.clone();
         async move { quota.run().await }
     });
+    let lookups = tokio::spawn(upstreams.keep_looked_up());
     let follower_task = tokio::spawn(follower.run(shutdown.clone()));
     let chores_end = Shutdown::new();
     let housekeeping = tokio::spawn(lifecycle::housekeep(lifecycle::Chores {
@@ -174,6 +173,7 @@ pub async fn start(
         let drained = data_plane.drain(&live, &telemetry, config.lame_duck, config.drain).await;
         quota.hand_back_all().await;
         ledger_task.abort();
+        lookups.abort();
         let _ = follower_task.await;
         // The last of the chores writes what was handed back.
         chores_end.begin();
@@ -210,10 +210,16 @@ fn admin_limits() -> ServeLimits {
     ServeLimits { connections_max: 64, drain_timeout: Duration::from_secs(1), ..ServeLimits::default() }
 }
 
-fn ticket_seed(config: &Config) -> anyhow::Result<TicketSeed> {
+/// A name that no other run of a gateway has.
+fn node_name() -> anyhow::Result<String> {
+    Ok(format!("gw-{}", RequestIds::new(chassis::random::bytes()?).next().as_str().get(..12).unwrap_or("0")))
+}
+
+/// Session tickets whose keys all gateways of the platform derive alike.
+fn tickets(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<Arc<Tickets>> {
     let seed = config.secret.derive("session tickets");
     let bytes: [u8; 32] = seed.reveal().try_into().context("the ticket seed has the wrong length")?;
-    Ok(TicketSeed::new(bytes))
+    Ok(Tickets::new(vec![TicketSeed::new(bytes)], Arc::new(move || clock.now_seconds())))
 }
 
 fn server_conf(config: &Config) -> ServerConf {

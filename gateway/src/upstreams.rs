@@ -10,16 +10,19 @@ use std::time::Duration;
 use contract::project::UpstreamName;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-pub use endpoint::{Endpoint, Endpoints};
+pub use endpoint::{Endpoint, Endpoints, Place};
 pub use route::{Route, RouteError, RouteTable};
+
+/// How often the names among endpoints are looked up.
+const LOOK_UP_EVERY: Duration = Duration::from_secs(5);
 
 /// One backend as configured.
 #[derive(Clone, Debug)]
 pub struct UpstreamSettings {
     /// Its name.
     pub name: UpstreamName,
-    /// Addresses that answer for it, at least one.
-    pub endpoints: Vec<std::net::SocketAddr>,
+    /// Where it answers, at least one place.
+    pub endpoints: Vec<Place>,
     /// Time to connect.
     pub connect_timeout: Duration,
     /// Time to the first byte of the response, and between two reads.
@@ -78,6 +81,19 @@ impl Upstreams {
     /// The backend with this name.
     pub fn find(&self, name: &UpstreamName) -> Option<&Arc<Upstream>> {
         self.0.get(name)
+    }
+
+    /// Looks up the names among the endpoints, now and every five seconds, until dropped.
+    pub async fn keep_looked_up(self: Arc<Self>) {
+        if !self.iter().any(|upstream| upstream.endpoints.have_names()) {
+            return;
+        }
+        loop {
+            for upstream in self.iter().filter(|upstream| upstream.endpoints.have_names()) {
+                upstream.endpoints.look_up().await;
+            }
+            tokio::time::sleep(LOOK_UP_EVERY).await;
+        }
     }
 
     /// All of them.

@@ -8,6 +8,8 @@ use contract::plan::Plan;
 use contract::project::{Access, ProjectId, UpstreamName};
 use contract::site::RedirectStatus;
 
+use crate::directory::Address;
+
 /// Tollhouse, a self-hosted edge for multi-tenant platforms.
 ///
 /// Without a subcommand it starts the platform: `tollhouse` is `tollhouse up`.
@@ -66,11 +68,44 @@ pub enum Command {
     },
     /// How the running platform is.
     Status,
+    /// Make the secrets and certificates of a platform that runs as several processes. What is there stays.
+    Init(Init),
+    /// Make the demo projects on a running platform, unless they are there.
+    Demo,
+    /// Ask a process of the platform whether it may be sent traffic; for health checks of containers.
+    Healthcheck {
+        /// Its admin listener.
+        #[arg(default_value = "127.0.0.1:9901")]
+        address: Address,
+    },
     /// Check configuration files without serving: gateway.toml, orders-service.toml, domains-service.toml.
     CheckConfig {
         /// Files; the name says which process reads it. Default: all three under config/.
         files: Vec<PathBuf>,
     },
+}
+
+/// Options of `init`.
+#[derive(Clone, Debug, Args)]
+pub struct Init {
+    /// The platform's domain.
+    #[arg(long, default_value = "tollhouse.localhost")]
+    pub platform_domain: contract::hostname::Hostname,
+    /// Admin listener of the gateways; a name may stand for several.
+    #[arg(long, default_value = "gateway:9901")]
+    pub edge: Address,
+    /// Internal listener of the domains-service.
+    #[arg(long, default_value = "domains-service:7003")]
+    pub control: Address,
+    /// Internal listener of the orders-service.
+    #[arg(long, default_value = "orders-service:7004")]
+    pub orders: Address,
+    /// The port of https URLs as clients see it.
+    #[arg(long, default_value_t = 443)]
+    pub https_port: u16,
+    /// The port of http URLs as clients see it.
+    #[arg(long, default_value_t = 80)]
+    pub http_port: u16,
 }
 
 /// Options of `up`.

@@ -1,6 +1,5 @@
 //! Talking to a running platform: its internal listeners, with the operator's token.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -9,7 +8,7 @@ use contract::error::ErrorBody;
 use reqwest::{Method, Response};
 use serde_json::Value;
 
-use crate::directory::{Directory, RunFile};
+use crate::directory::{Address, Directory, RunFile};
 
 /// How long an answer may take, imports and exports aside.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
@@ -45,7 +44,7 @@ impl Client {
     /// # Errors
     /// When it cannot be reached, or says no: the message is its own.
     pub async fn control(&self, method: Method, path: &str, body: &Value) -> anyhow::Result<Value> {
-        self.json(self.run.control, method, path, body).await
+        self.json(&self.run.control, method, path, body).await
     }
 
     /// Calls the edge's admin listener.
@@ -53,7 +52,7 @@ impl Client {
     /// # Errors
     /// As [`Client::control`].
     pub async fn edge(&self, method: Method, path: &str) -> anyhow::Result<Value> {
-        self.json(self.run.admin, method, path, &Value::Null).await
+        self.json(&self.run.admin, method, path, &Value::Null).await
     }
 
     /// Calls the orders-service's internal listener with a body that may be long.
@@ -62,11 +61,11 @@ impl Client {
     /// As [`Client::control`].
     pub async fn orders(&self, method: Method, path: &str, body: reqwest::Body) -> anyhow::Result<Response> {
         let request =
-            self.http.request(method, url(self.run.orders, path)).bearer_auth(&*self.token.to_token()).body(body);
+            self.http.request(method, url(&self.run.orders, path)).bearer_auth(&*self.token.to_token()).body(body);
         checked(request.send().await.context("the orders-service does not answer; is the platform running?")?).await
     }
 
-    async fn json(&self, address: SocketAddr, method: Method, path: &str, body: &Value) -> anyhow::Result<Value> {
+    async fn json(&self, address: &Address, method: Method, path: &str, body: &Value) -> anyhow::Result<Value> {
         let mut request =
             self.http.request(method, url(address, path)).bearer_auth(&*self.token.to_token()).timeout(ANSWER_MAX);
         if !body.is_null() {
@@ -78,7 +77,7 @@ impl Client {
     }
 }
 
-fn url(address: SocketAddr, path: &str) -> String {
+fn url(address: &Address, path: &str) -> String {
     format!("http://{address}{path}")
 }
 

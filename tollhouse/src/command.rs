@@ -3,6 +3,7 @@
 mod ban;
 mod check_config;
 mod domain;
+mod init;
 mod key;
 mod orders;
 mod project;
@@ -22,8 +23,15 @@ pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
     if let Command::CheckConfig { files } = command {
         return check_config::run(common, &files);
     }
+    if let Command::Init(options) = command {
+        return init::init(common, &directory, &options);
+    }
+    if let Command::Healthcheck { address } = command {
+        return init::healthcheck(&address).await;
+    }
     let client = Client::of(&directory)?;
     match command {
+        Command::Demo => init::make_demo(common, &directory, &client).await,
         Command::Project(action) => project::run(common, &client, action).await,
         Command::Key(action) => key::run(common, &client, action).await,
         Command::Domain(action) => domain::run(common, &client, action).await,
@@ -32,7 +40,7 @@ pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
         Command::Ban(action) => ban::run(common, &client, action).await,
         Command::Explain { host } => status::explain(common, &client, &host).await,
         Command::Status => status::run(common, &client).await,
-        // Both were dealt with before a client was needed.
-        Command::Up(_) | Command::CheckConfig { .. } => Ok(()),
+        // These were dealt with before a client was needed.
+        Command::Up(_) | Command::CheckConfig { .. } | Command::Init(_) | Command::Healthcheck { .. } => Ok(()),
     }
 }

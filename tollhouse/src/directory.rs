@@ -12,23 +12,62 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug)]
 pub struct Directory(PathBuf);
 
+/// Where a process listens, as a client reaches it: `127.0.0.1:9901`, or a name and a port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Address(String);
+
+impl Address {
+    /// The port; 0 if there is none, which parsing excludes.
+    pub fn port(&self) -> u16 {
+        self.0.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0)
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        Self(address.to_string())
+    }
+}
+
+impl std::str::FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let address = Self(text.to_owned());
+        let named = text.rsplit_once(':').is_some_and(|(name, _)| !name.is_empty() && !name.contains('/'));
+        if named && address.port() > 0 {
+            Ok(address)
+        } else {
+            Err("use a name or an address, and a port: gateway:9901 or 127.0.0.1:9901".to_owned())
+        }
+    }
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// Where a running platform listens: `run.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunFile {
-    /// The process.
-    pub pid: u32,
+    /// The process; `None` when the platform is several.
+    #[serde(default)]
+    pub pid: Option<u32>,
     /// The platform's domain.
     pub platform_domain: String,
     /// Plain HTTP of the edge.
-    pub http: SocketAddr,
+    pub http: Address,
     /// HTTPS of the edge.
-    pub https: SocketAddr,
+    pub https: Address,
     /// Admin listener of the edge.
-    pub admin: SocketAddr,
+    pub admin: Address,
     /// Internal API of the control plane.
-    pub control: SocketAddr,
+    pub control: Address,
     /// Internal API of the orders.
-    pub orders: SocketAddr,
+    pub orders: Address,
 }
 
 impl Directory {

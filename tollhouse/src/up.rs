@@ -4,8 +4,8 @@
 //! certificate, databases, demo projects. Later starts find it again. Ctrl-C drains and stops; a second Ctrl-C stops at
 //! once.
 
-mod authority;
-mod demo;
+pub(crate) mod authority;
+pub(crate) mod demo;
 mod greet;
 mod platform;
 mod upstreams;

@@ -6,7 +6,7 @@ use chassis::config::Section;
 use contract::project::UpstreamName;
 use http::Method;
 
-use crate::upstreams::{Route, UpstreamSettings};
+use crate::upstreams::{Place, Route, UpstreamSettings};
 
 /// The largest request body of an API route that takes one and says nothing else.
 const ROUTE_BODY_BYTES: u64 = 64 * 1024;
@@ -28,7 +28,7 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
             None
         }
     };
-    let endpoints: Option<Vec<std::net::SocketAddr>> = one.list("endpoints");
+    let endpoints: Option<Vec<Place>> = one.list("endpoints");
     if endpoints.as_ref().is_some_and(Vec::is_empty) {
         one.missing("endpoints", "[\"127.0.0.1:7001\"]");
     }

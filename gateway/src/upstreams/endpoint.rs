@@ -2,14 +2,61 @@
 //!
 //! Health is passive: an address that refuses connections is left alone for a second, then tried again by one of the
 //! requests. When all are down the least recently failed is tried anyway: refusing without trying helps nobody.
+//!
+//! An endpoint given as a name is all the addresses that the system's resolver knows for it, looked up in the background
+//! and never while a request waits. When the resolver does not answer, the addresses of before stay.
 
 use std::net::SocketAddr;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
+
 /// How long an address that failed is left alone.
 const DOWN_FOR: Duration = Duration::from_secs(1);
+
+/// Addresses that one name may stand for; more are left out.
+const ADDRESSES_PER_NAME_MAX: usize = 64;
+
+/// How long one look at a name may take.
+const LOOKUP_MAX: Duration = Duration::from_secs(2);
+
+/// Where an upstream answers, as configured: `127.0.0.1:7001` or `orders-service:7001`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// An address.
+    Address(SocketAddr),
+    /// A name and a port, to be looked up.
+    Name(String, u16),
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(address) = text.parse() {
+            return Ok(Self::Address(address));
+        }
+        let wrong = || "use an address or a name, and a port: 127.0.0.1:7001 or orders-service:7001".to_owned();
+        let (name, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+        let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+        let port = port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?;
+        // Digits and dots alone are an address with a mistake in it.
+        let is_name = !name.is_empty() && name.len() <= 253 && name.bytes().all(good);
+        if !is_name || name.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+            return Err(wrong());
+        }
+        Ok(Self::Name(name.to_owned(), port))
+    }
+}
+
+impl From<SocketAddr> for Place {
+    fn from(address: SocketAddr) -> Self {
+        Self::Address(address)
+    }
+}
 
 /// One address of an upstream.
 #[derive(Debug)]
@@ -21,6 +68,10 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
+    fn new(address: SocketAddr) -> Self {
+        Self { address, down_until: AtomicU64::new(0) }
+    }
+
     /// Remembers a failed connection.
     pub fn failed(&self, now: Duration) {
         self.down_until.store(millis(now + DOWN_FOR), Ordering::Relaxed);
@@ -42,23 +93,70 @@ impl Endpoint {
 /// The addresses of an upstream.
 #[derive(Debug)]
 pub struct Endpoints {
-    all: Vec<Arc<Endpoint>>,
+    places: Vec<Place>,
+    all: ArcSwap<Vec<Arc<Endpoint>>>,
     next: AtomicUsize,
 }
 
 impl Endpoints {
-    pub(super) fn new(addresses: &[SocketAddr]) -> Self {
-        let all = addresses
-            .iter()
-            .map(|address| Arc::new(Endpoint { address: *address, down_until: AtomicU64::new(0) }))
-            .collect();
-        Self { all, next: AtomicUsize::new(0) }
+    pub(super) fn new(places: &[Place]) -> Self {
+        let addresses = places.iter().filter_map(|place| match place {
+            Place::Address(address) => Some(Arc::new(Endpoint::new(*address))),
+            Place::Name(..) => None,
+        });
+        Self { places: places.to_vec(), all: ArcSwap::from_pointee(addresses.collect()), next: AtomicUsize::new(0) }
+    }
+
+    /// Whether some of the addresses have to be looked up.
+    pub fn have_names(&self) -> bool {
+        self.places.iter().any(|place| matches!(place, Place::Name(..)))
+    }
+
+    /// Looks up the names. A name that cannot be looked up keeps the addresses it had.
+    pub async fn look_up(&self) {
+        let before = self.all.load_full();
+        let mut addresses = Vec::new();
+        for place in &self.places {
+            match place {
+                Place::Address(address) => addresses.push(*address),
+                Place::Name(name, port) => {
+                    let looking = tokio::net::lookup_host((name.as_str(), *port));
+                    let reason = match tokio::time::timeout(LOOKUP_MAX, looking).await {
+                        Ok(Ok(found)) => {
+                            addresses.extend(found.take(ADDRESSES_PER_NAME_MAX));
+                            continue;
+                        }
+                        Ok(Err(error)) => error.to_string(),
+                        Err(_) => "no answer in time".to_owned(),
+                    };
+                    tracing::warn!(name, reason, "an upstream's name cannot be looked up; its addresses stay");
+                    // Whose address is whose is not remembered: with one name missing nothing is taken away.
+                    addresses.extend(before.iter().map(|endpoint| endpoint.address));
+                }
+            }
+        }
+        self.replace(addresses);
+    }
+
+    /// Takes these addresses from now on. What is known of an address that stays is kept.
+    fn replace(&self, mut addresses: Vec<SocketAddr>) {
+        addresses.sort_unstable();
+        addresses.dedup();
+        let before = self.all.load_full();
+        if before.iter().map(|endpoint| endpoint.address).eq(addresses.iter().copied()) {
+            return;
+        }
+        let known = |address: SocketAddr| before.iter().find(|endpoint| endpoint.address == address).cloned();
+        let all =
+            addresses.into_iter().map(|address| known(address).unwrap_or_else(|| Arc::new(Endpoint::new(address))));
+        self.all.store(Arc::new(all.collect()));
     }
 
     /// The address for the next attempt, not one of `tried` if there is a choice. `None` only when there is no address.
     pub fn choose(&self, tried: Option<SocketAddr>, now: Duration) -> Option<Arc<Endpoint>> {
         let start = self.next.fetch_add(1, Ordering::Relaxed);
-        let turn = || (0..self.all.len()).filter_map(|step| self.all.get((start.wrapping_add(step)) % self.all.len()));
+        let all = self.all.load();
+        let turn = || (0..all.len()).filter_map(|step| all.get((start.wrapping_add(step)) % all.len()));
         turn()
             .find(|endpoint| endpoint.is_up(now) && Some(endpoint.address) != tried)
             .or_else(|| turn().min_by_key(|endpoint| endpoint.down_until.load(Ordering::Relaxed)))
@@ -67,17 +165,17 @@ impl Endpoints {
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.all.len()
+        self.all.load().len()
     }
 
-    /// Whether there is none, which the configuration excludes.
+    /// Whether there is none: a name that could not be looked up yet.
     pub fn is_empty(&self) -> bool {
-        self.all.is_empty()
+        self.all.load().is_empty()
     }
 
     /// How many are up.
     pub fn up(&self, now: Duration) -> usize {
-        self.all.iter().filter(|endpoint| endpoint.is_up(now)).count()
+        self.all.load().iter().filter(|endpoint| endpoint.is_up(now)).count()
     }
 }
 
@@ -88,6 +186,47 @@ fn millis(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_place_is_an_address_or_a_name_with_a_port() {
+        assert_eq!("127.0.0.1:7001".parse(), Ok(Place::Address("127.0.0.1:7001".parse().unwrap())));
+        assert_eq!("[::1]:7001".parse(), Ok(Place::Address("[::1]:7001".parse().unwrap())));
+        assert_eq!("orders-service:7001".parse(), Ok(Place::Name("orders-service".to_owned(), 7001)));
+        for wrong in ["orders", "orders:", "orders:0", "orders:70000", ":7001", "127.0.0:7001", "a b:1", "http://a:1"] {
+            let error = wrong.parse::<Place>().unwrap_err();
+            assert!(error.contains("orders-service:7001"), "{wrong}: {error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_is_all_its_addresses_and_keeps_them_while_it_cannot_be_looked_up() {
+        let endpoints = Endpoints::new(&["localhost:7001".parse().unwrap(), "127.0.0.9:1".parse().unwrap()]);
+        assert!(endpoints.have_names());
+        assert_eq!(endpoints.len(), 1, "nothing is looked up before it is asked for");
+        endpoints.look_up().await;
+        let known = endpoints.len();
+        assert!(known >= 2, "localhost and the address");
+        let now = Duration::from_secs(10);
+        let down = endpoints.choose(None, now).unwrap();
+        down.failed(now);
+        endpoints.replace(
+            endpoints
+                .all
+                .load()
+                .iter()
+                .map(|endpoint| endpoint.address)
+                .chain(["127.0.0.8:1".parse().unwrap()])
+                .collect(),
+        );
+        assert_eq!((endpoints.len(), endpoints.up(now)), (known + 1, known), "what is known of an address stays");
+
+        let lost = Endpoints::new(&["no-such-name.invalid:7001".parse().unwrap()]);
+        lost.look_up().await;
+        assert!(lost.is_empty() && lost.choose(None, now).is_none());
+        lost.replace(vec!["127.0.0.1:7001".parse().unwrap()]);
+        lost.look_up().await;
+        assert_eq!(lost.len(), 1);
+    }
 
     #[test]
     fn failed_addresses_are_left_alone_and_come_back() {

@@ -25,7 +25,7 @@ const RENEW_DAYS_BEFORE: i64 = 30;
 ///
 /// # Errors
 /// When a file cannot be read or written, or is not what it should be.
-pub(super) fn ensure(directory: &Directory, platform_domain: &Hostname, now: UnixSeconds) -> anyhow::Result<()> {
+pub(crate) fn ensure(directory: &Directory, platform_domain: &Hostname, now: UnixSeconds) -> anyhow::Result<()> {
     let root_path = directory.path("ca/ca.pem");
     let root_key_path = directory.path("ca/ca.key");
     if !root_path.exists() || !root_key_path.exists() {

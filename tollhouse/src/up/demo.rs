@@ -29,7 +29,7 @@ const ORDERS: i64 = 40;
 ///
 /// # Errors
 /// When a part of the platform refuses, with its words.
-pub(super) async fn ensure(directory: &Directory, client: &Client, clock: &dyn Clock) -> anyhow::Result<Value> {
+pub(crate) async fn ensure(directory: &Directory, client: &Client, clock: &dyn Clock) -> anyhow::Result<Value> {
     if let Ok(text) = std::fs::read(directory.path(FILE)) {
         let mut demo: Value = serde_json::from_slice(&text).context("reading demo.json")?;
         // Ports may be others than last time.

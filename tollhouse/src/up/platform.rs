@@ -68,13 +68,13 @@ impl Platform {
         ))?;
         let edge = gateway::server::start(edge, logs, clock, edge_end.clone()).await?;
         let run = RunFile {
-            pid: std::process::id(),
+            pid: Some(std::process::id()),
             platform_domain: options.platform_domain.as_str().to_owned(),
-            http: edge.address("http")?,
-            https: edge.address("https")?,
-            admin: edge.address("admin")?,
-            control: domains.address("internal")?,
-            orders: orders.address("internal")?,
+            http: edge.address("http")?.into(),
+            https: edge.address("https")?.into(),
+            admin: edge.address("admin")?.into(),
+            control: domains.address("internal")?.into(),
+            orders: orders.address("internal")?.into(),
         };
         Ok(Self { run, edge, services: vec![domains, orders], edge_end, services_end })
     }

@@ -1,0 +1,75 @@
+//! `tollhouse init`, `demo` and `healthcheck`: what a deployment of several processes needs once.
+//!
+//! `init` makes what `up` makes on its first start: secrets, a local certificate authority and the wildcard certificate of
+//! the platform's hosts; and passwords for Redis and PostgreSQL. It changes nothing that is there, so it may run at every
+//! start.
+
+use anyhow::Context as _;
+use chassis::clock::{Clock as _, SystemClock};
+use chassis::secret::{Secret, write_private};
+use contract::hostname::Hostname;
+use serde_json::json;
+
+use crate::arguments::{Common, Init};
+use crate::client::Client;
+use crate::directory::{Address, Directory, RunFile};
+use crate::output::{answer, lines};
+use crate::up::{authority, demo};
+
+/// Passwords of the servers beside the platform, in files of their own so that only who needs one is given it.
+const PASSWORDS: [&str; 2] = ["secrets/postgres.password", "secrets/redis.password"];
+
+pub(super) fn init(common: &Common, directory: &Directory, options: &Init) -> anyhow::Result<()> {
+    // First, so that everything below is made private.
+    chassis::process::prepare()?;
+    directory.platform_secret()?;
+    Secret::load_or_create(&directory.path("secrets/sealing.key"))?;
+    for name in PASSWORDS {
+        password(directory, name)?;
+    }
+    authority::ensure(directory, &options.platform_domain, SystemClock::new().now_seconds())?;
+    let edge = |port| -> anyhow::Result<Address> {
+        edge_address(&options.platform_domain, port).parse().map_err(anyhow::Error::msg)
+    };
+    let run = RunFile {
+        pid: None,
+        platform_domain: options.platform_domain.as_str().to_owned(),
+        http: edge(options.http_port)?,
+        https: edge(options.https_port)?,
+        admin: options.edge.clone(),
+        control: options.control.clone(),
+        orders: options.orders.clone(),
+    };
+    directory.write_json("run.json", &run)?;
+    answer(common, &json!({ "directory": directory.path(""), "run": run }), lines);
+    Ok(())
+}
+
+fn edge_address(platform_domain: &Hostname, port: u16) -> String {
+    format!("{platform_domain}:{port}")
+}
+
+/// Letters and digits only: such a password may stand in a URL as it is.
+fn password(directory: &Directory, name: &str) -> anyhow::Result<()> {
+    let path = directory.path(name);
+    if path.exists() {
+        return Ok(());
+    }
+    let bytes: [u8; 32] = chassis::random::bytes()?;
+    let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    write_private(&path, text.as_bytes()).with_context(|| format!("writing {}", path.display()))
+}
+
+pub(super) async fn make_demo(common: &Common, directory: &Directory, client: &Client) -> anyhow::Result<()> {
+    let demo = demo::ensure(directory, client, &SystemClock::new()).await?;
+    answer(common, &demo, lines);
+    Ok(())
+}
+
+pub(super) async fn healthcheck(address: &Address) -> anyhow::Result<()> {
+    let client = reqwest::Client::builder().timeout(std::time::Duration::from_secs(2)).no_proxy().build()?;
+    let url = format!("http://{address}/readyz");
+    let status = client.get(&url).send().await.with_context(|| format!("{url} does not answer"))?.status();
+    anyhow::ensure!(status.is_success(), "{url} says {status}");
+    Ok(())
+}
