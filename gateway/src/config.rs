@@ -1,9 +1,9 @@
 //! The gateway's settings. Text becomes a [`Config`] whose fields cannot be wrong; `config/gateway.toml` documents each.
 
+mod quota;
 mod upstream;
 
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use chassis::logs::Format;
 use chassis::secret::Secret;
 use contract::key::Environment;
 
+pub use self::quota::QuotaConfig;
 use crate::upstreams::UpstreamSettings;
 
 /// The prefix of environment variables that override the file.
@@ -58,17 +59,6 @@ pub struct Config {
     pub log_filter: String,
 }
 
-/// Settings of quotas and bans.
-#[derive(Clone, Copy, Debug)]
-pub struct QuotaConfig {
-    /// What happens while the store does not answer.
-    pub on_store_down: crate::quota::settings::OnStoreDown,
-    /// Whether bans are off, only counted, or on.
-    pub bans: crate::quota::ban::BanSwitch,
-    /// Failed authentications per address and minute.
-    pub anonymous_per_minute: NonZeroU32,
-}
-
 impl Config {
     /// Reads every setting.
     ///
@@ -112,7 +102,7 @@ impl Config {
         let secret = required_secret(root, "secret");
         let sealing_secret = required_secret(root, "sealing_secret");
         let feed_url = root.section("feed").value("url", "http://127.0.0.1:7003".to_owned());
-        let quota = quota(&root.section("quota"));
+        let quota = quota::read(&root.section("quota"));
         let upstreams = upstream::read_all(&root.section("upstreams"));
         let drain = root.section("drain");
         let seconds = |seconds| Duration::from_secs(seconds);
@@ -165,15 +155,4 @@ fn required_secret(root: &Section<'_>, name: &str) -> Option<Secret> {
         root.missing(&format!("{name}_file"), "\"/run/secrets/tollhouse\"");
     }
     secret
-}
-
-fn quota(section: &Section<'_>) -> Option<QuotaConfig> {
-    let on_store_down = section.value("on_store_down", crate::quota::settings::OnStoreDown::Share);
-    let bans = section.value("bans", crate::quota::ban::BanSwitch::On);
-    let anonymous = section.integer("failed_authentications_per_minute", 60, 1..=1_000_000);
-    Some(QuotaConfig {
-        on_store_down: on_store_down?,
-        bans: bans?,
-        anonymous_per_minute: NonZeroU32::new(u32::try_from(anonymous?).ok()?)?,
-    })
 }

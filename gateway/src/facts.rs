@@ -130,6 +130,8 @@ pub struct Facts {
     pub shown: Option<Shown>,
     /// The standing after a unit was charged; what a refund gives back.
     pub charged: Option<Standing>,
+    /// The quota would have refused it, if its plan's limits were not in shadow mode.
+    pub in_shadow: bool,
     /// How it was counted.
     pub quota_mode: Option<Mode>,
     /// Why it was refused.
@@ -170,6 +172,7 @@ impl Facts {
             payer: None,
             shown: None,
             charged: None,
+            in_shadow: false,
             quota_mode: None,
             refused: None,
             target: None,

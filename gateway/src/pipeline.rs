@@ -15,6 +15,7 @@ mod route;
 use std::sync::{Arc, OnceLock};
 
 use chassis::clock::Clock;
+use contract::plan::Plan;
 
 use crate::answer::Answer;
 use crate::facts::{Facts, Surface, Target};
@@ -34,6 +35,8 @@ pub struct Pipeline {
     pub keys: Keys,
     /// What they may still spend.
     pub quota: Quota,
+    /// Plans whose limits refuse nobody.
+    pub shadow_plans: Vec<Plan>,
     /// How often an address failed to say who it is.
     pub anonymous: AnonymousLimits,
     /// Where requests go.

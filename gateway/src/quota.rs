@@ -19,6 +19,7 @@ mod charge;
 pub mod clock;
 pub mod ledger;
 mod liveness;
+mod news;
 pub mod settings;
 pub mod standing;
 pub mod store;
@@ -41,7 +42,7 @@ use clock::QuotaClock;
 use ledger::bucket::BucketView;
 use settings::{Mode, OnStoreDown, QuotaSettings};
 use standing::Standing;
-use store::{Store, StoreOutage};
+use store::{News, Store, StoreOutage};
 
 /// How often a node shows itself to the store, notices that the store's memory is a new one, and hands back what
 /// idle buckets hold.
@@ -149,14 +150,21 @@ impl Quota {
         self.0.bans.list(self.0.clock.wall())
     }
 
-    /// Bans a key until a moment. `None` when the table is full of banned keys.
+    /// Bans a key until a moment, on all nodes. `None` when the table is full of banned keys.
     pub fn ban(&self, key: &KeyId, until: UnixSeconds) -> Option<Ban> {
-        self.0.bans.add(key, self.0.clock.wall(), until)
+        let ban = self.0.bans.add(key, self.0.clock.wall(), until)?;
+        self.0.tell(News::Banned(ban.clone()));
+        Some(ban)
     }
 
-    /// Lifts a ban. `false` when the key was not banned.
+    /// Lifts a ban, on all nodes. `false` when the key was not banned.
     pub fn lift(&self, key: &KeyId) -> bool {
-        self.0.bans.lift(key, self.0.clock.wall())
+        let now = self.0.clock.wall();
+        let lifted = self.0.bans.lift(key, now);
+        if lifted {
+            self.0.tell(News::Lifted { key: key.clone(), at: now.to_seconds() });
+        }
+        lifted
     }
 
     /// How requests are being counted right now.

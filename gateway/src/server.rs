@@ -90,7 +90,7 @@ pub async fn start(
     let opener = CertificateOpener::new(SealingKey::new(&config.sealing_secret)?);
     let replica = Arc::new(Replica::open(&config.data_directory.join("replica.redb"), opener, HotBounds::default())?);
     let platform = platform_certificate(&config)?;
-    let (quota, usage) = counting::open(&config, clock.clone())?;
+    let (quota, usage) = counting::open(&config, clock.clone(), &registry).await?;
     telemetry.quota.show_mode(quota.mode());
     let descriptors = chassis::process::prepare()?;
     let settings = door_settings(&config, descriptors);
@@ -100,6 +100,7 @@ pub async fn start(
         replica: replica.clone(),
         keys: Keys::new(replica.clone(), config.environment),
         quota: quota.clone(),
+        shadow_plans: config.quota.shadow_plans.clone(),
         anonymous: AnonymousLimits::new(config.quota.anonymous_per_minute, std::hash::RandomState::new()),
         upstreams: upstreams.clone(),
         platform_certificate: platform.clone(),

@@ -157,6 +157,12 @@ impl SimNode {
         if due { self.bucket.ask(clock, Purpose::HandBack) } else { None }
     }
 
+    /// Another node asks for what this one holds.
+    pub(super) fn recalled(&mut self, now: Micros) -> Option<Statement> {
+        let due = !self.store_is_gone() && self.bucket.owes();
+        if due { self.bucket.ask(self.clock(now), Purpose::HandBack) } else { None }
+    }
+
     /// Whether the node gave the store up.
     pub(super) fn store_is_gone(&self) -> bool {
         self.failures >= FAILURES_MAX

@@ -41,6 +41,8 @@ enum Event {
     PulseFelt(usize, u64, u64, Incarnation),
     PulseTimedOut(usize, u64, u64),
     AskAgain(usize, u64),
+    /// Another node would refuse for want of what this one holds.
+    Recalled(usize, u64),
 }
 
 /// An event and its moment. The heap gives the latest first, so "less" means later; what is planned for the same
@@ -192,6 +194,7 @@ impl<'a> World<'a> {
                     });
                 }
             }
+            Event::Recalled(place, process) => self.with(place, process, |node, now, _| node.recalled(now)),
             Event::AskAgain(place, process) => self.with(place, process, |node, now, _| node.ask(now)),
         }
     }
@@ -287,12 +290,21 @@ impl<'a> World<'a> {
             return;
         };
         let statement = act(node, now, wall);
+        let recalls = node.bucket.take_recall();
         if let Some(again) = node.quiet_until(now) {
             self.at(again, Event::AskAgain(place, process));
         }
         if let Some(statement) = statement {
             self.travel(place, &Event::Stated(place, process, statement));
             self.at(self.now + BUDGET, Event::TimedOut(place, process, statement.seq));
+        }
+        if recalls {
+            let others: Vec<_> = self.nodes.iter().map(|node| node.as_ref().map(|node| node.process)).collect();
+            for (other, process) in others.into_iter().enumerate().filter(|(other, _)| *other != place) {
+                if let Some(process) = process {
+                    self.travel(other, &Event::Recalled(other, process));
+                }
+            }
         }
     }
 

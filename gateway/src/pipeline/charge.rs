@@ -15,11 +15,22 @@ impl Pipeline {
         let (Some(key), Some(payer)) = (facts.key.clone(), facts.payer.clone()) else {
             return Err(Rejection::InternalError.into());
         };
-        let charged = self.quota.charge(&payer.id, payer.limits, &key.id).await;
+        let in_shadow = self.shadow_plans.contains(&payer.plan);
+        let charged = if in_shadow {
+            self.quota.try_charge(&payer.id, payer.limits, &key.id).await
+        } else {
+            self.quota.charge(&payer.id, payer.limits, &key.id).await
+        };
         facts.quota_mode = Some(self.quota.mode());
         match charged {
             Ok(standing) => {
                 facts.charged = Some(standing);
+                facts.shown = Some(Shown { standing, outcome: Outcome::Admitted });
+                Ok(())
+            }
+            // In shadow mode the refusal is counted and its figures are shown, and the request goes on.
+            Err(ChargeError::Exceeded { standing, .. }) if in_shadow => {
+                facts.in_shadow = true;
                 facts.shown = Some(Shown { standing, outcome: Outcome::Admitted });
                 Ok(())
             }

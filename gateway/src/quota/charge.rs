@@ -18,7 +18,7 @@ use super::ledger::node::{Alone, AloneStep, Purpose, Step};
 use super::ledger::{Reply, Statement};
 use super::settings::OnStoreDown;
 use super::standing::Standing;
-use super::store::StoreOutage;
+use super::store::{News, StoreOutage};
 use super::{ChargeError, Inner, Quota};
 
 /// The longest any request waits for the store, whatever happens: two calls and a learning period, rounded up. Only the
@@ -29,8 +29,18 @@ const WAIT_MAX: Duration = Duration::from_millis(500);
 type Call = Pin<Box<dyn Future<Output = Result<Reply, StoreOutage>> + Send>>;
 
 impl Quota {
-    /// Charges one request of `key` to its project's minute and day, or to neither.
+    /// Charges one request of `key` to its project's minute and day, or to neither. A refusal counts against the key.
     pub async fn charge(&self, project: &ProjectId, limits: Limits, key: &KeyId) -> Result<Standing, ChargeError> {
+        let arrived = self.0.clock.monotonic();
+        let outcome = self.try_charge(project, limits, key).await;
+        if let Err(ChargeError::Exceeded { standing, window }) = outcome {
+            self.0.strike(key, window, limits, &standing, arrived);
+        }
+        outcome
+    }
+
+    /// Charges one request, and holds a refusal against nobody.
+    pub async fn try_charge(&self, project: &ProjectId, limits: Limits, key: &KeyId) -> Result<Standing, ChargeError> {
         let inner = &self.0;
         let arrived = inner.clock.monotonic();
         let Some(cell) = inner.cells.get(project, limits, arrived) else {
@@ -50,18 +60,14 @@ impl Quota {
             inner.state_in_background(&cell, Purpose::Prefetch);
         }
         let served = if step == Step::Ask { inner.ask(&cell).await } else { Served::Step(step) };
-        let outcome = match served {
+        match served {
             Served::Step(Step::Admit(standing)) => Ok(standing),
             Served::Step(Step::Refuse(standing, window)) => Err(ChargeError::Exceeded { standing, window }),
             Served::Outage => inner.decide_alone(&cell),
             Served::Step(Step::Ask) | Served::Busy => {
                 Err(unavailable(cell.lock().bucket.peek(arrived, inner.clock.wall())))
             }
-        };
-        if let Err(ChargeError::Exceeded { standing, window }) = outcome {
-            inner.strike(key, window, limits, &standing, arrived);
         }
-        outcome
     }
 }
 
@@ -198,6 +204,9 @@ impl Inner {
         match answer {
             Ok(Reply::Settled(settlement)) => {
                 state.bucket.hear(now, seq, settlement);
+                if state.bucket.take_recall() {
+                    self.tell(News::Recall(cell.project.clone()));
+                }
             }
             Ok(Reply::Stale) => {
                 state.bucket.give_up(seq);
@@ -271,12 +280,13 @@ impl Inner {
     }
 
     /// Counts a refusal against the key. The time that counts is when the request arrived, not how long it waited.
-    fn strike(&self, key: &KeyId, window: Window, limits: Limits, standing: &Standing, arrived: Duration) {
+    fn strike(self: &Arc<Self>, key: &KeyId, window: Window, limits: Limits, standing: &Standing, arrived: Duration) {
         let waited = self.clock.monotonic().saturating_sub(arrived).as_millis();
         let arrived: UnixMillis = standing.as_of.plus(-i64::try_from(waited).unwrap_or(0));
         if let Some(ban) = self.bans.refuse(key, window, limits.of(Window::Minute), arrived) {
             tracing::warn!(api_key.id = %ban.key, until = ban.until.0, level = ban.level, shadow = ban.shadow,
                 "banned a key that kept sending after 429");
+            self.tell(News::Banned(ban));
         }
     }
 }

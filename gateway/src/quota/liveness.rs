@@ -25,6 +25,10 @@ impl Quota {
     /// Keeps in touch with the store; never returns. Run it as a task, and stop the task after
     /// [`Quota::hand_back_all`].
     pub async fn run(&self) {
+        tokio::join!(self.keep_in_touch(), self.listen());
+    }
+
+    async fn keep_in_touch(&self) {
         let mut beat = tokio::time::interval(HEARTBEAT);
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut probed_at: Option<Duration> = None;

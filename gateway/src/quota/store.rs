@@ -6,12 +6,18 @@
 //! by [`super::Quota`].
 
 pub mod memory;
+pub mod redis;
 
 use std::num::NonZeroU32;
 
 use async_trait::async_trait;
+use contract::key::KeyId;
 use contract::project::ProjectId;
+use contract::time::UnixSeconds;
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
 
+use super::ban::Ban;
 use super::ledger::bucket::BucketView;
 use super::ledger::{Incarnation, Reply, Statement};
 
@@ -48,6 +54,32 @@ pub struct Pulse {
     pub nodes: NonZeroU32,
 }
 
+/// What nodes tell each other through the store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum News {
+    /// A node would refuse a request of this project while others hold units that they do not use.
+    Recall(ProjectId),
+    /// A key was banned.
+    Banned(Ban),
+    /// A ban was lifted.
+    Lifted {
+        /// The key.
+        key: KeyId,
+        /// When.
+        at: UnixSeconds,
+    },
+}
+
+/// What a node hears from the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// One of them said something.
+    News(News),
+    /// From now on everything is heard; what was said before may have been missed.
+    Connected,
+}
+
 /// A quota store.
 #[async_trait]
 pub trait Store: Send + Sync {
@@ -60,4 +92,25 @@ pub trait Store: Send + Sync {
 
     /// The books of one bucket, for people; `None` when nothing was ever charged.
     async fn view(&self, bucket: &ProjectId) -> Result<Option<BucketView>, StoreOutage>;
+
+    /// Tells the other nodes, and those that come later as long as it matters. A store of one node has nobody to tell.
+    async fn tell(&self, _news: &News) -> Result<(), StoreOutage> {
+        Ok(())
+    }
+
+    /// What a node that heard nothing until now has to know: bans, and bans that were lifted.
+    async fn past(&self) -> Result<Vec<News>, StoreOutage> {
+        Ok(Vec::new())
+    }
+
+    /// Forgets bans that are over.
+    async fn forget(&self, _bans: &[Ban]) -> Result<(), StoreOutage> {
+        Ok(())
+    }
+
+    /// What the other nodes say, for one listener; `None` where there are none. The listener has to read: what does
+    /// not fit the queue is dropped, and [`Heard::Connected`] follows.
+    fn news(&self) -> Option<mpsc::Receiver<Heard>> {
+        None
+    }
 }

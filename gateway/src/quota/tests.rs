@@ -2,6 +2,7 @@
 
 mod faults;
 mod fleet;
+mod redis;
 mod store;
 
 use std::collections::BTreeSet;

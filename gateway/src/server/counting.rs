@@ -1,13 +1,16 @@
-//! The quota of a single node: the embedded store, and the file that lets its counts survive a restart.
+//! The quota: over Redis for several nodes, or over the embedded store and the file that lets its counts survive a
+//! restart.
 //!
 //! The file is written once a second and at the end. A process killed in between forgets at most a second of counting;
 //! the limit of the window then admits that much again, which is the stated bound of the embedded store.
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use chassis::clock::Clock;
+use chassis::metrics::{self, Registry};
 use chassis::secret::write_private;
 use contract::time::UnixMillis;
 use parking_lot::Mutex;
@@ -17,6 +20,7 @@ use crate::quota::Quota;
 use crate::quota::clock::QuotaClock;
 use crate::quota::settings::QuotaSettings;
 use crate::quota::store::memory::{BUCKETS_MAX, MemoryStore, Snapshot};
+use crate::quota::store::redis::{CallMetrics, RESULTS, RedisStore};
 
 /// The process's clock as the ledger wants it.
 struct LedgerClock(Arc<dyn Clock>);
@@ -26,13 +30,15 @@ impl QuotaClock for LedgerClock {
         self.0.now()
     }
 
-    fn monotonic(&self) -> std::time::Duration {
+    fn monotonic(&self) -> Duration {
         self.0.monotonic()
     }
 }
 
-/// The file of counts.
-pub(super) struct UsageFile {
+/// The file of counts; of nothing, where another process counts.
+pub(super) struct UsageFile(Option<Counts>);
+
+struct Counts {
     path: PathBuf,
     store: Arc<MemoryStore>,
     written: Mutex<Vec<u8>>,
@@ -41,6 +47,14 @@ pub(super) struct UsageFile {
 impl UsageFile {
     /// Writes the counts if they changed. A disk that is full costs the counts of a restart, not a request.
     pub(super) fn write(&self) {
+        if let Some(counts) = &self.0 {
+            counts.write();
+        }
+    }
+}
+
+impl Counts {
+    fn write(&self) {
         let Ok(counts) = serde_json::to_vec(&self.store.export()) else { return };
         let mut written = self.written.lock();
         if *written == counts {
@@ -53,10 +67,54 @@ impl UsageFile {
     }
 }
 
-/// The ledger over the embedded store, with the counts of an earlier life.
-pub(super) fn open(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<(Quota, UsageFile)> {
+/// How long the start waits for Redis. A gateway must start without it: then it counts as in any outage.
+const CONNECT_WAIT: Duration = Duration::from_secs(1);
+
+/// The ledger over the store of the settings.
+pub(super) async fn open(
+    config: &Config,
+    clock: Arc<dyn Clock>,
+    registry: &Registry,
+) -> anyhow::Result<(Quota, UsageFile)> {
     let clock: Arc<dyn QuotaClock> = Arc::new(LedgerClock(clock));
-    let store = Arc::new(MemoryStore::new(clock.clone(), BUCKETS_MAX));
+    let calls = call_metrics(registry)?;
+    let mut settings = QuotaSettings::new(u64::from_le_bytes(chassis::random::bytes()?));
+    settings.on_store_down = config.quota.on_store_down;
+    settings.ban.switch = config.quota.bans;
+    if let Some(redis) = &config.quota.redis {
+        settings.call_budget = redis.call_budget;
+        let store = RedisStore::start(redis.clone(), settings.process, calls);
+        if let Err(outage) = store.connected(CONNECT_WAIT).await {
+            tracing::warn!(reason = %outage, "starting without the quota's Redis");
+        }
+        return Ok((Quota::new(Arc::new(store), settings, clock), UsageFile(None)));
+    }
+    let (store, counts) = embedded(config, clock.clone())?;
+    Ok((Quota::new(store, settings, clock), UsageFile(Some(counts))))
+}
+
+fn call_metrics(registry: &Registry) -> anyhow::Result<CallMetrics> {
+    let calls = metrics::counter_vec(
+        registry,
+        "edge_quota_store_calls_total",
+        "Calls to the quota store in another process, by result.",
+        &["result"],
+    )?;
+    for result in RESULTS {
+        calls.with_label_values(&[result]);
+    }
+    let seconds = metrics::latency_vec(
+        registry,
+        "edge_quota_store_call_seconds",
+        "Time that calls to the quota store took which were answered.",
+        &[],
+    )?;
+    Ok(CallMetrics { calls, seconds: seconds.with_label_values(&[] as &[&str]) })
+}
+
+/// The embedded store, with the counts of an earlier life.
+fn embedded(config: &Config, clock: Arc<dyn QuotaClock>) -> anyhow::Result<(Arc<MemoryStore>, Counts)> {
+    let store = Arc::new(MemoryStore::new(clock, BUCKETS_MAX));
     let path = config.data_directory.join("usage.json");
     if path.exists() {
         let text = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
@@ -71,9 +129,5 @@ pub(super) fn open(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<(Qu
             }
         }
     }
-    let mut settings = QuotaSettings::new(u64::from_le_bytes(chassis::random::bytes()?));
-    settings.on_store_down = config.quota.on_store_down;
-    settings.ban.switch = config.quota.bans;
-    let quota = Quota::new(store.clone(), settings, clock);
-    Ok((quota, UsageFile { path, store, written: Mutex::default() }))
+    Ok((store.clone(), Counts { path, store, written: Mutex::default() }))
 }

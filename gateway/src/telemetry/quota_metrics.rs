@@ -21,11 +21,13 @@ pub enum Decision {
     Banned,
     /// Nobody could tell.
     Unavailable,
+    /// A limit in shadow mode would have refused it.
+    Shadow,
 }
 
 impl Decision {
     const ALL: &'static [Self] =
-        &[Self::Admitted, Self::RefusedMinute, Self::RefusedDay, Self::Banned, Self::Unavailable];
+        &[Self::Admitted, Self::RefusedMinute, Self::RefusedDay, Self::Banned, Self::Unavailable, Self::Shadow];
 
     const fn as_str(self) -> &'static str {
         match self {
@@ -34,6 +36,7 @@ impl Decision {
             Self::RefusedDay => "refused_day",
             Self::Banned => "banned",
             Self::Unavailable => "unavailable",
+            Self::Shadow => "shadow",
         }
     }
 
@@ -45,6 +48,7 @@ impl Decision {
             Some(Rejection::DailyQuotaExceeded) => Self::RefusedDay,
             Some(Rejection::ApiKeyBanned) => Self::Banned,
             Some(Rejection::QuotaUnavailable) => Self::Unavailable,
+            _ if facts.in_shadow => Self::Shadow,
             _ => Self::Admitted,
         })
     }

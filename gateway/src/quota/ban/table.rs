@@ -15,6 +15,9 @@ use super::{Ban, BanReason, BanRules, BanSwitch};
 /// keys are not watched: they are still refused by their quota, only not banned.
 pub const OFFENDERS_MAX: usize = 10_000;
 
+/// How wrong this machine's clock may be before bans of other nodes are missed, in seconds.
+const CLOCK_ERROR_SECONDS_MAX: i64 = 3_600;
+
 /// Who was refused lately, and who is banned.
 pub struct BanTable {
     rules: BanRules,
@@ -85,6 +88,44 @@ impl BanTable {
             self.forget(&history);
         }
         was_banned
+    }
+
+    /// Takes over a ban that another node has imposed, unless it is over or known.
+    pub fn adopt(&self, ban: &Ban, now: UnixMillis) {
+        let by_rule = ban.reason == BanReason::Strikes;
+        // Moments of a ban are the store's; this machine's clock may be wrong by a while.
+        if now >= ban.until.plus(CLOCK_ERROR_SECONDS_MAX).to_millis()
+            || (by_rule && self.rules.switch == BanSwitch::Off)
+        {
+            return;
+        }
+        let mut histories = self.histories.lock();
+        if !histories.contains_key(&ban.key) {
+            if self.make_room(&mut histories, now).is_none() {
+                return;
+            }
+            histories.insert(ban.key.clone(), History::new());
+        }
+        let Some(history) = histories.get_mut(&ban.key) else { return };
+        let known = history.sentence.is_some_and(|mine| mine.since >= ban.since && mine.until >= ban.until);
+        if known {
+            return;
+        }
+        let shadow = ban.shadow || (by_rule && self.rules.switch == BanSwitch::Shadow);
+        self.sentenced.fetch_add(usize::from(history.sentence.is_none()), Ordering::Relaxed);
+        let Ban { since, until, reason, level, .. } = *ban;
+        history.impose(Sentence { since, until, reason, level, shadow });
+    }
+
+    /// Lifts a ban that began no later than `at`: a later one was imposed by somebody who knew.
+    pub fn lift_before(&self, key: &KeyId, at: UnixSeconds, now: UnixMillis) {
+        let began_before = {
+            let histories = self.histories.lock();
+            histories.get(key).and_then(|history| history.sentence).is_some_and(|sentence| sentence.since <= at)
+        };
+        if began_before {
+            self.lift(key, now);
+        }
     }
 
     /// The bans in force, the one that ends last first.

@@ -80,6 +80,44 @@ pub struct NodeView {
     pub day_units: u32,
 }
 
+/// One node's part of the books as a store in another process keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RawComponent {
+    pub(crate) node: NodeId,
+    /// The minute of the next two fields.
+    pub(crate) minute: i64,
+    pub(crate) minute_units: u32,
+    pub(crate) minute_spent: u32,
+    pub(crate) day_units: u32,
+}
+
+/// Books for people. Figures of a window that has ended by `now` are shown as 0.
+pub(crate) fn view_of(
+    minute: i64,
+    (minute_charged, day_charged): (u64, u64),
+    components: &[RawComponent],
+    now: UnixMillis,
+) -> BucketView {
+    let now = Window::Minute.index(now);
+    let current = if (now..=now.saturating_add(CLOCK_STEP_BACK_MINUTES_MAX)).contains(&minute) { minute } else { now };
+    let (same_minute, same_day) = (current == minute, day_of(current) == day_of(minute));
+    let nodes = components.iter().filter(|_| same_day).map(|one| {
+        let speaks = same_minute && one.minute == minute;
+        NodeView {
+            node: one.node,
+            minute_units: if speaks { one.minute_units } else { 0 },
+            held: if speaks { one.minute_units.saturating_sub(one.minute_spent) } else { 0 },
+            day_units: one.day_units,
+        }
+    });
+    BucketView {
+        minute: current,
+        minute_charged: if same_minute { minute_charged } else { 0 },
+        day_charged: if same_day { day_charged } else { 0 },
+        nodes: nodes.collect(),
+    }
+}
+
 impl Bucket {
     /// Books nobody has written in.
     pub fn new(around: &Surroundings) -> Self {
@@ -143,23 +181,14 @@ impl Bucket {
 
     /// The books, for people. Figures of a window that has ended by `now` are shown as 0.
     pub fn view(&self, now: UnixMillis) -> BucketView {
-        let mut copy = self.clone();
-        copy.roll_to(Window::Minute.index(now));
-        let nodes = copy.components.iter().map(|component| {
-            let current = component.minute == copy.minute;
-            NodeView {
-                node: component.node,
-                minute_units: if current { component.minute_units } else { 0 },
-                held: if current { component.minute_units.saturating_sub(component.minute_spent) } else { 0 },
-                day_units: component.day_units,
-            }
+        let components = self.components.iter().map(|one| RawComponent {
+            node: one.node,
+            minute: one.minute,
+            minute_units: one.minute_units,
+            minute_spent: one.minute_spent,
+            day_units: one.day_units,
         });
-        BucketView {
-            minute: copy.minute,
-            minute_charged: copy.minute_charged,
-            day_charged: copy.day_charged,
-            nodes: nodes.collect(),
-        }
+        view_of(self.minute, (self.minute_charged, self.day_charged), &components.collect::<Vec<_>>(), now)
     }
 
     /// Moves to the minute of `now`, or of the statement where the node has heard of a later one: a window that was

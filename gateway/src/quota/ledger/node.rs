@@ -38,6 +38,9 @@ const IDLE_GAPS: u32 = 5;
 /// ...but never more than this.
 pub const IDLE_AFTER_MAX: Duration = Duration::from_secs(2);
 
+/// How long a node waits for what other nodes hand back before it refuses.
+pub const RECALL_WAIT: Duration = Duration::from_millis(5);
+
 /// What became of an attempt to spend a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -90,6 +93,10 @@ pub struct NodeBucket {
     unsure: bool,
     /// The store may have forgotten what this node told it.
     must_assert: bool,
+    /// The last minute in which this node has asked the others for what they hold.
+    recalled: i64,
+    /// The others are to be asked now.
+    wants_recall: bool,
 }
 
 impl NodeBucket {
@@ -108,6 +115,8 @@ impl NodeBucket {
             quiet_until: Duration::ZERO,
             unsure: false,
             must_assert: false,
+            recalled: i64::MIN,
+            wants_recall: false,
         }
     }
 
@@ -185,12 +194,30 @@ impl NodeBucket {
         self.last_lease = granted.saturating_sub(flight.need);
         let known = self.known.get_or_insert_with(|| Known::blank(settlement.now, now));
         known.hear(settlement, granted, flight.need, flight.asked_at, now);
-        known.refuse_if_spent(if valid { Some(self.limits) } else { None }, settlement);
+        // A refusal that other nodes could prevent is put off once: they are asked for what they hold, and then the
+        // store is asked again.
+        let preventable = valid
+            && granted < flight.need
+            && settlement.held_elsewhere > 0
+            && settlement.learning_until.is_none()
+            && self.recalled != settlement.minute;
+        if preventable {
+            self.recalled = settlement.minute;
+            self.wants_recall = true;
+        } else {
+            known.refuse_if_spent(if valid { Some(self.limits) } else { None }, settlement);
+        }
         self.quiet_until = match settlement.learning_until {
             Some(until) => now + millis(until.since(settlement.now)),
+            None if preventable => now + RECALL_WAIT,
             None => Duration::ZERO,
         };
         true
+    }
+
+    /// Whether the other nodes are to be asked for what they hold of this bucket; says so once.
+    pub fn take_recall(&mut self) -> bool {
+        std::mem::take(&mut self.wants_recall)
     }
 
     /// Gives statement `seq` up: it failed, timed out, or was overtaken. `false` when it was answered or given up

@@ -17,7 +17,7 @@ async fn settle(store: &dyn Store, bucket: &ProjectId, statement: Statement) -> 
 }
 
 /// The suite. `name` makes projects that nobody has charged yet.
-async fn keeps_the_promises_of_a_store(store: &dyn Store, name: impl Fn(u32) -> ProjectId) {
+pub(super) async fn keeps_the_promises_of_a_store(store: &dyn Store, name: impl Fn(u32) -> ProjectId) {
     assert!(store.pulse().await.is_ok());
     let few = limits(3, 1_000);
 

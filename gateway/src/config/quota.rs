@@ -1,0 +1,106 @@
+//! `[quota]`: where requests are counted, and what happens when nobody can count them.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use chassis::config::Section;
+use contract::plan::Plan;
+
+use crate::quota::ban::BanSwitch;
+use crate::quota::settings::OnStoreDown;
+use crate::quota::store::redis::settings::{RedisAddress, RedisMode, RedisSettings};
+
+/// Settings of quotas and bans.
+#[derive(Clone, Debug)]
+pub struct QuotaConfig {
+    /// The servers that count for several gateways; `None`: this gateway counts by itself.
+    pub redis: Option<RedisSettings>,
+    /// What happens while the store does not answer.
+    pub on_store_down: OnStoreDown,
+    /// Plans whose limits are counted and shown, but refuse nobody.
+    pub shadow_plans: Vec<Plan>,
+    /// Whether bans are off, only counted, or on.
+    pub bans: BanSwitch,
+    /// Failed authentications per address and minute.
+    pub anonymous_per_minute: NonZeroU32,
+}
+
+/// The choices of `store`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StoreKind {
+    Embedded,
+    Redis,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("use one of: embedded, redis")]
+struct UnknownStore;
+
+impl std::str::FromStr for StoreKind {
+    type Err = UnknownStore;
+
+    fn from_str(text: &str) -> Result<Self, UnknownStore> {
+        match text {
+            "embedded" => Ok(Self::Embedded),
+            "redis" => Ok(Self::Redis),
+            _ => Err(UnknownStore),
+        }
+    }
+}
+
+pub(super) fn read(section: &Section<'_>) -> Option<QuotaConfig> {
+    let store = section.value("store", StoreKind::Embedded);
+    let redis = redis(&section.section("redis"), store == Some(StoreKind::Redis));
+    let on_store_down = section.value("on_store_down", OnStoreDown::Share);
+    let shadow_plans = section.list::<Plan>("shadow_plans");
+    let bans = section.value("bans", BanSwitch::On);
+    let anonymous = section.integer("failed_authentications_per_minute", 60, 1..=1_000_000);
+    store?;
+    Some(QuotaConfig {
+        redis: redis?,
+        on_store_down: on_store_down?,
+        shadow_plans: shadow_plans?,
+        bans: bans?,
+        anonymous_per_minute: NonZeroU32::new(u32::try_from(anonymous?).ok()?)?,
+    })
+}
+
+/// Read, and its mistakes reported, even while it is not used.
+fn redis(section: &Section<'_>, used: bool) -> Option<Option<RedisSettings>> {
+    let mode = section.value("mode", RedisMode::Standalone);
+    let addresses = section.list::<RedisAddress>("urls");
+    if used && addresses.as_ref().is_some_and(Vec::is_empty) {
+        section.missing("urls", "[\"redis://127.0.0.1:6379\"]");
+    }
+    let master_name = section.value("master_name", "tollhouse".to_owned());
+    let username = section.optional::<String>("username");
+    let password = section.secret("password");
+    let ca_file = section.path("ca_certificate_file");
+    let ca_certificate = match &ca_file {
+        Some(Some(path)) => match std::fs::read(path) {
+            Ok(pem) => Some(Some(pem)),
+            Err(error) => {
+                section.complain("ca_certificate_file", format!("it cannot be read: {error}"));
+                None
+            }
+        },
+        Some(None) => Some(None),
+        None => None,
+    };
+    let millis = Duration::from_millis;
+    let call_budget = section.duration("call_budget", millis(50), millis(5)..=millis(1_000));
+    let settings = RedisSettings {
+        mode: mode?,
+        addresses: addresses?,
+        master_name: master_name?,
+        username: username?,
+        password: password?,
+        ca_certificate: ca_certificate?,
+        call_budget: call_budget?,
+    };
+    match (used, settings.addresses.is_empty()) {
+        (false, _) => Some(None),
+        (true, false) => Some(Some(settings)),
+        (true, true) => None,
+    }
+}

@@ -1,0 +1,152 @@
+//! Statements as the script takes them, and its answers as the ledger reads them.
+
+use contract::time::UnixMillis;
+use redis::Value;
+
+use super::super::StoreOutage;
+use crate::quota::ledger::bucket::{BucketView, RawComponent, view_of};
+use crate::quota::ledger::{Incarnation, NodeId, Reply, Settlement, Statement};
+
+/// The arguments of a statement in the script's order.
+pub(super) fn arguments(statement: &Statement) -> [String; 11] {
+    let claim = statement.claim;
+    let limits = statement.limits;
+    [
+        field_of(statement.node),
+        statement.seq.to_string(),
+        statement.heard.to_string(),
+        // The script counts from the epoch: whatever lies before it is no minute.
+        claim.minute.max(-1).to_string(),
+        claim.minute_spent.to_string(),
+        claim.day_spent.to_string(),
+        claim.held.to_string(),
+        statement.need.to_string(),
+        statement.spare.to_string(),
+        limits.of(contract::window::Window::Minute).to_string(),
+        limits.of(contract::window::Window::Day).to_string(),
+    ]
+}
+
+/// The script's answer to a statement.
+pub(super) fn reply(answer: &Value) -> Result<Reply, StoreOutage> {
+    if matches!(answer, Value::Array(empty) if empty.is_empty()) {
+        return Ok(Reply::Stale);
+    }
+    let [
+        granted,
+        now,
+        minute,
+        minute_charged,
+        day_charged,
+        own_minute,
+        own_day,
+        nodes,
+        held_elsewhere,
+        learning,
+        incarnation,
+    ] = integers::<11>(answer)?;
+    Ok(Reply::Settled(Settlement {
+        granted: small(granted)?,
+        now: UnixMillis(now),
+        minute,
+        minute_charged: large(minute_charged)?,
+        day_charged: large(day_charged)?,
+        own_minute: small(own_minute)?,
+        own_day: small(own_day)?,
+        nodes: small(nodes)?,
+        held_elsewhere: small(held_elsewhere)?,
+        learning_until: (learning >= 0).then_some(UnixMillis(learning)),
+        incarnation: Incarnation(large(incarnation)?),
+    }))
+}
+
+/// The fields of a bucket and the answer to TIME, as books for people.
+pub(super) fn view(fields: &Value, time: &Value) -> Result<Option<BucketView>, StoreOutage> {
+    let fields: Vec<(String, String)> = redis::from_redis_value(fields.clone()).map_err(foreign)?;
+    let (seconds, micros): (i64, i64) = redis::from_redis_value(time.clone()).map_err(foreign)?;
+    let now = UnixMillis(seconds.saturating_mul(1_000).saturating_add(micros / 1_000));
+    let Some((_, books)) = fields.iter().find(|(name, _)| name == "books") else { return Ok(None) };
+    let [minute, minute_charged, day_charged, _, _] = numbers(books)?;
+    let mut components = Vec::new();
+    for (name, text) in fields.iter().filter(|(name, _)| name != "books") {
+        let [_, minute, units, spent, day] = numbers(text)?;
+        components.push(RawComponent {
+            node: node_of(name)?,
+            minute,
+            minute_units: small(units)?,
+            minute_spent: small(spent)?,
+            day_units: small(day)?,
+        });
+    }
+    let charged = (large(minute_charged)?, large(day_charged)?);
+    Ok(Some(view_of(minute, charged, &components, now)))
+}
+
+/// As many integers as are expected, and no more.
+pub(super) fn integers<const COUNT: usize>(answer: &Value) -> Result<[i64; COUNT], StoreOutage> {
+    let numbers: Vec<i64> = redis::from_redis_value(answer.clone()).map_err(foreign)?;
+    numbers.try_into().map_err(|_| foreign("another number of figures"))
+}
+
+fn field_of(node: NodeId) -> String {
+    format!("{:016x}.{}", node.process, node.life)
+}
+
+fn node_of(field: &str) -> Result<NodeId, StoreOutage> {
+    let parts = field.split_once('.');
+    let node = parts.and_then(|(process, life)| {
+        Some(NodeId { process: u64::from_str_radix(process, 16).ok()?, life: life.parse().ok()? })
+    });
+    node.ok_or_else(|| foreign("a node's name"))
+}
+
+fn numbers(text: &str) -> Result<[i64; 5], StoreOutage> {
+    let numbers: Option<Vec<i64>> = text.split(' ').map(|part| part.parse().ok()).collect();
+    numbers.and_then(|numbers| numbers.try_into().ok()).ok_or_else(|| foreign("five figures"))
+}
+
+fn small(number: i64) -> Result<u32, StoreOutage> {
+    u32::try_from(number).map_err(foreign)
+}
+
+fn large(number: i64) -> Result<u64, StoreOutage> {
+    u64::try_from(number).map_err(foreign)
+}
+
+fn foreign(what: impl std::fmt::Display) -> StoreOutage {
+    StoreOutage::Refused(format!("an answer that is not the ledger's ({what})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_that_are_none_of_ours_are_refused_and_never_believed() {
+        assert_eq!(reply(&Value::Array(vec![])), Ok(Reply::Stale));
+        let answer = |numbers: &[i64]| Value::Array(numbers.iter().copied().map(Value::Int).collect());
+        let good = answer(&[1, 2, 3, 4, 5, 6, 7, 8, 9, -1, 11]);
+        assert!(matches!(reply(&good), Ok(Reply::Settled(one)) if one.granted == 1 && one.learning_until.is_none()));
+        for wrong in [
+            Value::Nil,
+            Value::Okay,
+            Value::Int(1),
+            answer(&[1, 2, 3]),
+            answer(&[-1, 2, 3, 4, 5, 6, 7, 8, 9, -1, 11]),
+            answer(&[1 << 40, 2, 3, 4, 5, 6, 7, 8, 9, -1, 11]),
+            answer(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]),
+            Value::Array(vec![Value::BulkString(b"x".to_vec()); 11]),
+        ] {
+            assert!(matches!(reply(&wrong), Err(StoreOutage::Refused(_))), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_nodes_name_is_read_back() {
+        let node = NodeId { process: u64::MAX - 5, life: 7 };
+        assert_eq!(node_of(&field_of(node)), Ok(node));
+        for wrong in ["", "1", "x.1", "1.x", "1.2.3"] {
+            assert!(node_of(wrong).is_err(), "{wrong}");
+        }
+    }
+}

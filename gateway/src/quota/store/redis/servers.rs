@@ -1,0 +1,210 @@
+//! Which servers there are, a connection to each, and a task that makes them anew.
+//!
+//! Whenever a connection is doubted (it broke, the server turned read-only, slots moved) all of it is found again: the
+//! master, the slots, the server's run id. Until that succeeds calls fail at once. One task does it, with a pause that
+//! grows to half a second, so that a server that returns is found within a second and is not stormed.
+
+mod connect;
+mod slots;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use redis::aio::MultiplexedConnection;
+use tokio::sync::{Notify, watch};
+
+use super::combined;
+use super::settings::RedisSettings;
+use crate::quota::ledger::Incarnation;
+use crate::quota::store::StoreOutage;
+
+/// Pause before the first further attempt to connect; the others double it.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// How often the task looks whether the store is still there.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// Servers of a Cluster that are spoken to; more are a mistake.
+pub(super) const SERVERS_MAX: usize = 256;
+
+/// A script and the name the server knows it by.
+#[derive(Clone, Debug)]
+pub(super) struct Script {
+    pub(super) text: Arc<str>,
+    pub(super) digest: String,
+}
+
+/// A connection to one master.
+pub(super) struct Link {
+    connection: MultiplexedConnection,
+    /// New whenever the server was started.
+    pub(super) run_id: String,
+    /// Keeps [`Link::local_key`]s on this server; empty where there is only one.
+    tag: String,
+    pub(super) memory_key: String,
+    pub(super) settle: Script,
+    pub(super) pulse: Script,
+    /// The topology it belongs to.
+    round: u64,
+    /// For a connection of another kind to the same server.
+    pub(super) client: redis::Client,
+}
+
+impl Link {
+    pub(super) fn connection(&self) -> MultiplexedConnection {
+        self.connection.clone()
+    }
+
+    /// A key that lives on this server.
+    pub(super) fn local_key(&self, name: &str) -> String {
+        local_key(name, &self.tag)
+    }
+}
+
+fn local_key(name: &str, tag: &str) -> String {
+    if tag.is_empty() { name.to_owned() } else { format!("{name}:{{{tag}}}") }
+}
+
+/// All masters at one moment.
+struct Topology {
+    round: u64,
+    links: Vec<Arc<Link>>,
+    /// For a Cluster: the last slot of each range, and whose it is.
+    slots: Option<BTreeMap<u16, usize>>,
+    /// The life of each server's memory, as last heard.
+    incarnations: Vec<AtomicU64>,
+}
+
+/// See the module.
+pub(super) struct Servers {
+    settings: RedisSettings,
+    topology: ArcSwapOption<Topology>,
+    doubted: Notify,
+    /// The round that is good, and why there is none.
+    state: watch::Sender<Result<u64, StoreOutage>>,
+}
+
+impl Servers {
+    /// Connects in the background, until dropped.
+    pub(super) fn start(settings: RedisSettings) -> Arc<Self> {
+        let none = StoreOutage::Unreachable("not connected yet".to_owned());
+        let servers = Arc::new(Self {
+            settings,
+            topology: ArcSwapOption::empty(),
+            doubted: Notify::new(),
+            state: watch::Sender::new(Err(none)),
+        });
+        let weak = Arc::downgrade(&servers);
+        tokio::spawn(async move {
+            let mut round = 0;
+            while let Some(servers) = weak.upgrade() {
+                if servers.topology.load().is_none() {
+                    round += 1;
+                    servers.connect(round).await;
+                }
+                // Looked at now and then even if nobody doubts, so that the task ends with the store.
+                let _ = tokio::time::timeout(LOOK_EVERY, servers.doubted.notified()).await;
+            }
+        });
+        servers
+    }
+
+    /// The server of a key, and its number.
+    pub(super) fn of(&self, key: &str) -> Result<(usize, Arc<Link>), StoreOutage> {
+        let topology = self.topology.load();
+        let topology = topology.as_ref().ok_or_else(|| self.reason())?;
+        let shard = match &topology.slots {
+            None => 0,
+            Some(slots) => {
+                let slot = slots::slot_of(key);
+                slots
+                    .range(slot..)
+                    .next()
+                    .map(|(_, shard)| *shard)
+                    .ok_or_else(|| StoreOutage::Unreachable("no server of the Cluster has the slot".to_owned()))?
+            }
+        };
+        topology.links.get(shard).map(|link| (shard, Arc::clone(link))).ok_or_else(|| self.reason())
+    }
+
+    /// All servers.
+    pub(super) fn all(&self) -> Result<Vec<Arc<Link>>, StoreOutage> {
+        self.topology.load().as_ref().map(|topology| topology.links.clone()).ok_or_else(|| self.reason())
+    }
+
+    /// Notes the life of a server's memory; answers the combined one.
+    pub(super) fn heard_of(&self, shard: usize, incarnation: u64) -> Incarnation {
+        let topology = self.topology.load();
+        let Some(topology) = topology.as_ref() else { return Incarnation(incarnation) };
+        if let Some(known) = topology.incarnations.get(shard) {
+            known.store(incarnation, Ordering::Relaxed);
+        }
+        topology.incarnation()
+    }
+
+    /// The combined life of all memories.
+    pub(super) fn incarnation(&self) -> Incarnation {
+        self.topology.load().as_ref().map(|topology| topology.incarnation()).unwrap_or_default()
+    }
+
+    /// Something is wrong with this connection: find everything anew. Calls fail until that is done.
+    pub(super) fn doubt(&self, link: &Link) {
+        let topology = self.topology.load();
+        if topology.as_ref().is_some_and(|topology| topology.round == link.round) {
+            self.topology.store(None);
+            self.doubted.notify_one();
+        }
+    }
+
+    /// Waits until everything is connected.
+    pub(super) async fn connected(&self, within: Duration) -> Result<(), StoreOutage> {
+        let mut state = self.state.subscribe();
+        let waited = tokio::time::timeout(within, state.wait_for(Result::is_ok)).await;
+        match waited {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(self.reason()),
+        }
+    }
+
+    fn reason(&self) -> StoreOutage {
+        match &*self.state.borrow() {
+            Err(outage) => outage.clone(),
+            Ok(_) => StoreOutage::Unreachable("the connection is being made anew".to_owned()),
+        }
+    }
+
+    async fn connect(&self, round: u64) {
+        let mut pause = PAUSE_MIN;
+        loop {
+            match connect::all(&self.settings, round).await {
+                Ok((links, slots)) => {
+                    let incarnations = links.iter().map(|_| AtomicU64::new(0)).collect();
+                    self.topology.store(Some(Arc::new(Topology { round, links, slots, incarnations })));
+                    self.state.send_modify(|state| *state = Ok(round));
+                    return;
+                }
+                Err(outage) => {
+                    let news = self.state.borrow().as_ref().err() != Some(&outage);
+                    if news {
+                        tracing::warn!(reason = %outage, "the quota's Redis cannot be used");
+                    }
+                    self.state.send_modify(|state| *state = Err(outage));
+                }
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+}
+
+impl Topology {
+    fn incarnation(&self) -> Incarnation {
+        match self.incarnations.as_slice() {
+            [only] => Incarnation(only.load(Ordering::Relaxed)),
+            several => combined(several.iter().map(|one| one.load(Ordering::Relaxed))),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Where the quota's Redis is and how it is spoken to.
+
+use std::time::Duration;
+
+use chassis::secret::Secret;
+
+/// How the servers are found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RedisMode {
+    /// The first address that is a master.
+    #[default]
+    Standalone,
+    /// The addresses are sentinels, which know the master.
+    Sentinel,
+    /// The addresses are some of a Cluster's servers, which know all.
+    Cluster,
+}
+
+/// A word that is no choice of [`RedisMode`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("use one of: standalone, sentinel, cluster")]
+pub struct UnknownRedisMode;
+
+impl std::str::FromStr for RedisMode {
+    type Err = UnknownRedisMode;
+
+    fn from_str(text: &str) -> Result<Self, UnknownRedisMode> {
+        match text {
+            "standalone" => Ok(Self::Standalone),
+            "sentinel" => Ok(Self::Sentinel),
+            "cluster" => Ok(Self::Cluster),
+            _ => Err(UnknownRedisMode),
+        }
+    }
+}
+
+/// One server's address: `redis://host:port`, or `rediss://` for TLS. Without a user, password or database: those have
+/// settings of their own, so that an address may be logged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedisAddress {
+    /// Name or address.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// Whether TLS is spoken.
+    pub tls: bool,
+}
+
+/// Why a text is no [`RedisAddress`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("use redis://host:port or rediss://host:port; user and password have settings of their own")]
+pub struct InvalidRedisAddress;
+
+impl std::str::FromStr for RedisAddress {
+    type Err = InvalidRedisAddress;
+
+    fn from_str(text: &str) -> Result<Self, InvalidRedisAddress> {
+        let (tls, rest) = match (text.strip_prefix("redis://"), text.strip_prefix("rediss://")) {
+            (Some(rest), _) => (false, rest),
+            (_, Some(rest)) => (true, rest),
+            _ => return Err(InvalidRedisAddress),
+        };
+        let rest = rest.trim_end_matches('/');
+        let (host, port) = rest.rsplit_once(':').ok_or(InvalidRedisAddress)?;
+        let port = port.parse().ok().filter(|port| *port > 0).ok_or(InvalidRedisAddress)?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        if host.is_empty() || host.contains(['@', '/', '?', '#']) {
+            return Err(InvalidRedisAddress);
+        }
+        Ok(Self { host: host.to_owned(), port, tls })
+    }
+}
+
+/// Everything about the servers.
+#[derive(Clone, Debug)]
+pub struct RedisSettings {
+    /// How they are found.
+    pub mode: RedisMode,
+    /// Where to begin, at least one.
+    pub addresses: Vec<RedisAddress>,
+    /// Sentinel's name of the master.
+    pub master_name: String,
+    /// The ACL user; `None`: the default user.
+    pub username: Option<String>,
+    /// Its password.
+    pub password: Option<Secret>,
+    /// Authorities that may vouch for the servers, PEM; `None`: those of the system.
+    pub ca_certificate: Option<Vec<u8>>,
+    /// How long one call may take.
+    pub call_budget: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_a_scheme_a_host_and_a_port_and_nothing_secret() {
+        let good = |host: &str, port, tls| Ok(RedisAddress { host: host.to_owned(), port, tls });
+        assert_eq!("redis://127.0.0.1:6379".parse(), good("127.0.0.1", 6379, false));
+        assert_eq!("rediss://cache.internal:6380/".parse(), good("cache.internal", 6380, true));
+        assert_eq!("redis://[::1]:6379".parse(), good("::1", 6379, false));
+        for wrong in
+            ["", "redis://", "127.0.0.1:6379", "redis://host", "redis://user:word@host:6379", "redis://host:6379/1"]
+        {
+            assert_eq!(wrong.parse::<RedisAddress>(), Err(InvalidRedisAddress), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The store of several nodes, against a real redis-server that each test starts for itself.
+
+mod cluster;
+mod faults;
+mod nodes;
+mod script;
+pub(super) mod server;
+
+use chassis::metrics::{self, Registry};
+
+use super::store::keeps_the_promises_of_a_store;
+use super::*;
+use crate::quota::store::redis::settings::{RedisAddress, RedisMode, RedisSettings};
+use crate::quota::store::redis::{CallMetrics, RedisStore};
+use server::Redis;
+
+/// Longer than anything here takes; reached only when it never comes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn call_metrics() -> CallMetrics {
+    let registry = Registry::new();
+    let calls = metrics::counter_vec(&registry, "calls", "Calls.", &["result"]).unwrap();
+    let seconds = metrics::latency_vec(&registry, "seconds", "Seconds.", &[]).unwrap();
+    CallMetrics { calls, seconds: seconds.with_label_values(&[] as &[&str]) }
+}
+
+fn settings_for(ports: &[u16], mode: RedisMode) -> RedisSettings {
+    let address = |port: &u16| RedisAddress { host: "127.0.0.1".to_owned(), port: *port, tls: false };
+    RedisSettings {
+        mode,
+        addresses: ports.iter().map(address).collect(),
+        master_name: "tollhouse".to_owned(),
+        username: None,
+        password: None,
+        ca_certificate: None,
+        // Generous: a machine that runs all tests at once is slow, and no test is about the clock of calls but one.
+        call_budget: Duration::from_millis(500),
+    }
+}
+
+async fn store(ports: &[u16], mode: RedisMode, process: u64) -> RedisStore {
+    let store = RedisStore::start(settings_for(ports, mode), process, call_metrics());
+    store.connected(PATIENCE).await.unwrap();
+    store
+}
+
+/// Waits for a condition.
+async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let waiting = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, waiting).await.is_ok(), "{what} never came true");
+}
+
+/// The store has just met this server and listens for a quarter of a second: wait until it grants.
+async fn grants(store: &dyn Store) {
+    let seq = AtomicI64::new(0);
+    eventually("the store grants", async || {
+        use crate::quota::ledger::{Claim, NodeId, Reply, Statement};
+        let statement = Statement {
+            node: NodeId { process: 99, life: 0 },
+            seq: u64::try_from(seq.fetch_add(1, Ordering::SeqCst)).unwrap() + 1,
+            heard: 0,
+            claim: Claim::NOTHING,
+            need: 1,
+            spare: 0,
+            limits: Limits::new(1_000, 1_000).unwrap(),
+        };
+        let reply = store.settle(&"warm-up".parse().unwrap(), statement).await.unwrap();
+        matches!(reply, Reply::Settled(settlement) if settlement.granted == 1)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn redis_keeps_the_promises_of_a_store() {
+    let redis = Redis::start();
+    let store = store(&[redis.port], RedisMode::Standalone, 1).await;
+    grants(&store).await;
+    keeps_the_promises_of_a_store(&store, |number| format!("suite-{number}").parse().unwrap()).await;
+    assert_eq!(store.pulse().await.unwrap().nodes.get(), 1);
+    let other = self::store(&[redis.port], RedisMode::Standalone, 2).await;
+    assert_eq!(other.pulse().await.unwrap().nodes.get(), 2, "nodes are counted by their signs of life");
+}
+
+#[tokio::test]
+async fn a_password_opens_and_a_wrong_one_does_not() {
+    let redis = Redis::with(&["--requirepass", "open-sesame"]);
+    let mut settings = settings_for(&[redis.port], RedisMode::Standalone);
+    let closed = RedisStore::start(settings.clone(), 1, call_metrics());
+    let error = closed.connected(Duration::from_secs(2)).await.unwrap_err().to_string();
+    assert!(error.contains("NOAUTH"), "{error}");
+    settings.password = Some(chassis::secret::Secret::new(b"open-sesame".to_vec()));
+    let store = RedisStore::start(settings, 2, call_metrics());
+    store.connected(PATIENCE).await.unwrap();
+    assert!(store.pulse().await.is_ok());
+}
