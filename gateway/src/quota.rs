@@ -25,7 +25,7 @@ pub mod standing;
 pub mod store;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use contract::key::KeyId;
@@ -88,6 +88,8 @@ struct Inner {
     /// The breaker's state, for the hot path: the last call failed; so many did that nobody asks any more.
     store_fails: AtomicBool,
     store_is_gone: AtomicBool,
+    /// The store's clock less this machine's, in milliseconds, as last heard: bans end by one clock everywhere.
+    store_ahead: AtomicI64,
     /// Nodes the store knew of when it last said so.
     nodes: AtomicU32,
     /// The life of the store's memory, once it was heard of.
@@ -104,6 +106,7 @@ impl Quota {
             breaker: Mutex::default(),
             store_fails: AtomicBool::new(false),
             store_is_gone: AtomicBool::new(false),
+            store_ahead: AtomicI64::new(0),
             nodes: AtomicU32::new(settings.nodes.get()),
             incarnation: AtomicU64::new(0),
             store_was_heard: AtomicBool::new(false),
@@ -147,24 +150,21 @@ impl Quota {
 
     /// The bans in force, the one that ends last first.
     pub fn bans(&self) -> Vec<Ban> {
-        self.0.bans.list(self.0.clock.wall())
+        self.0.bans.list(self.0.store_now())
     }
 
     /// Bans a key until a moment, on all nodes. `None` when the table is full of banned keys.
     pub fn ban(&self, key: &KeyId, until: UnixSeconds) -> Option<Ban> {
-        let ban = self.0.bans.add(key, self.0.clock.wall(), until)?;
+        let ban = self.0.bans.add(key, self.0.store_now(), until)?;
         self.0.tell(News::Banned(ban.clone()));
         Some(ban)
     }
 
     /// Lifts a ban, on all nodes. `false` when the key was not banned.
     pub fn lift(&self, key: &KeyId) -> bool {
-        let now = self.0.clock.wall();
-        let lifted = self.0.bans.lift(key, now);
-        if lifted {
-            self.0.tell(News::Lifted { key: key.clone(), at: now.to_seconds() });
-        }
-        lifted
+        let Some(ban) = self.0.bans.lift(key, self.0.store_now()) else { return false };
+        self.0.tell(News::Lifted { key: ban.key, began: ban.since });
+        true
     }
 
     /// How requests are being counted right now.

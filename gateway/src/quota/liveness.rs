@@ -76,6 +76,7 @@ impl Inner {
     pub(super) fn note(self: &Arc<Self>, answer: &Result<Reply, StoreOutage>) {
         match answer {
             Ok(Reply::Settled(settlement)) => {
+                self.store_ahead.store(settlement.now.since(self.clock.wall()), Ordering::Relaxed);
                 self.note_life(true);
                 self.note_incarnation(settlement.incarnation);
             }

@@ -3,7 +3,9 @@
 //! Without the store nodes do not hear each other: each bans for itself, and reads what it missed when the store is back.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use contract::time::UnixMillis;
 use tokio::sync::mpsc;
 
 use super::ban::Ban;
@@ -30,11 +32,11 @@ impl Quota {
     }
 
     fn take(&self, news: &News) {
-        let now = self.0.clock.wall();
+        let now = self.0.store_now();
         match news {
             News::Recall(project) => self.recall(project),
             News::Banned(ban) => self.0.bans.adopt(ban, now),
-            News::Lifted { key, at } => self.0.bans.lift_before(key, *at, now),
+            News::Lifted { key, began } => self.0.bans.lift_begun_by(key, *began, now),
         }
     }
 
@@ -47,7 +49,7 @@ impl Quota {
                 return;
             }
         };
-        let now = self.0.clock.wall().to_seconds();
+        let now = self.0.store_now().to_seconds();
         let mut over: Vec<Ban> = Vec::new();
         for news in &past {
             self.take(news);
@@ -65,6 +67,11 @@ impl Quota {
 }
 
 impl Inner {
+    /// The store's clock, as far as it was heard of.
+    pub(super) fn store_now(&self) -> UnixMillis {
+        self.clock.wall().plus(self.store_ahead.load(Ordering::Relaxed))
+    }
+
     /// Tells the other nodes in the background. What cannot be told is not repeated: a recall is late by then, and a
     /// ban holds here in any case.
     pub(super) fn tell(self: &Arc<Self>, news: News) {

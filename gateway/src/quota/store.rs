@@ -66,8 +66,8 @@ pub enum News {
     Lifted {
         /// The key.
         key: KeyId,
-        /// When.
-        at: UnixSeconds,
+        /// When the ban had begun that was lifted: a later one stays.
+        began: UnixSeconds,
     },
 }
 

@@ -80,14 +80,14 @@ impl BanTable {
         Some(ban(key, sentence))
     }
 
-    /// Lifts a ban and forgets the key's past. `false` when it was not banned.
-    pub fn lift(&self, key: &KeyId, now: UnixMillis) -> bool {
+    /// Lifts a ban and forgets the key's past. Answers the ban; `None` when the key was not banned.
+    pub fn lift(&self, key: &KeyId, now: UnixMillis) -> Option<Ban> {
         let mut histories = self.histories.lock();
-        let was_banned = histories.get(key).is_some_and(|history| history.is_serving(now));
-        if was_banned && let Some(history) = histories.remove(key) {
+        let sentence = histories.get(key).filter(|history| history.is_serving(now))?.sentence?;
+        if let Some(history) = histories.remove(key) {
             self.forget(&history);
         }
-        was_banned
+        Some(ban(key, sentence))
     }
 
     /// Takes over a ban that another node has imposed, unless it is over or known.
@@ -117,13 +117,13 @@ impl BanTable {
         history.impose(Sentence { since, until, reason, level, shadow });
     }
 
-    /// Lifts a ban that began no later than `at`: a later one was imposed by somebody who knew.
-    pub fn lift_before(&self, key: &KeyId, at: UnixSeconds, now: UnixMillis) {
-        let began_before = {
+    /// Lifts a ban that began at that moment or before: a later one was imposed by somebody who knew.
+    pub fn lift_begun_by(&self, key: &KeyId, began: UnixSeconds, now: UnixMillis) {
+        let is_meant = {
             let histories = self.histories.lock();
-            histories.get(key).and_then(|history| history.sentence).is_some_and(|sentence| sentence.since <= at)
+            histories.get(key).and_then(|history| history.sentence).is_some_and(|sentence| sentence.since <= began)
         };
-        if began_before {
+        if is_meant {
             self.lift(key, now);
         }
     }

@@ -194,22 +194,21 @@ impl NodeBucket {
         self.last_lease = granted.saturating_sub(flight.need);
         let known = self.known.get_or_insert_with(|| Known::blank(settlement.now, now));
         known.hear(settlement, granted, flight.need, flight.asked_at, now);
-        // A refusal that other nodes could prevent is put off once: they are asked for what they hold, and then the
-        // store is asked again.
+        // A refusal that other nodes could prevent is put off once: when somebody waits they are asked for what they
+        // hold, and then the store is asked again.
         let preventable = valid
-            && granted < flight.need
             && settlement.held_elsewhere > 0
             && settlement.learning_until.is_none()
             && self.recalled != settlement.minute;
-        if preventable {
+        let recalls = preventable && granted < flight.need;
+        if recalls {
             self.recalled = settlement.minute;
             self.wants_recall = true;
-        } else {
-            known.refuse_if_spent(if valid { Some(self.limits) } else { None }, settlement);
         }
+        known.refuse_if_spent(if valid && !preventable { Some(self.limits) } else { None }, settlement);
         self.quiet_until = match settlement.learning_until {
             Some(until) => now + millis(until.since(settlement.now)),
-            None if preventable => now + RECALL_WAIT,
+            None if recalls => now + RECALL_WAIT,
             None => Duration::ZERO,
         };
         true

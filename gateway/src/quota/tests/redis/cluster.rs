@@ -1,1 +1,94 @@
-//! placeholder
+//! A Cluster, and a master behind Sentinel that fails over.
+
+use super::nodes::Nodes;
+use super::server::ask;
+use super::*;
+use crate::quota::settings::OnStoreDown;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_serves_buckets_from_all_its_servers_and_survives_one() {
+    let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "500"];
+    let mut servers: Vec<Redis> = (0..6).map(|_| Redis::with(&options)).collect();
+    let addresses: Vec<String> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port)).collect();
+    let mut create = vec!["--cluster", "create"];
+    create.extend(addresses.iter().map(String::as_str));
+    create.extend(["--cluster-replicas", "1", "--cluster-yes"]);
+    let created = ask(servers[0].port, &create);
+    assert!(created.contains("All 16384 slots covered"), "{created}");
+    let good = |port: u16| ask(port, &["CLUSTER", "INFO"]).contains("cluster_state:ok");
+    eventually("the Cluster is good", async || servers.iter().all(|server| good(server.port))).await;
+    let ports: Vec<u16> = servers.iter().map(|server| server.port).collect();
+    let nodes = Nodes::start(&ports, RedisMode::Cluster, 3, |settings| {
+        settings.call_budget = Duration::from_millis(500);
+        settings.on_store_down = OnStoreDown::Deny;
+    })
+    .await;
+    // Buckets of every server; each exact.
+    for number in 0..12 {
+        let project: ProjectId = format!("cluster-{number}").parse().unwrap();
+        let minutes = nodes.burst(&project, limits(60, 10_000), 200).await;
+        assert!(minutes.iter().all(|(_, admitted)| *admitted <= 60), "{minutes:?}");
+        assert!(minutes.len() > 1 || minutes[0].1 == 60, "{minutes:?}");
+    }
+    let with_buckets = servers.iter().filter(|server| !server.ask(&["KEYS", "tollhouse:q:*"]).is_empty()).count();
+    assert!(with_buckets >= 3, "{with_buckets} servers have buckets");
+    // Bans reach everybody, whichever server is asked.
+    nodes.all[0].ban(&key(5), UnixSeconds(4_000_000_000)).unwrap();
+    eventually("bans are shared", async || nodes.all.iter().all(|node| node.bans().len() == 1)).await;
+    // A master dies; its replica takes over; buckets of all servers are counted again.
+    let master = servers.iter().position(|server| server.ask(&["ROLE"]).starts_with("master")).unwrap();
+    servers[master].kill();
+    let alive = servers.iter().enumerate().find(|(number, _)| *number != master).unwrap().1.port;
+    eventually("the Cluster has healed", async || good(alive)).await;
+    eventually("every bucket is counted again", async || {
+        let mut good = true;
+        for number in 0..12 {
+            let project: ProjectId = format!("healed-{number}").parse().unwrap();
+            good &= nodes.all[number % 3].charge(&project, limits(1_000, 10_000), &key(1)).await.is_ok();
+        }
+        good
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_sentinel_the_new_master_is_found() {
+    let mut master = Redis::start();
+    let replica = Redis::with(&["--replicaof", "127.0.0.1", &master.port.to_string()]);
+    eventually("the replica is in step", async || {
+        replica.ask(&["INFO", "replication"]).contains("master_link_status:up")
+    })
+    .await;
+    // Sentinel keeps its state in its configuration file.
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("sentinel.conf");
+    let text = format!(
+        "sentinel monitor tollhouse 127.0.0.1 {} 1\nsentinel down-after-milliseconds tollhouse 300\n\
+         sentinel failover-timeout tollhouse 2000\n",
+        master.port
+    );
+    std::fs::write(&file, text).unwrap();
+    let sentinel = Redis::sentinel(&file);
+    eventually("Sentinel knows the replica", async || {
+        sentinel.ask(&["SENTINEL", "replicas", "tollhouse"]).contains(&replica.port.to_string())
+    })
+    .await;
+    let nodes = Nodes::start(&[sentinel.port], RedisMode::Sentinel, 2, |settings| {
+        settings.call_budget = Duration::from_millis(200);
+        settings.on_store_down = OnStoreDown::Deny;
+    })
+    .await;
+    let project: ProjectId = "sentinel".parse().unwrap();
+    for node in &nodes.all {
+        assert!(node.charge(&project, limits(1_000, 10_000), &key(1)).await.is_ok());
+    }
+    master.kill();
+    eventually("the nodes count at the new master", async || {
+        let mut good = true;
+        for node in &nodes.all {
+            good &= node.charge(&project, limits(1_000, 10_000), &key(1)).await.is_ok();
+        }
+        good && replica.ask(&["ROLE"]).starts_with("master")
+    })
+    .await;
+}

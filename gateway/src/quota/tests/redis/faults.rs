@@ -1,1 +1,174 @@
-//! placeholder
+//! Redis gone, frozen, emptied, read-only, full, forgetful; and back.
+
+use super::nodes::Nodes;
+use super::*;
+use crate::quota::settings::OnStoreDown;
+
+fn named(name: &str) -> ProjectId {
+    name.parse().unwrap()
+}
+
+/// Charges one after the other at every node in turn; how many were let through.
+async fn ask_in_turn(nodes: &Nodes, project: &ProjectId, limits: Limits, requests: usize) -> u32 {
+    let mut admitted = 0;
+    for number in 0..requests {
+        let outcome = nodes.all[number % nodes.all.len()].charge(project, limits, &key(1)).await;
+        admitted += u32::from(outcome.is_ok());
+    }
+    admitted
+}
+
+/// The minute of the server's clock.
+fn minute(redis: &Redis) -> i64 {
+    redis.ask(&["TIME"]).lines().next().unwrap().parse::<i64>().unwrap() / 60
+}
+
+async fn short_budget(redis: &Redis, count: u64, on_store_down: OnStoreDown) -> Nodes {
+    Nodes::start(&[redis.port], RedisMode::Standalone, count, |settings| {
+        settings.call_budget = Duration::from_millis(100);
+        settings.on_store_down = on_store_down;
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_store_each_node_has_its_share_and_the_day_is_right_afterwards() {
+    let mut redis = Redis::start();
+    let nodes = short_budget(&redis, 3, OnStoreDown::Share).await;
+    let (project, limits) = (named("share"), limits(300, 10_000));
+    let before = ask_in_turn(&nodes, &project, limits, 30).await;
+    assert_eq!(before, 30);
+    let began = minute(&redis);
+    redis.kill();
+    eventually("every node knows", async || {
+        ask_in_turn(&nodes, &project, limits, 3).await;
+        nodes.all.iter().all(|node| node.mode() == Mode::Share)
+    })
+    .await;
+    // No request waits for a store that is gone, none is answered with an error of ours, and the shares are bounded.
+    let mut admitted = before;
+    for number in 0..1_200 {
+        match nodes.all[number % 3].charge(&project, limits, &key(1)).await {
+            Ok(_) => admitted += 1,
+            // The share is spent, the limit is not: 503, because a 429 would not be true.
+            Err(ChargeError::Exceeded { .. } | ChargeError::Unavailable { .. }) => {}
+            other @ Err(ChargeError::Banned { .. }) => panic!("{other:?}"),
+        }
+    }
+    redis.restart();
+    eventually("every node is back", async || nodes.all.iter().all(|node| node.mode() == Mode::Lease)).await;
+    if minute(&redis) == began {
+        // Within one minute: what was granted before, and a share of the whole limit for each.
+        assert!(admitted <= 300 + 30, "{admitted} of 300");
+    }
+    // The emptied server hears from every node what it has spent: nothing is forgotten, nothing counted twice.
+    eventually("the books hold what was admitted", async || {
+        let books = nodes.all[0].usage(&project).await;
+        matches!(books, Ok(Some(books)) if books.day_charged >= u64::from(admitted))
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_emptied_store_learns_before_it_grants() {
+    let redis = Redis::start();
+    let nodes = short_budget(&redis, 3, OnStoreDown::Deny).await;
+    for attempt in 0..5 {
+        let (project, limits) = (named(&format!("flush-{attempt}")), limits(100, 10_000));
+        let began = minute(&redis);
+        let mut admitted = ask_in_turn(&nodes, &project, limits, 60).await;
+        redis.ask(&["FLUSHALL"]);
+        // The one node that did not spend before would be granted what the others have spent.
+        for _ in 0..200 {
+            admitted += u32::from(nodes.all[attempt % 3].charge(&project, limits, &key(1)).await.is_ok());
+        }
+        if minute(&redis) == began {
+            assert!(admitted <= 100, "{admitted} of 100");
+            return;
+        }
+    }
+    panic!("five attempts, and each straddled a minute");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frozen_store_delays_only_the_first() {
+    let redis = Redis::start();
+    let nodes = short_budget(&redis, 1, OnStoreDown::Allow).await;
+    let (project, limits) = (named("frozen"), limits(100_000, 1_000_000));
+    redis.freeze();
+    eventually("the node stops asking", async || {
+        assert!(nodes.all[0].charge(&project, limits, &key(1)).await.is_ok(), "nobody is refused for our fault");
+        nodes.all[0].mode() == Mode::Allow
+    })
+    .await;
+    // Not a measurement: a thousand requests that each waited for a budget would take a minute and a half.
+    let all = async {
+        for _ in 0..1_000 {
+            assert!(nodes.all[0].charge(&project, limits, &key(1)).await.is_ok());
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, all).await.is_ok());
+    redis.thaw();
+    eventually("the node asks again", async || nodes.all[0].mode() == Mode::Exact).await;
+    eventually("what was let through is in the books", async || {
+        let books = nodes.all[0].usage(&project).await;
+        matches!(books, Ok(Some(books)) if books.day_charged >= 1_000)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_lost_its_scripts_is_given_them_again() {
+    let redis = Redis::start();
+    let nodes = short_budget(&redis, 1, OnStoreDown::Deny).await;
+    for round in 0..3 {
+        redis.ask(&["SCRIPT", "FLUSH"]);
+        let outcome = nodes.all[0].charge(&named(&format!("flushed-{round}")), limits(10, 100), &key(1)).await;
+        assert!(outcome.is_ok(), "{outcome:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_server_still_settles() {
+    let redis = Redis::with(&["--maxmemory-policy", "noeviction"]);
+    let nodes = short_budget(&redis, 1, OnStoreDown::Deny).await;
+    redis.ask(&["CONFIG", "SET", "maxmemory", "1mb"]);
+    assert!(redis.ask(&["SET", "another", "key"]).contains("OOM"), "the server is full");
+    for _ in 0..3 {
+        let outcome = nodes.all[0].charge(&named("full"), limits(10, 100), &key(1)).await;
+        assert!(outcome.is_ok(), "{outcome:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_was_demoted_is_left_for_the_new_one() {
+    let old = Redis::start();
+    let new = Redis::with(&["--replicaof", "127.0.0.1", &old.port.to_string()]);
+    eventually("the replica is in step", async || new.ask(&["INFO", "replication"]).contains("master_link_status:up"))
+        .await;
+    let nodes = Nodes::start(&[old.port, new.port], RedisMode::Standalone, 2, |settings| {
+        settings.call_budget = Duration::from_millis(100);
+        settings.on_store_down = OnStoreDown::Deny;
+    })
+    .await;
+    for attempt in 0..5 {
+        let (project, limits) = (named(&format!("demoted-{attempt}")), limits(100, 10_000));
+        let began = minute(&new);
+        let mut admitted = ask_in_turn(&nodes, &project, limits, 40).await;
+        if attempt == 0 {
+            // Writes that the replica never saw, then the other way round.
+            new.ask(&["REPLICAOF", "NO", "ONE"]);
+            admitted += ask_in_turn(&nodes, &project, limits, 20).await;
+            old.ask(&["REPLICAOF", "127.0.0.1", &new.port.to_string()]);
+            eventually("the nodes have found the new master", async || {
+                admitted += ask_in_turn(&nodes, &project, limits, 2).await;
+                new.ask(&["EXISTS", "tollhouse:nodes"]) == "1"
+                    && nodes.all.iter().all(|node| node.mode() == Mode::Lease)
+                    && !new.ask(&["HGET", &format!("tollhouse:q:{{{project}}}"), "books"]).is_empty()
+            })
+            .await;
+        }
+        admitted += ask_in_turn(&nodes, &project, limits, 300).await;
+        assert!(minute(&new) != began || admitted <= 100, "{admitted} of 100");
+    }
+}

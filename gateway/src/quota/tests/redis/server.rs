@@ -33,6 +33,11 @@ impl Redis {
         panic!("redis-server did not start ten times in a row");
     }
 
+    /// A sentinel with this configuration.
+    pub(crate) fn sentinel(configuration: &std::path::Path) -> Self {
+        Self::with(&[&format!("@{}", configuration.display()), "--sentinel"])
+    }
+
     /// Ends the process as a power cut does.
     pub(crate) fn kill(&mut self) {
         self.process.kill().unwrap();
@@ -97,9 +102,19 @@ fn free_port() -> u16 {
 }
 
 fn spawn(port: u16, options: &[String], directory: &TempDir) -> Option<Child> {
-    let mut child = Command::new("redis-server")
-        .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-        .args(options)
+    let mut command = Command::new("redis-server");
+    // A configuration file comes before all options; what a sentinel is told to save it refuses.
+    match options.split_first() {
+        Some((file, rest)) if file.starts_with('@') => {
+            command.arg(file.trim_start_matches('@')).args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
+            command.args(rest);
+        }
+        _ => {
+            command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+            command.args(options);
+        }
+    }
+    let mut child = command
         .current_dir(directory.path())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
