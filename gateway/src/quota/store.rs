@@ -33,6 +33,9 @@ pub enum StoreOutage {
     /// It answered, but not with an answer: read-only, out of memory, wrong password, a foreign reply.
     #[error("the quota store refuses to work: {0}")]
     Refused(String),
+    /// The part of the store that has this bucket cannot be reached; others can.
+    #[error("the server that counts this project cannot be reached")]
+    Part,
     /// It has no room for another bucket. The store works; this bucket is not counted.
     #[error("the quota store has no room for another bucket")]
     Full,
@@ -41,7 +44,7 @@ pub enum StoreOutage {
 impl StoreOutage {
     /// Whether the failure says something about the store as a whole, not about one bucket.
     pub const fn is_of_the_store(&self) -> bool {
-        !matches!(self, Self::Full)
+        !matches!(self, Self::Full | Self::Part)
     }
 }
 

@@ -31,7 +31,7 @@ use self::settings::RedisSettings;
 use super::{Heard, News, Pulse, Store, StoreOutage};
 use crate::quota::ban::Ban;
 use crate::quota::ledger::bucket::BucketView;
-use crate::quota::ledger::{Incarnation, Reply, Statement};
+use crate::quota::ledger::{Reply, Statement};
 
 /// Milliseconds after which a gateway that shows no sign of life is not counted any more.
 const SILENT_MILLIS: u32 = 3_000;
@@ -119,7 +119,13 @@ impl RedisStore {
             }
             _ => self.servers.doubt(link),
         }
-        outcome
+        // One server of several: the others serve their buckets.
+        match outcome {
+            Err(StoreOutage::TimedOut | StoreOutage::Unreachable(_)) if self.servers.are_several() => {
+                Err(StoreOutage::Part)
+            }
+            other => other,
+        }
     }
 
     /// Runs a script that the server was given when it was connected to. A server that has lost it is given it again.
@@ -181,7 +187,7 @@ fn explain(error: &redis::RedisError) -> (&'static str, Result<Value, StoreOutag
 impl Store for RedisStore {
     async fn settle(&self, bucket: &ProjectId, statement: Statement) -> Result<Reply, StoreOutage> {
         let key = bucket_key(bucket);
-        let (shard, link) = self.servers.of(&key)?;
+        let link = self.servers.of(&key)?;
         let salt = self.salt();
         let arguments = books::arguments(&statement);
         let mut all: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -189,16 +195,16 @@ impl Store for RedisStore {
         let answer = self.run(&link, &link.settle, &key, &all).await?;
         let mut reply = books::reply(&answer)?;
         if let Reply::Settled(settlement) = &mut reply {
-            settlement.incarnation = self.servers.heard_of(shard, settlement.incarnation.0);
+            settlement.incarnation = self.servers.heard_of(&link, settlement.incarnation.0);
         }
         Ok(reply)
     }
 
     async fn pulse(&self) -> Result<Pulse, StoreOutage> {
-        let shards = self.servers.all()?;
+        let servers = self.servers.all()?;
         let salt = self.salt();
         let silent = SILENT_MILLIS.to_string();
-        let pulses = shards.iter().enumerate().map(|(shard, link)| {
+        let pulses = servers.iter().map(|link| {
             let (salt, silent) = (&salt, &silent);
             async move {
                 // Every server keeps a list of its own: a key of another slot cannot be written from a script.
@@ -206,20 +212,21 @@ impl Store for RedisStore {
                 let arguments = [&self.process, &link.memory_key, &link.run_id, salt, silent].map(String::as_str);
                 let answer = self.run(link, &link.pulse, &key, &arguments).await?;
                 let [incarnation, nodes] = books::integers::<2>(&answer)?;
-                self.servers.heard_of(shard, u64::try_from(incarnation).unwrap_or(0));
+                self.servers.heard_of(link, u64::try_from(incarnation).unwrap_or(0));
                 Ok::<u32, StoreOutage>(u32::try_from(nodes).unwrap_or(u32::MAX))
             }
         });
-        let mut nodes = 1;
-        for one in join_all(pulses).await {
-            nodes = one?.max(nodes);
-        }
+        let answers = join_all(pulses).await;
+        let nodes = answers.iter().flatten().copied().max();
+        let Some(nodes) = nodes else {
+            return Err(answers.into_iter().find_map(Result::err).unwrap_or(StoreOutage::TimedOut));
+        };
         Ok(Pulse { incarnation: self.servers.incarnation(), nodes: NonZeroU32::new(nodes).unwrap_or(NonZeroU32::MIN) })
     }
 
     async fn view(&self, bucket: &ProjectId) -> Result<Option<BucketView>, StoreOutage> {
         let key = bucket_key(bucket);
-        let (_, link) = self.servers.of(&key)?;
+        let link = self.servers.of(&key)?;
         let mut books_of = redis::cmd("HGETALL");
         books_of.arg(&key);
         let mut time = redis::cmd("TIME");
@@ -229,21 +236,21 @@ impl Store for RedisStore {
 
     async fn tell(&self, news: &News) -> Result<(), StoreOutage> {
         for (key, command) in news::commands(&self.process, news)? {
-            let (_, link) = self.servers.of(&key)?;
+            let link = self.servers.of(&key)?;
             self.call(&link, &command).await?;
         }
         Ok(())
     }
 
     async fn past(&self) -> Result<Vec<News>, StoreOutage> {
-        let (_, link) = self.servers.of(news::BANS_KEY)?;
+        let link = self.servers.of(news::BANS_KEY)?;
         let mut command = redis::cmd("HGETALL");
         command.arg(news::BANS_KEY);
         news::past(&self.call(&link, &command).await?)
     }
 
     async fn forget(&self, bans: &[Ban]) -> Result<(), StoreOutage> {
-        let (_, link) = self.servers.of(news::BANS_KEY)?;
+        let link = self.servers.of(news::BANS_KEY)?;
         let mut command = redis::cmd("HDEL");
         command.arg(news::BANS_KEY);
         for ban in bans {
@@ -258,9 +265,4 @@ impl Store for RedisStore {
     fn news(&self) -> Option<mpsc::Receiver<Heard>> {
         Some(news::listen(Arc::clone(&self.servers), self.process.clone()))
     }
-}
-
-/// The combined life of several memories: changes when one of them does.
-fn combined(incarnations: impl Iterator<Item = u64>) -> Incarnation {
-    Incarnation(incarnations.fold(0, |sum: u64, one| sum.rotate_left(7).wrapping_add(one)))
 }

@@ -77,7 +77,8 @@ pub(super) fn listen(servers: Arc<Servers>, process: String) -> mpsc::Receiver<H
 }
 
 async fn hear(servers: &Servers, process: &str, sender: &mpsc::Sender<Heard>) -> Option<()> {
-    let (_, link) = servers.of(CHANNEL).ok()?;
+    // Any server that is there: in a Cluster all pass messages on.
+    let link = servers.all().ok()?.into_iter().next()?;
     let connecting = link.client.get_async_pubsub();
     let mut subscription = tokio::time::timeout(ANSWER_MAX, connecting).await.ok()?.ok()?;
     tokio::time::timeout(ANSWER_MAX, subscription.subscribe(CHANNEL)).await.ok()?.ok()?;

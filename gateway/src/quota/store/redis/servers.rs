@@ -2,22 +2,22 @@
 //!
 //! Whenever a connection is doubted (it broke, the server turned read-only, slots moved) all of it is found again: the
 //! master, the slots, the server's run id. Until that succeeds calls fail at once. One task does it, with a pause that
-//! grows to half a second, so that a server that returns is found within a second and is not stormed.
+//! grows to half a second, so that a server that returns is found within a second and is not stormed. Of a Cluster whose
+//! servers are not all there, those that are serve their buckets.
 
 mod connect;
 mod slots;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
 use tokio::sync::{Notify, watch};
 
-use super::combined;
-use super::settings::RedisSettings;
+use super::settings::{RedisMode, RedisSettings};
 use crate::quota::ledger::Incarnation;
 use crate::quota::store::StoreOutage;
 
@@ -39,6 +39,8 @@ pub(super) struct Script {
 
 /// A connection to one master.
 pub(super) struct Link {
+    /// `host:port`.
+    name: String,
     connection: MultiplexedConnection,
     /// New whenever the server was started.
     pub(super) run_id: String,
@@ -71,17 +73,24 @@ fn local_key(name: &str, tag: &str) -> String {
 /// All masters at one moment.
 struct Topology {
     round: u64,
-    links: Vec<Arc<Link>>,
+    /// `None`: a master that cannot be reached.
+    links: Vec<Option<Arc<Link>>>,
     /// For a Cluster: the last slot of each range, and whose it is.
     slots: Option<BTreeMap<u16, usize>>,
-    /// The life of each server's memory, as last heard.
-    incarnations: Vec<AtomicU64>,
+}
+
+impl Topology {
+    fn is_whole(&self) -> bool {
+        self.links.iter().all(Option::is_some)
+    }
 }
 
 /// See the module.
 pub(super) struct Servers {
     settings: RedisSettings,
     topology: ArcSwapOption<Topology>,
+    /// The life of each server's memory, as last heard; only servers of the present topology.
+    incarnations: Mutex<BTreeMap<String, u64>>,
     doubted: Notify,
     /// The round that is good, and why there is none.
     state: watch::Sender<Result<u64, StoreOutage>>,
@@ -94,6 +103,7 @@ impl Servers {
         let servers = Arc::new(Self {
             settings,
             topology: ArcSwapOption::empty(),
+            incarnations: Mutex::default(),
             doubted: Notify::new(),
             state: watch::Sender::new(Err(none)),
         });
@@ -101,53 +111,55 @@ impl Servers {
         tokio::spawn(async move {
             let mut round = 0;
             while let Some(servers) = weak.upgrade() {
-                if servers.topology.load().is_none() {
+                let is_whole = servers.topology.load().as_ref().map(|topology| topology.is_whole());
+                if is_whole != Some(true) {
                     round += 1;
                     servers.connect(round).await;
                 }
+                let is_whole = servers.topology.load().as_ref().is_some_and(|topology| topology.is_whole());
                 // Looked at now and then even if nobody doubts, so that the task ends with the store.
-                let _ = tokio::time::timeout(LOOK_EVERY, servers.doubted.notified()).await;
+                let wait = if is_whole { LOOK_EVERY } else { PAUSE_MAX };
+                let _ = tokio::time::timeout(wait, servers.doubted.notified()).await;
             }
         });
         servers
     }
 
-    /// The server of a key, and its number.
-    pub(super) fn of(&self, key: &str) -> Result<(usize, Arc<Link>), StoreOutage> {
+    /// The server of a key.
+    pub(super) fn of(&self, key: &str) -> Result<Arc<Link>, StoreOutage> {
         let topology = self.topology.load();
         let topology = topology.as_ref().ok_or_else(|| self.reason())?;
-        let shard = match &topology.slots {
-            None => 0,
-            Some(slots) => {
-                let slot = slots::slot_of(key);
-                slots
-                    .range(slot..)
-                    .next()
-                    .map(|(_, shard)| *shard)
-                    .ok_or_else(|| StoreOutage::Unreachable("no server of the Cluster has the slot".to_owned()))?
-            }
+        let Some(slots) = &topology.slots else {
+            return topology.links.first().cloned().flatten().ok_or_else(|| self.reason());
         };
-        topology.links.get(shard).map(|link| (shard, Arc::clone(link))).ok_or_else(|| self.reason())
+        let shard = slots.range(slots::slot_of(key)..).next().and_then(|(_, shard)| topology.links.get(*shard));
+        shard.cloned().flatten().ok_or(StoreOutage::Part)
     }
 
-    /// All servers.
+    /// All servers that are there.
     pub(super) fn all(&self) -> Result<Vec<Arc<Link>>, StoreOutage> {
-        self.topology.load().as_ref().map(|topology| topology.links.clone()).ok_or_else(|| self.reason())
+        let topology = self.topology.load();
+        let topology = topology.as_ref().ok_or_else(|| self.reason())?;
+        Ok(topology.links.iter().flatten().cloned().collect())
+    }
+
+    /// Whether there is more than one server: then the trouble of one is not that of the store.
+    pub(super) fn are_several(&self) -> bool {
+        self.settings.mode == RedisMode::Cluster
     }
 
     /// Notes the life of a server's memory; answers the combined one.
-    pub(super) fn heard_of(&self, shard: usize, incarnation: u64) -> Incarnation {
-        let topology = self.topology.load();
-        let Some(topology) = topology.as_ref() else { return Incarnation(incarnation) };
-        if let Some(known) = topology.incarnations.get(shard) {
-            known.store(incarnation, Ordering::Relaxed);
+    pub(super) fn heard_of(&self, link: &Link, incarnation: u64) -> Incarnation {
+        let mut incarnations = self.incarnations.lock();
+        if let Some(known) = incarnations.get_mut(&link.name) {
+            *known = incarnation;
         }
-        topology.incarnation()
+        combined(&incarnations)
     }
 
     /// The combined life of all memories.
     pub(super) fn incarnation(&self) -> Incarnation {
-        self.topology.load().as_ref().map(|topology| topology.incarnation()).unwrap_or_default()
+        combined(&self.incarnations.lock())
     }
 
     /// Something is wrong with this connection: find everything anew. Calls fail until that is done.
@@ -176,13 +188,25 @@ impl Servers {
         }
     }
 
+    /// Forgets servers that are no longer part of it. One that cannot be reached is not known to be gone.
+    fn keep_incarnations_of(&self, links: &[Option<Arc<Link>>]) {
+        let names: Vec<&str> = links.iter().flatten().map(|link| link.name.as_str()).collect();
+        let mut incarnations = self.incarnations.lock();
+        if names.len() == links.len() {
+            incarnations.retain(|name, _| names.contains(&name.as_str()));
+        }
+        for name in names {
+            incarnations.entry(name.to_owned()).or_insert(0);
+        }
+    }
+
     async fn connect(&self, round: u64) {
         let mut pause = PAUSE_MIN;
         loop {
             match connect::all(&self.settings, round).await {
                 Ok((links, slots)) => {
-                    let incarnations = links.iter().map(|_| AtomicU64::new(0)).collect();
-                    self.topology.store(Some(Arc::new(Topology { round, links, slots, incarnations })));
+                    self.keep_incarnations_of(&links);
+                    self.topology.store(Some(Arc::new(Topology { round, links, slots })));
                     self.state.send_modify(|state| *state = Ok(round));
                     return;
                 }
@@ -200,11 +224,7 @@ impl Servers {
     }
 }
 
-impl Topology {
-    fn incarnation(&self) -> Incarnation {
-        match self.incarnations.as_slice() {
-            [only] => Incarnation(only.load(Ordering::Relaxed)),
-            several => combined(several.iter().map(|one| one.load(Ordering::Relaxed))),
-        }
-    }
+/// Changes when one of the lives does. That of a single server is its own.
+fn combined(incarnations: &BTreeMap<String, u64>) -> Incarnation {
+    Incarnation(incarnations.values().fold(0, |sum: u64, one| sum.rotate_left(7).wrapping_add(*one)))
 }

@@ -7,7 +7,7 @@ use crate::quota::settings::OnStoreDown;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_serves_buckets_from_all_its_servers_and_survives_one() {
-    let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "500"];
+    let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "500", "--repl-diskless-sync-delay", "0"];
     let mut servers: Vec<Redis> = (0..6).map(|_| Redis::with(&options)).collect();
     let addresses: Vec<String> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port)).collect();
     let mut create = vec!["--cluster", "create"];
@@ -35,6 +35,11 @@ async fn a_cluster_serves_buckets_from_all_its_servers_and_survives_one() {
     // Bans reach everybody, whichever server is asked.
     nodes.all[0].ban(&key(5), UnixSeconds(4_000_000_000)).unwrap();
     eventually("bans are shared", async || nodes.all.iter().all(|node| node.bans().len() == 1)).await;
+    let in_step = |server: &Redis| {
+        let replication = server.ask(&["INFO", "replication"]);
+        replication.contains("role:master") || replication.contains("master_link_status:up")
+    };
+    eventually("every replica is in step", async || servers.iter().all(in_step)).await;
     // A master dies; its replica takes over; buckets of all servers are counted again.
     let master = servers.iter().position(|server| server.ask(&["ROLE"]).starts_with("master")).unwrap();
     servers[master].kill();

@@ -10,7 +10,7 @@ use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisConnectionInfo, TlsCertificates, Value,
 };
 
-use super::slots::{SLOTS, slot_of, tag_within};
+use super::slots::{SLOTS, tag_within};
 use super::{Link, SERVERS_MAX, Script, local_key};
 use crate::quota::store::StoreOutage;
 use crate::quota::store::redis::settings::{RedisAddress, RedisMode, RedisSettings};
@@ -29,13 +29,16 @@ const PULSE: &str = include_str!("../pulse.lua");
 
 type Slots = BTreeMap<u16, usize>;
 
+/// The masters, and their slots. A master of a Cluster that cannot be reached is `None`; another has none.
+type Found = (Vec<Option<Arc<Link>>>, Option<Slots>);
+
 /// Connects to every master.
-pub(super) async fn all(settings: &RedisSettings, round: u64) -> Result<(Vec<Arc<Link>>, Option<Slots>), StoreOutage> {
+pub(super) async fn all(settings: &RedisSettings, round: u64) -> Result<Found, StoreOutage> {
     let mut last = StoreOutage::Unreachable("no address".to_owned());
     for address in &settings.addresses {
         let found = match settings.mode {
-            RedisMode::Standalone => link(settings, address, String::new(), round).await.map(|link| (vec![link], None)),
-            RedisMode::Sentinel => through_sentinel(settings, address, round).await.map(|link| (vec![link], None)),
+            RedisMode::Standalone => link(settings, address, String::new(), round).await.map(alone),
+            RedisMode::Sentinel => through_sentinel(settings, address, round).await.map(alone),
             RedisMode::Cluster => cluster(settings, address, round).await,
         };
         match found {
@@ -44,6 +47,10 @@ pub(super) async fn all(settings: &RedisSettings, round: u64) -> Result<(Vec<Arc
         }
     }
     Err(last)
+}
+
+fn alone(link: Arc<Link>) -> Found {
+    (vec![Some(link)], None)
 }
 
 async fn through_sentinel(
@@ -63,11 +70,7 @@ async fn through_sentinel(
     link(settings, &master, String::new(), round).await
 }
 
-async fn cluster(
-    settings: &RedisSettings,
-    seed: &RedisAddress,
-    round: u64,
-) -> Result<(Vec<Arc<Link>>, Option<Slots>), StoreOutage> {
+async fn cluster(settings: &RedisSettings, seed: &RedisAddress, round: u64) -> Result<Found, StoreOutage> {
     let (_, mut connection) = connect(settings, seed).await?;
     let mut question = redis::cmd("CLUSTER");
     question.arg("SLOTS");
@@ -75,16 +78,15 @@ async fn cluster(
     let ranges = ranges(&answer, seed)?;
     let mut masters: Vec<RedisAddress> = Vec::new();
     let mut slots = Slots::new();
-    let mut covered = 0_u32;
-    for (first, last, master) in &ranges {
+    for (_, last, master) in &ranges {
         let known = masters.iter().position(|one| one == master);
         let shard = known.unwrap_or_else(|| {
             masters.push(master.clone());
             masters.len() - 1
         });
         slots.insert(*last, shard);
-        covered += u32::from(*last - *first) + 1;
     }
+    let covered: u32 = ranges.iter().map(|(first, last, _)| u32::from(*last - *first) + 1).sum();
     if covered != u32::from(SLOTS) || masters.len() > SERVERS_MAX {
         return Err(StoreOutage::Refused(format!("the Cluster has servers for {covered} of {SLOTS} slots")));
     }
@@ -92,7 +94,14 @@ async fn cluster(
     let mut links = Vec::with_capacity(masters.len());
     for (shard, master) in masters.iter().enumerate() {
         let tag = tag_within(|slot| owner(slot) == Some(shard)).unwrap_or_default();
-        links.push(link(settings, master, tag, round).await?);
+        let link = link(settings, master, tag, round).await;
+        if let Err(outage) = &link {
+            tracing::warn!(host = master.host, port = master.port, reason = %outage, "a server of the quota's Cluster cannot be used");
+        }
+        links.push(link.ok());
+    }
+    if links.iter().all(Option::is_none) {
+        return Err(StoreOutage::Unreachable("no master of the Cluster answers".to_owned()));
     }
     Ok((links, Some(slots)))
 }
@@ -154,8 +163,8 @@ async fn link(
     let memory_key = local_key(MEMORY_KEY, &tag);
     let run_id = fact("run_id");
     tracing::info!(host = address.host, port = address.port, version, run_id, "connected to the quota's Redis");
-    debug_assert!(tag.is_empty() || slot_of(&memory_key) < SLOTS, "a tag has a slot");
-    Ok(Arc::new(Link { connection, run_id, tag, memory_key, settle, pulse, round, client }))
+    let name = format!("{}:{}", address.host, address.port);
+    Ok(Arc::new(Link { name, connection, run_id, tag, memory_key, settle, pulse, round, client }))
 }
 
 /// An evicted bucket is a quota that starts again.
