@@ -8,7 +8,7 @@ use std::time::Duration;
 pub(crate) const FAILURES_MAX: u32 = 3;
 
 /// Pause between two probes of a store that is gone: with the learning period, recovery stays within a second.
-pub(crate) const PROBE_EVERY: Duration = Duration::from_millis(200);
+pub(crate) const PROBE_EVERY: Duration = Duration::from_millis(100);
 
 /// What a result changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

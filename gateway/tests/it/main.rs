@@ -11,6 +11,8 @@ mod challenges;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod fleet;
+#[cfg(test)]
 mod forwarding;
 #[cfg(test)]
 mod hosts;

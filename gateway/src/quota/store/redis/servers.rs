@@ -2,7 +2,7 @@
 //!
 //! Whenever a connection is doubted (it broke, the server turned read-only, slots moved) all of it is found again: the
 //! master, the slots, the server's run id. Until that succeeds calls fail at once. One task does it, with a pause that
-//! grows to half a second, so that a server that returns is found within a second and is not stormed. Of a Cluster whose
+//! grows to a tenth of a second, so that all nodes find a server that returns almost at once, and do not storm it. Of a Cluster whose
 //! servers are not all there, those that are serve their buckets.
 
 mod connect;
@@ -23,8 +23,11 @@ use crate::quota::store::StoreOutage;
 
 /// Pause before the first further attempt to connect; the others double it.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
-/// The longest pause.
-const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// The longest pause. Nodes find a server that is back within this time of each other, and then a heartbeat: less than
+/// the time for which a new memory only listens (settle.lua).
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+/// How often a server is looked for that a Cluster lacks.
+const RETRY_EVERY: Duration = Duration::from_millis(500);
 /// How often the task looks whether the store is still there.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// Servers of a Cluster that are spoken to; more are a mistake.
@@ -118,7 +121,7 @@ impl Servers {
                 }
                 let is_whole = servers.topology.load().as_ref().is_some_and(|topology| topology.is_whole());
                 // Looked at now and then even if nobody doubts, so that the task ends with the store.
-                let wait = if is_whole { LOOK_EVERY } else { PAUSE_MAX };
+                let wait = if is_whole { LOOK_EVERY } else { RETRY_EVERY };
                 let _ = tokio::time::timeout(wait, servers.doubted.notified()).await;
             }
         });

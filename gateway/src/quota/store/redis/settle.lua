@@ -9,6 +9,8 @@
 -- Answers  {granted, now, minute, minute charged, day charged, own minute, own day, nodes, held elsewhere,
 --          learning until (-1: not learning), incarnation}, or {} for a stale statement. All numbers stay below 2^53.
 local MINUTES_PER_DAY, STEP_BACK_MAX, LEARNING, NODES_MAX = 1440, 15, 250, 64
+-- For a memory that is new: nodes connect again one after the other, within a quarter of a second of each other.
+local LEARNING_ANEW = 500
 local floor, max, min = math.floor, math.max, math.min
 local node = ARGV[1]
 local seq, heard = tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -66,7 +68,7 @@ local forgotten = same_day and (claim_day_units > mine.day or heard > mine.seq o
 if bucket_incarnation ~= incarnation or forgotten then
   bucket_incarnation, learning_until = incarnation, now + LEARNING
 end
-local until_ = min(max(learning_until, since + LEARNING), now + LEARNING)
+local until_ = min(max(learning_until, since + LEARNING_ANEW), now + LEARNING)
 local learning = until_ > now
 
 local minute_units, day_units = same_minute and claim_minute_units or 0, same_day and claim_day_units or 0

@@ -1,0 +1,334 @@
+//! Several gateways as processes, one Redis, and between them a proxy that breaks things: what a customer of a platform
+//! with many nodes is promised.
+
+mod exactness;
+mod fault_proxy;
+mod faults;
+#[path = "../../src/quota/tests/redis/server.rs"]
+mod server;
+mod shared;
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use chassis::secret::Secret;
+use contract::feed::Entity;
+use tempfile::TempDir;
+
+use self::fault_proxy::FaultProxy;
+use self::server::Redis;
+use crate::world::client::{Ask, Reply};
+use crate::world::control::ControlPlane;
+use crate::world::entities::{TestKey, limited, site};
+use crate::world::h2::H2;
+use crate::world::observed::Admin;
+use crate::world::upstream::Upstream;
+use crate::world::{ORDERS, PLATFORM_SECRET, SEALING_SECRET, certificates, eventually};
+
+/// Connections a driver keeps to each gateway; each carries many requests at once.
+const CONNECTIONS: usize = 8;
+
+/// One project with its limits: `p0`, `p1`, … with a key each.
+pub(super) struct Tenant {
+    pub(super) key: TestKey,
+    pub(super) host: String,
+}
+
+/// One gateway process.
+pub(super) struct Node {
+    pub(super) https: SocketAddr,
+    pub(super) admin: Admin,
+    process: Child,
+    log: PathBuf,
+}
+
+/// The platform.
+pub(super) struct Fleet {
+    pub(super) nodes: Vec<Node>,
+    pub(super) tenants: Vec<Tenant>,
+    pub(super) control: ControlPlane,
+    pub(super) redis: Redis,
+    /// Between each node and Redis.
+    pub(super) proxies: Vec<FaultProxy>,
+    _orders: Upstream,
+    directory: TempDir,
+    call_budget: &'static str,
+    /// One fleet at a time: several would starve each other on a small machine, and then their stores seem slow.
+    _turn: tokio::sync::MutexGuard<'static, ()>,
+}
+
+static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+impl Fleet {
+    /// So many gateways, and a project for each pair of limits.
+    pub(super) async fn start(count: usize, limits: &[(u32, u32)], quota: &str) -> Self {
+        Self::patient(count, limits, quota, "100ms").await
+    }
+
+    /// With a budget of its own for calls to Redis.
+    pub(super) async fn patient(count: usize, limits: &[(u32, u32)], quota: &str, call_budget: &'static str) -> Self {
+        let turn = TURN.lock().await;
+        let redis = Redis::start();
+        let orders = Upstream::start().await;
+        let mut tenants = Vec::new();
+        let mut entities = Vec::new();
+        for (number, (minute, day)) in limits.iter().enumerate() {
+            let project = format!("p{number}");
+            let host = format!("{project}.tollhouse.localhost");
+            let key = TestKey::new(&project, u8::try_from(number).unwrap() + 1);
+            entities.extend([Entity::Project(limited(&project, *minute, *day)), site(&host, &project), key.entity()]);
+            tenants.push(Tenant { key, host });
+        }
+        let control = ControlPlane::start(&Secret::parse(PLATFORM_SECRET).unwrap(), entities).await;
+        let directory = tempfile::tempdir().unwrap();
+        let (chain, key) = certificates::platform();
+        std::fs::write(directory.path().join("platform.pem"), chain).unwrap();
+        std::fs::write(directory.path().join("platform.key"), key).unwrap();
+        let mut fleet = Self {
+            nodes: vec![],
+            tenants,
+            control,
+            redis,
+            proxies: vec![],
+            _orders: orders,
+            directory,
+            call_budget,
+            _turn: turn,
+        };
+        for number in 0..count {
+            fleet.proxies.push(FaultProxy::start(fleet.redis.port).await);
+            let node = fleet.spawn(number, quota);
+            fleet.nodes.push(node);
+        }
+        for number in 0..count {
+            fleet.serves(number).await;
+        }
+        fleet
+    }
+
+    fn spawn(&self, number: usize, quota: &str) -> Node {
+        let [http, https, admin] = [(); 3].map(|()| free_address());
+        let file = |name: &str| self.directory.path().join(name).display().to_string();
+        let text = format!(
+            r#"
+            data_directory = "{data}"
+            secret = "{PLATFORM_SECRET}"
+            sealing_secret = "{SEALING_SECRET}"
+            threads = 2
+            [listen]
+            http = "{http}"
+            https = "{https}"
+            admin = "{admin}"
+            [tls]
+            platform_certificate_file = "{chain}"
+            platform_key_file = "{key}"
+            [feed]
+            url = "http://{feed}"
+            [quota]
+            store = "redis"
+            {quota}
+            [quota.redis]
+            urls = ["redis://127.0.0.1:{redis}"]
+            call_budget = "{budget}"
+            [drain]
+            lame_duck = "0s"
+            [upstreams.orders]
+            endpoints = ["{orders}"]
+            in_flight_max = 10000
+            connect_timeout = "20s"
+            first_byte_timeout = "20s"
+            routes = [{{ path = "{ORDERS}", methods = ["GET"] }}]
+            "#,
+            data = file(&format!("data-{}", admin.port())),
+            chain = file("platform.pem"),
+            key = file("platform.key"),
+            feed = self.control.address,
+            budget = self.call_budget,
+            redis = self.proxies[number].port,
+            orders = self._orders.address,
+        );
+        let configuration = self.directory.path().join(format!("gateway-{number}.toml"));
+        std::fs::write(&configuration, text).unwrap();
+        let log = self.directory.path().join(format!("gateway-{number}.log"));
+        let process = Command::new(env!("CARGO_BIN_EXE_gateway"))
+            .arg("--config")
+            .arg(&configuration)
+            .stdout(std::fs::File::options().append(true).create(true).open(&log).unwrap())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        Node { https, admin: Admin(admin), process, log }
+    }
+
+    /// Waits until a node is ready, knows all keys, and counts with its store.
+    pub(super) async fn serves(&self, number: usize) {
+        let node = &self.nodes[number];
+        eventually("the gateway is ready", async || {
+            let connected = tokio::net::TcpStream::connect(node.admin.0).await.is_ok();
+            (connected && node.admin.get("/readyz").await.0 == 200).then_some(())
+        })
+        .await;
+        eventually("the gateway knows what is published", async || {
+            (node.admin.metric("edge_replica_revision").await >= self.control.revision()).then_some(())
+        })
+        .await;
+        eventually("the gateway counts with its store", async || {
+            let metrics = node.admin.metrics().await;
+            let on =
+                |mode: &str| metrics.get(&format!("edge_quota_mode{{mode=\"{mode}\"}}")).is_some_and(|on| on == "1");
+            (on("lease") || on("exact")).then_some(())
+        })
+        .await;
+    }
+
+    pub(super) fn ask(&self, tenant: usize) -> Ask {
+        Ask::get(&self.tenants[tenant].host, ORDERS).key(&self.tenants[tenant].key.text)
+    }
+
+    pub(super) async fn connect(&self, node: usize, tenant: usize) -> H2 {
+        H2::connect(self.nodes[node].https, &self.tenants[tenant].host).await
+    }
+
+    /// So many requests of a tenant, 512 in flight, each at a node chosen at random.
+    pub(super) async fn burst(&self, tenant: usize, requests: u32) -> Outcome {
+        let mut connections = Vec::new();
+        for node in 0..self.nodes.len() {
+            for _ in 0..CONNECTIONS {
+                connections.push(self.connect(node, tenant).await);
+            }
+        }
+        let connections = Arc::new(connections);
+        let next = Arc::new(AtomicU32::new(0));
+        let workers: Vec<_> = (0..512_u64)
+            .map(|worker| {
+                let (connections, next, ask) = (connections.clone(), next.clone(), self.ask(tenant));
+                tokio::spawn(async move {
+                    let mut outcome = Outcome::default();
+                    let mut random = worker.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+                    while next.fetch_add(1, Ordering::SeqCst) < requests {
+                        random ^= random << 13;
+                        random ^= random >> 7;
+                        random ^= random << 17;
+                        let place = usize::try_from(random % connections.len() as u64).unwrap();
+                        outcome.note(connections[place].try_ask(&ask).await.ok().as_ref());
+                    }
+                    outcome
+                })
+            })
+            .collect();
+        let mut all = Outcome::default();
+        for worker in workers {
+            all.add(worker.await.unwrap());
+        }
+        all
+    }
+
+    /// What Redis has charged to a tenant's day.
+    pub(super) fn day_charged(&self, tenant: usize) -> u64 {
+        let books = self.redis.ask(&["HGET", &format!("tollhouse:q:{{p{tenant}}}"), "books"]);
+        books.split(' ').nth(2).and_then(|day| day.parse().ok()).unwrap_or(0)
+    }
+
+    /// Requests of a tenant that were let through, by the access logs of all nodes, per minute of the quota's clock.
+    pub(super) fn admitted_by_logs(&self, tenant: usize) -> u64 {
+        let project = format!("\"p{tenant}\"");
+        let lines = self.nodes.iter().map(|node| std::fs::read_to_string(&node.log).unwrap());
+        let of = |line: &str| line.contains(&project) && line.contains("\"status\":200");
+        lines.map(|text| text.lines().filter(|line| of(line)).count() as u64).sum()
+    }
+}
+
+impl Node {
+    /// As a power cut does.
+    pub(super) fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    pub(super) fn terminate(&self) {
+        let status = Command::new("kill").args(["-TERM", &self.process.id().to_string()]).status();
+        assert!(status.unwrap().success());
+    }
+
+    /// Waits for the end after [`Node::terminate`]; whether it was a clean one.
+    pub(super) async fn ended(&mut self) -> bool {
+        let status = eventually("the process ends", async || self.process.try_wait().unwrap()).await;
+        status.success()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// What became of many requests.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    /// Let through, by the minute whose end the answer names.
+    pub(super) admitted: BTreeMap<i64, u32>,
+    pub(super) statuses: BTreeMap<u16, u32>,
+    /// Connections that broke before an answer.
+    pub(super) broken: u32,
+}
+
+impl Outcome {
+    fn note(&mut self, reply: Option<&Reply>) {
+        let Some(reply) = reply else {
+            self.broken += 1;
+            return;
+        };
+        *self.statuses.entry(reply.status).or_default() += 1;
+        if reply.status == 200 {
+            // The trio may describe the day; the minute's end follows from the other field.
+            let minute = reply.header("ratelimit").and_then(|both| both.split("t=").nth(1)?.split(',').next());
+            let left: i64 = minute.and_then(|left| left.parse().ok()).unwrap_or(60);
+            let reset = reply.number("x-ratelimit-reset");
+            let minute = if reset % 86_400 == 0 { left } else { reset / 60 };
+            *self.admitted.entry(minute).or_default() += 1;
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        for (minute, admitted) in other.admitted {
+            *self.admitted.entry(minute).or_default() += admitted;
+        }
+        for (status, count) in other.statuses {
+            *self.statuses.entry(status).or_default() += count;
+        }
+        self.broken += other.broken;
+    }
+
+    pub(super) fn total(&self) -> u32 {
+        self.admitted.values().sum()
+    }
+
+    /// No answer was an error of ours.
+    #[track_caller]
+    pub(super) fn only(&self, statuses: &[u16]) {
+        assert!(self.statuses.keys().all(|status| statuses.contains(status)), "{self:?}");
+    }
+}
+
+/// A port that nobody has now, outside of the range that the kernel gives to clients.
+fn free_address() -> SocketAddr {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let turn = NEXT.fetch_add(1, Ordering::SeqCst) + std::process::id() * 37;
+        let port = u16::try_from(8_300 + turn % 1_600).unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
+}
+
+/// A moment for what runs in the background anyway.
+pub(super) const MOMENT: Duration = Duration::from_millis(50);

@@ -1,0 +1,64 @@
+//! Exactly the limit, whoever asks whom.
+
+use super::*;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_gateways_admit_exactly_the_limit_and_the_books_agree_with_the_logs() {
+    let limits = [(60, 100_000), (300, 100_000), (1_000, 100_000)];
+    let fleet = Fleet::patient(3, &limits, "on_store_down = \"deny\"", "1s").await;
+    for (tenant, (limit, _)) in limits.into_iter().enumerate() {
+        let outcome = fleet.burst(tenant, limit * 3).await;
+        outcome.only(&[200, 429]);
+        assert_eq!(outcome.broken, 0);
+        // Per calendar minute; a burst that straddles one boundary has two.
+        assert!(outcome.admitted.values().all(|admitted| *admitted <= limit), "{outcome:?}");
+        assert!(outcome.admitted.len() > 1 || outcome.total() == limit, "{outcome:?}");
+        eventually("what was not spent is handed back", async || {
+            (fleet.day_charged(tenant) == u64::from(outcome.total())).then_some(())
+        })
+        .await;
+        eventually("the access logs say the same", async || {
+            (fleet.admitted_by_logs(tenant) == u64::from(outcome.total())).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_days_limit_is_exact_and_what_the_minute_refuses_costs_no_day() {
+    let fleet = Fleet::patient(3, &[(1_000, 400), (60, 1_000)], "on_store_down = \"deny\"", "1s").await;
+    let outcome = fleet.burst(0, 1_200).await;
+    outcome.only(&[200, 429]);
+    assert_eq!(outcome.total(), 400, "{outcome:?}");
+    let outcome = fleet.burst(1, 5_000).await;
+    outcome.only(&[200, 429]);
+    assert!(outcome.total() == 60 || outcome.admitted.len() > 1, "{outcome:?}");
+    eventually("the day holds what was admitted", async || {
+        (fleet.day_charged(1) == u64::from(outcome.total())).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_is_stopped_in_a_burst_hands_back_and_one_that_is_killed_loses_its_lease_at_most() {
+    let mut fleet = Fleet::patient(3, &[(1_000, 100_000), (1_000, 100_000)], "on_store_down = \"deny\"", "1s").await;
+    for (tenant, victim) in [(0, 2), (1, 1)] {
+        let before = fleet.burst(tenant, 300).await;
+        if tenant == 0 {
+            fleet.nodes[victim].terminate();
+            assert!(fleet.nodes[victim].ended().await, "a clean end");
+        } else {
+            fleet.nodes[victim].kill();
+        }
+        fleet.nodes.remove(victim);
+        let after = fleet.burst(tenant, 3_000).await;
+        let mut minutes = before.admitted.clone();
+        for (minute, admitted) in &after.admitted {
+            *minutes.entry(*minute).or_default() += admitted;
+        }
+        assert!(minutes.values().all(|admitted| *admitted <= 1_000), "{minutes:?}");
+        // One node in twenty of the minute is the most that a lease may be.
+        let least = if tenant == 0 { 1_000 } else { 950 };
+        assert!(minutes.len() > 1 || minutes.values().all(|admitted| *admitted >= least), "{minutes:?}");
+    }
+}

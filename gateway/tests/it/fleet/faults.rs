@@ -1,0 +1,155 @@
+//! The way to Redis, and Redis, break in every way there is. Never an error of ours, never over the limit.
+
+use super::*;
+
+/// Asks one after the other, at every node in turn; what was admitted, and every status seen.
+async fn in_turn(fleet: &Fleet, tenant: usize, requests: usize) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mut connections = Vec::new();
+    for node in 0..fleet.nodes.len() {
+        connections.push(fleet.connect(node, tenant).await);
+    }
+    for number in 0..requests {
+        let reply = connections[number % connections.len()].try_ask(&fleet.ask(tenant)).await;
+        outcome.note(reply.ok().as_ref());
+    }
+    outcome
+}
+
+async fn all_are_back(fleet: &Fleet) {
+    for number in 0..fleet.nodes.len() {
+        fleet.serves(number).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_replies_lose_nothing_and_grant_nothing_twice() {
+    let fleet = Fleet::start(3, &[(1_000, 100_000)], "on_store_down = \"deny\"").await;
+    for proxy in &fleet.proxies {
+        proxy.lose(20);
+    }
+    let mut outcome = Outcome::default();
+    for _ in 0..4 {
+        outcome.add(fleet.burst(0, 1_000).await);
+    }
+    for proxy in &fleet.proxies {
+        proxy.lose(0);
+    }
+    all_are_back(&fleet).await;
+    outcome.add(fleet.burst(0, 3_000).await);
+    outcome.only(&[200, 429, 503]);
+    assert!(outcome.admitted.values().all(|admitted| *admitted <= 1_000), "{outcome:?}");
+    assert!(outcome.admitted.values().any(|admitted| *admitted == 1_000) || outcome.admitted.len() > 1, "{outcome:?}");
+    eventually("the books hold what was admitted", async || {
+        (fleet.day_charged(0) == u64::from(outcome.total())).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_cut_off_has_its_share_and_the_others_stay_exact() {
+    let fleet = Fleet::start(3, &[(300, 100_000)], "on_store_down = \"share\"").await;
+    let before = in_turn(&fleet, 0, 30).await;
+    fleet.proxies[0].cut(true);
+    eventually("the node knows", async || {
+        let metrics = fleet.nodes[0].admin.metrics().await;
+        metrics.get("edge_quota_mode{mode=\"share\"}").is_some_and(|on| on == "1").then_some(())
+    })
+    .await;
+    let outcome = fleet.burst(0, 2_000).await;
+    outcome.only(&[200, 429, 503]);
+    // The share of one of three nodes is the most that can be too much.
+    for (minute, admitted) in &outcome.admitted {
+        let earlier = before.admitted.get(minute).copied().unwrap_or(0);
+        assert!(admitted + earlier <= 300 + 100, "{outcome:?}");
+    }
+    fleet.proxies[0].cut(false);
+    all_are_back(&fleet).await;
+    let total = before.total() + outcome.total();
+    eventually("the day is right again", async || (fleet.day_charged(0) >= u64::from(total)).then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_network_delays_only_the_first_requests() {
+    let fleet = Fleet::start(1, &[(100_000, 1_000_000)], "on_store_down = \"allow\"").await;
+    fleet.proxies[0].swallow(true);
+    let connection = fleet.connect(0, 0).await;
+    eventually("the node stops asking", async || {
+        assert_eq!(connection.ask(&fleet.ask(0)).await.status, 200, "nobody suffers for our fault");
+        let metrics = fleet.nodes[0].admin.metrics().await;
+        metrics.get("edge_quota_mode{mode=\"allow\"}").is_some_and(|on| on == "1").then_some(())
+    })
+    .await;
+    let outcome = fleet.burst(0, 2_000).await;
+    outcome.only(&[200]);
+    fleet.proxies[0].swallow(false);
+    all_are_back(&fleet).await;
+    eventually("what was let through is in the books", async || {
+        (fleet.day_charged(0) >= u64::from(outcome.total())).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_store_is_waited_for_within_its_budget_and_no_longer() {
+    let fleet = Fleet::start(1, &[(100_000, 1_000_000)], "on_store_down = \"deny\"").await;
+    fleet.proxies[0].delay(Duration::from_millis(20));
+    fleet.burst(0, 200).await.only(&[200]);
+    fleet.proxies[0].delay(Duration::from_millis(400));
+    eventually("the node stops asking", async || {
+        let reply = fleet.connect(0, 0).await.ask(&fleet.ask(0)).await;
+        assert!(matches!(reply.status, 200 | 503), "{reply:?}");
+        if reply.status == 503 {
+            reply.refused(503, "quota_unavailable");
+            assert_eq!(reply.number("retry-after"), 1);
+        }
+        let metrics = fleet.nodes[0].admin.metrics().await;
+        metrics.get("edge_quota_mode{mode=\"deny\"}").is_some_and(|on| on == "1").then_some(())
+    })
+    .await;
+    // A gateway whose store is gone is as ready as ever.
+    assert_eq!(fleet.nodes[0].admin.get("/readyz").await.0, 200);
+    fleet.proxies[0].delay(Duration::ZERO);
+    all_are_back(&fleet).await;
+    fleet.burst(0, 100).await.only(&[200]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_and_emptied_store_gives_nobody_a_fresh_limit() {
+    let mut fleet = Fleet::start(3, &[(600, 100_000)], "on_store_down = \"deny\"").await;
+    let mut outcome = fleet.burst(0, 400).await;
+    fleet.redis.kill();
+    let during = fleet.burst(0, 300).await;
+    during.only(&[200, 429, 503]);
+    outcome.add(during);
+    fleet.redis.restart();
+    all_are_back(&fleet).await;
+    outcome.add(fleet.burst(0, 1_500).await);
+    outcome.only(&[200, 429, 503]);
+    assert!(outcome.admitted.values().all(|admitted| *admitted <= 600), "{outcome:?}");
+    eventually("the books hold what was admitted", async || {
+        (fleet.day_charged(0) == u64::from(outcome.total())).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_starts_without_its_store_and_finds_it_later() {
+    let fleet = Fleet::start(1, &[(100, 1_000)], "on_store_down = \"deny\"").await;
+    fleet.proxies[0].cut(true);
+    let second = fleet.spawn(0, "on_store_down = \"deny\"");
+    eventually("it is ready", async || {
+        let connected = tokio::net::TcpStream::connect(second.admin.0).await.is_ok();
+        (connected && second.admin.get("/readyz").await.0 == 200).then_some(())
+    })
+    .await;
+    let reply = H2::connect(second.https, &fleet.tenants[0].host).await.ask(&fleet.ask(0)).await;
+    reply.refused(503, "quota_unavailable");
+    fleet.proxies[0].cut(false);
+    eventually("it counts", async || {
+        let reply = H2::connect(second.https, &fleet.tenants[0].host).await.ask(&fleet.ask(0)).await;
+        tokio::time::sleep(MOMENT).await;
+        (reply.status == 200).then_some(())
+    })
+    .await;
+}

@@ -1,0 +1,109 @@
+//! What all nodes know alike: bans, changes of plan, revoked keys; and what every answer says of the limits.
+
+use contract::feed::Effect;
+
+use super::*;
+
+/// Publishes, and waits until every node has it.
+async fn everywhere(fleet: &Fleet, effect: Effect) {
+    let revision = fleet.control.publish(effect);
+    for node in &fleet.nodes {
+        eventually("the change is applied", async || {
+            (node.admin.metric("edge_replica_revision").await >= revision).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_ignores_429_is_banned_on_every_node_and_its_neighbour_is_not() {
+    let fleet = Fleet::patient(2, &[(10, 100_000)], "on_store_down = \"deny\"", "1s").await;
+    let other = TestKey::new("p0", 200);
+    everywhere(&fleet, Effect::Put(other.entity())).await;
+    let at = [fleet.connect(0, 0).await, fleet.connect(1, 0).await];
+    let ask = fleet.ask(0);
+    let banned = eventually("the key is banned", async || {
+        let reply = at[0].ask(&ask).await;
+        (reply.status == 429 && reply.text().contains("api_key_banned")).then_some(reply)
+    })
+    .await;
+    let until = banned.number("x-ratelimit-reset");
+    assert_eq!(banned.number("x-ratelimit-remaining"), 0);
+    assert!((1..=60).contains(&banned.number("retry-after")));
+    let elsewhere = eventually("the other node refuses it as well", async || {
+        let reply = at[1].ask(&ask).await;
+        reply.text().contains("api_key_banned").then_some(reply)
+    })
+    .await;
+    assert_eq!(elsewhere.number("x-ratelimit-reset"), until, "until the same second");
+    let reply = at[1].ask(&Ask::get(&fleet.tenants[0].host, ORDERS).key(&other.text)).await;
+    assert!(!reply.text().contains("api_key_banned"), "another key of the project: {reply:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_higher_plan_and_a_revoked_key_take_effect_on_every_node() {
+    let fleet = Fleet::patient(3, &[(20, 100_000)], "bans = \"off\"\non_store_down = \"deny\"", "1s").await;
+    let outcome = fleet.burst(0, 100).await;
+    assert!(outcome.total() == 20 || outcome.admitted.len() > 1, "{outcome:?}");
+    everywhere(&fleet, Effect::Put(Entity::Project(limited("p0", 300, 100_000)))).await;
+    let more = fleet.burst(0, 600).await;
+    let spent: u32 = outcome.total() + more.total();
+    assert!(spent == 300 || outcome.admitted.keys().ne(more.admitted.keys()), "what was used stays used: {more:?}");
+    everywhere(&fleet, Effect::Remove(fleet.tenants[0].key.entity().name())).await;
+    fleet.burst(0, 30).await.only(&[401]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_in_shadow_mode_is_measured_and_refuses_nobody() {
+    let fleet = Fleet::start(1, &[(5, 100_000)], "shadow_plans = [\"enterprise\"]").await;
+    let connection = fleet.connect(0, 0).await;
+    for number in 0..40 {
+        let reply = connection.ask(&fleet.ask(0)).await;
+        assert_eq!(reply.status, 200, "{number}: {reply:?}");
+        assert_eq!(reply.number("x-ratelimit-limit"), 5, "the figures are true");
+    }
+    let shadow = "edge_quota_decisions_total{outcome=\"shadow\",plan=\"enterprise\"}";
+    assert!(fleet.nodes[0].admin.metric(shadow).await >= 30, "counted, and nobody is banned for it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_answer_of_every_node_adds_up() {
+    let fleet = Fleet::patient(3, &[(50, 100_000)], "bans = \"off\"\non_store_down = \"deny\"", "1s").await;
+    let mut connections = Vec::new();
+    for node in 0..3 {
+        connections.push((fleet.connect(node, 0).await, BTreeMap::<i64, i64>::new()));
+    }
+    let unknown = TestKey::new("p0", 201);
+    for number in 0..300 {
+        let (connection, lowest) = &mut connections[number % 3];
+        let ask = match number % 7 {
+            0 => Ask::get(&fleet.tenants[0].host, "/nowhere").key(&fleet.tenants[0].key.text),
+            1 => Ask::new("DELETE", &fleet.tenants[0].host, ORDERS).key(&fleet.tenants[0].key.text),
+            2 if number < 100 => Ask::get(&fleet.tenants[0].host, ORDERS).key(&unknown.text),
+            _ => fleet.ask(0),
+        };
+        let reply = connection.ask(&ask).await;
+        assert!(matches!(reply.status, 200 | 401 | 404 | 405 | 429), "{reply:?}");
+        let (limit, remaining, reset) = reply.trio();
+        let now = httpdate(reply.header("date").unwrap());
+        assert!((0..=limit).contains(&remaining), "{reply:?}");
+        assert!(reset > now - 2 && reset <= now + 86_400, "{reply:?}");
+        assert_eq!(reply.header("retry-after").is_some(), reply.status == 429, "{reply:?}");
+        if reply.status == 429 {
+            assert_eq!(remaining, 0);
+            assert!(now + reply.number("retry-after") >= reset - 1, "never before the reset: {reply:?}");
+        }
+        if reply.status != 401 {
+            assert_eq!(limit, 50, "the minute binds");
+            let before = lowest.entry(reset).or_insert(limit);
+            assert!(remaining <= *before, "Remaining rises within a window on one node: {reply:?}");
+            *before = remaining;
+        }
+    }
+}
+
+/// Seconds since the epoch of a date in HTTP's format.
+fn httpdate(text: &str) -> i64 {
+    let moment = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).unwrap();
+    moment.as_second()
+}
