@@ -14,9 +14,12 @@ use contract::hostname::Hostname;
 use contract::key::KeyId;
 use contract::project::ProjectId;
 use contract::site::Serves;
+use contract::window::Window;
 use serde_json::{Value, json};
 
 use crate::proxy::Gateway;
+use crate::quota::ledger::{self, bucket::NodeView};
+use crate::quota::standing::Allowance;
 use crate::server::Live;
 
 /// What the handlers look at.
@@ -99,16 +102,51 @@ async fn usage(State(view): State<View>, Path(project): Path<String>) -> Respons
     let Some(project) = found else {
         return Refusal::new(404, "project_not_found", "This gateway knows no such project.").into_response();
     };
-    let standing = pipeline.quota.standing(&project.id, project.limits);
-    let window = |allowance: crate::quota::standing::Allowance| json!({ "limit": allowance.limit, "remaining": allowance.remaining, "resets_at": allowance.resets_at });
-    Json(json!({
+    // The store's books are the truth of all nodes; without it, what this node knows.
+    let books = pipeline.quota.usage(&project.id).await;
+    let mut known = json!({
         "project": project.id,
         "plan": project.plan,
-        "minute": window(standing.minute),
-        "day": standing.day.map(window),
+        "shadow": pipeline.shadow_plans.contains(&project.plan),
         "mode": pipeline.quota.mode().as_str(),
-    }))
-    .into_response()
+    });
+    let standing = pipeline.quota.standing(&project.id, project.limits);
+    let of_this_node = |window: Allowance| {
+        json!({
+            "limit": window.limit,
+            "used": window.limit.saturating_sub(window.remaining),
+            "remaining": window.remaining,
+            "resets_at": window.resets_at,
+        })
+    };
+    let (minute, day, nodes) = match books {
+        Ok(Some(books)) => {
+            let window = |window: Window, charged: u64, index: i64| {
+                let limit = project.limits.of(window);
+                let remaining = u64::from(limit).saturating_sub(charged);
+                json!({ "limit": limit, "used": charged, "remaining": remaining, "resets_at": window.ends_at(index) })
+            };
+            let minute = window(Window::Minute, books.minute_charged, books.minute);
+            let day = window(Window::Day, books.day_charged, ledger::day_of(books.minute));
+            (minute, day, json!(books.nodes.iter().map(node).collect::<Vec<_>>()))
+        }
+        Ok(None) => (of_this_node(standing.minute), json!(standing.day.map(of_this_node)), json!([])),
+        Err(_) => (of_this_node(standing.minute), json!(standing.day.map(of_this_node)), Value::Null),
+    };
+    if let Some(known) = known.as_object_mut() {
+        known.extend([("minute".to_owned(), minute), ("day".to_owned(), day), ("nodes".to_owned(), nodes)]);
+    }
+    Json(known).into_response()
+}
+
+/// One node's part of a bucket, for people.
+fn node(part: &NodeView) -> Value {
+    json!({
+        "node": format!("{:016x}.{}", part.node.process, part.node.life),
+        "minute": part.minute_units,
+        "held": part.held,
+        "day": part.day_units,
+    })
 }
 
 async fn bans(State(view): State<View>) -> Json<Value> {

@@ -5,6 +5,7 @@ mod exactness;
 mod fault_proxy;
 mod faults;
 #[path = "../../src/quota/tests/redis/server.rs"]
+#[expect(dead_code, reason = "the tests of the store itself need sentinels as well")]
 mod server;
 mod shared;
 
@@ -55,7 +56,7 @@ pub(super) struct Fleet {
     pub(super) redis: Redis,
     /// Between each node and Redis.
     pub(super) proxies: Vec<FaultProxy>,
-    _orders: Upstream,
+    orders: Upstream,
     directory: TempDir,
     call_budget: &'static str,
     /// One fleet at a time: several would starve each other on a small machine, and then their stores seem slow.
@@ -95,7 +96,7 @@ impl Fleet {
             control,
             redis,
             proxies: vec![],
-            _orders: orders,
+            orders,
             directory,
             call_budget,
             _turn: turn,
@@ -150,7 +151,7 @@ impl Fleet {
             feed = self.control.address,
             budget = self.call_budget,
             redis = self.proxies[number].port,
-            orders = self._orders.address,
+            orders = self.orders.address,
         );
         let configuration = self.directory.path().join(format!("gateway-{number}.toml"));
         std::fs::write(&configuration, text).unwrap();

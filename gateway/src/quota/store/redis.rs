@@ -229,8 +229,8 @@ impl Store for RedisStore {
         let link = self.servers.of(&key)?;
         let mut books_of = redis::cmd("HGETALL");
         books_of.arg(&key);
-        let mut time = redis::cmd("TIME");
-        let (fields, now) = (self.call(&link, &books_of).await?, self.call(&link, &mut time).await?);
+        let time = redis::cmd("TIME");
+        let (fields, now) = (self.call(&link, &books_of).await?, self.call(&link, &time).await?);
         books::view(&fields, &now)
     }
 

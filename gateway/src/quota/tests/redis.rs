@@ -85,6 +85,51 @@ async fn redis_keeps_the_promises_of_a_store() {
     assert_eq!(other.pulse().await.unwrap().nodes.get(), 2, "nodes are counted by their signs of life");
 }
 
+/// The rights that config/redis.conf proposes, as one line of it.
+fn proposed_user() -> Vec<String> {
+    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/redis.conf");
+    let text = std::fs::read_to_string(file).unwrap();
+    let lines = text.lines().skip_while(|line| !line.starts_with("# user tollhouse"));
+    let words = lines.flat_map(|line| line.trim_start_matches('#').split_whitespace()).filter(|word| *word != "\\");
+    words
+        .skip(2)
+        .filter(|word| !matches!(*word, "of" | "the") && !word.starts_with('#') && !word.ends_with('>'))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[tokio::test]
+async fn the_proposed_user_has_the_rights_it_needs_and_no_others() {
+    let redis = Redis::start();
+    let rights = proposed_user();
+    let mut command = vec!["ACL", "SETUSER", "tollhouse", ">open-sesame"];
+    command.extend(rights.iter().map(String::as_str));
+    assert_eq!(redis.ask(&command), "OK", "{rights:?}");
+    let mut settings = settings_for(&[redis.port], RedisMode::Standalone);
+    settings.username = Some("tollhouse".to_owned());
+    settings.password = Some(chassis::secret::Secret::new(b"open-sesame".to_vec()));
+    let store = RedisStore::start(settings, 1, call_metrics());
+    store.connected(PATIENCE).await.unwrap();
+    grants(&store).await;
+    keeps_the_promises_of_a_store(&store, |number| format!("acl-{number}").parse().unwrap()).await;
+    let mut news = store.news().unwrap();
+    let heard = tokio::time::timeout(PATIENCE, news.recv()).await.unwrap();
+    assert_eq!(heard, Some(crate::quota::store::Heard::Connected));
+    let ban = crate::quota::ban::Ban {
+        key: key(3),
+        since: UnixSeconds(1),
+        until: UnixSeconds(2),
+        reason: crate::quota::ban::BanReason::Operator,
+        level: 1,
+        shadow: false,
+    };
+    store.tell(&crate::quota::store::News::Banned(ban.clone())).await.unwrap();
+    assert_eq!(store.past().await.unwrap().len(), 1);
+    store.forget(&[ban]).await.unwrap();
+    assert!(store.past().await.unwrap().is_empty());
+    assert!(redis.ask(&["--user", "tollhouse", "--pass", "open-sesame", "FLUSHALL"]).contains("NOPERM"));
+}
+
 #[tokio::test]
 async fn a_password_opens_and_a_wrong_one_does_not() {
     let redis = Redis::with(&["--requirepass", "open-sesame"]);

@@ -91,6 +91,22 @@ async fn a_silent_network_delays_only_the_first_requests() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_frozen_store_costs_no_request_an_error_and_is_right_when_it_thaws() {
+    let fleet = Fleet::start(2, &[(100_000, 1_000_000)], "on_store_down = \"share\"").await;
+    let mut outcome = fleet.burst(0, 500).await;
+    fleet.redis.freeze();
+    outcome.add(fleet.burst(0, 2_000).await);
+    outcome.only(&[200]);
+    fleet.redis.thaw();
+    all_are_back(&fleet).await;
+    outcome.add(fleet.burst(0, 500).await);
+    eventually("the day holds what was admitted meanwhile", async || {
+        (fleet.day_charged(0) == u64::from(outcome.total())).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_slow_store_is_waited_for_within_its_budget_and_no_longer() {
     let fleet = Fleet::start(1, &[(100_000, 1_000_000)], "on_store_down = \"deny\"").await;
     fleet.proxies[0].delay(Duration::from_millis(20));

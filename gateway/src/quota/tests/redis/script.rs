@@ -109,7 +109,7 @@ async fn the_script_is_the_same_function_as_the_bucket() {
             let project = format!("pair-{}", number.fetch_add(1, Ordering::SeqCst)).parse().unwrap();
             let mut pair = Pair { store: &store, project, mirror: None, seqs: std::collections::HashMap::new() };
             runtime.block_on(async {
-                let wall = || i64::try_from(chassis::clock::Clock::now(&chassis::clock::SystemClock::new()).0).unwrap();
+                let wall = || chassis::clock::Clock::now(&chassis::clock::SystemClock::new()).0;
                 for draft in drafts {
                     pair.state(draft, wall()).await?;
                 }

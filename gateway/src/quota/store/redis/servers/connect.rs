@@ -209,7 +209,8 @@ fn client(settings: &RedisSettings, address: &RedisAddress) -> redis::RedisResul
     } else {
         ConnectionAddr::Tcp(host, port)
     };
-    let mut speaker = RedisConnectionInfo::default();
+    // The crate would introduce itself with a command that older servers do not know and narrow users may not use.
+    let mut speaker = RedisConnectionInfo::default().set_skip_set_lib_name();
     if let Some(username) = &settings.username {
         speaker = speaker.set_username(username);
     }
@@ -226,8 +227,8 @@ fn client(settings: &RedisSettings, address: &RedisAddress) -> redis::RedisResul
     }
 }
 
-fn unreachable(error: redis::RedisError) -> StoreOutage {
-    super::super::explain(&error).1.err().unwrap_or(StoreOutage::TimedOut)
+fn unreachable(error: impl std::borrow::Borrow<redis::RedisError>) -> StoreOutage {
+    super::super::explain(error.borrow()).1.err().unwrap_or(StoreOutage::TimedOut)
 }
 
 #[cfg(test)]
