@@ -19,8 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 fn call_metrics() -> CallMetrics {
     let registry = Registry::new();
-    let calls = metrics::counter_vec(&registry, "calls", "Calls.", &["result"]).unwrap();
-    let seconds = metrics::latency_vec(&registry, "seconds", "Seconds.", &[]).unwrap();
+    let calls = metrics::counter_vec(&registry, "edge_quota_store_calls_total", "Calls.", &["result"]).unwrap();
+    let seconds = metrics::latency_vec(&registry, "edge_quota_store_call_seconds", "Seconds.", &[]).unwrap();
     CallMetrics { calls, seconds: seconds.with_label_values(&[] as &[&str]) }
 }
 
