@@ -4,7 +4,7 @@
 //! hands in the time, [`logs`] and [`metrics`] tell what happens, [`health`] and [`admin`] answer the operator,
 //! [`serve`] accepts and drains HTTP, [`shutdown`] ends it, [`guard`] lets in only what came through the gateway,
 //! [`secret`] and [`seal`] keep secrets, [`sqlite`] opens the embedded database, [`watchdog`] notices a runtime that is
-//! stuck.
+//! stuck, [`webhook`] signs and sends what customers want to be told.
 
 pub mod admin;
 pub mod clock;
@@ -23,3 +23,4 @@ pub mod serve;
 pub mod shutdown;
 pub mod sqlite;
 pub mod watchdog;
+pub mod webhook;

@@ -11,6 +11,7 @@ mod keys;
 mod operations;
 mod projects;
 mod view;
+mod webhooks;
 
 use std::sync::Arc;
 
@@ -83,6 +84,11 @@ fn of_one_project() -> Router<Arc<App>> {
         .route("/domains/{domain}/events", get(domains::events))
         .route("/domain-check", get(domains::check))
         .route("/events", get(projects::events))
+        .route("/webhooks", get(webhooks::list).post(webhooks::create))
+        .route("/webhooks/{webhook}", get(webhooks::show).patch(webhooks::change).delete(webhooks::remove))
+        .route("/webhooks/{webhook}/rotate", post(webhooks::rotate))
+        .route("/webhooks/{webhook}/deliveries", get(webhooks::deliveries::list))
+        .route("/webhooks/{webhook}/deliveries/{delivery}/repeat", post(webhooks::deliveries::repeat))
 }
 
 /// From the gateway's identity to who asks. The platform's own host asks for a key, so there is always a caller.

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use chassis::clock::Clock;
 use chassis::seal::SealingKey;
+use chassis::webhook::{Rules, Sender, SystemLookup};
 use contract::hostname::Hostname;
 use contract::key::Environment;
 use tokio::sync::Notify;
 
-use crate::config::{Config, DnsConfig, NameRules};
-use crate::dns::Dns;
+use crate::config::{Config, DnsConfig, NameRules, WebhookConfig};
+use crate::dns::{Dns, networks};
 use crate::domain::proof::Prover;
 use crate::issuer::Authorities;
 use crate::metrics::Metrics;
@@ -37,6 +38,8 @@ pub(crate) struct App {
     pub(crate) edge_addresses: Vec<IpAddr>,
     pub(crate) change_log_rows: u64,
     pub(crate) throttles: Throttles,
+    pub(crate) webhooks: WebhookConfig,
+    pub(crate) webhook_sender: Sender,
     /// Wakes the worker: a domain is due.
     pub(crate) wake: Notify,
 }
@@ -52,6 +55,11 @@ impl App {
         authorities: Authorities,
         metrics: Metrics,
     ) -> anyhow::Result<Self> {
+        let rules = Rules {
+            allow_http: config.webhooks.allow_http,
+            permits: if config.webhooks.allow_private_addresses { |_| true } else { networks::is_public },
+            timeout: config.webhooks.timeout,
+        };
         Ok(Self {
             store,
             nodes,
@@ -68,6 +76,8 @@ impl App {
             edge_addresses: config.edge_addresses,
             change_log_rows: config.change_log_rows,
             throttles: Throttles::new(clock.clone()),
+            webhooks: config.webhooks,
+            webhook_sender: Sender::new(rules, Arc::new(SystemLookup))?,
             wake: Notify::new(),
             clock,
         })

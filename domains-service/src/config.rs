@@ -4,6 +4,7 @@
 //! proves that it parses.
 
 mod authorities;
+mod webhooks;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -17,6 +18,8 @@ use contract::key::Environment;
 
 use crate::issuer::AcmeSettings;
 use crate::plans::Plans;
+
+pub use webhooks::WebhookConfig;
 
 /// The prefix of environment variables that override settings.
 pub const ENVIRONMENT_PREFIX: &str = "TOLLHOUSE_DOMAINS";
@@ -54,6 +57,8 @@ pub struct Config {
     pub authorities: Vec<AcmeSettings>,
     /// Our own authority, if certificates for custom domains come from it.
     pub local_authority: Option<LocalAuthorityFiles>,
+    /// How outgoing webhooks are sent.
+    pub webhooks: WebhookConfig,
     /// How log lines look.
     pub log_format: Format,
     /// Which log lines appear, such as `info,sqlx=warn`.
@@ -168,6 +173,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
     let dns = read_dns(&root.section("dns"));
     let authorities = authorities::read(root);
     let local_authority = read_local_authority(root);
+    let webhooks = webhooks::read(&root.section("webhooks"));
     let log_format = root.value("log_format", Format::Json);
     let log_filter = root.value("log_filter", "info".to_owned());
     Some(Config {
@@ -186,6 +192,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
         dns: dns?,
         authorities: authorities?,
         local_authority: local_authority.ok()?,
+        webhooks: webhooks?,
         log_format: log_format?,
         log_filter: log_filter?,
     })
@@ -270,7 +277,7 @@ mod tests {
         let config = read(&text).unwrap();
         assert_eq!(config.edge_zone().unwrap().as_str(), "edge.tollhouse.localhost");
         assert!(config.names.allow_local && !config.names.allow_test);
-        assert_eq!(config.dns, DnsConfig::default());
+        assert_eq!((config.dns, config.webhooks), (DnsConfig::default(), WebhookConfig::default()));
     }
 
     #[test]

@@ -47,6 +47,8 @@ catalogue! {
     PublicSuffix = 400 "public_suffix",
     /// A name in the platform's own zone.
     PlatformDomain = 400 "platform_domain",
+    /// A webhook's address cannot be used.
+    InvalidWebhookUrl = 400 "invalid_webhook_url",
     /// A redirect status other than 301, 302, 307, 308.
     InvalidRedirectStatus = 400 "invalid_redirect_status",
     /// The plan has no custom domains.
@@ -55,6 +57,8 @@ catalogue! {
     DomainLimitReached = 403 "domain_limit_reached",
     /// The project has as many keys as it may.
     KeyLimitReached = 403 "key_limit_reached",
+    /// The project has as many webhooks as it may.
+    WebhookLimitReached = 403 "webhook_limit_reached",
     /// The key may not do this.
     InsufficientScope = 403 "insufficient_scope",
     /// A key would get more than its maker has.
@@ -67,6 +71,10 @@ catalogue! {
     DomainNotFound = 404 "domain_not_found",
     /// The project has no such key.
     KeyNotFound = 404 "key_not_found",
+    /// The project has no such webhook.
+    WebhookNotFound = 404 "webhook_not_found",
+    /// The webhook has no such delivery.
+    DeliveryNotFound = 404 "delivery_not_found",
     /// The method is not allowed here.
     MethodNotAllowed = 405 "method_not_allowed",
     /// There is a project of this name.
@@ -77,6 +85,8 @@ catalogue! {
     ProjectNotDeployed = 409 "project_not_deployed",
     /// The key is revoked or expired.
     KeyNotUsable = 409 "key_not_usable",
+    /// The webhook is switched off.
+    WebhookDisabled = 409 "webhook_disabled",
     /// Other domains redirect to this one.
     PrimaryInUse = 409 "primary_in_use",
     /// The redirect would loop or chain.

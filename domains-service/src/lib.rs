@@ -3,7 +3,7 @@
 //! Three listeners: `http` for the public API behind the gateway, `internal` for gateways and operators, `admin` for
 //! health and metrics. What must last is in one database (`store`); what the edge must know leaves as a numbered
 //! change in the same transaction (`feed`). Rules are pure (`domain`, `dns`); what happens by itself is in
-//! `worker`.
+//! `worker`; who wants to be told of it, in `webhook`.
 //!
 //! Nothing here is on the path of a visitor's request. While this service is down, gateways serve what they have;
 //! nothing can be changed, and certificates are renewed so early that days of absence do no harm.
@@ -25,6 +25,7 @@ mod publish;
 mod run;
 mod store;
 mod throttle;
+mod webhook;
 mod worker;
 
 pub use config::Config;

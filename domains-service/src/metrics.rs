@@ -3,6 +3,7 @@
 use chassis::metrics::{
     HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Registry, counter_vec, gauge, gauge_vec, latency_vec,
 };
+use chassis::webhook::AttemptResult;
 
 use crate::dns::RecordKind;
 use crate::domain::Status;
@@ -26,6 +27,12 @@ pub(crate) struct Metrics {
     pub(crate) followers: IntGauge,
     /// The newest revision.
     pub(crate) revision: IntGauge,
+    /// Attempts to deliver webhooks by result.
+    pub(crate) webhook_attempts: IntCounterVec,
+    /// How long those attempts take.
+    pub(crate) webhook_seconds: HistogramVec,
+    /// Deliveries of webhooks that wait, and those that should have been tried already.
+    pub(crate) webhook_deliveries: IntGaugeVec,
 }
 
 /// How a question to DNS ended, beside the failures.
@@ -71,6 +78,24 @@ impl Metrics {
             )?,
             followers: gauge(registry, "domains_feed_followers", "Gateways that follow the change stream.")?,
             revision: gauge(registry, "domains_revision", "The newest revision of the change log.")?,
+            webhook_attempts: counter_vec(
+                registry,
+                "domains_webhook_attempts_total",
+                "Attempts to deliver webhooks, by result.",
+                &["result"],
+            )?,
+            webhook_seconds: latency_vec(
+                registry,
+                "domains_webhook_attempt_seconds",
+                "Time an attempt to deliver a webhook took.",
+                &[],
+            )?,
+            webhook_deliveries: gauge_vec(
+                registry,
+                "domains_webhook_deliveries",
+                "Deliveries of webhooks that wait, and those that should have been tried a minute ago.",
+                &["state"],
+            )?,
         };
         for status in Status::ALL {
             metrics.states.with_label_values(&[status.as_str()]).set(0);
@@ -82,6 +107,12 @@ impl Metrics {
         }
         for result in ["issued", "renewed", "failed"] {
             metrics.certificate_orders.with_label_values(&[result]).reset();
+        }
+        for result in AttemptResult::ALL {
+            metrics.webhook_attempts.with_label_values(&[result.as_str()]).reset();
+        }
+        for state in ["waiting", "overdue"] {
+            metrics.webhook_deliveries.with_label_values(&[state]).set(0);
         }
         Ok(metrics)
     }

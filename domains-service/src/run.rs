@@ -29,6 +29,7 @@ use crate::issuer::{Authorities, Issuer, LocalAuthority};
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use crate::store::{Store, projects};
+use crate::webhook::deliver;
 use crate::worker;
 
 /// The label of the platform's own API below its domain, and the upstream that stands behind it.
@@ -125,6 +126,7 @@ pub async fn start_in(
         tokio::spawn(worker::attend_to_domains(app.clone(), shutdown.clone())),
         tokio::spawn(worker::tidy(app.clone(), shutdown.clone())),
         tokio::spawn(worker::abandon_orders(app.clone(), shutdown.clone())),
+        tokio::spawn(deliver::deliver(app.clone(), shutdown.clone())),
     ];
     let admin = tokio::spawn(serve(admin, for_admin, ServeLimits::default(), admin_shutdown.clone()));
     listening.set(true);

@@ -14,6 +14,7 @@ pub(crate) mod events;
 pub(crate) mod keys;
 pub(crate) mod log;
 pub(crate) mod projects;
+pub(crate) mod webhooks;
 pub(crate) mod write;
 
 use std::path::Path;

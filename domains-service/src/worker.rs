@@ -13,7 +13,7 @@ use futures_util::stream::{self, StreamExt as _};
 use crate::app::App;
 use crate::attend::{self, Reason};
 use crate::domain::Status;
-use crate::store::{StoreError, domains, keys};
+use crate::store::{StoreError, domains, keys, webhooks};
 
 /// Between two searches for domains that are due; a change wakes the worker at once.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(200);
@@ -44,6 +44,12 @@ const MEMORY_MILLIS: i64 = 90 * 86_400 * 1_000;
 
 /// Events are kept this long.
 const EVENTS_MILLIS: i64 = 400 * 86_400 * 1_000;
+
+/// Settled deliveries of webhooks are kept this long, to be looked at and repeated.
+const DELIVERIES_MILLIS: i64 = 30 * 86_400 * 1_000;
+
+/// A delivery that is due for longer than this is overdue.
+const OVERDUE_MILLIS: i64 = 60 * 1_000;
 
 /// Stale keys deleted per round.
 const KEYS_PER_TIDYING: i64 = 500;
@@ -153,6 +159,7 @@ async fn tidy_once(app: &App) -> Result<(), StoreError> {
     }
     domains::forget_tombstones(write.connection(), now.plus(-MEMORY_MILLIS)).await?;
     write.forget_events(now.plus(-EVENTS_MILLIS)).await?;
+    webhooks::forget_deliveries(&mut write, now.plus(-DELIVERIES_MILLIS)).await?;
     write.commit().await?;
     Ok(())
 }
@@ -166,5 +173,8 @@ pub(crate) async fn measure(app: &App) -> Result<(), StoreError> {
     }
     let revision = app.store.newest_revision().await?;
     app.metrics.revision.set(revision.0.cast_signed());
+    let (waiting, overdue) = app.store.delivery_backlog(app.clock.now().plus(-OVERDUE_MILLIS)).await?;
+    app.metrics.webhook_deliveries.with_label_values(&["waiting"]).set(waiting);
+    app.metrics.webhook_deliveries.with_label_values(&["overdue"]).set(overdue);
     Ok(())
 }

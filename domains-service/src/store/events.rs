@@ -4,7 +4,7 @@ use contract::hostname::Hostname;
 use contract::project::ProjectId;
 use contract::time::UnixMillis;
 
-use super::{Store, StoreError, Write, read_json};
+use super::{Store, StoreError, Write, read_json, webhooks};
 use crate::actor::Actor;
 
 /// Events listed at once.
@@ -34,7 +34,8 @@ struct Row {
 }
 
 impl Write {
-    /// Writes an event; it exists if and only if the transaction commits.
+    /// Writes an event, and the messages to those who want to be told; they exist if and only if the transaction
+    /// commits.
     pub(crate) async fn record(
         &mut self,
         project: &ProjectId,
@@ -44,9 +45,9 @@ impl Write {
         detail: serde_json::Value,
     ) -> Result<(), StoreError> {
         let now = self.now();
-        sqlx::query(
+        let id: i64 = sqlx::query_scalar(
             "INSERT INTO events (project, domain, kind, actor, client, detail, at_ms)
-             VALUES ($1, $2, $3, $4, $5, $6, $7)",
+             VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id",
         )
         .bind(project.as_str())
         .bind(domain.map(Hostname::as_str))
@@ -55,9 +56,9 @@ impl Write {
         .bind(actor.client().map(|client| client.to_string()))
         .bind(detail.to_string())
         .bind(now.0)
-        .execute(self.connection())
+        .fetch_one(self.connection())
         .await?;
-        Ok(())
+        webhooks::enqueue(self, project, domain, kind, &detail, id).await
     }
 
     /// Forgets events from before `before`.

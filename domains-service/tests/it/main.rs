@@ -18,4 +18,5 @@ mod projects;
 mod redirects;
 mod removal;
 mod verification;
+mod webhooks;
 mod world;

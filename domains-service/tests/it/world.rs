@@ -14,6 +14,7 @@ use contract::identity::{Caller, IDENTITY_HEADER, Identity};
 use contract::key::{Environment, KeyId, Scope, Scopes};
 use contract::plan::Plan;
 use contract::time::UnixMillis;
+use domains_service::config::WebhookConfig;
 use domains_service::{AcmeSettings, Authorities, Config, Issuer, LocalAuthority, Plans, World, start_in};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use serde_json::{Value, json};
@@ -76,6 +77,7 @@ pub(crate) struct Bend {
     pub(crate) start: UnixMillis,
     pub(crate) change_log_rows: u64,
     pub(crate) plans: Plans,
+    pub(crate) webhooks: WebhookConfig,
 }
 
 impl Default for Bend {
@@ -87,6 +89,7 @@ impl Default for Bend {
             start: START,
             change_log_rows: 100_000,
             plans: Plans::stated(),
+            webhooks: WebhookConfig { allow_http: true, allow_private_addresses: true, ..Default::default() },
         }
     }
 }
@@ -124,6 +127,7 @@ impl Platform {
             dns: domains_service::config::DnsConfig { allow_private_nameservers: false, ..Default::default() },
             authorities: bend.acme,
             local_authority: None,
+            webhooks: bend.webhooks,
             log_format: chassis::logs::Format::Text,
             log_filter: "info".to_owned(),
         };

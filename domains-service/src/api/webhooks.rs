@@ -1,0 +1,273 @@
+//! Webhooks: who is told what happens to a project's domains. A secret is shown once, in the answer that makes it.
+
+pub(super) mod deliveries;
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chassis::webhook::SigningSecret;
+use contract::key::Scope;
+use contract::project::ProjectId;
+use http::{StatusCode, header};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::extract::{Json, Segments};
+use super::view::rfc3339;
+use crate::actor::Actor;
+use crate::app::App;
+use crate::error::{Code, Stop};
+use crate::store::{Write, projects, webhooks};
+use crate::webhook::endpoint::{WANTED_MAX, generate_secret};
+use crate::webhook::{DisabledReason, EVENTS, EndpointRecord, Wanted};
+
+/// Endpoints of one project.
+pub(crate) const WEBHOOKS_PER_PROJECT_MAX: u64 = 20;
+
+/// The longest description, in characters.
+pub(crate) const DESCRIPTION_CHARACTERS_MAX: usize = 100;
+
+/// How long the old secret signs as well after a rotation, unless said otherwise.
+pub(crate) const OVERLAP_SECONDS: u32 = 86_400;
+
+/// The longest overlap that can be asked for.
+pub(crate) const OVERLAP_SECONDS_MAX: u32 = 30 * 86_400;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewWebhook {
+    url: String,
+    events: Option<Vec<String>>,
+    #[serde(default)]
+    description: String,
+}
+
+/// `POST …/webhooks`.
+pub(super) async fn create(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
+    Segments([project]): Segments<1>,
+    Json(wanted): Json<NewWebhook>,
+) -> Result<Response, Stop> {
+    let project = actor.enter(&project, Some(Scope::DomainsWrite))?;
+    let events = wanted.events.map_or(Ok(Wanted::everything()), parse_events)?;
+    check(&app, Some(&wanted.url), Some(&wanted.description))?;
+    let mut write = app.store.write().await?;
+    project_exists(&mut write, &project).await?;
+    if webhooks::count_webhooks(write.connection(), &project).await? >= WEBHOOKS_PER_PROJECT_MAX {
+        let message = format!("The project has {WEBHOOKS_PER_PROJECT_MAX} webhooks; remove one first.");
+        return Err(Code::WebhookLimitReached.refuse(message).into());
+    }
+    let now = write.now();
+    let id = format!("wh_{}", URL_SAFE_NO_PAD.encode(chassis::random::bytes::<12>()?));
+    let (secret, sealed_secret) = generate_secret(&app.sealing, &id)?;
+    let endpoint = EndpointRecord {
+        id,
+        project: project.clone(),
+        url: wanted.url,
+        description: wanted.description,
+        events,
+        sealed_secret,
+        previous: None,
+        failing_since: None,
+        delivered_at: None,
+        disabled: None,
+        created_at: now,
+        updated_at: now,
+    };
+    webhooks::save_webhook(write.connection(), &endpoint).await?;
+    let detail = json!({ "webhook": endpoint.id, "events": endpoint.events });
+    write.record(&project, None, "webhook.created", &actor, detail).await?;
+    write.commit().await?;
+    Ok(with_secret(StatusCode::CREATED, &endpoint, &secret))
+}
+
+/// `GET …/webhooks`.
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
+    Segments([project]): Segments<1>,
+) -> Result<Response, Stop> {
+    let project = actor.enter(&project, Some(Scope::DomainsRead))?;
+    super::projects::load(&app, &project).await?;
+    let list: Vec<Value> = app.store.webhooks(&project).await?.iter().map(view).collect();
+    Ok(axum::Json(json!({ "webhooks": list })).into_response())
+}
+
+/// `GET …/webhooks/{webhook}`.
+pub(super) async fn show(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
+    Segments([project, webhook]): Segments<2>,
+) -> Result<Response, Stop> {
+    let project = actor.enter(&project, Some(Scope::DomainsRead))?;
+    let endpoint = load(&app, &project, &webhook).await?;
+    Ok(axum::Json(view(&endpoint)).into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WebhookChange {
+    url: Option<String>,
+    events: Option<Vec<String>>,
+    description: Option<String>,
+    enabled: Option<bool>,
+}
+
+/// `PATCH …/webhooks/{webhook}`. Switching one off fails what waits for it; switching it on sends what happens from
+/// then on.
+pub(super) async fn change(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
+    Segments([project, webhook]): Segments<2>,
+    Json(change): Json<WebhookChange>,
+) -> Result<Response, Stop> {
+    let project = actor.enter(&project, Some(Scope::DomainsWrite))?;
+    let events = change.events.map(parse_events).transpose()?;
+    check(&app, change.url.as_deref(), change.description.as_deref())?;
+    let mut write = app.store.write().await?;
+    let mut endpoint = find(&mut write, &project, &webhook).await?;
+    endpoint.url = change.url.unwrap_or(endpoint.url);
+    endpoint.events = events.unwrap_or(endpoint.events);
+    endpoint.description = change.description.unwrap_or(endpoint.description);
+    endpoint.updated_at = write.now();
+    match change.enabled {
+        Some(true) => (endpoint.disabled, endpoint.failing_since) = (None, None),
+        Some(false) if endpoint.disabled.is_none() => {
+            endpoint.disabled = Some((write.now(), DisabledReason::Owner));
+            webhooks::fail_waiting(write.connection(), &endpoint.id).await?;
+        }
+        _ => {}
+    }
+    webhooks::save_webhook(write.connection(), &endpoint).await?;
+    let detail = json!({ "webhook": endpoint.id, "events": endpoint.events, "enabled": endpoint.disabled.is_none() });
+    write.record(&project, None, "webhook.changed", &actor, detail).await?;
+    write.commit().await?;
+    Ok(axum::Json(view(&endpoint)).into_response())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SecretRotation {
+    overlap_seconds: Option<u32>,
+}
+
+/// `POST …/webhooks/{webhook}/rotate`: a new secret; for a while messages are signed with both.
+pub(super) async fn rotate(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
+    Segments([project, webhook]): Segments<2>,
+    Json(rotation): Json<SecretRotation>,
+) -> Result<Response, Stop> {
+    let project = actor.enter(&project, Some(Scope::DomainsWrite))?;
+    let overlap = rotation.overlap_seconds.unwrap_or(OVERLAP_SECONDS);
+    if overlap > OVERLAP_SECONDS_MAX {
+        return Err(Code::InvalidBody.refuse(format!("overlap_seconds is at most {OVERLAP_SECONDS_MAX}.")).into());
+    }
+    let mut write = app.store.write().await?;
+    let now = write.now();
+    let mut endpoint = find(&mut write, &project, &webhook).await?;
+    let (secret, sealed) = generate_secret(&app.sealing, &endpoint.id)?;
+    let old = std::mem::replace(&mut endpoint.sealed_secret, sealed);
+    endpoint.previous = (overlap > 0).then(|| (old, now.plus(i64::from(overlap) * 1_000)));
+    endpoint.updated_at = now;
+    webhooks::save_webhook(write.connection(), &endpoint).await?;
+    let detail = json!({ "webhook": endpoint.id, "overlap_seconds": overlap });
+    write.record(&project, None, "webhook.secret_rotated", &actor, detail).await?;
+    write.commit().await?;
+    Ok(with_secret(StatusCode::OK, &endpoint, &secret))
+}
+
+/// `DELETE …/webhooks/{webhook}`, with everything that waits for it.
+pub(super) async fn remove(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
+    Segments([project, webhook]): Segments<2>,
+) -> Result<Response, Stop> {
+    let project = actor.enter(&project, Some(Scope::DomainsWrite))?;
+    let mut write = app.store.write().await?;
+    let endpoint = find(&mut write, &project, &webhook).await?;
+    webhooks::delete_webhook(write.connection(), &endpoint.id).await?;
+    write.record(&project, None, "webhook.removed", &actor, json!({ "webhook": endpoint.id })).await?;
+    write.commit().await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+fn parse_events(entries: Vec<String>) -> Result<Wanted, Stop> {
+    Wanted::parse(entries).map_err(|unknown| {
+        let message = match unknown {
+            Some(entry) => {
+                format!(
+                    "events: {entry:?} is no event; there are {}, and prefixes such as domain.*.",
+                    EVENTS.join(", ")
+                )
+            }
+            None => format!("events: name 1 to {WANTED_MAX} events, or leave it out for all of them."),
+        };
+        Code::InvalidBody.refuse(message).into()
+    })
+}
+
+fn check(app: &App, url: Option<&str>, description: Option<&str>) -> Result<(), Stop> {
+    if let Some(Err(error)) = url.map(|url| app.webhook_sender.check(url)) {
+        return Err(Code::InvalidWebhookUrl.refuse(format!("The webhook's url cannot be used: {error}.")).into());
+    }
+    if description.is_some_and(|text| text.chars().count() > DESCRIPTION_CHARACTERS_MAX) {
+        let message = format!("A description has at most {DESCRIPTION_CHARACTERS_MAX} characters.");
+        return Err(Code::InvalidBody.refuse(message).into());
+    }
+    Ok(())
+}
+
+async fn project_exists(write: &mut Write, project: &ProjectId) -> Result<(), Stop> {
+    match projects::find_project(write.connection(), project).await? {
+        Some(_) => Ok(()),
+        None => Err(Code::ProjectNotFound.refuse("There is no such project.").into()),
+    }
+}
+
+/// The endpoint, or 404, within a transaction.
+async fn find(write: &mut Write, project: &ProjectId, id: &str) -> Result<EndpointRecord, Stop> {
+    project_exists(write, project).await?;
+    webhooks::find_webhook(write.connection(), project, id).await?.ok_or_else(no_webhook)
+}
+
+/// The endpoint, or 404, without a transaction.
+async fn load(app: &App, project: &ProjectId, id: &str) -> Result<EndpointRecord, Stop> {
+    super::projects::load(app, project).await?;
+    app.store.find_webhook(project, id).await?.ok_or_else(no_webhook)
+}
+
+fn no_webhook() -> Stop {
+    Code::WebhookNotFound.refuse("The project has no webhook of this id.").into()
+}
+
+fn with_secret(status: StatusCode, endpoint: &EndpointRecord, secret: &SigningSecret) -> Response {
+    let mut body = view(endpoint);
+    if let Some(fields) = body.as_object_mut() {
+        fields.insert("secret".to_owned(), json!(*secret.to_text()));
+    }
+    (status, [(header::CACHE_CONTROL, "no-store")], axum::Json(body)).into_response()
+}
+
+fn view(endpoint: &EndpointRecord) -> Value {
+    json!({
+        "id": endpoint.id,
+        "project_id": endpoint.project,
+        "url": endpoint.url,
+        "description": endpoint.description,
+        "events": endpoint.events,
+        "enabled": endpoint.disabled.is_none(),
+        "disabled_at": endpoint.disabled.map(|(at, _)| rfc3339(at)),
+        "disabled_reason": endpoint.disabled.map(|(_, reason)| reason.as_str()),
+        "failing_since": endpoint.failing_since.map(rfc3339),
+        "last_delivered_at": endpoint.delivered_at.map(rfc3339),
+        "previous_secret_until": endpoint.previous.as_ref().map(|(_, until)| rfc3339(*until)),
+        "created_at": rfc3339(endpoint.created_at),
+        "updated_at": rfc3339(endpoint.updated_at),
+    })
+}

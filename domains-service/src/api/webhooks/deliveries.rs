@@ -1,0 +1,79 @@
+//! What was sent to a webhook, what became of it, and sending it again.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use contract::key::Scope;
+use contract::time::UnixMillis;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::super::extract::{Params, Segments};
+use super::super::view::rfc3339;
+use crate::actor::Actor;
+use crate::app::App;
+use crate::error::{Code, Stop};
+use crate::store::webhooks::{self, Delivery, DeliveryState};
+
+/// `GET …/webhooks/{webhook}/deliveries`, newest first.
+pub(in crate::api) async fn list(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
+    Segments([project, webhook]): Segments<2>,
+    params: Params,
+) -> Result<Response, Stop> {
+    let project = actor.enter(&project, Some(Scope::DomainsRead))?;
+    let endpoint = super::load(&app, &project, &webhook).await?;
+    let limit = params.limit()?;
+    let before = params.value("cursor", i64::MAX, "the next_cursor of an earlier answer")?;
+    let state = params.text("state").map(str::parse::<DeliveryState>).transpose();
+    let state = state.map_err(|()| {
+        let words: Vec<&str> = DeliveryState::ALL.into_iter().map(DeliveryState::as_str).collect();
+        Code::InvalidQuery.refuse(format!("state must be one of: {}.", words.join(", ")))
+    })?;
+    let found = app.store.deliveries(&endpoint.id, state, before, limit).await?;
+    let full = i64::try_from(found.len()).is_ok_and(|count| count == limit);
+    let next = found.last().filter(|_| full).map(|delivery| delivery.id.to_string());
+    let list: Vec<Value> = found.iter().map(view).collect();
+    Ok(axum::Json(json!({ "deliveries": list, "next_cursor": next })).into_response())
+}
+
+/// `POST …/webhooks/{webhook}/deliveries/{delivery}/repeat`: from now on it is tried as if for the first time.
+pub(in crate::api) async fn repeat(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
+    Segments([project, webhook, delivery]): Segments<3>,
+) -> Result<Response, Stop> {
+    let project = actor.enter(&project, Some(Scope::DomainsWrite))?;
+    let not_found = || Stop::from(Code::DeliveryNotFound.refuse("The webhook has no delivery of this id."));
+    let mut write = app.store.write().await?;
+    let endpoint = super::find(&mut write, &project, &webhook).await?;
+    if endpoint.disabled.is_some() {
+        return Err(Code::WebhookDisabled.refuse("The webhook is switched off; switch it on first.").into());
+    }
+    let id: i64 = delivery.parse().map_err(|_| not_found())?;
+    let delivery = webhooks::repeat(&mut write, &endpoint.id, id).await?.ok_or_else(not_found)?;
+    let detail = json!({ "webhook": endpoint.id, "delivery": delivery.id });
+    write.record(&project, None, "webhook.delivery_repeated", &actor, detail).await?;
+    write.commit().await?;
+    Ok((StatusCode::ACCEPTED, axum::Json(view(&delivery))).into_response())
+}
+
+fn view(delivery: &Delivery) -> Value {
+    let moment = |at: Option<i64>| at.map(|at| rfc3339(UnixMillis(at)));
+    json!({
+        "id": delivery.id,
+        "message_id": delivery.message,
+        "type": delivery.kind,
+        "state": delivery.state,
+        "attempts": delivery.attempts,
+        "next_attempt_at": moment(delivery.due_at),
+        "last_attempt_at": moment(delivery.last_at),
+        "last_result": delivery.last_result,
+        "last_status": delivery.last_status,
+        "last_error": delivery.last_error,
+        "created_at": moment(Some(delivery.created_at)),
+    })
+}

@@ -1,0 +1,150 @@
+//! Webhooks at rest: endpoints, and the outbox of deliveries.
+
+mod outbox;
+
+use contract::project::ProjectId;
+use contract::time::UnixMillis;
+use sqlx::{SqliteConnection, SqlitePool};
+
+use super::{Store, StoreError, read_json, read_word, to_json};
+use crate::webhook::EndpointRecord;
+
+pub(crate) use outbox::{Delivery, DeliveryState, Due, claim, enqueue, fail_waiting, forget_deliveries, note, repeat};
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    id: String,
+    project: String,
+    url: String,
+    description: String,
+    events: String,
+    sealed_secret: String,
+    previous_secret: Option<String>,
+    previous_until: Option<i64>,
+    failing_since: Option<i64>,
+    delivered_at: Option<i64>,
+    disabled_at: Option<i64>,
+    disabled_reason: Option<String>,
+    created_at: i64,
+    updated_at: i64,
+}
+
+impl TryFrom<Row> for EndpointRecord {
+    type Error = StoreError;
+
+    fn try_from(row: Row) -> Result<Self, StoreError> {
+        let reason = row.disabled_reason.as_deref().map(|reason| read_word(reason, "reason")).transpose()?;
+        Ok(Self {
+            id: row.id,
+            project: read_word(&row.project, "project id")?,
+            url: row.url,
+            description: row.description,
+            events: read_json(&row.events, "list of events")?,
+            sealed_secret: row.sealed_secret,
+            previous: row.previous_secret.zip(row.previous_until.map(UnixMillis)),
+            failing_since: row.failing_since.map(UnixMillis),
+            delivered_at: row.delivered_at.map(UnixMillis),
+            disabled: row.disabled_at.map(UnixMillis).zip(reason),
+            created_at: UnixMillis(row.created_at),
+            updated_at: UnixMillis(row.updated_at),
+        })
+    }
+}
+
+impl Store {
+    /// A project's endpoints, oldest first.
+    pub(crate) async fn webhooks(&self, project: &ProjectId) -> Result<Vec<EndpointRecord>, StoreError> {
+        let rows: Vec<Row> =
+            sqlx::query_as("SELECT * FROM webhook_endpoints WHERE project = $1 ORDER BY created_at, id")
+                .bind(project.as_str())
+                .fetch_all(self.reader())
+                .await?;
+        rows.into_iter().map(EndpointRecord::try_from).collect()
+    }
+
+    /// The project's endpoint with this id.
+    pub(crate) async fn find_webhook(
+        &self,
+        project: &ProjectId,
+        id: &str,
+    ) -> Result<Option<EndpointRecord>, StoreError> {
+        find_in(self.reader(), project, id).await
+    }
+
+    /// The endpoint with this id, whosever it is.
+    pub(crate) async fn webhook(&self, id: &str) -> Result<Option<EndpointRecord>, StoreError> {
+        let row: Option<Row> = sqlx::query_as("SELECT * FROM webhook_endpoints WHERE id = $1")
+            .bind(id)
+            .fetch_optional(self.reader())
+            .await?;
+        row.map(EndpointRecord::try_from).transpose()
+    }
+}
+
+async fn find_in(pool: &SqlitePool, project: &ProjectId, id: &str) -> Result<Option<EndpointRecord>, StoreError> {
+    find_webhook(&mut *pool.acquire().await?, project, id).await
+}
+
+/// The project's endpoint with this id, within a transaction.
+pub(crate) async fn find_webhook(
+    connection: &mut SqliteConnection,
+    project: &ProjectId,
+    id: &str,
+) -> Result<Option<EndpointRecord>, StoreError> {
+    let row: Option<Row> = sqlx::query_as("SELECT * FROM webhook_endpoints WHERE project = $1 AND id = $2")
+        .bind(project.as_str())
+        .bind(id)
+        .fetch_optional(connection)
+        .await?;
+    row.map(EndpointRecord::try_from).transpose()
+}
+
+/// How many endpoints the project has.
+pub(crate) async fn count_webhooks(connection: &mut SqliteConnection, project: &ProjectId) -> Result<u64, StoreError> {
+    let count: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM webhook_endpoints WHERE project = $1")
+        .bind(project.as_str())
+        .fetch_one(connection)
+        .await?;
+    Ok(count.unsigned_abs())
+}
+
+/// Writes an endpoint, new or changed.
+pub(crate) async fn save_webhook(
+    connection: &mut SqliteConnection,
+    endpoint: &EndpointRecord,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO webhook_endpoints (id, project, url, description, events, sealed_secret, previous_secret,
+             previous_until, failing_since, delivered_at, disabled_at, disabled_reason, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+         ON CONFLICT (id) DO UPDATE SET url = excluded.url, description = excluded.description,
+             events = excluded.events, sealed_secret = excluded.sealed_secret,
+             previous_secret = excluded.previous_secret, previous_until = excluded.previous_until,
+             failing_since = excluded.failing_since, delivered_at = excluded.delivered_at,
+             disabled_at = excluded.disabled_at, disabled_reason = excluded.disabled_reason,
+             updated_at = excluded.updated_at",
+    )
+    .bind(&endpoint.id)
+    .bind(endpoint.project.as_str())
+    .bind(&endpoint.url)
+    .bind(&endpoint.description)
+    .bind(to_json(&endpoint.events))
+    .bind(&endpoint.sealed_secret)
+    .bind(endpoint.previous.as_ref().map(|(sealed, _)| sealed))
+    .bind(endpoint.previous.as_ref().map(|(_, until)| until.0))
+    .bind(endpoint.failing_since.map(|at| at.0))
+    .bind(endpoint.delivered_at.map(|at| at.0))
+    .bind(endpoint.disabled.map(|(at, _)| at.0))
+    .bind(endpoint.disabled.map(|(_, reason)| reason.as_str()))
+    .bind(endpoint.created_at.0)
+    .bind(endpoint.updated_at.0)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Deletes an endpoint with everything that waits for it.
+pub(crate) async fn delete_webhook(connection: &mut SqliteConnection, id: &str) -> Result<(), StoreError> {
+    sqlx::query("DELETE FROM webhook_endpoints WHERE id = $1").bind(id).execute(connection).await?;
+    Ok(())
+}

@@ -1,0 +1,360 @@
+//! The outbox: deliveries that wait, and what became of the others.
+
+use chassis::webhook::{Attempt, AttemptResult};
+use contract::hostname::Hostname;
+use contract::project::ProjectId;
+use contract::time::UnixMillis;
+use sqlx::SqliteConnection;
+
+use super::super::{Store, StoreError, Write, read_json};
+use crate::actor::Actor;
+use crate::webhook::{DisabledReason, EVENTS, Wanted, compose};
+
+/// Deliveries that may wait for one endpoint. It is switched off when more come: what nobody fetches must not grow.
+const WAITING_MAX: i64 = 10_000;
+
+/// Endpoints looked at per search for what is due.
+const ENDPOINTS_PER_SEARCH: i64 = 1_024;
+
+/// What became of a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DeliveryState {
+    /// It will be tried (again).
+    Waiting,
+    /// The receiver has it.
+    Delivered,
+    /// Nobody tries any more, unless it is repeated.
+    Failed,
+}
+
+impl DeliveryState {
+    pub(crate) const ALL: [Self; 3] = [Self::Waiting, Self::Delivered, Self::Failed];
+
+    /// The word in records and answers.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Delivered => "delivered",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl std::str::FromStr for DeliveryState {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        Self::ALL.into_iter().find(|state| state.as_str() == text).ok_or(())
+    }
+}
+
+/// One event on its way to one endpoint.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub(crate) struct Delivery {
+    pub(crate) id: i64,
+    pub(crate) endpoint: String,
+    /// The same in every attempt.
+    pub(crate) message: String,
+    pub(crate) kind: String,
+    pub(crate) body: String,
+    pub(crate) state: String,
+    pub(crate) attempts: i64,
+    pub(crate) due_at: Option<i64>,
+    pub(crate) last_result: Option<String>,
+    pub(crate) last_status: Option<i64>,
+    pub(crate) last_error: Option<String>,
+    pub(crate) last_at: Option<i64>,
+    pub(crate) created_at: i64,
+}
+
+/// An endpoint for which something is due: the oldest of it.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub(crate) struct Due {
+    pub(crate) delivery: i64,
+    pub(crate) endpoint: String,
+    pub(crate) project: String,
+}
+
+/// Puts an event into the outbox of every endpoint of the project that wants it, within the event's transaction.
+pub(crate) async fn enqueue(
+    write: &mut Write,
+    project: &ProjectId,
+    domain: Option<&Hostname>,
+    kind: &str,
+    detail: &serde_json::Value,
+    event: i64,
+) -> Result<(), StoreError> {
+    if !EVENTS.contains(&kind) {
+        return Ok(());
+    }
+    let endpoints: Vec<(String, String)> =
+        sqlx::query_as("SELECT id, events FROM webhook_endpoints WHERE project = $1 AND disabled_at IS NULL")
+            .bind(project.as_str())
+            .fetch_all(write.connection())
+            .await?;
+    let now = write.now();
+    for (endpoint, events) in endpoints {
+        let wanted: Wanted = read_json(&events, "list of events")?;
+        if !wanted.include(kind) {
+            continue;
+        }
+        let waiting: i64 =
+            sqlx::query_scalar("SELECT COUNT(*) FROM webhook_deliveries WHERE endpoint = $1 AND due_at IS NOT NULL")
+                .bind(&endpoint)
+                .fetch_one(write.connection())
+                .await?;
+        if waiting >= WAITING_MAX {
+            disable(write, project, &endpoint, DisabledReason::Backlog).await?;
+            continue;
+        }
+        sqlx::query(
+            "INSERT INTO webhook_deliveries (endpoint, message, kind, body, state, attempts, due_at, created_at)
+             VALUES ($1, $2, $3, $4, 'waiting', 0, $5, $5)",
+        )
+        .bind(&endpoint)
+        // An event's number is unique in this database, and the moment sets it apart from those of one before.
+        .bind(format!("msg_{:x}_{event:x}", now.0))
+        .bind(kind)
+        .bind(compose(project, domain, kind, detail, event, now))
+        .bind(now.0)
+        .execute(write.connection())
+        .await?;
+    }
+    Ok(())
+}
+
+/// Stops sending to an endpoint; what waits for it has failed.
+async fn disable(
+    write: &mut Write,
+    project: &ProjectId,
+    endpoint: &str,
+    reason: DisabledReason,
+) -> Result<(), StoreError> {
+    let now = write.now();
+    let changed = sqlx::query(
+        "UPDATE webhook_endpoints SET disabled_at = $1, disabled_reason = $2 WHERE id = $3 AND disabled_at IS NULL",
+    )
+    .bind(now.0)
+    .bind(reason.as_str())
+    .bind(endpoint)
+    .execute(write.connection())
+    .await?;
+    if changed.rows_affected() == 0 {
+        return Ok(());
+    }
+    fail_waiting(write.connection(), endpoint).await?;
+    let detail = serde_json::json!({ "webhook": endpoint, "reason": reason.as_str() });
+    // Recording an event enqueues in turn; this kind is told to nobody, so that ends here.
+    Box::pin(write.record(project, None, "webhook.disabled", &Actor::system(), detail)).await
+}
+
+/// Everything that waits for an endpoint has failed.
+pub(crate) async fn fail_waiting(connection: &mut SqliteConnection, endpoint: &str) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE webhook_deliveries SET state = 'failed', due_at = NULL WHERE endpoint = $1 AND due_at IS NOT NULL",
+    )
+    .bind(endpoint)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Takes a due delivery: until `lease` nobody else does. `None` when somebody was faster.
+pub(crate) async fn claim(store: &Store, id: i64, lease: UnixMillis) -> Result<Option<Delivery>, StoreError> {
+    let mut write = store.write().await?;
+    let now = write.now();
+    let claimed: Option<Delivery> = sqlx::query_as(
+        "UPDATE webhook_deliveries SET attempts = attempts + 1, due_at = $1 WHERE id = $2 AND due_at <= $3 RETURNING *",
+    )
+    .bind(lease.0)
+    .bind(id)
+    .bind(now.0)
+    .fetch_optional(write.connection())
+    .await?;
+    write.commit().await?;
+    Ok(claimed)
+}
+
+/// Notes how an attempt ended, and switches off an endpoint that is gone or has failed for `patience_millis`. Returns
+/// why it was, if it was. A delivery that was removed or repeated meanwhile keeps its new fate.
+pub(crate) async fn note(
+    store: &Store,
+    delivery: &Delivery,
+    project: &ProjectId,
+    attempt: &Attempt,
+    next: Option<UnixMillis>,
+    patience_millis: i64,
+) -> Result<Option<DisabledReason>, StoreError> {
+    let mut write = store.write().await?;
+    let now = write.now();
+    let delivered = attempt.result == AttemptResult::Delivered;
+    let state = match (delivered, next) {
+        (true, _) => DeliveryState::Delivered,
+        (false, Some(_)) => DeliveryState::Waiting,
+        (false, None) => DeliveryState::Failed,
+    };
+    let noted = sqlx::query(
+        "UPDATE webhook_deliveries SET state = $1, due_at = $2, last_result = $3, last_status = $4, last_error = $5,
+             last_at = $6 WHERE id = $7 AND due_at = $8",
+    )
+    .bind(state.as_str())
+    .bind(next.filter(|_| !delivered).map(|at| at.0))
+    .bind(attempt.result.as_str())
+    .bind(attempt.status.map(i64::from))
+    .bind(attempt.explanation.as_deref())
+    .bind(now.0)
+    .bind(delivery.id)
+    .bind(delivery.due_at)
+    .execute(write.connection())
+    .await?;
+    let mut disabled = None;
+    if noted.rows_affected() > 0 {
+        disabled = judge_endpoint(&mut write, delivery, attempt.result, now, patience_millis).await?;
+        if let Some(reason) = disabled {
+            disable(&mut write, project, &delivery.endpoint, reason).await?;
+        }
+    }
+    write.commit().await?;
+    Ok(disabled)
+}
+
+async fn judge_endpoint(
+    write: &mut Write,
+    delivery: &Delivery,
+    result: AttemptResult,
+    now: UnixMillis,
+    patience_millis: i64,
+) -> Result<Option<DisabledReason>, StoreError> {
+    if result == AttemptResult::Delivered {
+        sqlx::query("UPDATE webhook_endpoints SET failing_since = NULL, delivered_at = $1 WHERE id = $2")
+            .bind(now.0)
+            .bind(&delivery.endpoint)
+            .execute(write.connection())
+            .await?;
+        return Ok(None);
+    }
+    let since: Option<i64> = sqlx::query_scalar(
+        "UPDATE webhook_endpoints SET failing_since = COALESCE(failing_since, $1) WHERE id = $2 RETURNING failing_since",
+    )
+    .bind(now.0)
+    .bind(&delivery.endpoint)
+    .fetch_optional(write.connection())
+    .await?;
+    let too_long = since.is_some_and(|since| now.since(UnixMillis(since)) >= patience_millis);
+    Ok(match result {
+        AttemptResult::Gone => Some(DisabledReason::Gone),
+        _ if too_long => Some(DisabledReason::Failing),
+        _ => None,
+    })
+}
+
+/// Sends a delivery again, from now on and as often as the first time. `None` when there is none.
+pub(crate) async fn repeat(write: &mut Write, endpoint: &str, id: i64) -> Result<Option<Delivery>, StoreError> {
+    let now = write.now();
+    Ok(sqlx::query_as(
+        "UPDATE webhook_deliveries SET state = 'waiting', attempts = 0, due_at = $1 WHERE endpoint = $2 AND id = $3
+         RETURNING *",
+    )
+    .bind(now.0)
+    .bind(endpoint)
+    .bind(id)
+    .fetch_optional(write.connection())
+    .await?)
+}
+
+/// Forgets settled deliveries from before `before`.
+pub(crate) async fn forget_deliveries(write: &mut Write, before: UnixMillis) -> Result<(), StoreError> {
+    sqlx::query("DELETE FROM webhook_deliveries WHERE due_at IS NULL AND created_at < $1")
+        .bind(before.0)
+        .execute(write.connection())
+        .await?;
+    Ok(())
+}
+
+impl Store {
+    /// Endpoints for which something is due, the longest-waiting first.
+    pub(crate) async fn due_deliveries(&self, now: UnixMillis) -> Result<Vec<Due>, StoreError> {
+        Ok(sqlx::query_as(
+            "SELECT MIN(d.id) AS delivery, d.endpoint, e.project
+             FROM webhook_deliveries d JOIN webhook_endpoints e ON e.id = d.endpoint
+             WHERE d.due_at <= $1 GROUP BY d.endpoint, e.project ORDER BY MIN(d.due_at) LIMIT $2",
+        )
+        .bind(now.0)
+        .bind(ENDPOINTS_PER_SEARCH)
+        .fetch_all(self.reader())
+        .await?)
+    }
+
+    /// Deliveries of an endpoint, newest first, below `before`, in one state when given.
+    pub(crate) async fn deliveries(
+        &self,
+        endpoint: &str,
+        state: Option<DeliveryState>,
+        before: i64,
+        limit: i64,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        Ok(sqlx::query_as(
+            "SELECT * FROM webhook_deliveries
+             WHERE endpoint = $1 AND id < $2 AND ($3 IS NULL OR state = $3) ORDER BY id DESC LIMIT $4",
+        )
+        .bind(endpoint)
+        .bind(before)
+        .bind(state.map(DeliveryState::as_str))
+        .bind(limit)
+        .fetch_all(self.reader())
+        .await?)
+    }
+
+    /// How many deliveries wait, and how many of them should have been tried before `overdue`.
+    pub(crate) async fn delivery_backlog(&self, overdue: UnixMillis) -> Result<(i64, i64), StoreError> {
+        Ok(sqlx::query_as(
+            "SELECT COUNT(*), COALESCE(SUM(due_at < $1), 0) FROM webhook_deliveries WHERE due_at IS NOT NULL",
+        )
+        .bind(overdue.0)
+        .fetch_one(self.reader())
+        .await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use chassis::clock::ManualClock;
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_nobody_fetches_does_not_grow_without_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let clock = Arc::new(ManualClock::at(UnixMillis(1_000)));
+        let store = Store::open(&directory.path().join("db.sqlite"), clock).await.unwrap();
+        sqlx::raw_sql(
+            "INSERT INTO projects (id, salt, plan, access, upstream, suspended, created_at, updated_at)
+             VALUES ('demo', 's', 'pro', 'key', 'orders', FALSE, 1, 1);
+             INSERT INTO webhook_endpoints (id, project, url, description, events, sealed_secret, created_at, updated_at)
+             VALUES ('full', 'demo', '', '', '[\"domain.*\"]', '', 1, 1), ('other', 'demo', '', '', '[\"domain.*\"]', '', 1, 1);
+             WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9999)
+             INSERT INTO webhook_deliveries (endpoint, message, kind, body, state, attempts, due_at, created_at)
+             SELECT 'full', 'msg', 'domain.created', '{}', 'waiting', 1, 2000, 1 FROM n;",
+        )
+        .execute(store.writer())
+        .await
+        .unwrap();
+        let project: ProjectId = "demo".parse().unwrap();
+        for expected in [(10_001, None), (2, Some("backlog")), (3, Some("backlog"))] {
+            let mut write = store.write().await.unwrap();
+            write.record(&project, None, "domain.created", &Actor::system(), json!({})).await.unwrap();
+            write.commit().await.unwrap();
+            let (waiting, overdue) = store.delivery_backlog(UnixMillis(1_500)).await.unwrap();
+            let reason: Option<String> =
+                sqlx::query_scalar("SELECT disabled_reason FROM webhook_endpoints WHERE id = 'full'")
+                    .fetch_one(store.reader())
+                    .await
+                    .unwrap();
+            assert_eq!((waiting, reason.as_deref()), expected);
+            assert!(overdue >= 1);
+        }
+    }
+}

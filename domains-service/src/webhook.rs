@@ -1,0 +1,53 @@
+//! Outgoing webhooks: what happens to a project's domains, told to whom its owner chose.
+//!
+//! A delivery is written in the transaction of its event (`store::webhooks`), so there is none without the other,
+//! whatever crashes. The worker (`deliver`) makes the attempts; how messages are signed and sent safely is
+//! `chassis::webhook`. Deliveries happen at least once: a crash between an attempt and its note repeats the attempt,
+//! under the same message id. A receiver that is away is tried for three days, and switched off when it stays away;
+//! what it missed is still listed, here and in the project's events.
+
+pub(crate) mod deliver;
+pub(crate) mod endpoint;
+mod message;
+
+pub(crate) use endpoint::{DisabledReason, EndpointRecord, Wanted};
+pub(crate) use message::compose;
+
+/// Events that are told. The others are in the audit log alone.
+pub(crate) const EVENTS: &[&str] = &[
+    "domain.created",
+    "domain.verified",
+    "domain.unverified",
+    "domain.status_changed",
+    "domain.active",
+    "domain.degraded",
+    "domain.suspended",
+    "domain.updated",
+    "domain.primary_changed",
+    "domain.transferred",
+    "domain.removed",
+    "domain.certificate.issued",
+    "domain.certificate.renewed",
+    "domain.certificate.failed",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_event_that_is_told_is_one_that_the_code_records_and_the_page_describes() {
+        let sources = [
+            include_str!("attend.rs"),
+            include_str!("attend/order.rs"),
+            include_str!("api/domains.rs"),
+            include_str!("api/changes.rs"),
+        ];
+        let page = include_str!("../../docs/webhooks.md");
+        for event in EVENTS {
+            let literal = format!("\"{event}\"");
+            assert!(sources.iter().any(|source| source.contains(&literal)), "nothing records {event}");
+            assert!(page.contains(&format!("| `{event}` |")), "docs/webhooks.md does not describe {event}");
+        }
+    }
+}

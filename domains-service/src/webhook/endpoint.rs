@@ -1,0 +1,162 @@
+//! Who wants to be told: an endpoint and the events it wants.
+
+use anyhow::Context as _;
+use chassis::seal::SealingKey;
+use chassis::webhook::SigningSecret;
+use contract::project::ProjectId;
+use contract::time::UnixMillis;
+
+use super::EVENTS;
+
+/// Entries of an endpoint's list of events.
+pub(crate) const WANTED_MAX: usize = 50;
+
+/// The events an endpoint wants: names, or prefixes that end in `.*`.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Wanted(Vec<String>);
+
+impl Wanted {
+    /// Everything there is.
+    pub(crate) fn everything() -> Self {
+        Self(vec!["domain.*".to_owned()])
+    }
+
+    /// From what somebody typed; the entry that fits no event when there is one, nothing when there are none or too
+    /// many.
+    pub(crate) fn parse(entries: Vec<String>) -> Result<Self, Option<String>> {
+        if entries.is_empty() || entries.len() > WANTED_MAX {
+            return Err(None);
+        }
+        match entries.iter().find(|entry| !EVENTS.iter().any(|event| fits(entry, event))) {
+            Some(unknown) => Err(Some(unknown.clone())),
+            None => Ok(Self(entries)),
+        }
+    }
+
+    /// Whether an event is among them.
+    pub(crate) fn include(&self, event: &str) -> bool {
+        self.0.iter().any(|entry| fits(entry, event))
+    }
+}
+
+fn fits(entry: &str, event: &str) -> bool {
+    match entry.strip_suffix('*') {
+        Some(prefix) => prefix.ends_with('.') && event.starts_with(prefix),
+        None => entry == event,
+    }
+}
+
+/// Why nothing is sent to an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DisabledReason {
+    /// Its owner said so.
+    Owner,
+    /// It has failed for days.
+    Failing,
+    /// It said that it is gone (410).
+    Gone,
+    /// Too much waits for it.
+    Backlog,
+}
+
+impl DisabledReason {
+    pub(crate) const ALL: [Self; 4] = [Self::Owner, Self::Failing, Self::Gone, Self::Backlog];
+
+    /// The word in records, answers and metrics.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Owner => "owner",
+            Self::Failing => "failing",
+            Self::Gone => "gone",
+            Self::Backlog => "backlog",
+        }
+    }
+}
+
+impl std::str::FromStr for DisabledReason {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        Self::ALL.into_iter().find(|reason| reason.as_str() == text).ok_or(())
+    }
+}
+
+/// An endpoint's record.
+#[derive(Clone, Debug)]
+pub(crate) struct EndpointRecord {
+    pub(crate) id: String,
+    pub(crate) project: ProjectId,
+    pub(crate) url: String,
+    pub(crate) description: String,
+    pub(crate) events: Wanted,
+    pub(crate) sealed_secret: String,
+    /// The secret before the last rotation, sealed, and until when it signs as well.
+    pub(crate) previous: Option<(String, UnixMillis)>,
+    pub(crate) failing_since: Option<UnixMillis>,
+    pub(crate) delivered_at: Option<UnixMillis>,
+    pub(crate) disabled: Option<(UnixMillis, DisabledReason)>,
+    pub(crate) created_at: UnixMillis,
+    pub(crate) updated_at: UnixMillis,
+}
+
+impl EndpointRecord {
+    /// What messages are signed with at `now`, the newest first.
+    pub(crate) fn secrets(&self, sealing: &SealingKey, now: UnixMillis) -> anyhow::Result<Vec<SigningSecret>> {
+        let open = |sealed: &str| -> anyhow::Result<SigningSecret> {
+            let bytes = sealing.open(sealed, &place(&self.id)).context("a webhook's secret")?;
+            Ok(SigningSecret::from_bytes(bytes.to_vec())?)
+        };
+        let mut secrets = vec![open(&self.sealed_secret)?];
+        if let Some((sealed, until)) = &self.previous
+            && now < *until
+        {
+            secrets.push(open(sealed)?);
+        }
+        Ok(secrets)
+    }
+}
+
+/// A fresh secret for the endpoint `id`, and how it rests.
+pub(crate) fn generate_secret(sealing: &SealingKey, id: &str) -> anyhow::Result<(SigningSecret, String)> {
+    let secret = SigningSecret::generate()?;
+    let sealed = sealing.seal(secret.reveal(), &place(id))?;
+    Ok((secret, sealed))
+}
+
+/// What a sealed secret is bound to.
+fn place(id: &str) -> String {
+    format!("webhook {id}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(entries: &[&str]) -> Result<Wanted, Option<String>> {
+        Wanted::parse(entries.iter().map(|entry| (*entry).to_owned()).collect())
+    }
+
+    #[test]
+    fn events_are_wanted_by_name_or_by_prefix() {
+        let wanted = parse(&["domain.active", "domain.certificate.*"]).unwrap();
+        for (event, is) in [
+            ("domain.active", true),
+            ("domain.certificate.failed", true),
+            ("domain.removed", false),
+            ("domain.activex", false),
+        ] {
+            assert_eq!(wanted.include(event), is, "{event}");
+        }
+        assert!(EVENTS.iter().all(|event| Wanted::everything().include(event)));
+    }
+
+    #[test]
+    fn what_fits_no_event_is_named() {
+        for wrong in ["domain.verify_requested", "domain", "dom*", "*", "order.*", ""] {
+            assert_eq!(parse(&["domain.active", wrong]), Err(Some(wrong.to_owned())));
+        }
+        assert_eq!(parse(&[]), Err(None));
+        assert_eq!(parse(&["domain.*"; WANTED_MAX + 1]), Err(None));
+    }
+}

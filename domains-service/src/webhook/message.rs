@@ -1,0 +1,49 @@
+//! What a receiver is told: the event as JSON, the same bytes in every attempt.
+
+use contract::hostname::Hostname;
+use contract::project::ProjectId;
+use contract::time::UnixMillis;
+use serde_json::{Value, json};
+
+/// The body for an event. `id` is the event's number: it grows, so a receiver can put events in order.
+pub(crate) fn compose(
+    project: &ProjectId,
+    domain: Option<&Hostname>,
+    kind: &str,
+    detail: &Value,
+    id: i64,
+    at: UnixMillis,
+) -> String {
+    json!({
+        "type": kind,
+        "timestamp": jiff::Timestamp::from_millisecond(at.0).unwrap_or_default().to_string(),
+        "data": { "event_id": id, "project_id": project, "domain": domain, "detail": detail },
+    })
+    .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_has_the_shape_of_the_specification() {
+        let (project, domain) = ("demo".parse().unwrap(), "shop.example.com".parse().unwrap());
+        let at = UnixMillis(1_781_481_600_000);
+        let body = compose(&project, Some(&domain), "domain.active", &json!({ "to": "active" }), 7, at);
+        let read: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(
+            read,
+            json!({
+                "type": "domain.active",
+                "timestamp": "2026-06-15T00:00:00Z",
+                "data": {
+                    "event_id": 7,
+                    "project_id": "demo",
+                    "domain": "shop.example.com",
+                    "detail": { "to": "active" },
+                },
+            })
+        );
+    }
+}
