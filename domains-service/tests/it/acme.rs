@@ -152,15 +152,16 @@ async fn a_certificate_for_another_name_replaces_nothing_and_is_asked_for_anew()
 async fn a_project_that_adds_hundreds_of_names_leaves_the_authority_to_others() {
     let ca = FakeCa::start().await;
     let platform = platform(&[("one", &ca)]).await;
+    platform.project("many", "enterprise").await;
     // More than a project's part of the account's orders, each of another registered domain.
     for number in 0..62 {
-        add(&platform, &format!("shop.customer{number}.test")).await;
+        add_to(&platform, "many", &format!("shop.customer{number}.test")).await;
     }
     let waits = |domain: &Value| domain["problems"][0]["code"] == "CA_RATE_LIMITED";
     let mut limited = 0;
     for number in 0..62 {
         let name = format!("shop.customer{number}.test");
-        let domain = platform.domain_when("demo", &name, |domain| domain["status"] == "active" || waits(domain)).await;
+        let domain = platform.domain_when("many", &name, |domain| domain["status"] == "active" || waits(domain)).await;
         limited += usize::from(waits(&domain));
     }
     assert!((1..=2).contains(&limited), "{limited} wait");
