@@ -9,6 +9,7 @@ use contract::project::{Access, ProjectId, UpstreamName};
 use contract::site::RedirectStatus;
 
 use crate::directory::Address;
+use crate::test_world::Manners;
 
 /// Tollhouse, a self-hosted edge for multi-tenant platforms.
 ///
@@ -61,6 +62,9 @@ pub enum Command {
     /// Keys that are refused for a while.
     #[command(subcommand)]
     Ban(Ban),
+    /// Write the DNS of the test world (`tollhouse up --test-world`).
+    #[command(subcommand)]
+    Dns(Dns),
     /// What the edge believes about a hostname, and why.
     Explain {
         /// The hostname.
@@ -132,6 +136,34 @@ pub struct Up {
     /// Do not create the demo projects on the first start.
     #[arg(long)]
     pub no_demo: bool,
+    /// Also start a world to try custom domains in: DNS for names under .test and .example that `tollhouse dns` writes,
+    /// and a certificate authority that speaks ACME (`pebble` must be installed). MANNERS are gentle or strict.
+    #[arg(long, value_name = "MANNERS", num_args = 0..=1, require_equals = true, default_missing_value = "gentle")]
+    pub test_world: Option<Manners>,
+}
+
+/// `tollhouse dns`.
+#[derive(Debug, Subcommand)]
+pub enum Dns {
+    /// Every record and misbehaviour.
+    List,
+    /// Set a record; what the name had of this type is replaced.
+    Set {
+        /// The name.
+        name: String,
+        /// A, AAAA, CNAME, TXT or CAA.
+        kind: String,
+        /// The value as a provider's form wants it.
+        #[arg(required = true, trailing_var_arg = true)]
+        value: Vec<String>,
+    },
+    /// Remove a name's records, of one type or all.
+    Clear {
+        /// The name.
+        name: String,
+        /// A, AAAA, CNAME, TXT or CAA.
+        kind: Option<String>,
+    },
 }
 
 /// `NAME=URL`.
