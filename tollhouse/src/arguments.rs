@@ -137,7 +137,7 @@ pub struct Up {
     #[arg(long)]
     pub no_demo: bool,
     /// Also start a world to try custom domains in: DNS for names under .test and .example that `tollhouse dns` writes,
-    /// and a certificate authority that speaks ACME (`pebble` must be installed). MANNERS are gentle or strict.
+    /// and a certificate authority that speaks ACME (`pebble` must be installed). MANNERS are gentle, strict or brief (certificates for a minute).
     #[arg(long, value_name = "MANNERS", num_args = 0..=1, require_equals = true, default_missing_value = "gentle")]
     pub test_world: Option<Manners>,
 }
@@ -153,9 +153,8 @@ pub enum Dns {
         name: String,
         /// A, AAAA, CNAME, TXT or CAA.
         kind: String,
-        /// The value as a provider's form wants it.
-        #[arg(required = true, trailing_var_arg = true)]
-        value: Vec<String>,
+        /// The value as a provider's form wants it; one with spaces is quoted.
+        value: String,
     },
     /// Remove a name's records, of one type or all.
     Clear {

@@ -34,6 +34,8 @@ pub enum Manners {
     Gentle,
     /// It refuses half of all nonces and takes seconds to validate, as authorities on the internet may.
     Strict,
+    /// It answers at once, and its certificates live for a minute: renewal can be watched.
+    Brief,
 }
 
 impl FromStr for Manners {
@@ -43,7 +45,8 @@ impl FromStr for Manners {
         match text {
             "gentle" => Ok(Self::Gentle),
             "strict" => Ok(Self::Strict),
-            _ => Err("use gentle or strict"),
+            "brief" => Ok(Self::Brief),
+            _ => Err("use gentle, strict or brief"),
         }
     }
 }

@@ -19,7 +19,6 @@ pub(super) fn run(common: &Common, action: Dns) -> anyhow::Result<()> {
             return Ok(());
         }
         Dns::Set { name, kind, value } => {
-            let value = value.join(" ");
             Value::parse(&kind, &value).map_err(anyhow::Error::msg)?;
             zones::set(&text, &name, &kind, &value)
         }

@@ -4,6 +4,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -51,7 +52,8 @@ impl TestDns {
                 Ok((address, sockets)) => {
                     let mut servers = Vec::new();
                     for (number, (udp, tcp)) in (1..=SERVERS).zip(sockets) {
-                        let mut server = Server::new(Nameserver { number, zones: zones.clone() });
+                        let mut server =
+                            Server::new(Nameserver { number, zones: zones.clone(), turn: AtomicUsize::new(0) });
                         server.register_socket(udp);
                         server.register_listener(tcp, TCP_IDLE, TCP_BUFFER);
                         servers.push(server);
@@ -110,6 +112,8 @@ impl ZoneFile {
 struct Nameserver {
     number: u8,
     zones: Arc<ZoneFile>,
+    /// Answers so far: addresses are told in turn, as nameservers do.
+    turn: AtomicUsize,
 }
 
 /// What is sent back.
@@ -164,7 +168,8 @@ impl Nameserver {
         for _ in 0..CHAIN_MAX {
             let values = zones.records(&owner, self.number);
             let mut target = None;
-            for value in values {
+            let turn = self.turn.fetch_add(1, Ordering::Relaxed) % values.len().max(1);
+            for value in values.iter().cycle().skip(turn).take(values.len()) {
                 let data = data(value);
                 if data.as_ref().is_some_and(|data| data.record_type() == kind) {
                     answers.extend(data.and_then(|data| record(&owner, data)));

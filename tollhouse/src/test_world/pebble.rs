@@ -18,6 +18,9 @@ const START_MAX: Duration = Duration::from_secs(20);
 /// How long its certificates are valid, in seconds: 90 days.
 const VALIDITY_SECONDS: u32 = 90 * 86_400;
 
+/// The same where renewal is to be watched.
+const BRIEF_SECONDS: u32 = 60;
+
 /// See the module. It ends when it is dropped.
 pub(super) struct Pebble {
     directory: PathBuf,
@@ -64,7 +67,7 @@ impl Pebble {
             "tlsPort": https,
             "ocspResponderURL": "",
             "externalAccountBindingRequired": false,
-            "certificateValidityPeriod": VALIDITY_SECONDS,
+            "certificateValidityPeriod": if self.manners == Manners::Brief { BRIEF_SECONDS } else { VALIDITY_SECONDS },
         }});
         let file = self.directory.join("pebble.json");
         std::fs::write(&file, configuration.to_string())?;
@@ -72,7 +75,9 @@ impl Pebble {
         let mut command = Command::new("pebble");
         command.arg("-config").arg(file).args(["-dnsserver", &dns.to_string()]);
         match self.manners {
-            Manners::Gentle => command.env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_WFE_NONCEREJECT", "0"),
+            Manners::Gentle | Manners::Brief => {
+                command.env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_WFE_NONCEREJECT", "0")
+            }
             Manners::Strict => command.env_remove("PEBBLE_VA_NOSLEEP").env("PEBBLE_WFE_NONCEREJECT", "50"),
         };
         let spawned = command.stdout(log.try_clone()?).stderr(log).stdin(Stdio::null()).kill_on_drop(true).spawn();
