@@ -69,6 +69,17 @@ async fn a_certificate_is_issued_and_nothing_of_the_order_stays_open() {
 }
 
 #[tokio::test]
+async fn a_name_of_two_hundred_characters_has_a_certificate_like_any_other() {
+    let ca = FakeCa::start().await;
+    let platform = platform(&[("one", &ca)]).await;
+    let name = format!("{}.{}.{}.long.test", "a".repeat(63), "b".repeat(63), "c".repeat(62));
+    assert_eq!(name.len(), 200);
+    add(&platform, &name).await;
+    platform.domain_in("demo", &name, "active").await;
+    assert!(published(&platform, &name).await.is_some());
+}
+
+#[tokio::test]
 async fn an_authority_that_limits_us_is_left_alone_for_as_long_as_it_says() {
     let ca = FakeCa::start().await;
     ca.refuse(&[(429, "rateLimited", Some(3_600))]);

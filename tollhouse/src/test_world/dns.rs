@@ -1,12 +1,14 @@
 //! Nameservers on loopback that answer as a file says: three of them, so that they can disagree, and the first is the
 //! resolver too.
 
+use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
+use anyhow::Context as _;
 use async_trait::async_trait;
 use hickory_server::Server;
 use hickory_server::net::runtime::Time;
@@ -30,6 +32,9 @@ const CHAIN_MAX: usize = 8;
 const TCP_IDLE: Duration = Duration::from_secs(5);
 const TCP_BUFFER: usize = 4_096;
 
+/// Questions that are written to the log.
+const QUESTIONS_LOGGED_MAX: u64 = 1_000_000;
+
 /// Tries at finding a port that is free on every address.
 const PORTS_TRIED: usize = 20;
 
@@ -45,7 +50,8 @@ impl TestDns {
     /// # Errors
     /// When no port is free.
     pub(crate) async fn start(file: PathBuf) -> anyhow::Result<Self> {
-        let zones = Arc::new(ZoneFile { file, read: Mutex::default() });
+        let log = std::fs::File::create(file.with_file_name("questions.log")).context("the log of questions")?;
+        let zones = Arc::new(ZoneFile { file, read: Mutex::default(), log: Mutex::new((log, 0)) });
         let mut last = None;
         for _ in 0..PORTS_TRIED {
             match bind().await {
@@ -89,9 +95,20 @@ async fn bind() -> anyhow::Result<(SocketAddr, Vec<(UdpSocket, TcpListener)>)> {
 struct ZoneFile {
     file: PathBuf,
     read: Mutex<(Option<SystemTime>, Arc<Zones>)>,
+    /// Every question, and how many there were.
+    log: Mutex<(std::fs::File, u64)>,
 }
 
 impl ZoneFile {
+    fn note(&self, name: &str, kind: RecordType, server: u8) {
+        let mut log = self.log.lock();
+        if log.1 < QUESTIONS_LOGGED_MAX {
+            log.1 += 1;
+            // What is not written is missing in a log for people, and in nothing else.
+            let _ = writeln!(log.0, "{name} {kind} @{server}");
+        }
+    }
+
     fn now(&self) -> Arc<Zones> {
         let changed = std::fs::metadata(&self.file).and_then(|meta| meta.modified()).ok();
         let mut read = self.read.lock();
@@ -237,6 +254,7 @@ impl RequestHandler for Nameserver {
         };
         let name = info.query.name().to_string();
         let name = name.trim_end_matches('.').to_ascii_lowercase();
+        self.zones.note(&name, info.query.query_type(), self.number);
         let Some(answer) = self.answer(&self.zones.now(), &name, info.query.query_type()) else {
             return nothing_sent(metadata);
         };

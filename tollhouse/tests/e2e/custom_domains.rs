@@ -13,17 +13,21 @@ use tokio::task::JoinSet;
 use self::fleet::{Fleet, GATEWAYS};
 use crate::world::until;
 
-/// How many domains: as many as are enough in every run of all tests, or as the environment says for a long one
+/// How many of something: as many as are enough in every run of all tests, or as the environment says for a long one
 /// (`bench/domains-proof`).
-fn domains(usual: usize) -> usize {
-    std::env::var("DOMAINS").map_or(usual, |text| text.parse().expect("a whole number"))
+fn count(variable: &str, usual: usize) -> usize {
+    std::env::var(variable).map_or(usual, |text| text.parse().expect("a whole number"))
 }
 
 // rule: 1.11
 #[tokio::test(flavor = "multi_thread")]
 async fn every_domain_is_attached_at_the_first_try_whichever_gateway_the_authority_asks() {
     let fleet = Fleet::start("strict").await;
-    let names: Vec<String> = (0..domains(12)).map(|number| format!("shop.customer{number}.test")).collect();
+    let mut names: Vec<String> =
+        (0..count("DOMAINS", 12)).map(|number| format!("shop.customer{number}.test")).collect();
+    // Longer than a common name may be. (Neither pebble nor the test world's DNS carries names beyond 130 characters
+    // over UDP; longer ones are tested with another authority.)
+    names.push(format!("shop.{}.{}.test", "a".repeat(63), "b".repeat(40)));
     for (number, name) in names.iter().enumerate() {
         if number % 2 == 1 {
             // The owner allows one way of proof alone, so both are seen.
@@ -109,7 +113,7 @@ async fn after_a_removal_is_acknowledged_no_gateway_serves_the_name_on_any_conne
 #[tokio::test(flavor = "multi_thread")]
 async fn certificates_are_renewed_under_load_without_one_failed_handshake() {
     let fleet = Arc::new(Fleet::start("brief").await);
-    let names: Vec<String> = (0..domains(4)).map(|number| format!("shop.customer{number}.test")).collect();
+    let names: Vec<String> = (0..count("RENEWALS", 4)).map(|number| format!("shop.customer{number}.test")).collect();
     for name in &names {
         fleet.point_here(name);
         fleet.platform.json(&["domain", "add", "site", name]);
@@ -150,6 +154,45 @@ async fn certificates_are_renewed_under_load_without_one_failed_handshake() {
         visitor.unwrap();
     }
     println!("{} certificates renewed during {} handshakes", names.len(), shaken.load(Ordering::SeqCst));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_nobody_has_added_cause_no_question_to_dns_or_the_authority() {
+    let fleet = Arc::new(Fleet::start("gentle").await);
+    // One of ours, so that everything is warm and known to work.
+    fleet.point_here("shop.customer.test");
+    fleet.platform.json(&["domain", "add", "site", "shop.customer.test"]);
+    fleet.active("shop.customer.test").await;
+    let asked = || {
+        let lines = |log: &str| std::fs::read_to_string(fleet.platform.path(log)).unwrap().lines().count();
+        (lines("test-world/pebble.log"), lines("test-world/questions.log"))
+    };
+    let before = asked();
+    let next = Arc::new(AtomicU32::new(0));
+    let unknown = u32::try_from(count("UNKNOWN", 1_000)).unwrap();
+    let mut strangers = JoinSet::new();
+    for gateway in 0..GATEWAYS {
+        for _ in 0..4 {
+            let (fleet, next) = (fleet.clone(), next.clone());
+            strangers.spawn(async move {
+                loop {
+                    let number = next.fetch_add(1, Ordering::SeqCst);
+                    if number >= unknown {
+                        return;
+                    }
+                    let name = format!("shop{number}.stranger{number}.test");
+                    let answer = fleet.client(gateway).get(fleet.url(&name)).send().await;
+                    assert!(answer.is_err(), "{name} is served");
+                }
+            });
+        }
+    }
+    while let Some(stranger) = strangers.join_next().await {
+        stranger.unwrap();
+    }
+    assert_eq!(asked(), before, "lines of the authority's log, and questions to DNS");
+    let answer = fleet.client(0).get(fleet.url("shop.customer.test")).send().await;
+    assert_eq!(answer.unwrap().status(), 200);
 }
 
 /// Writes the DNS of a zone, given its shop's name and the target of its CNAME.
