@@ -15,6 +15,7 @@ use crate::world::until;
 
 /// How many of something: as many as are enough in every run of all tests, or as the environment says for a long one
 /// (`bench/domains-proof`).
+#[expect(clippy::disallowed_methods, reason = "how long a test is, not a setting of a process")]
 fn count(variable: &str, usual: usize) -> usize {
     std::env::var(variable).map_or(usual, |text| text.parse().expect("a whole number"))
 }
@@ -198,12 +199,11 @@ async fn names_nobody_has_added_cause_no_question_to_dns_or_the_authority() {
 /// Writes the DNS of a zone, given its shop's name and the target of its CNAME.
 type Write = fn(&Fleet, &str, &str);
 
-// rule: 1.10
-#[tokio::test(flavor = "multi_thread")]
-async fn whatever_dns_says_over_the_wire_the_domain_says_what_is_wrong() {
-    let fleet = Fleet::start("gentle").await;
-    let target = fleet.target();
-    let rows: [(&str, Write, &str, &str); 12] = [
+/// A zone, what is written to it, and the status and the problem that come of it; empty: any.
+type Row = (&'static str, Write, &'static str, &'static str);
+
+fn rows() -> [Row; 12] {
+    [
         ("a-only", |fleet, name, _| fleet.dns_set(name, "A", "203.0.113.9"), "action_required", "DNS_CONFLICTING_A"),
         (
             "aaaa-only",
@@ -289,7 +289,15 @@ async fn whatever_dns_says_over_the_wire_the_domain_says_what_is_wrong() {
             "",
             "CAA_FORBIDS",
         ),
-    ];
+    ]
+}
+
+// rule: 1.10
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_dns_says_over_the_wire_the_domain_says_what_is_wrong() {
+    let fleet = Fleet::start("gentle").await;
+    let target = fleet.target();
+    let rows = rows();
     for (zone, write, ..) in &rows {
         write(&fleet, &format!("shop.{zone}.test"), &target);
     }
