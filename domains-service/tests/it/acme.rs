@@ -69,6 +69,17 @@ async fn a_certificate_is_issued_and_nothing_of_the_order_stays_open() {
 }
 
 #[tokio::test]
+async fn a_name_of_two_hundred_characters_has_a_certificate_like_any_other() {
+    let ca = FakeCa::start().await;
+    let platform = platform(&[("one", &ca)]).await;
+    let name = format!("{}.{}.{}.long.test", "a".repeat(63), "b".repeat(63), "c".repeat(62));
+    assert_eq!(name.len(), 200);
+    add(&platform, &name).await;
+    platform.domain_in("demo", &name, "active").await;
+    assert!(published(&platform, &name).await.is_some());
+}
+
+#[tokio::test]
 async fn an_authority_that_limits_us_is_left_alone_for_as_long_as_it_says() {
     let ca = FakeCa::start().await;
     ca.refuse(&[(429, "rateLimited", Some(3_600))]);
@@ -152,15 +163,16 @@ async fn a_certificate_for_another_name_replaces_nothing_and_is_asked_for_anew()
 async fn a_project_that_adds_hundreds_of_names_leaves_the_authority_to_others() {
     let ca = FakeCa::start().await;
     let platform = platform(&[("one", &ca)]).await;
+    platform.project("many", "enterprise").await;
     // More than a project's part of the account's orders, each of another registered domain.
     for number in 0..62 {
-        add(&platform, &format!("shop.customer{number}.test")).await;
+        add_to(&platform, "many", &format!("shop.customer{number}.test")).await;
     }
     let waits = |domain: &Value| domain["problems"][0]["code"] == "CA_RATE_LIMITED";
     let mut limited = 0;
     for number in 0..62 {
         let name = format!("shop.customer{number}.test");
-        let domain = platform.domain_when("demo", &name, |domain| domain["status"] == "active" || waits(domain)).await;
+        let domain = platform.domain_when("many", &name, |domain| domain["status"] == "active" || waits(domain)).await;
         limited += usize::from(waits(&domain));
     }
     assert!((1..=2).contains(&limited), "{limited} wait");

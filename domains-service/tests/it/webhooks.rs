@@ -234,7 +234,7 @@ async fn a_rotated_secret_signs_beside_the_old_one_for_a_while() {
     happen(&platform, "a.localhost").await;
     let both = receiver.message(0).await;
     assert!(is_signed(&both, &new, START) && is_signed(&both, &old, START));
-    platform.clock.advance(Duration::from_secs(60));
+    platform.clock.advance(Duration::from_mins(1));
     happen(&platform, "b.localhost").await;
     let one = receiver.message(1).await;
     let now = UnixSeconds(START.to_seconds().0 + 60).to_millis();

@@ -103,14 +103,13 @@ fn note_pause(status: StatusCode, headers: &HeaderMap) {
 fn asked_for(headers: &HeaderMap) -> Option<Duration> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let after = text(RETRY_AFTER)?;
-    let pause = match after.parse::<u64>() {
-        Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) => {
-            let parser = jiff::fmt::rfc2822::DateTimeParser::new();
-            let date = parser.parse_timestamp(after).ok()?;
-            let now = parser.parse_timestamp(text(DATE)?).ok()?;
-            Duration::try_from(date.duration_since(now)).unwrap_or_default()
-        }
+    let pause = if let Ok(seconds) = after.parse::<u64>() {
+        Duration::from_secs(seconds)
+    } else {
+        let parser = jiff::fmt::rfc2822::DateTimeParser::new();
+        let date = parser.parse_timestamp(after).ok()?;
+        let now = parser.parse_timestamp(text(DATE)?).ok()?;
+        Duration::try_from(date.duration_since(now)).unwrap_or_default()
     };
     Some(pause.min(PAUSE_MAX))
 }
