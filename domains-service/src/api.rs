@@ -4,14 +4,15 @@
 //! function; what it may not do is a [`crate::error::Code`].
 
 mod changes;
+mod describe;
 mod domains;
 mod edge;
 mod extract;
-mod keys;
+pub(crate) mod keys;
 mod operations;
 mod projects;
 mod view;
-mod webhooks;
+pub(crate) mod webhooks;
 
 use std::sync::Arc;
 
@@ -25,6 +26,8 @@ use chassis::refusal::Refusal;
 use chassis::secret::Secret;
 use chassis::shutdown::Shutdown;
 use contract::identity::Identity;
+#[cfg(test)]
+pub(crate) use operations::operation;
 
 use crate::actor::Actor;
 use crate::app::App;
@@ -37,6 +40,7 @@ pub(crate) fn public(app: Arc<App>, guard: GatewayGuard) -> Router {
     Router::new()
         .nest("/v1/projects/{project}", project)
         .route("/v1/acme-account", get(projects::acme_account))
+        .merge(describe::router())
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))

@@ -14,11 +14,13 @@ macro_rules! catalogue {
         pub(crate) enum Code { $($(#[$doc])* $variant,)+ }
 
         impl Code {
-            const fn status(self) -> u16 {
+            /// Its status.
+            pub(crate) const fn status(self) -> u16 {
                 match self { $(Self::$variant => $status,)+ }
             }
 
-            const fn as_str(self) -> &'static str {
+            /// The word in answers.
+            pub(crate) const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $code,)+ }
             }
         }

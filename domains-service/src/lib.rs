@@ -4,6 +4,7 @@
 //! health and metrics. What must last is in one database (`store`); what the edge must know leaves as a numbered
 //! change in the same transaction (`feed`). Rules are pure (`domain`, `dns`); what happens by itself is in
 //! `worker`; who wants to be told of it, in `webhook`.
+//! `openapi` describes the public API.
 //!
 //! Nothing here is on the path of a visitor's request. While this service is down, gateways serve what they have;
 //! nothing can be changed, and certificates are renewed so early that days of absence do no harm.
@@ -20,6 +21,7 @@ mod feed;
 mod issuer;
 mod metrics;
 mod nodes;
+mod openapi;
 mod plans;
 mod publish;
 mod run;
@@ -37,3 +39,8 @@ pub use issuer::{
 };
 pub use plans::{Grant, Plans};
 pub use run::{World, start, start_in};
+
+/// The interface description as it is served, by the name of its committed copy.
+pub fn openapi_documents() -> [(&'static str, String); 1] {
+    [(openapi::FILE, openapi::printed())]
+}

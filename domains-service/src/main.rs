@@ -23,6 +23,9 @@ struct Arguments {
     /// Say whether the configuration is valid, and stop.
     #[arg(long)]
     check_config: bool,
+    /// Write the interface description into this directory, and end.
+    #[arg(long, value_name = "DIRECTORY")]
+    write_openapi: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -37,6 +40,12 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    if let Some(directory) = &arguments.write_openapi {
+        for (name, text) in domains_service::openapi_documents() {
+            std::fs::write(directory.join(name), text).with_context(|| format!("writing {name}"))?;
+        }
+        return Ok(());
+    }
     let source = Source::read(arguments.config.as_deref(), ENVIRONMENT_PREFIX)?;
     let config = Config::read(&source)?;
     if arguments.check_config {

@@ -25,13 +25,13 @@ use crate::store::{Write, projects};
 const KEYS_PER_PROJECT_MAX: u64 = 100;
 
 /// The longest label, in characters.
-const LABEL_CHARACTERS_MAX: usize = 100;
+pub(crate) const LABEL_CHARACTERS_MAX: usize = 100;
 
 /// How long an old key goes on working after a rotation, unless said otherwise.
-const OVERLAP_SECONDS: u32 = 86_400;
+pub(crate) const OVERLAP_SECONDS: u32 = 86_400;
 
 /// The longest overlap that can be asked for.
-const OVERLAP_SECONDS_MAX: u32 = 30 * 86_400;
+pub(crate) const OVERLAP_SECONDS_MAX: u32 = 30 * 86_400;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

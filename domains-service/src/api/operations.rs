@@ -32,7 +32,8 @@ const fn class(status: u16) -> &'static str {
     }
 }
 
-fn operation(method: &str, path: &str) -> &'static str {
+/// The name of an operation, by its method and the pattern of its path.
+pub(crate) fn operation(method: &str, path: &str) -> &'static str {
     let path = path.trim_start_matches("/v1").trim_start_matches("/internal");
     let path = path.strip_prefix("/projects/{project}").map_or(path, |rest| rest.trim_end_matches('/'));
     match (method, path) {
@@ -64,6 +65,7 @@ fn operation(method: &str, path: &str) -> &'static str {
         ("GET", "/webhooks/{webhook}/deliveries") => "listWebhookDeliveries",
         ("POST", "/webhooks/{webhook}/deliveries/{delivery}/repeat") => "repeatWebhookDelivery",
         ("GET", "/acme-account") => "showAcmeAccount",
+        ("GET", "/openapi.json") => "showDescription",
         ("GET", "/edge/feed") => "followFeed",
         ("POST", "/edge/nodes") => "reportNode",
         ("GET", "/nodes") => "listNodes",

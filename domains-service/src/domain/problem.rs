@@ -34,11 +34,10 @@ macro_rules! codes {
         pub(crate) enum ProblemCode { $($(#[$doc])* #[serde(rename = $word)] $variant,)+ }
 
         impl ProblemCode {
-            #[cfg(test)]
+            /// Every code.
             pub(crate) const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
             /// The word in the API.
-            #[cfg(test)]
             pub(crate) const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word,)+ }
             }

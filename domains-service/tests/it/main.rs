@@ -14,6 +14,7 @@ mod domains;
 mod feed;
 mod http;
 mod keys;
+mod openapi;
 mod projects;
 mod redirects;
 mod removal;

@@ -1,0 +1,102 @@
+//! Projects, keys, and what happened.
+
+use contract::key::Scope;
+
+use super::{Operation, answer, empty, parts};
+use crate::error::Code;
+
+const ONE: &str = "/projects/{project}";
+
+pub(super) fn operations() -> [Operation; 7] {
+    let key = || Operation { tag: "keys", scope: Some(Scope::KeysWrite), ..plain("", "", "", "") };
+    [
+        Operation {
+            answers: vec![answer(200, "The project.", "Project")],
+            ..plain("showProject", ONE, "Show a project", "Any key of the project may ask.")
+        },
+        Operation {
+            scope: Some(Scope::DomainsRead),
+            parameters: vec![parts::cursor()],
+            answers: vec![answer(200, "A page of events, newest first.", "Events")],
+            errors: &[Code::InvalidQuery],
+            ..plain("listEvents", "/projects/{project}/events", "List events", "The audit log of a project.")
+        },
+        Operation {
+            answers: vec![answer(200, "The accounts.", "AcmeAccounts")],
+            ..plain(
+                "showAcmeAccount",
+                "/acme-account",
+                "Show the authorities' accounts",
+                "What CAA records may say so that certificates can be issued for your domains.",
+            )
+        },
+        Operation {
+            id: "listKeys",
+            path: "/projects/{project}/keys",
+            summary: "List keys",
+            description: "All keys, those revoked lately included. The keys themselves are never shown again.",
+            answers: vec![answer(200, "The keys.", "Keys")],
+            ..key()
+        },
+        Operation {
+            id: "createKey",
+            method: "post",
+            path: "/projects/{project}/keys",
+            summary: "Create a key",
+            description: "The key is in this answer and in no other.",
+            body: Some("NewKey"),
+            answers: vec![answer(201, "The key.", "CreatedKey")],
+            errors: &[Code::InvalidBody, Code::KeyLimitReached, Code::ScopeNotGrantable],
+            ..key()
+        },
+        Operation {
+            id: "rotateKey",
+            method: "post",
+            path: "/projects/{project}/keys/{key}/rotate",
+            summary: "Rotate a key",
+            description: "A new key like the old one, which goes on working for a while.",
+            body: Some("KeyRotation"),
+            answers: vec![answer(201, "The new key; `rotated` is the old one.", "CreatedKey")],
+            errors: &[
+                Code::InvalidBody,
+                Code::KeyNotFound,
+                Code::KeyNotUsable,
+                Code::KeyLimitReached,
+                Code::ScopeNotGrantable,
+            ],
+            ..key()
+        },
+        Operation {
+            id: "revokeKey",
+            method: "delete",
+            path: "/projects/{project}/keys/{key}",
+            summary: "Revoke a key",
+            description: "It is refused from now on. Revoking it again changes nothing.",
+            answers: vec![empty(204, "It is revoked.")],
+            errors: &[Code::KeyNotFound],
+            ..key()
+        },
+    ]
+}
+
+/// An operation that reads, without parameters.
+pub(super) fn plain(
+    id: &'static str,
+    path: &'static str,
+    summary: &'static str,
+    description: &'static str,
+) -> Operation {
+    Operation {
+        id,
+        method: "get",
+        path,
+        tag: "projects",
+        summary,
+        description,
+        scope: None,
+        parameters: Vec::new(),
+        body: None,
+        answers: Vec::new(),
+        errors: &[],
+    }
+}

@@ -1,0 +1,59 @@
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::*;
+use crate::api::operation;
+
+#[test]
+fn the_committed_copy_is_what_the_code_says() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/openapi").join(FILE);
+    let committed = std::fs::read_to_string(path).unwrap_or_default();
+    let hint = "cargo run -p domains-service -- --write-openapi docs/openapi";
+    assert!(committed == printed(), "docs/openapi/{FILE} is not what the code says; run: {hint}");
+}
+
+#[test]
+fn every_operation_is_counted_under_the_name_it_is_described_by() {
+    let mut ids = BTreeSet::new();
+    for described in operations() {
+        let path = format!("{BASE}{}", described.path);
+        assert_eq!(operation(&described.method.to_uppercase(), &path), described.id, "{path}");
+        assert!(ids.insert(described.id), "{} is described twice", described.id);
+    }
+}
+
+#[test]
+fn every_reference_leads_somewhere_and_every_part_is_used() {
+    fn references(value: &Value, found: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(members) => {
+                found.extend(members.get("$ref").and_then(Value::as_str).map(str::to_owned));
+                members.values().for_each(|member| references(member, found));
+            }
+            Value::Array(items) => items.iter().for_each(|item| references(item, found)),
+            _ => {}
+        }
+    }
+    let document = document();
+    let mut found = BTreeSet::new();
+    references(&document, &mut found);
+    for reference in &found {
+        assert!(document.pointer(reference.trim_start_matches('#')).is_some(), "{reference}");
+    }
+    for kind in ["schemas", "headers", "responses"] {
+        for name in document["components"][kind].as_object().unwrap().keys() {
+            assert!(found.contains(&format!("#/components/{kind}/{name}")), "nobody uses {kind}/{name}");
+        }
+    }
+}
+
+#[test]
+fn every_code_of_the_catalogue_that_a_caller_can_meet_is_described() {
+    // What operators alone can meet, and what an unknown path or a missing signature comes to.
+    const ELSEWHERE: &[&str] =
+        &["identity_required", "token_required", "invalid_project", "not_found", "project_exists", "project_reserved"];
+    let text = printed();
+    for (code, _) in crate::CATALOGUE.iter().filter(|(code, _)| !ELSEWHERE.contains(code)) {
+        assert!(text.contains(&format!("\"{code}\"")), "no operation is described as answering {code}");
+    }
+}
