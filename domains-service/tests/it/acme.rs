@@ -2,6 +2,7 @@
 
 mod authority;
 mod crashes;
+mod crowds;
 mod pebble;
 mod renewal;
 

@@ -128,8 +128,8 @@ mod tests {
 
     #[test]
     fn both_forms_of_retry_after_are_understood_and_bounded() {
-        assert_eq!(asked_for(&answer("120")), Some(Duration::from_secs(120)));
-        assert_eq!(asked_for(&answer("Fri, 20 Nov 2026 10:02:00 GMT")), Some(Duration::from_secs(120)));
+        assert_eq!(asked_for(&answer("120")), Some(Duration::from_mins(2)));
+        assert_eq!(asked_for(&answer("Fri, 20 Nov 2026 10:02:00 GMT")), Some(Duration::from_mins(2)));
         assert_eq!(asked_for(&answer("Fri, 01 Jan 1999 00:00:00 GMT")), Some(Duration::ZERO));
         assert_eq!(asked_for(&answer("99999999999")), Some(PAUSE_MAX));
         assert_eq!(asked_for(&answer("soon")), None);
