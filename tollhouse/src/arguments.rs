@@ -1,6 +1,8 @@
 //! What a person types.
 
+mod domain;
 mod up;
+mod webhook;
 
 use std::path::PathBuf;
 
@@ -10,11 +12,12 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use contract::key::Scope;
 use contract::plan::Plan;
 use contract::project::{Access, ProjectId, UpstreamName};
-use contract::site::RedirectStatus;
 
 use crate::directory::Address;
 
+pub use domain::Domain;
 pub use up::{Init, Up, UpstreamArgument};
+pub use webhook::Webhook;
 
 /// Tollhouse, a self-hosted edge for multi-tenant platforms.
 ///
@@ -82,6 +85,9 @@ pub enum Command {
     /// Attach customers' domains to a project.
     #[command(subcommand)]
     Domain(Domain),
+    /// Tell a receiver what happens to a project's domains.
+    #[command(subcommand)]
+    Webhook(Webhook),
     /// Import and export a project's orders.
     #[command(subcommand)]
     Orders(Orders),
@@ -249,74 +255,6 @@ pub enum Key {
         project: ProjectId,
         /// The key's id.
         key: contract::key::KeyId,
-    },
-}
-
-/// `tollhouse domain`.
-#[derive(Debug, Subcommand)]
-pub enum Domain {
-    /// Attach a domain and say which DNS record to create.
-    Add {
-        /// The project.
-        project: ProjectId,
-        /// The domain.
-        name: String,
-        /// Make it the primary one.
-        #[arg(long)]
-        primary: bool,
-    },
-    /// All domains of a project.
-    List {
-        /// The project.
-        project: ProjectId,
-    },
-    /// One domain with its records, checks, problems and certificate.
-    Show {
-        /// The project.
-        project: ProjectId,
-        /// The domain.
-        name: String,
-    },
-    /// Look at DNS now.
-    Verify {
-        /// The project.
-        project: ProjectId,
-        /// The domain.
-        name: String,
-    },
-    /// Make a domain the primary one.
-    Primary {
-        /// The project.
-        project: ProjectId,
-        /// The domain.
-        name: String,
-    },
-    /// Send a domain's visitors to the primary domain, or stop doing so.
-    Redirect {
-        /// The project.
-        project: ProjectId,
-        /// The domain.
-        name: String,
-        /// 301, 302, 307 or 308.
-        #[arg(long)]
-        status: Option<RedirectStatus>,
-        /// Serve it again instead.
-        #[arg(long, conflicts_with = "status")]
-        off: bool,
-    },
-    /// Stop serving a domain, at once, on every gateway.
-    Remove {
-        /// The project.
-        project: ProjectId,
-        /// The domain.
-        name: String,
-    },
-    /// What happened to a domain.
-    Events {
-        /// The project.
-        project: ProjectId,
-        /// The domain.
-        name: String,
     },
 }
 

@@ -10,6 +10,10 @@ mod orders;
 mod project;
 mod quota;
 mod status;
+mod webhook;
+
+use reqwest::Method;
+use serde_json::Value;
 
 use crate::arguments::{Command, Common};
 use crate::client::Client;
@@ -39,6 +43,7 @@ pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
         Command::Project(action) => project::run(common, &client, action).await,
         Command::Key(action) => key::run(common, &client, action).await,
         Command::Domain(action) => domain::run(common, &client, action).await,
+        Command::Webhook(action) => webhook::run(common, &client, action).await,
         Command::Orders(action) => orders::run(common, &client, action).await,
         Command::Quota(action) => quota::run(common, &client, action).await,
         Command::Ban(action) => ban::run(common, &client, action).await,
@@ -50,5 +55,48 @@ pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
         | Command::Init(_)
         | Command::Healthcheck { .. }
         | Command::Dns(_) => Ok(()),
+    }
+}
+
+/// What a person typed, as one segment of a path: anything that could end a segment is escaped. Whether it names
+/// something is the service's business, which explains it better.
+fn segment(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => char::from(byte).to_string(),
+            other => format!("%{other:02X}"),
+        })
+        .collect()
+}
+
+/// Every page of a list, joined: what stands under `name` in each, up to `most` items.
+async fn all_pages(client: &Client, path: &str, name: &str, most: usize) -> anyhow::Result<Value> {
+    let mut items = Vec::new();
+    let mut place = path.to_owned();
+    loop {
+        let mut page = client.control(Method::GET, &place, &Value::Null).await?;
+        if let Some(Value::Array(found)) = page.get_mut(name).map(Value::take) {
+            items.extend(found);
+        }
+        match page.get("next_cursor").and_then(Value::as_str) {
+            Some(next) if items.len() < most => {
+                let joint = if path.contains('?') { '&' } else { '?' };
+                place = format!("{path}{joint}cursor={}", segment(next));
+            }
+            _ => break,
+        }
+    }
+    items.truncate(most);
+    Ok(Value::Array(items))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_typed_stays_in_its_segment() {
+        assert_eq!(segment("shop.example.com"), "shop.example.com");
+        assert_eq!(segment("../keys?x=b\u{fc}"), "..%2Fkeys%3Fx%3Db%C3%BC");
     }
 }

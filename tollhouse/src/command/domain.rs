@@ -1,28 +1,35 @@
 //! `tollhouse domain`.
 
 use contract::project::ProjectId;
+use contract::site::RedirectStatus;
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use super::{all_pages, segment};
 use crate::arguments::{Common, Domain};
 use crate::client::Client;
 use crate::output::{answer, lines, table, word};
 
 pub(super) async fn run(common: &Common, client: &Client, action: Domain) -> anyhow::Result<()> {
     match action {
-        Domain::Add { project, name, primary } => {
-            let body = json!({ "name": name, "primary": primary });
+        Domain::Add { project, name, primary, redirect_to, status } => {
+            let redirect = redirect_to.map(|to| redirect(&to, status));
+            let body = json!({ "name": name, "primary": primary, "redirect": redirect });
             let domain = client.control(Method::POST, &all(&project), &body).await?;
             answer(common, &domain, story);
         }
+        Domain::Check { project, name } => {
+            let path = format!("/internal/projects/{project}/domain-check?name={}", segment(&name));
+            let seen = client.control(Method::GET, &path, &Value::Null).await?;
+            answer(common, &seen, story);
+        }
         Domain::List { project } => {
-            let domains = client.control(Method::GET, &all(&project), &Value::Null).await?;
-            let rows = domains.get("domains").cloned().unwrap_or(domains);
+            let rows = all_pages(client, &format!("{}?limit=200", all(&project)), "domains", usize::MAX).await?;
             let columns = [
                 ("DOMAIN", "/name"),
                 ("STATUS", "/status"),
                 ("PRIMARY", "/primary"),
-                ("REDIRECT", "/redirect/status"),
+                ("REDIRECTS TO", "/redirect/to"),
                 ("CERTIFICATE", "/certificate/status"),
                 ("UNTIL", "/certificate/not_after"),
             ];
@@ -40,30 +47,33 @@ pub(super) async fn run(common: &Common, client: &Client, action: Domain) -> any
         Domain::Primary { project, name } => {
             change(common, client, &project, &name, json!({ "primary": true })).await?;
         }
-        Domain::Redirect { project, name, status, off } => {
-            let redirect = if off {
-                Value::Null
-            } else {
-                let mut redirect = json!({ "to": "primary" });
-                if let (Some(status), Some(object)) = (status, redirect.as_object_mut()) {
-                    object.insert("status".to_owned(), json!(status.code()));
-                }
-                redirect
-            };
-            change(common, client, &project, &name, json!({ "redirect": redirect })).await?;
+        Domain::Redirect { project, name, to, status, off } => {
+            let rule = if off { Value::Null } else { redirect(&to, status) };
+            change(common, client, &project, &name, json!({ "redirect": rule })).await?;
         }
-        Domain::Remove { project, name } => {
-            let removed = client.control(Method::DELETE, &one(&project, &name), &Value::Null).await?;
-            answer(common, &removed, |removed| match removed.get("lagging") {
-                Some(nodes) => format!("{name} is removed; not yet acknowledged by {}", word(nodes)),
-                None => format!("{name} is no longer served on any gateway"),
+        Domain::Remove { project, name, with_redirects } => {
+            let path = format!("{}?with_redirects={with_redirects}", one(&project, &name));
+            let answered = client.control(Method::DELETE, &path, &Value::Null).await?;
+            // All gateways having acknowledged, there is nothing to say; programs get the same fields in both cases.
+            let lagging = answered.get("lagging").cloned().unwrap_or_else(|| json!([]));
+            let removed = json!({ "name": name, "removed": true, "lagging": lagging });
+            answer(common, &removed, |_| match lagging.as_array() {
+                Some(nodes) if !nodes.is_empty() => {
+                    format!("{name} is removed; not yet acknowledged by {}", word(&lagging))
+                }
+                _ => format!("{name} is no longer served on any gateway"),
             });
         }
-        Domain::Events { project, name } => {
-            let path = format!("{}/events", one(&project, &name));
-            let events = client.control(Method::GET, &path, &Value::Null).await?;
-            let rows = events.get("events").cloned().unwrap_or(events);
-            answer(common, &rows, |rows| table(rows, &[("AT", "/at"), ("EVENT", "/type"), ("DETAIL", "/detail")]));
+        Domain::Events { project, name, limit } => {
+            let path = match &name {
+                Some(name) => format!("{}/events", one(&project, name)),
+                None => format!("/internal/projects/{project}/events"),
+            };
+            let rows = all_pages(client, &path, "events", limit).await?;
+            let mut columns =
+                vec![("AT", "/at"), ("EVENT", "/type"), ("DOMAIN", "/domain"), ("BY", "/actor"), ("DETAIL", "/detail")];
+            columns.retain(|(title, _)| name.is_none() || *title != "DOMAIN");
+            answer(common, &rows, |rows| table(rows, &columns));
         }
     }
     Ok(())
@@ -78,11 +88,13 @@ async fn change(common: &Common, client: &Client, project: &ProjectId, name: &st
 /// Where a domain stands, and what its owner has to do.
 fn story(domain: &Value) -> String {
     let field = |pointer: &str| word(domain.pointer(pointer).unwrap_or(&Value::Null));
-    let mut text = format!("{}: {}\n", field("/name"), field("/status"));
+    // A name that is only checked has no status yet.
+    let status = if domain.get("status").is_some() { field("/status") } else { "not attached".to_owned() };
+    let mut text = format!("{}: {status}\n", field("/name"));
     let list = |name: &str| domain.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
     let missing: Vec<Value> =
         list("records").into_iter().filter(|record| record.get("state") != Some(&json!("ok"))).collect();
-    if !missing.is_empty() && field("/status") != "active" {
+    if !missing.is_empty() && status != "active" {
         text.push_str("\nCreate at your DNS provider:\n");
         let columns = [("TYPE", "/type"), ("NAME", "/name"), ("VALUE", "/value"), ("TTL", "/ttl")];
         text.push_str(&table(&Value::Array(missing), &columns));
@@ -104,15 +116,11 @@ fn all(project: &ProjectId) -> String {
     format!("/internal/projects/{project}/domains")
 }
 
-/// The name goes into a path: anything that could end a segment is escaped; whether it is a hostname is the service's
-/// business, which explains it better.
 fn one(project: &ProjectId, name: &str) -> String {
-    let escaped: String = name
-        .bytes()
-        .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => char::from(byte).to_string(),
-            other => format!("%{other:02X}"),
-        })
-        .collect();
-    format!("/internal/projects/{project}/domains/{escaped}")
+    format!("{}/{}", all(project), segment(name))
+}
+
+/// Without a status it is 301 for GET and HEAD, and 308 for everything else.
+fn redirect(to: &str, status: Option<RedirectStatus>) -> Value {
+    json!({ "to": to, "status": status.map(RedirectStatus::code) })
 }

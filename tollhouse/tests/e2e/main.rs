@@ -5,6 +5,8 @@ mod command_line;
 #[cfg(test)]
 mod custom_domains;
 #[cfg(test)]
+mod domain_commands;
+#[cfg(test)]
 mod durability;
 #[cfg(test)]
 mod limits;
@@ -16,5 +18,7 @@ mod own_service;
 mod secrets;
 #[cfg(test)]
 mod visitors;
+#[cfg(test)]
+mod webhook_commands;
 #[cfg(test)]
 mod world;

@@ -1,0 +1,102 @@
+//! `tollhouse webhook`.
+
+use contract::project::ProjectId;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{all_pages, segment};
+use crate::arguments::{Common, Webhook};
+use crate::client::Client;
+use crate::output::{answer, table, word};
+
+pub(super) async fn run(common: &Common, client: &Client, action: Webhook) -> anyhow::Result<()> {
+    match action {
+        Webhook::Add { project, url, events, description } => {
+            let mut body = json!({ "url": url, "description": description });
+            if let (false, Some(object)) = (events.is_empty(), body.as_object_mut()) {
+                object.insert("events".to_owned(), json!(events));
+            }
+            let webhook = client.control(Method::POST, &all(&project), &body).await?;
+            answer(common, &webhook, show_once);
+        }
+        Webhook::List { project } => {
+            let rows = all_pages(client, &all(&project), "webhooks", usize::MAX).await?;
+            let columns = [
+                ("WEBHOOK", "/id"),
+                ("URL", "/url"),
+                ("EVENTS", "/events"),
+                ("ENABLED", "/enabled"),
+                ("BECAUSE", "/disabled_reason"),
+                ("FAILING SINCE", "/failing_since"),
+                ("LAST DELIVERY", "/last_delivered_at"),
+                ("DESCRIPTION", "/description"),
+            ];
+            answer(common, &rows, |rows| table(rows, &columns));
+        }
+        Webhook::Enable { project, webhook } => switch(common, client, &project, &webhook, true).await?,
+        Webhook::Disable { project, webhook } => switch(common, client, &project, &webhook, false).await?,
+        Webhook::Rotate { project, webhook, overlap_seconds } => {
+            let path = format!("{}/rotate", one(&project, &webhook));
+            let rotated = client.control(Method::POST, &path, &json!({ "overlap_seconds": overlap_seconds })).await?;
+            answer(common, &rotated, show_once);
+        }
+        Webhook::Remove { project, webhook } => {
+            client.control(Method::DELETE, &one(&project, &webhook), &Value::Null).await?;
+            let removed = json!({ "id": webhook, "removed": true });
+            answer(common, &removed, |_| format!("nothing more is sent to {webhook}"));
+        }
+        Webhook::Deliveries { project, webhook, state, limit } => {
+            let state = state.map(|state| format!("&state={}", segment(&state))).unwrap_or_default();
+            let path = format!("{}/deliveries?limit={}{state}", one(&project, &webhook), limit.clamp(1, 200));
+            let rows = all_pages(client, &path, "deliveries", limit).await?;
+            let columns = [
+                ("DELIVERY", "/id"),
+                ("EVENT", "/type"),
+                ("STATE", "/state"),
+                ("ATTEMPTS", "/attempts"),
+                ("LAST", "/last_result"),
+                ("STATUS", "/last_status"),
+                ("AT", "/last_attempt_at"),
+                ("NEXT", "/next_attempt_at"),
+                ("ERROR", "/last_error"),
+            ];
+            answer(common, &rows, |rows| table(rows, &columns));
+        }
+        Webhook::Repeat { project, webhook, delivery } => {
+            let path = format!("{}/deliveries/{delivery}/repeat", one(&project, &webhook));
+            let repeated = client.control(Method::POST, &path, &Value::Null).await?;
+            answer(common, &repeated, |repeated| {
+                format!("{} is sent again", word(repeated.get("message_id").unwrap_or(&Value::Null)))
+            });
+        }
+    }
+    Ok(())
+}
+
+async fn switch(
+    common: &Common,
+    client: &Client,
+    project: &ProjectId,
+    webhook: &str,
+    enabled: bool,
+) -> anyhow::Result<()> {
+    let switched = client.control(Method::PATCH, &one(project, webhook), &json!({ "enabled": enabled })).await?;
+    answer(common, &switched, |_| {
+        let what = if enabled { "is told what happens from now on" } else { "is told nothing until it is enabled" };
+        format!("{webhook} {what}")
+    });
+    Ok(())
+}
+
+fn show_once(webhook: &Value) -> String {
+    let field = |name: &str| word(webhook.get(name).unwrap_or(&Value::Null));
+    format!("{}\n\nThis is the secret of {}. It is shown once: keep it now.", field("secret"), field("id"))
+}
+
+fn all(project: &ProjectId) -> String {
+    format!("/internal/projects/{project}/webhooks")
+}
+
+fn one(project: &ProjectId, webhook: &str) -> String {
+    format!("{}/{}", all(project), segment(webhook))
+}
