@@ -72,6 +72,8 @@ pub enum Command {
     Init(Init),
     /// Make the demo projects on a running platform, unless they are there.
     Demo,
+    /// Print the certificate of the local authority, for whoever chooses to trust it.
+    Ca,
     /// Ask a process of the platform whether it may be sent traffic; for health checks of containers.
     Healthcheck {
         /// Its admin listener.
@@ -106,6 +108,9 @@ pub struct Init {
     /// The port of http URLs as clients see it.
     #[arg(long, default_value_t = 80)]
     pub http_port: u16,
+    /// Give each process copies of the secrets it needs, and of no others, in DIRECTORY/{process}.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub shares: Option<PathBuf>,
 }
 
 /// Options of `up`.

@@ -26,6 +26,9 @@ pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
     if let Command::Init(options) = command {
         return init::init(common, &directory, &options);
     }
+    if matches!(command, Command::Ca) {
+        return init::print_authority(&directory);
+    }
     if let Command::Healthcheck { address } = command {
         return init::healthcheck(&address).await;
     }
@@ -41,6 +44,8 @@ pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
         Command::Explain { host } => status::explain(common, &client, &host).await,
         Command::Status => status::run(common, &client).await,
         // These were dealt with before a client was needed.
-        Command::Up(_) | Command::CheckConfig { .. } | Command::Init(_) | Command::Healthcheck { .. } => Ok(()),
+        Command::Up(_) | Command::CheckConfig { .. } | Command::Init(_) | Command::Ca | Command::Healthcheck { .. } => {
+            Ok(())
+        }
     }
 }
