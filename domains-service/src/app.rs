@@ -23,7 +23,7 @@ use crate::throttle::Throttles;
 pub(crate) struct App {
     pub(crate) store: Store,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) nodes: Nodes,
+    pub(crate) nodes: Arc<Nodes>,
     pub(crate) metrics: Metrics,
     pub(crate) dns: Arc<dyn Dns>,
     pub(crate) authorities: Authorities,
@@ -46,6 +46,7 @@ impl App {
     pub(crate) fn new(
         config: Config,
         store: Store,
+        nodes: Arc<Nodes>,
         clock: Arc<dyn Clock>,
         dns: Arc<dyn Dns>,
         authorities: Authorities,
@@ -53,7 +54,7 @@ impl App {
     ) -> anyhow::Result<Self> {
         Ok(Self {
             store,
-            nodes: Nodes::new(clock.clone()),
+            nodes,
             metrics,
             dns,
             authorities,

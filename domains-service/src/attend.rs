@@ -4,6 +4,7 @@
 //! else has taken the lease since. Between looking and writing the world may have changed, so the transaction reads the
 //! domain again and decides by what it finds there.
 
+mod advice;
 mod order;
 
 use std::time::Duration;
@@ -21,7 +22,7 @@ use crate::domain::state::{Standing, UNPAID_GRACE_MILLIS, advance};
 use crate::domain::{Domain, Status, name, schedule};
 use crate::publish;
 use crate::store::projects::{ProjectRecord, find_project};
-use crate::store::{StoreError, Write, domains};
+use crate::store::{StoreError, Write, acme, domains};
 
 /// How long a worker may act on a domain before another may. Longer than any look and any order.
 const LEASE: Duration = Duration::from_mins(3);
@@ -65,6 +66,7 @@ pub(crate) async fn attend(app: &App, domain: &Domain, reason: Reason) -> Result
     let seconds = app.clock.monotonic().saturating_sub(started).as_secs_f64();
     app.metrics.verify_seconds.with_label_values(&[reason.as_str()]).observe(seconds);
     let Some(look) = look else { return Ok(Attended::Elsewhere) };
+    advice::ask(app, domain, fence).await?;
     let Some(applied) = apply(app, domain, fence, look, reason).await? else { return Ok(Attended::Elsewhere) };
     if let Some(permitted) = applied.order {
         order::order(app, &applied.domain, fence, &permitted).await?;
@@ -320,12 +322,13 @@ fn due_at(domain: &Domain, now: UnixMillis) -> Option<UnixMillis> {
     };
     let renewal = domain.certificate.renew_at.map(contract::time::UnixSeconds::to_millis);
     let attempt = domain.certificate.next_attempt_at.map(contract::time::UnixSeconds::to_millis);
+    let advice = domain.certificate.advice_at.map(contract::time::UnixSeconds::to_millis);
     // A renewal whose time has come waits for its next attempt.
     let certificate = match (renewal, attempt) {
         (Some(renewal), Some(attempt)) => Some(renewal.max(attempt)),
         (renewal, attempt) => renewal.or(attempt),
     };
-    [check, certificate.filter(|at| *at > now)].into_iter().flatten().min()
+    [check, certificate.filter(|at| *at > now), advice.filter(|at| *at > now)].into_iter().flatten().min()
 }
 
 /// Takes a domain out of service: from the commit on, no gateway that has applied it serves the name. Returns the
@@ -365,6 +368,8 @@ pub(crate) async fn forget(app: &App, removed: &[Domain]) -> Result<(), StoreErr
     let mut write = app.store.write().await?;
     for domain in removed {
         domains::delete_domain(write.connection(), domain).await?;
+        let now = write.now();
+        acme::abandon_orders(write.connection(), &domain.name, now).await?;
     }
     write.commit().await?;
     Ok(())

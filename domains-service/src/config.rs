@@ -3,6 +3,8 @@
 //! Text becomes a [`Config`] whose fields cannot be wrong; `config/domains-service.toml` is the reference, and a test
 //! proves that it parses.
 
+mod authorities;
+
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -13,6 +15,7 @@ use chassis::secret::Secret;
 use contract::hostname::Hostname;
 use contract::key::Environment;
 
+use crate::issuer::AcmeSettings;
 use crate::plans::Plans;
 
 /// The prefix of environment variables that override settings.
@@ -47,6 +50,8 @@ pub struct Config {
     pub names: NameRules,
     /// How DNS is asked.
     pub dns: DnsConfig,
+    /// Public authorities that speak ACME, the preferred one first.
+    pub authorities: Vec<AcmeSettings>,
     /// Our own authority, if certificates for custom domains come from it.
     pub local_authority: Option<LocalAuthorityFiles>,
     /// How log lines look.
@@ -161,6 +166,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
     let allow_local = root.flag("allow_local_names", false);
     let allow_test = root.flag("allow_test_names", false);
     let dns = read_dns(&root.section("dns"));
+    let authorities = authorities::read(root);
     let local_authority = read_local_authority(root);
     let log_format = root.value("log_format", Format::Json);
     let log_filter = root.value("log_filter", "info".to_owned());
@@ -178,6 +184,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
         edge_addresses: edge_addresses?,
         names: NameRules { allow_local: allow_local?, allow_test: allow_test? },
         dns: dns?,
+        authorities: authorities?,
         local_authority: local_authority.ok()?,
         log_format: log_format?,
         log_filter: log_filter?,

@@ -143,6 +143,12 @@ pub(crate) struct CertificateState {
     pub(crate) key_type: Option<String>,
     /// When it will be renewed.
     pub(crate) renew_at: Option<UnixSeconds>,
+    /// When its authority is asked again when it would like that (RFC 9773).
+    #[serde(default)]
+    pub(crate) advice_at: Option<UnixSeconds>,
+    /// Until when the advice that `renew_at` follows holds, so that the moment is chosen once.
+    #[serde(default)]
+    pub(crate) advised_until: Option<UnixSeconds>,
     pub(crate) last_error: Option<String>,
     /// Failed attempts in a row.
     pub(crate) attempts: u32,

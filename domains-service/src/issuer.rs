@@ -4,17 +4,21 @@
 //! is [checked](bundle) before it is sealed and published. When no issuer answers, domains wait in `issuing` with a
 //! problem that says so, and what is deployed stays.
 
+pub(crate) mod acme;
 pub(crate) mod bundle;
 pub(crate) mod local;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use contract::hostname::Hostname;
+use contract::project::ProjectId;
 use contract::time::UnixSeconds;
 use zeroize::Zeroizing;
 
 pub use crate::dns::caa::CaaIdentity;
+pub use acme::settings::{AcmeSettings, ChallengeKind, ExternalAccount};
 pub use local::LocalAuthority;
 
 /// What is asked for.
@@ -26,6 +30,25 @@ pub struct IssueRequest {
     pub methods: Vec<String>,
     /// The moment of the request.
     pub now: UnixSeconds,
+    /// Whose domain it is: projects share an authority's limits fairly.
+    pub project: ProjectId,
+    /// Failed attempts before this one; each may prove control another way.
+    pub attempt: u32,
+    /// The chain in service that came from this authority, PEM: the certificate this one replaces.
+    pub replaces: Option<String>,
+}
+
+/// When an authority would like a certificate to be renewed (RFC 9773).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RenewalAdvice {
+    /// From here on.
+    pub start: UnixSeconds,
+    /// Until here.
+    pub end: UnixSeconds,
+    /// A page that says why, if there is a reason.
+    pub explanation: Option<String>,
+    /// When to ask again.
+    pub again_in: Duration,
 }
 
 /// What an authority returned.
@@ -50,6 +73,9 @@ pub enum IssueError {
     /// The authority could not reach us under the name, or read something else there.
     #[error("the certificate authority could not verify the name: {0}")]
     Unreachable(String),
+    /// The authority reads CAA records that forbid it.
+    #[error("CAA records forbid the certificate authority to issue: {0}")]
+    Caa(String),
     /// The authority refuses this name.
     #[error("the certificate authority refuses the name: {0}")]
     Rejected(String),
@@ -69,6 +95,16 @@ pub trait Issuer: Send + Sync {
 
     /// A certificate for one name. Takes as long as the authority needs; the caller sets the deadline.
     async fn issue(&self, request: &IssueRequest) -> Result<Issued, IssueError>;
+
+    /// When it would like the certificate of this chain (PEM) to be renewed; `None` when it does not say.
+    async fn renewal(&self, _chain_pem: &str) -> Result<Option<RenewalAdvice>, IssueError> {
+        Ok(None)
+    }
+
+    /// Gives up what an order proved: its name is no longer ours to ask for.
+    async fn abandon(&self, _order_url: &str) -> Result<(), IssueError> {
+        Ok(())
+    }
 }
 
 /// The authorities of a platform.
@@ -84,6 +120,11 @@ impl Authorities {
     /// Their names, best first.
     pub(crate) fn names(&self) -> Vec<&str> {
         self.public.iter().chain(&self.local).map(|issuer| issuer.name()).collect()
+    }
+
+    /// The public one of this name.
+    pub(crate) fn find(&self, name: &str) -> Option<&Arc<dyn Issuer>> {
+        self.public.iter().find(|issuer| issuer.name() == name)
     }
 
     /// How CAA records name the public ones, best first.

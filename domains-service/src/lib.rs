@@ -30,6 +30,9 @@ mod worker;
 pub use config::Config;
 pub use dns::{CaaRecord, Dns, DnsFailure, DnsRecord, RecordData, RecordKind, Reply, ReplyCode};
 pub use error::CATALOGUE;
-pub use issuer::{Authorities, CaaIdentity, IssueError, IssueRequest, Issued, Issuer, LocalAuthority};
+pub use issuer::{
+    AcmeSettings, Authorities, CaaIdentity, ChallengeKind, ExternalAccount, IssueError, IssueRequest, Issued, Issuer,
+    LocalAuthority, RenewalAdvice,
+};
 pub use plans::{Grant, Plans};
 pub use run::{World, start, start_in};

@@ -70,6 +70,11 @@ pub(crate) async fn withdraw(write: &mut Write, domain: &Domain) -> Result<(), S
     }
     write.remove(EntityName::Site(domain.name.clone())).await?;
     write.remove(EntityName::Certificate(domain.name.clone())).await?;
+    withdraw_challenges(write, domain).await
+}
+
+/// Withdraws the answers to challenges for the name: the authority has its verdict.
+pub(crate) async fn withdraw_challenges(write: &mut Write, domain: &Domain) -> Result<(), StoreError> {
     for token in challenge_tokens(write, domain).await? {
         write.remove(EntityName::Challenge(token)).await?;
     }

@@ -11,6 +11,7 @@ use chassis::guard::{GatewayGuard, edge_token, operator_token};
 use chassis::health::Health;
 use chassis::metrics::Registry;
 use chassis::running::Running;
+use chassis::seal::SealingKey;
 use chassis::serve::{ServeLimits, bind, serve};
 use chassis::shutdown::Shutdown;
 use contract::feed::Entity;
@@ -23,8 +24,10 @@ use crate::app::App;
 use crate::config::Config;
 use crate::dns::wire::WireDns;
 use crate::dns::{Dns, DnsFailure, RecordKind, Reply};
-use crate::issuer::{Authorities, LocalAuthority};
+use crate::issuer::acme::{AcmeAuthority, Desk};
+use crate::issuer::{Authorities, Issuer, LocalAuthority};
 use crate::metrics::Metrics;
+use crate::nodes::Nodes;
 use crate::store::{Store, projects};
 use crate::worker;
 
@@ -56,7 +59,7 @@ impl World {
     /// When the system names no resolver, or the local authority's files are unusable.
     pub fn from_config(config: &Config) -> anyhow::Result<Self> {
         let local = config.local_authority.as_ref().map(LocalAuthority::load).transpose()?;
-        let local = local.map(|authority| Arc::new(authority) as Arc<dyn crate::issuer::Issuer>);
+        let local = local.map(|authority| Arc::new(authority) as Arc<dyn Issuer>);
         Ok(Self { dns: Arc::new(WireDns::new(&config.dns)?), authorities: Authorities { local, public: Vec::new() } })
     }
 }
@@ -88,8 +91,21 @@ pub async fn start_in(
     let addresses =
         [("http", http.local_addr()?), ("internal", internal.local_addr()?), ("admin", admin.local_addr()?)];
     let secret = config.secret.clone();
+    let nodes = Arc::new(Nodes::new(clock.clone()));
+    let mut authorities = world.authorities;
+    let desk = Desk {
+        store: store.clone(),
+        nodes: nodes.clone(),
+        sealing: Arc::new(SealingKey::new(&config.sealing_secret)?),
+        clock: clock.clone(),
+    };
+    for settings in &config.authorities {
+        let authority = AcmeAuthority::new(settings.clone(), desk.clone());
+        let authority = authority.with_context(|| format!("the certificate authority {:?}", settings.name))?;
+        authorities.public.push(Arc::new(authority));
+    }
     let dns = Arc::new(CountedDns { dns: world.dns, metrics: metrics.clone() });
-    let app = Arc::new(App::new(config, store, clock.clone(), dns, world.authorities, metrics)?);
+    let app = Arc::new(App::new(config, store, nodes, clock.clone(), dns, authorities, metrics)?);
     publish_platform(&app).await?;
     let health = Health::new();
     let listening = health.condition("listening");
@@ -108,6 +124,7 @@ pub async fn start_in(
     let workers = [
         tokio::spawn(worker::attend_to_domains(app.clone(), shutdown.clone())),
         tokio::spawn(worker::tidy(app.clone(), shutdown.clone())),
+        tokio::spawn(worker::abandon_orders(app.clone(), shutdown.clone())),
     ];
     let admin = tokio::spawn(serve(admin, for_admin, ServeLimits::default(), admin_shutdown.clone()));
     listening.set(true);

@@ -8,6 +8,7 @@
 //! When the database is gone, reads and writes fail with [`StoreError`] after a bounded wait and the API answers 503;
 //! followers of the stream keep what they have.
 
+pub(crate) mod acme;
 pub(crate) mod domains;
 pub(crate) mod events;
 pub(crate) mod keys;

@@ -27,6 +27,18 @@ const DOMAINS_PER_SEARCH: i64 = 256;
 /// Between two rounds of keeping tables bounded.
 const TIDY_INTERVAL: Duration = Duration::from_mins(1);
 
+/// Between two searches for orders of removed names.
+const ABANDON_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Orders given up per search.
+const ORDERS_PER_ROUND: i64 = 16;
+
+/// An authority that does not answer is told of a removal again after ten minutes.
+const ABANDON_AGAIN_MILLIS: i64 = 10 * 60 * 1_000;
+
+/// No authority reuses a proof for longer than 30 days, with room to spare.
+const AUTHORIZATION_MILLIS_MAX: i64 = 60 * 86_400 * 1_000;
+
 /// Revoked and expired keys, and whose names were, are remembered this long.
 const MEMORY_MILLIS: i64 = 90 * 86_400 * 1_000;
 
@@ -78,6 +90,41 @@ async fn finish_removals(app: &App) -> Result<(), StoreError> {
         .filter(|domain| domain.removal.is_some_and(|at| app.nodes.behind(Revision(at)).lagging.is_empty()))
         .collect();
     if done.is_empty() { Ok(()) } else { attend::forget(app, &done).await }
+}
+
+/// Gives up at the authorities what removed names had proven, until `shutdown`.
+pub(crate) async fn abandon_orders(app: Arc<App>, shutdown: Shutdown) {
+    while !shutdown.has_begun() {
+        if let Err(error) = abandon_due_orders(&app).await {
+            tracing::error!(%error, "orders of removed names could not be given up; trying again");
+        }
+        tokio::select! {
+            () = shutdown.begun() => return,
+            () = tokio::time::sleep(ABANDON_INTERVAL) => {}
+        }
+    }
+}
+
+async fn abandon_due_orders(app: &App) -> Result<(), StoreError> {
+    for order in app.store.abandoned_orders(app.clock.now(), ORDERS_PER_ROUND).await? {
+        let given_up = match app.authorities.find(&order.authority) {
+            Some(authority) => authority.abandon(&order.url).await,
+            None => Ok(()), // no authority of ours any more: what it knows expires by itself
+        };
+        let is_old = app.clock.now().since(order.created_at) > AUTHORIZATION_MILLIS_MAX;
+        match given_up {
+            Err(error) if !is_old => {
+                tracing::warn!(domain = %order.hostname, authority = order.authority, %error,
+                    "authorizations of a removed name could not be deactivated; trying again");
+                app.store.postpone_abandonment(&order, app.clock.now().plus(ABANDON_AGAIN_MILLIS)).await?;
+            }
+            _ => {
+                app.store.forget_order(&order.authority, &order.hostname).await?;
+                tracing::info!(domain = %order.hostname, authority = order.authority, "nothing is asked for the name any more");
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Keeps tables bounded and gauges true until `shutdown`.

@@ -302,7 +302,7 @@ impl<'r> Section<'r> {
         self.reader.report(Problem {
             line: found.line,
             setting: self.path_of(name),
-            value: Some(found.shown.clone()),
+            value: Some(without_password(&found.shown)),
             way_out,
         });
     }
@@ -328,6 +328,14 @@ fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.value().clone(),
         other => other.to_string().trim().to_owned(),
+    }
+}
+
+/// A URL may carry a user and a password; what a report shows may be read by anybody.
+fn without_password(shown: &str) -> String {
+    match (shown.find("://"), shown.rfind('@')) {
+        (Some(scheme), Some(at)) if scheme + 3 < at => format!("{}…{}", &shown[..scheme + 3], &shown[at..]),
+        _ => shown.to_owned(),
     }
 }
 

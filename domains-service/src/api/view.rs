@@ -165,6 +165,7 @@ fn certificate(domain: &Domain) -> Value {
         "not_after": state.not_after.map(rfc3339_seconds),
         "key_type": state.key_type,
         "renew_at": state.renew_at.map(rfc3339_seconds),
+        "attempts": state.attempts,
         "last_error": state.last_error,
         "next_attempt_at": state.next_attempt_at.map(rfc3339_seconds),
         "rate_limited_until": state.rate_limited_until.map(rfc3339_seconds),

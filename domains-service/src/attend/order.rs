@@ -17,7 +17,10 @@ use crate::domain::{CertificateState, CertificateStatus, Domain, Status, name, s
 use crate::issuer::bundle::{self, Facts};
 use crate::issuer::{IssueError, IssueRequest, Issuer};
 use crate::publish;
-use crate::store::{StoreError, domains};
+use crate::store::{StoreError, acme, domains};
+
+/// How soon after it is issued an authority is asked when it would like a certificate to be renewed.
+const ADVICE_AFTER_SECONDS: i64 = 3_600;
 
 /// The longest an order takes; shorter than the lease it is made under.
 const ORDER_TIME_MAX: Duration = Duration::from_mins(2);
@@ -27,6 +30,23 @@ struct Failure {
     code: ProblemCode,
     message: String,
     until: Option<UnixMillis>,
+    /// The authority has given its verdict: the next attempt begins with a new order.
+    is_final: bool,
+}
+
+/// Attempts that an authority which does not answer costs before the next one is asked.
+const ATTEMPTS_BEFORE_NEXT: u32 = 2;
+
+impl Failure {
+    /// Whether another authority may be asked at once. What stands in the way of one proof stands in the way of the
+    /// next; an authority that does not answer gets a second chance, as its order is in progress.
+    fn leads_on(&self, attempts: u32) -> bool {
+        match self.code {
+            ProblemCode::CaRateLimited | ProblemCode::CaRejected | ProblemCode::CaaForbids => true,
+            ProblemCode::ChallengeUnreachable => false,
+            _ => self.is_final || attempts >= ATTEMPTS_BEFORE_NEXT,
+        }
+    }
 }
 
 /// Orders a certificate from the first permitted authority that issues one, and publishes it.
@@ -41,6 +61,7 @@ pub(super) async fn order(
         code: ProblemCode::CaUnavailable,
         message: "No certificate authority is configured for this name.".to_owned(),
         until: None,
+        is_final: false,
     };
     for (issuer, methods) in app.authorities.choose(local, permitted) {
         match issue(app, domain, issuer.as_ref(), methods).await {
@@ -48,7 +69,11 @@ pub(super) async fn order(
             Err(error) => {
                 tracing::warn!(domain = %domain.name, authority = issuer.name(), error = error.message,
                     "a certificate order failed");
+                let leads_on = error.leads_on(domain.certificate.attempts);
                 failure = error;
+                if !leads_on {
+                    break;
+                }
             }
         }
     }
@@ -62,7 +87,19 @@ async fn issue(
     methods: Vec<String>,
 ) -> Result<(CertificateBundle, Facts), Failure> {
     let now = app.clock.now_seconds();
-    let request = IssueRequest { hostname: domain.name.clone(), methods, now };
+    // An authority is told which of its own certificates the new one replaces.
+    let replaces = match &domain.certificate.ca {
+        Some(ca) if ca == authority.name() => app.store.published_chain(&domain.name).await.unwrap_or_default(),
+        _ => None,
+    };
+    let request = IssueRequest {
+        hostname: domain.name.clone(),
+        methods,
+        now,
+        project: domain.project.clone(),
+        attempt: domain.certificate.attempts,
+        replaces,
+    };
     let issued = match tokio::time::timeout(ORDER_TIME_MAX, authority.issue(&request)).await {
         Ok(outcome) => outcome,
         Err(_) => Err(IssueError::Unavailable("it did not finish in time".to_owned())),
@@ -71,6 +108,7 @@ async fn issue(
         code: match &error {
             IssueError::RateLimited { .. } => ProblemCode::CaRateLimited,
             IssueError::Unreachable(_) => ProblemCode::ChallengeUnreachable,
+            IssueError::Caa(_) => ProblemCode::CaaForbids,
             IssueError::Rejected(_) => ProblemCode::CaRejected,
             IssueError::Unavailable(_) => ProblemCode::CaUnavailable,
         },
@@ -79,6 +117,7 @@ async fn issue(
             IssueError::RateLimited { until, .. } => until.map(contract::time::UnixSeconds::to_millis),
             _ => None,
         },
+        is_final: !matches!(error, IssueError::RateLimited { .. } | IssueError::Unavailable(_)),
     })?;
     // An expired certificate is no measure for its successor.
     let deployed_until = domain.certificate.not_after.filter(|end| now <= *end);
@@ -87,6 +126,7 @@ async fn issue(
         code: ProblemCode::CaUnavailable,
         message: format!("The authority returned a certificate that cannot be used: {unfit}."),
         until: None,
+        is_final: true,
     })
 }
 
@@ -119,6 +159,7 @@ async fn succeed(
         not_after: Some(bundle.not_after),
         key_type: Some(facts.key_type),
         renew_at: Some(renew_at.to_seconds()),
+        advice_at: app.authorities.find(authority).map(|_| now.to_seconds().plus(ADVICE_AFTER_SECONDS)),
         ..CertificateState::default()
     };
     let with_authority = [
@@ -133,6 +174,8 @@ async fn succeed(
     tracing::info!(domain = %domain.name, authority, chain = bundle::fingerprint(&bundle.chain_pem),
         not_after = bundle.not_after.0, "a certificate was issued");
     write.put(Entity::Certificate(bundle)).await?;
+    acme::finish_orders(write.connection(), &domain.name).await?;
+    publish::withdraw_challenges(&mut write, &domain).await?;
     let event = if renewed { "domain.certificate.renewed" } else { "domain.certificate.issued" };
     let detail = json!({ "ca": authority, "serial": domain.certificate.serial });
     write.record(&domain.project, Some(&domain.name), event, &Actor::system(), detail).await?;
@@ -170,12 +213,17 @@ async fn fail(app: &App, seen: &Domain, fence: i64, failure: Failure) -> Result<
     domain.problems.retain(|problem| problem.code != failure.code);
     let fix = match failure.code {
         ProblemCode::ChallengeUnreachable => "Remove whatever stands between the name and us, then choose Re-verify.",
+        ProblemCode::CaaForbids => "Let CAA records allow the authority, or remove them, then choose Re-verify.",
         ProblemCode::CaRejected => "The authority does not issue for this name; use another one.",
         _ => "There is nothing to do: we try again automatically.",
     };
     let problem = Problem::new(failure.code, domain.name.as_str(), failure.message, fix).until(Some(next));
     domain.problems.push(problem);
     domain.due_at = super::due_at(&domain, now);
+    if failure.is_final {
+        acme::forget_orders(write.connection(), &domain.name).await?;
+        publish::withdraw_challenges(&mut write, &domain).await?;
+    }
     let detail = json!({ "attempt": attempts, "error": domain.certificate.last_error });
     write.record(&domain.project, Some(&domain.name), "domain.certificate.failed", &Actor::system(), detail).await?;
     domains::save_domain(write.connection(), &domain).await?;

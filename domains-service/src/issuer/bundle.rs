@@ -155,7 +155,14 @@ mod tests {
     async fn issued(name: &str) -> Issued {
         let (certificate, key) = authority();
         let authority = LocalAuthority::from_pem(certificate, &key).unwrap();
-        let request = IssueRequest { hostname: name.parse().unwrap(), methods: Vec::new(), now: NOW };
+        let request = IssueRequest {
+            hostname: name.parse().unwrap(),
+            methods: Vec::new(),
+            now: NOW,
+            project: "demo".parse().unwrap(),
+            attempt: 0,
+            replaces: None,
+        };
         authority.issue(&request).await.unwrap()
     }
 

@@ -8,6 +8,7 @@
     reason = "helpers of tests fail a test by panicking, as tests do"
 )]
 
+mod acme;
 mod certificates;
 mod domains;
 mod feed;

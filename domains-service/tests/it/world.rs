@@ -14,7 +14,7 @@ use contract::identity::{Caller, IDENTITY_HEADER, Identity};
 use contract::key::{Environment, KeyId, Scope, Scopes};
 use contract::plan::Plan;
 use contract::time::UnixMillis;
-use domains_service::{Authorities, Config, Issuer, LocalAuthority, Plans, World, start_in};
+use domains_service::{AcmeSettings, Authorities, Config, Issuer, LocalAuthority, Plans, World, start_in};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -71,13 +71,23 @@ impl Answer {
 pub(crate) struct Bend {
     pub(crate) directory: Option<Arc<TempDir>>,
     pub(crate) authorities: Option<Authorities>,
+    pub(crate) acme: Vec<AcmeSettings>,
+    /// When the clock stands at the beginning.
+    pub(crate) start: UnixMillis,
     pub(crate) change_log_rows: u64,
     pub(crate) plans: Plans,
 }
 
 impl Default for Bend {
     fn default() -> Self {
-        Self { directory: None, authorities: None, change_log_rows: 100_000, plans: Plans::stated() }
+        Self {
+            directory: None,
+            authorities: None,
+            acme: Vec::new(),
+            start: START,
+            change_log_rows: 100_000,
+            plans: Plans::stated(),
+        }
     }
 }
 
@@ -112,11 +122,12 @@ impl Platform {
             edge_addresses: vec!["203.0.113.10".parse().unwrap()],
             names: domains_service::config::NameRules { allow_local: true, allow_test: true },
             dns: domains_service::config::DnsConfig { allow_private_nameservers: false, ..Default::default() },
+            authorities: bend.acme,
             local_authority: None,
             log_format: chassis::logs::Format::Text,
             log_filter: "info".to_owned(),
         };
-        let clock = Arc::new(ManualClock::at(START));
+        let clock = Arc::new(ManualClock::at(bend.start));
         let dns = Arc::new(FakeDns::default());
         let authorities =
             bend.authorities.unwrap_or_else(|| Authorities { local: Some(local_authority()), public: Vec::new() });

@@ -65,6 +65,12 @@ pub(super) struct Fleet {
 
 static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
+/// How long a test goes on: as long as is enough in every run of all tests, or as the environment says for a long one
+/// (`bench/quota-proof`).
+pub(super) fn extent(variable: &str, usual: u32) -> u32 {
+    std::env::var(variable).map_or(usual, |text| text.parse().expect("a whole number"))
+}
+
 impl Fleet {
     /// So many gateways, and a project for each pair of limits.
     pub(super) async fn start(count: usize, limits: &[(u32, u32)], quota: &str) -> Self {
@@ -73,6 +79,16 @@ impl Fleet {
 
     /// With a budget of its own for calls to Redis.
     pub(super) async fn patient(count: usize, limits: &[(u32, u32)], quota: &str, call_budget: &'static str) -> Self {
+        Self::with_clocks(&vec![0; count], limits, quota, call_budget).await
+    }
+
+    /// A gateway per clock; each clock is off by so many seconds.
+    pub(super) async fn with_clocks(
+        clocks: &[i32],
+        limits: &[(u32, u32)],
+        quota: &str,
+        call_budget: &'static str,
+    ) -> Self {
         let turn = TURN.lock().await;
         let redis = Redis::start();
         let orders = Upstream::start().await;
@@ -101,18 +117,18 @@ impl Fleet {
             call_budget,
             _turn: turn,
         };
-        for number in 0..count {
+        for (number, off_by) in clocks.iter().enumerate() {
             fleet.proxies.push(FaultProxy::start(fleet.redis.port).await);
-            let node = fleet.spawn(number, quota);
+            let node = fleet.spawn(number, quota, *off_by);
             fleet.nodes.push(node);
         }
-        for number in 0..count {
+        for number in 0..clocks.len() {
             fleet.serves(number).await;
         }
         fleet
     }
 
-    fn spawn(&self, number: usize, quota: &str) -> Node {
+    fn spawn(&self, number: usize, quota: &str, clock_off_by: i32) -> Node {
         let [http, https, admin] = [(); 3].map(|()| free_address());
         let file = |name: &str| self.directory.path().join(name).display().to_string();
         let text = format!(
@@ -156,13 +172,20 @@ impl Fleet {
         let configuration = self.directory.path().join(format!("gateway-{number}.toml"));
         std::fs::write(&configuration, text).unwrap();
         let log = self.directory.path().join(format!("gateway-{number}.log"));
-        let process = Command::new(env!("CARGO_BIN_EXE_gateway"))
+        let gateway = env!("CARGO_BIN_EXE_gateway");
+        let mut command = Command::new(if clock_off_by == 0 { gateway } else { "faketime" });
+        if clock_off_by != 0 {
+            command.args(["-m", "-f", &format!("{clock_off_by:+}s"), gateway]);
+            // Timers and deadlines go on as they are: a wrong clock is one that shows the wrong time.
+            command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        }
+        let process = command
             .arg("--config")
             .arg(&configuration)
             .stdout(std::fs::File::options().append(true).create(true).open(&log).unwrap())
             .stderr(Stdio::inherit())
             .spawn()
-            .unwrap();
+            .expect("faketime is needed for wrong clocks: install the package faketime (./check does)");
         Node { https, admin: Admin(admin), process, log }
     }
 
@@ -227,6 +250,28 @@ impl Fleet {
             all.add(worker.await.unwrap());
         }
         all
+    }
+
+    /// Waits for a minute of which so many seconds are left.
+    pub(super) async fn fresh_minute(&self, seconds: u64) {
+        let left = || {
+            let time = self.redis.ask(&["TIME"]);
+            60 - time.lines().next().and_then(|now| now.parse::<u64>().ok()).expect("the server's time") % 60
+        };
+        while left() < seconds {
+            tokio::time::sleep(MOMENT).await;
+        }
+    }
+
+    /// Calls about buckets that Redis has answered, by its own statistics: scripts run, but for the signs of life.
+    pub(super) fn store_calls(&self) -> u64 {
+        let statistics = self.redis.ask(&["INFO", "commandstats"]);
+        let of = |command: &str| {
+            let line = statistics.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+            line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
+        };
+        let signs_of_life: u64 = of("zremrangebyscore");
+        of("evalsha") + of("eval") - signs_of_life
     }
 
     /// What Redis has charged to a tenant's day.

@@ -198,7 +198,7 @@ async fn an_operator_can_ask_what_the_gateway_believes() {
     assert_eq!(view(&format!("/hosts/{DEMO}")).await["certificate"], "platform");
     assert_eq!(world.admin.get("/hosts/nobody.example").await.0, 404);
     let usage = view("/usage/demo").await;
-    let minute = serde_json::json!({ "limit": 300, "remaining": 299, "resets_at": MINUTE_END });
+    let minute = serde_json::json!({ "limit": 300, "used": 1, "remaining": 299, "resets_at": MINUTE_END });
     assert_eq!((&usage["minute"], &usage["mode"]), (&minute, &"exact".into()));
     assert_eq!(world.admin.get("/usage/nobody").await.0, 404);
     let status = view("/status").await;

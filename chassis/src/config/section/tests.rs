@@ -47,6 +47,15 @@ fn an_unknown_environment_variable_is_a_mistake() {
 }
 
 #[test]
+fn a_password_in_a_url_is_not_repeated() {
+    let source = source("urls = [\"redis://:hunter2@cache:6379\"]\n");
+    let reader = source.reader().unwrap();
+    assert!(reader.root().list::<contract::project::ProjectId>("urls").is_none());
+    let problems = reader.finish(Some(())).unwrap_err().to_string();
+    assert!(problems.contains("\"redis://…@cache:6379\"") && !problems.contains("hunter2"), "{problems}");
+}
+
+#[test]
 fn lists_and_tables_keep_their_places() {
     let source =
         Source::from_text("x", "names = [\"a\", \"B\"]\n[[routes]]\npath = \"/v1\"\nnope = 1\n", "X", BTreeMap::new());

@@ -46,6 +46,14 @@ impl FakeDns {
         self.state.lock().records.push((None, name.to_owned(), data));
     }
 
+    /// Everything another one was told.
+    pub(crate) fn take_over(&self, other: &Self) {
+        let other = other.state.lock();
+        let mut state = self.state.lock();
+        state.zones.clone_from(&other.zones);
+        state.records.clone_from(&other.records);
+    }
+
     /// A record at one nameserver.
     pub(crate) fn set_at(&self, server: &str, name: &str, data: RecordData) {
         self.state.lock().records.push((Some(server.parse().unwrap()), name.to_owned(), data));

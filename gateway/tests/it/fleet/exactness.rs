@@ -4,24 +4,52 @@ use super::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn three_gateways_admit_exactly_the_limit_and_the_books_agree_with_the_logs() {
-    let limits = [(60, 100_000), (300, 100_000), (1_000, 100_000)];
-    let fleet = Fleet::patient(3, &limits, "on_store_down = \"deny\"", "1s").await;
-    for (tenant, (limit, _)) in limits.into_iter().enumerate() {
-        let outcome = fleet.burst(tenant, limit * 3).await;
-        outcome.only(&[200, 429]);
-        assert_eq!(outcome.broken, 0);
-        // Per calendar minute; a burst that straddles one boundary has two.
-        assert!(outcome.admitted.values().all(|admitted| *admitted <= limit), "{outcome:?}");
-        assert!(outcome.admitted.len() > 1 || outcome.total() == limit, "{outcome:?}");
-        eventually("what was not spent is handed back", async || {
-            (fleet.day_charged(tenant) == u64::from(outcome.total())).then_some(())
-        })
-        .await;
-        eventually("the access logs say the same", async || {
-            (fleet.admitted_by_logs(tenant) == u64::from(outcome.total())).then_some(())
-        })
-        .await;
+    let limits = [(60, 100_000), (300, 100_000), (1_000, 100_000), (20_000, 100_000)];
+    for repeat in 1..=extent("FLEET_REPEATS", 1) {
+        let fleet = Fleet::patient(3, &limits, "bans = \"off\"\non_store_down = \"deny\"", "1s").await;
+        for (tenant, (limit, _)) in limits.into_iter().enumerate() {
+            fleet.fresh_minute(if limit > 1_000 { 45 } else { 15 }).await;
+            let before = fleet.store_calls();
+            let outcome = fleet.burst(tenant, limit * 3).await;
+            let calls = fleet.store_calls() - before;
+            outcome.only(&[200, 429]);
+            assert_eq!(outcome.broken, 0);
+            assert_eq!(outcome.total(), limit, "{outcome:?}");
+            println!(
+                "repeat {repeat}: {limit} a minute, {} asked, {} let through, {calls} calls",
+                limit * 3,
+                outcome.total()
+            );
+            if limit >= 1_000 {
+                // Eight of a hundred.
+                assert!(calls * 100 <= u64::from(limit) * 3 * 8, "{calls} calls for {} requests", limit * 3);
+            }
+            eventually("what was not spent is handed back", async || {
+                (fleet.day_charged(tenant) == u64::from(outcome.total())).then_some(())
+            })
+            .await;
+            eventually("the access logs say the same", async || {
+                (fleet.admitted_by_logs(tenant) == u64::from(outcome.total())).then_some(())
+            })
+            .await;
+        }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_refused_costs_the_store_nothing_and_the_day_nothing() {
+    let fleet = Fleet::patient(3, &[(1_000, 200)], "bans = \"off\"\non_store_down = \"deny\"", "1s").await;
+    assert_eq!(fleet.burst(0, 600).await.total(), 200);
+    eventually("the books are settled", async || (fleet.day_charged(0) == 200).then_some(())).await;
+    // Every node hears the refusal once.
+    fleet.burst(0, 60).await.only(&[429]);
+    let before = fleet.store_calls();
+    let refused = extent("FLEET_REFUSALS", 5_000);
+    let outcome = fleet.burst(0, refused).await;
+    assert_eq!(outcome.statuses, BTreeMap::from([(429, refused)]));
+    let calls = fleet.store_calls() - before;
+    println!("{refused} refused, {calls} calls");
+    assert_eq!((calls, fleet.day_charged(0)), (0, 200));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -109,6 +109,11 @@ async fn a_frozen_store_costs_no_request_an_error_and_is_right_when_it_thaws() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_store_is_waited_for_within_its_budget_and_no_longer() {
     let fleet = Fleet::start(1, &[(100_000, 1_000_000)], "on_store_down = \"deny\"").await;
+    eventually("a store that has just begun has heard of every node", async || {
+        let reply = fleet.connect(0, 0).await.ask(&fleet.ask(0)).await;
+        (reply.status == 200).then_some(())
+    })
+    .await;
     fleet.proxies[0].delay(Duration::from_millis(20));
     fleet.burst(0, 200).await.only(&[200]);
     fleet.proxies[0].delay(Duration::from_millis(400));
@@ -153,7 +158,7 @@ async fn a_killed_and_emptied_store_gives_nobody_a_fresh_limit() {
 async fn a_gateway_starts_without_its_store_and_finds_it_later() {
     let fleet = Fleet::start(1, &[(100, 1_000)], "on_store_down = \"deny\"").await;
     fleet.proxies[0].cut(true);
-    let second = fleet.spawn(0, "on_store_down = \"deny\"");
+    let second = fleet.spawn(0, "on_store_down = \"deny\"", 0);
     eventually("it is ready", async || {
         let connected = tokio::net::TcpStream::connect(second.admin.0).await.is_ok();
         (connected && second.admin.get("/readyz").await.0 == 200).then_some(())
@@ -168,4 +173,24 @@ async fn a_gateway_starts_without_its_store_and_finds_it_later() {
         (reply.status == 200).then_some(())
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gateways_with_wrong_clocks_count_the_same_minutes() {
+    let clocks = [0, 90, -45];
+    let fleet = Fleet::with_clocks(&clocks, &[(300, 100_000)], "on_store_down = \"deny\"", "1s").await;
+    fleet.fresh_minute(20).await;
+    let mut resets = Vec::new();
+    for (node, off_by) in clocks.into_iter().enumerate() {
+        let reply = fleet.connect(node, 0).await.ask(&fleet.ask(0)).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        resets.push(reply.number("x-ratelimit-reset"));
+        let shown = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(reply.header("date").unwrap()).unwrap();
+        let wrong = shown.as_second() - jiff::Timestamp::now().as_second();
+        assert!((wrong - i64::from(off_by)).abs() < 5, "the clock of node {node} is off by {wrong} s");
+    }
+    assert!(resets.iter().all(|reset| *reset == resets[0]), "{resets:?}");
+    let outcome = fleet.burst(0, 900).await;
+    outcome.only(&[200, 429]);
+    assert_eq!(outcome.total() + 3, 300, "{outcome:?}");
 }

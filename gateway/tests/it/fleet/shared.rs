@@ -74,7 +74,10 @@ async fn every_answer_of_every_node_adds_up() {
         connections.push((fleet.connect(node, 0).await, BTreeMap::<i64, i64>::new()));
     }
     let unknown = TestKey::new("p0", 201);
-    for number in 0..300 {
+    let began = std::time::Instant::now();
+    let long = Duration::from_secs(u64::from(extent("FLEET_SECONDS", 0)));
+    let mut number = 0;
+    while number < 300 || began.elapsed() < long {
         let (connection, lowest) = &mut connections[number % 3];
         let ask = match number % 7 {
             0 => Ask::get(&fleet.tenants[0].host, "/nowhere").key(&fleet.tenants[0].key.text),
@@ -82,7 +85,11 @@ async fn every_answer_of_every_node_adds_up() {
             2 if number < 100 => Ask::get(&fleet.tenants[0].host, ORDERS).key(&unknown.text),
             _ => fleet.ask(0),
         };
-        let reply = connection.ask(&ask).await;
+        let Ok(reply) = connection.try_ask(&ask).await else {
+            // A connection that has carried its share of requests is ended politely.
+            *connection = fleet.connect(number % 3, 0).await;
+            continue;
+        };
         assert!(matches!(reply.status, 200 | 401 | 404 | 405 | 429), "{reply:?}");
         let (limit, remaining, reset) = reply.trio();
         let now = httpdate(reply.header("date").unwrap());
@@ -99,7 +106,50 @@ async fn every_answer_of_every_node_adds_up() {
             assert!(remaining <= *before, "Remaining rises within a window on one node: {reply:?}");
             *before = remaining;
         }
+        number += 1;
     }
+    println!("{number} answers in {} s", began.elapsed().as_secs());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_revoked_under_load_is_refused_by_every_node() {
+    let mut times = Vec::new();
+    let quota = "bans = \"off\"\non_store_down = \"deny\"";
+    let fleet = Fleet::patient(3, &[(1_000_000, 10_000_000)], quota, "1s").await;
+    for repeat in 0..extent("FLEET_REPEATS", 2) {
+        let key = TestKey::new("p0", u8::try_from(100 + repeat).unwrap());
+        everywhere(&fleet, Effect::Put(key.entity())).await;
+        let load = async {
+            fleet.burst(0, 3_000).await.only(&[200]);
+        };
+        let revocation = async {
+            let ask = Ask::get(&fleet.tenants[0].host, ORDERS).key(&key.text);
+            let mut connections = Vec::new();
+            for node in 0..3 {
+                connections.push(fleet.connect(node, 0).await);
+                assert_eq!(connections[node].ask(&ask).await.status, 200);
+            }
+            let revoked = std::time::Instant::now();
+            fleet.control.publish(Effect::Remove(key.entity().name()));
+            let refusals = connections.iter().map(async |connection| {
+                eventually("the revoked key is refused", async || {
+                    (connection.ask(&ask).await.status == 401).then_some(())
+                })
+                .await;
+                revoked.elapsed()
+            });
+            futures_util::future::join_all(refusals).await
+        };
+        let ((), seen) = tokio::join!(load, revocation);
+        times.extend(seen);
+    }
+    times.sort_unstable();
+    println!(
+        "{} revocations under load: median {:?}, last {:?}",
+        times.len(),
+        times[times.len() / 2],
+        times[times.len() - 1]
+    );
 }
 
 /// Seconds since the epoch of a date in HTTP's format.

@@ -1,0 +1,108 @@
+//! The settings of public certificate authorities.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
+use chassis::config::Section;
+use chassis::secret::Secret;
+
+use crate::issuer::{AcmeSettings, ChallengeKind, ExternalAccount};
+
+/// Every `[[authorities]]` table; `None` when a mistake was reported.
+pub(super) fn read(root: &Section<'_>) -> Option<Vec<AcmeSettings>> {
+    let sections = root.tables("authorities");
+    let all: Vec<Option<AcmeSettings>> = sections.iter().map(one).collect();
+    let all: Option<Vec<AcmeSettings>> = all.into_iter().collect();
+    let mut names = HashSet::new();
+    let all = all?;
+    for (settings, section) in all.iter().zip(&sections) {
+        if !names.insert(settings.name.clone()) {
+            section.complain("name", "two authorities have this name: give each its own".to_owned());
+            return None;
+        }
+    }
+    Some(all)
+}
+
+fn one(section: &Section<'_>) -> Option<AcmeSettings> {
+    // Every setting is asked for before any `?`, so that all mistakes are reported together.
+    let name = section.required::<String>("name", "\"letsencrypt\"");
+    let directory_url =
+        section.required::<String>("directory_url", "\"https://acme-v02.api.letsencrypt.org/directory\"");
+    let contact = section.list::<String>("contact");
+    let trusted = section.path("ca_certificate_file");
+    let caa_identity = section.required::<String>("caa_identity", "\"letsencrypt.org\"");
+    let key_id = section.optional::<String>("eab_key_id");
+    let hmac_key = section.path("eab_hmac_key_file");
+    let challenges = section.list::<ChallengeKind>("challenges");
+    let profile = section.optional::<String>("profile");
+    let mirror_limits = section.flag("mirror_limits", true);
+    let directory_url = directory_url.filter(|url| {
+        let fits = url.starts_with("https://") || url.starts_with("http://127.0.0.1:");
+        if !fits {
+            section.complain("directory_url", "use an https:// address; http:// only at 127.0.0.1".to_owned());
+        }
+        fits
+    });
+    let ca_certificate = file(section, "ca_certificate_file", trusted);
+    let external_account = external_account(section, key_id, hmac_key);
+    let mut challenges = challenges?;
+    if challenges.is_empty() {
+        challenges = vec![ChallengeKind::Http01, ChallengeKind::TlsAlpn01];
+    }
+    Some(AcmeSettings {
+        name: name?,
+        directory_url: directory_url?,
+        contact: contact?,
+        ca_certificate: ca_certificate?,
+        caa_identity: caa_identity?,
+        external_account: external_account?,
+        challenges,
+        profile: profile?,
+        mirror_limits: mirror_limits?,
+    })
+}
+
+/// The contents of a file, if one is named.
+fn file(section: &Section<'_>, setting: &str, path: Option<Option<PathBuf>>) -> Option<Option<Vec<u8>>> {
+    let Some(path) = path? else { return Some(None) };
+    match std::fs::read(&path) {
+        Ok(bytes) => Some(Some(bytes)),
+        Err(error) => {
+            section.complain(setting, format!("it cannot be read: {error}"));
+            None
+        }
+    }
+}
+
+fn external_account(
+    section: &Section<'_>,
+    key_id: Option<Option<String>>,
+    hmac_key: Option<Option<PathBuf>>,
+) -> Option<Option<ExternalAccount>> {
+    let bytes = file(section, "eab_hmac_key_file", hmac_key);
+    match (key_id?, bytes?) {
+        (None, None) => Some(None),
+        (Some(key_id), Some(text)) => {
+            let text = String::from_utf8_lossy(&text);
+            let decoded = URL_SAFE_NO_PAD.decode(text.trim()).or_else(|_| URL_SAFE.decode(text.trim()));
+            match decoded {
+                Ok(key) if !key.is_empty() => Some(Some(ExternalAccount { key_id, hmac_key: Secret::new(key) })),
+                _ => {
+                    section.complain("eab_hmac_key_file", "it holds no base64url key".to_owned());
+                    None
+                }
+            }
+        }
+        (Some(_), None) => {
+            section.missing("eab_hmac_key_file", "\"data/secrets/eab.key\"");
+            None
+        }
+        (None, Some(_)) => {
+            section.missing("eab_key_id", "\"the name your authority gave you\"");
+            None
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! Certificates from a public authority, by ACME (RFC 8555), with renewal information (RFC 9773).
+//!
+//! Each order is written down, with the sealed key of the certificate it asks for, before anything is proven: whoever
+//! goes on after a crash finishes that order and does not begin another. What proves our control is published through
+//! the change log, so any gateway answers whoever the authority sends. Before an order is made, a [mirror](limits) of
+//! the authority's limits is asked, so that we wait instead of being refused.
+//!
+//! When the authority does not answer, the order stays and is taken up at the next attempt; what is in service stays.
+
+mod desk;
+mod explain;
+pub(crate) mod limits;
+pub(crate) mod settings;
+mod transport;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use contract::certificate::Challenge as Proof;
+use contract::hostname::Hostname;
+use contract::time::UnixSeconds;
+use instant_acme::{
+    Account, AccountCredentials, AuthorizationStatus, CertificateIdentifier, Error, ExternalAccountKey, Identifier,
+    NewAccount, NewOrder, Order, OrderStatus, RetryPolicy,
+};
+use parking_lot::Mutex;
+use rcgen::{CertificateParams, DistinguishedName, KeyPair};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use zeroize::Zeroizing;
+
+pub(crate) use self::desk::Desk;
+use self::explain::{explain, explain_problem, is, is_gone};
+use self::settings::{AcmeSettings, ChallengeKind};
+use self::transport::{Transport, noting_pauses};
+use super::{CaaIdentity, IssueError, IssueRequest, Issued, Issuer, RenewalAdvice};
+use crate::store::acme::OrderRecord;
+
+/// Refused nonces in a row that are not worth a word: each refusal brings a new one (RFC 8555, section 6.5). The
+/// library has tried three times when it tells us.
+const NONCES_MAX: u32 = 8;
+
+/// How the authority is asked whether it is done: after a quarter of a second, then ever rarer, for a minute.
+const POLLING: RetryPolicy =
+    RetryPolicy::new().initial_delay(Duration::from_millis(250)).backoff(1.5).timeout(Duration::from_mins(1));
+
+/// Changes of state an order goes through at most while we look.
+const STEPS_MAX: u32 = 6;
+
+/// Orders older than this have expired at any authority.
+const ORDER_AGE_MAX_MILLIS: i64 = 7 * 86_400 * 1_000;
+
+/// The longest removal's word to the authority may take.
+const ABANDON_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// Calls the authority again while all it says is that a nonce was old.
+macro_rules! patiently {
+    ($call:expr) => {{
+        let mut left = NONCES_MAX;
+        loop {
+            match $call.await {
+                Err(error) if left > 0 && is(&error, "badNonce") => left -= 1,
+                outcome => break outcome,
+            }
+        }
+    }};
+}
+
+/// An authority that speaks ACME.
+pub(crate) struct AcmeAuthority {
+    settings: AcmeSettings,
+    desk: Desk,
+    transport: Transport,
+    account: tokio::sync::Mutex<Option<Account>>,
+    /// How CAA records may name our account, once there is one.
+    account_uri: Mutex<Option<String>>,
+}
+
+/// An order in progress and the key its certificate is asked for with.
+struct InProgress {
+    order: Order,
+    key_pem: Zeroizing<String>,
+}
+
+impl AcmeAuthority {
+    /// An authority with these settings. Nothing is asked of it yet.
+    pub(crate) fn new(settings: AcmeSettings, desk: Desk) -> anyhow::Result<Self> {
+        let transport = Transport::new(settings.ca_certificate.as_deref())?;
+        let (account, account_uri) = (tokio::sync::Mutex::new(None), Mutex::new(None));
+        Ok(Self { settings, desk, transport, account, account_uri })
+    }
+
+    fn failed(&self, error: &Error) -> IssueError {
+        explain(error, self.desk.clock.now_seconds())
+    }
+
+    /// Our account: the one that was kept, or a new one.
+    async fn account(&self) -> Result<Account, IssueError> {
+        let mut known = self.account.lock().await;
+        if let Some(account) = &*known {
+            return Ok(account.clone());
+        }
+        let directory = self.settings.directory_url.as_str();
+        let kept = self.desk.account(directory).await?;
+        let credentials = match kept {
+            Some(credentials) => credentials,
+            None => self.create_account().await?,
+        };
+        let credentials: AccountCredentials = serde_json::from_slice(&credentials)
+            .map_err(|error| IssueError::Unavailable(format!("the stored account cannot be read: {error}")))?;
+        let builder = Account::builder_with_http(Box::new(self.transport.clone()));
+        let account = builder.from_credentials(credentials).await.map_err(|error| self.failed(&error))?;
+        *self.account_uri.lock() = Some(account.id().to_owned());
+        *known = Some(account.clone());
+        Ok(account)
+    }
+
+    async fn create_account(&self) -> Result<Zeroizing<Vec<u8>>, IssueError> {
+        let contact: Vec<&str> = self.settings.contact.iter().map(String::as_str).collect();
+        let request = NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };
+        let external = self.settings.external_account.as_ref();
+        let external = external.map(|given| ExternalAccountKey::new(given.key_id.clone(), given.hmac_key.reveal()));
+        let directory = self.settings.directory_url.clone();
+        let (account, credentials) = patiently!(Account::builder_with_http(Box::new(self.transport.clone())).create(
+            &request,
+            directory.clone(),
+            external.as_ref()
+        ))
+        .map_err(|error| self.failed(&error))?;
+        tracing::info!(authority = self.settings.name, account = account.id(), "an account was created");
+        let credentials = serde_json::to_vec(&credentials).map(Zeroizing::new);
+        let credentials = credentials.map_err(|error| IssueError::Unavailable(error.to_string()))?;
+        self.desk.keep_account(&directory, &credentials).await
+    }
+
+    /// The order to go on with: the one that is in progress, or a new one.
+    async fn open(&self, account: &Account, request: &IssueRequest) -> Result<InProgress, IssueError> {
+        let known = self.desk.store.find_order(&self.settings.name, &request.hostname).await?;
+        if let Some(known) = known
+            && let Some(in_progress) = self.resume(account, &known).await?
+        {
+            return Ok(in_progress);
+        }
+        let replaces = self.replaces(request);
+        let demands = limits::of_order(
+            &self.settings.name,
+            request.project.as_str(),
+            request.hostname.as_str(),
+            psl::domain_str(request.hostname.as_str()).unwrap_or(request.hostname.as_str()),
+            replaces.is_some(),
+        );
+        if self.settings.mirror_limits {
+            self.desk.admit(&demands).await?;
+        }
+        let order = self.new_order(account, &request.hostname, replaces).await?;
+        let key = KeyPair::generate().map_err(|error| IssueError::Unavailable(error.to_string()))?;
+        let key_pem = Zeroizing::new(key.serialize_pem());
+        let record = OrderRecord {
+            authority: self.settings.name.clone(),
+            hostname: request.hostname.clone(),
+            url: order.url().to_owned(),
+            sealed_key: Some(self.desk.seal(&key_pem, &request.hostname)?),
+            created_at: self.desk.clock.now(),
+        };
+        self.desk.store.save_order(&record).await?;
+        Ok(InProgress { order, key_pem })
+    }
+
+    /// Takes up an order that was begun, unless it is finished, expired or forgotten.
+    async fn resume(&self, account: &Account, known: &OrderRecord) -> Result<Option<InProgress>, IssueError> {
+        if self.desk.clock.now().since(known.created_at) > ORDER_AGE_MAX_MILLIS {
+            return Ok(None);
+        }
+        let Some(key_pem) = self.desk.open(known) else { return Ok(None) };
+        match patiently!(account.order(known.url.clone())) {
+            Ok(mut order) => {
+                let is_over = order.state().status == OrderStatus::Invalid;
+                Ok((!is_over).then_some(InProgress { order, key_pem }))
+            }
+            Err(error) if is_gone(&error) => Ok(None),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    /// Which certificate the order replaces: the one in service, if it came from this authority.
+    fn replaces(&self, request: &IssueRequest) -> Option<CertificateIdentifier<'static>> {
+        identifier(request.replaces.as_deref()?)
+    }
+
+    async fn new_order(
+        &self,
+        account: &Account,
+        hostname: &Hostname,
+        replaces: Option<CertificateIdentifier<'static>>,
+    ) -> Result<Order, IssueError> {
+        let names = [Identifier::Dns(hostname.to_string())];
+        let plain = || {
+            let order = NewOrder::new(&names);
+            match &self.settings.profile {
+                Some(profile) => order.profile(profile),
+                None => order,
+            }
+        };
+        if let Some(replaces) = replaces {
+            match patiently!(account.new_order(&plain().replaces(replaces.clone()))) {
+                Ok(order) => return Ok(order),
+                // It has no renewal information, or the certificate has a successor already.
+                Err(Error::Unsupported(_)) => {}
+                Err(error) if is(&error, "alreadyReplaced") => {}
+                Err(error) => return self.refused(error).await,
+            }
+        }
+        match patiently!(account.new_order(&plain())) {
+            Ok(order) => Ok(order),
+            Err(error) => self.refused(error).await,
+        }
+    }
+
+    /// A refused order; an account the authority does not know any more is made anew next time.
+    async fn refused(&self, error: Error) -> Result<Order, IssueError> {
+        if is(&error, "accountDoesNotExist") {
+            self.desk.forget_account(&self.settings.directory_url).await?;
+            *self.account.lock().await = None;
+        }
+        Err(self.failed(&error))
+    }
+
+    async fn go_on(&self, request: &IssueRequest) -> Result<Issued, IssueError> {
+        let account = self.account().await?;
+        let mut in_progress = self.open(&account, request).await?;
+        for _ in 0..STEPS_MAX {
+            match in_progress.order.state().status {
+                OrderStatus::Pending => self.prove(&mut in_progress.order, request).await?,
+                OrderStatus::Ready => self.finalize(&mut in_progress, &request.hostname).await?,
+                OrderStatus::Processing | OrderStatus::Valid => {
+                    let chain = patiently!(in_progress.order.poll_certificate(&POLLING));
+                    let chain_pem = chain.map_err(|error| self.failed(&error))?;
+                    return Ok(Issued { chain_pem, key_pem: in_progress.key_pem });
+                }
+                OrderStatus::Invalid => {
+                    self.desk.store.forget_order(&self.settings.name, &request.hostname).await?;
+                    return Err(IssueError::Unavailable("the order became invalid".to_owned()));
+                }
+            }
+        }
+        Err(IssueError::Unavailable("the order does not come to an end".to_owned()))
+    }
+
+    /// Proves control of the name: publishes the answer, says that it is there, and waits for the verdict.
+    async fn prove(&self, order: &mut Order, request: &IssueRequest) -> Result<(), IssueError> {
+        // Fetched first: what is known is not asked for again below, so no nonce can go wrong there.
+        let fetched = patiently!(fetch_authorization(order));
+        fetched.map_err(|error| self.failed(&error))?;
+        let missing = || IssueError::Unavailable("the order has no authorization".to_owned());
+        {
+            let mut authorizations = order.authorizations();
+            let Some(Ok(mut authorization)) = authorizations.next().await else { return Err(missing()) };
+            if authorization.status == AuthorizationStatus::Pending {
+                let offered = |kind: &ChallengeKind| {
+                    authorization.challenges.iter().any(|challenge| challenge.r#type == kind.acme())
+                };
+                let kinds = self.settings.challenges.iter().copied();
+                let kinds: Vec<ChallengeKind> = kinds
+                    .filter(|kind| request.methods.is_empty() || request.methods.iter().any(|one| one == kind.as_str()))
+                    .filter(offered)
+                    .collect();
+                let turn = usize::try_from(request.attempt).unwrap_or(0) % kinds.len().max(1);
+                let Some(kind) = kinds.get(turn) else {
+                    let words = "it offers no way of proof that we and the CAA records allow";
+                    return Err(IssueError::Unavailable(words.to_owned()));
+                };
+                let Some(mut challenge) = authorization.challenge(kind.acme()) else { return Err(missing()) };
+                let proof = Proof {
+                    hostname: request.hostname.clone(),
+                    token: challenge.token.clone(),
+                    key_authorization: challenge.key_authorization().as_str().to_owned(),
+                };
+                self.desk.publish(proof).await?;
+                patiently!(challenge.set_ready()).map_err(|error| self.failed(&error))?;
+            }
+        }
+        match patiently!(order.poll_ready(&POLLING)) {
+            Ok(OrderStatus::Invalid) => Err(self.why_invalid(order, request).await),
+            Ok(_) => Ok(()),
+            Err(Error::Api(_)) => Err(self.why_invalid(order, request).await),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    /// What the authority says of the proof that failed. The order is over.
+    async fn why_invalid(&self, order: &mut Order, request: &IssueRequest) -> IssueError {
+        let reason = patiently!(find_failure(order)).ok().flatten();
+        let reason = reason.or_else(|| order.state().error.clone());
+        let now = self.desk.clock.now_seconds();
+        let meaning = match reason {
+            Some(problem) => explain_problem(&problem, None),
+            None => IssueError::Unavailable("the proof failed, and it gives no reason".to_owned()),
+        };
+        if self.settings.mirror_limits && matches!(meaning, IssueError::Unreachable(_)) {
+            let taken = self.desk.admit(&limits::of_failure(&self.settings.name, request.hostname.as_str())).await;
+            if let Err(error) = taken {
+                tracing::debug!(domain = %request.hostname, %error, at = now.0, "the limit on failures is reached");
+            }
+        }
+        if let Err(error) = self.desk.store.forget_order(&self.settings.name, &request.hostname).await {
+            tracing::warn!(domain = %request.hostname, %error, "a failed order could not be forgotten; it will be found invalid");
+        }
+        meaning
+    }
+
+    /// Asks for the certificate.
+    async fn finalize(&self, in_progress: &mut InProgress, hostname: &Hostname) -> Result<(), IssueError> {
+        let broken = |error: rcgen::Error| IssueError::Unavailable(format!("a request could not be made: {error}"));
+        let key = KeyPair::from_pem(&in_progress.key_pem).map_err(broken)?;
+        let mut params = CertificateParams::new([hostname.to_string()]).map_err(broken)?;
+        // The name stands in the alternative names alone: a common name has room for 64 characters only.
+        params.distinguished_name = DistinguishedName::new();
+        let request = params.serialize_request(&key).map_err(broken)?;
+        patiently!(in_progress.order.finalize_csr(request.der())).map_err(|error| self.failed(&error))
+    }
+
+    async fn deactivate(&self, url: &str) -> Result<(), Error> {
+        let account = self.account().await.map_err(|error| Error::Other(Box::new(error)))?;
+        let mut order = match patiently!(account.order(url.to_owned())) {
+            Err(error) if is_gone(&error) => return Ok(()),
+            other => other?,
+        };
+        patiently!(fetch_authorization(&mut order))?;
+        let mut authorizations = order.authorizations();
+        while let Some(authorization) = authorizations.next().await {
+            let mut authorization = authorization?;
+            if matches!(authorization.status, AuthorizationStatus::Pending | AuthorizationStatus::Valid) {
+                patiently!(deactivate_one(&mut authorization))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn deactivate_one(authorization: &mut instant_acme::AuthorizationHandle<'_>) -> Result<(), Error> {
+    authorization.deactivate().await.map(|_| ())
+}
+
+/// Asks for the order's authorization, so that it is known.
+async fn fetch_authorization(order: &mut Order) -> Result<(), Error> {
+    order.authorizations().next().await.transpose().map(|_| ())
+}
+
+/// What the authority notes at the challenge that failed.
+async fn find_failure(order: &mut Order) -> Result<Option<instant_acme::Problem>, Error> {
+    let mut authorizations = order.authorizations();
+    let Some(authorization) = authorizations.next().await else { return Ok(None) };
+    let mut authorization = authorization?;
+    let state = authorization.refresh().await?;
+    Ok(state.challenges.iter().find_map(|challenge| challenge.error.clone()))
+}
+
+/// How renewal information names a certificate.
+fn identifier(chain_pem: &str) -> Option<CertificateIdentifier<'static>> {
+    let leaf = CertificateDer::from_pem_slice(chain_pem.as_bytes()).ok()?;
+    CertificateIdentifier::try_from(&leaf).ok().map(CertificateIdentifier::into_owned)
+}
+
+#[async_trait]
+impl Issuer for AcmeAuthority {
+    fn name(&self) -> &str {
+        &self.settings.name
+    }
+
+    fn caa(&self) -> Option<CaaIdentity> {
+        Some(CaaIdentity {
+            domain: self.settings.caa_identity.clone(),
+            account_uri: self.account_uri.lock().clone(),
+            methods: self.settings.challenges.iter().map(|kind| kind.as_str().to_owned()).collect(),
+        })
+    }
+
+    async fn issue(&self, request: &IssueRequest) -> Result<Issued, IssueError> {
+        noting_pauses(self.go_on(request)).await
+    }
+
+    async fn renewal(&self, chain_pem: &str) -> Result<Option<RenewalAdvice>, IssueError> {
+        let Some(identifier) = identifier(chain_pem) else { return Ok(None) };
+        let advice = noting_pauses(async {
+            let account = self.account().await?;
+            match account.renewal_info(&identifier).await {
+                Ok(advice) => Ok(Some(advice)),
+                Err(Error::Unsupported(_)) => Ok(None),
+                Err(error) => Err(self.failed(&error)),
+            }
+        });
+        let Some((info, again_in)) = advice.await? else { return Ok(None) };
+        Ok(Some(RenewalAdvice {
+            start: UnixSeconds(info.suggested_window.start.unix_timestamp()),
+            end: UnixSeconds(info.suggested_window.end.unix_timestamp()),
+            explanation: info.explanation_url,
+            again_in,
+        }))
+    }
+
+    async fn abandon(&self, order_url: &str) -> Result<(), IssueError> {
+        match tokio::time::timeout(ABANDON_TIME_MAX, self.deactivate(order_url)).await {
+            Ok(done) => done.map_err(|error| self.failed(&error)),
+            Err(_) => Err(IssueError::Unavailable("it did not answer in time".to_owned())),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What an authority's engine needs of the rest of the service: a place for what must last, and gateways that answer
+//! challenges.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chassis::clock::Clock;
+use chassis::seal::SealingKey;
+use contract::certificate::Challenge;
+use contract::feed::Entity;
+use contract::hostname::Hostname;
+use zeroize::Zeroizing;
+
+use super::limits::Demand;
+use crate::issuer::IssueError;
+use crate::nodes::Nodes;
+use crate::store::acme::OrderRecord;
+use crate::store::{Store, StoreError};
+
+/// How long the gateways may take to learn a challenge. One that is slower answers too late for this attempt only.
+const LEARNING_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// See the module.
+#[derive(Clone)]
+pub(crate) struct Desk {
+    pub(crate) store: Store,
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) sealing: Arc<SealingKey>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl Desk {
+    /// The account's credentials, if there is one.
+    pub(super) async fn account(&self, directory: &str) -> Result<Option<Zeroizing<Vec<u8>>>, IssueError> {
+        let Some(sealed) = self.store.setting(&account_name(directory)).await? else { return Ok(None) };
+        let opened = self.sealing.open(&sealed, &account_name(directory));
+        opened.map(Some).map_err(|_| {
+            IssueError::Unavailable("the stored account does not open: was the sealing secret changed?".to_owned())
+        })
+    }
+
+    /// Keeps an account's credentials, unless another process was faster; returns those that are kept.
+    pub(super) async fn keep_account(
+        &self,
+        directory: &str,
+        credentials: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, IssueError> {
+        let name = account_name(directory);
+        let sealed = self.sealing.seal(credentials, &name).map_err(unavailable)?;
+        let kept = self.store.remember(&name, &sealed).await?;
+        self.sealing.open(&kept, &name).map_err(|error| IssueError::Unavailable(error.to_string()))
+    }
+
+    /// The authority does not know the account any more.
+    pub(super) async fn forget_account(&self, directory: &str) -> Result<(), IssueError> {
+        Ok(self.store.forget_setting(&account_name(directory)).await?)
+    }
+
+    /// Seals the key of an order.
+    pub(super) fn seal(&self, key_pem: &str, hostname: &Hostname) -> Result<String, IssueError> {
+        self.sealing.seal(key_pem.as_bytes(), &order_name(hostname)).map_err(unavailable)
+    }
+
+    /// Opens the key of an order; `None` when it does not open, and the order is of no use.
+    pub(super) fn open(&self, order: &OrderRecord) -> Option<Zeroizing<String>> {
+        let sealed = order.sealed_key.as_deref()?;
+        let opened = self.sealing.open(sealed, &order_name(&order.hostname)).ok()?;
+        String::from_utf8(opened.to_vec()).ok().map(Zeroizing::new)
+    }
+
+    /// Takes from the limits, or says when there is room.
+    pub(super) async fn admit(&self, demands: &[Demand]) -> Result<(), IssueError> {
+        match self.store.admit(demands).await? {
+            Ok(()) => Ok(()),
+            Err(until) => Err(IssueError::RateLimited {
+                until: Some(until.plus(999).to_seconds()),
+                message: "we have asked it for as much as it lets us".to_owned(),
+            }),
+        }
+    }
+
+    /// Has every live gateway answer the challenge.
+    pub(super) async fn publish(&self, challenge: Challenge) -> Result<(), IssueError> {
+        let hostname = challenge.hostname.clone();
+        let mut write = self.store.write().await?;
+        write.put(Entity::Challenge(challenge)).await?;
+        let revision = write.commit().await?;
+        let learnt = self.nodes.acknowledged(revision, LEARNING_TIME_MAX).await;
+        if !learnt.lagging.is_empty() {
+            tracing::warn!(domain = %hostname, gateways = ?learnt.lagging, "not every gateway answers the challenge yet");
+        }
+        Ok(())
+    }
+}
+
+fn unavailable(error: anyhow::Error) -> IssueError {
+    IssueError::Unavailable(format!("{error:#}"))
+}
+
+impl From<StoreError> for IssueError {
+    fn from(error: StoreError) -> Self {
+        Self::Unavailable(error.to_string())
+    }
+}
+
+/// Under which name an account is remembered, and for which place its credentials are sealed.
+fn account_name(directory: &str) -> String {
+    format!("acme account {directory}")
+}
+
+/// The place an order's key is sealed for; not the hostname alone, which is that of keys in service.
+fn order_name(hostname: &Hostname) -> String {
+    format!("acme order {hostname}")
+}

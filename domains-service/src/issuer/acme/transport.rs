@@ -1,0 +1,139 @@
+//! HTTP to a certificate authority: with deadlines, bounded answers, and what it asks of us for later.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bytes::{Bytes, BytesMut};
+use http::header::{DATE, RETRY_AFTER};
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::BodyExt as _;
+use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+
+/// The longest one request may take.
+const REQUEST_TIME_MAX: Duration = Duration::from_secs(15);
+
+/// The longest a connection may take.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Bytes of an answer; a chain of certificates has some thousands.
+const ANSWER_BYTES_MAX: usize = 256 * 1024;
+
+/// The longest an authority may keep us away with one answer.
+const PAUSE_MAX: Duration = Duration::from_hours(7 * 24);
+
+tokio::task_local! {
+    /// For how long the last refusal of this order asked us to stay away.
+    static PAUSE: Cell<Option<Duration>>;
+}
+
+/// Runs an order; [`pause`] tells afterwards, within it, for how long the authority wants to be left alone.
+pub(super) async fn noting_pauses<T>(order: impl Future<Output = T>) -> T {
+    PAUSE.scope(Cell::new(None), order).await
+}
+
+/// For how long the last refusal asked us to stay away.
+pub(super) fn pause() -> Option<Duration> {
+    PAUSE.try_with(Cell::get).ok().flatten()
+}
+
+/// See the module.
+#[derive(Clone)]
+pub(super) struct Transport {
+    client: reqwest::Client,
+}
+
+impl Transport {
+    /// Trusts the system's authorities, or only the one given (PEM).
+    pub(super) fn new(trusted: Option<&[u8]>) -> anyhow::Result<Self> {
+        let mut builder = reqwest::Client::builder()
+            .timeout(REQUEST_TIME_MAX)
+            .connect_timeout(CONNECT_TIME_MAX)
+            .redirect(reqwest::redirect::Policy::none());
+        if let Some(pem) = trusted {
+            builder = builder.tls_certs_only(reqwest::Certificate::from_pem_bundle(pem)?);
+        }
+        Ok(Self { client: builder.build().context("an HTTP client for the certificate authority")? })
+    }
+}
+
+impl HttpClient for Transport {
+    fn request(
+        &self,
+        request: Request<BodyWrapper<Bytes>>,
+    ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
+        let client = self.client.clone();
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            let Ok(body) = body.collect().await;
+            let url = parts.uri.to_string();
+            let sent = client.request(parts.method, url).headers(parts.headers).body(body.to_bytes()).send().await;
+            let mut response = sent.map_err(other)?;
+            note_pause(response.status(), response.headers());
+            let mut bytes = BytesMut::new();
+            while let Some(chunk) = response.chunk().await.map_err(other)? {
+                if bytes.len() + chunk.len() > ANSWER_BYTES_MAX {
+                    return Err(Error::Str("an answer of a sane length"));
+                }
+                bytes.extend_from_slice(&chunk);
+            }
+            let mut answer = http::Response::new(());
+            *answer.status_mut() = response.status();
+            *answer.headers_mut() = response.headers().clone();
+            let (parts, ()) = answer.into_parts();
+            Ok(BytesResponse { parts, body: Box::new(bytes.freeze()) })
+        })
+    }
+}
+
+fn other(error: reqwest::Error) -> Error {
+    Error::Other(Box::new(error))
+}
+
+fn note_pause(status: StatusCode, headers: &HeaderMap) {
+    if status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE {
+        // Outside of an order nobody asks.
+        let _ = PAUSE.try_with(|pause| pause.set(asked_for(headers)));
+    }
+}
+
+/// Seconds, or a date: by the authority's own clock, so that ours does not matter.
+fn asked_for(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let after = text(RETRY_AFTER)?;
+    let pause = match after.parse::<u64>() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => {
+            let parser = jiff::fmt::rfc2822::DateTimeParser::new();
+            let date = parser.parse_timestamp(after).ok()?;
+            let now = parser.parse_timestamp(text(DATE)?).ok()?;
+            Duration::try_from(date.duration_since(now)).unwrap_or_default()
+        }
+    };
+    Some(pause.min(PAUSE_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(retry_after: &str) -> HeaderMap {
+        let date = "Fri, 20 Nov 2026 10:00:00 GMT";
+        [(RETRY_AFTER, retry_after), (DATE, date)]
+            .map(|(name, value)| (name, value.parse().unwrap()))
+            .into_iter()
+            .collect()
+    }
+
+    #[test]
+    fn both_forms_of_retry_after_are_understood_and_bounded() {
+        assert_eq!(asked_for(&answer("120")), Some(Duration::from_secs(120)));
+        assert_eq!(asked_for(&answer("Fri, 20 Nov 2026 10:02:00 GMT")), Some(Duration::from_secs(120)));
+        assert_eq!(asked_for(&answer("Fri, 01 Jan 1999 00:00:00 GMT")), Some(Duration::ZERO));
+        assert_eq!(asked_for(&answer("99999999999")), Some(PAUSE_MAX));
+        assert_eq!(asked_for(&answer("soon")), None);
+        assert_eq!(asked_for(&HeaderMap::new()), None);
+    }
+}

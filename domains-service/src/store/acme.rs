@@ -1,0 +1,208 @@
+//! What of certificate authorities must last: accounts, orders in progress, and what of their limits is used up.
+
+use contract::hostname::Hostname;
+use contract::time::UnixMillis;
+use sqlx::SqliteConnection;
+
+use super::{Store, StoreError, read_word};
+use crate::issuer::acme::limits::{Demand, admit};
+
+/// An order at an authority.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OrderRecord {
+    pub(crate) authority: String,
+    pub(crate) hostname: Hostname,
+    pub(crate) url: String,
+    /// The key of the certificate asked for, sealed; `None` once the certificate is in service.
+    pub(crate) sealed_key: Option<String>,
+    pub(crate) created_at: UnixMillis,
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    authority: String,
+    hostname: String,
+    url: String,
+    sealed_key: Option<String>,
+    created_at: i64,
+}
+
+impl TryFrom<Row> for OrderRecord {
+    type Error = StoreError;
+
+    fn try_from(row: Row) -> Result<Self, StoreError> {
+        Ok(Self {
+            authority: row.authority,
+            hostname: read_word(&row.hostname, "hostname")?,
+            url: row.url,
+            sealed_key: row.sealed_key,
+            created_at: UnixMillis(row.created_at),
+        })
+    }
+}
+
+impl Store {
+    /// The last order for a name at an authority.
+    pub(crate) async fn find_order(
+        &self,
+        authority: &str,
+        hostname: &Hostname,
+    ) -> Result<Option<OrderRecord>, StoreError> {
+        let row: Option<Row> = sqlx::query_as(
+            "SELECT authority, hostname, url, sealed_key, created_at FROM acme_orders
+             WHERE authority = $1 AND hostname = $2",
+        )
+        .bind(authority)
+        .bind(hostname.as_str())
+        .fetch_optional(self.reader())
+        .await?;
+        row.map(OrderRecord::try_from).transpose()
+    }
+
+    /// Notes an order; it takes the place of the one before.
+    pub(crate) async fn save_order(&self, order: &OrderRecord) -> Result<(), StoreError> {
+        sqlx::query(
+            "INSERT INTO acme_orders (authority, hostname, url, sealed_key, created_at) VALUES ($1, $2, $3, $4, $5)
+             ON CONFLICT (authority, hostname) DO UPDATE SET url = excluded.url, sealed_key = excluded.sealed_key,
+                 created_at = excluded.created_at, abandoned_at = NULL",
+        )
+        .bind(&order.authority)
+        .bind(order.hostname.as_str())
+        .bind(&order.url)
+        .bind(order.sealed_key.as_deref())
+        .bind(order.created_at.0)
+        .execute(self.writer())
+        .await?;
+        Ok(())
+    }
+
+    /// Forgets an order that is of no more use.
+    pub(crate) async fn forget_order(&self, authority: &str, hostname: &Hostname) -> Result<(), StoreError> {
+        sqlx::query("DELETE FROM acme_orders WHERE authority = $1 AND hostname = $2")
+            .bind(authority)
+            .bind(hostname.as_str())
+            .execute(self.writer())
+            .await?;
+        Ok(())
+    }
+
+    /// Orders whose names were removed and whose authorizations are to be deactivated now, at most `limit`.
+    pub(crate) async fn abandoned_orders(&self, now: UnixMillis, limit: i64) -> Result<Vec<OrderRecord>, StoreError> {
+        let rows: Vec<Row> = sqlx::query_as(
+            "SELECT authority, hostname, url, sealed_key, created_at FROM acme_orders
+             WHERE abandoned_at <= $1 ORDER BY abandoned_at LIMIT $2",
+        )
+        .bind(now.0)
+        .bind(limit)
+        .fetch_all(self.reader())
+        .await?;
+        rows.into_iter().map(OrderRecord::try_from).collect()
+    }
+
+    /// Comes back to an abandoned order later: its authority does not answer.
+    pub(crate) async fn postpone_abandonment(&self, order: &OrderRecord, until: UnixMillis) -> Result<(), StoreError> {
+        sqlx::query("UPDATE acme_orders SET abandoned_at = $1 WHERE authority = $2 AND hostname = $3")
+            .bind(until.0)
+            .bind(&order.authority)
+            .bind(order.hostname.as_str())
+            .execute(self.writer())
+            .await?;
+        Ok(())
+    }
+
+    /// Takes from every limit at once, or from none: then the moment at which all have room.
+    pub(crate) async fn admit(&self, demands: &[Demand]) -> Result<Result<(), UnixMillis>, StoreError> {
+        let mut write = self.write().await?;
+        let now = write.now();
+        let mut taken = Vec::new();
+        let mut free_from = None;
+        for demand in demands {
+            let free_at: Option<i64> = sqlx::query_scalar("SELECT free_at FROM acme_limits WHERE name = $1")
+                .bind(&demand.name)
+                .fetch_optional(write.connection())
+                .await?;
+            match admit(UnixMillis(free_at.unwrap_or(0)), now, demand.limit) {
+                Ok(free_at) if demand.takes => taken.push((demand, free_at)),
+                Ok(_) => {}
+                Err(until) => free_from = free_from.max(Some(until)),
+            }
+        }
+        if let Some(until) = free_from {
+            return Ok(Err(until));
+        }
+        for (demand, free_at) in taken {
+            sqlx::query(
+                "INSERT INTO acme_limits (name, free_at) VALUES ($1, $2)
+                 ON CONFLICT (name) DO UPDATE SET free_at = excluded.free_at",
+            )
+            .bind(&demand.name)
+            .bind(free_at.0)
+            .execute(write.connection())
+            .await?;
+        }
+        write.commit().await?;
+        Ok(Ok(()))
+    }
+
+    /// Remembers something unless something is remembered under the name already; returns what is.
+    pub(crate) async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError> {
+        sqlx::query("INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING")
+            .bind(name)
+            .bind(value)
+            .execute(self.writer())
+            .await?;
+        Ok(self.setting(name).await?.unwrap_or_else(|| value.to_owned()))
+    }
+
+    /// Forgets what was remembered.
+    pub(crate) async fn forget_setting(&self, name: &str) -> Result<(), StoreError> {
+        sqlx::query("DELETE FROM settings WHERE name = $1").bind(name).execute(self.writer()).await?;
+        Ok(())
+    }
+
+    /// The chain that the edge serves for a name, PEM.
+    pub(crate) async fn published_chain(&self, hostname: &Hostname) -> Result<Option<String>, StoreError> {
+        let body: Option<String> =
+            sqlx::query_scalar("SELECT body FROM entities WHERE kind = 'certificate' AND name = $1")
+                .bind(hostname.as_str())
+                .fetch_optional(self.reader())
+                .await?;
+        let entity = body.map(|body| super::read_json(&body, "certificate")).transpose()?;
+        Ok(match entity {
+            Some(contract::feed::Entity::Certificate(bundle)) => Some(bundle.chain_pem),
+            _ => None,
+        })
+    }
+}
+
+/// The certificate of a name's orders is in service: nobody goes on with them.
+pub(crate) async fn finish_orders(connection: &mut SqliteConnection, hostname: &Hostname) -> Result<(), StoreError> {
+    sqlx::query("UPDATE acme_orders SET sealed_key = NULL WHERE hostname = $1")
+        .bind(hostname.as_str())
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// The orders of a name led nowhere: the next attempt begins anew.
+pub(crate) async fn forget_orders(connection: &mut SqliteConnection, hostname: &Hostname) -> Result<(), StoreError> {
+    sqlx::query("DELETE FROM acme_orders WHERE hostname = $1").bind(hostname.as_str()).execute(connection).await?;
+    Ok(())
+}
+
+/// A name was removed: unless another project has it, its authorizations are to be deactivated.
+pub(crate) async fn abandon_orders(
+    connection: &mut SqliteConnection,
+    hostname: &Hostname,
+    now: UnixMillis,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "UPDATE acme_orders SET abandoned_at = $1, sealed_key = NULL
+         WHERE hostname = $2 AND NOT EXISTS (SELECT 1 FROM domains WHERE name = $2)",
+    )
+    .bind(now.0)
+    .bind(hostname.as_str())
+    .execute(connection)
+    .await?;
+    Ok(())
+}

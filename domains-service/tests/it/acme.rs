@@ -1,0 +1,203 @@
+//! Certificates by ACME: whatever the authority does and wherever we are interrupted.
+
+mod authority;
+mod crashes;
+mod pebble;
+mod renewal;
+
+use std::time::Duration;
+
+use contract::feed::Entity;
+use domains_service::{Authorities, RecordData};
+use serde_json::{Value, json};
+
+use self::authority::FakeCa;
+use crate::world::{Bend, Platform, local_authority};
+
+const SHOP: &str = "shop.customer.test";
+
+/// A platform with these authorities and a project.
+async fn platform(authorities: &[(&str, &FakeCa)]) -> Platform {
+    let acme = authorities.iter().map(|(name, ca)| ca.settings(name)).collect();
+    let ours = Authorities { local: Some(local_authority()), public: Vec::new() };
+    let platform = Platform::bent(Bend { authorities: Some(ours), acme, ..Bend::default() }).await;
+    platform.project("demo", "pro").await;
+    platform
+}
+
+/// Adds a domain whose record is right.
+async fn add(platform: &Platform, name: &str) {
+    add_to(platform, "demo", name).await;
+}
+
+async fn add_to(platform: &Platform, project: &str, name: &str) {
+    let owner = platform.operator("GET", &format!("/projects/{project}"), Value::Null).await.body;
+    let zone = name.rsplitn(3, '.').take(2).collect::<Vec<_>>();
+    platform.dns.zone(&format!("{}.{}", zone[1], zone[0]), &["192.88.99.1"]);
+    platform.dns.set(name, RecordData::Cname(owner["cname_target"].as_str().unwrap().to_owned()));
+    let added = platform.operator("POST", &format!("/projects/{project}/domains"), json!({ "name": name })).await;
+    assert_eq!(added.status, 201, "{added:?}");
+}
+
+/// The chain that gateways serve for a name.
+async fn published(platform: &Platform, name: &str) -> Option<String> {
+    let entities = platform.snapshot().await;
+    entities.into_iter().find_map(|entity| match entity {
+        Entity::Certificate(bundle) if bundle.hostname.as_str() == name => Some(bundle.chain_pem),
+        _ => None,
+    })
+}
+
+async fn open_challenges(platform: &Platform) -> usize {
+    let entities = platform.snapshot().await;
+    entities.iter().filter(|entity| matches!(entity, Entity::Challenge(_))).count()
+}
+
+async fn failed(platform: &Platform, code: &str) -> Value {
+    platform.domain_when("demo", SHOP, |domain| domain["problems"][0]["code"] == code).await
+}
+
+#[tokio::test]
+async fn a_certificate_is_issued_and_nothing_of_the_order_stays_open() {
+    let ca = FakeCa::start().await;
+    let platform = platform(&[("one", &ca)]).await;
+    add(&platform, SHOP).await;
+    let domain = platform.domain_in("demo", SHOP, "active").await;
+    assert_eq!((&domain["certificate"]["ca"], &domain["certificate"]["status"]), (&json!("one"), &json!("deployed")));
+    assert!(published(&platform, SHOP).await.is_some());
+    assert_eq!((ca.orders(), ca.certificates(), open_challenges(&platform).await), (1, 1, 0));
+}
+
+#[tokio::test]
+async fn an_authority_that_limits_us_is_left_alone_for_as_long_as_it_says() {
+    let ca = FakeCa::start().await;
+    ca.refuse(&[(429, "rateLimited", Some(3_600))]);
+    let platform = platform(&[("one", &ca)]).await;
+    add(&platform, SHOP).await;
+    let domain = failed(&platform, "CA_RATE_LIMITED").await;
+    assert!(domain["certificate"]["rate_limited_until"].is_string(), "{domain:#}");
+    let requests = ca.requests();
+    platform.clock.advance(Duration::from_mins(55));
+    platform.domain_when("demo", SHOP, |domain| domain["checks"]["at"].as_str().unwrap() > "2026-06-15T00:50").await;
+    assert_eq!(ca.requests(), requests, "not before its time");
+    platform.clock.advance(Duration::from_mins(10));
+    platform.domain_in("demo", SHOP, "active").await;
+}
+
+#[tokio::test]
+async fn another_authority_is_asked_where_the_first_limits_us_or_refuses_the_name() {
+    for refusal in [(429, "rateLimited", Some(3_600)), (400, "rejectedIdentifier", None), (403, "caa", None)] {
+        let (one, two) = (FakeCa::start().await, FakeCa::start().await);
+        one.refuse(&[refusal]);
+        let platform = platform(&[("one", &one), ("two", &two)]).await;
+        add(&platform, SHOP).await;
+        let domain = platform.domain_in("demo", SHOP, "active").await;
+        assert_eq!(domain["certificate"]["ca"], "two", "{refusal:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_authority_that_fails_is_replaced_at_the_third_attempt() {
+    let (one, two) = (FakeCa::start().await, FakeCa::start().await);
+    one.refuse(&[(500, "serverInternal", None); 3]);
+    let platform = platform(&[("one", &one), ("two", &two)]).await;
+    add(&platform, SHOP).await;
+    for attempt in 1..=2 {
+        platform.domain_when("demo", SHOP, |domain| domain["certificate"]["attempts"] == attempt).await;
+        assert_eq!(two.requests(), 0, "attempt {attempt}");
+        platform.clock.advance(Duration::from_secs(75 * 10_u64.pow(attempt - 1)));
+    }
+    let domain = platform.domain_in("demo", SHOP, "active").await;
+    assert_eq!(domain["certificate"]["ca"], "two");
+}
+
+#[tokio::test]
+async fn a_proof_that_fails_says_what_the_authority_saw_and_begins_anew() {
+    let ca = FakeCa::start().await;
+    for kind in ["connection", "dns", "unauthorized"] {
+        ca.fail(SHOP, Some(kind));
+        let platform = platform(&[("one", &ca)]).await;
+        let before = ca.orders();
+        add(&platform, SHOP).await;
+        let domain = failed(&platform, "CHALLENGE_UNREACHABLE").await;
+        let problem = &domain["problems"][0];
+        assert!(
+            problem["observed"].as_str().unwrap_or_default().contains("the proof was not there")
+                || problem.to_string().contains("the proof was not there"),
+            "{problem:#}"
+        );
+        assert_eq!(open_challenges(&platform).await, 0);
+        ca.fail(SHOP, None);
+        platform.clock.advance(Duration::from_secs(75));
+        platform.domain_in("demo", SHOP, "active").await;
+        assert_eq!(ca.orders(), before + 2, "a failed order is over");
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_for_another_name_replaces_nothing_and_is_asked_for_anew() {
+    let ca = FakeCa::start().await;
+    ca.confuse(Some("evil.customer.test"));
+    let platform = platform(&[("one", &ca)]).await;
+    add(&platform, SHOP).await;
+    failed(&platform, "CA_UNAVAILABLE").await;
+    assert_eq!(published(&platform, SHOP).await, None);
+    ca.confuse(None);
+    platform.clock.advance(Duration::from_secs(75));
+    platform.domain_in("demo", SHOP, "active").await;
+    assert_eq!(ca.orders(), 2);
+}
+
+#[tokio::test]
+async fn a_project_that_adds_hundreds_of_names_leaves_the_authority_to_others() {
+    let ca = FakeCa::start().await;
+    let platform = platform(&[("one", &ca)]).await;
+    platform.project("many", "enterprise").await;
+    // More than a project's part of the account's orders, each of another registered domain.
+    for number in 0..62 {
+        add_to(&platform, "many", &format!("shop.customer{number}.test")).await;
+    }
+    let waits = |domain: &Value| domain["problems"][0]["code"] == "CA_RATE_LIMITED";
+    let mut limited = 0;
+    for number in 0..62 {
+        let name = format!("shop.customer{number}.test");
+        let domain = platform.domain_when("many", &name, |domain| domain["status"] == "active" || waits(domain)).await;
+        limited += usize::from(waits(&domain));
+    }
+    assert!((1..=2).contains(&limited), "{limited} wait");
+    platform.project("other", "pro").await;
+    add_to(&platform, "other", "a.elsewhere.test").await;
+    platform.domain_in("other", "a.elsewhere.test", "active").await;
+}
+
+#[tokio::test]
+async fn nothing_is_asked_for_names_nobody_has_proven() {
+    let ca = FakeCa::start().await;
+    let platform = platform(&[("one", &ca)]).await;
+    platform.operator("POST", "/projects/demo/domains", json!({ "name": SHOP })).await;
+    platform.dns.zone("customer.test", &["192.88.99.1"]);
+    platform.clock.advance(Duration::from_hours(1));
+    failed(&platform, "DNS_NO_RECORD").await;
+    assert_eq!(ca.requests(), 0);
+}
+
+#[tokio::test]
+async fn what_a_removed_name_had_proven_is_given_up() {
+    let ca = FakeCa::start().await;
+    let platform = platform(&[("one", &ca)]).await;
+    add(&platform, SHOP).await;
+    platform.domain_in("demo", SHOP, "active").await;
+    let removed = platform.operator("DELETE", &format!("/projects/demo/domains/{SHOP}"), Value::Null).await;
+    assert!(matches!(removed.status, 202 | 204), "{removed:?}");
+    for _ in 0..1_000 {
+        if ca.deactivated() == 1 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(ca.deactivated(), 1, "the authorization is deactivated");
+    let (orders, requests) = (ca.orders(), ca.requests());
+    platform.clock.advance(Duration::from_hours(90 * 24));
+    platform.project("later", "pro").await;
+    assert_eq!((ca.orders(), ca.requests()), (orders, requests), "nothing is asked afterwards");
+}

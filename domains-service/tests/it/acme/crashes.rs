@@ -1,0 +1,83 @@
+//! The process dies at any moment of an order: the next one finishes that order and asks for no second certificate.
+
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use super::*;
+
+/// A service that can be killed: everything it does ends with its runtime.
+struct Victim {
+    runtime: Runtime,
+    platform: Platform,
+}
+
+impl Victim {
+    fn start(directory: &Arc<TempDir>, ca: &FakeCa) -> Self {
+        let runtime = Runtime::new().unwrap();
+        let ours = Authorities { local: Some(local_authority()), public: Vec::new() };
+        let bend = Bend {
+            directory: Some(directory.clone()),
+            authorities: Some(ours),
+            acme: vec![ca.settings("one")],
+            ..Bend::default()
+        };
+        let platform = runtime.block_on(Platform::bent(bend));
+        Self { runtime, platform }
+    }
+
+    fn kill(self) {
+        self.runtime.shutdown_background();
+    }
+}
+
+/// Lets an order run into silence at request `at`, kills the service, and starts another. Whether the order came that
+/// far at all.
+fn interrupted_at(at: u32, carried_out: bool) -> bool {
+    let outside = Runtime::new().unwrap();
+    let ca = outside.block_on(FakeCa::start());
+    let directory = Arc::new(tempfile::tempdir().unwrap());
+    let first = Victim::start(&directory, &ca);
+    ca.stop_at(at, carried_out);
+    let came_so_far = first.runtime.block_on(async {
+        first.platform.project("demo", "pro").await;
+        add(&first.platform, SHOP).await;
+        loop {
+            if ca.has_stopped() {
+                return true;
+            }
+            let path = format!("/projects/demo/domains/{SHOP}");
+            if first.platform.operator("GET", &path, Value::Null).await.body["status"] == "active" {
+                return false;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    let dns = first.platform.dns.clone();
+    first.kill();
+    ca.go_on();
+    let second = Victim::start(&directory, &ca);
+    second.runtime.block_on(async {
+        second.platform.dns.take_over(&dns);
+        // The lease of the dead process ends, and so does every wait it had begun.
+        second.platform.clock.advance(Duration::from_mins(5));
+        second.platform.domain_in("demo", SHOP, "active").await;
+        assert!(published(&second.platform, SHOP).await.is_some());
+        assert_eq!(open_challenges(&second.platform).await, 0);
+    });
+    assert_eq!((ca.orders(), ca.certificates()), (1, 1), "interrupted at request {at}, carried out: {carried_out}");
+    second.kill();
+    came_so_far
+}
+
+#[test]
+fn killed_at_any_request_the_same_order_is_finished_and_no_second_certificate_asked_for() {
+    let mut requests = 0;
+    while interrupted_at(requests + 1, false) {
+        interrupted_at(requests + 1, true);
+        requests += 1;
+    }
+    // Directory, nonces, account, order, authorization, challenge, finalization, certificate.
+    assert!(requests >= 8, "an order has more requests than {requests}");
+}
