@@ -1,5 +1,7 @@
 //! What a person types.
 
+mod up;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -9,6 +11,8 @@ use contract::project::{Access, ProjectId, UpstreamName};
 use contract::site::RedirectStatus;
 
 use crate::directory::Address;
+
+pub use up::{Up, UpstreamArgument};
 
 /// Tollhouse, a self-hosted edge for multi-tenant platforms.
 ///
@@ -61,6 +65,9 @@ pub enum Command {
     /// Keys that are refused for a while.
     #[command(subcommand)]
     Ban(Ban),
+    /// Write the DNS of the test world (`tollhouse up --test-world`).
+    #[command(subcommand)]
+    Dns(Dns),
     /// What the edge believes about a hostname, and why.
     Explain {
         /// The hostname.
@@ -113,59 +120,27 @@ pub struct Init {
     pub shares: Option<PathBuf>,
 }
 
-/// Options of `up`.
-#[derive(Clone, Debug, Args)]
-pub struct Up {
-    /// Port for plain HTTP; 0 takes any free port.
-    #[arg(long, default_value_t = 8080)]
-    pub http_port: u16,
-    /// Port for HTTPS; 0 takes any free port.
-    #[arg(long, default_value_t = 8443)]
-    pub https_port: u16,
-    /// Port for health, metrics and status, on loopback; 0 takes any free port.
-    #[arg(long, default_value_t = 9901)]
-    pub admin_port: u16,
-    /// The address HTTP and HTTPS listen on. The default is this machine alone; 0.0.0.0 is everybody.
-    #[arg(long, default_value = "127.0.0.1")]
-    pub listen: std::net::IpAddr,
-    /// Projects are published at {project}.NAME. Names below .localhost reach this machine without DNS.
-    #[arg(long, default_value = "tollhouse.localhost")]
-    pub platform_domain: contract::hostname::Hostname,
-    /// A backend for projects, as NAME=URL, for example echo=http://127.0.0.1:9000. Repeatable; remembered.
-    #[arg(long = "upstream", value_name = "NAME=URL")]
-    pub upstreams: Vec<UpstreamArgument>,
-    /// Do not create the demo projects on the first start.
-    #[arg(long)]
-    pub no_demo: bool,
-}
-
-/// `NAME=URL`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UpstreamArgument {
-    /// The upstream's name.
-    pub name: UpstreamName,
-    /// `host:port` of the URL.
-    pub authority: String,
-}
-
-impl std::str::FromStr for UpstreamArgument {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let form = "write it as NAME=URL, for example echo=http://127.0.0.1:9000";
-        let (name, url) = text.split_once('=').ok_or(form)?;
-        let name = name.parse().map_err(|error| format!("{name:?}: {error}"))?;
-        if url.starts_with("https://") {
-            return Err("upstreams are reached over http; put TLS in front of them only where they leave the machine"
-                .to_owned());
-        }
-        let authority = url.strip_prefix("http://").ok_or(form)?.trim_end_matches('/');
-        if authority.is_empty() || authority.contains('/') {
-            return Err("an upstream's URL has a host and a port and no path".to_owned());
-        }
-        let authority = if authority.contains(':') { authority.to_owned() } else { format!("{authority}:80") };
-        Ok(Self { name, authority })
-    }
+/// `tollhouse dns`.
+#[derive(Debug, Subcommand)]
+pub enum Dns {
+    /// Every record and misbehaviour.
+    List,
+    /// Set a record; what the name had of this type is replaced.
+    Set {
+        /// The name.
+        name: String,
+        /// A, AAAA, CNAME, TXT or CAA.
+        kind: String,
+        /// The value as a provider's form wants it; one with spaces is quoted.
+        value: String,
+    },
+    /// Remove a name's records, of one type or all.
+    Clear {
+        /// The name.
+        name: String,
+        /// A, AAAA, CNAME, TXT or CAA.
+        kind: Option<String>,
+    },
 }
 
 /// `tollhouse project`.

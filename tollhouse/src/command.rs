@@ -2,6 +2,7 @@
 
 mod ban;
 mod check_config;
+mod dns;
 mod domain;
 mod init;
 mod key;
@@ -32,6 +33,9 @@ pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
     if let Command::Healthcheck { address } = command {
         return init::healthcheck(&address).await;
     }
+    if let Command::Dns(action) = command {
+        return dns::run(common, action);
+    }
     let client = Client::of(&directory)?;
     match command {
         Command::Demo => init::make_demo(common, &directory, &client).await,
@@ -44,8 +48,11 @@ pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
         Command::Explain { host } => status::explain(common, &client, &host).await,
         Command::Status => status::run(common, &client).await,
         // These were dealt with before a client was needed.
-        Command::Up(_) | Command::CheckConfig { .. } | Command::Init(_) | Command::Ca | Command::Healthcheck { .. } => {
-            Ok(())
-        }
+        Command::Up(_)
+        | Command::CheckConfig { .. }
+        | Command::Init(_)
+        | Command::Ca
+        | Command::Healthcheck { .. }
+        | Command::Dns(_) => Ok(()),
     }
 }

@@ -9,4 +9,5 @@ pub mod client;
 pub mod command;
 pub mod directory;
 pub mod output;
+pub mod test_world;
 pub mod up;

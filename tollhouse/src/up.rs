@@ -20,6 +20,7 @@ use chassis::shutdown::Shutdown;
 use crate::arguments::{Common, Up};
 use crate::client::Client;
 use crate::directory::Directory;
+use crate::test_world::TestWorld;
 
 /// Days of logs that are kept.
 const LOG_FILES_MAX: usize = 7;
@@ -39,12 +40,23 @@ pub async fn run(common: &Common, options: &Up) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     authority::ensure(&directory, &options.platform_domain, clock.now_seconds())?;
     let upstreams = upstreams::resolve(&directory, &options.upstreams).await?;
-    let platform = platform::Platform::start(&directory, options, &upstreams, logs, clock.clone()).await?;
+    let mut world = match options.test_world {
+        Some(manners) => Some(TestWorld::start(&directory, &options.platform_domain, manners).await?),
+        None => None,
+    };
+    let platform =
+        platform::Platform::start(&directory, options, world.as_ref(), &upstreams, logs, clock.clone()).await?;
+    if let Some(world) = &mut world {
+        world.open(&directory, &platform.run).await?;
+    }
     let client = Client::new(platform.run.clone(), &directory.platform_secret()?)?;
     platform.ready(&client).await?;
     let demo = if options.no_demo { None } else { Some(demo::ensure(&directory, &client, clock.as_ref()).await?) };
     directory.write_json("run.json", &platform.run)?;
     greet::print(common, &directory, &platform.run, demo.as_ref());
+    if let (Some(world), false) = (&world, common.json) {
+        greet::print_test_world(&directory, &platform.run, world);
+    }
     shutdown.begun().await;
     if !common.json {
         eprintln!("\nStopping: finishing requests in progress (press Ctrl-C again to stop at once).");

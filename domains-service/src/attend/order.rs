@@ -119,6 +119,8 @@ async fn issue(
         },
         is_final: !matches!(error, IssueError::RateLimited { .. } | IssueError::Unavailable(_)),
     })?;
+    // An order takes its time: what it brought may have begun to be valid after it was made.
+    let now = app.clock.now_seconds();
     // An expired certificate is no measure for its successor.
     let deployed_until = domain.certificate.not_after.filter(|end| now <= *end);
     let checked = bundle::bundle(&issued, &domain.name, now, deployed_until, &app.sealing);

@@ -2,6 +2,7 @@
 
 mod authority;
 mod crashes;
+mod crowds;
 mod pebble;
 mod renewal;
 
@@ -66,6 +67,17 @@ async fn a_certificate_is_issued_and_nothing_of_the_order_stays_open() {
     assert_eq!((&domain["certificate"]["ca"], &domain["certificate"]["status"]), (&json!("one"), &json!("deployed")));
     assert!(published(&platform, SHOP).await.is_some());
     assert_eq!((ca.orders(), ca.certificates(), open_challenges(&platform).await), (1, 1, 0));
+}
+
+#[tokio::test]
+async fn a_name_of_two_hundred_characters_has_a_certificate_like_any_other() {
+    let ca = FakeCa::start().await;
+    let platform = platform(&[("one", &ca)]).await;
+    let name = format!("{}.{}.{}.long.test", "a".repeat(63), "b".repeat(63), "c".repeat(62));
+    assert_eq!(name.len(), 200);
+    add(&platform, &name).await;
+    platform.domain_in("demo", &name, "active").await;
+    assert!(published(&platform, &name).await.is_some());
 }
 
 #[tokio::test]

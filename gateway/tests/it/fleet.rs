@@ -67,7 +67,8 @@ static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// How long a test goes on: as long as is enough in every run of all tests, or as the environment says for a long one
 /// (`bench/quota-proof`).
-pub(super) fn extent(variable: &str, usual: u32) -> u32 {
+#[expect(clippy::disallowed_methods, reason = "how long a test is, not a setting of a process")]
+pub(crate) fn extent(variable: &str, usual: u32) -> u32 {
     std::env::var(variable).map_or(usual, |text| text.parse().expect("a whole number"))
 }
 
@@ -364,7 +365,7 @@ impl Outcome {
 }
 
 /// A port that nobody has now, outside of the range that the kernel gives to clients.
-fn free_address() -> SocketAddr {
+pub(crate) fn free_address() -> SocketAddr {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
         let turn = NEXT.fetch_add(1, Ordering::SeqCst) + std::process::id() * 37;

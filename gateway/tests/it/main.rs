@@ -31,4 +31,6 @@ mod replica;
 #[cfg(test)]
 mod routes;
 #[cfg(test)]
+mod scale;
+#[cfg(test)]
 mod websockets;

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::arguments::Common;
 use crate::directory::{Directory, RunFile};
+use crate::test_world::{ROOT, TestWorld};
 
 /// Prints the greeting; with `--json`, the run file.
 pub(super) fn print(common: &Common, directory: &Directory, run: &RunFile, demo: Option<&Value>) {
@@ -58,6 +59,30 @@ pub(super) fn print(common: &Common, directory: &Directory, run: &RunFile, demo:
     println!("{}", tollhouse("project create my-site --plan pro --upstream echo --access public"));
     println!("{}\n", tollhouse("domain add my-site www.my-site.localhost"));
     println!("Ctrl-C stops.");
+}
+
+/// Prints how a domain is attached in the test world.
+pub(super) fn print_test_world(directory: &Directory, run: &RunFile, world: &TestWorld) {
+    let program = std::env::current_exe().map_or_else(|_| "tollhouse".to_owned(), |path| path.display().to_string());
+    let place = directory.path("");
+    let place = place.canonicalize().unwrap_or(place);
+    let place = shell_quoted(&place.display().to_string());
+    let tollhouse = |arguments: &str| println!("  {} {arguments} --data-dir {place}", shell_quoted(&program));
+    let root = directory.path(ROOT);
+    let root = root.canonicalize().unwrap_or(root);
+    println!(
+        "\nThe test world is open: DNS answers as {} says, and pebble issues certificates.",
+        world.zones().display()
+    );
+    println!("Attach a domain; the first command says which record to create, the second creates it:\n");
+    tollhouse("domain add demo-pro shop.customer.test");
+    tollhouse("dns set shop.customer.test CNAME TARGET");
+    tollhouse("domain verify demo-pro shop.customer.test");
+    println!(
+        "  curl --cacert {} --resolve shop.customer.test:{port}:127.0.0.1 -i https://shop.customer.test:{port}/v1/store/orders",
+        shell_quoted(&root.display().to_string()),
+        port = run.https.port()
+    );
 }
 
 fn shell_quoted(text: &str) -> String {

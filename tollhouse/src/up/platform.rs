@@ -18,6 +18,7 @@ use reqwest::Method;
 use crate::arguments::Up;
 use crate::client::Client;
 use crate::directory::{Directory, RunFile};
+use crate::test_world::TestWorld;
 
 /// How long the parts may take to be ready before that is an error.
 const READY_MAX: Duration = Duration::from_secs(20);
@@ -40,6 +41,7 @@ impl Platform {
     pub(super) async fn start(
         directory: &Directory,
         options: &Up,
+        world: Option<&TestWorld>,
         upstreams: &BTreeMap<UpstreamName, Vec<SocketAddr>>,
         logs: Arc<Logs>,
         clock: Arc<dyn Clock>,
@@ -51,7 +53,7 @@ impl Platform {
 
         let domains = domains_service::Config::read(&settings(
             "domains-service settings",
-            &domains_settings(directory, options),
+            &domains_settings(directory, options, world),
         ))?;
         let domains = domains_service::start(domains, clock.clone(), services_end.clone()).await?;
         let orders = orders_service::Config::read(&settings("orders-service settings", &orders_settings(directory)))?;
@@ -136,7 +138,7 @@ fn orders_settings(directory: &Directory) -> String {
     )
 }
 
-fn domains_settings(directory: &Directory, options: &Up) -> String {
+fn domains_settings(directory: &Directory, options: &Up, world: Option<&TestWorld>) -> String {
     let path = |name: &str| quoted(&directory.path(name));
     let mut text = secrets(directory);
     let _ = writeln!(text, "sealing_secret_file = {}", path("secrets/sealing.key"));
@@ -144,12 +146,18 @@ fn domains_settings(directory: &Directory, options: &Up) -> String {
     let _ = writeln!(text, "platform_domain = \"{}\"", options.platform_domain);
     text.push_str("listen = \"127.0.0.1:0\"\ninternal_listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n");
     text.push_str("allow_local_names = true\n");
+    if world.is_some() {
+        text.push_str("allow_test_names = true\n");
+    }
     let _ = writeln!(
         text,
         "[local_authority]\nca_certificate_file = {}\nca_key_file = {}",
         path("ca/ca.pem"),
         path("ca/ca.key")
     );
+    if let Some(world) = world {
+        text.push_str(&world.settings());
+    }
     text
 }
 

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod command_line;
 #[cfg(test)]
+mod custom_domains;
+#[cfg(test)]
 mod durability;
 #[cfg(test)]
 mod limits;

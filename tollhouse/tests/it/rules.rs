@@ -45,6 +45,16 @@ fn every_rule_has_a_test() {
 }
 
 #[test]
+fn every_test_that_the_promises_of_domains_name_exists() {
+    let sources: String = tree::files(".rs").iter().map(|path| tree::read(path)).collect();
+    let page = tree::read("docs/custom-domains-checks.md");
+    let named: BTreeSet<&str> = page.split('`').skip(1).step_by(2).filter(|name| !name.contains(['/', ' '])).collect();
+    assert!(named.len() >= 40, "the page has lost tests: {} are left", named.len());
+    let missing: Vec<_> = named.into_iter().filter(|name| !sources.contains(&format!("fn {name}("))).collect();
+    assert!(missing.is_empty(), "no test is called {missing:?}");
+}
+
+#[test]
 fn every_named_rule_exists() {
     let rules = rules();
     let unknown: Vec<_> = named().into_iter().filter(|(rule, _)| !rules.contains(rule)).collect();

@@ -46,7 +46,7 @@ impl Desk {
         credentials: &[u8],
     ) -> Result<Zeroizing<Vec<u8>>, IssueError> {
         let name = account_name(directory);
-        let sealed = self.sealing.seal(credentials, &name).map_err(unavailable)?;
+        let sealed = self.sealing.seal(credentials, &name).map_err(|error| unavailable(&error))?;
         let kept = self.store.remember(&name, &sealed).await?;
         self.sealing.open(&kept, &name).map_err(|error| IssueError::Unavailable(error.to_string()))
     }
@@ -58,7 +58,7 @@ impl Desk {
 
     /// Seals the key of an order.
     pub(super) fn seal(&self, key_pem: &str, hostname: &Hostname) -> Result<String, IssueError> {
-        self.sealing.seal(key_pem.as_bytes(), &order_name(hostname)).map_err(unavailable)
+        self.sealing.seal(key_pem.as_bytes(), &order_name(hostname)).map_err(|error| unavailable(&error))
     }
 
     /// Opens the key of an order; `None` when it does not open, and the order is of no use.
@@ -93,7 +93,7 @@ impl Desk {
     }
 }
 
-fn unavailable(error: anyhow::Error) -> IssueError {
+fn unavailable(error: &anyhow::Error) -> IssueError {
     IssueError::Unavailable(format!("{error:#}"))
 }
 

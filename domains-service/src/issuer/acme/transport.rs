@@ -103,14 +103,13 @@ fn note_pause(status: StatusCode, headers: &HeaderMap) {
 fn asked_for(headers: &HeaderMap) -> Option<Duration> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let after = text(RETRY_AFTER)?;
-    let pause = match after.parse::<u64>() {
-        Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) => {
-            let parser = jiff::fmt::rfc2822::DateTimeParser::new();
-            let date = parser.parse_timestamp(after).ok()?;
-            let now = parser.parse_timestamp(text(DATE)?).ok()?;
-            Duration::try_from(date.duration_since(now)).unwrap_or_default()
-        }
+    let pause = if let Ok(seconds) = after.parse::<u64>() {
+        Duration::from_secs(seconds)
+    } else {
+        let parser = jiff::fmt::rfc2822::DateTimeParser::new();
+        let date = parser.parse_timestamp(after).ok()?;
+        let now = parser.parse_timestamp(text(DATE)?).ok()?;
+        Duration::try_from(date.duration_since(now)).unwrap_or_default()
     };
     Some(pause.min(PAUSE_MAX))
 }
@@ -129,8 +128,8 @@ mod tests {
 
     #[test]
     fn both_forms_of_retry_after_are_understood_and_bounded() {
-        assert_eq!(asked_for(&answer("120")), Some(Duration::from_secs(120)));
-        assert_eq!(asked_for(&answer("Fri, 20 Nov 2026 10:02:00 GMT")), Some(Duration::from_secs(120)));
+        assert_eq!(asked_for(&answer("120")), Some(Duration::from_mins(2)));
+        assert_eq!(asked_for(&answer("Fri, 20 Nov 2026 10:02:00 GMT")), Some(Duration::from_mins(2)));
         assert_eq!(asked_for(&answer("Fri, 01 Jan 1999 00:00:00 GMT")), Some(Duration::ZERO));
         assert_eq!(asked_for(&answer("99999999999")), Some(PAUSE_MAX));
         assert_eq!(asked_for(&answer("soon")), None);

@@ -32,6 +32,9 @@ struct Book {
     certificates: u32,
     /// What the next new orders come to.
     refusals: Vec<Refusal>,
+    /// New orders it lets us make; beyond that it refuses, and counts.
+    orders_max: Option<usize>,
+    refused: u32,
     /// What the proof of a name comes to; names not listed are proven.
     failing: HashMap<String, &'static str>,
     replaced: Vec<String>,
@@ -122,6 +125,16 @@ impl FakeCa {
 
     pub(crate) fn refuse(&self, refusals: &[Refusal]) {
         self.book.lock().refusals = refusals.iter().rev().copied().collect();
+    }
+
+    /// Lets us make so many orders and no more.
+    pub(crate) fn orders_max(&self, most: usize) {
+        self.book.lock().orders_max = Some(most);
+    }
+
+    /// How often it had to refuse an order because of its limit.
+    pub(crate) fn refused(&self) -> u32 {
+        self.book.lock().refused
     }
 
     /// Proofs of this name fail with a problem of this kind, or succeed again.
@@ -237,6 +250,14 @@ impl FakeCa {
         let refusal = self.book.lock().refusals.pop();
         if let Some(refusal) = refusal {
             return self.problem(refusal);
+        }
+        {
+            let mut book = self.book.lock();
+            if book.orders_max.is_some_and(|most| book.orders.len() >= most) {
+                book.refused += 1;
+                drop(book);
+                return self.problem((429, "rateLimited", Some(36)));
+            }
         }
         let name = payload["identifiers"][0]["value"].as_str().unwrap().to_owned();
         let replaces = payload["replaces"].as_str().map(str::to_owned);

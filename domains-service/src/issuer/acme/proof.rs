@@ -1,0 +1,86 @@
+//! Proving control of a name: an answer that every gateway gives, and what the authority made of it.
+
+use contract::certificate::Challenge as Proof;
+use instant_acme::{AuthorizationStatus, Error, Order, OrderStatus};
+
+use super::explain::{explain_problem, is};
+use super::settings::ChallengeKind;
+use super::{AcmeAuthority, NONCES_MAX, POLLING, limits, patiently};
+use crate::issuer::{IssueError, IssueRequest};
+
+impl AcmeAuthority {
+    /// Proves control of the name: publishes the answer, says that it is there, and waits for the verdict.
+    pub(super) async fn prove(&self, order: &mut Order, request: &IssueRequest) -> Result<(), IssueError> {
+        // Fetched first: what is known is not asked for again below, so no nonce can go wrong there.
+        let fetched = patiently!(fetch_authorization(order));
+        fetched.map_err(|error| self.failed(&error))?;
+        let missing = || IssueError::Unavailable("the order has no authorization".to_owned());
+        {
+            let mut authorizations = order.authorizations();
+            let Some(Ok(mut authorization)) = authorizations.next().await else { return Err(missing()) };
+            if authorization.status == AuthorizationStatus::Pending {
+                let offered = |kind: &ChallengeKind| {
+                    authorization.challenges.iter().any(|challenge| challenge.r#type == kind.acme())
+                };
+                let kinds = self.settings.challenges.iter().copied();
+                let kinds: Vec<ChallengeKind> = kinds
+                    .filter(|kind| request.methods.is_empty() || request.methods.iter().any(|one| one == kind.as_str()))
+                    .filter(offered)
+                    .collect();
+                let turn = usize::try_from(request.attempt).unwrap_or(0) % kinds.len().max(1);
+                let Some(kind) = kinds.get(turn) else {
+                    let words = "it offers no way of proof that we and the CAA records allow";
+                    return Err(IssueError::Unavailable(words.to_owned()));
+                };
+                let Some(mut challenge) = authorization.challenge(kind.acme()) else { return Err(missing()) };
+                let proof = Proof {
+                    hostname: request.hostname.clone(),
+                    token: challenge.token.clone(),
+                    key_authorization: challenge.key_authorization().as_str().to_owned(),
+                };
+                self.desk.publish(proof).await?;
+                patiently!(challenge.set_ready()).map_err(|error| self.failed(&error))?;
+            }
+        }
+        match patiently!(order.poll_ready(&POLLING)) {
+            Ok(OrderStatus::Invalid) | Err(Error::Api(_)) => Err(self.why_invalid(order, request).await),
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    /// What the authority says of the proof that failed. The order is over.
+    async fn why_invalid(&self, order: &mut Order, request: &IssueRequest) -> IssueError {
+        let reason = patiently!(find_failure(order)).ok().flatten();
+        let reason = reason.or_else(|| order.state().error.clone());
+        let now = self.desk.clock.now_seconds();
+        let meaning = match reason {
+            Some(problem) => explain_problem(&problem, None),
+            None => IssueError::Unavailable("the proof failed, and it gives no reason".to_owned()),
+        };
+        if self.settings.mirror_limits && matches!(meaning, IssueError::Unreachable(_)) {
+            let taken = self.desk.admit(&limits::of_failure(&self.settings.name, request.hostname.as_str())).await;
+            if let Err(error) = taken {
+                tracing::debug!(domain = %request.hostname, %error, at = now.0, "the limit on failures is reached");
+            }
+        }
+        if let Err(error) = self.desk.store.forget_order(&self.settings.name, &request.hostname).await {
+            tracing::warn!(domain = %request.hostname, %error, "a failed order could not be forgotten; it will be found invalid");
+        }
+        meaning
+    }
+}
+
+/// Asks for the order's authorization, so that it is known.
+pub(super) async fn fetch_authorization(order: &mut Order) -> Result<(), Error> {
+    order.authorizations().next().await.transpose().map(|_| ())
+}
+
+/// What the authority notes at the challenge that failed.
+async fn find_failure(order: &mut Order) -> Result<Option<instant_acme::Problem>, Error> {
+    let mut authorizations = order.authorizations();
+    let Some(authorization) = authorizations.next().await else { return Ok(None) };
+    let mut authorization = authorization?;
+    let state = authorization.refresh().await?;
+    Ok(state.challenges.iter().find_map(|challenge| challenge.error.clone()))
+}

@@ -1,0 +1,79 @@
+//! Many domains, many workers, and an authority that is away for long.
+
+use std::sync::Arc;
+
+use super::*;
+
+/// New orders that Let's Encrypt lets an account make in three hours.
+const ORDERS_MAX: usize = 300;
+
+#[tokio::test]
+async fn domains_added_all_at_once_never_meet_the_authoritys_limit() {
+    let ca = FakeCa::start().await;
+    ca.orders_max(ORDERS_MAX);
+    let platform = platform(&[("one", &ca)]).await;
+    let (projects, each) = (8, 50);
+    for project in 0..projects {
+        let project = format!("tenant{project}");
+        platform.project(&project, "enterprise").await;
+        for number in 0..each {
+            add_to(&platform, &project, &format!("shop.{project}-{number}.test")).await;
+        }
+    }
+    let (mut active, mut waiting) = (0, 0);
+    for project in 0..projects {
+        let project = format!("tenant{project}");
+        for number in 0..each {
+            let name = format!("shop.{project}-{number}.test");
+            let limited = |domain: &Value| domain["certificate"]["rate_limited_until"].is_string();
+            let settled = |domain: &Value| domain["status"] == "active" || limited(domain);
+            let domain = platform.domain_when(&project, &name, settled).await;
+            active += usize::from(domain["status"] == "active");
+            waiting += usize::from(limited(&domain));
+        }
+    }
+    assert_eq!((active, waiting), (ORDERS_MAX, projects * each - ORDERS_MAX));
+    assert_eq!((ca.orders(), ca.refused()), (ORDERS_MAX, 0), "we wait before we are refused");
+}
+
+#[tokio::test]
+async fn two_control_planes_over_one_database_ask_for_one_certificate_per_name() {
+    let ca = FakeCa::start().await;
+    let first = platform(&[("one", &ca)]).await;
+    let ours = Authorities { local: Some(local_authority()), public: Vec::new() };
+    let bend = Bend {
+        directory: Some(Arc::clone(&first.directory)),
+        authorities: Some(ours),
+        acme: vec![ca.settings("one")],
+        ..Bend::default()
+    };
+    let second = Platform::bent(bend).await;
+    second.project("other", "enterprise").await;
+    for number in 0..20 {
+        let name = format!("shop.customer{number}.test");
+        add_to(&second, "other", &name).await;
+    }
+    first.dns.take_over(&second.dns);
+    for number in 0..20 {
+        let name = format!("shop.customer{number}.test");
+        // Either may have looked before the other's DNS was told; asked again, it looks again.
+        second.operator("POST", &format!("/projects/other/domains/{name}/verify"), Value::Null).await;
+        first.domain_in("other", &name, "active").await;
+    }
+    assert_eq!((ca.orders(), ca.certificates()), (20, 20));
+}
+
+#[tokio::test]
+async fn an_authority_that_is_away_for_ten_minutes_delays_and_loses_nothing() {
+    let ca = FakeCa::start().await;
+    ca.refuse(&[(500, "serverInternal", None); 2]);
+    let platform = platform(&[("one", &ca)]).await;
+    add(&platform, SHOP).await;
+    let domain = failed(&platform, "CA_UNAVAILABLE").await;
+    assert_eq!((&domain["status"], &domain["problems"][0]["who"]), (&json!("issuing"), &json!("us")));
+    platform.clock.advance(Duration::from_secs(75));
+    platform.domain_when("demo", SHOP, |domain| domain["certificate"]["attempts"] == 2).await;
+    platform.clock.advance(Duration::from_secs(750));
+    let domain = platform.domain_in("demo", SHOP, "active").await;
+    assert_eq!(domain["problems"], json!([]), "what is solved is not shown any more");
+}

@@ -1,0 +1,321 @@
+//! Custom domains with a real authority, DNS over the wire and three gateways: from the record to TLS, and away again.
+
+mod fleet;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use self::fleet::{Fleet, GATEWAYS};
+use crate::world::until;
+
+/// How many of something: as many as are enough in every run of all tests, or as the environment says for a long one
+/// (`bench/domains-proof`).
+#[expect(clippy::disallowed_methods, reason = "how long a test is, not a setting of a process")]
+fn count(variable: &str, usual: usize) -> usize {
+    std::env::var(variable).map_or(usual, |text| text.parse().expect("a whole number"))
+}
+
+// rule: 1.11
+#[tokio::test(flavor = "multi_thread")]
+async fn every_domain_is_attached_at_the_first_try_whichever_gateway_the_authority_asks() {
+    let fleet = Fleet::start("strict").await;
+    let mut names: Vec<String> =
+        (0..count("DOMAINS", 12)).map(|number| format!("shop.customer{number}.test")).collect();
+    // Longer than a common name may be. (Neither pebble nor the test world's DNS carries names beyond 130 characters
+    // over UDP; longer ones are tested with another authority.)
+    names.push(format!("shop.{}.{}.test", "a".repeat(63), "b".repeat(40)));
+    for (number, name) in names.iter().enumerate() {
+        if number % 2 == 1 {
+            // The owner allows one way of proof alone, so both are seen.
+            let zone = name.strip_prefix("shop.").unwrap();
+            fleet.dns_set(zone, "CAA", "0 issue \"pebble.example; validationmethods=tls-alpn-01\"");
+        }
+        fleet.point_here(name);
+    }
+    let began = Instant::now();
+    for name in &names {
+        fleet.platform.json(&["domain", "add", "site", name]);
+    }
+    let mut seconds = Vec::new();
+    for name in &names {
+        fleet.active(name).await;
+        seconds.push(began.elapsed().as_secs_f64());
+    }
+    for name in &names {
+        let events = fleet.events(name);
+        let of = |kind: &str| events.iter().filter(|event| event["type"] == kind).count();
+        assert_eq!((of("domain.certificate.issued"), of("domain.certificate.failed")), (1, 0), "{name}: {events:?}");
+        for gateway in 0..GATEWAYS {
+            let answer = fleet.client(gateway).get(fleet.url(name)).send().await;
+            assert_eq!(answer.unwrap().status(), 200, "{name} at gateway {gateway}");
+        }
+    }
+    println!("{} domains active, the last after {:.1} s", names.len(), seconds.last().unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_removal_is_acknowledged_no_gateway_serves_the_name_on_any_connection() {
+    let fleet = Arc::new(Fleet::start("gentle").await);
+    let name = "shop.customer.test";
+    fleet.point_here(name);
+    fleet.platform.json(&["domain", "add", "site", name]);
+    fleet.active(name).await;
+    let gone = Arc::new(AtomicBool::new(false));
+    let (served, late) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let ending = Arc::new(AtomicBool::new(false));
+    let mut visitors = JoinSet::new();
+    for gateway in 0..GATEWAYS {
+        for client in [fleet.client(gateway), fleet.old_client(gateway)] {
+            let (gone, served, late, ending) = (gone.clone(), served.clone(), late.clone(), ending.clone());
+            let url = fleet.url(name);
+            visitors.spawn(async move {
+                while !ending.load(Ordering::SeqCst) {
+                    // Read before the request is sent: only what was sent after the acknowledgement counts.
+                    let was_gone = gone.load(Ordering::SeqCst);
+                    let Ok(response) = client.get(&url).send().await else { continue };
+                    if response.status().is_success() {
+                        served.fetch_add(1, Ordering::SeqCst);
+                        late.fetch_add(u32::from(was_gone), Ordering::SeqCst);
+                    }
+                }
+            });
+        }
+    }
+    until("every visitor is served", async || served.load(Ordering::SeqCst) >= 300).await;
+    let began = Instant::now();
+    let removed = fleet.platform.command(&["domain", "remove", "site", name]);
+    gone.store(true, Ordering::SeqCst);
+    println!("removed in {:?}, command included", began.elapsed());
+    let text = String::from_utf8_lossy(&removed.stdout);
+    assert!(text.contains("no longer served on any gateway"), "{text}");
+    let after = served.load(Ordering::SeqCst);
+    // As many attempts again as it took to be sure that it was served.
+    tokio::time::timeout(Duration::from_secs(30), async {
+        for gateway in 0..GATEWAYS {
+            for _ in 0..20 {
+                let answer = fleet.client(gateway).get(fleet.url(name)).send().await;
+                assert!(!answer.is_ok_and(|answer| answer.status().is_success()), "a new connection is not served");
+            }
+        }
+    })
+    .await
+    .unwrap();
+    ending.store(true, Ordering::SeqCst);
+    while visitors.join_next().await.is_some() {}
+    assert_eq!(late.load(Ordering::SeqCst), 0, "{after} were served before");
+}
+
+// rule: 1.13
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_are_renewed_under_load_without_one_failed_handshake() {
+    let fleet = Arc::new(Fleet::start("brief").await);
+    let names: Vec<String> = (0..count("RENEWALS", 4)).map(|number| format!("shop.customer{number}.test")).collect();
+    for name in &names {
+        fleet.point_here(name);
+        fleet.platform.json(&["domain", "add", "site", name]);
+    }
+    for name in &names {
+        fleet.active(name).await;
+    }
+    let serials = |fleet: &Fleet| -> BTreeMap<String, Value> {
+        let serial = |name: &String| fleet.domain(name)["certificate"]["serial"].clone();
+        names.iter().map(|name| (name.clone(), serial(name))).collect()
+    };
+    let first = serials(&fleet);
+    let (ending, shaken) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+    let mut visitors = JoinSet::new();
+    for gateway in 0..GATEWAYS {
+        let (fleet, ending, shaken, names) = (fleet.clone(), ending.clone(), shaken.clone(), names.clone());
+        visitors.spawn(async move {
+            for name in names.iter().cycle() {
+                if ending.load(Ordering::SeqCst) {
+                    return;
+                }
+                // A client of its own for each request: a handshake each.
+                let answer = fleet.client(gateway).get(fleet.url(name)).send().await;
+                let answer = answer.unwrap_or_else(|error| panic!("{name} at gateway {gateway}: {error:?}"));
+                assert_eq!(answer.status(), 200);
+                shaken.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+    }
+    until("every certificate has a successor", async || {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let now = serials(&fleet);
+        first.iter().all(|(name, serial)| now[name] != *serial)
+    })
+    .await;
+    ending.store(true, Ordering::SeqCst);
+    while let Some(visitor) = visitors.join_next().await {
+        visitor.unwrap();
+    }
+    println!("{} certificates renewed during {} handshakes", names.len(), shaken.load(Ordering::SeqCst));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_nobody_has_added_cause_no_question_to_dns_or_the_authority() {
+    let fleet = Arc::new(Fleet::start("gentle").await);
+    // One of ours, so that everything is warm and known to work.
+    fleet.point_here("shop.customer.test");
+    fleet.platform.json(&["domain", "add", "site", "shop.customer.test"]);
+    fleet.active("shop.customer.test").await;
+    let asked = || {
+        let lines = |log: &str| std::fs::read_to_string(fleet.platform.path(log)).unwrap().lines().count();
+        (lines("test-world/pebble.log"), lines("test-world/questions.log"))
+    };
+    let before = asked();
+    let next = Arc::new(AtomicU32::new(0));
+    let unknown = u32::try_from(count("UNKNOWN", 1_000)).unwrap();
+    let mut strangers = JoinSet::new();
+    for gateway in 0..GATEWAYS {
+        for _ in 0..4 {
+            let (fleet, next) = (fleet.clone(), next.clone());
+            strangers.spawn(async move {
+                loop {
+                    let number = next.fetch_add(1, Ordering::SeqCst);
+                    if number >= unknown {
+                        return;
+                    }
+                    let name = format!("shop{number}.stranger{number}.test");
+                    let answer = fleet.client(gateway).get(fleet.url(&name)).send().await;
+                    assert!(answer.is_err(), "{name} is served");
+                }
+            });
+        }
+    }
+    while let Some(stranger) = strangers.join_next().await {
+        stranger.unwrap();
+    }
+    assert_eq!(asked(), before, "lines of the authority's log, and questions to DNS");
+    let answer = fleet.client(0).get(fleet.url("shop.customer.test")).send().await;
+    assert_eq!(answer.unwrap().status(), 200);
+}
+
+/// Writes the DNS of a zone, given its shop's name and the target of its CNAME.
+type Write = fn(&Fleet, &str, &str);
+
+/// A zone, what is written to it, and the status and the problem that come of it; empty: any.
+type Row = (&'static str, Write, &'static str, &'static str);
+
+fn rows() -> [Row; 12] {
+    [
+        ("a-only", |fleet, name, _| fleet.dns_set(name, "A", "203.0.113.9"), "action_required", "DNS_CONFLICTING_A"),
+        (
+            "aaaa-only",
+            |fleet, name, _| fleet.dns_set(name, "AAAA", "2001:db8::9"),
+            "action_required",
+            "DNS_CONFLICTING_AAAA",
+        ),
+        (
+            "both",
+            |fleet, name, _| {
+                fleet.dns_set(name, "A", "203.0.113.9");
+                fleet.dns_set(name, "AAAA", "2001:db8::9");
+            },
+            "action_required",
+            "DNS_CONFLICTING_A",
+        ),
+        (
+            "elsewhere",
+            |fleet, name, _| fleet.dns_set(name, "CNAME", "other.provider.test"),
+            "action_required",
+            "DNS_CNAME_MISMATCH",
+        ),
+        (
+            "shouting",
+            |fleet, name, target| fleet.dns_set(name, "CNAME", &format!("{}.", target.to_uppercase())),
+            "active",
+            "",
+        ),
+        (
+            "chained",
+            |fleet, name, target| {
+                let between = format!("between.{}", name.strip_prefix("shop.").unwrap());
+                fleet.dns_set(&between, "CNAME", target);
+                fleet.dns_set(name, "CNAME", &between);
+            },
+            "action_required",
+            "DNS_CNAME_CHAINED",
+        ),
+        ("missing", |_, _, _| {}, "pending_dns", "DNS_NO_RECORD"),
+        (
+            "failing",
+            |fleet, name, target| {
+                fleet.dns_set(name, "CNAME", target);
+                fleet.dns_line(&format!("! {} servfail @2", name.strip_prefix("shop.").unwrap()));
+            },
+            "",
+            "DNS_SERVFAIL",
+        ),
+        (
+            "silent",
+            |fleet, name, target| {
+                fleet.dns_set(name, "CNAME", target);
+                fleet.dns_line(&format!("! {} silent @3", name.strip_prefix("shop.").unwrap()));
+            },
+            "",
+            "DNS_TIMEOUT",
+        ),
+        (
+            "lame",
+            |fleet, name, target| {
+                fleet.dns_set(name, "CNAME", target);
+                fleet.dns_line(&format!("! {} lame @2", name.strip_prefix("shop.").unwrap()));
+            },
+            "",
+            "DNS_LAME_NS",
+        ),
+        (
+            "partial",
+            |fleet, name, target| {
+                for server in 1..=2 {
+                    fleet.dns_line(&format!("{name} CNAME {target} @{server}"));
+                }
+            },
+            "",
+            "DNS_PARTIAL",
+        ),
+        (
+            "forbidden",
+            |fleet, name, target| {
+                fleet.dns_set(name, "CNAME", target);
+                fleet.dns_set(name.strip_prefix("shop.").unwrap(), "CAA", "0 issue \"other.example\"");
+            },
+            "",
+            "CAA_FORBIDS",
+        ),
+    ]
+}
+
+// rule: 1.10
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_dns_says_over_the_wire_the_domain_says_what_is_wrong() {
+    let fleet = Fleet::start("gentle").await;
+    let target = fleet.target();
+    let rows = rows();
+    for (zone, write, ..) in &rows {
+        write(&fleet, &format!("shop.{zone}.test"), &target);
+    }
+    for (zone, _, status, code) in &rows {
+        let name = format!("shop.{zone}.test");
+        fleet.platform.json(&["domain", "add", "site", &name]);
+        let mut domain = Value::Null;
+        until(&format!("{name} is judged"), async || {
+            domain = fleet.domain(&name);
+            let codes: Vec<&str> =
+                domain["problems"].as_array().unwrap().iter().filter_map(|one| one["code"].as_str()).collect();
+            (status.is_empty() || domain["status"] == *status) && (code.is_empty() || codes.contains(code))
+        })
+        .await;
+        for problem in domain["problems"].as_array().unwrap() {
+            for part in ["who", "message", "fix"] {
+                assert!(!problem[part].as_str().unwrap().is_empty(), "{problem:#}");
+            }
+        }
+    }
+}

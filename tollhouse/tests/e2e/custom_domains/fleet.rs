@@ -1,0 +1,180 @@
+//! A platform with a test world and two more gateways beside its own, each at an address of its own and all at the same
+//! ports, so that the authority may ask any.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::get;
+use chassis::clock::SystemClock;
+use chassis::config::Source;
+use chassis::logs::Logs;
+use chassis::running::Running;
+use chassis::shutdown::Shutdown;
+use reqwest::Client;
+use serde_json::Value;
+
+use crate::world::{Platform, until};
+
+/// Gateways, the platform's own included.
+pub(super) const GATEWAYS: u8 = 3;
+
+/// See the module.
+pub(super) struct Fleet {
+    pub(super) platform: Platform,
+    run: Value,
+    root: reqwest::Certificate,
+    end: Shutdown,
+    _gateways: Vec<Running>,
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        self.end.begin();
+    }
+}
+
+impl Fleet {
+    /// With an authority of these manners, and a public site at every domain of the project `site`.
+    pub(super) async fn start(manners: &str) -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let site = listener.local_addr().unwrap();
+        tokio::spawn(async move { axum::serve(listener, Router::new().fallback(get(|| async { "hello" }))).await });
+        let upstream = format!("site=http://{site}");
+        let platform = Platform::start_with(&["--upstream", &upstream, &format!("--test-world={manners}")]);
+        let arguments = ["--plan", "enterprise", "--upstream", "site", "--access", "public"];
+        platform.json(&[&["project", "create", "site"], &arguments[..]].concat());
+        let run: Value = serde_json::from_slice(&std::fs::read(platform.path("run.json")).unwrap()).unwrap();
+        let root = std::fs::read(platform.path("test-world/root.pem")).unwrap();
+        let root = reqwest::Certificate::from_pem(&root).unwrap();
+        let end = Shutdown::new();
+        let mut gateways = Vec::new();
+        let logs = Arc::new(Logs::writer_only(std::io::sink()));
+        for number in 2..=GATEWAYS {
+            let settings = settings(&platform, &run, number, site);
+            let source = Source::from_text("gateway settings", &settings, "FLEET", BTreeMap::new());
+            let config = gateway::config::Config::read(&source).unwrap();
+            let clock = Arc::new(SystemClock::new());
+            gateways.push(gateway::server::start(config, logs.clone(), clock, end.clone()).await.unwrap());
+        }
+        let fleet = Self { platform, run, root, end, _gateways: gateways };
+        let edge = "*.edge.tollhouse.localhost A 127.0.0.";
+        for number in 2..=GATEWAYS {
+            fleet.dns_line(&format!("{edge}{number}"));
+        }
+        until("every gateway follows the control plane", async || {
+            let status = fleet.platform.json(&["status"]);
+            status
+                .pointer("/nodes/nodes")
+                .and_then(Value::as_array)
+                .is_some_and(|nodes| nodes.len() >= usize::from(GATEWAYS))
+        })
+        .await;
+        fleet
+    }
+
+    /// A client that reaches every name at one gateway and trusts the authority. Each call makes a new one, and with it
+    /// new connections.
+    pub(super) fn client(&self, gateway: u8) -> Client {
+        self.builder(gateway).build().unwrap()
+    }
+
+    /// The same, speaking HTTP/1.1 only.
+    pub(super) fn old_client(&self, gateway: u8) -> Client {
+        self.builder(gateway).http1_only().build().unwrap()
+    }
+
+    fn builder(&self, gateway: u8) -> reqwest::ClientBuilder {
+        let at = At(SocketAddr::from(([127, 0, 0, gateway + 1], 0)));
+        Client::builder().tls_certs_only([self.root.clone()]).no_proxy().dns_resolver(at)
+    }
+
+    pub(super) fn url(&self, name: &str) -> String {
+        let https = self.run["https"].as_str().unwrap().parse::<SocketAddr>().unwrap();
+        format!("https://{name}:{}/", https.port())
+    }
+
+    /// Where the project's domains must point.
+    pub(super) fn target(&self) -> String {
+        self.platform.json(&["project", "show", "site"])["cname_target"].as_str().unwrap().to_owned()
+    }
+
+    pub(super) fn point_here(&self, name: &str) {
+        self.dns_set(name, "CNAME", &self.target());
+    }
+
+    pub(super) fn dns_set(&self, name: &str, kind: &str, value: &str) {
+        let output = self.platform.command(&["dns", "set", name, kind, value]);
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    /// A line of the file with all records, as it is.
+    pub(super) fn dns_line(&self, line: &str) {
+        let file = self.platform.path("test-world/zones.txt");
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(file, format!("{text}{line}\n")).unwrap();
+    }
+
+    pub(super) fn domain(&self, name: &str) -> Value {
+        self.platform.json(&["domain", "show", "site", name])
+    }
+
+    pub(super) fn events(&self, name: &str) -> Vec<Value> {
+        let events = self.platform.json(&["domain", "events", "site", name]);
+        events.as_array().unwrap().clone()
+    }
+
+    pub(super) async fn active(&self, name: &str) {
+        until(&format!("{name} is active"), async || {
+            let domain = self.domain(name);
+            let failed = domain["certificate"]["attempts"].as_u64().unwrap() > 0;
+            assert!(!failed, "{domain:#}");
+            domain["status"] == "active"
+        })
+        .await;
+    }
+}
+
+fn settings(platform: &Platform, run: &Value, number: u8, site: SocketAddr) -> String {
+    let path = |name: &str| platform.path(name).display().to_string();
+    let port = |name: &str| run[name].as_str().unwrap().parse::<SocketAddr>().unwrap().port();
+    format!(
+        r#"
+        data_directory = "{data}"
+        secret_file = "{platform_key}"
+        sealing_secret_file = "{sealing_key}"
+        [listen]
+        http = "127.0.0.{number}:{http}"
+        https = "127.0.0.{number}:{https}"
+        admin = "127.0.0.{number}:0"
+        [tls]
+        platform_certificate_file = "{certificate}"
+        platform_key_file = "{key}"
+        [feed]
+        url = "http://{control}"
+        [drain]
+        lame_duck = "0s"
+        [upstreams.site]
+        endpoints = ["{site}"]
+        "#,
+        data = path(&format!("gateway-{number}")),
+        platform_key = path("secrets/platform.key"),
+        sealing_key = path("secrets/sealing.key"),
+        http = port("http"),
+        https = port("https"),
+        certificate = path("ca/platform.pem"),
+        key = path("ca/platform.key"),
+        control = run["control"].as_str().unwrap(),
+    )
+}
+
+/// Every name is at one address.
+struct At(SocketAddr);
+
+impl reqwest::dns::Resolve for At {
+    fn resolve(&self, _name: reqwest::dns::Name) -> reqwest::dns::Resolving {
+        let addresses: reqwest::dns::Addrs = Box::new(std::iter::once(self.0));
+        Box::pin(async move { Ok(addresses) })
+    }
+}
