@@ -49,11 +49,29 @@ impl Secret {
         Ok(Self::new(bytes))
     }
 
+    /// From the text of a password that another server compares: never decoded. Surrounding white space is ignored.
+    ///
+    /// # Errors
+    /// When there is nothing.
+    pub fn parse_password(text: &str) -> anyhow::Result<Self> {
+        let text = text.trim();
+        anyhow::ensure!(!text.is_empty(), "the password is empty");
+        Ok(Self::new(text.as_bytes().to_vec()))
+    }
+
     /// Reads a secret file.
     ///
     /// # Errors
     /// When the file cannot be read, is readable by others, or holds too little.
     pub fn load(path: &Path) -> anyhow::Result<Self> {
+        Self::load_with(path, Self::parse)
+    }
+
+    /// Reads a file that holds what `parse` takes.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is readable by others, or `parse` refuses what it holds.
+    pub fn load_with(path: &Path, parse: fn(&str) -> anyhow::Result<Self>) -> anyhow::Result<Self> {
         let place = || format!("secret file {}", path.display());
         let mode = std::fs::metadata(path).with_context(place)?.permissions().mode();
         anyhow::ensure!(
@@ -63,7 +81,7 @@ impl Secret {
             path.display()
         );
         let text = Zeroizing::new(std::fs::read_to_string(path).with_context(place)?);
-        Self::parse(&text).with_context(place)
+        parse(&text).with_context(place)
     }
 
     /// Reads a secret file, making it with 32 random bytes when there is none.
@@ -143,6 +161,14 @@ mod tests {
         let again = Secret::load_or_create(&path).unwrap();
         assert_eq!(first.reveal(), again.reveal());
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_password_is_its_text_even_where_that_is_base64() {
+        let hex = "0123456789abcdef0123456789abcdef";
+        assert_eq!(Secret::parse_password(&format!("{hex}\n")).unwrap().reveal(), hex.as_bytes());
+        assert_ne!(Secret::parse(hex).unwrap().reveal(), hex.as_bytes(), "which is why there are two ways to read");
+        assert!(Secret::parse_password(" \n").is_err());
     }
 
     #[test]

@@ -111,6 +111,8 @@ pub enum Command {
     Init(Init),
     /// Make the demo projects on a running platform, unless they are there.
     Demo,
+    /// Print the certificate of the local authority, for whoever chooses to trust it.
+    Ca,
     /// Ask a process of the platform whether it may be sent traffic; for health checks of containers.
     Healthcheck {
         /// Its admin listener.

@@ -31,6 +31,9 @@ pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
     if let Command::Init(options) = command {
         return init::init(common, &directory, &options);
     }
+    if matches!(command, Command::Ca) {
+        return init::print_authority(&directory);
+    }
     if let Command::Healthcheck { address } = command {
         return init::healthcheck(&address).await;
     }
@@ -53,6 +56,7 @@ pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
         Command::Up(_)
         | Command::CheckConfig { .. }
         | Command::Init(_)
+        | Command::Ca
         | Command::Healthcheck { .. }
         | Command::Dns(_) => Ok(()),
     }

@@ -216,11 +216,21 @@ impl<'r> Section<'r> {
 
     /// A secret, from `name` or from the file `name_file`; absent is `Some(None)`.
     pub fn secret(&self, name: &str) -> Option<Option<Secret>> {
+        self.secret_read_by(name, Secret::parse)
+    }
+
+    /// A password that another server compares, from `name` or from the file `name_file`: the text as it is, of any
+    /// length, even where it looks like base64. Absent is `Some(None)`.
+    pub fn password(&self, name: &str) -> Option<Option<Secret>> {
+        self.secret_read_by(name, Secret::parse_password)
+    }
+
+    fn secret_read_by(&self, name: &str, parse: fn(&str) -> anyhow::Result<Secret>) -> Option<Option<Secret>> {
         let file: Option<PathBuf> = self.optional(&format!("{name}_file"))?;
         let Ok(inline) = self.find(name) else { return None };
         let secret = match (&inline, &file) {
-            (Some(found), _) => Secret::parse(&found.text),
-            (None, Some(file)) => Secret::load(file),
+            (Some(found), _) => parse(&found.text),
+            (None, Some(file)) => Secret::load_with(file, parse),
             (None, None) => return Some(None),
         };
         match secret {

@@ -74,7 +74,7 @@ fn redis(section: &Section<'_>, used: bool) -> Option<Option<RedisSettings>> {
     }
     let master_name = section.value("master_name", "tollhouse".to_owned());
     let username = section.optional::<String>("username");
-    let password = section.secret("password");
+    let password = section.password("password");
     let ca_file = section.path("ca_certificate_file");
     let ca_certificate = match &ca_file {
         Some(Some(path)) => match std::fs::read(path) {

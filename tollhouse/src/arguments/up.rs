@@ -1,5 +1,7 @@
 //! Options of `up` and `init`: what is said when a platform begins.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use contract::project::UpstreamName;
 
@@ -86,4 +88,7 @@ pub struct Init {
     /// The port of http URLs as clients see it.
     #[arg(long, default_value_t = 80)]
     pub http_port: u16,
+    /// Give each process copies of the secrets it needs, and of no others, in DIRECTORY/{process}.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub shares: Option<PathBuf>,
 }

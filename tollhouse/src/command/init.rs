@@ -1,8 +1,10 @@
 //! `tollhouse init`, `demo` and `healthcheck`: what a deployment of several processes needs once.
 //!
 //! `init` makes what `up` makes on its first start: secrets, a local certificate authority and the wildcard certificate of
-//! the platform's hosts; and passwords for Redis and PostgreSQL. It changes nothing that is there, so it may run at every
-//! start.
+//! the platform's hosts; and passwords for the servers beside the platform. It changes nothing that is there, so it may
+//! run at every start. With `--shares` it also deals out to each process what that process needs.
+
+mod shares;
 
 use anyhow::Context as _;
 use chassis::clock::{Clock as _, SystemClock};
@@ -17,7 +19,7 @@ use crate::output::{answer, lines};
 use crate::up::{authority, demo};
 
 /// Passwords of the servers beside the platform, in files of their own so that only who needs one is given it.
-const PASSWORDS: [&str; 2] = ["secrets/postgres.password", "secrets/redis.password"];
+const PASSWORDS: [&str; 3] = ["secrets/grafana.password", "secrets/postgres.password", "secrets/redis.password"];
 
 pub(super) fn init(common: &Common, directory: &Directory, options: &Init) -> anyhow::Result<()> {
     // First, so that everything below is made private.
@@ -41,6 +43,9 @@ pub(super) fn init(common: &Common, directory: &Directory, options: &Init) -> an
         orders: options.orders.clone(),
     };
     directory.write_json("run.json", &run)?;
+    if let Some(target) = &options.shares {
+        shares::write(directory, target)?;
+    }
     answer(common, &json!({ "directory": directory.path(""), "run": run }), lines);
     Ok(())
 }
@@ -63,6 +68,13 @@ fn password(directory: &Directory, name: &str) -> anyhow::Result<()> {
 pub(super) async fn make_demo(common: &Common, directory: &Directory, client: &Client) -> anyhow::Result<()> {
     let demo = demo::ensure(directory, client, &SystemClock::new()).await?;
     answer(common, &demo, lines);
+    Ok(())
+}
+
+/// The authority's certificate, as it is: for `curl --cacert` and stores of trust.
+pub(super) fn print_authority(directory: &Directory) -> anyhow::Result<()> {
+    let path = directory.path("ca/ca.pem");
+    print!("{}", std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?);
     Ok(())
 }
 

@@ -3,6 +3,8 @@
 //! metrics.
 
 #[cfg(test)]
+mod deployment;
+#[cfg(test)]
 mod direction;
 #[cfg(test)]
 mod errors;

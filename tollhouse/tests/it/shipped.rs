@@ -7,10 +7,10 @@ use chassis::config::{Problems, Source};
 use crate::tree;
 
 /// What stands in for the secret files, which no repository has.
-const SECRET: &str = "0123456789abcdef0123456789abcdef";
+pub(crate) const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
 /// Reads a file's text as the process called `name` would.
-fn read(name: &str, file: &str, text: &str, environment: &[(&str, &str)]) -> Result<(), Problems> {
+pub(crate) fn read(name: &str, file: &str, text: &str, environment: &[(&str, &str)]) -> Result<(), Problems> {
     let source = |prefix: &str| {
         let environment: BTreeMap<String, String> =
             environment.iter().map(|(name, value)| (format!("{prefix}_{name}"), (*value).to_owned())).collect();

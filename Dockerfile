@@ -1,0 +1,47 @@
+# One image for all processes of the platform: four programs, the C library and nothing else: no shell, no package manager.
+#
+#   docker build -t tollhouse:local .                                     from source, as it is shipped
+#   docker build -t tollhouse:local --target prebuilt -f Dockerfile DIR   with the four programs that lie in DIR
+#
+# The stage `prebuilt` stands before `build` because builders without BuildKit run every stage up to the one they were
+# asked for. Run that way on the source tree it copies folders in place of programs, into an image that nobody uses.
+
+FROM gcr.io/distroless/cc-debian12:nonroot AS empty
+
+FROM gcr.io/distroless/cc-debian12:nonroot AS base
+# New volumes take their owner from the directory they cover. There is no mkdir here; an empty home is an empty directory.
+COPY --from=empty --chown=65532:65532 /home/nonroot /data
+COPY --from=empty --chown=65532:65532 /home/nonroot /run/tollhouse
+COPY --from=empty --chown=65532:65532 /home/nonroot /shares/gateway
+COPY --from=empty --chown=65532:65532 /home/nonroot /shares/orders-service
+COPY --from=empty --chown=65532:65532 /home/nonroot /shares/domains-service
+COPY --from=empty --chown=65532:65532 /home/nonroot /shares/redis
+COPY --from=empty --chown=65532:65532 /home/nonroot /shares/grafana
+USER 65532:65532
+ENV TOLLHOUSE_DATA_DIR=/data
+CMD ["tollhouse", "--help"]
+
+FROM base AS prebuilt
+COPY gateway orders-service domains-service tollhouse /usr/local/bin/
+
+FROM docker.io/library/rust:1.95.0-slim-bookworm AS build
+# make and cmake: the C code of some dependencies. Their versions do not reach the image.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends cmake make \
+    && rm -rf /var/lib/apt/lists/*
+# The toolchain of this image, without the components that rust-toolchain.toml adds for development.
+ENV RUSTUP_TOOLCHAIN=1.95.0
+WORKDIR /src
+COPY . .
+# `dist` is what is shipped; `dev` builds in a fraction of the time.
+ARG PROFILE=dist
+RUN cargo build --locked --profile "$PROFILE" \
+        --package gateway --package orders-service --package domains-service --package tollhouse --bins \
+    && mkdir /programs \
+    && folder=$(test "$PROFILE" = dev && echo debug || echo "$PROFILE") \
+    && cp "target/$folder/gateway" "target/$folder/orders-service" "target/$folder/domains-service" \
+        "target/$folder/tollhouse" /programs/
+
+FROM base AS runtime
+COPY --from=build /programs/ /usr/local/bin/

@@ -1,0 +1,67 @@
+//! The files of the deployment in containers agree with each other and with the processes they configure. That they
+//! work is shown by `.ci/compose-test`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{shipped, tree};
+
+/// `${NAME:-default}` in a text: every name with its default.
+fn substitutions(text: &str) -> BTreeSet<(String, String)> {
+    let parts = text.split("${").skip(1).filter_map(|rest| rest.split_once('}'));
+    let pairs = parts.map(|(inside, _)| inside.split_once(":-").unwrap_or_else(|| panic!("{inside} has no default")));
+    pairs.map(|(name, default)| (name.to_owned(), default.to_owned())).collect()
+}
+
+#[test]
+fn the_example_names_every_setting_of_the_deployment_with_its_default() {
+    let example = tree::read(".env.example");
+    let lines = example.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('='));
+    let example: BTreeSet<_> = lines.map(|(name, default)| (name.to_owned(), default.to_owned())).collect();
+    assert!(example.len() > 10, "the search for settings finds {example:?}");
+    assert_eq!(substitutions(&tree::read("docker-compose.yml")), example);
+}
+
+#[test]
+fn every_process_understands_what_the_deployment_tells_it() {
+    let compose = tree::read("docker-compose.yml");
+    let plans = tree::root().join("config/plans.toml");
+    for (process, prefix, least) in
+        [("gateway", "GATEWAY", 15), ("orders-service", "ORDERS", 5), ("domains-service", "DOMAINS", 8)]
+    {
+        let variables = compose.lines().filter_map(|line| {
+            let (name, value) = line.trim().strip_prefix(&format!("TOLLHOUSE_{prefix}_"))?.split_once(": ")?;
+            Some((name.to_owned(), value.to_owned()))
+        });
+        let mut environment = BTreeMap::new();
+        for (name, value) in variables {
+            // What only the containers have is stood in for: secrets by a value, plans by the file that is mounted.
+            let secret = ["SECRET_FILE", "PASSWORD_FILE"].iter().any(|ending| name.ends_with(ending));
+            let known = substitutions(&value).into_iter().next();
+            let (name, value) = match (secret, known) {
+                (true, _) => (name.trim_end_matches("_FILE").to_owned(), shipped::SECRET.to_owned()),
+                (_, Some((variable, default))) => {
+                    (name, value.replace(&format!("${{{variable}:-{default}}}"), &default))
+                }
+                (_, None) if name == "PLANS" => (name, plans.to_str().unwrap().to_owned()),
+                (_, None) => (name, value),
+            };
+            environment.insert(name, value);
+        }
+        assert!(environment.len() >= least, "{process} is told only {environment:?}");
+        let environment: Vec<_> = environment.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let file = format!("config/{process}.toml");
+        // The files name secrets where a deployment without containers has them; the value that is there wins.
+        if let Err(problems) = shipped::read(process, &file, &tree::read(&file), &environment) {
+            panic!("{problems}");
+        }
+    }
+}
+
+#[test]
+fn the_image_is_built_with_the_toolchain_of_the_project() {
+    let toolchain = tree::read("rust-toolchain.toml");
+    let version = toolchain.lines().find_map(|line| line.strip_prefix("channel = \"")?.strip_suffix('"')).unwrap();
+    let dockerfile = tree::read("Dockerfile");
+    assert!(dockerfile.contains(&format!("/rust:{version}-slim-bookworm AS build")), "{version}");
+    assert!(dockerfile.contains(&format!("RUSTUP_TOOLCHAIN={version}\n")), "{version}");
+}
