@@ -166,6 +166,67 @@ async fn one_that_waits_does_not_hold_up_those_behind_it() {
 }
 
 #[tokio::test]
+async fn a_project_with_slow_receivers_holds_up_itself_alone() {
+    let (platform, slow, quick) = (platform().await, Receiver::start().await, Receiver::start().await);
+    slow.hang(true);
+    for _ in 0..20 {
+        endpoint(&platform, &slow, json!(["domain.created"])).await;
+    }
+    happen(&platform, "a.localhost").await;
+    slow.message(3).await;
+    platform.project("other", "pro").await;
+    let made = json!({ "url": quick.url(), "events": ["domain.created"] });
+    assert_eq!(platform.owner("other").send("POST", "/v1/projects/other/webhooks", made).await.status, 201);
+    for index in 0..3 {
+        let name = json!({ "name": format!("{index}.localhost") });
+        assert_eq!(platform.operator("POST", "/projects/other/domains", name).await.status, 201);
+        quick.message(index).await;
+    }
+    assert_eq!(slow.all().len(), 4, "no more at the same time for one project");
+    slow.hang(false);
+    slow.message(19).await;
+}
+
+#[tokio::test]
+async fn receivers_in_python_verify_as_the_page_says() {
+    let (platform, receiver) = (platform().await, Receiver::start().await);
+    let (_, secret) = endpoint(&platform, &receiver, json!(["domain.created"])).await;
+    happen(&platform, "b\u{fc}cher.localhost").await;
+    let message = receiver.message(0).await;
+    let page = include_str!("../../../docs/webhooks.md");
+    let published = page.split("```python\n").nth(1).unwrap().split("```").next().unwrap();
+    let headers: Value = ["webhook-id", "webhook-timestamp", "webhook-signature"]
+        .iter()
+        .map(|name| ((*name).to_owned(), json!(message.header(name))))
+        .collect::<serde_json::Map<_, _>>()
+        .into();
+    let now = START.to_seconds().0;
+    let asking = format!(
+        "{published}\nimport json, sys\nsecret, headers, body, now = json.load(sys.stdin)\n\
+         time.time = lambda: now\nother = 'whsec_' + base64.b64encode(bytes(32)).decode()\n\
+         genuine = lambda secret, body: is_genuine(secret, headers, body.encode())\n\
+         print(genuine(secret, body), genuine(secret, body + ' '), genuine(other, body))\n\
+         time.time = lambda: now + 301\nprint(genuine(secret, body))\n"
+    );
+    let input = json!([*secret.to_text(), headers, message.body, now]).to_string();
+    assert_eq!(python(&asking, &input), "True False False\nFalse\n");
+}
+
+/// What a program in Python prints.
+fn python(program: &str, input: &str) -> String {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+    let mut process = Command::new("python3")
+        .args(["-c", program])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("python3 is missing; install it with: apt-get install python3");
+    process.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    String::from_utf8(process.wait_with_output().unwrap().stdout).unwrap()
+}
+
+#[tokio::test]
 async fn a_crash_between_event_and_delivery_loses_nothing() {
     let (platform, receiver) = (platform().await, Receiver::start().await);
     receiver.hang(true);

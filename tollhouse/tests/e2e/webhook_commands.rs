@@ -43,6 +43,27 @@ async fn a_webhook_is_added_told_repeated_and_removed() {
 }
 
 #[tokio::test]
+async fn what_is_to_be_told_survives_a_kill() {
+    let mut platform = Platform::start();
+    let shop = platform.project("pro").id;
+    let added = platform.json(&["webhook", "add", &shop, BLOCKED, "--event", "domain.created"]);
+    let id = added["id"].as_str().unwrap();
+    platform.json(&["domain", "add", &shop, "till.localhost"]);
+    platform.kill();
+    platform.up();
+    let deliveries = || platform.json(&["webhook", "deliveries", &shop, id]);
+    // Whether the kill came before the first attempt or in the middle of it, there is another.
+    assert_eq!(deliveries()[0]["type"], "domain.created");
+    let before = deliveries()[0]["attempts"].as_i64().unwrap();
+    platform.json(&["webhook", "repeat", &shop, id, &deliveries()[0]["id"].to_string()]);
+    until("it is tried by the new process", async || {
+        let delivery = deliveries()[0].clone();
+        delivery["last_result"] == "blocked" && (before == 0 || delivery["attempts"] == 1)
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn people_read_tables_and_reasons() {
     let platform = Platform::start();
     let shop = platform.project("pro").id;
