@@ -136,7 +136,7 @@ fn looking() -> [Operation; 3] {
             )
         },
         Operation {
-            parameters: vec![parts::cursor()],
+            parameters: vec![parts::number_cursor()],
             answers: vec![answer(200, "A page of events, newest first.", "Events")],
             errors: &[Code::InvalidQuery, Code::DomainNotFound],
             ..reading(
@@ -148,7 +148,7 @@ fn looking() -> [Operation; 3] {
         },
         Operation {
             parameters: vec![json!({
-                "name": "name", "in": "query", "required": true, "schema": { "type": "string" },
+                "name": "name", "in": "query", "required": true, "schema": { "type": "string", "minLength": 1 },
                 "description": "The name that might be added.",
             })],
             answers: vec![answer(200, "What was seen.", "DomainCheck")],

@@ -65,6 +65,12 @@ pub(super) fn cursor() -> Value {
     query("cursor", "`next_cursor` of the page before.", &json!({ "type": "string" }))
 }
 
+/// Where a page of a list begins that is numbered.
+pub(super) fn number_cursor() -> Value {
+    let schema = json!({ "type": "string", "pattern": "^[1-9][0-9]{0,17}$" });
+    query("cursor", "`next_cursor` of the page before.", &schema)
+}
+
 /// How long a page is.
 pub(super) fn limit() -> Value {
     let schema = json!({ "type": "integer", "minimum": 1, "maximum": 200, "default": 50 });

@@ -16,7 +16,7 @@ pub(super) fn operations() -> [Operation; 7] {
         },
         Operation {
             scope: Some(Scope::DomainsRead),
-            parameters: vec![parts::cursor()],
+            parameters: vec![parts::number_cursor()],
             answers: vec![answer(200, "A page of events, newest first.", "Events")],
             errors: &[Code::InvalidQuery],
             ..plain("listEvents", "/projects/{project}/events", "List events", "The audit log of a project.")

@@ -2,6 +2,8 @@
 
 mod domain;
 
+use std::collections::BTreeSet;
+
 use contract::key::{Environment, Scope};
 use contract::plan::Plan;
 use contract::project::Access;
@@ -11,8 +13,8 @@ use super::parts::reference;
 use crate::api::keys::{LABEL_CHARACTERS_MAX, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX};
 use crate::api::webhooks as hooks;
 use crate::store::webhooks::DeliveryState;
-use crate::webhook::DisabledReason;
 use crate::webhook::endpoint::WANTED_MAX;
+use crate::webhook::{DisabledReason, EVENTS};
 
 /// All schemas by name.
 pub(super) fn all() -> Value {
@@ -151,6 +153,10 @@ fn keys() -> Value {
     let scopes: Vec<&str> = Scope::ALL.iter().map(|scope| scope.as_str()).collect();
     let environments: Vec<&str> = Environment::ALL.iter().map(|environment| environment.as_str()).collect();
     let scopes = list_of(&json!({ "type": "string", "enum": scopes }), "What the key may do.");
+    let mut scopes_of_new = scopes.clone();
+    if let Some(list) = scopes_of_new.as_object_mut() {
+        list.insert("minItems".to_owned(), json!(1));
+    }
     let key = json!({
         "id": text("Names the key; it is no secret."),
         "project_id": text("Whose key it is."),
@@ -178,7 +184,7 @@ fn keys() -> Value {
         "CreatedKey": created,
         "NewKey": request(&["scopes"], &json!({
             "label": { "type": "string", "maxLength": LABEL_CHARACTERS_MAX, "default": "" },
-            "scopes": scopes,
+            "scopes": scopes_of_new,
             "expires_at": date_or_null("When it stops working; absent: never."),
         })),
         "KeyRotation": overlap("the old key goes on working", OVERLAP_SECONDS, OVERLAP_SECONDS_MAX),
@@ -197,6 +203,14 @@ fn overlap(what: &str, default: u32, most: u32) -> Value {
     )
 }
 
+/// Everything an endpoint may ask for: events by name, and all prefixes of their names.
+fn wanted() -> BTreeSet<String> {
+    let prefixes = EVENTS.iter().flat_map(|event| {
+        event.match_indices('.').filter_map(|(at, _)| event.get(..=at)).map(|prefix| format!("{prefix}*"))
+    });
+    prefixes.chain(EVENTS.iter().map(|event| (*event).to_owned())).collect()
+}
+
 fn webhooks() -> Value {
     let reasons: Vec<Value> =
         DisabledReason::ALL.iter().map(|reason| json!(reason.as_str())).chain([Value::Null]).collect();
@@ -208,7 +222,7 @@ fn webhooks() -> Value {
         "description": "Begins with https:// and leads to a public address.",
     });
     let events = json!({
-        "type": "array", "items": { "type": "string" }, "minItems": 1, "maxItems": WANTED_MAX,
+        "type": "array", "items": { "type": "string", "enum": wanted() }, "minItems": 1, "maxItems": WANTED_MAX,
         "description": "Events, or prefixes such as `domain.certificate.*`. Absent: all.",
     });
     let description = json!({ "type": "string", "maxLength": hooks::DESCRIPTION_CHARACTERS_MAX });

@@ -86,7 +86,7 @@ pub(super) fn operations() -> [Operation; 8] {
         Operation {
             parameters: vec![
                 parts::query("state", "Deliveries in this state.", &json!({ "type": "string", "enum": states })),
-                parts::cursor(),
+                parts::number_cursor(),
                 parts::limit(),
             ],
             answers: vec![answer(200, "A page of deliveries, newest first.", "Deliveries")],
