@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use chassis::clock::Clock;
 use chassis::seal::SealingKey;
@@ -16,8 +17,11 @@ use crate::issuer::Authorities;
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use crate::plans::Plans;
-use crate::store::Store;
+use crate::store::{Store, StoreError, Write};
 use crate::throttle::Throttles;
+
+/// How long a change waits for the gateways.
+pub(crate) const ACKNOWLEDGEMENT_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// What every part of the service shares.
 pub(crate) struct App {
@@ -71,6 +75,19 @@ impl App {
             wake: Notify::new(),
             clock,
         })
+    }
+}
+
+impl App {
+    /// Commits, and waits until every live gateway has applied what was committed, for a second at most: who is told
+    /// that something is done finds it done.
+    pub(crate) async fn commit_everywhere(&self, write: Write) -> Result<(), StoreError> {
+        let revision = write.commit().await?;
+        let learnt = self.nodes.acknowledged(revision, ACKNOWLEDGEMENT_TIME_MAX).await;
+        if !learnt.lagging.is_empty() {
+            tracing::warn!(revision = revision.0, gateways = ?learnt.lagging, "a change is not on every gateway yet");
+        }
+        Ok(())
     }
 }
 

@@ -4,7 +4,9 @@ mod up;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use contract::key::Scope;
 use contract::plan::Plan;
 use contract::project::{Access, ProjectId, UpstreamName};
@@ -12,13 +14,13 @@ use contract::site::RedirectStatus;
 
 use crate::directory::Address;
 
-pub use up::{Up, UpstreamArgument};
+pub use up::{Init, Up, UpstreamArgument};
 
 /// Tollhouse, a self-hosted edge for multi-tenant platforms.
 ///
 /// Without a subcommand it starts the platform: `tollhouse` is `tollhouse up`.
 #[derive(Debug, Parser)]
-#[command(version, args_conflicts_with_subcommands = true)]
+#[command(version)]
 pub struct Arguments {
     /// Options of every command.
     #[command(flatten)]
@@ -29,6 +31,30 @@ pub struct Arguments {
     /// What to do.
     #[command(subcommand)]
     pub command: Option<Command>,
+}
+
+impl Arguments {
+    /// What was typed. Options of every command may stand before or after the command; those of `up` belong to it.
+    ///
+    /// # Errors
+    /// What is wrong with the line, as clap shows it.
+    pub fn read<I, T>(line: I) -> Result<Self, clap::Error>
+    where
+        I: IntoIterator<Item = T>,
+        T: Into<std::ffi::OsString> + Clone,
+    {
+        let matches = Self::command().try_get_matches_from(line)?;
+        if let Some((command, _)) = matches.subcommand() {
+            let of_up = Up::augment_args(clap::Command::new("up"));
+            let typed = |id: &clap::Id| matches.value_source(id.as_str()) == Some(ValueSource::CommandLine);
+            if let Some(option) = of_up.get_arguments().find(|option| typed(option.get_id())) {
+                let words =
+                    format!("--{} is an option of `up`, not of `{command}`", option.get_long().unwrap_or_default());
+                return Err(Self::command().error(ErrorKind::ArgumentConflict, words));
+            }
+        }
+        Self::from_arg_matches(&matches)
+    }
 }
 
 /// Options of every command.
@@ -92,32 +118,6 @@ pub enum Command {
         /// Files; the name says which process reads it. Default: all three under config/.
         files: Vec<PathBuf>,
     },
-}
-
-/// Options of `init`.
-#[derive(Clone, Debug, Args)]
-pub struct Init {
-    /// The platform's domain.
-    #[arg(long, default_value = "tollhouse.localhost")]
-    pub platform_domain: contract::hostname::Hostname,
-    /// Admin listener of the gateways; a name may stand for several.
-    #[arg(long, default_value = "gateway:9901")]
-    pub edge: Address,
-    /// Internal listener of the domains-service.
-    #[arg(long, default_value = "domains-service:7003")]
-    pub control: Address,
-    /// Internal listener of the orders-service.
-    #[arg(long, default_value = "orders-service:7004")]
-    pub orders: Address,
-    /// The port of https URLs as clients see it.
-    #[arg(long, default_value_t = 443)]
-    pub https_port: u16,
-    /// The port of http URLs as clients see it.
-    #[arg(long, default_value_t = 80)]
-    pub http_port: u16,
-    /// Give each process copies of the secrets it needs, and of no others, in DIRECTORY/{process}.
-    #[arg(long, value_name = "DIRECTORY")]
-    pub shares: Option<PathBuf>,
 }
 
 /// `tollhouse dns`.
@@ -371,4 +371,26 @@ pub enum Ban {
         /// The key's id.
         key: contract::key::KeyId,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_the_data_is_may_be_said_before_or_after_the_command() {
+        for line in [["tollhouse", "--data-dir", "/x", "status"], ["tollhouse", "status", "--data-dir", "/x"]] {
+            let arguments = Arguments::read(line).unwrap();
+            assert_eq!(arguments.common.data_dir, PathBuf::from("/x"), "{line:?}");
+            assert!(matches!(arguments.command, Some(Command::Status)));
+        }
+    }
+
+    #[test]
+    fn options_of_up_belong_to_up() {
+        let error = Arguments::read(["tollhouse", "--http-port", "1", "status"]).unwrap_err().to_string();
+        assert!(error.contains("--http-port is an option of `up`, not of `status`"), "{error}");
+        assert_eq!(Arguments::read(["tollhouse", "--http-port", "1"]).unwrap().up.http_port, 1);
+        assert!(Arguments::read(["tollhouse", "up", "--http-port", "1"]).is_ok());
+    }
 }

@@ -17,7 +17,7 @@ use super::domains::no_domain;
 use super::extract::{Field, Json, Params, Segments};
 use super::{projects, view};
 use crate::actor::Actor;
-use crate::app::App;
+use crate::app::{ACKNOWLEDGEMENT_TIME_MAX, App};
 use crate::attend;
 use crate::domain::redirect::{RedirectError, permit};
 use crate::domain::{Domain, RedirectRule, RedirectTarget};
@@ -25,9 +25,6 @@ use crate::error::{Code, Stop};
 use crate::nodes::Acknowledged;
 use crate::publish::{self, node, target_of};
 use crate::store::{Write, domains};
-
-/// How long a removal waits for the gateways.
-pub(super) const ACKNOWLEDGEMENT_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// How many gateways have stopped serving, and how long it took.
 const EDGE_ACK: HeaderName = HeaderName::from_static("x-edge-ack");

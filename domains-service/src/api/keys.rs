@@ -74,7 +74,7 @@ pub(super) async fn create(
     let (key, secret) = generate(&project, app.environment, wanted.label, scopes, expires_at, now)?;
     publish(&mut write, &key).await?;
     write.record(&project, None, "key.created", &actor, json!({ "key": key.id, "scopes": key.scopes })).await?;
-    write.commit().await?;
+    app.commit_everywhere(write).await?;
     Ok(created(&key, &secret, None))
 }
 
@@ -135,7 +135,7 @@ pub(super) async fn rotate(
     }
     let detail = json!({ "key": old.id, "new_key": new.id, "overlap_seconds": overlap });
     write.record(&project, None, "key.rotated", &actor, detail).await?;
-    write.commit().await?;
+    app.commit_everywhere(write).await?;
     Ok(created(&new, &secret, Some(&old)))
 }
 
@@ -151,7 +151,7 @@ pub(super) async fn revoke(
     if key.revoked_at.is_none() {
         withdraw(&mut write, &mut key).await?;
         write.record(&project, None, "key.revoked", &actor, json!({ "key": key.id })).await?;
-        write.commit().await?;
+        app.commit_everywhere(write).await?;
     }
     Ok(StatusCode::NO_CONTENT.into_response())
 }

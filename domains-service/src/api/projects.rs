@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::extract::{Field, Json, Params, Segments};
 use super::{changes, view};
 use crate::actor::Actor;
-use crate::app::App;
+use crate::app::{ACKNOWLEDGEMENT_TIME_MAX, App};
 use crate::error::{Code, Stop};
 use crate::publish;
 use crate::store::projects::{self, ProjectRecord};
@@ -86,7 +86,7 @@ pub(super) async fn create(
     };
     save(&app, &mut write, &project).await?;
     write.record(&project.id, None, "project.created", &actor, json!({ "plan": project.plan })).await?;
-    write.commit().await?;
+    app.commit_everywhere(write).await?;
     Ok((StatusCode::CREATED, axum::Json(view::project(&app, &project))).into_response())
 }
 
@@ -183,7 +183,7 @@ pub(super) async fn change(
         "suspended": project.suspended,
     });
     write.record(&project.id, None, "project.changed", &actor, detail).await?;
-    write.commit().await?;
+    app.commit_everywhere(write).await?;
     app.wake.notify_one();
     Ok(axum::Json(view::project(&app, &project)).into_response())
 }
@@ -205,7 +205,7 @@ pub(super) async fn deploy(
         write.put(Entity::Site(Site { hostname, serves: Serves::Project(id.clone()), redirect: None })).await?;
     }
     write.record(&id, None, "project.deployed", &actor, json!({})).await?;
-    write.commit().await?;
+    app.commit_everywhere(write).await?;
     Ok(axum::Json(view::project(&app, &project)).into_response())
 }
 
@@ -236,7 +236,7 @@ pub(super) async fn remove(
     projects::delete_project(write.connection(), &id).await?;
     write.record(&id, None, "project.deleted", &actor, json!({})).await?;
     let revision = write.commit().await?;
-    let acknowledged = app.nodes.acknowledged(revision, changes::ACKNOWLEDGEMENT_TIME_MAX).await;
+    let acknowledged = app.nodes.acknowledged(revision, ACKNOWLEDGEMENT_TIME_MAX).await;
     let took = app.clock.monotonic().saturating_sub(started);
     Ok(changes::removed(&acknowledged, took.min(Duration::from_mins(1))))
 }

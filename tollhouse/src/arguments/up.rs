@@ -1,8 +1,11 @@
-//! Options of `up`.
+//! Options of `up` and `init`: what is said when a platform begins.
+
+use std::path::PathBuf;
 
 use clap::Args;
 use contract::project::UpstreamName;
 
+use crate::directory::Address;
 use crate::test_world::Manners;
 
 /// Options of `up`.
@@ -62,4 +65,30 @@ impl std::str::FromStr for UpstreamArgument {
         let authority = if authority.contains(':') { authority.to_owned() } else { format!("{authority}:80") };
         Ok(Self { name, authority })
     }
+}
+
+/// Options of `init`.
+#[derive(Clone, Debug, Args)]
+pub struct Init {
+    /// The platform's domain.
+    #[arg(long, default_value = "tollhouse.localhost")]
+    pub platform_domain: contract::hostname::Hostname,
+    /// Admin listener of the gateways; a name may stand for several.
+    #[arg(long, default_value = "gateway:9901")]
+    pub edge: Address,
+    /// Internal listener of the domains-service.
+    #[arg(long, default_value = "domains-service:7003")]
+    pub control: Address,
+    /// Internal listener of the orders-service.
+    #[arg(long, default_value = "orders-service:7004")]
+    pub orders: Address,
+    /// The port of https URLs as clients see it.
+    #[arg(long, default_value_t = 443)]
+    pub https_port: u16,
+    /// The port of http URLs as clients see it.
+    #[arg(long, default_value_t = 80)]
+    pub http_port: u16,
+    /// Give each process copies of the secrets it needs, and of no others, in DIRECTORY/{process}.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub shares: Option<PathBuf>,
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, get, post};
 use axum::{Json, Router};
@@ -327,10 +327,8 @@ async fn directory(State(ca): State<FakeCa>) -> Response {
     if ca.count().is_some() {
         return ca.silent().await;
     }
-    let (url, with_window) = {
-        let book = ca.book.lock();
-        (book.url.clone(), book.window.is_some())
-    };
+    let url = ca.book.lock().url.clone();
+    let with_window = ca.book.lock().window.is_some();
     let mut body = json!({
         "newNonce": format!("{url}/nonce"), "newAccount": format!("{url}/account/new"),
         "newOrder": format!("{url}/order/new"), "revokeCert": format!("{url}/revoke/new"),
@@ -358,12 +356,7 @@ async fn renewal_information(State(ca): State<FakeCa>) -> Response {
     response
 }
 
-async fn call(
-    State(ca): State<FakeCa>,
-    Path((kind, number)): Path<(String, String)>,
-    _headers: HeaderMap,
-    body: Bytes,
-) -> Response {
+async fn call(State(ca): State<FakeCa>, Path((kind, number)): Path<(String, String)>, body: Bytes) -> Response {
     let stop = ca.count();
     if stop == Some(false) {
         return ca.silent().await;
