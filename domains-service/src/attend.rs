@@ -173,7 +173,9 @@ async fn apply(
     settle(&mut write, &mut domain, status, before).await?;
     let due = domain.certificate.renew_at.is_none_or(|at| at <= now.to_seconds());
     let may_try = domain.certificate.next_attempt_at.is_none_or(|at| at <= now.to_seconds());
-    let order = next.may_issue && (due || !certified) && (may_try || reason == Reason::Asked);
+    // An authority that asked us to stay away is not asked because an owner is impatient.
+    let is_limited = domain.certificate.rate_limited_until.is_some_and(|until| until > now.to_seconds());
+    let order = next.may_issue && (due || !certified) && (may_try || (reason == Reason::Asked && !is_limited));
     domain.due_at = due_at(&domain, now);
     domains::save_domain(write.connection(), &domain).await?;
     publish::site_and_dependants(&mut write, &domain).await?;

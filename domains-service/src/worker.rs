@@ -27,6 +27,9 @@ const DOMAINS_PER_SEARCH: i64 = 256;
 /// Between two rounds of keeping tables bounded.
 const TIDY_INTERVAL: Duration = Duration::from_mins(1);
 
+/// How long work in progress may go on at the end; less than requests in progress are given.
+const LAST_WORDS_MAX: Duration = Duration::from_secs(15);
+
 /// Between two searches for orders of removed names.
 const ABANDON_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -57,7 +60,12 @@ const KEYS_PER_TIDYING: i64 = 500;
 /// Attends to domains until `shutdown`.
 pub(crate) async fn attend_to_domains(app: Arc<App>, shutdown: Shutdown) {
     while !shutdown.has_begun() {
-        match round(&app).await {
+        let attended = tokio::select! {
+            attended = round(&app) => attended,
+            // An order may take minutes. What is cut off here is gone on with by whoever comes next.
+            () = at_the_end(&shutdown) => return,
+        };
+        match attended {
             Ok(0) => {}
             Ok(_) => continue, // there may be more
             Err(error) => tracing::error!(%error, "domains could not be attended to; trying again"),
@@ -68,6 +76,12 @@ pub(crate) async fn attend_to_domains(app: Arc<App>, shutdown: Shutdown) {
             () = tokio::time::sleep(SEARCH_INTERVAL) => {}
         }
     }
+}
+
+/// Some time after the end has begun: what is in progress by then is cut off.
+async fn at_the_end(shutdown: &Shutdown) {
+    shutdown.begun().await;
+    tokio::time::sleep(LAST_WORDS_MAX).await;
 }
 
 /// Attends to what is due now; returns how many domains were.
@@ -101,7 +115,11 @@ async fn finish_removals(app: &App) -> Result<(), StoreError> {
 /// Gives up at the authorities what removed names had proven, until `shutdown`.
 pub(crate) async fn abandon_orders(app: Arc<App>, shutdown: Shutdown) {
     while !shutdown.has_begun() {
-        if let Err(error) = abandon_due_orders(&app).await {
+        let given_up = tokio::select! {
+            given_up = abandon_due_orders(&app) => given_up,
+            () = at_the_end(&shutdown) => return,
+        };
+        if let Err(error) = given_up {
             tracing::error!(%error, "orders of removed names could not be given up; trying again");
         }
         tokio::select! {

@@ -1,5 +1,7 @@
 //! How commands answer: tables for people, JSON for programs.
 
+use std::io::Write as _;
+
 use serde_json::Value;
 
 use crate::arguments::Common;
@@ -7,10 +9,16 @@ use crate::arguments::Common;
 /// Prints a value: as JSON when asked for, else as the text `show` makes of it.
 pub fn answer(common: &Common, value: &Value, show: impl FnOnce(&Value) -> String) {
     if common.json {
-        println!("{value:#}");
+        print(&format!("{value:#}"));
     } else {
-        let text = show(value);
-        println!("{}", text.trim_end());
+        print(&show(value));
+    }
+}
+
+/// Prints a text and ends the line. Whoever has stopped reading (`| head`) has read enough: that is no failure.
+pub fn print(text: &str) {
+    if writeln!(std::io::stdout(), "{}", text.trim_end()).is_err() {
+        std::process::exit(0);
     }
 }
 

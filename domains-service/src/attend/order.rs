@@ -9,6 +9,7 @@ use contract::certificate::CertificateBundle;
 use contract::feed::Entity;
 use contract::time::UnixMillis;
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::actor::Actor;
 use crate::app::{App, jitter};
@@ -17,12 +18,12 @@ use crate::domain::{CertificateState, CertificateStatus, Domain, Status, name, s
 use crate::issuer::bundle::{self, Facts};
 use crate::issuer::{IssueError, IssueRequest, Issuer};
 use crate::publish;
-use crate::store::{StoreError, acme, domains};
+use crate::store::{StoreError, Write, acme, domains};
 
 /// How soon after it is issued an authority is asked when it would like a certificate to be renewed.
 const ADVICE_AFTER_SECONDS: i64 = 3_600;
 
-/// The longest an order takes; shorter than the lease it is made under.
+/// The longest all attempts of one turn take together; shorter than the lease they are made under.
 const ORDER_TIME_MAX: Duration = Duration::from_mins(2);
 
 /// Why no certificate came of an order.
@@ -63,8 +64,9 @@ pub(super) async fn order(
         until: None,
         is_final: false,
     };
+    let deadline = Instant::now() + ORDER_TIME_MAX;
     for (issuer, methods) in app.authorities.choose(local, permitted) {
-        match issue(app, domain, issuer.as_ref(), methods).await {
+        match issue(app, domain, issuer.as_ref(), methods, deadline).await {
             Ok((bundle, facts)) => return succeed(app, domain, fence, issuer.name(), bundle, facts).await,
             Err(error) => {
                 tracing::warn!(domain = %domain.name, authority = issuer.name(), error = error.message,
@@ -85,6 +87,7 @@ async fn issue(
     domain: &Domain,
     authority: &dyn Issuer,
     methods: Vec<String>,
+    deadline: Instant,
 ) -> Result<(CertificateBundle, Facts), Failure> {
     let now = app.clock.now_seconds();
     // An authority is told which of its own certificates the new one replaces.
@@ -100,7 +103,7 @@ async fn issue(
         attempt: domain.certificate.attempts,
         replaces,
     };
-    let issued = match tokio::time::timeout(ORDER_TIME_MAX, authority.issue(&request)).await {
+    let issued = match tokio::time::timeout_at(deadline, authority.issue(&request)).await {
         Ok(outcome) => outcome,
         Err(_) => Err(IssueError::Unavailable("it did not finish in time".to_owned())),
     };
@@ -143,7 +146,7 @@ async fn succeed(
     let mut write = app.store.write().await?;
     let now = write.now();
     let Some(mut domain) = domains::find_domain(write.connection(), &seen.project, &seen.name).await? else {
-        return Ok(());
+        return give_up(write, seen).await;
     };
     let claims = domains::find_claims(write.connection(), &seen.name).await?;
     let ours = claims.holder.as_ref() == Some(&domain.project);
@@ -194,12 +197,24 @@ async fn succeed(
     Ok(())
 }
 
+/// The domain was removed while its order was in progress: what the order proved is to be given up.
+async fn give_up(mut write: Write, gone: &Domain) -> Result<(), StoreError> {
+    let now = write.now();
+    acme::abandon_orders(write.connection(), &gone.name, now).await?;
+    // Another project may be proving the name by now.
+    if domains::find_claims(write.connection(), &gone.name).await?.holder.is_none() {
+        publish::withdraw_challenges(&mut write, gone).await?;
+    }
+    write.commit().await?;
+    Ok(())
+}
+
 async fn fail(app: &App, seen: &Domain, fence: i64, failure: Failure) -> Result<(), StoreError> {
     app.metrics.certificate_orders.with_label_values(&["failed"]).inc();
     let mut write = app.store.write().await?;
     let now = write.now();
     let Some(mut domain) = domains::find_domain(write.connection(), &seen.project, &seen.name).await? else {
-        return Ok(());
+        return give_up(write, seen).await;
     };
     if domain.lease_fence != fence || domain.removal.is_some() {
         return Ok(());

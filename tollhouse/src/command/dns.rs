@@ -4,6 +4,7 @@ use anyhow::Context as _;
 
 use crate::arguments::{Common, Dns};
 use crate::directory::Directory;
+use crate::output::print;
 use crate::test_world::ZONES;
 use crate::test_world::zones::{self, Value, Zones};
 
@@ -15,7 +16,7 @@ pub(super) fn run(common: &Common, action: Dns) -> anyhow::Result<()> {
     })?;
     let changed = match action {
         Dns::List => {
-            print!("{text}");
+            print(&text);
             return Ok(());
         }
         Dns::Set { name, kind, value } => {

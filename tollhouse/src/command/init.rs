@@ -74,7 +74,7 @@ pub(super) async fn make_demo(common: &Common, directory: &Directory, client: &C
 /// The authority's certificate, as it is: for `curl --cacert` and stores of trust.
 pub(super) fn print_authority(directory: &Directory) -> anyhow::Result<()> {
     let path = directory.path("ca/ca.pem");
-    print!("{}", std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?);
+    crate::output::print(&std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?);
     Ok(())
 }
 

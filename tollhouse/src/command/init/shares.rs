@@ -58,11 +58,15 @@ pub(super) fn write(directory: &Directory, target: &Path) -> anyhow::Result<()> 
     replace(&target.join("grafana/admin.password"), password.as_bytes(), 0o644)
 }
 
-/// Redis is told a digest: of 256 random bits nobody finds the bits. Who does not sign in may ask whether it is alive.
+/// Redis is told a digest: of 256 random bits nobody finds the bits. `health` may ask whether Redis is alive. Nobody can be
+/// the default user, which keeps all rights nevertheless: as that user Redis replays its log when it starts, and up to
+/// 2025 it skipped the transactions in the log that this user may not carry out, the ledger's scripts among them.
 fn redis_users(password: &str) -> String {
     let digest = digest::digest(&digest::SHA256, password.as_bytes());
     let digest: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("user default on nopass -@all +ping\nuser tollhouse on #{digest} {REDIS_RIGHTS}\n")
+    format!(
+        "user default off resetpass ~* &* +@all\nuser health on nopass -@all +ping\nuser tollhouse on #{digest} {REDIS_RIGHTS}\n"
+    )
 }
 
 fn replace(path: &Path, contents: &[u8], mode: u32) -> anyhow::Result<()> {
@@ -144,6 +148,7 @@ mod tests {
         let users = redis_users("abc");
         assert!(users.contains("#ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad "), "{users}");
         assert!(!users.contains("abc "), "{users}");
+        assert!(users.starts_with("user default off resetpass "), "{users}");
         let settings = include_str!("../../../../config/redis.conf");
         let proposed = settings.lines().skip_while(|line| !line.starts_with("# user tollhouse"));
         let proposed: Vec<_> = proposed.flat_map(|line| line.split_whitespace()).collect();
