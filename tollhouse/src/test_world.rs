@@ -80,7 +80,8 @@ impl TestWorld {
         let dns = self.dns.address();
         let _ = write!(
             text,
-            "[dns]\nnameservers = [\"{dns}\"]\nauthoritative_port = {}\nallow_private_nameservers = true\n\
+            "[webhooks]\nallow_http = true\nallow_private_addresses = true\n\
+             [dns]\nnameservers = [\"{dns}\"]\nauthoritative_port = {}\nallow_private_nameservers = true\n\
              [[authorities]]\nname = \"pebble\"\ndirectory_url = \"{}\"\ncaa_identity = \"pebble.example\"\n\
              ca_certificate_file = {}\nmirror_limits = false\n",
             dns.port(),

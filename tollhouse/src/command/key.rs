@@ -1,5 +1,6 @@
 //! `tollhouse key`.
 
+use chassis::clock::{Clock as _, SystemClock};
 use contract::key::Scopes;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -14,7 +15,8 @@ pub(super) async fn run(common: &Common, client: &Client, action: Key) -> anyhow
             let scopes = if scopes.is_empty() { Scopes::all() } else { scopes.into_iter().collect() };
             let mut body = json!({ "label": label, "scopes": scopes });
             if let (Some(days), Some(object)) = (expires_in_days, body.as_object_mut()) {
-                object.insert("expires_in_seconds".to_owned(), json!(i64::from(days) * 86_400));
+                let end = SystemClock::new().now_seconds().plus(i64::from(days) * 86_400);
+                object.insert("expires_at".to_owned(), json!(jiff::Timestamp::from_second(end.0)?.to_string()));
             }
             let key = client.control(Method::POST, &format!("/internal/projects/{project}/keys"), &body).await?;
             answer(common, &key, show_once);

@@ -31,6 +31,8 @@ async fn keys_are_created_rotated_and_revoked() {
         request.send().await.unwrap().status().as_u16()
     };
     until("the key is known to the edge", async || status(&shop.key).await == 200).await;
+    let brief = platform.json(&["key", "create", &shop.id, "--expires-in-days", "7"]);
+    assert!(brief["expires_at"].as_str().is_some_and(|end| end.ends_with('Z')), "{brief}");
     let rotated = platform.json(&["key", "rotate", &shop.id, &id]);
     let new_key = rotated["key"].as_str().unwrap().to_owned();
     until("the new key is known", async || status(&new_key).await == 200).await;
