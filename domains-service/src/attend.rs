@@ -177,6 +177,11 @@ async fn apply(
     let is_limited = domain.certificate.rate_limited_until.is_some_and(|until| until > now.to_seconds());
     let order = next.may_issue && (due || !certified) && (may_try || (reason == Reason::Asked && !is_limited));
     domain.due_at = due_at(&domain, now);
+    if order {
+        // Should this process die over the order, the next one goes on when the lease is over.
+        let lease = i64::try_from(LEASE.as_millis()).unwrap_or(i64::MAX);
+        domain.due_at = Some(domain.due_at.map_or(now.plus(lease), |due| due.min(now.plus(lease))));
+    }
     domains::save_domain(write.connection(), &domain).await?;
     publish::site_and_dependants(&mut write, &domain).await?;
     if !order {

@@ -4,6 +4,7 @@
 //! has a site; where its redirect leads is worked out anew whenever it or its target changes.
 
 use contract::feed::{Entity, EntityName};
+use contract::hostname::Hostname;
 
 use crate::domain::redirect::{self, Node};
 use crate::domain::{Domain, RedirectTarget};
@@ -75,18 +76,23 @@ pub(crate) async fn withdraw(write: &mut Write, domain: &Domain) -> Result<(), S
 
 /// Withdraws the answers to challenges for the name: the authority has its verdict.
 pub(crate) async fn withdraw_challenges(write: &mut Write, domain: &Domain) -> Result<(), StoreError> {
-    for token in challenge_tokens(write, domain).await? {
+    withdraw_challenges_of(write, &domain.name).await
+}
+
+/// The same, where there is but the name.
+pub(crate) async fn withdraw_challenges_of(write: &mut Write, name: &Hostname) -> Result<(), StoreError> {
+    for token in challenge_tokens(write, name).await? {
         write.remove(EntityName::Challenge(token)).await?;
     }
     Ok(())
 }
 
 /// The challenges in progress for the name.
-async fn challenge_tokens(write: &mut Write, domain: &Domain) -> Result<Vec<String>, StoreError> {
+async fn challenge_tokens(write: &mut Write, name: &Hostname) -> Result<Vec<String>, StoreError> {
     let bodies: Vec<String> =
         sqlx::query_scalar("SELECT body FROM entities WHERE kind = 'challenge'").fetch_all(write.connection()).await?;
     let challenges = bodies.iter().filter_map(|body| match serde_json::from_str::<Entity>(body) {
-        Ok(Entity::Challenge(challenge)) if challenge.hostname == domain.name => Some(challenge.token),
+        Ok(Entity::Challenge(challenge)) if challenge.hostname == *name => Some(challenge.token),
         _ => None,
     });
     Ok(challenges.collect())

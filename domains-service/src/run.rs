@@ -103,6 +103,10 @@ pub async fn start_in(
     for settings in &config.authorities {
         let authority = AcmeAuthority::new(settings.clone(), desk.clone());
         let authority = authority.with_context(|| format!("the certificate authority {:?}", settings.name))?;
+        // An account that cannot be read is found out again, with its reason, at the first order.
+        if let Err(error) = authority.recall().await {
+            tracing::warn!(authority = settings.name, error = format!("{error:#}"), "the account is not known yet");
+        }
         authorities.public.push(Arc::new(authority));
     }
     let dns = Arc::new(CountedDns { dns: world.dns, metrics: metrics.clone() });

@@ -13,7 +13,7 @@ use futures_util::stream::{self, StreamExt as _};
 use crate::app::App;
 use crate::attend::{self, Reason};
 use crate::domain::Status;
-use crate::store::{StoreError, domains, keys, webhooks};
+use crate::store::{StoreError, acme, domains, keys, webhooks};
 
 /// Between two searches for domains that are due; a change wakes the worker at once.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(200);
@@ -143,7 +143,7 @@ async fn abandon_due_orders(app: &App) -> Result<(), StoreError> {
                 app.store.postpone_abandonment(&order, app.clock.now().plus(ABANDON_AGAIN_MILLIS)).await?;
             }
             _ => {
-                app.store.forget_order(&order.authority, &order.hostname).await?;
+                app.store.forget_abandoned(&order).await?;
                 tracing::info!(domain = %order.hostname, authority = order.authority, "nothing is asked for the name any more");
             }
         }
@@ -175,6 +175,8 @@ async fn tidy_once(app: &App) -> Result<(), StoreError> {
         write.remove(EntityName::Key(key.digest)).await?;
         keys::delete_key(write.connection(), &key.id).await?;
     }
+    let now = write.now();
+    acme::tidy(write.connection(), now).await?;
     domains::forget_tombstones(write.connection(), now.plus(-MEMORY_MILLIS)).await?;
     write.forget_events(now.plus(-EVENTS_MILLIS)).await?;
     webhooks::forget_deliveries(&mut write, now.plus(-DELIVERIES_MILLIS)).await?;

@@ -33,6 +33,8 @@ struct Failure {
     until: Option<UnixMillis>,
     /// The authority has given its verdict: the next attempt begins with a new order.
     is_final: bool,
+    /// Whose failure it is.
+    authority: Option<String>,
 }
 
 /// Attempts that an authority which does not answer costs before the next one is asked.
@@ -63,6 +65,7 @@ pub(super) async fn order(
         message: "No certificate authority is configured for this name.".to_owned(),
         until: None,
         is_final: false,
+        authority: None,
     };
     let deadline = Instant::now() + ORDER_TIME_MAX;
     for (issuer, methods) in app.authorities.choose(local, permitted) {
@@ -72,7 +75,9 @@ pub(super) async fn order(
                 tracing::warn!(domain = %domain.name, authority = issuer.name(), error = error.message,
                     "a certificate order failed");
                 let leads_on = error.leads_on(domain.certificate.attempts);
-                failure = error;
+                // The first that limits us decides when it is asked again, whoever else fails.
+                let until = failure.until.max(error.until);
+                failure = Failure { until, ..error };
                 if !leads_on {
                     break;
                 }
@@ -121,6 +126,7 @@ async fn issue(
             _ => None,
         },
         is_final: !matches!(error, IssueError::RateLimited { .. } | IssueError::Unavailable(_)),
+        authority: Some(authority.name().to_owned()),
     })?;
     // An order takes its time: what it brought may have begun to be valid after it was made.
     let now = app.clock.now_seconds();
@@ -132,6 +138,7 @@ async fn issue(
         message: format!("The authority returned a certificate that cannot be used: {unfit}."),
         until: None,
         is_final: true,
+        authority: Some(authority.name().to_owned()),
     })
 }
 
@@ -150,8 +157,11 @@ async fn succeed(
     };
     let claims = domains::find_claims(write.connection(), &seen.name).await?;
     let ours = claims.holder.as_ref() == Some(&domain.project);
-    if domain.lease_fence != fence || domain.removal.is_some() || !ours {
-        return Ok(()); // removed or lost meanwhile: what came too late is not served
+    if domain.removal.is_some() {
+        return give_up(write, seen).await;
+    }
+    if domain.lease_fence != fence || !ours {
+        return Ok(()); // lost meanwhile: what came too late is not served
     }
     let before = domain.status;
     let renewed = domain.certificate.not_after.is_some();
@@ -216,7 +226,10 @@ async fn fail(app: &App, seen: &Domain, fence: i64, failure: Failure) -> Result<
     let Some(mut domain) = domains::find_domain(write.connection(), &seen.project, &seen.name).await? else {
         return give_up(write, seen).await;
     };
-    if domain.lease_fence != fence || domain.removal.is_some() {
+    if domain.removal.is_some() {
+        return give_up(write, seen).await;
+    }
+    if domain.lease_fence != fence {
         return Ok(());
     }
     let attempts = domain.certificate.attempts.saturating_add(1);
@@ -238,7 +251,9 @@ async fn fail(app: &App, seen: &Domain, fence: i64, failure: Failure) -> Result<
     domain.problems.push(problem);
     domain.due_at = super::due_at(&domain, now);
     if failure.is_final {
-        acme::forget_orders(write.connection(), &domain.name).await?;
+        if let Some(authority) = &failure.authority {
+            acme::forget_order(write.connection(), authority, &domain.name).await?;
+        }
         publish::withdraw_challenges(&mut write, &domain).await?;
     }
     let detail = json!({ "attempt": attempts, "error": domain.certificate.last_error });

@@ -93,6 +93,14 @@ impl AcmeAuthority {
         Ok(Self { settings, desk, transport, account, account_uri })
     }
 
+    /// Remembers which account we have, before anything is judged by CAA records that name it.
+    pub(crate) async fn recall(&self) -> anyhow::Result<()> {
+        let Some(credentials) = self.desk.account(&self.settings.directory_url).await? else { return Ok(()) };
+        let credentials: serde_json::Value = serde_json::from_slice(&credentials)?;
+        *self.account_uri.lock() = credentials.get("id").and_then(|id| id.as_str()).map(str::to_owned);
+        Ok(())
+    }
+
     fn failed(&self, error: &Error) -> IssueError {
         explain(error, self.desk.clock.now_seconds())
     }
@@ -146,17 +154,7 @@ impl AcmeAuthority {
         }
         // The one in service, if it came from this authority.
         let replaces = request.replaces.as_deref().and_then(identifier);
-        let demands = limits::of_order(
-            &self.settings.name,
-            request.project.as_str(),
-            request.hostname.as_str(),
-            psl::domain_str(request.hostname.as_str()).unwrap_or(request.hostname.as_str()),
-            replaces.is_some(),
-        );
-        if self.settings.mirror_limits {
-            self.desk.admit(&demands).await?;
-        }
-        let order = self.new_order(account, &request.hostname, replaces).await?;
+        let order = self.new_order(account, request, replaces).await?;
         let key = KeyPair::generate().map_err(|error| IssueError::Unavailable(error.to_string()))?;
         let key_pem = Zeroizing::new(key.serialize_pem());
         let record = OrderRecord {
@@ -182,17 +180,41 @@ impl AcmeAuthority {
                 Ok((!is_over).then_some(InProgress { order, key_pem }))
             }
             Err(error) if is_gone(&error) => Ok(None),
-            Err(error) => Err(self.failed(&error)),
+            // An order of another account, or at an address where the authority is no more.
+            Err(error) if !known.url.starts_with(self.origin()) => {
+                tracing::info!(domain = %known.hostname, %error, "an order at another address is given up");
+                Ok(None)
+            }
+            Err(error) => {
+                self.forget_unknown_account(&error).await?;
+                Err(self.failed(&error))
+            }
         }
+    }
+
+    /// Scheme, host and port of the authority's directory.
+    fn origin(&self) -> &str {
+        let url = self.settings.directory_url.as_str();
+        let path = url.match_indices('/').nth(2).map_or(url.len(), |(place, _)| place);
+        url.get(..path).unwrap_or(url)
+    }
+
+    /// An account that the authority does not know any more is made anew next time.
+    async fn forget_unknown_account(&self, error: &Error) -> Result<(), IssueError> {
+        if is(error, "accountDoesNotExist") {
+            self.desk.forget_account(&self.settings.directory_url).await?;
+            *self.account.lock().await = None;
+        }
+        Ok(())
     }
 
     async fn new_order(
         &self,
         account: &Account,
-        hostname: &Hostname,
+        request: &IssueRequest,
         replaces: Option<CertificateIdentifier<'static>>,
     ) -> Result<Order, IssueError> {
-        let names = [Identifier::Dns(hostname.to_string())];
+        let names = [Identifier::Dns(request.hostname.to_string())];
         let plain = || {
             let order = NewOrder::new(&names);
             match &self.settings.profile {
@@ -201,6 +223,7 @@ impl AcmeAuthority {
             }
         };
         if let Some(replaces) = replaces {
+            self.admit(request, true).await?;
             match patiently!(account.new_order(&plain().replaces(replaces.clone()))) {
                 Ok(order) => return Ok(order),
                 // It has no renewal information, or the certificate has a successor already.
@@ -209,18 +232,40 @@ impl AcmeAuthority {
                 Err(error) => return self.refused(error).await,
             }
         }
+        self.admit(request, false).await?;
         match patiently!(account.new_order(&plain())) {
             Ok(order) => Ok(order),
             Err(error) => self.refused(error).await,
         }
     }
 
-    /// A refused order; an account the authority does not know any more is made anew next time.
-    async fn refused(&self, error: Error) -> Result<Order, IssueError> {
-        if is(&error, "accountDoesNotExist") {
-            self.desk.forget_account(&self.settings.directory_url).await?;
-            *self.account.lock().await = None;
+    /// Asks the mirror of the authority's limits whether an order may be made.
+    async fn admit(&self, request: &IssueRequest, replaces: bool) -> Result<(), IssueError> {
+        if !self.settings.mirror_limits {
+            return Ok(());
         }
+        let name = request.hostname.as_str();
+        let registered = psl::domain_str(name).unwrap_or(name);
+        let demands = limits::of_order(&self.settings.name, request.project.as_str(), name, registered, replaces);
+        self.desk.admit(&demands).await
+    }
+
+    /// Notes a certificate in the mirror.
+    async fn note_certificate(&self, hostname: &Hostname, replaces: bool) {
+        let name = hostname.as_str();
+        let registered = psl::domain_str(name).unwrap_or(name);
+        let demands = limits::of_certificate(&self.settings.name, name, registered, replaces);
+        if self.settings.mirror_limits
+            && !demands.is_empty()
+            && let Err(error) = self.desk.admit(&demands).await
+        {
+            tracing::debug!(domain = name, %error, "a certificate beyond what the mirror knew");
+        }
+    }
+
+    /// A refused order.
+    async fn refused(&self, error: Error) -> Result<Order, IssueError> {
+        self.forget_unknown_account(&error).await?;
         Err(self.failed(&error))
     }
 
@@ -234,6 +279,8 @@ impl AcmeAuthority {
                 OrderStatus::Processing | OrderStatus::Valid => {
                     let chain = patiently!(in_progress.order.poll_certificate(&POLLING));
                     let chain_pem = chain.map_err(|error| self.failed(&error))?;
+                    let replaces = in_progress.order.state().replaces.is_some();
+                    self.note_certificate(&request.hostname, replaces).await;
                     return Ok(Issued { chain_pem, key_pem: in_progress.key_pem });
                 }
                 OrderStatus::Invalid => {

@@ -99,12 +99,24 @@ impl Store {
         rows.into_iter().map(OrderRecord::try_from).collect()
     }
 
+    /// Forgets an order whose authorizations are deactivated, unless another has taken its place meanwhile.
+    pub(crate) async fn forget_abandoned(&self, order: &OrderRecord) -> Result<(), StoreError> {
+        sqlx::query("DELETE FROM acme_orders WHERE authority = $1 AND hostname = $2 AND url = $3")
+            .bind(&order.authority)
+            .bind(order.hostname.as_str())
+            .bind(&order.url)
+            .execute(self.writer())
+            .await?;
+        Ok(())
+    }
+
     /// Comes back to an abandoned order later: its authority does not answer.
     pub(crate) async fn postpone_abandonment(&self, order: &OrderRecord, until: UnixMillis) -> Result<(), StoreError> {
-        sqlx::query("UPDATE acme_orders SET abandoned_at = $1 WHERE authority = $2 AND hostname = $3")
+        sqlx::query("UPDATE acme_orders SET abandoned_at = $1 WHERE authority = $2 AND hostname = $3 AND url = $4")
             .bind(until.0)
             .bind(&order.authority)
             .bind(order.hostname.as_str())
+            .bind(&order.url)
             .execute(self.writer())
             .await?;
         Ok(())
@@ -184,9 +196,31 @@ pub(crate) async fn finish_orders(connection: &mut SqliteConnection, hostname: &
     Ok(())
 }
 
-/// The orders of a name led nowhere: the next attempt begins anew.
-pub(crate) async fn forget_orders(connection: &mut SqliteConnection, hostname: &Hostname) -> Result<(), StoreError> {
-    sqlx::query("DELETE FROM acme_orders WHERE hostname = $1").bind(hostname.as_str()).execute(connection).await?;
+/// An order led nowhere: the next attempt begins anew.
+pub(crate) async fn forget_order(
+    connection: &mut SqliteConnection,
+    authority: &str,
+    hostname: &Hostname,
+) -> Result<(), StoreError> {
+    sqlx::query("DELETE FROM acme_orders WHERE authority = $1 AND hostname = $2")
+        .bind(authority)
+        .bind(hostname.as_str())
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Forgets limits of which all is free again, and gives up orders of names that nobody has: what a crash may leave.
+pub(crate) async fn tidy(connection: &mut SqliteConnection, now: UnixMillis) -> Result<(), StoreError> {
+    sqlx::query("DELETE FROM acme_limits WHERE free_at < $1").bind(now.0).execute(&mut *connection).await?;
+    // Only those in progress: a domain in service keeps its last order.
+    sqlx::query(
+        "UPDATE acme_orders SET abandoned_at = $1, sealed_key = NULL
+         WHERE sealed_key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM domains WHERE name = acme_orders.hostname)",
+    )
+    .bind(now.0)
+    .execute(connection)
+    .await?;
     Ok(())
 }
 

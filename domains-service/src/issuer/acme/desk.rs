@@ -14,6 +14,7 @@ use zeroize::Zeroizing;
 use super::limits::Demand;
 use crate::issuer::IssueError;
 use crate::nodes::Nodes;
+use crate::publish;
 use crate::store::acme::OrderRecord;
 use crate::store::{Store, StoreError};
 
@@ -83,6 +84,8 @@ impl Desk {
     pub(super) async fn publish(&self, challenge: Challenge) -> Result<(), IssueError> {
         let hostname = challenge.hostname.clone();
         let mut write = self.store.write().await?;
+        // One at a time: an answer by certificate is found by the name alone.
+        publish::withdraw_challenges_of(&mut write, &hostname).await?;
         write.put(Entity::Challenge(challenge)).await?;
         let revision = write.commit().await?;
         let learnt = self.nodes.acknowledged(revision, LEARNING_TIME_MAX).await;

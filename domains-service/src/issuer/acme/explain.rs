@@ -21,7 +21,8 @@ pub(super) fn is(error: &Error, what: &str) -> bool {
 
 /// Whether the authority has forgotten what we asked about.
 pub(super) fn is_gone(error: &Error) -> bool {
-    matches!(error, Error::Api(problem) if problem.status == Some(404) || kind(problem) == "malformed")
+    matches!(error, Error::Api(problem) if problem.status == Some(404)
+        || matches!(kind(problem), "malformed" | "accountDoesNotExist"))
 }
 
 /// What a failed call means.

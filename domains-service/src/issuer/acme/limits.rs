@@ -47,11 +47,21 @@ pub(crate) fn of_order(authority: &str, project: &str, name: &str, registered: &
         demands.extend([
             demand("orders", "", ORDERS, true),
             demand("project", project, PROJECT, true),
-            demand("registered", registered, REGISTERED_DOMAIN, true),
-            demand("exact", name, EXACT_NAME, true),
+            // These two are of certificates: an order that fails takes nothing of them.
+            demand("registered", registered, REGISTERED_DOMAIN, false),
+            demand("exact", name, EXACT_NAME, false),
         ]);
     }
     demands
+}
+
+/// What a certificate takes, once it is there. One that replaces another takes nothing.
+pub(crate) fn of_certificate(authority: &str, name: &str, registered: &str, replaces: bool) -> Vec<Demand> {
+    if replaces {
+        return Vec::new();
+    }
+    let demand = |kind: &str, of: &str, limit| Demand { name: format!("{authority} {kind} {of}"), limit, takes: true };
+    vec![demand("registered", registered, REGISTERED_DOMAIN), demand("exact", name, EXACT_NAME)]
 }
 
 /// What a failed proof takes.

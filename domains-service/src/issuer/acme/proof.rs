@@ -43,8 +43,10 @@ impl AcmeAuthority {
             }
         }
         match patiently!(order.poll_ready(&POLLING)) {
-            Ok(OrderStatus::Invalid) | Err(Error::Api(_)) => Err(self.why_invalid(order, request).await),
+            Ok(OrderStatus::Invalid) => Err(self.why_invalid(order, request).await),
             Ok(_) => Ok(()),
+            // The order's own error; that of a question about it says nothing of the proof.
+            Err(Error::Api(_)) if order.state().error.is_some() => Err(self.why_invalid(order, request).await),
             Err(error) => Err(self.failed(&error)),
         }
     }

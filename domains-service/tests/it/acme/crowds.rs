@@ -64,6 +64,50 @@ async fn two_control_planes_over_one_database_ask_for_one_certificate_per_name()
 }
 
 #[tokio::test]
+async fn proofs_that_failed_use_up_no_certificates() {
+    let ca = FakeCa::start().await;
+    ca.fail(SHOP, Some("connection"));
+    let platform = platform(&[("one", &ca)]).await;
+    add(&platform, SHOP).await;
+    // As many orders as an exact name may have certificates in a week, with room for failures in between.
+    for attempt in 1..=6 {
+        platform.domain_when("demo", SHOP, |domain| domain["certificate"]["attempts"] == attempt).await;
+        platform.clock.advance(Duration::from_mins(15));
+        if attempt == 6 {
+            ca.fail(SHOP, None);
+        }
+        platform.operator("POST", &format!("/projects/demo/domains/{SHOP}/verify"), Value::Null).await;
+    }
+    platform.domain_in("demo", SHOP, "active").await;
+}
+
+#[tokio::test]
+async fn a_restart_remembers_which_account_caa_records_name() {
+    let ca = FakeCa::start().await;
+    let mut first = platform(&[("one", &ca)]).await;
+    add(&first, SHOP).await;
+    first.domain_in("demo", SHOP, "active").await;
+    let account = first.owner("demo").get("/v1/acme-account").await.body["accounts"][0]["account_uri"].clone();
+    assert!(account.is_string(), "{account}");
+    first.stop().await;
+    let bend = Bend {
+        directory: Some(first.directory.clone()),
+        authorities: Some(Authorities { local: Some(local_authority()), public: Vec::new() }),
+        acme: vec![ca.settings("one")],
+        ..Bend::default()
+    };
+    let second = Platform::bent(bend).await;
+    second.dns.take_over(&first.dns);
+    let line = format!("one.example; accounturi={}", account.as_str().unwrap());
+    let record = domains_service::CaaRecord { flags: 0, tag: "issue".to_owned(), value: line.into_bytes() };
+    second.dns.set("customer.test", RecordData::Caa(record));
+    second.clock.advance(Duration::from_hours(25));
+    let looked = |domain: &Value| domain["checks"]["at"].as_str().unwrap_or_default() > "2026-06-16";
+    let domain = second.domain_when("demo", SHOP, looked).await;
+    assert_eq!((&domain["status"], &domain["problems"]), (&json!("active"), &json!([])));
+}
+
+#[tokio::test]
 async fn an_authority_that_is_away_for_ten_minutes_delays_and_loses_nothing() {
     let ca = FakeCa::start().await;
     ca.refuse(&[(500, "serverInternal", None); 2]);

@@ -71,7 +71,6 @@ pub struct RedisStore {
     process: String,
     servers: Arc<Servers>,
     metrics: CallMetrics,
-    timeouts: AtomicU32,
     /// Differs between calls; the server makes new incarnations of it.
     salt: AtomicU32,
 }
@@ -82,7 +81,7 @@ impl RedisStore {
     pub fn start(settings: RedisSettings, process: u64, metrics: CallMetrics) -> Self {
         let servers = Servers::start(settings);
         let salt = AtomicU32::new(u32::try_from(process % 1_000).unwrap_or(0));
-        Self { process: format!("{process:016x}"), servers, metrics, timeouts: AtomicU32::new(0), salt }
+        Self { process: format!("{process:016x}"), servers, metrics, salt }
     }
 
     /// Waits until the server is connected.
@@ -107,13 +106,13 @@ impl RedisStore {
         match result {
             "ok" => {
                 self.metrics.seconds.observe(began.elapsed().as_secs_f64());
-                self.timeouts.store(0, Ordering::Relaxed);
+                link.timeouts.store(0, Ordering::Relaxed);
             }
             // A server that is busy or full answers: another connection would not help.
             "busy" | "out_of_memory" | "disk" | "other" => {}
             "timeout" => {
-                if self.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= TIMEOUTS_MAX {
-                    self.timeouts.store(0, Ordering::Relaxed);
+                if link.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= TIMEOUTS_MAX {
+                    link.timeouts.store(0, Ordering::Relaxed);
                     self.servers.doubt(link);
                 }
             }

@@ -10,6 +10,7 @@ mod slots;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -54,6 +55,8 @@ pub(super) struct Link {
     pub(super) pulse: Script,
     /// The topology it belongs to.
     round: u64,
+    /// Calls in a row that got no answer.
+    pub(super) timeouts: AtomicU32,
     /// For a connection of another kind to the same server.
     pub(super) client: redis::Client,
 }

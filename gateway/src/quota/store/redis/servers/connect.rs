@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -159,12 +160,24 @@ async fn link(
     let flags = if version_number.0 >= 7 { "#!lua flags=allow-oom,allow-cross-slot-keys\n" } else { "" };
     let settle = script(&mut connection, flags, SETTLE).await?;
     let pulse = script(&mut connection, flags, PULSE).await?;
-    connection.set_response_timeout(settings.call_budget);
+    // Before the caller's own patience ends: then it is known which server did not answer.
+    connection.set_response_timeout(settings.call_budget * 9 / 10);
     let memory_key = local_key(MEMORY_KEY, &tag);
     let run_id = fact("run_id");
     tracing::info!(host = address.host, port = address.port, version, run_id, "connected to the quota's Redis");
     let name = format!("{}:{}", address.host, address.port);
-    Ok(Arc::new(Link { name, connection, run_id, tag, memory_key, settle, pulse, round, client }))
+    Ok(Arc::new(Link {
+        name,
+        connection,
+        run_id,
+        tag,
+        memory_key,
+        settle,
+        pulse,
+        round,
+        timeouts: AtomicU32::new(0),
+        client,
+    }))
 }
 
 /// An evicted bucket is a quota that starts again.
