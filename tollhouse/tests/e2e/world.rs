@@ -144,10 +144,15 @@ impl Platform {
 
 impl Drop for Platform {
     fn drop(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            let _ = process.kill();
-            let _ = process.wait();
+        let Some(mut process) = self.process.take() else { return };
+        // Asked first: what it has started itself, such as an authority, ends with it only then.
+        let _ = Command::new("kill").args(["-INT", &process.id().to_string()]).status();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while Instant::now() < deadline && matches!(process.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(10));
         }
+        let _ = process.kill();
+        let _ = process.wait();
     }
 }
 
