@@ -146,13 +146,14 @@ impl Drop for Platform {
     fn drop(&mut self) {
         let Some(mut process) = self.process.take() else { return };
         // Asked first: what it has started itself, such as an authority, ends with it only then.
-        let _ = Command::new("kill").args(["-INT", &process.id().to_string()]).status();
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while Instant::now() < deadline && matches!(process.try_wait(), Ok(None)) {
-            std::thread::sleep(Duration::from_millis(10));
+        let signal = |name: &str, pid: &str| drop(Command::new("kill").args([name, pid]).status());
+        let pid = process.id().to_string();
+        signal("-INT", &pid);
+        let (ended, end) = std::sync::mpsc::sync_channel(1);
+        std::thread::spawn(move || drop(process.wait().map(|_| ended.send(()))));
+        if end.recv_timeout(Duration::from_secs(10)).is_err() {
+            signal("-KILL", &pid);
         }
-        let _ = process.kill();
-        let _ = process.wait();
     }
 }
 
