@@ -5,6 +5,7 @@ mod faults;
 mod nodes;
 mod script;
 pub(super) mod server;
+mod tls;
 
 use chassis::metrics::{self, Registry};
 

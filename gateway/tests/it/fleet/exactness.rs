@@ -58,7 +58,7 @@ async fn the_days_limit_is_exact_and_what_the_minute_refuses_costs_no_day() {
     let outcome = fleet.burst(0, 1_200).await;
     outcome.only(&[200, 429]);
     assert_eq!(outcome.total(), 400, "{outcome:?}");
-    let outcome = fleet.burst(1, 5_000).await;
+    let outcome = fleet.burst(1, 10_000).await;
     outcome.only(&[200, 429]);
     assert!(outcome.total() == 60 || outcome.admitted.len() > 1, "{outcome:?}");
     eventually("the day holds what was admitted", async || {

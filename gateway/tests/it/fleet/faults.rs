@@ -92,13 +92,33 @@ async fn a_silent_network_delays_only_the_first_requests() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_store_costs_no_request_an_error_and_is_right_when_it_thaws() {
-    let fleet = Fleet::start(2, &[(100_000, 1_000_000)], "on_store_down = \"share\"").await;
+    let fleet = Fleet::start(2, &[(10_000_000, 100_000_000)], "on_store_down = \"share\"").await;
     let mut outcome = fleet.burst(0, 500).await;
     fleet.redis.freeze();
-    outcome.add(fleet.burst(0, 2_000).await);
+    let began = std::time::Instant::now();
+    let long = Duration::from_secs(u64::from(extent("FLEET_FREEZE", 0)));
+    let mut slowest = Vec::new();
+    loop {
+        let connection = fleet.connect(0, 0).await;
+        let asked = std::time::Instant::now();
+        outcome.note(connection.try_ask(&fleet.ask(0)).await.ok().as_ref());
+        slowest.push(asked.elapsed());
+        outcome.add(fleet.burst(0, 1_000).await);
+        if began.elapsed() >= long && slowest.len() > 1 {
+            break;
+        }
+    }
     outcome.only(&[200]);
+    slowest.sort_unstable();
     fleet.redis.thaw();
+    let thawed = std::time::Instant::now();
     all_are_back(&fleet).await;
+    println!(
+        "frozen for {:?}: a request between the bursts took at most {:?}; back {:?} after the thaw",
+        began.elapsed(),
+        slowest[slowest.len() - 1],
+        thawed.elapsed()
+    );
     outcome.add(fleet.burst(0, 500).await);
     eventually("the day holds what was admitted meanwhile", async || {
         (fleet.day_charged(0) == u64::from(outcome.total())).then_some(())
