@@ -128,6 +128,7 @@ pub async fn start_in(
     parts.spawn(serve(internal, inside, limits, shutdown.clone()));
     let workers = [
         tokio::spawn(worker::attend_to_domains(app.clone(), shutdown.clone())),
+        tokio::spawn(worker::finish_removals(app.clone(), shutdown.clone())),
         tokio::spawn(worker::tidy(app.clone(), shutdown.clone())),
         tokio::spawn(worker::abandon_orders(app.clone(), shutdown.clone())),
         tokio::spawn(deliver::deliver(app.clone(), shutdown.clone())),

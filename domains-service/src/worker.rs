@@ -3,23 +3,27 @@
 //! A bounded number of domains is attended to at once. When the database or DNS is away, the worker waits and comes
 //! again; nothing is lost, because what is due is written down.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use chassis::shutdown::Shutdown;
 use contract::feed::{EntityName, Revision};
-use futures_util::stream::{self, StreamExt as _};
+use contract::hostname::Hostname;
+use contract::project::ProjectId;
+use tokio::task::{self, JoinSet};
 
 use crate::app::App;
 use crate::attend::{self, Reason};
-use crate::domain::Status;
+use crate::domain::{Domain, Status};
 use crate::store::{StoreError, acme, domains, keys, webhooks};
 
 /// Between two searches for domains that are due; a change wakes the worker at once.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Domains attended to at once.
-const DOMAINS_AT_ONCE: usize = 16;
+/// Domains attended to at once, of all projects and of one.
+const DOMAINS_AT_ONCE: usize = 32;
+const DOMAINS_AT_ONCE_PER_PROJECT: usize = 16;
 
 /// Domains taken up per search.
 const DOMAINS_PER_SEARCH: i64 = 256;
@@ -57,22 +61,96 @@ const OVERDUE_MILLIS: i64 = 60 * 1_000;
 /// Stale keys deleted per round.
 const KEYS_PER_TIDYING: i64 = 500;
 
-/// Attends to domains until `shutdown`.
+/// What is in progress, by task.
+#[derive(Default)]
+struct InProgress {
+    tasks: JoinSet<Result<(), StoreError>>,
+    domains: HashMap<task::Id, (ProjectId, Hostname)>,
+}
+
+impl InProgress {
+    /// Whether there is room for another domain of this project, and nobody is at it yet.
+    fn has_room_for(&self, domain: &Domain) -> bool {
+        let of_project = self.domains.values().filter(|(project, _)| *project == domain.project);
+        self.domains.len() < DOMAINS_AT_ONCE
+            && of_project.clone().count() < DOMAINS_AT_ONCE_PER_PROJECT
+            && !of_project.clone().any(|(_, name)| *name == domain.name)
+    }
+
+    fn begin(&mut self, app: &Arc<App>, domain: Domain) {
+        let place = (domain.project.clone(), domain.name.clone());
+        let app = app.clone();
+        let handle = self.tasks.spawn(async move {
+            let attended = attend::attend(&app, &domain, Reason::Schedule).await;
+            attended.map(|_| ()).inspect_err(
+                |error| tracing::error!(%error, domain = %domain.name, "a domain could not be attended to"),
+            )
+        });
+        self.domains.insert(handle.id(), place);
+    }
+
+    /// Waits until one is done; whether it went well.
+    async fn one_done(&mut self) -> bool {
+        match self.tasks.join_next_with_id().await {
+            Some(Ok((id, result))) => {
+                self.domains.remove(&id);
+                result.is_ok()
+            }
+            Some(Err(broken)) => {
+                self.domains.remove(&broken.id());
+                tracing::error!(error = %broken, "attending to a domain broke off");
+                false
+            }
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Attends to domains until `shutdown`. One that takes long, because DNS or an authority does, holds up nobody but a few
+/// of its own project.
 pub(crate) async fn attend_to_domains(app: Arc<App>, shutdown: Shutdown) {
+    let mut in_progress = InProgress::default();
+    let mut search = true;
     while !shutdown.has_begun() {
-        let attended = tokio::select! {
-            attended = round(&app) => attended,
-            // An order may take minutes. What is cut off here is gone on with by whoever comes next.
-            () = at_the_end(&shutdown) => return,
+        if search && let Err(error) = take_up(&app, &mut in_progress).await {
+            tracing::error!(%error, "domains could not be attended to; trying again");
+        }
+        search = tokio::select! {
+            () = shutdown.begun() => break,
+            () = app.wake.notified() => true,
+            () = tokio::time::sleep(SEARCH_INTERVAL) => true,
+            // What failed is tried again after the pause, not at once.
+            went_well = in_progress.one_done() => went_well,
         };
-        match attended {
-            Ok(0) => {}
-            Ok(_) => continue, // there may be more
-            Err(error) => tracing::error!(%error, "domains could not be attended to; trying again"),
+    }
+    // An order may take minutes. What is cut off here is gone on with by whoever comes next.
+    let rest = async { while in_progress.tasks.join_next().await.is_some() {} };
+    if tokio::time::timeout(LAST_WORDS_MAX, rest).await.is_err() {
+        in_progress.tasks.shutdown().await;
+    }
+}
+
+/// Begins with what is due now, as far as there is room.
+async fn take_up(app: &Arc<App>, in_progress: &mut InProgress) -> Result<(), StoreError> {
+    if in_progress.domains.len() >= DOMAINS_AT_ONCE {
+        return Ok(());
+    }
+    for domain in app.store.due_domains(app.clock.now(), DOMAINS_AT_ONCE_PER_PROJECT, DOMAINS_PER_SEARCH).await? {
+        if in_progress.has_room_for(&domain) {
+            in_progress.begin(app, domain);
+        }
+    }
+    Ok(())
+}
+
+/// Forgets removed domains until `shutdown`, as gateways stop serving them.
+pub(crate) async fn finish_removals(app: Arc<App>, shutdown: Shutdown) {
+    while !shutdown.has_begun() {
+        if let Err(error) = finish_due_removals(&app).await {
+            tracing::error!(%error, "removals could not be finished; trying again");
         }
         tokio::select! {
             () = shutdown.begun() => return,
-            () = app.wake.notified() => {}
             () = tokio::time::sleep(SEARCH_INTERVAL) => {}
         }
     }
@@ -84,26 +162,8 @@ async fn at_the_end(shutdown: &Shutdown) {
     tokio::time::sleep(LAST_WORDS_MAX).await;
 }
 
-/// Attends to what is due now; returns how many domains were.
-async fn round(app: &App) -> Result<usize, StoreError> {
-    let due = app.store.due_domains(app.clock.now(), DOMAINS_PER_SEARCH).await?;
-    let count = due.len();
-    let results = stream::iter(due)
-        .map(|domain| async move {
-            let attended = attend::attend(app, &domain, Reason::Schedule).await;
-            attended.map(|_| ()).inspect_err(
-                |error| tracing::error!(%error, domain = %domain.name, "a domain could not be attended to"),
-            )
-        })
-        .buffer_unordered(DOMAINS_AT_ONCE);
-    let failed = results.filter(|result| std::future::ready(result.is_err())).count().await;
-    finish_removals(app).await?;
-    // Failures are retried after the pause, not at once.
-    Ok(count.saturating_sub(failed))
-}
-
 /// Forgets removed domains that every live gateway has stopped serving.
-async fn finish_removals(app: &App) -> Result<(), StoreError> {
+async fn finish_due_removals(app: &App) -> Result<(), StoreError> {
     let removing = app.store.removing_domains(DOMAINS_PER_SEARCH).await?;
     let done: Vec<_> = removing
         .into_iter()
@@ -186,7 +246,7 @@ async fn tidy_once(app: &App) -> Result<(), StoreError> {
 
 /// Brings the gauges up to date.
 pub(crate) async fn measure(app: &App) -> Result<(), StoreError> {
-    let mut counts: std::collections::HashMap<String, i64> = app.store.domains_by_status().await?.into_iter().collect();
+    let mut counts: HashMap<String, i64> = app.store.domains_by_status().await?.into_iter().collect();
     for status in Status::ALL {
         let count = counts.remove(status.as_str()).unwrap_or(0);
         app.metrics.states.with_label_values(&[status.as_str()]).set(count);

@@ -102,14 +102,24 @@ impl Store {
         all(rows)
     }
 
-    /// Domains whose time has come and that nobody is acting on, at most `limit`.
-    pub(crate) async fn due_domains(&self, now: UnixMillis, limit: i64) -> Result<Vec<Domain>, StoreError> {
-        let rows =
-            sqlx::query_as("SELECT * FROM domains WHERE due_at <= $1 AND lease_until <= $1 ORDER BY due_at LIMIT $2")
-                .bind(now.0)
-                .bind(limit)
-                .fetch_all(self.reader())
-                .await?;
+    /// Domains whose time has come and that nobody is acting on, at most `limit` and at most `per_project` of one
+    /// project: however many of one are due, those of others come as well.
+    pub(crate) async fn due_domains(
+        &self,
+        now: UnixMillis,
+        per_project: usize,
+        limit: i64,
+    ) -> Result<Vec<Domain>, StoreError> {
+        let rows = sqlx::query_as(
+            "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY project ORDER BY due_at) AS turn
+                            FROM domains WHERE due_at <= $1 AND lease_until <= $1) AS due
+             WHERE turn <= $2 ORDER BY turn, due_at LIMIT $3",
+        )
+        .bind(now.0)
+        .bind(i64::try_from(per_project).unwrap_or(i64::MAX))
+        .bind(limit)
+        .fetch_all(self.reader())
+        .await?;
         all(rows)
     }
 

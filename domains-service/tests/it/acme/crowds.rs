@@ -64,6 +64,25 @@ async fn two_control_planes_over_one_database_ask_for_one_certificate_per_name()
 }
 
 #[tokio::test]
+async fn a_project_whose_orders_hang_holds_up_nobody_else() {
+    let ca = FakeCa::start().await;
+    // From here on the authority takes requests and says nothing.
+    ca.stop_at(1, false);
+    let platform = platform(&[("one", &ca)]).await;
+    platform.project("many", "enterprise").await;
+    for number in 0..40 {
+        add_to(&platform, "many", &format!("shop.customer{number}.test")).await;
+    }
+    let waits = |domain: &Value| domain["status"] == "issuing";
+    platform.domain_when("many", "shop.customer0.test", waits).await;
+    // Another project's name gets its first look at once, and one that needs no authority its certificate.
+    add(&platform, SHOP).await;
+    platform.domain_when("demo", SHOP, waits).await;
+    platform.local_domain("demo", json!({ "name": "shop.localhost" })).await;
+    assert_eq!(ca.certificates(), 0);
+}
+
+#[tokio::test]
 async fn proofs_that_failed_use_up_no_certificates() {
     let ca = FakeCa::start().await;
     ca.fail(SHOP, Some("connection"));
