@@ -7,7 +7,25 @@ use crate::quota::settings::OnStoreDown;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_serves_buckets_from_all_its_servers_and_survives_one() {
-    let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "500", "--repl-diskless-sync-delay", "0"];
+    a_cluster_that_loses_a_master(Redis::kill, "yes").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_hangs_is_left_for_its_replica_although_the_others_answer() {
+    a_cluster_that_loses_a_master(|server| server.freeze(), "no").await;
+}
+
+async fn a_cluster_that_loses_a_master(lose: impl FnOnce(&mut Redis), full_coverage: &str) {
+    let options = [
+        "--cluster-enabled",
+        "yes",
+        "--cluster-node-timeout",
+        "500",
+        "--repl-diskless-sync-delay",
+        "0",
+        "--cluster-require-full-coverage",
+        full_coverage,
+    ];
     let mut servers: Vec<Redis> = (0..6).map(|_| Redis::with(&options)).collect();
     let addresses: Vec<String> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port)).collect();
     let mut create = vec!["--cluster", "create"];
@@ -40,11 +58,16 @@ async fn a_cluster_serves_buckets_from_all_its_servers_and_survives_one() {
         replication.contains("role:master") || replication.contains("master_link_status:up")
     };
     eventually("every replica is in step", async || servers.iter().all(in_step)).await;
-    // A master dies; its replica takes over; buckets of all servers are counted again.
+    // A master is lost; its replica takes over; buckets of all servers are counted again.
     let master = servers.iter().position(|server| server.ask(&["ROLE"]).starts_with("master")).unwrap();
-    servers[master].kill();
+    let lost = servers[master].port;
+    lose(&mut servers[master]);
     let alive = servers.iter().enumerate().find(|(number, _)| *number != master).unwrap().1.port;
-    eventually("the Cluster has healed", async || good(alive)).await;
+    eventually("the Cluster has healed", async || {
+        let masters = ask(alive, &["CLUSTER", "NODES"]);
+        good(alive) && masters.lines().any(|line| line.contains(&format!(":{lost}@")) && line.contains("fail"))
+    })
+    .await;
     eventually("every bucket is counted again", async || {
         let mut good = true;
         for number in 0..12 {
