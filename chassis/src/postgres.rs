@@ -31,7 +31,7 @@ pub const CONNECTIONS_MAX: u64 = 200;
 pub const STATEMENT_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// How long a process that starts waits for a server that is not there yet, before it ends and says so.
-pub const START_WAIT_MAX: Duration = Duration::from_secs(60);
+pub const START_WAIT_MAX: Duration = Duration::from_mins(1);
 
 /// Between two attempts of a process that starts.
 const START_PAUSE: Duration = Duration::from_millis(250);

@@ -18,7 +18,7 @@ pub use crate::postgres::PostgresSettings;
 pub use connection::{Begin, Connection};
 pub use place::{Place, StoreKind, read_place};
 pub use pool::{Kind, Migrations, Pool, PoolUse};
-pub use query::{Done, On, Query, QueryAs, QueryScalar, Record, Value, query, query_as, query_scalar};
+pub use query::{Builder, Done, On, Query, QueryAs, QueryScalar, Record, Value, query, query_as, query_scalar};
 
 pub use crate::postgres::STATEMENT_WAIT_MAX;
 pub use crate::sqlite::WAIT_MAX;

@@ -7,7 +7,7 @@
 #[cfg(test)]
 pub(crate) mod conformance;
 mod fault;
-pub(crate) mod sqlite;
+mod sql;
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use contract::time::UnixMillis;
 use crate::order::{CancelError, Order, ShipDate, ShipError, Status};
 
 pub use fault::{FaultKind, StoreError};
-pub use sqlite::SqliteOrders;
+pub use sql::SqlOrders;
 
 /// How long a request waits for the store before it is told so: a little more than the store's own wait for a lock.
 pub const WAIT_MAX: Duration = Duration::from_secs(5);

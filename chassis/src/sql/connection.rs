@@ -31,12 +31,18 @@ pub struct Connection {
     pub(super) held: Held,
     /// How long a statement may take.
     pub(super) limit: Duration,
-    in_transaction: bool,
+    transaction: Transaction,
     /// A statement is on its way, or was when its caller left.
     pub(super) busy: bool,
     broken: bool,
-    /// A statement of the transaction failed. PostgreSQL answers the commit of such a one as if all were well.
-    failed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Transaction {
+    None,
+    Open,
+    /// A statement of it failed. PostgreSQL answers the commit of such a one as if all were well.
+    Failed,
 }
 
 #[derive(Debug)]
@@ -76,7 +82,7 @@ impl Connection {
     }
 
     fn of(held: Held, limit: Duration) -> Self {
-        Self { held, limit, in_transaction: false, busy: false, broken: false, failed: false }
+        Self { held, limit, transaction: Transaction::None, busy: false, broken: false }
     }
 
     /// Which database it leads to.
@@ -95,7 +101,9 @@ impl Connection {
             (Kind::Postgres, Begin::Snapshot) => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
         };
         let begun = self.run(text).await;
-        self.in_transaction = begun.is_ok();
+        if begun.is_ok() {
+            self.transaction = Transaction::Open;
+        }
         // A lock that was not to be had leaves nothing behind; anything else might.
         self.broken |= begun.is_err();
         begun
@@ -119,12 +127,12 @@ impl Connection {
     /// # Errors
     /// When the database refused or did not answer.
     pub async fn commit(mut self) -> Result<(), sqlx::Error> {
-        if self.failed && self.kind() == Kind::Postgres {
+        if self.transaction == Transaction::Failed && self.kind() == Kind::Postgres {
             self.roll_back().await;
             return Err(sqlx::Error::Protocol("a statement of the transaction had failed".to_owned()));
         }
         let committed = self.run("COMMIT").await;
-        self.in_transaction = false;
+        self.transaction = Transaction::None;
         self.broken |= committed.is_err();
         committed
     }
@@ -132,7 +140,7 @@ impl Connection {
     /// Undoes the transaction. A connection on which that fails is closed, which undoes it as well.
     pub async fn roll_back(mut self) {
         let undone = self.run("ROLLBACK").await;
-        self.in_transaction = false;
+        self.transaction = Transaction::None;
         self.broken |= undone.is_err();
     }
 
@@ -147,12 +155,15 @@ impl Connection {
     pub(super) fn settle(&mut self, error: Option<&sqlx::Error>) {
         self.busy = false;
         let Some(error) = error else { return };
-        self.failed |= matches!(error, sqlx::Error::Database(_));
+        let in_transaction = self.transaction != Transaction::None;
+        if in_transaction && matches!(error, sqlx::Error::Database(_)) {
+            self.transaction = Transaction::Failed;
+        }
         self.broken |= match (&self.held, error) {
             (_, sqlx::Error::RowNotFound | sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_)) => false,
             // On a full disk or an I/O error SQLite may roll back by itself; the driver goes on counting a transaction.
             (Held::Sqlite(_), sqlx::Error::Database(error)) => {
-                self.in_transaction
+                in_transaction
                     && !(error.is_unique_violation() || error.is_foreign_key_violation() || error.is_check_violation())
             }
             // A server that takes no writes is not the primary any more: another one may stand at its address.
@@ -166,7 +177,7 @@ impl Drop for Connection {
     fn drop(&mut self) {
         if self.broken || (self.busy && self.kind() == Kind::Postgres) {
             self.held.close_on_drop();
-        } else if self.in_transaction {
+        } else if self.transaction != Transaction::None {
             let mut held = std::mem::replace(&mut self.held, Held::Gone);
             let Ok(runtime) = Handle::try_current() else {
                 held.close_on_drop();
@@ -186,11 +197,8 @@ pub(super) async fn in_time<T>(
     limit: Duration,
     statement: impl Future<Output = Result<T, sqlx::Error>>,
 ) -> Result<T, sqlx::Error> {
-    match tokio::time::timeout(limit, statement).await {
-        Ok(result) => result,
-        Err(_) => {
-            let text = "the database did not answer in time";
-            Err(sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, text)))
-        }
-    }
+    tokio::time::timeout(limit, statement).await.unwrap_or_else(|_| {
+        let text = "the database did not answer in time";
+        Err(sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, text)))
+    })
 }

@@ -253,3 +253,41 @@ where
         Ok(self.0.fetch_one(on).await?.0)
     }
 }
+
+/// A statement whose text depends on what is asked: pieces of text, and values whose places are numbered by themselves.
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    text: String,
+    values: Vec<Value>,
+}
+
+impl Builder {
+    /// From its beginning.
+    pub fn new(text: &'static str) -> Self {
+        Self { text: text.to_owned(), values: Vec::new() }
+    }
+
+    /// More text.
+    pub fn push(&mut self, text: &'static str) -> &mut Self {
+        self.text.push_str(text);
+        self
+    }
+
+    /// The next value.
+    pub fn push_bind(&mut self, value: impl Into<Value>) -> &mut Self {
+        self.values.push(value.into());
+        self.text.push_str(&format!("${}", self.values.len()));
+        self
+    }
+
+    /// The statement.
+    pub fn build(self) -> Query {
+        // Text comes in literals alone and values never become text.
+        Query { text: sqlx::AssertSqlSafe(self.text).into_sql_str(), values: self.values }
+    }
+
+    /// The statement, which brings rows.
+    pub fn build_as<T: Record>(self) -> QueryAs<T> {
+        QueryAs { query: self.build(), rows: std::marker::PhantomData }
+    }
+}

@@ -17,7 +17,7 @@ fn migrations() -> Migrations {
 
 async fn of_server(url: &str) -> Database {
     let settings = PostgresSettings::new(Secret::parse_password(url).unwrap(), 4).unwrap();
-    Database::open(&Place::Postgres(settings), &migrations()).await.unwrap()
+    Database::open(&settings.into(), &migrations()).await.unwrap()
 }
 
 async fn both(directory: &Path) -> [Database; 2] {
@@ -183,7 +183,7 @@ async fn a_database_that_may_lose_what_it_acknowledged_is_refused() {
     let url = server.database();
     server.sql("postgres", &format!("ALTER DATABASE {} SET synchronous_commit = off", name_in(&url)));
     let settings = PostgresSettings::new(Secret::parse_password(&url).unwrap(), 4).unwrap();
-    let error = Database::open(&Place::Postgres(settings), &migrations()).await.unwrap_err();
+    let error = Database::open(&settings.into(), &migrations()).await.unwrap_err();
     assert!(format!("{error:#}").contains("set it to on"), "{error:#}");
 }
 
@@ -192,7 +192,7 @@ async fn a_server_that_refuses_us_is_not_waited_for_and_its_password_stays_secre
     let url = Server::shared().url("nothing_here").replace("tollhouse@", "tollhouse:hunter2@");
     let settings = PostgresSettings::new(Secret::parse_password(&url).unwrap(), 4).unwrap();
     let asked = Instant::now();
-    let error = Database::open(&Place::Postgres(settings), &migrations()).await.unwrap_err();
+    let error = Database::open(&settings.into(), &migrations()).await.unwrap_err();
     assert!(asked.elapsed() < Duration::from_secs(10));
     let text = format!("{error:#}");
     assert!(text.contains("nothing_here") && !text.contains("hunter2"), "{text}");

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long the server may take to start or stop.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A server, and where it listens.
 pub(crate) struct Server {
@@ -136,14 +136,21 @@ impl Server {
 
     /// Runs a statement in a database, as an operator with `psql` would; what it prints.
     pub(crate) fn sql(&self, database: &str, text: &str) -> String {
+        self.try_sql(database, text).unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    /// As [`Server::sql`], or what the server complains of.
+    pub(crate) fn try_sql(&self, database: &str, text: &str) -> Result<String, String> {
         let output = self
             .run("psql")
             .args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", "tollhouse", "-h", "127.0.0.1"])
             .args(["-p", &self.port.to_string(), "-d", database, "-c", text])
             .output()
             .unwrap();
-        assert!(output.status.success(), "{text}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+        }
+        Ok(String::from_utf8(output.stdout).unwrap().trim().to_owned())
     }
 
     fn run(&self, program: &str) -> Command {
@@ -190,8 +197,9 @@ fn number() -> u32 {
 
 /// Where `initdb` and `postgres` are: on the path, or where Debian keeps them, the newest version.
 fn programs() -> PathBuf {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let found = Command::new("sh").args(["-c", "command -v initdb"]).output().unwrap();
+    let found = PathBuf::from(String::from_utf8_lossy(&found.stdout).trim());
+    let mut folders: Vec<PathBuf> = found.parent().map(Path::to_owned).into_iter().collect();
     let mut versions: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
         .map(|entries| entries.filter_map(|entry| Some(entry.ok()?.path().join("bin"))).collect())
         .unwrap_or_default();

@@ -96,7 +96,7 @@ async fn every_acknowledged_cancellation_survives_kill_9() {
     let directory = tempfile::tempdir().unwrap();
     let database = directory.path().join("orders.db");
     let project = "demo".parse().unwrap();
-    let orders = Orders::open(&database).await.unwrap();
+    let orders = Orders::open(&database.clone().into()).await.unwrap();
     let imported = orders
         .import(&project, futures_util::stream::iter([Ok::<_, std::io::Error>(Bytes::from(lines(0..ORDERS)))]))
         .await;
@@ -114,7 +114,7 @@ async fn every_acknowledged_cancellation_survives_kill_9() {
         acknowledged.extend(sure);
         next = highest + 1;
     }
-    let orders = Orders::open(&database).await.unwrap();
+    let orders = Orders::open(&database.clone().into()).await.unwrap();
     let store = orders.store();
     for id in &acknowledged {
         let order = store.find(&project, *id).await.unwrap().unwrap();
