@@ -13,12 +13,14 @@ mod pool;
 mod query;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 pub use crate::postgres::PostgresSettings;
 pub use connection::{Begin, Connection};
 pub use place::{Place, StoreKind, read_place};
 pub use pool::{Kind, Migrations, Pool, PoolUse};
 pub use query::{Builder, Done, On, Query, QueryAs, QueryScalar, Record, Value, query, query_as, query_scalar};
+pub use watch::{StoreMetrics, watch};
 
 pub use crate::postgres::STATEMENT_WAIT_MAX;
 pub use crate::sqlite::WAIT_MAX;
@@ -47,7 +49,7 @@ impl Database {
             Place::Sqlite(path) => Self::open_sqlite(path, migrations).await,
             Place::Postgres(settings) => {
                 crate::postgres::migrate(settings, &migrations.postgres).await?;
-                let pool = Pool::Postgres(crate::postgres::open(settings).await?);
+                let pool = Pool::server(crate::postgres::open(settings).await?);
                 Ok(Self { write: pool.clone(), read: pool })
             }
         }

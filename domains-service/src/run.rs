@@ -14,6 +14,7 @@ use chassis::running::Running;
 use chassis::seal::SealingKey;
 use chassis::serve::{ServeLimits, bind, serve};
 use chassis::shutdown::Shutdown;
+use chassis::sql::{self, StoreMetrics};
 use contract::feed::Entity;
 use contract::project::Access;
 use contract::site::{Serves, Site};
@@ -28,6 +29,7 @@ use crate::issuer::acme::{AcmeAuthority, Desk};
 use crate::issuer::{Authorities, Issuer, LocalAuthority};
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
+use crate::peers;
 use crate::store::{Store, projects};
 use crate::webhook::deliver;
 use crate::worker;
@@ -86,6 +88,7 @@ pub async fn start_in(
 ) -> anyhow::Result<Running> {
     let registry = chassis::metrics::registry(env!("CARGO_PKG_VERSION"))?;
     let metrics = Metrics::register(&registry)?;
+    let watched = StoreMetrics::register(&registry, "domains")?;
     let store = Store::open(&config.database, clock.clone()).await?;
     let (http, internal, admin) =
         (bind(config.listen).await?, bind(config.internal_listen).await?, bind(config.admin_listen).await?);
@@ -129,6 +132,8 @@ pub async fn start_in(
     let workers = [
         tokio::spawn(worker::attend_to_domains(app.clone(), shutdown.clone())),
         tokio::spawn(worker::finish_removals(app.clone(), shutdown.clone())),
+        tokio::spawn(sql::watch(app.store.database(), watched, shutdown.clone())),
+        tokio::spawn(peers::listen(app.clone(), shutdown.clone())),
         tokio::spawn(worker::tidy(app.clone(), shutdown.clone())),
         tokio::spawn(worker::abandon_orders(app.clone(), shutdown.clone())),
         tokio::spawn(deliver::deliver(app.clone(), shutdown.clone())),

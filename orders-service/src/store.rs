@@ -12,6 +12,7 @@ mod sql;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use chassis::sql::Database;
 use contract::project::ProjectId;
 use contract::time::UnixMillis;
 
@@ -264,6 +265,11 @@ pub trait OrderStore: Send + Sync {
 
     /// Adds all the orders, durably, or none.
     async fn import(&self, project: &ProjectId, orders: Vec<Order>) -> Result<u64, ImportError>;
+
+    /// The database underneath, for those who watch it; a store without one is nothing to watch.
+    fn database(&self) -> Option<Database> {
+        None
+    }
 
     /// Finishes what is in progress and lets go of the files.
     async fn close(&self);

@@ -177,6 +177,38 @@ async fn a_server_that_stops_or_says_nothing_is_told_in_time_and_found_again() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_gone_shows_in_the_metrics_and_nobody_waits_for_it() {
+    let server = Server::start(&[]);
+    let database = of_server(&server.database()).await;
+    let registry = crate::metrics::registry("test").unwrap();
+    let metrics = StoreMetrics::register(&registry, "test").unwrap();
+    let shutdown = crate::shutdown::Shutdown::new();
+    let watching = tokio::spawn(watch(database.clone(), metrics, shutdown.clone()));
+    let shows = async |line: &str| {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !crate::metrics::render(&registry).unwrap().lines().any(|shown| shown == line) {
+            assert!(Instant::now() < deadline, "{line} is not shown");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    shows("test_store_up 1").await;
+    shows("test_store_connections_max 4").await;
+    shows("test_store_connections{state=\"idle\"} 1").await;
+    server.stop();
+    shows("test_store_up 0").await;
+    // Asked of all at once, as by many clients: none of them gets further than the door.
+    let asked = (0..50).map(|_| query("SELECT 1").execute(&database.read));
+    for answer in futures_util::future::join_all(asked).await {
+        assert!(matches!(answer, Err(sqlx::Error::Io(_))), "{answer:?}");
+    }
+    server.start_again();
+    shows("test_store_up 1").await;
+    query("SELECT 1").execute(&database.read).await.unwrap();
+    shutdown.begin();
+    watching.await.unwrap();
+}
+
 #[tokio::test]
 async fn a_database_that_may_lose_what_it_acknowledged_is_refused() {
     let server = Server::shared();

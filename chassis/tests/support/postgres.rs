@@ -134,6 +134,26 @@ impl Server {
         format!("postgres://tollhouse@127.0.0.1:{}/{database}?sslmode=disable", self.port)
     }
 
+    /// Everything in a database as text, as a backup of it would have it.
+    pub(crate) fn dump(&self, database: &str) -> String {
+        let output = self
+            .run("pg_dump")
+            .args(["--no-owner", "-U", "tollhouse", "-h", "127.0.0.1", "-p", &self.port.to_string(), database])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// A copy of a database at this moment: its URL.
+    pub(crate) fn copy(&self, database: &str) -> String {
+        let url = self.database();
+        let file = self.directory.join(format!("{}.sql", name_in(&url)));
+        std::fs::write(&file, self.dump(database)).unwrap();
+        self.sql(name_in(&url), &format!("\\i {}", file.display()));
+        url
+    }
+
     /// Runs a statement in a database, as an operator with `psql` would; what it prints.
     pub(crate) fn sql(&self, database: &str, text: &str) -> String {
         self.try_sql(database, text).unwrap_or_else(|error| panic!("{text}: {error}"))

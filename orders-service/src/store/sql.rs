@@ -197,6 +197,10 @@ impl OrderStore for SqlOrders {
         self.write(project, IMPORT_WAIT_MAX, |project, reply| Job::Import { project, orders, reply }).await?
     }
 
+    fn database(&self) -> Option<Database> {
+        Some(self.database.clone())
+    }
+
     async fn close(&self) {
         for writer in &self.writers {
             writer.stop().await;
