@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use contract::hostname::Hostname;
+use http::HeaderValue;
 use parking_lot::Mutex;
 use rustls::sign::CertifiedKey;
 use tokio::sync::watch;
@@ -65,6 +66,8 @@ pub(crate) struct Shared {
 pub struct Connection {
     id: u64,
     ends: Ends,
+    /// The client's address as headers and log lines say it, written once per connection.
+    client_text: HeaderValue,
     tls: Option<TlsFacts>,
     opened: Instant,
     requests_max: u32,
@@ -94,6 +97,7 @@ impl Connection {
         Self {
             id,
             ends,
+            client_text: address_text(ends.client),
             tls,
             opened,
             requests_max: settings.requests_per_connection,
@@ -111,6 +115,11 @@ impl Connection {
         }
     }
 
+    /// A connection that no door knows, in the clear: for measuring what is done with one.
+    pub fn unattached(ends: Ends) -> Self {
+        Self::new(0, ends, None, &DoorSettings::default(), Arc::default(), Instant::now())
+    }
+
     /// The connection that carries the request of `session`; `None` when the session did not come through a door.
     pub fn of(session: &pingora::proxy::Session) -> Option<Arc<Self>> {
         let digest = session.digest()?.proxy_digest.as_ref()?;
@@ -125,6 +134,11 @@ impl Connection {
     /// The client's address; behind a trusted load balancer, the one that it named.
     pub fn client(&self) -> SocketAddr {
         self.ends.client
+    }
+
+    /// The client's address without its port, as text.
+    pub fn client_text(&self) -> &HeaderValue {
+        &self.client_text
     }
 
     /// The address that opened the TCP connection.
@@ -265,6 +279,11 @@ impl Drop for Connection {
         let left = self.seen.get_mut().wrapping_sub(*self.done.get_mut());
         self.shared.in_flight.fetch_sub(left as usize, Ordering::AcqRel);
     }
+}
+
+fn address_text(address: SocketAddr) -> HeaderValue {
+    // Digits, dots and colons: always a header value.
+    HeaderValue::from_str(&address.ip().to_string()).unwrap_or_else(|_| HeaderValue::from_static("unknown"))
 }
 
 /// `age` give or take a tenth, by the number of the connection, so that clients which came together do not all leave
