@@ -146,7 +146,7 @@ async fn steady(target: Arc<Target>, rate: u32, seconds: u64, key: Option<String
                     if number >= total {
                         return anyhow::Ok((took, failed));
                     }
-                    let due = begins + Duration::from_secs_f64(number as f64 / f64::from(rate));
+                    let due = begins + Duration::from_nanos(number * 1_000_000_000 / u64::from(rate));
                     // The runtime's clock ticks in milliseconds: the last one is waited out awake.
                     tokio::time::sleep_until(due - Duration::from_millis(1)).await;
                     while Instant::now() < due {
@@ -167,16 +167,16 @@ async fn steady(target: Arc<Target>, rate: u32, seconds: u64, key: Option<String
         failed += wrong;
     }
     all.sort_unstable();
-    let at = |share: f64| {
-        let place = (all.len() as f64 * share) as usize;
+    let at = |thousandths: usize| {
+        let place = all.len() * thousandths / 1_000;
         all.get(place.min(all.len().saturating_sub(1))).map_or(0, Duration::as_micros)
     };
     println!(
         r#"{{"requests": {}, "failed": {failed}, "p50_us": {}, "p99_us": {}, "p999_us": {}}}"#,
         all.len(),
-        at(0.5),
-        at(0.99),
-        at(0.999)
+        at(500),
+        at(990),
+        at(999)
     );
     Ok(())
 }

@@ -6,7 +6,7 @@ use contract::identity::{Caller, Identity, IdentityKey};
 use contract::time::UnixSeconds;
 use http::HeaderValue;
 use http::header::{self, HeaderName, InvalidHeaderValue};
-use pingora::http::RequestHeader;
+use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 use pingora::{ErrorType, OrErr as _};
 
@@ -194,11 +194,57 @@ pub fn explain(error: &pingora::Error) -> Rejection {
     }
 }
 
+/// Interim responses (1xx) before the final one that an upstream may send; a flood of them would keep a request for ever.
+const INTERIM_RESPONSES_MAX: u32 = 16;
+
+/// The largest head of a response: what common clients still take.
+const RESPONSE_HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// Looks at the head of a response before anything of it reaches the client. The library has checked its syntax.
+///
+/// # Errors
+/// When the upstream talks too much, or switches to a protocol that nobody asked for.
+pub fn inspect(response: &ResponseHeader, facts: &mut Facts) -> pingora::Result<()> {
+    let wrong = |why: &'static str| Err(pingora::Error::explain(ErrorType::InvalidHTTPHeader, why).into_up());
+    let status = response.status;
+    if status == http::StatusCode::SWITCHING_PROTOCOLS {
+        return if facts.upgrade { Ok(()) } else { wrong("a switch of protocols nobody asked for") };
+    }
+    if status.is_informational() {
+        facts.interim_responses += 1;
+        if facts.interim_responses > INTERIM_RESPONSES_MAX {
+            return wrong("too many interim responses");
+        }
+    }
+    let bytes: usize = response.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    if bytes > RESPONSE_HEAD_BYTES_MAX {
+        return wrong("the head of the response is too large");
+    }
+    Ok(())
+}
+
+/// Whether the request as a whole has taken longer than its upstream grants.
+///
+/// # Errors
+/// Then, as a timeout of the upstream: a client that is slow is caught by the door.
+pub fn in_time(facts: &Facts, now: std::time::Duration) -> pingora::Result<()> {
+    let granted = facts.upstream().and_then(|upstream| upstream.settings.total_timeout);
+    match granted {
+        Some(granted) if now.saturating_sub(facts.began) > granted => {
+            Err(pingora::Error::explain(ErrorType::ReadTimedout, "the request as a whole took too long").into_up())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Chooses the address for the next attempt and remembers it.
 pub fn choose(facts: &mut Facts, now: std::time::Duration) -> Option<(Arc<Upstream>, Arc<Endpoint>)> {
     let upstream = facts.upstream()?.clone();
     let tried = facts.endpoint.as_ref().map(|endpoint| endpoint.address);
     let endpoint = upstream.endpoints.choose(tried, now)?;
+    if facts.attempts == 0 {
+        upstream.retries.earn();
+    }
     facts.attempts += 1;
     facts.upstream_began.get_or_insert(now);
     facts.endpoint = Some(endpoint.clone());

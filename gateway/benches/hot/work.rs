@@ -36,7 +36,7 @@ Authorization: Bearer th_live_0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKL\r
 \r\n";
 
 /// A function under measurement: its name and one call of it.
-pub type Work = (&'static str, Box<dyn FnMut()>);
+pub(crate) type Work = (&'static str, Box<dyn FnMut()>);
 
 struct RealClock(Instant);
 
@@ -111,7 +111,7 @@ fn sample(quota: &Quota, runtime: &tokio::runtime::Runtime) -> anyhow::Result<Sa
 ///
 /// # Errors
 /// When a value written above is none.
-pub fn all() -> anyhow::Result<Vec<Work>> {
+pub(crate) fn all() -> anyhow::Result<Vec<Work>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let clock: Arc<dyn QuotaClock> = Arc::new(RealClock(Instant::now()));
     let store = Arc::new(MemoryStore::new(clock.clone(), 1_000));
