@@ -215,8 +215,10 @@ impl ProxyHttp for SharedGateway {
         head: &mut RequestHeader,
         ctx: &mut Context,
     ) -> pingora::Result<()> {
-        let is_tls = ctx.connection.as_ref().is_some_and(|connection| connection.is_tls());
-        forward::rewrite(head, &ctx.facts, &self.identity, self.clock.now_seconds(), is_tls)
+        let Some(connection) = &ctx.connection else {
+            return Error::e_explain(ErrorType::InternalError, "no connection");
+        };
+        forward::rewrite(head, &ctx.facts, connection, &self.identity, self.clock.now_seconds())
     }
 
     async fn request_body_filter(
@@ -345,7 +347,7 @@ impl ProxyHttp for SharedGateway {
             connection: ConnectionFacts {
                 protocol: if connection.is_some_and(Connection::is_h2) { "h2" } else { "h1" },
                 tls: connection.and_then(Connection::tls).map_or("", |tls| tls.version),
-                client: facts.client,
+                client: connection.and_then(|connection| connection.client_text().to_str().ok()),
             },
             // Its kind alone: the library's own words quote what the other side sent.
             error: error.map(|error| format!("{} {}", error.esource().as_str(), error.root_etype().as_str())),

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use contract::hostname::Hostname;
 use futures_util::task::AtomicWaker;
+use http::HeaderValue;
 use parking_lot::Mutex;
 use rustls::sign::CertifiedKey;
 use tokio::sync::watch;
@@ -66,6 +67,8 @@ pub(crate) struct Shared {
 pub struct Connection {
     id: u64,
     ends: Ends,
+    /// The client's address as headers and log lines say it, written once per connection.
+    client_text: HeaderValue,
     tls: Option<TlsFacts>,
     opened: Instant,
     requests_max: u32,
@@ -99,6 +102,7 @@ impl Connection {
         Self {
             id,
             ends,
+            client_text: address_text(ends.client),
             tls,
             opened,
             requests_max: settings.requests_per_connection,
@@ -118,6 +122,11 @@ impl Connection {
         }
     }
 
+    /// A connection that no door knows, in the clear: for measuring what is done with one.
+    pub fn unattached(ends: Ends) -> Self {
+        Self::new(0, ends, None, &DoorSettings::default(), Arc::default(), Instant::now())
+    }
+
     /// The connection that carries the request of `session`; `None` when the session did not come through a door.
     pub fn of(session: &pingora::proxy::Session) -> Option<Arc<Self>> {
         let digest = session.digest()?.proxy_digest.as_ref()?;
@@ -132,6 +141,11 @@ impl Connection {
     /// The client's address; behind a trusted load balancer, the one that it named.
     pub fn client(&self) -> SocketAddr {
         self.ends.client
+    }
+
+    /// The client's address without its port, as text.
+    pub fn client_text(&self) -> &HeaderValue {
+        &self.client_text
     }
 
     /// The address that opened the TCP connection.
@@ -307,6 +321,11 @@ impl Drop for Connection {
         let left = self.seen.get_mut().wrapping_sub(*self.done.get_mut());
         self.shared.in_flight.fetch_sub(left as usize, Ordering::AcqRel);
     }
+}
+
+fn address_text(address: SocketAddr) -> HeaderValue {
+    // Digits, dots and colons: always a header value.
+    HeaderValue::from_str(&address.ip().to_string()).unwrap_or_else(|_| HeaderValue::from_static("unknown"))
 }
 
 /// `age` give or take a tenth, by the number of the connection, so that clients which came together do not all leave
