@@ -17,32 +17,54 @@ const KILLS: u32 = 20;
 const ORDERS: i64 = 20_000;
 
 /// A service in a process of its own.
-struct Process {
+pub(crate) struct Process {
     child: Child,
-    http: SocketAddr,
+    pub(crate) http: SocketAddr,
+    pub(crate) internal: SocketAddr,
+    pub(crate) admin: SocketAddr,
 }
 
 impl Process {
-    fn start(database: &Path) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_orders-service"))
+    pub(crate) fn start(database: &Path) -> Self {
+        // Nobody listens there.
+        Self::start_with(database, &[("TOLLHOUSE_ORDERS_EVENTS_URL", "http://127.0.0.1:9")])
+    }
+
+    pub(crate) fn start_with(database: &Path, settings: &[(&str, &str)]) -> Self {
+        // The signal that a file has become too large would end the process; some tests want the error it stands for.
+        let mut child = Command::new("sh")
+            .args(["-c", "trap '' XFSZ; exec \"$0\"", env!("CARGO_BIN_EXE_orders-service")])
             .env("TOLLHOUSE_ORDERS_SECRET", SECRET)
             .env("TOLLHOUSE_ORDERS_DATABASE", database)
             .env("TOLLHOUSE_ORDERS_LISTEN", "127.0.0.1:0")
             .env("TOLLHOUSE_ORDERS_INTERNAL_LISTEN", "127.0.0.1:0")
             .env("TOLLHOUSE_ORDERS_ADMIN_LISTEN", "127.0.0.1:0")
+            .envs(settings.iter().copied())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
-        let http = output
+        let listening = output
             .lines()
             .map(|line| serde_json::from_str::<serde_json::Value>(&line.unwrap()).unwrap())
-            .find_map(|line| line["http"].as_str().map(|address| address.parse().unwrap()))
+            .find(|line| line["http"].is_string())
             .expect("the service says where it listens");
-        Self { child, http }
+        let address = |listener: &str| listening[listener].as_str().unwrap().parse().unwrap();
+        Self { child, http: address("http"), internal: address("internal"), admin: address("admin") }
     }
 
-    fn kill(mut self) {
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// `kill -9`, which is what dropping does.
+    pub(crate) fn kill(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }

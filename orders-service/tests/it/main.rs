@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod crash;
 #[cfg(test)]
+mod events;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod internal;

@@ -11,6 +11,8 @@ mod durability;
 #[cfg(test)]
 mod limits;
 #[cfg(test)]
+mod order_events;
+#[cfg(test)]
 mod orders;
 #[cfg(test)]
 mod own_service;
