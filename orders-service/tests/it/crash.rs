@@ -11,10 +11,11 @@ use contract::time::UnixMillis;
 use orders_service::Orders;
 use reqwest::{Client, Method};
 
-use crate::world::{SECRET, caller, lines, signed};
+use crate::world::{SECRET, caller, extent, lines, signed};
 
-const KILLS: u32 = 20;
-const ORDERS: i64 = 20_000;
+/// How often the service is killed; `bench/orders-kill` says more.
+const KILLS: i64 = 20;
+const ORDERS_PER_KILL: i64 = 1_000;
 
 /// A service in a process of its own.
 pub(crate) struct Process {
@@ -115,22 +116,24 @@ async fn cancel_until_gone(http: SocketAddr, next: i64, kill_after: usize, kill:
 // rule: 4.2.204
 #[tokio::test(flavor = "multi_thread")]
 async fn every_acknowledged_cancellation_survives_kill_9() {
+    let kills = extent("KILLS", KILLS);
+    let given = kills * ORDERS_PER_KILL;
     let directory = tempfile::tempdir().unwrap();
     let database = directory.path().join("orders.db");
     let project = "demo".parse().unwrap();
     let orders = Orders::open(&database).await.unwrap();
     let imported = orders
-        .import(&project, futures_util::stream::iter([Ok::<_, std::io::Error>(Bytes::from(lines(0..ORDERS)))]))
+        .import(&project, futures_util::stream::iter([Ok::<_, std::io::Error>(Bytes::from(lines(0..given)))]))
         .await;
-    assert_eq!(imported.unwrap(), u64::try_from(ORDERS).unwrap());
+    assert_eq!(imported.unwrap(), u64::try_from(given).unwrap());
     orders.close().await;
     let mut next = 0;
     let mut acknowledged = Vec::new();
-    for round in 0..KILLS {
+    for round in 0..kills {
         let process = Process::start(&database);
         let http = process.http;
         // From the first answer to some hundred: the kill meets the writer at different places.
-        let kill_after = 1 + usize::try_from(round).unwrap() * 7;
+        let kill_after = 1 + usize::try_from(round % KILLS).unwrap() * 7;
         let (sure, highest) = cancel_until_gone(http, next, kill_after, move || process.kill()).await;
         assert!(sure.len() >= kill_after);
         acknowledged.extend(sure);
@@ -146,10 +149,14 @@ async fn every_acknowledged_cancellation_survives_kill_9() {
         assert!(events[0].at > UnixMillis(0));
     }
     let summary = orders.summary(&project).await.unwrap();
-    assert_eq!(summary.pending + summary.cancelled, ORDERS);
+    assert_eq!(summary.pending + summary.cancelled, given);
     assert!(summary.cancelled >= i64::try_from(acknowledged.len()).unwrap());
     // The version counts exactly the import and the cancellations: no half state.
     assert_eq!(store.edition(&project).await.unwrap().version, 1 + summary.cancelled);
+    // And each has one event that waits to be told.
+    let waiting = store.untold(u32::MAX).await.unwrap();
+    assert_eq!((waiting.events.len(), waiting.damaged.len()), (usize::try_from(summary.cancelled).unwrap(), 0));
+    println!("{kills} kills, {} acknowledged cancels, each of them found again, once told", acknowledged.len());
     orders.close().await;
 }
 

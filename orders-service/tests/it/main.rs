@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod crash;
 #[cfg(test)]
+mod disk;
+#[cfg(test)]
 mod events;
 #[cfg(test)]
 mod faults;
@@ -14,6 +16,8 @@ mod list;
 mod pets;
 #[cfg(test)]
 mod races;
+#[cfg(test)]
+mod scale;
 #[cfg(test)]
 mod v1;
 #[cfg(test)]

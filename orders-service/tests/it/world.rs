@@ -168,3 +168,9 @@ pub(crate) async fn refusal(response: Response) -> (u16, String) {
     );
     (status, code)
 }
+
+/// How much a run does, from the environment: by default less than the commands in `bench/` ask for.
+#[expect(clippy::disallowed_methods, reason = "the length of a run is no setting of the product")]
+pub(crate) fn extent(variable: &str, usual: i64) -> i64 {
+    std::env::var(variable).map_or(usual, |text| text.parse().expect("a whole number"))
+}
