@@ -35,6 +35,7 @@ use self::watcher::EdgeWatcher;
 use crate::config::Config;
 use crate::door::{Connections, Door, DoorSettings, Listening, TicketSeed, Tickets};
 use crate::keys::Keys;
+use crate::overload::{Memory, Overload};
 use crate::pipeline::Pipeline;
 use crate::proxy::{Gateway, RequestIds, SharedGateway};
 use crate::quota::anonymous::AnonymousLimits;
@@ -102,7 +103,8 @@ pub async fn start(
         quota: quota.clone(),
         shadow_plans: config.quota.shadow_plans.clone(),
         anonymous: AnonymousLimits::new(config.quota.anonymous_per_minute, std::hash::RandomState::new()),
-        upstreams: upstreams.clone(),
+        overload: Arc::new(Overload::new(&registry)?),
+        upstreams,
         platform_certificate: platform.clone(),
         https_port: config.public_https_port.map_or_else(OnceLock::new, OnceLock::from),
         clock: clock.clone(),
@@ -156,7 +158,7 @@ pub async fn start(
         let quota = quota.clone();
         async move { quota.run().await }
     });
-    let lookups = tokio::spawn(upstreams.keep_looked_up());
+    let background = tokio::spawn(background(&config, &gateway.pipeline, &live));
     let follower_task = tokio::spawn(follower.run(shutdown.clone()));
     let chores_end = Shutdown::new();
     let housekeeping = tokio::spawn(lifecycle::housekeep(lifecycle::Chores {
@@ -174,7 +176,7 @@ pub async fn start(
         let drained = data_plane.drain(&live, &telemetry, config.lame_duck, config.drain).await;
         quota.hand_back_all().await;
         ledger_task.abort();
-        lookups.abort();
+        background.abort();
         let _ = follower_task.await;
         // The last of the chores writes what was handed back.
         chores_end.begin();
@@ -185,6 +187,16 @@ pub async fn start(
         drained
     });
     Ok(Running::new("gateway", [("http", plain_address), ("https", tls_address), ("admin", admin_address)], task))
+}
+
+/// What goes on beside the requests until it is dropped: names of upstreams are looked up, memory is watched.
+fn background(config: &Config, pipeline: &Pipeline, live: &Live) -> impl Future<Output = ()> + use<> {
+    let memory = Memory::new(config.overload.memory_bytes_max, config.overload.control_group.clone());
+    let watching = pipeline.overload.clone().watch(memory, live.connections.clone());
+    let looking_up = pipeline.upstreams.clone().keep_looked_up();
+    async move {
+        tokio::join!(watching, looking_up);
+    }
 }
 
 /// Watches this runtime; the doors' are added where they are made. A process that answers nobody is better restarted.

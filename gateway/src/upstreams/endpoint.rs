@@ -63,13 +63,20 @@ impl From<SocketAddr> for Place {
 pub struct Endpoint {
     /// The address.
     pub address: SocketAddr,
+    /// The address as it is logged.
+    text: String,
     /// Monotonic milliseconds until which it is left alone; 0: it is up.
     down_until: AtomicU64,
 }
 
 impl Endpoint {
     fn new(address: SocketAddr) -> Self {
-        Self { address, down_until: AtomicU64::new(0) }
+        Self { address, text: address.to_string(), down_until: AtomicU64::new(0) }
+    }
+
+    /// The address as text.
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// Remembers a failed connection.
