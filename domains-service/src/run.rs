@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use async_trait::async_trait;
 use axum::middleware::{self, Next};
 use chassis::clock::Clock;
-use chassis::guard::{GatewayGuard, edge_token, operator_token};
+use chassis::guard::{GatewayGuard, edge_token, events_token, operator_token};
 use chassis::health::Health;
 use chassis::metrics::Registry;
 use chassis::running::Running;
@@ -19,7 +19,7 @@ use contract::project::Access;
 use contract::site::{Serves, Site};
 use tokio::task::JoinSet;
 
-use crate::api;
+use crate::api::{self, Tokens};
 use crate::app::App;
 use crate::config::Config;
 use crate::dns::wire::WireDns;
@@ -118,7 +118,8 @@ pub async fn start_in(
     let limits = ServeLimits { drain_timeout: DRAIN_TIME_MAX, ..ServeLimits::default() };
     let guard = GatewayGuard::new(&secret, clock);
     let public = api::public(app.clone(), guard);
-    let inside = api::internal(app.clone(), edge_token(&secret), operator_token(&secret), shutdown.clone());
+    let tokens = Tokens { edge: edge_token(&secret), events: events_token(&secret), operator: operator_token(&secret) };
+    let inside = api::internal(app.clone(), tokens, shutdown.clone());
     let for_admin = admin_router(&app, &health, registry);
     // The admin listener outlives the others, so that a drain can be watched.
     let admin_shutdown = Shutdown::new();
