@@ -1,7 +1,12 @@
 //! What this service counts. Labels come from the tables of operations, faults and results, and start at zero.
 
 use axum::http::StatusCode;
+use std::sync::Arc;
+
 use chassis::metrics::{self, HistogramVec, IntCounterVec, Registry};
+
+use contract::time::UnixMillis;
+use parking_lot::Mutex;
 
 use crate::operations;
 use crate::store::FaultKind;
@@ -14,6 +19,8 @@ pub(crate) struct Metrics {
     pub(crate) cancels: IntCounterVec,
     pub(crate) deprecated_calls: IntCounterVec,
     pub(crate) store_errors: IntCounterVec,
+    /// The newest trouble of the store, for operators who ask.
+    pub(crate) last_trouble: Arc<Mutex<Option<(FaultKind, UnixMillis)>>>,
 }
 
 /// How an attempt to cancel ended.
@@ -90,6 +97,7 @@ impl Metrics {
                 "Requests that met trouble of the store, by its kind.",
                 &["kind"],
             )?,
+            last_trouble: Arc::default(),
         };
         for operation in operations::labels() {
             for class in STATUS_CLASSES {

@@ -11,6 +11,8 @@ mod durability;
 #[cfg(test)]
 mod limits;
 #[cfg(test)]
+mod on_call;
+#[cfg(test)]
 mod orders;
 #[cfg(test)]
 mod own_service;
