@@ -91,7 +91,7 @@ pub async fn start_in(
         (bind(config.listen).await?, bind(config.internal_listen).await?, bind(config.admin_listen).await?);
     let addresses =
         [("http", http.local_addr()?), ("internal", internal.local_addr()?), ("admin", admin.local_addr()?)];
-    let secret = config.secret.clone();
+    let (secret, told) = (config.secret.clone(), config.told.clone());
     let nodes = Arc::new(Nodes::new(clock.clone()));
     let mut authorities = world.authorities;
     let desk = Desk {
@@ -118,8 +118,10 @@ pub async fn start_in(
     let limits = ServeLimits { drain_timeout: DRAIN_TIME_MAX, ..ServeLimits::default() };
     let guard = GatewayGuard::new(&secret, clock);
     let public = api::public(app.clone(), guard);
+    let settings = chassis::admin::settings("/internal/settings", told, Arc::new(operator_token(&secret)));
     let tokens = Tokens { edge: edge_token(&secret), events: events_token(&secret), operator: operator_token(&secret) };
     let inside = api::internal(app.clone(), tokens, shutdown.clone());
+    let inside = inside.merge(settings);
     let for_admin = admin_router(&app, &health, registry);
     // The admin listener outlives the others, so that a drain can be watched.
     let admin_shutdown = Shutdown::new();

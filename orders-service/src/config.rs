@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use chassis::config::{Problems, Section, Source};
+use chassis::config::{Problems, Section, Source, Told};
 use chassis::logs::Format;
 use chassis::secret::Secret;
 use contract::key::Environment;
@@ -40,6 +40,8 @@ pub struct Config {
     pub log_format: Format,
     /// Which log lines are written, as in `info,sqlx=warn`.
     pub log_filter: String,
+    /// Every setting that was given, as text, for operators who compare.
+    pub told: Told,
 }
 
 /// 2026-01-01T00:00:00Z.
@@ -87,9 +89,11 @@ impl Config {
                 pets: pets?,
                 log_format: log_format?,
                 log_filter: log_filter?,
+                told: Told::default(),
             })
         })();
-        reader.finish(config)
+        let told = reader.told();
+        reader.finish(config.map(|config| Self { told, ..config }))
     }
 }
 

@@ -62,7 +62,9 @@ pub async fn start_with(
     let token = Arc::new(operator_token(&config.secret));
     let telling = tokio::spawn(handover.run(shutdown.clone()));
     let public = serve(http, api::router(api, guard), limits, shutdown.clone());
-    let private = serve(operators, internal::router(internal, token), operators_limits, shutdown.clone());
+    let settings = admin::settings("/internal/settings", config.told, token.clone());
+    let inside = internal::router(internal, token).merge(settings);
+    let private = serve(operators, inside, operators_limits, shutdown.clone());
     // The admin listener ends last: it tells that the others are draining.
     let admin_end = Shutdown::new();
     let admin_limits = ServeLimits { connections_max: admin::CONCURRENT_REQUESTS_MAX, ..limits };

@@ -78,6 +78,7 @@ impl Platform {
             http: edge.address("http")?.into(),
             https: edge.address("https")?.into(),
             admin: edge.address("admin")?.into(),
+            more_admins: Vec::new(),
             control: domains.address("internal")?.into(),
             orders: orders.address("internal")?.into(),
         };
