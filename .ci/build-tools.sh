@@ -68,8 +68,10 @@ install_tools() {
             apt-get:compiler) packages+=(gcc libc6-dev) ;;
             dnf:compiler) packages+=(gcc glibc-devel) ;;
             brew:compiler) fail "The C compiler is missing. Install Apple's with: xcode-select --install" ;;
-            *:python3 | *:curl | *:make | *:cmake | *:prometheus | *:redis-* | *:faketime | *:pebble | apt-get:postgresql | brew:postgresql) packages+=("$tool") ;;
+            *:python3 | *:curl | *:make | *:cmake | *:prometheus | *:redis-* | *:faketime | *:pebble | *:valgrind) packages+=("$tool") ;;
+            apt-get:python3-venv | apt-get:sqlite3 | apt-get:postgresql | brew:postgresql) packages+=("$tool") ;;
             dnf:postgresql) packages+=(postgresql-server) ;;
+            *:sqlite3) packages+=(sqlite) ;;
             none:*) packages+=("$tool") ;;
             *) fail "Nobody knows how to install $tool here." ;;
         esac

@@ -7,6 +7,7 @@
 
 mod apply;
 mod import;
+mod outbox;
 mod page;
 mod row;
 #[cfg(test)]
@@ -25,7 +26,7 @@ use tokio::sync::oneshot;
 use self::writer::{Job, Writer};
 use super::{
     ChangeError, CreateError, Created, Edition, Event, EventKind, FaultKind, IMPORT_WAIT_MAX, Idempotency, ImportError,
-    NewOrder, OrderStore, PageQuery, StoreError, Summary, WAIT_MAX,
+    NewOrder, OrderStore, PageQuery, StoreError, Summary, WAIT_MAX, Waiting,
 };
 use crate::order::{CancelError, Order, ShipError, Status};
 
@@ -61,7 +62,7 @@ impl SqlOrders {
     fn writer_of(&self, project: &ProjectId) -> Result<&Writer, StoreError> {
         let number = usize::try_from(crc32fast::hash(project.as_str().as_bytes())).unwrap_or_default();
         let writer = number.checked_rem(self.writers.len()).and_then(|index| self.writers.get(index));
-        writer.ok_or_else(|| StoreError::new(FaultKind::Other, "there is no writer"))
+        writer.ok_or_else(no_writer)
     }
 
     async fn write<T>(
@@ -70,14 +71,26 @@ impl SqlOrders {
         wait: Duration,
         job: impl FnOnce(ProjectId, oneshot::Sender<T>) -> Job,
     ) -> Result<T, StoreError> {
+        Self::write_by(self.writer_of(project)?, wait, |reply| job(project.clone(), reply)).await
+    }
+
+    async fn write_by<T>(
+        writer: &Writer,
+        wait: Duration,
+        job: impl FnOnce(oneshot::Sender<T>) -> Job,
+    ) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
-        self.writer_of(project)?.submit(job(project.clone(), reply))?;
+        writer.submit(job(reply))?;
         match tokio::time::timeout(wait, answer).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(_)) => Err(StoreError::new(FaultKind::Other, "the writer stopped before it answered")),
             Err(_) => Err(StoreError::new(FaultKind::Busy, "the writer did not answer in time")),
         }
     }
+}
+
+fn no_writer() -> StoreError {
+    StoreError::new(FaultKind::Other, "there is no writer")
 }
 
 /// The database's mark, made on first start.
@@ -199,6 +212,16 @@ impl OrderStore for SqlOrders {
 
     fn database(&self) -> Option<Database> {
         Some(self.database.clone())
+    }
+
+    async fn untold(&self, limit: u32) -> Result<Waiting, StoreError> {
+        outbox::read(&self.database.read, limit).await
+    }
+
+    async fn forget(&self, told: Vec<i64>, keep: u32) -> Result<u64, StoreError> {
+        // Of all projects; among several writers any will do.
+        let writer = self.writers.first().ok_or_else(no_writer)?;
+        Self::write_by(writer, WAIT_MAX, |reply| Job::Forget { told, keep, reply }).await?
     }
 
     async fn close(&self) {

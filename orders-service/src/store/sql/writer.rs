@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use super::{apply, import};
+use super::{apply, import, outbox};
 use crate::order::{CancelError, Order, ShipError};
 use crate::store::{ChangeError, CreateError, Created, FaultKind, Idempotency, ImportError, NewOrder, StoreError};
 
@@ -58,15 +58,22 @@ pub(super) enum Job {
         orders: Vec<Order>,
         reply: Reply<Result<u64, ImportError>>,
     },
+    Forget {
+        told: Vec<i64>,
+        keep: u32,
+        reply: Reply<Result<u64, StoreError>>,
+    },
 }
 
 impl Job {
-    fn project(&self) -> &ProjectId {
+    /// Whose orders it changes; forgetting what was told changes none.
+    fn project(&self) -> Option<&ProjectId> {
         match self {
             Self::Cancel { project, .. }
             | Self::Ship { project, .. }
             | Self::Create { project, .. }
-            | Self::Import { project, .. } => project,
+            | Self::Import { project, .. } => Some(project),
+            Self::Forget { .. } => None,
         }
     }
 
@@ -140,6 +147,11 @@ async fn run(pool: Pool, mut jobs: mpsc::Receiver<Job>, mut stopped: oneshot::Re
                     write_group(&pool, std::mem::take(&mut group)).await;
                     let _ = reply.send(import::write(&pool, &project, &orders).await);
                 }
+                Job::Forget { told, keep, reply } => {
+                    // Nobody waits for this one: changes go first.
+                    write_group(&pool, std::mem::take(&mut group)).await;
+                    let _ = reply.send(outbox::forget(&pool, &told, keep).await);
+                }
                 change => group.push(change),
             }
         }
@@ -153,8 +165,11 @@ async fn write_group(pool: &Pool, mut group: Vec<Job>) {
     }
     let mut answers = Vec::with_capacity(group.len());
     if pool.kind() == Kind::Postgres {
+        fn name(job: &Job) -> &str {
+            job.project().map_or("", ProjectId::as_str)
+        }
         // Stable: changes of one project keep their order.
-        group.sort_by(|left, right| left.project().as_str().cmp(right.project().as_str()));
+        group.sort_by(|left, right| name(left).cmp(name(right)));
     }
     let mut unwritten = group.into_iter();
     let fate = match pool.begin(Begin::Write).await {
@@ -185,12 +200,14 @@ async fn apply_all(
     let mut locked = None;
     for job in jobs {
         // A project that was found without orders may get its first in the same group, so makers lock for themselves.
-        if job.makes_orders() || locked.as_ref() != Some(job.project()) {
-            if let Err(error) = apply::lock(connection, job.project(), job.makes_orders()).await {
+        if let Some(project) = job.project().cloned()
+            && (job.makes_orders() || locked.as_ref() != Some(&project))
+        {
+            if let Err(error) = apply::lock(connection, &project, job.makes_orders()).await {
                 refuse(job, &error);
                 return Err(error);
             }
-            locked = Some(job.project().clone());
+            locked = Some(project);
         }
         match apply_one(connection, job).await {
             None => {}
@@ -239,8 +256,8 @@ async fn apply_one(connection: &mut Connection, job: Job) -> Applied {
                 _ => None,
             }))
         }
-        // Imports never stand in a group.
-        Job::Import { .. } => None,
+        // These never stand in a group.
+        Job::Import { .. } | Job::Forget { .. } => None,
     }
 }
 
@@ -276,5 +293,6 @@ fn refuse(job: Job, error: &StoreError) {
         Job::Ship { reply, .. } => drop(reply.send(Err(error.into()))),
         Job::Create { reply, .. } => drop(reply.send(Err(error.into()))),
         Job::Import { reply, .. } => drop(reply.send(Err(error.into()))),
+        Job::Forget { reply, .. } => drop(reply.send(Err(error))),
     }
 }

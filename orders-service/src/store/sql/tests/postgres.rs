@@ -18,7 +18,7 @@ use super::{AT, demo, orders};
 use crate::order::{CancelError, Order, ShipError, Status};
 use crate::store::{
     ChangeError, CreateError, Created, Edition, Event, FaultKind, Idempotency, ImportError, NewOrder, OrderStore,
-    PageQuery, StoreError, Summary, conformance,
+    PageQuery, StoreError, Summary, Waiting, conformance,
 };
 
 async fn replica(url: &str) -> SqlOrders {
@@ -99,6 +99,14 @@ impl OrderStore for Replicas {
 
     async fn import(&self, project: &ProjectId, orders: Vec<Order>) -> Result<u64, ImportError> {
         self.next().import(project, orders).await
+    }
+
+    async fn untold(&self, limit: u32) -> Result<Waiting, StoreError> {
+        self.next().untold(limit).await
+    }
+
+    async fn forget(&self, told: Vec<i64>, keep: u32) -> Result<u64, StoreError> {
+        self.next().forget(told, keep).await
     }
 
     async fn close(&self) {
