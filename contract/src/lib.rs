@@ -5,7 +5,7 @@
 //! times and random bytes are arguments.
 //!
 //! Reading order: names ([`hostname`], [`project`]), money ([`plan`], [`window`]), people ([`key`], [`identity`]),
-//! what the edge serves ([`site`], [`certificate`]), how it learns ([`feed`]), and how anybody says no ([`error`]).
+//! what the edge serves ([`site`], [`certificate`]), how it learns ([`feed`]), what it tells back ([`usage`]), and how anybody says no ([`error`]).
 
 pub mod certificate;
 pub mod error;
@@ -17,6 +17,7 @@ pub mod plan;
 pub mod project;
 pub mod site;
 pub mod time;
+pub mod usage;
 pub mod window;
 
 pub mod text;

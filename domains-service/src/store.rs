@@ -13,7 +13,10 @@ pub(crate) mod domains;
 pub(crate) mod events;
 pub(crate) mod keys;
 pub(crate) mod log;
+pub(crate) mod overview;
 pub(crate) mod projects;
+pub(crate) mod sessions;
+pub(crate) mod usage;
 pub(crate) mod webhooks;
 pub(crate) mod write;
 

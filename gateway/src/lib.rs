@@ -35,3 +35,4 @@ pub mod upstreams;
 
 pub mod admin;
 pub mod telemetry;
+pub mod usage;

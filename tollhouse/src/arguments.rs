@@ -107,6 +107,8 @@ pub enum Command {
     },
     /// How the running platform is.
     Status,
+    /// A link that signs an operator in to the dashboard: once, within five minutes.
+    DashboardLink,
     /// Make the secrets and certificates of a platform that runs as several processes. What is there stays.
     Init(Init),
     /// Make the demo projects on a running platform, unless they are there.

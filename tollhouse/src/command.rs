@@ -52,6 +52,7 @@ pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
         Command::Ban(action) => ban::run(common, &client, action).await,
         Command::Explain { host } => status::explain(common, &client, &host).await,
         Command::Status => status::run(common, &client).await,
+        Command::DashboardLink => status::dashboard_link(common, &client).await,
         // These were dealt with before a client was needed.
         Command::Up(_)
         | Command::CheckConfig { .. }

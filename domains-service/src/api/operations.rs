@@ -68,6 +68,8 @@ pub(crate) fn operation(method: &str, path: &str) -> &'static str {
         ("GET", "/openapi.json") => "showDescription",
         ("GET", "/edge/feed") => "followFeed",
         ("POST", "/edge/nodes") => "reportNode",
+        ("POST", "/edge/usage") => "reportUsage",
+        ("POST", "/dashboard-links") => "makeDashboardLink",
         ("GET", "/nodes") => "listNodes",
         ("GET", "/status") => "showStatus",
         _ => "unknown",

@@ -7,6 +7,17 @@ use crate::arguments::Common;
 use crate::client::Client;
 use crate::output::{answer, lines, table, word};
 
+/// `tollhouse dashboard-link`.
+pub(super) async fn dashboard_link(common: &Common, client: &Client) -> anyhow::Result<()> {
+    let made = client.control(Method::POST, "/internal/dashboard-links", &Value::Null).await?;
+    let text = |name: &str| made.get(name).and_then(Value::as_str).unwrap_or_default();
+    let url = format!("https://{}:{}{}", text("host"), client.run.https.port(), text("path"));
+    answer(common, &json!({ "url": url, "expires_at": text("expires_at") }), |link| {
+        word(link.get("url").unwrap_or(&Value::Null))
+    });
+    Ok(())
+}
+
 pub(super) async fn run(common: &Common, client: &Client) -> anyhow::Result<()> {
     let edge = client.edge(Method::GET, "/status").await?;
     let ready = client.edge(Method::GET, "/readyz").await.is_ok();
