@@ -2,7 +2,7 @@
 //!
 //! When whoever reads our output stops reading, lines are dropped and counted ([`Logs::dropped`]); requests go on.
 
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::sync::Arc;
 
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
@@ -10,6 +10,9 @@ use tracing_subscriber::EnvFilter;
 
 /// Lines that may wait for a slow reader before lines are dropped.
 pub const LINES_WAITING_MAX: usize = 16_384;
+
+/// Bytes of waiting lines that are written with one system call. When no line waits, everything is written at once.
+const BATCH_BYTES: usize = 64 * 1024;
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +69,8 @@ impl Logs {
 
     /// A writer alone, for a stream of lines beside the log (tests, access log to a file).
     pub fn writer_only(output: impl Write + Send + 'static) -> Self {
+        // The writer's thread flushes as soon as nothing waits, so a batch is never held back.
+        let output = BufWriter::with_capacity(BATCH_BYTES, output);
         let (writer, guard) =
             NonBlockingBuilder::default().lossy(true).buffered_lines_limit(LINES_WAITING_MAX).finish(output);
         Self { dropped: writer.error_counter(), writer, _guard: Arc::new(guard) }

@@ -9,6 +9,8 @@ use chassis::seal::SealingKey;
 use chassis::webhook::{Rules, Sender, SystemLookup};
 use contract::hostname::Hostname;
 use contract::key::Environment;
+use contract::time::UnixMillis;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::config::{Config, DnsConfig, NameRules, WebhookConfig};
@@ -46,6 +48,8 @@ pub(crate) struct App {
     pub(crate) webhook_sender: Sender,
     /// Wakes the worker: a domain is due.
     pub(crate) wake: Notify,
+    /// The newest failure of a request that was ours, for operators who ask: its code and when.
+    pub(crate) last_trouble: Mutex<Option<(String, UnixMillis)>>,
 }
 
 impl App {
@@ -83,6 +87,7 @@ impl App {
             webhooks: config.webhooks,
             webhook_sender: Sender::new(rules, Arc::new(SystemLookup))?,
             wake: Notify::new(),
+            last_trouble: Mutex::default(),
             clock,
         })
     }

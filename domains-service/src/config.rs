@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use chassis::config::{Problems, Section, Source};
+use chassis::config::{Problems, Section, Source, Told};
 use chassis::logs::Format;
 use chassis::secret::Secret;
 use contract::hostname::Hostname;
@@ -63,6 +63,8 @@ pub struct Config {
     pub log_format: Format,
     /// Which log lines appear, such as `info,sqlx=warn`.
     pub log_filter: String,
+    /// Every setting that was given, as text, for operators who compare.
+    pub told: Told,
 }
 
 /// Which special names may be attached.
@@ -143,7 +145,8 @@ impl Config {
         let reader = source.reader()?;
         let root = reader.root();
         let config = read(&root);
-        reader.finish(config)
+        let told = reader.told();
+        reader.finish(config.map(|config| Self { told, ..config }))
     }
 
     /// The zone that holds every project's CNAME target.
@@ -195,6 +198,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
         webhooks: webhooks?,
         log_format: log_format?,
         log_filter: log_filter?,
+        told: Told::default(),
     })
 }
 

@@ -1,5 +1,6 @@
 //! The gateway's settings. Text becomes a [`Config`] whose fields cannot be wrong; `config/gateway.toml` documents each.
 
+mod overload;
 mod quota;
 mod upstream;
 
@@ -7,11 +8,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use chassis::config::{Problems, Section, Source};
+use chassis::config::{Problems, Section, Source, Told};
 use chassis::logs::Format;
 use chassis::secret::Secret;
 use contract::key::Environment;
 
+pub use self::overload::OverloadConfig;
 pub use self::quota::QuotaConfig;
 use crate::upstreams::UpstreamSettings;
 
@@ -47,6 +49,8 @@ pub struct Config {
     pub quota: QuotaConfig,
     /// The backends.
     pub upstreams: Vec<UpstreamSettings>,
+    /// What is given up before memory runs out.
+    pub overload: OverloadConfig,
     /// Worker threads of the data plane.
     pub threads: usize,
     /// After the end is announced: still accepting, but not ready, for this long.
@@ -57,6 +61,8 @@ pub struct Config {
     pub log_format: Format,
     /// What is logged.
     pub log_filter: String,
+    /// Every setting that was given, as text, for operators who compare.
+    pub told: Told,
 }
 
 impl Config {
@@ -67,7 +73,8 @@ impl Config {
     pub fn read(source: &Source) -> Result<Self, Problems> {
         let reader = source.reader()?;
         let config = Self::from_root(&reader.root());
-        reader.finish(config)
+        let told = reader.told();
+        reader.finish(config.map(|config| Self { told, ..config }))
     }
 
     fn from_root(root: &Section<'_>) -> Option<Self> {
@@ -104,6 +111,7 @@ impl Config {
         let feed_url = root.section("feed").value("url", "http://127.0.0.1:7003".to_owned());
         let quota = quota::read(&root.section("quota"));
         let upstreams = upstream::read_all(&root.section("upstreams"));
+        let overload = overload::read(&root.section("overload"));
         let drain = root.section("drain");
         let seconds = |seconds| Duration::from_secs(seconds);
         let lame_duck = drain.duration("lame_duck", seconds(5), seconds(0)..=seconds(300));
@@ -125,11 +133,13 @@ impl Config {
             feed_url: feed_url?,
             quota: quota?,
             upstreams: upstreams?,
+            overload: overload?,
             threads: usize::try_from(threads?).ok()?,
             lame_duck: lame_duck?,
             drain: patience?,
             log_format: log_format?,
             log_filter: log_filter?,
+            told: Told::default(),
         })
     }
 }

@@ -35,6 +35,7 @@ use self::watcher::EdgeWatcher;
 use crate::config::Config;
 use crate::door::{Connections, Door, DoorSettings, Listening, TicketSeed, Tickets};
 use crate::keys::Keys;
+use crate::overload::{Memory, Overload};
 use crate::pipeline::Pipeline;
 use crate::proxy::{Gateway, RequestIds, SharedGateway};
 use crate::quota::anonymous::AnonymousLimits;
@@ -69,6 +70,15 @@ pub struct Live {
     pub connections: Arc<Connections>,
     /// Readiness.
     pub health: Health,
+    /// The end was announced: a drain by hand is not taken back any more.
+    pub shutdown: Shutdown,
+}
+
+impl Live {
+    fn new(node: &str, connections: &Arc<Connections>, health: &Health, shutdown: &Shutdown) -> Self {
+        let (connections, health, shutdown) = (connections.clone(), health.clone(), shutdown.clone());
+        Self { node: node.to_owned(), connections, health, shutdown }
+    }
 }
 
 /// Starts the gateway: listeners `http`, `https` and `admin`.
@@ -103,7 +113,8 @@ pub async fn start(
         quota: quota.clone(),
         shadow_plans: config.quota.shadow_plans.clone(),
         anonymous: AnonymousLimits::new(config.quota.anonymous_per_minute, std::hash::RandomState::new()),
-        upstreams: upstreams.clone(),
+        overload: Arc::new(Overload::new(&registry)?),
+        upstreams,
         platform_certificate: platform.clone(),
         https_port: config.public_https_port.map_or_else(OnceLock::new, OnceLock::from),
         clock: clock.clone(),
@@ -133,13 +144,11 @@ pub async fn start(
     gateway.pipeline.https_port.get_or_init(|| tls_address.port());
     health.condition("listeners").set(true);
 
-    let live = Arc::new(Live { node: node.clone(), connections: connections.clone(), health: health.clone() });
+    let live = Arc::new(Live::new(&node, &connections, &health, &shutdown));
     let admin_listener = bind(config.admin).await?;
     let admin_address = admin_listener.local_addr()?;
-    let admin = chassis::admin::router(health.clone(), registry).merge(crate::admin::router(
-        crate::admin::View { gateway: gateway.clone(), live: live.clone(), clock: clock.clone() },
-        Arc::new(guard::operator_token(&config.secret)),
-    ));
+    let view = crate::admin::View { gateway: gateway.clone(), live: live.clone(), clock: clock.clone() };
+    let admin = admin_router(&config, view, registry);
     // The admin listener outlives the data plane: operators watch the drain.
     let admin_end = Shutdown::new();
     let admin_task = tokio::spawn(serve(admin_listener, admin, admin_limits(), admin_end.clone()));
@@ -150,6 +159,7 @@ pub async fn start(
         node: node.clone(),
         book: telemetry.usage.clone(),
     };
+    let kept = replica.clone();
     let watcher = Arc::new(EdgeWatcher::new(replica.clone(), connections, telemetry.clone(), &health));
     let follower = Follower {
         url: config.feed_url.clone(),
@@ -163,7 +173,7 @@ pub async fn start(
         let quota = quota.clone();
         async move { quota.run().await }
     });
-    let lookups = tokio::spawn(upstreams.keep_looked_up());
+    let background = tokio::spawn(background(&config, &gateway.pipeline, &live));
     let follower_task = tokio::spawn(follower.run(shutdown.clone()));
     let chores_end = Shutdown::new();
     let reporter_task = tokio::spawn(reporter.run(chores_end.clone()));
@@ -175,6 +185,8 @@ pub async fn start(
         live: live.clone(),
         platform,
         watchdog,
+        replica: kept,
+        clock: clock.clone(),
         end: chores_end.clone(),
     }));
     let task = tokio::spawn(async move {
@@ -182,7 +194,7 @@ pub async fn start(
         let drained = data_plane.drain(&live, &telemetry, config.lame_duck, config.drain).await;
         quota.hand_back_all().await;
         ledger_task.abort();
-        lookups.abort();
+        background.abort();
         let _ = follower_task.await;
         // The last of the chores writes what was handed back.
         chores_end.begin();
@@ -194,6 +206,24 @@ pub async fn start(
         drained
     });
     Ok(Running::new("gateway", [("http", plain_address), ("https", tls_address), ("admin", admin_address)], task))
+}
+
+/// What goes on beside the requests until it is dropped: names of upstreams are looked up, memory is watched.
+fn background(config: &Config, pipeline: &Pipeline, live: &Live) -> impl Future<Output = ()> + use<> {
+    let memory = Memory::new(config.overload.memory_bytes_max, config.overload.control_group.clone());
+    let watching = pipeline.overload.clone().watch(memory, live.connections.clone());
+    let looking_up = pipeline.upstreams.clone().keep_looked_up();
+    async move {
+        tokio::join!(watching, looking_up);
+    }
+}
+
+/// Health, metrics, and what operators ask.
+fn admin_router(config: &Config, view: crate::admin::View, registry: metrics::Registry) -> axum::Router {
+    let operator = Arc::new(guard::operator_token(&config.secret));
+    let settings = chassis::admin::settings("/settings", config.told.clone(), operator.clone());
+    let health = view.live.health.clone();
+    chassis::admin::router(health, registry).merge(crate::admin::router(view, operator)).merge(settings)
 }
 
 /// Watches this runtime; the doors' are added where they are made. A process that answers nobody is better restarted.

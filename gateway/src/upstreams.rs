@@ -1,5 +1,6 @@
 //! Where requests go: named backends of the configuration, their endpoints, their routes, and how much each may carry.
 
+mod budget;
 mod endpoint;
 mod route;
 
@@ -10,6 +11,7 @@ use std::time::Duration;
 use contract::project::UpstreamName;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+pub use budget::RetryBudget;
 pub use endpoint::{Endpoint, Endpoints, Place};
 pub use route::{Route, RouteError, RouteTable};
 
@@ -27,6 +29,9 @@ pub struct UpstreamSettings {
     pub connect_timeout: Duration,
     /// Time to the first byte of the response, and between two reads.
     pub first_byte_timeout: Duration,
+    /// Time for a request as a whole, from its first byte to the last of its response; `None`: as long as both sides
+    /// keep their pace.
+    pub total_timeout: Option<Duration>,
     /// Requests in progress at once; the next is refused with 503 `overloaded`.
     pub in_flight_max: usize,
     /// The largest request body in bytes, for routes that do not say.
@@ -44,6 +49,8 @@ pub struct Upstream {
     pub endpoints: Endpoints,
     /// Its paths.
     pub routes: RouteTable,
+    /// How many requests may be sent a second time.
+    pub retries: RetryBudget,
     places: Arc<Semaphore>,
 }
 
@@ -52,6 +59,7 @@ impl Upstream {
         Self {
             endpoints: Endpoints::new(&settings.endpoints),
             routes: RouteTable::new(settings.routes.clone()),
+            retries: RetryBudget::default(),
             places: Arc::new(Semaphore::new(settings.in_flight_max)),
             settings,
         }

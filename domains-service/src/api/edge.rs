@@ -104,6 +104,10 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop
         app.store.domains_by_status().await?.into_iter().map(|(status, count)| (status, json!(count))).collect();
     let (projects, keys) = app.store.count_projects_and_keys().await?;
     let nodes = app.nodes.behind(revision);
+    let now = app.clock.now();
+    let trouble = app.last_trouble.lock().clone();
+    let trouble =
+        trouble.map(|(code, at)| json!({ "code": code, "at": at, "seconds_ago": (now.0 - at.0).max(0) / 1_000 }));
     Ok(axum::Json(json!({
         "revision": revision,
         "environment": app.environment,
@@ -114,6 +118,7 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop
         "nodes_live": nodes.live,
         "nodes_lagging": nodes.lagging,
         "certificate_authorities": app.authorities.names(),
+        "trouble": trouble,
     }))
     .into_response())
 }

@@ -39,6 +39,7 @@ pub(super) fn init(common: &Common, directory: &Directory, options: &Init) -> an
         http: edge(options.http_port)?,
         https: edge(options.https_port)?,
         admin: options.edge.clone(),
+        more_admins: options.more_edges.clone(),
         control: options.control.clone(),
         orders: options.orders.clone(),
     };

@@ -15,7 +15,8 @@ async fn add(person: &Person, name: &str) {
 async fn each_conflict_says_who_must_act_what_is_there_and_what_to_do() {
     let person = Person::signed_in("pro").await;
     let browser = &person.browser;
-    let target = person.platform.json(&["domain", "check", "demo-pro", "x.customer.test"])["records"][0]["value"].clone();
+    let target =
+        person.platform.json(&["domain", "check", "demo-pro", "x.customer.test"])["records"][0]["value"].clone();
     let target = target.as_str().unwrap();
     person.platform.dns("a.customer.test", "A", "203.0.113.7");
     person.platform.dns("aaaa.customer.test", "AAAA", "2001:db8::7");

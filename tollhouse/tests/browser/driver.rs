@@ -145,9 +145,9 @@ impl Driver {
 
     /// Presses keys wherever the focus is.
     pub(crate) async fn press(&self, keys: &[&str]) {
-        let strokes = keys.iter().flat_map(|key| {
-            [json!({ "type": "keyDown", "value": key }), json!({ "type": "keyUp", "value": key })]
-        });
+        let strokes = keys
+            .iter()
+            .flat_map(|key| [json!({ "type": "keyDown", "value": key }), json!({ "type": "keyUp", "value": key })]);
         let strokes: Vec<Value> = strokes.collect();
         self.tell("actions", json!({ "actions": [{ "type": "key", "id": "keyboard", "actions": strokes }] })).await;
     }
@@ -185,7 +185,8 @@ impl Driver {
     /// The whole page as PNG.
     pub(crate) async fn screenshot(&self) -> Vec<u8> {
         use base64::Engine as _;
-        let taken = json!({ "cmd": "Page.captureScreenshot", "params": { "format": "png", "captureBeyondViewport": true } });
+        let taken =
+            json!({ "cmd": "Page.captureScreenshot", "params": { "format": "png", "captureBeyondViewport": true } });
         let taken = self.tell("goog/cdp/execute", taken).await;
         base64::engine::general_purpose::STANDARD.decode(taken["data"].as_str().unwrap()).unwrap()
     }

@@ -15,11 +15,12 @@ async fn a_key_is_made_used_seen_in_the_usage_and_revoked() {
     browser.reads("Copy the key now").await;
     let key = browser.run("return document.getElementById('made-key').textContent").await.as_str().unwrap().to_owned();
     browser.click(".made button.copy").await;
-    browser.until("the button says so", async || {
-        let word = browser.run("return document.querySelector('.made button.copy').textContent").await;
-        word == "Copied" || browser.run("return getSelection().toString()").await == key.as_str()
-    })
-    .await;
+    browser
+        .until("the button says so", async || {
+            let word = browser.run("return document.querySelector('.made button.copy').textContent").await;
+            word == "Copied" || browser.run("return getSelection().toString()").await == key.as_str()
+        })
+        .await;
     person.inspect("key-made").await;
 
     let (visitor, address) = person.platform.visitor("demo-pro.tollhouse.localhost");
@@ -27,12 +28,13 @@ async fn a_key_is_made_used_seen_in_the_usage_and_revoked() {
         let answer = visitor.get(format!("{address}/v1/store/orders")).bearer_auth(&key).send().await.unwrap();
         assert_eq!(answer.status(), 200);
     }
-    browser.until("the requests are counted", async || {
-        person.go("/projects/demo-pro/usage").await;
-        let figure = browser.run("return document.querySelectorAll('.figure')[1].textContent").await;
-        figure.as_str().unwrap().starts_with('7')
-    })
-    .await;
+    browser
+        .until("the requests are counted", async || {
+            person.go("/projects/demo-pro/usage").await;
+            let figure = browser.run("return document.querySelectorAll('.figure')[1].textContent").await;
+            figure.as_str().unwrap().starts_with('7')
+        })
+        .await;
     person.inspect("usage").await;
 
     person.go("/projects/demo-pro/keys").await;

@@ -33,7 +33,8 @@ impl Person {
         });
         let platform = Platform::start();
         let browser = Driver::start().await;
-        let person = Self { browser, platform, axe, pictures: std::env::var_os("TOLLHOUSE_PICTURES").map(PathBuf::from) };
+        let person =
+            Self { browser, platform, axe, pictures: std::env::var_os("TOLLHOUSE_PICTURES").map(PathBuf::from) };
         person.browser.go(&person.platform.dashboard("/")).await;
         person.browser.reads("Use an API key of your project").await;
         person
@@ -85,8 +86,12 @@ impl Person {
                  }))))",
             )
             .await;
-        let grave: Vec<&Value> =
-            found.as_array().unwrap().iter().filter(|one| GRAVE.iter().any(|impact| one["impact"] == *impact)).collect();
+        let grave: Vec<&Value> = found
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|one| GRAVE.iter().any(|impact| one["impact"] == *impact))
+            .collect();
         assert!(grave.is_empty(), "{name} ({look}): {grave:#?}");
     }
 }
