@@ -14,6 +14,7 @@ mod api;
 mod app;
 mod attend;
 pub mod config;
+mod dashboard;
 mod dns;
 mod domain;
 mod error;

@@ -16,9 +16,12 @@ pub(crate) mod domains;
 pub(crate) mod events;
 pub(crate) mod keys;
 pub(crate) mod log;
+pub(crate) mod overview;
 pub(crate) mod projects;
+pub(crate) mod sessions;
 #[cfg(test)]
 mod tests;
+pub(crate) mod usage;
 pub(crate) mod webhooks;
 pub(crate) mod write;
 

@@ -44,6 +44,7 @@ use crate::replica::{HotBounds, Replica};
 use crate::telemetry::Telemetry;
 use crate::tls::{CertificateOpener, PlatformCertificate};
 use crate::upstreams::Upstreams;
+use crate::usage::Reporter;
 
 /// How long a session ticket's key encrypts; the one before still decrypts.
 const LISTEN_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -152,6 +153,12 @@ pub async fn start(
     let admin_end = Shutdown::new();
     let admin_task = tokio::spawn(serve(admin_listener, admin, admin_limits(), admin_end.clone()));
 
+    let reporter = Reporter {
+        url: config.feed_url.clone(),
+        token: guard::edge_token(&config.secret),
+        node: node.clone(),
+        book: telemetry.usage.clone(),
+    };
     let kept = replica.clone();
     let watcher = Arc::new(EdgeWatcher::new(replica.clone(), connections, telemetry.clone(), &health));
     let follower = Follower {
@@ -169,6 +176,7 @@ pub async fn start(
     let background = tokio::spawn(background(&config, &gateway.pipeline, &live));
     let follower_task = tokio::spawn(follower.run(shutdown.clone()));
     let chores_end = Shutdown::new();
+    let reporter_task = tokio::spawn(reporter.run(chores_end.clone()));
     let housekeeping = tokio::spawn(lifecycle::housekeep(lifecycle::Chores {
         usage,
         quota: quota.clone(),
@@ -191,6 +199,7 @@ pub async fn start(
         // The last of the chores writes what was handed back.
         chores_end.begin();
         let _ = housekeeping.await;
+        let _ = reporter_task.await;
         admin_end.begin();
         // Scrapes in progress are not worth waiting for.
         let _ = admin_task.await;

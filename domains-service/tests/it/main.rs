@@ -10,6 +10,7 @@
 
 mod acme;
 mod certificates;
+mod dashboard;
 mod domains;
 mod feed;
 mod http;

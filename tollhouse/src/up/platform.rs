@@ -190,7 +190,7 @@ fn edge_settings(
         path("ca/platform.pem"),
         path("ca/platform.key"),
     );
-    for (name, address) in [("orders", orders), ("domains", domains)] {
+    for (name, address) in [("orders", orders), ("domains", domains), ("dashboard", domains)] {
         let _ = write!(text, "[upstreams.{name}]\nendpoints = [\"{address}\"]\nroutes = {}\n", shipped_routes(name));
     }
     for (name, addresses) in upstreams {
