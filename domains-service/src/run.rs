@@ -14,6 +14,7 @@ use chassis::running::Running;
 use chassis::seal::SealingKey;
 use chassis::serve::{ServeLimits, bind, serve};
 use chassis::shutdown::Shutdown;
+use chassis::trace::{Exporter, Traced, Tracer, traced};
 use contract::feed::Entity;
 use contract::project::Access;
 use contract::site::{Serves, Site};
@@ -86,6 +87,8 @@ pub async fn start_in(
 ) -> anyhow::Result<Running> {
     let registry = chassis::metrics::registry(env!("CARGO_PKG_VERSION"))?;
     let metrics = Metrics::register(&registry)?;
+    let (tracer, exporter) = tracing(&config, &registry)?;
+    let traced_by = Traced { tracer, clock: clock.clone() };
     let store = Store::open(&config.database, clock.clone()).await?;
     let (http, internal, admin) =
         (bind(config.listen).await?, bind(config.internal_listen).await?, bind(config.admin_listen).await?);
@@ -117,7 +120,7 @@ pub async fn start_in(
 
     let limits = ServeLimits { drain_timeout: DRAIN_TIME_MAX, ..ServeLimits::default() };
     let guard = GatewayGuard::new(&secret, clock);
-    let public = api::public(app.clone(), guard);
+    let public = api::public(app.clone(), guard).layer(middleware::from_fn_with_state(traced_by, traced));
     let settings = chassis::admin::settings("/internal/settings", told, Arc::new(operator_token(&secret)));
     let inside = api::internal(app.clone(), edge_token(&secret), operator_token(&secret), shutdown.clone());
     let inside = inside.merge(settings);
@@ -125,6 +128,8 @@ pub async fn start_in(
     // The admin listener outlives the others, so that a drain can be watched.
     let admin_shutdown = Shutdown::new();
 
+    let exporter_end = Shutdown::new();
+    let exporter = exporter.map(|exporter| tokio::spawn(exporter.run(exporter_end.clone())));
     let mut parts = JoinSet::new();
     parts.spawn(serve(http, public, limits, shutdown.clone()));
     parts.spawn(serve(internal, inside, limits, shutdown.clone()));
@@ -147,12 +152,23 @@ pub async fn start_in(
         for worker in workers {
             result = result.and(worker.await.context("a worker broke off"));
         }
+        exporter_end.begin();
+        if let Some(exporter) = exporter {
+            result = result.and(exporter.await.context("the exporter of traces broke off"));
+        }
         admin_shutdown.begin();
         result = result.and(admin.await.context("the admin listener broke off").and_then(|ended| ended));
         app.store.close().await;
         result
     });
     Ok(Running::new("domains-service", addresses, task))
+}
+
+/// Traces, if anybody collects them.
+fn tracing(config: &Config, registry: &Registry) -> anyhow::Result<(Tracer, Option<Exporter>)> {
+    let help = "Spans of traces, by what became of them.";
+    let spans = chassis::metrics::counter_vec(registry, "domains_trace_spans_total", help, &["result"])?;
+    Tracer::new(&config.tracing, "domains-service", &spans)
 }
 
 fn admin_router(app: &Arc<App>, health: &Health, registry: Registry) -> axum::Router {

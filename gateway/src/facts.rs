@@ -154,6 +154,8 @@ pub struct Facts {
     pub client_request_id: Option<String>,
     /// Client address.
     pub client: Option<SocketAddr>,
+    /// Its trace is one of those that are looked at.
+    pub sampled: bool,
 }
 
 impl Facts {
@@ -184,6 +186,7 @@ impl Facts {
             upgrade: false,
             client_request_id: None,
             client: None,
+            sampled: false,
         }
     }
 

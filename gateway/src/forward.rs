@@ -10,6 +10,7 @@ use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 
 use crate::facts::Facts;
 use crate::rejection::Rejection;
+use crate::telemetry::client_span;
 use crate::upstreams::{Endpoint, Upstream};
 
 /// Idle connections to upstreams are kept this long: shorter than services keep theirs, so that a request is not sent
@@ -112,8 +113,8 @@ pub fn rewrite(
         head.insert_header(header::HOST, host.as_str())?;
     }
     head.insert_header("x-request-id", facts.request_id.as_str())?;
-    let span = facts.request_id.as_str().get(..16).unwrap_or("0000000000000001");
-    head.insert_header("traceparent", format!("00-{}-{span}-00", facts.request_id))?;
+    let (span, flags) = (client_span(&facts.request_id), u8::from(facts.sampled));
+    head.insert_header("traceparent", format!("00-{}-{span:016x}-{flags:02x}", facts.request_id))?;
     identify(head, facts, key, client.ip(), now)
 }
 

@@ -1,6 +1,8 @@
 //! The promises, in the customer's words, against the real program: `tollhouse up` as a process, TLS, real keys.
 
 #[cfg(test)]
+mod backups;
+#[cfg(test)]
 mod command_line;
 #[cfg(test)]
 mod custom_domains;
@@ -11,6 +13,8 @@ mod durability;
 #[cfg(test)]
 mod limits;
 #[cfg(test)]
+mod monitoring;
+#[cfg(test)]
 mod on_call;
 #[cfg(test)]
 mod orders;
@@ -18,6 +22,8 @@ mod orders;
 mod own_service;
 #[cfg(test)]
 mod secrets;
+#[cfg(test)]
+mod traces;
 #[cfg(test)]
 mod visitors;
 #[cfg(test)]
