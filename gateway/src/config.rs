@@ -11,6 +11,7 @@ use std::time::Duration;
 use chassis::config::{Problems, Section, Source, Told};
 use chassis::logs::Format;
 use chassis::secret::Secret;
+use chassis::trace::TraceConfig;
 use contract::key::Environment;
 
 pub use self::overload::OverloadConfig;
@@ -61,6 +62,8 @@ pub struct Config {
     pub log_format: Format,
     /// What is logged.
     pub log_filter: String,
+    /// Traces.
+    pub tracing: TraceConfig,
     /// Every setting that was given, as text, for operators who compare.
     pub told: Told,
 }
@@ -119,6 +122,7 @@ impl Config {
         let log = root.section("log");
         let log_format = log.value("format", Format::Json);
         let log_filter = log.value("filter", "info".to_owned());
+        let tracing = TraceConfig::read(&root.section("tracing"));
         Some(Self {
             http: http?,
             https: https?,
@@ -139,6 +143,7 @@ impl Config {
             drain: patience?,
             log_format: log_format?,
             log_filter: log_filter?,
+            tracing: tracing?,
             told: Told::default(),
         })
     }

@@ -23,6 +23,7 @@ use chassis::running::Running;
 use chassis::seal::SealingKey;
 use chassis::serve::{ServeLimits, bind, serve};
 use chassis::shutdown::Shutdown;
+use chassis::trace::{Exporter, Tracer};
 use chassis::watchdog::{Watchdog, WatchdogLimits};
 use pingora::apps::HttpServerOptions;
 use pingora::protocols::http::v2::server::default_h2_options;
@@ -97,7 +98,8 @@ pub async fn start(
     let node = node_name()?;
     let registry = metrics::registry(env!("CARGO_PKG_VERSION"))?;
     let health = Health::new();
-    let telemetry = Arc::new(Telemetry::new(&registry, logs.lines(), clock.clone(), &node)?);
+    let (tracer, exporter) = tracing(&config, &registry)?;
+    let telemetry = Arc::new(Telemetry::new(&registry, logs.lines(), clock.clone(), &node, tracer)?);
     let opener = CertificateOpener::new(SealingKey::new(&config.sealing_secret)?);
     let replica = Arc::new(Replica::open(&config.data_directory.join("replica.redb"), opener, HotBounds::default())?);
     let platform = platform_certificate(&config)?;
@@ -177,6 +179,7 @@ pub async fn start(
     let follower_task = tokio::spawn(follower.run(shutdown.clone()));
     let chores_end = Shutdown::new();
     let reporter_task = tokio::spawn(reporter.run(chores_end.clone()));
+    let exporter = exporter.map(|exporter| tokio::spawn(exporter.run(chores_end.clone())));
     let housekeeping = tokio::spawn(lifecycle::housekeep(lifecycle::Chores {
         usage,
         quota: quota.clone(),
@@ -187,6 +190,7 @@ pub async fn start(
         watchdog,
         replica: kept,
         clock: clock.clone(),
+        exporter,
         end: chores_end.clone(),
     }));
     let task = tokio::spawn(async move {
@@ -216,6 +220,13 @@ fn background(config: &Config, pipeline: &Pipeline, live: &Live) -> impl Future<
     async move {
         tokio::join!(watching, looking_up);
     }
+}
+
+/// Traces, if anybody collects them.
+fn tracing(config: &Config, registry: &metrics::Registry) -> anyhow::Result<(Tracer, Option<Exporter>)> {
+    let help = "Spans of traces, by what became of them.";
+    let spans = metrics::counter_vec(registry, "edge_trace_spans_total", help, &["result"])?;
+    Tracer::new(&config.tracing, "gateway", &spans)
 }
 
 /// Health, metrics, and what operators ask.
