@@ -1,15 +1,16 @@
 //! Settings of the orders-service: `config/orders-service.toml`, the environment (`TOLLHOUSE_ORDERS_…`) over it.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
-use chassis::config::{Problems, Section, Source};
+use chassis::config::{Problems, Section, Source, Told};
 use chassis::logs::Format;
 use chassis::secret::Secret;
+use chassis::sql::{Place, read_place};
 use contract::key::Environment;
 use contract::time::UnixSeconds;
 
 use crate::deprecation::{Deprecation, LinkTarget};
+use crate::handover::ControlPlane;
 use crate::order::ShipDate;
 
 /// Prefix of the environment variables that override the file.
@@ -24,23 +25,30 @@ pub struct Config {
     pub internal_listen: SocketAddr,
     /// Health and metrics. Default `127.0.0.1:9902`.
     pub admin_listen: SocketAddr,
-    /// The database file. Default `data/orders/orders.db`; made when it is missing.
-    pub database: PathBuf,
+    /// Where orders are kept. Default: the SQLite file `data/orders/orders.db`, made when it is missing.
+    pub database: Place,
     /// The platform's secret, which the gateway has too: it proves that a request came through the gateway, and
     /// operators' tokens are derived from it.
     pub secret: Secret,
     /// The deployment this is; keys of the other one are refused.
     pub environment: Environment,
+    /// The control plane's internal listener, which is handed what happens to orders. Default `http://127.0.0.1:7003`.
+    pub control_plane: ControlPlane,
     /// What is said about the deprecated `GET /v1/pets/{petId}`.
     pub pets: Deprecation,
     /// How log lines look. Default JSON.
     pub log_format: Format,
     /// Which log lines are written, as in `info,sqlx=warn`.
     pub log_filter: String,
+    /// Every setting that was given, as text, for operators who compare.
+    pub told: Told,
 }
 
 /// 2026-01-01T00:00:00Z.
 const PETS_DEPRECATED_SINCE: UnixSeconds = UnixSeconds(1_767_225_600);
+
+/// The control plane on the same machine.
+const CONTROL_PLANE: &str = "http://127.0.0.1:7003";
 
 /// Where the deprecation is explained unless configured: the reference served beside the API.
 const PETS_LINK: &str = "/reference#getPet";
@@ -56,7 +64,7 @@ impl Config {
         let listen = root.value("listen", SocketAddr::from(([127, 0, 0, 1], 7001)));
         let internal_listen = root.value("internal_listen", SocketAddr::from(([127, 0, 0, 1], 7004)));
         let admin_listen = root.value("admin_listen", SocketAddr::from(([127, 0, 0, 1], 9902)));
-        let database = root.value("database", PathBuf::from("data/orders/orders.db"));
+        let database = read_place(&root, "data/orders/orders.db");
         let secret = root.secret("secret").and_then(|secret| {
             if secret.is_none() {
                 root.missing("secret_file", "\"/run/secrets/tollhouse\"");
@@ -64,6 +72,7 @@ impl Config {
             secret
         });
         let environment = root.value("environment", Environment::Live);
+        let control_plane = read_control_plane(&root.section("events"));
         let pets = read_pets(&root.section("pets"));
         let log = root.section("log");
         let log_format = log.value("format", Format::Json);
@@ -76,12 +85,15 @@ impl Config {
                 database: database?,
                 secret: secret?,
                 environment: environment?,
+                control_plane: control_plane?,
                 pets: pets?,
                 log_format: log_format?,
                 log_filter: log_filter?,
+                told: Told::default(),
             })
         })();
-        reader.finish(config)
+        let told = reader.told();
+        reader.finish(config.map(|config| Self { told, ..config }))
     }
 }
 
@@ -99,6 +111,10 @@ impl std::str::FromStr for Day {
         let moment = if text.len() == 10 { format!("{text}T00:00:00Z") } else { text.to_owned() };
         moment.parse().map(|date: ShipDate| Self(date.seconds())).map_err(|_| InvalidDay)
     }
+}
+
+fn read_control_plane(section: &Section<'_>) -> Option<ControlPlane> {
+    section.optional::<ControlPlane>("url")?.map_or_else(|| CONTROL_PLANE.parse().ok(), Some)
 }
 
 fn read_pets(section: &Section<'_>) -> Option<Deprecation> {
@@ -144,8 +160,9 @@ mod tests {
         assert_eq!(config.listen, default.listen);
         assert_eq!(config.internal_listen, default.internal_listen);
         assert_eq!(config.admin_listen, default.admin_listen);
-        assert_eq!(config.database, default.database);
+        assert_eq!(format!("{:?}", config.database), format!("{:?}", default.database));
         assert_eq!(config.environment, default.environment);
+        assert_eq!(config.control_plane, default.control_plane);
         assert_eq!(config.pets, default.pets);
         assert_eq!(config.log_format, default.log_format);
         assert_eq!(config.log_filter, default.log_filter);

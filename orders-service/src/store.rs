@@ -7,18 +7,21 @@
 #[cfg(test)]
 pub(crate) mod conformance;
 mod fault;
-pub(crate) mod sqlite;
+mod outbox;
+mod sql;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
+use chassis::sql::Database;
 use contract::project::ProjectId;
 use contract::time::UnixMillis;
 
 use crate::order::{CancelError, Order, ShipDate, ShipError, Status};
 
 pub use fault::{FaultKind, StoreError};
-pub use sqlite::SqliteOrders;
+pub use outbox::{Untold, Waiting};
+pub use sql::SqlOrders;
 
 /// How long a request waits for the store before it is told so: a little more than the store's own wait for a lock.
 pub const WAIT_MAX: Duration = Duration::from_secs(5);
@@ -264,6 +267,18 @@ pub trait OrderStore: Send + Sync {
 
     /// Adds all the orders, durably, or none.
     async fn import(&self, project: &ProjectId, orders: Vec<Order>) -> Result<u64, ImportError>;
+
+    /// The oldest events that nobody was told of yet, in the order of their numbers. Every change of an order writes one
+    /// in its own transaction; an import writes none.
+    async fn untold(&self, limit: u32) -> Result<Waiting, StoreError>;
+
+    /// Forgets events that were told, and of the others the oldest beyond `keep`. Returns how many of the latter.
+    async fn forget(&self, told: Vec<i64>, keep: u32) -> Result<u64, StoreError>;
+
+    /// The database underneath, for those who watch it; a store without one is nothing to watch.
+    fn database(&self) -> Option<Database> {
+        None
+    }
 
     /// Finishes what is in progress and lets go of the files.
     async fn close(&self);

@@ -3,6 +3,10 @@
 #[cfg(test)]
 mod crash;
 #[cfg(test)]
+mod disk;
+#[cfg(test)]
+mod events;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod internal;
@@ -11,7 +15,11 @@ mod list;
 #[cfg(test)]
 mod pets;
 #[cfg(test)]
+mod postgres;
+#[cfg(test)]
 mod races;
+#[cfg(test)]
+mod scale;
 #[cfg(test)]
 mod v1;
 #[cfg(test)]

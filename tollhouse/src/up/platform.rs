@@ -56,7 +56,10 @@ impl Platform {
             &domains_settings(directory, options, world),
         ))?;
         let domains = domains_service::start(domains, clock.clone(), services_end.clone()).await?;
-        let orders = orders_service::Config::read(&settings("orders-service settings", &orders_settings(directory)))?;
+        let orders = orders_service::Config::read(&settings(
+            "orders-service settings",
+            &orders_settings(directory, domains.address("internal")?),
+        ))?;
         let orders = orders_service::start(orders, clock.clone(), services_end.clone()).await?;
 
         let parts = [
@@ -75,6 +78,7 @@ impl Platform {
             http: edge.address("http")?.into(),
             https: edge.address("https")?.into(),
             admin: edge.address("admin")?.into(),
+            more_admins: Vec::new(),
             control: domains.address("internal")?.into(),
             orders: orders.address("internal")?.into(),
         };
@@ -130,10 +134,10 @@ fn secrets(directory: &Directory) -> String {
     format!("secret_file = {}\n", quoted(&directory.path("secrets/platform.key")))
 }
 
-fn orders_settings(directory: &Directory) -> String {
+fn orders_settings(directory: &Directory, control: SocketAddr) -> String {
     let database = quoted(&directory.path("orders/orders.sqlite"));
     format!(
-        "{}database = {database}\nlisten = \"127.0.0.1:0\"\ninternal_listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n",
+        "{}database = {database}\nlisten = \"127.0.0.1:0\"\ninternal_listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n[events]\nurl = \"http://{control}\"\n",
         secrets(directory)
     )
 }
@@ -186,7 +190,7 @@ fn edge_settings(
         path("ca/platform.pem"),
         path("ca/platform.key"),
     );
-    for (name, address) in [("orders", orders), ("domains", domains)] {
+    for (name, address) in [("orders", orders), ("domains", domains), ("dashboard", domains)] {
         let _ = write!(text, "[upstreams.{name}]\nendpoints = [\"{address}\"]\nroutes = {}\n", shipped_routes(name));
     }
     for (name, addresses) in upstreams {
