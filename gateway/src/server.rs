@@ -212,13 +212,15 @@ pub async fn start(
     Ok(Running::new("gateway", [("http", plain_address), ("https", tls_address), ("admin", admin_address)], task))
 }
 
-/// What goes on beside the requests until it is dropped: names of upstreams are looked up, memory is watched.
+/// What goes on beside the requests until it is dropped: memory is watched, names of upstreams are looked up,
+/// their addresses asked for their health.
 fn background(config: &Config, pipeline: &Pipeline, live: &Live) -> impl Future<Output = ()> + use<> {
     let memory = Memory::new(config.overload.memory_bytes_max, config.overload.control_group.clone());
     let watching = pipeline.overload.clone().watch(memory, live.connections.clone());
     let looking_up = pipeline.upstreams.clone().keep_looked_up();
+    let checking = pipeline.upstreams.clone().keep_checked();
     async move {
-        tokio::join!(watching, looking_up);
+        tokio::join!(watching, looking_up, checking);
     }
 }
 
