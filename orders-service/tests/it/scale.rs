@@ -67,11 +67,8 @@ impl Service {
         self.request(&Method::DELETE, &format!("/v1/store/orders/{id}")).send().await.unwrap().status().as_u16()
     }
 
-    /// A line of the process's status, in bytes.
     fn memory(&self, name: &str) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1_024
+        memory(self.process.id(), name)
     }
 
     /// Forgets the peak so far.
@@ -82,6 +79,13 @@ impl Service {
     fn peak(&self) -> u64 {
         self.memory("VmHWM:")
     }
+}
+
+/// A line of a process's status, in bytes.
+fn memory(process: u32, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1_024
 }
 
 /// Reads a list to its end: when the first byte came, how many bytes, how many orders. It is taken apart as it comes,
@@ -122,6 +126,50 @@ fn beside(program: &str, arguments: &[&str]) -> Duration {
 
 fn sqlite3(database: &Path, query: &str) -> Duration {
     beside("sqlite3", &["-readonly", database.to_str().unwrap(), query])
+}
+
+/// Datasette, which serves SQLite files as JSON over HTTP, asked for the same list, if `bench/orders` has installed it.
+#[expect(clippy::disallowed_methods, reason = "a tool of a long run, no setting of the product")]
+async fn beside_datasette(database: &Path, orders: i64) {
+    let Ok(program) = std::env::var("BENCH_DATASETTE") else { return };
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let limits = ["--setting", "max_returned_rows", "100000000", "--setting", "sql_time_limit_ms", "600000"];
+    let child = Command::new(program)
+        .args(["serve", "--port", &port.to_string()])
+        .args(limits)
+        .arg(database)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let peer = Ended(child);
+    let client = Client::new();
+    let began = Instant::now();
+    while client.get(format!("http://127.0.0.1:{port}/-/versions.json")).send().await.is_err() {
+        assert!(began.elapsed() < Duration::from_mins(1), "datasette does not answer");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let query = "select+id,pet_id,quantity,complete+from+orders+where+project='demo'+order+by+id";
+    let url = format!("http://127.0.0.1:{port}/orders.json?_shape=array&sql={query}");
+    let began = Instant::now();
+    let answer = client.get(url).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let (first, _, listed) = read(answer, began).await;
+    assert_eq!(listed, orders);
+    let took = began.elapsed();
+    row("Datasette, the same list: first byte", &format!("{:.1} s", first.as_secs_f64()));
+    row("Datasette, the same list: whole", &format!("{:.1} s, {:.0} orders/s", took.as_secs_f64(), rate(orders, took)));
+    row("Memory of Datasette, peak", &format!("{} MB", memory(peer.0.id(), "VmHWM:") / MEGABYTE));
+}
+
+/// A process that ends with its test.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 // rule: 8.5
@@ -171,6 +219,7 @@ async fn very_many_orders_are_listed_in_constant_memory_while_others_are_cancell
     let json = "SELECT json_object('id', id, 'petId', pet_id, 'quantity', quantity, 'complete', complete) FROM orders \
                 WHERE project = 'demo' ORDER BY id";
     row("`sqlite3`, the same rows as JSON", &format!("{:.0} orders/s", rate(orders, sqlite3(database, json))));
+    beside_datasette(database, orders).await;
 
     // An unchanged list costs nothing.
     let tag = service.list().await.headers()["etag"].clone();
