@@ -1,13 +1,18 @@
 //! The admin listener: health, metrics, and whatever the process adds. Never on a data port.
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
+use crate::config::Told;
+use crate::guard::require_token;
 use crate::health::Health;
 use crate::metrics::{self, Registry};
+use crate::secret::Secret;
 
 /// Requests the admin listener works on at once; a storm of scrapes waits for each other, not for the data plane.
 pub const CONCURRENT_REQUESTS_MAX: usize = 8;
@@ -25,6 +30,14 @@ pub fn router(health: Health, registry: Registry) -> Router {
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics_text))
         .with_state(Admin { health, registry })
+}
+
+/// `GET {path}`, with the operator's token: every setting that the process was given.
+pub fn settings(path: &str, told: Told, operator: Arc<Secret>) -> Router {
+    let told = Arc::new(told);
+    Router::new()
+        .route(path, get(move || async move { axum::Json(told.to_json()) }))
+        .route_layer(axum::middleware::from_fn_with_state(operator, require_token))
 }
 
 async fn readyz(State(admin): State<Admin>) -> Response {

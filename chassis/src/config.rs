@@ -11,7 +11,9 @@
 mod problem;
 mod section;
 mod source;
+mod told;
 
 pub use problem::{Problem, Problems};
 pub use section::Section;
 pub use source::{Reader, Source};
+pub use told::{Origin, Told};

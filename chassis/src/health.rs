@@ -49,6 +49,11 @@ impl Health {
         self.draining.store(true, Ordering::Release);
     }
 
+    /// Takes [`Health::drain`] back.
+    pub fn resume(&self) {
+        self.draining.store(false, Ordering::Release);
+    }
+
     /// Whether [`Health::drain`] was called.
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)

@@ -1,6 +1,8 @@
 //! Metrics: registered where they are counted, on a registry that was handed in.
 
-pub use prometheus::{Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
+pub use prometheus::{
+    Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
+};
 
 use prometheus::{HistogramOpts, Opts, TextEncoder};
 
@@ -57,6 +59,16 @@ pub fn gauge(registry: &Registry, name: &str, help: &str) -> anyhow::Result<IntG
 /// As [`counter`].
 pub fn fraction_gauge(registry: &Registry, name: &str, help: &str) -> anyhow::Result<Gauge> {
     let metric = Gauge::new(name, help)?;
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
+}
+
+/// A gauge of fractions with labels, whose values must come from enums.
+///
+/// # Errors
+/// As [`counter`].
+pub fn fraction_gauge_vec(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> anyhow::Result<GaugeVec> {
+    let metric = GaugeVec::new(Opts::new(name, help), labels)?;
     registry.register(Box::new(metric.clone()))?;
     Ok(metric)
 }

@@ -39,6 +39,10 @@ impl Refusal {
     }
 }
 
+/// The code of a refusal, left in the response for those who count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusalCode(pub String);
+
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.body.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -49,6 +53,7 @@ impl IntoResponse for Refusal {
         )
             .into_response();
         response.headers_mut().extend(self.headers);
+        response.extensions_mut().insert(RefusalCode(self.body.code));
         response
     }
 }

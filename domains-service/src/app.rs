@@ -9,6 +9,8 @@ use chassis::seal::SealingKey;
 use chassis::webhook::{Rules, Sender, SystemLookup};
 use contract::hostname::Hostname;
 use contract::key::Environment;
+use contract::time::UnixMillis;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::config::{Config, DnsConfig, NameRules, WebhookConfig};
@@ -17,6 +19,7 @@ use crate::domain::proof::Prover;
 use crate::issuer::Authorities;
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
+use crate::peers::Peers;
 use crate::plans::Plans;
 use crate::store::{Store, StoreError, Write};
 use crate::throttle::Throttles;
@@ -29,6 +32,7 @@ pub(crate) struct App {
     pub(crate) store: Store,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) nodes: Arc<Nodes>,
+    pub(crate) peers: Peers,
     pub(crate) metrics: Metrics,
     pub(crate) dns: Arc<dyn Dns>,
     pub(crate) authorities: Authorities,
@@ -46,6 +50,8 @@ pub(crate) struct App {
     pub(crate) webhook_sender: Sender,
     /// Wakes the worker: a domain is due.
     pub(crate) wake: Notify,
+    /// The newest failure of a request that was ours, for operators who ask: its code and when.
+    pub(crate) last_trouble: Mutex<Option<(String, UnixMillis)>>,
 }
 
 impl App {
@@ -65,6 +71,7 @@ impl App {
             timeout: config.webhooks.timeout,
         };
         Ok(Self {
+            peers: Peers::of(&store)?,
             store,
             nodes,
             metrics,
@@ -83,6 +90,7 @@ impl App {
             webhooks: config.webhooks,
             webhook_sender: Sender::new(rules, Arc::new(SystemLookup))?,
             wake: Notify::new(),
+            last_trouble: Mutex::default(),
             clock,
         })
     }

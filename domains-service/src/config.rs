@@ -10,9 +10,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use chassis::config::{Problems, Section, Source};
+use chassis::config::{Problems, Section, Source, Told};
 use chassis::logs::Format;
 use chassis::secret::Secret;
+use chassis::sql::{Place, read_place};
 use contract::hostname::Hostname;
 use contract::key::Environment;
 
@@ -33,8 +34,8 @@ pub struct Config {
     pub internal_listen: SocketAddr,
     /// Health and metrics.
     pub admin_listen: SocketAddr,
-    /// The SQLite file.
-    pub database: PathBuf,
+    /// Where everything is kept that must last.
+    pub database: Place,
     /// Projects live at `{project}.{platform_domain}`.
     pub platform_domain: Hostname,
     /// Which keys this deployment makes and accepts.
@@ -63,6 +64,8 @@ pub struct Config {
     pub log_format: Format,
     /// Which log lines appear, such as `info,sqlx=warn`.
     pub log_filter: String,
+    /// Every setting that was given, as text, for operators who compare.
+    pub told: Told,
 }
 
 /// Which special names may be attached.
@@ -143,7 +146,8 @@ impl Config {
         let reader = source.reader()?;
         let root = reader.root();
         let config = read(&root);
-        reader.finish(config)
+        let told = reader.told();
+        reader.finish(config.map(|config| Self { told, ..config }))
     }
 
     /// The zone that holds every project's CNAME target.
@@ -160,7 +164,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
     let listen = root.value("listen", SocketAddr::from(([127, 0, 0, 1], 7002)));
     let internal_listen = root.value("internal_listen", SocketAddr::from(([127, 0, 0, 1], 7003)));
     let admin_listen = root.value("admin_listen", SocketAddr::from(([127, 0, 0, 1], 9903)));
-    let database = root.value("database", PathBuf::from("data/domains-service/domains.sqlite"));
+    let database = read_place(root, "data/domains-service/domains.sqlite");
     let platform_domain = root.required::<Hostname>("platform_domain", "\"apps.example.com\"");
     let environment = root.value("environment", Environment::Live);
     let secret = required_secret(root, "secret");
@@ -195,6 +199,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
         webhooks: webhooks?,
         log_format: log_format?,
         log_filter: log_filter?,
+        told: Told::default(),
     })
 }
 

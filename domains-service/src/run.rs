@@ -14,6 +14,7 @@ use chassis::running::Running;
 use chassis::seal::SealingKey;
 use chassis::serve::{ServeLimits, bind, serve};
 use chassis::shutdown::Shutdown;
+use chassis::sql::{self, StoreMetrics};
 use contract::feed::Entity;
 use contract::project::Access;
 use contract::site::{Serves, Site};
@@ -22,12 +23,14 @@ use tokio::task::JoinSet;
 use crate::api::{self, Tokens};
 use crate::app::App;
 use crate::config::Config;
+use crate::dashboard;
 use crate::dns::wire::WireDns;
 use crate::dns::{Dns, DnsFailure, RecordKind, Reply};
 use crate::issuer::acme::{AcmeAuthority, Desk};
 use crate::issuer::{Authorities, Issuer, LocalAuthority};
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
+use crate::peers;
 use crate::store::{Store, projects};
 use crate::webhook::deliver;
 use crate::worker;
@@ -35,6 +38,9 @@ use crate::worker;
 /// The label of the platform's own API below its domain, and the upstream that stands behind it.
 const API_LABEL: &str = "api";
 const API_UPSTREAM: &str = "domains";
+
+/// The upstream that stands behind the dashboard: the same service, with limits of its own.
+const DASHBOARD_UPSTREAM: &str = "dashboard";
 
 /// Requests in progress at the end get this long.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(25);
@@ -86,12 +92,13 @@ pub async fn start_in(
 ) -> anyhow::Result<Running> {
     let registry = chassis::metrics::registry(env!("CARGO_PKG_VERSION"))?;
     let metrics = Metrics::register(&registry)?;
+    let watched = StoreMetrics::register(&registry, "domains")?;
     let store = Store::open(&config.database, clock.clone()).await?;
     let (http, internal, admin) =
         (bind(config.listen).await?, bind(config.internal_listen).await?, bind(config.admin_listen).await?);
     let addresses =
         [("http", http.local_addr()?), ("internal", internal.local_addr()?), ("admin", admin.local_addr()?)];
-    let secret = config.secret.clone();
+    let (secret, told) = (config.secret.clone(), config.told.clone());
     let nodes = Arc::new(Nodes::new(clock.clone()));
     let mut authorities = world.authorities;
     let desk = Desk {
@@ -117,9 +124,12 @@ pub async fn start_in(
 
     let limits = ServeLimits { drain_timeout: DRAIN_TIME_MAX, ..ServeLimits::default() };
     let guard = GatewayGuard::new(&secret, clock);
-    let public = api::public(app.clone(), guard);
+    let pages = dashboard::router(app.clone(), guard.clone(), shutdown.clone());
+    let public = dashboard::beside(api::public(app.clone(), guard), pages, &app.platform);
+    let settings = chassis::admin::settings("/internal/settings", told, Arc::new(operator_token(&secret)));
     let tokens = Tokens { edge: edge_token(&secret), events: events_token(&secret), operator: operator_token(&secret) };
     let inside = api::internal(app.clone(), tokens, shutdown.clone());
+    let inside = inside.merge(settings);
     let for_admin = admin_router(&app, &health, registry);
     // The admin listener outlives the others, so that a drain can be watched.
     let admin_shutdown = Shutdown::new();
@@ -130,6 +140,8 @@ pub async fn start_in(
     let workers = [
         tokio::spawn(worker::attend_to_domains(app.clone(), shutdown.clone())),
         tokio::spawn(worker::finish_removals(app.clone(), shutdown.clone())),
+        tokio::spawn(sql::watch(app.store.database(), watched, shutdown.clone())),
+        tokio::spawn(peers::listen(app.clone(), shutdown.clone())),
         tokio::spawn(worker::tidy(app.clone(), shutdown.clone())),
         tokio::spawn(worker::abandon_orders(app.clone(), shutdown.clone())),
         tokio::spawn(deliver::deliver(app.clone(), shutdown.clone())),
@@ -173,10 +185,14 @@ fn admin_router(app: &Arc<App>, health: &Health, registry: Registry) -> axum::Ro
 
 /// Publishes the platform's own sites, and projects whose plan's figures were changed in the configuration.
 async fn publish_platform(app: &App) -> anyhow::Result<()> {
-    let hostname = app.platform.child(API_LABEL).context("the platform's domain is too long")?;
-    let serves = Serves::Platform { upstream: API_UPSTREAM.parse()?, access: Access::Key };
     let mut write = app.store.write().await?;
-    write.put(Entity::Site(Site { hostname, serves, redirect: None })).await?;
+    for (label, upstream, access) in
+        [(API_LABEL, API_UPSTREAM, Access::Key), (dashboard::LABEL, DASHBOARD_UPSTREAM, Access::Public)]
+    {
+        let hostname = app.platform.child(label).context("the platform's domain is too long")?;
+        let serves = Serves::Platform { upstream: upstream.parse()?, access };
+        write.put(Entity::Site(Site { hostname, serves, redirect: None })).await?;
+    }
     write.commit().await?;
     let plans = format!("{:?}", app.plans);
     if app.store.setting(PUBLISHED_PLANS).await?.as_ref() == Some(&plans) {

@@ -1,6 +1,8 @@
 //! What the admin listener adds to health and metrics: the gateway's own view of itself, for `tollhouse status` and
 //! for people with curl at night.
 
+mod recall;
+
 use std::sync::Arc;
 
 use axum::extract::{Path, Query, State};
@@ -33,20 +35,26 @@ pub struct View {
     pub clock: Arc<dyn Clock>,
 }
 
-/// `GET /status`, `GET /hosts/{host}`, `GET /usage/{project}`, `GET /bans`, and with the operator's token
-/// `POST /bans/{key}?seconds=N` (at most a day) and `DELETE /bans/{key}`.
+/// `GET /status`, `GET /hosts/{host}`, `GET /usage/{project}`, `GET /bans`; and with the operator's token
+/// `POST /bans/{key}?seconds=N` (at most a day), `DELETE /bans/{key}`, `POST` and `DELETE /drain`, `GET /top`,
+/// `/requests/{id}`, `/keys/{id}` and `/moments`.
 pub fn router(view: View, operator: Arc<Secret>) -> Router {
-    let writes = Router::new()
+    let with_token = Router::new()
         .route("/bans/{key}", post(ban).delete(lift))
+        .merge(recall::router())
         .route_layer(axum::middleware::from_fn_with_state(operator, chassis::guard::require_token));
     Router::new()
         .route("/status", get(status))
         .route("/hosts/{host}", get(host))
         .route("/usage/{project}", get(usage))
         .route("/bans", get(bans))
-        .merge(writes)
+        .merge(with_token)
         .with_state(view)
 }
+
+/// Certificates and codes that `/status` names.
+const CERTIFICATES_SHOWN: usize = 5;
+const REFUSALS_SHOWN: usize = 5;
 
 async fn status(State(view): State<View>) -> Json<Value> {
     let pipeline = &view.gateway.pipeline;
@@ -59,6 +67,7 @@ async fn status(State(view): State<View>) -> Json<Value> {
                 "name": upstream.settings.name,
                 "endpoints": upstream.endpoints.len(),
                 "up": upstream.endpoints.up(now),
+                "failing_for_seconds": upstream.endpoints.failing_for(now).map(|time| time.as_secs()),
                 "in_flight": upstream.in_flight(),
             })
         })
@@ -67,7 +76,12 @@ async fn status(State(view): State<View>) -> Json<Value> {
         "node": view.live.node,
         "version": env!("CARGO_PKG_VERSION"),
         "revision": pipeline.replica.revision(),
+        "ready": view.live.health.is_ready(),
+        "now": view.clock.now_seconds(),
         "feed_heard_at": view.gateway.telemetry.feed_heard.get(),
+        "log_lines_dropped": view.gateway.telemetry.lines_dropped(),
+        "certificates": recall::certificates(&view, CERTIFICATES_SHOWN),
+        "top_refusals": recall::refusals(&view, REFUSALS_SHOWN),
         "connections": view.live.connections.live(),
         "requests_in_flight": view.gateway.telemetry.in_flight.get(),
         "draining": view.live.health.is_draining(),
@@ -93,7 +107,20 @@ async fn host(State(view): State<View>, Path(host): Path<String>) -> Response {
         Serves::Project(id) => pipeline.replica.project(id),
         Serves::Platform { .. } => None,
     };
-    Json(json!({ "site": *site, "project": project.as_deref(), "certificate": certificate })).into_response()
+    let upstream = match (&site.serves, project.as_deref()) {
+        (Serves::Platform { upstream, .. }, _) => Some(upstream),
+        (_, project) => project.map(|project| &project.upstream),
+    };
+    let upstream = upstream.map(|name| recall::upstream(&view, name));
+    Json(json!({
+        "site": *site,
+        "project": project.as_deref(),
+        "certificate": certificate,
+        "upstream": upstream,
+        "revision": pipeline.replica.revision(),
+        "why": recall::why_host(&site, project.as_deref(), certificate, upstream.as_ref()),
+    }))
+    .into_response()
 }
 
 async fn usage(State(view): State<View>, Path(project): Path<String>) -> Response {

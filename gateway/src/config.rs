@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use chassis::config::{Problems, Section, Source};
+use chassis::config::{Problems, Section, Source, Told};
 use chassis::logs::Format;
 use chassis::secret::Secret;
 use contract::key::Environment;
@@ -61,6 +61,8 @@ pub struct Config {
     pub log_format: Format,
     /// What is logged.
     pub log_filter: String,
+    /// Every setting that was given, as text, for operators who compare.
+    pub told: Told,
 }
 
 impl Config {
@@ -71,7 +73,8 @@ impl Config {
     pub fn read(source: &Source) -> Result<Self, Problems> {
         let reader = source.reader()?;
         let config = Self::from_root(&reader.root());
-        reader.finish(config)
+        let told = reader.told();
+        reader.finish(config.map(|config| Self { told, ..config }))
     }
 
     fn from_root(root: &Section<'_>) -> Option<Self> {
@@ -136,6 +139,7 @@ impl Config {
             drain: patience?,
             log_format: log_format?,
             log_filter: log_filter?,
+            told: Told::default(),
         })
     }
 }

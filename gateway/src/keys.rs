@@ -65,6 +65,11 @@ pub struct Keys {
 }
 
 impl Keys {
+    /// The deployment whose keys are good here.
+    pub fn environment(&self) -> Environment {
+        self.environment
+    }
+
     /// Keys of this deployment, from this replica.
     pub fn new(replica: Arc<Replica>, environment: Environment) -> Self {
         Self { replica, environment }

@@ -8,7 +8,8 @@
 //! response passes [`decorate`]; [`telemetry`] counts it and writes one line.
 //!
 //! The knowledge behind the stages is in the [`replica`] (sites, projects, [`keys`], certificates) and in the [`quota`]
-//! ledger. [`config`] says what to run, [`server`] puts it together, [`admin`] answers the operator.
+//! ledger. [`config`] says what to run, [`server`] puts it together, [`admin`] answers the operator, from what is
+//! [`recent`] among other things.
 
 pub mod config;
 pub mod server;
@@ -35,4 +36,6 @@ pub mod replica;
 pub mod upstreams;
 
 pub mod admin;
+pub mod recent;
 pub mod telemetry;
+pub mod usage;

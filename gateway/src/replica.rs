@@ -17,9 +17,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use contract::certificate::Challenge;
 use contract::feed::{Change, Effect, Entity, EntityName, Revision};
 use contract::hostname::Hostname;
-use contract::key::{ApiKey, KeyDigest};
+use contract::key::{ApiKey, KeyDigest, KeyId};
 use contract::project::{Project, ProjectId};
 use contract::site::Site;
+use contract::time::UnixSeconds;
 use rustls::sign::CertifiedKey;
 
 use self::file::{File, Kind};
@@ -59,6 +60,27 @@ pub enum ReplicaError {
     /// The local file cannot be read or written.
     #[error("the local replica file failed")]
     File(#[source] anyhow::Error),
+}
+
+/// When a certificate in service ends.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Expiry {
+    /// The name it is served for.
+    pub hostname: String,
+    /// First second of validity.
+    pub not_before: UnixSeconds,
+    /// Last second of validity.
+    pub not_after: UnixSeconds,
+}
+
+impl Expiry {
+    /// The part of the lifetime that is left, from 1 (new) to 0 (over).
+    #[expect(clippy::cast_precision_loss, reason = "seconds of a certificate's life are far below 2^53")]
+    pub fn left(&self, now: UnixSeconds) -> f64 {
+        let whole = self.not_after.0.saturating_sub(self.not_before.0).max(1);
+        let left = self.not_after.0.saturating_sub(now.0).clamp(0, whole);
+        left as f64 / whole as f64
+    }
 }
 
 /// The gateway's local copy. Shared by handshakes, requests and the follower.
@@ -130,6 +152,16 @@ impl Replica {
                 }
             }
         })
+    }
+
+    /// The key with this public id. Keys are found by digest; this looks through all of them, for operators.
+    pub fn key_called(&self, id: &KeyId) -> Option<ApiKey> {
+        self.file.find(Kind::Key, |key: &ApiKey| key.id == *id)
+    }
+
+    /// The certificates that end first, at most `limit`.
+    pub fn soonest_to_expire(&self, limit: usize) -> Vec<Expiry> {
+        self.file.soonest_to_expire(limit)
     }
 
     /// The challenge with this token.

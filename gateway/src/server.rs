@@ -44,6 +44,7 @@ use crate::replica::{HotBounds, Replica};
 use crate::telemetry::Telemetry;
 use crate::tls::{CertificateOpener, PlatformCertificate};
 use crate::upstreams::Upstreams;
+use crate::usage::Reporter;
 
 /// How long a session ticket's key encrypts; the one before still decrypts.
 const LISTEN_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -69,6 +70,15 @@ pub struct Live {
     pub connections: Arc<Connections>,
     /// Readiness.
     pub health: Health,
+    /// The end was announced: a drain by hand is not taken back any more.
+    pub shutdown: Shutdown,
+}
+
+impl Live {
+    fn new(node: &str, connections: &Arc<Connections>, health: &Health, shutdown: &Shutdown) -> Self {
+        let (connections, health, shutdown) = (connections.clone(), health.clone(), shutdown.clone());
+        Self { node: node.to_owned(), connections, health, shutdown }
+    }
 }
 
 /// Starts the gateway: listeners `http`, `https` and `admin`.
@@ -134,17 +144,22 @@ pub async fn start(
     gateway.pipeline.https_port.get_or_init(|| tls_address.port());
     health.condition("listeners").set(true);
 
-    let live = Arc::new(Live { node: node.clone(), connections: connections.clone(), health: health.clone() });
+    let live = Arc::new(Live::new(&node, &connections, &health, &shutdown));
     let admin_listener = bind(config.admin).await?;
     let admin_address = admin_listener.local_addr()?;
-    let admin = chassis::admin::router(health.clone(), registry).merge(crate::admin::router(
-        crate::admin::View { gateway: gateway.clone(), live: live.clone(), clock: clock.clone() },
-        Arc::new(guard::operator_token(&config.secret)),
-    ));
+    let view = crate::admin::View { gateway: gateway.clone(), live: live.clone(), clock: clock.clone() };
+    let admin = admin_router(&config, view, registry);
     // The admin listener outlives the data plane: operators watch the drain.
     let admin_end = Shutdown::new();
     let admin_task = tokio::spawn(serve(admin_listener, admin, admin_limits(), admin_end.clone()));
 
+    let reporter = Reporter {
+        url: config.feed_url.clone(),
+        token: guard::edge_token(&config.secret),
+        node: node.clone(),
+        book: telemetry.usage.clone(),
+    };
+    let kept = replica.clone();
     let watcher = Arc::new(EdgeWatcher::new(replica.clone(), connections, telemetry.clone(), &health));
     let follower = Follower {
         url: config.feed_url.clone(),
@@ -161,6 +176,7 @@ pub async fn start(
     let background = tokio::spawn(background(&config, &gateway.pipeline, &live));
     let follower_task = tokio::spawn(follower.run(shutdown.clone()));
     let chores_end = Shutdown::new();
+    let reporter_task = tokio::spawn(reporter.run(chores_end.clone()));
     let housekeeping = tokio::spawn(lifecycle::housekeep(lifecycle::Chores {
         usage,
         quota: quota.clone(),
@@ -169,6 +185,8 @@ pub async fn start(
         live: live.clone(),
         platform,
         watchdog,
+        replica: kept,
+        clock: clock.clone(),
         end: chores_end.clone(),
     }));
     let task = tokio::spawn(async move {
@@ -181,6 +199,7 @@ pub async fn start(
         // The last of the chores writes what was handed back.
         chores_end.begin();
         let _ = housekeeping.await;
+        let _ = reporter_task.await;
         admin_end.begin();
         // Scrapes in progress are not worth waiting for.
         let _ = admin_task.await;
@@ -197,6 +216,14 @@ fn background(config: &Config, pipeline: &Pipeline, live: &Live) -> impl Future<
     async move {
         tokio::join!(watching, looking_up);
     }
+}
+
+/// Health, metrics, and what operators ask.
+fn admin_router(config: &Config, view: crate::admin::View, registry: metrics::Registry) -> axum::Router {
+    let operator = Arc::new(guard::operator_token(&config.secret));
+    let settings = chassis::admin::settings("/settings", config.told.clone(), operator.clone());
+    let health = view.live.health.clone();
+    chassis::admin::router(health, registry).merge(crate::admin::router(view, operator)).merge(settings)
 }
 
 /// Watches this runtime; the doors' are added where they are made. A process that answers nobody is better restarted.

@@ -4,6 +4,7 @@
 //! Hostnames, projects and keys belong to the log line.
 
 mod access_log;
+mod certificates;
 mod door_events;
 mod quota_metrics;
 
@@ -16,10 +17,13 @@ use chassis::metrics::{self, Gauge, Histogram, HistogramVec, IntCounter, IntCoun
 
 use crate::facts::{Facts, Surface};
 use crate::keys::Authentication;
+use crate::recent::Recent;
 use crate::rejection::{Blame, Rejection};
 use crate::replica::Invalid;
+use crate::usage::UsageBook;
 
 pub use access_log::{ConnectionFacts, Entry};
+pub use certificates::{CertificateKind, CertificateMetrics};
 pub use quota_metrics::{Decision, QuotaMetrics};
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
@@ -60,6 +64,8 @@ pub struct Telemetry {
     auth: Vec<IntCounter>,
     /// Charges and the way they are counted.
     pub quota: QuotaMetrics,
+    /// Requests per project, for the dashboard.
+    pub usage: Arc<UsageBook>,
     upstream: Vec<IntCounter>,
     upstream_duration: Histogram,
     /// Requests in progress.
@@ -74,6 +80,10 @@ pub struct Telemetry {
     /// The longest time for which a runtime ran nothing, when it was last looked at.
     pub runtime_stall: Gauge,
     log_dropped: IntGauge,
+    /// What operators may ask about the last minutes.
+    pub recent: Recent,
+    /// Which certificates end first.
+    pub certificates: CertificateMetrics,
     door: door_events::DoorMetrics,
     lines: Lines,
     clock: Arc<dyn Clock>,
@@ -142,6 +152,7 @@ impl Telemetry {
             overhead: per_surface(&overhead),
             auth: Authentication::ALL.iter().map(|one| auth.with_label_values(&[one.as_str()])).collect(),
             quota: QuotaMetrics::new(registry)?,
+            usage: Arc::default(),
             upstream: UpstreamOutcome::ALL.iter().map(|one| upstream.with_label_values(&[one.as_str()])).collect(),
             upstream_duration: metrics::latency_vec(
                 registry,
@@ -173,6 +184,8 @@ impl Telemetry {
                 "edge_log_dropped_lines",
                 "Log lines dropped because nobody read them.",
             )?,
+            recent: Recent::new(clock.clone()),
+            certificates: CertificateMetrics::new(registry)?,
             door: door_events::DoorMetrics::new(registry)?,
             lines,
             clock,
@@ -206,8 +219,11 @@ impl Telemetry {
         }
         if let (Some(decision), Some(payer)) = (Decision::of(facts), &facts.payer) {
             self.quota.charged(payer.plan, decision);
+            self.usage.count(&payer.id, decision, self.clock.now());
         }
-        self.lines.write(&access_log::line(facts, entry, took, waited, &self.node));
+        let line = access_log::line(facts, entry, took, waited, &self.node);
+        self.lines.write(&line);
+        self.recent.ended(facts, entry.status, took, &line);
     }
 
     /// Counts the end of an attempt at an upstream.
@@ -223,6 +239,11 @@ impl Telemetry {
     /// Counts content of the change stream that was refused.
     pub fn replica_refused(&self, reason: &str) {
         self.replica_refused.with_label_values(&[reason]).inc();
+    }
+
+    /// How many log lines were dropped, when last looked at.
+    pub fn lines_dropped(&self) -> i64 {
+        self.log_dropped.get()
     }
 
     /// Shows how many log lines were dropped so far.

@@ -41,6 +41,7 @@ pub(crate) struct Internal {
 pub(crate) fn router(internal: Internal, token: Arc<Secret>) -> Router {
     let observer = Observer { metrics: internal.metrics.clone(), clock: internal.clock.clone() };
     Router::new()
+        .route("/internal/status", get(status))
         .route("/internal/orders/{project}/import", post(import))
         .route("/internal/orders/{project}/export", get(export))
         .route("/internal/orders/{project}/summary", get(summary))
@@ -51,6 +52,16 @@ pub(crate) fn router(internal: Internal, token: Arc<Secret>) -> Router {
         .layer(CatchPanicLayer::custom(panicked))
         .layer(middleware::from_fn_with_state(observer, observe::observe))
         .with_state(internal)
+}
+
+/// What the service is, and the newest trouble of its store.
+async fn status(State(internal): State<Internal>) -> Json<serde_json::Value> {
+    let now = internal.clock.now();
+    let trouble = *internal.metrics.last_trouble.lock();
+    let trouble = trouble.map(|(kind, at)| {
+        serde_json::json!({ "kind": kind.as_str(), "at": at, "seconds_ago": (now.0 - at.0).max(0) / 1_000 })
+    });
+    Json(serde_json::json!({ "version": env!("CARGO_PKG_VERSION"), "store_trouble": trouble }))
 }
 
 /// How many orders came in.

@@ -1,7 +1,11 @@
 //! What this service counts. Labels come from the tables of operations, faults and results, and start at zero.
 
+use std::sync::Arc;
+
 use axum::http::StatusCode;
 use chassis::metrics::{self, HistogramVec, IntCounterVec, IntGauge, Registry};
+use contract::time::UnixMillis;
+use parking_lot::Mutex;
 
 use crate::operations;
 use crate::store::FaultKind;
@@ -16,6 +20,8 @@ pub(crate) struct Metrics {
     pub(crate) store_errors: IntCounterVec,
     pub(crate) events: IntCounterVec,
     pub(crate) events_oldest: IntGauge,
+    /// The newest trouble of the store, for operators who ask.
+    pub(crate) last_trouble: Arc<Mutex<Option<(FaultKind, UnixMillis)>>>,
 }
 
 /// How an attempt to cancel ended.
@@ -126,6 +132,7 @@ impl Metrics {
                 "orders_events_oldest_timestamp_seconds",
                 "When the oldest event that waits for the control plane happened; 0 when none waits.",
             )?,
+            last_trouble: Arc::default(),
         };
         for operation in operations::labels() {
             for class in STATUS_CLASSES {

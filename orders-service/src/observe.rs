@@ -35,6 +35,7 @@ pub(crate) async fn observe(State(observer): State<Observer>, request: Request, 
     let request_id = response.extensions().get::<RequestId>().map_or("", |id| &id.0);
     if let Some(error) = response.extensions().get::<StoreError>() {
         metrics.store_errors.with_label_values(&[error.kind.as_str()]).inc();
+        *metrics.last_trouble.lock() = Some((error.kind, observer.clock.now()));
         tracing::error!(request.id = request_id, operation, kind = error.kind.as_str(), %error, "the store has trouble");
     }
     tracing::debug!(

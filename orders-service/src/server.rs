@@ -8,6 +8,7 @@ use chassis::health::Health;
 use chassis::running::Running;
 use chassis::serve::{ServeLimits, bind, serve};
 use chassis::shutdown::Shutdown;
+use chassis::sql::{self, StoreMetrics};
 use chassis::{admin, metrics};
 
 use crate::api::{self, Api};
@@ -49,6 +50,10 @@ pub async fn start_with(
         environment: config.environment,
         pets: Arc::new(config.pets),
     };
+    let watched = StoreMetrics::register(&registry, "orders")?;
+    if let Some(database) = orders.store().database() {
+        tokio::spawn(sql::watch(database, watched, shutdown.clone()));
+    }
     let internal = Internal { orders: orders.clone(), clock: clock.clone(), metrics: api.metrics.clone() };
     let handover = Handover::new(orders.clone(), api.metrics.clone(), &config.control_plane, &config.secret)?;
     let http = bind(config.listen).await?;
@@ -62,7 +67,9 @@ pub async fn start_with(
     let token = Arc::new(operator_token(&config.secret));
     let telling = tokio::spawn(handover.run(shutdown.clone()));
     let public = serve(http, api::router(api, guard), limits, shutdown.clone());
-    let private = serve(operators, internal::router(internal, token), operators_limits, shutdown.clone());
+    let settings = admin::settings("/internal/settings", config.told, token.clone());
+    let inside = internal::router(internal, token).merge(settings);
+    let private = serve(operators, inside, operators_limits, shutdown.clone());
     // The admin listener ends last: it tells that the others are draining.
     let admin_end = Shutdown::new();
     let admin_limits = ServeLimits { connections_max: admin::CONCURRENT_REQUESTS_MAX, ..limits };

@@ -100,13 +100,39 @@ pub enum Command {
     /// Write the DNS of the test world (`tollhouse up --test-world`).
     #[command(subcommand)]
     Dns(Dns),
-    /// What the edge believes about a hostname, and why.
+    /// What the edge believes about a hostname, a request or a key, and why.
     Explain {
-        /// The hostname.
-        host: String,
+        /// A hostname, the X-Request-Id of a response, or the id of a key.
+        #[arg(value_name = "HOST|REQUEST-ID|KEY-ID")]
+        about: String,
     },
-    /// How the running platform is.
+    /// How the running platform is: every process, what it leans on, what ends soon, what is refused, what is wrong.
     Status,
+    /// A link that signs an operator in to the dashboard: once, within five minutes.
+    DashboardLink,
+    /// Who uses the edge right now, and how that ends: the last minutes by project, host, key or code.
+    Top(Top),
+    /// What changed, newest first: starts, counting, the control plane lost and found, settings, what was published.
+    Changes {
+        /// The newest so many.
+        #[arg(long, default_value_t = 30)]
+        limit: usize,
+    },
+    /// What can be switched off or limited right now, how it stands, and the command for it.
+    Switches,
+    /// What differs between the settings that running processes were given and configuration files.
+    Diff {
+        /// Files; the name says which process reads it. Default: all three under config/.
+        files: Vec<PathBuf>,
+    },
+    /// Take a gateway out of rotation: it says it is not ready and asks its clients to reconnect, and goes on serving.
+    Drain {
+        /// Which gateway, by its name in `tollhouse status`; needed where there are several.
+        node: Option<String>,
+        /// Put it back.
+        #[arg(long)]
+        resume: bool,
+    },
     /// Make the secrets and certificates of a platform that runs as several processes. What is there stays.
     Init(Init),
     /// Make the demo projects on a running platform, unless they are there.
@@ -124,6 +150,45 @@ pub enum Command {
         /// Files; the name says which process reads it. Default: all three under config/.
         files: Vec<PathBuf>,
     },
+}
+
+/// `tollhouse top`.
+#[derive(Debug, Args)]
+pub struct Top {
+    /// What to count by.
+    #[arg(long, default_value = "project")]
+    pub by: By,
+    /// The last so many minutes, the current one included; at most 5.
+    #[arg(long, default_value_t = 5)]
+    pub minutes: u64,
+    /// At most so many rows.
+    #[arg(long, default_value_t = 20)]
+    pub limit: usize,
+}
+
+/// What `tollhouse top` counts by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum By {
+    /// Who pays.
+    Project,
+    /// Where it was sent.
+    Host,
+    /// With which key.
+    Key,
+    /// How it ended.
+    Code,
+}
+
+impl By {
+    /// The word of it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Project => "project",
+            Self::Host => "host",
+            Self::Key => "key",
+            Self::Code => "code",
+        }
+    }
 }
 
 /// `tollhouse dns`.

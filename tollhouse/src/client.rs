@@ -1,5 +1,6 @@
 //! Talking to a running platform: its internal listeners, with the operator's token.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -12,6 +13,9 @@ use crate::directory::{Address, Directory, RunFile};
 
 /// How long an answer may take, imports and exports aside.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
+
+/// Gateways that are asked at once.
+const EDGES_MAX: usize = 256;
 
 /// A client of one running platform.
 pub struct Client {
@@ -53,6 +57,43 @@ impl Client {
     /// As [`Client::control`].
     pub async fn edge(&self, method: Method, path: &str) -> anyhow::Result<Value> {
         self.json(&self.run.admin, method, path, &Value::Null).await
+    }
+
+    /// Calls the admin listener of one gateway.
+    ///
+    /// # Errors
+    /// As [`Client::control`].
+    pub async fn edge_at(&self, address: &Address, method: Method, path: &str) -> anyhow::Result<Value> {
+        self.json(address, method, path, &Value::Null).await
+    }
+
+    /// Asks every gateway: a name may stand for several, and there may be more addresses. Whoever does not answer has
+    /// its reason in place of an answer.
+    pub async fn every_edge(&self, method: &Method, path: &str) -> Vec<(String, anyhow::Result<Value>)> {
+        let mut addresses = BTreeSet::new();
+        for address in std::iter::once(&self.run.admin).chain(&self.run.more_admins) {
+            match tokio::net::lookup_host(address.to_string()).await {
+                Ok(found) => addresses.extend(found.map(|found| found.to_string())),
+                // Asked by its name, it says what is wrong with it.
+                Err(_) => drop(addresses.insert(address.to_string())),
+            }
+        }
+        let asked = addresses.into_iter().take(EDGES_MAX).map(|address| async move {
+            let answer = match address.parse() {
+                Ok(place) => self.json(&place, method.clone(), path, &Value::Null).await,
+                Err(reason) => Err(anyhow::Error::msg::<String>(reason)),
+            };
+            (address, answer)
+        });
+        futures_util::future::join_all(asked).await
+    }
+
+    /// Asks the orders-service's internal listener for something short.
+    ///
+    /// # Errors
+    /// As [`Client::control`].
+    pub async fn orders_json(&self, path: &str) -> anyhow::Result<Value> {
+        self.json(&self.run.orders, Method::GET, path, &Value::Null).await
     }
 
     /// Calls the orders-service's internal listener with a body that may be long.

@@ -1,15 +1,22 @@
 //! The operator's commands: one file per noun, each a request to the running platform and a way to read its answer.
 
 mod ban;
+mod changes;
 mod check_config;
+mod dashboard;
+mod diff;
 mod dns;
 mod domain;
+mod drain;
+mod explain;
 mod init;
 mod key;
 mod orders;
 mod project;
 mod quota;
 mod status;
+mod switches;
+mod top;
 mod webhook;
 
 use reqwest::Method;
@@ -50,8 +57,14 @@ pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
         Command::Orders(action) => orders::run(common, &client, action).await,
         Command::Quota(action) => quota::run(common, &client, action).await,
         Command::Ban(action) => ban::run(common, &client, action).await,
-        Command::Explain { host } => status::explain(common, &client, &host).await,
+        Command::Explain { about } => explain::run(common, &client, &about).await,
         Command::Status => status::run(common, &client).await,
+        Command::DashboardLink => dashboard::link(common, &client).await,
+        Command::Top(question) => top::run(common, &client, &question).await,
+        Command::Changes { limit } => changes::run(common, &client, limit).await,
+        Command::Switches => switches::run(common, &client).await,
+        Command::Diff { files } => diff::run(common, &client, &files).await,
+        Command::Drain { node, resume } => drain::run(common, &client, node.as_deref(), resume).await,
         // These were dealt with before a client was needed.
         Command::Up(_)
         | Command::CheckConfig { .. }

@@ -64,6 +64,9 @@ pub struct RunFile {
     pub https: Address,
     /// Admin listener of the edge.
     pub admin: Address,
+    /// Admin listeners of more gateways, where one name does not stand for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub more_admins: Vec<Address>,
     /// Internal API of the control plane.
     pub control: Address,
     /// Internal API of the orders.

@@ -226,6 +226,7 @@ impl<'r> Section<'r> {
     }
 
     fn secret_read_by(&self, name: &str, parse: fn(&str) -> anyhow::Result<Secret>) -> Option<Option<Secret>> {
+        self.reader.mark_secret(&self.path_of(name));
         let file: Option<PathBuf> = self.optional(&format!("{name}_file"))?;
         let Ok(inline) = self.find(name) else { return None };
         let secret = match (&inline, &file) {
@@ -334,7 +335,7 @@ fn hint<T: 'static>() -> Option<&'static str> {
 }
 
 /// A value's text without TOML's quotes.
-fn plain(value: &Value) -> String {
+pub(super) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.value().clone(),
         other => other.to_string().trim().to_owned(),
@@ -342,7 +343,7 @@ fn plain(value: &Value) -> String {
 }
 
 /// A URL may carry a user and a password; what a report shows may be read by anybody.
-fn without_password(shown: &str) -> String {
+pub(super) fn without_password(shown: &str) -> String {
     match (shown.find("://"), shown.rfind('@')) {
         (Some(scheme), Some(at)) if scheme + 3 < at => format!("{}…{}", &shown[..scheme + 3], &shown[at..]),
         _ => shown.to_owned(),

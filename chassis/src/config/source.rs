@@ -8,7 +8,11 @@ use anyhow::Context as _;
 use toml_edit::{Document, Item, TableLike, Value};
 
 use super::problem::{Problem, Problems};
-use super::section::Section;
+use super::section::{Section, plain, without_password};
+use super::told::{Origin, Told};
+
+/// Endings of names whose values are never shown; the files that hold secrets are named `…_file`.
+const SECRET_NAMES: [&str; 3] = ["secret", "password", "hmac_key"];
 
 /// A configuration file's text and the environment that overrides it.
 pub struct Source {
@@ -74,6 +78,7 @@ pub struct Reader<'a> {
 struct State {
     problems: Vec<Problem>,
     asked: BTreeSet<String>,
+    secrets: BTreeSet<String>,
 }
 
 impl Reader<'_> {
@@ -109,6 +114,31 @@ impl Reader<'_> {
 
     pub(super) fn ask(&self, path: &str) {
         self.state.borrow_mut().asked.insert(path.to_owned());
+    }
+
+    pub(super) fn mark_secret(&self, path: &str) {
+        self.state.borrow_mut().secrets.insert(path.to_owned());
+    }
+
+    /// Every setting that is given and was asked for, as text. Secrets are named and not shown.
+    pub fn told(&self) -> Told {
+        let mut told = BTreeMap::new();
+        flatten("", self.document.as_table(), &mut told);
+        let state = self.state.borrow();
+        for path in &state.asked {
+            if let Some(value) = self.environment(path) {
+                told.insert(path.clone(), (value.to_owned(), Origin::Environment));
+            }
+        }
+        for (path, (value, _)) in &mut told {
+            // By name as well: whoever only compares has asked for nothing.
+            let name = path.rsplit('.').next().unwrap_or_default();
+            if state.secrets.contains(path) || SECRET_NAMES.iter().any(|ending| name.ends_with(ending)) {
+                "(secret)".clone_into(value);
+            }
+            *value = without_password(value);
+        }
+        Told(told)
     }
 
     pub(super) fn report(&self, problem: Problem) {
@@ -183,6 +213,33 @@ impl Reader<'_> {
                     way_out: "there is no such setting; unset it".to_owned(),
                 });
             }
+        }
+    }
+}
+
+/// Every value below a table by its path; members of lists of tables by their place.
+fn flatten(path: &str, table: &dyn TableLike, told: &mut BTreeMap<String, (String, Origin)>) {
+    for (key, item) in table.iter() {
+        let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+        if let Some(tables) = item.as_array_of_tables() {
+            for (index, table) in tables.iter().enumerate() {
+                flatten(&format!("{path}[{index}]"), table, told);
+            }
+        } else if let Some(table) = item.as_table_like() {
+            flatten(&path, table, told);
+        } else if let Some(array) = item.as_array() {
+            if array.iter().any(Value::is_inline_table) {
+                for (index, table) in array.iter().enumerate() {
+                    if let Some(table) = table.as_inline_table() {
+                        flatten(&format!("{path}[{index}]"), table, told);
+                    }
+                }
+            } else {
+                let values: Vec<String> = array.iter().map(plain).collect();
+                told.insert(path, (values.join(", "), Origin::File));
+            }
+        } else if let Some(value) = item.as_value() {
+            told.insert(path, (plain(value), Origin::File));
         }
     }
 }

@@ -9,6 +9,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use chassis::shutdown::Shutdown;
 use contract::feed::{NodeReport, Revision};
+use contract::usage::{USAGE_PROJECTS_MAX, UsageReport};
 use futures_util::stream;
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -56,7 +57,23 @@ pub(super) async fn report(State(app): State<Arc<App>>, Json(report): Json<NodeR
     if report.node.is_empty() || report.node.len() > NODE_BYTES_MAX || report.version.len() > NODE_BYTES_MAX {
         return Err(Code::InvalidBody.refuse("node and version have 1 to 128 characters.").into());
     }
-    app.nodes.report(report);
+    app.nodes.report(report.clone());
+    app.peers.tell(&report).await;
+    Ok(http::StatusCode::NO_CONTENT.into_response())
+}
+
+/// `POST /internal/edge/usage`: the requests a gateway has counted, for the dashboard.
+pub(super) async fn usage(State(app): State<Arc<App>>, Json(report): Json<UsageReport>) -> Result<Response, Stop> {
+    let UsageReport { node, projects } = report;
+    if node.is_empty() || node.len() > NODE_BYTES_MAX || projects.len() > USAGE_PROJECTS_MAX {
+        let message = format!("node has 1 to 128 characters, and a report at most {USAGE_PROJECTS_MAX} projects.");
+        return Err(Code::InvalidBody.refuse(message).into());
+    }
+    let mut write = app.store.write().await?;
+    for usage in &projects {
+        write.note_usage(&node, usage).await?;
+    }
+    write.commit().await?;
     Ok(http::StatusCode::NO_CONTENT.into_response())
 }
 
@@ -88,6 +105,10 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop
         app.store.domains_by_status().await?.into_iter().map(|(status, count)| (status, json!(count))).collect();
     let (projects, keys) = app.store.count_projects_and_keys().await?;
     let nodes = app.nodes.behind(revision);
+    let now = app.clock.now();
+    let trouble = app.last_trouble.lock().clone();
+    let trouble =
+        trouble.map(|(code, at)| json!({ "code": code, "at": at, "seconds_ago": (now.0 - at.0).max(0) / 1_000 }));
     Ok(axum::Json(json!({
         "revision": revision,
         "environment": app.environment,
@@ -98,6 +119,7 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop
         "nodes_live": nodes.live,
         "nodes_lagging": nodes.lagging,
         "certificate_authorities": app.authorities.names(),
+        "trouble": trouble,
     }))
     .into_response())
 }

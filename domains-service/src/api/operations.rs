@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
+use chassis::refusal::RefusalCode;
 
 use crate::app::App;
 
@@ -15,6 +16,11 @@ pub(super) async fn count(State(app): State<Arc<App>>, request: Request, next: N
     let response = next.run(request).await;
     let class = class(response.status().as_u16());
     app.metrics.requests.with_label_values(&[operation, class]).inc();
+    if class == "5xx"
+        && let Some(code) = response.extensions().get::<RefusalCode>()
+    {
+        *app.last_trouble.lock() = Some((code.0.clone(), app.clock.now()));
+    }
     response
 }
 
@@ -68,6 +74,8 @@ pub(crate) fn operation(method: &str, path: &str) -> &'static str {
         ("GET", "/openapi.json") => "showDescription",
         ("GET", "/edge/feed") => "followFeed",
         ("POST", "/edge/nodes") => "reportNode",
+        ("POST", "/edge/usage") => "reportUsage",
+        ("POST", "/dashboard-links") => "makeDashboardLink",
         ("POST", "/events/orders") => "takeOrderEvents",
         ("GET", "/nodes") => "listNodes",
         ("GET", "/status") => "showStatus",

@@ -129,6 +129,11 @@ impl Connections {
         self.shared.draining.store(true, Ordering::Release);
     }
 
+    /// Takes [`Self::bid_farewell`] back.
+    pub fn welcome_again(&self) {
+        self.shared.draining.store(false, Ordering::Release);
+    }
+
     /// From now on doors accept no connection, idle ones end, and every response asks its client to reconnect.
     pub fn drain(&self) {
         self.bid_farewell();

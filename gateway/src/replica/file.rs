@@ -1,4 +1,6 @@
-//! The local file: one table per kind of entity, JSON values, and the revision they describe.
+//! The local file: one table per kind of entity, JSON values, and the revision they describe. Beside the certificates
+//! stands a table in the order of their ends, written in the same transaction: which end first is a question of every
+//! second, and there may be a million.
 //!
 //! redb commits are durable when they return and a crash leaves the last commit, so the revision and the entities never
 //! disagree.
@@ -7,10 +9,16 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use contract::feed::{Effect, Entity, EntityName, Revision};
+use contract::time::UnixSeconds;
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition, WriteTransaction};
 use serde::de::DeserializeOwned;
 
+use super::Expiry;
+
 type Table = TableDefinition<'static, &'static str, &'static [u8]>;
+
+/// `(not_after, hostname)` to `not_before`, for every certificate.
+const EXPIRIES: TableDefinition<'static, (i64, &'static str), i64> = TableDefinition::new("expiries");
 
 const REVISION: TableDefinition<'static, (), u64> = TableDefinition::new("revision");
 
@@ -55,8 +63,27 @@ impl File {
             write.open_table(kind.table())?;
         }
         write.open_table(REVISION)?;
+        order_expiries(&write).with_context(place)?;
         write.commit()?;
         Ok(Self(database))
+    }
+
+    /// The certificates that end first. An unreadable file is logged and counts as empty.
+    pub(super) fn soonest_to_expire(&self, limit: usize) -> Vec<Expiry> {
+        let read = || -> anyhow::Result<Vec<Expiry>> {
+            let table = self.0.begin_read()?.open_table(EXPIRIES)?;
+            let rows = table.iter()?.take(limit).map(|row| {
+                let (ends, begins) = row?;
+                let (not_after, hostname) = ends.value();
+                let (not_before, not_after) = (UnixSeconds(begins.value()), UnixSeconds(not_after));
+                Ok(Expiry { hostname: hostname.to_owned(), not_before, not_after })
+            });
+            rows.collect()
+        };
+        read().unwrap_or_else(|error| {
+            tracing::error!(error = format!("{error:#}"), "the local replica cannot be read");
+            Vec::new()
+        })
     }
 
     pub(super) fn revision(&self) -> anyhow::Result<Revision> {
@@ -93,7 +120,10 @@ impl File {
                 Effect::Put(entity) => put(&write, entity)?,
                 Effect::Remove(name) => {
                     let (kind, key) = place_of(name);
-                    write.open_table(kind.table())?.remove(key.as_str())?;
+                    let before = write.open_table(kind.table())?.remove(key.as_str())?.map(|old| old.value().to_vec());
+                    if matches!(kind, Kind::Certificate) {
+                        move_expiry(&write, &key, before.as_deref(), None)?;
+                    }
                 }
             }
         }
@@ -106,6 +136,8 @@ impl File {
             write.delete_table(kind.table())?;
             write.open_table(kind.table())?;
         }
+        write.delete_table(EXPIRIES)?;
+        write.open_table(EXPIRIES)?;
         for entity in entities {
             put(&write, entity)?;
         }
@@ -127,7 +159,50 @@ fn put(write: &WriteTransaction, entity: &Entity) -> anyhow::Result<()> {
         Entity::Certificate(bundle) => serde_json::to_vec(bundle),
         Entity::Challenge(challenge) => serde_json::to_vec(challenge),
     }?;
-    write.open_table(kind.table())?.insert(key.as_str(), value.as_slice())?;
+    let before =
+        write.open_table(kind.table())?.insert(key.as_str(), value.as_slice())?.map(|old| old.value().to_vec());
+    if let Entity::Certificate(bundle) = entity {
+        move_expiry(write, &key, before.as_deref(), Some((bundle.not_before, bundle.not_after)))?;
+    }
+    Ok(())
+}
+
+/// The dates alone of a stored certificate.
+#[derive(serde::Deserialize)]
+struct Dates {
+    not_before: UnixSeconds,
+    not_after: UnixSeconds,
+}
+
+/// A certificate has another end than `before`, or none any more.
+fn move_expiry(
+    write: &WriteTransaction,
+    hostname: &str,
+    before: Option<&[u8]>,
+    after: Option<(UnixSeconds, UnixSeconds)>,
+) -> anyhow::Result<()> {
+    let mut table = write.open_table(EXPIRIES)?;
+    if let Some(before) = before {
+        let dates: Dates = serde_json::from_slice(before)?;
+        table.remove((dates.not_after.0, hostname))?;
+    }
+    if let Some((not_before, not_after)) = after {
+        table.insert((not_after.0, hostname), not_before.0)?;
+    }
+    Ok(())
+}
+
+/// Files of a version without the table get it once.
+fn order_expiries(write: &WriteTransaction) -> anyhow::Result<()> {
+    let mut ordered = write.open_table(EXPIRIES)?;
+    if ordered.first()?.is_some() {
+        return Ok(());
+    }
+    for row in write.open_table(Kind::Certificate.table())?.iter()? {
+        let (hostname, stored) = row?;
+        let dates: Dates = serde_json::from_slice(stored.value())?;
+        ordered.insert((dates.not_after.0, hostname.value()), dates.not_before.0)?;
+    }
     Ok(())
 }
 

@@ -33,6 +33,8 @@ const BATCH_MAX: usize = 1_000;
 pub trait Watcher: Send + Sync {
     /// Hostnames that are no longer served. Called after every batch, before its revision is reported.
     fn retired(&self, hostnames: &[Hostname]);
+    /// Changes were applied.
+    fn applied(&self, changes: &[Change]);
     /// A whole snapshot replaced everything.
     fn replaced(&self);
     /// The control plane was heard from.
@@ -128,6 +130,7 @@ impl Follower {
             return Ok(());
         }
         let retired = self.replica.apply(changes).map_err(|error| self.explain(error))?;
+        self.watcher.applied(changes);
         self.watcher.retired(&retired);
         Ok(())
     }

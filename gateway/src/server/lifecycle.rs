@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use async_trait::async_trait;
+use chassis::clock::Clock;
 use chassis::logs::Logs;
 use chassis::shutdown::Shutdown;
 use chassis::watchdog::Watchdog;
@@ -18,7 +19,9 @@ use super::Live;
 use super::counting::UsageFile;
 use crate::door::{Connections, Door};
 use crate::quota::Quota;
-use crate::telemetry::Telemetry;
+use crate::quota::settings::Mode;
+use crate::replica::Replica;
+use crate::telemetry::{CertificateKind, Telemetry};
 use crate::tls::PlatformCertificate;
 
 /// How often usage is written, the platform certificate's files are looked at, and gauges are refreshed.
@@ -111,11 +114,55 @@ pub(super) struct Chores {
     pub(super) live: Arc<Live>,
     pub(super) platform: Option<Arc<PlatformCertificate>>,
     pub(super) watchdog: Watchdog,
+    pub(super) replica: Arc<Replica>,
+    pub(super) clock: Arc<dyn Clock>,
     pub(super) end: Shutdown,
+}
+
+/// The control plane counts as lost when it was silent for this long; its heartbeat comes every second.
+const CONTROL_SILENT: i64 = 5;
+
+/// What the last look found, so that a change of it is remembered with its time.
+#[derive(Default)]
+struct Seen {
+    mode: Option<Mode>,
+    control_silent: bool,
+}
+
+impl Seen {
+    fn look(&mut self, chores: &Chores) {
+        let moments = &chores.telemetry.recent.moments;
+        let mode = chores.quota.mode();
+        if let Some(before) = self.mode.replace(mode)
+            && before != mode
+        {
+            moments.now("quota", format!("counting changed from {} to {}", before.as_str(), mode.as_str()));
+        }
+        let heard = chores.telemetry.feed_heard.get();
+        let silent = chores.clock.now_seconds().0 - heard > CONTROL_SILENT;
+        // Before it was ever heard there is nothing to lose.
+        if heard > 0 && silent != self.control_silent {
+            self.control_silent = silent;
+            moments.now(
+                "control",
+                if silent { "the control plane fell silent" } else { "the control plane is heard again" },
+            );
+        }
+    }
+}
+
+fn show_certificates(chores: &Chores) {
+    let now = chores.clock.now_seconds();
+    let domains = chores.replica.soonest_to_expire(1);
+    let platform = chores.platform.as_ref().and_then(|platform| platform.expiry());
+    let gauges = &chores.telemetry.certificates;
+    gauges.show(CertificateKind::Domains, domains.first(), now);
+    gauges.show(CertificateKind::Platform, platform.as_ref(), now);
 }
 
 pub(super) async fn housekeep(chores: Chores) {
     let mut platform_complaint = None;
+    let mut seen = Seen::default();
     loop {
         let ended = tokio::time::timeout(CHORES_EVERY, chores.end.begun()).await.is_ok();
         chores.usage.write();
@@ -123,10 +170,13 @@ pub(super) async fn housekeep(chores: Chores) {
         chores.telemetry.show_dropped(chores.logs.dropped());
         chores.telemetry.quota.show_mode(chores.quota.mode());
         chores.telemetry.show_connections(chores.live.connections.live());
+        seen.look(&chores);
+        show_certificates(&chores);
         if let Some(platform) = &chores.platform {
             let complaint = match platform.reload() {
                 Ok(true) => {
                     tracing::info!("platform certificate reloaded");
+                    chores.telemetry.recent.moments.now("certificate", "the platform's certificate was replaced");
                     None
                 }
                 Ok(false) => None,

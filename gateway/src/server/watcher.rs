@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chassis::health::{Condition, Health};
-use contract::feed::Revision;
+use contract::feed::{Change, Revision};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
@@ -46,8 +46,14 @@ impl Watcher for EdgeWatcher {
         }
     }
 
+    fn applied(&self, changes: &[Change]) {
+        self.telemetry.recent.changed(changes);
+    }
+
     fn replaced(&self) {
         self.show();
+        let words = format!("a snapshot replaced everything, revision {}", self.replica.revision());
+        self.telemetry.recent.moments.now("replica", words);
         self.connections.close_where(|host| self.replica.site(host).is_none());
     }
 
@@ -56,6 +62,8 @@ impl Watcher for EdgeWatcher {
     }
 
     fn refused(&self, reason: &'static str) {
+        let words = format!("content of the change stream was refused ({reason}); the last good state stays");
+        self.telemetry.recent.moments.now("replica", words);
         self.telemetry.replica_refused(reason);
     }
 }

@@ -72,7 +72,9 @@ impl Telemetry {
         line.number("status", u64::from(refusal.rejection.status()));
         line.text("code", refusal.rejection.code());
         line.text("blame", refusal.rejection.blame().as_str());
-        self.lines.write(&line.end());
+        let line = line.end();
+        self.lines.write(&line);
+        self.recent.refused_at_the_door(refusal.request_id, refusal.rejection, &line);
     }
 
     /// A handshake ended. Unknown names are counted and not logged: they are chosen by scanners.

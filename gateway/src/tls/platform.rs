@@ -6,9 +6,11 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use contract::hostname::Hostname;
+use contract::time::UnixSeconds;
 use rustls::sign::CertifiedKey;
 
 use super::open::{certified_key, covers, names_of};
+use crate::replica::Expiry;
 
 /// A certificate for the platform's hosts. Reading it is lock-free; [`PlatformCertificate::reload`] replaces it only by
 /// one that is good.
@@ -39,6 +41,16 @@ impl PlatformCertificate {
         let current = self.current.load();
         let covered = current.names.iter().any(|name| covers(name, hostname.as_str()));
         covered.then(|| current.certified.clone())
+    }
+
+    /// When it ends.
+    pub fn expiry(&self) -> Option<Expiry> {
+        let current = self.current.load();
+        let leaf = current.certified.cert.first()?;
+        let (_, leaf) = x509_parser::parse_x509_certificate(leaf).ok()?;
+        let (begins, ends) = (leaf.validity().not_before.timestamp(), leaf.validity().not_after.timestamp());
+        let hostname = current.names.first().cloned().unwrap_or_default();
+        Some(Expiry { hostname, not_before: UnixSeconds(begins), not_after: UnixSeconds(ends) })
     }
 
     /// Reads the files again. Returns whether the certificate changed.

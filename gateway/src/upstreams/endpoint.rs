@@ -67,11 +67,13 @@ pub struct Endpoint {
     text: String,
     /// Monotonic milliseconds until which it is left alone; 0: it is up.
     down_until: AtomicU64,
+    /// Monotonic milliseconds, and one, of the first failure since it last worked; 0: the last attempt worked.
+    failing_since: AtomicU64,
 }
 
 impl Endpoint {
     fn new(address: SocketAddr) -> Self {
-        Self { address, text: address.to_string(), down_until: AtomicU64::new(0) }
+        Self { address, text: address.to_string(), down_until: AtomicU64::new(0), failing_since: AtomicU64::new(0) }
     }
 
     /// The address as text.
@@ -82,6 +84,7 @@ impl Endpoint {
     /// Remembers a failed connection.
     pub fn failed(&self, now: Duration) {
         self.down_until.store(millis(now + DOWN_FOR), Ordering::Relaxed);
+        let _ = self.failing_since.compare_exchange(0, millis(now) + 1, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Remembers a connection that worked.
@@ -89,6 +92,16 @@ impl Endpoint {
         if self.down_until.load(Ordering::Relaxed) != 0 {
             self.down_until.store(0, Ordering::Relaxed);
         }
+        if self.failing_since.load(Ordering::Relaxed) != 0 {
+            self.failing_since.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// For how long no connection has come about, when the last attempt failed: for operators. Requests go by
+    /// [`Endpoint::is_up`], which lets one of them try again every second.
+    pub fn failing_for(&self, now: Duration) -> Option<Duration> {
+        let since = self.failing_since.load(Ordering::Relaxed).checked_sub(1)?;
+        Some(now.saturating_sub(Duration::from_millis(since)))
     }
 
     /// Whether requests are sent here.
@@ -180,9 +193,14 @@ impl Endpoints {
         self.all.load().is_empty()
     }
 
-    /// How many are up.
+    /// How many answered the last time they were asked.
     pub fn up(&self, now: Duration) -> usize {
-        self.all.load().iter().filter(|endpoint| endpoint.is_up(now)).count()
+        self.all.load().iter().filter(|endpoint| endpoint.failing_for(now).is_none()).count()
+    }
+
+    /// For how long the first of those that do not answer has not.
+    pub fn failing_for(&self, now: Duration) -> Option<Duration> {
+        self.all.load().iter().filter_map(|endpoint| endpoint.failing_for(now)).max()
     }
 }
 

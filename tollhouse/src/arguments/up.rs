@@ -76,6 +76,9 @@ pub struct Init {
     /// Admin listener of the gateways; a name may stand for several.
     #[arg(long, default_value = "gateway:9901")]
     pub edge: Address,
+    /// Admin listener of one more gateway, where one name does not stand for all. Repeatable.
+    #[arg(long = "more-edge", value_name = "ADDRESS")]
+    pub more_edges: Vec<Address>,
     /// Internal listener of the domains-service.
     #[arg(long, default_value = "domains-service:7003")]
     pub control: Address,

@@ -10,10 +10,7 @@ use crate::arguments::Common;
 use crate::output::answer;
 
 pub(super) fn run(common: &Common, files: &[PathBuf]) -> anyhow::Result<()> {
-    let defaults: Vec<PathBuf> = ["gateway", "orders-service", "domains-service"]
-        .iter()
-        .map(|name| PathBuf::from(format!("config/{name}.toml")))
-        .collect();
+    let defaults = default_files();
     let files = if files.is_empty() { &defaults } else { files };
     let mut wrong = Vec::new();
     for file in files {
@@ -28,6 +25,12 @@ pub(super) fn run(common: &Common, files: &[PathBuf]) -> anyhow::Result<()> {
     }
     let reports: Vec<String> = wrong.iter().map(ToString::to_string).collect();
     anyhow::bail!("\n{}", reports.join("\n\n"))
+}
+
+/// The files that are meant when none is named.
+pub(super) fn default_files() -> Vec<PathBuf> {
+    let names = ["gateway", "orders-service", "domains-service"];
+    names.iter().map(|name| PathBuf::from(format!("config/{name}.toml"))).collect()
 }
 
 fn check(file: &std::path::Path) -> anyhow::Result<Result<(), Problems>> {

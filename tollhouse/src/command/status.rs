@@ -1,57 +1,124 @@
-//! `tollhouse status` and `tollhouse explain`.
+//! `tollhouse status`: one screen. Every process that does not answer, and whatever else is not as it should be, stands
+//! under TROUBLE; where there is none, nothing is known to be wrong.
+
+mod trouble;
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::arguments::Common;
 use crate::client::Client;
-use crate::output::{answer, lines, table, word};
+use crate::output::{answer, table, word};
 
 pub(super) async fn run(common: &Common, client: &Client) -> anyhow::Result<()> {
-    let edge = client.edge(Method::GET, "/status").await?;
-    let ready = client.edge(Method::GET, "/readyz").await.is_ok();
+    let get = Method::GET;
+    let edges = client.every_edge(&get, "/status").await;
     let control = client.control(Method::GET, "/internal/status", &Value::Null).await;
     let nodes = client.control(Method::GET, "/internal/nodes", &Value::Null).await;
+    let orders = client.orders_json("/internal/status").await;
     let or_reason =
         |part: anyhow::Result<Value>| part.unwrap_or_else(|error| json!({ "unreachable": format!("{error:#}") }));
-    let all = json!({
+    let edges: Vec<Value> = edges
+        .into_iter()
+        .map(|(address, status)| {
+            let mut status = or_reason(status);
+            if let Some(fields) = status.as_object_mut() {
+                fields.insert("address".to_owned(), json!(address));
+            }
+            status
+        })
+        .collect();
+    let first = edges.iter().find(|edge| edge.get("node").is_some()).or(edges.first()).cloned().unwrap_or_default();
+    let ready = edges.iter().any(|edge| edge.get("ready") == Some(&json!(true)));
+    let mut all = json!({
         "ready": ready,
-        "edge": edge,
+        "edge": first,
+        "edges": edges,
         "control": or_reason(control),
+        "orders": or_reason(orders),
         "nodes": or_reason(nodes),
         "run": client.run,
     });
-    answer(common, &all, |all| {
-        let field = |pointer: &str| word(all.pointer(pointer).unwrap_or(&Value::Null));
-        let mut text = format!(
-            "edge      {} {}, revision {}, {} connections, {} requests in progress{}\n",
-            if ready { "ready" } else { "NOT READY" },
-            field("/edge/version"),
-            field("/edge/revision"),
-            field("/edge/connections"),
-            field("/edge/requests_in_flight"),
-            if all.pointer("/edge/draining") == Some(&json!(true)) { ", draining" } else { "" },
-        );
-        text.push_str(&format!("quota     counting: {}\n", field("/edge/quota/mode")));
-        text.push_str(&format!("control   {}\n", one_line(all.get("control").unwrap_or(&Value::Null))));
-        text.push_str(&format!(
-            "https     {}   http {}   admin {}\n\n",
-            field("/run/https"),
-            field("/run/http"),
-            field("/run/admin")
-        ));
-        let columns =
-            [("UPSTREAM", "/name"), ("ADDRESSES", "/endpoints"), ("UP", "/up"), ("IN PROGRESS", "/in_flight")];
-        text.push_str(&table(all.pointer("/edge/upstreams").unwrap_or(&Value::Null), &columns));
-        text
-    });
+    let found = trouble::find(&all);
+    if let Some(fields) = all.as_object_mut() {
+        fields.insert("trouble".to_owned(), json!(found));
+    }
+    answer(common, &all, readable);
     Ok(())
 }
 
-pub(super) async fn explain(common: &Common, client: &Client, host: &str) -> anyhow::Result<()> {
-    let known = client.edge(Method::GET, &format!("/hosts/{host}")).await?;
-    answer(common, &known, lines);
-    Ok(())
+fn readable(all: &Value) -> String {
+    let field = |pointer: &str| word(all.pointer(pointer).unwrap_or(&Value::Null));
+    let mut text = format!(
+        "edge      {} {}, revision {}, {} connections, {} requests in progress{}\n",
+        if all.get("ready") == Some(&json!(true)) { "ready" } else { "NOT READY" },
+        field("/edge/version"),
+        field("/edge/revision"),
+        field("/edge/connections"),
+        field("/edge/requests_in_flight"),
+        if all.pointer("/edge/draining") == Some(&json!(true)) { ", draining" } else { "" },
+    );
+    text.push_str(&format!("quota     counting: {}\n", field("/edge/quota/mode")));
+    text.push_str(&format!("control   {}\n", one_line(all.get("control").unwrap_or(&Value::Null))));
+    text.push_str(&format!("orders    {}\n", one_line(all.get("orders").unwrap_or(&Value::Null))));
+    let addresses = (field("/run/https"), field("/run/http"), field("/run/admin"));
+    text.push_str(&format!("https     {}   http {}   admin {}\n", addresses.0, addresses.1, addresses.2));
+    let none = Value::Array(Vec::new());
+    let edges = all.get("edges").unwrap_or(&none);
+    if edges.as_array().is_some_and(|edges| edges.len() > 1) {
+        let columns = [
+            ("GATEWAY", "/node"),
+            ("ADDRESS", "/address"),
+            ("READY", "/ready"),
+            ("VERSION", "/version"),
+            ("REVISION", "/revision"),
+            ("QUOTA", "/quota/mode"),
+            ("CONNECTIONS", "/connections"),
+        ];
+        text.push_str(&format!("\n{}", table(edges, &columns)));
+    }
+    let columns = [
+        ("UPSTREAM", "/name"),
+        ("ADDRESSES", "/endpoints"),
+        ("UP", "/up"),
+        ("IN PROGRESS", "/in_flight"),
+        ("FAILING FOR S", "/failing_for_seconds"),
+    ];
+    text.push_str(&format!("\n{}", table(all.pointer("/edge/upstreams").unwrap_or(&none), &columns)));
+    let columns = [("ENDS FIRST", "/host"), ("AT", "/ends"), ("LIFETIME LEFT", "/lifetime_left")];
+    text.push_str(&format!("\n{}", table(&with_dates(all.pointer("/edge/certificates")), &columns)));
+    let columns = [
+        ("REFUSED, LAST MINUTES", "/name"),
+        ("REQUESTS", "/requests"),
+        ("CLIENT", "/client"),
+        ("PLATFORM", "/platform"),
+        ("UPSTREAM", "/upstream"),
+    ];
+    let refusals = all.pointer("/edge/top_refusals").unwrap_or(&none);
+    if refusals.as_array().is_some_and(|rows| !rows.is_empty()) {
+        text.push_str(&format!("\n{}", table(refusals, &columns)));
+    }
+    let troubles = all.get("trouble").and_then(Value::as_array).into_iter().flatten();
+    let troubles: Vec<String> = troubles.map(|one| format!("TROUBLE   {}\n", word(one))).collect();
+    text.push_str(&format!(
+        "\n{}",
+        if troubles.is_empty() { "Nothing is known to be wrong.".to_owned() } else { troubles.concat() }
+    ));
+    text
+}
+
+/// Certificates with their ends as people write them.
+fn with_dates(certificates: Option<&Value>) -> Value {
+    let rows = certificates.and_then(Value::as_array).into_iter().flatten().map(|certificate| {
+        let mut row = certificate.clone();
+        let at =
+            certificate.get("ends_at").and_then(Value::as_i64).and_then(|at| jiff::Timestamp::from_second(at).ok());
+        if let (Some(at), Some(fields)) = (at, row.as_object_mut()) {
+            fields.insert("ends".to_owned(), json!(at.to_string()));
+        }
+        row
+    });
+    rows.collect()
 }
 
 fn one_line(value: &Value) -> String {

@@ -78,6 +78,7 @@ impl Platform {
             http: edge.address("http")?.into(),
             https: edge.address("https")?.into(),
             admin: edge.address("admin")?.into(),
+            more_admins: Vec::new(),
             control: domains.address("internal")?.into(),
             orders: orders.address("internal")?.into(),
         };
@@ -194,7 +195,7 @@ fn edge_settings(
         path("ca/platform.pem"),
         path("ca/platform.key"),
     );
-    for (name, address) in [("orders", orders), ("domains", domains)] {
+    for (name, address) in [("orders", orders), ("domains", domains), ("dashboard", domains)] {
         let _ = write!(text, "[upstreams.{name}]\nendpoints = [\"{address}\"]\n{}", shipped(name));
     }
     for (name, addresses) in upstreams {

@@ -15,6 +15,8 @@ mod examples;
 #[cfg(test)]
 mod limits;
 #[cfg(test)]
+mod on_call;
+#[cfg(test)]
 mod order_events;
 #[cfg(test)]
 mod orders;

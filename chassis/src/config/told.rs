@@ -1,0 +1,55 @@
+//! What a process was told: every setting that was given, where it came from, and its value as text. What a running
+//! process was told and what a file says now can then be compared, whatever the settings mean. Secrets are named and
+//! never shown.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+/// Where a setting came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The file.
+    File,
+    /// The environment, which wins.
+    Environment,
+}
+
+impl Origin {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Environment => "environment",
+        }
+    }
+}
+
+/// Every setting that was given, by its path. Those that were not have their defaults.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told(pub(super) BTreeMap<String, (String, Origin)>);
+
+impl Told {
+    /// As an object: path to `{ "value", "from" }`.
+    pub fn to_json(&self) -> Value {
+        let settings = self
+            .0
+            .iter()
+            .map(|(path, (value, origin))| (path.clone(), json!({ "value": value, "from": origin.as_str() })));
+        Value::Object(settings.collect())
+    }
+
+    /// The paths of settings that are not the same in `other`, those given in one of them alone included.
+    pub fn differences<'a>(&'a self, other: &'a Self) -> Vec<&'a str> {
+        let paths = self.0.keys().chain(other.0.keys().filter(|path| !self.0.contains_key(*path)));
+        let mut paths: Vec<&str> =
+            paths.filter(|path| self.value(path) != other.value(path)).map(String::as_str).collect();
+        paths.sort_unstable();
+        paths
+    }
+
+    /// A setting's value, if it was given.
+    pub fn value(&self, path: &str) -> Option<&str> {
+        self.0.get(path).map(|(value, _)| value.as_str())
+    }
+}

@@ -1,0 +1,101 @@
+//! What the gateway remembers of the last minutes, for the operator who asks: who used it and how that ended ([`top`]),
+//! single requests ([`requests`]), and what changed ([`moments`]).
+//!
+//! Names of projects, hosts and keys may be here because nothing here is a metric: everything is bounded, in memory, and
+//! gone with the process. The access log has all of it for as long as it is kept. Nothing leans on this module; when it
+//! is full the rarest and the oldest go first.
+
+pub mod moments;
+pub mod requests;
+pub mod top;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chassis::clock::Clock;
+use contract::feed::{Change, Effect, Entity, EntityName};
+
+use self::moments::Moments;
+use self::requests::Requests;
+use self::top::{By, Ended, Top};
+use crate::facts::Facts;
+
+/// What stands in `top` for hosts, projects and keys that a request did not have, or that nobody vouches for.
+const NOBODY: &str = "-";
+
+/// The memory of one gateway.
+pub struct Recent {
+    /// Who used it.
+    pub top: Top,
+    /// Single requests.
+    pub requests: Requests,
+    /// What changed.
+    pub moments: Moments,
+    clock: Arc<dyn Clock>,
+}
+
+impl Recent {
+    /// Remembers nothing yet but its beginning.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        let moments = Moments::new(clock.clone());
+        moments.now("start", format!("version {} started", env!("CARGO_PKG_VERSION")));
+        Self { top: Top::default(), requests: Requests::default(), moments, clock }
+    }
+
+    /// Remembers the end of a request and its line of the access log.
+    pub fn ended(&self, facts: &Facts, status: u16, took: Duration, line: &[u8]) {
+        let ended = Ended { blame: facts.refused.map(crate::rejection::Rejection::blame), status, took };
+        let now = self.clock.monotonic();
+        // A host that is not served is the choice of a stranger: it must not push out those that are.
+        let host = facts.host.as_ref().filter(|_| facts.site.is_some()).map_or(NOBODY, |host| host.as_str());
+        let project = facts.payer.as_ref().or(facts.project.as_ref()).map_or(NOBODY, |project| project.id.as_str());
+        let key = facts.key.as_ref().map_or(NOBODY, |key| key.id.as_str());
+        let code = facts.refused.map_or_else(|| top::outcome(status), crate::rejection::Rejection::code);
+        for (by, name) in [(By::Project, project), (By::Host, host), (By::Key, key), (By::Code, code)] {
+            self.top.count(by, name, &ended, now);
+        }
+        self.requests.keep(facts.request_id.as_str(), ended.is_trouble(), line);
+    }
+
+    /// Remembers a refusal of the door, which nobody is known to have caused.
+    pub fn refused_at_the_door(&self, request_id: &str, rejection: crate::rejection::Rejection, line: &[u8]) {
+        let ended = Ended { blame: Some(rejection.blame()), status: rejection.status(), took: Duration::ZERO };
+        let now = self.clock.monotonic();
+        for (by, name) in [(By::Project, NOBODY), (By::Host, NOBODY), (By::Key, NOBODY), (By::Code, rejection.code())] {
+            self.top.count(by, name, &ended, now);
+        }
+        self.requests.keep(request_id, true, line);
+    }
+
+    /// Remembers what the control plane changed. Proofs for certificate authorities come and go by the minute, and are
+    /// left out.
+    pub fn changed(&self, changes: &[Change]) {
+        for change in changes {
+            let (verb, name) = match &change.effect {
+                Effect::Put(entity) => ("published", of_entity(entity)),
+                Effect::Remove(EntityName::Challenge(_)) => continue,
+                Effect::Remove(EntityName::Project(id)) => ("removed", Some(format!("project {id}"))),
+                Effect::Remove(EntityName::Site(host)) => ("removed", Some(format!("host {host}"))),
+                Effect::Remove(EntityName::Key(_)) => ("removed", Some("a key".to_owned())),
+                Effect::Remove(EntityName::Certificate(host)) => ("removed", Some(format!("certificate of {host}"))),
+            };
+            if let Some(name) = name {
+                self.moments.at(change.at, "change", format!("revision {}: {verb} {name}", change.revision));
+            }
+        }
+    }
+}
+
+/// An entity in words; a key by its public id.
+fn of_entity(entity: &Entity) -> Option<String> {
+    match entity {
+        Entity::Project(project) => {
+            let suspended = if project.suspended { ", suspended" } else { "" };
+            Some(format!("project {} ({} plan{suspended})", project.id, project.plan))
+        }
+        Entity::Site(site) => Some(format!("host {}", site.hostname)),
+        Entity::Key(key) => Some(format!("{} of project {}", key.id.as_str(), key.project)),
+        Entity::Certificate(bundle) => Some(format!("certificate of {}", bundle.hostname)),
+        Entity::Challenge(_) => None,
+    }
+}

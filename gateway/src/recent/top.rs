@@ -1,0 +1,273 @@
+//! Who used the gateway in the last minutes, and how that ended.
+//!
+//! Names are counted as "Space-Saving" does: a bounded table, in which a new name takes the place of the rarest one and
+//! inherits its count. Whoever is responsible for more than one in [`NAMES_MAX`] of the requests of a minute is
+//! therefore always in the table, whatever else comes; `uncertain` says by how much a row may be too high. Tables are
+//! split by name, so that requests of different names do not wait for each other.
+
+use std::collections::HashMap;
+use std::hash::BuildHasher as _;
+use std::str::FromStr;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use crate::rejection::Blame;
+
+/// Minutes that are remembered, the current one included.
+pub const MINUTES: u64 = 5;
+
+/// As many tables.
+const TABLES: usize = 5;
+
+/// Tables per minute and question.
+const SHARDS: usize = 8;
+
+/// Names per table; eight tables of them per minute and question, at about 200 bytes a name.
+pub const NAMES_MAX: usize = 64;
+
+/// What requests are counted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Who pays.
+    Project,
+    /// Where it was sent.
+    Host,
+    /// With which key.
+    Key,
+    /// How it ended: the code of a refusal, or the class of status.
+    Code,
+}
+
+impl By {
+    const ALL: [Self; 4] = [Self::Project, Self::Host, Self::Key, Self::Code];
+}
+
+/// A word that is no [`By`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("use one of: project, host, key, code")]
+pub struct UnknownBy;
+
+impl FromStr for By {
+    type Err = UnknownBy;
+
+    fn from_str(text: &str) -> Result<Self, UnknownBy> {
+        match text {
+            "project" => Ok(Self::Project),
+            "host" => Ok(Self::Host),
+            "key" => Ok(Self::Key),
+            "code" => Ok(Self::Code),
+            _ => Err(UnknownBy),
+        }
+    }
+}
+
+/// How an answer that is no refusal of the gateway counts by code.
+pub(super) const fn outcome(status: u16) -> &'static str {
+    match status {
+        0 => "client_left",
+        100..=199 => "upgraded",
+        200..=299 => "ok",
+        300..=399 => "redirected",
+        400..=499 => "service_said_4xx",
+        _ => "service_said_5xx",
+    }
+}
+
+/// How one request ended.
+pub(super) struct Ended {
+    /// Who must act, when the gateway refused.
+    pub(super) blame: Option<Blame>,
+    /// The status sent, 0 for none.
+    pub(super) status: u16,
+    /// From the first byte to the end.
+    pub(super) took: Duration,
+}
+
+impl Ended {
+    /// Whether somebody may come and ask.
+    pub(super) const fn is_trouble(&self) -> bool {
+        self.status >= 400 || self.status == 0
+    }
+}
+
+/// What is known of one name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Row {
+    /// Requests.
+    pub requests: u64,
+    /// At most this many of them were somebody else's.
+    pub uncertain: u64,
+    /// Refused, and the client must act.
+    pub client: u64,
+    /// Refused, and the owner of the project must act.
+    pub customer: u64,
+    /// Refused, and we must act.
+    pub platform: u64,
+    /// The service behind failed: it could not be reached, was late, or answered with a 5xx of its own.
+    pub upstream: u64,
+    /// Microseconds from first bytes to ends, together.
+    pub micros: u64,
+}
+
+impl Row {
+    fn add(&mut self, ended: &Ended) {
+        self.requests += 1;
+        self.micros = self.micros.saturating_add(u64::try_from(ended.took.as_micros()).unwrap_or(u64::MAX));
+        match ended.blame {
+            Some(Blame::Client) => self.client += 1,
+            Some(Blame::Customer) => self.customer += 1,
+            Some(Blame::Platform) => self.platform += 1,
+            Some(Blame::Upstream) => self.upstream += 1,
+            None => self.upstream += u64::from(ended.status >= 500),
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.uncertain += other.uncertain;
+        self.client += other.client;
+        self.customer += other.customer;
+        self.platform += other.platform;
+        self.upstream += other.upstream;
+        self.micros = self.micros.saturating_add(other.micros);
+    }
+}
+
+/// One table of one minute.
+#[derive(Default)]
+struct Table {
+    minute: u64,
+    rows: HashMap<Box<str>, Row>,
+}
+
+impl Table {
+    fn count(&mut self, name: &str, ended: &Ended) {
+        if let Some(row) = self.rows.get_mut(name) {
+            row.add(ended);
+            return;
+        }
+        let mut row = Row::default();
+        if self.rows.len() >= NAMES_MAX {
+            let rarest = self.rows.iter().min_by_key(|(_, row)| row.requests).map(|(name, row)| (name.clone(), *row));
+            if let Some((rarest, seen)) = rarest {
+                self.rows.remove(&rarest);
+                row = Row { requests: seen.requests, uncertain: seen.requests, ..Row::default() };
+            }
+        }
+        row.add(ended);
+        self.rows.insert(name.into(), row);
+    }
+}
+
+/// The minutes of one part of the names.
+type Shard = Mutex<[Table; TABLES]>;
+
+/// Requests of the last minutes by project, host, key and code.
+pub struct Top {
+    hasher: std::hash::RandomState,
+    shards: [[Shard; SHARDS]; By::ALL.len()],
+}
+
+impl Default for Top {
+    fn default() -> Self {
+        Self { hasher: std::hash::RandomState::new(), shards: Default::default() }
+    }
+}
+
+impl Top {
+    /// Counts a request; `now` is monotonic.
+    pub(super) fn count(&self, by: By, name: &str, ended: &Ended, now: Duration) {
+        let minute = minute_of(now);
+        let place = usize::try_from(self.hasher.hash_one(name)).unwrap_or(usize::MAX >> 1) % SHARDS;
+        let Some(shard) = self.shards(by).get(place) else { return };
+        let mut tables = shard.lock();
+        let Some(table) = tables.get_mut(usize::try_from(minute % MINUTES).unwrap_or(0)) else { return };
+        if table.minute != minute {
+            *table = Table { minute, rows: HashMap::new() };
+        }
+        table.count(name, ended);
+    }
+
+    /// The busiest names of the last `minutes` (at most [`MINUTES`]), the current one included; at most `limit` rows.
+    pub fn busiest(&self, by: By, minutes: u64, limit: usize, now: Duration) -> Vec<(Box<str>, Row)> {
+        let current = minute_of(now);
+        let oldest = current.saturating_sub(minutes.clamp(1, MINUTES) - 1);
+        let mut all: HashMap<Box<str>, Row> = HashMap::new();
+        for shard in self.shards(by) {
+            for table in shard.lock().iter().filter(|table| (oldest..=current).contains(&table.minute)) {
+                for (name, row) in &table.rows {
+                    all.entry(name.clone()).or_default().merge(row);
+                }
+            }
+        }
+        let mut rows: Vec<_> = all.into_iter().collect();
+        rows.sort_by(|(left, a), (right, b)| b.requests.cmp(&a.requests).then_with(|| left.cmp(right)));
+        rows.truncate(limit);
+        rows
+    }
+
+    fn shards(&self, by: By) -> &[Shard] {
+        let index = By::ALL.iter().position(|one| *one == by).unwrap_or(0);
+        self.shards.get(index).map_or(&[], |shards| shards.as_slice())
+    }
+}
+
+/// The minute of a monotonic time, from 1: a table of minute 0 was never used.
+const fn minute_of(now: Duration) -> u64 {
+    now.as_secs() / 60 + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OK: Ended = Ended { blame: None, status: 200, took: Duration::from_micros(100) };
+
+    #[test]
+    fn rows_say_who_and_how_it_ended() {
+        let top = Top::default();
+        let now = Duration::from_mins(1);
+        let refused = |blame| Ended { blame: Some(blame), status: 503, took: Duration::ZERO };
+        top.count(By::Project, "a", &OK, now);
+        top.count(By::Project, "a", &refused(Blame::Platform), now);
+        top.count(By::Project, "a", &refused(Blame::Upstream), now);
+        top.count(By::Project, "a", &Ended { blame: None, status: 500, took: Duration::ZERO }, now);
+        top.count(By::Project, "b", &refused(Blame::Client), now);
+        let rows = top.busiest(By::Project, 1, 10, now);
+        let names: Vec<&str> = rows.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, ["a", "b"]);
+        let expected = Row { requests: 4, platform: 1, upstream: 2, micros: 100, ..Row::default() };
+        assert_eq!(rows[0].1, expected);
+        assert!(top.busiest(By::Host, 1, 10, now).is_empty());
+    }
+
+    #[test]
+    fn minutes_go_by_and_are_forgotten() {
+        let top = Top::default();
+        let at = |minute: u64| Duration::from_mins(minute);
+        for minute in 0..3 {
+            top.count(By::Host, "a", &OK, at(minute));
+        }
+        let seen = |minutes, now| top.busiest(By::Host, minutes, 1, now).first().map_or(0, |(_, row)| row.requests);
+        assert_eq!((seen(1, at(2)), seen(2, at(2)), seen(5, at(2)), seen(99, at(2))), (1, 2, 3, 3));
+        assert_eq!(seen(5, at(5)), 2, "the first of six minutes is out of sight");
+        assert_eq!(seen(5, at(9)), 0);
+    }
+
+    #[test]
+    fn a_heavy_name_stays_whatever_strangers_send_and_the_table_is_bounded() {
+        let top = Top::default();
+        for round in 0..20_000_u32 {
+            top.count(By::Host, &format!("stranger-{round}"), &OK, Duration::ZERO);
+            if round % 100 == 0 {
+                top.count(By::Host, "heavy", &OK, Duration::ZERO);
+            }
+        }
+        let rows = top.busiest(By::Host, 1, usize::MAX, Duration::ZERO);
+        assert!(rows.len() <= SHARDS * NAMES_MAX);
+        let (_, heavy) = rows.iter().find(|(name, _)| &**name == "heavy").expect("1 % of the requests is heavy");
+        assert!(heavy.requests >= 200 && heavy.requests - heavy.uncertain <= 200, "{heavy:?}");
+    }
+}

@@ -1,0 +1,59 @@
+//! Which certificates end first: a name never is a label, the worst of each kind is enough to be woken for.
+
+use chassis::metrics::{self, GaugeVec, IntGaugeVec, Registry};
+use contract::time::UnixSeconds;
+
+use crate::replica::Expiry;
+
+/// Whose certificates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CertificateKind {
+    /// Of customers' domains.
+    Domains,
+    /// The platform's wildcard.
+    Platform,
+}
+
+impl CertificateKind {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Domains => "domains",
+            Self::Platform => "platform",
+        }
+    }
+}
+
+/// The gauges of certificates.
+pub struct CertificateMetrics {
+    expiry: IntGaugeVec,
+    left: GaugeVec,
+}
+
+impl CertificateMetrics {
+    pub(super) fn new(registry: &Registry) -> anyhow::Result<Self> {
+        let metrics = Self {
+            expiry: metrics::gauge_vec(
+                registry,
+                "edge_certificate_soonest_expiry_timestamp_seconds",
+                "When the certificate in service that ends first ends; 0 while there is none.",
+                &["kind"],
+            )?,
+            left: metrics::fraction_gauge_vec(
+                registry,
+                "edge_certificate_lifetime_left_ratio",
+                "The part of its lifetime that the certificate which ends first has left; 1 while there is none.",
+                &["kind"],
+            )?,
+        };
+        for kind in [CertificateKind::Domains, CertificateKind::Platform] {
+            metrics.show(kind, None, UnixSeconds(0));
+        }
+        Ok(metrics)
+    }
+
+    /// Shows the certificate of a kind that ends first.
+    pub fn show(&self, kind: CertificateKind, soonest: Option<&Expiry>, now: UnixSeconds) {
+        self.expiry.with_label_values(&[kind.as_str()]).set(soonest.map_or(0, |expiry| expiry.not_after.0));
+        self.left.with_label_values(&[kind.as_str()]).set(soonest.map_or(1.0, |expiry| expiry.left(now)));
+    }
+}

@@ -1,0 +1,157 @@
+//! What in a status is not as it should be, in words that name the place: pure, so that every fault has its test.
+
+use serde_json::{Value, json};
+
+/// The control plane's heartbeat comes every second.
+const SILENT_SECONDS_MAX: i64 = 5;
+
+/// Trouble of a store that was met longer ago counts as over.
+const RECENT_SECONDS: u64 = 60;
+
+/// Below this part of its lifetime a certificate should have been renewed.
+const LIFETIME_LEFT_MIN: f64 = 0.25;
+
+/// Every trouble that the status of all processes shows.
+pub(super) fn find(all: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    for edge in all.get("edges").and_then(Value::as_array).into_iter().flatten() {
+        of_edge(edge, &mut found);
+    }
+    of_service("the domains-service", all.get("control"), "trouble", "code", &mut found);
+    of_service("the orders-service", all.get("orders"), "store_trouble", "kind", &mut found);
+    let newest = all.pointer("/nodes/revision").and_then(Value::as_u64);
+    for edge in all.get("edges").and_then(Value::as_array).into_iter().flatten() {
+        let behind =
+            newest.zip(edge.get("revision").and_then(Value::as_u64)).map(|(newest, has)| newest.saturating_sub(has));
+        if let Some(behind @ 1..) = behind {
+            found.push(format!("gateway {} is {behind} revisions behind the control plane", name(edge)));
+        }
+    }
+    found
+}
+
+fn name(edge: &Value) -> String {
+    let word = |field: &str| edge.get(field).and_then(Value::as_str).unwrap_or("?").to_owned();
+    if edge.get("node").is_some() { format!("{} ({})", word("node"), word("address")) } else { word("address") }
+}
+
+fn of_edge(edge: &Value, found: &mut Vec<String>) {
+    let name = name(edge);
+    if let Some(reason) = edge.get("unreachable").and_then(Value::as_str) {
+        found.push(format!("gateway {name} does not answer: {reason}"));
+        return;
+    }
+    if edge.get("draining") == Some(&json!(true)) {
+        found.push(format!("gateway {name} is out of rotation"));
+    } else if edge.get("ready") == Some(&json!(false)) {
+        found.push(format!("gateway {name} is not ready"));
+    }
+    match edge.pointer("/quota/mode").and_then(Value::as_str) {
+        Some(mode @ ("share" | "deny" | "allow")) => {
+            found.push(format!("gateway {name} counts without the quota store: {mode}"));
+        }
+        _ => {}
+    }
+    let now = edge.get("now").and_then(Value::as_i64);
+    let heard = edge.get("feed_heard_at").and_then(Value::as_i64);
+    match now.zip(heard) {
+        Some((_, 0)) => found.push(format!("gateway {name} has not heard the control plane since it started")),
+        Some((now, heard)) if now - heard > SILENT_SECONDS_MAX => {
+            found.push(format!("gateway {name} last heard the control plane {} seconds ago", now - heard));
+        }
+        _ => {}
+    }
+    for upstream in edge.get("upstreams").and_then(Value::as_array).into_iter().flatten() {
+        let figure = |field: &str| upstream.get(field).and_then(Value::as_u64).unwrap_or(0);
+        if figure("up") < figure("endpoints") || figure("endpoints") == 0 {
+            found.push(format!(
+                "gateway {name} reaches {} of {} addresses of the service {}",
+                figure("up"),
+                figure("endpoints"),
+                upstream.get("name").and_then(Value::as_str).unwrap_or("?"),
+            ));
+        }
+    }
+    for certificate in edge.get("certificates").and_then(Value::as_array).into_iter().flatten() {
+        let left = certificate.get("lifetime_left").and_then(Value::as_f64).unwrap_or(1.0);
+        if left < LIFETIME_LEFT_MIN {
+            let host = certificate.get("host").and_then(Value::as_str).unwrap_or("?");
+            found.push(format!("the certificate of {host} has {:.0} % of its lifetime left", left * 100.0));
+        }
+    }
+    if let Some(dropped @ 1..) = edge.get("log_lines_dropped").and_then(Value::as_i64) {
+        found.push(format!("gateway {name} has dropped {dropped} log lines since it started"));
+    }
+}
+
+fn of_service(name: &str, status: Option<&Value>, trouble: &str, kind: &str, found: &mut Vec<String>) {
+    let Some(status) = status else { return };
+    if let Some(reason) = status.get("unreachable").and_then(Value::as_str) {
+        found.push(format!("{name} does not answer: {reason}"));
+        return;
+    }
+    let Some(trouble) = status.get(trouble).filter(|trouble| !trouble.is_null()) else { return };
+    let ago = trouble.get("seconds_ago").and_then(Value::as_u64).unwrap_or(0);
+    if ago <= RECENT_SECONDS {
+        let kind = trouble.get(kind).and_then(Value::as_str).unwrap_or("?");
+        found.push(format!("{name} met trouble with its database {ago} seconds ago: {kind}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn healthy() -> Value {
+        json!({
+            "edges": [{
+                "node": "gw-1", "address": "10.0.0.1:9901", "ready": true, "draining": false, "revision": 7,
+                "now": 1_000, "feed_heard_at": 999, "quota": { "mode": "lease" }, "log_lines_dropped": 0,
+                "upstreams": [{ "name": "orders", "endpoints": 1, "up": 1 }],
+                "certificates": [{ "host": "a.example", "lifetime_left": 0.6 }],
+            }],
+            "control": { "revision": 7, "trouble": null },
+            "orders": { "version": "1", "store_trouble": { "kind": "full", "seconds_ago": 61 } },
+            "nodes": { "revision": 7 },
+        })
+    }
+
+    #[test]
+    fn a_healthy_platform_has_no_trouble() {
+        assert_eq!(find(&healthy()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_fault_is_named() {
+        let cases = [
+            (
+                "/edges/0",
+                json!({ "address": "10.0.0.1:9901", "unreachable": "refused" }),
+                "gateway 10.0.0.1:9901 does not answer",
+            ),
+            ("/edges/0/ready", json!(false), "is not ready"),
+            ("/edges/0/draining", json!(true), "is out of rotation"),
+            ("/edges/0/quota/mode", json!("share"), "counts without the quota store: share"),
+            ("/edges/0/feed_heard_at", json!(900), "last heard the control plane 100 seconds ago"),
+            ("/edges/0/feed_heard_at", json!(0), "has not heard the control plane since it started"),
+            ("/edges/0/upstreams/0/up", json!(0), "reaches 0 of 1 addresses of the service orders"),
+            ("/edges/0/certificates/0/lifetime_left", json!(0.2), "the certificate of a.example has 20 %"),
+            ("/edges/0/log_lines_dropped", json!(3), "has dropped 3 log lines"),
+            ("/edges/0/revision", json!(5), "is 2 revisions behind"),
+            ("/control", json!({ "unreachable": "refused" }), "the domains-service does not answer: refused"),
+            ("/control/trouble", json!({ "code": "storage_unavailable", "seconds_ago": 2 }), "storage_unavailable"),
+            ("/orders", json!({ "unreachable": "refused" }), "the orders-service does not answer: refused"),
+            (
+                "/orders/store_trouble/seconds_ago",
+                json!(3),
+                "the orders-service met trouble with its database 3 seconds ago: full",
+            ),
+        ];
+        for (place, value, words) in cases {
+            let mut all = healthy();
+            *all.pointer_mut(place).unwrap() = value;
+            let found = find(&all);
+            assert!(found.len() == 1 && found[0].contains(words), "{place}: {found:?}");
+        }
+    }
+}

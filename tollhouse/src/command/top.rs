@@ -1,0 +1,88 @@
+//! `tollhouse top`: is it us, a service behind, or one project?
+
+use std::collections::BTreeMap;
+
+use reqwest::Method;
+use serde_json::{Map, Value, json};
+
+use crate::arguments::{Common, Top};
+use crate::client::Client;
+use crate::output::{answer, table};
+
+pub(super) async fn run(common: &Common, client: &Client, question: &Top) -> anyhow::Result<()> {
+    // Every node is asked for more than is shown: who is tenth on each of them may be first of all.
+    let path = format!("/top?by={}&minutes={}&limit=512", question.by.as_str(), question.minutes);
+    let (mut all, mut silent) = (BTreeMap::new(), Vec::new());
+    for (address, answer) in client.every_edge(&Method::GET, &path).await {
+        match answer {
+            Ok(answer) => add(&mut all, answer.get("rows").unwrap_or(&Value::Null)),
+            Err(error) => silent.push(json!({ "address": address, "error": format!("{error:#}") })),
+        }
+    }
+    let mut rows: Vec<Value> = all.into_iter().map(|(name, row)| finished(&name, row)).collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.get("requests").and_then(Value::as_u64)));
+    rows.truncate(question.limit);
+    let all = json!({ "by": question.by.as_str(), "minutes": question.minutes, "rows": rows, "silent": silent });
+    answer(common, &all, readable);
+    Ok(())
+}
+
+/// Adds the figures of one node.
+fn add(all: &mut BTreeMap<String, Map<String, Value>>, rows: &Value) {
+    for row in rows.as_array().into_iter().flatten().filter_map(Value::as_object) {
+        let Some(name) = row.get("name").and_then(Value::as_str) else { continue };
+        let sum = all.entry(name.to_owned()).or_default();
+        for (field, value) in row.iter().filter_map(|(field, value)| Some((field, value.as_u64()?))) {
+            let before = sum.get(field).and_then(Value::as_u64).unwrap_or(0);
+            sum.insert(field.clone(), json!(before + value));
+        }
+    }
+}
+
+fn finished(name: &str, mut row: Map<String, Value>) -> Value {
+    let figure = |field: &str| row.get(field).and_then(Value::as_u64).unwrap_or(0);
+    let mean = figure("micros") / figure("requests").max(1);
+    row.remove("micros");
+    row.insert("mean_micros".to_owned(), json!(mean));
+    row.insert("name".to_owned(), json!(name));
+    Value::Object(row)
+}
+
+fn readable(all: &Value) -> String {
+    let by = all.get("by").and_then(Value::as_str).unwrap_or_default().to_uppercase();
+    let columns = [
+        (by.as_str(), "/name"),
+        ("REQUESTS", "/requests"),
+        ("CLIENT", "/client"),
+        ("CUSTOMER", "/customer"),
+        ("PLATFORM", "/platform"),
+        ("UPSTREAM", "/upstream"),
+        ("MEAN US", "/mean_micros"),
+        ("UNCERTAIN", "/uncertain"),
+    ];
+    let minutes = all.get("minutes").and_then(Value::as_u64).unwrap_or(0);
+    let mut text = format!("The last {minutes} minutes; columns by blame say whose turn it is to act.\n");
+    text.push_str(&table(all.get("rows").unwrap_or(&Value::Null), &columns));
+    for silent in all.get("silent").and_then(Value::as_array).into_iter().flatten() {
+        text.push_str(&format!("\nWithout {}: it does not answer.", crate::output::word(&silent["address"])));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_of_nodes_are_added() {
+        let mut all = BTreeMap::new();
+        add(&mut all, &json!([{ "name": "a", "requests": 3, "platform": 1, "micros": 900 }]));
+        add(
+            &mut all,
+            &json!([{ "name": "a", "requests": 1, "platform": 0, "micros": 100 }, { "name": "b", "requests": 1 }]),
+        );
+        let row = finished("a", all.remove("a").unwrap());
+        assert_eq!(row, json!({ "name": "a", "requests": 4, "platform": 1, "mean_micros": 250 }));
+        assert!(all.contains_key("b"));
+    }
+}

@@ -1,0 +1,158 @@
+//! What an operator asks at three in the morning, each with one command.
+
+use reqwest::{Client, Method};
+use serde_json::{Value, json};
+
+use crate::world::{Platform, until};
+
+/// A row of a table by its name.
+fn row<'a>(rows: &'a Value, name: &str) -> &'a Value {
+    let found = rows["rows"].as_array().unwrap().iter().find(|row| row["name"] == name);
+    found.unwrap_or_else(|| panic!("no {name} in {rows}"))
+}
+
+/// Some traffic: requests that go well, one without a key, one for nothing. The id of the last one.
+async fn traffic(platform: &Platform, client: &Client) -> String {
+    let shop = platform.project("pro");
+    for _ in 0..3 {
+        assert_eq!(shop.list(platform, client).await.len(), 40);
+    }
+    let bare = shop.bare(platform, client, Method::GET, "/v1/store/orders").send().await.unwrap();
+    assert_eq!(bare.status(), 401);
+    let nothing = shop.request(platform, client, Method::GET, "/v1/nothing").send().await.unwrap();
+    assert_eq!(nothing.status(), 404);
+    nothing.headers()["x-request-id"].to_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn top_says_who_uses_the_edge_and_how_it_ends() {
+    let platform = Platform::start();
+    let (client, shop) = (platform.client(), platform.project("pro"));
+    traffic(&platform, &client).await;
+    // The end of a request is counted after its response was sent.
+    until("all is counted", async || row(&platform.json(&["top"]), &shop.id)["requests"] == 5).await;
+    let by_project = platform.json(&["top", "--by", "project"]);
+    assert_eq!(row(&by_project, &shop.id)["client"], 2, "{by_project}");
+    assert_eq!(row(&by_project, &shop.id)["platform"], 0);
+    let by_host = platform.json(&["top", "--by", "host", "--minutes", "2"]);
+    assert_eq!(row(&by_host, &shop.host)["requests"], 5);
+    let by_code = platform.json(&["top", "--by", "code"]);
+    assert_eq!(
+        (&row(&by_code, "missing_api_key")["requests"], &row(&by_code, "not_found")["requests"]),
+        (&json!(1), &json!(1))
+    );
+    let by_key = platform.json(&["top", "--by", "key"]);
+    assert!(by_key["rows"].as_array().unwrap().iter().any(|row| row["name"].as_str().unwrap().starts_with("key_")));
+    let text = platform.command(&["top"]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains("PROJECT") && text.contains(&shop.id), "{text}");
+    let status = platform.json(&["status"]);
+    let refused: Vec<&str> =
+        status["edge"]["top_refusals"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
+    assert!(refused.contains(&"missing_api_key") && !refused.contains(&"ok"), "{refused:?}");
+    assert_eq!(status["trouble"], json!([]), "nothing is wrong with a fresh platform");
+    let ends: Vec<i64> =
+        status["edge"]["certificates"].as_array().unwrap().iter().map(|one| one["ends_at"].as_i64().unwrap()).collect();
+    assert!(ends.len() >= 3 && ends.is_sorted(), "the platform's and two domains', soonest first: {ends:?}");
+}
+
+#[tokio::test]
+async fn explain_knows_requests_keys_and_hosts() {
+    let platform = Platform::start();
+    let client = platform.client();
+    let id = traffic(&platform, &client).await;
+    until("the request is remembered", async || platform.command(&["explain", &id]).status.success()).await;
+    let request = platform.json(&["explain", &id]);
+    assert_eq!((&request["request"]["request_id"], &request["request"]["code"]), (&json!(id), &json!("not_found")));
+    assert_eq!(request["why"]["who_must_act"], "client");
+    let key = request["request"]["api_key_id"].as_str().unwrap();
+    let known = platform.json(&["explain", key]);
+    assert_eq!((&known["key"]["project"], &known["why"]), (&json!("demo-pro"), &json!(["Nothing stands in its way."])));
+    assert!(!known.to_string().contains("digest"), "nothing of the key itself is shown");
+    platform.json(&["ban", "add", key, "--seconds", "60"]);
+    assert!(platform.json(&["explain", key])["why"][0].as_str().unwrap().contains("banned"));
+    platform.json(&["project", "suspend", "demo-pro"]);
+    until("the edge knows", async || {
+        let why = platform.json(&["explain", "demo-pro.tollhouse.localhost"])["why"].to_string();
+        why.contains("project_suspended")
+    })
+    .await;
+    for (about, words) in [
+        ("key_aaaaaaaaaaaaaaaa", "knows no such key"),
+        ("00000000000000000000000000000000", "does not remember"),
+        ("nobody.example", "serves no such host"),
+    ] {
+        let output = platform.command(&["explain", about]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(words), "{about}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn changes_say_what_was_done_and_when() {
+    let platform = Platform::start();
+    platform.json(&["project", "set", "demo-free", "--plan", "business"]);
+    let published = |all: &Value| {
+        let moments = all["moments"].as_array().unwrap();
+        moments.iter().any(|moment| moment["words"].as_str().unwrap().ends_with("project demo-free (business plan)"))
+    };
+    until("the change is there", async || published(&platform.json(&["changes"]))).await;
+    let all = platform.json(&["changes", "--limit", "512"]);
+    let moments = all["moments"].as_array().unwrap();
+    assert!(moments.iter().any(|moment| moment["what"] == "start"), "{all}");
+    let times: Vec<i64> = moments.iter().map(|moment| moment["at"].as_i64().unwrap()).collect();
+    assert!(times.iter().rev().is_sorted(), "newest first");
+}
+
+#[tokio::test]
+async fn diff_compares_what_runs_with_what_a_file_says() {
+    let platform = Platform::start();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("gateway.toml");
+    std::fs::write(&file, "threads = 3\n[quota]\nbans = \"off\"\n[drain]\nlame_duck = \"0s\"\n").unwrap();
+    let found = platform.json(&["diff", file.to_str().unwrap()]);
+    let of = |setting: &str| found.as_array().unwrap().iter().find(|row| row["setting"] == setting);
+    assert_eq!(of("quota.bans").unwrap()["running"], "(default)");
+    assert_eq!(of("threads").unwrap()["file"], "3");
+    assert!(of("drain.lame_duck").is_none(), "both say the same");
+    let orders = directory.path().join("orders-service.toml");
+    std::fs::write(&orders, "secret = \"never shown, never compared\"\n").unwrap();
+    let text = platform.command(&["diff", orders.to_str().unwrap()]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains("database") && !text.contains("never shown"), "{text}");
+}
+
+#[tokio::test]
+async fn a_drained_gateway_is_not_ready_serves_on_and_comes_back() {
+    let platform = Platform::start();
+    let (client, shop) = (platform.client(), platform.project("pro"));
+    let node = platform.json(&["status"])["edge"]["node"].as_str().unwrap().to_owned();
+    assert_eq!(platform.json(&["drain"])["draining"], true);
+    assert!(platform.admin("/readyz").await.contains("\"ready\":false"));
+    assert_eq!(shop.list(&platform, &client).await.len(), 40, "whoever comes is served");
+    let trouble = platform.json(&["status"])["trouble"].to_string();
+    assert!(trouble.contains("out of rotation"), "{trouble}");
+    assert_eq!(platform.json(&["drain", &node, "--resume"])["draining"], false);
+    assert!(platform.admin("/readyz").await.contains("\"ready\":true"));
+    let output = platform.command(&["drain", "gw-nobody"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains(&node), "it says which there are");
+}
+
+/// The commands that docs/operating.md gives for the five questions, run as they stand there.
+#[tokio::test]
+async fn the_five_questions_are_answered_by_the_documented_commands() {
+    let platform = Platform::start();
+    traffic(&platform, &platform.client()).await;
+    let page = include_str!("../../../docs/operating.md");
+    let section = page.split("\n## Five questions\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    let commands: Vec<&str> =
+        section.lines().filter_map(|line| line.strip_prefix("    target/release/tollhouse ")).collect();
+    assert_eq!(commands.len(), 5, "{commands:?}");
+    for command in commands {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        let output = platform.command(&words);
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success() && out.lines().count() > 2, "{command}: {out}{err}");
+        platform.json(&words);
+    }
+}
