@@ -38,6 +38,11 @@ pub fn edge_token(platform_secret: &Secret) -> Secret {
     platform_secret.derive("edge feed")
 }
 
+/// The token with which services hand their events to the control plane.
+pub fn events_token(platform_secret: &Secret) -> Secret {
+    platform_secret.derive("events")
+}
+
 /// The token with which operators call the internal admin API.
 pub fn operator_token(platform_secret: &Secret) -> Secret {
     platform_secret.derive("operator")

@@ -22,6 +22,9 @@ pub const IDENTITY_HEADER: &str = "tollhouse-identity";
 /// How far the clocks of gateway and service may differ, and how long a signed header is worth anything, in seconds.
 pub const IDENTITY_AGE_MAX_SECONDS: i64 = 60;
 
+/// 32 bytes in unpadded base64.
+const SIGNATURE_LETTERS: usize = 43;
+
 /// The holder of an API key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caller {
@@ -78,9 +81,20 @@ impl IdentityKey {
 
     /// The header value for `identity` on a request with this method and target (path and query as forwarded).
     pub fn sign(&self, identity: &Identity, method: &str, target: &str) -> String {
-        let payload = URL_SAFE_NO_PAD.encode(serde_json::to_vec(identity).unwrap_or_default());
-        let tag = self.tag(method, target, &payload);
-        format!("v1.{payload}.{}", URL_SAFE_NO_PAD.encode(tag))
+        let payload = serde_json::to_vec(identity).unwrap_or_default();
+        // One buffer holds what is signed, the payload at its end; another the header.
+        let mut signed = String::with_capacity(method.len() + target.len() + 2 + payload.len() * 4 / 3 + 4);
+        signed_beginning(&mut signed, method, target);
+        let begins = signed.len();
+        URL_SAFE_NO_PAD.encode_string(&payload, &mut signed);
+        let tag = hmac::sign(&self.0, signed.as_bytes());
+        let payload = signed.get(begins..).unwrap_or_default();
+        let mut header = String::with_capacity("v1..".len() + payload.len() + SIGNATURE_LETTERS);
+        for part in ["v1.", payload, "."] {
+            header.push_str(part);
+        }
+        URL_SAFE_NO_PAD.encode_string(tag, &mut header);
+        header
     }
 
     /// The identity in a header value, if this platform's gateway signed it for this request lately.
@@ -94,8 +108,10 @@ impl IdentityKey {
         let (payload, signature) =
             header.strip_prefix("v1.").and_then(|rest| rest.split_once('.')).ok_or(InvalidIdentity::Malformed)?;
         let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| InvalidIdentity::Malformed)?;
-        hmac::verify(&self.0, signed_text(method, target, payload).as_bytes(), &signature)
-            .map_err(|_| InvalidIdentity::Signature)?;
+        let mut signed = String::with_capacity(method.len() + target.len() + 2 + payload.len());
+        signed_beginning(&mut signed, method, target);
+        signed.push_str(payload);
+        hmac::verify(&self.0, signed.as_bytes(), &signature).map_err(|_| InvalidIdentity::Signature)?;
         let payload = URL_SAFE_NO_PAD.decode(payload).map_err(|_| InvalidIdentity::Malformed)?;
         let identity: Identity = serde_json::from_slice(&payload).map_err(|_| InvalidIdentity::Malformed)?;
         if (now.0 - identity.issued_at.0).abs() > IDENTITY_AGE_MAX_SECONDS {
@@ -103,15 +119,13 @@ impl IdentityKey {
         }
         Ok(identity)
     }
-
-    fn tag(&self, method: &str, target: &str, payload: &str) -> hmac::Tag {
-        hmac::sign(&self.0, signed_text(method, target, payload).as_bytes())
-    }
 }
 
-/// A line feed occurs in none of the parts, so no two triples give the same text.
-fn signed_text(method: &str, target: &str, payload: &str) -> String {
-    format!("{method}\n{target}\n{payload}")
+/// What is signed before the payload. A line feed occurs in none of the parts, so no two triples give the same text.
+fn signed_beginning(out: &mut String, method: &str, target: &str) {
+    for part in [method, "\n", target, "\n"] {
+        out.push_str(part);
+    }
 }
 
 #[cfg(test)]

@@ -5,10 +5,12 @@
 //! times and random bytes are arguments.
 //!
 //! Reading order: names ([`hostname`], [`project`]), money ([`plan`], [`window`]), people ([`key`], [`identity`]),
-//! what the edge serves ([`site`], [`certificate`]), how it learns ([`feed`]), and how anybody says no ([`error`]).
+//! what the edge serves ([`site`], [`certificate`]), how it learns ([`feed`]), what is told to customers ([`event`]), and
+//! how anybody says no ([`error`]).
 
 pub mod certificate;
 pub mod error;
+pub mod event;
 pub mod feed;
 pub mod hostname;
 pub mod identity;

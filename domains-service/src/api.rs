@@ -11,12 +11,13 @@ mod extract;
 pub(crate) mod keys;
 mod operations;
 mod projects;
+mod services;
 mod view;
 pub(crate) mod webhooks;
 
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
@@ -25,6 +26,7 @@ use chassis::guard::{GatewayGuard, IDENTITY_REQUIRED, require_gateway, require_t
 use chassis::refusal::Refusal;
 use chassis::secret::Secret;
 use chassis::shutdown::Shutdown;
+use contract::event::{EVENTS_BYTES_MAX, ORDER_EVENTS_PATH};
 use contract::identity::Identity;
 #[cfg(test)]
 pub(crate) use operations::operation;
@@ -50,15 +52,26 @@ pub(crate) fn public(app: Arc<App>, guard: GatewayGuard) -> Router {
         .with_state(app)
 }
 
-/// The internal API: the change stream with the gateways' token, everything else with the operators'.
-pub(crate) fn internal(app: Arc<App>, edge_token: Secret, operator_token: Secret, shutdown: Shutdown) -> Router {
+/// The tokens of the internal API: each opens what its holders need.
+pub(crate) struct Tokens {
+    /// Of gateways.
+    pub(crate) edge: Secret,
+    /// Of services that have events to tell.
+    pub(crate) events: Secret,
+    /// Of operators.
+    pub(crate) operator: Secret,
+}
+
+/// The internal API: the change stream with the gateways' token, events with the services', everything else with the
+/// operators'.
+pub(crate) fn internal(app: Arc<App>, tokens: Tokens, shutdown: Shutdown) -> Router {
     let edge = Router::new()
         .route("/internal/edge/feed", get(edge::feed))
         .route("/internal/edge/nodes", post(edge::report))
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
         .layer(Extension(shutdown))
         .layer(Extension(Arc::new(Places::default())))
-        .layer(middleware::from_fn_with_state(Arc::new(edge_token), require_token));
+        .layer(middleware::from_fn_with_state(Arc::new(tokens.edge), require_token));
     let project = Router::new()
         .route("/", get(projects::show).patch(projects::change).delete(projects::remove))
         .route("/deploy", post(projects::deploy))
@@ -72,8 +85,14 @@ pub(crate) fn internal(app: Arc<App>, edge_token: Secret, operator_token: Secret
         .method_not_allowed_fallback(method_not_allowed)
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
         .layer(Extension(Actor::operator()))
-        .layer(middleware::from_fn_with_state(Arc::new(operator_token), require_token));
-    edge.merge(operators).layer(middleware::from_fn(extract::bound_body)).with_state(app)
+        .layer(middleware::from_fn_with_state(Arc::new(tokens.operator), require_token));
+    // These are many at once, so their bodies have a bound of their own.
+    let events = Router::new()
+        .route(ORDER_EVENTS_PATH, post(services::take_order_events))
+        .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
+        .layer(DefaultBodyLimit::max(EVENTS_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(Arc::new(tokens.events), require_token));
+    edge.merge(operators).layer(middleware::from_fn(extract::bound_body)).merge(events).with_state(app)
 }
 
 /// What callers and operators do in one project.

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use async_trait::async_trait;
 use axum::middleware::{self, Next};
 use chassis::clock::Clock;
-use chassis::guard::{GatewayGuard, edge_token, operator_token};
+use chassis::guard::{GatewayGuard, edge_token, events_token, operator_token};
 use chassis::health::Health;
 use chassis::metrics::Registry;
 use chassis::running::Running;
@@ -18,9 +18,10 @@ use chassis::trace::{Exporter, Traced, Tracer, traced};
 use contract::feed::Entity;
 use contract::project::Access;
 use contract::site::{Serves, Site};
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
-use crate::api;
+use crate::api::{self, Tokens};
 use crate::app::App;
 use crate::config::Config;
 use crate::dns::wire::WireDns;
@@ -94,7 +95,7 @@ pub async fn start_in(
         (bind(config.listen).await?, bind(config.internal_listen).await?, bind(config.admin_listen).await?);
     let addresses =
         [("http", http.local_addr()?), ("internal", internal.local_addr()?), ("admin", admin.local_addr()?)];
-    let (secret, told) = (config.secret.clone(), config.told.clone());
+    let (secret, told) = (config.secret.clone(), Arc::new(Mutex::new(config.told.clone())));
     let nodes = Arc::new(Nodes::new(clock.clone()));
     let mut authorities = world.authorities;
     let desk = Desk {
@@ -122,7 +123,8 @@ pub async fn start_in(
     let guard = GatewayGuard::new(&secret, clock);
     let public = api::public(app.clone(), guard).layer(middleware::from_fn_with_state(traced_by, traced));
     let settings = chassis::admin::settings("/internal/settings", told, Arc::new(operator_token(&secret)));
-    let inside = api::internal(app.clone(), edge_token(&secret), operator_token(&secret), shutdown.clone());
+    let tokens = Tokens { edge: edge_token(&secret), events: events_token(&secret), operator: operator_token(&secret) };
+    let inside = api::internal(app.clone(), tokens, shutdown.clone());
     let inside = inside.merge(settings);
     let for_admin = admin_router(&app, &health, registry);
     // The admin listener outlives the others, so that a drain can be watched.

@@ -1,7 +1,8 @@
-//! Outgoing webhooks: what happens to a project's domains, told to whom its owner chose.
+//! Outgoing webhooks: what happens to a project's domains and orders, told to whom its owner chose.
 //!
 //! A delivery is written in the transaction of its event (`store::webhooks`), so there is none without the other,
-//! whatever crashes. The worker (`deliver`) makes the attempts; how messages are signed and sent safely is
+//! whatever crashes. Events of orders come from the service of the orders, which keeps them until they are in this outbox
+//! (`store::webhooks::taken`). The worker (`deliver`) makes the attempts; how messages are signed and sent safely is
 //! `chassis::webhook`. Deliveries happen at least once: a crash between an attempt and its note repeats the attempt,
 //! under the same message id. A receiver that is away is tried for three days, and switched off when it stays away;
 //! what it missed is still listed, here and in the project's events.
@@ -11,7 +12,7 @@ pub(crate) mod endpoint;
 mod message;
 
 pub(crate) use endpoint::{DisabledReason, EndpointRecord, Wanted};
-pub(crate) use message::compose;
+pub(crate) use message::{compose, compose_order};
 
 /// Events that are told. The others are in the audit log alone.
 pub(crate) const EVENTS: &[&str] = &[
@@ -29,6 +30,9 @@ pub(crate) const EVENTS: &[&str] = &[
     "domain.certificate.issued",
     "domain.certificate.renewed",
     "domain.certificate.failed",
+    "order.created",
+    "order.shipped",
+    "order.cancelled",
 ];
 
 #[cfg(test)]
@@ -42,6 +46,7 @@ mod tests {
             include_str!("attend/order.rs"),
             include_str!("api/domains.rs"),
             include_str!("api/changes.rs"),
+            include_str!("../../contract/src/event.rs"),
         ];
         let page = include_str!("../../docs/webhooks.md");
         for event in EVENTS {

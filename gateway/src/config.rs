@@ -1,5 +1,6 @@
 //! The gateway's settings. Text becomes a [`Config`] whose fields cannot be wrong; `config/gateway.toml` documents each.
 
+mod overload;
 mod quota;
 mod upstream;
 
@@ -13,6 +14,7 @@ use chassis::secret::Secret;
 use chassis::trace::TraceConfig;
 use contract::key::Environment;
 
+pub use self::overload::OverloadConfig;
 pub use self::quota::QuotaConfig;
 use crate::upstreams::UpstreamSettings;
 
@@ -48,6 +50,8 @@ pub struct Config {
     pub quota: QuotaConfig,
     /// The backends.
     pub upstreams: Vec<UpstreamSettings>,
+    /// What is given up before memory runs out.
+    pub overload: OverloadConfig,
     /// Worker threads of the data plane.
     pub threads: usize,
     /// After the end is announced: still accepting, but not ready, for this long.
@@ -60,6 +64,8 @@ pub struct Config {
     pub log_filter: String,
     /// Traces.
     pub tracing: TraceConfig,
+    /// The file that is read again when it changes; `None`: there is none.
+    pub file: Option<PathBuf>,
     /// Every setting that was given, as text, for operators who compare.
     pub told: Told,
 }
@@ -73,7 +79,8 @@ impl Config {
         let reader = source.reader()?;
         let config = Self::from_root(&reader.root());
         let told = reader.told();
-        reader.finish(config.map(|config| Self { told, ..config }))
+        let file = source.file().map(std::path::Path::to_owned);
+        reader.finish(config.map(|config| Self { told, file, ..config }))
     }
 
     fn from_root(root: &Section<'_>) -> Option<Self> {
@@ -110,6 +117,7 @@ impl Config {
         let feed_url = root.section("feed").value("url", "http://127.0.0.1:7003".to_owned());
         let quota = quota::read(&root.section("quota"));
         let upstreams = upstream::read_all(&root.section("upstreams"));
+        let overload = overload::read(&root.section("overload"));
         let drain = root.section("drain");
         let seconds = |seconds| Duration::from_secs(seconds);
         let lame_duck = drain.duration("lame_duck", seconds(5), seconds(0)..=seconds(300));
@@ -132,12 +140,14 @@ impl Config {
             feed_url: feed_url?,
             quota: quota?,
             upstreams: upstreams?,
+            overload: overload?,
             threads: usize::try_from(threads?).ok()?,
             lame_duck: lame_duck?,
             drain: patience?,
             log_format: log_format?,
             log_filter: log_filter?,
             tracing: tracing?,
+            file: None,
             told: Told::default(),
         })
     }

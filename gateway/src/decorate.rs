@@ -4,7 +4,7 @@
 //! forwarded responses and the writer of answers.
 
 use http::HeaderValue;
-use http::header;
+use http::header::{self, HeaderName};
 use pingora::http::ResponseHeader;
 
 use crate::facts::{Facts, Shown, Surface};
@@ -47,14 +47,7 @@ const FRAMING: &[&str] = &["connection", "content-length", "transfer-encoding"];
 /// # Errors
 /// Only if a value made of digits is no header value.
 pub fn decorate(response: &mut ResponseHeader, facts: &Facts, is_tls: bool) -> pingora::Result<()> {
-    for name in OURS {
-        response.remove_header(*name);
-    }
-    // A switch of protocols is the one thing two connections agree on through us.
-    if response.status != http::StatusCode::SWITCHING_PROTOCOLS {
-        strip_hop_by_hop(response);
-    }
-    response.remove_header(&header::SERVER);
+    remove_foreign(response);
     response.insert_header(REQUEST_ID, facts.request_id.as_str())?;
     let is_api = facts.surface == Surface::Api;
     if is_api {
@@ -72,18 +65,30 @@ pub fn decorate(response: &mut ResponseHeader, facts: &Facts, is_tls: bool) -> p
     Ok(())
 }
 
-fn strip_hop_by_hop(response: &mut ResponseHeader) {
-    let nominated: Vec<String> = response
-        .headers
-        .get_all(header::CONNECTION)
-        .iter()
+/// Removes what an upstream may not say. Looks at each field once: of most responses nothing is to be removed.
+fn remove_foreign(response: &mut ResponseHeader) {
+    // A switch of protocols is the one thing two connections agree on through us.
+    let ends_here = response.status != http::StatusCode::SWITCHING_PROTOCOLS;
+    let nominated = if ends_here { nominated(response) } else { Vec::new() };
+    let foreign = |name: &str| {
+        matches!(name.as_bytes().first(), Some(b'x' | b'r' | b't' | b's'))
+            && (OURS.contains(&name) || name == header::SERVER.as_str())
+            || ends_here && (HOP_BY_HOP.contains(&name) || nominated.iter().any(|other| other == name))
+    };
+    let names: Vec<HeaderName> = response.headers.keys().filter(|name| foreign(name.as_str())).cloned().collect();
+    for name in &names {
+        response.remove_header(name);
+    }
+}
+
+/// Fields that `Connection` names (RFC 9110 section 7.6.1).
+fn nominated(response: &ResponseHeader) -> Vec<String> {
+    let values = response.headers.get_all(header::CONNECTION).iter();
+    values
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(',').map(|name| name.trim().to_ascii_lowercase()))
         .filter(|name| !FRAMING.contains(&name.as_str()))
-        .collect();
-    for name in nominated.iter().map(String::as_str).chain(HOP_BY_HOP.iter().copied()) {
-        response.remove_header(name);
-    }
+        .collect()
 }
 
 fn limits(response: &mut ResponseHeader, shown: Shown) -> pingora::Result<()> {

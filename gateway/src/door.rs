@@ -19,6 +19,7 @@ pub mod listener;
 pub mod registry;
 pub mod settings;
 pub mod tls;
+pub mod trial;
 
 mod frames;
 mod gate;

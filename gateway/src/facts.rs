@@ -142,6 +142,8 @@ pub struct Facts {
     pub endpoint: Option<Arc<Endpoint>>,
     /// Connection attempts to the upstream.
     pub attempts: u32,
+    /// Interim responses (1xx) of the upstream so far.
+    pub interim_responses: u32,
     /// When the upstream was first asked.
     pub upstream_began: Option<Duration>,
     /// When the upstream's response head came.
@@ -180,6 +182,7 @@ impl Facts {
             target: None,
             endpoint: None,
             attempts: 0,
+            interim_responses: 0,
             upstream_began: None,
             upstream_answered: None,
             body_bytes: 0,

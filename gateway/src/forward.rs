@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use contract::identity::{Caller, IDENTITY_HEADER, Identity, IdentityKey};
+use contract::identity::{Caller, Identity, IdentityKey};
 use contract::time::UnixSeconds;
-use http::header::{self, HeaderName};
-use pingora::http::RequestHeader;
+use http::HeaderValue;
+use http::header::{self, HeaderName, InvalidHeaderValue};
+use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
+use pingora::{ErrorType, OrErr as _};
 
+use crate::door::Connection;
 use crate::facts::Facts;
 use crate::rejection::Rejection;
 use crate::telemetry::client_span;
@@ -71,60 +74,92 @@ pub fn peer(upstream: &Upstream, endpoint: &Endpoint, upgrade: bool) -> HttpPeer
     peer
 }
 
+/// Names of what the gateway adds, parsed once. In lower case, as HTTP/2 has them all.
+mod name {
+    use http::HeaderName;
+
+    pub(super) static FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+    pub(super) static FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+    pub(super) static FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+    pub(super) static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+    pub(super) static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+    pub(super) static KEY_ID: HeaderName = HeaderName::from_static("x-tollhouse-key-id");
+    pub(super) static PROJECT: HeaderName = HeaderName::from_static("x-tollhouse-project");
+    pub(super) static PLAN: HeaderName = HeaderName::from_static("x-tollhouse-plan");
+    pub(super) static IDENTITY: HeaderName = HeaderName::from_static(contract::identity::IDENTITY_HEADER);
+}
+
 /// Rewrites the head for the upstream: what a client may not say is gone, what the gateway vouches for is added. Runs
 /// after pingora removed the hop-by-hop headers, so a `Connection` header cannot strip what is added here.
+///
+/// The head is taken apart and put together without pingora's second map of names as they were spelt, so names reach an
+/// upstream in lower case; and with the path as its target, also where the client sent an absolute one.
 ///
 /// # Errors
 /// Only if a value of ours is no header value.
 pub fn rewrite(
     head: &mut RequestHeader,
     facts: &Facts,
+    connection: &Connection,
     key: &IdentityKey,
     now: UnixSeconds,
-    is_tls: bool,
 ) -> pingora::Result<()> {
-    let forged: Vec<HeaderName> = head
-        .headers
-        .keys()
-        .filter(|name| {
-            let name = name.as_str();
-            FORGED.contains(&name) || FORGED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-        })
-        .cloned()
-        .collect();
-    for name in &forged {
-        head.remove_header(name);
+    let empty = RequestHeader::build_no_case("GET", b"/", Some(0))?;
+    let mut parts = http::request::Parts::from(std::mem::replace(head, empty));
+    let rewritten = rewrite_fields(&mut parts, facts, connection, key, now);
+    *head = RequestHeader::from(parts);
+    rewritten.or_err(ErrorType::InternalError, "a header value of our own")
+}
+
+fn rewrite_fields(
+    parts: &mut http::request::Parts,
+    facts: &Facts,
+    connection: &Connection,
+    key: &IdentityKey,
+    now: UnixSeconds,
+) -> Result<(), InvalidHeaderValue> {
+    let headers = &mut parts.headers;
+    let forged: Vec<HeaderName> = headers.keys().filter(|name| is_forged(name.as_str())).cloned().collect();
+    for name in forged {
+        headers.remove(name);
     }
     // The key has done its work. A public site's own Authorization belongs to the application behind it.
     if facts.key.is_some() {
-        head.remove_header(&header::AUTHORIZATION);
+        headers.remove(header::AUTHORIZATION);
     }
-    // An absolute target stands as it was sent beside the path that was routed on: the upstream gets the path.
-    if let Some(target) = head.uri.path_and_query().map(|target| target.as_str().to_owned())
-        && head.raw_path() != target.as_bytes()
-    {
-        head.set_raw_path(target.as_bytes())?;
-    }
-    let Some(client) = facts.client else { return Ok(()) };
-    head.insert_header("x-forwarded-for", client.ip().to_string())?;
-    head.insert_header("x-forwarded-proto", if is_tls { "https" } else { "http" })?;
+    let proto = HeaderValue::from_static(if connection.is_tls() { "https" } else { "http" });
+    headers.insert(name::FORWARDED_FOR.clone(), connection.client_text().clone());
+    headers.insert(name::FORWARDED_PROTO.clone(), proto);
     if let Some(host) = &facts.host {
-        head.insert_header("x-forwarded-host", host.as_str())?;
-        head.insert_header(header::HOST, host.as_str())?;
+        let host = HeaderValue::from_str(host.as_str())?;
+        headers.insert(name::FORWARDED_HOST.clone(), host.clone());
+        headers.insert(header::HOST, host);
     }
-    head.insert_header("x-request-id", facts.request_id.as_str())?;
-    let (span, flags) = (client_span(&facts.request_id), u8::from(facts.sampled));
-    head.insert_header("traceparent", format!("00-{}-{span:016x}-{flags:02x}", facts.request_id))?;
-    identify(head, facts, key, client.ip(), now)
+    let id = facts.request_id.as_str();
+    headers.insert(name::REQUEST_ID.clone(), HeaderValue::from_str(id)?);
+    let parent = if facts.sampled {
+        format!("00-{id}-{:016x}-01", client_span(&facts.request_id))
+    } else {
+        ["00-", id, "-", id.get(..16).unwrap_or("0000000000000001"), "-00"].concat()
+    };
+    headers.insert(name::TRACEPARENT.clone(), HeaderValue::try_from(parent)?);
+    identify(parts, facts, key, connection.client().ip(), now)
+}
+
+/// Whether a client could pretend something with this field. Called for every field of every request: most names are
+/// told apart by their first letter.
+fn is_forged(name: &str) -> bool {
+    matches!(name.as_bytes().first(), Some(b'x' | b't' | b'f' | b'v' | b'b' | b'e'))
+        && (FORGED.contains(&name) || FORGED_PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
 }
 
 fn identify(
-    head: &mut RequestHeader,
+    parts: &mut http::request::Parts,
     facts: &Facts,
     key: &IdentityKey,
     client: std::net::IpAddr,
     now: UnixSeconds,
-) -> pingora::Result<()> {
+) -> Result<(), InvalidHeaderValue> {
     let caller = facts.key.as_deref().zip(facts.payer.as_deref()).map(|(key, payer)| Caller {
         key: key.id.clone(),
         project: key.project.clone(),
@@ -133,9 +168,9 @@ fn identify(
         environment: key.environment,
     });
     if let Some(caller) = &caller {
-        head.insert_header("x-tollhouse-key-id", caller.key.as_str())?;
-        head.insert_header("x-tollhouse-project", caller.project.as_str())?;
-        head.insert_header("x-tollhouse-plan", caller.plan.as_str())?;
+        parts.headers.insert(name::KEY_ID.clone(), HeaderValue::from_str(caller.key.as_str())?);
+        parts.headers.insert(name::PROJECT.clone(), HeaderValue::from_str(caller.project.as_str())?);
+        parts.headers.insert(name::PLAN.clone(), HeaderValue::from_static(caller.plan.as_str()));
     }
     let identity = Identity {
         request_id: facts.request_id.as_str().to_owned(),
@@ -144,9 +179,9 @@ fn identify(
         caller,
         issued_at: now,
     };
-    let target = head.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
-    let signed = key.sign(&identity, head.method.as_str(), &target);
-    head.insert_header(IDENTITY_HEADER, signed)?;
+    let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+    let signed = key.sign(&identity, parts.method.as_str(), target);
+    parts.headers.insert(name::IDENTITY.clone(), HeaderValue::try_from(signed)?);
     Ok(())
 }
 
@@ -164,11 +199,57 @@ pub fn explain(error: &pingora::Error) -> Rejection {
     }
 }
 
+/// Interim responses (1xx) before the final one that an upstream may send; a flood of them would keep a request for ever.
+const INTERIM_RESPONSES_MAX: u32 = 16;
+
+/// The largest head of a response: what common clients still take.
+const RESPONSE_HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// Looks at the head of a response before anything of it reaches the client. The library has checked its syntax.
+///
+/// # Errors
+/// When the upstream talks too much, or switches to a protocol that nobody asked for.
+pub fn inspect(response: &ResponseHeader, facts: &mut Facts) -> pingora::Result<()> {
+    let wrong = |why: &'static str| Err(pingora::Error::explain(ErrorType::InvalidHTTPHeader, why).into_up());
+    let status = response.status;
+    if status == http::StatusCode::SWITCHING_PROTOCOLS {
+        return if facts.upgrade { Ok(()) } else { wrong("a switch of protocols nobody asked for") };
+    }
+    if status.is_informational() {
+        facts.interim_responses += 1;
+        if facts.interim_responses > INTERIM_RESPONSES_MAX {
+            return wrong("too many interim responses");
+        }
+    }
+    let bytes: usize = response.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    if bytes > RESPONSE_HEAD_BYTES_MAX {
+        return wrong("the head of the response is too large");
+    }
+    Ok(())
+}
+
+/// Whether the request as a whole has taken longer than its upstream grants.
+///
+/// # Errors
+/// Then, as a timeout of the upstream: a client that is slow is caught by the door.
+pub fn in_time(facts: &Facts, now: std::time::Duration) -> pingora::Result<()> {
+    let granted = facts.upstream().and_then(|upstream| upstream.settings.total_timeout);
+    match granted {
+        Some(granted) if now.saturating_sub(facts.began) > granted => {
+            Err(pingora::Error::explain(ErrorType::ReadTimedout, "the request as a whole took too long").into_up())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Chooses the address for the next attempt and remembers it.
 pub fn choose(facts: &mut Facts, now: std::time::Duration) -> Option<(Arc<Upstream>, Arc<Endpoint>)> {
     let upstream = facts.upstream()?.clone();
     let tried = facts.endpoint.as_ref().map(|endpoint| endpoint.address);
     let endpoint = upstream.endpoints.choose(tried, now)?;
+    if facts.attempts == 0 {
+        upstream.retries.earn();
+    }
     facts.attempts += 1;
     facts.upstream_began.get_or_insert(now);
     facts.endpoint = Some(endpoint.clone());

@@ -30,6 +30,7 @@ pub mod decorate;
 pub mod forward;
 
 pub mod keys;
+pub mod overload;
 pub mod quota;
 pub mod replica;
 pub mod upstreams;

@@ -11,6 +11,7 @@ mod locate;
 mod preflight;
 mod redirect;
 mod route;
+mod shed;
 
 use std::sync::{Arc, OnceLock};
 
@@ -20,6 +21,7 @@ use contract::plan::Plan;
 use crate::answer::Answer;
 use crate::facts::{Facts, Surface, Target};
 use crate::keys::Keys;
+use crate::overload::Overload;
 use crate::quota::Quota;
 use crate::quota::anonymous::AnonymousLimits;
 use crate::replica::Replica;
@@ -39,6 +41,8 @@ pub struct Pipeline {
     pub shadow_plans: Vec<Plan>,
     /// How often an address failed to say who it is.
     pub anonymous: AnonymousLimits,
+    /// Whom there is room for.
+    pub overload: Arc<Overload>,
     /// Where requests go.
     pub upstreams: Arc<Upstreams>,
     /// The certificate of the platform's hosts, for deciding which names share a connection.
@@ -57,6 +61,7 @@ impl Pipeline {
     pub async fn decide(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> Result<Target, Answer> {
         self.answer_challenge(request, facts)?; //      the certificate authority is calling, not a visitor
         self.locate(request, facts)?; //                whose host is this, and may it be asked on this connection?
+        self.shed(facts)?; //                           is there room for this plan?
         self.require_encryption(request, facts)?; //    keys never travel in the clear, visitors are led to https
         self.redirect_to_primary(request, facts)?; //   before authentication: moving house costs no quota
         self.answer_preflight(request, facts)?; //      browsers ask before they send; they have no key yet

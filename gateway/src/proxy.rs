@@ -39,6 +39,10 @@ const KEEPALIVE_FOREVER: u64 = 0;
 /// How long pingora waits for one read or write on the client's side; the door's own clocks are shorter.
 const CLIENT_IO_MAX: Duration = Duration::from_mins(1);
 
+/// How long an HTTP/2 client may leave a response lying, its window closed; what the door's own clock allows the
+/// connection as a whole. Every such response holds a place at its upstream.
+const H2_WRITE_MAX: Duration = Duration::from_secs(30);
+
 /// A silent WebSocket is cut after this time.
 const UPGRADED_IO_MAX: Duration = Duration::from_hours(1);
 
@@ -125,7 +129,7 @@ impl ProxyHttp for SharedGateway {
         let keepalive = if ends { None } else { Some(KEEPALIVE_FOREVER) };
         session.set_keepalive(keepalive);
         session.set_read_timeout(Some(CLIENT_IO_MAX));
-        session.set_write_timeout(Some(CLIENT_IO_MAX));
+        session.set_write_timeout(Some(if connection.is_h2() { H2_WRITE_MAX } else { CLIENT_IO_MAX }));
         ctx.connection = Some(connection);
         Ok(())
     }
@@ -165,6 +169,9 @@ impl ProxyHttp for SharedGateway {
         let upgrade = ctx.facts.upgrade;
         let (upstream, endpoint) = forward::choose(&mut ctx.facts, self.clock.monotonic())
             .ok_or_else(|| Error::explain(ErrorType::ConnectNoRoute, "the upstream has no address"))?;
+        if let (true, Some(connection)) = (upgrade, &ctx.connection) {
+            connection.await_answer(upstream.settings.connect_timeout + upstream.settings.first_byte_timeout);
+        }
         Ok(Box::new(forward::peer(&upstream, &endpoint, upgrade)))
     }
 
@@ -196,9 +203,11 @@ impl ProxyHttp for SharedGateway {
     ) -> Box<Error> {
         let mut error = error.more_context(format!("upstream {}", peer._address));
         error.retry.decide_reuse(client_reused);
-        let may_repeat = session.req_header().method.is_safe()
+        let may_repeat = error.retry()
+            && session.req_header().method.is_safe()
             && ctx.facts.attempts < ATTEMPTS_MAX
-            && !session.as_downstream().retry_buffer_truncated();
+            && !session.as_downstream().retry_buffer_truncated()
+            && ctx.facts.upstream().is_some_and(|upstream| upstream.retries.spend());
         if !may_repeat {
             error.set_retry(false);
         }
@@ -211,8 +220,10 @@ impl ProxyHttp for SharedGateway {
         head: &mut RequestHeader,
         ctx: &mut Context,
     ) -> pingora::Result<()> {
-        let is_tls = ctx.connection.as_ref().is_some_and(|connection| connection.is_tls());
-        forward::rewrite(head, &ctx.facts, &self.identity, self.clock.now_seconds(), is_tls)
+        let Some(connection) = &ctx.connection else {
+            return Error::e_explain(ErrorType::InternalError, "no connection");
+        };
+        forward::rewrite(head, &ctx.facts, connection, &self.identity, self.clock.now_seconds())
     }
 
     async fn request_body_filter(
@@ -238,19 +249,36 @@ impl ProxyHttp for SharedGateway {
         response: &mut ResponseHeader,
         ctx: &mut Context,
     ) -> pingora::Result<()> {
-        if response.status == http::StatusCode::SWITCHING_PROTOCOLS && !ctx.facts.upgrade {
-            return Err(
-                Error::explain(ErrorType::InvalidHTTPHeader, "a switch of protocols nobody asked for").into_up()
-            );
-        }
+        forward::inspect(response, &mut ctx.facts)?;
+        forward::in_time(&ctx.facts, self.clock.monotonic())?;
         if let Some(endpoint) = &ctx.facts.endpoint {
             endpoint.worked();
         }
         ctx.facts.upstream_answered = Some(self.clock.monotonic());
-        if let (101, Some(connection)) = (response.status.as_u16(), &ctx.connection) {
-            connection.upgraded();
+        if let Some(connection) = ctx.connection.as_ref().filter(|_| ctx.facts.upgrade) {
+            match response.status.as_u16() {
+                101 => connection.upgraded(),
+                100..200 => return Ok(()),
+                _ => {}
+            }
+            connection.answered();
         }
         Ok(())
+    }
+
+    fn upstream_response_body_filter(
+        &self,
+        _session: &mut Session,
+        _body: &mut Option<Bytes>,
+        _end: bool,
+        ctx: &mut Context,
+    ) -> pingora::Result<Option<Duration>> {
+        // A WebSocket's bytes are no response: it may go on for hours.
+        let switched = ctx.connection.as_ref().is_some_and(|connection| connection.is_upgraded());
+        if !switched {
+            forward::in_time(&ctx.facts, self.clock.monotonic())?;
+        }
+        Ok(None)
     }
 
     async fn response_filter(
@@ -324,7 +352,7 @@ impl ProxyHttp for SharedGateway {
             connection: ConnectionFacts {
                 protocol: if connection.is_some_and(Connection::is_h2) { "h2" } else { "h1" },
                 tls: connection.and_then(Connection::tls).map_or("", |tls| tls.version),
-                client: facts.client,
+                client: connection.and_then(|connection| connection.client_text().to_str().ok()),
             },
             // Its kind alone: the library's own words quote what the other side sent.
             error: error.map(|error| format!("{} {}", error.esource().as_str(), error.root_etype().as_str())),

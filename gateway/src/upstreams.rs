@@ -1,5 +1,6 @@
 //! Where requests go: named backends of the configuration, their endpoints, their routes, and how much each may carry.
 
+mod budget;
 mod endpoint;
 mod route;
 
@@ -7,9 +8,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use contract::project::UpstreamName;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+pub use budget::RetryBudget;
 pub use endpoint::{Endpoint, Endpoints, Place};
 pub use route::{Route, RouteError, RouteTable};
 
@@ -27,6 +30,9 @@ pub struct UpstreamSettings {
     pub connect_timeout: Duration,
     /// Time to the first byte of the response, and between two reads.
     pub first_byte_timeout: Duration,
+    /// Time for a request as a whole, from its first byte to the last of its response; `None`: as long as both sides
+    /// keep their pace.
+    pub total_timeout: Option<Duration>,
     /// Requests in progress at once; the next is refused with 503 `overloaded`.
     pub in_flight_max: usize,
     /// The largest request body in bytes, for routes that do not say.
@@ -44,6 +50,8 @@ pub struct Upstream {
     pub endpoints: Endpoints,
     /// Its paths.
     pub routes: RouteTable,
+    /// How many requests may be sent a second time.
+    pub retries: RetryBudget,
     places: Arc<Semaphore>,
 }
 
@@ -52,6 +60,7 @@ impl Upstream {
         Self {
             endpoints: Endpoints::new(&settings.endpoints),
             routes: RouteTable::new(settings.routes.clone()),
+            retries: RetryBudget::default(),
             places: Arc::new(Semaphore::new(settings.in_flight_max)),
             settings,
         }
@@ -70,26 +79,46 @@ impl Upstream {
 
 /// All backends.
 #[derive(Debug)]
-pub struct Upstreams(HashMap<UpstreamName, Arc<Upstream>>);
+pub struct Upstreams(ArcSwap<HashMap<UpstreamName, Arc<Upstream>>>);
 
 impl Upstreams {
     /// From the configuration.
     pub fn new(settings: impl IntoIterator<Item = UpstreamSettings>) -> Self {
-        Self(settings.into_iter().map(|one| (one.name.clone(), Arc::new(Upstream::new(one)))).collect())
+        let all = settings.into_iter().map(|one| (one.name.clone(), Arc::new(Upstream::new(one)))).collect();
+        Self(ArcSwap::from_pointee(all))
     }
 
     /// The backend with this name.
-    pub fn find(&self, name: &UpstreamName) -> Option<&Arc<Upstream>> {
-        self.0.get(name)
+    pub fn find(&self, name: &UpstreamName) -> Option<Arc<Upstream>> {
+        self.0.load().get(name).cloned()
+    }
+
+    /// Takes other settings. Upstreams that have not `changed` stay as they are, with what is known of them; requests in
+    /// progress end where they began. Names of new ones are looked up before they are used.
+    pub async fn replace(&self, settings: Vec<UpstreamSettings>, changed: impl Fn(&str) -> bool) {
+        let before = self.0.load_full();
+        let mut all = HashMap::with_capacity(settings.len());
+        for one in settings {
+            let name = one.name.clone();
+            let upstream = match before.get(&name) {
+                Some(known) if !changed(name.as_str()) => known.clone(),
+                _ => {
+                    let upstream = Upstream::new(one);
+                    if upstream.endpoints.have_names() {
+                        upstream.endpoints.look_up().await;
+                    }
+                    Arc::new(upstream)
+                }
+            };
+            all.insert(name, upstream);
+        }
+        self.0.store(Arc::new(all));
     }
 
     /// Looks up the names among the endpoints, now and every five seconds, until dropped.
     pub async fn keep_looked_up(self: Arc<Self>) {
-        if !self.iter().any(|upstream| upstream.endpoints.have_names()) {
-            return;
-        }
         loop {
-            for upstream in self.iter().filter(|upstream| upstream.endpoints.have_names()) {
+            for upstream in self.all().into_iter().filter(|upstream| upstream.endpoints.have_names()) {
                 upstream.endpoints.look_up().await;
             }
             tokio::time::sleep(LOOK_UP_EVERY).await;
@@ -97,7 +126,7 @@ impl Upstreams {
     }
 
     /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Upstream>> {
-        self.0.values()
+    pub fn all(&self) -> Vec<Arc<Upstream>> {
+        self.0.load().values().cloned().collect()
     }
 }

@@ -11,6 +11,7 @@ use contract::key::Environment;
 use contract::time::UnixSeconds;
 
 use crate::deprecation::{Deprecation, LinkTarget};
+use crate::handover::ControlPlane;
 use crate::order::ShipDate;
 
 /// Prefix of the environment variables that override the file.
@@ -32,6 +33,8 @@ pub struct Config {
     pub secret: Secret,
     /// The deployment this is; keys of the other one are refused.
     pub environment: Environment,
+    /// The control plane's internal listener, which is handed what happens to orders. Default `http://127.0.0.1:7003`.
+    pub control_plane: ControlPlane,
     /// What is said about the deprecated `GET /v1/pets/{petId}`.
     pub pets: Deprecation,
     /// How log lines look. Default JSON.
@@ -46,6 +49,9 @@ pub struct Config {
 
 /// 2026-01-01T00:00:00Z.
 const PETS_DEPRECATED_SINCE: UnixSeconds = UnixSeconds(1_767_225_600);
+
+/// The control plane on the same machine.
+const CONTROL_PLANE: &str = "http://127.0.0.1:7003";
 
 /// Where the deprecation is explained unless configured: the reference served beside the API.
 const PETS_LINK: &str = "/reference#getPet";
@@ -69,6 +75,7 @@ impl Config {
             secret
         });
         let environment = root.value("environment", Environment::Live);
+        let control_plane = read_control_plane(&root.section("events"));
         let pets = read_pets(&root.section("pets"));
         let log = root.section("log");
         let log_format = log.value("format", Format::Json);
@@ -82,6 +89,7 @@ impl Config {
                 database: database?,
                 secret: secret?,
                 environment: environment?,
+                control_plane: control_plane?,
                 pets: pets?,
                 log_format: log_format?,
                 log_filter: log_filter?,
@@ -108,6 +116,10 @@ impl std::str::FromStr for Day {
         let moment = if text.len() == 10 { format!("{text}T00:00:00Z") } else { text.to_owned() };
         moment.parse().map(|date: ShipDate| Self(date.seconds())).map_err(|_| InvalidDay)
     }
+}
+
+fn read_control_plane(section: &Section<'_>) -> Option<ControlPlane> {
+    section.optional::<ControlPlane>("url")?.map_or_else(|| CONTROL_PLANE.parse().ok(), Some)
 }
 
 fn read_pets(section: &Section<'_>) -> Option<Deprecation> {
@@ -155,6 +167,7 @@ mod tests {
         assert_eq!(config.admin_listen, default.admin_listen);
         assert_eq!(config.database, default.database);
         assert_eq!(config.environment, default.environment);
+        assert_eq!(config.control_plane, default.control_plane);
         assert_eq!(config.pets, default.pets);
         assert_eq!(config.log_format, default.log_format);
         assert_eq!(config.log_filter, default.log_filter);

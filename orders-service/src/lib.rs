@@ -4,7 +4,7 @@
 //! about and whether it may, `api/list_orders`, `api/cancel_order` and `api/get_pet` each answer one operation,
 //! [`order`] holds the rules, [`store`] keeps the orders (SQLite in `store/sqlite`), `walk` reads all of them without
 //! holding anything, `wire` writes them, `error` says no. Beside it `internal` serves operators and `import` reads
-//! what they bring; [`Orders`] is the same for a process that runs this service inside itself.
+//! what they bring, `handover` passes on what happened; [`Orders`] is the same for a process that runs this service inside itself.
 //!
 //! Left to others: authentication, quotas and TLS are the gateway's; which projects exist is nobody's business here:
 //! a project without orders has an empty list. When the database cannot answer, requests get 503 within seconds and
@@ -16,6 +16,7 @@ mod config;
 mod deprecation;
 mod error;
 mod etag;
+mod handover;
 mod import;
 mod internal;
 mod metrics;
@@ -33,6 +34,7 @@ mod wire;
 pub use config::{Config, ENVIRONMENT_PREFIX};
 pub use deprecation::{Deprecation, InvalidLinkTarget, LinkTarget};
 pub use error::CATALOGUE;
+pub use handover::{ControlPlane, InvalidControlPlane};
 pub use import::{BYTES_MAX, ImportFailure, LINE_BYTES_MAX, ORDERS_MAX};
 pub use orders::Orders;
 pub use server::{start, start_with};

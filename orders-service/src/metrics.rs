@@ -1,10 +1,9 @@
 //! What this service counts. Labels come from the tables of operations, faults and results, and start at zero.
 
-use axum::http::StatusCode;
 use std::sync::Arc;
 
-use chassis::metrics::{self, HistogramVec, IntCounterVec, Registry};
-
+use axum::http::StatusCode;
+use chassis::metrics::{self, HistogramVec, IntCounterVec, IntGauge, Registry};
 use contract::time::UnixMillis;
 use parking_lot::Mutex;
 
@@ -19,6 +18,8 @@ pub(crate) struct Metrics {
     pub(crate) cancels: IntCounterVec,
     pub(crate) deprecated_calls: IntCounterVec,
     pub(crate) store_errors: IntCounterVec,
+    pub(crate) events: IntCounterVec,
+    pub(crate) events_oldest: IntGauge,
     /// The newest trouble of the store, for operators who ask.
     pub(crate) last_trouble: Arc<Mutex<Option<(FaultKind, UnixMillis)>>>,
 }
@@ -43,6 +44,29 @@ impl CancelResult {
             Self::AlreadyShipped => "already_shipped",
             Self::AlreadyCancelled => "already_cancelled",
             Self::Error => "error",
+        }
+    }
+}
+
+/// How an event left the outbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EventResult {
+    /// The control plane has it.
+    HandedOver,
+    /// Too many waited.
+    Dropped,
+    /// It did not read back as it was written.
+    Damaged,
+}
+
+impl EventResult {
+    const ALL: [Self; 3] = [Self::HandedOver, Self::Dropped, Self::Damaged];
+
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::HandedOver => "handed_over",
+            Self::Dropped => "dropped",
+            Self::Damaged => "damaged",
         }
     }
 }
@@ -97,6 +121,17 @@ impl Metrics {
                 "Requests that met trouble of the store, by its kind.",
                 &["kind"],
             )?,
+            events: metrics::counter_vec(
+                registry,
+                "orders_events_total",
+                "Events that left the outbox, by how.",
+                &["result"],
+            )?,
+            events_oldest: metrics::gauge(
+                registry,
+                "orders_events_oldest_timestamp_seconds",
+                "When the oldest event that waits for the control plane happened; 0 when none waits.",
+            )?,
             last_trouble: Arc::default(),
         };
         for operation in operations::labels() {
@@ -107,6 +142,9 @@ impl Metrics {
         }
         for result in CancelResult::ALL {
             metrics.cancels.with_label_values(&[result.as_str()]);
+        }
+        for result in EventResult::ALL {
+            metrics.events.with_label_values(&[result.as_str()]);
         }
         for kind in FaultKind::ALL {
             metrics.store_errors.with_label_values(&[kind.as_str()]);

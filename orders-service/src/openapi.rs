@@ -3,6 +3,8 @@
 //! One document per version of the API: `/v1` (1.0.0) as the specification has it, `/v2` (beta). They describe what a
 //! client of the gateway meets, so the gateway's own answers (401, 429, 5xx) and headers are in them.
 
+#[cfg(test)]
+mod compatibility;
 mod schemas;
 mod v1;
 mod v2;

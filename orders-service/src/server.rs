@@ -10,9 +10,11 @@ use chassis::serve::{ServeLimits, bind, serve};
 use chassis::shutdown::Shutdown;
 use chassis::trace::{Exporter, Traced, Tracer, traced};
 use chassis::{admin, metrics};
+use parking_lot::Mutex;
 
 use crate::api::{self, Api};
 use crate::config::Config;
+use crate::handover::Handover;
 use crate::internal::{self, Internal};
 use crate::metrics::Metrics;
 use crate::orders::Orders;
@@ -52,6 +54,7 @@ pub async fn start_with(
         pets: Arc::new(config.pets),
     };
     let internal = Internal { orders: orders.clone(), clock: clock.clone(), metrics: api.metrics.clone() };
+    let handover = Handover::new(orders.clone(), api.metrics.clone(), &config.control_plane, &config.secret)?;
     let http = bind(config.listen).await?;
     let operators = bind(config.internal_listen).await?;
     let watchers = bind(config.admin_listen).await?;
@@ -62,8 +65,9 @@ pub async fn start_with(
     let guard = GatewayGuard::new(&config.secret, clock);
     let token = Arc::new(operator_token(&config.secret));
     let api = api::router(api, guard).layer(axum::middleware::from_fn_with_state(traced_by, traced));
+    let telling = tokio::spawn(handover.run(shutdown.clone()));
     let public = serve(http, api, limits, shutdown.clone());
-    let settings = admin::settings("/internal/settings", config.told, token.clone());
+    let settings = admin::settings("/internal/settings", Arc::new(Mutex::new(config.told)), token.clone());
     let inside = internal::router(internal, token).merge(settings);
     let private = serve(operators, inside, operators_limits, shutdown.clone());
     // The admin listener ends last: it tells that the others are draining.
@@ -80,6 +84,7 @@ pub async fn start_with(
             health.drain();
         };
         let (public, private, ()) = tokio::join!(public, private, draining);
+        telling.await?;
         orders.close().await;
         exporter_end.begin();
         if let Some(exporter) = exporter {

@@ -7,6 +7,7 @@
 #[cfg(test)]
 pub(crate) mod conformance;
 mod fault;
+mod outbox;
 pub(crate) mod sqlite;
 
 use std::time::Duration;
@@ -18,6 +19,7 @@ use contract::time::UnixMillis;
 use crate::order::{CancelError, Order, ShipDate, ShipError, Status};
 
 pub use fault::{FaultKind, StoreError};
+pub use outbox::{Untold, Waiting};
 pub use sqlite::SqliteOrders;
 
 /// How long a request waits for the store before it is told so: a little more than the store's own wait for a lock.
@@ -264,6 +266,13 @@ pub trait OrderStore: Send + Sync {
 
     /// Adds all the orders, durably, or none.
     async fn import(&self, project: &ProjectId, orders: Vec<Order>) -> Result<u64, ImportError>;
+
+    /// The oldest events that nobody was told of yet, in the order of their numbers. Every change of an order writes one
+    /// in its own transaction; an import writes none.
+    async fn untold(&self, limit: u32) -> Result<Waiting, StoreError>;
+
+    /// Forgets events that were told, and of the others the oldest beyond `keep`. Returns how many of the latter.
+    async fn forget(&self, told: Vec<i64>, keep: u32) -> Result<u64, StoreError>;
 
     /// Finishes what is in progress and lets go of the files.
     async fn close(&self);

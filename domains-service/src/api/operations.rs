@@ -74,6 +74,7 @@ pub(crate) fn operation(method: &str, path: &str) -> &'static str {
         ("GET", "/openapi.json") => "showDescription",
         ("GET", "/edge/feed") => "followFeed",
         ("POST", "/edge/nodes") => "reportNode",
+        ("POST", "/events/orders") => "takeOrderEvents",
         ("GET", "/nodes") => "listNodes",
         ("GET", "/status") => "showStatus",
         _ => "unknown",

@@ -1,4 +1,4 @@
-//! Webhooks: who is told what happens to a project's domains. A secret is shown once, in the answer that makes it.
+//! Webhooks: who is told what happens to a project's domains and orders. A secret is shown once, in the answer that makes it.
 
 pub(super) mod deliveries;
 
@@ -54,7 +54,8 @@ pub(super) async fn create(
     Json(wanted): Json<NewWebhook>,
 ) -> Result<Response, Stop> {
     let project = actor.enter(&project, Some(Scope::DomainsWrite))?;
-    let events = wanted.events.map_or(Ok(Wanted::everything()), parse_events)?;
+    let events = wanted.events.map_or(Ok(Wanted::domains()), parse_events)?;
+    may_be_told(&actor, &events)?;
     check(&app, Some(&wanted.url), Some(&wanted.description))?;
     let mut write = app.store.write().await?;
     project_exists(&mut write, &project).await?;
@@ -133,6 +134,7 @@ pub(super) async fn change(
     let mut endpoint = find(&mut write, &project, &webhook).await?;
     endpoint.url = change.url.unwrap_or(endpoint.url);
     endpoint.events = events.unwrap_or(endpoint.events);
+    may_be_told(&actor, &endpoint.events)?;
     endpoint.description = change.description.unwrap_or(endpoint.description);
     endpoint.updated_at = write.now();
     match change.enabled {
@@ -202,14 +204,24 @@ fn parse_events(entries: Vec<String>) -> Result<Wanted, Stop> {
         let message = match unknown {
             Some(entry) => {
                 format!(
-                    "events: {entry:?} is no event; there are {}, and prefixes such as domain.*.",
+                    "events: {entry:?} is no event; there are {}, and prefixes such as domain.* or order.*.",
                     EVENTS.join(", ")
                 )
             }
-            None => format!("events: name 1 to {WANTED_MAX} events, or leave it out for all of them."),
+            None => format!("events: name 1 to {WANTED_MAX} events, or leave it out for all of domains."),
         };
         Code::InvalidBody.refuse(message).into()
     })
+}
+
+/// Orders are told on behalf of those who may read them. Also asked when nothing but the address changes.
+fn may_be_told(actor: &Actor, events: &Wanted) -> Result<(), Stop> {
+    if events.include_orders() && !actor.may_grant(&std::iter::once(Scope::OrdersRead).collect()) {
+        let scope = Scope::OrdersRead;
+        let message = format!("Events of orders are told to holders of a key with the scope {scope}.");
+        return Err(Code::InsufficientScope.refuse(message).into());
+    }
+    Ok(())
 }
 
 fn check(app: &App, url: Option<&str>, description: Option<&str>) -> Result<(), Stop> {

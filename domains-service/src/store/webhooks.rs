@@ -1,6 +1,8 @@
 //! Webhooks at rest: endpoints, and the outbox of deliveries.
 
+mod address;
 mod outbox;
+mod taken;
 
 use contract::project::ProjectId;
 use contract::time::UnixMillis;
@@ -10,6 +12,7 @@ use super::{Store, StoreError, read_json, read_word, to_json};
 use crate::webhook::EndpointRecord;
 
 pub(crate) use outbox::{Delivery, DeliveryState, Due, claim, enqueue, fail_waiting, forget_deliveries, note, repeat};
+pub(crate) use taken::{forget_taken, take};
 
 #[derive(sqlx::FromRow)]
 struct Row {

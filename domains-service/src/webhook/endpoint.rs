@@ -3,6 +3,7 @@
 use anyhow::Context as _;
 use chassis::seal::SealingKey;
 use chassis::webhook::SigningSecret;
+use contract::event::ORDER_EVENTS;
 use contract::project::ProjectId;
 use contract::time::UnixMillis;
 
@@ -17,8 +18,8 @@ pub(crate) const WANTED_MAX: usize = 50;
 pub(crate) struct Wanted(Vec<String>);
 
 impl Wanted {
-    /// Everything there is.
-    pub(crate) fn everything() -> Self {
+    /// What is told to an endpoint that names nothing: its project's domains. Orders are told to those who ask for them.
+    pub(crate) fn domains() -> Self {
         Self(vec!["domain.*".to_owned()])
     }
 
@@ -32,6 +33,11 @@ impl Wanted {
             Some(unknown) => Err(Some(unknown.clone())),
             None => Ok(Self(entries)),
         }
+    }
+
+    /// Whether events of orders are among them.
+    pub(crate) fn include_orders(&self) -> bool {
+        ORDER_EVENTS.iter().any(|event| self.include(event))
     }
 
     /// Whether an event is among them.
@@ -148,12 +154,16 @@ mod tests {
         ] {
             assert_eq!(wanted.include(event), is, "{event}");
         }
-        assert!(EVENTS.iter().all(|event| Wanted::everything().include(event)));
+        let of_domains = |event: &&&str| event.starts_with("domain.");
+        assert!(EVENTS.iter().filter(of_domains).all(|event| Wanted::domains().include(event)));
+        assert!(!Wanted::domains().include_orders());
+        assert!(parse(&["order.*"]).unwrap().include_orders());
+        assert!(parse(&["domain.active", "order.shipped"]).unwrap().include_orders());
     }
 
     #[test]
     fn what_fits_no_event_is_named() {
-        for wrong in ["domain.verify_requested", "domain", "dom*", "*", "order.*", ""] {
+        for wrong in ["domain.verify_requested", "domain", "dom*", "*", "orders.*", ""] {
             assert_eq!(parse(&["domain.active", wrong]), Err(Some(wrong.to_owned())));
         }
         assert_eq!(parse(&[]), Err(None));

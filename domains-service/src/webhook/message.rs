@@ -1,5 +1,6 @@
 //! What a receiver is told: the event as JSON, the same bytes in every attempt.
 
+use contract::event::OrderEvent;
 use contract::hostname::Hostname;
 use contract::project::ProjectId;
 use contract::time::UnixMillis;
@@ -18,6 +19,16 @@ pub(crate) fn compose(
         "type": kind,
         "timestamp": jiff::Timestamp::from_millisecond(at.0).unwrap_or_default().to_string(),
         "data": { "event_id": id, "project_id": project, "domain": domain, "detail": detail },
+    })
+    .to_string()
+}
+
+/// The body for an event of an order. `event_id` is its number among those of the store of orders.
+pub(crate) fn compose_order(event: &OrderEvent) -> String {
+    json!({
+        "type": event.kind,
+        "timestamp": jiff::Timestamp::from_millisecond(event.at.0).unwrap_or_default().to_string(),
+        "data": { "event_id": event.number, "project_id": event.project, "order": event.order },
     })
     .to_string()
 }

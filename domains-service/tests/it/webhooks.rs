@@ -1,6 +1,7 @@
 //! Webhooks: what happens is told to whom the owner chose: signed, in order, at least once, and nowhere else.
 
 mod lifecycle;
+mod orders;
 mod receiver;
 
 use std::sync::Arc;

@@ -39,6 +39,14 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
     let default_patience =
         if routes.as_ref().is_some_and(Vec::is_empty) { Duration::from_mins(1) } else { Duration::from_secs(10) };
     let first_byte = one.duration("first_byte_timeout", default_patience, millis(50)..=Duration::from_hours(1));
+    // A site may take uploads and stream for hours; an operation of an API has an end.
+    let is_open = routes.as_ref().is_some_and(Vec::is_empty);
+    let total = if is_open && !one.has("total_timeout") {
+        Some(None)
+    } else {
+        let range = millis(100)..=Duration::from_hours(24);
+        one.duration("total_timeout", Duration::from_secs(30), range).map(Some)
+    };
     let in_flight = one.integer("in_flight_max", 256, 1..=1_000_000);
     let body = one.integer("body_bytes_max", OPEN_BODY_BYTES, 0..=1 << 40);
     Some(UpstreamSettings {
@@ -46,6 +54,7 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
         endpoints: endpoints.filter(|endpoints| !endpoints.is_empty())?,
         connect_timeout: connect?,
         first_byte_timeout: first_byte?,
+        total_timeout: total?,
         in_flight_max: usize::try_from(in_flight?).ok()?,
         body_bytes_max: body?,
         routes: routes?,

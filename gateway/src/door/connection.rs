@@ -5,11 +5,13 @@
 //! them, so a proxy that forgets `request_done` leaves the next request of the connection unread.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use contract::hostname::Hostname;
+use futures_util::task::AtomicWaker;
+use http::HeaderValue;
 use parking_lot::Mutex;
 use rustls::sign::CertifiedKey;
 use tokio::sync::watch;
@@ -65,6 +67,8 @@ pub(crate) struct Shared {
 pub struct Connection {
     id: u64,
     ends: Ends,
+    /// The client's address as headers and log lines say it, written once per connection.
+    client_text: HeaderValue,
     tls: Option<TlsFacts>,
     opened: Instant,
     requests_max: u32,
@@ -76,7 +80,11 @@ pub struct Connection {
     crowded: AtomicBool,
     hosts: Mutex<Vec<Hostname>>,
     refusal: OnceLock<Rejection>,
+    /// Milliseconds after `opened` until which the upstream must have answered; 0: no such deadline.
+    answer_by: AtomicU64,
     cancelled: CancellationToken,
+    /// Whoever waits for the next request.
+    resting: AtomicWaker,
     /// For HTTP/2: true asks the proxy's engine to say GOAWAY and to finish what is in progress.
     retired: watch::Sender<bool>,
     shared: Arc<Shared>,
@@ -94,6 +102,7 @@ impl Connection {
         Self {
             id,
             ends,
+            client_text: address_text(ends.client),
             tls,
             opened,
             requests_max: settings.requests_per_connection,
@@ -105,10 +114,17 @@ impl Connection {
             crowded: AtomicBool::new(false),
             hosts: Mutex::new(Vec::new()),
             refusal: OnceLock::new(),
+            answer_by: AtomicU64::new(0),
             cancelled: CancellationToken::new(),
+            resting: AtomicWaker::new(),
             retired: watch::Sender::new(false),
             shared,
         }
+    }
+
+    /// A connection that no door knows, in the clear: for measuring what is done with one.
+    pub fn unattached(ends: Ends) -> Self {
+        Self::new(0, ends, None, &DoorSettings::default(), Arc::default(), Instant::now())
     }
 
     /// The connection that carries the request of `session`; `None` when the session did not come through a door.
@@ -125,6 +141,11 @@ impl Connection {
     /// The client's address; behind a trusted load balancer, the one that it named.
     pub fn client(&self) -> SocketAddr {
         self.ends.client
+    }
+
+    /// The client's address without its port, as text.
+    pub fn client_text(&self) -> &HeaderValue {
+        &self.client_text
     }
 
     /// The address that opened the TCP connection.
@@ -180,6 +201,19 @@ impl Connection {
         }
     }
 
+    /// HTTP/1: the upstream has this long to answer the request in hand; then the proxy's look at its client fails, and
+    /// [`Self::refusal`] is `UpstreamTimeout`. For switches of protocols, whose silence afterwards is nobody's fault, so
+    /// that the proxy's own patience with the upstream must be long.
+    pub fn await_answer(&self, patience: Duration) {
+        let until = (self.opened.elapsed() + patience).as_millis();
+        self.answer_by.store(u64::try_from(until).unwrap_or(u64::MAX).max(1), Ordering::Release);
+    }
+
+    /// The upstream has answered in the time of [`Self::await_answer`].
+    pub fn answered(&self) {
+        self.answer_by.store(0, Ordering::Release);
+    }
+
     /// The upstream answered 101: what follows is a WebSocket's.
     pub fn upgraded(&self) {
         self.upgraded.store(true, Ordering::Release);
@@ -217,6 +251,22 @@ impl Connection {
         &self.cancelled
     }
 
+    /// Time is short: who rests between requests looks at its clock again, and an idle HTTP/2 connection is told to go.
+    pub(crate) fn hurry(&self) {
+        if self.is_h2() {
+            if self.seen() > 0 && self.seen() == self.done() {
+                self.retire();
+            }
+        } else {
+            self.resting.wake();
+        }
+    }
+
+    /// This task waits for the next request.
+    pub(crate) fn rests(&self, waker: &std::task::Waker) {
+        self.resting.register(waker);
+    }
+
     /// HTTP/2: no new streams; what is in progress is finished.
     pub(crate) fn retire(&self) {
         self.retired.send_if_modified(|retired| !std::mem::replace(retired, true));
@@ -230,6 +280,12 @@ impl Connection {
     /// When the connection is old enough to be retired.
     pub(crate) fn retires_at(&self) -> Instant {
         self.opened + self.age_max
+    }
+
+    /// The deadline of [`Self::await_answer`].
+    pub(crate) fn answer_by(&self) -> Option<Instant> {
+        let millis = self.answer_by.load(Ordering::Acquire);
+        (millis > 0).then(|| self.opened + Duration::from_millis(millis))
     }
 
     pub(crate) fn seen(&self) -> u32 {
@@ -265,6 +321,11 @@ impl Drop for Connection {
         let left = self.seen.get_mut().wrapping_sub(*self.done.get_mut());
         self.shared.in_flight.fetch_sub(left as usize, Ordering::AcqRel);
     }
+}
+
+fn address_text(address: SocketAddr) -> HeaderValue {
+    // Digits, dots and colons: always a header value.
+    HeaderValue::from_str(&address.ip().to_string()).unwrap_or_else(|_| HeaderValue::from_static("unknown"))
 }
 
 /// `age` give or take a tenth, by the number of the connection, so that clients which came together do not all leave

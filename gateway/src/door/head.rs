@@ -67,7 +67,7 @@ pub struct Head {
 
 /// Reads one head as its bytes arrive. The decision depends on the bytes alone, never on how they were cut.
 #[derive(Debug, Default)]
-pub(crate) struct HeadReader {
+pub struct HeadReader {
     scan: Scan,
     /// Bytes of the buffer that were looked at.
     scanned: usize,
@@ -78,7 +78,10 @@ pub(crate) struct HeadReader {
 impl HeadReader {
     /// Looks at `buffer`, which starts where the head starts and only ever grows between calls. `Some` is the length
     /// of the head, blank line included, and its meaning; `None` asks for more bytes.
-    pub(crate) fn advance(&mut self, buffer: &[u8], limits: &HeadLimits) -> Result<Option<(usize, Head)>, Rejection> {
+    ///
+    /// # Errors
+    /// The [`Rejection`] of the first rule that the bytes break.
+    pub fn advance(&mut self, buffer: &[u8], limits: &HeadLimits) -> Result<Option<(usize, Head)>, Rejection> {
         loop {
             let fresh = buffer.get(self.scanned..).unwrap_or_default();
             match self.scan.push(fresh, limits)? {

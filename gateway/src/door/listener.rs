@@ -138,11 +138,14 @@ impl<A: ServerApp + Send + Sync + 'static> Door<A> {
             }
         };
         tokio::pin!(stopped);
+        let mut held = self.desk.connections.holds_newcomers();
         loop {
             let accepted = tokio::select! {
                 biased;
                 () = &mut stopped => return,
-                accepted = listener.accept() => accepted,
+                // The sender lives as long as the desk.
+                _ = held.changed() => continue,
+                accepted = listener.accept(), if !*held.borrow() => accepted,
             };
             match accepted {
                 Ok((tcp, peer)) => {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use contract::hostname::Hostname;
 use parking_lot::Mutex;
@@ -29,6 +29,10 @@ pub struct Connections {
     /// Bounded by `most`, as every entry belongs to a slot.
     shards: [Mutex<HashMap<u64, Arc<Connection>>>; SHARDS],
     addresses: Mutex<HashMap<IpAddr, u32>>,
+    /// Idle connections go sooner, whatever their number.
+    pressed: AtomicBool,
+    /// Nobody is let in for now.
+    held: watch::Sender<bool>,
     shared: Arc<Shared>,
     emptied: Notify,
     draining: watch::Sender<bool>,
@@ -44,6 +48,8 @@ impl Connections {
             last_id: AtomicU64::new(0),
             shards: std::array::from_fn(|_| Mutex::default()),
             addresses: Mutex::default(),
+            pressed: AtomicBool::new(false),
+            held: watch::Sender::new(false),
             shared: Arc::default(),
             emptied: Notify::new(),
             draining: watch::Sender::new(false),
@@ -60,9 +66,32 @@ impl Connections {
         self.shared.in_flight.load(Ordering::Acquire)
     }
 
-    /// Whether more than four fifths of the connections are taken: idle ones go sooner.
+    /// Whether more than four fifths of the connections are taken, or memory is short: idle ones go sooner.
     pub fn under_pressure(&self) -> bool {
-        self.live().saturating_mul(5) > self.most.saturating_mul(4)
+        self.pressed.load(Ordering::Relaxed) || self.live().saturating_mul(5) > self.most.saturating_mul(4)
+    }
+
+    /// Idle connections go sooner from now on, those that idle already included; or no longer.
+    pub fn press(&self, pressed: bool) {
+        if self.pressed.swap(pressed, Ordering::Relaxed) || !pressed {
+            return;
+        }
+        for shard in &self.shards {
+            let all: Vec<_> = shard.lock().values().cloned().collect();
+            for open in all {
+                open.hurry();
+            }
+        }
+    }
+
+    /// Doors leave newcomers in the kernel's queue from now on; or no longer.
+    pub fn hold_newcomers(&self, held: bool) {
+        self.held.send_if_modified(|before| std::mem::replace(before, held) != held);
+    }
+
+    /// Tells whether newcomers are left in the kernel's queue.
+    pub(crate) fn holds_newcomers(&self) -> watch::Receiver<bool> {
+        self.held.subscribe()
     }
 
     /// Ends every connection whose handshake or requests named a host that `gone` accepts; how many. Requests in

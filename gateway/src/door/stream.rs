@@ -71,7 +71,7 @@ enum Waiting {
     Nothing,
     /// The first head, or the HTTP/2 preface: the time runs from the start of the connection.
     FirstHead(Instant),
-    /// The first byte of another head.
+    /// The first byte of another head, since then.
     Idle(Instant),
     /// The rest of a head.
     Head(Instant),

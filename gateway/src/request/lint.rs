@@ -35,7 +35,7 @@ pub(super) fn fields(headers: &HeaderMap) -> Result<(), Rejection> {
     Ok(())
 }
 
-pub(super) fn target(target: &str, method: &Method) -> Result<(), Rejection> {
+pub(crate) fn target(target: &str, method: &Method) -> Result<(), Rejection> {
     if target.len() > TARGET_BYTES_MAX {
         return Err(Rejection::UriTooLong);
     }

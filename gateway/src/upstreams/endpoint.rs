@@ -63,6 +63,8 @@ impl From<SocketAddr> for Place {
 pub struct Endpoint {
     /// The address.
     pub address: SocketAddr,
+    /// The address as it is logged.
+    text: String,
     /// Monotonic milliseconds until which it is left alone; 0: it is up.
     down_until: AtomicU64,
     /// Monotonic milliseconds, and one, of the first failure since it last worked; 0: the last attempt worked.
@@ -71,7 +73,12 @@ pub struct Endpoint {
 
 impl Endpoint {
     fn new(address: SocketAddr) -> Self {
-        Self { address, down_until: AtomicU64::new(0), failing_since: AtomicU64::new(0) }
+        Self { address, text: address.to_string(), down_until: AtomicU64::new(0), failing_since: AtomicU64::new(0) }
+    }
+
+    /// The address as text.
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// Remembers a failed connection.

@@ -5,13 +5,19 @@
 mod world;
 
 #[cfg(test)]
+mod attacks;
+#[cfg(test)]
 mod authentication;
+#[cfg(test)]
+mod balancers;
 #[cfg(test)]
 mod challenges;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod fleet;
+#[cfg(test)]
+mod floods;
 #[cfg(test)]
 mod forwarding;
 #[cfg(test)]
@@ -21,13 +27,21 @@ mod lifecycle;
 #[cfg(test)]
 mod observability;
 #[cfg(test)]
+mod output;
+#[cfg(test)]
+mod overload;
+#[cfg(test)]
 mod poison;
 #[cfg(test)]
 mod quotas;
 #[cfg(test)]
 mod redirects;
 #[cfg(test)]
+mod reload;
+#[cfg(test)]
 mod replica;
+#[cfg(test)]
+mod rolling;
 #[cfg(test)]
 mod routes;
 #[cfg(test)]

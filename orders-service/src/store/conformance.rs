@@ -9,7 +9,7 @@ use contract::time::UnixMillis;
 
 use super::{
     After, ChangeError, CreateError, Created, Edition, EventKind, Filter, Idempotency, ImportError, NewOrder,
-    OrderStore, PageQuery, Sort, Summary,
+    OrderStore, PageQuery, Sort, Summary, Waiting,
 };
 use crate::order::{CancelError, Order, ShipDate, ShipError, Status};
 
@@ -46,6 +46,7 @@ where
     an_idempotency_key_makes_one_order(&*make().await).await;
     pages_filter(&*make().await).await;
     pages_sort_and_resume(&*make().await).await;
+    every_change_waits_to_be_told(&*make().await).await;
     concurrent_changes_agree(make().await).await;
 }
 
@@ -75,6 +76,43 @@ async fn what_is_imported_is_read_back(store: &dyn OrderStore) {
     assert_eq!(store.knows_pet(&project("other"), i64::MAX).await, Ok(false));
     // The same ids in another project are other orders.
     assert_eq!(store.import(&project("other"), vec![order(0)]).await, Ok(1));
+}
+
+async fn every_change_waits_to_be_told(store: &dyn OrderStore) {
+    const KEEP: u32 = 1_000;
+    let demo = project("demo");
+    store.import(&demo, vec![order(1), order(2)]).await.unwrap();
+    assert_eq!(store.untold(10).await, Ok(Waiting::default()), "an import tells nothing");
+    store.cancel(&demo, 1, AT).await.unwrap();
+    assert!(store.cancel(&demo, 1, AT).await.is_err());
+    assert!(store.ship(&demo, 77, AT).await.is_err());
+    let new = NewOrder { pet_id: Some(5), quantity: Some(1), ship_date: None };
+    store.create(&demo, new, None, AT.plus(1)).await.unwrap();
+    store.ship(&demo, 3, AT.plus(2)).await.unwrap();
+    let told = store.untold(10).await.unwrap().events;
+    let seen: Vec<_> = told.iter().map(|event| (event.project.as_str(), event.kind, event.at)).collect();
+    let expected = [
+        ("demo", EventKind::Cancelled, AT),
+        ("demo", EventKind::Created, AT.plus(1)),
+        ("demo", EventKind::Shipped, AT.plus(2)),
+    ];
+    assert_eq!(seen, expected, "what was refused is not told");
+    assert_eq!(told[0].order, r#"{"id":1,"status":"cancelled"}"#);
+    // Each as it was right after its change, whatever came later.
+    assert_eq!(told[1].order, r#"{"id":3,"petId":5,"quantity":1,"complete":false,"status":"pending"}"#);
+    assert!(told[2].order.contains(r#""status":"shipped""#), "{}", told[2].order);
+    assert!(told.windows(2).all(|pair| pair[0].number < pair[1].number));
+    assert_eq!(store.untold(2).await.unwrap().events, told[..2]);
+    // What was told is gone; what was not stays, up to a bound.
+    assert_eq!(store.forget(vec![told[1].number, 4_711], KEEP).await, Ok(0));
+    assert_eq!(store.untold(10).await.unwrap().events, [told[0].clone(), told[2].clone()]);
+    assert_eq!(store.forget(Vec::new(), 1).await, Ok(1), "the oldest goes first");
+    assert_eq!(store.untold(10).await.unwrap().events, [told[2].clone()]);
+    assert_eq!(store.forget(vec![told[2].number], KEEP).await, Ok(0));
+    assert_eq!(store.untold(10).await, Ok(Waiting::default()));
+    // A number is never given again.
+    store.cancel(&demo, 2, AT).await.unwrap();
+    assert!(store.untold(1).await.unwrap().events[0].number > told[2].number);
 }
 
 async fn an_import_is_all_or_nothing(store: &dyn OrderStore) {

@@ -6,6 +6,7 @@
 
 mod apply;
 mod import;
+mod outbox;
 mod page;
 mod row;
 #[cfg(test)]
@@ -27,7 +28,7 @@ use tokio::sync::oneshot;
 use self::writer::{Job, Writer};
 use super::{
     ChangeError, CreateError, Created, Edition, Event, EventKind, FaultKind, IMPORT_WAIT_MAX, Idempotency, ImportError,
-    NewOrder, OrderStore, PageQuery, StoreError, Summary, WAIT_MAX,
+    NewOrder, OrderStore, PageQuery, StoreError, Summary, WAIT_MAX, Waiting,
 };
 use crate::order::{CancelError, Order, ShipError, Status};
 
@@ -187,6 +188,14 @@ impl OrderStore for SqliteOrders {
     async fn import(&self, project: &ProjectId, orders: Vec<Order>) -> Result<u64, ImportError> {
         let project = project.clone();
         self.write(IMPORT_WAIT_MAX, |reply| Job::Import { project, orders, reply }).await?
+    }
+
+    async fn untold(&self, limit: u32) -> Result<Waiting, StoreError> {
+        outbox::read(&self.database.read, limit).await
+    }
+
+    async fn forget(&self, told: Vec<i64>, keep: u32) -> Result<u64, StoreError> {
+        self.write(WAIT_MAX, |reply| Job::Forget { told, keep, reply }).await?
     }
 
     async fn close(&self) {

@@ -11,38 +11,61 @@ use contract::time::UnixMillis;
 use orders_service::Orders;
 use reqwest::{Client, Method};
 
-use crate::world::{SECRET, caller, lines, signed};
+use crate::world::{SECRET, caller, extent, lines, signed};
 
-const KILLS: u32 = 20;
-const ORDERS: i64 = 20_000;
+/// How often the service is killed; `bench/orders-kill` says more.
+const KILLS: i64 = 20;
+const ORDERS_PER_KILL: i64 = 1_000;
 
 /// A service in a process of its own.
-struct Process {
+pub(crate) struct Process {
     child: Child,
-    http: SocketAddr,
+    pub(crate) http: SocketAddr,
+    pub(crate) internal: SocketAddr,
+    pub(crate) admin: SocketAddr,
 }
 
 impl Process {
-    fn start(database: &Path) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_orders-service"))
+    pub(crate) fn start(database: &Path) -> Self {
+        // Nobody listens there.
+        Self::start_with(database, &[("TOLLHOUSE_ORDERS_EVENTS_URL", "http://127.0.0.1:9")])
+    }
+
+    pub(crate) fn start_with(database: &Path, settings: &[(&str, &str)]) -> Self {
+        // The signal that a file has become too large would end the process; some tests want the error it stands for.
+        let mut child = Command::new("sh")
+            .args(["-c", "trap '' XFSZ; exec \"$0\"", env!("CARGO_BIN_EXE_orders-service")])
             .env("TOLLHOUSE_ORDERS_SECRET", SECRET)
             .env("TOLLHOUSE_ORDERS_DATABASE", database)
             .env("TOLLHOUSE_ORDERS_LISTEN", "127.0.0.1:0")
             .env("TOLLHOUSE_ORDERS_INTERNAL_LISTEN", "127.0.0.1:0")
             .env("TOLLHOUSE_ORDERS_ADMIN_LISTEN", "127.0.0.1:0")
+            .envs(settings.iter().copied())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
-        let http = output
+        let listening = output
             .lines()
             .map(|line| serde_json::from_str::<serde_json::Value>(&line.unwrap()).unwrap())
-            .find_map(|line| line["http"].as_str().map(|address| address.parse().unwrap()))
+            .find(|line| line["http"].is_string())
             .expect("the service says where it listens");
-        Self { child, http }
+        let address = |listener: &str| listening[listener].as_str().unwrap().parse().unwrap();
+        Self { child, http: address("http"), internal: address("internal"), admin: address("admin") }
     }
 
-    fn kill(mut self) {
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// `kill -9`, which is what dropping does.
+    pub(crate) fn kill(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
@@ -93,22 +116,24 @@ async fn cancel_until_gone(http: SocketAddr, next: i64, kill_after: usize, kill:
 // rule: 4.2.204
 #[tokio::test(flavor = "multi_thread")]
 async fn every_acknowledged_cancellation_survives_kill_9() {
+    let kills = extent("KILLS", KILLS);
+    let given = kills * ORDERS_PER_KILL;
     let directory = tempfile::tempdir().unwrap();
     let database = directory.path().join("orders.db");
     let project = "demo".parse().unwrap();
     let orders = Orders::open(&database).await.unwrap();
     let imported = orders
-        .import(&project, futures_util::stream::iter([Ok::<_, std::io::Error>(Bytes::from(lines(0..ORDERS)))]))
+        .import(&project, futures_util::stream::iter([Ok::<_, std::io::Error>(Bytes::from(lines(0..given)))]))
         .await;
-    assert_eq!(imported.unwrap(), u64::try_from(ORDERS).unwrap());
+    assert_eq!(imported.unwrap(), u64::try_from(given).unwrap());
     orders.close().await;
     let mut next = 0;
     let mut acknowledged = Vec::new();
-    for round in 0..KILLS {
+    for round in 0..kills {
         let process = Process::start(&database);
         let http = process.http;
         // From the first answer to some hundred: the kill meets the writer at different places.
-        let kill_after = 1 + usize::try_from(round).unwrap() * 7;
+        let kill_after = 1 + usize::try_from(round % KILLS).unwrap() * 7;
         let (sure, highest) = cancel_until_gone(http, next, kill_after, move || process.kill()).await;
         assert!(sure.len() >= kill_after);
         acknowledged.extend(sure);
@@ -124,10 +149,14 @@ async fn every_acknowledged_cancellation_survives_kill_9() {
         assert!(events[0].at > UnixMillis(0));
     }
     let summary = orders.summary(&project).await.unwrap();
-    assert_eq!(summary.pending + summary.cancelled, ORDERS);
+    assert_eq!(summary.pending + summary.cancelled, given);
     assert!(summary.cancelled >= i64::try_from(acknowledged.len()).unwrap());
     // The version counts exactly the import and the cancellations: no half state.
     assert_eq!(store.edition(&project).await.unwrap().version, 1 + summary.cancelled);
+    // And each has one event that waits to be told.
+    let waiting = store.untold(u32::MAX).await.unwrap();
+    assert_eq!((waiting.events.len(), waiting.damaged.len()), (usize::try_from(summary.cancelled).unwrap(), 0));
+    println!("{kills} kills, {} acknowledged cancels, each of them found again, once told", acknowledged.len());
     orders.close().await;
 }
 

@@ -12,7 +12,7 @@ use orders_service::Orders;
 use orders_service::order::{CancelError, Order, ShipError, Status};
 use orders_service::store::{
     ChangeError, CreateError, Created, Edition, Event, FaultKind, Idempotency, ImportError, NewOrder, OrderStore,
-    PageQuery, StoreError, Summary,
+    PageQuery, StoreError, Summary, Waiting,
 };
 use reqwest::{Client, Method, Response};
 
@@ -93,6 +93,14 @@ impl OrderStore for Failing {
 
     async fn import(&self, _: &ProjectId, _: Vec<Order>) -> Result<u64, ImportError> {
         Err(self.trouble().into())
+    }
+
+    async fn untold(&self, _: u32) -> Result<Waiting, StoreError> {
+        Ok(Waiting::default())
+    }
+
+    async fn forget(&self, _: Vec<i64>, _: u32) -> Result<u64, StoreError> {
+        Ok(0)
     }
 
     async fn close(&self) {}

@@ -3,6 +3,10 @@
 #[cfg(test)]
 mod crash;
 #[cfg(test)]
+mod disk;
+#[cfg(test)]
+mod events;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod internal;
@@ -12,6 +16,8 @@ mod list;
 mod pets;
 #[cfg(test)]
 mod races;
+#[cfg(test)]
+mod scale;
 #[cfg(test)]
 mod v1;
 #[cfg(test)]

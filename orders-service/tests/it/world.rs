@@ -137,9 +137,11 @@ impl World {
 
 /// Settings for tests: free ports, a database of their own.
 pub(crate) fn config(database: &Path, settings: &str) -> Config {
+    // Nobody listens there, unless a test says who does.
+    let events = if settings.contains("[events]") { "" } else { "[events]\nurl = \"http://127.0.0.1:9\"\n" };
     let text = format!(
         "listen = \"127.0.0.1:0\"\ninternal_listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n\
-         database = {database:?}\nsecret = \"{SECRET}\"\n{settings}"
+         database = {database:?}\nsecret = \"{SECRET}\"\n{settings}\n{events}"
     );
     Config::read(&Source::from_text("test", &text, ENVIRONMENT_PREFIX, BTreeMap::new())).unwrap()
 }
@@ -165,4 +167,10 @@ pub(crate) async fn refusal(response: Response) -> (u16, String) {
         "{code} with {status} is not in the catalogue"
     );
     (status, code)
+}
+
+/// How much a run does, from the environment: by default less than the commands in `bench/` ask for.
+#[expect(clippy::disallowed_methods, reason = "the length of a run is no setting of the product")]
+pub(crate) fn extent(variable: &str, usual: i64) -> i64 {
+    std::env::var(variable).map_or(usual, |text| text.parse().expect("a whole number"))
 }

@@ -88,7 +88,8 @@ impl Fleet {
     /// Starts a process that is not running.
     pub(crate) fn begin(&mut self, name: &'static str) -> anyhow::Result<()> {
         let mut command = self.command(name)?;
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.directory.join(format!("{name}.log")))?;
+        let log =
+            std::fs::OpenOptions::new().create(true).append(true).open(self.directory.join(format!("{name}.log")))?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let child = command.spawn().with_context(|| format!("starting {name}: is it installed?"))?;
         self.processes.insert(name, child);
@@ -246,7 +247,11 @@ impl Fleet {
         let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(2)).build()?;
         let url = format!("http://127.0.0.1:{port}{path}");
         while !client.get(&url).send().await.is_ok_and(|answer| answer.status().is_success()) {
-            anyhow::ensure!(began.elapsed() < START_MAX, "{url} did not answer; the logs are in {}", self.directory.display());
+            anyhow::ensure!(
+                began.elapsed() < START_MAX,
+                "{url} did not answer; the logs are in {}",
+                self.directory.display()
+            );
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         Ok(())

@@ -58,7 +58,7 @@ impl Platform {
         let domains = domains_service::start(domains, clock.clone(), services_end.clone()).await?;
         let orders = orders_service::Config::read(&settings(
             "orders-service settings",
-            &(orders_settings(directory) + &tracing_settings(options)),
+            &(orders_settings(directory, domains.address("internal")?) + &tracing_settings(options)),
         ))?;
         let orders = orders_service::start(orders, clock.clone(), services_end.clone()).await?;
 
@@ -143,10 +143,10 @@ fn tracing_settings(options: &Up) -> String {
     })
 }
 
-fn orders_settings(directory: &Directory) -> String {
+fn orders_settings(directory: &Directory, control: SocketAddr) -> String {
     let database = quoted(&directory.path("orders/orders.sqlite"));
     format!(
-        "{}database = {database}\nlisten = \"127.0.0.1:0\"\ninternal_listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n",
+        "{}database = {database}\nlisten = \"127.0.0.1:0\"\ninternal_listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n[events]\nurl = \"http://{control}\"\n",
         secrets(directory)
     )
 }

@@ -6,11 +6,15 @@ use tokio::task::JoinSet;
 
 use crate::world::{Platform, order_file, until};
 
-const KILLS: usize = 50;
+/// How often the platform is killed; `bench/orders-kill` says more.
+#[expect(clippy::disallowed_methods, reason = "the length of a run is no setting of the product")]
+fn kills() -> usize {
+    std::env::var("KILLS").map_or(50, |text| text.parse().expect("a whole number"))
+}
 
 // rule: 4.2.204
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_acknowledged_cancel_survives_fifty_kills() {
+async fn every_acknowledged_cancel_survives_fifty_kills_and_more() {
     let mut platform = Platform::start();
     platform.json(&[
         "project",
@@ -28,7 +32,7 @@ async fn every_acknowledged_cancel_survives_fifty_kills() {
     platform.json(&["orders", "import", platform.path("mill.jsonl").to_str().unwrap(), "--project", "mill"]);
     let mut next = 1_i64;
     let mut acknowledged = 0_usize;
-    for round in 0..KILLS {
+    for round in 0..kills() {
         let client = platform.client();
         let url = format!("https://mill.tollhouse.localhost:{}/v1/store/orders", platform.https_port());
         until("the platform serves", async || {
@@ -65,7 +69,8 @@ async fn every_acknowledged_cancel_survives_fifty_kills() {
             assert_eq!(statuses[usize::try_from(id).unwrap() - 1], "cancelled", "round {round}, order {id}");
         }
     }
-    assert!(acknowledged > KILLS, "{acknowledged} cancels were acknowledged");
+    assert!(acknowledged > kills(), "{acknowledged} cancels were acknowledged");
+    println!("{} kills, {acknowledged} acknowledged cancels, each of them found again", kills());
 }
 
 /// The status of every order of the mill, by position.

@@ -7,9 +7,13 @@ mod command_line;
 #[cfg(test)]
 mod custom_domains;
 #[cfg(test)]
+mod deployment;
+#[cfg(test)]
 mod domain_commands;
 #[cfg(test)]
 mod durability;
+#[cfg(test)]
+mod examples;
 #[cfg(test)]
 mod limits;
 #[cfg(test)]
@@ -17,7 +21,11 @@ mod monitoring;
 #[cfg(test)]
 mod on_call;
 #[cfg(test)]
+mod order_events;
+#[cfg(test)]
 mod orders;
+#[cfg(test)]
+mod orders_at_once;
 #[cfg(test)]
 mod own_service;
 #[cfg(test)]

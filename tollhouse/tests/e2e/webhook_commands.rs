@@ -76,7 +76,7 @@ async fn people_read_tables_and_reasons() {
     assert!(clear.contains("must begin with https://") && clear.contains("invalid_webhook_url"), "{clear}");
     let private = refuses(&platform, &["webhook", "add", &shop, "https://169.254.169.254/"]);
     assert!(private.contains("public address"), "{private}");
-    let unknown = refuses(&platform, &["webhook", "add", &shop, BLOCKED, "--event", "order.created"]);
+    let unknown = refuses(&platform, &["webhook", "add", &shop, BLOCKED, "--event", "order.lost"]);
     assert!(unknown.contains("domain.active"), "it names those there are: {unknown}");
     assert!(refuses(&platform, &["webhook", "deliveries", &shop, "wh_none"]).contains("webhook_not_found"));
     assert!(refuses(&platform, &["webhook", "remove", &shop, "a/b?c"]).contains("webhook_not_found"));

@@ -231,7 +231,7 @@ pub(crate) async fn seconds_left(seconds: i64) {
 }
 
 /// The program under test.
-fn tollhouse() -> Command {
+pub(crate) fn tollhouse() -> Command {
     Command::new(env!("CARGO_BIN_EXE_tollhouse"))
 }
 
@@ -244,7 +244,7 @@ fn port(value: &Value) -> u16 {
 }
 
 /// Every name is this machine, whatever the system's resolver thinks of `.localhost`.
-struct ThisMachine;
+pub(crate) struct ThisMachine;
 
 impl reqwest::dns::Resolve for ThisMachine {
     fn resolve(&self, _name: reqwest::dns::Name) -> reqwest::dns::Resolving {

@@ -6,12 +6,10 @@ use contract::project::ProjectId;
 use contract::time::UnixMillis;
 use sqlx::SqliteConnection;
 
-use super::super::{Store, StoreError, Write, read_json};
+use super::super::{Store, StoreError, Write};
+use super::address::{Outgoing, deliver_to, who_wants};
 use crate::actor::Actor;
-use crate::webhook::{DisabledReason, EVENTS, Wanted, compose};
-
-/// Deliveries that may wait for one endpoint. It is switched off when more come: what nobody fetches must not grow.
-const WAITING_MAX: i64 = 10_000;
+use crate::webhook::{DisabledReason, EVENTS, compose};
 
 /// Endpoints looked at per search for what is due.
 const ENDPOINTS_PER_SEARCH: i64 = 1_024;
@@ -87,44 +85,19 @@ pub(crate) async fn enqueue(
     if !EVENTS.contains(&kind) {
         return Ok(());
     }
-    let endpoints: Vec<(String, String)> =
-        sqlx::query_as("SELECT id, events FROM webhook_endpoints WHERE project = $1 AND disabled_at IS NULL")
-            .bind(project.as_str())
-            .fetch_all(write.connection())
-            .await?;
+    let endpoints = who_wants(write, project, kind).await?;
     let now = write.now();
-    for (endpoint, events) in endpoints {
-        let wanted: Wanted = read_json(&events, "list of events")?;
-        if !wanted.include(kind) {
-            continue;
-        }
-        let waiting: i64 =
-            sqlx::query_scalar("SELECT COUNT(*) FROM webhook_deliveries WHERE endpoint = $1 AND due_at IS NOT NULL")
-                .bind(&endpoint)
-                .fetch_one(write.connection())
-                .await?;
-        if waiting >= WAITING_MAX {
-            disable(write, project, &endpoint, DisabledReason::Backlog).await?;
-            continue;
-        }
-        sqlx::query(
-            "INSERT INTO webhook_deliveries (endpoint, message, kind, body, state, attempts, due_at, created_at)
-             VALUES ($1, $2, $3, $4, 'waiting', 0, $5, $5)",
-        )
-        .bind(&endpoint)
+    let message = Outgoing {
         // An event's number is unique in this database, and the moment sets it apart from those of one before.
-        .bind(format!("msg_{:x}_{event:x}", now.0))
-        .bind(kind)
-        .bind(compose(project, domain, kind, detail, event, now))
-        .bind(now.0)
-        .execute(write.connection())
-        .await?;
-    }
-    Ok(())
+        id: format!("msg_{:x}_{event:x}", now.0),
+        kind,
+        body: compose(project, domain, kind, detail, event, now),
+    };
+    deliver_to(write, project, endpoints, &message).await
 }
 
 /// Stops sending to an endpoint; what waits for it has failed.
-async fn disable(
+pub(super) async fn disable(
     write: &mut Write,
     project: &ProjectId,
     endpoint: &str,

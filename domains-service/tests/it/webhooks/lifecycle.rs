@@ -93,7 +93,7 @@ async fn wrong_webhooks_are_refused() {
     for (body, code) in [
         (json!({}), "invalid_body"),
         (json!({ "url": url, "events": [] }), "invalid_body"),
-        (json!({ "url": url, "events": ["order.created"] }), "invalid_body"),
+        (json!({ "url": url, "events": ["order.lost"] }), "invalid_body"),
         (json!({ "url": url, "secret": "mine" }), "invalid_body"),
         (json!({ "url": url, "description": "x".repeat(101) }), "invalid_body"),
         (json!({ "url": "hooks.example.com" }), "invalid_webhook_url"),

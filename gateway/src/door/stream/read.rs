@@ -69,10 +69,12 @@ impl<S: Transport> EdgeStream<S> {
                 },
                 Want::Body { most } => return self.poll_body(most, cx, buf),
                 // The proxy looks whether its client is still there. Bytes of a later message say that it is, and wait.
-                Want::Response if gate.holds() => return Poll::Pending,
-                Want::Response => match ready!(self.poll_piece(cx))? {
-                    Brought::Bytes => {}
-                    Brought::End => return Poll::Ready(Ok(())),
+                Want::Response if gate.holds() => ready!(self.poll_answer_deadline(cx)),
+                Want::Response => match self.poll_piece(cx) {
+                    Poll::Ready(Ok(Brought::Bytes)) => {}
+                    Poll::Ready(Ok(Brought::End)) => return Poll::Ready(Ok(())),
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                    Poll::Pending => ready!(self.poll_answer_deadline(cx)),
                 },
                 Want::Anything => return self.poll_io(cx, buf),
                 Want::Nothing => return Poll::Ready(Ok(())),
@@ -148,6 +150,9 @@ impl<S: Transport> EdgeStream<S> {
 
     /// Pending until the time for a head is over; then the refusal, or a silent end if not a byte of it came.
     fn poll_head_deadline(&mut self, begun: bool, cx: &mut Context<'_>) -> Poll<()> {
+        if !begun {
+            self.connection.rests(cx.waker());
+        }
         let deadline = self.head_deadline(begun);
         ready!(self.read_timer.poll(deadline, cx));
         if begun {
@@ -160,23 +165,29 @@ impl<S: Transport> EdgeStream<S> {
         Poll::Ready(())
     }
 
+    /// Pending until the upstream's time to answer is over, if it has one; then the proxy has to answer in its place.
+    fn poll_answer_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(deadline) = self.connection.answer_by() else {
+            return Poll::Pending;
+        };
+        ready!(self.read_timer.poll(deadline, cx));
+        self.refuse(Rejection::UpstreamTimeout);
+        Poll::Ready(())
+    }
+
     fn head_deadline(&mut self, begun: bool) -> Instant {
         match (self.waiting, begun) {
-            (Waiting::FirstHead(deadline), _) | (Waiting::Head(deadline), true) | (Waiting::Idle(deadline), false) => {
-                deadline
-            }
+            (Waiting::FirstHead(deadline), _) | (Waiting::Head(deadline), true) => deadline,
             (_, true) => {
                 let deadline = Instant::now() + self.settings.head_timeout;
                 self.waiting = Waiting::Head(deadline);
                 deadline
             }
-            (_, false) => {
+            (waiting, false) => {
+                let since = if let Waiting::Idle(since) = waiting { since } else { Instant::now() };
+                self.waiting = Waiting::Idle(since);
                 let pressure = self.slot.as_ref().is_some_and(|slot| slot.connections().under_pressure());
-                let patience =
-                    if pressure { self.settings.idle_timeout_under_pressure } else { self.settings.idle_timeout };
-                let deadline = Instant::now() + patience;
-                self.waiting = Waiting::Idle(deadline);
-                deadline
+                since + if pressure { self.settings.idle_timeout_under_pressure } else { self.settings.idle_timeout }
             }
         }
     }

@@ -148,6 +148,11 @@ impl Client {
         Self { wire: Wire::new(stream.expect("a handshake")) }
     }
 
+    /// The same with a gateway that may be gone.
+    pub(crate) async fn try_tls(to: SocketAddr, sni: &str) -> std::io::Result<Self> {
+        Ok(Self { wire: Wire::new(try_handshake(to, sni, certificates::client(&[b"http/1.1"])).await?) })
+    }
+
     /// Sends a request and reads the whole response.
     pub(crate) async fn ask(&mut self, ask: &Ask) -> Reply {
         let reply = self.try_ask(ask).await.expect("a response");
@@ -216,4 +221,19 @@ pub(crate) async fn handshake(
     let name = ServerName::try_from(sni.unwrap_or("nobody.example").to_owned()).unwrap();
     let stream = connect(to, IpAddr::from([127, 0, 0, 1])).await;
     within(TlsConnector::from(Arc::new(config)).connect(name, stream)).await
+}
+
+/// A TLS handshake with a gateway that may be gone.
+pub(crate) async fn try_handshake(
+    to: SocketAddr,
+    sni: &str,
+    config: rustls::ClientConfig,
+) -> std::io::Result<TlsStream<TcpStream>> {
+    within(async {
+        let stream = TcpStream::connect(to).await?;
+        stream.set_nodelay(true)?;
+        let name = ServerName::try_from(sni.to_owned()).unwrap();
+        TlsConnector::from(Arc::new(config)).connect(name, stream).await
+    })
+    .await
 }

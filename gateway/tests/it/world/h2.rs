@@ -4,9 +4,11 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use h2::client::SendRequest;
+use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
+use tokio_rustls::client::TlsStream;
 
-use super::client::{Ask, Reply, handshake};
+use super::client::{Ask, Reply, handshake, try_handshake};
 use super::wire::Head;
 use super::{certificates, within};
 
@@ -19,9 +21,19 @@ pub(crate) struct H2 {
 impl H2 {
     pub(crate) async fn connect(to: SocketAddr, sni: &str) -> Self {
         let stream = handshake(to, Some(sni), certificates::client(&[b"h2"])).await.expect("a handshake");
-        let (sender, connection) = within(h2::client::handshake(stream)).await.expect("HTTP/2");
+        Self::over(stream).await.expect("HTTP/2")
+    }
+
+    /// The same with a gateway that may be gone.
+    pub(crate) async fn try_connect(to: SocketAddr, sni: &str) -> std::io::Result<Self> {
+        let stream = try_handshake(to, sni, certificates::client(&[b"h2"])).await?;
+        Self::over(stream).await.map_err(std::io::Error::other)
+    }
+
+    async fn over(stream: TlsStream<TcpStream>) -> Result<Self, h2::Error> {
+        let (sender, connection) = within(h2::client::handshake(stream)).await?;
         let connection = tokio::spawn(async move { drop(connection.await) });
-        Self { sender, connection }
+        Ok(Self { sender, connection })
     }
 
     /// A request to `https://{ask.host}`; the error says that the stream or the connection broke.
@@ -54,6 +66,22 @@ impl H2 {
             let fields = fields.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()));
             let head = Head { first_line: String::new(), fields: fields.collect() };
             Ok(Reply { status: parts.status.as_u16(), head, body: bytes, complete }.check())
+        })
+        .await
+    }
+
+    /// The status alone, of an answer that need not be ours; the error's text when the stream broke.
+    pub(crate) async fn status_of(&self, ask: &Ask) -> Result<u16, String> {
+        within(async {
+            let uri = format!("https://{}{}", ask.host, ask.target);
+            let mut request = http::Request::builder().method(ask.method.as_str()).uri(uri);
+            for (name, value) in &ask.fields {
+                request = request.header(name.as_str(), value.as_str());
+            }
+            let mut sender = self.sender.clone().ready().await.map_err(|error| error.to_string())?;
+            let sent = sender.send_request(request.body(()).unwrap(), true);
+            let response = sent.map_err(|error| error.to_string())?.0.await;
+            response.map(|response| response.status().as_u16()).map_err(|error| error.to_string())
         })
         .await
     }

@@ -4,7 +4,7 @@ use contract::project::ProjectId;
 use contract::time::UnixMillis;
 use sqlx::{Row as _, SqliteConnection};
 
-use super::row;
+use super::{outbox, row};
 use crate::order::{CancelError, Order, ShipDate, ShipError};
 use crate::store::{ChangeError, CreateError, Created, EventKind, Idempotency, NewOrder, StoreError};
 
@@ -62,6 +62,7 @@ pub(super) async fn change<E>(
         );
     }
     record(connection, project, id, change.event, at).await?;
+    outbox::note(connection, project, &after, change.event, at).await?;
     touch(connection, project, 0).await?;
     Ok(after)
 }
@@ -94,6 +95,7 @@ pub(super) async fn create(
     let order = new.placed(id);
     insert(connection, project, &order).await?;
     record(connection, project, id, EventKind::Created, at).await?;
+    outbox::note(connection, project, &order, EventKind::Created, at).await?;
     if let Some(idempotency) = idempotency {
         remember(connection, project, &idempotency, id, at).await?;
     }

@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::transaction::Transaction;
-use super::{apply, import};
+use super::{apply, import, outbox};
 use crate::order::{CancelError, Order, ShipError};
 use crate::store::{ChangeError, CreateError, Created, FaultKind, Idempotency, ImportError, NewOrder, StoreError};
 
@@ -54,6 +54,11 @@ pub(super) enum Job {
         project: ProjectId,
         orders: Vec<Order>,
         reply: Reply<Result<u64, ImportError>>,
+    },
+    Forget {
+        told: Vec<i64>,
+        keep: u32,
+        reply: Reply<Result<u64, StoreError>>,
     },
 }
 
@@ -116,6 +121,11 @@ async fn run(pool: SqlitePool, mut jobs: mpsc::Receiver<Job>, mut stopped: onesh
                     // What came before the import goes before it.
                     write_group(&pool, std::mem::take(&mut group)).await;
                     let _ = reply.send(import::write(&pool, &project, &orders).await);
+                }
+                Job::Forget { told, keep, reply } => {
+                    // Nobody waits for this one: changes go first.
+                    write_group(&pool, std::mem::take(&mut group)).await;
+                    let _ = reply.send(outbox::forget(&pool, &told, keep).await);
                 }
                 change => group.push(change),
             }
@@ -203,8 +213,8 @@ async fn apply_one(connection: &mut SqliteConnection, job: Job) -> Applied {
                 _ => None,
             }))
         }
-        // Imports never stand in a group.
-        Job::Import { .. } => None,
+        // These never stand in a group.
+        Job::Import { .. } | Job::Forget { .. } => None,
     }
 }
 
@@ -240,5 +250,6 @@ fn refuse(job: Job, error: &StoreError) {
         Job::Ship { reply, .. } => drop(reply.send(Err(error.into()))),
         Job::Create { reply, .. } => drop(reply.send(Err(error.into()))),
         Job::Import { reply, .. } => drop(reply.send(Err(error.into()))),
+        Job::Forget { reply, .. } => drop(reply.send(Err(error))),
     }
 }

@@ -1,0 +1,68 @@
+//! Addressing a message: who wants it, and a place in the outbox of each.
+
+use contract::project::ProjectId;
+
+use super::super::{StoreError, Write, read_json};
+use super::outbox::disable;
+use crate::webhook::{DisabledReason, Wanted};
+
+/// Deliveries that may wait for one endpoint. It is switched off when more come: what nobody fetches must not grow.
+const WAITING_MAX: i64 = 10_000;
+
+/// A message before it is addressed.
+pub(crate) struct Outgoing<'m> {
+    /// The same for every endpoint and attempt.
+    pub(crate) id: String,
+    pub(crate) kind: &'m str,
+    pub(crate) body: String,
+}
+
+/// The endpoints of the project that are on and want this kind of event.
+pub(crate) async fn who_wants(write: &mut Write, project: &ProjectId, kind: &str) -> Result<Vec<String>, StoreError> {
+    let endpoints: Vec<(String, String)> =
+        sqlx::query_as("SELECT id, events FROM webhook_endpoints WHERE project = $1 AND disabled_at IS NULL")
+            .bind(project.as_str())
+            .fetch_all(write.connection())
+            .await?;
+    let mut wanting = Vec::new();
+    for (endpoint, events) in endpoints {
+        let wanted: Wanted = read_json(&events, "list of events")?;
+        if wanted.include(kind) {
+            wanting.push(endpoint);
+        }
+    }
+    Ok(wanting)
+}
+
+/// Puts a message into the outbox of each of the endpoints.
+pub(crate) async fn deliver_to(
+    write: &mut Write,
+    project: &ProjectId,
+    endpoints: Vec<String>,
+    message: &Outgoing<'_>,
+) -> Result<(), StoreError> {
+    let now = write.now();
+    for endpoint in endpoints {
+        let waiting: i64 =
+            sqlx::query_scalar("SELECT COUNT(*) FROM webhook_deliveries WHERE endpoint = $1 AND due_at IS NOT NULL")
+                .bind(&endpoint)
+                .fetch_one(write.connection())
+                .await?;
+        if waiting >= WAITING_MAX {
+            disable(write, project, &endpoint, DisabledReason::Backlog).await?;
+            continue;
+        }
+        sqlx::query(
+            "INSERT INTO webhook_deliveries (endpoint, message, kind, body, state, attempts, due_at, created_at)
+             VALUES ($1, $2, $3, $4, 'waiting', 0, $5, $5)",
+        )
+        .bind(&endpoint)
+        .bind(&message.id)
+        .bind(message.kind)
+        .bind(&message.body)
+        .bind(now.0)
+        .execute(write.connection())
+        .await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,46 @@
+//! Events that other services hand over, on their way into the outbox.
+
+use contract::event::{OrderEvent, OrderEvents};
+use contract::time::UnixMillis;
+
+use super::super::{StoreError, Write};
+use super::address::{Outgoing, deliver_to, who_wants};
+use crate::webhook::compose_order;
+
+/// Puts each event into the outbox of every endpoint that wants it, unless it is there by an earlier hand-over. What
+/// nobody wants leaves no trace.
+pub(crate) async fn take(write: &mut Write, events: &OrderEvents) -> Result<(), StoreError> {
+    for event in &events.events {
+        let endpoints = who_wants(write, &event.project, &event.kind).await?;
+        if endpoints.is_empty() || !is_new(write, &events.source, event).await? {
+            continue;
+        }
+        let message = Outgoing {
+            id: format!("msg_{}_{:x}", events.source, event.number),
+            kind: &event.kind,
+            body: compose_order(event),
+        };
+        deliver_to(write, &event.project, endpoints, &message).await?;
+    }
+    Ok(())
+}
+
+/// Notes the number; whether it was not noted before.
+async fn is_new(write: &mut Write, source: &str, event: &OrderEvent) -> Result<bool, StoreError> {
+    let now = write.now();
+    let noted = sqlx::query(
+        "INSERT INTO taken_events (source, number, taken_at) VALUES ($1, $2, $3) ON CONFLICT (source, number) DO NOTHING",
+    )
+    .bind(source)
+    .bind(event.number)
+    .bind(now.0)
+    .execute(write.connection())
+    .await?;
+    Ok(noted.rows_affected() > 0)
+}
+
+/// Forgets numbers noted before `before`: by then nobody hands them over again.
+pub(crate) async fn forget_taken(write: &mut Write, before: UnixMillis) -> Result<(), StoreError> {
+    sqlx::query("DELETE FROM taken_events WHERE taken_at < $1").bind(before.0).execute(write.connection()).await?;
+    Ok(())
+}

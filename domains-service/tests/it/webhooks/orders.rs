@@ -1,0 +1,121 @@
+//! Events of orders: handed over by the service of the orders, told by the same machinery as those of domains.
+
+use chassis::guard::{events_token, operator_token};
+use chassis::secret::Secret;
+use contract::event::{EVENTS_MAX, OrderEvent, OrderEvents};
+use contract::key::Scope;
+use contract::time::UnixMillis;
+use serde_json::{Value, json};
+
+use super::{WEBHOOKS, deliveries, endpoint, happen, is_signed, platform};
+use crate::webhooks::receiver::{Received, Receiver};
+use crate::world::{Bend, Platform, START};
+
+fn event(number: i64, kind: &str) -> OrderEvent {
+    OrderEvent {
+        number,
+        project: "demo".parse().unwrap(),
+        kind: kind.to_owned(),
+        at: UnixMillis(1_781_481_600_000),
+        order: json!({ "id": number * 10, "status": "cancelled" }),
+    }
+}
+
+async fn hand_over_with(platform: &Platform, token: &Secret, body: &Value) -> (u16, Value) {
+    let url = format!("{}/internal/events/orders", platform.internal);
+    let request = platform.client.post(url).bearer_auth(token.to_token().as_str()).json(body);
+    let response = request.send().await.unwrap();
+    let status = response.status().as_u16();
+    (status, serde_json::from_str(&response.text().await.unwrap()).unwrap_or_default())
+}
+
+async fn hand_over(platform: &Platform, source: &str, events: Vec<OrderEvent>) -> u16 {
+    let body = serde_json::to_value(OrderEvents { source: source.to_owned(), events }).unwrap();
+    hand_over_with(platform, &events_token(&platform.secret), &body).await.0
+}
+
+#[tokio::test]
+async fn events_of_orders_are_told_once_however_often_they_are_handed_over() {
+    let (mut platform, receiver) = (platform().await, Receiver::start().await);
+    let (id, secret) = endpoint(&platform, &receiver, json!(["order.cancelled", "order.shipped"])).await;
+    let first = vec![event(1, "order.cancelled"), event(2, "order.created"), event(3, "order.shipped")];
+    assert_eq!(hand_over(&platform, "ab12", first.clone()).await, 204);
+    let message = receiver.message(1).await;
+    assert!(is_signed(&message, &secret, START));
+    assert_eq!(message.header("webhook-id"), "msg_ab12_3");
+    assert_eq!(
+        message.json(),
+        json!({
+            "type": "order.shipped",
+            "timestamp": "2026-06-15T00:00:00Z",
+            "data": { "event_id": 3, "project_id": "demo", "order": { "id": 30, "status": "cancelled" } },
+        })
+    );
+    // Again, by a service that did not hear the answer, and by one that did not while this one was restarted.
+    assert_eq!(hand_over(&platform, "ab12", first.clone()).await, 204);
+    platform.stop().await;
+    let platform = Platform::bent(Bend { directory: Some(platform.directory.clone()), ..Bend::default() }).await;
+    assert_eq!(hand_over(&platform, "ab12", first).await, 204);
+    // Numbers of another database are other events.
+    assert_eq!(hand_over(&platform, "cd34", vec![event(1, "order.cancelled")]).await, 204);
+    assert_eq!(receiver.message(2).await.header("webhook-id"), "msg_cd34_1");
+    let list = deliveries(&platform, &id, |list| list.iter().all(|one| one["state"] == "delivered")).await;
+    assert_eq!((list.len(), receiver.all().len()), (3, 3));
+}
+
+#[tokio::test]
+async fn who_names_no_events_is_told_of_domains_alone() {
+    let (platform, all, orders) = (platform().await, Receiver::start().await, Receiver::start().await);
+    endpoint(&platform, &all, Value::Null).await;
+    endpoint(&platform, &orders, json!(["order.*"])).await;
+    assert_eq!(hand_over(&platform, "ab12", vec![event(1, "order.created")]).await, 204);
+    happen(&platform, "a.localhost").await;
+    assert_eq!(all.message(0).await.json()["type"], "domain.created");
+    assert_eq!(orders.message(0).await.json()["type"], "order.created");
+    let of_domains = |message: &Received| message.json()["type"].as_str().unwrap().starts_with("domain.");
+    assert!(all.all().iter().all(of_domains));
+    assert!(!orders.all().iter().any(of_domains));
+}
+
+#[tokio::test]
+async fn orders_are_told_on_behalf_of_those_who_may_read_them() {
+    let (platform, receiver) = (platform().await, Receiver::start().await);
+    let owner_of_domains = platform.caller("demo", &[Scope::DomainsRead, Scope::DomainsWrite]);
+    let wanted = |events: &[&str]| json!({ "url": receiver.url(), "events": events });
+    let refused = owner_of_domains.send("POST", WEBHOOKS, wanted(&["domain.active", "order.shipped"])).await;
+    assert_eq!(refused.code(), (403, "insufficient_scope"));
+    let made = owner_of_domains.send("POST", WEBHOOKS, wanted(&["domain.*"])).await;
+    assert_eq!(made.status, 201);
+    let one = format!("{WEBHOOKS}/{}", made.body["id"].as_str().unwrap());
+    let refused = owner_of_domains.send("PATCH", &one, json!({ "events": ["order.*"] })).await;
+    assert_eq!(refused.code(), (403, "insufficient_scope"));
+    let owner = platform.owner("demo");
+    assert_eq!(owner.send("PATCH", &one, json!({ "events": ["order.*"] })).await.status, 200);
+    // Nor may they be led elsewhere by somebody who may not read them.
+    let led = json!({ "url": receiver.url() });
+    assert_eq!(owner_of_domains.send("PATCH", &one, led).await.code(), (403, "insufficient_scope"));
+}
+
+#[tokio::test]
+async fn only_services_of_the_platform_hand_over_and_only_what_is_sound() {
+    let platform = platform().await;
+    let sound = json!({ "source": "ab12", "events": [event(1, "order.created")] });
+    let token = events_token(&platform.secret);
+    let (status, body) = hand_over_with(&platform, &operator_token(&platform.secret), &sound).await;
+    assert_eq!((status, &body["code"]), (401, &json!("token_required")));
+    let many: Vec<OrderEvent> =
+        (0..=EVENTS_MAX).map(|number| event(number.try_into().unwrap(), "order.created")).collect();
+    for unsound in [
+        json!({ "source": "ab12" }),
+        json!({ "source": "", "events": [] }),
+        json!({ "source": "ab12", "events": [event(1, "domain.removed")] }),
+        json!({ "source": "ab12", "events": many }),
+    ] {
+        let (status, body) = hand_over_with(&platform, &token, &unsound).await;
+        assert_eq!((status, &body["code"]), (400, &json!("invalid_body")), "{body}");
+    }
+    let large = json!({ "source": "ab12", "events": [], "more": "x".repeat(300_000) });
+    let (status, body) = hand_over_with(&platform, &token, &large).await;
+    assert_eq!((status, &body["code"]), (413, &json!("body_too_large")));
+    assert_eq!(hand_over_with(&platform, &token, &sound).await.0, 204);
+}

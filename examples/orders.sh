@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# The orders API with curl: list, place an order once however often it is sent, look at it, cancel it, page through /v2.
+#   API_KEY=th_live_... examples/orders.sh https://HOST[:PORT]
+# CA_FILE names the authority to trust; for ./up it is data/ca/ca.pem. Needs curl 7.84 or newer.
+set -euo pipefail
+base=${1:?usage: API_KEY=... examples/orders.sh https://HOST[:PORT]}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# The key comes from a file that only we can read: arguments of programs can be seen by others on the machine.
+(umask 077 && printf 'header = "Authorization: Bearer %s"\n' "${API_KEY:?set API_KEY}" > "$work/key")
+
+# curl waits as long as Retry-After says (429, 503), otherwise 1, 2, 4... seconds, and gives up after two minutes.
+api() {
+    curl --silent --show-error --fail-with-body --config "$work/key" ${CA_FILE:+--cacert "$CA_FILE"} \
+        --retry 6 --retry-max-time 120 --compressed "$@"
+}
+
+echo "All orders, only if they have changed since last time:"
+api --etag-save "$work/etag" "$base/v1/store/orders" --output "$work/orders.json"
+printf '  %s bytes\n' "$(wc -c < "$work/orders.json")"
+api --etag-compare "$work/etag" "$base/v1/store/orders" --output "$work/again.json" --write-out '  again: %{http_code}\n'
+
+echo "A new order. The Idempotency-Key makes it safe to send again:"
+place() {
+    api --request POST "$base/v2/store/orders" --header 'Content-Type: application/json' \
+        --header "Idempotency-Key: $once" --data '{"petId": 7, "quantity": 2, "shipDate": "2030-01-01T00:00:00Z"}' \
+        --dump-header "$work/head"
+}
+once=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+place | sed 's/^/  /'
+place > "$work/same.json" && echo && grep -i '^idempotency-replayed' "$work/head" | sed 's/^/  sent again: /'
+order=$(tr -d '\r' < "$work/head" | sed -n 's/^location: //pI')
+
+echo "What it is, and what happened to it:"
+api "$base$order" | sed 's/^/  /' && echo
+api "$base$order/history" | sed 's/^/  /' && echo
+
+echo "Cancel it. The second time there is nothing left to cancel, and the answer says so:"
+api --request DELETE "$base/v1/store/orders/${order##*/}" --write-out '  %{http_code}\n'
+api --request DELETE "$base/v1/store/orders/${order##*/}" --write-out '\n  %{http_code}\n' | sed 's/^/  /' || true
+
+echo "Pending orders, three at a time, by the links:"
+next="/v2/store/orders?status=pending&limit=3"
+pages=0
+while [ -n "$next" ] && [ "$pages" -lt 3 ]; do
+    api "$base$next" --dump-header "$work/head" | tr -d '\n' | cut -c1-100 | sed 's/^/  /'
+    next=$(tr -d '\r' < "$work/head" | sed -n 's/.*<\([^>]*\)>; rel="next".*/\1/p')
+    pages=$((pages + 1))
+done

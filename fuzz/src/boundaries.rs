@@ -1,0 +1,151 @@
+//! The gate, the proxy's own parser and a third one (hyper, which the services behind the edge use) agree on where a
+//! message ends and what its body is: whatever the gate releases has one reading.
+//!
+//! A parser may refuse what the gate has let through: that is safe. It may not read more of it, or less.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use gateway::door::trial;
+use http_body_util::{BodyExt as _, Full};
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use pingora::protocols::http::v1::server::HttpSession;
+use tokio::io::AsyncWriteExt as _;
+
+/// What follows a message on the same connection, to see that a parser goes on exactly there.
+const NEXT: &[u8] = b"GET /next HTTP/1.1\r\nHost: next.example\r\n\r\n";
+
+/// Room of a connection in memory, and the most of one input that is looked at.
+const BYTES_MAX: usize = 64 * 1024;
+
+/// No parser needs this long for what lies in memory; one that does waits for bytes that do not belong to the message.
+const WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// The request line and body of a message as a service heard it.
+type Heard = (String, Vec<u8>);
+
+/// Lets all three read each message that the gate releases whole.
+pub fn boundaries(bytes: &[u8]) {
+    let bytes = bytes.get(..BYTES_MAX.min(bytes.len())).unwrap_or_default();
+    let passed = trial::gate(bytes, 0);
+    let mut start = 0;
+    for end in passed.ends {
+        let message = passed.released.get(start..end).unwrap_or_default();
+        start = end;
+        if !message.is_empty() {
+            agree(message);
+        }
+    }
+}
+
+fn agree(message: &[u8]) {
+    // A tunnel and a switch of protocols have no end of their own.
+    if message.starts_with(b"CONNECT ") || contains(message, b"upgrade:") {
+        return;
+    }
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+    let (proxys, services) = runtime.block_on(async { (pingoras(message).await, hypers(message).await) });
+    let text = message.escape_ascii();
+    if let (Some(proxys), Some((services, went_on))) = (proxys, services) {
+        assert_eq!(proxys, services, "two bodies of one message: {text}");
+        assert!(went_on, "the next message was not found behind: {text}");
+    }
+}
+
+fn contains(message: &[u8], wanted: &[u8]) -> bool {
+    message.windows(wanted.len()).any(|window| window.eq_ignore_ascii_case(wanted))
+}
+
+/// The body as the proxy reads it; `None` when it refuses the message. Waits in vain when it wants more than there is.
+async fn pingoras(message: &[u8]) -> Option<Vec<u8>> {
+    let (mut client, server) = tokio::io::duplex(2 * BYTES_MAX);
+    client.write_all(message).await.ok()?;
+    let reading = async {
+        let mut session = HttpSession::new(Box::new(server));
+        session.read_request().await.ok()??;
+        let mut body = Vec::new();
+        loop {
+            match session.read_body_bytes().await {
+                Ok(Some(piece)) => body.extend_from_slice(&piece),
+                Ok(None) => return Some(body),
+                Err(_) => return None,
+            }
+        }
+    };
+    match tokio::time::timeout(WAIT_MAX, reading).await {
+        Ok(body) => body,
+        Err(_) => Some(b"the proxy waits for more than the message".to_vec()),
+    }
+}
+
+/// The body as hyper reads it, and whether it found the next message behind it; `None` when it refuses the message.
+async fn hypers(message: &[u8]) -> Option<(Vec<u8>, bool)> {
+    let (mut client, server) = tokio::io::duplex(4 * BYTES_MAX);
+    client.write_all(message).await.ok()?;
+    client.write_all(NEXT).await.ok()?;
+    client.shutdown().await.ok()?;
+    let seen = Arc::new(Mutex::new(Vec::<Heard>::new()));
+    let book = Arc::clone(&seen);
+    let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
+        let book = Arc::clone(&book);
+        async move {
+            let line = format!("{} {}", request.method(), request.uri());
+            let body = request.into_body().collect().await?.to_bytes();
+            book.lock().unwrap_or_else(PoisonError::into_inner).push((line, body.to_vec()));
+            Ok::<_, hyper::Error>(http::Response::new(Full::new(Bytes::new())))
+        }
+    });
+    let serving =
+        hyper::server::conn::http1::Builder::new().half_close(true).serve_connection(TokioIo::new(server), service);
+    // Errors are refusals: whatever was understood before them is in the book.
+    let _ = tokio::time::timeout(WAIT_MAX, serving).await;
+    let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let (_, body) = seen.first()?;
+    let went_on = seen.get(1).is_some_and(|(line, body)| line == "GET /next" && body.is_empty()) && seen.len() == 2;
+    // A client that says that it is done is believed: nothing behind it is read.
+    let is_last = !contains(message, b"HTTP/1.1\r\n") || contains(message, b"connection:");
+    Some((body.clone(), went_on || (is_last && seen.len() == 1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn both(message: &str) -> (Option<Vec<u8>>, Option<(Vec<u8>, bool)>) {
+        (pingoras(message.as_bytes()).await, hypers(message.as_bytes()).await)
+    }
+
+    #[tokio::test]
+    async fn three_parsers_read_what_is_well_formed() {
+        for (message, body) in [
+            ("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n", ""),
+            ("POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\n\r\n12345", "12345"),
+            (
+                "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;a=b\r\n12345\r\n0\r\nX: y\r\n\r\n",
+                "12345",
+            ),
+            ("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx", "x"),
+        ] {
+            let body = body.as_bytes().to_vec();
+            assert_eq!(both(message).await, (Some(body.clone()), Some((body, true))), "{message:?}");
+        }
+    }
+
+    #[test]
+    fn pipelined_messages_are_compared_one_by_one() {
+        let one = "POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\n\r\n12345";
+        assert_eq!(trial::gate(one.repeat(3).as_bytes(), 0).ends.len(), 3);
+        boundaries(one.repeat(3).as_bytes());
+    }
+
+    #[tokio::test]
+    async fn a_message_that_is_longer_for_one_of_them_is_noticed() {
+        // What a gate that let both lengths pass would release: the services behind would read on elsewhere.
+        let (_, services) = both("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n12345").await;
+        assert!(services.is_none_or(|(_, went_on)| !went_on));
+        let (proxys, _) = both("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\n12345").await;
+        assert_ne!(proxys.as_deref(), Some(&b"12345"[..]), "an end that came too early is none");
+    }
+}

@@ -1,0 +1,137 @@
+//! What reads the bytes of strangers, as functions of bytes. Each asserts what must hold for any input; a panic is a
+//! finding.
+//!
+//! `cargo test -p fuzz` replays the corpus of every function and mutations of it. `bench/fuzz` drives them with LLVM's
+//! fuzzer for as long as one likes; what it finds interesting belongs into `corpus/`. Nothing here is part of the
+//! product, and nothing of the product knows it.
+
+#![expect(clippy::missing_panics_doc, reason = "a panic is what every function here is for")]
+
+mod boundaries;
+
+use contract::feed::Frame;
+use contract::hostname::Hostname;
+use contract::key::PresentedKey;
+use gateway::door::chunks::{Chunks, Progress};
+use gateway::door::trial;
+
+pub use self::boundaries::boundaries;
+
+/// One function of bytes.
+pub type Target = fn(&[u8]);
+
+/// All of them, by the names of their corpora.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("boundaries", boundaries),
+    ("chunks", chunks),
+    ("feed", feed),
+    ("frames", frames),
+    ("gate", gate),
+    ("hostname", hostname),
+    ("key", key),
+    ("proxy_header", proxy_header),
+    ("target", target),
+];
+
+/// The first byte says how the others are cut.
+fn cut(bytes: &[u8]) -> (usize, &[u8]) {
+    bytes.split_first().map_or((0, bytes), |(piece, rest)| (usize::from(*piece), rest))
+}
+
+/// The gate of HTTP/1: what is released and refused depends on the bytes, not on how they were cut.
+pub fn gate(bytes: &[u8]) {
+    let (piece, bytes) = cut(bytes);
+    let (whole, parts) = (trial::gate(bytes, 0), trial::gate(bytes, piece));
+    assert!(bytes.starts_with(&whole.released) && bytes.starts_with(&parts.released), "what is released was sent");
+    assert_eq!(whole.ends, parts.ends, "messages end where they end");
+    assert_eq!(whole.refusal, parts.refusal, "and are refused for what they are");
+    // Bytes of a body that turns bad in a later piece may have gone before; nothing else may differ.
+    let complete = whole.ends.last().copied().unwrap_or_default();
+    assert_eq!(whole.released.get(..complete), parts.released.get(..complete));
+    assert!(whole.released.len() <= parts.released.len() || whole.refusal.is_none());
+}
+
+/// Chunks: the same end or the same refusal however the body is cut.
+pub fn chunks(bytes: &[u8]) {
+    let (piece, bytes) = cut(bytes);
+    let whole = Chunks::default().push(bytes);
+    let mut chunks = Chunks::default();
+    let mut read = 0;
+    for part in bytes.chunks(piece.max(1)) {
+        match chunks.push(part) {
+            Ok(Progress::More) => read += part.len(),
+            Ok(Progress::Done(used)) => {
+                assert_eq!(whole, Ok(Progress::Done(read + used)));
+                return;
+            }
+            Err(rejection) => {
+                assert_eq!(whole, Err(rejection));
+                return;
+            }
+        }
+    }
+    assert!(bytes.is_empty() || whole == Ok(Progress::More), "{whole:?}");
+}
+
+/// Idle frames of HTTP/2: counted alike however they are cut.
+pub fn frames(bytes: &[u8]) {
+    let (piece, bytes) = cut(bytes);
+    let now = tokio::time::Instant::now();
+    assert_eq!(trial::frames(bytes, bytes.len(), now), trial::frames(bytes, piece, now));
+}
+
+/// Hostnames: what is accepted is canonical, and canonical once more.
+pub fn hostname(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    for parsed in [Hostname::parse(text), Hostname::from_ascii(text)].into_iter().flatten() {
+        let name = parsed.as_str();
+        assert!((1..=253).contains(&name.len()), "{name:?}");
+        let clean = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
+        assert!(name.bytes().all(clean), "{name:?}");
+        assert!(name.split('.').all(|label| (1..=63).contains(&label.len())), "{name:?}");
+        assert_eq!(Hostname::from_ascii(name).as_ref().map(Hostname::as_str), Ok(name), "read again");
+        let _shown = parsed.to_unicode();
+    }
+}
+
+/// Request targets: what may travel is one line of visible ASCII, and dot segments are seen in every spelling.
+pub fn target(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Ok(has_dots) = trial::target(text) {
+        assert!(text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic()), "{text:?}");
+        let path = text.split('?').next().unwrap_or_default().to_ascii_lowercase().replace("%2e", ".");
+        assert_eq!(has_dots, path.split('/').any(|segment| segment == "." || segment == ".."), "{text:?}");
+    }
+}
+
+/// Lines of the change stream: what is understood says the same when it is written and read again.
+pub fn feed(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    for line in text.lines() {
+        if let Ok(frame) = serde_json::from_str::<Frame>(line) {
+            let written = serde_json::to_string(&frame).unwrap_or_default();
+            assert_eq!(serde_json::from_str::<Frame>(&written).ok(), Some(frame), "{written}");
+        }
+    }
+}
+
+/// PROXY headers: what is believed is as long as it says, and one byte less is not believed.
+pub fn proxy_header(bytes: &[u8]) {
+    if let Ok((_, left)) = trial::proxy_header(bytes) {
+        let used = bytes.len() - left;
+        assert!(used >= 16, "the fixed part alone is 16 bytes");
+        let header = bytes.get(..used).unwrap_or_default();
+        assert_eq!(trial::proxy_header(header).map(|(_, left)| left), Ok(0));
+        let short = header.get(..used - 1).unwrap_or_default();
+        assert!(trial::proxy_header(short).is_err(), "a byte is missing");
+    }
+}
+
+/// Keys: what is accepted is spelled in one way.
+pub fn key(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Ok(key) = PresentedKey::parse(text) {
+        assert_eq!(key.reveal(), text);
+        assert!(text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'));
+    }
+}

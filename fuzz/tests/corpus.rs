@@ -1,0 +1,89 @@
+//! Every function over its corpus, and over mutations of it that are the same in every run.
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use fuzz::{TARGETS, Target};
+
+    /// Mutations of each input in a run of all tests; `bench/fuzz` has no such bound.
+    const MUTATIONS: u64 = 3_000;
+
+    fn inputs(target: &str) -> Vec<PathBuf> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
+        let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        let mut inputs: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+        inputs.sort();
+        inputs
+    }
+
+    /// Steps of xorshift: the same in every run.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, bound: usize) -> usize {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            usize::try_from(self.0 % bound.max(1) as u64).unwrap()
+        }
+    }
+
+    /// One to four small changes: a bit, a byte, a piece left out, doubled or taken from another input.
+    fn mutate(input: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
+        let mut bytes = input.to_vec();
+        for _ in 0..=random.below(4) {
+            let place = random.below(bytes.len());
+            let end = (place + random.below(16)).min(bytes.len());
+            match random.below(6) {
+                0 if !bytes.is_empty() => bytes[place] ^= 1 << random.below(8),
+                1 if !bytes.is_empty() => bytes[place] = b"\r\n \t:;,0\x00\xff"[random.below(10)],
+                2 => drop(bytes.drain(place..end)),
+                3 => {
+                    let piece = bytes[place..end].to_vec();
+                    bytes.splice(place..place, piece);
+                }
+                4 if !other.is_empty() => {
+                    let from = random.below(other.len());
+                    let piece = other[from..(from + random.below(32)).min(other.len())].to_vec();
+                    bytes.splice(place..place, piece);
+                }
+                _ => bytes.insert(place.min(bytes.len()), u8::try_from(random.below(256)).unwrap()),
+            }
+        }
+        bytes
+    }
+
+    fn replay(name: &str, target: Target) -> u64 {
+        let inputs: Vec<Vec<u8>> = inputs(name).iter().map(|path| std::fs::read(path).unwrap()).collect();
+        assert!(inputs.len() >= 3, "{name} has hardly a corpus");
+        let mut random = Random(0x9e37_79b9_7f4a_7c15);
+        let mut runs = 0;
+        target(b"");
+        for input in &inputs {
+            target(input);
+            for _ in 0..MUTATIONS {
+                let other = &inputs[random.below(inputs.len())];
+                target(&mutate(input, other, &mut random));
+                runs += 1;
+            }
+        }
+        runs
+    }
+
+    // A4
+    #[test]
+    fn no_input_of_a_corpus_and_no_mutation_of_it_breaks_a_promise() {
+        for (name, target) in TARGETS.iter().filter(|(name, _)| *name != "boundaries") {
+            let runs = replay(name, *target);
+            println!("{name}: {runs} mutations");
+        }
+    }
+
+    // A5
+    #[test]
+    fn the_gate_the_proxy_and_a_service_agree_where_messages_end() {
+        let boundaries = TARGETS.iter().find(|(name, _)| *name == "boundaries").expect("the target").1;
+        println!("boundaries: {} mutations", replay("boundaries", boundaries));
+    }
+}

@@ -1,0 +1,177 @@
+//! The functions that every request passes, each on input of the usual kind. `hot` times them, `instructions` counts.
+
+use std::hint::black_box;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use chassis::clock::{Clock, SystemClock};
+use chassis::logs::Logs;
+use contract::hostname::Hostname;
+use contract::identity::IdentityKey;
+use contract::key::{ApiKey, Environment, KeyId, PresentedKey, Scopes};
+use contract::plan::{Limits, Plan};
+use contract::project::{Access, Project, ProjectId};
+use contract::time::{UnixMillis, UnixSeconds};
+use gateway::door::head::{HeadLimits, HeadReader};
+use gateway::door::{Connection, Ends};
+use gateway::facts::{Facts, RequestId, Shown, Surface};
+use gateway::quota::Quota;
+use gateway::quota::clock::QuotaClock;
+use gateway::quota::settings::QuotaSettings;
+use gateway::quota::standing::Outcome;
+use gateway::quota::store::memory::MemoryStore;
+use gateway::telemetry::{ConnectionFacts, Entry, Telemetry};
+use pingora::http::{RequestHeader, ResponseHeader};
+
+/// What a browser sends for a small resource.
+const HEAD: &[u8] = b"GET /v1/store/orders?status=shipped HTTP/1.1\r\n\
+Host: demo-pro.tollhouse.localhost:8443\r\n\
+User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n\
+Accept: application/json\r\n\
+Accept-Encoding: gzip, deflate, br, zstd\r\n\
+Accept-Language: en-GB,en;q=0.5\r\n\
+Authorization: Bearer th_live_0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKL\r\n\
+\r\n";
+
+/// A function under measurement: its name and one call of it.
+pub(crate) type Work = (&'static str, Box<dyn FnMut()>);
+
+struct RealClock(Instant);
+
+impl QuotaClock for RealClock {
+    fn wall(&self) -> UnixMillis {
+        SystemClock::new().now()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+/// A request whose caller is known and charged.
+struct Sample {
+    facts: Facts,
+    connection: Arc<Connection>,
+    request: RequestHeader,
+    response: ResponseHeader,
+}
+
+fn sample(quota: &Quota, runtime: &tokio::runtime::Runtime) -> anyhow::Result<Sample> {
+    let host: Hostname = Hostname::parse("demo-pro.tollhouse.localhost")?;
+    let id: ProjectId = "demo-pro".parse()?;
+    let limits = Limits::new(u32::MAX, u32::MAX).context("limits")?;
+    let project = Arc::new(Project {
+        id: id.clone(),
+        plan: Plan::Pro,
+        limits,
+        access: Access::Key,
+        upstream: "orders".parse()?,
+        suspended: false,
+    });
+    let presented = PresentedKey::generate(Environment::Live, &[9; 30]);
+    let key = Arc::new(ApiKey {
+        digest: presented.digest(),
+        id: KeyId::from_random([7; 10]),
+        project: id.clone(),
+        environment: Environment::Live,
+        scopes: Scopes::all(),
+        expires_at: None,
+    });
+    let client: SocketAddr = "203.0.113.195:50000".parse()?;
+    let ends = Ends { client, peer: client, local: "192.0.2.1:443".parse()? };
+    let connection = Arc::new(Connection::unattached(ends));
+    let mut facts = Facts::new(RequestId::new(0x1234_5678_9abc_def0), UnixMillis(1_700_000_000_123), Duration::ZERO);
+    facts.client = Some(client);
+    facts.surface = Surface::Api;
+    facts.host = Some(host.clone());
+    facts.project = Some(project.clone());
+    facts.payer = Some(project);
+    let standing = runtime
+        .block_on(quota.charge(&id, limits, &key.id))
+        .map_err(|error| anyhow::anyhow!("the charge failed: {error:?}"))?;
+    facts.shown = Some(Shown { standing, outcome: Outcome::Admitted });
+    facts.key = Some(key);
+    let mut request = RequestHeader::build("GET", b"/v1/store/orders?status=shipped", None)?;
+    request.insert_header("Host", host.as_str())?;
+    request.insert_header("User-Agent", "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0")?;
+    request.insert_header("Accept", "application/json")?;
+    request.insert_header("Accept-Encoding", "gzip, deflate, br, zstd")?;
+    request.insert_header("Authorization", presented.reveal())?;
+    let mut response = ResponseHeader::build(200, None)?;
+    response.insert_header("Content-Type", "application/json")?;
+    response.insert_header("Content-Length", "1024")?;
+    response.insert_header("Date", "Tue, 14 Nov 2023 22:13:20 GMT")?;
+    response.insert_header("ETag", "\"5f3759df\"")?;
+    Ok(Sample { facts, connection, request, response })
+}
+
+/// All of them. The log goes nowhere, the ledger is the one in memory.
+///
+/// # Errors
+/// When a value written above is none.
+pub(crate) fn all() -> anyhow::Result<Vec<Work>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let clock: Arc<dyn QuotaClock> = Arc::new(RealClock(Instant::now()));
+    let store = Arc::new(MemoryStore::new(clock.clone(), 1_000));
+    let quota = Quota::new(store, QuotaSettings::new(1), clock);
+    let Sample { facts, connection, request, response } = sample(&quota, &runtime)?;
+    let facts = Arc::new(facts);
+
+    let limits = HeadLimits::default();
+    let head = move || {
+        let _ = black_box(HeadReader::default().advance(black_box(HEAD), &limits));
+    };
+    let host = || {
+        let _ = black_box(Hostname::from_ascii(black_box("Demo-Pro.tollhouse.localhost")));
+    };
+    let presented = PresentedKey::generate(Environment::Live, &[9; 30]);
+    let digest = move || {
+        let _ = black_box(PresentedKey::parse(black_box(presented.reveal())).map(|key| key.digest()));
+    };
+    let (hot, plan_limits, key_id) =
+        ("hot".parse()?, Limits::new(u32::MAX, u32::MAX).context("limits")?, KeyId::from_random([7; 10]));
+    let charge = move || {
+        let _ = black_box(runtime.block_on(quota.charge(&hot, plan_limits, &key_id)));
+    };
+    let identity = IdentityKey::new(&[3; 32]);
+    let (sent, known) = (facts.clone(), connection);
+    let rewrite = move || {
+        let mut head = request.clone();
+        let _ = black_box(gateway::forward::rewrite(&mut head, &sent, &known, &identity, UnixSeconds(1_700_000_000)));
+    };
+    let shown = facts.clone();
+    let decorate = move || {
+        let mut head = response.clone();
+        let _ = black_box(gateway::decorate::decorate(&mut head, &shown, true));
+    };
+    let registry = chassis::metrics::Registry::new();
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let logs = Logs::writer_only(std::io::sink());
+    let telemetry = Telemetry::new(&registry, logs.lines(), clock, "gw-0123456789ab", chassis::trace::Tracer::off())?;
+    let finish = move || {
+        // The writer's thread lives as long as this.
+        let _ = &logs;
+        telemetry.finish(
+            &facts,
+            &Entry {
+                status: 200,
+                method: "GET",
+                path: "/v1/store/orders",
+                bytes_sent: 1024,
+                connection: ConnectionFacts { protocol: "h1", tls: "TLSv1_3", client: Some("203.0.113.195") },
+                error: None,
+            },
+        );
+    };
+    Ok(vec![
+        ("head gate", Box::new(head)),
+        ("host", Box::new(host)),
+        ("key", Box::new(digest)),
+        ("charge", Box::new(charge)),
+        ("request head for the upstream", Box::new(rewrite)),
+        ("response head for the client", Box::new(decorate)),
+        ("metrics and log line", Box::new(finish)),
+    ])
+}

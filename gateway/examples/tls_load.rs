@@ -1,0 +1,199 @@
+//! The load that `bench/side-by-side` needs and common load generators do not make.
+//!
+//!     tls_load handshakes full|resumed|hybrid ADDRESS NAME CA.pem SECONDS     full TLS 1.3 handshakes, one request each
+//!     tls_load idle COUNT ADDRESS NAME CA.pem                                 connections held until standard input ends
+//!     tls_load steady RATE ADDRESS NAME CA.pem SECONDS [KEY]                  requests at a fixed rate over 32 connections
+//!
+//! `steady` measures from the moment a request was due, not from when there was a connection to send it on, so that a
+//! proxy that stalls does not hide what waits (no coordinated omission). Prints one JSON object.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use rustls::client::Resumption;
+use rustls::crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// Connections that `handshakes` opens at the same time, and over which `steady` spreads its requests.
+const AT_ONCE: usize = 32;
+
+/// A response of this many bytes is no response to this program's request.
+const RESPONSE_BYTES_MAX: usize = 64 * 1024;
+
+struct Target {
+    address: String,
+    name: String,
+    connector: TlsConnector,
+}
+
+impl Target {
+    fn new(address: &str, name: &str, ca: &str, kind: &str) -> anyhow::Result<Self> {
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_file_iter(ca)? {
+            roots.add(certificate?)?;
+        }
+        let groups: Vec<&'static dyn SupportedKxGroup> = match kind {
+            "hybrid" => vec![aws_lc_rs::kx_group::X25519MLKEM768],
+            _ => vec![aws_lc_rs::kx_group::X25519],
+        };
+        let provider = CryptoProvider { kx_groups: groups, ..aws_lc_rs::default_provider() };
+        let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        if kind != "resumed" {
+            config.resumption = Resumption::disabled();
+        }
+        Ok(Self { address: address.to_owned(), name: name.to_owned(), connector: TlsConnector::from(Arc::new(config)) })
+    }
+
+    async fn connect(&self) -> anyhow::Result<TlsStream<TcpStream>> {
+        let tcp = TcpStream::connect(&self.address).await?;
+        tcp.set_nodelay(true)?;
+        let name = ServerName::try_from(self.name.clone())?;
+        Ok(self.connector.connect(name, tcp).await?)
+    }
+
+    fn request(&self, key: Option<&String>) -> String {
+        let key = key.map_or_else(String::new, |key| format!("Authorization: Bearer {key}\r\n"));
+        format!("GET / HTTP/1.1\r\nHost: {}\r\n{key}\r\n", self.name)
+    }
+}
+
+/// Sends a request and reads its response. The length of a response's body is taken from its head.
+async fn exchange(stream: &mut TlsStream<TcpStream>, request: &str) -> anyhow::Result<bool> {
+    stream.write_all(request.as_bytes()).await?;
+    stream.flush().await?;
+    let mut bytes = Vec::with_capacity(4096);
+    loop {
+        anyhow::ensure!(stream.read_buf(&mut bytes).await? > 0, "the connection ended in a response");
+        anyhow::ensure!(bytes.len() < RESPONSE_BYTES_MAX, "a response without end");
+        let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else { continue };
+        let head = std::str::from_utf8(bytes.get(..end).unwrap_or_default())?.to_ascii_lowercase();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length:")).context("no length")?;
+        if bytes.len() >= end + 4 + length.trim().parse::<usize>()? {
+            return Ok(head.starts_with("http/1.1 200"));
+        }
+    }
+}
+
+async fn handshakes(target: Arc<Target>, seconds: u64) -> anyhow::Result<()> {
+    let until = Instant::now() + Duration::from_secs(seconds);
+    let resumed = Arc::new(AtomicU64::new(0));
+    let request = Arc::new(target.request(None));
+    let tasks: Vec<_> = (0..AT_ONCE)
+        .map(|_| {
+            let (target, resumed, request) = (target.clone(), resumed.clone(), request.clone());
+            tokio::spawn(async move {
+                let mut count = 0_u64;
+                while Instant::now() < until {
+                    let mut stream = target.connect().await?;
+                    // Tickets come after the handshake: the response's arrival says that they have been read.
+                    exchange(&mut stream, &request).await?;
+                    if stream.get_ref().1.handshake_kind() == Some(rustls::HandshakeKind::Resumed) {
+                        resumed.fetch_add(1, Ordering::Relaxed);
+                    }
+                    count += 1;
+                }
+                anyhow::Ok(count)
+            })
+        })
+        .collect();
+    let mut count = 0;
+    for task in tasks {
+        count += task.await??;
+    }
+    println!(r#"{{"handshakes": {count}, "resumed": {}}}"#, resumed.load(Ordering::Relaxed));
+    Ok(())
+}
+
+async fn idle(target: &Target, count: usize) -> anyhow::Result<()> {
+    let request = target.request(None);
+    let mut held = Vec::with_capacity(count);
+    for _ in 0..count {
+        let mut stream = target.connect().await?;
+        exchange(&mut stream, &request).await?;
+        held.push(stream);
+    }
+    println!(r#"{{"idle": {}}}"#, held.len());
+    tokio::task::spawn_blocking(|| std::io::copy(&mut std::io::stdin(), &mut std::io::sink())).await??;
+    Ok(())
+}
+
+async fn steady(target: Arc<Target>, rate: u32, seconds: u64, key: Option<String>) -> anyhow::Result<()> {
+    let request = Arc::new(target.request(key.as_ref()));
+    let begins = Instant::now() + Duration::from_millis(200);
+    let total = u64::from(rate) * seconds;
+    let next = Arc::new(AtomicU64::new(0));
+    let tasks: Vec<_> = (0..AT_ONCE)
+        .map(|_| {
+            let (target, request, next) = (target.clone(), request.clone(), next.clone());
+            tokio::spawn(async move {
+                let mut stream = target.connect().await?;
+                let mut took = Vec::new();
+                let mut failed = 0_u64;
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= total {
+                        return anyhow::Ok((took, failed));
+                    }
+                    let due = begins + Duration::from_nanos(number * 1_000_000_000 / u64::from(rate));
+                    // The runtime's clock ticks in milliseconds: the last one is waited out awake.
+                    tokio::time::sleep_until(due - Duration::from_millis(1)).await;
+                    while Instant::now() < due {
+                        tokio::task::yield_now().await;
+                    }
+                    if !exchange(&mut stream, &request).await? {
+                        failed += 1;
+                    }
+                    took.push(due.elapsed());
+                }
+            })
+        })
+        .collect();
+    let (mut all, mut failed) = (Vec::new(), 0);
+    for task in tasks {
+        let (took, wrong) = task.await??;
+        all.extend(took);
+        failed += wrong;
+    }
+    all.sort_unstable();
+    let at = |thousandths: usize| {
+        let place = all.len() * thousandths / 1_000;
+        all.get(place.min(all.len().saturating_sub(1))).map_or(0, Duration::as_micros)
+    };
+    println!(
+        r#"{{"requests": {}, "failed": {failed}, "p50_us": {}, "p99_us": {}, "p999_us": {}}}"#,
+        all.len(),
+        at(500),
+        at(990),
+        at(999)
+    );
+    Ok(())
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["handshakes", kind, address, name, ca, seconds] => {
+            handshakes(Arc::new(Target::new(address, name, ca, kind)?), seconds.parse()?).await
+        }
+        ["idle", count, address, name, ca] => idle(&Target::new(address, name, ca, "full")?, count.parse()?).await,
+        ["steady", rate, address, name, ca, seconds, key @ ..] => {
+            let target = Arc::new(Target::new(address, name, ca, "full")?);
+            steady(target, rate.parse()?, seconds.parse()?, key.first().map(|key| (*key).to_owned())).await
+        }
+        _ => anyhow::bail!("see the beginning of this file for what can be asked"),
+    }
+}

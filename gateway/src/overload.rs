@@ -1,0 +1,205 @@
+//! What the gateway gives up, and in which order, before memory or connections run out.
+//!
+//! Four times a second a task compares the memory that is the process's own with what it may have. From 85 % on, idle
+//! connections go after five seconds; from 92 % on, requests are refused with 503, those of the lowest plans first; from
+//! 95 % on, no connection is accepted, so that they wait in the kernel's queue or find another node. Each stage ends two
+//! points below where it begins. The admin listener is no part of this: it always answers.
+//!
+//! Left to others: counting connections and closing idle ones (the door's registry, which also presses when four fifths
+//! of its places are taken), and bulkheads (each upstream has its own). Without a limit, stated or of a control group,
+//! memory is not watched. A figure that cannot be read leaves the stage as it was.
+
+mod memory;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use chassis::metrics::{self, IntCounterVec, IntGauge, Registry};
+use contract::plan::Plan;
+
+pub use self::memory::Memory;
+use crate::door::Connections;
+
+/// How often the memory is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// Thousandths of the memory at which a stage begins.
+const BEGINS: [(Stage, u64); 3] = [(Stage::Pressing, 850), (Stage::Shedding, 920), (Stage::Closed, 950)];
+
+/// A stage ends this much below where it begins, so that it does not come and go with every look.
+const HYSTERESIS: u64 = 20;
+
+/// Where each plan is refused: a point apart, the one that pays least first. Enterprise projects, and the platform's own
+/// hosts, are refused by nothing but the last stage.
+const REFUSED_FROM: [(Plan, u64); 3] = [(Plan::Free, 920), (Plan::Pro, 930), (Plan::Business, 940)];
+
+/// How far it has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// There is room.
+    #[default]
+    Calm,
+    /// Idle connections go sooner.
+    Pressing,
+    /// Requests are refused, the lowest plans first.
+    Shedding,
+    /// No connection is accepted.
+    Closed,
+}
+
+impl Stage {
+    /// The stage for this many thousandths of the memory, after `before`.
+    pub fn judge(thousandths: u64, before: Self) -> Self {
+        let reached = |(stage, begins): &(Self, u64)| {
+            let needed = if before >= *stage { begins - HYSTERESIS } else { *begins };
+            thousandths >= needed
+        };
+        BEGINS.iter().rev().find(|one| reached(one)).map_or(Self::Calm, |(stage, _)| *stage)
+    }
+}
+
+/// Whether requests of a project with this plan are refused at this many thousandths while [`Stage::Shedding`] lasts.
+/// The lowest plan goes with the stage itself.
+pub fn refuses(plan: Plan, thousandths: u64, stage: Stage) -> bool {
+    if stage < Stage::Shedding {
+        return false;
+    }
+    REFUSED_FROM.iter().any(|(of, from)| *of == plan && (plan == Plan::Free || thousandths >= *from))
+}
+
+/// What was given up.
+#[derive(Clone, Copy, Debug)]
+enum Shed {
+    /// A request was refused with 503.
+    Request,
+    /// Connections were told to leave as soon as they idle: counted once per time the stage begins.
+    Idle,
+    /// Accepting was stopped: counted once per time the stage begins.
+    Accept,
+}
+
+impl Shed {
+    const ALL: [Self; 3] = [Self::Request, Self::Idle, Self::Accept];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Request => "request",
+            Self::Idle => "idle",
+            Self::Accept => "accept",
+        }
+    }
+}
+
+/// The present stage, for whoever has to act by it.
+#[derive(Debug)]
+pub struct Overload {
+    /// Which plans are refused, a bit each in the order of [`REFUSED_FROM`].
+    refused: AtomicU8,
+    stage_shown: IntGauge,
+    shed: IntCounterVec,
+}
+
+impl Overload {
+    /// Calm, with its metrics on `registry`.
+    ///
+    /// # Errors
+    /// When a name is taken, which is a mistake of the program.
+    pub fn new(registry: &Registry) -> anyhow::Result<Self> {
+        let shed = metrics::counter_vec(
+            registry,
+            "edge_shed_total",
+            "What was given up for want of memory: requests refused, times idle connections were pressed, times accepting stopped.",
+            &["reason"],
+        )?;
+        for reason in Shed::ALL {
+            shed.with_label_values(&[reason.as_str()]);
+        }
+        let stage_shown = metrics::gauge(
+            registry,
+            "edge_overload_stage",
+            "0: there is memory; 1: idle connections go sooner; 2: requests are refused, lowest plans first; 3: no connection is accepted.",
+        )?;
+        Ok(Self { refused: AtomicU8::new(0), stage_shown, shed })
+    }
+
+    /// Whether a request of a project with this plan is refused now; if so, that is counted.
+    pub fn refuses(&self, plan: Plan) -> bool {
+        let bits = self.refused.load(Ordering::Relaxed);
+        let refused = bits != 0
+            && REFUSED_FROM.iter().enumerate().any(|(place, (of, _))| *of == plan && bits & (1 << place) != 0);
+        if refused {
+            self.count(Shed::Request);
+        }
+        refused
+    }
+
+    /// Looks at the memory until dropped, and presses `connections` by what it finds.
+    pub async fn watch(self: Arc<Self>, memory: Memory, connections: Arc<Connections>) {
+        let mut stage = Stage::Calm;
+        loop {
+            if let Some(thousandths) = memory.thousandths() {
+                let next = Stage::judge(thousandths, stage);
+                if next != stage {
+                    tracing::warn!(from = ?stage, to = ?next, thousandths, "the memory that is left asks for another stage");
+                }
+                if stage < Stage::Pressing && next >= Stage::Pressing {
+                    self.count(Shed::Idle);
+                }
+                if stage < Stage::Closed && next >= Stage::Closed {
+                    self.count(Shed::Accept);
+                }
+                stage = next;
+                connections.press(stage >= Stage::Pressing);
+                connections.hold_newcomers(stage >= Stage::Closed);
+                self.show(thousandths, stage);
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    fn show(&self, thousandths: u64, stage: Stage) {
+        let bit = |(place, (plan, _)): (usize, &(Plan, u64))| u8::from(refuses(*plan, thousandths, stage)) << place;
+        self.refused.store(REFUSED_FROM.iter().enumerate().map(bit).sum(), Ordering::Relaxed);
+        self.stage_shown.set(stage as i64);
+    }
+
+    fn count(&self, what: Shed) {
+        self.shed.with_label_values(&[what.as_str()]).inc();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_begin_in_order_and_end_two_points_lower() {
+        let begins = |thousandths| Stage::judge(thousandths, Stage::Calm);
+        assert_eq!([0, 849, 850, 919].map(begins), [Stage::Calm, Stage::Calm, Stage::Pressing, Stage::Pressing]);
+        assert_eq!(
+            [920, 949, 950, 2_000].map(begins),
+            [Stage::Shedding, Stage::Shedding, Stage::Closed, Stage::Closed]
+        );
+        let ends = |thousandths| Stage::judge(thousandths, Stage::Closed);
+        assert_eq!([930, 929, 900, 899].map(ends), [Stage::Closed, Stage::Shedding, Stage::Shedding, Stage::Pressing]);
+        assert_eq!([830, 829].map(ends), [Stage::Pressing, Stage::Calm]);
+        assert_eq!(Stage::judge(910, Stage::Pressing), Stage::Pressing, "a higher stage has to be reached");
+    }
+
+    #[test]
+    fn lower_plans_are_refused_first_and_the_highest_not_at_all() {
+        let overload = Overload::new(&Registry::new()).unwrap();
+        let refused = |thousandths: u64, before: Stage| {
+            overload.show(thousandths, Stage::judge(thousandths, before));
+            Plan::ALL.iter().filter(|plan| overload.refuses(**plan)).map(|plan| plan.as_str()).collect::<Vec<_>>()
+        };
+        assert!(refused(919, Stage::Calm).is_empty());
+        assert_eq!(refused(920, Stage::Calm), ["free"]);
+        assert_eq!(refused(935, Stage::Calm), ["free", "pro"]);
+        assert_eq!(refused(1_000, Stage::Calm), ["free", "pro", "business"]);
+        assert_eq!(refused(905, Stage::Shedding), ["free"], "until the stage ends");
+        assert!(refused(899, Stage::Shedding).is_empty());
+        assert_eq!(overload.shed.with_label_values(&["request"]).get(), 7);
+    }
+}

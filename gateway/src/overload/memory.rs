@@ -1,0 +1,86 @@
+//! How much memory the process has for itself, and how much it may have.
+//!
+//! What counts is what only this process holds (`RssAnon`): pages of files can be dropped by the kernel at any time. The
+//! limit is the configured one, else that of the control group as its own files say, looked at anew every time because it
+//! can be changed while the process runs.
+
+use std::path::{Path, PathBuf};
+
+/// Where the figures come from.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    bytes_max: Option<u64>,
+    control_group: PathBuf,
+    status: PathBuf,
+}
+
+impl Memory {
+    /// With a limit of its own, or with that of the control group whose files are in this directory.
+    pub fn new(bytes_max: Option<u64>, control_group: PathBuf) -> Self {
+        Self { bytes_max, control_group, status: PathBuf::from("/proc/self/status") }
+    }
+
+    /// Thousandths of the limit that are used; `None` without a limit, or when the system does not say.
+    pub fn thousandths(&self) -> Option<u64> {
+        let limit = self.bytes_max.or_else(|| limit_of(&self.control_group)).filter(|limit| *limit > 0)?;
+        let used = own(&std::fs::read_to_string(&self.status).ok()?)?;
+        Some(used.saturating_mul(1_000) / limit)
+    }
+}
+
+/// The limit of version 2, or of version 1, where it is "unlimited" by being larger than any machine.
+fn limit_of(group: &Path) -> Option<u64> {
+    const UNLIMITED: u64 = 1 << 60;
+    ["memory.max", "memory.limit_in_bytes", "memory/memory.limit_in_bytes"]
+        .iter()
+        .find_map(|file| std::fs::read_to_string(group.join(file)).ok())
+        .and_then(|text| text.trim().parse().ok())
+        .filter(|limit| *limit < UNLIMITED)
+}
+
+/// Bytes of the line `RssAnon:   1234 kB`.
+fn own(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1_024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(limit: Option<&str>, file: &str, bytes_max: Option<u64>, status: &str) -> Option<u64> {
+        let directory = tempfile::tempdir().unwrap();
+        let status_file = directory.path().join("status");
+        std::fs::write(&status_file, status).unwrap();
+        if let Some(limit) = limit {
+            std::fs::create_dir_all(directory.path().join("memory")).unwrap();
+            std::fs::write(directory.path().join(file), limit).unwrap();
+        }
+        Memory { bytes_max, control_group: directory.path().to_owned(), status: status_file }.thousandths()
+    }
+
+    const STATUS: &str = "Name:\tgateway\nVmRSS:\t  90000 kB\nRssAnon:\t    512 kB\nRssFile:\t 80000 kB\n";
+
+    #[test]
+    fn the_limit_is_the_stated_one_or_that_of_the_group() {
+        for file in ["memory.max", "memory.limit_in_bytes", "memory/memory.limit_in_bytes"] {
+            assert_eq!(memory(Some("1048576\n"), file, None, STATUS), Some(500), "{file}");
+        }
+        assert_eq!(memory(Some("1048576\n"), "memory.max", Some(524_288), STATUS), Some(1_000));
+    }
+
+    #[test]
+    fn without_a_limit_or_a_figure_nothing_is_known() {
+        assert_eq!(memory(Some("max\n"), "memory.max", None, STATUS), None);
+        assert_eq!(memory(Some("9223372036854771712\n"), "memory.limit_in_bytes", None, STATUS), None);
+        assert_eq!(memory(None, "", None, STATUS), None);
+        assert_eq!(memory(None, "", Some(0), STATUS), None);
+        assert_eq!(memory(None, "", Some(1), "RssAnon: some kB\n"), None);
+        assert_eq!(memory(None, "", Some(1), ""), None);
+    }
+
+    #[test]
+    fn this_process_has_some_memory() {
+        assert!(Memory::new(Some(1 << 40), PathBuf::new()).thousandths().is_some());
+    }
+}

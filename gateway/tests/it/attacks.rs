@@ -1,0 +1,94 @@
+//! The attack matrix as raw bytes through a whole gateway. Every row is refused with an exact status and code, no
+//! upstream is so much as connected to, the connection is closed, there is one log line and one count.
+//!
+//! What the lint of heads and chunks makes of every cut of such bytes is tested beside it; here the rows prove that
+//! nothing between the socket and the upstream changes that, and that nothing is refused in silence.
+
+mod bodies;
+mod credentials;
+mod framing;
+mod hosts;
+mod lines;
+mod responses;
+
+use std::collections::BTreeMap;
+
+use gateway::rejection::Rejection;
+
+use crate::world::client::Client;
+use crate::world::{DEMO, ORDERS, World};
+
+/// One row: its name in the matrix, what is sent, and what has to come back.
+pub(super) struct Row {
+    name: String,
+    bytes: Vec<u8>,
+    rejection: Rejection,
+}
+
+pub(super) fn row(name: &str, bytes: impl Into<Vec<u8>>, rejection: Rejection) -> Row {
+    Row { name: name.to_owned(), bytes: bytes.into(), rejection }
+}
+
+/// A GET of the orders with a good Host, a key's place taken by nobody's, and these field lines.
+pub(super) fn get(lines: &str) -> String {
+    format!("GET {ORDERS} HTTP/1.1\r\nHost: {DEMO}\r\n{lines}\r\n")
+}
+
+/// A POST with a good Host, these field lines and whatever follows them.
+pub(super) fn post(lines: &str, rest: &str) -> String {
+    format!("POST /v2/orders HTTP/1.1\r\nHost: {DEMO}\r\n{lines}\r\n{rest}")
+}
+
+/// What such an attack smuggles: a request that must never be read as one.
+pub(super) fn smuggled() -> String {
+    format!("DELETE {ORDERS}/1 HTTP/1.1\r\nHost: {DEMO}\r\n\r\n")
+}
+
+/// Sends every row over TLS on a connection of its own, and every third one without TLS as well.
+pub(super) async fn refused_at_the_door(rows: Vec<Row>) {
+    let world = World::start().await;
+    let mut expected: BTreeMap<String, u64> = BTreeMap::new();
+    let mut lines = 0;
+    assert!(!rows.is_empty());
+    for (number, row) in rows.iter().enumerate() {
+        let mut clients = vec![world.tls(DEMO).await];
+        if number % 3 == 0 {
+            clients.push(world.plain().await);
+        }
+        for client in clients {
+            is_refused(&world, client, row).await;
+            lines += 1;
+            *expected.entry(series(row.rejection)).or_default() += 1;
+        }
+    }
+    assert_eq!(world.log.lines().len(), lines, "one refusal, one line");
+    for (series, count) in expected {
+        world.admin.counts(&series, count).await;
+    }
+    world.assert_upstreams_untouched();
+    assert_eq!(world.ask(world.list()).await.status, 200, "and the gateway serves on");
+}
+
+async fn is_refused(world: &World, mut client: Client, row: &Row) {
+    let Row { name, bytes, rejection } = row;
+    client.send(bytes).await;
+    let method = if bytes.starts_with(b"HEAD ") { "HEAD" } else { "GET" };
+    let Some(reply) = client.reply(method).await else { panic!("{name}: no answer") };
+    let body: serde_json::Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+    assert_eq!((reply.status, body["code"].as_str()), (rejection.status(), Some(rejection.code())), "{name}");
+    reply.refused(rejection.status(), rejection.code());
+    assert_eq!(client.rest().await, b"", "{name}: one answer, and then the connection ends");
+    let line = world.log.line_of(reply.request_id()).await;
+    assert_eq!((&line["surface"], &line["code"]), (&"door".into(), &rejection.code().into()), "{name}");
+    world.assert_upstreams_untouched();
+}
+
+/// The counter of a refusal at the door.
+fn series(rejection: Rejection) -> String {
+    format!(
+        "edge_requests_total{{blame=\"{}\",code=\"{}\",status_class=\"{}xx\",surface=\"door\"}}",
+        rejection.blame().as_str(),
+        rejection.code(),
+        rejection.status() / 100
+    )
+}

@@ -1,0 +1,146 @@
+//! 3.1: chunks, trailers, early answers, pipelines.
+
+use std::sync::Arc;
+
+use gateway::rejection::Rejection::BadFraming;
+use tokio::sync::Semaphore;
+
+use super::{Row, post, refused_at_the_door, row, smuggled};
+use crate::world::client::Ask;
+use crate::world::upstream::{Act, response};
+use crate::world::{BLOG, DEMO, ORDERS, World};
+
+fn chunks() -> Vec<Row> {
+    let bad = |name: &str, body: &str| row(name, post("Transfer-Encoding: chunked\r\n", body), BadFraming);
+    let hidden = smuggled();
+    vec![
+        bad("TERM.EXT: LF inside an extension", &format!("5;\nx\r\n12345\r\n0\r\n\r\n{hidden}")),
+        bad("EXT.TERM: LF for the line's end", &format!("5;x\n12345\r\n0\r\n\r\n{hidden}")),
+        bad("SPILL: LF behind the data", &format!("5\r\n12345\n0\r\n\r\n{hidden}")),
+        bad("a bare CR in an extension", "5;a\rb\r\n12345\r\n0\r\n\r\n"),
+        bad("NUL in an extension", "5;a=\0\r\n12345\r\n0\r\n\r\n"),
+        bad("an extension without a name", "5;\r\n12345\r\n0\r\n\r\n"),
+        bad("an extension that is no token", "5;a[b\r\n12345\r\n0\r\n\r\n"),
+        bad("extensions of 257 bytes", &format!("5;{}\r\n12345\r\n0\r\n\r\n", "x".repeat(257))),
+        bad("extensions of 10 KB in many chunks", &format!("{}0\r\n\r\n", "1;xxxxxxxxxx\r\na\r\n".repeat(1_000))),
+        bad("0x", "0x5\r\n12345\r\n0\r\n\r\n"),
+        bad("plus", "+5\r\n12345\r\n0\r\n\r\n"),
+        bad("minus", "-5\r\n12345\r\n0\r\n\r\n"),
+        bad("an underscore", "1_0\r\n12345\r\n0\r\n\r\n"),
+        bad("a space before the size", " 5\r\n12345\r\n0\r\n\r\n"),
+        bad("a space behind the size", "5 \r\n12345\r\n0\r\n\r\n"),
+        bad("a tab behind the size", "5\t\r\n12345\r\n0\r\n\r\n"),
+        bad("no size", "\r\n12345\r\n0\r\n\r\n"),
+        bad("a size that is no number", "five\r\n12345\r\n0\r\n\r\n"),
+        bad("a size beyond 64 bits", "10000000000000005\r\n12345\r\n0\r\n\r\n"),
+        bad("a size beyond 63 bits", "ffffffffffffffff\r\n12345\r\n0\r\n\r\n"),
+        bad("no CRLF behind the data", "5\r\n123450\r\n\r\n"),
+        bad("more data than was said", &format!("5\r\n1234567\r\n0\r\n\r\n{hidden}")),
+        bad("a bare LF behind the size", "5\n12345\r\n0\r\n\r\n"),
+        bad("a bare LF at the end", "5\r\n12345\r\n0\r\n\n"),
+        bad("a trailer that frames", "5\r\n12345\r\n0\r\nContent-Length: 5\r\n\r\n"),
+        bad("a trailer that routes", "5\r\n12345\r\n0\r\nHost: other\r\n\r\n"),
+        bad("a trailer that authenticates", "5\r\n12345\r\n0\r\nAuthorization: Bearer x\r\n\r\n"),
+        bad("a trailer that is no field", "5\r\n12345\r\n0\r\nno colon\r\n\r\n"),
+    ]
+}
+
+#[tokio::test]
+async fn chunks_that_could_be_read_twice_are_refused() {
+    refused_at_the_door(chunks()).await;
+}
+
+#[tokio::test]
+async fn a_chunk_that_turns_bad_later_is_refused_and_the_upstream_never_sees_a_whole_request() {
+    let world = World::start().await;
+    let mut client = world.tls(BLOG).await;
+    client.send(format!("POST / HTTP/1.1\r\nHost: {BLOG}\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n")).await;
+    crate::world::eventually("the upstream is connected", async || (world.blog.connections() == 1).then_some(())).await;
+    client.send(format!("5 \r\n12345\r\n0\r\n\r\n{}", smuggled())).await;
+    client.reply("POST").await.expect("an answer").refused(400, "bad_framing");
+    assert_eq!(client.rest().await, b"");
+    crate::world::eventually("the upstream sees it end", async || {
+        let requests = world.blog.requests();
+        (requests.len() == 1 && !requests[0].complete).then_some(())
+    })
+    .await;
+    assert_eq!(world.orders.connections(), 0);
+}
+
+#[tokio::test]
+async fn trailers_are_dropped() {
+    let world = World::start().await;
+    let mut client = world.tls(BLOG).await;
+    let fields = "Transfer-Encoding: chunked\r\nTrailer: X-Late";
+    client
+        .send(format!("POST / HTTP/1.1\r\nHost: {BLOG}\r\n{fields}\r\n\r\n5\r\n12345\r\n0\r\nX-Late: 1\r\n\r\n"))
+        .await;
+    assert_eq!(client.reply("POST").await.expect("an answer").status, 200);
+    let request = world.blog.only_request();
+    assert_eq!((request.body.as_slice(), request.complete), (&b"12345"[..], true));
+    assert!(request.head.all("x-late").is_empty() && request.head.all("trailer").is_empty(), "{request:?}");
+}
+
+#[tokio::test]
+async fn an_answer_before_the_body_was_read_costs_both_connections() {
+    let world = World::start().await;
+    world.blog.next(Act::Answer(response("200 OK", "", "early").into_bytes()));
+    let mut client = world.tls(BLOG).await;
+    // The fake reads a body by its length, so this one is answered when three of five bytes are missing.
+    let gate = Arc::new(Semaphore::new(0));
+    drop(gate);
+    client.send(format!("POST / HTTP/1.1\r\nHost: {BLOG}\r\nContent-Length: 5\r\n\r\n12")).await;
+    client.wire.close().await;
+    // The client is gone before its body was: no connection with half a request in it serves anybody else.
+    crate::world::eventually("the request ends", async || {
+        (world.admin.metric("edge_requests_in_flight").await == 0).then_some(())
+    })
+    .await;
+    assert_eq!(world.ask(Ask::get(BLOG, "/next")).await.status, 200);
+    let requests = world.blog.requests();
+    let whole: Vec<_> = requests.iter().filter(|request| request.complete).collect();
+    assert_eq!(whole.len(), 1);
+    assert!(whole[0].head.first_line.starts_with("GET /next "), "{requests:?}");
+    assert!(requests.iter().all(|request| request.complete || request.connection != whole[0].connection));
+}
+
+#[tokio::test]
+async fn pipelined_requests_are_answered_in_order_and_never_mixed() {
+    let world = World::start().await;
+    let mut client = world.tls(BLOG).await;
+    for number in 0..3 {
+        world.blog.next(Act::body("200 OK", &format!("\"answer {number}\"")));
+    }
+    let asks: Vec<u8> = (0..3).flat_map(|number| Ask::get(BLOG, &format!("/{number}")).to_bytes()).collect();
+    client.send(asks).await;
+    for number in 0..3 {
+        let reply = client.reply("GET").await.expect("an answer");
+        assert_eq!((reply.status, reply.text()), (200, format!("\"answer {number}\"").as_str()));
+    }
+    let lines: Vec<String> = world.blog.requests().into_iter().map(|request| request.head.first_line).collect();
+    assert_eq!(lines, ["GET /0 HTTP/1.1", "GET /1 HTTP/1.1", "GET /2 HTTP/1.1"]);
+}
+
+/// CL.0 and 0.CL: what a server that ignores a body would read as the next request.
+#[tokio::test]
+async fn a_body_where_none_belongs_is_never_read_as_a_request() {
+    let world = World::start().await;
+    for method in ["GET", "HEAD", "DELETE"] {
+        let path = if method == "DELETE" { format!("{ORDERS}/1") } else { ORDERS.to_owned() };
+        let hidden = smuggled();
+        for framing in [format!("Content-Length: {}", hidden.len()), "Transfer-Encoding: chunked".to_owned()] {
+            let mut client = world.tls(DEMO).await;
+            let key = &world.key.text;
+            let head =
+                format!("{method} {path} HTTP/1.1\r\nHost: {DEMO}\r\nAuthorization: Bearer {key}\r\n{framing}\r\n\r\n");
+            let body =
+                if framing.starts_with('C') { hidden.clone() } else { format!("5\r\n12345\r\n0\r\n\r\n{hidden}") };
+            client.send(head + &body).await;
+            let reply = client.reply(method).await.expect("an answer");
+            assert_eq!(reply.status, 400, "{method} with {framing}: {reply:?}");
+            assert_eq!(client.rest().await, b"", "{method} with {framing}: no second answer");
+            assert_eq!(world.log.line_of(reply.request_id()).await["code"], "body_not_allowed");
+        }
+    }
+    world.assert_upstreams_untouched();
+}

@@ -1,0 +1,77 @@
+//! 3.4: keys and what is made of them. The canary is a secret that must appear nowhere.
+
+use crate::world::client::Ask;
+use crate::world::{BLOG, DEMO, ORDERS, OTHER, World};
+
+#[tokio::test]
+async fn what_is_no_good_key_is_401_and_reaches_nobody() {
+    let world = World::start().await;
+    let key = &world.key.text;
+    let mut broken = key.clone();
+    let last = if broken.ends_with('a') { 'b' } else { 'a' };
+    broken.pop();
+    broken.push(last);
+    let long = "x".repeat(4_000);
+    for (what, value) in [
+        ("no scheme", key.clone()),
+        ("another scheme", format!("Basic {key}")),
+        ("a key of another project", format!("Bearer {}", world.other_key.text)),
+        ("a wrong checksum", format!("Bearer {broken}")),
+        ("4 KB", format!("Bearer {long}")),
+        ("two keys", format!("Bearer {key}, Bearer {key}")),
+        ("quoted", format!("Bearer \"{key}\"")),
+        ("in capitals", format!("Bearer {}", key.to_uppercase())),
+        ("empty", "Bearer ".to_owned()),
+    ] {
+        let reply = world.ask(Ask::get(DEMO, ORDERS).field("Authorization", &value)).await;
+        reply.refused(401, "invalid_api_key");
+        assert!(reply.header("www-authenticate").is_some_and(|words| words.starts_with("Bearer")), "{what}");
+        assert!(!reply.text().contains(key.as_str()), "{what}");
+    }
+    for target in [format!("{ORDERS}?api_key={key}"), format!("{ORDERS}?access_token={key}")] {
+        world.ask(Ask::get(DEMO, &target)).await.refused(401, "missing_api_key");
+    }
+    let twice = Ask::get(DEMO, ORDERS).key(key).key(&world.other_key.text);
+    assert!(matches!(world.ask(twice).await.status, 400 | 401));
+    world.assert_upstreams_untouched();
+    assert!(!world.log.text().contains(key.as_str()), "no key in a log");
+}
+
+#[tokio::test]
+async fn one_bucket_whatever_the_spelling_of_host_method_and_version() {
+    let world = World::start().await;
+    let mut left = Vec::new();
+    for host in [DEMO, "DEMO.tollhouse.localhost", "demo.tollhouse.localhost."] {
+        let mut client = world.tls(DEMO).await;
+        left.push(client.ask(&Ask::get(host, ORDERS).key(&world.key.text)).await.number("x-ratelimit-remaining"));
+    }
+    let head = Ask::new("HEAD", DEMO, ORDERS).key(&world.key.text);
+    left.push(world.ask(head).await.number("x-ratelimit-remaining"));
+    left.push(world.h2(DEMO).await.ask(&world.list()).await.number("x-ratelimit-remaining"));
+    assert_eq!(left, [299, 298, 297, 296, 295]);
+}
+
+#[tokio::test]
+async fn a_log_line_stays_one_line_whatever_is_sent() {
+    let world = World::start().await;
+    let agent = format!("\x1b[31m\"}}{{\"status\":200,{}", "A".repeat(6_000));
+    for name in ["User-Agent", "Referer", "X-Request-Id", "Accept"] {
+        let agent = agent.replace('\x1b', "");
+        let reply = world.ask(Ask::get(BLOG, "/%0d%0a%22,%7b").field(name, &agent)).await;
+        assert_eq!(reply.status, 200);
+        let line = world.log.line_of(reply.request_id()).await;
+        assert!(line.to_string().len() < 4_000, "a line has a bound: {}", line.to_string().len());
+    }
+    assert_eq!(world.log.lines().len(), 4);
+}
+
+#[tokio::test]
+async fn a_tenant_cannot_reach_what_is_anothers() {
+    let world = World::start().await;
+    for (host, key) in [(DEMO, &world.other_key.text), (OTHER, &world.key.text)] {
+        world.ask(Ask::get(host, ORDERS).key(key)).await.refused(401, "invalid_api_key");
+    }
+    let mut client = world.tls(OTHER).await;
+    client.ask(&Ask::get(DEMO, ORDERS).key(&world.key.text)).await.refused(421, "misdirected_request");
+    world.assert_upstreams_untouched();
+}

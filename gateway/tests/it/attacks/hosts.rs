@@ -1,0 +1,111 @@
+//! 3.2: hosts, names of handshakes, forwarded headers.
+
+use gateway::rejection::Rejection::BadHost;
+
+use super::{Row, refused_at_the_door, row};
+use crate::world::client::{Ask, handshake};
+use crate::world::{BLOG, DEMO, ORDERS, OTHER, World, certificates};
+
+fn hosts() -> Vec<Row> {
+    let bad = |name: &str, host: &str| {
+        row(&format!("Host {name}"), format!("GET {ORDERS} HTTP/1.1\r\nHost: {host}\r\n\r\n"), BadHost)
+    };
+    vec![
+        row("no Host", format!("GET {ORDERS} HTTP/1.1\r\n\r\n"), BadHost),
+        row("no Host on HTTP/1.0", format!("GET {ORDERS} HTTP/1.0\r\n\r\n"), BadHost),
+        row("two Hosts", format!("GET / HTTP/1.1\r\nHost: {DEMO}\r\nHost: {OTHER}\r\n\r\n"), BadHost),
+        row("two Hosts, the same", format!("GET / HTTP/1.1\r\nHost: {DEMO}\r\nHost: {DEMO}\r\n\r\n"), BadHost),
+        bad("as a list", &format!("{DEMO}, {OTHER}")),
+        bad("with a path", &format!("{DEMO}/x")),
+        bad("with a dotted path", &format!("{DEMO}/../x")),
+        bad("with userinfo", &format!("user@{DEMO}")),
+        bad("with a space", &format!("{DEMO} x")),
+        bad("empty", ""),
+        bad("with an empty port", &format!("{DEMO}:")),
+        bad("with port 0", &format!("{DEMO}:0")),
+        bad("with a port beyond 65535", &format!("{DEMO}:65536")),
+        bad("with a port that is no number", &format!("{DEMO}:x")),
+        bad("longer than 253 bytes", &"abcdefg.".repeat(40)),
+        bad("with a label longer than 63 bytes", &format!("{}.example", "a".repeat(64))),
+        bad("as raw UTF-8", "b\u{fc}cher.example"),
+        bad("as a wildcard", "*.tollhouse.localhost"),
+        bad("with an escape", "demo%2etollhouse.localhost"),
+        bad("with an empty label", "demo..tollhouse.localhost"),
+        bad("with a backslash", &format!("{DEMO}\\x")),
+        row("absolute target, another Host", format!("GET http://{OTHER}/ HTTP/1.1\r\nHost: {DEMO}\r\n\r\n"), BadHost),
+    ]
+}
+
+#[tokio::test]
+async fn hosts_that_are_not_one_name_are_refused() {
+    refused_at_the_door(hosts()).await;
+}
+
+#[tokio::test]
+async fn an_address_for_a_host_is_nobodys() {
+    let world = World::start().await;
+    for host in ["127.0.0.1", "[::1]", "127.0.0.1:8080"] {
+        let reply = world.plain().await.try_ask(&Ask::get(host, "/")).await.expect("an answer");
+        reply.refused(BadHost.status(), BadHost.code());
+    }
+    world.assert_upstreams_untouched();
+}
+
+/// The library answers this one before any code of ours sees it: without a body, and never at an upstream.
+#[tokio::test]
+async fn over_http_2_authority_and_host_that_disagree_are_refused() {
+    let world = World::start().await;
+    let stranger = world.h2(DEMO).await;
+    for host in [OTHER, "demo.tollhouse.localhost:1", "", "a, b"] {
+        let refused = stranger.status_of(&Ask::get(DEMO, ORDERS).field("Host", host)).await;
+        assert_eq!(refused, Ok(400), "Host: {host}");
+    }
+    world.assert_upstreams_untouched();
+}
+
+// A20 in small.
+#[tokio::test]
+async fn names_that_nobody_has_leave_nothing_behind() {
+    let world = World::start().await;
+    let series = world.admin.metrics().await.len();
+    for number in 0..200 {
+        let name = format!("n{number}.example");
+        assert!(handshake(world.https, Some(&name), certificates::client(&[b"http/1.1"])).await.is_err());
+        let reply = world.plain().await.try_ask(&Ask::get(&name, "/")).await.expect("an answer");
+        reply.refused(404, "unknown_host");
+    }
+    world.admin.counts("edge_tls_handshakes_total{outcome=\"unknown_name\"}", 200).await;
+    assert_eq!(world.admin.metrics().await.len(), series);
+    world.assert_upstreams_untouched();
+}
+
+/// The upstream is told of the client what the gateway saw, whatever the client says.
+#[tokio::test]
+async fn what_a_client_says_of_itself_is_not_passed_on() {
+    let world = World::start().await;
+    let forged = [
+        ("X-Forwarded-For", "6.6.6.6"),
+        ("X-Forwarded-Host", OTHER),
+        ("X-Forwarded-Proto", "gopher"),
+        ("X-Forwarded-Port", "666"),
+        ("Forwarded", "for=6.6.6.6"),
+        ("X-Real-IP", "6.6.6.6"),
+        ("Via", "1.1 evil"),
+        ("X-Original-URL", "/admin"),
+        ("X-Rewrite-URL", "/admin"),
+        ("X-Tenant-Id", "other"),
+        ("X-Plan", "enterprise"),
+        ("X-Key-Id", "other"),
+        ("Tollhouse-Identity", "forged"),
+        ("traceparent", "00-00000000000000000000000000000bad-0000000000000bad-01"),
+        ("X-Request-Id", "chosen"),
+    ];
+    let ask = forged.iter().fold(Ask::get(BLOG, "/"), |ask, (name, value)| ask.field(name, value));
+    assert_eq!(world.ask(ask).await.status, 200);
+    let head = world.blog.only_request().head;
+    for (name, value) in forged {
+        assert!(!head.all(name).contains(&value), "{name}: {value} went through: {head:?}");
+    }
+    assert_eq!(head.get("x-forwarded-host"), Some(BLOG));
+    assert_eq!(head.get("x-forwarded-proto"), Some("https"));
+}

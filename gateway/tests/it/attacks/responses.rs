@@ -1,0 +1,155 @@
+//! 3.1, the other side: upstreams that answer more, less or something else than a response.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use crate::world::client::{Ask, status_of};
+use crate::world::upstream::{Act, response};
+use crate::world::wire::Framing;
+use crate::world::{BLOG, DEMO, World};
+
+/// Answers that are 502. A folded line and a space before a colon are not among them: from an upstream, RFC 9112
+/// (sections 5.1 and 5.2) has a proxy mend them, and the library does.
+#[tokio::test]
+async fn answers_that_are_no_responses_are_502() {
+    let world = World::start().await;
+    let many: String = (0..300).map(|number| format!("X-{number}: y\r\n")).collect();
+    let large: String = (0..20).map(|number| format!("X-{number}: {}\r\n", "y".repeat(4_000))).collect();
+    let huge = format!("X: {}\r\n", "y".repeat(2_000_000));
+    for (what, bytes) in [
+        ("CL twice, different", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx".to_owned()),
+        ("CL with plus", "HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\nxx".to_owned()),
+        ("CR in a value", "HTTP/1.1 200 OK\r\nX: a\rSet-Cookie: b\r\nContent-Length: 0\r\n\r\n".to_owned()),
+        ("NUL in a value", "HTTP/1.1 200 OK\r\nX: a\0b\r\nContent-Length: 0\r\n\r\n".to_owned()),
+        ("300 fields", format!("HTTP/1.1 200 OK\r\n{many}Content-Length: 0\r\n\r\n")),
+        ("80 KB of fields", format!("HTTP/1.1 200 OK\r\n{large}Content-Length: 0\r\n\r\n")),
+        ("2 MB of fields", format!("HTTP/1.1 200 OK\r\n{huge}Content-Length: 0\r\n\r\n")),
+        ("a status of two digits", "HTTP/1.1 20 OK\r\nContent-Length: 0\r\n\r\n".to_owned()),
+        ("another protocol", "220 mail.example ESMTP\r\n".to_owned()),
+    ] {
+        world.orders.next(Act::AnswerAndClose(bytes.into_bytes()));
+        let reply = world.ask(world.list()).await;
+        assert_eq!(reply.status, 502, "{what}: {reply:?}");
+        reply.refused(502, "upstream_invalid");
+        assert_eq!(world.log.line_of(reply.request_id()).await["blame"], "upstream", "{what}");
+    }
+    world.admin.counts("edge_upstream_requests_total{outcome=\"invalid\"}", 9).await;
+}
+
+/// Interim responses have an end, and so has a request whose upstream sends nothing else.
+#[tokio::test]
+async fn a_flood_of_interim_responses_is_cut() {
+    let world = World::start().await;
+    let flood = "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n".repeat(1_000);
+    world.orders.next(Act::AnswerAndClose((flood + &response("200 OK", "", "[]")).into_bytes()));
+    let mut client = world.tls(DEMO).await;
+    client.send(world.list().to_bytes()).await;
+    let seen = String::from_utf8(client.rest().await).unwrap();
+    assert!(seen.matches("HTTP/1.1 103 ").count() <= 16, "{seen}");
+    assert!(!seen.contains(" 200 OK"), "{seen}");
+    world.admin.counts("edge_upstream_requests_total{outcome=\"invalid\"}", 1).await;
+}
+
+/// Length and coding together: the coding counts, the length never reaches the client, and what the upstream hid behind
+/// the last chunk is nobody's answer.
+#[tokio::test]
+async fn an_answer_with_length_and_coding_poisons_nobody() {
+    let world = World::start().await;
+    let hidden = response("200 OK", "", "\"poison\"");
+    let both = format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n[]\r\n0\r\n\r\n{hidden}"
+    );
+    world.orders.next(Act::Answer(both.into_bytes()));
+    let reply = world.ask(world.list()).await;
+    assert!(matches!((reply.status, reply.text()), (200, "[]") | (502, _)), "{reply:?}");
+    for _ in 0..3 {
+        assert_eq!(world.ask(world.list()).await.text(), "[]");
+    }
+}
+
+/// A response that goes on for ever, a little at a time, ends with the time that the upstream grants a request.
+#[tokio::test]
+async fn an_answer_that_drips_is_cut_when_the_request_has_taken_its_time() {
+    let world = World::start().await;
+    let gate = Arc::new(Semaphore::new(0));
+    let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n[1\r\n".to_vec();
+    world.orders.next(Act::AnswerInTwo(head, gate.clone(), b"1\r\n,\r\n".to_vec()));
+    let mut client = world.tls(DEMO).await;
+    client.send(world.list().to_bytes()).await;
+    assert_eq!(status_of(&client.head().await), 200);
+    world.clock.advance(Duration::from_secs(31));
+    gate.add_permits(1);
+    client.rest().await;
+    world.admin.counts("edge_upstream_requests_total{outcome=\"timeout\"}", 1).await;
+    // A head that comes too late is said to be.
+    let gate = Arc::new(Semaphore::new(0));
+    world.orders.next(Act::AnswerInTwo(Vec::new(), gate.clone(), response("200 OK", "", "[]").into_bytes()));
+    let mut client = world.tls(DEMO).await;
+    client.send(world.list().to_bytes()).await;
+    world.orders.asked(2).await;
+    world.clock.advance(Duration::from_secs(31));
+    gate.add_permits(1);
+    client.reply("GET").await.expect("an answer").refused(504, "upstream_timeout");
+}
+
+/// A site's download may take as long as it keeps its pace.
+#[tokio::test]
+async fn a_site_that_streams_has_no_such_limit() {
+    let world = World::start().await;
+    let gate = Arc::new(Semaphore::new(0));
+    let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n".to_vec();
+    world.blog.next(Act::AnswerInTwo(head, gate.clone(), b"2\r\ncd\r\n0\r\n\r\n".to_vec()));
+    let mut client = world.tls(BLOG).await;
+    client.send(Ask::get(BLOG, "/").to_bytes()).await;
+    let head = client.head().await;
+    world.clock.advance(Duration::from_hours(2));
+    gate.add_permits(1);
+    let body = client.wire.body(Framing::Chunked).await;
+    assert_eq!((status_of(&head), body.bytes.as_slice(), body.complete), (200, &b"abcd"[..], true));
+}
+
+/// Asking for another protocol is no way to hold a place at an upstream for an hour.
+#[tokio::test]
+async fn an_upgrade_that_is_never_answered_is_504() {
+    let world = World::with(|setup| setup.blog = "connect_timeout = \"100ms\"\nfirst_byte_timeout = \"150ms\"").await;
+    for early in ["", "early frames"] {
+        world.blog.next(Act::Hang);
+        let mut client = world.tls(BLOG).await;
+        let ask = Ask::get(BLOG, "/socket").field("Connection", "Upgrade").field("Upgrade", "websocket");
+        let mut bytes =
+            ask.field("Sec-WebSocket-Version", "13").field("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==").to_bytes();
+        bytes.extend_from_slice(early.as_bytes());
+        client.send(bytes).await;
+        client.reply("GET").await.expect("an answer").refused(504, "upstream_timeout");
+        assert_eq!(client.rest().await, b"");
+    }
+    world.blog.left(2).await;
+    world.admin.counts("edge_upstream_requests_total{outcome=\"timeout\"}", 2).await;
+}
+
+/// One request in ten may be sent a second time, and ten that were saved up: an upstream that drops every connection is
+/// not asked everything twice.
+#[tokio::test]
+async fn retries_have_a_budget() {
+    let world = World::start().await;
+    let mut twice = 0;
+    for _ in 0..30 {
+        assert_eq!(world.ask(world.list()).await.status, 200);
+        // The idle connection dies under the next request, and so does the fresh one after it.
+        world.orders.next(Act::AnswerAndClose(Vec::new()));
+        world.orders.next(Act::AnswerAndClose(Vec::new()));
+        let before = world.orders.requests().len();
+        let reply = world.ask(world.list()).await;
+        reply.refused(502, "upstream_invalid");
+        let asked = world.orders.requests().len() - before;
+        twice += usize::from(asked == 2);
+        if asked == 1 {
+            // The second act was not needed.
+            world.ask(world.list()).await.refused(502, "upstream_invalid");
+        }
+    }
+    // Ten saved up, and a tenth of less than a hundred requests.
+    assert!((10..=19).contains(&twice), "{twice} of 30 were sent twice");
+}

@@ -1,0 +1,78 @@
+//! Behind a load balancer that speaks PROXY protocol v2: its word counts, nobody else's does.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::world::client::{Ask, Client};
+use crate::world::wire::Wire;
+use crate::world::{BLOG, DEMO, ORDERS, World, certificates, within};
+
+const TRUSTED: &str = "trusted_proxies = [\"127.0.0.0/8\"]";
+
+/// The header for a client at this address.
+fn header(client: Ipv4Addr) -> Vec<u8> {
+    let addresses = [&client.octets()[..], &[127, 0, 0, 1], &12_345_u16.to_be_bytes(), &443_u16.to_be_bytes()].concat();
+    let length = u16::try_from(addresses.len()).unwrap().to_be_bytes();
+    [&b"\r\n\r\n\0\r\nQUIT\n"[..], &[0x21, 0x11], &length, &addresses].concat()
+}
+
+/// A TLS connection that begins with these bytes.
+async fn tls_behind(world: &World, first: &[u8], sni: &str) -> std::io::Result<Client> {
+    within(async {
+        let mut stream = TcpStream::connect(world.https).await?;
+        stream.write_all(first).await?;
+        let name = ServerName::try_from(sni.to_owned()).unwrap();
+        let connector = TlsConnector::from(Arc::new(certificates::client(&[b"http/1.1"])));
+        Ok(Client { wire: Wire::new(connector.connect(name, stream).await?) })
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_client_is_whom_the_balancer_names() {
+    let world = World::with(|setup| setup.listen = TRUSTED).await;
+    let mut client = tls_behind(&world, &header(Ipv4Addr::new(192, 0, 2, 7)), BLOG).await.expect("a handshake");
+    let reply = client.ask(&Ask::get(BLOG, "/").field("X-Forwarded-For", "6.6.6.6")).await;
+    assert_eq!(reply.status, 200);
+    assert_eq!(world.blog.only_request().head.get("x-forwarded-for"), Some("192.0.2.7"));
+    assert_eq!(world.log.line_of(reply.request_id()).await["client_ip"], "192.0.2.7");
+    // Limits of an address are the client's own: one that keeps guessing keeps nobody else out.
+    for number in 0..60 {
+        let mut guesser = tls_behind(&world, &header(Ipv4Addr::new(192, 0, 2, 8)), DEMO).await.expect("a handshake");
+        let status = guesser.ask(&Ask::get(DEMO, ORDERS)).await.status;
+        assert!(status == 401 || (status == 429 && number > 50), "guess {number}: {status}");
+    }
+    let mut other = tls_behind(&world, &header(Ipv4Addr::new(192, 0, 2, 9)), DEMO).await.expect("a handshake");
+    assert_eq!(other.ask(&Ask::get(DEMO, ORDERS)).await.status, 401);
+}
+
+#[tokio::test]
+async fn a_balancer_that_names_nobody_gets_nothing() {
+    let world = World::with(|setup| setup.listen = TRUSTED).await;
+    let mut truncated = header(Ipv4Addr::LOCALHOST);
+    truncated[15] = 200;
+    let old = b"PROXY TCP4 192.0.2.7 127.0.0.1 12345 443\r\n".to_vec();
+    for first in [Vec::new(), old, truncated] {
+        assert!(tls_behind(&world, &first, DEMO).await.is_err());
+    }
+    let mut plain = world.plain().await;
+    plain.send(Ask::get(BLOG, "/").to_bytes()).await;
+    assert_eq!(plain.rest().await, b"");
+    world.admin.counts("edge_connection_events_total{event=\"bad_proxy_header\"}", 4).await;
+    world.assert_upstreams_untouched();
+}
+
+#[tokio::test]
+async fn a_stranger_with_such_a_header_is_no_balancer() {
+    let world = World::start().await;
+    assert!(tls_behind(&world, &header(Ipv4Addr::new(192, 0, 2, 7)), DEMO).await.is_err());
+    let mut plain = world.plain().await;
+    plain.send([header(Ipv4Addr::new(192, 0, 2, 7)), Ask::get(BLOG, "/").to_bytes()].concat()).await;
+    plain.reply("GET").await.expect("an answer").refused(400, "bad_request");
+    world.assert_upstreams_untouched();
+}

@@ -1,0 +1,170 @@
+//! 3.3: HTTP/2 clients that do not ask but flood, frame by frame over TLS, against a gateway in a process of its own. The
+//! connection ends or stays harmless, the gateway's memory stays where it was, hardly anything reaches the upstream, and
+//! a bystander on a connection of its own is served throughout.
+
+mod frames;
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use self::frames::{Request, data, frame, headers, preface, settings};
+use crate::fleet::extent;
+use crate::rolling::pair::Pair;
+use crate::world::client::try_handshake;
+use crate::world::h2::H2;
+use crate::world::{DEMO, certificates, eventually, within};
+
+/// Streams or frames of one flood.
+const ROUNDS: u32 = 2_000;
+
+/// What a gateway's memory may grow by while one connection floods.
+const GROWTH_MAX: u64 = 8 * 1024 * 1024;
+
+/// Requests of a flood of [`ROUNDS`] that may reach the upstream before the connection is given up.
+const REACHED_MAX: usize = 300;
+
+/// What of a flood follows from the number of a round.
+type Round<'a> = Box<dyn Fn(u32) -> Vec<u8> + 'a>;
+
+/// What became of a flood.
+struct Seen {
+    /// The gateway ended the connection.
+    ended: bool,
+    /// Requests that reached the upstream.
+    reached: usize,
+    grown: u64,
+}
+
+/// Sends what `round` makes of each number until the gateway ends the connection or all rounds are sent.
+async fn flood(pair: &Pair, first: Vec<u8>, rounds: u32, round: impl Fn(u32) -> Vec<u8>) -> Seen {
+    let (asked, resident) = (pair.asked(), pair.resident(0));
+    let bystander = H2::try_connect(pair.places()[0].https, DEMO).await.expect("HTTP/2");
+    let stream =
+        try_handshake(pair.places()[0].https, DEMO, certificates::client(&[b"h2"])).await.expect("a handshake");
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    let reading = tokio::spawn(async move {
+        let mut room = vec![0; 16 * 1024];
+        while reader.read(&mut room).await.is_ok_and(|bytes| bytes > 0) {}
+    });
+    let mut peak = resident;
+    let mut sent = writer.write_all(&[preface(), first].concat()).await;
+    for number in 0..rounds {
+        if sent.is_err() || reading.is_finished() {
+            break;
+        }
+        sent = writer.write_all(&round(number)).await;
+        if number % 200 == 0 {
+            peak = peak.max(pair.resident(0));
+            assert_eq!(within(bystander.ask(&pair.ask())).await.status, 200, "a bystander");
+        }
+    }
+    // What is in progress ends; a connection that was not ended stays open and costs what it costs now.
+    let ended = eventually("what the gateway makes of it", async || {
+        let over = reading.is_finished();
+        (over || sent.is_ok()).then_some(over)
+    })
+    .await;
+    let ended = ended || tokio::time::timeout(Duration::from_secs(2), reading).await.is_ok();
+    assert_eq!(within(bystander.ask(&pair.ask())).await.status, 200, "a bystander");
+    let bystanders = usize::try_from(rounds.div_ceil(200) + 1).unwrap();
+    let reached = (pair.asked() - asked).saturating_sub(bystanders.min(pair.asked() - asked));
+    Seen { ended, reached, grown: peak.max(pair.resident(0)).saturating_sub(resident) }
+}
+
+async fn gateway() -> Pair {
+    let pair = Pair::single(None).await;
+    let place = pair.places()[0];
+    // Whatever a gateway allocates once is allocated.
+    for _ in 0..20 {
+        let warm = H2::try_connect(place.https, DEMO).await.expect("HTTP/2");
+        assert_eq!(warm.ask(&pair.ask()).await.status, 200);
+    }
+    pair
+}
+
+fn stream(number: u32) -> u32 {
+    2 * number + 1
+}
+
+// A2
+#[tokio::test(flavor = "multi_thread")]
+async fn floods_end_their_connection_and_nothing_else() {
+    let pair = gateway().await;
+    let rounds = extent("FLOOD_ROUNDS", ROUNDS);
+    let request = Request { host: DEMO, key: pair.key() };
+    let get = |number: u32| headers(stream(number), &request.block(), true);
+    let with = |number: u32, kind: u8, payload: &[u8]| [get(number), frame(kind, 0, stream(number), payload)].concat();
+    let largest = 0x7fff_ffff_u32.to_be_bytes();
+    let itself = |number: u32| [&stream(number).to_be_bytes()[..], &[16]].concat();
+    let open = headers(1, &request.block(), false);
+    let floods: Vec<(&str, Vec<u8>, Round<'_>)> = vec![
+        ("rapid reset", vec![], Box::new(|number| with(number, frames::RST_STREAM, &8_u32.to_be_bytes()))),
+        ("MadeYouReset: window update 0", vec![], Box::new(|number| with(number, frames::WINDOW_UPDATE, &[0; 4]))),
+        ("MadeYouReset: window overflow", vec![], Box::new(|number| with(number, frames::WINDOW_UPDATE, &largest))),
+        ("MadeYouReset: short PRIORITY", vec![], Box::new(|number| with(number, frames::PRIORITY, &[0; 4]))),
+        ("MadeYouReset: depends on itself", vec![], Box::new(|number| with(number, frames::PRIORITY, &itself(number)))),
+        ("MadeYouReset: HEADERS when half closed", vec![], Box::new(|number| [get(number), get(number)].concat())),
+        ("MadeYouReset: DATA when half closed", vec![], Box::new(|number| with(number, frames::DATA, b"late"))),
+        (
+            "CONTINUATION",
+            frame(frames::HEADERS, 0, 1, &request.block()),
+            Box::new(|_| frame(frames::CONTINUATION, 0, 1, &[0, 1, b'x', 1, b'y'].repeat(20))),
+        ),
+        ("empty DATA", open.clone(), Box::new(|_| data(1, b"", false))),
+        ("PING", vec![], Box::new(|_| frame(frames::PING, 0, 0, &[0; 8]))),
+        ("SETTINGS", vec![], Box::new(|_| settings(&[]))),
+        ("PRIORITY", vec![], Box::new(|number| frame(frames::PRIORITY, 0, stream(number), &[0, 0, 0, 0, 16]))),
+        (
+            "empty CONTINUATION",
+            frame(frames::HEADERS, 0, 1, &request.block()),
+            Box::new(|_| frame(frames::CONTINUATION, 0, 1, &[])),
+        ),
+        ("unknown frames", vec![], Box::new(|_| frame(0xee, 0, 0, &[0; 8]))),
+    ];
+    for (what, first, round) in floods {
+        let seen = flood(&pair, first, rounds, round).await;
+        println!(
+            "{what}: ended {}, {} of {rounds} at the upstream, memory +{} KiB",
+            seen.ended,
+            seen.reached,
+            seen.grown / 1_024
+        );
+        assert!(seen.ended, "{what}: the connection goes on");
+        assert!(seen.reached <= REACHED_MAX, "{what}: {} requests reached the upstream", seen.reached);
+        assert!(seen.grown <= GROWTH_MAX, "{what}: memory grew by {} KiB", seen.grown / 1_024);
+    }
+}
+
+/// A header block that is small on the wire and large when it is unpacked.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_header_bomb_unpacks_to_nothing() {
+    let pair = gateway().await;
+    let mut bomb = Request { host: DEMO, key: pair.key() }.block();
+    // One field of 4,000 bytes into the table, and then named two thousand times.
+    bomb.extend([0x40, 1, b'x', 0x7f, 0xa1, 0x1e]);
+    bomb.extend([b'y'; 4_000]);
+    bomb.extend([0xbe; 2_000]);
+    let asked = pair.asked();
+    let seen = flood(&pair, vec![], 100, |number| headers(stream(number), &bomb, true)).await;
+    println!("header bomb: ended {}, memory +{} KiB", seen.ended, seen.grown / 1_024);
+    assert!(seen.grown <= GROWTH_MAX, "memory grew by {} KiB", seen.grown / 1_024);
+    assert!(pair.asked() - asked <= 2, "the bystander's alone");
+}
+
+/// Responses that nobody takes: no more of them than streams are allowed, and others are served.
+#[tokio::test(flavor = "multi_thread")]
+async fn closed_windows_hold_what_one_connection_may_hold_and_no_more() {
+    let pair = gateway().await;
+    let request = Request { host: DEMO, key: pair.key() };
+    let closed = settings(&[(4, 0)]);
+    let seen = flood(&pair, closed, 500, |number| headers(stream(number), &request.block(), true)).await;
+    println!(
+        "closed windows: ended {}, {} at the upstream, memory +{} KiB",
+        seen.ended,
+        seen.reached,
+        seen.grown / 1_024
+    );
+    assert!(seen.reached <= 100 || seen.ended, "{} requests in progress on one connection", seen.reached);
+    assert!(seen.grown <= GROWTH_MAX, "memory grew by {} KiB", seen.grown / 1_024);
+}

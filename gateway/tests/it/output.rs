@@ -1,0 +1,37 @@
+//! What the gateway writes for others is nobody's reason to wait: a log that nobody reads, metrics that everybody reads.
+
+use std::process::Stdio;
+
+use crate::rolling::pair::Pair;
+use crate::world::client::Client;
+use crate::world::{DEMO, World};
+
+// F39
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_nobody_reads_delays_no_request_and_not_the_end() {
+    let mut pair = Pair::prepare("0s").await;
+    pair.run_into(0, Stdio::piped());
+    pair.serves().await;
+    let mut client = Client::try_tls(pair.places()[0].https, DEMO).await.expect("a handshake");
+    // A pipe holds 64 KiB, which is a hundred lines or so.
+    for _ in 0..500 {
+        assert_eq!(client.ask(&pair.ask()).await.status, 200);
+    }
+    assert!(pair.terminate(0).await.success());
+}
+
+// F40
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storm_of_scrapes_is_answered_and_so_is_everybody_else() {
+    let world = World::start().await;
+    let admin = world.admin;
+    let scrapes: Vec<_> = (0..100).map(|_| tokio::spawn(async move { admin.get("/metrics").await })).collect();
+    let mut client = world.tls(DEMO).await;
+    for _ in 0..20 {
+        assert_eq!(client.ask(&world.list()).await.status, 200);
+    }
+    for scrape in scrapes {
+        let (status, text) = scrape.await.unwrap();
+        assert!(status == 200 && text.contains("edge_requests_total"), "{status}");
+    }
+}

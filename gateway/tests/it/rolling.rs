@@ -1,0 +1,80 @@
+//! Two gateways behind a balancer, under load, while one after the other goes away: by a restart, which nobody may
+//! notice, and by a kill, which may cost what was in progress and nothing more.
+//!
+//! `bench/rolling-restart` runs the same at length, over optimised programs.
+
+mod balancer;
+mod load;
+pub(crate) mod pair;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use self::balancer::Balancer;
+use self::load::Load;
+use self::pair::Pair;
+use crate::fleet::extent;
+
+/// Requests per second, half of them over HTTP/1.1 keep-alive, half over HTTP/2.
+const RATE: u32 = 500;
+
+/// How long a gateway says that it is not ready before it stops accepting. The balancer looks far more often.
+const LAME_DUCK: &str = "500ms";
+
+/// A test runs with fewer requests than `bench/rolling-restart`: programs that are not optimised need the machine.
+fn rate() -> u32 {
+    extent("ROLLING_RATE", 200).min(RATE)
+}
+
+// A14
+#[tokio::test(flavor = "multi_thread")]
+async fn restarts_of_two_gateways_one_after_the_other_fail_no_request() {
+    let restarts = extent("ROLLING_RESTARTS", 2);
+    let mut pair = Pair::start(LAME_DUCK).await;
+    let balancer = Balancer::start(pair.places());
+    balancer.ready(2).await;
+    let load = Load::start(&balancer, &pair.ask(), rate());
+    load.answered(u64::from(rate()) / 2).await;
+    let mut slowest = Duration::ZERO;
+    for number in 0..restarts {
+        let node = usize::try_from(number).unwrap() % 2;
+        let began = Instant::now();
+        let status = pair.terminate(node).await;
+        slowest = slowest.max(began.elapsed());
+        assert!(status.success(), "restart {number}: {status}");
+        balancer.ready(1).await;
+        pair.run(node);
+        balancer.ready(2).await;
+        // The restarted gateway has to carry its share before the other one goes.
+        load.answered(u64::from(rate()) / 4).await;
+    }
+    let outcome = load.end().await;
+    println!("{restarts} restarts at {} requests per second, slowest end {slowest:?}: {outcome}", rate());
+    assert!(outcome.failed.is_empty(), "{outcome}");
+    assert!(outcome.h1 > 0 && outcome.h2 > 0, "{outcome}");
+}
+
+// A15, F31
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_is_killed_costs_what_it_had_in_progress_and_nothing_more() {
+    let mut pair = Pair::start(LAME_DUCK).await;
+    let balancer = Balancer::start(pair.places());
+    balancer.ready(2).await;
+    let load = Load::start(&balancer, &pair.ask(), rate());
+    load.answered(u64::from(rate()) / 2).await;
+    pair.kill(0);
+    load.answered(u64::from(rate())).await;
+    pair.run(0);
+    balancer.ready(2).await;
+    load.answered(u64::from(rate()) / 2).await;
+    let outcome = load.end().await;
+    println!("a kill at {} requests per second: {outcome}", rate());
+    // Every worker has one request in progress at most, so it can lose one to a kill.
+    let mut losers: Vec<usize> = outcome.failed.iter().map(|(worker, _)| *worker).collect();
+    losers.sort_unstable();
+    losers.dedup();
+    assert_eq!(losers.len(), outcome.failed.len(), "somebody lost more than one request: {outcome}");
+}
+
+/// What the parts share of a gateway's place.
+type Shared = Arc<Balancer>;

@@ -1,0 +1,231 @@
+//! Two gateway processes at fixed addresses, a control plane and an upstream.
+
+use std::net::SocketAddr;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use chassis::secret::Secret;
+use contract::feed::Entity;
+use contract::plan::Plan;
+use tempfile::TempDir;
+
+use crate::fleet::free_address;
+use crate::world::client::Ask;
+use crate::world::control::ControlPlane;
+use crate::world::entities::{TestKey, limited, project, site};
+use crate::world::h2::H2;
+use crate::world::observed::Admin;
+use crate::world::upstream::Upstream;
+use crate::world::{DEMO, ORDERS, OTHER, PLATFORM_SECRET, SEALING_SECRET, certificates, eventually};
+
+/// Where one gateway listens, in every life.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) http: SocketAddr,
+    pub(crate) https: SocketAddr,
+    pub(crate) admin: SocketAddr,
+}
+
+pub(crate) struct Pair {
+    places: [Place; 2],
+    processes: [Option<Child>; 2],
+    key: TestKey,
+    free_key: TestKey,
+    control: ControlPlane,
+    orders: Upstream,
+    lame_duck: &'static str,
+    descriptors: Option<u32>,
+    directory: TempDir,
+}
+
+impl Pair {
+    pub(crate) async fn start(lame_duck: &'static str) -> Self {
+        let mut pair = Self::prepare(lame_duck).await;
+        pair.run(0);
+        pair.run(1);
+        pair
+    }
+
+    /// One gateway, which may open so many descriptors if that is said.
+    pub(crate) async fn single(descriptors: Option<u32>) -> Self {
+        let mut pair = Self::prepare("0s").await;
+        pair.descriptors = descriptors;
+        pair.run(0);
+        pair.serves().await;
+        pair
+    }
+
+    /// Two gateways that do not run yet.
+    pub(crate) async fn prepare(lame_duck: &'static str) -> Self {
+        let (key, free_key) = (TestKey::new("demo", 1), TestKey::new("other", 1));
+        let entities = vec![
+            Entity::Project(limited("demo", 1_000_000, 100_000_000)),
+            Entity::Project(project("other", Plan::Free)),
+            site(DEMO, "demo"),
+            site(OTHER, "other"),
+            key.entity(),
+            free_key.entity(),
+        ];
+        let directory = tempfile::tempdir().unwrap();
+        let (chain, private) = certificates::platform();
+        std::fs::write(directory.path().join("platform.pem"), chain).unwrap();
+        std::fs::write(directory.path().join("platform.key"), private).unwrap();
+        let place = || Place { http: free_address(), https: free_address(), admin: free_address() };
+        std::fs::create_dir(directory.path().join("group")).unwrap();
+        Self {
+            places: [place(), place()],
+            processes: [None, None],
+            key,
+            free_key,
+            control: ControlPlane::start(&Secret::parse(PLATFORM_SECRET).unwrap(), entities).await,
+            orders: Upstream::start().await,
+            lame_duck,
+            descriptors: None,
+            directory,
+        }
+    }
+
+    /// Gateways that are started from now on may open so many.
+    pub(crate) fn limit_descriptors(&mut self, descriptors: u32) {
+        self.descriptors = Some(descriptors);
+    }
+
+    /// Waits until the first gateway answers a request with 200.
+    pub(crate) async fn serves(&self) {
+        eventually("the gateway serves", async || {
+            let asking = H2::try_connect(self.places[0].https, DEMO).await.ok()?;
+            (asking.try_ask(&self.ask()).await.ok()?.status == 200).then_some(())
+        })
+        .await;
+    }
+
+    /// What the control group of the gateways may have from now on.
+    pub(crate) fn grant_memory(&self, bytes: u64) {
+        std::fs::write(self.directory.path().join("group/memory.max"), format!("{bytes}\n")).unwrap();
+    }
+
+    pub(crate) fn places(&self) -> [Place; 2] {
+        self.places
+    }
+
+    /// Waits for a process that ends by itself.
+    pub(crate) async fn ended(&mut self, node: usize) -> ExitStatus {
+        let mut process = self.processes[node].take().expect("a gateway");
+        eventually("the process ends", async || process.try_wait().unwrap()).await
+    }
+
+    pub(crate) fn admin(&self, node: usize) -> Admin {
+        Admin(self.places[node].admin)
+    }
+
+    /// Requests that came to the upstream.
+    pub(crate) fn asked(&self) -> usize {
+        self.orders.requests().len()
+    }
+
+    /// Memory of a gateway that is its own, in bytes.
+    pub(crate) fn resident(&self, node: usize) -> u64 {
+        let process = self.processes[node].as_ref().expect("a running gateway").id();
+        let text = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("a line about memory");
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1_024
+    }
+
+    pub(crate) fn key(&self) -> &str {
+        &self.key.text
+    }
+
+    /// A request of a project that pays nothing.
+    pub(crate) fn free_ask(&self) -> Ask {
+        Ask::get(OTHER, ORDERS).key(&self.free_key.text)
+    }
+
+    pub(crate) fn ask(&self) -> Ask {
+        Ask::get(DEMO, ORDERS).key(&self.key.text)
+    }
+
+    /// Starts a gateway on what its directory holds.
+    pub(crate) fn run(&mut self, node: usize) {
+        let log = self.directory.path().join(format!("gateway-{node}.log"));
+        let log = std::fs::File::options().append(true).create(true).open(log).unwrap();
+        self.run_into(node, log.into());
+    }
+
+    /// The same with its lines going elsewhere.
+    pub(crate) fn run_into(&mut self, node: usize, lines: Stdio) {
+        let file = |name: &str| self.directory.path().join(name);
+        let configuration = file(&format!("gateway-{node}.toml"));
+        std::fs::write(&configuration, self.configuration(node)).unwrap();
+        let program = env!("CARGO_BIN_EXE_gateway");
+        let mut command = Command::new(if self.descriptors.is_some() { "sh" } else { program });
+        if let Some(descriptors) = self.descriptors {
+            command.args(["-c", &format!("ulimit -n {descriptors}; exec \"$0\" \"$@\""), program]);
+        }
+        command.arg("--config").arg(&configuration).stdout(lines).stderr(Stdio::inherit());
+        self.processes[node] = Some(command.spawn().unwrap());
+    }
+
+    /// Announces the end, as a deployment does, and waits for it.
+    pub(crate) async fn terminate(&mut self, node: usize) -> ExitStatus {
+        let mut process = self.processes[node].take().expect("a running gateway");
+        let told = Command::new("kill").args(["-TERM", &process.id().to_string()]).status().unwrap();
+        assert!(told.success());
+        eventually("the process ends", async || process.try_wait().unwrap()).await
+    }
+
+    /// As a power cut does.
+    pub(crate) fn kill(&mut self, node: usize) {
+        let mut process = self.processes[node].take().expect("a running gateway");
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+
+    fn configuration(&self, node: usize) -> String {
+        let file = |name: &str| self.directory.path().join(name).display().to_string();
+        let place = self.places[node];
+        format!(
+            r#"
+            data_directory = "{data}"
+            secret = "{PLATFORM_SECRET}"
+            sealing_secret = "{SEALING_SECRET}"
+            threads = 1
+            [listen]
+            http = "{http}"
+            https = "{https}"
+            admin = "{admin}"
+            [tls]
+            platform_certificate_file = "{chain}"
+            platform_key_file = "{key}"
+            [feed]
+            url = "http://{feed}"
+            [drain]
+            lame_duck = "{lame_duck}"
+            [overload]
+            control_group = "{group}"
+            [upstreams.orders]
+            endpoints = ["{orders}"]
+            in_flight_max = 10000
+            routes = [{{ path = "{ORDERS}", methods = ["GET"] }}]
+            "#,
+            data = file(&format!("data-{node}")),
+            http = place.http,
+            https = place.https,
+            admin = place.admin,
+            chain = file("platform.pem"),
+            key = file("platform.key"),
+            feed = self.control.address,
+            lame_duck = self.lame_duck,
+            group = file("group"),
+            orders = self.orders.address,
+        )
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        for process in self.processes.iter_mut().flatten() {
+            // Gone already is as good.
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The real process on a disk that fails: no space, a lock that stays, damaged pages, a kill in the middle of a list.
+//! Reading goes on where it can, nothing acknowledged is lost, nothing wrong is ever shown, and it passes by itself.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use chassis::clock::{Clock as _, SystemClock};
+use chassis::sqlite::Sqlite;
+use orders_service::Orders;
+use reqwest::{Client, Method, Response};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use serde_json::Value;
+use sqlx::Executor as _;
+
+use crate::crash::Process;
+use crate::world::{caller, lines, refusal, signed};
+
+/// Before this a client has its answer, whatever the disk does: the gateway waits for ten seconds.
+const ANSWER_MAX: Duration = Duration::from_secs(9);
+
+struct Shop {
+    process: Process,
+    client: Client,
+    database: PathBuf,
+    directory: tempfile::TempDir,
+}
+
+/// A file with so many orders.
+async fn stored(database: &Path, orders: i64) {
+    let store = Orders::open(database).await.unwrap();
+    let given = futures_util::stream::iter([Ok::<_, std::io::Error>(Bytes::from(lines(0..orders)))]);
+    store.import(&"demo".parse().unwrap(), given).await.unwrap();
+    store.close().await;
+}
+
+impl Shop {
+    async fn with(orders: i64) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let database = directory.path().join("orders.db");
+        stored(&database, orders).await;
+        Self { process: Process::start(&database), client: Client::new(), database, directory }
+    }
+
+    async fn ask(&self, method: Method, target: &str) -> Response {
+        let began = Instant::now();
+        let request = self.client.request(method.clone(), format!("http://{}{target}", self.process.http));
+        let answer = signed(request, &method, target, Some(caller()), SystemClock::new().now()).send().await.unwrap();
+        assert!(began.elapsed() < ANSWER_MAX, "{method} {target} took {:?}", began.elapsed());
+        answer
+    }
+
+    async fn cancel(&self, id: i64) -> Response {
+        self.ask(Method::DELETE, &format!("/v1/store/orders/{id}")).await
+    }
+
+    async fn status(&self, id: i64) -> Value {
+        self.ask(Method::GET, &format!("/v2/store/orders/{id}")).await.json::<Value>().await.unwrap()["status"].clone()
+    }
+
+    async fn metrics(&self) -> String {
+        reqwest::get(format!("http://{}/metrics", self.process.admin)).await.unwrap().text().await.unwrap()
+    }
+
+    /// From now on no file of the process may be longer than this: writing beyond fails, as on a disk that is broken.
+    fn limit_files(&self, bytes: Option<u64>) {
+        let pid = Pid::from_raw(self.process.id().try_into().unwrap());
+        prlimit(pid, Resource::Fsize, Rlimit { current: bytes, maximum: None }).unwrap();
+    }
+}
+
+// rule: 4.2.204
+#[tokio::test]
+async fn a_disk_that_takes_no_more_refuses_changes_serves_reads_and_passes() {
+    let shop = Shop::with(200).await;
+    assert_eq!(shop.cancel(0).await.status(), 204);
+    shop.limit_files(Some(0));
+    for id in 1..4 {
+        let refused = shop.cancel(id).await;
+        assert_eq!(refused.headers()["retry-after"], "1");
+        assert_eq!(refusal(refused).await, (503, "storage_unavailable".to_owned()));
+        assert_eq!(shop.status(id).await, "pending", "nothing of it was kept");
+    }
+    let listed: Vec<Value> = shop.ask(Method::GET, "/v1/store/orders").await.json().await.unwrap();
+    assert_eq!(listed.len(), 200, "reading goes on");
+    assert!(shop.metrics().await.contains("orders_store_errors_total{kind=\"io\"} 3"));
+    shop.limit_files(None);
+    for id in 1..4 {
+        assert_eq!(shop.cancel(id).await.status(), 204, "it passes without a restart");
+    }
+    // Everything acknowledged before, between and after is on the disk.
+    let Shop { process, database, directory, .. } = shop;
+    process.kill();
+    let store = Orders::open(&database).await.unwrap();
+    let summary = store.summary(&"demo".parse().unwrap()).await.unwrap();
+    assert_eq!((summary.pending, summary.cancelled), (196, 4));
+    store.close().await;
+    drop(directory);
+}
+
+#[tokio::test]
+async fn a_lock_that_stays_is_503_in_time_reads_go_on_and_it_passes() {
+    let shop = Shop::with(20).await;
+    let other = Sqlite::open(&shop.database).await.unwrap();
+    let mut lock = other.write.acquire().await.unwrap();
+    lock.execute("BEGIN IMMEDIATE").await.unwrap();
+    let refused = shop.cancel(3).await;
+    assert_eq!(refusal(refused).await, (503, "storage_unavailable".to_owned()));
+    assert_eq!(shop.status(3).await, "pending");
+    let listed: Vec<Value> = shop.ask(Method::GET, "/v1/store/orders").await.json().await.unwrap();
+    assert_eq!(listed.len(), 20);
+    assert!(shop.metrics().await.contains("orders_store_errors_total{kind=\"busy\"} 1"));
+    lock.execute("ROLLBACK").await.unwrap();
+    assert_eq!(shop.cancel(3).await.status(), 204);
+}
+
+/// The whole list, or nothing when it was refused or cut.
+async fn listed(answer: Response) -> Option<Vec<Value>> {
+    if answer.status() != 200 {
+        assert_eq!(refusal(answer).await, (503, "storage_unavailable".to_owned()));
+        return None;
+    }
+    let whole = answer.bytes().await.ok()?;
+    Some(serde_json::from_slice(&whole).expect("a list that ends is valid"))
+}
+
+#[tokio::test]
+async fn damaged_pages_never_show_a_wrong_order() {
+    const PAGE: usize = 4_096;
+    const ORDERS: i64 = 3_000;
+    let directory = tempfile::tempdir().unwrap();
+    let database = directory.path().join("orders.db");
+    stored(&database, ORDERS).await;
+    let sound = std::fs::read(&database).unwrap();
+    let first = Shop { process: Process::start(&database), client: Client::new(), database, directory };
+    let truth = listed(first.ask(Method::GET, "/v1/store/orders").await).await.unwrap();
+    let Shop { process, client, database, directory } = first;
+    process.kill();
+    let (mut noticed, mut harmless) = (0, 0);
+    // The first pages hold what a start needs and are looked at where files are read without a process.
+    for page in (10..sound.len() / PAGE).step_by(13) {
+        let mut damaged = sound.clone();
+        let middle = page * PAGE + PAGE / 2;
+        damaged[middle..middle + 64].fill(0x2a);
+        for left in ["-wal", "-shm"] {
+            let _ = std::fs::remove_file(database.with_file_name(format!("orders.db{left}")));
+        }
+        std::fs::write(&database, &damaged).unwrap();
+        let shop = Shop {
+            process: Process::start(&database),
+            client: client.clone(),
+            database: database.clone(),
+            directory: tempfile::tempdir().unwrap(),
+        };
+        if let Some(list) = listed(shop.ask(Method::GET, "/v1/store/orders").await).await {
+            assert!(list == truth, "a wrong list with page {page} damaged");
+            harmless += 1;
+        } else {
+            assert!(shop.metrics().await.contains("orders_store_errors_total{kind=\"corrupt\"} 1"));
+            noticed += 1;
+        }
+    }
+    assert!(noticed > 0 && harmless > 0, "{noticed} noticed, {harmless} harmless");
+    drop(directory);
+}
+
+// rule: 8.5
+#[tokio::test]
+async fn a_kill_in_the_middle_of_a_list_is_seen_by_its_reader() {
+    let Shop { process, client, directory, .. } = Shop::with(200_000).await;
+    let target = "/v1/store/orders";
+    let request = client.get(format!("http://{}{target}", process.http));
+    let answer = signed(request, &Method::GET, target, Some(caller()), SystemClock::new().now()).send().await;
+    let mut answer = answer.unwrap();
+    assert!(answer.chunk().await.unwrap().is_some());
+    process.kill();
+    let end = loop {
+        match answer.chunk().await {
+            Ok(Some(_)) => {}
+            end => break end,
+        }
+    };
+    assert!(end.is_err(), "a list that was cut must not look whole");
+    drop(directory);
+}

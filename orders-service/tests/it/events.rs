@@ -1,0 +1,193 @@
+//! Events are handed to the control plane: each at least once, in order, whatever crashes, and never in a request's way.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use axum::{Json, Router};
+use chassis::guard::events_token;
+use chassis::secret::Secret;
+use contract::event::{ORDER_EVENTS_PATH, OrderEvent, OrderEvents};
+use parking_lot::Mutex;
+use reqwest::Method;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::crash::Process;
+use crate::world::{SECRET, World, caller, lines, signed};
+
+/// How long anything may take before the test says what it waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A control plane that takes events as it is told to.
+#[derive(Clone)]
+struct ControlPlane {
+    taken: Arc<Mutex<Vec<OrderEvents>>>,
+    mood: watch::Sender<Mood>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Mood {
+    /// It takes what comes.
+    Well,
+    /// It answers 503.
+    Ill,
+    /// It does not answer.
+    Hangs,
+}
+
+impl ControlPlane {
+    /// Listening; and where.
+    async fn start(mood: Mood) -> (Self, SocketAddr) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let plane = Self { taken: Arc::default(), mood: watch::channel(mood).0 };
+        let router = Router::new().route(ORDER_EVENTS_PATH, post(take)).with_state(plane.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        (plane, address)
+    }
+
+    fn events(&self) -> Vec<OrderEvent> {
+        self.taken.lock().iter().flat_map(|batch| batch.events.clone()).collect()
+    }
+
+    async fn has(&self, count: usize) -> Vec<OrderEvent> {
+        let mut pause = tokio::time::interval(Duration::from_millis(10));
+        let started = Instant::now();
+        while self.events().len() < count {
+            assert!(started.elapsed() < PATIENCE, "{} events of {count} came", self.events().len());
+            pause.tick().await;
+        }
+        self.events()
+    }
+}
+
+async fn take(State(plane): State<ControlPlane>, headers: HeaderMap, Json(events): Json<OrderEvents>) -> StatusCode {
+    let token = events_token(&Secret::parse(SECRET).unwrap());
+    assert_eq!(headers["authorization"], format!("Bearer {}", token.to_token().as_str()));
+    assert!(events.is_sound());
+    let mut mood = plane.mood.subscribe();
+    let mood = *mood.wait_for(|mood| *mood != Mood::Hangs).await.unwrap();
+    if mood == Mood::Ill {
+        return StatusCode::SERVICE_UNAVAILABLE;
+    }
+    plane.taken.lock().push(events);
+    StatusCode::NO_CONTENT
+}
+
+fn settings(control_plane: SocketAddr) -> String {
+    format!("[events]\nurl = \"http://{control_plane}\"\n")
+}
+
+#[tokio::test]
+async fn what_happens_to_orders_is_handed_over_in_order() {
+    let (plane, address) = ControlPlane::start(Mood::Well).await;
+    let world = World::with(&settings(address)).await;
+    world.given(&lines(1..3)).await;
+    let new = serde_json::json!({ "petId": 4, "quantity": 2 });
+    let created = world.request(Method::POST, "/v2/store/orders").json(&new).send().await.unwrap();
+    assert_eq!(created.status(), 201);
+    assert_eq!(world.delete("/v1/store/orders/1").await.status(), 204);
+    assert_eq!(world.request(Method::POST, "/v2/store/orders/3/ship").send().await.unwrap().status(), 200);
+    let events = plane.has(3).await;
+    let told: Vec<_> = events.iter().map(|event| (event.kind.as_str(), event.order["id"].as_i64())).collect();
+    assert_eq!(told, [("order.created", Some(3)), ("order.cancelled", Some(1)), ("order.shipped", Some(3))]);
+    assert_eq!(events[0].order["status"], "pending");
+    assert!(events.iter().all(|event| event.project.as_str() == "demo" && event.at == crate::world::NOW));
+    assert!(events.windows(2).all(|pair| pair[0].number < pair[1].number));
+    let counted = "orders_events_total{result=\"handed_over\"} 3";
+    until(async || world.metrics().await.contains(counted), counted).await;
+    world.stop().await;
+}
+
+async fn until(mut holds: impl AsyncFnMut() -> bool, what: &str) {
+    let mut pause = tokio::time::interval(Duration::from_millis(10));
+    let started = Instant::now();
+    while !holds().await {
+        assert!(started.elapsed() < PATIENCE, "waited in vain for {what}");
+        pause.tick().await;
+    }
+}
+
+#[tokio::test]
+async fn a_control_plane_that_is_ill_or_hangs_costs_no_request_anything_and_misses_nothing() {
+    let (plane, address) = ControlPlane::start(Mood::Hangs).await;
+    let world = World::with(&settings(address)).await;
+    world.given(&lines(0..500)).await;
+    // While it hangs, more than one hand-over's worth of cancellations is acknowledged.
+    for id in 0..250 {
+        assert_eq!(world.delete(&format!("/v1/store/orders/{id}")).await.status(), 204);
+    }
+    assert_eq!(plane.events(), []);
+    assert!(world.metrics().await.contains("orders_events_oldest_timestamp_seconds 1795176000"), "it is seen to wait");
+    plane.mood.send_replace(Mood::Ill);
+    for id in 250..300 {
+        assert_eq!(world.delete(&format!("/v1/store/orders/{id}")).await.status(), 204);
+    }
+    plane.mood.send_replace(Mood::Well);
+    let events = plane.has(300).await;
+    let told: Vec<_> = events.iter().filter_map(|event| event.order["id"].as_i64()).collect();
+    assert_eq!(told, (0..300).collect::<Vec<_>>(), "each, once, in order");
+    until(async || world.metrics().await.contains("orders_events_oldest_timestamp_seconds 0\n"), "nothing waits").await;
+}
+
+fn start(database: &Path, control_plane: SocketAddr) -> Process {
+    Process::start_with(database, &[("TOLLHOUSE_ORDERS_EVENTS_URL", &format!("http://{control_plane}"))])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_between_the_change_and_the_handover_loses_no_event() {
+    const ROUNDS: i64 = 4;
+    const CANCELLED: i64 = 20;
+    let directory = tempfile::tempdir().unwrap();
+    let database = directory.path().join("orders.db");
+    let orders = orders_service::Orders::open(&database).await.unwrap();
+    let given = futures_util::stream::iter([Ok::<_, std::io::Error>(lines(0..ROUNDS * CANCELLED).into())]);
+    orders.import(&"demo".parse().unwrap(), given).await.unwrap();
+    orders.close().await;
+    let (plane, address) = ControlPlane::start(Mood::Hangs).await;
+    let client = reqwest::Client::new();
+    for round in 0..ROUNDS {
+        // In even rounds the kill finds every event of the round waiting, in odd ones somewhere on its way.
+        plane.mood.send_replace(if round % 2 == 0 { Mood::Hangs } else { Mood::Well });
+        let process = start(&database, address);
+        for id in round * CANCELLED..(round + 1) * CANCELLED {
+            let target = format!("/v1/store/orders/{id}");
+            let request = client.delete(format!("http://{}{target}", process.http));
+            let now = chassis::clock::Clock::now(&chassis::clock::SystemClock::new());
+            let answer = signed(request, &Method::DELETE, &target, Some(caller()), now).send().await.unwrap();
+            assert_eq!(answer.status(), 204);
+        }
+        process.kill();
+    }
+    plane.mood.send_replace(Mood::Well);
+    let process = start(&database, address);
+    let everything: Vec<i64> = (0..ROUNDS * CANCELLED).collect();
+    let told = || {
+        let mut told: Vec<(i64, i64)> =
+            plane.events().iter().map(|event| (event.number, event.order["id"].as_i64().unwrap())).collect();
+        told.sort_unstable();
+        told.dedup(); // one that was handed over when the kill came is handed over again, under its number
+        told.into_iter().map(|(_, id)| id).collect::<Vec<_>>()
+    };
+    until(async || told() == everything, "every event").await;
+    process.kill();
+}
+
+#[test]
+fn an_address_of_the_control_plane_that_is_none_is_a_mistake_of_the_settings() {
+    let output = Command::new(env!("CARGO_BIN_EXE_orders-service"))
+        .env("TOLLHOUSE_ORDERS_SECRET", SECRET)
+        .env("TOLLHOUSE_ORDERS_EVENTS_URL", "127.0.0.1:7003")
+        .arg("--check-config")
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("events.url") && said.contains("http://127.0.0.1:7003"), "{said}");
+}

@@ -1,0 +1,275 @@
+//! Very many orders in one store: how fast a list begins and goes on, what it holds in memory, what cancelling costs
+//! meanwhile, and what a reader who does not read keeps from others. `bench/orders` runs this with a million.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+use chassis::clock::{Clock as _, SystemClock};
+use chassis::guard::operator_token;
+use chassis::secret::Secret;
+use reqwest::{Client, Method, RequestBuilder, Response};
+
+use crate::crash::Process;
+use crate::world::{SECRET, caller, extent, lines, signed};
+
+/// Lists read at the same time.
+const LISTS: usize = 50;
+
+/// What the process may hold in memory while so many lists are read, in bytes, however long they are.
+const MEMORY_MAX: u64 = 256 * 1_024 * 1_024;
+
+/// Clients that cancel at the same time.
+const CLIENTS: usize = 64;
+
+/// The service as a process over a file.
+struct Service {
+    process: Process,
+    client: Client,
+    database: PathBuf,
+    _directory: tempfile::TempDir,
+}
+
+impl Service {
+    /// With so many orders, and how long their import took.
+    async fn with(orders: i64) -> (Self, Duration) {
+        const PIECE: i64 = 10_000;
+        let directory = tempfile::tempdir().unwrap();
+        let database = directory.path().join("orders.db");
+        let process = Process::start_with(&database, &[("TOLLHOUSE_ORDERS_EVENTS_URL", "http://127.0.0.1:9")]);
+        let service = Self { process, client: Client::new(), database, _directory: directory };
+        let pieces = (0..orders)
+            .step_by(usize::try_from(PIECE).unwrap())
+            .map(move |first| Ok::<_, std::io::Error>(lines(first..(first + PIECE).min(orders))));
+        let body = reqwest::Body::wrap_stream(futures_util::stream::iter(pieces));
+        let url = format!("http://{}/internal/orders/demo/import", service.process.internal);
+        let token = operator_token(&Secret::parse(SECRET).unwrap()).to_token();
+        let began = Instant::now();
+        let answer = service.client.post(url).bearer_auth(token.as_str()).body(body).send().await.unwrap();
+        assert_eq!(answer.text().await.unwrap(), format!("{{\"imported\":{orders}}}"));
+        (service, began.elapsed())
+    }
+
+    fn request(&self, method: &Method, target: &str) -> RequestBuilder {
+        let request = self.client.request(method.clone(), format!("http://{}{target}", self.process.http));
+        signed(request, method, target, Some(caller()), SystemClock::new().now())
+    }
+
+    async fn list(&self) -> Response {
+        let answer = self.request(&Method::GET, "/v1/store/orders").send().await.unwrap();
+        assert_eq!(answer.status(), 200);
+        answer
+    }
+
+    async fn cancel(&self, id: i64) -> u16 {
+        self.request(&Method::DELETE, &format!("/v1/store/orders/{id}")).send().await.unwrap().status().as_u16()
+    }
+
+    /// A line of the process's status, in bytes.
+    fn memory(&self, name: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1_024
+    }
+
+    /// Forgets the peak so far.
+    fn reset_peak(&self) {
+        std::fs::write(format!("/proc/{}/clear_refs", self.process.id()), "5").unwrap();
+    }
+
+    fn peak(&self) -> u64 {
+        self.memory("VmHWM:")
+    }
+}
+
+/// Reads a list to its end: when the first byte came, how many bytes, how many orders. It is taken apart as it comes,
+/// so that the reader needs no memory either: an order begins with a brace, and no value has one.
+async fn read(mut answer: Response, began: Instant) -> (Duration, u64, i64) {
+    let (mut first, mut bytes, mut orders) = (None, 0, 0);
+    let (mut opened, mut closed) = (false, false);
+    while let Some(piece) = answer.chunk().await.unwrap() {
+        first.get_or_insert_with(|| began.elapsed());
+        opened |= bytes == 0 && piece.first() == Some(&b'[');
+        bytes += u64::try_from(piece.len()).unwrap();
+        orders += piece.split(|byte| *byte == b'{').skip(1).map(|_| 1).sum::<i64>();
+        closed = piece.last() == Some(&b']');
+    }
+    assert!(opened && closed, "a list of {bytes} bytes is not whole");
+    (first.unwrap(), bytes, orders)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
+fn rate(count: i64, time: Duration) -> f64 {
+    count as f64 / time.as_secs_f64()
+}
+
+fn row(what: &str, figure: &str) {
+    println!("| {what} | {figure} |");
+}
+
+const MEGABYTE: u64 = 1_000_000;
+
+/// How long a program takes to read the same rows from the same file.
+fn beside(program: &str, arguments: &[&str]) -> Duration {
+    let began = Instant::now();
+    let status = Command::new(program).args(arguments).stdout(Stdio::null()).status();
+    let status = status.unwrap_or_else(|error| panic!("{program} is missing ({error}): install {program}"));
+    assert!(status.success(), "{program} {arguments:?}");
+    began.elapsed()
+}
+
+fn sqlite3(database: &Path, query: &str) -> Duration {
+    beside("sqlite3", &["-readonly", database.to_str().unwrap(), query])
+}
+
+// rule: 8.5
+#[tokio::test(flavor = "multi_thread")]
+async fn very_many_orders_are_listed_in_constant_memory_while_others_are_cancelled() {
+    let orders = extent("BENCH_ORDERS", 20_000);
+    let (service, imported) = Service::with(orders).await;
+    let service = Arc::new(service);
+    row("Orders", &orders.to_string());
+    row("Import", &format!("{:.0} orders/s, all or none, durable", rate(orders, imported)));
+
+    // One list, while another client cancels.
+    service.reset_peak();
+    let idle = service.memory("VmRSS:");
+    let (reading, cancelled) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicI64::new(0)));
+    let canceller = tokio::spawn({
+        let (service, reading, cancelled) = (service.clone(), reading.clone(), cancelled.clone());
+        async move {
+            while reading.load(Ordering::Acquire) {
+                let id = cancelled.fetch_add(1, Ordering::AcqRel);
+                assert_eq!(service.cancel(id).await, 204, "order {id}");
+            }
+        }
+    });
+    let began = Instant::now();
+    let (first, bytes, listed) = read(service.list().await, began).await;
+    let took = began.elapsed();
+    reading.store(false, Ordering::Release);
+    canceller.await.unwrap();
+    assert_eq!(listed, orders, "each order, once");
+    let meanwhile = cancelled.load(Ordering::Acquire);
+    assert!(meanwhile > 0, "cancelling goes on while a list is read");
+    row("List, first byte", &format!("{:.1} ms", first.as_secs_f64() * 1_000.0));
+    row(
+        "List, whole",
+        &format!("{:.2} s, {:.0} orders/s, {} MB", took.as_secs_f64(), rate(orders, took), bytes / MEGABYTE),
+    );
+    row("Cancelled by another client meanwhile", &meanwhile.to_string());
+    row(
+        "Memory of the process: idle, peak with one list",
+        &format!("{} MB, {} MB", idle / MEGABYTE, service.peak() / MEGABYTE),
+    );
+    let database = service.database.as_path();
+    let columns =
+        "SELECT id, pet_id, quantity, ship_date_micros, complete FROM orders WHERE project = 'demo' ORDER BY id";
+    row("`sqlite3`, the same rows as text", &format!("{:.0} orders/s", rate(orders, sqlite3(database, columns))));
+    let json = "SELECT json_object('id', id, 'petId', pet_id, 'quantity', quantity, 'complete', complete) FROM orders \
+                WHERE project = 'demo' ORDER BY id";
+    row("`sqlite3`, the same rows as JSON", &format!("{:.0} orders/s", rate(orders, sqlite3(database, json))));
+
+    // An unchanged list costs nothing.
+    let tag = service.list().await.headers()["etag"].clone();
+    let began = Instant::now();
+    let unchanged =
+        service.request(&Method::GET, "/v1/store/orders").header("if-none-match", tag).send().await.unwrap();
+    assert_eq!(unchanged.status(), 304);
+    row("List, unchanged (304)", &format!("{:.1} ms", began.elapsed().as_secs_f64() * 1_000.0));
+
+    // Many lists at once.
+    service.reset_peak();
+    let began = Instant::now();
+    let mut readers = tokio::task::JoinSet::new();
+    for _ in 0..LISTS {
+        let service = service.clone();
+        readers.spawn(async move { read(service.list().await, began).await.2 });
+    }
+    while let Some(listed) = readers.join_next().await {
+        assert_eq!(listed.unwrap(), orders);
+    }
+    let (took, peak) = (began.elapsed(), service.peak());
+    assert!(peak < MEMORY_MAX, "{LISTS} lists held {peak} bytes");
+    let all = orders * i64::try_from(LISTS).unwrap();
+    row(
+        &format!("{LISTS} whole lists at once"),
+        &format!("{:.1} s, {:.0} orders/s in all", took.as_secs_f64(), rate(all, took)),
+    );
+    row(&format!("Memory of the process, peak with {LISTS} lists"), &format!("{} MB", peak / MEGABYTE));
+
+    // Cancelling, durable each.
+    let next = Arc::new(AtomicI64::new(meanwhile));
+    for (clients, most) in [(1, (orders / 10).min(1_000)), (CLIENTS, (orders / 4).min(20_000))] {
+        let end = next.load(Ordering::Acquire) + most;
+        let began = Instant::now();
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..clients {
+            let (service, next) = (service.clone(), next.clone());
+            tasks.spawn(async move {
+                loop {
+                    let id = next.fetch_add(1, Ordering::AcqRel);
+                    if id >= end {
+                        return;
+                    }
+                    assert_eq!(service.cancel(id).await, 204, "order {id}");
+                }
+            });
+        }
+        while let Some(ended) = tasks.join_next().await {
+            ended.unwrap();
+        }
+        let took = began.elapsed();
+        next.store(end, Ordering::Release);
+        row(&format!("Cancel, durable, {clients} at once"), &format!("{:.0} per second", rate(most, took)));
+    }
+    let single = "UPDATE orders SET quantity = 1 WHERE project = 'demo' AND id = 1;";
+    let statements = 200;
+    let script = format!("PRAGMA synchronous = FULL; {}", single.repeat(statements));
+    let took = beside("sqlite3", &[database.to_str().unwrap(), &script]);
+    row("`sqlite3`, durable single-row updates, one process", &format!("{:.0} per second", rate(200, took)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_who_does_not_read_holds_no_lock_no_snapshot_and_no_connection_of_the_database() {
+    // More than fits the sockets' buffers on the way.
+    let orders = 200_000;
+    let (service, _) = Service::with(orders).await;
+    // More of them than the database has connections.
+    let readers = chassis::sqlite::READERS_MAX + 4;
+    let mut stalled = Vec::new();
+    for _ in 0..readers {
+        let mut answer = service.list().await;
+        assert!(answer.chunk().await.unwrap().is_some());
+        stalled.push(answer);
+    }
+    // Others read and write.
+    for id in 0..20 {
+        assert_eq!(service.cancel(id).await, 204);
+        let one = service.request(&Method::GET, &format!("/v2/store/orders/{id}")).send().await.unwrap();
+        assert_eq!(one.json::<serde_json::Value>().await.unwrap()["status"], "cancelled");
+    }
+    // A snapshot that somebody still reads from keeps the log from being emptied, and the first figure says so. Soon all
+    // buffers on the way are full; from then on nothing is read any more.
+    let mut pause = tokio::time::interval(Duration::from_millis(50));
+    let began = Instant::now();
+    loop {
+        let emptied = Command::new("sqlite3").arg(&service.database).arg("PRAGMA wal_checkpoint(TRUNCATE)").output();
+        let emptied = emptied.expect("sqlite3 is missing: install sqlite3").stdout;
+        if emptied.trim_ascii() == b"0|0|0" {
+            break;
+        }
+        let said = String::from_utf8_lossy(&emptied);
+        assert!(began.elapsed() < Duration::from_secs(30), "somebody keeps a snapshot: {said}");
+        pause.tick().await;
+    }
+    // Who goes on reading gets a whole list.
+    let mut patient = stalled.swap_remove(0);
+    let mut listed = Vec::new();
+    while let Some(piece) = patient.chunk().await.unwrap() {
+        listed.extend_from_slice(&piece);
+    }
+    assert!(listed.ends_with(b"]"));
+}
