@@ -19,6 +19,7 @@ use chassis::trace::{Exporter, Traced, Tracer, traced};
 use contract::feed::Entity;
 use contract::project::Access;
 use contract::site::{Serves, Site};
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use crate::api::{self, Tokens};
@@ -101,7 +102,7 @@ pub async fn start_in(
         (bind(config.listen).await?, bind(config.internal_listen).await?, bind(config.admin_listen).await?);
     let addresses =
         [("http", http.local_addr()?), ("internal", internal.local_addr()?), ("admin", admin.local_addr()?)];
-    let (secret, told) = (config.secret.clone(), config.told.clone());
+    let (secret, told) = (config.secret.clone(), Arc::new(Mutex::new(config.told.clone())));
     let nodes = Arc::new(Nodes::new(clock.clone()));
     let mut authorities = world.authorities;
     let desk = Desk {

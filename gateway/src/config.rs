@@ -64,6 +64,8 @@ pub struct Config {
     pub log_filter: String,
     /// Traces.
     pub tracing: TraceConfig,
+    /// The file that is read again when it changes; `None`: there is none.
+    pub file: Option<PathBuf>,
     /// Every setting that was given, as text, for operators who compare.
     pub told: Told,
 }
@@ -77,7 +79,8 @@ impl Config {
         let reader = source.reader()?;
         let config = Self::from_root(&reader.root());
         let told = reader.told();
-        reader.finish(config.map(|config| Self { told, ..config }))
+        let file = source.file().map(std::path::Path::to_owned);
+        reader.finish(config.map(|config| Self { told, file, ..config }))
     }
 
     fn from_root(root: &Section<'_>) -> Option<Self> {
@@ -144,6 +147,7 @@ impl Config {
             log_format: log_format?,
             log_filter: log_filter?,
             tracing: tracing?,
+            file: None,
             told: Told::default(),
         })
     }

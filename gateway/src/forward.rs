@@ -137,8 +137,12 @@ fn rewrite_fields(
     }
     let id = facts.request_id.as_str();
     headers.insert(name::REQUEST_ID.clone(), HeaderValue::from_str(id)?);
-    let (span, flags) = (client_span(&facts.request_id), u8::from(facts.sampled));
-    headers.insert(name::TRACEPARENT.clone(), HeaderValue::try_from(format!("00-{id}-{span:016x}-{flags:02x}"))?);
+    let parent = if facts.sampled {
+        format!("00-{id}-{:016x}-01", client_span(&facts.request_id))
+    } else {
+        ["00-", id, "-", id.get(..16).unwrap_or("0000000000000001"), "-00"].concat()
+    };
+    headers.insert(name::TRACEPARENT.clone(), HeaderValue::try_from(parent)?);
     identify(parts, facts, key, connection.client().ip(), now)
 }
 

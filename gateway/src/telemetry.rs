@@ -16,6 +16,7 @@ use chassis::clock::Clock;
 use chassis::logs::Lines;
 use chassis::metrics::{self, Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Registry};
 use chassis::trace::Tracer;
+use contract::time::UnixSeconds;
 
 use crate::facts::{Facts, Surface};
 use crate::keys::Authentication;
@@ -254,6 +255,11 @@ impl Telemetry {
     /// Counts content of the change stream that was refused.
     pub fn replica_refused(&self, reason: &str) {
         self.replica_refused.with_label_values(&[reason]).inc();
+    }
+
+    /// The time, for who tells operators.
+    pub fn now(&self) -> UnixSeconds {
+        self.clock.now_seconds()
     }
 
     /// How many log lines were dropped, when last looked at.

@@ -11,6 +11,7 @@ use chassis::shutdown::Shutdown;
 use chassis::sql::{self, StoreMetrics};
 use chassis::trace::{Exporter, Traced, Tracer, traced};
 use chassis::{admin, metrics};
+use parking_lot::Mutex;
 
 use crate::api::{self, Api};
 use crate::config::Config;
@@ -68,10 +69,10 @@ pub async fn start_with(
     let operators_limits = ServeLimits { connections_max: INTERNAL_CONNECTIONS_MAX, ..limits };
     let guard = GatewayGuard::new(&config.secret, clock);
     let token = Arc::new(operator_token(&config.secret));
-    let telling = tokio::spawn(handover.run(shutdown.clone()));
     let api = api::router(api, guard).layer(axum::middleware::from_fn_with_state(traced_by, traced));
+    let telling = tokio::spawn(handover.run(shutdown.clone()));
     let public = serve(http, api, limits, shutdown.clone());
-    let settings = admin::settings("/internal/settings", config.told, token.clone());
+    let settings = admin::settings("/internal/settings", Arc::new(Mutex::new(config.told)), token.clone());
     let inside = internal::router(internal, token).merge(settings);
     let private = serve(operators, inside, operators_limits, shutdown.clone());
     // The admin listener ends last: it tells that the others are draining.
