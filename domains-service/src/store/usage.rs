@@ -63,10 +63,7 @@ impl Write {
         .bind(settled)
         .execute(self.connection())
         .await?;
-        query("DELETE FROM usage_days WHERE day < $1 AND node <> ''")
-            .bind(settled)
-            .execute(self.connection())
-            .await?;
+        query("DELETE FROM usage_days WHERE day < $1 AND node <> ''").bind(settled).execute(self.connection()).await?;
         Ok(())
     }
 }
