@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use contract::project::UpstreamName;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -82,26 +83,46 @@ impl Upstream {
 
 /// All backends.
 #[derive(Debug)]
-pub struct Upstreams(HashMap<UpstreamName, Arc<Upstream>>);
+pub struct Upstreams(ArcSwap<HashMap<UpstreamName, Arc<Upstream>>>);
 
 impl Upstreams {
     /// From the configuration.
     pub fn new(settings: impl IntoIterator<Item = UpstreamSettings>) -> Self {
-        Self(settings.into_iter().map(|one| (one.name.clone(), Arc::new(Upstream::new(one)))).collect())
+        let all = settings.into_iter().map(|one| (one.name.clone(), Arc::new(Upstream::new(one)))).collect();
+        Self(ArcSwap::from_pointee(all))
     }
 
     /// The backend with this name.
-    pub fn find(&self, name: &UpstreamName) -> Option<&Arc<Upstream>> {
-        self.0.get(name)
+    pub fn find(&self, name: &UpstreamName) -> Option<Arc<Upstream>> {
+        self.0.load().get(name).cloned()
+    }
+
+    /// Takes other settings. Upstreams that have not `changed` stay as they are, with what is known of them; requests in
+    /// progress end where they began. Names of new ones are looked up before they are used.
+    pub async fn replace(&self, settings: Vec<UpstreamSettings>, changed: impl Fn(&str) -> bool) {
+        let before = self.0.load_full();
+        let mut all = HashMap::with_capacity(settings.len());
+        for one in settings {
+            let name = one.name.clone();
+            let upstream = match before.get(&name) {
+                Some(known) if !changed(name.as_str()) => known.clone(),
+                _ => {
+                    let upstream = Upstream::new(one);
+                    if upstream.endpoints.have_names() {
+                        upstream.endpoints.look_up().await;
+                    }
+                    Arc::new(upstream)
+                }
+            };
+            all.insert(name, upstream);
+        }
+        self.0.store(Arc::new(all));
     }
 
     /// Looks up the names among the endpoints, now and every five seconds, until dropped.
     pub async fn keep_looked_up(self: Arc<Self>) {
-        if !self.iter().any(|upstream| upstream.endpoints.have_names()) {
-            return;
-        }
         loop {
-            for upstream in self.iter().filter(|upstream| upstream.endpoints.have_names()) {
+            for upstream in self.all().into_iter().filter(|upstream| upstream.endpoints.have_names()) {
                 upstream.endpoints.look_up().await;
             }
             tokio::time::sleep(LOOK_UP_EVERY).await;
@@ -121,7 +142,7 @@ impl Upstreams {
     }
 
     /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Upstream>> {
-        self.0.values()
+    pub fn all(&self) -> Vec<Arc<Upstream>> {
+        self.0.load().values().cloned().collect()
     }
 }

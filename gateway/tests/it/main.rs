@@ -41,6 +41,8 @@ mod quotas;
 #[cfg(test)]
 mod redirects;
 #[cfg(test)]
+mod reload;
+#[cfg(test)]
 mod replica;
 #[cfg(test)]
 mod rolling;

@@ -32,11 +32,16 @@ impl Process {
     }
 
     pub(crate) fn start_with(database: &Path, settings: &[(&str, &str)]) -> Self {
+        let file = [("TOLLHOUSE_ORDERS_DATABASE", database.to_str().unwrap())];
+        Self::start_on(&[&file[..], settings].concat())
+    }
+
+    /// With settings that say where orders are kept.
+    pub(crate) fn start_on(settings: &[(&str, &str)]) -> Self {
         // The signal that a file has become too large would end the process; some tests want the error it stands for.
         let mut child = Command::new("sh")
             .args(["-c", "trap '' XFSZ; exec \"$0\"", env!("CARGO_BIN_EXE_orders-service")])
             .env("TOLLHOUSE_ORDERS_SECRET", SECRET)
-            .env("TOLLHOUSE_ORDERS_DATABASE", database)
             .env("TOLLHOUSE_ORDERS_LISTEN", "127.0.0.1:0")
             .env("TOLLHOUSE_ORDERS_INTERNAL_LISTEN", "127.0.0.1:0")
             .env("TOLLHOUSE_ORDERS_ADMIN_LISTEN", "127.0.0.1:0")

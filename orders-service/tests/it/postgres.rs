@@ -1,7 +1,7 @@
 //! The service over PostgreSQL: several replicas, and a server that is gone, locked, full or takes no changes.
 
 #[path = "../../../chassis/tests/support/postgres.rs"]
-mod server;
+pub(crate) mod server;
 
 use std::time::{Duration, Instant};
 
