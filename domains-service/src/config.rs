@@ -13,6 +13,8 @@ use std::str::FromStr;
 use chassis::config::{Problems, Section, Source, Told};
 use chassis::logs::Format;
 use chassis::secret::Secret;
+use chassis::sql::{Place, read_place};
+use chassis::trace::TraceConfig;
 use contract::hostname::Hostname;
 use contract::key::Environment;
 
@@ -33,8 +35,8 @@ pub struct Config {
     pub internal_listen: SocketAddr,
     /// Health and metrics.
     pub admin_listen: SocketAddr,
-    /// The SQLite file.
-    pub database: PathBuf,
+    /// Where everything is kept that must last.
+    pub database: Place,
     /// Projects live at `{project}.{platform_domain}`.
     pub platform_domain: Hostname,
     /// Which keys this deployment makes and accepts.
@@ -63,6 +65,8 @@ pub struct Config {
     pub log_format: Format,
     /// Which log lines appear, such as `info,sqlx=warn`.
     pub log_filter: String,
+    /// Traces.
+    pub tracing: TraceConfig,
     /// Every setting that was given, as text, for operators who compare.
     pub told: Told,
 }
@@ -163,7 +167,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
     let listen = root.value("listen", SocketAddr::from(([127, 0, 0, 1], 7002)));
     let internal_listen = root.value("internal_listen", SocketAddr::from(([127, 0, 0, 1], 7003)));
     let admin_listen = root.value("admin_listen", SocketAddr::from(([127, 0, 0, 1], 9903)));
-    let database = root.value("database", PathBuf::from("data/domains-service/domains.sqlite"));
+    let database = read_place(root, "data/domains-service/domains.sqlite");
     let platform_domain = root.required::<Hostname>("platform_domain", "\"apps.example.com\"");
     let environment = root.value("environment", Environment::Live);
     let secret = required_secret(root, "secret");
@@ -179,6 +183,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
     let webhooks = webhooks::read(&root.section("webhooks"));
     let log_format = root.value("log_format", Format::Json);
     let log_filter = root.value("log_filter", "info".to_owned());
+    let tracing = TraceConfig::read(&root.section("tracing"));
     Some(Config {
         listen: listen?,
         internal_listen: internal_listen?,
@@ -198,6 +203,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
         webhooks: webhooks?,
         log_format: log_format?,
         log_filter: log_filter?,
+        tracing: tracing?,
         told: Told::default(),
     })
 }

@@ -105,7 +105,7 @@ impl Metrics {
                 metrics.dns_queries.with_label_values(&[kind.as_str(), result]).reset();
             }
         }
-        for result in ["issued", "renewed", "failed"] {
+        for result in ["issued", "renewed", "limited", "failed"] {
             metrics.certificate_orders.with_label_values(&[result]).reset();
         }
         for result in AttemptResult::ALL {

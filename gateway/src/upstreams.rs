@@ -2,17 +2,20 @@
 
 mod budget;
 mod endpoint;
+mod health;
 mod route;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use contract::project::UpstreamName;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use budget::RetryBudget;
 pub use endpoint::{Endpoint, Endpoints, Place};
+pub use health::HealthCheck;
 pub use route::{Route, RouteError, RouteTable};
 
 /// How often the names among endpoints are looked up.
@@ -36,6 +39,8 @@ pub struct UpstreamSettings {
     pub in_flight_max: usize,
     /// The largest request body in bytes, for routes that do not say.
     pub body_bytes_max: u64,
+    /// How its addresses are asked for their health; `None`: requests alone find out.
+    pub health: Option<HealthCheck>,
     /// Which paths and methods exist; empty: every path and method.
     pub routes: Vec<Route>,
 }
@@ -78,34 +83,66 @@ impl Upstream {
 
 /// All backends.
 #[derive(Debug)]
-pub struct Upstreams(HashMap<UpstreamName, Arc<Upstream>>);
+pub struct Upstreams(ArcSwap<HashMap<UpstreamName, Arc<Upstream>>>);
 
 impl Upstreams {
     /// From the configuration.
     pub fn new(settings: impl IntoIterator<Item = UpstreamSettings>) -> Self {
-        Self(settings.into_iter().map(|one| (one.name.clone(), Arc::new(Upstream::new(one)))).collect())
+        let all = settings.into_iter().map(|one| (one.name.clone(), Arc::new(Upstream::new(one)))).collect();
+        Self(ArcSwap::from_pointee(all))
     }
 
     /// The backend with this name.
-    pub fn find(&self, name: &UpstreamName) -> Option<&Arc<Upstream>> {
-        self.0.get(name)
+    pub fn find(&self, name: &UpstreamName) -> Option<Arc<Upstream>> {
+        self.0.load().get(name).cloned()
+    }
+
+    /// Takes other settings. Upstreams that have not `changed` stay as they are, with what is known of them; requests in
+    /// progress end where they began. Names of new ones are looked up before they are used.
+    pub async fn replace(&self, settings: Vec<UpstreamSettings>, changed: impl Fn(&str) -> bool) {
+        let before = self.0.load_full();
+        let mut all = HashMap::with_capacity(settings.len());
+        for one in settings {
+            let name = one.name.clone();
+            let upstream = match before.get(&name) {
+                Some(known) if !changed(name.as_str()) => known.clone(),
+                _ => {
+                    let upstream = Upstream::new(one);
+                    if upstream.endpoints.have_names() {
+                        upstream.endpoints.look_up().await;
+                    }
+                    Arc::new(upstream)
+                }
+            };
+            all.insert(name, upstream);
+        }
+        self.0.store(Arc::new(all));
     }
 
     /// Looks up the names among the endpoints, now and every five seconds, until dropped.
     pub async fn keep_looked_up(self: Arc<Self>) {
-        if !self.iter().any(|upstream| upstream.endpoints.have_names()) {
-            return;
-        }
         loop {
-            for upstream in self.iter().filter(|upstream| upstream.endpoints.have_names()) {
+            for upstream in self.all().into_iter().filter(|upstream| upstream.endpoints.have_names()) {
                 upstream.endpoints.look_up().await;
             }
             tokio::time::sleep(LOOK_UP_EVERY).await;
         }
     }
 
+    /// Asks the addresses of those that want it for their health, until dropped.
+    pub async fn keep_checked(self: Arc<Self>) {
+        let checks = self.iter().filter_map(|upstream| Some((upstream, upstream.settings.health.as_ref()?)));
+        let asking = checks.map(|(upstream, check)| async move {
+            loop {
+                upstream.endpoints.check(check).await;
+                tokio::time::sleep(check.every).await;
+            }
+        });
+        futures_util::future::join_all(asking).await;
+    }
+
     /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Upstream>> {
-        self.0.values()
+    pub fn all(&self) -> Vec<Arc<Upstream>> {
+        self.0.load().values().cloned().collect()
     }
 }

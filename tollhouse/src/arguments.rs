@@ -133,6 +133,10 @@ pub enum Command {
         #[arg(long)]
         resume: bool,
     },
+    /// Copy the databases, while the platform runs, and check the copies. Secrets are not among them.
+    Backup(Databases),
+    /// Put the databases of a backup back, with everything stopped. What was there is moved aside.
+    Restore(Databases),
     /// Make the secrets and certificates of a platform that runs as several processes. What is there stays.
     Init(Init),
     /// Make the demo projects on a running platform, unless they are there.
@@ -150,6 +154,19 @@ pub enum Command {
         /// Files; the name says which process reads it. Default: all three under config/.
         files: Vec<PathBuf>,
     },
+}
+
+/// `tollhouse backup` and `tollhouse restore`.
+#[derive(Debug, Args)]
+pub struct Databases {
+    /// The directory of the backup.
+    pub directory: PathBuf,
+    /// The database of the domains-service. Default: where the data directory has it.
+    #[arg(long)]
+    pub domains_database: Option<PathBuf>,
+    /// The database of the orders-service. Default: where the data directory has it.
+    #[arg(long)]
+    pub orders_database: Option<PathBuf>,
 }
 
 /// `tollhouse top`.

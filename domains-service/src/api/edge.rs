@@ -57,7 +57,8 @@ pub(super) async fn report(State(app): State<Arc<App>>, Json(report): Json<NodeR
     if report.node.is_empty() || report.node.len() > NODE_BYTES_MAX || report.version.len() > NODE_BYTES_MAX {
         return Err(Code::InvalidBody.refuse("node and version have 1 to 128 characters.").into());
     }
-    app.nodes.report(report);
+    app.nodes.report(report.clone());
+    app.peers.tell(&report).await;
     Ok(http::StatusCode::NO_CONTENT.into_response())
 }
 

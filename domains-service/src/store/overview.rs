@@ -3,6 +3,7 @@
 use super::{Store, StoreError, read_json};
 use crate::domain::CertificateState;
 use crate::domain::problem::Problem;
+use chassis::sql::query_as;
 
 /// Certificates read to find those that end soonest: reading all of a million domains' would take too long.
 const CANDIDATES_MAX: i64 = 2_000;
@@ -33,7 +34,7 @@ impl Store {
     /// Served domains whose certificates end soonest, among those longest unchanged: a certificate that was renewed
     /// changes its domain.
     pub(crate) async fn certificates_ending(&self, limit: i64) -> Result<Vec<Expiring>, StoreError> {
-        let rows: Vec<(String, String, String)> = sqlx::query_as(
+        let rows: Vec<(String, String, String)> = query_as(
             "SELECT name, project, certificate FROM domains WHERE status IN ('active', 'degraded')
              ORDER BY updated_at LIMIT $1",
         )
@@ -54,7 +55,7 @@ impl Store {
 
     /// Domains that wait for somebody to act, the longest first.
     pub(crate) async fn stuck_domains(&self, limit: i64) -> Result<Vec<Stuck>, StoreError> {
-        let rows: Vec<(String, String, String, String, i64)> = sqlx::query_as(
+        let rows: Vec<(String, String, String, String, i64)> = query_as(
             "SELECT name, project, status, problems, status_since FROM domains
              WHERE status IN ('action_required', 'degraded', 'suspended') ORDER BY status_since LIMIT $1",
         )

@@ -1,5 +1,6 @@
 //! Who is signed in to the dashboard, at rest: digests, never what a cookie says.
 
+use chassis::sql::{query, query_as};
 use contract::key::{KeyDigest, KeyId};
 use contract::project::ProjectId;
 use contract::time::UnixMillis;
@@ -54,7 +55,7 @@ impl Store {
     pub(crate) async fn open_session(&self, session: &SessionRecord) -> Result<(), StoreError> {
         let (project, key) = session.holder.as_ref().map(|(project, key)| (project.as_str(), key.as_str())).unzip();
         let mut write = self.write().await?;
-        sqlx::query(
+        query(
             "INSERT INTO dashboard_sessions (digest, project, key_id, client, created_at, seen_at)
              VALUES ($1, $2, $3, $4, $5, $6)",
         )
@@ -67,7 +68,7 @@ impl Store {
         .execute(write.connection())
         .await?;
         if let Some(key) = key {
-            sqlx::query(
+            query(
                 "DELETE FROM dashboard_sessions WHERE key_id = $1 AND digest NOT IN
                      (SELECT digest FROM dashboard_sessions WHERE key_id = $1 ORDER BY created_at DESC, digest LIMIT $2)",
             )
@@ -82,7 +83,7 @@ impl Store {
 
     /// The session with this digest.
     pub(crate) async fn find_session(&self, digest: &str) -> Result<Option<SessionRecord>, StoreError> {
-        let row: Option<Row> = sqlx::query_as("SELECT * FROM dashboard_sessions WHERE digest = $1")
+        let row: Option<Row> = query_as("SELECT * FROM dashboard_sessions WHERE digest = $1")
             .bind(digest)
             .fetch_optional(self.reader())
             .await?;
@@ -92,7 +93,7 @@ impl Store {
     /// Notes that a session was used.
     pub(crate) async fn see_session(&self, digest: &str, now: UnixMillis) -> Result<(), StoreError> {
         let mut write = self.write().await?;
-        sqlx::query("UPDATE dashboard_sessions SET seen_at = $2 WHERE digest = $1")
+        query("UPDATE dashboard_sessions SET seen_at = $2 WHERE digest = $1")
             .bind(digest)
             .bind(now.0)
             .execute(write.connection())
@@ -105,11 +106,9 @@ impl Store {
     pub(crate) async fn end_sessions(&self, session: &SessionRecord, everywhere: bool) -> Result<(), StoreError> {
         let mut write = self.write().await?;
         let statement = match (&session.holder, everywhere) {
-            (_, false) => sqlx::query("DELETE FROM dashboard_sessions WHERE digest = $1").bind(&session.digest),
-            (Some((_, key)), true) => {
-                sqlx::query("DELETE FROM dashboard_sessions WHERE key_id = $1").bind(key.as_str())
-            }
-            (None, true) => sqlx::query("DELETE FROM dashboard_sessions WHERE key_id IS NULL"),
+            (_, false) => query("DELETE FROM dashboard_sessions WHERE digest = $1").bind(&session.digest),
+            (Some((_, key)), true) => query("DELETE FROM dashboard_sessions WHERE key_id = $1").bind(key.as_str()),
+            (None, true) => query("DELETE FROM dashboard_sessions WHERE key_id IS NULL"),
         };
         statement.execute(write.connection()).await?;
         write.commit().await?;
@@ -124,15 +123,12 @@ impl Store {
         now: UnixMillis,
     ) -> Result<(), StoreError> {
         let mut write = self.write().await?;
-        sqlx::query("DELETE FROM dashboard_sessions WHERE created_at < $1 OR seen_at < $2")
+        query("DELETE FROM dashboard_sessions WHERE created_at < $1 OR seen_at < $2")
             .bind(opened_before.0)
             .bind(seen_before.0)
             .execute(write.connection())
             .await?;
-        sqlx::query("DELETE FROM dashboard_links WHERE expires_at < $1")
-            .bind(now.0)
-            .execute(write.connection())
-            .await?;
+        query("DELETE FROM dashboard_links WHERE expires_at < $1").bind(now.0).execute(write.connection()).await?;
         write.commit().await?;
         Ok(())
     }
@@ -140,7 +136,7 @@ impl Store {
     /// Keeps a link that signs an operator in until `expires_at`.
     pub(crate) async fn save_link(&self, digest: &str, expires_at: UnixMillis) -> Result<(), StoreError> {
         let mut write = self.write().await?;
-        sqlx::query("INSERT INTO dashboard_links (digest, expires_at) VALUES ($1, $2)")
+        query("INSERT INTO dashboard_links (digest, expires_at) VALUES ($1, $2)")
             .bind(digest)
             .bind(expires_at.0)
             .execute(write.connection())
@@ -152,7 +148,7 @@ impl Store {
     /// Spends a link. Whether it was good: of two who try at once, one finds it.
     pub(crate) async fn spend_link(&self, digest: &str, now: UnixMillis) -> Result<bool, StoreError> {
         let mut write = self.write().await?;
-        let spent = sqlx::query("DELETE FROM dashboard_links WHERE digest = $1 AND expires_at >= $2")
+        let spent = query("DELETE FROM dashboard_links WHERE digest = $1 AND expires_at >= $2")
             .bind(digest)
             .bind(now.0)
             .execute(write.connection())
@@ -163,7 +159,7 @@ impl Store {
 
     /// The key with this digest, whosever it is.
     pub(crate) async fn key_by_digest(&self, digest: KeyDigest) -> Result<Option<KeyRecord>, StoreError> {
-        let found: Option<(String, String)> = sqlx::query_as("SELECT project, id FROM api_keys WHERE digest = $1")
+        let found: Option<(String, String)> = query_as("SELECT project, id FROM api_keys WHERE digest = $1")
             .bind(digest.to_text())
             .fetch_optional(self.reader())
             .await?;

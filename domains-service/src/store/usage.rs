@@ -4,6 +4,7 @@
 //! that is lost or comes twice changes nothing. What a process had not reported when it ended is missing: this
 //! is for looking at. Quotas are counted elsewhere, exactly.
 
+use chassis::sql::{query, query_as, query_scalar};
 use contract::project::ProjectId;
 use contract::usage::UsageOfProject;
 
@@ -27,7 +28,7 @@ impl Write {
     /// older.
     pub(crate) async fn note_usage(&mut self, node: &str, usage: &UsageOfProject) -> Result<(), StoreError> {
         let whole = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-        sqlx::query(
+        query(
             "INSERT INTO usage_days (project, day, node, admitted, refused, banned, minute, in_minute)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
              ON CONFLICT (project, day, node) DO UPDATE SET admitted = excluded.admitted, refused = excluded.refused,
@@ -51,8 +52,8 @@ impl Write {
     /// Forgets days before `oldest`, and adds up what gateways said of days before `settled`, whose processes are gone
     /// or will not speak of them again.
     pub(crate) async fn tidy_usage(&mut self, oldest: i64, settled: i64) -> Result<(), StoreError> {
-        sqlx::query("DELETE FROM usage_days WHERE day < $1").bind(oldest).execute(self.connection()).await?;
-        sqlx::query(
+        query("DELETE FROM usage_days WHERE day < $1").bind(oldest).execute(self.connection()).await?;
+        query(
             "INSERT INTO usage_days (project, day, node, admitted, refused, banned, minute, in_minute)
              SELECT project, day, '', SUM(admitted), SUM(refused), SUM(banned), 0, 0 FROM usage_days
              WHERE day < $1 AND node <> '' GROUP BY project, day
@@ -62,10 +63,7 @@ impl Write {
         .bind(settled)
         .execute(self.connection())
         .await?;
-        sqlx::query("DELETE FROM usage_days WHERE day < $1 AND node <> ''")
-            .bind(settled)
-            .execute(self.connection())
-            .await?;
+        query("DELETE FROM usage_days WHERE day < $1 AND node <> ''").bind(settled).execute(self.connection()).await?;
         Ok(())
     }
 }
@@ -73,7 +71,7 @@ impl Write {
 impl Store {
     /// A project's days from `first` on that had requests, oldest first.
     pub(crate) async fn usage(&self, project: &ProjectId, first: i64) -> Result<Vec<DayUsage>, StoreError> {
-        let rows: Vec<(i64, i64, i64, i64)> = sqlx::query_as(
+        let rows: Vec<(i64, i64, i64, i64)> = query_as(
             "SELECT day, CAST(SUM(admitted) AS BIGINT), CAST(SUM(refused) AS BIGINT), CAST(SUM(banned) AS BIGINT)
              FROM usage_days WHERE project = $1 AND day >= $2 GROUP BY day ORDER BY day",
         )
@@ -87,7 +85,7 @@ impl Store {
 
     /// Requests of a project admitted in a minute, by its number since the epoch.
     pub(crate) async fn usage_of_minute(&self, project: &ProjectId, minute: i64) -> Result<i64, StoreError> {
-        let sum: Option<i64> = sqlx::query_scalar(
+        let sum: Option<i64> = query_scalar(
             "SELECT CAST(SUM(in_minute) AS BIGINT) FROM usage_days WHERE project = $1 AND day = $2 AND minute = $3",
         )
         .bind(project.as_str())

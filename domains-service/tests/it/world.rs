@@ -115,7 +115,7 @@ impl Platform {
             listen: any,
             internal_listen: any,
             admin_listen: any,
-            database: directory.path().join("domains.sqlite"),
+            database: crate::stores::place(directory.path()),
             platform_domain: PLATFORM.parse().unwrap(),
             environment: Environment::Live,
             secret: secret.clone(),
@@ -130,6 +130,7 @@ impl Platform {
             webhooks: bend.webhooks,
             log_format: chassis::logs::Format::Text,
             log_filter: "info".to_owned(),
+            tracing: chassis::trace::TraceConfig::default(),
             told: chassis::config::Told::default(),
         };
         let clock = Arc::new(ManualClock::at(bend.start));

@@ -53,12 +53,12 @@ impl Platform {
 
         let domains = domains_service::Config::read(&settings(
             "domains-service settings",
-            &domains_settings(directory, options, world),
+            &(domains_settings(directory, options, world) + &tracing_settings(options)),
         ))?;
         let domains = domains_service::start(domains, clock.clone(), services_end.clone()).await?;
         let orders = orders_service::Config::read(&settings(
             "orders-service settings",
-            &orders_settings(directory, domains.address("internal")?),
+            &(orders_settings(directory, domains.address("internal")?) + &tracing_settings(options)),
         ))?;
         let orders = orders_service::start(orders, clock.clone(), services_end.clone()).await?;
 
@@ -69,7 +69,7 @@ impl Platform {
         ];
         let edge = gateway::config::Config::read(&settings(
             "gateway settings",
-            &edge_settings(directory, options, &parts, upstreams),
+            &(edge_settings(directory, options, &parts, upstreams) + &tracing_settings(options)),
         ))?;
         let edge = gateway::server::start(edge, logs, clock, edge_end.clone()).await?;
         let run = RunFile {
@@ -81,6 +81,8 @@ impl Platform {
             more_admins: Vec::new(),
             control: domains.address("internal")?.into(),
             orders: orders.address("internal")?.into(),
+            orders_admin: Some(orders.address("admin")?.into()),
+            domains_admin: Some(domains.address("admin")?.into()),
         };
         Ok(Self { run, edge, services: vec![domains, orders], edge_end, services_end })
     }
@@ -119,11 +121,16 @@ fn settings(name: &str, text: &str) -> Source {
     Source::from_text(name, text, "TOLLHOUSE_UP", BTreeMap::new())
 }
 
-/// The routes of a part as the shipped configuration of the edge names them: one list for both ways to run.
-fn shipped_routes(upstream: &str) -> String {
-    let shipped: Option<toml_edit::DocumentMut> = include_str!("../../../config/gateway.toml").parse().ok();
-    let routes = shipped.as_ref().and_then(|shipped| shipped.get("upstreams")?.get(upstream)?.get("routes"));
-    routes.map_or_else(|| "[]".to_owned(), |routes| routes.to_string().trim().to_owned())
+/// The routes of a part, and how long its requests may take, as the shipped configuration of the edge has them: one
+/// text for both ways to run.
+fn shipped(upstream: &str) -> String {
+    let file: Option<toml_edit::DocumentMut> = include_str!("../../../config/gateway.toml").parse().ok();
+    let table = file.as_ref().and_then(|file| file.get("upstreams")?.get(upstream));
+    let settings = ["routes", "total_timeout"].into_iter().filter_map(|name| {
+        let value = table?.get(name)?.to_string();
+        Some(format!("{name} = {}\n", value.trim()))
+    });
+    settings.collect()
 }
 
 fn quoted(path: &std::path::Path) -> String {
@@ -132,6 +139,13 @@ fn quoted(path: &std::path::Path) -> String {
 
 fn secrets(directory: &Directory) -> String {
     format!("secret_file = {}\n", quoted(&directory.path("secrets/platform.key")))
+}
+
+/// One machine can afford to look at every request.
+fn tracing_settings(options: &Up) -> String {
+    options.trace_to.as_ref().map_or_else(String::new, |url| {
+        format!("[tracing]\notlp_endpoint = {}\nsample_per_thousand = 1000\n", toml_edit::Value::from(url.as_str()))
+    })
 }
 
 fn orders_settings(directory: &Directory, control: SocketAddr) -> String {
@@ -191,7 +205,7 @@ fn edge_settings(
         path("ca/platform.key"),
     );
     for (name, address) in [("orders", orders), ("domains", domains), ("dashboard", domains)] {
-        let _ = write!(text, "[upstreams.{name}]\nendpoints = [\"{address}\"]\nroutes = {}\n", shipped_routes(name));
+        let _ = write!(text, "[upstreams.{name}]\nendpoints = [\"{address}\"]\n{}", shipped(name));
     }
     for (name, addresses) in upstreams {
         let list: Vec<String> = addresses.iter().map(|address| format!("\"{address}\"")).collect();

@@ -1,4 +1,6 @@
-//! The embedded store: the suite of every store, and the troubles of this one.
+//! The embedded store: the suite of every store, and the troubles of this one. PostgreSQL's are in `postgres`.
+
+mod postgres;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,7 +9,7 @@ use contract::project::ProjectId;
 use contract::time::UnixMillis;
 use sqlx::Executor as _;
 
-use super::SqliteOrders;
+use super::SqlOrders;
 use crate::order::{Order, Status};
 use crate::store::{ChangeError, FaultKind, ImportError, OrderStore, StoreError, conformance};
 use crate::walk::Walk;
@@ -16,6 +18,10 @@ const AT: UnixMillis = UnixMillis(1_795_176_000_000);
 
 fn demo() -> ProjectId {
     "demo".parse().unwrap()
+}
+
+fn writer(store: &SqlOrders) -> &sqlx::SqlitePool {
+    store.database.write.sqlite().unwrap()
 }
 
 fn orders(ids: std::ops::Range<i64>) -> Vec<Order> {
@@ -37,7 +43,7 @@ async fn it_keeps_every_promise_of_a_store() {
     conformance::suite(|| {
         let number = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let path = directory.path().join(format!("{number}.db"));
-        async move { Arc::new(SqliteOrders::open(&path).await.unwrap()) as Arc<dyn OrderStore> }
+        async move { Arc::new(SqlOrders::open(&path.clone().into()).await.unwrap()) as Arc<dyn OrderStore> }
     })
     .await;
 }
@@ -45,12 +51,12 @@ async fn it_keeps_every_promise_of_a_store() {
 #[tokio::test]
 async fn a_full_disk_is_told_as_such_loses_nothing_and_passes() {
     let directory = tempfile::tempdir().unwrap();
-    let store = SqliteOrders::open(&directory.path().join("orders.db")).await.unwrap();
+    let store = SqlOrders::open(&directory.path().join("orders.db").into()).await.unwrap();
     store.import(&demo(), orders(0..10)).await.unwrap();
     // The writing connection may not make the file larger: to SQLite, a full disk.
-    let pages: i64 = sqlx::query_scalar("PRAGMA page_count").fetch_one(&store.database.write).await.unwrap();
+    let pages: i64 = sqlx::query_scalar("PRAGMA page_count").fetch_one(writer(&store)).await.unwrap();
     let limit = sqlx::AssertSqlSafe(format!("PRAGMA max_page_count = {pages}"));
-    store.database.write.execute(sqlx::raw_sql(limit)).await.unwrap();
+    writer(&store).execute(sqlx::raw_sql(limit)).await.unwrap();
     let refused = store.import(&demo(), orders(100..20_000)).await;
     assert!(matches!(&refused, Err(ImportError::Store(error)) if error.kind == FaultKind::Full), "{refused:?}");
     assert_eq!(store.summary(&demo()).await.unwrap().pending, 10, "nothing of it was kept");
@@ -63,7 +69,7 @@ async fn a_full_disk_is_told_as_such_loses_nothing_and_passes() {
 async fn a_file_locked_by_somebody_else_is_busy_and_reading_goes_on() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("orders.db");
-    let store = SqliteOrders::open(&path).await.unwrap();
+    let store = SqlOrders::open(&path.clone().into()).await.unwrap();
     store.import(&demo(), orders(0..10)).await.unwrap();
     let other = chassis::sqlite::Sqlite::open(&path).await.unwrap();
     let mut lock = other.write.acquire().await.unwrap();
@@ -78,9 +84,9 @@ async fn a_file_locked_by_somebody_else_is_busy_and_reading_goes_on() {
 #[tokio::test]
 async fn a_damaged_row_fails_alone() {
     let directory = tempfile::tempdir().unwrap();
-    let store = SqliteOrders::open(&directory.path().join("orders.db")).await.unwrap();
+    let store = SqlOrders::open(&directory.path().join("orders.db").into()).await.unwrap();
     store.import(&demo(), orders(0..10)).await.unwrap();
-    store.database.write.execute("UPDATE orders SET status = 'shipped' WHERE id = 3").await.unwrap();
+    writer(&store).execute("UPDATE orders SET status = 'shipped' WHERE id = 3").await.unwrap();
     let corrupt = |error: &StoreError| error.kind == FaultKind::Corrupt;
     assert!(matches!(store.find(&demo(), 3).await, Err(error) if corrupt(&error)));
     assert!(matches!(store.batch(&demo(), None, 10).await, Err(error) if corrupt(&error)));
@@ -93,9 +99,9 @@ async fn a_damaged_row_fails_alone() {
 #[tokio::test]
 async fn an_order_that_disappeared_is_noticed_at_the_end_of_a_list() {
     let directory = tempfile::tempdir().unwrap();
-    let store = Arc::new(SqliteOrders::open(&directory.path().join("orders.db")).await.unwrap());
+    let store = Arc::new(SqlOrders::open(&directory.path().join("orders.db").into()).await.unwrap());
     store.import(&demo(), orders(0..10)).await.unwrap();
-    store.database.write.execute("DELETE FROM orders WHERE id = 3").await.unwrap();
+    writer(&store).execute("DELETE FROM orders WHERE id = 3").await.unwrap();
     let error = listed(store).await.unwrap_err();
     assert_eq!(error.kind, FaultKind::Corrupt);
     assert!(error.to_string().contains("has 10 orders, but only 9"), "{error}");
@@ -111,7 +117,7 @@ async fn listed(store: Arc<dyn OrderStore>) -> Result<Vec<Order>, StoreError> {
 }
 
 async fn listed_from(path: &Path) -> Option<Vec<Order>> {
-    let store = Arc::new(SqliteOrders::open(path).await.ok()?);
+    let store = Arc::new(SqlOrders::open(&path.to_owned().into()).await.ok()?);
     let listed = listed(store.clone()).await.ok();
     store.close().await;
     listed
@@ -123,7 +129,7 @@ async fn a_flipped_byte_never_gives_a_wrong_list() {
     const STRIDE: usize = 211;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("orders.db");
-    let store = SqliteOrders::open(&path).await.unwrap();
+    let store = SqlOrders::open(&path.clone().into()).await.unwrap();
     store.import(&demo(), orders(0..300)).await.unwrap();
     store.close().await;
     let sound = std::fs::read(&path).unwrap();

@@ -1,8 +1,8 @@
 //! Single changes inside the writer's transaction: read, decide by the pure rules, write.
 
+use chassis::sql::{Connection, Kind, query, query_as, query_scalar};
 use contract::project::ProjectId;
 use contract::time::UnixMillis;
-use sqlx::{Row as _, SqliteConnection};
 
 use super::{outbox, row};
 use crate::order::{CancelError, Order, ShipDate, ShipError};
@@ -30,22 +30,38 @@ impl Change<()> {
     }
 }
 
+/// Takes the lock under which a project's orders change, before anything is read, until the transaction ends. SQLite
+/// has one writer and needs none. `may_be_new`: the project may have no orders yet, and then gets the row to lock.
+pub(super) async fn lock(connection: &mut Connection, project: &ProjectId, may_be_new: bool) -> Result<(), StoreError> {
+    if connection.kind() == Kind::Sqlite {
+        return Ok(());
+    }
+    let text = if may_be_new {
+        "INSERT INTO stores (project, version, orders) VALUES ($1, 0, 0) \
+         ON CONFLICT (project) DO UPDATE SET orders = stores.orders RETURNING version"
+    } else {
+        "SELECT version FROM stores WHERE project = $1 FOR UPDATE"
+    };
+    query_as::<(i64,)>(text).bind(project.as_str()).fetch_optional(connection).await?;
+    Ok(())
+}
+
 /// Changes one order. The update names the state it was decided on, so that even a store with several writers could
 /// not apply a decision to another state.
 pub(super) async fn change<E>(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     project: &ProjectId,
     id: i64,
     at: UnixMillis,
     change: Change<impl FnOnce(Order) -> Result<Order, E>>,
 ) -> Result<Order, ChangeError<E>> {
-    let found = sqlx::query(row::SELECT_ONE).bind(project.as_str()).bind(id).fetch_optional(&mut *connection).await;
-    let Some(row) = found.map_err(StoreError::from)? else { return Err(ChangeError::NotFound) };
-    let before = row::read(project, &row)?;
+    let found = query_as(row::SELECT_ONE).bind(project.as_str()).bind(id).fetch_optional(&mut *connection).await;
+    let Some(columns) = found.map_err(StoreError::from)? else { return Err(ChangeError::NotFound) };
+    let before = row::read(project, columns)?;
     let after = (change.decide)(before).map_err(ChangeError::Refused)?;
     let text = "UPDATE orders SET ship_date_micros = $1, complete = $2, status = $3, checksum = $4 \
                 WHERE project = $5 AND id = $6 AND status = $7";
-    let updated = sqlx::query(text)
+    let updated = query(text)
         .bind(after.ship_date.map(ShipDate::micros))
         .bind(after.complete.map(i64::from))
         .bind(after.status.as_str())
@@ -69,7 +85,7 @@ pub(super) async fn change<E>(
 
 /// Places a new order, or finds the one its idempotency key made before.
 pub(super) async fn create(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     project: &ProjectId,
     new: NewOrder,
     idempotency: Option<Idempotency>,
@@ -82,7 +98,7 @@ pub(super) async fn create(
         return Ok(Created::Before(new.placed(id)));
     }
     let text = "SELECT MAX(id) FROM orders WHERE project = $1 AND id <= $2";
-    let largest: Option<i64> = sqlx::query_scalar(text)
+    let largest: Option<i64> = query_scalar(text)
         .bind(project.as_str())
         .bind(NEW_ID_MAX)
         .fetch_one(&mut *connection)
@@ -104,44 +120,54 @@ pub(super) async fn create(
 }
 
 async fn made_before(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     project: &ProjectId,
     idempotency: &Idempotency,
     at: UnixMillis,
 ) -> Result<Option<i64>, CreateError> {
     let text = "SELECT fingerprint, order_id FROM idempotency_keys \
                 WHERE project = $1 AND idempotency_key = $2 AND expires_at_millis > $3";
-    let found = sqlx::query(text)
+    let found: Option<(i64, i64)> = query_as(text)
         .bind(project.as_str())
         .bind(&idempotency.key)
         .bind(at.0)
         .fetch_optional(&mut *connection)
         .await
         .map_err(StoreError::from)?;
-    let Some(found) = found else { return Ok(None) };
-    if found.try_get::<i64, _>(0).map_err(StoreError::from)? != i64::from(idempotency.fingerprint) {
-        return Err(CreateError::KeyReused);
+    match found {
+        None => Ok(None),
+        Some((fingerprint, id)) if fingerprint == i64::from(idempotency.fingerprint) => Ok(Some(id)),
+        Some(_) => Err(CreateError::KeyReused),
     }
-    Ok(Some(found.try_get(1).map_err(StoreError::from)?))
 }
 
 async fn remember(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     project: &ProjectId,
     idempotency: &Idempotency,
     id: i64,
     at: UnixMillis,
 ) -> Result<(), StoreError> {
-    let expired = "DELETE FROM idempotency_keys WHERE (project, idempotency_key) IN \
-                   (SELECT project, idempotency_key FROM idempotency_keys WHERE expires_at_millis <= $1 \
-                    ORDER BY expires_at_millis LIMIT $2)";
-    sqlx::query(expired).bind(at.0).bind(EXPIRED_KEYS_PER_CREATION).execute(&mut *connection).await?;
+    // These are of all projects. Where others may be removing them too, nobody waits for anybody.
+    let expired = match connection.kind() {
+        Kind::Sqlite => {
+            "DELETE FROM idempotency_keys WHERE (project, idempotency_key) IN \
+             (SELECT project, idempotency_key FROM idempotency_keys WHERE expires_at_millis <= $1 \
+              ORDER BY expires_at_millis LIMIT $2)"
+        }
+        Kind::Postgres => {
+            "DELETE FROM idempotency_keys WHERE (project, idempotency_key) IN \
+             (SELECT project, idempotency_key FROM idempotency_keys WHERE expires_at_millis <= $1 \
+              ORDER BY expires_at_millis LIMIT $2 FOR UPDATE SKIP LOCKED)"
+        }
+    };
+    query(expired).bind(at.0).bind(EXPIRED_KEYS_PER_CREATION).execute(&mut *connection).await?;
     // The key may stand there expired, beyond those just removed.
     let text = "INSERT INTO idempotency_keys (project, idempotency_key, fingerprint, order_id, expires_at_millis) \
                 VALUES ($1, $2, $3, $4, $5) ON CONFLICT (project, idempotency_key) DO UPDATE SET \
                 fingerprint = excluded.fingerprint, order_id = excluded.order_id, \
                 expires_at_millis = excluded.expires_at_millis";
-    sqlx::query(text)
+    query(text)
         .bind(project.as_str())
         .bind(&idempotency.key)
         .bind(i64::from(idempotency.fingerprint))
@@ -152,10 +178,10 @@ async fn remember(
     Ok(())
 }
 
-async fn insert(connection: &mut SqliteConnection, project: &ProjectId, order: &Order) -> Result<(), StoreError> {
+async fn insert(connection: &mut Connection, project: &ProjectId, order: &Order) -> Result<(), StoreError> {
     let text = "INSERT INTO orders (project, id, pet_id, quantity, ship_date_micros, complete, status, checksum) \
                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
-    sqlx::query(text)
+    query(text)
         .bind(project.as_str())
         .bind(order.id)
         .bind(order.pet_id)
@@ -170,7 +196,7 @@ async fn insert(connection: &mut SqliteConnection, project: &ProjectId, order: &
 }
 
 async fn record(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     project: &ProjectId,
     id: i64,
     event: EventKind,
@@ -179,18 +205,18 @@ async fn record(
     let text = "INSERT INTO order_events (project, order_id, sequence, event, at_millis) \
                 SELECT $1, $2, COALESCE(MAX(sequence), 0) + 1, $3, $4 FROM order_events \
                 WHERE project = $1 AND order_id = $2";
-    sqlx::query(text).bind(project.as_str()).bind(id).bind(event.as_str()).bind(at.0).execute(&mut *connection).await?;
+    query(text).bind(project.as_str()).bind(id).bind(event.as_str()).bind(at.0).execute(&mut *connection).await?;
     Ok(())
 }
 
 /// Raises the project's version, in the transaction of the change itself.
 pub(super) async fn touch(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     project: &ProjectId,
     more_orders: i64,
 ) -> Result<(), StoreError> {
     let text = "INSERT INTO stores (project, version, orders) VALUES ($1, 1, $2) ON CONFLICT (project) DO UPDATE SET \
                 version = stores.version + 1, orders = stores.orders + excluded.orders";
-    sqlx::query(text).bind(project.as_str()).bind(more_orders).execute(&mut *connection).await?;
+    query(text).bind(project.as_str()).bind(more_orders).execute(&mut *connection).await?;
     Ok(())
 }

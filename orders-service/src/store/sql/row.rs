@@ -1,8 +1,6 @@
 //! Orders as rows: columns, and the checksum that notices a changed byte.
 
 use contract::project::ProjectId;
-use sqlx::Row as _;
-use sqlx::sqlite::SqliteRow;
 
 use crate::order::{Order, ShipDate, Status};
 use crate::store::StoreError;
@@ -11,20 +9,22 @@ use crate::store::StoreError;
 pub(super) const SELECT_ONE: &str = "SELECT id, pet_id, quantity, ship_date_micros, complete, status, checksum \
                                      FROM orders WHERE project = $1 AND id = $2";
 
-/// Reads the columns `id, pet_id, quantity, ship_date_micros, complete, status, checksum` and checks the last.
-pub(super) fn read(project: &ProjectId, row: &SqliteRow) -> Result<Order, StoreError> {
-    let id: i64 = row.try_get(0)?;
+/// The columns `id, pet_id, quantity, ship_date_micros, complete, status, checksum`.
+pub(super) type Columns = (i64, Option<i64>, Option<i64>, Option<i64>, Option<i64>, String, i64);
+
+/// Reads the columns and checks the last of them.
+pub(super) fn read(project: &ProjectId, columns: Columns) -> Result<Order, StoreError> {
+    let (id, pet_id, quantity, ship_date, complete, word, written) = columns;
     let damaged = || StoreError::corrupt(format!("order {id} of project {project} is not what was written"));
-    let complete: Option<i64> = row.try_get(4)?;
     let order = Order {
         id,
-        pet_id: row.try_get(1)?,
-        quantity: row.try_get(2)?,
-        ship_date: row.try_get::<Option<i64>, _>(3)?.map(ShipDate::from_micros).transpose().map_err(|_| damaged())?,
+        pet_id,
+        quantity,
+        ship_date: ship_date.map(ShipDate::from_micros).transpose().map_err(|_| damaged())?,
         complete: complete.map(|complete| complete != 0),
-        status: status(row.try_get(5)?)?,
+        status: status(&word)?,
     };
-    if row.try_get::<i64, _>(6)? == checksum(project, &order) { Ok(order) } else { Err(damaged()) }
+    if written == checksum(project, &order) { Ok(order) } else { Err(damaged()) }
 }
 
 /// A status as stored.

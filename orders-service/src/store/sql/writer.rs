@@ -1,22 +1,24 @@
-//! The one task that writes.
+//! A task that writes: the only one over SQLite, one of a few over PostgreSQL, where each has projects of its own.
 //!
-//! SQLite has one writer, and a durable commit costs a disk flush. So changes queue for one task, which takes all that
-//! wait, applies them in one transaction and answers them after its commit: under load many cancellations share one
-//! flush, alone each has its own. Every change is answered for itself; only trouble of the store itself, in which
-//! nothing of the transaction lasts, is shared by all of its changes.
+//! SQLite has one writer, and everywhere a durable commit costs a disk flush. So changes queue for a task, which takes
+//! all that wait, applies them in one transaction and answers them after its commit: under load many cancellations
+//! share one flush, alone each has its own. Every change is answered for itself; only trouble of the store itself, in
+//! which nothing of the transaction lasts, is shared by all of its changes.
+//!
+//! A transaction holds the locks of the projects it changes. Every writer of every replica takes them in the order of
+//! the projects' names, so that no two wait for each other.
 //!
 //! An import is a transaction of its own. Changes wait meanwhile, and are told "busy" when their time is up.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use chassis::sql::{Begin, Connection, Kind, Pool};
 use contract::project::ProjectId;
 use contract::time::UnixMillis;
 use parking_lot::Mutex;
-use sqlx::{SqliteConnection, SqlitePool};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use super::transaction::Transaction;
 use super::{apply, import, outbox};
 use crate::order::{CancelError, Order, ShipError};
 use crate::store::{ChangeError, CreateError, Created, FaultKind, Idempotency, ImportError, NewOrder, StoreError};
@@ -24,8 +26,9 @@ use crate::store::{ChangeError, CreateError, Created, FaultKind, Idempotency, Im
 /// Changes that may wait; one more is refused as busy.
 pub(super) const WAITING_MAX: usize = 1_024;
 
-/// Changes that share one commit.
+/// Changes that share one commit. Other replicas wait for the locks of a group, and over a network it takes longer.
 const GROUP_MAX: usize = 256;
+const GROUP_MAX_OVER_NETWORK: usize = 64;
 
 type Reply<T> = oneshot::Sender<T>;
 
@@ -62,6 +65,24 @@ pub(super) enum Job {
     },
 }
 
+impl Job {
+    /// Whose orders it changes; forgetting what was told changes none.
+    fn project(&self) -> Option<&ProjectId> {
+        match self {
+            Self::Cancel { project, .. }
+            | Self::Ship { project, .. }
+            | Self::Create { project, .. }
+            | Self::Import { project, .. } => Some(project),
+            Self::Forget { .. } => None,
+        }
+    }
+
+    /// Whether it may be the first of its project.
+    fn makes_orders(&self) -> bool {
+        matches!(self, Self::Create { .. } | Self::Import { .. })
+    }
+}
+
 /// An applied change: called with the fate of its transaction, it answers whoever asked.
 type Answer = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
@@ -74,7 +95,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn start(pool: SqlitePool) -> Self {
+    pub(super) fn start(pool: Pool) -> Self {
         let (queue, jobs) = mpsc::channel(WAITING_MAX);
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(run(pool, jobs, stopped));
@@ -103,12 +124,16 @@ impl Writer {
     }
 }
 
-async fn run(pool: SqlitePool, mut jobs: mpsc::Receiver<Job>, mut stopped: oneshot::Receiver<()>) {
-    let mut waiting = Vec::with_capacity(GROUP_MAX);
+async fn run(pool: Pool, mut jobs: mpsc::Receiver<Job>, mut stopped: oneshot::Receiver<()>) {
+    let group_max = match pool.kind() {
+        Kind::Sqlite => GROUP_MAX,
+        Kind::Postgres => GROUP_MAX_OVER_NETWORK,
+    };
+    let mut waiting = Vec::with_capacity(group_max);
     loop {
         let taken = tokio::select! {
             biased;
-            taken = jobs.recv_many(&mut waiting, GROUP_MAX) => taken,
+            taken = jobs.recv_many(&mut waiting, group_max) => taken,
             _ = &mut stopped => 0,
         };
         if taken == 0 {
@@ -134,21 +159,28 @@ async fn run(pool: SqlitePool, mut jobs: mpsc::Receiver<Job>, mut stopped: onesh
     }
 }
 
-async fn write_group(pool: &SqlitePool, group: Vec<Job>) {
+async fn write_group(pool: &Pool, mut group: Vec<Job>) {
     if group.is_empty() {
         return;
     }
     let mut answers = Vec::with_capacity(group.len());
+    if pool.kind() == Kind::Postgres {
+        fn name(job: &Job) -> &str {
+            job.project().map_or("", ProjectId::as_str)
+        }
+        // Stable: changes of one project keep their order.
+        group.sort_by(|left, right| name(left).cmp(name(right)));
+    }
     let mut unwritten = group.into_iter();
-    let fate = match Transaction::begin(pool).await {
+    let fate = match pool.begin(Begin::Write).await {
         Ok(mut transaction) => match apply_all(&mut transaction, &mut unwritten, &mut answers).await {
-            Ok(()) => transaction.commit().await,
+            Ok(()) => transaction.commit().await.map_err(StoreError::from),
             Err(error) => {
-                transaction.abandon().await;
+                transaction.roll_back().await;
                 Err(error)
             }
         },
-        Err(error) => Err(error),
+        Err(error) => Err(error.into()),
     };
     for answer in answers {
         answer(fate.clone());
@@ -161,11 +193,22 @@ async fn write_group(pool: &SqlitePool, group: Vec<Job>) {
 }
 
 async fn apply_all(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     jobs: &mut (impl Iterator<Item = Job> + Send),
     answers: &mut Vec<Answer>,
 ) -> Result<(), StoreError> {
+    let mut locked = None;
     for job in jobs {
+        // A project that was found without orders may get its first in the same group, so makers lock for themselves.
+        if let Some(project) = job.project().cloned()
+            && (job.makes_orders() || locked.as_ref() != Some(&project))
+        {
+            if let Err(error) = apply::lock(connection, &project, job.makes_orders()).await {
+                refuse(job, &error);
+                return Err(error);
+            }
+            locked = Some(project);
+        }
         match apply_one(connection, job).await {
             None => {}
             Some(Ok(answer)) => answers.push(answer),
@@ -181,7 +224,7 @@ async fn apply_all(
 type Applied = Option<Result<Answer, (Answer, StoreError)>>;
 
 /// Applies one change. `None`: whoever asked has left, nothing was done.
-async fn apply_one(connection: &mut SqliteConnection, job: Job) -> Applied {
+async fn apply_one(connection: &mut Connection, job: Job) -> Applied {
     match job {
         Job::Cancel { project, id, at, reply } => {
             if reply.is_closed() {

@@ -1,14 +1,14 @@
 //! One page of orders: filters, sort and keyset as SQL.
 
+use chassis::sql::{Builder, Pool};
 use contract::project::ProjectId;
-use sqlx::{QueryBuilder, Sqlite, SqlitePool};
 
 use super::{row, within};
 use crate::order::{Order, ShipDate};
 use crate::store::{After, PageQuery, Sort, StoreError};
 
-pub(super) async fn read(pool: &SqlitePool, project: &ProjectId, page: &PageQuery) -> Result<Vec<Order>, StoreError> {
-    let mut query = QueryBuilder::new(
+pub(super) async fn read(pool: &Pool, project: &ProjectId, page: &PageQuery) -> Result<Vec<Order>, StoreError> {
+    let mut query = Builder::new(
         "SELECT id, pet_id, quantity, ship_date_micros, complete, status, checksum FROM orders WHERE project = ",
     );
     query.push_bind(project.as_str());
@@ -24,11 +24,11 @@ pub(super) async fn read(pool: &SqlitePool, project: &ProjectId, page: &PageQuer
         Sort::ShipDateDescending => " ORDER BY ship_date_micros DESC NULLS LAST, id DESC",
     });
     query.push(" LIMIT ").push_bind(i64::from(page.limit));
-    let rows = within(query.build().fetch_all(pool)).await?;
-    rows.iter().map(|row| row::read(project, row)).collect()
+    let rows = within(query.build_as().fetch_all(pool)).await?;
+    rows.into_iter().map(|columns| row::read(project, columns)).collect()
 }
 
-fn restrict(query: &mut QueryBuilder<Sqlite>, page: &PageQuery) {
+fn restrict(query: &mut Builder, page: &PageQuery) {
     let filter = &page.filter;
     if let Some(status) = filter.status {
         query.push(" AND status = ").push_bind(status.as_str());
@@ -48,7 +48,7 @@ fn restrict(query: &mut QueryBuilder<Sqlite>, page: &PageQuery) {
 }
 
 /// Everything that sorts after the given place. Orders without a ship date come first going up and last going down.
-fn resume(query: &mut QueryBuilder<Sqlite>, sort: Sort, after: After) {
+fn resume(query: &mut Builder, sort: Sort, after: After) {
     let id = after.id;
     match (sort, after.ship_date_micros) {
         (Sort::Id, _) => query.push(" AND id > ").push_bind(id),
