@@ -47,6 +47,16 @@ need() {
     command -v "$1" >/dev/null || fail "There is still no $1 on the PATH. Install it (package $2) and run this again."
 }
 
+# A PostgreSQL server to test with; Debian keeps its programs off the path. Its service is not needed and not left on.
+need_postgres() {
+    command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || {
+        install_tools postgresql
+        if [ -d /run/systemd/system ]; then systemctl disable --now postgresql >/dev/null 2>&1 || true; fi
+    }
+    command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 ||
+        fail "There is still no PostgreSQL server (initdb). Install it (package postgresql) and run this again."
+}
+
 # Installs tools with whatever the system installs packages with.
 install_tools() {
     local manager='' packages=() tool
@@ -58,8 +68,9 @@ install_tools() {
             apt-get:compiler) packages+=(gcc libc6-dev) ;;
             dnf:compiler) packages+=(gcc glibc-devel) ;;
             brew:compiler) fail "The C compiler is missing. Install Apple's with: xcode-select --install" ;;
-            *:python3 | *:curl | *:make | *:cmake | *:prometheus | *:redis-* | *:faketime | *:pebble | *:valgrind) packages+=("$tool") ;;
-            apt-get:python3-venv | apt-get:sqlite3) packages+=("$tool") ;;
+            *:python3 | *:curl | *:make | *:cmake | *:prometheus | *:redis-* | *:faketime | *:pebble | *:valgrind | *:npm | *:chromium*) packages+=("$tool") ;;
+            apt-get:python3-venv | apt-get:sqlite3 | apt-get:postgresql | brew:postgresql) packages+=("$tool") ;;
+            dnf:postgresql) packages+=(postgresql-server) ;;
             *:sqlite3) packages+=(sqlite) ;;
             none:*) packages+=("$tool") ;;
             *) fail "Nobody knows how to install $tool here." ;;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The orders API with curl: list, place an order once however often it is sent, look at it, cancel it, page through /v2.
 #   API_KEY=th_live_... examples/orders.sh https://HOST[:PORT]
-# CA_FILE names the authority to trust; for ./up it is data/ca/ca.pem. Needs curl 7.84 or newer.
+# CA_FILE names the authority to trust; for ./up it is data/ca/ca.pem. Needs curl 7.76 or newer.
 set -euo pipefail
 base=${1:?usage: API_KEY=... examples/orders.sh https://HOST[:PORT]}
 work=$(mktemp -d)

@@ -3,7 +3,8 @@
 //! Nothing here knows what a process does: [`config`] reads settings and reports every mistake at once, [`clock`]
 //! hands in the time, [`logs`] and [`metrics`] tell what happens, [`health`] and [`admin`] answer the operator,
 //! [`serve`] accepts and drains HTTP, [`shutdown`] ends it, [`guard`] lets in only what came through the gateway,
-//! [`secret`] and [`seal`] keep secrets, [`sqlite`] opens the embedded database, [`backup`] copies it, [`trace`] tells a collector where the time went, [`watchdog`] notices a runtime that is
+//! [`secret`] and [`seal`] keep secrets, [`sql`] speaks to the database, [`sqlite`] or [`postgres`], [`backup`] copies it,
+//! [`trace`] tells a collector where the time went, [`watchdog`] notices a runtime that is
 //! stuck, [`webhook`] signs and sends what customers want to be told.
 
 pub mod admin;
@@ -14,6 +15,7 @@ pub mod guard;
 pub mod health;
 pub mod logs;
 pub mod metrics;
+pub mod postgres;
 pub mod process;
 pub mod random;
 pub mod refusal;
@@ -22,6 +24,7 @@ pub mod seal;
 pub mod secret;
 pub mod serve;
 pub mod shutdown;
+pub mod sql;
 pub mod sqlite;
 pub mod trace;
 pub mod watchdog;

@@ -5,8 +5,8 @@
 //! times and random bytes are arguments.
 //!
 //! Reading order: names ([`hostname`], [`project`]), money ([`plan`], [`window`]), people ([`key`], [`identity`]),
-//! what the edge serves ([`site`], [`certificate`]), how it learns ([`feed`]), what is told to customers ([`event`]), and
-//! how anybody says no ([`error`]).
+//! what the edge serves ([`site`], [`certificate`]), how it learns ([`feed`]) and what it tells back ([`usage`]), what is
+//! told to customers ([`event`]), and how anybody says no ([`error`]).
 
 pub mod certificate;
 pub mod error;
@@ -19,6 +19,7 @@ pub mod plan;
 pub mod project;
 pub mod site;
 pub mod time;
+pub mod usage;
 pub mod window;
 
 pub mod text;

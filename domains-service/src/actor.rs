@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use chassis::refusal::Refusal;
 use contract::identity::Identity;
-use contract::key::{Scope, Scopes};
+use contract::key::{KeyId, Scope, Scopes};
 use contract::project::ProjectId;
 
 use crate::error::Code;
@@ -39,6 +39,16 @@ impl Actor {
         let caller = identity.caller.as_ref()?;
         let rights = Rights::Key { project: caller.project.clone(), scopes: caller.scopes.clone() };
         Some(Self { name: caller.key.to_string(), client: Some(identity.client), rights })
+    }
+
+    /// The holder of a key, signed in to the dashboard from `client`.
+    pub(crate) fn holder(key: &KeyId, project: ProjectId, scopes: Scopes, client: IpAddr) -> Self {
+        Self { name: key.to_string(), client: Some(client), rights: Rights::Key { project, scopes } }
+    }
+
+    /// An operator, signed in to the dashboard from `client`.
+    pub(crate) fn operator_at(client: IpAddr) -> Self {
+        Self { client: Some(client), ..Self::operator() }
     }
 
     /// The word in the audit log.

@@ -68,6 +68,7 @@ pub(crate) fn internal(app: Arc<App>, tokens: Tokens, shutdown: Shutdown) -> Rou
     let edge = Router::new()
         .route("/internal/edge/feed", get(edge::feed))
         .route("/internal/edge/nodes", post(edge::report))
+        .route("/internal/edge/usage", post(edge::usage))
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
         .layer(Extension(shutdown))
         .layer(Extension(Arc::new(Places::default())))
@@ -81,6 +82,7 @@ pub(crate) fn internal(app: Arc<App>, tokens: Tokens, shutdown: Shutdown) -> Rou
         .nest("/internal/projects/{project}", project)
         .route("/internal/nodes", get(edge::nodes))
         .route("/internal/status", get(edge::status))
+        .route("/internal/dashboard-links", post(crate::dashboard::make_link))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
@@ -93,6 +95,21 @@ pub(crate) fn internal(app: Arc<App>, tokens: Tokens, shutdown: Shutdown) -> Rou
         .layer(DefaultBodyLimit::max(EVENTS_BYTES_MAX))
         .layer(middleware::from_fn_with_state(Arc::new(tokens.events), require_token));
     edge.merge(operators).layer(middleware::from_fn(extract::bound_body)).merge(events).with_state(app)
+}
+
+/// The operations for the dashboard, which is a client of the API in the same process: what it can do is what the API
+/// can do, with the same refusals. Requests carry their [`Actor`] as an extension.
+pub(crate) fn in_process(app: Arc<App>) -> Router {
+    let project = Router::new().route("/", get(projects::show)).merge(of_one_project());
+    Router::new()
+        .nest("/v1/projects/{project}", project)
+        .route("/internal/projects", get(projects::list))
+        .route("/internal/nodes", get(edge::nodes))
+        .route("/internal/status", get(edge::status))
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
+        .with_state(app)
 }
 
 /// What callers and operators do in one project.

@@ -19,6 +19,7 @@ use crate::domain::proof::Prover;
 use crate::issuer::Authorities;
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
+use crate::peers::Peers;
 use crate::plans::Plans;
 use crate::store::{Store, StoreError, Write};
 use crate::throttle::Throttles;
@@ -31,6 +32,7 @@ pub(crate) struct App {
     pub(crate) store: Store,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) nodes: Arc<Nodes>,
+    pub(crate) peers: Peers,
     pub(crate) metrics: Metrics,
     pub(crate) dns: Arc<dyn Dns>,
     pub(crate) authorities: Authorities,
@@ -69,6 +71,7 @@ impl App {
             timeout: config.webhooks.timeout,
         };
         Ok(Self {
+            peers: Peers::of(&store)?,
             store,
             nodes,
             metrics,

@@ -13,6 +13,7 @@ use std::str::FromStr;
 use chassis::config::{Problems, Section, Source, Told};
 use chassis::logs::Format;
 use chassis::secret::Secret;
+use chassis::sql::{Place, read_place};
 use chassis::trace::TraceConfig;
 use contract::hostname::Hostname;
 use contract::key::Environment;
@@ -34,8 +35,8 @@ pub struct Config {
     pub internal_listen: SocketAddr,
     /// Health and metrics.
     pub admin_listen: SocketAddr,
-    /// The SQLite file.
-    pub database: PathBuf,
+    /// Where everything is kept that must last.
+    pub database: Place,
     /// Projects live at `{project}.{platform_domain}`.
     pub platform_domain: Hostname,
     /// Which keys this deployment makes and accepts.
@@ -166,7 +167,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
     let listen = root.value("listen", SocketAddr::from(([127, 0, 0, 1], 7002)));
     let internal_listen = root.value("internal_listen", SocketAddr::from(([127, 0, 0, 1], 7003)));
     let admin_listen = root.value("admin_listen", SocketAddr::from(([127, 0, 0, 1], 9903)));
-    let database = root.value("database", PathBuf::from("data/domains-service/domains.sqlite"));
+    let database = read_place(root, "data/domains-service/domains.sqlite");
     let platform_domain = root.required::<Hostname>("platform_domain", "\"apps.example.com\"");
     let environment = root.value("environment", Environment::Live);
     let secret = required_secret(root, "secret");

@@ -1,7 +1,8 @@
 //! The change stream: what gateways follow.
 //!
 //! One task per follower. It sends what the follower lacks, then waits for news: a commit of this process wakes it at
-//! once, and a look every second finds those of others and carries the heartbeat. A follower that does not read is
+//! once, that of another replica does through the database, and a look every second finds what went unheard and carries
+//! the heartbeat. A follower that does not read is
 //! dropped after a while; it comes back and continues, or gets a snapshot when the log no longer holds what it lacks.
 
 use std::sync::Arc;
@@ -10,13 +11,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use chassis::shutdown::Shutdown;
 use contract::feed::{Change, Frame, Revision};
-use futures_util::TryStreamExt as _;
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::app::App;
 use crate::metrics::Metrics;
-use crate::store::StoreError;
 use crate::store::log::Next;
+use crate::store::{Store, StoreError};
 
 /// Between two heartbeats.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(1);
@@ -26,6 +26,9 @@ pub(crate) const PIECES_WAITING_MAX: usize = 16;
 
 /// Bytes gathered into one piece.
 const PIECE_BYTES: usize = 64 * 1024;
+
+/// Entities of a snapshot read at once: between two reads nothing but the moment of the snapshot is held.
+const ENTITIES_PER_READ: i64 = 1_000;
 
 /// A follower that takes nothing for this long is dropped.
 const STALL_MAX: Duration = Duration::from_secs(10);
@@ -147,15 +150,20 @@ impl Follower {
         let (mut reading, revision, entities) = self.app.store.snapshot().await?;
         let mut piece = Vec::new();
         write_frame(&mut piece, &Frame::SnapshotBegin { entities });
-        {
-            // By kind, certificates before the sites that need them.
-            let mut rows =
-                sqlx::query_scalar::<_, String>("SELECT body FROM entities ORDER BY kind, name").fetch(&mut *reading);
-            while let Some(body) = rows.try_next().await.map_err(StoreError::from)? {
+        // By kind, certificates before the sites that need them.
+        let mut last = (String::new(), String::new());
+        loop {
+            let after = (last.0.as_str(), last.1.as_str());
+            let entities = Store::entities_after(&mut reading, after, ENTITIES_PER_READ).await?;
+            if entities.is_empty() {
+                break;
+            }
+            for (kind, name, body) in entities {
                 write_entity(&mut piece, &body);
                 if piece.len() >= PIECE_BYTES {
                     self.send(std::mem::take(&mut piece)).await?;
                 }
+                last = (kind, name);
             }
         }
         write_frame(&mut piece, &Frame::SnapshotEnd { revision });

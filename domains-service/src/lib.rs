@@ -2,7 +2,7 @@
 //!
 //! Three listeners: `http` for the public API behind the gateway, `internal` for gateways and operators, `admin` for
 //! health and metrics. What must last is in one database (`store`); what the edge must know leaves as a numbered
-//! change in the same transaction (`feed`). Rules are pure (`domain`, `dns`); what happens by itself is in
+//! change in the same transaction (`feed`); other replicas hear of it (`peers`). Rules are pure (`domain`, `dns`); what happens by itself is in
 //! `worker`; who wants to be told of it, in `webhook`.
 //! `openapi` describes the public API.
 //!
@@ -14,6 +14,7 @@ mod api;
 mod app;
 mod attend;
 pub mod config;
+mod dashboard;
 mod dns;
 mod domain;
 mod error;
@@ -22,6 +23,7 @@ mod issuer;
 mod metrics;
 mod nodes;
 mod openapi;
+mod peers;
 mod plans;
 mod publish;
 mod run;

@@ -1,6 +1,7 @@
 //! The gateways that follow us, and how far each has come.
 //!
-//! In memory: after a restart gateways report again within a second. A node that is silent for five seconds is not
+//! In memory: after a restart gateways report again within a second. A report to another replica of this service is
+//! heard through the database (`peers`). A node that is silent for five seconds is not
 //! live: it serves what it has, and nobody waits for it.
 
 use std::collections::HashMap;

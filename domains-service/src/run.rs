@@ -14,6 +14,7 @@ use chassis::running::Running;
 use chassis::seal::SealingKey;
 use chassis::serve::{ServeLimits, bind, serve};
 use chassis::shutdown::Shutdown;
+use chassis::sql::{self, StoreMetrics};
 use chassis::trace::{Exporter, Traced, Tracer, traced};
 use contract::feed::Entity;
 use contract::project::Access;
@@ -24,12 +25,14 @@ use tokio::task::JoinSet;
 use crate::api::{self, Tokens};
 use crate::app::App;
 use crate::config::Config;
+use crate::dashboard;
 use crate::dns::wire::WireDns;
 use crate::dns::{Dns, DnsFailure, RecordKind, Reply};
 use crate::issuer::acme::{AcmeAuthority, Desk};
 use crate::issuer::{Authorities, Issuer, LocalAuthority};
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
+use crate::peers;
 use crate::store::{Store, projects};
 use crate::webhook::deliver;
 use crate::worker;
@@ -37,6 +40,9 @@ use crate::worker;
 /// The label of the platform's own API below its domain, and the upstream that stands behind it.
 const API_LABEL: &str = "api";
 const API_UPSTREAM: &str = "domains";
+
+/// The upstream that stands behind the dashboard: the same service, with limits of its own.
+const DASHBOARD_UPSTREAM: &str = "dashboard";
 
 /// Requests in progress at the end get this long.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(25);
@@ -88,6 +94,7 @@ pub async fn start_in(
 ) -> anyhow::Result<Running> {
     let registry = chassis::metrics::registry(env!("CARGO_PKG_VERSION"))?;
     let metrics = Metrics::register(&registry)?;
+    let watched = StoreMetrics::register(&registry, "domains")?;
     let (tracer, exporter) = tracing(&config, &registry)?;
     let traced_by = Traced { tracer, clock: clock.clone() };
     let store = Store::open(&config.database, clock.clone()).await?;
@@ -121,7 +128,9 @@ pub async fn start_in(
 
     let limits = ServeLimits { drain_timeout: DRAIN_TIME_MAX, ..ServeLimits::default() };
     let guard = GatewayGuard::new(&secret, clock);
-    let public = api::public(app.clone(), guard).layer(middleware::from_fn_with_state(traced_by, traced));
+    let pages = dashboard::router(app.clone(), guard.clone(), shutdown.clone());
+    let public = dashboard::beside(api::public(app.clone(), guard), pages, &app.platform)
+        .layer(middleware::from_fn_with_state(traced_by, traced));
     let settings = chassis::admin::settings("/internal/settings", told, Arc::new(operator_token(&secret)));
     let tokens = Tokens { edge: edge_token(&secret), events: events_token(&secret), operator: operator_token(&secret) };
     let inside = api::internal(app.clone(), tokens, shutdown.clone());
@@ -138,6 +147,8 @@ pub async fn start_in(
     let workers = [
         tokio::spawn(worker::attend_to_domains(app.clone(), shutdown.clone())),
         tokio::spawn(worker::finish_removals(app.clone(), shutdown.clone())),
+        tokio::spawn(sql::watch(app.store.database(), watched, shutdown.clone())),
+        tokio::spawn(peers::listen(app.clone(), shutdown.clone())),
         tokio::spawn(worker::tidy(app.clone(), shutdown.clone())),
         tokio::spawn(worker::abandon_orders(app.clone(), shutdown.clone())),
         tokio::spawn(deliver::deliver(app.clone(), shutdown.clone())),
@@ -192,10 +203,14 @@ fn admin_router(app: &Arc<App>, health: &Health, registry: Registry) -> axum::Ro
 
 /// Publishes the platform's own sites, and projects whose plan's figures were changed in the configuration.
 async fn publish_platform(app: &App) -> anyhow::Result<()> {
-    let hostname = app.platform.child(API_LABEL).context("the platform's domain is too long")?;
-    let serves = Serves::Platform { upstream: API_UPSTREAM.parse()?, access: Access::Key };
     let mut write = app.store.write().await?;
-    write.put(Entity::Site(Site { hostname, serves, redirect: None })).await?;
+    for (label, upstream, access) in
+        [(API_LABEL, API_UPSTREAM, Access::Key), (dashboard::LABEL, DASHBOARD_UPSTREAM, Access::Public)]
+    {
+        let hostname = app.platform.child(label).context("the platform's domain is too long")?;
+        let serves = Serves::Platform { upstream: upstream.parse()?, access };
+        write.put(Entity::Site(Site { hostname, serves, redirect: None })).await?;
+    }
     write.commit().await?;
     let plans = format!("{:?}", app.plans);
     if app.store.setting(PUBLISHED_PLANS).await?.as_ref() == Some(&plans) {

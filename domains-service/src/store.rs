@@ -5,6 +5,9 @@
 //! writing transaction takes the row of `revision_counter`: writers queue there, so revisions have no gaps and appear
 //! in the order of commits.
 //!
+//! SQLite embedded, or PostgreSQL under several replicas of this service: one set of statements for both. A replica
+//! keeps nothing that another would have to know; what happens is told to the others through the database (`peers`).
+//!
 //! When the database is gone, reads and writes fail with [`StoreError`] after a bounded wait and the API answers 503;
 //! followers of the stream keep what they have.
 
@@ -13,16 +16,20 @@ pub(crate) mod domains;
 pub(crate) mod events;
 pub(crate) mod keys;
 pub(crate) mod log;
+pub(crate) mod overview;
 pub(crate) mod projects;
+pub(crate) mod sessions;
+#[cfg(test)]
+mod tests;
+pub(crate) mod usage;
 pub(crate) mod webhooks;
 pub(crate) mod write;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use chassis::clock::Clock;
-use chassis::sqlite::Sqlite;
+use chassis::sql::{Begin, Connection, Database, Migrations, Place, Pool, query, query_scalar};
 use contract::feed::Revision;
 use tokio::sync::watch;
 
@@ -42,59 +49,70 @@ pub(crate) enum StoreError {
 /// The database and the news of commits.
 #[derive(Clone)]
 pub(crate) struct Store {
-    sqlite: Sqlite,
+    database: Database,
     clock: Arc<dyn Clock>,
     newest: Arc<watch::Sender<Revision>>,
 }
 
 impl Store {
-    /// Opens the file, brings its schema up to date and reads the newest revision.
-    pub(crate) async fn open(path: &Path, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
-        let sqlite = Sqlite::open(path).await?;
-        sqlite.migrate(&sqlx::migrate!("./migrations")).await?;
+    /// Opens the database, brings its schema up to date and reads the newest revision.
+    pub(crate) async fn open(place: &Place, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
+        let migrations =
+            Migrations { sqlite: sqlx::migrate!("./migrations"), postgres: sqlx::migrate!("./migrations/postgres") };
+        let database = Database::open(place, &migrations).await?;
         // A new database counts on from the present millisecond: should one be made anew, its revisions are above all
         // of the old one's, and a gateway that followed the old one is sent a snapshot instead of a wrong difference.
-        sqlx::query("INSERT INTO revision_counter (id, current, oldest) VALUES (1, $1, $1) ON CONFLICT DO NOTHING")
+        query("INSERT INTO revision_counter (id, current, oldest) VALUES (1, $1, $1) ON CONFLICT DO NOTHING")
             .bind(clock.now().0.max(1))
-            .execute(&sqlite.write)
+            .execute(&database.write)
             .await
             .context("starting the change log")?;
         let (newest, _) = watch::channel(Revision(0));
-        let store = Self { sqlite, clock, newest: Arc::new(newest) };
+        let store = Self { database, clock, newest: Arc::new(newest) };
         let revision = store.newest_revision().await.context("reading the change log")?;
         store.newest.send_replace(revision);
         Ok(store)
     }
 
-    /// Wakes whenever a transaction of this process has committed a change.
+    /// Wakes whenever a transaction of this process has committed a change, or another's that we were told of.
     pub(crate) fn news(&self) -> watch::Receiver<Revision> {
         self.newest.subscribe()
     }
 
     /// Begins a writing transaction.
     pub(crate) async fn write(&self) -> Result<Write, StoreError> {
-        Write::begin(&self.sqlite.write, self.clock.now(), self.newest.clone()).await
+        Write::begin(&self.database.write, self.clock.now(), self.newest.clone()).await
     }
 
     /// Connections for reading.
-    pub(crate) fn reader(&self) -> &sqlx::SqlitePool {
-        &self.sqlite.read
+    pub(crate) fn reader(&self) -> &Pool {
+        &self.database.read
     }
 
-    /// The connection for statements that change nothing the edge knows.
-    pub(crate) fn writer(&self) -> &sqlx::SqlitePool {
-        &self.sqlite.write
+    /// A connection on which everything is read as of one moment.
+    pub(crate) async fn reading(&self) -> Result<Connection, StoreError> {
+        Ok(self.reader().begin(Begin::Snapshot).await?)
+    }
+
+    /// Connections for statements that change nothing the edge knows.
+    pub(crate) fn writer(&self) -> &Pool {
+        &self.database.write
+    }
+
+    /// Another replica has committed: followers of this one are woken.
+    pub(crate) fn heard_of(&self, revision: Revision) {
+        announce(&self.newest, revision);
     }
 
     /// What the service remembers under a name.
     pub(crate) async fn setting(&self, name: &str) -> Result<Option<String>, StoreError> {
-        let value = sqlx::query_scalar("SELECT value FROM settings WHERE name = $1");
+        let value = query_scalar("SELECT value FROM settings WHERE name = $1");
         Ok(value.bind(name).fetch_optional(self.reader()).await?)
     }
 
     /// Remembers something.
     pub(crate) async fn set_setting(&self, name: &str, value: &str) -> Result<(), StoreError> {
-        sqlx::query(
+        query(
             "INSERT INTO settings (name, value) VALUES ($1, $2)
              ON CONFLICT (name) DO UPDATE SET value = excluded.value",
         )
@@ -105,10 +123,24 @@ impl Store {
         Ok(())
     }
 
+    /// The database itself, for those who watch it.
+    pub(crate) fn database(&self) -> Database {
+        self.database.clone()
+    }
+
     /// Finishes what is in progress.
     pub(crate) async fn close(&self) {
-        self.sqlite.close().await;
+        self.database.close().await;
     }
+}
+
+/// Wakes followers if the revision is news.
+fn announce(newest: &watch::Sender<Revision>, revision: Revision) {
+    newest.send_if_modified(|newest| {
+        let newer = revision > *newest;
+        *newest = revision.max(*newest);
+        newer
+    });
 }
 
 /// Reads a closed set's word back from a column.

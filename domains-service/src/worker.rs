@@ -15,7 +15,9 @@ use tokio::task::{self, JoinSet};
 
 use crate::app::App;
 use crate::attend::{self, Reason};
+use crate::dashboard::{ABSOLUTE_MILLIS_MAX, IDLE_MILLIS_MAX};
 use crate::domain::{Domain, Status};
+use crate::store::usage::USAGE_DAYS_MAX;
 use crate::store::{StoreError, acme, domains, keys, webhooks};
 
 /// Between two searches for domains that are due; a change wakes the worker at once.
@@ -240,8 +242,12 @@ async fn tidy_once(app: &App) -> Result<(), StoreError> {
     domains::forget_tombstones(write.connection(), now.plus(-MEMORY_MILLIS)).await?;
     write.forget_events(now.plus(-EVENTS_MILLIS)).await?;
     webhooks::forget_deliveries(&mut write, now.plus(-DELIVERIES_MILLIS)).await?;
+    let today = now.to_seconds().0.div_euclid(86_400);
+    // Gateways speak of yesterday a moment after midnight, never of the day before it.
+    write.tidy_usage(today - USAGE_DAYS_MAX, today - 1).await?;
     webhooks::forget_taken(&mut write, now.plus(-DELIVERIES_MILLIS)).await?;
     write.commit().await?;
+    app.store.forget_sessions(now.plus(-ABSOLUTE_MILLIS_MAX), now.plus(-IDLE_MILLIS_MAX), now).await?;
     Ok(())
 }
 

@@ -38,3 +38,4 @@ pub mod upstreams;
 pub mod admin;
 pub mod recent;
 pub mod telemetry;
+pub mod usage;

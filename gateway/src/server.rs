@@ -49,6 +49,7 @@ use crate::replica::{HotBounds, Replica};
 use crate::telemetry::Telemetry;
 use crate::tls::{CertificateOpener, PlatformCertificate};
 use crate::upstreams::Upstreams;
+use crate::usage::Reporter;
 
 /// How long a session ticket's key encrypts; the one before still decrypts.
 const LISTEN_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -165,7 +166,7 @@ pub async fn start(
         let quota = quota.clone();
         async move { quota.run().await }
     });
-    let background = tokio::spawn(background(&config, &gateway.pipeline, &live));
+    let background = tokio::spawn(background(&config, &gateway, &live));
     let follower_task = tokio::spawn(follower.run(shutdown.clone()));
     let chores_end = Shutdown::new();
     let exporter = beside(exporter, reload, &chores_end);
@@ -224,21 +225,30 @@ fn beside(
     exporter.map(|exporter| tokio::spawn(exporter.run(end.clone())))
 }
 
+/// What goes on beside the requests until it is dropped: names of upstreams are looked up, their addresses asked for
+/// their health, memory is watched, usage is reported.
+fn background(config: &Config, gateway: &Gateway, live: &Live) -> impl Future<Output = ()> + use<> {
+    let pipeline = &gateway.pipeline;
+    let memory = Memory::new(config.overload.memory_bytes_max, config.overload.control_group.clone());
+    let watching = pipeline.overload.clone().watch(memory, live.connections.clone());
+    let looking_up = pipeline.upstreams.clone().keep_looked_up();
+    let checking = pipeline.upstreams.clone().keep_checked();
+    let reporter = Reporter {
+        url: config.feed_url.clone(),
+        token: guard::edge_token(&config.secret),
+        node: live.node.clone(),
+        book: gateway.telemetry.usage.clone(),
+    };
+    async move {
+        tokio::join!(watching, looking_up, checking, reporter.run());
+    }
+}
+
 /// Traces, if anybody collects them.
 fn tracing(config: &Config, registry: &metrics::Registry) -> anyhow::Result<(Tracer, Option<Exporter>)> {
     let help = "Spans of traces, by what became of them.";
     let spans = metrics::counter_vec(registry, "edge_trace_spans_total", help, &["result"])?;
     Tracer::new(&config.tracing, "gateway", &spans)
-}
-
-/// What goes on beside the requests until it is dropped: names of upstreams are looked up, memory is watched.
-fn background(config: &Config, pipeline: &Pipeline, live: &Live) -> impl Future<Output = ()> + use<> {
-    let memory = Memory::new(config.overload.memory_bytes_max, config.overload.control_group.clone());
-    let watching = pipeline.overload.clone().watch(memory, live.connections.clone());
-    let looking_up = pipeline.upstreams.clone().keep_looked_up();
-    async move {
-        tokio::join!(watching, looking_up);
-    }
 }
 
 /// Health, metrics, and what operators ask; and who takes settings while the gateway runs, if they come from a file.

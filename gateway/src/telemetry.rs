@@ -23,6 +23,7 @@ use crate::keys::Authentication;
 use crate::recent::Recent;
 use crate::rejection::{Blame, Rejection};
 use crate::replica::Invalid;
+use crate::usage::UsageBook;
 
 pub use access_log::{ConnectionFacts, Entry};
 pub use certificates::{CertificateKind, CertificateMetrics};
@@ -67,6 +68,8 @@ pub struct Telemetry {
     auth: Vec<IntCounter>,
     /// Charges and the way they are counted.
     pub quota: QuotaMetrics,
+    /// Requests per project, for the dashboard.
+    pub usage: Arc<UsageBook>,
     upstream: Vec<IntCounter>,
     upstream_duration: Histogram,
     /// Requests in progress.
@@ -161,6 +164,7 @@ impl Telemetry {
             overhead: per_surface(&overhead),
             auth: Authentication::ALL.iter().map(|one| auth.with_label_values(&[one.as_str()])).collect(),
             quota: QuotaMetrics::new(registry)?,
+            usage: Arc::default(),
             upstream: UpstreamOutcome::ALL.iter().map(|one| upstream.with_label_values(&[one.as_str()])).collect(),
             upstream_duration: metrics::latency_vec(
                 registry,
@@ -228,6 +232,7 @@ impl Telemetry {
         }
         if let (Some(decision), Some(payer)) = (Decision::of(facts), &facts.payer) {
             self.quota.charged(payer.plan, decision);
+            self.usage.count(&payer.id, decision, self.clock.now());
         }
         let line = access_log::line(facts, entry, took, waited, &self.node);
         self.lines.write(&line);

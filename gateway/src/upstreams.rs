@@ -2,6 +2,7 @@
 
 mod budget;
 mod endpoint;
+mod health;
 mod route;
 
 use std::collections::HashMap;
@@ -14,6 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use budget::RetryBudget;
 pub use endpoint::{Endpoint, Endpoints, Place};
+pub use health::HealthCheck;
 pub use route::{Route, RouteError, RouteTable};
 
 /// How often the names among endpoints are looked up.
@@ -37,6 +39,8 @@ pub struct UpstreamSettings {
     pub in_flight_max: usize,
     /// The largest request body in bytes, for routes that do not say.
     pub body_bytes_max: u64,
+    /// How its addresses are asked for their health; `None`: requests alone find out.
+    pub health: Option<HealthCheck>,
     /// Which paths and methods exist; empty: every path and method.
     pub routes: Vec<Route>,
 }
@@ -123,6 +127,18 @@ impl Upstreams {
             }
             tokio::time::sleep(LOOK_UP_EVERY).await;
         }
+    }
+
+    /// Asks the addresses of those that want it for their health, until dropped.
+    pub async fn keep_checked(self: Arc<Self>) {
+        let checks = self.iter().filter_map(|upstream| Some((upstream, upstream.settings.health.as_ref()?)));
+        let asking = checks.map(|(upstream, check)| async move {
+            loop {
+                upstream.endpoints.check(check).await;
+                tokio::time::sleep(check.every).await;
+            }
+        });
+        futures_util::future::join_all(asking).await;
     }
 
     /// All of them.

@@ -1,11 +1,11 @@
 //! Settings of the orders-service: `config/orders-service.toml`, the environment (`TOLLHOUSE_ORDERS_…`) over it.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 use chassis::config::{Problems, Section, Source, Told};
 use chassis::logs::Format;
 use chassis::secret::Secret;
+use chassis::sql::{Place, read_place};
 use chassis::trace::TraceConfig;
 use contract::key::Environment;
 use contract::time::UnixSeconds;
@@ -26,8 +26,8 @@ pub struct Config {
     pub internal_listen: SocketAddr,
     /// Health and metrics. Default `127.0.0.1:9902`.
     pub admin_listen: SocketAddr,
-    /// The database file. Default `data/orders/orders.db`; made when it is missing.
-    pub database: PathBuf,
+    /// Where orders are kept. Default: the SQLite file `data/orders/orders.db`, made when it is missing.
+    pub database: Place,
     /// The platform's secret, which the gateway has too: it proves that a request came through the gateway, and
     /// operators' tokens are derived from it.
     pub secret: Secret,
@@ -67,7 +67,7 @@ impl Config {
         let listen = root.value("listen", SocketAddr::from(([127, 0, 0, 1], 7001)));
         let internal_listen = root.value("internal_listen", SocketAddr::from(([127, 0, 0, 1], 7004)));
         let admin_listen = root.value("admin_listen", SocketAddr::from(([127, 0, 0, 1], 9902)));
-        let database = root.value("database", PathBuf::from("data/orders/orders.db"));
+        let database = read_place(&root, "data/orders/orders.db");
         let secret = root.secret("secret").and_then(|secret| {
             if secret.is_none() {
                 root.missing("secret_file", "\"/run/secrets/tollhouse\"");
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(config.listen, default.listen);
         assert_eq!(config.internal_listen, default.internal_listen);
         assert_eq!(config.admin_listen, default.admin_listen);
-        assert_eq!(config.database, default.database);
+        assert_eq!(format!("{:?}", config.database), format!("{:?}", default.database));
         assert_eq!(config.environment, default.environment);
         assert_eq!(config.control_plane, default.control_plane);
         assert_eq!(config.pets, default.pets);

@@ -2,11 +2,11 @@
 //!
 //! The internal listener serves this over HTTP; a process that runs the service inside itself may use it directly.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use chassis::sql::Place;
 use contract::project::ProjectId;
 use contract::time::UnixMillis;
 use futures_util::{Stream, StreamExt as _, stream};
@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 
 use crate::import::{Collector, ImportFailure};
 use crate::order::{Order, ShipError};
-use crate::store::{ChangeError, OrderStore, SqliteOrders, StoreError, Summary};
+use crate::store::{ChangeError, OrderStore, SqlOrders, StoreError, Summary};
 use crate::walk::Walk;
 use crate::wire;
 
@@ -30,12 +30,12 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// Opens (or makes) the database file.
+    /// Opens (or makes) the database.
     ///
     /// # Errors
-    /// When the file cannot be opened, is damaged, or was written by a newer version.
-    pub async fn open(database: &Path) -> anyhow::Result<Self> {
-        Ok(Self::over(Arc::new(SqliteOrders::open(database).await?)))
+    /// When it cannot be opened, is damaged, or was written by a newer version.
+    pub async fn open(database: &Place) -> anyhow::Result<Self> {
+        Ok(Self::over(Arc::new(SqlOrders::open(database).await?)))
     }
 
     /// Over any store.

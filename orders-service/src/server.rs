@@ -8,6 +8,7 @@ use chassis::health::Health;
 use chassis::running::Running;
 use chassis::serve::{ServeLimits, bind, serve};
 use chassis::shutdown::Shutdown;
+use chassis::sql::{self, StoreMetrics};
 use chassis::trace::{Exporter, Traced, Tracer, traced};
 use chassis::{admin, metrics};
 use parking_lot::Mutex;
@@ -53,6 +54,10 @@ pub async fn start_with(
         environment: config.environment,
         pets: Arc::new(config.pets),
     };
+    let watched = StoreMetrics::register(&registry, "orders")?;
+    if let Some(database) = orders.store().database() {
+        tokio::spawn(sql::watch(database, watched, shutdown.clone()));
+    }
     let internal = Internal { orders: orders.clone(), clock: clock.clone(), metrics: api.metrics.clone() };
     let handover = Handover::new(orders.clone(), api.metrics.clone(), &config.control_plane, &config.secret)?;
     let http = bind(config.listen).await?;

@@ -8,11 +8,12 @@
 pub(crate) mod conformance;
 mod fault;
 mod outbox;
-pub(crate) mod sqlite;
+mod sql;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
+use chassis::sql::Database;
 use contract::project::ProjectId;
 use contract::time::UnixMillis;
 
@@ -20,7 +21,7 @@ use crate::order::{CancelError, Order, ShipDate, ShipError, Status};
 
 pub use fault::{FaultKind, StoreError};
 pub use outbox::{Untold, Waiting};
-pub use sqlite::SqliteOrders;
+pub use sql::SqlOrders;
 
 /// How long a request waits for the store before it is told so: a little more than the store's own wait for a lock.
 pub const WAIT_MAX: Duration = Duration::from_secs(5);
@@ -273,6 +274,11 @@ pub trait OrderStore: Send + Sync {
 
     /// Forgets events that were told, and of the others the oldest beyond `keep`. Returns how many of the latter.
     async fn forget(&self, told: Vec<i64>, keep: u32) -> Result<u64, StoreError>;
+
+    /// The database underneath, for those who watch it; a store without one is nothing to watch.
+    fn database(&self) -> Option<Database> {
+        None
+    }
 
     /// Finishes what is in progress and lets go of the files.
     async fn close(&self);

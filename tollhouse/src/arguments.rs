@@ -110,6 +110,8 @@ pub enum Command {
     },
     /// How the running platform is: every process, what it leans on, what ends soon, what is refused, what is wrong.
     Status,
+    /// A link that signs an operator in to the dashboard: once, within five minutes.
+    DashboardLink,
     /// Who uses the edge right now, and how that ends: the last minutes by project, host, key or code.
     Top(Top),
     /// What changed, newest first: starts, counting, the control plane lost and found, settings, what was published.

@@ -4,6 +4,7 @@ mod backup;
 mod ban;
 mod changes;
 mod check_config;
+mod dashboard;
 mod diff;
 mod dns;
 mod domain;
@@ -65,6 +66,7 @@ pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
         Command::Ban(action) => ban::run(common, &client, action).await,
         Command::Explain { about } => explain::run(common, &client, &about).await,
         Command::Status => status::run(common, &client).await,
+        Command::DashboardLink => dashboard::link(common, &client).await,
         Command::Top(question) => top::run(common, &client, &question).await,
         Command::Changes { limit } => changes::run(common, &client, limit).await,
         Command::Switches => switches::run(common, &client).await,

@@ -9,6 +9,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use chassis::shutdown::Shutdown;
 use contract::feed::{NodeReport, Revision};
+use contract::usage::{USAGE_PROJECTS_MAX, UsageReport};
 use futures_util::stream;
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -56,7 +57,23 @@ pub(super) async fn report(State(app): State<Arc<App>>, Json(report): Json<NodeR
     if report.node.is_empty() || report.node.len() > NODE_BYTES_MAX || report.version.len() > NODE_BYTES_MAX {
         return Err(Code::InvalidBody.refuse("node and version have 1 to 128 characters.").into());
     }
-    app.nodes.report(report);
+    app.nodes.report(report.clone());
+    app.peers.tell(&report).await;
+    Ok(http::StatusCode::NO_CONTENT.into_response())
+}
+
+/// `POST /internal/edge/usage`: the requests a gateway has counted, for the dashboard.
+pub(super) async fn usage(State(app): State<Arc<App>>, Json(report): Json<UsageReport>) -> Result<Response, Stop> {
+    let UsageReport { node, projects } = report;
+    if node.is_empty() || node.len() > NODE_BYTES_MAX || projects.len() > USAGE_PROJECTS_MAX {
+        let message = format!("node has 1 to 128 characters, and a report at most {USAGE_PROJECTS_MAX} projects.");
+        return Err(Code::InvalidBody.refuse(message).into());
+    }
+    let mut write = app.store.write().await?;
+    for usage in &projects {
+        write.note_usage(&node, usage).await?;
+    }
+    write.commit().await?;
     Ok(http::StatusCode::NO_CONTENT.into_response())
 }
 

@@ -74,6 +74,8 @@ pub(crate) fn operation(method: &str, path: &str) -> &'static str {
         ("GET", "/openapi.json") => "showDescription",
         ("GET", "/edge/feed") => "followFeed",
         ("POST", "/edge/nodes") => "reportNode",
+        ("POST", "/edge/usage") => "reportUsage",
+        ("POST", "/dashboard-links") => "makeDashboardLink",
         ("POST", "/events/orders") => "takeOrderEvents",
         ("GET", "/nodes") => "listNodes",
         ("GET", "/status") => "showStatus",

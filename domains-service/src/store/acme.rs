@@ -1,8 +1,8 @@
 //! What of certificate authorities must last: accounts, orders in progress, and what of their limits is used up.
 
+use chassis::sql::{Connection, query, query_as, query_scalar};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
-use sqlx::SqliteConnection;
 
 use super::{Store, StoreError, read_word};
 use crate::issuer::acme::limits::{Demand, admit};
@@ -48,7 +48,7 @@ impl Store {
         authority: &str,
         hostname: &Hostname,
     ) -> Result<Option<OrderRecord>, StoreError> {
-        let row: Option<Row> = sqlx::query_as(
+        let row: Option<Row> = query_as(
             "SELECT authority, hostname, url, sealed_key, created_at FROM acme_orders
              WHERE authority = $1 AND hostname = $2",
         )
@@ -61,7 +61,7 @@ impl Store {
 
     /// Notes an order; it takes the place of the one before.
     pub(crate) async fn save_order(&self, order: &OrderRecord) -> Result<(), StoreError> {
-        sqlx::query(
+        query(
             "INSERT INTO acme_orders (authority, hostname, url, sealed_key, created_at) VALUES ($1, $2, $3, $4, $5)
              ON CONFLICT (authority, hostname) DO UPDATE SET url = excluded.url, sealed_key = excluded.sealed_key,
                  created_at = excluded.created_at, abandoned_at = NULL",
@@ -78,7 +78,7 @@ impl Store {
 
     /// Forgets an order that is of no more use.
     pub(crate) async fn forget_order(&self, authority: &str, hostname: &Hostname) -> Result<(), StoreError> {
-        sqlx::query("DELETE FROM acme_orders WHERE authority = $1 AND hostname = $2")
+        query("DELETE FROM acme_orders WHERE authority = $1 AND hostname = $2")
             .bind(authority)
             .bind(hostname.as_str())
             .execute(self.writer())
@@ -88,7 +88,7 @@ impl Store {
 
     /// Orders whose names were removed and whose authorizations are to be deactivated now, at most `limit`.
     pub(crate) async fn abandoned_orders(&self, now: UnixMillis, limit: i64) -> Result<Vec<OrderRecord>, StoreError> {
-        let rows: Vec<Row> = sqlx::query_as(
+        let rows: Vec<Row> = query_as(
             "SELECT authority, hostname, url, sealed_key, created_at FROM acme_orders
              WHERE abandoned_at <= $1 ORDER BY abandoned_at LIMIT $2",
         )
@@ -101,7 +101,7 @@ impl Store {
 
     /// Forgets an order whose authorizations are deactivated, unless another has taken its place meanwhile.
     pub(crate) async fn forget_abandoned(&self, order: &OrderRecord) -> Result<(), StoreError> {
-        sqlx::query("DELETE FROM acme_orders WHERE authority = $1 AND hostname = $2 AND url = $3")
+        query("DELETE FROM acme_orders WHERE authority = $1 AND hostname = $2 AND url = $3")
             .bind(&order.authority)
             .bind(order.hostname.as_str())
             .bind(&order.url)
@@ -112,7 +112,7 @@ impl Store {
 
     /// Comes back to an abandoned order later: its authority does not answer.
     pub(crate) async fn postpone_abandonment(&self, order: &OrderRecord, until: UnixMillis) -> Result<(), StoreError> {
-        sqlx::query("UPDATE acme_orders SET abandoned_at = $1 WHERE authority = $2 AND hostname = $3 AND url = $4")
+        query("UPDATE acme_orders SET abandoned_at = $1 WHERE authority = $2 AND hostname = $3 AND url = $4")
             .bind(until.0)
             .bind(&order.authority)
             .bind(order.hostname.as_str())
@@ -129,7 +129,7 @@ impl Store {
         let mut taken = Vec::new();
         let mut free_from = None;
         for demand in demands {
-            let free_at: Option<i64> = sqlx::query_scalar("SELECT free_at FROM acme_limits WHERE name = $1")
+            let free_at: Option<i64> = query_scalar("SELECT free_at FROM acme_limits WHERE name = $1")
                 .bind(&demand.name)
                 .fetch_optional(write.connection())
                 .await?;
@@ -143,7 +143,7 @@ impl Store {
             return Ok(Err(until));
         }
         for (demand, free_at) in taken {
-            sqlx::query(
+            query(
                 "INSERT INTO acme_limits (name, free_at) VALUES ($1, $2)
                  ON CONFLICT (name) DO UPDATE SET free_at = excluded.free_at",
             )
@@ -158,7 +158,7 @@ impl Store {
 
     /// Remembers something unless something is remembered under the name already; returns what is.
     pub(crate) async fn remember(&self, name: &str, value: &str) -> Result<String, StoreError> {
-        sqlx::query("INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING")
+        query("INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING")
             .bind(name)
             .bind(value)
             .execute(self.writer())
@@ -168,17 +168,16 @@ impl Store {
 
     /// Forgets what was remembered.
     pub(crate) async fn forget_setting(&self, name: &str) -> Result<(), StoreError> {
-        sqlx::query("DELETE FROM settings WHERE name = $1").bind(name).execute(self.writer()).await?;
+        query("DELETE FROM settings WHERE name = $1").bind(name).execute(self.writer()).await?;
         Ok(())
     }
 
     /// The chain that the edge serves for a name, PEM.
     pub(crate) async fn published_chain(&self, hostname: &Hostname) -> Result<Option<String>, StoreError> {
-        let body: Option<String> =
-            sqlx::query_scalar("SELECT body FROM entities WHERE kind = 'certificate' AND name = $1")
-                .bind(hostname.as_str())
-                .fetch_optional(self.reader())
-                .await?;
+        let body: Option<String> = query_scalar("SELECT body FROM entities WHERE kind = 'certificate' AND name = $1")
+            .bind(hostname.as_str())
+            .fetch_optional(self.reader())
+            .await?;
         let entity = body.map(|body| super::read_json(&body, "certificate")).transpose()?;
         Ok(match entity {
             Some(contract::feed::Entity::Certificate(bundle)) => Some(bundle.chain_pem),
@@ -188,8 +187,8 @@ impl Store {
 }
 
 /// The certificate of a name's orders is in service: nobody goes on with them.
-pub(crate) async fn finish_orders(connection: &mut SqliteConnection, hostname: &Hostname) -> Result<(), StoreError> {
-    sqlx::query("UPDATE acme_orders SET sealed_key = NULL WHERE hostname = $1")
+pub(crate) async fn finish_orders(connection: &mut Connection, hostname: &Hostname) -> Result<(), StoreError> {
+    query("UPDATE acme_orders SET sealed_key = NULL WHERE hostname = $1")
         .bind(hostname.as_str())
         .execute(connection)
         .await?;
@@ -198,11 +197,11 @@ pub(crate) async fn finish_orders(connection: &mut SqliteConnection, hostname: &
 
 /// An order led nowhere: the next attempt begins anew.
 pub(crate) async fn forget_order(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     authority: &str,
     hostname: &Hostname,
 ) -> Result<(), StoreError> {
-    sqlx::query("DELETE FROM acme_orders WHERE authority = $1 AND hostname = $2")
+    query("DELETE FROM acme_orders WHERE authority = $1 AND hostname = $2")
         .bind(authority)
         .bind(hostname.as_str())
         .execute(connection)
@@ -211,10 +210,10 @@ pub(crate) async fn forget_order(
 }
 
 /// Forgets limits of which all is free again, and gives up orders of names that nobody has: what a crash may leave.
-pub(crate) async fn tidy(connection: &mut SqliteConnection, now: UnixMillis) -> Result<(), StoreError> {
-    sqlx::query("DELETE FROM acme_limits WHERE free_at < $1").bind(now.0).execute(&mut *connection).await?;
+pub(crate) async fn tidy(connection: &mut Connection, now: UnixMillis) -> Result<(), StoreError> {
+    query("DELETE FROM acme_limits WHERE free_at < $1").bind(now.0).execute(&mut *connection).await?;
     // Only those in progress: a domain in service keeps its last order.
-    sqlx::query(
+    query(
         "UPDATE acme_orders SET abandoned_at = $1, sealed_key = NULL
          WHERE sealed_key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM domains WHERE name = acme_orders.hostname)",
     )
@@ -226,11 +225,11 @@ pub(crate) async fn tidy(connection: &mut SqliteConnection, now: UnixMillis) -> 
 
 /// A name was removed: unless another project has it, its authorizations are to be deactivated.
 pub(crate) async fn abandon_orders(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     hostname: &Hostname,
     now: UnixMillis,
 ) -> Result<(), StoreError> {
-    sqlx::query(
+    query(
         "UPDATE acme_orders SET abandoned_at = $1, sealed_key = NULL
          WHERE hostname = $2 AND NOT EXISTS (SELECT 1 FROM domains WHERE name = $2)",
     )

@@ -1,10 +1,10 @@
 //! Domains at rest, who holds a name, and the leases by which one worker acts on one domain.
 
+use chassis::sql::{Connection, Kind, query, query_as, query_scalar};
 use contract::hostname::Hostname;
 use contract::project::ProjectId;
 use contract::site::RedirectStatus;
 use contract::time::UnixMillis;
-use sqlx::SqliteConnection;
 
 use super::{Store, StoreError, read_json, read_word, to_json};
 use crate::domain::{Domain, RedirectRule, RedirectTarget};
@@ -82,8 +82,9 @@ fn all(rows: Vec<Row>) -> Result<Vec<Domain>, StoreError> {
 impl Store {
     /// The project's domain of this name.
     pub(crate) async fn find_domain(&self, project: &ProjectId, name: &Hostname) -> Result<Option<Domain>, StoreError> {
-        let mut connection = self.reader().acquire().await?;
-        find_domain(&mut connection, project, name).await
+        let row: Option<Row> =
+            query_as(FIND).bind(name.as_str()).bind(project.as_str()).fetch_optional(self.reader()).await?;
+        row.map(Domain::try_from).transpose()
     }
 
     /// Up to `limit` domains of the project after the name `after`, by name.
@@ -93,7 +94,7 @@ impl Store {
         after: &str,
         limit: i64,
     ) -> Result<Vec<Domain>, StoreError> {
-        let rows = sqlx::query_as("SELECT * FROM domains WHERE project = $1 AND name > $2 ORDER BY name LIMIT $3")
+        let rows = query_as("SELECT * FROM domains WHERE project = $1 AND name > $2 ORDER BY name LIMIT $3")
             .bind(project.as_str())
             .bind(after)
             .bind(limit)
@@ -110,7 +111,7 @@ impl Store {
         per_project: usize,
         limit: i64,
     ) -> Result<Vec<Domain>, StoreError> {
-        let rows = sqlx::query_as(
+        let rows = query_as(
             "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY project ORDER BY due_at) AS turn
                             FROM domains WHERE due_at <= $1 AND lease_until <= $1) AS due
              WHERE turn <= $2 ORDER BY turn, due_at LIMIT $3",
@@ -125,7 +126,7 @@ impl Store {
 
     /// Domains that are being removed, at most `limit`.
     pub(crate) async fn removing_domains(&self, limit: i64) -> Result<Vec<Domain>, StoreError> {
-        let rows = sqlx::query_as("SELECT * FROM domains WHERE removal IS NOT NULL ORDER BY removal LIMIT $1")
+        let rows = query_as("SELECT * FROM domains WHERE removal IS NOT NULL ORDER BY removal LIMIT $1")
             .bind(limit)
             .fetch_all(self.reader())
             .await?;
@@ -140,7 +141,7 @@ impl Store {
         now: UnixMillis,
         until: UnixMillis,
     ) -> Result<Option<i64>, StoreError> {
-        let fence = sqlx::query_scalar(
+        let fence = query_scalar(
             "UPDATE domains SET lease_until = $1, lease_fence = lease_fence + 1
              WHERE name = $2 AND project = $3 AND lease_until <= $4 AND removal IS NULL RETURNING lease_fence",
         )
@@ -161,27 +162,32 @@ impl Store {
 
     /// How many domains are in each state.
     pub(crate) async fn domains_by_status(&self) -> Result<Vec<(String, i64)>, StoreError> {
-        Ok(sqlx::query_as("SELECT status, COUNT(*) FROM domains GROUP BY status").fetch_all(self.reader()).await?)
+        Ok(query_as("SELECT status, COUNT(*) FROM domains GROUP BY status").fetch_all(self.reader()).await?)
     }
 }
 
-/// The project's domain of this name, within a transaction.
+/// `$1` name, `$2` project.
+const FIND: &str = "SELECT * FROM domains WHERE name = $1 AND project = $2";
+const FIND_AND_LOCK: &str = "SELECT * FROM domains WHERE name = $1 AND project = $2 FOR UPDATE";
+
+/// The project's domain of this name, within a writing transaction. Until its end nobody takes the domain's lease: one
+/// whose fence was looked at here is still the one when the result is written. (SQLite has one writer anyway.)
 pub(crate) async fn find_domain(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     project: &ProjectId,
     name: &Hostname,
 ) -> Result<Option<Domain>, StoreError> {
-    let row: Option<Row> = sqlx::query_as("SELECT * FROM domains WHERE name = $1 AND project = $2")
-        .bind(name.as_str())
-        .bind(project.as_str())
-        .fetch_optional(connection)
-        .await?;
+    let text = match connection.kind() {
+        Kind::Sqlite => FIND,
+        Kind::Postgres => FIND_AND_LOCK,
+    };
+    let row: Option<Row> = query_as(text).bind(name.as_str()).bind(project.as_str()).fetch_optional(connection).await?;
     row.map(Domain::try_from).transpose()
 }
 
 /// Domains of a project that count towards its limit.
-pub(crate) async fn count_domains(connection: &mut SqliteConnection, project: &ProjectId) -> Result<u64, StoreError> {
-    let count: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM domains WHERE project = $1 AND removal IS NULL")
+pub(crate) async fn count_domains(connection: &mut Connection, project: &ProjectId) -> Result<u64, StoreError> {
+    let count: i64 = query_scalar("SELECT COUNT(*) FROM domains WHERE project = $1 AND removal IS NULL")
         .bind(project.as_str())
         .fetch_one(connection)
         .await?;
@@ -190,10 +196,10 @@ pub(crate) async fn count_domains(connection: &mut SqliteConnection, project: &P
 
 /// The project's primary domain.
 pub(crate) async fn find_primary(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     project: &ProjectId,
 ) -> Result<Option<Domain>, StoreError> {
-    let row: Option<Row> = sqlx::query_as("SELECT * FROM domains WHERE project = $1 AND is_primary")
+    let row: Option<Row> = query_as("SELECT * FROM domains WHERE project = $1 AND is_primary")
         .bind(project.as_str())
         .fetch_optional(connection)
         .await?;
@@ -201,9 +207,9 @@ pub(crate) async fn find_primary(
 }
 
 /// Domains of the project that redirect to this one: by its name, or as the primary one when it is that.
-pub(crate) async fn dependants(connection: &mut SqliteConnection, target: &Domain) -> Result<Vec<Domain>, StoreError> {
+pub(crate) async fn dependants(connection: &mut Connection, target: &Domain) -> Result<Vec<Domain>, StoreError> {
     let as_primary = if target.primary { "primary" } else { target.name.as_str() };
-    let rows = sqlx::query_as(
+    let rows = query_as(
         "SELECT * FROM domains WHERE project = $1 AND (redirect_to = $2 OR redirect_to = $3) AND removal IS NULL
          ORDER BY name",
     )
@@ -216,11 +222,8 @@ pub(crate) async fn dependants(connection: &mut SqliteConnection, target: &Domai
 }
 
 /// All domains of a project.
-pub(crate) async fn all_domains(
-    connection: &mut SqliteConnection,
-    project: &ProjectId,
-) -> Result<Vec<Domain>, StoreError> {
-    let rows = sqlx::query_as("SELECT * FROM domains WHERE project = $1 ORDER BY name")
+pub(crate) async fn all_domains(connection: &mut Connection, project: &ProjectId) -> Result<Vec<Domain>, StoreError> {
+    let rows = query_as("SELECT * FROM domains WHERE project = $1 ORDER BY name")
         .bind(project.as_str())
         .fetch_all(connection)
         .await?;
@@ -228,8 +231,8 @@ pub(crate) async fn all_domains(
 }
 
 /// Writes a domain, new or changed. The lease stays as it is: see [`release_lease`].
-pub(crate) async fn save_domain(connection: &mut SqliteConnection, domain: &Domain) -> Result<(), StoreError> {
-    sqlx::query(
+pub(crate) async fn save_domain(connection: &mut Connection, domain: &Domain) -> Result<(), StoreError> {
+    query(
         "INSERT INTO domains (name, project, status, status_since, is_primary, primary_wanted, redirect_to,
              redirect_status, is_apex, checks, problems, certificate, watched_since, checked_at, failing_since, due_at,
              lease_until, lease_fence, removal, rev, created_at, updated_at)
@@ -269,11 +272,11 @@ pub(crate) async fn save_domain(connection: &mut SqliteConnection, domain: &Doma
 
 /// Has the worker look at the project's domains now: its plan has changed.
 pub(crate) async fn look_again(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     project: &ProjectId,
     now: UnixMillis,
 ) -> Result<(), StoreError> {
-    sqlx::query("UPDATE domains SET due_at = $1 WHERE project = $2 AND removal IS NULL")
+    query("UPDATE domains SET due_at = $1 WHERE project = $2 AND removal IS NULL")
         .bind(now.0)
         .bind(project.as_str())
         .execute(connection)
@@ -282,8 +285,8 @@ pub(crate) async fn look_again(
 }
 
 /// Gives the right to act on a domain back.
-pub(crate) async fn release_lease(connection: &mut SqliteConnection, domain: &Domain) -> Result<(), StoreError> {
-    sqlx::query("UPDATE domains SET lease_until = 0 WHERE name = $1 AND project = $2")
+pub(crate) async fn release_lease(connection: &mut Connection, domain: &Domain) -> Result<(), StoreError> {
+    query("UPDATE domains SET lease_until = 0 WHERE name = $1 AND project = $2")
         .bind(domain.name.as_str())
         .bind(domain.project.as_str())
         .execute(connection)
@@ -292,8 +295,8 @@ pub(crate) async fn release_lease(connection: &mut SqliteConnection, domain: &Do
 }
 
 /// Deletes a domain's row.
-pub(crate) async fn delete_domain(connection: &mut SqliteConnection, domain: &Domain) -> Result<(), StoreError> {
-    sqlx::query("DELETE FROM domains WHERE name = $1 AND project = $2")
+pub(crate) async fn delete_domain(connection: &mut Connection, domain: &Domain) -> Result<(), StoreError> {
+    query("DELETE FROM domains WHERE name = $1 AND project = $2")
         .bind(domain.name.as_str())
         .bind(domain.project.as_str())
         .execute(connection)
@@ -321,12 +324,12 @@ impl Claims {
 }
 
 /// The claims on a name.
-pub(crate) async fn find_claims(connection: &mut SqliteConnection, name: &Hostname) -> Result<Claims, StoreError> {
-    let holder: Option<String> = sqlx::query_scalar("SELECT project FROM holders WHERE name = $1")
+pub(crate) async fn find_claims(connection: &mut Connection, name: &Hostname) -> Result<Claims, StoreError> {
+    let holder: Option<String> = query_scalar("SELECT project FROM holders WHERE name = $1")
         .bind(name.as_str())
         .fetch_optional(&mut *connection)
         .await?;
-    let lineage = sqlx::query_scalar("SELECT lineage FROM tombstones WHERE name = $1")
+    let lineage = query_scalar("SELECT lineage FROM tombstones WHERE name = $1")
         .bind(name.as_str())
         .fetch_optional(connection)
         .await?;
@@ -334,12 +337,8 @@ pub(crate) async fn find_claims(connection: &mut SqliteConnection, name: &Hostna
 }
 
 /// Gives a name to a project.
-pub(crate) async fn hold(
-    connection: &mut SqliteConnection,
-    name: &Hostname,
-    project: &ProjectId,
-) -> Result<(), StoreError> {
-    sqlx::query(
+pub(crate) async fn hold(connection: &mut Connection, name: &Hostname, project: &ProjectId) -> Result<(), StoreError> {
+    query(
         "INSERT INTO holders (name, project) VALUES ($1, $2)
          ON CONFLICT (name) DO UPDATE SET project = excluded.project",
     )
@@ -347,19 +346,19 @@ pub(crate) async fn hold(
     .bind(project.as_str())
     .execute(&mut *connection)
     .await?;
-    sqlx::query("DELETE FROM tombstones WHERE name = $1").bind(name.as_str()).execute(connection).await?;
+    query("DELETE FROM tombstones WHERE name = $1").bind(name.as_str()).execute(connection).await?;
     Ok(())
 }
 
 /// Lets a name go, if the project holds it, and remembers whose it was.
 pub(crate) async fn let_go(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     name: &Hostname,
     project: &ProjectId,
     lineage: &str,
     now: UnixMillis,
 ) -> Result<(), StoreError> {
-    let held = sqlx::query("DELETE FROM holders WHERE name = $1 AND project = $2")
+    let held = query("DELETE FROM holders WHERE name = $1 AND project = $2")
         .bind(name.as_str())
         .bind(project.as_str())
         .execute(&mut *connection)
@@ -367,7 +366,7 @@ pub(crate) async fn let_go(
     if held.rows_affected() == 0 {
         return Ok(());
     }
-    sqlx::query(
+    query(
         "INSERT INTO tombstones (name, lineage, removed_at) VALUES ($1, $2, $3)
          ON CONFLICT (name) DO UPDATE SET lineage = excluded.lineage, removed_at = excluded.removed_at",
     )
@@ -380,7 +379,7 @@ pub(crate) async fn let_go(
 }
 
 /// Forgets whose names were before `before`.
-pub(crate) async fn forget_tombstones(connection: &mut SqliteConnection, before: UnixMillis) -> Result<(), StoreError> {
-    sqlx::query("DELETE FROM tombstones WHERE removed_at < $1").bind(before.0).execute(connection).await?;
+pub(crate) async fn forget_tombstones(connection: &mut Connection, before: UnixMillis) -> Result<(), StoreError> {
+    query("DELETE FROM tombstones WHERE removed_at < $1").bind(before.0).execute(connection).await?;
     Ok(())
 }

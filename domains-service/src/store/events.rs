@@ -1,5 +1,6 @@
 //! What happened, for a project's owner: the audit log.
 
+use chassis::sql::{query, query_as, query_scalar};
 use contract::hostname::Hostname;
 use contract::project::ProjectId;
 use contract::time::UnixMillis;
@@ -45,7 +46,7 @@ impl Write {
         detail: serde_json::Value,
     ) -> Result<(), StoreError> {
         let now = self.now();
-        let id: i64 = sqlx::query_scalar(
+        let id: i64 = query_scalar(
             "INSERT INTO events (project, domain, kind, actor, client, detail, at_ms)
              VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id",
         )
@@ -63,7 +64,7 @@ impl Write {
 
     /// Forgets events from before `before`.
     pub(crate) async fn forget_events(&mut self, before: UnixMillis) -> Result<(), StoreError> {
-        sqlx::query("DELETE FROM events WHERE at_ms < $1").bind(before.0).execute(self.connection()).await?;
+        query("DELETE FROM events WHERE at_ms < $1").bind(before.0).execute(self.connection()).await?;
         Ok(())
     }
 }
@@ -76,7 +77,7 @@ impl Store {
         domain: Option<&Hostname>,
         before: Option<i64>,
     ) -> Result<Vec<Event>, StoreError> {
-        let rows: Vec<Row> = sqlx::query_as(
+        let rows: Vec<Row> = query_as(
             "SELECT id, domain, kind, actor, client, detail, at_ms FROM events
              WHERE project = $1 AND ($2 IS NULL OR domain = $2) AND id < $3 ORDER BY id DESC LIMIT $4",
         )

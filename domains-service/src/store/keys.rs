@@ -1,9 +1,9 @@
 //! API keys at rest: digests, never keys.
 
+use chassis::sql::{Connection, query, query_as, query_scalar};
 use contract::key::{ApiKey, Environment, KeyDigest, KeyId, Scopes};
 use contract::project::ProjectId;
 use contract::time::{UnixMillis, UnixSeconds};
-use sqlx::SqliteConnection;
 
 use super::{Store, StoreError, read_json, read_word, to_json};
 
@@ -73,7 +73,7 @@ impl TryFrom<Row> for KeyRecord {
 impl Store {
     /// A project's keys, oldest first, those revoked lately included.
     pub(crate) async fn keys(&self, project: &ProjectId) -> Result<Vec<KeyRecord>, StoreError> {
-        let rows: Vec<Row> = sqlx::query_as("SELECT * FROM api_keys WHERE project = $1 ORDER BY created_at, id")
+        let rows: Vec<Row> = query_as("SELECT * FROM api_keys WHERE project = $1 ORDER BY created_at, id")
             .bind(project.as_str())
             .fetch_all(self.reader())
             .await?;
@@ -83,11 +83,11 @@ impl Store {
 
 /// The project's key with this id, within a transaction.
 pub(crate) async fn find_key(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     project: &ProjectId,
     id: &KeyId,
 ) -> Result<Option<KeyRecord>, StoreError> {
-    let row: Option<Row> = sqlx::query_as("SELECT * FROM api_keys WHERE project = $1 AND id = $2")
+    let row: Option<Row> = query_as("SELECT * FROM api_keys WHERE project = $1 AND id = $2")
         .bind(project.as_str())
         .bind(id.as_str())
         .fetch_optional(connection)
@@ -96,24 +96,19 @@ pub(crate) async fn find_key(
 }
 
 /// All keys of a project.
-pub(crate) async fn all_keys(
-    connection: &mut SqliteConnection,
-    project: &ProjectId,
-) -> Result<Vec<KeyRecord>, StoreError> {
-    let rows: Vec<Row> = sqlx::query_as("SELECT * FROM api_keys WHERE project = $1")
-        .bind(project.as_str())
-        .fetch_all(connection)
-        .await?;
+pub(crate) async fn all_keys(connection: &mut Connection, project: &ProjectId) -> Result<Vec<KeyRecord>, StoreError> {
+    let rows: Vec<Row> =
+        query_as("SELECT * FROM api_keys WHERE project = $1").bind(project.as_str()).fetch_all(connection).await?;
     rows.into_iter().map(KeyRecord::try_from).collect()
 }
 
 /// How many keys of the project may still be used.
 pub(crate) async fn count_usable(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     project: &ProjectId,
     now: UnixSeconds,
 ) -> Result<u64, StoreError> {
-    let count: i64 = sqlx::query_scalar(
+    let count: i64 = query_scalar(
         "SELECT COUNT(*) FROM api_keys
          WHERE project = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2)",
     )
@@ -125,8 +120,8 @@ pub(crate) async fn count_usable(
 }
 
 /// Writes a key, new or changed.
-pub(crate) async fn save_key(connection: &mut SqliteConnection, key: &KeyRecord) -> Result<(), StoreError> {
-    sqlx::query(
+pub(crate) async fn save_key(connection: &mut Connection, key: &KeyRecord) -> Result<(), StoreError> {
+    query(
         "INSERT INTO api_keys (id, project, digest, label, scopes, last4, environment, created_at, expires_at, revoked_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
          ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, revoked_at = excluded.revoked_at",
@@ -148,12 +143,12 @@ pub(crate) async fn save_key(connection: &mut SqliteConnection, key: &KeyRecord)
 
 /// Keys revoked or expired before `before`, at most `limit`: what may be forgotten.
 pub(crate) async fn stale_keys(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     before: UnixMillis,
     limit: i64,
 ) -> Result<Vec<KeyRecord>, StoreError> {
     let rows: Vec<Row> =
-        sqlx::query_as("SELECT * FROM api_keys WHERE revoked_at < $1 OR expires_at < $2 ORDER BY id LIMIT $3")
+        query_as("SELECT * FROM api_keys WHERE revoked_at < $1 OR expires_at < $2 ORDER BY id LIMIT $3")
             .bind(before.0)
             .bind(before.to_seconds().0)
             .bind(limit)
@@ -163,7 +158,7 @@ pub(crate) async fn stale_keys(
 }
 
 /// Deletes a key's row.
-pub(crate) async fn delete_key(connection: &mut SqliteConnection, id: &KeyId) -> Result<(), StoreError> {
-    sqlx::query("DELETE FROM api_keys WHERE id = $1").bind(id.as_str()).execute(connection).await?;
+pub(crate) async fn delete_key(connection: &mut Connection, id: &KeyId) -> Result<(), StoreError> {
+    query("DELETE FROM api_keys WHERE id = $1").bind(id.as_str()).execute(connection).await?;
     Ok(())
 }

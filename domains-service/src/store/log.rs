@@ -1,8 +1,8 @@
 //! Reading the change log and the snapshot, and keeping the log bounded.
 
+use chassis::sql::{Connection, query, query_as, query_scalar};
 use contract::feed::{Change, Revision};
 use contract::time::UnixMillis;
-use sqlx::{Sqlite, Transaction};
 
 use super::{Store, StoreError, read_json};
 
@@ -21,27 +21,25 @@ impl Store {
     /// The newest revision.
     pub(crate) async fn newest_revision(&self) -> Result<Revision, StoreError> {
         let current: i64 =
-            sqlx::query_scalar("SELECT current FROM revision_counter WHERE id = 1").fetch_one(self.reader()).await?;
+            query_scalar("SELECT current FROM revision_counter WHERE id = 1").fetch_one(self.reader()).await?;
         Ok(Revision(current.unsigned_abs()))
     }
 
     /// What follows `after`.
     pub(crate) async fn changes_after(&self, after: Revision) -> Result<Next, StoreError> {
         let Ok(after) = i64::try_from(after.0) else { return Ok(Next::Snapshot) };
-        let mut reading = self.reader().begin().await?;
-        let (current, oldest): (i64, i64) = sqlx::query_as("SELECT current, oldest FROM revision_counter WHERE id = 1")
-            .fetch_one(&mut *reading)
-            .await?;
+        let mut reading = self.reading().await?;
+        let (current, oldest): (i64, i64) =
+            query_as("SELECT current, oldest FROM revision_counter WHERE id = 1").fetch_one(&mut reading).await?;
         if after < oldest || after > current || after == 0 {
             return Ok(Next::Snapshot);
         }
-        let rows: Vec<(i64, String, i64)> = sqlx::query_as(
-            "SELECT revision, effect, at_ms FROM changes WHERE revision > $1 ORDER BY revision LIMIT $2",
-        )
-        .bind(after)
-        .bind(CHANGES_PER_READ)
-        .fetch_all(&mut *reading)
-        .await?;
+        let rows: Vec<(i64, String, i64)> =
+            query_as("SELECT revision, effect, at_ms FROM changes WHERE revision > $1 ORDER BY revision LIMIT $2")
+                .bind(after)
+                .bind(CHANGES_PER_READ)
+                .fetch_all(&mut reading)
+                .await?;
         let changes = rows.into_iter().map(|(revision, effect, at)| {
             let effect = read_json(&effect, "change")?;
             Ok(Change { revision: Revision(revision.unsigned_abs()), at: UnixMillis(at), effect })
@@ -50,33 +48,43 @@ impl Store {
     }
 
     /// Begins a consistent read of everything the edge knows: the transaction, its revision, and how many entities.
-    pub(crate) async fn snapshot(&self) -> Result<(Transaction<'static, Sqlite>, Revision, u64), StoreError> {
-        let mut reading = self.reader().begin().await?;
+    pub(crate) async fn snapshot(&self) -> Result<(Connection, Revision, u64), StoreError> {
+        let mut reading = self.reading().await?;
         let current: i64 =
-            sqlx::query_scalar("SELECT current FROM revision_counter WHERE id = 1").fetch_one(&mut *reading).await?;
-        let entities: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM entities").fetch_one(&mut *reading).await?;
+            query_scalar("SELECT current FROM revision_counter WHERE id = 1").fetch_one(&mut reading).await?;
+        let entities: i64 = query_scalar("SELECT COUNT(*) FROM entities").fetch_one(&mut reading).await?;
         Ok((reading, Revision(current.unsigned_abs()), entities.unsigned_abs()))
+    }
+
+    /// Entities after the given one, by kind and name, as they rest, at most `limit`; within the reading of a snapshot.
+    pub(crate) async fn entities_after(
+        reading: &mut Connection,
+        (kind, name): (&str, &str),
+        limit: i64,
+    ) -> Result<Vec<(String, String, String)>, StoreError> {
+        Ok(query_as("SELECT kind, name, body FROM entities WHERE (kind, name) > ($1, $2) ORDER BY kind, name LIMIT $3")
+            .bind(kind)
+            .bind(name)
+            .bind(limit)
+            .fetch_all(reading)
+            .await?)
     }
 
     /// Forgets the oldest changes beyond `keep` rows. A follower that still needs them gets a snapshot.
     pub(crate) async fn compact_log(&self, keep: u64) -> Result<u64, StoreError> {
         let mut write = self.write().await?;
-        let (current, oldest): (i64, i64) = sqlx::query_as("SELECT current, oldest FROM revision_counter WHERE id = 1")
-            .fetch_one(write.connection())
-            .await?;
+        let (current, oldest): (i64, i64) =
+            query_as("SELECT current, oldest FROM revision_counter WHERE id = 1").fetch_one(write.connection()).await?;
         let floor = current.saturating_sub(i64::try_from(keep).unwrap_or(i64::MAX));
         if floor <= oldest {
             return Ok(0);
         }
-        let forgotten = sqlx::query("DELETE FROM changes WHERE revision <= $1")
+        let forgotten = query("DELETE FROM changes WHERE revision <= $1")
             .bind(floor)
             .execute(write.connection())
             .await?
             .rows_affected();
-        sqlx::query("UPDATE revision_counter SET oldest = $1 WHERE id = 1")
-            .bind(floor)
-            .execute(write.connection())
-            .await?;
+        query("UPDATE revision_counter SET oldest = $1 WHERE id = 1").bind(floor).execute(write.connection()).await?;
         write.commit().await?;
         Ok(forgotten)
     }

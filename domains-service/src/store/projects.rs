@@ -1,10 +1,10 @@
 //! Projects at rest.
 
+use chassis::sql::{Connection, query, query_as};
 use contract::hostname::Hostname;
 use contract::plan::{Limits, Plan};
 use contract::project::{Access, Project, ProjectId, UpstreamName};
 use contract::time::UnixMillis;
-use sqlx::SqliteConnection;
 
 use super::{Store, StoreError, read_word};
 use crate::plans::Plans;
@@ -101,16 +101,14 @@ impl Store {
 
     /// How many projects and keys there are.
     pub(crate) async fn count_projects_and_keys(&self) -> Result<(i64, i64), StoreError> {
-        Ok(sqlx::query_as(
-            "SELECT (SELECT COUNT(*) FROM projects), (SELECT COUNT(*) FROM api_keys WHERE revoked_at IS NULL)",
-        )
-        .fetch_one(self.reader())
-        .await?)
+        Ok(query_as("SELECT (SELECT COUNT(*) FROM projects), (SELECT COUNT(*) FROM api_keys WHERE revoked_at IS NULL)")
+            .fetch_one(self.reader())
+            .await?)
     }
 
     /// Up to `limit` projects after `after`, by id.
     pub(crate) async fn projects(&self, after: &str, limit: i64) -> Result<Vec<ProjectRecord>, StoreError> {
-        let rows: Vec<Row> = sqlx::query_as("SELECT * FROM projects WHERE id > $1 ORDER BY id LIMIT $2")
+        let rows: Vec<Row> = query_as("SELECT * FROM projects WHERE id > $1 ORDER BY id LIMIT $2")
             .bind(after)
             .bind(limit)
             .fetch_all(self.reader())
@@ -121,17 +119,17 @@ impl Store {
 
 /// The project with this id, within a transaction.
 pub(crate) async fn find_project(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     id: &ProjectId,
 ) -> Result<Option<ProjectRecord>, StoreError> {
     let row: Option<Row> =
-        sqlx::query_as("SELECT * FROM projects WHERE id = $1").bind(id.as_str()).fetch_optional(connection).await?;
+        query_as("SELECT * FROM projects WHERE id = $1").bind(id.as_str()).fetch_optional(connection).await?;
     row.map(ProjectRecord::try_from).transpose()
 }
 
 /// Writes a project, new or changed.
-pub(crate) async fn save_project(connection: &mut SqliteConnection, project: &ProjectRecord) -> Result<(), StoreError> {
-    sqlx::query(
+pub(crate) async fn save_project(connection: &mut Connection, project: &ProjectRecord) -> Result<(), StoreError> {
+    query(
         "INSERT INTO projects (id, salt, plan, per_minute, per_day, access, upstream, suspended, created_at, updated_at,
                                deployed_at, unpaid_since)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
@@ -158,7 +156,7 @@ pub(crate) async fn save_project(connection: &mut SqliteConnection, project: &Pr
 }
 
 /// Deletes a project's row. Its keys and domains must be gone.
-pub(crate) async fn delete_project(connection: &mut SqliteConnection, id: &ProjectId) -> Result<(), StoreError> {
-    sqlx::query("DELETE FROM projects WHERE id = $1").bind(id.as_str()).execute(connection).await?;
+pub(crate) async fn delete_project(connection: &mut Connection, id: &ProjectId) -> Result<(), StoreError> {
+    query("DELETE FROM projects WHERE id = $1").bind(id.as_str()).execute(connection).await?;
     Ok(())
 }

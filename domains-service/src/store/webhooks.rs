@@ -4,9 +4,9 @@ mod address;
 mod outbox;
 mod taken;
 
+use chassis::sql::{Connection, Pool, query, query_as, query_scalar};
 use contract::project::ProjectId;
 use contract::time::UnixMillis;
-use sqlx::{SqliteConnection, SqlitePool};
 
 use super::{Store, StoreError, read_json, read_word, to_json};
 use crate::webhook::EndpointRecord;
@@ -57,11 +57,10 @@ impl TryFrom<Row> for EndpointRecord {
 impl Store {
     /// A project's endpoints, oldest first.
     pub(crate) async fn webhooks(&self, project: &ProjectId) -> Result<Vec<EndpointRecord>, StoreError> {
-        let rows: Vec<Row> =
-            sqlx::query_as("SELECT * FROM webhook_endpoints WHERE project = $1 ORDER BY created_at, id")
-                .bind(project.as_str())
-                .fetch_all(self.reader())
-                .await?;
+        let rows: Vec<Row> = query_as("SELECT * FROM webhook_endpoints WHERE project = $1 ORDER BY created_at, id")
+            .bind(project.as_str())
+            .fetch_all(self.reader())
+            .await?;
         rows.into_iter().map(EndpointRecord::try_from).collect()
     }
 
@@ -76,25 +75,23 @@ impl Store {
 
     /// The endpoint with this id, whosever it is.
     pub(crate) async fn webhook(&self, id: &str) -> Result<Option<EndpointRecord>, StoreError> {
-        let row: Option<Row> = sqlx::query_as("SELECT * FROM webhook_endpoints WHERE id = $1")
-            .bind(id)
-            .fetch_optional(self.reader())
-            .await?;
+        let row: Option<Row> =
+            query_as("SELECT * FROM webhook_endpoints WHERE id = $1").bind(id).fetch_optional(self.reader()).await?;
         row.map(EndpointRecord::try_from).transpose()
     }
 }
 
-async fn find_in(pool: &SqlitePool, project: &ProjectId, id: &str) -> Result<Option<EndpointRecord>, StoreError> {
-    find_webhook(&mut *pool.acquire().await?, project, id).await
+async fn find_in(pool: &Pool, project: &ProjectId, id: &str) -> Result<Option<EndpointRecord>, StoreError> {
+    find_webhook(&mut pool.acquire().await?, project, id).await
 }
 
 /// The project's endpoint with this id, within a transaction.
 pub(crate) async fn find_webhook(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     project: &ProjectId,
     id: &str,
 ) -> Result<Option<EndpointRecord>, StoreError> {
-    let row: Option<Row> = sqlx::query_as("SELECT * FROM webhook_endpoints WHERE project = $1 AND id = $2")
+    let row: Option<Row> = query_as("SELECT * FROM webhook_endpoints WHERE project = $1 AND id = $2")
         .bind(project.as_str())
         .bind(id)
         .fetch_optional(connection)
@@ -103,8 +100,8 @@ pub(crate) async fn find_webhook(
 }
 
 /// How many endpoints the project has.
-pub(crate) async fn count_webhooks(connection: &mut SqliteConnection, project: &ProjectId) -> Result<u64, StoreError> {
-    let count: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM webhook_endpoints WHERE project = $1")
+pub(crate) async fn count_webhooks(connection: &mut Connection, project: &ProjectId) -> Result<u64, StoreError> {
+    let count: i64 = query_scalar("SELECT COUNT(*) FROM webhook_endpoints WHERE project = $1")
         .bind(project.as_str())
         .fetch_one(connection)
         .await?;
@@ -112,11 +109,8 @@ pub(crate) async fn count_webhooks(connection: &mut SqliteConnection, project: &
 }
 
 /// Writes an endpoint, new or changed.
-pub(crate) async fn save_webhook(
-    connection: &mut SqliteConnection,
-    endpoint: &EndpointRecord,
-) -> Result<(), StoreError> {
-    sqlx::query(
+pub(crate) async fn save_webhook(connection: &mut Connection, endpoint: &EndpointRecord) -> Result<(), StoreError> {
+    query(
         "INSERT INTO webhook_endpoints (id, project, url, description, events, sealed_secret, previous_secret,
              previous_until, failing_since, delivered_at, disabled_at, disabled_reason, created_at, updated_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
@@ -147,7 +141,7 @@ pub(crate) async fn save_webhook(
 }
 
 /// Deletes an endpoint with everything that waits for it.
-pub(crate) async fn delete_webhook(connection: &mut SqliteConnection, id: &str) -> Result<(), StoreError> {
-    sqlx::query("DELETE FROM webhook_endpoints WHERE id = $1").bind(id).execute(connection).await?;
+pub(crate) async fn delete_webhook(connection: &mut Connection, id: &str) -> Result<(), StoreError> {
+    query("DELETE FROM webhook_endpoints WHERE id = $1").bind(id).execute(connection).await?;
     Ok(())
 }

@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
+use chassis::sql::{Begin, Connection, Kind, Pool, query, query_scalar};
 use contract::feed::{Effect, Entity, EntityName, Revision};
 use contract::time::UnixMillis;
-use sqlx::{Sqlite, SqliteConnection, SqlitePool, Transaction};
 use tokio::sync::watch;
 
-use super::{StoreError, to_json};
+use super::{StoreError, announce, to_json};
+use crate::peers;
 
 /// A writing transaction. Dropped without [`Write::commit`], it leaves nothing behind.
 pub(crate) struct Write {
-    transaction: Transaction<'static, Sqlite>,
+    transaction: Connection,
     current: i64,
     committed: i64,
     now: UnixMillis,
@@ -20,21 +21,20 @@ pub(crate) struct Write {
 
 impl Write {
     pub(super) async fn begin(
-        pool: &SqlitePool,
+        pool: &Pool,
         now: UnixMillis,
         newest: Arc<watch::Sender<Revision>>,
     ) -> Result<Self, StoreError> {
-        let mut transaction = pool.begin().await?;
+        let mut transaction = pool.begin(Begin::Write).await?;
         // Takes the lock that orders writers, before anything is read.
-        let current: i64 =
-            sqlx::query_scalar("UPDATE revision_counter SET current = current WHERE id = 1 RETURNING current")
-                .fetch_one(&mut *transaction)
-                .await?;
+        let current: i64 = query_scalar("UPDATE revision_counter SET current = current WHERE id = 1 RETURNING current")
+            .fetch_one(&mut transaction)
+            .await?;
         Ok(Self { transaction, current, committed: current, now, newest })
     }
 
     /// The connection, for statements within the transaction.
-    pub(crate) fn connection(&mut self) -> &mut SqliteConnection {
+    pub(crate) fn connection(&mut self) -> &mut Connection {
         &mut self.transaction
     }
 
@@ -52,22 +52,22 @@ impl Write {
     pub(crate) async fn put(&mut self, entity: Entity) -> Result<(), StoreError> {
         let (kind, name) = kind_and_name(&entity.name());
         let body = to_json(&entity);
-        let known: Option<String> = sqlx::query_scalar("SELECT body FROM entities WHERE kind = $1 AND name = $2")
+        let known: Option<String> = query_scalar("SELECT body FROM entities WHERE kind = $1 AND name = $2")
             .bind(kind)
             .bind(&name)
-            .fetch_optional(&mut *self.transaction)
+            .fetch_optional(&mut self.transaction)
             .await?;
         if known.as_ref() == Some(&body) {
             return Ok(());
         }
-        sqlx::query(
+        query(
             "INSERT INTO entities (kind, name, body) VALUES ($1, $2, $3)
              ON CONFLICT (kind, name) DO UPDATE SET body = excluded.body",
         )
         .bind(kind)
         .bind(&name)
         .bind(&body)
-        .execute(&mut *self.transaction)
+        .execute(&mut self.transaction)
         .await?;
         self.append(&Effect::Put(entity)).await
     }
@@ -75,10 +75,10 @@ impl Write {
     /// Withdraws an entity. One the edge does not know is no change.
     pub(crate) async fn remove(&mut self, name: EntityName) -> Result<(), StoreError> {
         let (kind, text) = kind_and_name(&name);
-        let gone = sqlx::query("DELETE FROM entities WHERE kind = $1 AND name = $2")
+        let gone = query("DELETE FROM entities WHERE kind = $1 AND name = $2")
             .bind(kind)
             .bind(&text)
-            .execute(&mut *self.transaction)
+            .execute(&mut self.transaction)
             .await?;
         if gone.rows_affected() == 0 {
             return Ok(());
@@ -88,11 +88,11 @@ impl Write {
 
     async fn append(&mut self, effect: &Effect) -> Result<(), StoreError> {
         self.current += 1;
-        sqlx::query("INSERT INTO changes (revision, effect, at_ms) VALUES ($1, $2, $3)")
+        query("INSERT INTO changes (revision, effect, at_ms) VALUES ($1, $2, $3)")
             .bind(self.current)
             .bind(to_json(effect))
             .bind(self.now.0)
-            .execute(&mut *self.transaction)
+            .execute(&mut self.transaction)
             .await?;
         Ok(())
     }
@@ -101,19 +101,23 @@ impl Write {
     /// everything of this transaction.
     pub(crate) async fn commit(mut self) -> Result<Revision, StoreError> {
         if self.current != self.committed {
-            sqlx::query("UPDATE revision_counter SET current = $1 WHERE id = 1")
+            query("UPDATE revision_counter SET current = $1 WHERE id = 1")
                 .bind(self.current)
-                .execute(&mut *self.transaction)
+                .execute(&mut self.transaction)
                 .await?;
+            if self.transaction.kind() == Kind::Postgres {
+                // Told to the other replicas if and when this commits.
+                query("SELECT pg_notify($1, $2)")
+                    .bind(peers::CHANGES)
+                    .bind(self.current.to_string())
+                    .execute(&mut self.transaction)
+                    .await?;
+            }
         }
         self.transaction.commit().await?;
         let revision = Revision(self.current.unsigned_abs());
         if self.current != self.committed {
-            self.newest.send_if_modified(|newest| {
-                let newer = revision > *newest;
-                *newest = revision.max(*newest);
-                newer
-            });
+            announce(&self.newest, revision);
         }
         Ok(revision)
     }

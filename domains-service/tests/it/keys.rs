@@ -42,10 +42,7 @@ async fn keys_at_rest_are_digests() {
     let made = platform.owner("demo").send("POST", KEYS, json!({ "scopes": ["orders:read"] })).await;
     let secret = made.body["key"].as_str().unwrap().to_owned();
     platform.stop().await;
-    let mut bytes = Vec::new();
-    for entry in std::fs::read_dir(platform.directory.path()).unwrap() {
-        bytes.extend(std::fs::read(entry.unwrap().path()).unwrap());
-    }
+    let bytes = crate::stores::at_rest(platform.directory.path());
     let holds = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
     assert!(holds("orders:read"), "the database was read");
     assert!(!holds(&secret) && !holds(&secret[8..38]), "neither the key nor its random part is there");

@@ -10,14 +10,17 @@
 
 mod acme;
 mod certificates;
+mod dashboard;
 mod domains;
 mod feed;
 mod http;
 mod keys;
 mod openapi;
+mod postgres;
 mod projects;
 mod redirects;
 mod removal;
+mod stores;
 mod verification;
 mod webhooks;
 mod world;

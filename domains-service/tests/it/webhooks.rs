@@ -84,12 +84,10 @@ async fn messages_are_signed_and_the_secret_is_shown_once() {
         assert!(shown.status == 200 && shown.body.to_string().contains(&id), "{path}: {shown:?}");
         assert!(!shown.body.to_string().contains(secret.trim_start_matches("whsec_")), "{path}");
     }
-    for entry in std::fs::read_dir(platform.directory.path()).unwrap() {
-        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
-        let bare = SigningSecret::parse(&secret).unwrap();
-        for hidden in [secret.trim_start_matches("whsec_").as_bytes(), bare.reveal()] {
-            assert!(!bytes.windows(hidden.len()).any(|window| window == hidden), "the secret lies open at rest");
-        }
+    let bytes = crate::stores::at_rest(platform.directory.path());
+    let bare = SigningSecret::parse(&secret).unwrap();
+    for hidden in [secret.trim_start_matches("whsec_").as_bytes(), bare.reveal()] {
+        assert!(!bytes.windows(hidden.len()).any(|window| window == hidden), "the secret lies open at rest");
     }
 }
 
@@ -239,11 +237,8 @@ async fn a_crash_between_event_and_delivery_loses_nothing() {
     receiver.message(0).await;
     let taken = deliveries(&platform, &id, |list| list[2]["attempts"] == 1).await;
     assert_eq!((&taken[0]["attempts"], &taken[1]["attempts"]), (&json!(0), &json!(0)));
-    // What a crash at this moment leaves: the files as they are.
-    let copy = Arc::new(tempfile::tempdir().unwrap());
-    for name in ["domains.sqlite", "domains.sqlite-wal"] {
-        std::fs::copy(platform.directory.path().join(name), copy.path().join(name)).unwrap();
-    }
+    // What a crash at this moment leaves.
+    let copy = Arc::new(crate::stores::copied(platform.directory.path()));
     receiver.hang(false);
     let before = receiver.all().len();
     let start = START.plus(60_000); // later than any claim lasts

@@ -115,7 +115,7 @@ impl Platform {
             listen: any,
             internal_listen: any,
             admin_listen: any,
-            database: directory.path().join("domains.sqlite"),
+            database: crate::stores::place(directory.path()),
             platform_domain: PLATFORM.parse().unwrap(),
             environment: Environment::Live,
             secret: secret.clone(),

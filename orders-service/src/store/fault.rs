@@ -1,6 +1,7 @@
 //! What can be wrong with a store, in the words the operator counts.
 
-use sqlx::error::ErrorKind;
+use sqlx::error::{DatabaseError, ErrorKind};
+use sqlx::postgres::PgDatabaseError;
 
 /// The kinds of trouble, each with its own way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -11,15 +12,17 @@ pub enum FaultKind {
     Full,
     /// What was read is not what was written. An operator must restore the file.
     Corrupt,
-    /// The disk or the file system refused.
+    /// The disk or the file system refused, or the server takes no changes.
     Io,
+    /// The database server cannot be reached, or does not answer.
+    Unreachable,
     /// Anything else.
     Other,
 }
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [Self; 5] = [Self::Busy, Self::Full, Self::Corrupt, Self::Io, Self::Other];
+    pub const ALL: [Self; 6] = [Self::Busy, Self::Full, Self::Corrupt, Self::Io, Self::Unreachable, Self::Other];
 
     /// The word in metrics and logs.
     pub const fn as_str(self) -> &'static str {
@@ -28,6 +31,7 @@ impl FaultKind {
             Self::Full => "full",
             Self::Corrupt => "corrupt",
             Self::Io => "io",
+            Self::Unreachable => "unreachable",
             Self::Other => "other",
         }
     }
@@ -62,15 +66,38 @@ impl From<sqlx::Error> for StoreError {
 fn kind_of(error: &sqlx::Error) -> FaultKind {
     match error {
         sqlx::Error::PoolTimedOut => FaultKind::Busy,
-        sqlx::Error::Io(_) => FaultKind::Io,
+        sqlx::Error::Io(_) | sqlx::Error::Protocol(_) | sqlx::Error::Tls(_) => FaultKind::Unreachable,
         sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => FaultKind::Corrupt,
-        sqlx::Error::Database(database) => match database.code().and_then(|code| code.parse::<i32>().ok()) {
-            // The low byte of an extended SQLite code is the primary one.
-            Some(code) => kind_of_sqlite(code & 0xff),
-            None if database.kind() == ErrorKind::CheckViolation => FaultKind::Corrupt,
-            None => FaultKind::Other,
+        sqlx::Error::Database(error) => match error.try_downcast_ref::<PgDatabaseError>() {
+            Some(error) => kind_of_postgres(error.code()),
+            None => kind_of_file(error.as_ref()),
         },
         _ => FaultKind::Other,
+    }
+}
+
+/// PostgreSQL's codes (<https://www.postgresql.org/docs/15/errcodes-appendix.html>).
+fn kind_of_postgres(code: &str) -> FaultKind {
+    match code {
+        // No place, no lock, a deadlock, a statement that took too long.
+        "53300" | "55P03" | "40P01" | "40001" | "57014" => FaultKind::Busy,
+        "53100" => FaultKind::Full,
+        "XX001" | "XX002" => FaultKind::Corrupt,
+        // Input and output, and a server that is no primary.
+        "58030" | "25006" => FaultKind::Io,
+        // Stopped, crashed, starting, an idle transaction that was ended; and every trouble of connections.
+        "57P01" | "57P02" | "57P03" | "25P03" => FaultKind::Unreachable,
+        _ if code.starts_with("08") => FaultKind::Unreachable,
+        _ => FaultKind::Other,
+    }
+}
+
+fn kind_of_file(error: &dyn DatabaseError) -> FaultKind {
+    match error.code().and_then(|code| code.parse::<i32>().ok()) {
+        // The low byte of an extended SQLite code is the primary one.
+        Some(code) => kind_of_sqlite(code & 0xff),
+        None if error.kind() == ErrorKind::CheckViolation => FaultKind::Corrupt,
+        None => FaultKind::Other,
     }
 }
 
@@ -107,5 +134,21 @@ mod tests {
         assert_eq!(kind_of_sqlite(13), FaultKind::Full);
         assert_eq!(kind_of_sqlite(26), FaultKind::Corrupt);
         assert_eq!(kind_of(&sqlx::Error::PoolTimedOut), FaultKind::Busy);
+    }
+
+    #[test]
+    fn codes_of_postgresql_are_told_apart() {
+        for (code, kind) in [
+            ("55P03", FaultKind::Busy),
+            ("57014", FaultKind::Busy),
+            ("53100", FaultKind::Full),
+            ("XX001", FaultKind::Corrupt),
+            ("25006", FaultKind::Io),
+            ("57P01", FaultKind::Unreachable),
+            ("08006", FaultKind::Unreachable),
+            ("42P01", FaultKind::Other),
+        ] {
+            assert_eq!(kind_of_postgres(code), kind, "{code}");
+        }
     }
 }

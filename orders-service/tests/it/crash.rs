@@ -32,11 +32,16 @@ impl Process {
     }
 
     pub(crate) fn start_with(database: &Path, settings: &[(&str, &str)]) -> Self {
+        let file = [("TOLLHOUSE_ORDERS_DATABASE", database.to_str().unwrap())];
+        Self::start_on(&[&file[..], settings].concat())
+    }
+
+    /// With settings that say where orders are kept.
+    pub(crate) fn start_on(settings: &[(&str, &str)]) -> Self {
         // The signal that a file has become too large would end the process; some tests want the error it stands for.
         let mut child = Command::new("sh")
             .args(["-c", "trap '' XFSZ; exec \"$0\"", env!("CARGO_BIN_EXE_orders-service")])
             .env("TOLLHOUSE_ORDERS_SECRET", SECRET)
-            .env("TOLLHOUSE_ORDERS_DATABASE", database)
             .env("TOLLHOUSE_ORDERS_LISTEN", "127.0.0.1:0")
             .env("TOLLHOUSE_ORDERS_INTERNAL_LISTEN", "127.0.0.1:0")
             .env("TOLLHOUSE_ORDERS_ADMIN_LISTEN", "127.0.0.1:0")
@@ -121,7 +126,7 @@ async fn every_acknowledged_cancellation_survives_kill_9() {
     let directory = tempfile::tempdir().unwrap();
     let database = directory.path().join("orders.db");
     let project = "demo".parse().unwrap();
-    let orders = Orders::open(&database).await.unwrap();
+    let orders = Orders::open(&database.clone().into()).await.unwrap();
     let imported = orders
         .import(&project, futures_util::stream::iter([Ok::<_, std::io::Error>(Bytes::from(lines(0..given)))]))
         .await;
@@ -139,7 +144,7 @@ async fn every_acknowledged_cancellation_survives_kill_9() {
         acknowledged.extend(sure);
         next = highest + 1;
     }
-    let orders = Orders::open(&database).await.unwrap();
+    let orders = Orders::open(&database.clone().into()).await.unwrap();
     let store = orders.store();
     for id in &acknowledged {
         let order = store.find(&project, *id).await.unwrap().unwrap();

@@ -28,7 +28,7 @@ struct Shop {
 
 /// A file with so many orders.
 async fn stored(database: &Path, orders: i64) {
-    let store = Orders::open(database).await.unwrap();
+    let store = Orders::open(&database.to_owned().into()).await.unwrap();
     let given = futures_util::stream::iter([Ok::<_, std::io::Error>(Bytes::from(lines(0..orders)))]);
     store.import(&"demo".parse().unwrap(), given).await.unwrap();
     store.close().await;
@@ -91,7 +91,7 @@ async fn a_disk_that_takes_no_more_refuses_changes_serves_reads_and_passes() {
     // Everything acknowledged before, between and after is on the disk.
     let Shop { process, database, directory, .. } = shop;
     process.kill();
-    let store = Orders::open(&database).await.unwrap();
+    let store = Orders::open(&database.clone().into()).await.unwrap();
     let summary = store.summary(&"demo".parse().unwrap()).await.unwrap();
     assert_eq!((summary.pending, summary.cancelled), (196, 4));
     store.close().await;

@@ -146,7 +146,7 @@ async fn a_kill_between_the_change_and_the_handover_loses_no_event() {
     const CANCELLED: i64 = 20;
     let directory = tempfile::tempdir().unwrap();
     let database = directory.path().join("orders.db");
-    let orders = orders_service::Orders::open(&database).await.unwrap();
+    let orders = orders_service::Orders::open(&database.clone().into()).await.unwrap();
     let given = futures_util::stream::iter([Ok::<_, std::io::Error>(lines(0..ROUNDS * CANCELLED).into())]);
     orders.import(&"demo".parse().unwrap(), given).await.unwrap();
     orders.close().await;

@@ -15,6 +15,8 @@ mod list;
 #[cfg(test)]
 mod pets;
 #[cfg(test)]
+mod postgres;
+#[cfg(test)]
 mod races;
 #[cfg(test)]
 mod scale;

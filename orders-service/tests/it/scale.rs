@@ -13,6 +13,7 @@ use chassis::secret::Secret;
 use reqwest::{Client, Method, RequestBuilder, Response};
 
 use crate::crash::Process;
+use crate::postgres::server::Server;
 use crate::world::{SECRET, caller, extent, lines, signed};
 
 /// Lists read at the same time.
@@ -24,22 +25,48 @@ const MEMORY_MAX: u64 = 256 * 1_024 * 1_024;
 /// Clients that cancel at the same time.
 const CLIENTS: usize = 64;
 
-/// The service as a process over a file.
+/// Where a service keeps its orders.
+enum Kept {
+    File(PathBuf),
+    Server(Box<Server>, String),
+}
+
+impl Kept {
+    /// A PostgreSQL server of the test's own that waits for its disk, as it does in service.
+    fn on_a_server() -> Self {
+        let server = Server::start(&["fsync = on", "full_page_writes = on"]);
+        let url = server.database();
+        Self::Server(Box::new(server), url)
+    }
+}
+
+/// The service as a process.
 struct Service {
     process: Process,
     client: Client,
-    database: PathBuf,
+    kept: Kept,
     _directory: tempfile::TempDir,
 }
 
 impl Service {
     /// With so many orders, and how long their import took.
     async fn with(orders: i64) -> (Self, Duration) {
-        const PIECE: i64 = 10_000;
         let directory = tempfile::tempdir().unwrap();
         let database = directory.path().join("orders.db");
-        let process = Process::start_with(&database, &[("TOLLHOUSE_ORDERS_EVENTS_URL", "http://127.0.0.1:9")]);
-        let service = Self { process, client: Client::new(), database, _directory: directory };
+        Self::keeping(orders, Kept::File(database), directory).await
+    }
+
+    async fn keeping(orders: i64, kept: Kept, directory: tempfile::TempDir) -> (Self, Duration) {
+        const PIECE: i64 = 10_000;
+        let nobody = ("TOLLHOUSE_ORDERS_EVENTS_URL", "http://127.0.0.1:9");
+        let process = match &kept {
+            Kept::File(file) => Process::start_with(file, &[nobody]),
+            Kept::Server(_, url) => {
+                let store = [("TOLLHOUSE_ORDERS_STORE_KIND", "postgres"), ("TOLLHOUSE_ORDERS_STORE_URL", url)];
+                Process::start_on(&[&store[..], &[nobody]].concat())
+            }
+        };
+        let service = Self { process, client: Client::new(), kept, _directory: directory };
         let pieces = (0..orders)
             .step_by(usize::try_from(PIECE).unwrap())
             .map(move |first| Ok::<_, std::io::Error>(lines(first..(first + PIECE).min(orders))));
@@ -67,11 +94,8 @@ impl Service {
         self.request(&Method::DELETE, &format!("/v1/store/orders/{id}")).send().await.unwrap().status().as_u16()
     }
 
-    /// A line of the process's status, in bytes.
     fn memory(&self, name: &str) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1_024
+        memory(self.process.id(), name)
     }
 
     /// Forgets the peak so far.
@@ -82,6 +106,13 @@ impl Service {
     fn peak(&self) -> u64 {
         self.memory("VmHWM:")
     }
+}
+
+/// A line of a process's status, in bytes.
+fn memory(process: u32, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1_024
 }
 
 /// Reads a list to its end: when the first byte came, how many bytes, how many orders. It is taken apart as it comes,
@@ -120,8 +151,96 @@ fn beside(program: &str, arguments: &[&str]) -> Duration {
     began.elapsed()
 }
 
-fn sqlite3(database: &Path, query: &str) -> Duration {
-    beside("sqlite3", &["-readonly", database.to_str().unwrap(), query])
+const COLUMNS: &str =
+    "SELECT id, pet_id, quantity, ship_date_micros, complete FROM orders WHERE project = 'demo' ORDER BY id";
+
+/// What the store's own program takes for the same rows, as text and as JSON.
+async fn beside_programs(kept: &Kept, orders: i64) {
+    let object = "'id', id, 'petId', pet_id, 'quantity', quantity, 'complete', complete";
+    let all = "FROM orders WHERE project = 'demo' ORDER BY id";
+    let told = |program: &str, form: &str, took: Duration| {
+        row(&format!("`{program}`, the same rows as {form}"), &format!("{:.0} orders/s", rate(orders, took)));
+    };
+    match kept {
+        Kept::File(file) => {
+            let read = |query: &str| beside("sqlite3", &["-readonly", file.to_str().unwrap(), query]);
+            told("sqlite3", "text", read(COLUMNS));
+            told("sqlite3", "JSON", read(&format!("SELECT json_object({object}) {all}")));
+            beside_datasette(file, orders).await;
+        }
+        Kept::Server(_, url) => {
+            let read = |query: &str| beside("psql", &[url, "-qAtc", &format!("COPY ({query}) TO STDOUT")]);
+            told("psql", "text", read(COLUMNS));
+            told("psql", "JSON", read(&format!("SELECT json_build_object({object}) {all}")));
+        }
+    }
+}
+
+/// Durable changes of single rows by the store's own program, one after the other.
+fn beside_updates(kept: &Kept) {
+    const UPDATES: i64 = 200;
+    let single = "UPDATE orders SET quantity = 1 WHERE project = 'demo' AND id = 1;\n";
+    let script = single.repeat(usize::try_from(UPDATES).unwrap());
+    let (program, took) = match kept {
+        Kept::File(file) => {
+            let script = format!("PRAGMA synchronous = FULL; {script}");
+            ("sqlite3", beside("sqlite3", &[file.to_str().unwrap(), &script]))
+        }
+        Kept::Server(_, url) => {
+            let directory = tempfile::tempdir().unwrap();
+            let file = directory.path().join("updates.sql");
+            std::fs::write(&file, script).unwrap();
+            ("psql", beside("psql", &[url, "-q", "-f", file.to_str().unwrap()]))
+        }
+    };
+    row(
+        &format!("`{program}`, updates of one row, durable, 1 at once"),
+        &format!("{:.0} per second", rate(UPDATES, took)),
+    );
+}
+
+/// Datasette, which serves SQLite files as JSON over HTTP, asked for the same list, if `bench/orders` has installed it.
+#[expect(clippy::disallowed_methods, reason = "a tool of a long run, no setting of the product")]
+async fn beside_datasette(database: &Path, orders: i64) {
+    let Ok(program) = std::env::var("BENCH_DATASETTE") else { return };
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let limits = ["--setting", "max_returned_rows", "100000000", "--setting", "sql_time_limit_ms", "600000"];
+    let child = Command::new(program)
+        .args(["serve", "--port", &port.to_string()])
+        .args(limits)
+        .arg(database)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let peer = Ended(child);
+    let client = Client::new();
+    let began = Instant::now();
+    while client.get(format!("http://127.0.0.1:{port}/-/versions.json")).send().await.is_err() {
+        assert!(began.elapsed() < Duration::from_mins(1), "datasette does not answer");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let query = "select+id,pet_id,quantity,complete+from+orders+where+project='demo'+order+by+id";
+    let url = format!("http://127.0.0.1:{port}/orders.json?_shape=array&sql={query}");
+    let began = Instant::now();
+    let answer = client.get(url).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let (first, _, listed) = read(answer, began).await;
+    assert_eq!(listed, orders);
+    let took = began.elapsed();
+    row("Datasette, the same list: first byte", &format!("{:.1} s", first.as_secs_f64()));
+    row("Datasette, the same list: whole", &format!("{:.1} s, {:.0} orders/s", took.as_secs_f64(), rate(orders, took)));
+    row("Memory of Datasette, peak", &format!("{} MB", memory(peer.0.id(), "VmHWM:") / MEGABYTE));
+}
+
+/// A process that ends with its test.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 // rule: 8.5
@@ -129,8 +248,21 @@ fn sqlite3(database: &Path, query: &str) -> Duration {
 async fn very_many_orders_are_listed_in_constant_memory_while_others_are_cancelled() {
     let orders = extent("BENCH_ORDERS", 20_000);
     let (service, imported) = Service::with(orders).await;
-    let service = Arc::new(service);
-    row("Orders", &orders.to_string());
+    row("**SQLite**", &format!("{orders} orders"));
+    measure(Arc::new(service), orders, imported).await;
+}
+
+// rule: 8.5
+#[tokio::test(flavor = "multi_thread")]
+async fn very_many_orders_are_listed_over_postgresql_as_well() {
+    let orders = extent("BENCH_ORDERS", 5_000);
+    let directory = tempfile::tempdir().unwrap();
+    let (service, imported) = Service::keeping(orders, Kept::on_a_server(), directory).await;
+    row("**PostgreSQL**", &format!("{orders} orders"));
+    measure(Arc::new(service), orders, imported).await;
+}
+
+async fn measure(service: Arc<Service>, orders: i64, imported: Duration) {
     row("Import", &format!("{:.0} orders/s, all or none, durable", rate(orders, imported)));
 
     // One list, while another client cancels.
@@ -164,13 +296,7 @@ async fn very_many_orders_are_listed_in_constant_memory_while_others_are_cancell
         "Memory of the process: idle, peak with one list",
         &format!("{} MB, {} MB", idle / MEGABYTE, service.peak() / MEGABYTE),
     );
-    let database = service.database.as_path();
-    let columns =
-        "SELECT id, pet_id, quantity, ship_date_micros, complete FROM orders WHERE project = 'demo' ORDER BY id";
-    row("`sqlite3`, the same rows as text", &format!("{:.0} orders/s", rate(orders, sqlite3(database, columns))));
-    let json = "SELECT json_object('id', id, 'petId', pet_id, 'quantity', quantity, 'complete', complete) FROM orders \
-                WHERE project = 'demo' ORDER BY id";
-    row("`sqlite3`, the same rows as JSON", &format!("{:.0} orders/s", rate(orders, sqlite3(database, json))));
+    beside_programs(&service.kept, orders).await;
 
     // An unchanged list costs nothing.
     let tag = service.list().await.headers()["etag"].clone();
@@ -225,11 +351,7 @@ async fn very_many_orders_are_listed_in_constant_memory_while_others_are_cancell
         next.store(end, Ordering::Release);
         row(&format!("Cancel, durable, {clients} at once"), &format!("{:.0} per second", rate(most, took)));
     }
-    let single = "UPDATE orders SET quantity = 1 WHERE project = 'demo' AND id = 1;";
-    let statements = 200;
-    let script = format!("PRAGMA synchronous = FULL; {}", single.repeat(statements));
-    let took = beside("sqlite3", &[database.to_str().unwrap(), &script]);
-    row("`sqlite3`, durable single-row updates, one process", &format!("{:.0} per second", rate(200, took)));
+    beside_updates(&service.kept);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -251,12 +373,13 @@ async fn a_reader_who_does_not_read_holds_no_lock_no_snapshot_and_no_connection_
         let one = service.request(&Method::GET, &format!("/v2/store/orders/{id}")).send().await.unwrap();
         assert_eq!(one.json::<serde_json::Value>().await.unwrap()["status"], "cancelled");
     }
+    let Kept::File(file) = &service.kept else { panic!("it is kept in a file") };
     // A snapshot that somebody still reads from keeps the log from being emptied, and the first figure says so. Soon all
     // buffers on the way are full; from then on nothing is read any more.
     let mut pause = tokio::time::interval(Duration::from_millis(50));
     let began = Instant::now();
     loop {
-        let emptied = Command::new("sqlite3").arg(&service.database).arg("PRAGMA wal_checkpoint(TRUNCATE)").output();
+        let emptied = Command::new("sqlite3").arg(file).arg("PRAGMA wal_checkpoint(TRUNCATE)").output();
         let emptied = emptied.expect("sqlite3 is missing: install sqlite3").stdout;
         if emptied.trim_ascii() == b"0|0|0" {
             break;

@@ -127,6 +127,12 @@ impl World {
         self.client.get(format!("http://{address}/metrics")).send().await.unwrap().text().await.unwrap()
     }
 
+    /// What `/readyz` answers.
+    pub(crate) async fn ready(&self) -> u16 {
+        let address = self.running.address("admin").unwrap();
+        self.client.get(format!("http://{address}/readyz")).send().await.unwrap().status().as_u16()
+    }
+
     /// Ends the service and waits for its end.
     pub(crate) async fn stop(self) {
         self.shutdown.begin();

@@ -19,7 +19,12 @@ use crate::output::{answer, lines};
 use crate::up::{authority, demo};
 
 /// Passwords of the servers beside the platform, in files of their own so that only who needs one is given it.
-const PASSWORDS: [&str; 3] = ["secrets/grafana.password", "secrets/postgres.password", "secrets/redis.password"];
+const PASSWORDS: [&str; 4] = [
+    "secrets/grafana.password",
+    "secrets/redis.password",
+    "secrets/orders-database.password",
+    "secrets/domains-database.password",
+];
 
 pub(super) fn init(common: &Common, directory: &Directory, options: &Init) -> anyhow::Result<()> {
     // First, so that everything below is made private.

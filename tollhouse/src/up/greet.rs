@@ -18,6 +18,7 @@ pub(super) fn print(common: &Common, directory: &Directory, run: &RunFile, demo:
     println!("Tollhouse is up.\n");
     println!("  https   *.{}:{}", run.platform_domain, run.https.port());
     println!("  http    port {} (leads to https)", run.http.port());
+    println!("  pages   https://dashboard.{}:{} (sign in with a key)", run.platform_domain, run.https.port());
     println!("  admin   http://{}/status   /metrics   /readyz", run.admin);
     println!("  data    {}", directory.path("").display());
     println!("  trust   {ca}\n");

@@ -121,11 +121,16 @@ fn settings(name: &str, text: &str) -> Source {
     Source::from_text(name, text, "TOLLHOUSE_UP", BTreeMap::new())
 }
 
-/// The routes of a part as the shipped configuration of the edge names them: one list for both ways to run.
-fn shipped_routes(upstream: &str) -> String {
-    let shipped: Option<toml_edit::DocumentMut> = include_str!("../../../config/gateway.toml").parse().ok();
-    let routes = shipped.as_ref().and_then(|shipped| shipped.get("upstreams")?.get(upstream)?.get("routes"));
-    routes.map_or_else(|| "[]".to_owned(), |routes| routes.to_string().trim().to_owned())
+/// The routes of a part, and how long its requests may take, as the shipped configuration of the edge has them: one
+/// text for both ways to run.
+fn shipped(upstream: &str) -> String {
+    let file: Option<toml_edit::DocumentMut> = include_str!("../../../config/gateway.toml").parse().ok();
+    let table = file.as_ref().and_then(|file| file.get("upstreams")?.get(upstream));
+    let settings = ["routes", "total_timeout"].into_iter().filter_map(|name| {
+        let value = table?.get(name)?.to_string();
+        Some(format!("{name} = {}\n", value.trim()))
+    });
+    settings.collect()
 }
 
 fn quoted(path: &std::path::Path) -> String {
@@ -199,8 +204,8 @@ fn edge_settings(
         path("ca/platform.pem"),
         path("ca/platform.key"),
     );
-    for (name, address) in [("orders", orders), ("domains", domains)] {
-        let _ = write!(text, "[upstreams.{name}]\nendpoints = [\"{address}\"]\nroutes = {}\n", shipped_routes(name));
+    for (name, address) in [("orders", orders), ("domains", domains), ("dashboard", domains)] {
+        let _ = write!(text, "[upstreams.{name}]\nendpoints = [\"{address}\"]\n{}", shipped(name));
     }
     for (name, addresses) in upstreams {
         let list: Vec<String> = addresses.iter().map(|address| format!("\"{address}\"")).collect();

@@ -25,7 +25,7 @@ pub(super) async fn resolve(
     };
     for upstream in given {
         anyhow::ensure!(
-            !matches!(upstream.name.as_str(), "orders" | "domains"),
+            !matches!(upstream.name.as_str(), "orders" | "domains" | "dashboard"),
             "{} is a part of the platform; give your upstream another name",
             upstream.name
         );

@@ -76,10 +76,13 @@ async fn the_example_for_python_runs_as_it_is() {
     assert!(!good && err.contains("order_already_shipped"), "{err}");
 }
 
+/// Status, `Retry-After` and body.
+type Scene = (u16, Option<&'static str>, &'static str);
+
 /// A server that answers as written down, and remembers when and with which Idempotency-Key it was asked.
 #[derive(Clone, Default)]
 struct Scripted {
-    answers: Arc<Mutex<Vec<(u16, Option<&'static str>, &'static str)>>>,
+    answers: Arc<Mutex<Vec<Scene>>>,
     asked: Arc<Mutex<Vec<(Instant, String)>>>,
 }
 

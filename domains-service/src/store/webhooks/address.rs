@@ -1,5 +1,6 @@
 //! Addressing a message: who wants it, and a place in the outbox of each.
 
+use chassis::sql::{query, query_as, query_scalar};
 use contract::project::ProjectId;
 
 use super::super::{StoreError, Write, read_json};
@@ -20,7 +21,7 @@ pub(crate) struct Outgoing<'m> {
 /// The endpoints of the project that are on and want this kind of event.
 pub(crate) async fn who_wants(write: &mut Write, project: &ProjectId, kind: &str) -> Result<Vec<String>, StoreError> {
     let endpoints: Vec<(String, String)> =
-        sqlx::query_as("SELECT id, events FROM webhook_endpoints WHERE project = $1 AND disabled_at IS NULL")
+        query_as("SELECT id, events FROM webhook_endpoints WHERE project = $1 AND disabled_at IS NULL")
             .bind(project.as_str())
             .fetch_all(write.connection())
             .await?;
@@ -44,7 +45,7 @@ pub(crate) async fn deliver_to(
     let now = write.now();
     for endpoint in endpoints {
         let waiting: i64 =
-            sqlx::query_scalar("SELECT COUNT(*) FROM webhook_deliveries WHERE endpoint = $1 AND due_at IS NOT NULL")
+            query_scalar("SELECT COUNT(*) FROM webhook_deliveries WHERE endpoint = $1 AND due_at IS NOT NULL")
                 .bind(&endpoint)
                 .fetch_one(write.connection())
                 .await?;
@@ -52,7 +53,7 @@ pub(crate) async fn deliver_to(
             disable(write, project, &endpoint, DisabledReason::Backlog).await?;
             continue;
         }
-        sqlx::query(
+        query(
             "INSERT INTO webhook_deliveries (endpoint, message, kind, body, state, attempts, due_at, created_at)
              VALUES ($1, $2, $3, $4, 'waiting', 0, $5, $5)",
         )

@@ -1,10 +1,10 @@
 //! The outbox: deliveries that wait, and what became of the others.
 
+use chassis::sql::{Connection, query, query_as, query_scalar};
 use chassis::webhook::{Attempt, AttemptResult};
 use contract::hostname::Hostname;
 use contract::project::ProjectId;
 use contract::time::UnixMillis;
-use sqlx::SqliteConnection;
 
 use super::super::{Store, StoreError, Write};
 use super::address::{Outgoing, deliver_to, who_wants};
@@ -104,7 +104,7 @@ pub(super) async fn disable(
     reason: DisabledReason,
 ) -> Result<(), StoreError> {
     let now = write.now();
-    let changed = sqlx::query(
+    let changed = query(
         "UPDATE webhook_endpoints SET disabled_at = $1, disabled_reason = $2 WHERE id = $3 AND disabled_at IS NULL",
     )
     .bind(now.0)
@@ -122,13 +122,11 @@ pub(super) async fn disable(
 }
 
 /// Everything that waits for an endpoint has failed.
-pub(crate) async fn fail_waiting(connection: &mut SqliteConnection, endpoint: &str) -> Result<(), StoreError> {
-    sqlx::query(
-        "UPDATE webhook_deliveries SET state = 'failed', due_at = NULL WHERE endpoint = $1 AND due_at IS NOT NULL",
-    )
-    .bind(endpoint)
-    .execute(connection)
-    .await?;
+pub(crate) async fn fail_waiting(connection: &mut Connection, endpoint: &str) -> Result<(), StoreError> {
+    query("UPDATE webhook_deliveries SET state = 'failed', due_at = NULL WHERE endpoint = $1 AND due_at IS NOT NULL")
+        .bind(endpoint)
+        .execute(connection)
+        .await?;
     Ok(())
 }
 
@@ -136,7 +134,7 @@ pub(crate) async fn fail_waiting(connection: &mut SqliteConnection, endpoint: &s
 pub(crate) async fn claim(store: &Store, id: i64, lease: UnixMillis) -> Result<Option<Delivery>, StoreError> {
     let mut write = store.write().await?;
     let now = write.now();
-    let claimed: Option<Delivery> = sqlx::query_as(
+    let claimed: Option<Delivery> = query_as(
         "UPDATE webhook_deliveries SET attempts = attempts + 1, due_at = $1 WHERE id = $2 AND due_at <= $3 RETURNING *",
     )
     .bind(lease.0)
@@ -166,7 +164,7 @@ pub(crate) async fn note(
         (false, Some(_)) => DeliveryState::Waiting,
         (false, None) => DeliveryState::Failed,
     };
-    let noted = sqlx::query(
+    let noted = query(
         "UPDATE webhook_deliveries SET state = $1, due_at = $2, last_result = $3, last_status = $4, last_error = $5,
              last_at = $6 WHERE id = $7 AND due_at = $8",
     )
@@ -199,14 +197,14 @@ async fn judge_endpoint(
     patience_millis: i64,
 ) -> Result<Option<DisabledReason>, StoreError> {
     if result == AttemptResult::Delivered {
-        sqlx::query("UPDATE webhook_endpoints SET failing_since = NULL, delivered_at = $1 WHERE id = $2")
+        query("UPDATE webhook_endpoints SET failing_since = NULL, delivered_at = $1 WHERE id = $2")
             .bind(now.0)
             .bind(&delivery.endpoint)
             .execute(write.connection())
             .await?;
         return Ok(None);
     }
-    let since: Option<i64> = sqlx::query_scalar(
+    let since: Option<i64> = query_scalar(
         "UPDATE webhook_endpoints SET failing_since = COALESCE(failing_since, $1) WHERE id = $2 RETURNING failing_since",
     )
     .bind(now.0)
@@ -224,7 +222,7 @@ async fn judge_endpoint(
 /// Sends a delivery again, from now on and as often as the first time. `None` when there is none.
 pub(crate) async fn repeat(write: &mut Write, endpoint: &str, id: i64) -> Result<Option<Delivery>, StoreError> {
     let now = write.now();
-    Ok(sqlx::query_as(
+    Ok(query_as(
         "UPDATE webhook_deliveries SET state = 'waiting', attempts = 0, due_at = $1 WHERE endpoint = $2 AND id = $3
          RETURNING *",
     )
@@ -237,7 +235,7 @@ pub(crate) async fn repeat(write: &mut Write, endpoint: &str, id: i64) -> Result
 
 /// Forgets settled deliveries from before `before`.
 pub(crate) async fn forget_deliveries(write: &mut Write, before: UnixMillis) -> Result<(), StoreError> {
-    sqlx::query("DELETE FROM webhook_deliveries WHERE due_at IS NULL AND created_at < $1")
+    query("DELETE FROM webhook_deliveries WHERE due_at IS NULL AND created_at < $1")
         .bind(before.0)
         .execute(write.connection())
         .await?;
@@ -247,7 +245,7 @@ pub(crate) async fn forget_deliveries(write: &mut Write, before: UnixMillis) -> 
 impl Store {
     /// Endpoints for which something is due, the longest-waiting first.
     pub(crate) async fn due_deliveries(&self, now: UnixMillis) -> Result<Vec<Due>, StoreError> {
-        Ok(sqlx::query_as(
+        Ok(query_as(
             "SELECT MIN(d.id) AS delivery, d.endpoint, e.project
              FROM webhook_deliveries d JOIN webhook_endpoints e ON e.id = d.endpoint
              WHERE d.due_at <= $1 GROUP BY d.endpoint, e.project ORDER BY MIN(d.due_at) LIMIT $2",
@@ -266,7 +264,7 @@ impl Store {
         before: i64,
         limit: i64,
     ) -> Result<Vec<Delivery>, StoreError> {
-        Ok(sqlx::query_as(
+        Ok(query_as(
             "SELECT * FROM webhook_deliveries
              WHERE endpoint = $1 AND id < $2 AND ($3 IS NULL OR state = $3) ORDER BY id DESC LIMIT $4",
         )
@@ -280,8 +278,8 @@ impl Store {
 
     /// How many deliveries wait, and how many of them should have been tried before `overdue`.
     pub(crate) async fn delivery_backlog(&self, overdue: UnixMillis) -> Result<(i64, i64), StoreError> {
-        Ok(sqlx::query_as(
-            "SELECT COUNT(*), COALESCE(SUM(due_at < $1), 0) FROM webhook_deliveries WHERE due_at IS NOT NULL",
+        Ok(query_as(
+            "SELECT COUNT(*), COUNT(*) FILTER (WHERE due_at < $1) FROM webhook_deliveries WHERE due_at IS NOT NULL",
         )
         .bind(overdue.0)
         .fetch_one(self.reader())
@@ -302,7 +300,7 @@ mod tests {
     async fn what_nobody_fetches_does_not_grow_without_end() {
         let directory = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::at(UnixMillis(1_000)));
-        let store = Store::open(&directory.path().join("db.sqlite"), clock).await.unwrap();
+        let store = Store::open(&directory.path().join("db.sqlite").into(), clock).await.unwrap();
         sqlx::raw_sql(
             "INSERT INTO projects (id, salt, plan, access, upstream, suspended, created_at, updated_at)
              VALUES ('demo', 's', 'pro', 'key', 'orders', FALSE, 1, 1);
@@ -312,7 +310,7 @@ mod tests {
              INSERT INTO webhook_deliveries (endpoint, message, kind, body, state, attempts, due_at, created_at)
              SELECT 'full', 'msg', 'domain.created', '{}', 'waiting', 1, 2000, 1 FROM n;",
         )
-        .execute(store.writer())
+        .execute(store.writer().sqlite().unwrap())
         .await
         .unwrap();
         let project: ProjectId = "demo".parse().unwrap();
@@ -322,7 +320,7 @@ mod tests {
             write.commit().await.unwrap();
             let (waiting, overdue) = store.delivery_backlog(UnixMillis(1_500)).await.unwrap();
             let reason: Option<String> =
-                sqlx::query_scalar("SELECT disabled_reason FROM webhook_endpoints WHERE id = 'full'")
+                query_scalar("SELECT disabled_reason FROM webhook_endpoints WHERE id = 'full'")
                     .fetch_one(store.reader())
                     .await
                     .unwrap();

@@ -1,5 +1,6 @@
 //! Events that other services hand over, on their way into the outbox.
 
+use chassis::sql::query;
 use contract::event::{OrderEvent, OrderEvents};
 use contract::time::UnixMillis;
 
@@ -28,7 +29,7 @@ pub(crate) async fn take(write: &mut Write, events: &OrderEvents) -> Result<(), 
 /// Notes the number; whether it was not noted before.
 async fn is_new(write: &mut Write, source: &str, event: &OrderEvent) -> Result<bool, StoreError> {
     let now = write.now();
-    let noted = sqlx::query(
+    let noted = query(
         "INSERT INTO taken_events (source, number, taken_at) VALUES ($1, $2, $3) ON CONFLICT (source, number) DO NOTHING",
     )
     .bind(source)
@@ -41,6 +42,6 @@ async fn is_new(write: &mut Write, source: &str, event: &OrderEvent) -> Result<b
 
 /// Forgets numbers noted before `before`: by then nobody hands them over again.
 pub(crate) async fn forget_taken(write: &mut Write, before: UnixMillis) -> Result<(), StoreError> {
-    sqlx::query("DELETE FROM taken_events WHERE taken_at < $1").bind(before.0).execute(write.connection()).await?;
+    query("DELETE FROM taken_events WHERE taken_at < $1").bind(before.0).execute(write.connection()).await?;
     Ok(())
 }

@@ -6,11 +6,14 @@
 //! nobody else is given the volume. A copy is written when it differs from its original, so that who watches a file
 //! sees only true changes.
 
+use std::num::NonZeroU32;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use anyhow::Context as _;
-use aws_lc_rs::digest;
+use aws_lc_rs::{digest, hmac, pbkdf2};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use chassis::secret::write_private;
 
 use crate::directory::Directory;
@@ -36,6 +39,12 @@ const REDIS_RIGHTS: &str = "~tollhouse:* &tollhouse:* -@all +evalsha +eval +scri
     +hdel +hget +hmget +del +pexpireat +pexpire +zadd +zcard +zremrangebyscore +publish +subscribe +unsubscribe +ping \
     +cluster|slots +hello +auth";
 
+/// Databases of the PostgreSQL server: the process that has it, and the name of the database and of its user.
+const DATABASES: [(&str, &str); 2] = [("orders-service", "orders"), ("domains-service", "domains")];
+
+/// Where the processes find that server.
+const DATABASE_SERVER: &str = "postgres:5432";
+
 /// Brings the directory of every process below `target` up to date.
 ///
 /// # Errors
@@ -54,6 +63,15 @@ pub(super) fn write(directory: &Directory, target: &Path) -> anyhow::Result<()> 
     };
     let users = redis_users(password("secrets/redis.password")?.trim());
     replace(&target.join("redis/users.acl"), users.as_bytes(), 0o644)?;
+    let mut roles = String::new();
+    for (process, name) in DATABASES {
+        let password = password(&format!("secrets/{name}-database.password"))?;
+        let password = password.trim();
+        let url = format!("postgres://{name}:{password}@{DATABASE_SERVER}/{name}");
+        replace(&target.join(process).join("secrets/database.url"), url.as_bytes(), 0o600)?;
+        roles.push_str(&database_role(name, &scram_verifier(password)?));
+    }
+    replace(&target.join("postgres/roles.sql"), roles.as_bytes(), 0o644)?;
     let password = password("secrets/grafana.password")?;
     replace(&target.join("grafana/admin.password"), password.as_bytes(), 0o644)
 }
@@ -67,6 +85,32 @@ fn redis_users(password: &str) -> String {
     format!(
         "user default off resetpass ~* &* +@all\nuser health on nopass -@all +ping\nuser tollhouse on #{digest} {REDIS_RIGHTS}\n"
     )
+}
+
+/// What psql makes of a database and its user, at every start: nothing when both are there.
+fn database_role(name: &str, verifier: &str) -> String {
+    format!(
+        "SELECT 'CREATE ROLE {name} LOGIN' WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '{name}') \\gexec\n\
+         ALTER ROLE {name} PASSWORD '{verifier}';\n\
+         SELECT 'CREATE DATABASE {name} OWNER {name}' WHERE NOT EXISTS \
+         (SELECT FROM pg_database WHERE datname = '{name}') \\gexec\n\
+         REVOKE ALL ON DATABASE {name} FROM PUBLIC;\n"
+    )
+}
+
+/// What the server keeps of a password (RFC 5802, RFC 7677), in the form `ALTER ROLE` takes: it can check who knows the
+/// password, and who reads it does not know it. The salt follows from the password, so that the file changes only with it.
+fn scram_verifier(password: &str) -> anyhow::Result<String> {
+    const ROUNDS: NonZeroU32 = NonZeroU32::MIN.saturating_add(4_095);
+    let sign = |key: &[u8], text: &[u8]| hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text);
+    let salt = sign(password.as_bytes(), b"salt of the database password");
+    let salt = salt.as_ref().get(..16).context("a digest has 32 bytes")?;
+    let mut salted = [0; 32];
+    pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, ROUNDS, salt, password.as_bytes(), &mut salted);
+    let stored = digest::digest(&digest::SHA256, sign(&salted, b"Client Key").as_ref());
+    let server = sign(&salted, b"Server Key");
+    let text = |bytes: &[u8]| STANDARD.encode(bytes);
+    Ok(format!("SCRAM-SHA-256${ROUNDS}:{}${}:{}", text(salt), text(stored.as_ref()), text(server.as_ref())))
 }
 
 fn replace(path: &Path, contents: &[u8], mode: u32) -> anyhow::Result<()> {
@@ -100,7 +144,9 @@ mod tests {
     fn platform(path: &Path) -> Directory {
         let directory = Directory::new(path);
         let files = OURS.iter().flat_map(|(_, files)| files.iter());
-        for file in files.chain(&["secrets/grafana.password", "secrets/postgres.password"]) {
+        let others =
+            ["secrets/grafana.password", "secrets/orders-database.password", "secrets/domains-database.password"];
+        for file in files.chain(&others) {
             write_private(&directory.path(file), file.as_bytes()).unwrap();
         }
         directory
@@ -114,6 +160,7 @@ mod tests {
         let expected = [
             ("domains-service/ca/ca.key", 0o600),
             ("domains-service/ca/ca.pem", 0o600),
+            ("domains-service/secrets/database.url", 0o600),
             ("domains-service/secrets/platform.key", 0o600),
             ("domains-service/secrets/sealing.key", 0o600),
             ("gateway/ca/platform.key", 0o600),
@@ -122,7 +169,9 @@ mod tests {
             ("gateway/secrets/redis.password", 0o600),
             ("gateway/secrets/sealing.key", 0o600),
             ("grafana/admin.password", 0o644),
+            ("orders-service/secrets/database.url", 0o600),
             ("orders-service/secrets/platform.key", 0o600),
+            ("postgres/roles.sql", 0o644),
             ("redis/users.acl", 0o644),
         ];
         assert_eq!(tree(&target), expected.map(|(path, mode)| (path.to_owned(), mode)));
@@ -141,6 +190,24 @@ mod tests {
         write(&directory, &target).unwrap();
         assert_eq!(std::fs::read(copy("ca/platform.pem")).unwrap(), b"renewed");
         assert_eq!(inode("ca/platform.key"), before, "a file that is watched has not moved");
+    }
+
+    #[test]
+    fn postgresql_learns_verifiers_and_the_services_their_urls() {
+        let place = tempfile::tempdir().unwrap();
+        let target = place.path().join("shares");
+        write(&platform(&place.path().join("data")), &target).unwrap();
+        let roles = std::fs::read_to_string(target.join("postgres/roles.sql")).unwrap();
+        let url = std::fs::read_to_string(target.join("orders-service/secrets/database.url")).unwrap();
+        assert_eq!(url, "postgres://orders:secrets/orders-database.password@postgres:5432/orders");
+        assert!(!roles.contains("database.password") && roles.contains("ALTER ROLE domains PASSWORD 'SCRAM-SHA-256$"));
+    }
+
+    #[test]
+    fn a_verifier_is_that_of_the_rfc() {
+        // Computed with Python's hashlib and hmac, as the RFC says.
+        let expected = "SCRAM-SHA-256$4096:smcE0mHEd+mJ47Eh0wLdaA==$BoEtxDbSW4UwT6UOAa9zDumJah0pCj+Dzses5LW/OE0=:y51V9d95K2yAYndGdx73egQ8eFa23EMuQ+/Jf9uh6mo=";
+        assert_eq!(scram_verifier("pencil").unwrap(), expected);
     }
 
     #[test]

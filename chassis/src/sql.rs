@@ -1,0 +1,75 @@
+//! One way to speak to two databases: SQLite embedded, PostgreSQL where several replicas share what must last.
+//!
+//! Both understand `$1`, `ON CONFLICT` and `RETURNING`, so a statement is written once; [`query`], [`query_as`] and
+//! [`query_scalar`] run it on whatever the connection is. Where the two differ a caller asks for the [`Kind`].
+//!
+//! When the database is gone, everything here fails within a stated time: [`WAIT_MAX`] for a connection or a lock,
+//! [`STATEMENT_WAIT_MAX`] for a statement. A connection that missed its time, or whose caller left in the middle of a
+//! statement, is closed and never used again; the next one is opened when it is needed, so recovery needs nobody.
+
+mod connection;
+mod place;
+mod pool;
+mod query;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+pub use crate::postgres::PostgresSettings;
+pub use connection::{Begin, Connection};
+pub use place::{Place, StoreKind, read_place};
+pub use pool::{Kind, Migrations, Pool, PoolUse};
+pub use query::{Builder, Done, On, Query, QueryAs, QueryScalar, Record, Value, query, query_as, query_scalar};
+pub use watch::{StoreMetrics, watch};
+
+pub use crate::postgres::STATEMENT_WAIT_MAX;
+pub use crate::sqlite::WAIT_MAX;
+
+use std::path::Path;
+
+use anyhow::Context as _;
+
+/// One database.
+#[derive(Clone, Debug)]
+pub struct Database {
+    /// For changes. SQLite has one writing connection; PostgreSQL shares its pool between reading and writing.
+    pub write: Pool,
+    /// For reading.
+    pub read: Pool,
+}
+
+impl Database {
+    /// Opens (or makes) the database and brings its schema up to date. A PostgreSQL server that is not there yet is
+    /// waited for, [`crate::postgres::START_WAIT_MAX`] at most.
+    ///
+    /// # Errors
+    /// When it cannot be opened, is no database, does not keep what it acknowledges, or was written by a newer version.
+    pub async fn open(place: &Place, migrations: &Migrations) -> anyhow::Result<Self> {
+        match place {
+            Place::Sqlite(path) => Self::open_sqlite(path, migrations).await,
+            Place::Postgres(settings) => {
+                crate::postgres::migrate(settings, &migrations.postgres).await?;
+                let pool = Pool::server(crate::postgres::open(settings).await?);
+                Ok(Self { write: pool.clone(), read: pool })
+            }
+        }
+    }
+
+    async fn open_sqlite(path: &Path, migrations: &Migrations) -> anyhow::Result<Self> {
+        let sqlite = crate::sqlite::Sqlite::open(path).await?;
+        let migrated = sqlite.migrate(&migrations.sqlite).await;
+        migrated.with_context(|| format!("the database {}", path.display()))?;
+        Ok(Self { write: Pool::Sqlite(sqlite.write), read: Pool::Sqlite(sqlite.read) })
+    }
+
+    /// Which database it is.
+    pub fn kind(&self) -> Kind {
+        self.write.kind()
+    }
+
+    /// Finishes what is in progress and lets go.
+    pub async fn close(&self) {
+        self.read.close().await;
+        self.write.close().await;
+    }
+}

@@ -1,0 +1,124 @@
+//! Where a service keeps what must last: the settings `database` and `[store]`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::config::Section;
+use crate::postgres::{CONNECTIONS, CONNECTIONS_MAX, CONNECTIONS_MIN, PostgresSettings};
+
+/// Where a service keeps what must last.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// A file of this process alone.
+    Sqlite(PathBuf),
+    /// A server.
+    Postgres(Box<PostgresSettings>),
+}
+
+impl From<PathBuf> for Place {
+    fn from(path: PathBuf) -> Self {
+        Self::Sqlite(path)
+    }
+}
+
+impl From<PostgresSettings> for Place {
+    fn from(settings: PostgresSettings) -> Self {
+        Self::Postgres(Box::new(settings))
+    }
+}
+
+/// `sqlite` or `postgres`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreKind {
+    /// SQLite.
+    Sqlite,
+    /// PostgreSQL.
+    Postgres,
+}
+
+/// A word that is no kind of store.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("use \"sqlite\" or \"postgres\"")]
+pub struct UnknownStoreKind;
+
+impl FromStr for StoreKind {
+    type Err = UnknownStoreKind;
+
+    fn from_str(text: &str) -> Result<Self, UnknownStoreKind> {
+        match text {
+            "sqlite" => Ok(Self::Sqlite),
+            "postgres" => Ok(Self::Postgres),
+            _ => Err(UnknownStoreKind),
+        }
+    }
+}
+
+/// Reads `database` (the file, `default` when it is absent) and `[store]`: `kind`, `url` or `url_file`, `connections`.
+/// `None`: a mistake was reported, never with the URL, which has a password in it.
+pub fn read_place(root: &Section<'_>, default: &str) -> Option<Place> {
+    let file = root.value("database", PathBuf::from(default));
+    let section = root.section("store");
+    let kind = section.value("kind", StoreKind::Sqlite);
+    let url = section.password("url");
+    let connections = section.integer("connections", CONNECTIONS, CONNECTIONS_MIN..=CONNECTIONS_MAX);
+    let (file, kind, url, connections) = (file?, kind?, url?, u32::try_from(connections?).ok()?);
+    match (kind, url) {
+        (StoreKind::Sqlite, None) => Some(Place::Sqlite(file)),
+        (StoreKind::Sqlite, Some(_)) => {
+            section.complain("kind", "there is a URL of a server: use \"postgres\", or leave the URL out");
+            None
+        }
+        (StoreKind::Postgres, None) => {
+            section.missing("url_file", "\"/run/secrets/database.url\"");
+            None
+        }
+        (StoreKind::Postgres, Some(url)) => match PostgresSettings::new(url, connections) {
+            Ok(settings) => Some(settings.into()),
+            Err(way_out) => {
+                section.complain("kind", way_out.to_string());
+                None
+            }
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::config::{Problems, Source};
+
+    fn read(text: &str) -> Result<Place, Problems> {
+        let source = Source::from_text("file", text, "TOLLHOUSE_TEST", BTreeMap::new());
+        let reader = source.reader()?;
+        let place = read_place(&reader.root(), "data/x.db");
+        reader.finish(place)
+    }
+
+    #[test]
+    fn a_file_is_the_default() {
+        assert!(matches!(read("").unwrap(), Place::Sqlite(path) if path.ends_with("data/x.db")));
+        assert!(matches!(read("database = \"y\"").unwrap(), Place::Sqlite(path) if path.ends_with("y")));
+    }
+
+    #[test]
+    fn a_server_needs_its_url_which_never_shows() {
+        let place = read("[store]\nkind = \"postgres\"\nurl = \"postgres://u:hunter2@db.example/orders\"").unwrap();
+        assert!(matches!(place, Place::Postgres(_)));
+        assert!(!format!("{place:?}").contains("hunter2"));
+        assert!(format!("{place:?}").contains("db.example"), "who reads it must know which server: {place:?}");
+        for (text, way_out) in [
+            ("[store]\nkind = \"postgres\"", "set it, for example url_file"),
+            ("[store]\nkind = \"postgres\"\nurl = \"mysql://u:hunter2@h/d\"", "postgres://user:password@host"),
+            ("[store]\nkind = \"postgres\"\nurl = \"hunter2\"", "postgres://user:password@host"),
+            ("[store]\nkind = \"postgres\"\nurl = \"postgres://u:hunter2@h\"", "names no database"),
+            ("[store]\nurl = \"postgres://u:hunter2@h/d\"", "use \"postgres\", or leave the URL out"),
+            ("[store]\nkind = \"mysql\"", "use \"sqlite\" or \"postgres\""),
+            ("[store]\nconnections = 1", "use a whole number from 4 to 200"),
+        ] {
+            let problems = read(text).unwrap_err().to_string();
+            assert!(problems.contains(way_out) && !problems.contains("hunter2"), "{text}: {problems}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Connections of either database.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use sqlx::migrate::Migrator;
+use sqlx::{PgPool, SqlitePool};
+
+use super::{Begin, Connection};
+
+/// How long a connection is waited for while the server is known not to answer.
+const DOWN_WAIT_MAX: Duration = Duration::from_millis(100);
+
+/// Which database it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Embedded: one file, one process, one writer.
+    Sqlite,
+    /// A server that several replicas share.
+    Postgres,
+}
+
+/// The schema, once for each database.
+#[derive(Debug)]
+pub struct Migrations {
+    /// For SQLite.
+    pub sqlite: Migrator,
+    /// For PostgreSQL.
+    pub postgres: Migrator,
+}
+
+/// A bounded number of connections; whoever asks for one more waits, [`super::WAIT_MAX`] at most.
+#[derive(Clone, Debug)]
+pub enum Pool {
+    /// To a file.
+    Sqlite(SqlitePool),
+    /// To a server, and whether it is known not to answer.
+    Postgres(PgPool, Arc<AtomicBool>),
+}
+
+/// How many connections there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolUse {
+    /// At work.
+    pub busy: u32,
+    /// Open and idle.
+    pub idle: u32,
+    /// How many there may be.
+    pub max: u32,
+}
+
+impl Pool {
+    /// Which database it is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Sqlite(_) => Kind::Sqlite,
+            Self::Postgres(..) => Kind::Postgres,
+        }
+    }
+
+    /// A connection.
+    ///
+    /// # Errors
+    /// When none is free in time, or the database is not there.
+    pub async fn acquire(&self) -> Result<Connection, sqlx::Error> {
+        if let Self::Postgres(_, down) = self {
+            let is_down = || down.load(Ordering::Relaxed);
+            let acquired = if is_down() {
+                tokio::time::timeout(DOWN_WAIT_MAX, self.acquire_patiently()).await
+            } else {
+                Ok(self.acquire_patiently().await)
+            };
+            return match acquired {
+                // The pool tells alike of too few places and of a server that cannot be reached.
+                Ok(Err(sqlx::Error::PoolTimedOut)) | Err(_) if is_down() => {
+                    let text = "the database server does not answer";
+                    Err(sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::NotConnected, text)))
+                }
+                Ok(acquired) => acquired,
+                Err(_) => Err(sqlx::Error::PoolTimedOut),
+            };
+        }
+        self.acquire_patiently().await
+    }
+
+    /// As [`Pool::acquire`], with all patience also while the server is known not to answer: how its return is noticed.
+    pub(super) async fn acquire_patiently(&self) -> Result<Connection, sqlx::Error> {
+        Ok(match self {
+            Self::Sqlite(pool) => Connection::of_sqlite(pool.acquire().await?),
+            Self::Postgres(pool, _) => Connection::of_postgres(pool.acquire().await?),
+        })
+    }
+
+    /// To a server that is believed to answer.
+    pub(super) fn server(pool: PgPool) -> Self {
+        Self::Postgres(pool, Arc::default())
+    }
+
+    /// Notes whether the database answers.
+    pub(super) fn note(&self, up: bool) {
+        if let Self::Postgres(_, down) = self {
+            down.store(!up, Ordering::Relaxed);
+        }
+    }
+
+    /// A connection with a transaction on it.
+    ///
+    /// # Errors
+    /// As [`Pool::acquire`].
+    pub async fn begin(&self, begin: Begin) -> Result<Connection, sqlx::Error> {
+        let mut connection = self.acquire().await?;
+        connection.begin(begin).await?;
+        Ok(connection)
+    }
+
+    /// How many connections there are.
+    pub fn usage(&self) -> PoolUse {
+        let (size, idle, max) = match self {
+            Self::Sqlite(pool) => (pool.size(), pool.num_idle(), pool.options().get_max_connections()),
+            Self::Postgres(pool, _) => (pool.size(), pool.num_idle(), pool.options().get_max_connections()),
+        };
+        let idle = u32::try_from(idle).unwrap_or(u32::MAX).min(size);
+        PoolUse { busy: size - idle, idle, max }
+    }
+
+    /// The pool of the embedded database, if it is that.
+    pub fn sqlite(&self) -> Option<&SqlitePool> {
+        match self {
+            Self::Sqlite(pool) => Some(pool),
+            Self::Postgres(..) => None,
+        }
+    }
+
+    /// The pool of a server, if it is that.
+    pub fn postgres(&self) -> Option<&PgPool> {
+        match self {
+            Self::Sqlite(_) => None,
+            Self::Postgres(pool, _) => Some(pool),
+        }
+    }
+
+    pub(super) async fn close(&self) {
+        match self {
+            Self::Sqlite(pool) => pool.close().await,
+            Self::Postgres(pool, _) => pool.close().await,
+        }
+    }
+}

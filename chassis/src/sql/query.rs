@@ -1,0 +1,293 @@
+//! A statement with its values, and what it brings.
+
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::sqlite::{SqliteArguments, SqliteRow};
+use sqlx::{Arguments, Encode, FromRow, Postgres, SqlSafeStr, SqlStr, Sqlite, Type};
+
+use super::connection::{Held, in_time};
+use super::{Connection, Pool};
+
+/// A value that both databases have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// Text.
+    Text(Option<String>),
+    /// A 64-bit whole number.
+    Integer(Option<i64>),
+    /// True or false.
+    Flag(Option<bool>),
+}
+
+macro_rules! values {
+    ($($type:ty => $variant:ident by $convert:expr;)+) => {
+        $(
+            impl From<$type> for Value {
+                fn from(value: $type) -> Self {
+                    Self::$variant(Some($convert(value)))
+                }
+            }
+
+            impl From<Option<$type>> for Value {
+                fn from(value: Option<$type>) -> Self {
+                    Self::$variant(value.map($convert))
+                }
+            }
+        )+
+    };
+}
+
+values! {
+    &str => Text by str::to_owned;
+    &String => Text by String::clone;
+    String => Text by std::convert::identity;
+    i64 => Integer by std::convert::identity;
+    bool => Flag by std::convert::identity;
+}
+
+/// What a row can be read as, whichever database it comes from: tuples, and structs that derive `sqlx::FromRow`.
+pub trait Record: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin {}
+
+impl<T> Record for T where T: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin {}
+
+/// Where a statement runs: any connection of a pool, or this one.
+pub enum On<'c> {
+    /// Any of these.
+    Pool(&'c Pool),
+    /// This one.
+    Connection(&'c mut Connection),
+}
+
+impl<'c> From<&'c Pool> for On<'c> {
+    fn from(pool: &'c Pool) -> Self {
+        Self::Pool(pool)
+    }
+}
+
+impl<'c> From<&'c mut Connection> for On<'c> {
+    fn from(connection: &'c mut Connection) -> Self {
+        Self::Connection(connection)
+    }
+}
+
+/// A statement that was carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done(u64);
+
+impl Done {
+    /// How many rows it wrote or deleted.
+    pub fn rows_affected(self) -> u64 {
+        self.0
+    }
+}
+
+/// A statement whose rows, if any, nobody reads.
+#[derive(Clone, Debug)]
+pub struct Query {
+    text: SqlStr,
+    values: Vec<Value>,
+}
+
+/// A statement; places for values are `$1`, `$2` and so on.
+pub fn query(text: impl SqlSafeStr) -> Query {
+    Query { text: text.into_sql_str(), values: Vec::new() }
+}
+
+/// A statement that brings rows.
+pub fn query_as<T: Record>(text: impl SqlSafeStr) -> QueryAs<T> {
+    QueryAs { query: query(text), rows: std::marker::PhantomData }
+}
+
+/// A statement that brings one column.
+pub fn query_scalar<T>(text: impl SqlSafeStr) -> QueryScalar<T>
+where
+    (T,): Record,
+{
+    QueryScalar(query_as(text))
+}
+
+/// Runs a statement on whichever connection it is, within its time.
+macro_rules! run {
+    ($query:expr, $on:expr, |$text:ident, $arguments:ident, $held:ident| $run:expr) => {{
+        let mut own;
+        let connection = match $on.into() {
+            On::Pool(pool) => {
+                own = pool.acquire().await?;
+                &mut own
+            }
+            On::Connection(connection) => connection,
+        };
+        let Query { text: $text, values } = $query;
+        connection.busy = true;
+        let limit = connection.limit;
+        let result = match &mut connection.held {
+            Held::Sqlite($held) => {
+                let $arguments = arguments::<Sqlite, SqliteArguments>(values)?;
+                in_time(limit, $run).await
+            }
+            Held::Postgres($held) => {
+                let $arguments = arguments::<Postgres, PgArguments>(values)?;
+                in_time(limit, $run).await
+            }
+            Held::Gone => Err(sqlx::Error::PoolClosed),
+        };
+        connection.settle(result.as_ref().err());
+        result
+    }};
+}
+
+fn arguments<DB, A>(values: Vec<Value>) -> Result<A, sqlx::Error>
+where
+    DB: sqlx::Database<Arguments = A>,
+    A: Arguments<Database = DB>,
+    Option<String>: for<'q> Encode<'q, DB> + Type<DB>,
+    Option<i64>: for<'q> Encode<'q, DB> + Type<DB>,
+    Option<bool>: for<'q> Encode<'q, DB> + Type<DB>,
+{
+    let mut arguments = A::default();
+    for value in values {
+        match value {
+            Value::Text(text) => arguments.add(text),
+            Value::Integer(number) => arguments.add(number),
+            Value::Flag(flag) => arguments.add(flag),
+        }
+        .map_err(sqlx::Error::Encode)?;
+    }
+    Ok(arguments)
+}
+
+impl Query {
+    /// The next value.
+    #[must_use]
+    pub fn bind(mut self, value: impl Into<Value>) -> Self {
+        self.values.push(value.into());
+        self
+    }
+
+    /// Carries it out.
+    ///
+    /// # Errors
+    /// When the database refuses or does not answer.
+    pub async fn execute(self, on: impl Into<On<'_>>) -> Result<Done, sqlx::Error> {
+        run!(self, on, |text, arguments, held| async {
+            let done = sqlx::query_with(text, arguments).execute(&mut **held).await?;
+            Ok(Done(done.rows_affected()))
+        })
+    }
+}
+
+/// A statement that brings rows of type `T`.
+#[derive(Clone, Debug)]
+pub struct QueryAs<T> {
+    query: Query,
+    rows: std::marker::PhantomData<fn() -> T>,
+}
+
+impl<T: Record> QueryAs<T> {
+    /// The next value.
+    #[must_use]
+    pub fn bind(mut self, value: impl Into<Value>) -> Self {
+        self.query = self.query.bind(value);
+        self
+    }
+
+    /// All rows.
+    ///
+    /// # Errors
+    /// When the database refuses or does not answer, or a row is no `T`.
+    pub async fn fetch_all(self, on: impl Into<On<'_>>) -> Result<Vec<T>, sqlx::Error> {
+        run!(self.query, on, |text, arguments, held| sqlx::query_as_with(text, arguments).fetch_all(&mut **held))
+    }
+
+    /// The first row, if there is one.
+    ///
+    /// # Errors
+    /// As [`QueryAs::fetch_all`].
+    pub async fn fetch_optional(self, on: impl Into<On<'_>>) -> Result<Option<T>, sqlx::Error> {
+        run!(self.query, on, |text, arguments, held| sqlx::query_as_with(text, arguments).fetch_optional(&mut **held))
+    }
+
+    /// The first row.
+    ///
+    /// # Errors
+    /// As [`QueryAs::fetch_all`], or when there is none.
+    pub async fn fetch_one(self, on: impl Into<On<'_>>) -> Result<T, sqlx::Error> {
+        self.fetch_optional(on).await?.ok_or(sqlx::Error::RowNotFound)
+    }
+}
+
+/// A statement that brings one column of type `T`.
+#[derive(Clone, Debug)]
+pub struct QueryScalar<T>(QueryAs<(T,)>);
+
+impl<T> QueryScalar<T>
+where
+    (T,): Record,
+{
+    /// The next value.
+    #[must_use]
+    pub fn bind(self, value: impl Into<Value>) -> Self {
+        Self(self.0.bind(value))
+    }
+
+    /// The column of all rows.
+    ///
+    /// # Errors
+    /// As [`QueryAs::fetch_all`].
+    pub async fn fetch_all(self, on: impl Into<On<'_>>) -> Result<Vec<T>, sqlx::Error> {
+        Ok(self.0.fetch_all(on).await?.into_iter().map(|(value,)| value).collect())
+    }
+
+    /// The column of the first row, if there is one.
+    ///
+    /// # Errors
+    /// As [`QueryAs::fetch_all`].
+    pub async fn fetch_optional(self, on: impl Into<On<'_>>) -> Result<Option<T>, sqlx::Error> {
+        Ok(self.0.fetch_optional(on).await?.map(|(value,)| value))
+    }
+
+    /// The column of the first row.
+    ///
+    /// # Errors
+    /// As [`QueryAs::fetch_one`].
+    pub async fn fetch_one(self, on: impl Into<On<'_>>) -> Result<T, sqlx::Error> {
+        Ok(self.0.fetch_one(on).await?.0)
+    }
+}
+
+/// A statement whose text depends on what is asked: pieces of text, and values whose places are numbered by themselves.
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    text: String,
+    values: Vec<Value>,
+}
+
+impl Builder {
+    /// From its beginning.
+    pub fn new(text: &'static str) -> Self {
+        Self { text: text.to_owned(), values: Vec::new() }
+    }
+
+    /// More text.
+    pub fn push(&mut self, text: &'static str) -> &mut Self {
+        self.text.push_str(text);
+        self
+    }
+
+    /// The next value.
+    pub fn push_bind(&mut self, value: impl Into<Value>) -> &mut Self {
+        self.values.push(value.into());
+        self.text.push_str(&format!("${}", self.values.len()));
+        self
+    }
+
+    /// The statement.
+    pub fn build(self) -> Query {
+        // Text comes in literals alone and values never become text.
+        Query { text: sqlx::AssertSqlSafe(self.text).into_sql_str(), values: self.values }
+    }
+
+    /// The statement, which brings rows.
+    pub fn build_as<T: Record>(self) -> QueryAs<T> {
+        QueryAs { query: self.build(), rows: std::marker::PhantomData }
+    }
+}

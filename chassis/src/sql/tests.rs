@@ -1,0 +1,231 @@
+//! The same statements on both databases, and what happens when a server is slow or gone.
+
+#[path = "../../tests/support/postgres.rs"]
+mod postgres;
+
+use std::time::{Duration, Instant};
+
+use sqlx::migrate::Migrator;
+
+use self::postgres::{Server, name_in};
+use super::*;
+use crate::secret::Secret;
+
+fn migrations() -> Migrations {
+    Migrations { sqlite: Migrator::DEFAULT, postgres: Migrator::DEFAULT }
+}
+
+async fn of_server(url: &str) -> Database {
+    let settings = PostgresSettings::new(Secret::parse_password(url).unwrap(), 4).unwrap();
+    Database::open(&settings.into(), &migrations()).await.unwrap()
+}
+
+async fn both(directory: &Path) -> [Database; 2] {
+    let file = Database::open(&directory.join("x.db").into(), &migrations()).await.unwrap();
+    [file, of_server(&Server::shared().database()).await]
+}
+
+const TABLE: &str = "CREATE TABLE things (id BIGINT PRIMARY KEY, name TEXT, flag BOOLEAN, size BIGINT)";
+
+#[derive(Debug, PartialEq, Eq, sqlx::FromRow)]
+struct Thing {
+    id: i64,
+    name: Option<String>,
+    flag: Option<bool>,
+    size: Option<i64>,
+}
+
+#[tokio::test]
+async fn a_statement_means_the_same_to_both() {
+    let directory = tempfile::tempdir().unwrap();
+    for database in both(directory.path()).await {
+        query(TABLE).execute(&database.write).await.unwrap();
+        for (id, name, flag, size) in
+            [(i64::MIN, Some("ä \u{1f600}"), Some(true), Some(i64::MAX)), (7, None, None, None)]
+        {
+            let insert = query("INSERT INTO things (id, name, flag, size) VALUES ($1, $2, $3, $4)");
+            let done = insert.bind(id).bind(name).bind(flag).bind(size).execute(&database.write).await.unwrap();
+            assert_eq!(done.rows_affected(), 1);
+        }
+        let all: Vec<Thing> = query_as("SELECT * FROM things ORDER BY id").fetch_all(&database.read).await.unwrap();
+        let first = Thing { id: i64::MIN, name: Some("ä \u{1f600}".into()), flag: Some(true), size: Some(i64::MAX) };
+        assert_eq!(all, [first, Thing { id: 7, name: None, flag: None, size: None }]);
+        let count: i64 = query_scalar("SELECT COUNT(*) FROM things WHERE flag IS NULL AND id = $1")
+            .bind(7_i64)
+            .fetch_one(&database.read)
+            .await
+            .unwrap();
+        assert_eq!(count, 1);
+        let none: Option<(String,)> =
+            query_as("SELECT name FROM things WHERE id = $1").bind(8_i64).fetch_optional(&database.read).await.unwrap();
+        assert_eq!(none, None);
+        let twice = query("INSERT INTO things (id) VALUES (7)").execute(&database.write).await.unwrap_err();
+        assert!(twice.as_database_error().unwrap().is_unique_violation());
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_committed_leaves_nothing_and_its_connection_is_used_again() {
+    let directory = tempfile::tempdir().unwrap();
+    for database in both(directory.path()).await {
+        query(TABLE).execute(&database.write).await.unwrap();
+        // More often than there are connections: each must come back without its transaction.
+        for round in 0..12 {
+            let mut dropped = database.write.begin(Begin::Write).await.unwrap();
+            query("INSERT INTO things (id) VALUES (1)").execute(&mut dropped).await.unwrap();
+            if round % 2 == 0 {
+                dropped.roll_back().await;
+            }
+        }
+        let mut kept = database.write.begin(Begin::Write).await.unwrap();
+        query("INSERT INTO things (id) VALUES (2)").execute(&mut kept).await.unwrap();
+        kept.commit().await.unwrap();
+        let ids: Vec<i64> = query_scalar("SELECT id FROM things").fetch_all(&database.read).await.unwrap();
+        assert_eq!(ids, [2], "{:?}", database.kind());
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_with_a_failed_statement_does_not_pretend_to_be_committed() {
+    let database = of_server(&Server::shared().database()).await;
+    query(TABLE).execute(&database.write).await.unwrap();
+    let mut write = database.write.begin(Begin::Write).await.unwrap();
+    query("INSERT INTO things (id) VALUES (1)").execute(&mut write).await.unwrap();
+    query("INSERT INTO things (id) VALUES (1)").execute(&mut write).await.unwrap_err();
+    write.commit().await.unwrap_err();
+    let count: i64 = query_scalar("SELECT COUNT(*) FROM things").fetch_one(&database.read).await.unwrap();
+    assert_eq!(count, 0);
+}
+
+#[tokio::test]
+async fn a_snapshot_shows_one_moment() {
+    let directory = tempfile::tempdir().unwrap();
+    for database in both(directory.path()).await {
+        query(TABLE).execute(&database.write).await.unwrap();
+        let mut snapshot = database.read.begin(Begin::Snapshot).await.unwrap();
+        let count = || query_scalar::<i64>("SELECT COUNT(*) FROM things");
+        assert_eq!(count().fetch_one(&mut snapshot).await.unwrap(), 0);
+        query("INSERT INTO things (id) VALUES (1)").execute(&database.write).await.unwrap();
+        assert_eq!(count().fetch_one(&mut snapshot).await.unwrap(), 0, "{:?}", database.kind());
+        drop(snapshot);
+        assert_eq!(count().fetch_one(&database.read).await.unwrap(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_statement_that_was_left_does_not_spoil_the_next() {
+    let database = of_server(&Server::shared().database()).await;
+    for _ in 0..6 {
+        let slow = query("SELECT pg_sleep(3)").execute(&database.read);
+        tokio::time::timeout(Duration::from_millis(50), slow).await.unwrap_err();
+    }
+    let one: i64 = query_scalar("SELECT $1").bind(1_i64).fetch_one(&database.read).await.unwrap();
+    assert_eq!(one, 1);
+}
+
+#[tokio::test]
+async fn a_lock_and_a_slow_statement_are_given_up_and_a_longer_one_must_be_allowed() {
+    let database = of_server(&Server::shared().database()).await;
+    query(TABLE).execute(&database.write).await.unwrap();
+    query("INSERT INTO things (id) VALUES (1)").execute(&database.write).await.unwrap();
+    let mut holder = database.write.begin(Begin::Write).await.unwrap();
+    query("UPDATE things SET size = 1 WHERE id = 1").execute(&mut holder).await.unwrap();
+    let refused = query("UPDATE things SET size = 2 WHERE id = 1").execute(&database.write).await.unwrap_err();
+    assert_eq!(refused.as_database_error().unwrap().code().unwrap(), "55P03");
+    drop(holder);
+    let refused = query("SELECT pg_sleep(60)").execute(&database.read).await.unwrap_err();
+    assert_eq!(refused.as_database_error().unwrap().code().unwrap(), "57014");
+    let mut patient = database.write.begin(Begin::Write).await.unwrap();
+    patient.allow(Duration::from_secs(30)).await.unwrap();
+    query("SELECT pg_sleep(4.2)").execute(&mut patient).await.unwrap();
+    patient.commit().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_stops_or_says_nothing_is_told_in_time_and_found_again() {
+    let server = Server::start(&[]);
+    let url = server.database();
+    let database = of_server(&url).await;
+    let count = || query_scalar::<i64>("SELECT COUNT(*) FROM pg_database WHERE datname = $1").bind(name_in(&url));
+    assert_eq!(count().fetch_one(&database.read).await.unwrap(), 1);
+    server.stop();
+    let asked = Instant::now();
+    count().fetch_one(&database.read).await.unwrap_err();
+    assert!(asked.elapsed() < WAIT_MAX + STATEMENT_WAIT_MAX, "{:?}", asked.elapsed());
+    server.start_again();
+    assert_eq!(count().fetch_one(&database.read).await.unwrap(), 1, "connections of the old server are found out");
+    // A server whose machine is gone says nothing at all: every process of it stands still.
+    let mut held = database.read.acquire().await.unwrap();
+    let processes = server.processes();
+    let signal = |name: &str| {
+        let done = std::process::Command::new("kill").arg(name).args(&processes).status().unwrap();
+        assert!(done.success());
+    };
+    signal("-STOP");
+    let asked = Instant::now();
+    let error = count().fetch_one(&mut held).await.unwrap_err();
+    let waited = asked.elapsed();
+    drop(held);
+    let refused = count().fetch_one(&database.read).await;
+    signal("-CONT");
+    assert!(matches!(error, sqlx::Error::Io(_)), "{error}");
+    assert!(waited < STATEMENT_WAIT_MAX + Duration::from_secs(2), "{waited:?}");
+    refused.unwrap_err();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while count().fetch_one(&database.read).await.is_err() {
+        assert!(Instant::now() < deadline, "it did not recover");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_gone_shows_in_the_metrics_and_nobody_waits_for_it() {
+    let server = Server::start(&[]);
+    let database = of_server(&server.database()).await;
+    let registry = crate::metrics::registry("test").unwrap();
+    let metrics = StoreMetrics::register(&registry, "test").unwrap();
+    let shutdown = crate::shutdown::Shutdown::new();
+    let watching = tokio::spawn(watch(database.clone(), metrics, shutdown.clone()));
+    let shows = async |line: &str| {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !crate::metrics::render(&registry).unwrap().lines().any(|shown| shown == line) {
+            assert!(Instant::now() < deadline, "{line} is not shown");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    shows("test_store_up 1").await;
+    shows("test_store_connections_max 4").await;
+    shows("test_store_connections{state=\"idle\"} 1").await;
+    server.stop();
+    shows("test_store_up 0").await;
+    // Asked of all at once, as by many clients: none of them gets further than the door.
+    let asked = (0..50).map(|_| query("SELECT 1").execute(&database.read));
+    for answer in futures_util::future::join_all(asked).await {
+        assert!(matches!(answer, Err(sqlx::Error::Io(_))), "{answer:?}");
+    }
+    server.start_again();
+    shows("test_store_up 1").await;
+    query("SELECT 1").execute(&database.read).await.unwrap();
+    shutdown.begin();
+    watching.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_database_that_may_lose_what_it_acknowledged_is_refused() {
+    let server = Server::shared();
+    let url = server.database();
+    server.sql("postgres", &format!("ALTER DATABASE {} SET synchronous_commit = off", name_in(&url)));
+    let settings = PostgresSettings::new(Secret::parse_password(&url).unwrap(), 4).unwrap();
+    let error = Database::open(&settings.into(), &migrations()).await.unwrap_err();
+    assert!(format!("{error:#}").contains("set it to on"), "{error:#}");
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_us_is_not_waited_for_and_its_password_stays_secret() {
+    let url = Server::shared().url("nothing_here").replace("tollhouse@", "tollhouse:hunter2@");
+    let settings = PostgresSettings::new(Secret::parse_password(&url).unwrap(), 4).unwrap();
+    let asked = Instant::now();
+    let error = Database::open(&settings.into(), &migrations()).await.unwrap_err();
+    assert!(asked.elapsed() < Duration::from_secs(10));
+    let text = format!("{error:#}");
+    assert!(text.contains("nothing_here") && !text.contains("hunter2"), "{text}");
+}

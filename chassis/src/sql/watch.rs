@@ -1,0 +1,86 @@
+//! Whether the database answers, and how much of its pool is at work: asked every second, told as metrics.
+//!
+//! While a server does not answer, nobody waits long for a connection to it ([`super::pool`]): a request is refused at
+//! once and not after seconds. The look of the next second finds the server when it is back.
+
+use std::time::Duration;
+
+use prometheus::{IntGauge, IntGaugeVec, Registry};
+
+use super::{Database, query};
+use crate::metrics::{gauge, gauge_vec};
+use crate::shutdown::Shutdown;
+
+/// Between two looks.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// A database that takes longer than this to answer nothing does not answer.
+const ANSWER_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// What is told of a database.
+#[derive(Clone, Debug)]
+pub struct StoreMetrics {
+    up: IntGauge,
+    connections: IntGaugeVec,
+    connections_max: IntGauge,
+}
+
+impl StoreMetrics {
+    /// Registers `{prefix}_store_up`, `{prefix}_store_connections` and `{prefix}_store_connections_max`.
+    ///
+    /// # Errors
+    /// When a name is taken: a mistake of the program, found at start.
+    pub fn register(registry: &Registry, prefix: &str) -> anyhow::Result<Self> {
+        let name = |what: &str| format!("{prefix}_store_{what}");
+        let metrics = Self {
+            up: gauge(registry, &name("up"), "1 while the database answers, looked at every second.")?,
+            connections: gauge_vec(registry, &name("connections"), "Connections to the database.", &["state"])?,
+            connections_max: gauge(registry, &name("connections_max"), "Connections to the database there may be.")?,
+        };
+        for state in ["busy", "idle"] {
+            metrics.connections.with_label_values(&[state]).set(0);
+        }
+        Ok(metrics)
+    }
+
+    fn show(&self, database: &Database, up: bool) {
+        self.up.set(i64::from(up));
+        let mut usage = vec![database.write.usage()];
+        if database.write.sqlite().is_some() {
+            usage.push(database.read.usage());
+        }
+        let sum = |part: fn(&super::PoolUse) -> u32| usage.iter().map(|usage| i64::from(part(usage))).sum();
+        self.connections.with_label_values(&["busy"]).set(sum(|usage| usage.busy));
+        self.connections.with_label_values(&["idle"]).set(sum(|usage| usage.idle));
+        self.connections_max.set(sum(|usage| usage.max));
+    }
+}
+
+/// Looks every second until `shutdown`.
+pub async fn watch(database: Database, metrics: StoreMetrics, shutdown: Shutdown) {
+    let mut was_up = true;
+    while !shutdown.has_begun() {
+        let answer = tokio::time::timeout(ANSWER_WAIT_MAX, answers(&database)).await;
+        let up = matches!(answer, Ok(Ok(())));
+        database.read.note(up);
+        database.write.note(up);
+        metrics.show(&database, up);
+        match (was_up, answer) {
+            (true, Ok(Err(error))) => tracing::error!(%error, "the database does not answer"),
+            (true, Err(_)) => tracing::error!("the database does not answer in time"),
+            (false, Ok(Ok(()))) => tracing::info!("the database answers again"),
+            _ => {}
+        }
+        was_up = up;
+        tokio::select! {
+            () = shutdown.begun() => return,
+            () = tokio::time::sleep(INTERVAL) => {}
+        }
+    }
+}
+
+async fn answers(database: &Database) -> Result<(), sqlx::Error> {
+    let mut connection = database.read.acquire_patiently().await?;
+    query("SELECT 1").execute(&mut connection).await?;
+    Ok(())
+}

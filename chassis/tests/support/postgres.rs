@@ -1,0 +1,233 @@
+//! A real PostgreSQL server for tests: Debian's programs, a directory of its own, one database per test.
+//!
+//! The server is kept by a shell that waits for the end of its input. That end comes with the end of the test process,
+//! however it ends; then the shell stops the server and removes the directory. The server listens on a socket in that
+//! directory and on a free port of loopback. Nothing of it lasts, so it does not wait for disks.
+#![allow(dead_code, reason = "every test binary that includes this file uses another part of it")]
+
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long the server may take to start or stop.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A server, and where it listens.
+pub(crate) struct Server {
+    programs: PathBuf,
+    directory: PathBuf,
+    user: Option<String>,
+    pub(crate) port: u16,
+    databases: AtomicU32,
+    keeper: std::sync::Mutex<Option<Child>>,
+}
+
+impl Server {
+    /// The server that all tests of this process share.
+    pub(crate) fn shared() -> &'static Self {
+        static SHARED: OnceLock<Server> = OnceLock::new();
+        SHARED.get_or_init(|| Self::start(&[]))
+    }
+
+    /// A server of the test's own, with settings beside the usual ones.
+    pub(crate) fn start(settings: &[&str]) -> Self {
+        let programs = programs();
+        let directory = std::env::temp_dir().join(format!("tollhouse-postgres-{}-{}", std::process::id(), number()));
+        std::fs::create_dir(&directory).unwrap();
+        std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o700)).unwrap();
+        // The server refuses to run as root.
+        let user = (std::fs::metadata(&directory).unwrap().uid() == 0).then(|| "nobody".to_owned());
+        if let Some(user) = &user {
+            let owned = Command::new("chown").arg(user).arg(&directory).status().unwrap();
+            assert!(owned.success());
+        }
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let server =
+            Self { programs, directory, user, port, databases: AtomicU32::new(0), keeper: std::sync::Mutex::new(None) };
+        let data = server.directory.join("data");
+        let made = server
+            .run("initdb")
+            .args(["--username=tollhouse", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"])
+            .arg("--pgdata")
+            .arg(&data)
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "initdb failed: {}", String::from_utf8_lossy(&made.stderr));
+        let mut text = format!(
+            "listen_addresses = '127.0.0.1'\nport = {port}\nunix_socket_directories = '{}'\nfsync = off\n\
+             full_page_writes = off\nmax_connections = 300\nshared_buffers = 64MB\n",
+            server.directory.display()
+        );
+        for setting in settings {
+            text.push_str(setting);
+            text.push('\n');
+        }
+        std::fs::write(server.directory.join("extra.conf"), text).unwrap();
+        server.start_again();
+        server
+    }
+
+    /// Starts it after [`Server::stop`].
+    pub(crate) fn start_again(&self) {
+        // The server is a child of the shell; the shell ends it when its own input ends.
+        let script = "\"$1\" -D \"$2/data\" --config-file=\"$2/extra.conf\" --hba-file=\"$2/data/pg_hba.conf\" \
+                      --data-directory=\"$2/data\" >\"$2/log\" 2>&1 <&- & \
+                      while read -r word; do [ \"$word\" = keep ] && keep=1; done; \
+                      kill -QUIT $!; wait $!; [ -n \"$keep\" ] || rm -rf \"$2\"";
+        let mut command = self.as_user("sh");
+        command.arg("-c").arg(script).arg("keeper").arg(self.programs.join("postgres")).arg(&self.directory);
+        let keeper = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        *self.keeper.lock().unwrap() = Some(keeper);
+        let deadline = Instant::now() + PATIENCE;
+        while !self
+            .run("pg_isready")
+            .args(["-q", "-h", "127.0.0.1", "-p", &self.port.to_string()])
+            .status()
+            .unwrap()
+            .success()
+        {
+            let log = std::fs::read_to_string(self.directory.join("log")).unwrap_or_default();
+            assert!(Instant::now() < deadline, "the server does not start: {log}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Stops it at once, as a crash would; its data stays.
+    pub(crate) fn stop(&self) {
+        use std::io::Write as _;
+        let Some(mut keeper) = self.keeper.lock().unwrap().take() else { return };
+        keeper.stdin.as_mut().unwrap().write_all(b"keep\n").unwrap();
+        drop(keeper.stdin.take());
+        keeper.wait().unwrap();
+    }
+
+    /// The process id of the server itself.
+    pub(crate) fn pid(&self) -> u32 {
+        let text = std::fs::read_to_string(self.directory.join("data/postmaster.pid")).unwrap();
+        text.lines().next().unwrap().trim().parse().unwrap()
+    }
+
+    /// Every process of the server: itself and one for each connection and chore.
+    pub(crate) fn processes(&self) -> Vec<String> {
+        let parent = self.pid().to_string();
+        let numbers =
+            std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let is_child = |number: &String| {
+            let status = std::fs::read_to_string(format!("/proc/{number}/status")).unwrap_or_default();
+            status.lines().any(|line| line.strip_prefix("PPid:").is_some_and(|of| of.trim() == parent))
+        };
+        numbers.filter(is_child).chain([parent.clone()]).collect()
+    }
+
+    /// A new, empty database: its URL.
+    pub(crate) fn database(&self) -> String {
+        let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        self.sql("postgres", &format!("CREATE DATABASE {name}"));
+        self.url(&name)
+    }
+
+    /// The URL of a database.
+    pub(crate) fn url(&self, database: &str) -> String {
+        format!("postgres://tollhouse@127.0.0.1:{}/{database}?sslmode=disable", self.port)
+    }
+
+    /// Everything in a database as text, as a backup of it would have it.
+    pub(crate) fn dump(&self, database: &str) -> String {
+        let output = self
+            .run("pg_dump")
+            .args(["--no-owner", "-U", "tollhouse", "-h", "127.0.0.1", "-p", &self.port.to_string(), database])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// A copy of a database at this moment: its URL.
+    pub(crate) fn copy(&self, database: &str) -> String {
+        let url = self.database();
+        let file = self.directory.join(format!("{}.sql", name_in(&url)));
+        std::fs::write(&file, self.dump(database)).unwrap();
+        self.sql(name_in(&url), &format!("\\i {}", file.display()));
+        url
+    }
+
+    /// Runs a statement in a database, as an operator with `psql` would; what it prints.
+    pub(crate) fn sql(&self, database: &str, text: &str) -> String {
+        self.try_sql(database, text).unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    /// As [`Server::sql`], or what the server complains of.
+    pub(crate) fn try_sql(&self, database: &str, text: &str) -> Result<String, String> {
+        let output = self
+            .run("psql")
+            .args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", "tollhouse", "-h", "127.0.0.1"])
+            .args(["-p", &self.port.to_string(), "-d", database, "-c", text])
+            .output()
+            .unwrap();
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+        }
+        Ok(String::from_utf8(output.stdout).unwrap().trim().to_owned())
+    }
+
+    fn run(&self, program: &str) -> Command {
+        self.as_user(&self.programs.join(program).display().to_string())
+    }
+
+    fn as_user(&self, program: &str) -> Command {
+        let mut command = match &self.user {
+            Some(user) => {
+                let mut command = Command::new("setpriv");
+                command.args(["--reuid", user, "--regid", "nogroup", "--clear-groups", program]);
+                command
+            }
+            None => Command::new(program),
+        };
+        // The directory of the tests may be closed to the server's user.
+        command.current_dir("/").env("LC_ALL", "C.UTF-8");
+        command
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let keeper = self.keeper.get_mut().unwrap().take();
+        match keeper {
+            Some(mut keeper) => {
+                drop(keeper.stdin.take());
+                let _ = keeper.wait();
+            }
+            None => drop(std::fs::remove_dir_all(&self.directory)),
+        }
+    }
+}
+
+/// The name of the database in a URL of [`Server::url`].
+pub(crate) fn name_in(url: &str) -> &str {
+    url.rsplit('/').next().unwrap().split('?').next().unwrap()
+}
+
+fn number() -> u32 {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    NUMBER.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Where `initdb` and `postgres` are: on the path, or where Debian keeps them, the newest version.
+fn programs() -> PathBuf {
+    let found = Command::new("sh").args(["-c", "command -v initdb"]).output().unwrap();
+    let found = PathBuf::from(String::from_utf8_lossy(&found.stdout).trim());
+    let mut folders: Vec<PathBuf> = found.parent().map(Path::to_owned).into_iter().collect();
+    let mut versions: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
+        .map(|entries| entries.filter_map(|entry| Some(entry.ok()?.path().join("bin"))).collect())
+        .unwrap_or_default();
+    versions.sort();
+    folders.extend(versions.into_iter().rev());
+    let has_all = |folder: &Path| ["initdb", "postgres", "psql"].iter().all(|program| folder.join(program).exists());
+    folders
+        .into_iter()
+        .find(|folder| has_all(folder))
+        .expect("there is no PostgreSQL server to test with; install it, for example: apt-get install postgresql")
+}

@@ -1,0 +1,107 @@
+// The dashboard works without this. With it, values are copied by a button, a page that has changed exchanges its
+// changed part, and a name is checked while it is typed.
+"use strict";
+(() => {
+  document.documentElement.classList.add("js");
+  const main = document.getElementById("main");
+  const said = document.getElementById("said");
+  const say = (text) => { said.textContent = ""; requestAnimationFrame(() => { said.textContent = text; }); };
+
+  // Copying.
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("button.copy");
+    if (!button) return;
+    const word = button.querySelector("span");
+    const before = word.textContent;
+    try {
+      await navigator.clipboard.writeText(button.dataset.copy);
+      word.textContent = main.dataset.copied;
+      say(main.dataset.copied);
+    } catch {
+      // Not allowed: the value is selected for the keyboard.
+      const code = button.parentElement.querySelector("code");
+      if (code) getSelection().selectAllChildren(code);
+      say(main.dataset.copyFailed);
+    }
+    setTimeout(() => { word.textContent = before; }, 1500);
+  });
+
+  // A form is sent once; an open menu closes with Escape or a click elsewhere.
+  document.addEventListener("submit", (event) => {
+    if (event.target.dataset.sent) { event.preventDefault(); return; }
+    event.target.dataset.sent = "yes";
+    setTimeout(() => { delete event.target.dataset.sent; }, 8000);
+  });
+  const menus = () => document.querySelectorAll(".account[open], .actions details[open]");
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    for (const menu of menus()) { menu.open = false; menu.querySelector("summary").focus(); }
+  });
+  document.addEventListener("click", (event) => {
+    for (const menu of menus()) if (!menu.contains(event.target)) menu.open = false;
+  });
+
+  // The part of a fetched page with an id, in place of ours. What is open stays open; the focus stays where it was.
+  const exchange = (text, id) => {
+    const fresh = new DOMParser().parseFromString(text, "text/html").getElementById(id);
+    const old = document.getElementById(id);
+    if (!fresh || !old) return false;
+    for (const details of old.querySelectorAll("details[id][open]")) {
+      const same = fresh.querySelector(`details[id="${CSS.escape(details.id)}"]`);
+      if (same) same.open = true;
+    }
+    const focused = old.contains(document.activeElement) ? document.activeElement : null;
+    const place = focused ? [...old.querySelectorAll("a, button, input, select, summary, [tabindex]")].indexOf(focused) : -1;
+    old.replaceWith(fresh);
+    if (place >= 0) {
+      const again = fresh.querySelectorAll("a, button, input, select, summary, [tabindex]")[place];
+      if (again) again.focus({ preventScroll: true });
+    }
+    return true;
+  };
+
+  // Being told that the page has changed.
+  const live = () => document.getElementById("live");
+  if (main.dataset.live && live() && window.EventSource) {
+    let latest = null;
+    let busy = false;
+    const touched = () => [...live().querySelectorAll("select")].some((select) => select === document.activeElement
+      || [...select.options].some((option) => option.selected !== option.defaultSelected && option.index > 0));
+    const refresh = async () => {
+      if (busy || touched() || latest === live().dataset.state) return;
+      busy = true;
+      try {
+        const response = await fetch(location.pathname, { headers: { accept: "text/html" } });
+        const before = live().querySelector(".badge")?.textContent;
+        if (response.redirected || response.status === 404) { location.reload(); return; }
+        if (response.ok && exchange(await response.text(), "live")) {
+          const after = live().querySelector(".badge")?.textContent;
+          if (after && after !== before) say(after);
+        }
+      } catch { /* The next event tries again. */ } finally { busy = false; }
+    };
+    const events = new EventSource(main.dataset.live);
+    events.addEventListener("state", (event) => { latest = event.data; refresh(); });
+    setInterval(() => { if (latest) refresh(); }, 3000);
+    addEventListener("pagehide", () => events.close());
+  }
+
+  // Checking a name while it is typed, once the typing rests.
+  const form = document.querySelector("form[data-check]");
+  if (form) {
+    const input = form.querySelector("input[name=name]");
+    let timer = 0;
+    let asked = input.value.trim();
+    input.addEventListener("input", () => {
+      clearTimeout(timer);
+      timer = setTimeout(async () => {
+        const name = input.value.trim();
+        if (name === asked || !/^[^\s.]+(\.[^\s.]+)+$/.test(name)) return;
+        asked = name;
+        say(form.dataset.checking);
+        const response = await fetch(`${location.pathname}?name=${encodeURIComponent(name)}`).catch(() => null);
+        if (response && input.value.trim() === name) exchange(await response.text(), form.dataset.check);
+      }, 900);
+    });
+  }
+})();

@@ -1,0 +1,165 @@
+-- The control plane's records in PostgreSQL: the tables of ../0001_start.sql, ../0002_acme.sql and ../0003_webhooks.sql,
+-- where each column is explained. Names and ids are compared and sorted byte by byte, as in SQLite, whatever the
+-- database's own collation.
+
+-- Its row is the lock that every writing transaction takes first, in all replicas.
+CREATE TABLE revision_counter (
+    id      BIGINT PRIMARY KEY CHECK (id = 1),
+    current BIGINT NOT NULL,
+    oldest  BIGINT NOT NULL
+) WITH (fillfactor = 10);
+
+CREATE TABLE changes (
+    revision BIGINT PRIMARY KEY,
+    effect   TEXT NOT NULL,
+    at_ms    BIGINT NOT NULL
+);
+
+CREATE TABLE entities (
+    kind TEXT COLLATE "C" NOT NULL,
+    name TEXT COLLATE "C" NOT NULL,
+    body TEXT NOT NULL,
+    PRIMARY KEY (kind, name)
+);
+
+CREATE TABLE projects (
+    id           TEXT COLLATE "C" PRIMARY KEY,
+    salt         TEXT NOT NULL,
+    plan         TEXT NOT NULL,
+    per_minute   BIGINT,
+    per_day      BIGINT,
+    access       TEXT NOT NULL,
+    upstream     TEXT NOT NULL,
+    suspended    BOOLEAN NOT NULL,
+    created_at   BIGINT NOT NULL,
+    updated_at   BIGINT NOT NULL,
+    deployed_at  BIGINT,
+    unpaid_since BIGINT
+);
+
+CREATE TABLE api_keys (
+    id          TEXT COLLATE "C" PRIMARY KEY,
+    project     TEXT COLLATE "C" NOT NULL REFERENCES projects (id),
+    digest      TEXT COLLATE "C" NOT NULL UNIQUE,
+    label       TEXT NOT NULL,
+    scopes      TEXT NOT NULL,
+    last4       TEXT NOT NULL,
+    environment TEXT NOT NULL,
+    created_at  BIGINT NOT NULL,
+    expires_at  BIGINT,
+    revoked_at  BIGINT
+);
+CREATE INDEX api_keys_by_project ON api_keys (project, created_at);
+
+CREATE TABLE domains (
+    name            TEXT COLLATE "C" NOT NULL,
+    project         TEXT COLLATE "C" NOT NULL REFERENCES projects (id),
+    status          TEXT COLLATE "C" NOT NULL,
+    status_since    BIGINT NOT NULL,
+    is_primary      BOOLEAN NOT NULL,
+    primary_wanted  BOOLEAN NOT NULL,
+    redirect_to     TEXT COLLATE "C",
+    redirect_status BIGINT,
+    is_apex         BOOLEAN,
+    checks          TEXT,
+    problems        TEXT NOT NULL,
+    certificate     TEXT NOT NULL,
+    watched_since   BIGINT NOT NULL,
+    checked_at      BIGINT,
+    failing_since   BIGINT,
+    due_at          BIGINT,
+    lease_until     BIGINT NOT NULL,
+    lease_fence     BIGINT NOT NULL,
+    removal         BIGINT,
+    rev             BIGINT NOT NULL,
+    created_at      BIGINT NOT NULL,
+    updated_at      BIGINT NOT NULL,
+    PRIMARY KEY (name, project)
+);
+CREATE INDEX domains_by_project ON domains (project, name);
+CREATE INDEX domains_by_due ON domains (due_at);
+CREATE INDEX domains_by_removal ON domains (removal);
+
+CREATE TABLE holders (
+    name    TEXT COLLATE "C" PRIMARY KEY,
+    project TEXT COLLATE "C" NOT NULL
+);
+
+CREATE TABLE tombstones (
+    name       TEXT COLLATE "C" PRIMARY KEY,
+    lineage    TEXT NOT NULL,
+    removed_at BIGINT NOT NULL
+);
+
+CREATE TABLE events (
+    id      BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    project TEXT COLLATE "C" NOT NULL,
+    domain  TEXT COLLATE "C",
+    kind    TEXT NOT NULL,
+    actor   TEXT NOT NULL,
+    client  TEXT,
+    detail  TEXT NOT NULL,
+    at_ms   BIGINT NOT NULL
+);
+CREATE INDEX events_by_project ON events (project, id);
+CREATE INDEX events_by_domain ON events (project, domain, id);
+
+CREATE TABLE settings (
+    name  TEXT COLLATE "C" PRIMARY KEY,
+    value TEXT NOT NULL
+);
+
+CREATE TABLE acme_orders (
+    authority    TEXT COLLATE "C" NOT NULL,
+    hostname     TEXT COLLATE "C" NOT NULL,
+    url          TEXT NOT NULL,
+    sealed_key   TEXT,
+    created_at   BIGINT NOT NULL,
+    abandoned_at BIGINT,
+    PRIMARY KEY (authority, hostname)
+);
+CREATE INDEX acme_orders_by_hostname ON acme_orders (hostname);
+CREATE INDEX acme_orders_abandoned ON acme_orders (abandoned_at);
+
+CREATE TABLE acme_limits (
+    name    TEXT COLLATE "C" PRIMARY KEY,
+    free_at BIGINT NOT NULL
+);
+
+CREATE TABLE webhook_endpoints (
+    id              TEXT COLLATE "C" PRIMARY KEY,
+    project         TEXT COLLATE "C" NOT NULL REFERENCES projects (id) ON DELETE CASCADE,
+    url             TEXT NOT NULL,
+    description     TEXT NOT NULL,
+    events          TEXT NOT NULL,
+    sealed_secret   TEXT NOT NULL,
+    previous_secret TEXT,
+    previous_until  BIGINT,
+    failing_since   BIGINT,
+    delivered_at    BIGINT,
+    disabled_at     BIGINT,
+    disabled_reason TEXT,
+    created_at      BIGINT NOT NULL,
+    updated_at      BIGINT NOT NULL
+);
+CREATE INDEX webhook_endpoints_by_project ON webhook_endpoints (project, created_at);
+
+CREATE TABLE webhook_deliveries (
+    id          BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    endpoint    TEXT COLLATE "C" NOT NULL REFERENCES webhook_endpoints (id) ON DELETE CASCADE,
+    message     TEXT NOT NULL,
+    kind        TEXT NOT NULL,
+    body        TEXT NOT NULL,
+    state       TEXT NOT NULL,
+    attempts    BIGINT NOT NULL,
+    due_at      BIGINT,
+    last_result TEXT,
+    last_status BIGINT,
+    last_error  TEXT,
+    last_at     BIGINT,
+    created_at  BIGINT NOT NULL
+);
+CREATE INDEX webhook_deliveries_by_endpoint ON webhook_deliveries (endpoint, id);
+CREATE INDEX webhook_deliveries_due ON webhook_deliveries (due_at, endpoint) WHERE due_at IS NOT NULL;
+CREATE INDEX webhook_deliveries_waiting ON webhook_deliveries (endpoint) WHERE due_at IS NOT NULL;
+CREATE INDEX webhook_deliveries_settled ON webhook_deliveries (created_at) WHERE due_at IS NULL;

@@ -1,0 +1,128 @@
+//! The dashboard: what the API can do, for people, at `dashboard.{platform_domain}`.
+//!
+//! Server-rendered pages that work without script; a small script copies values and exchanges the part of a page that
+//! has changed. The pages are a client of the API in the same process ([`client`]): nothing can be done here that the
+//! API does not do, and a refusal has the API's words. Sessions are the dashboard's own ([`session`]), for the edge
+//! serves its host to everybody. All words of the pages are in [`words`] and in the service's own answers.
+//!
+//! When the database is gone, pages say so with the status 503; nobody is signed out by that.
+
+mod activity;
+mod assets;
+mod client;
+mod domains;
+mod fault;
+mod form;
+mod keys;
+mod live;
+mod moment;
+mod operator;
+mod session;
+mod shell;
+mod sign_in;
+mod throttle;
+mod usage;
+mod webhooks;
+mod words;
+
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::middleware;
+use axum::response::Response;
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use chassis::guard::{GatewayGuard, require_gateway};
+use chassis::shutdown::Shutdown;
+use contract::hostname::Hostname;
+use http::header;
+use tokio::sync::Semaphore;
+use tower::ServiceExt as _;
+
+use crate::app::App;
+use client::Api;
+use fault::Fault;
+use throttle::Attempts;
+
+pub(crate) use operator::make_link;
+pub(crate) use session::{ABSOLUTE_MILLIS_MAX, IDLE_MILLIS_MAX};
+
+/// The label of the dashboard below the platform's domain.
+pub(crate) const LABEL: &str = "dashboard";
+
+/// Pages that are told of changes at the same moment; the next one is told to reload by itself.
+const WATCHERS_MAX: usize = 256;
+
+/// What the pages share.
+pub(crate) struct Dashboard {
+    app: Arc<App>,
+    api: Api,
+    attempts: Attempts,
+    watchers: Arc<Semaphore>,
+    shutdown: Shutdown,
+}
+
+/// The public listener: the dashboard at its own host, the API at every other.
+pub(crate) fn beside(api: Router, dashboard: Router, platform: &Hostname) -> Router {
+    let host = format!("{LABEL}.{platform}");
+    Router::new().fallback(move |request: Request| {
+        let named = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+        let is_ours = named.and_then(|named| named.split(':').next()).is_some_and(|named| named == host);
+        let router = if is_ours { dashboard.clone() } else { api.clone() };
+        async move {
+            let answered: Result<Response, std::convert::Infallible> = router.oneshot(request).await;
+            answered
+        }
+    })
+}
+
+/// The pages; every request must carry the gateway's signature.
+pub(crate) fn router(app: Arc<App>, guard: GatewayGuard, shutdown: Shutdown) -> Router {
+    let dashboard = Arc::new(Dashboard {
+        api: Api::new(app.clone()),
+        attempts: Attempts::new(app.clock.clone()),
+        watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
+        app,
+        shutdown,
+    });
+    Router::new()
+        .route("/", get(sign_in::home))
+        .route("/sign-in", get(sign_in::show).post(sign_in::sign_in))
+        .route("/sign-out", post(sign_in::sign_out))
+        .route("/enter", get(operator::enter).post(operator::entered))
+        .route("/operator", get(operator::overview))
+        .route("/operator/projects", get(operator::projects))
+        .route("/assets/{file}", get(assets::serve))
+        .nest("/projects/{project}", of_one_project())
+        .fallback(async || Fault::nothing_here())
+        .method_not_allowed_fallback(async || Fault::nothing_here())
+        .layer(middleware::from_fn(form::same_origin))
+        .layer(middleware::from_fn(fault::explain))
+        .layer(middleware::from_fn_with_state(dashboard.clone(), session::recognise))
+        .layer(middleware::from_fn_with_state(guard, require_gateway))
+        .layer(middleware::map_response(assets::secure))
+        .layer(Extension(dashboard.clone()))
+        .with_state(dashboard)
+}
+
+fn of_one_project() -> Router<Arc<Dashboard>> {
+    Router::new()
+        .route("/", get(domains::list::home))
+        .route("/live", get(live::watch))
+        .route("/domains", get(domains::list::show))
+        .route("/domains/new", get(domains::add::show).post(domains::add::add))
+        .route("/domains/{domain}", get(domains::detail::show))
+        .route("/domains/{domain}/verify", post(domains::change::verify))
+        .route("/domains/{domain}/primary", post(domains::change::primary))
+        .route("/domains/{domain}/redirect", post(domains::change::redirect))
+        .route("/domains/{domain}/remove", get(domains::remove::ask).post(domains::remove::remove))
+        .route("/keys", get(keys::show).post(keys::create))
+        .route("/keys/{key}/rotate", post(keys::rotate))
+        .route("/keys/{key}/revoke", post(keys::revoke))
+        .route("/usage", get(usage::show))
+        .route("/activity", get(activity::show))
+        .route("/webhooks", get(webhooks::list).post(webhooks::create))
+        .route("/webhooks/{webhook}", get(webhooks::show))
+        .route("/webhooks/{webhook}/change", post(webhooks::change))
+        .route("/webhooks/{webhook}/repeat", post(webhooks::repeat))
+}

@@ -1,0 +1,122 @@
+//! Project → Activity: what happened, by whom, from where.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Path, RawQuery, State};
+use axum::response::Response;
+use contract::key::Scope;
+use contract::time::UnixMillis;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Dashboard;
+use super::client::segment;
+use super::fault::Fault;
+use super::moment::Moment;
+use super::session::Session;
+use super::shell::{Section, Shell, html};
+use super::words as w;
+use crate::error::Stop;
+
+/// A page of events as the API gives them.
+#[derive(Deserialize)]
+pub(super) struct Events {
+    events: Vec<Event>,
+    next_cursor: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Event {
+    #[serde(rename = "type")]
+    kind: String,
+    domain: Option<String>,
+    actor: String,
+    client: Option<String>,
+    detail: Value,
+    at: String,
+}
+
+/// An event as people read it.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) kind: String,
+    pub(super) words: String,
+    pub(super) domain: Option<String>,
+    pub(super) actor: String,
+    pub(super) client: Option<String>,
+    /// What else is known of it, as `name: value`.
+    pub(super) detail: String,
+    pub(super) at: Option<Moment>,
+}
+
+impl Events {
+    pub(super) fn entries(&self, now: UnixMillis) -> Vec<Entry> {
+        self.events
+            .iter()
+            .map(|event| Entry {
+                words: w::event(&event.kind),
+                kind: event.kind.clone(),
+                domain: event.domain.clone(),
+                actor: w::actor(&event.actor),
+                client: event.client.clone(),
+                detail: detail(&event.detail),
+                at: Moment::parse(&event.at, now),
+            })
+            .collect()
+    }
+}
+
+/// The details of an event in one line: names and values, what is nested as JSON.
+fn detail(value: &Value) -> String {
+    let Some(fields) = value.as_object() else { return String::new() };
+    let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let pairs = fields.iter().filter(|(_, value)| !value.is_null());
+    pairs.map(|(name, value)| format!("{}: {}", name.replace('_', " "), word(value))).collect::<Vec<_>>().join(" · ")
+}
+
+#[derive(Template)]
+#[template(path = "activity.html")]
+struct Page {
+    shell: Shell,
+    id: String,
+    entries: Vec<Entry>,
+    next: Option<String>,
+    is_first: bool,
+}
+
+/// `GET /projects/{project}/activity`.
+pub(super) async fn show(
+    State(dashboard): State<Arc<Dashboard>>,
+    session: Session,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Fault> {
+    let project = session.actor.enter(&id, Some(Scope::DomainsRead)).map_err(Stop::from)?;
+    let query = query.unwrap_or_default();
+    let before = query.strip_prefix("before=");
+    let cursor = before.map(|before| format!("?cursor={}", segment(before))).unwrap_or_default();
+    let events: Events = dashboard.api.get(&session.actor, &format!("/v1/projects/{project}/events{cursor}")).await?;
+    let shell = Shell::within(&session, &project, Section::Activity, w::ACTIVITY);
+    Ok(html(&Page {
+        shell,
+        id: project.to_string(),
+        entries: events.entries(dashboard.app.clock.now()),
+        is_first: before.is_none(),
+        next: events.next_cursor,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn details_read_as_names_and_values() {
+        let text = detail(&json!({ "key": "key_a", "overlap_seconds": 60, "gone": null, "scopes": ["orders:read"] }));
+        assert_eq!(text, "key: key_a · overlap seconds: 60 · scopes: [\"orders:read\"]");
+        assert_eq!(detail(&json!({})), "");
+    }
+}

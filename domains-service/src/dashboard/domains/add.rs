@@ -1,0 +1,143 @@
+//! Adding a domain: what it needs, before it is added.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Path, Query, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use contract::key::Scope;
+use http::Method;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::list::Project;
+use super::view::{Problem, Record};
+use crate::dashboard::Dashboard;
+use crate::dashboard::client::{Refused, segment};
+use crate::dashboard::fault::Fault;
+use crate::dashboard::form::Posted;
+use crate::dashboard::session::Session;
+use crate::dashboard::shell::{Section, Shell, html_with};
+use crate::dashboard::words as w;
+use crate::error::Stop;
+
+/// What adding a name would mean.
+#[derive(Deserialize)]
+struct Check {
+    name: String,
+    local: bool,
+    is_apex: bool,
+    contested: bool,
+    records: Vec<Record>,
+    problems: Vec<Problem>,
+}
+
+impl Check {
+    /// Problems beside that nothing is there yet, which is how it begins.
+    fn conflicts(&self) -> Vec<&Problem> {
+        let expected = ["DNS_NO_RECORD", "OWNERSHIP_TXT_MISSING"];
+        self.problems.iter().filter(|problem| !expected.contains(&problem.code.as_str())).collect()
+    }
+
+    fn is_ready(&self) -> bool {
+        self.records.iter().all(|record| record.state == "ok") && self.problems.is_empty()
+    }
+}
+
+#[derive(Deserialize)]
+pub(in crate::dashboard) struct Wanted {
+    name: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "domain_add.html")]
+struct Page {
+    shell: Shell,
+    project: Project,
+    id: String,
+    name: String,
+    check: Option<Check>,
+    problem: Option<Refused>,
+}
+
+/// `GET …/domains/new?name=`: without a name the form, with one what it needs.
+pub(in crate::dashboard) async fn show(
+    State(dashboard): State<Arc<Dashboard>>,
+    session: Session,
+    Path(id): Path<String>,
+    Query(wanted): Query<Wanted>,
+) -> Result<Response, Fault> {
+    let name = clean(&wanted.name.unwrap_or_default());
+    let project = load(&dashboard, &session, &id).await?;
+    let (mut check, mut problem) = (None, None);
+    if !name.is_empty() && project.domain_limit > 0 {
+        let path = format!("/v1/projects/{}/domain-check?name={}", segment(&id), segment(&name));
+        match dashboard.api.get::<Check>(&session.actor, &path).await {
+            Ok(found) => check = Some(found),
+            Err(refused) => problem = Some(refused),
+        }
+    }
+    page(&session, &id, project, name, check, problem)
+}
+
+/// `POST …/domains/new`.
+pub(in crate::dashboard) async fn add(
+    State(dashboard): State<Arc<Dashboard>>,
+    Path(id): Path<String>,
+    Posted { session, fields }: Posted,
+) -> Result<Response, Fault> {
+    let name = clean(fields.text("name"));
+    let project = load(&dashboard, &session, &id).await?;
+    let body = json!({ "name": name, "primary": fields.is_set("primary") });
+    let path = format!("/v1/projects/{}/domains", segment(&id));
+    match dashboard.api.call(&session.actor, Method::POST, &path, &body).await {
+        Ok(answered) => {
+            let added = answered.body.get("name").and_then(|name| name.as_str()).unwrap_or(&name);
+            Ok(Redirect::to(&format!("/projects/{}/domains/{}", segment(&id), segment(added))).into_response())
+        }
+        Err(refused) => page(&session, &id, project, name, None, Some(refused)),
+    }
+}
+
+async fn load(dashboard: &Dashboard, session: &Session, id: &str) -> Result<Project, Fault> {
+    session.actor.enter(id, Some(Scope::DomainsWrite)).map_err(Stop::from)?;
+    Ok(dashboard.api.get(&session.actor, &format!("/v1/projects/{}", segment(id))).await?)
+}
+
+/// People paste addresses of pages; what is meant is the host.
+fn clean(text: &str) -> String {
+    let text = text.trim();
+    let text = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")).unwrap_or(text);
+    text.split('/').next().unwrap_or_default().to_owned()
+}
+
+fn page(
+    session: &Session,
+    id: &str,
+    project: Project,
+    name: String,
+    check: Option<Check>,
+    problem: Option<Refused>,
+) -> Result<Response, Fault> {
+    let project_id = session.actor.enter(id, None).map_err(Stop::from)?;
+    let status = problem.as_ref().map_or(200, |refused| refused.status);
+    let shell = Shell::within(session, &project_id, Section::Domains, w::ADD_DOMAIN);
+    Ok(html_with(status, &Page { shell, project, id: project_id.to_string(), name, check, problem }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pasted_addresses_name_their_host() {
+        for (typed, host) in [
+            (" shop.example.com ", "shop.example.com"),
+            ("https://shop.example.com/cart?x=1", "shop.example.com"),
+            ("http://shop.example.com", "shop.example.com"),
+            ("", ""),
+        ] {
+            assert_eq!(clean(typed), host);
+        }
+    }
+}

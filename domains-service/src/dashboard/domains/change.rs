@@ -1,0 +1,72 @@
+//! What a domain's buttons do: verify, primary, redirect.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use http::Method;
+use serde_json::{Value, json};
+
+use super::detail;
+use crate::dashboard::Dashboard;
+use crate::dashboard::client::segment;
+use crate::dashboard::fault::Fault;
+use crate::dashboard::form::Posted;
+
+/// `POST …/verify`: looks now.
+pub(in crate::dashboard) async fn verify(
+    State(dashboard): State<Arc<Dashboard>>,
+    Path((id, name)): Path<(String, String)>,
+    posted: Posted,
+) -> Result<Response, Fault> {
+    carry_out(&dashboard, &posted, &id, &name, (Method::POST, "/verify"), &Value::Null, "verified").await
+}
+
+/// `POST …/primary`.
+pub(in crate::dashboard) async fn primary(
+    State(dashboard): State<Arc<Dashboard>>,
+    Path((id, name)): Path<(String, String)>,
+    posted: Posted,
+) -> Result<Response, Fault> {
+    let body = json!({ "primary": !posted.fields.is_set("off") });
+    carry_out(&dashboard, &posted, &id, &name, (Method::PATCH, ""), &body, "saved").await
+}
+
+/// `POST …/redirect`.
+pub(in crate::dashboard) async fn redirect(
+    State(dashboard): State<Arc<Dashboard>>,
+    Path((id, name)): Path<(String, String)>,
+    posted: Posted,
+) -> Result<Response, Fault> {
+    let to = posted.fields.text("to");
+    let rule = match posted.fields.text("status").parse::<u16>() {
+        _ if to.is_empty() => Value::Null,
+        Ok(status) => json!({ "to": to, "status": status }),
+        Err(_) => json!({ "to": to }),
+    };
+    carry_out(&dashboard, &posted, &id, &name, (Method::PATCH, ""), &json!({ "redirect": rule }), "saved").await
+}
+
+async fn carry_out(
+    dashboard: &Dashboard,
+    posted: &Posted,
+    id: &str,
+    name: &str,
+    (method, operation): (Method, &str),
+    body: &Value,
+    note: &str,
+) -> Result<Response, Fault> {
+    let path = format!("/v1/projects/{}/domains/{}{operation}", segment(id), segment(name));
+    match dashboard.api.call(&posted.session.actor, method, &path, body).await {
+        Ok(answered) => {
+            let note = if answered.status == 202 { "verifying" } else { note };
+            let place = format!("/projects/{}/domains/{}?{note}", segment(id), segment(name));
+            Ok(Redirect::to(&place).into_response())
+        }
+        // Something about the domain as it is: shown beside it.
+        Err(refused) if matches!(refused.status, 400 | 409 | 429) => {
+            detail::page(dashboard, &posted.session, id, name, None, Some(refused)).await
+        }
+        Err(refused) => Err(refused.into()),
+    }
+}

@@ -1,0 +1,141 @@
+//! One domain: how far it is, what is wrong, what to create, what the world sees.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Path, RawQuery, State};
+use axum::response::Response;
+use contract::key::Scope;
+use http::Method;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::list::RELOAD_SECONDS;
+use super::steps::{self, Step};
+use super::view::Domain;
+use crate::dashboard::Dashboard;
+use crate::dashboard::activity::{Entry, Events};
+use crate::dashboard::client::{Refused, segment};
+use crate::dashboard::fault::Fault;
+use crate::dashboard::moment::Moment;
+use crate::dashboard::session::{Session, digest_of};
+use crate::dashboard::shell::{Section, Shell, html_with};
+use crate::dashboard::words as w;
+use crate::error::Stop;
+
+/// Events shown on the page of a domain.
+const EVENTS_MAX: usize = 12;
+
+/// Moments of the certificate.
+struct CertificateTimes {
+    from: Option<Moment>,
+    until: Option<Moment>,
+    renewal: Option<Moment>,
+    next_attempt: Option<Moment>,
+}
+
+/// Another domain that this one could redirect to.
+#[derive(Deserialize)]
+struct Others {
+    domains: Vec<Domain>,
+}
+
+#[derive(Template)]
+#[template(path = "domain.html")]
+struct Page {
+    shell: Shell,
+    id: String,
+    domain: Domain,
+    steps: Vec<Step>,
+    checked: Option<Moment>,
+    next_check: Option<Moment>,
+    times: CertificateTimes,
+    events: Vec<Entry>,
+    certificates: Vec<Entry>,
+    targets: Vec<String>,
+    has_primary: bool,
+    may_write: bool,
+    note: Option<&'static str>,
+    problem: Option<Refused>,
+    state: String,
+}
+
+impl Page {
+    fn redirect_is(&self, to: &str) -> bool {
+        self.domain.redirect.as_ref().is_some_and(|redirect| redirect.to == to)
+    }
+
+    fn status_is(&self, status: u16) -> bool {
+        self.domain.redirect.as_ref().and_then(|redirect| redirect.status).unwrap_or(0) == status
+    }
+}
+
+/// `GET …/domains/{domain}`.
+pub(in crate::dashboard) async fn show(
+    State(dashboard): State<Arc<Dashboard>>,
+    session: Session,
+    Path((id, name)): Path<(String, String)>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Fault> {
+    page(&dashboard, &session, &id, &name, w::note(&query.unwrap_or_default()), None).await
+}
+
+/// The page of a domain, with what was just refused when something was.
+pub(super) async fn page(
+    dashboard: &Dashboard,
+    session: &Session,
+    id: &str,
+    name: &str,
+    note: Option<&'static str>,
+    problem: Option<Refused>,
+) -> Result<Response, Fault> {
+    let project = session.actor.enter(id, Some(Scope::DomainsRead)).map_err(Stop::from)?;
+    let actor = &session.actor;
+    let base = format!("/v1/projects/{project}/domains");
+    let path = format!("{base}/{}", segment(name));
+    let answered = dashboard.api.call(actor, Method::GET, &path, &Value::Null).await?;
+    let state = digest_of(&answered.body.to_string());
+    let domain: Domain = answered.read()?;
+    let events: Events = dashboard.api.get(actor, &format!("{path}/events")).await?;
+    let others: Others = dashboard.api.get(actor, &format!("{base}?limit=200")).await?;
+    let now = dashboard.app.clock.now();
+    let moment = |text: Option<&str>| text.and_then(|text| Moment::parse(text, now));
+    let certificate = &domain.certificate;
+    let times = CertificateTimes {
+        from: moment(certificate.not_before.as_deref()),
+        until: moment(certificate.not_after.as_deref()),
+        renewal: moment(certificate.renew_at.as_deref()),
+        next_attempt: moment(certificate.next_attempt_at.as_deref()),
+    };
+    let entries = events.entries(now);
+    let certificates = entries.iter().filter(|entry| entry.kind.starts_with("domain.certificate.")).cloned().collect();
+    let has_primary = others.domains.iter().any(|other| other.primary && other.name != domain.name);
+    let targets = others
+        .domains
+        .iter()
+        .filter(|other| other.name != domain.name && other.is_served() && other.redirect.is_none());
+    let mut shell = Shell::within(session, &project, Section::Domains, domain.name.clone());
+    shell = shell.live(format!("/projects/{project}/live?domain={}", segment(&domain.name)), RELOAD_SECONDS);
+    if !domain.is_moving() {
+        shell.reload_seconds = None;
+    }
+    let status = problem.as_ref().map_or(200, |refused| refused.status);
+    let page = Page {
+        shell,
+        id: project.to_string(),
+        steps: steps::of(&domain),
+        checked: moment(domain.checks.as_ref().map(|checks| checks.at.as_str())),
+        next_check: moment(domain.next_check_at.as_deref()),
+        times,
+        events: entries.into_iter().take(EVENTS_MAX).collect(),
+        certificates,
+        targets: targets.map(|other| other.name.clone()).collect(),
+        has_primary,
+        may_write: session.may(Scope::DomainsWrite),
+        note,
+        problem,
+        state,
+        domain,
+    };
+    Ok(html_with(status, &page))
+}

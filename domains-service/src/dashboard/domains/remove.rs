@@ -1,0 +1,98 @@
+//! Removing a domain: what will happen, and that it has happened on every gateway.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use contract::key::Scope;
+use http::Method;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::view::Domain;
+use crate::dashboard::Dashboard;
+use crate::dashboard::client::{Refused, segment};
+use crate::dashboard::fault::Fault;
+use crate::dashboard::form::Posted;
+use crate::dashboard::session::Session;
+use crate::dashboard::shell::{Section, Shell, html, html_with};
+use crate::dashboard::words as w;
+use crate::error::Stop;
+
+#[derive(Deserialize)]
+struct All {
+    domains: Vec<Domain>,
+}
+
+#[derive(Template)]
+#[template(path = "domain_remove.html")]
+struct Question {
+    shell: Shell,
+    id: String,
+    domain: Domain,
+    redirecting: Vec<String>,
+    problem: Option<Refused>,
+}
+
+#[derive(Template)]
+#[template(path = "domain_removed.html")]
+struct Removed {
+    shell: Shell,
+    id: String,
+    name: String,
+    words: String,
+    lagging: Vec<String>,
+}
+
+/// `GET …/remove`.
+pub(in crate::dashboard) async fn ask(
+    State(dashboard): State<Arc<Dashboard>>,
+    session: Session,
+    Path((id, name)): Path<(String, String)>,
+) -> Result<Response, Fault> {
+    question(&dashboard, &session, &id, &name, None).await
+}
+
+async fn question(
+    dashboard: &Dashboard,
+    session: &Session,
+    id: &str,
+    name: &str,
+    problem: Option<Refused>,
+) -> Result<Response, Fault> {
+    let project = session.actor.enter(id, Some(Scope::DomainsWrite)).map_err(Stop::from)?;
+    let base = format!("/v1/projects/{project}/domains");
+    let domain: Domain = dashboard.api.get(&session.actor, &format!("{base}/{}", segment(name))).await?;
+    let all: All = dashboard.api.get(&session.actor, &format!("{base}?limit=200")).await?;
+    let leads_here = |other: &&Domain| {
+        other.redirect.as_ref().is_some_and(|rule| rule.to == domain.name || (rule.to == "primary" && domain.primary))
+    };
+    let redirecting = all.domains.iter().filter(leads_here).map(|other| other.name.clone()).collect();
+    let shell = Shell::within(session, &project, Section::Domains, w::remove_title(&domain.name));
+    let status = problem.as_ref().map_or(200, |refused| refused.status);
+    Ok(html_with(status, &Question { shell, id: project.to_string(), domain, redirecting, problem }))
+}
+
+/// `POST …/remove`.
+pub(in crate::dashboard) async fn remove(
+    State(dashboard): State<Arc<Dashboard>>,
+    Path((id, name)): Path<(String, String)>,
+    Posted { session, fields }: Posted,
+) -> Result<Response, Fault> {
+    let all = if fields.is_set("with_redirects") { "?with_redirects=true" } else { "" };
+    let path = format!("/v1/projects/{}/domains/{}{all}", segment(&id), segment(&name));
+    let answered = match dashboard.api.call(&session.actor, Method::DELETE, &path, &Value::Null).await {
+        Ok(answered) => answered,
+        Err(refused) if refused.status == 409 => {
+            return question(&dashboard, &session, &id, &name, Some(refused)).await;
+        }
+        Err(refused) => return Err(refused.into()),
+    };
+    let project = session.actor.enter(&id, None).map_err(Stop::from)?;
+    let lagging = answered.body.get("lagging").and_then(Value::as_array).into_iter().flatten();
+    let lagging: Vec<String> = lagging.filter_map(Value::as_str).map(str::to_owned).collect();
+    let words = w::stopped(answered.acknowledged.as_deref().unwrap_or_default());
+    let shell = Shell::within(&session, &project, Section::Domains, w::REMOVED);
+    Ok(html(&Removed { shell, id: project.to_string(), name, words, lagging }))
+}

@@ -1,0 +1,212 @@
+//! Project → API keys: made, shown once, rotated, revoked.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Path, RawQuery, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use contract::key::{Scope, Scopes};
+use contract::project::ProjectId;
+use contract::time::UnixMillis;
+use http::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Dashboard;
+use super::client::{Refused, segment};
+use super::fault::Fault;
+use super::form::Posted;
+use super::moment::Moment;
+use super::session::Session;
+use super::shell::{Section, Shell, html_with};
+use super::words as w;
+use crate::error::Stop;
+
+/// Lifetimes offered, in days; 0: it does not expire.
+const LIFETIMES: [i64; 4] = [0, 30, 90, 365];
+
+/// Overlaps of a rotation offered, in seconds.
+const OVERLAPS: [u32; 4] = [0, 3_600, 86_400, 7 * 86_400];
+
+#[derive(Clone, Debug, Deserialize)]
+struct Key {
+    id: String,
+    label: String,
+    scopes: Vec<String>,
+    prefix: String,
+    last4: String,
+    created_at: String,
+    expires_at: Option<String>,
+    revoked: bool,
+}
+
+#[derive(Deserialize)]
+struct Keys {
+    keys: Vec<Key>,
+}
+
+/// A key on the page.
+struct Row {
+    key: Key,
+    created: Option<Moment>,
+    expires: Option<Moment>,
+    has_expired: bool,
+    is_mine: bool,
+}
+
+impl Row {
+    fn of(key: Key, session: &Session, now: UnixMillis) -> Self {
+        let moment = |text: &str| Moment::parse(text, now);
+        let expiry = key.expires_at.as_deref().and_then(|text| text.parse::<jiff::Timestamp>().ok());
+        Self {
+            created: moment(&key.created_at),
+            expires: key.expires_at.as_deref().and_then(moment),
+            has_expired: expiry.is_some_and(|at| at.as_millisecond() <= now.0),
+            is_mine: session.record.holder.as_ref().is_some_and(|(_, id)| id.as_str() == key.id),
+            key,
+        }
+    }
+
+    fn is_usable(&self) -> bool {
+        !self.key.revoked && !self.has_expired
+    }
+
+    fn name(&self) -> &str {
+        if self.key.label.is_empty() { &self.key.id } else { &self.key.label }
+    }
+}
+
+/// A scope on the form.
+struct Choice {
+    word: &'static str,
+    words: &'static str,
+    may: bool,
+}
+
+/// A key that was made just now, with its secret.
+#[derive(Deserialize)]
+struct Made {
+    key: String,
+    label: String,
+    id: String,
+}
+
+#[derive(Template)]
+#[template(path = "keys.html")]
+struct Page {
+    shell: Shell,
+    id: String,
+    rows: Vec<Row>,
+    gone: Vec<Row>,
+    choices: Vec<Choice>,
+    made: Option<Made>,
+    note: Option<&'static str>,
+    problem: Option<Refused>,
+    label: String,
+}
+
+/// `GET /projects/{project}/keys`.
+pub(super) async fn show(
+    State(dashboard): State<Arc<Dashboard>>,
+    session: Session,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Fault> {
+    page(&dashboard, &session, &id, w::note(&query.unwrap_or_default()), Shown::default()).await
+}
+
+/// What a page shows beside the keys.
+#[derive(Default)]
+struct Shown {
+    made: Option<Made>,
+    problem: Option<Refused>,
+    label: String,
+}
+
+async fn page(
+    dashboard: &Dashboard,
+    session: &Session,
+    id: &str,
+    note: Option<&'static str>,
+    shown: Shown,
+) -> Result<Response, Fault> {
+    let project = session.actor.enter(id, Some(Scope::KeysWrite)).map_err(Stop::from)?;
+    let Keys { keys } = dashboard.api.get(&session.actor, &path(&project)).await?;
+    let now = dashboard.app.clock.now();
+    let all = keys.into_iter().rev().map(|key| Row::of(key, session, now));
+    let (rows, gone): (Vec<Row>, Vec<Row>) = all.partition(Row::is_usable);
+    let scopes = Scopes::all();
+    let choices =
+        scopes.iter().map(|scope| Choice { word: scope.as_str(), words: w::scope(scope), may: session.may(scope) });
+    let status = shown.problem.as_ref().map_or(200, |refused| refused.status);
+    let page = Page {
+        shell: Shell::within(session, &project, Section::Keys, w::KEYS),
+        id: project.to_string(),
+        rows,
+        gone,
+        choices: choices.collect(),
+        made: shown.made,
+        note,
+        problem: shown.problem,
+        label: shown.label,
+    };
+    Ok(html_with(status, &page))
+}
+
+fn path(project: &ProjectId) -> String {
+    format!("/v1/projects/{project}/keys")
+}
+
+/// `POST /projects/{project}/keys`: a new key, shown once in the answer.
+pub(super) async fn create(
+    State(dashboard): State<Arc<Dashboard>>,
+    Path(id): Path<String>,
+    Posted { session, fields }: Posted,
+) -> Result<Response, Fault> {
+    let project = session.actor.enter(&id, Some(Scope::KeysWrite)).map_err(Stop::from)?;
+    let scopes: Vec<&str> = fields.all("scope").collect();
+    let days = fields.text("days").parse::<i64>().ok().filter(|days| LIFETIMES.contains(days)).unwrap_or(0);
+    let ends = dashboard.app.clock.now_seconds().plus(days * 86_400);
+    let expires_at = (days > 0).then(|| jiff::Timestamp::from_second(ends.0).unwrap_or_default().to_string());
+    let label = fields.text("label");
+    let body = json!({ "label": label, "scopes": scopes, "expires_at": expires_at });
+    let shown = match dashboard.api.call(&session.actor, Method::POST, &path(&project), &body).await {
+        Ok(answered) => Shown { made: Some(answered.read()?), ..Shown::default() },
+        Err(refused) => Shown { problem: Some(refused), label: label.to_owned(), ..Shown::default() },
+    };
+    page(&dashboard, &session, &id, None, shown).await
+}
+
+/// `POST …/keys/{key}/rotate`: a new key like it, which works beside it for a while.
+pub(super) async fn rotate(
+    State(dashboard): State<Arc<Dashboard>>,
+    Path((id, key)): Path<(String, String)>,
+    Posted { session, fields }: Posted,
+) -> Result<Response, Fault> {
+    let project = session.actor.enter(&id, Some(Scope::KeysWrite)).map_err(Stop::from)?;
+    let overlap = fields.text("overlap").parse::<u32>().ok().filter(|overlap| OVERLAPS.contains(overlap));
+    let body = overlap.map_or(json!({}), |overlap| json!({ "overlap_seconds": overlap }));
+    let path = format!("{}/{}/rotate", path(&project), segment(&key));
+    let shown = match dashboard.api.call(&session.actor, Method::POST, &path, &body).await {
+        Ok(answered) => Shown { made: Some(answered.read()?), ..Shown::default() },
+        Err(refused) => Shown { problem: Some(refused), ..Shown::default() },
+    };
+    page(&dashboard, &session, &id, None, shown).await
+}
+
+/// `POST …/keys/{key}/revoke`.
+pub(super) async fn revoke(
+    State(dashboard): State<Arc<Dashboard>>,
+    Path((id, key)): Path<(String, String)>,
+    Posted { session, fields: _ }: Posted,
+) -> Result<Response, Fault> {
+    let project = session.actor.enter(&id, Some(Scope::KeysWrite)).map_err(Stop::from)?;
+    let path = format!("{}/{}", path(&project), segment(&key));
+    match dashboard.api.call(&session.actor, Method::DELETE, &path, &Value::Null).await {
+        Ok(_) => Ok(Redirect::to(&format!("/projects/{project}/keys?revoked")).into_response()),
+        Err(refused) => {
+            let shown = Shown { problem: Some(refused), ..Shown::default() };
+            page(&dashboard, &session, &id, None, shown).await
+        }
+    }
+}

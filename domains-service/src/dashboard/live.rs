@@ -1,0 +1,104 @@
+//! Telling an open page that what it shows has changed: server-sent events.
+//!
+//! The page is told that it is old, and fetches itself anew: there is one way to write it. A page that is not told,
+//! because its browser runs no script or there are too many, reloads by itself.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Path, Query, State};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use contract::key::Scope;
+use futures_util::stream;
+use http::Method;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::Dashboard;
+use super::client::segment;
+use super::fault::Fault;
+use super::session::{Session, digest_of};
+use super::words as w;
+
+/// Between two looks.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A stream ends after so many looks, and the browser asks again at once: whoever was signed out meanwhile is not told
+/// more, and a gateway that is about to stop does not wait for a page that somebody left open.
+const LOOKS_MAX: u32 = 5;
+
+/// How soon the browser asks again.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
+
+/// Silence is broken this often, so that nobody on the way takes the connection for dead.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+
+#[derive(Deserialize)]
+pub(super) struct What {
+    domain: Option<String>,
+}
+
+struct Watch {
+    dashboard: Arc<Dashboard>,
+    session: Session,
+    path: String,
+    seen: Option<String>,
+    looks: u32,
+    _place: OwnedSemaphorePermit,
+}
+
+/// `GET /projects/{project}/live?domain=NAME`: an event whenever the domain, or the list of domains, has changed.
+pub(super) async fn watch(
+    State(dashboard): State<Arc<Dashboard>>,
+    session: Session,
+    Path(project): Path<String>,
+    Query(what): Query<What>,
+) -> Result<Response, Fault> {
+    let actor = session.actor.clone();
+    actor.enter(&project, Some(Scope::DomainsRead)).map_err(crate::error::Stop::from)?;
+    let Ok(place) = dashboard.watchers.clone().try_acquire_owned() else {
+        return Err(Fault::refused(503, "too_many_watchers", w::TOO_MANY_WATCHERS));
+    };
+    let project = segment(&project);
+    let path = match what.domain {
+        Some(domain) => format!("/v1/projects/{project}/domains/{}", segment(&domain)),
+        None => format!("/v1/projects/{project}/domains?limit=200"),
+    };
+    let watch = Watch { dashboard, session, path, seen: None, looks: 0, _place: place };
+    let events = stream::unfold(watch, |mut watch| async move {
+        watch.news().await.map(|event| (Ok::<_, Infallible>(event), watch))
+    });
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
+}
+
+impl Watch {
+    /// The next event; nothing when the stream ends.
+    async fn news(&mut self) -> Option<Event> {
+        loop {
+            if self.looks >= LOOKS_MAX {
+                return None;
+            }
+            if self.looks > 0 {
+                tokio::select! {
+                    () = self.dashboard.shutdown.begun() => return None,
+                    () = tokio::time::sleep(LOOK_INTERVAL) => {}
+                }
+            }
+            self.looks += 1;
+            let found = self.dashboard.api.call(&self.session.actor, Method::GET, &self.path, &Value::Null).await;
+            let state = match found {
+                Ok(answered) => digest_of(&answered.body.to_string()),
+                Err(refused) if refused.status < 500 => refused.code, // removed, for example: that is news too
+                Err(_) => continue,
+            };
+            // The first event says what the page is to compare with.
+            if self.seen.as_ref() != Some(&state) {
+                self.seen = Some(state.clone());
+                return Some(Event::default().event("state").retry(ASK_AGAIN).data(state));
+            }
+        }
+    }
+}

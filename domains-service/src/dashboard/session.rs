@@ -1,0 +1,184 @@
+//! Who is signed in.
+//!
+//! The cookie holds 32 random bytes; the database their digest, the key they were opened with, and when. Every request
+//! looks the key up again, so whoever revokes a key ends its sessions with it. A session ends after an hour without a
+//! request, and after twelve hours whatever happens. Signing in always opens a new one.
+
+use std::sync::Arc;
+
+use aws_lc_rs::{digest, hmac};
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::request::Parts;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use contract::identity::Identity;
+use contract::key::{KeyId, Scope, Scopes};
+use contract::project::ProjectId;
+use http::{HeaderMap, HeaderValue, header};
+
+use super::Dashboard;
+use super::fault::Fault;
+use crate::actor::Actor;
+use crate::error::Stop;
+use crate::store::sessions::SessionRecord;
+
+/// Without a request for this long, a session ends: an hour.
+pub(crate) const IDLE_MILLIS_MAX: i64 = 3_600 * 1_000;
+
+/// The longest a session lasts: twelve hours.
+pub(crate) const ABSOLUTE_MILLIS_MAX: i64 = 12 * 3_600 * 1_000;
+
+/// A session's last use is written down this often at most.
+const SEEN_MILLIS: i64 = 60 * 1_000;
+
+/// `__Host-`: only from https, only for this host, for all of it.
+const COOKIE: &str = "__Host-tollhouse";
+
+/// Somebody who is signed in.
+#[derive(Clone, Debug)]
+pub(super) struct Session {
+    pub(super) record: SessionRecord,
+    pub(super) actor: Actor,
+    /// What every form must send back.
+    pub(super) csrf: String,
+    /// What the key may do; everything for an operator.
+    pub(super) scopes: Scopes,
+}
+
+impl Session {
+    pub(super) fn is_operator(&self) -> bool {
+        self.record.holder.is_none()
+    }
+
+    /// The project of the key, nothing for an operator.
+    pub(super) fn project(&self) -> Option<&ProjectId> {
+        self.record.holder.as_ref().map(|(project, _)| project)
+    }
+
+    pub(super) fn may(&self, scope: Scope) -> bool {
+        self.scopes.contains(scope)
+    }
+}
+
+/// The digest by which a secret of the dashboard is kept.
+pub(super) fn digest_of(secret: &str) -> String {
+    URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, secret.as_bytes()))
+}
+
+/// 32 random bytes as text.
+pub(super) fn random_secret() -> Result<String, Stop> {
+    Ok(URL_SAFE_NO_PAD.encode(chassis::random::bytes::<32>()?))
+}
+
+/// What forms of the session send back: nobody can make it without the cookie.
+fn csrf_of(secret: &str) -> String {
+    URL_SAFE_NO_PAD.encode(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), b"form"))
+}
+
+/// Whether two texts are the same, in a time that does not tell where they differ.
+pub(super) fn same(left: &str, right: &str) -> bool {
+    aws_lc_rs::constant_time::verify_slices_are_equal(left.as_bytes(), right.as_bytes()).is_ok()
+}
+
+/// Opens a session; the value of `Set-Cookie`.
+pub(super) async fn open(
+    dashboard: &Dashboard,
+    holder: Option<(ProjectId, KeyId)>,
+    identity: &Identity,
+) -> Result<HeaderValue, Stop> {
+    let secret = random_secret()?;
+    let now = dashboard.app.clock.now();
+    let client = identity.client.to_string();
+    let record = SessionRecord { digest: digest_of(&secret), holder, client, created_at: now, seen_at: now };
+    dashboard.app.store.open_session(&record).await?;
+    cookie(&secret, ABSOLUTE_MILLIS_MAX / 1_000)
+}
+
+/// Takes the cookie away.
+pub(super) fn no_cookie() -> Result<HeaderValue, Stop> {
+    cookie("", 0)
+}
+
+fn cookie(value: &str, seconds: i64) -> Result<HeaderValue, Stop> {
+    let text = format!("{COOKIE}={value}; Path=/; Max-Age={seconds}; Secure; HttpOnly; SameSite=Lax");
+    HeaderValue::from_str(&text).map_err(|error| Stop::from(anyhow::Error::new(error)))
+}
+
+fn presented(headers: &HeaderMap) -> Option<&str> {
+    let pairs = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = pairs.flat_map(|value| value.split(';')).map(str::trim);
+    pairs.find_map(|pair| pair.strip_prefix(COOKIE)?.strip_prefix('='))
+}
+
+/// Finds out who is signed in and hands on a [`Session`] where somebody is.
+pub(super) async fn recognise(State(dashboard): State<Arc<Dashboard>>, mut request: Request, next: Next) -> Response {
+    let secret = presented(request.headers()).map(str::to_owned);
+    let identity = request.extensions().get::<Identity>().cloned();
+    let (Some(secret), Some(identity)) = (secret, identity) else { return next.run(request).await };
+    match find(&dashboard, &secret, &identity).await {
+        Ok(Some(session)) => {
+            request.extensions_mut().insert(session);
+            next.run(request).await
+        }
+        Ok(None) => next.run(request).await,
+        // Whoever cannot be recognised is not signed out: the page says what is the matter.
+        Err(stop) => super::fault::page(None, &Fault::from(stop)).into_response(),
+    }
+}
+
+async fn find(dashboard: &Dashboard, secret: &str, identity: &Identity) -> Result<Option<Session>, Stop> {
+    let store = &dashboard.app.store;
+    let Some(record) = store.find_session(&digest_of(secret)).await? else { return Ok(None) };
+    let now = dashboard.app.clock.now();
+    if now.since(record.seen_at) > IDLE_MILLIS_MAX || now.since(record.created_at) > ABSOLUTE_MILLIS_MAX {
+        return Ok(None);
+    }
+    let (actor, scopes) = match &record.holder {
+        None => (Actor::operator_at(identity.client), Scopes::all()),
+        Some((project, id)) => {
+            let Some(key) = store.key(project, id).await? else { return Ok(None) };
+            if !is_usable(&key, now.to_seconds()) {
+                return Ok(None);
+            }
+            (Actor::holder(id, project.clone(), key.scopes.clone(), identity.client), key.scopes)
+        }
+    };
+    if now.since(record.seen_at) > SEEN_MILLIS {
+        store.see_session(&record.digest, now).await?;
+    }
+    Ok(Some(Session { record, actor, csrf: csrf_of(secret), scopes }))
+}
+
+/// Whether a key may be used at `now`.
+pub(super) fn is_usable(key: &crate::store::keys::KeyRecord, now: contract::time::UnixSeconds) -> bool {
+    key.revoked_at.is_none() && key.expires_at.is_none_or(|at| now < at)
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Session {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Fault> {
+        parts.extensions.get::<Self>().cloned().ok_or(Fault::SignIn)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cookie_is_found_among_others_and_only_by_its_whole_name() {
+        let of = |text: &'static str| HeaderMap::from_iter([(header::COOKIE, HeaderValue::from_static(text))]);
+        assert_eq!(presented(&of("a=b; __Host-tollhouse=secret; c=d")), Some("secret"));
+        assert_eq!(presented(&of("__Host-tollhouse2=secret")), None);
+        assert_eq!(presented(&of("x__Host-tollhouse=secret")), None);
+    }
+
+    #[test]
+    fn what_forms_send_back_is_the_sessions_own() {
+        assert_ne!(csrf_of("one"), csrf_of("two"));
+        assert!(!csrf_of("one").contains("one") && same(&csrf_of("one"), &csrf_of("one")));
+    }
+}

@@ -1,0 +1,265 @@
+//! Project → Webhooks: who is told, what was sent, and sending it again.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Path, RawQuery, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use contract::key::Scope;
+use contract::project::ProjectId;
+use contract::time::UnixMillis;
+use http::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Dashboard;
+use super::client::{Refused, segment};
+use super::fault::Fault;
+use super::form::Posted;
+use super::moment::Moment;
+use super::session::Session;
+use super::shell::{Section, Shell, html_with};
+use super::words as w;
+use crate::error::Stop;
+use crate::webhook::EVENTS;
+
+#[derive(Clone, Debug, Deserialize)]
+struct Endpoint {
+    id: String,
+    url: String,
+    description: String,
+    events: Vec<String>,
+    enabled: bool,
+    disabled_reason: Option<String>,
+    failing_since: Option<String>,
+    last_delivered_at: Option<String>,
+}
+
+impl Endpoint {
+    fn failing(&self, now: UnixMillis) -> Option<Moment> {
+        self.failing_since.as_deref().and_then(|at| Moment::parse(at, now))
+    }
+
+    fn delivered(&self, now: UnixMillis) -> Option<Moment> {
+        self.last_delivered_at.as_deref().and_then(|at| Moment::parse(at, now))
+    }
+
+    fn why_off(&self) -> &'static str {
+        w::webhook_off(self.disabled_reason.as_deref().unwrap_or_default())
+    }
+}
+
+#[derive(Deserialize)]
+struct Endpoints {
+    webhooks: Vec<Endpoint>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Delivery {
+    id: i64,
+    #[serde(rename = "type")]
+    kind: String,
+    state: String,
+    attempts: u64,
+    last_result: Option<String>,
+    last_status: Option<i64>,
+    last_error: Option<String>,
+    created_at: Option<String>,
+}
+
+impl Delivery {
+    fn outcome(&self) -> String {
+        w::delivery(self.last_result.as_deref(), self.last_status, self.last_error.as_deref())
+    }
+
+    fn tone(&self) -> &'static str {
+        match self.state.as_str() {
+            "delivered" => "good",
+            "waiting" => "wait",
+            _ => "bad",
+        }
+    }
+
+    fn created(&self, now: UnixMillis) -> Option<Moment> {
+        self.created_at.as_deref().and_then(|at| Moment::parse(at, now))
+    }
+}
+
+#[derive(Deserialize)]
+struct Deliveries {
+    deliveries: Vec<Delivery>,
+}
+
+#[derive(Template)]
+#[template(path = "webhooks.html")]
+struct ListPage {
+    shell: Shell,
+    id: String,
+    endpoints: Vec<Endpoint>,
+    kinds: &'static [&'static str],
+    may_write: bool,
+    now: UnixMillis,
+    note: Option<&'static str>,
+    problem: Option<Refused>,
+    url: String,
+}
+
+#[derive(Template)]
+#[template(path = "webhook.html")]
+struct OnePage {
+    shell: Shell,
+    id: String,
+    endpoint: Endpoint,
+    deliveries: Vec<Delivery>,
+    may_write: bool,
+    now: UnixMillis,
+    note: Option<&'static str>,
+    secret: Option<String>,
+    problem: Option<Refused>,
+}
+
+fn path(project: &ProjectId) -> String {
+    format!("/v1/projects/{project}/webhooks")
+}
+
+/// `GET /projects/{project}/webhooks`.
+pub(super) async fn list(
+    State(dashboard): State<Arc<Dashboard>>,
+    session: Session,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Fault> {
+    let note = w::note(&query.unwrap_or_default());
+    list_page(&dashboard, &session, &id, note, None, String::new()).await
+}
+
+async fn list_page(
+    dashboard: &Dashboard,
+    session: &Session,
+    id: &str,
+    note: Option<&'static str>,
+    problem: Option<Refused>,
+    url: String,
+) -> Result<Response, Fault> {
+    let project = session.actor.enter(id, Some(Scope::DomainsRead)).map_err(Stop::from)?;
+    let found: Endpoints = dashboard.api.get(&session.actor, &path(&project)).await?;
+    let status = problem.as_ref().map_or(200, |refused| refused.status);
+    let page = ListPage {
+        shell: Shell::within(session, &project, Section::Webhooks, w::WEBHOOKS),
+        id: project.to_string(),
+        endpoints: found.webhooks,
+        kinds: EVENTS,
+        may_write: session.may(Scope::DomainsWrite),
+        now: dashboard.app.clock.now(),
+        note,
+        problem,
+        url,
+    };
+    Ok(html_with(status, &page))
+}
+
+/// `POST /projects/{project}/webhooks`: a new endpoint, its secret shown once in the answer.
+pub(super) async fn create(
+    State(dashboard): State<Arc<Dashboard>>,
+    Path(id): Path<String>,
+    Posted { session, fields }: Posted,
+) -> Result<Response, Fault> {
+    let project = session.actor.enter(&id, Some(Scope::DomainsWrite)).map_err(Stop::from)?;
+    let mut body = json!({ "url": fields.text("url"), "description": fields.text("description") });
+    let kinds: Vec<&str> = fields.all("event").collect();
+    if let (false, Some(body)) = (kinds.is_empty(), body.as_object_mut()) {
+        body.insert("events".to_owned(), json!(kinds));
+    }
+    match dashboard.api.call(&session.actor, Method::POST, &path(&project), &body).await {
+        Ok(answered) => with_secret(&dashboard, &session, &id, &answered.body).await,
+        Err(refused) => list_page(&dashboard, &session, &id, None, Some(refused), fields.text("url").to_owned()).await,
+    }
+}
+
+async fn with_secret(dashboard: &Dashboard, session: &Session, id: &str, body: &Value) -> Result<Response, Fault> {
+    let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    one_page(dashboard, session, id, &text("id"), None, Some(text("secret")), None).await
+}
+
+/// `GET …/webhooks/{webhook}`.
+pub(super) async fn show(
+    State(dashboard): State<Arc<Dashboard>>,
+    session: Session,
+    Path((id, webhook)): Path<(String, String)>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Fault> {
+    one_page(&dashboard, &session, &id, &webhook, w::note(&query.unwrap_or_default()), None, None).await
+}
+
+async fn one_page(
+    dashboard: &Dashboard,
+    session: &Session,
+    id: &str,
+    webhook: &str,
+    note: Option<&'static str>,
+    secret: Option<String>,
+    problem: Option<Refused>,
+) -> Result<Response, Fault> {
+    let project = session.actor.enter(id, Some(Scope::DomainsRead)).map_err(Stop::from)?;
+    let place = format!("{}/{}", path(&project), segment(webhook));
+    let endpoint: Endpoint = dashboard.api.get(&session.actor, &place).await?;
+    let sent: Deliveries = dashboard.api.get(&session.actor, &format!("{place}/deliveries?limit=50")).await?;
+    let status = problem.as_ref().map_or(200, |refused| refused.status);
+    let page = OnePage {
+        shell: Shell::within(session, &project, Section::Webhooks, endpoint.url.clone()),
+        id: project.to_string(),
+        endpoint,
+        deliveries: sent.deliveries,
+        may_write: session.may(Scope::DomainsWrite),
+        now: dashboard.app.clock.now(),
+        note,
+        secret,
+        problem,
+    };
+    Ok(html_with(status, &page))
+}
+
+/// `POST …/webhooks/{webhook}/change`: switched on or off, a new secret, or removed.
+pub(super) async fn change(
+    State(dashboard): State<Arc<Dashboard>>,
+    Path((id, webhook)): Path<(String, String)>,
+    Posted { session, fields }: Posted,
+) -> Result<Response, Fault> {
+    let project = session.actor.enter(&id, Some(Scope::DomainsWrite)).map_err(Stop::from)?;
+    let place = format!("{}/{}", path(&project), segment(&webhook));
+    let (method, place, body) = match fields.text("action") {
+        "remove" => (Method::DELETE, place, Value::Null),
+        "rotate" => (Method::POST, format!("{place}/rotate"), json!({})),
+        action => (Method::PATCH, place, json!({ "enabled": action == "on" })),
+    };
+    let removes = method == Method::DELETE;
+    match dashboard.api.call(&session.actor, method, &place, &body).await {
+        Ok(_) if removes => Ok(Redirect::to(&format!("/projects/{project}/webhooks?removed")).into_response()),
+        Ok(answered) if answered.body.get("secret").is_some() => {
+            with_secret(&dashboard, &session, &id, &answered.body).await
+        }
+        Ok(_) => {
+            let place = format!("/projects/{project}/webhooks/{}?saved", segment(&webhook));
+            Ok(Redirect::to(&place).into_response())
+        }
+        Err(refused) => Err(refused.into()),
+    }
+}
+
+/// `POST …/webhooks/{webhook}/repeat`: sends a delivery again.
+pub(super) async fn repeat(
+    State(dashboard): State<Arc<Dashboard>>,
+    Path((id, webhook)): Path<(String, String)>,
+    Posted { session, fields }: Posted,
+) -> Result<Response, Fault> {
+    let project = session.actor.enter(&id, Some(Scope::DomainsWrite)).map_err(Stop::from)?;
+    let delivery = segment(fields.text("delivery"));
+    let place = format!("{}/{}/deliveries/{delivery}/repeat", path(&project), segment(&webhook));
+    match dashboard.api.call(&session.actor, Method::POST, &place, &Value::Null).await {
+        Ok(_) => {
+            let place = format!("/projects/{project}/webhooks/{}?repeated", segment(&webhook));
+            Ok(Redirect::to(&place).into_response())
+        }
+        Err(refused) => one_page(&dashboard, &session, &id, &webhook, None, None, Some(refused)).await,
+    }
+}

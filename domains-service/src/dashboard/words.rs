@@ -1,0 +1,10 @@
+//! Every word of the dashboard that is not the service's own answer.
+//!
+//! Sentences say what is the case and what to do, in the words of the specification's procedure. What is wrong with a
+//! domain is said by its problems, which the API shows as well.
+
+mod pages;
+mod states;
+
+pub(super) use pages::*;
+pub(super) use states::*;

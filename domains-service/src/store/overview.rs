@@ -1,0 +1,71 @@
+//! What an operator looks at first: certificates that end soonest, and domains that are stuck.
+
+use super::{Store, StoreError, read_json};
+use crate::domain::CertificateState;
+use crate::domain::problem::Problem;
+use chassis::sql::query_as;
+
+/// Certificates read to find those that end soonest: reading all of a million domains' would take too long.
+const CANDIDATES_MAX: i64 = 2_000;
+
+/// A certificate that ends.
+#[derive(Clone, Debug)]
+pub(crate) struct Expiring {
+    pub(crate) name: String,
+    pub(crate) project: String,
+    pub(crate) ca: Option<String>,
+    /// Seconds since the epoch.
+    pub(crate) not_after: i64,
+}
+
+/// A domain that waits for somebody to act.
+#[derive(Clone, Debug)]
+pub(crate) struct Stuck {
+    pub(crate) name: String,
+    pub(crate) project: String,
+    pub(crate) status: String,
+    /// The first problem's words.
+    pub(crate) problem: Option<String>,
+    /// Milliseconds since the epoch.
+    pub(crate) since: i64,
+}
+
+impl Store {
+    /// Served domains whose certificates end soonest, among those longest unchanged: a certificate that was renewed
+    /// changes its domain.
+    pub(crate) async fn certificates_ending(&self, limit: i64) -> Result<Vec<Expiring>, StoreError> {
+        let rows: Vec<(String, String, String)> = query_as(
+            "SELECT name, project, certificate FROM domains WHERE status IN ('active', 'degraded')
+             ORDER BY updated_at LIMIT $1",
+        )
+        .bind(CANDIDATES_MAX)
+        .fetch_all(self.reader())
+        .await?;
+        let mut found = Vec::new();
+        for (name, project, certificate) in rows {
+            let state: CertificateState = read_json(&certificate, "certificate")?;
+            if let Some(end) = state.not_after {
+                found.push(Expiring { name, project, ca: state.ca, not_after: end.0 });
+            }
+        }
+        found.sort_by_key(|row| row.not_after);
+        found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        Ok(found)
+    }
+
+    /// Domains that wait for somebody to act, the longest first.
+    pub(crate) async fn stuck_domains(&self, limit: i64) -> Result<Vec<Stuck>, StoreError> {
+        let rows: Vec<(String, String, String, String, i64)> = query_as(
+            "SELECT name, project, status, problems, status_since FROM domains
+             WHERE status IN ('action_required', 'degraded', 'suspended') ORDER BY status_since LIMIT $1",
+        )
+        .bind(limit)
+        .fetch_all(self.reader())
+        .await?;
+        let rows = rows.into_iter().map(|(name, project, status, problems, since)| {
+            let problems: Vec<Problem> = read_json(&problems, "problem")?;
+            Ok(Stuck { name, project, status, problem: problems.into_iter().next().map(|first| first.message), since })
+        });
+        rows.collect()
+    }
+}

@@ -1,0 +1,175 @@
+//! Who is signed in to the dashboard, at rest: digests, never what a cookie says.
+
+use chassis::sql::{query, query_as};
+use contract::key::{KeyDigest, KeyId};
+use contract::project::ProjectId;
+use contract::time::UnixMillis;
+
+use super::keys::KeyRecord;
+use super::{Store, StoreError, keys, read_word};
+
+/// Sessions one key may have at once; beyond that, the oldest ends.
+const SESSIONS_PER_KEY_MAX: i64 = 20;
+
+/// A session's record.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionRecord {
+    pub(crate) digest: String,
+    /// The project and key it was opened with; nothing for an operator.
+    pub(crate) holder: Option<(ProjectId, KeyId)>,
+    pub(crate) client: String,
+    pub(crate) created_at: UnixMillis,
+    pub(crate) seen_at: UnixMillis,
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    digest: String,
+    project: Option<String>,
+    key_id: Option<String>,
+    client: String,
+    created_at: i64,
+    seen_at: i64,
+}
+
+impl TryFrom<Row> for SessionRecord {
+    type Error = StoreError;
+
+    fn try_from(row: Row) -> Result<Self, StoreError> {
+        let holder = match (row.project, row.key_id) {
+            (Some(project), Some(key)) => Some((read_word(&project, "project id")?, read_word(&key, "key id")?)),
+            _ => None,
+        };
+        Ok(Self {
+            digest: row.digest,
+            holder,
+            client: row.client,
+            created_at: UnixMillis(row.created_at),
+            seen_at: UnixMillis(row.seen_at),
+        })
+    }
+}
+
+impl Store {
+    /// Opens a session, and ends the oldest ones of its key beyond [`SESSIONS_PER_KEY_MAX`].
+    pub(crate) async fn open_session(&self, session: &SessionRecord) -> Result<(), StoreError> {
+        let (project, key) = session.holder.as_ref().map(|(project, key)| (project.as_str(), key.as_str())).unzip();
+        let mut write = self.write().await?;
+        query(
+            "INSERT INTO dashboard_sessions (digest, project, key_id, client, created_at, seen_at)
+             VALUES ($1, $2, $3, $4, $5, $6)",
+        )
+        .bind(&session.digest)
+        .bind(project)
+        .bind(key)
+        .bind(&session.client)
+        .bind(session.created_at.0)
+        .bind(session.seen_at.0)
+        .execute(write.connection())
+        .await?;
+        if let Some(key) = key {
+            query(
+                "DELETE FROM dashboard_sessions WHERE key_id = $1 AND digest NOT IN
+                     (SELECT digest FROM dashboard_sessions WHERE key_id = $1 ORDER BY created_at DESC, digest LIMIT $2)",
+            )
+            .bind(key)
+            .bind(SESSIONS_PER_KEY_MAX)
+            .execute(write.connection())
+            .await?;
+        }
+        write.commit().await?;
+        Ok(())
+    }
+
+    /// The session with this digest.
+    pub(crate) async fn find_session(&self, digest: &str) -> Result<Option<SessionRecord>, StoreError> {
+        let row: Option<Row> = query_as("SELECT * FROM dashboard_sessions WHERE digest = $1")
+            .bind(digest)
+            .fetch_optional(self.reader())
+            .await?;
+        row.map(SessionRecord::try_from).transpose()
+    }
+
+    /// Notes that a session was used.
+    pub(crate) async fn see_session(&self, digest: &str, now: UnixMillis) -> Result<(), StoreError> {
+        let mut write = self.write().await?;
+        query("UPDATE dashboard_sessions SET seen_at = $2 WHERE digest = $1")
+            .bind(digest)
+            .bind(now.0)
+            .execute(write.connection())
+            .await?;
+        write.commit().await?;
+        Ok(())
+    }
+
+    /// Ends a session, or every session of whoever has it.
+    pub(crate) async fn end_sessions(&self, session: &SessionRecord, everywhere: bool) -> Result<(), StoreError> {
+        let mut write = self.write().await?;
+        let statement = match (&session.holder, everywhere) {
+            (_, false) => query("DELETE FROM dashboard_sessions WHERE digest = $1").bind(&session.digest),
+            (Some((_, key)), true) => query("DELETE FROM dashboard_sessions WHERE key_id = $1").bind(key.as_str()),
+            (None, true) => query("DELETE FROM dashboard_sessions WHERE key_id IS NULL"),
+        };
+        statement.execute(write.connection()).await?;
+        write.commit().await?;
+        Ok(())
+    }
+
+    /// Forgets sessions opened or last used before these moments, and links that are over.
+    pub(crate) async fn forget_sessions(
+        &self,
+        opened_before: UnixMillis,
+        seen_before: UnixMillis,
+        now: UnixMillis,
+    ) -> Result<(), StoreError> {
+        let mut write = self.write().await?;
+        query("DELETE FROM dashboard_sessions WHERE created_at < $1 OR seen_at < $2")
+            .bind(opened_before.0)
+            .bind(seen_before.0)
+            .execute(write.connection())
+            .await?;
+        query("DELETE FROM dashboard_links WHERE expires_at < $1").bind(now.0).execute(write.connection()).await?;
+        write.commit().await?;
+        Ok(())
+    }
+
+    /// Keeps a link that signs an operator in until `expires_at`.
+    pub(crate) async fn save_link(&self, digest: &str, expires_at: UnixMillis) -> Result<(), StoreError> {
+        let mut write = self.write().await?;
+        query("INSERT INTO dashboard_links (digest, expires_at) VALUES ($1, $2)")
+            .bind(digest)
+            .bind(expires_at.0)
+            .execute(write.connection())
+            .await?;
+        write.commit().await?;
+        Ok(())
+    }
+
+    /// Spends a link. Whether it was good: of two who try at once, one finds it.
+    pub(crate) async fn spend_link(&self, digest: &str, now: UnixMillis) -> Result<bool, StoreError> {
+        let mut write = self.write().await?;
+        let spent = query("DELETE FROM dashboard_links WHERE digest = $1 AND expires_at >= $2")
+            .bind(digest)
+            .bind(now.0)
+            .execute(write.connection())
+            .await?;
+        write.commit().await?;
+        Ok(spent.rows_affected() == 1)
+    }
+
+    /// The key with this digest, whosever it is.
+    pub(crate) async fn key_by_digest(&self, digest: KeyDigest) -> Result<Option<KeyRecord>, StoreError> {
+        let found: Option<(String, String)> = query_as("SELECT project, id FROM api_keys WHERE digest = $1")
+            .bind(digest.to_text())
+            .fetch_optional(self.reader())
+            .await?;
+        let Some((project, id)) = found else { return Ok(None) };
+        self.key(&read_word(&project, "project id")?, &read_word(&id, "key id")?).await
+    }
+
+    /// The project's key with this id.
+    pub(crate) async fn key(&self, project: &ProjectId, id: &KeyId) -> Result<Option<KeyRecord>, StoreError> {
+        let mut connection = self.reader().acquire().await?;
+        keys::find_key(&mut connection, project, id).await
+    }
+}

@@ -1,0 +1,78 @@
+//! What two replicas over one PostgreSQL could do to each other, below the API.
+
+#[path = "../../../chassis/tests/support/postgres.rs"]
+mod server;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chassis::clock::ManualClock;
+use chassis::secret::Secret;
+use chassis::sql::PostgresSettings;
+use contract::time::UnixMillis;
+
+use self::server::{Server, name_in};
+use super::*;
+
+const NOW: UnixMillis = UnixMillis(1_000_000);
+
+async fn replica(url: &str) -> Store {
+    let settings = PostgresSettings::new(Secret::parse_password(url).unwrap(), 5).unwrap();
+    Store::open(&settings.into(), Arc::new(ManualClock::at(NOW))).await.unwrap()
+}
+
+/// Two replicas and a domain.
+async fn with_domain() -> ([Store; 2], crate::domain::Domain) {
+    let server = Server::shared();
+    let url = server.database();
+    let stores = [replica(&url).await, replica(&url).await];
+    let certificate = to_json(&crate::domain::CertificateState::default());
+    let text = format!(
+        "INSERT INTO projects (id, salt, plan, access, upstream, suspended, created_at, updated_at)
+         VALUES ('demo', 's', 'pro', 'key', 'orders', FALSE, 1, 1);
+         INSERT INTO domains (name, project, status, status_since, is_primary, primary_wanted, problems, certificate,
+             watched_since, due_at, lease_until, lease_fence, rev, created_at, updated_at)
+         VALUES ('shop.example', 'demo', 'pending_dns', 1, FALSE, FALSE, '[]', '{certificate}', 1, 1, 0, 0, 1, 1, 1)",
+    );
+    server.sql(name_in(&url), &text);
+    let due = stores[0].due_domains(NOW, 8, 8).await.unwrap();
+    (stores, due.into_iter().next().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_workers_one_gets_the_lease() {
+    let (stores, domain) = with_domain().await;
+    let mut workers = tokio::task::JoinSet::new();
+    for number in 0..20 {
+        let (store, domain) = (stores[number % 2].clone(), domain.clone());
+        workers.spawn(async move { store.lease_domain(&domain, NOW, NOW.plus(1_000)).await.unwrap() });
+    }
+    let fences: Vec<i64> = workers.join_all().await.into_iter().flatten().collect();
+    assert_eq!(fences, [1]);
+    assert_eq!(stores[1].lease_domain(&domain, NOW.plus(1_000), NOW.plus(2_000)).await.unwrap(), Some(2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_takes_the_lease_between_a_look_at_its_fence_and_the_result() {
+    let (stores, domain) = with_domain().await;
+    stores[0].lease_domain(&domain, NOW, NOW.plus(10)).await.unwrap().unwrap();
+    let mut write = stores[0].write().await.unwrap();
+    let seen = domains::find_domain(write.connection(), &domain.project, &domain.name).await.unwrap().unwrap();
+    assert_eq!(seen.lease_fence, 1);
+    // The lease is over, and another replica wants it just now.
+    let taking = {
+        let (store, domain) = (stores[1].clone(), domain.clone());
+        tokio::spawn(async move { store.lease_domain(&domain, NOW.plus(20), NOW.plus(1_000)).await })
+    };
+    let waiting = "SELECT COUNT(*) FROM pg_locks WHERE NOT granted AND pid IN \
+                   (SELECT pid FROM pg_stat_activity WHERE datname = current_database())";
+    let deadline = std::time::Instant::now() + Duration::from_secs(1);
+    while query_scalar::<i64>(waiting).fetch_one(stores[0].reader()).await.unwrap() == 0 {
+        assert!(std::time::Instant::now() < deadline, "nobody waits for the row");
+    }
+    domains::release_lease(write.connection(), &seen).await.unwrap();
+    write.commit().await.unwrap();
+    assert_eq!(taking.await.unwrap().unwrap(), Some(2));
+    // The release came before the other's lease and did not end it.
+    assert_eq!(stores[0].lease_domain(&domain, NOW.plus(30), NOW.plus(40)).await.unwrap(), None);
+}

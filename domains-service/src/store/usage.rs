@@ -1,0 +1,98 @@
+//! Requests per project and UTC day, as gateways report them.
+//!
+//! Each gateway process writes its own figures for the day, absolute and over and over, under its own name: a report
+//! that is lost or comes twice changes nothing. What a process had not reported when it ended is missing: this
+//! is for looking at. Quotas are counted elsewhere, exactly.
+
+use chassis::sql::{query, query_as, query_scalar};
+use contract::project::ProjectId;
+use contract::usage::UsageOfProject;
+
+use super::{Store, StoreError, Write};
+
+/// Days kept.
+pub(crate) const USAGE_DAYS_MAX: i64 = 62;
+
+/// Figures of a day.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DayUsage {
+    /// Days since the epoch.
+    pub(crate) day: i64,
+    pub(crate) admitted: i64,
+    pub(crate) refused: i64,
+    pub(crate) banned: i64,
+}
+
+impl Write {
+    /// Takes down what a gateway says of a project and day. What it said before about them is replaced, unless this is
+    /// older.
+    pub(crate) async fn note_usage(&mut self, node: &str, usage: &UsageOfProject) -> Result<(), StoreError> {
+        let whole = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        query(
+            "INSERT INTO usage_days (project, day, node, admitted, refused, banned, minute, in_minute)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+             ON CONFLICT (project, day, node) DO UPDATE SET admitted = excluded.admitted, refused = excluded.refused,
+                 banned = excluded.banned, minute = excluded.minute, in_minute = excluded.in_minute
+             WHERE excluded.admitted + excluded.refused + excluded.banned
+                 >= usage_days.admitted + usage_days.refused + usage_days.banned",
+        )
+        .bind(usage.project.as_str())
+        .bind(usage.day)
+        .bind(node)
+        .bind(whole(usage.admitted))
+        .bind(whole(usage.refused))
+        .bind(whole(usage.banned))
+        .bind(usage.minute)
+        .bind(whole(usage.in_minute))
+        .execute(self.connection())
+        .await?;
+        Ok(())
+    }
+
+    /// Forgets days before `oldest`, and adds up what gateways said of days before `settled`, whose processes are gone
+    /// or will not speak of them again.
+    pub(crate) async fn tidy_usage(&mut self, oldest: i64, settled: i64) -> Result<(), StoreError> {
+        query("DELETE FROM usage_days WHERE day < $1").bind(oldest).execute(self.connection()).await?;
+        query(
+            "INSERT INTO usage_days (project, day, node, admitted, refused, banned, minute, in_minute)
+             SELECT project, day, '', SUM(admitted), SUM(refused), SUM(banned), 0, 0 FROM usage_days
+             WHERE day < $1 AND node <> '' GROUP BY project, day
+             ON CONFLICT (project, day, node) DO UPDATE SET admitted = usage_days.admitted + excluded.admitted,
+                 refused = usage_days.refused + excluded.refused, banned = usage_days.banned + excluded.banned",
+        )
+        .bind(settled)
+        .execute(self.connection())
+        .await?;
+        query("DELETE FROM usage_days WHERE day < $1 AND node <> ''").bind(settled).execute(self.connection()).await?;
+        Ok(())
+    }
+}
+
+impl Store {
+    /// A project's days from `first` on that had requests, oldest first.
+    pub(crate) async fn usage(&self, project: &ProjectId, first: i64) -> Result<Vec<DayUsage>, StoreError> {
+        let rows: Vec<(i64, i64, i64, i64)> = query_as(
+            "SELECT day, CAST(SUM(admitted) AS BIGINT), CAST(SUM(refused) AS BIGINT), CAST(SUM(banned) AS BIGINT)
+             FROM usage_days WHERE project = $1 AND day >= $2 GROUP BY day ORDER BY day",
+        )
+        .bind(project.as_str())
+        .bind(first)
+        .fetch_all(self.reader())
+        .await?;
+        let days = rows.into_iter();
+        Ok(days.map(|(day, admitted, refused, banned)| DayUsage { day, admitted, refused, banned }).collect())
+    }
+
+    /// Requests of a project admitted in a minute, by its number since the epoch.
+    pub(crate) async fn usage_of_minute(&self, project: &ProjectId, minute: i64) -> Result<i64, StoreError> {
+        let sum: Option<i64> = query_scalar(
+            "SELECT CAST(SUM(in_minute) AS BIGINT) FROM usage_days WHERE project = $1 AND day = $2 AND minute = $3",
+        )
+        .bind(project.as_str())
+        .bind(minute.div_euclid(1_440))
+        .bind(minute)
+        .fetch_one(self.reader())
+        .await?;
+        Ok(sum.unwrap_or(0))
+    }
+}

@@ -1,0 +1,7 @@
+//! The dashboard over HTTP, without script: every page, its states, and who may see it.
+
+mod browser;
+mod pages;
+mod sessions;
+
+pub(crate) use browser::{Browser, Page};

@@ -1,0 +1,171 @@
+//! Several control planes over one PostgreSQL, and a server that is gone or locked.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use contract::feed::{Effect, Entity, Frame};
+use serde_json::{Value, json};
+
+use crate::stores::postgres::{Server, name_in};
+use crate::stores::{in_postgres, url_in};
+use crate::world::{Bend, Platform};
+
+const SHOP: &str = "/v1/projects/demo/domains/shop.localhost";
+
+/// Two replicas over a database of a server.
+async fn replicas(server: &Server) -> [Platform; 2] {
+    let directory = Arc::new(in_postgres(&server.database()));
+    // At once: both find an empty database.
+    let start = || Platform::bent(Bend { directory: Some(directory.clone()), ..Bend::default() });
+    let (one, other) = tokio::join!(start(), start());
+    [one, other]
+}
+
+/// Until a replica answers `is`; nobody does anything for it.
+async fn until(platform: &Platform, path: &str, is: impl Fn(u16) -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let answer = platform.operator("GET", path, Value::Null).await;
+        if is(answer.status) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{path} goes on answering {answer:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_replica_changes_reaches_gateways_that_follow_another() {
+    let [one, other] = replicas(Server::shared()).await;
+    let mut stream = other.follow(0).await;
+    let (_, start) = stream.snapshot().await;
+    one.project("demo", "pro").await;
+    assert_eq!(other.operator("GET", "/projects/demo", Value::Null).await.status, 200, "read your writes, anywhere");
+    one.local_domain("demo", json!({ "name": "shop.localhost" })).await;
+    let mut last = start;
+    loop {
+        let change = stream.change().await;
+        assert_eq!(change.revision.0, last + 1, "no gap");
+        last = change.revision.0;
+        if matches!(&change.effect, Effect::Put(Entity::Site(site)) if site.hostname.as_str() == "shop.localhost") {
+            break;
+        }
+    }
+}
+
+// rule: 1.19
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removal_waits_for_gateways_that_report_to_another_replica() {
+    let [one, other] = replicas(Server::shared()).await;
+    one.project("demo", "pro").await;
+    one.local_domain("demo", json!({ "name": "shop.localhost" })).await;
+    let mut stream = other.follow(0).await;
+    let (_, revision) = stream.snapshot().await;
+    // A report is heard by the other replica a moment after it was made.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        for node in ["a", "b"] {
+            other.report(node, revision).await;
+        }
+        let nodes = one.operator("GET", "/nodes", Value::Null).await.body;
+        if nodes["nodes"].as_array().is_some_and(|nodes| nodes.len() == 2) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{nodes}");
+    }
+    let gateways = async {
+        let mut removed = 0;
+        let mut last = revision;
+        while removed < 2 {
+            let change = stream.change().await;
+            last = change.revision.0;
+            removed += u32::from(matches!(change.effect, Effect::Remove(_)));
+        }
+        for node in ["a", "b"] {
+            other.report(node, last).await;
+        }
+    };
+    let owner = one.owner("demo");
+    let (answer, ()) = tokio::join!(owner.send("DELETE", SHOP, Value::Null), gateways);
+    // A busy machine may need longer than the second that is waited, and is told so; nobody is forgotten.
+    assert!(answer.header("x-edge-ack").contains("/2; "), "{answer:?}");
+    other.domain_when("demo", "shop.localhost", |domain| domain["code"] == "domain_not_found").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writers_of_two_replicas_give_gapless_revisions() {
+    let [one, other] = replicas(Server::shared()).await;
+    let mut stream = other.follow(0).await;
+    let (_, start) = stream.snapshot().await;
+    let create = |index: usize| {
+        let platform = if index.is_multiple_of(2) { &one } else { &other };
+        platform.operator("POST", "/projects", json!({ "id": format!("p{index}"), "plan": "pro" }))
+    };
+    let answers = futures_util::future::join_all((0..40).map(create)).await;
+    assert!(answers.iter().all(|answer| answer.status == 201), "{answers:?}");
+    let mut expected = start;
+    let mut projects = 0;
+    while projects < 40 {
+        match stream.next().await.unwrap() {
+            Frame::Change(change) => {
+                expected += 1;
+                assert_eq!(change.revision.0, expected);
+                projects += u32::from(matches!(change.effect, Effect::Put(Entity::Project(_))));
+            }
+            Frame::Heartbeat { revision, .. } => assert_eq!(revision.0, expected),
+            frame => panic!("{frame:?}"),
+        }
+    }
+    assert_eq!(one.follow(0).await.snapshot().await.1, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_gone_is_503_and_its_return_is_noticed() {
+    let server = Server::start(&[]);
+    let directory = Arc::new(in_postgres(&server.database()));
+    let platform = Platform::bent(Bend { directory: Some(directory), ..Bend::default() }).await;
+    platform.project("demo", "pro").await;
+    let (entities, revision) = platform.follow(0).await.snapshot().await;
+    server.stop();
+    let asked = Instant::now();
+    let owner = platform.owner("demo");
+    let answer = owner.send("POST", "/v1/projects/demo/domains", json!({ "name": "shop.localhost" })).await;
+    assert_eq!((answer.code(), answer.header("retry-after")), ((503, "storage_unavailable"), "1"));
+    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
+    let ready = platform.client.get(format!("{}/readyz", platform.admin)).send().await.unwrap();
+    assert_eq!(ready.status(), 200, "starting this process anew would mend nothing");
+    server.start_again();
+    until(&platform, "/projects/demo", |status| status == 200).await;
+    let (again, at) = platform.follow(0).await.snapshot().await;
+    assert_eq!((again.len(), at), (entities.len(), revision));
+    platform.local_domain("demo", json!({ "name": "shop.localhost" })).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_somebody_holds_is_503_in_time_and_reading_goes_on() {
+    let server = Server::shared();
+    let [one, other] = replicas(server).await;
+    one.project("demo", "pro").await;
+    let url = url_in(one.directory.path());
+    let database = name_in(&url).to_owned();
+    let holder = {
+        let database = database.clone();
+        std::thread::spawn(move || {
+            let text = "BEGIN; SELECT * FROM revision_counter FOR UPDATE; SELECT pg_sleep(60)";
+            Server::shared().try_sql(&database, text)
+        })
+    };
+    let sleeping = "FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()";
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while server.sql(&database, &format!("SELECT COUNT(*) {sleeping}")) != "1" {
+        assert!(Instant::now() < deadline, "nobody holds the lock");
+    }
+    for platform in [&one, &other] {
+        let answer = platform.operator("POST", "/projects", json!({ "id": "second" })).await;
+        assert_eq!(answer.code(), (503, "storage_unavailable"));
+        assert_eq!(platform.operator("GET", "/projects/demo", Value::Null).await.status, 200);
+    }
+    server.sql(&database, &format!("SELECT pg_terminate_backend(pid) {sleeping}"));
+    assert!(holder.join().unwrap().is_err(), "its session was ended");
+    one.project("second", "pro").await;
+}

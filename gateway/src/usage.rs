@@ -1,0 +1,190 @@
+//! What the dashboard shows of usage: requests per project and day, counted in memory and reported every other second.
+//!
+//! For people to look at; quotas do not lean on it. The figures of a day are absolute, so a report that is lost or
+//! comes twice changes nothing, and while the control plane is away they wait. A process that ends takes its last two
+//! seconds with it. Beyond [`PROJECTS_MAX`] projects in one day, more are not counted until a new day begins.
+
+mod report;
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+
+use contract::project::ProjectId;
+use contract::time::UnixMillis;
+use contract::usage::UsageOfProject;
+use contract::window::Window;
+use parking_lot::Mutex;
+
+use crate::telemetry::Decision;
+
+pub use report::Reporter;
+
+/// Projects counted in one day.
+const PROJECTS_MAX: usize = 100_000;
+
+/// Parts of the book, so that requests of different projects do not wait for one lock.
+const PARTS: usize = 16;
+
+/// One project's day.
+#[derive(Clone, Debug, Default)]
+struct Page {
+    day: i64,
+    admitted: u64,
+    refused: u64,
+    banned: u64,
+    minute: i64,
+    in_minute: u64,
+    /// Not reported as it is.
+    is_news: bool,
+}
+
+/// Counts per project.
+pub struct UsageBook {
+    parts: Vec<Mutex<HashMap<ProjectId, Page>>>,
+    /// Days that ended before they were reported in full.
+    ended: Mutex<Vec<UsageOfProject>>,
+    hasher: RandomState,
+}
+
+impl Default for UsageBook {
+    fn default() -> Self {
+        Self {
+            parts: (0..PARTS).map(|_| Mutex::default()).collect(),
+            ended: Mutex::default(),
+            hasher: RandomState::new(),
+        }
+    }
+}
+
+impl UsageBook {
+    /// Counts a request that was charged or refused for its quota.
+    pub fn count(&self, project: &ProjectId, decision: Decision, now: UnixMillis) {
+        let index = usize::try_from(self.hasher.hash_one(project) % PARTS as u64).unwrap_or(0);
+        let Some(part) = self.parts.get(index) else { return };
+        let (day, minute) = (Window::Day.index(now), Window::Minute.index(now));
+        let mut pages = part.lock();
+        if !pages.contains_key(project) && pages.len() >= PROJECTS_MAX / PARTS {
+            pages.retain(|_, page| page.day == day || page.is_news);
+            if pages.len() >= PROJECTS_MAX / PARTS {
+                return;
+            }
+        }
+        let page = pages.entry(project.clone()).or_default();
+        if page.day != day {
+            let old = std::mem::replace(page, Page { day, ..Page::default() });
+            let mut ended = self.ended.lock();
+            if old.is_news && ended.len() < PROJECTS_MAX {
+                ended.push(usage(project, &old));
+            }
+        }
+        match decision {
+            Decision::Admitted | Decision::Shadow => {
+                page.admitted += 1;
+                page.in_minute = if page.minute == minute { page.in_minute + 1 } else { 1 };
+                page.minute = minute;
+            }
+            Decision::RefusedMinute | Decision::RefusedDay => page.refused += 1,
+            Decision::Banned => page.banned += 1,
+            // Our own fault, and nothing of the project's was spent.
+            Decision::Unavailable => return,
+        }
+        page.is_news = true;
+    }
+
+    /// Up to `max` projects whose figures are news. They are no longer: [`UsageBook::give_back`] makes them so again.
+    fn take(&self, max: usize) -> Vec<UsageOfProject> {
+        let mut ended = self.ended.lock();
+        let keep = ended.len().saturating_sub(max);
+        let mut taken = ended.split_off(keep);
+        drop(ended);
+        for part in &self.parts {
+            for (project, page) in part.lock().iter_mut().filter(|(_, page)| page.is_news) {
+                if taken.len() >= max {
+                    return taken;
+                }
+                page.is_news = false;
+                taken.push(usage(project, page));
+            }
+        }
+        taken
+    }
+
+    /// What was taken could not be reported.
+    fn give_back(&self, taken: Vec<UsageOfProject>) {
+        for usage in taken {
+            let index = usize::try_from(self.hasher.hash_one(&usage.project) % PARTS as u64).unwrap_or(0);
+            let Some(part) = self.parts.get(index) else { continue };
+            match part.lock().get_mut(&usage.project) {
+                Some(page) if page.day == usage.day => page.is_news = true,
+                _ => self.ended.lock().push(usage),
+            }
+        }
+    }
+}
+
+fn usage(project: &ProjectId, page: &Page) -> UsageOfProject {
+    UsageOfProject {
+        project: project.clone(),
+        day: page.day,
+        admitted: page.admitted,
+        refused: page.refused,
+        banned: page.banned,
+        minute: page.minute,
+        in_minute: page.in_minute,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2026-06-15T23:59:58Z.
+    const NOW: UnixMillis = UnixMillis(1_781_567_998_000);
+
+    fn book_with(decisions: &[(Decision, UnixMillis)]) -> UsageBook {
+        let book = UsageBook::default();
+        let project: ProjectId = "demo".parse().unwrap();
+        for (decision, at) in decisions {
+            book.count(&project, *decision, *at);
+        }
+        book
+    }
+
+    #[test]
+    fn a_day_is_counted_and_reported_once_until_it_changes() {
+        let book = book_with(&[
+            (Decision::Admitted, NOW.plus(-60_000)),
+            (Decision::Admitted, NOW),
+            (Decision::Shadow, NOW),
+            (Decision::RefusedMinute, NOW),
+            (Decision::RefusedDay, NOW),
+            (Decision::Banned, NOW),
+            (Decision::Unavailable, NOW),
+        ]);
+        let taken = book.take(10);
+        assert_eq!(taken.len(), 1);
+        let usage = &taken[0];
+        assert_eq!((usage.admitted, usage.refused, usage.banned, usage.in_minute), (3, 2, 1, 2));
+        assert_eq!((usage.day, usage.minute), (20_619, 29_692_799));
+        assert!(book.take(10).is_empty(), "nothing is new");
+        book.give_back(taken.clone());
+        assert_eq!(book.take(10), taken, "until it could not be reported");
+    }
+
+    #[test]
+    fn a_day_that_ended_is_reported_beside_the_new_one() {
+        let book = book_with(&[(Decision::Admitted, NOW), (Decision::Admitted, NOW.plus(3_000))]);
+        let mut days: Vec<(i64, u64)> = book.take(10).iter().map(|usage| (usage.day, usage.admitted)).collect();
+        days.sort_unstable();
+        assert_eq!(days, [(20_619, 1), (20_620, 1)]);
+    }
+
+    #[test]
+    fn one_report_has_a_bound_and_the_next_one_goes_on() {
+        let book = UsageBook::default();
+        for number in 0..7 {
+            book.count(&format!("p{number}").parse().unwrap(), Decision::Admitted, NOW);
+        }
+        assert_eq!((book.take(5).len(), book.take(5).len(), book.take(5).len()), (5, 2, 0));
+    }
+}

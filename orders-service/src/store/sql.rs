@@ -1,0 +1,233 @@
+//! Orders in a database: one SQLite file, or a PostgreSQL server that several replicas share. One set of queries.
+//!
+//! Reading asks the pool and never waits for a writer. Writing goes through tasks ([`writer`]) that commit what waits
+//! together. When the database is locked, full, damaged or gone, the error says which, and nothing that was
+//! acknowledged is lost: both databases answer a commit when it is on disk. Nothing is remembered between two
+//! requests, so what one replica has acknowledged every other one shows.
+
+mod apply;
+mod import;
+mod outbox;
+mod page;
+mod row;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use async_trait::async_trait;
+use chassis::sql::{Database, Kind, Migrations, Place, query, query_as, query_scalar};
+use contract::project::ProjectId;
+use contract::time::UnixMillis;
+use tokio::sync::oneshot;
+
+use self::writer::{Job, Writer};
+use super::{
+    ChangeError, CreateError, Created, Edition, Event, EventKind, FaultKind, IMPORT_WAIT_MAX, Idempotency, ImportError,
+    NewOrder, OrderStore, PageQuery, StoreError, Summary, WAIT_MAX, Waiting,
+};
+use crate::order::{CancelError, Order, ShipError, Status};
+
+/// Tasks that write over PostgreSQL: as many transactions at once.
+const WRITERS_OVER_NETWORK: usize = 3;
+
+/// The store over SQL.
+pub struct SqlOrders {
+    database: Database,
+    writers: Vec<Writer>,
+    mark: String,
+}
+
+impl SqlOrders {
+    /// Opens (or makes) the database, brings its schema up to date and starts the writers.
+    ///
+    /// # Errors
+    /// When it cannot be opened, is damaged, or was written by a newer version.
+    pub async fn open(place: &Place) -> anyhow::Result<Self> {
+        let migrations =
+            Migrations { sqlite: sqlx::migrate!("./migrations"), postgres: sqlx::migrate!("./migrations/postgres") };
+        let database = Database::open(place, &migrations).await?;
+        let mark = mark_of(&database).await.with_context(|| format!("reading {place:?}"))?;
+        let writers = match database.kind() {
+            Kind::Sqlite => 1,
+            Kind::Postgres => WRITERS_OVER_NETWORK,
+        };
+        let writers = (0..writers).map(|_| Writer::start(database.write.clone())).collect();
+        Ok(Self { database, writers, mark })
+    }
+
+    /// The writer of a project. Its changes follow one another, so they need not wait for locks here.
+    fn writer_of(&self, project: &ProjectId) -> Result<&Writer, StoreError> {
+        let number = usize::try_from(crc32fast::hash(project.as_str().as_bytes())).unwrap_or_default();
+        let writer = number.checked_rem(self.writers.len()).and_then(|index| self.writers.get(index));
+        writer.ok_or_else(no_writer)
+    }
+
+    async fn write<T>(
+        &self,
+        project: &ProjectId,
+        wait: Duration,
+        job: impl FnOnce(ProjectId, oneshot::Sender<T>) -> Job,
+    ) -> Result<T, StoreError> {
+        Self::write_by(self.writer_of(project)?, wait, |reply| job(project.clone(), reply)).await
+    }
+
+    async fn write_by<T>(
+        writer: &Writer,
+        wait: Duration,
+        job: impl FnOnce(oneshot::Sender<T>) -> Job,
+    ) -> Result<T, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        writer.submit(job(reply))?;
+        match tokio::time::timeout(wait, answer).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(_)) => Err(StoreError::new(FaultKind::Other, "the writer stopped before it answered")),
+            Err(_) => Err(StoreError::new(FaultKind::Busy, "the writer did not answer in time")),
+        }
+    }
+}
+
+fn no_writer() -> StoreError {
+    StoreError::new(FaultKind::Other, "there is no writer")
+}
+
+/// The database's mark, made on first start.
+async fn mark_of(database: &Database) -> anyhow::Result<String> {
+    let fresh = chassis::random::bytes::<8>()?.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+    query("INSERT INTO installation (one, mark) VALUES (1, $1) ON CONFLICT (one) DO NOTHING")
+        .bind(fresh)
+        .execute(&database.write)
+        .await?;
+    Ok(query_scalar("SELECT mark FROM installation WHERE one = 1").fetch_one(&database.write).await?)
+}
+
+/// A read with its deadline.
+async fn within<T>(read: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, StoreError> {
+    match tokio::time::timeout(WAIT_MAX, read).await {
+        Ok(result) => Ok(result?),
+        Err(_) => Err(StoreError::new(FaultKind::Busy, "the database did not answer in time")),
+    }
+}
+
+#[async_trait]
+impl OrderStore for SqlOrders {
+    fn mark(&self) -> &str {
+        &self.mark
+    }
+
+    async fn edition(&self, project: &ProjectId) -> Result<Edition, StoreError> {
+        let row = within(
+            query_as("SELECT version, orders FROM stores WHERE project = $1")
+                .bind(project.as_str())
+                .fetch_optional(&self.database.read),
+        )
+        .await?;
+        Ok(row.map_or_else(Edition::default, |(version, orders)| Edition { version, orders }))
+    }
+
+    async fn batch(&self, project: &ProjectId, after: Option<i64>, limit: u32) -> Result<Vec<Order>, StoreError> {
+        // Two texts and not one with an "or": each is a plain walk along the primary key.
+        let first = "SELECT id, pet_id, quantity, ship_date_micros, complete, status, checksum FROM orders \
+                     WHERE project = $1 ORDER BY id LIMIT $2";
+        let next = "SELECT id, pet_id, quantity, ship_date_micros, complete, status, checksum FROM orders \
+                    WHERE project = $1 AND id > $3 ORDER BY id LIMIT $2";
+        let query = query_as(if after.is_some() { next } else { first }).bind(project.as_str()).bind(i64::from(limit));
+        let query = match after {
+            Some(after) => query.bind(after),
+            None => query,
+        };
+        let rows = within(query.fetch_all(&self.database.read)).await?;
+        rows.into_iter().map(|columns| row::read(project, columns)).collect()
+    }
+
+    async fn page(&self, project: &ProjectId, query: &PageQuery) -> Result<Vec<Order>, StoreError> {
+        page::read(&self.database.read, project, query).await
+    }
+
+    async fn find(&self, project: &ProjectId, id: i64) -> Result<Option<Order>, StoreError> {
+        let found =
+            within(query_as(row::SELECT_ONE).bind(project.as_str()).bind(id).fetch_optional(&self.database.read));
+        found.await?.map(|columns| row::read(project, columns)).transpose()
+    }
+
+    async fn events(&self, project: &ProjectId, id: i64) -> Result<Option<Vec<Event>>, StoreError> {
+        if self.find(project, id).await?.is_none() {
+            return Ok(None);
+        }
+        let text = "SELECT event, at_millis FROM order_events WHERE project = $1 AND order_id = $2 ORDER BY sequence";
+        let rows = within(query_as(text).bind(project.as_str()).bind(id).fetch_all(&self.database.read)).await?;
+        let events = rows.into_iter().map(|(word, at): (String, i64)| {
+            let kind = EventKind::ALL.into_iter().find(|kind| kind.as_str() == word);
+            let kind = kind.ok_or_else(|| StoreError::corrupt(format!("an event of order {id} is {word:?}")))?;
+            Ok(Event { kind, at: UnixMillis(at) })
+        });
+        events.collect::<Result<_, StoreError>>().map(Some)
+    }
+
+    async fn knows_pet(&self, project: &ProjectId, pet_id: i64) -> Result<bool, StoreError> {
+        let text = "SELECT id FROM orders WHERE project = $1 AND pet_id = $2 LIMIT 1";
+        let found =
+            within(query_scalar::<i64>(text).bind(project.as_str()).bind(pet_id).fetch_optional(&self.database.read));
+        Ok(found.await?.is_some())
+    }
+
+    async fn summary(&self, project: &ProjectId) -> Result<Summary, StoreError> {
+        let text = "SELECT status, COUNT(*) FROM orders WHERE project = $1 GROUP BY status";
+        let rows: Vec<(String, i64)> =
+            within(query_as(text).bind(project.as_str()).fetch_all(&self.database.read)).await?;
+        let mut summary = Summary::default();
+        for (word, count) in rows {
+            match row::status(&word)? {
+                Status::Pending => summary.pending = count,
+                Status::Shipped => summary.shipped = count,
+                Status::Cancelled => summary.cancelled = count,
+            }
+        }
+        Ok(summary)
+    }
+
+    async fn cancel(&self, project: &ProjectId, id: i64, at: UnixMillis) -> Result<Order, ChangeError<CancelError>> {
+        self.write(project, WAIT_MAX, |project, reply| Job::Cancel { project, id, at, reply }).await?
+    }
+
+    async fn ship(&self, project: &ProjectId, id: i64, at: UnixMillis) -> Result<Order, ChangeError<ShipError>> {
+        self.write(project, WAIT_MAX, |project, reply| Job::Ship { project, id, at, reply }).await?
+    }
+
+    async fn create(
+        &self,
+        project: &ProjectId,
+        order: NewOrder,
+        idempotency: Option<Idempotency>,
+        at: UnixMillis,
+    ) -> Result<Created, CreateError> {
+        self.write(project, WAIT_MAX, |project, reply| Job::Create { project, order, idempotency, at, reply }).await?
+    }
+
+    async fn import(&self, project: &ProjectId, orders: Vec<Order>) -> Result<u64, ImportError> {
+        self.write(project, IMPORT_WAIT_MAX, |project, reply| Job::Import { project, orders, reply }).await?
+    }
+
+    fn database(&self) -> Option<Database> {
+        Some(self.database.clone())
+    }
+
+    async fn untold(&self, limit: u32) -> Result<Waiting, StoreError> {
+        outbox::read(&self.database.read, limit).await
+    }
+
+    async fn forget(&self, told: Vec<i64>, keep: u32) -> Result<u64, StoreError> {
+        // Of all projects; among several writers any will do.
+        let writer = self.writers.first().ok_or_else(no_writer)?;
+        Self::write_by(writer, WAIT_MAX, |reply| Job::Forget { told, keep, reply }).await?
+    }
+
+    async fn close(&self) {
+        for writer in &self.writers {
+            writer.stop().await;
+        }
+        self.database.close().await;
+    }
+}

@@ -1,0 +1,222 @@
+//! Single changes inside the writer's transaction: read, decide by the pure rules, write.
+
+use chassis::sql::{Connection, Kind, query, query_as, query_scalar};
+use contract::project::ProjectId;
+use contract::time::UnixMillis;
+
+use super::{outbox, row};
+use crate::order::{CancelError, Order, ShipDate, ShipError};
+use crate::store::{ChangeError, CreateError, Created, EventKind, Idempotency, NewOrder, StoreError};
+
+/// The largest id given to a new order: 2^53 - 1, above which JSON numbers lose digits in many clients.
+pub(super) const NEW_ID_MAX: i64 = (1 << 53) - 1;
+
+/// Expired idempotency keys removed with each creation that brings one: more than one, so that their number falls.
+const EXPIRED_KEYS_PER_CREATION: i64 = 8;
+
+/// A transition of one order and the event that tells of it.
+pub(super) struct Change<D> {
+    decide: D,
+    event: EventKind,
+}
+
+impl Change<()> {
+    pub(super) fn cancel() -> Change<impl FnOnce(Order) -> Result<Order, CancelError>> {
+        Change { decide: Order::cancel, event: EventKind::Cancelled }
+    }
+
+    pub(super) fn ship(at: UnixMillis) -> Change<impl FnOnce(Order) -> Result<Order, ShipError>> {
+        Change { decide: move |order: Order| order.ship(ShipDate::at(at)), event: EventKind::Shipped }
+    }
+}
+
+/// Takes the lock under which a project's orders change, before anything is read, until the transaction ends. SQLite
+/// has one writer and needs none. `may_be_new`: the project may have no orders yet, and then gets the row to lock.
+pub(super) async fn lock(connection: &mut Connection, project: &ProjectId, may_be_new: bool) -> Result<(), StoreError> {
+    if connection.kind() == Kind::Sqlite {
+        return Ok(());
+    }
+    let text = if may_be_new {
+        "INSERT INTO stores (project, version, orders) VALUES ($1, 0, 0) \
+         ON CONFLICT (project) DO UPDATE SET orders = stores.orders RETURNING version"
+    } else {
+        "SELECT version FROM stores WHERE project = $1 FOR UPDATE"
+    };
+    query_as::<(i64,)>(text).bind(project.as_str()).fetch_optional(connection).await?;
+    Ok(())
+}
+
+/// Changes one order. The update names the state it was decided on, so that even a store with several writers could
+/// not apply a decision to another state.
+pub(super) async fn change<E>(
+    connection: &mut Connection,
+    project: &ProjectId,
+    id: i64,
+    at: UnixMillis,
+    change: Change<impl FnOnce(Order) -> Result<Order, E>>,
+) -> Result<Order, ChangeError<E>> {
+    let found = query_as(row::SELECT_ONE).bind(project.as_str()).bind(id).fetch_optional(&mut *connection).await;
+    let Some(columns) = found.map_err(StoreError::from)? else { return Err(ChangeError::NotFound) };
+    let before = row::read(project, columns)?;
+    let after = (change.decide)(before).map_err(ChangeError::Refused)?;
+    let text = "UPDATE orders SET ship_date_micros = $1, complete = $2, status = $3, checksum = $4 \
+                WHERE project = $5 AND id = $6 AND status = $7";
+    let updated = query(text)
+        .bind(after.ship_date.map(ShipDate::micros))
+        .bind(after.complete.map(i64::from))
+        .bind(after.status.as_str())
+        .bind(row::checksum(project, &after))
+        .bind(project.as_str())
+        .bind(id)
+        .bind(before.status.as_str())
+        .execute(&mut *connection)
+        .await
+        .map_err(StoreError::from)?;
+    if updated.rows_affected() != 1 {
+        return Err(
+            StoreError::corrupt(format!("order {id} of project {project} changed under its transaction")).into()
+        );
+    }
+    record(connection, project, id, change.event, at).await?;
+    outbox::note(connection, project, &after, change.event, at).await?;
+    touch(connection, project, 0).await?;
+    Ok(after)
+}
+
+/// Places a new order, or finds the one its idempotency key made before.
+pub(super) async fn create(
+    connection: &mut Connection,
+    project: &ProjectId,
+    new: NewOrder,
+    idempotency: Option<Idempotency>,
+    at: UnixMillis,
+) -> Result<Created, CreateError> {
+    if let Some(idempotency) = &idempotency
+        && let Some(id) = made_before(connection, project, idempotency, at).await?
+    {
+        // The fingerprint matched: what is asked for now is what was asked for then.
+        return Ok(Created::Before(new.placed(id)));
+    }
+    let text = "SELECT MAX(id) FROM orders WHERE project = $1 AND id <= $2";
+    let largest: Option<i64> = query_scalar(text)
+        .bind(project.as_str())
+        .bind(NEW_ID_MAX)
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(StoreError::from)?;
+    let id = largest.unwrap_or(0).max(0) + 1;
+    if id > NEW_ID_MAX {
+        return Err(CreateError::IdsExhausted);
+    }
+    let order = new.placed(id);
+    insert(connection, project, &order).await?;
+    record(connection, project, id, EventKind::Created, at).await?;
+    outbox::note(connection, project, &order, EventKind::Created, at).await?;
+    if let Some(idempotency) = idempotency {
+        remember(connection, project, &idempotency, id, at).await?;
+    }
+    touch(connection, project, 1).await?;
+    Ok(Created::Now(order))
+}
+
+async fn made_before(
+    connection: &mut Connection,
+    project: &ProjectId,
+    idempotency: &Idempotency,
+    at: UnixMillis,
+) -> Result<Option<i64>, CreateError> {
+    let text = "SELECT fingerprint, order_id FROM idempotency_keys \
+                WHERE project = $1 AND idempotency_key = $2 AND expires_at_millis > $3";
+    let found: Option<(i64, i64)> = query_as(text)
+        .bind(project.as_str())
+        .bind(&idempotency.key)
+        .bind(at.0)
+        .fetch_optional(&mut *connection)
+        .await
+        .map_err(StoreError::from)?;
+    match found {
+        None => Ok(None),
+        Some((fingerprint, id)) if fingerprint == i64::from(idempotency.fingerprint) => Ok(Some(id)),
+        Some(_) => Err(CreateError::KeyReused),
+    }
+}
+
+async fn remember(
+    connection: &mut Connection,
+    project: &ProjectId,
+    idempotency: &Idempotency,
+    id: i64,
+    at: UnixMillis,
+) -> Result<(), StoreError> {
+    // These are of all projects. Where others may be removing them too, nobody waits for anybody.
+    let expired = match connection.kind() {
+        Kind::Sqlite => {
+            "DELETE FROM idempotency_keys WHERE (project, idempotency_key) IN \
+             (SELECT project, idempotency_key FROM idempotency_keys WHERE expires_at_millis <= $1 \
+              ORDER BY expires_at_millis LIMIT $2)"
+        }
+        Kind::Postgres => {
+            "DELETE FROM idempotency_keys WHERE (project, idempotency_key) IN \
+             (SELECT project, idempotency_key FROM idempotency_keys WHERE expires_at_millis <= $1 \
+              ORDER BY expires_at_millis LIMIT $2 FOR UPDATE SKIP LOCKED)"
+        }
+    };
+    query(expired).bind(at.0).bind(EXPIRED_KEYS_PER_CREATION).execute(&mut *connection).await?;
+    // The key may stand there expired, beyond those just removed.
+    let text = "INSERT INTO idempotency_keys (project, idempotency_key, fingerprint, order_id, expires_at_millis) \
+                VALUES ($1, $2, $3, $4, $5) ON CONFLICT (project, idempotency_key) DO UPDATE SET \
+                fingerprint = excluded.fingerprint, order_id = excluded.order_id, \
+                expires_at_millis = excluded.expires_at_millis";
+    query(text)
+        .bind(project.as_str())
+        .bind(&idempotency.key)
+        .bind(i64::from(idempotency.fingerprint))
+        .bind(id)
+        .bind(idempotency.expires_at.0)
+        .execute(&mut *connection)
+        .await?;
+    Ok(())
+}
+
+async fn insert(connection: &mut Connection, project: &ProjectId, order: &Order) -> Result<(), StoreError> {
+    let text = "INSERT INTO orders (project, id, pet_id, quantity, ship_date_micros, complete, status, checksum) \
+                VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+    query(text)
+        .bind(project.as_str())
+        .bind(order.id)
+        .bind(order.pet_id)
+        .bind(order.quantity)
+        .bind(order.ship_date.map(ShipDate::micros))
+        .bind(order.complete.map(i64::from))
+        .bind(order.status.as_str())
+        .bind(row::checksum(project, order))
+        .execute(&mut *connection)
+        .await?;
+    Ok(())
+}
+
+async fn record(
+    connection: &mut Connection,
+    project: &ProjectId,
+    id: i64,
+    event: EventKind,
+    at: UnixMillis,
+) -> Result<(), StoreError> {
+    let text = "INSERT INTO order_events (project, order_id, sequence, event, at_millis) \
+                SELECT $1, $2, COALESCE(MAX(sequence), 0) + 1, $3, $4 FROM order_events \
+                WHERE project = $1 AND order_id = $2";
+    query(text).bind(project.as_str()).bind(id).bind(event.as_str()).bind(at.0).execute(&mut *connection).await?;
+    Ok(())
+}
+
+/// Raises the project's version, in the transaction of the change itself.
+pub(super) async fn touch(
+    connection: &mut Connection,
+    project: &ProjectId,
+    more_orders: i64,
+) -> Result<(), StoreError> {
+    let text = "INSERT INTO stores (project, version, orders) VALUES ($1, 1, $2) ON CONFLICT (project) DO UPDATE SET \
+                version = stores.version + 1, orders = stores.orders + excluded.orders";
+    query(text).bind(project.as_str()).bind(more_orders).execute(&mut *connection).await?;
+    Ok(())
+}

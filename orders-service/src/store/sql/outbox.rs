@@ -1,0 +1,74 @@
+//! The outbox of events as a table: written with each change, read and emptied by whoever tells them.
+
+use chassis::sql::{Begin, Builder, Connection, Pool, query, query_as};
+use contract::project::ProjectId;
+use contract::time::UnixMillis;
+
+use super::within;
+use crate::order::Order;
+use crate::store::outbox::checksum;
+use crate::store::{EventKind, StoreError, Untold, Waiting};
+
+/// Events deleted by one statement: each has a parameter of its own, and a statement may have 32,766.
+const DELETED_AT_ONCE: usize = 1_000;
+
+/// Notes an event in the transaction of its change.
+pub(super) async fn note(
+    connection: &mut Connection,
+    project: &ProjectId,
+    order: &Order,
+    event: EventKind,
+    at: UnixMillis,
+) -> Result<(), StoreError> {
+    let snapshot = Untold::snapshot(order);
+    let sum = checksum(project, event, at, &snapshot);
+    query("INSERT INTO order_outbox (project, event, at_millis, order_json, checksum) VALUES ($1, $2, $3, $4, $5)")
+        .bind(project.as_str())
+        .bind(event.as_str())
+        .bind(at.0)
+        .bind(snapshot)
+        .bind(sum)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// The oldest events.
+pub(super) async fn read(pool: &Pool, limit: u32) -> Result<Waiting, StoreError> {
+    let text =
+        "SELECT number, project, event, at_millis, order_json, checksum FROM order_outbox ORDER BY number LIMIT $1";
+    let rows: Vec<(i64, String, String, i64, String, i64)> =
+        within(query_as(text).bind(i64::from(limit)).fetch_all(pool)).await?;
+    let mut waiting = Waiting::default();
+    for (number, project, event, at, order, sum) in rows {
+        waiting.add(number, &project, &event, at, order, sum);
+    }
+    Ok(waiting)
+}
+
+/// Deletes events that were told, and of the others the oldest beyond `keep`.
+pub(super) async fn forget(pool: &Pool, told: &[i64], keep: u32) -> Result<u64, StoreError> {
+    let mut transaction = pool.begin(Begin::Write).await?;
+    match forget_in(&mut transaction, told, keep).await {
+        Ok(dropped) => Ok(transaction.commit().await.map(|()| dropped)?),
+        Err(error) => {
+            transaction.roll_back().await;
+            Err(error)
+        }
+    }
+}
+
+async fn forget_in(connection: &mut Connection, told: &[i64], keep: u32) -> Result<u64, StoreError> {
+    for numbers in told.chunks(DELETED_AT_ONCE) {
+        let mut query = Builder::new("DELETE FROM order_outbox WHERE number IN (");
+        for (index, number) in numbers.iter().enumerate() {
+            query.push(if index == 0 { "" } else { ", " }).push_bind(*number);
+        }
+        query.push(")");
+        query.build().execute(&mut *connection).await?;
+    }
+    let text = "DELETE FROM order_outbox WHERE number <= \
+                (SELECT number FROM order_outbox ORDER BY number DESC LIMIT 1 OFFSET $1)";
+    let dropped = query(text).bind(i64::from(keep)).execute(connection).await?;
+    Ok(dropped.rows_affected())
+}

@@ -1,0 +1,152 @@
+//! The embedded store: the suite of every store, and the troubles of this one. PostgreSQL's are in `postgres`.
+
+mod postgres;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use contract::project::ProjectId;
+use contract::time::UnixMillis;
+use sqlx::Executor as _;
+
+use super::SqlOrders;
+use crate::order::{Order, Status};
+use crate::store::{ChangeError, FaultKind, ImportError, OrderStore, StoreError, conformance};
+use crate::walk::Walk;
+
+const AT: UnixMillis = UnixMillis(1_795_176_000_000);
+
+fn demo() -> ProjectId {
+    "demo".parse().unwrap()
+}
+
+fn writer(store: &SqlOrders) -> &sqlx::SqlitePool {
+    store.database.write.sqlite().unwrap()
+}
+
+fn orders(ids: std::ops::Range<i64>) -> Vec<Order> {
+    ids.map(|id| Order {
+        id,
+        pet_id: Some(id * 3),
+        quantity: None,
+        ship_date: None,
+        complete: Some(id % 2 == 0),
+        status: Status::Pending,
+    })
+    .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_keeps_every_promise_of_a_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let count = std::sync::atomic::AtomicU32::new(0);
+    conformance::suite(|| {
+        let number = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let path = directory.path().join(format!("{number}.db"));
+        async move { Arc::new(SqlOrders::open(&path.clone().into()).await.unwrap()) as Arc<dyn OrderStore> }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_full_disk_is_told_as_such_loses_nothing_and_passes() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = SqlOrders::open(&directory.path().join("orders.db").into()).await.unwrap();
+    store.import(&demo(), orders(0..10)).await.unwrap();
+    // The writing connection may not make the file larger: to SQLite, a full disk.
+    let pages: i64 = sqlx::query_scalar("PRAGMA page_count").fetch_one(writer(&store)).await.unwrap();
+    let limit = sqlx::AssertSqlSafe(format!("PRAGMA max_page_count = {pages}"));
+    writer(&store).execute(sqlx::raw_sql(limit)).await.unwrap();
+    let refused = store.import(&demo(), orders(100..20_000)).await;
+    assert!(matches!(&refused, Err(ImportError::Store(error)) if error.kind == FaultKind::Full), "{refused:?}");
+    assert_eq!(store.summary(&demo()).await.unwrap().pending, 10, "nothing of it was kept");
+    assert_eq!(store.cancel(&demo(), 3, AT).await.unwrap().status, Status::Cancelled, "writing goes on");
+    assert_eq!(store.import(&demo(), orders(100..200)).await, Ok(100));
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_file_locked_by_somebody_else_is_busy_and_reading_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("orders.db");
+    let store = SqlOrders::open(&path.clone().into()).await.unwrap();
+    store.import(&demo(), orders(0..10)).await.unwrap();
+    let other = chassis::sqlite::Sqlite::open(&path).await.unwrap();
+    let mut lock = other.write.acquire().await.unwrap();
+    lock.execute("BEGIN IMMEDIATE").await.unwrap();
+    let refused = store.cancel(&demo(), 3, AT).await;
+    assert!(matches!(&refused, Err(ChangeError::Store(error)) if error.kind == FaultKind::Busy), "{refused:?}");
+    assert_eq!(store.find(&demo(), 3).await.unwrap().unwrap().status, Status::Pending);
+    lock.execute("ROLLBACK").await.unwrap();
+    assert_eq!(store.cancel(&demo(), 3, AT).await.unwrap().status, Status::Cancelled);
+}
+
+#[tokio::test]
+async fn a_damaged_row_fails_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = SqlOrders::open(&directory.path().join("orders.db").into()).await.unwrap();
+    store.import(&demo(), orders(0..10)).await.unwrap();
+    writer(&store).execute("UPDATE orders SET status = 'shipped' WHERE id = 3").await.unwrap();
+    let corrupt = |error: &StoreError| error.kind == FaultKind::Corrupt;
+    assert!(matches!(store.find(&demo(), 3).await, Err(error) if corrupt(&error)));
+    assert!(matches!(store.batch(&demo(), None, 10).await, Err(error) if corrupt(&error)));
+    let project = demo();
+    let (damaged, sound) = tokio::join!(store.cancel(&project, 3, AT), store.cancel(&project, 4, AT));
+    assert!(matches!(damaged, Err(ChangeError::Store(error)) if corrupt(&error)));
+    assert_eq!(sound.unwrap().status, Status::Cancelled);
+}
+
+#[tokio::test]
+async fn an_order_that_disappeared_is_noticed_at_the_end_of_a_list() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Arc::new(SqlOrders::open(&directory.path().join("orders.db").into()).await.unwrap());
+    store.import(&demo(), orders(0..10)).await.unwrap();
+    writer(&store).execute("DELETE FROM orders WHERE id = 3").await.unwrap();
+    let error = listed(store).await.unwrap_err();
+    assert_eq!(error.kind, FaultKind::Corrupt);
+    assert!(error.to_string().contains("has 10 orders, but only 9"), "{error}");
+}
+
+async fn listed(store: Arc<dyn OrderStore>) -> Result<Vec<Order>, StoreError> {
+    let mut walk = Walk::begin(store, demo()).await?;
+    let mut listed = Vec::new();
+    while let Some(batch) = walk.next().await? {
+        listed.extend(batch);
+    }
+    Ok(listed)
+}
+
+async fn listed_from(path: &Path) -> Option<Vec<Order>> {
+    let store = Arc::new(SqlOrders::open(&path.to_owned().into()).await.ok()?);
+    let listed = listed(store.clone()).await.ok();
+    store.close().await;
+    listed
+}
+
+#[tokio::test]
+async fn a_flipped_byte_never_gives_a_wrong_list() {
+    // A prime, so that over the pages of the file every place within a page has its turn.
+    const STRIDE: usize = 211;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("orders.db");
+    let store = SqlOrders::open(&path.clone().into()).await.unwrap();
+    store.import(&demo(), orders(0..300)).await.unwrap();
+    store.close().await;
+    let sound = std::fs::read(&path).unwrap();
+    assert_eq!(listed_from(&path).await, Some(orders(0..300)));
+    let (mut wrong, mut noticed, mut harmless) = (Vec::new(), 0, 0);
+    for place in (0..sound.len()).step_by(STRIDE) {
+        let mut damaged = sound.clone();
+        damaged[place] ^= 0xff;
+        let copy: PathBuf = directory.path().join(format!("{place}.db"));
+        std::fs::write(&copy, &damaged).unwrap();
+        match listed_from(&copy).await {
+            None => noticed += 1,
+            Some(listed) if listed == orders(0..300) => harmless += 1,
+            Some(_) => wrong.push(place),
+        }
+        std::fs::remove_file(&copy).unwrap();
+    }
+    assert!(wrong.is_empty(), "wrong lists after a flip at {wrong:?}");
+    assert!(noticed > 0 && harmless > 0, "{noticed} noticed, {harmless} harmless");
+}

@@ -1,0 +1,298 @@
+//! A task that writes: the only one over SQLite, one of a few over PostgreSQL, where each has projects of its own.
+//!
+//! SQLite has one writer, and everywhere a durable commit costs a disk flush. So changes queue for a task, which takes
+//! all that wait, applies them in one transaction and answers them after its commit: under load many cancellations
+//! share one flush, alone each has its own. Every change is answered for itself; only trouble of the store itself, in
+//! which nothing of the transaction lasts, is shared by all of its changes.
+//!
+//! A transaction holds the locks of the projects it changes. Every writer of every replica takes them in the order of
+//! the projects' names, so that no two wait for each other.
+//!
+//! An import is a transaction of its own. Changes wait meanwhile, and are told "busy" when their time is up.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use chassis::sql::{Begin, Connection, Kind, Pool};
+use contract::project::ProjectId;
+use contract::time::UnixMillis;
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use super::{apply, import, outbox};
+use crate::order::{CancelError, Order, ShipError};
+use crate::store::{ChangeError, CreateError, Created, FaultKind, Idempotency, ImportError, NewOrder, StoreError};
+
+/// Changes that may wait; one more is refused as busy.
+pub(super) const WAITING_MAX: usize = 1_024;
+
+/// Changes that share one commit. Other replicas wait for the locks of a group, and over a network it takes longer.
+const GROUP_MAX: usize = 256;
+const GROUP_MAX_OVER_NETWORK: usize = 64;
+
+type Reply<T> = oneshot::Sender<T>;
+
+/// A change that waits.
+pub(super) enum Job {
+    Cancel {
+        project: ProjectId,
+        id: i64,
+        at: UnixMillis,
+        reply: Reply<Result<Order, ChangeError<CancelError>>>,
+    },
+    Ship {
+        project: ProjectId,
+        id: i64,
+        at: UnixMillis,
+        reply: Reply<Result<Order, ChangeError<ShipError>>>,
+    },
+    Create {
+        project: ProjectId,
+        order: NewOrder,
+        idempotency: Option<Idempotency>,
+        at: UnixMillis,
+        reply: Reply<Result<Created, CreateError>>,
+    },
+    Import {
+        project: ProjectId,
+        orders: Vec<Order>,
+        reply: Reply<Result<u64, ImportError>>,
+    },
+    Forget {
+        told: Vec<i64>,
+        keep: u32,
+        reply: Reply<Result<u64, StoreError>>,
+    },
+}
+
+impl Job {
+    /// Whose orders it changes; forgetting what was told changes none.
+    fn project(&self) -> Option<&ProjectId> {
+        match self {
+            Self::Cancel { project, .. }
+            | Self::Ship { project, .. }
+            | Self::Create { project, .. }
+            | Self::Import { project, .. } => Some(project),
+            Self::Forget { .. } => None,
+        }
+    }
+
+    /// Whether it may be the first of its project.
+    fn makes_orders(&self) -> bool {
+        matches!(self, Self::Create { .. } | Self::Import { .. })
+    }
+}
+
+/// An applied change: called with the fate of its transaction, it answers whoever asked.
+type Answer = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+
+/// The writing task and the queue before it.
+pub(super) struct Writer {
+    queue: mpsc::Sender<Job>,
+    stopping: AtomicBool,
+    task: Mutex<Option<JoinHandle<()>>>,
+    stop: Mutex<Option<oneshot::Sender<()>>>,
+}
+
+impl Writer {
+    pub(super) fn start(pool: Pool) -> Self {
+        let (queue, jobs) = mpsc::channel(WAITING_MAX);
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(run(pool, jobs, stopped));
+        Self { queue, stopping: AtomicBool::new(false), task: Mutex::new(Some(task)), stop: Mutex::new(Some(stop)) }
+    }
+
+    pub(super) fn submit(&self, job: Job) -> Result<(), StoreError> {
+        if self.stopping.load(Ordering::Acquire) {
+            return Err(StoreError::new(FaultKind::Busy, "the store is closing"));
+        }
+        self.queue.try_send(job).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => StoreError::new(FaultKind::Busy, "too many changes are waiting"),
+            mpsc::error::TrySendError::Closed(_) => StoreError::new(FaultKind::Other, "the writer has stopped"),
+        })
+    }
+
+    /// Writes what waits, then ends the task.
+    pub(super) async fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        drop(self.stop.lock().take());
+        let task = self.task.lock().take();
+        if let Some(task) = task {
+            // A task that broke off has nothing left to write.
+            let _ = task.await;
+        }
+    }
+}
+
+async fn run(pool: Pool, mut jobs: mpsc::Receiver<Job>, mut stopped: oneshot::Receiver<()>) {
+    let group_max = match pool.kind() {
+        Kind::Sqlite => GROUP_MAX,
+        Kind::Postgres => GROUP_MAX_OVER_NETWORK,
+    };
+    let mut waiting = Vec::with_capacity(group_max);
+    loop {
+        let taken = tokio::select! {
+            biased;
+            taken = jobs.recv_many(&mut waiting, group_max) => taken,
+            _ = &mut stopped => 0,
+        };
+        if taken == 0 {
+            return;
+        }
+        let mut group = Vec::with_capacity(taken);
+        for job in waiting.drain(..) {
+            match job {
+                Job::Import { project, orders, reply } => {
+                    // What came before the import goes before it.
+                    write_group(&pool, std::mem::take(&mut group)).await;
+                    let _ = reply.send(import::write(&pool, &project, &orders).await);
+                }
+                Job::Forget { told, keep, reply } => {
+                    // Nobody waits for this one: changes go first.
+                    write_group(&pool, std::mem::take(&mut group)).await;
+                    let _ = reply.send(outbox::forget(&pool, &told, keep).await);
+                }
+                change => group.push(change),
+            }
+        }
+        write_group(&pool, group).await;
+    }
+}
+
+async fn write_group(pool: &Pool, mut group: Vec<Job>) {
+    if group.is_empty() {
+        return;
+    }
+    let mut answers = Vec::with_capacity(group.len());
+    if pool.kind() == Kind::Postgres {
+        fn name(job: &Job) -> &str {
+            job.project().map_or("", ProjectId::as_str)
+        }
+        // Stable: changes of one project keep their order.
+        group.sort_by(|left, right| name(left).cmp(name(right)));
+    }
+    let mut unwritten = group.into_iter();
+    let fate = match pool.begin(Begin::Write).await {
+        Ok(mut transaction) => match apply_all(&mut transaction, &mut unwritten, &mut answers).await {
+            Ok(()) => transaction.commit().await.map_err(StoreError::from),
+            Err(error) => {
+                transaction.roll_back().await;
+                Err(error)
+            }
+        },
+        Err(error) => Err(error.into()),
+    };
+    for answer in answers {
+        answer(fate.clone());
+    }
+    if let Err(error) = fate {
+        for job in unwritten {
+            refuse(job, &error);
+        }
+    }
+}
+
+async fn apply_all(
+    connection: &mut Connection,
+    jobs: &mut (impl Iterator<Item = Job> + Send),
+    answers: &mut Vec<Answer>,
+) -> Result<(), StoreError> {
+    let mut locked = None;
+    for job in jobs {
+        // A project that was found without orders may get its first in the same group, so makers lock for themselves.
+        if let Some(project) = job.project().cloned()
+            && (job.makes_orders() || locked.as_ref() != Some(&project))
+        {
+            if let Err(error) = apply::lock(connection, &project, job.makes_orders()).await {
+                refuse(job, &error);
+                return Err(error);
+            }
+            locked = Some(project);
+        }
+        match apply_one(connection, job).await {
+            None => {}
+            Some(Ok(answer)) => answers.push(answer),
+            Some(Err((answer, error))) => {
+                answers.push(answer);
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
+}
+
+type Applied = Option<Result<Answer, (Answer, StoreError)>>;
+
+/// Applies one change. `None`: whoever asked has left, nothing was done.
+async fn apply_one(connection: &mut Connection, job: Job) -> Applied {
+    match job {
+        Job::Cancel { project, id, at, reply } => {
+            if reply.is_closed() {
+                return None;
+            }
+            let change = apply::change(connection, &project, id, at, apply::Change::cancel()).await;
+            Some(settle(change, reply, |error| match error {
+                ChangeError::Store(error) => Some(error.clone()),
+                _ => None,
+            }))
+        }
+        Job::Ship { project, id, at, reply } => {
+            if reply.is_closed() {
+                return None;
+            }
+            let change = apply::change(connection, &project, id, at, apply::Change::ship(at)).await;
+            Some(settle(change, reply, |error| match error {
+                ChangeError::Store(error) => Some(error.clone()),
+                _ => None,
+            }))
+        }
+        Job::Create { project, order, idempotency, at, reply } => {
+            if reply.is_closed() {
+                return None;
+            }
+            let created = apply::create(connection, &project, order, idempotency, at).await;
+            Some(settle(created, reply, |error| match error {
+                CreateError::Store(error) => Some(error.clone()),
+                _ => None,
+            }))
+        }
+        // These never stand in a group.
+        Job::Import { .. } | Job::Forget { .. } => None,
+    }
+}
+
+/// Makes the answer. A damaged row fails its own change alone: it was found by reading, before anything was written.
+/// Any other trouble is the transaction's.
+fn settle<T, E>(
+    outcome: Result<T, E>,
+    reply: Reply<Result<T, E>>,
+    store_error: impl Fn(&E) -> Option<StoreError>,
+) -> Result<Answer, (Answer, StoreError)>
+where
+    T: Send + 'static,
+    E: From<StoreError> + Send + 'static,
+{
+    let trouble = outcome.as_ref().err().and_then(store_error).filter(|error| error.kind != FaultKind::Corrupt);
+    let answer: Answer = Box::new(move |fate| {
+        // The receiver may have left; the change stands all the same.
+        let _ = reply.send(match (outcome, fate) {
+            (Ok(_), Err(error)) => Err(error.into()),
+            (outcome, _) => outcome,
+        });
+    });
+    match trouble {
+        None => Ok(answer),
+        Some(error) => Err((answer, error)),
+    }
+}
+
+fn refuse(job: Job, error: &StoreError) {
+    let error = error.clone();
+    match job {
+        Job::Cancel { reply, .. } => drop(reply.send(Err(error.into()))),
+        Job::Ship { reply, .. } => drop(reply.send(Err(error.into()))),
+        Job::Create { reply, .. } => drop(reply.send(Err(error.into()))),
+        Job::Import { reply, .. } => drop(reply.send(Err(error.into()))),
+        Job::Forget { reply, .. } => drop(reply.send(Err(error))),
+    }
+}

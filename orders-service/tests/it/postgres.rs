@@ -1,0 +1,197 @@
+//! The service over PostgreSQL: several replicas, and a server that is gone, locked, full or takes no changes.
+
+#[path = "../../../chassis/tests/support/postgres.rs"]
+pub(crate) mod server;
+
+use std::time::{Duration, Instant};
+
+use reqwest::Method;
+use server::{Server, name_in};
+
+use crate::world::{World, lines, refusal};
+
+/// A request is answered within the store's own patience, with some time for a busy machine.
+const ANSWER_WAIT_MAX: Duration = Duration::from_secs(8);
+
+async fn replica(url: &str) -> World {
+    World::with(&format!("[store]\nkind = \"postgres\"\nurl = \"{url}\"\nconnections = 5\n")).await
+}
+
+async fn cancel(world: &World, id: i64) -> u16 {
+    world.delete(&format!("/v1/store/orders/{id}")).await.status().as_u16()
+}
+
+async fn listed(world: &World) -> usize {
+    let response = world.get("/v1/store/orders").await;
+    assert_eq!(response.status(), 200);
+    response.json::<Vec<serde_json::Value>>().await.unwrap().len()
+}
+
+/// The refusal of a request, which must come in time.
+async fn refused(world: &World, method: Method, target: &str) -> (u16, String) {
+    let asked = Instant::now();
+    let response = world.request(method, target).send().await.unwrap();
+    assert!(asked.elapsed() < ANSWER_WAIT_MAX, "{:?}", asked.elapsed());
+    assert_eq!(response.headers()["retry-after"], "1");
+    refusal(response).await
+}
+
+/// Until a cancellation is carried out; nobody does anything for it.
+async fn recovered(world: &World, id: i64) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while cancel(world, id).await != 204 {
+        assert!(Instant::now() < deadline, "it did not recover");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn unavailable() -> (u16, String) {
+    (503, "storage_unavailable".to_owned())
+}
+
+// rule: 4.2.204
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_cancellations_of_one_order_over_three_replicas_are_one() {
+    let server = Server::shared();
+    let url = server.database();
+    let replicas = [replica(&url).await, replica(&url).await, replica(&url).await];
+    replicas[0].given(&lines(0..1_000)).await;
+    for world in &replicas {
+        assert_eq!(listed(world).await, 1_000, "what one took in, all show");
+    }
+    let mut cancelled = 0;
+    for round in 0..5 {
+        let target = format!("/v1/store/orders/{round}");
+        let attempts = (0..20).map(|number| replicas[number % 3].delete(&target));
+        let statuses: Vec<u16> =
+            futures_util::future::join_all(attempts).await.iter().map(|response| response.status().as_u16()).collect();
+        assert!(statuses.iter().all(|status| [204, 409].contains(status)), "{statuses:?}");
+        cancelled += statuses.iter().filter(|status| **status == 204).count();
+    }
+    assert_eq!(cancelled, 5);
+    // Read your writes, from any replica: the list's tag has moved everywhere.
+    let tag = replicas[0].get("/v1/store/orders").await.headers()["etag"].clone();
+    assert_eq!(cancel(&replicas[1], 500).await, 204);
+    for world in &replicas {
+        let request = world.request(Method::GET, "/v1/store/orders").header("if-none-match", tag.clone());
+        assert_eq!(request.send().await.unwrap().status(), 200);
+    }
+    assert_eq!(server.sql(name_in(&url), "SELECT COUNT(*) FROM orders WHERE status = 'cancelled'"), "6");
+}
+
+// rule: 4.1.200
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_list_comes_whole_while_others_cancel() {
+    let url = Server::shared().database();
+    let (reader, writer) = (replica(&url).await, replica(&url).await);
+    writer.given(&lines(0..50_000)).await;
+    let mut response = reader.get("/v1/store/orders").await;
+    let (mut body, mut cancelled) = (Vec::new(), 0);
+    while let Some(piece) = response.chunk().await.unwrap() {
+        body.extend_from_slice(&piece);
+        if cancelled < 10 {
+            assert_eq!(cancel(&writer, cancelled * 4_999).await, 204);
+            cancelled += 1;
+        }
+    }
+    let all: Vec<serde_json::Value> = serde_json::from_slice(&body).unwrap();
+    assert!(all.iter().map(|order| order["id"].as_i64().unwrap()).eq(0..50_000));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_gone_is_503_in_time_and_its_return_is_noticed() {
+    let server = Server::start(&[]);
+    let world = replica(&server.database()).await;
+    world.given(&lines(0..100)).await;
+    assert_eq!(cancel(&world, 1).await, 204);
+    server.stop();
+    for (method, target) in [(Method::GET, "/v1/store/orders"), (Method::DELETE, "/v1/store/orders/2")] {
+        assert_eq!(refused(&world, method, target).await, unavailable());
+    }
+    assert_eq!(world.ready().await, 200, "starting this process anew would mend nothing");
+    server.start_again();
+    recovered(&world, 2).await;
+    assert_eq!(cancel(&world, 1).await, 409, "what was acknowledged before is still there");
+    assert_eq!(listed(&world).await, 100);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_somebody_holds_is_503_in_time_and_reading_goes_on() {
+    let server = Server::shared();
+    let url = server.database();
+    let world = replica(&url).await;
+    world.given(&lines(0..10)).await;
+    // Somebody at a terminal, in the middle of a transaction.
+    let database = name_in(&url).to_owned();
+    let holder = std::thread::spawn(move || {
+        let text = "BEGIN; SELECT * FROM stores FOR UPDATE; SELECT pg_sleep(20)";
+        Server::shared().try_sql(&database, text)
+    });
+    let waits = "SELECT COUNT(*) FROM pg_stat_activity WHERE query LIKE '%FOR UPDATE; SELECT pg_sleep%' \
+                 AND wait_event = 'PgSleep'";
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while server.sql(name_in(&url), waits) != "1" {
+        assert!(Instant::now() < deadline, "nobody holds the lock");
+    }
+    assert_eq!(refused(&world, Method::DELETE, "/v1/store/orders/1").await, unavailable());
+    assert_eq!(listed(&world).await, 10, "nobody who reads waits");
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep' \
+               AND datname = current_database()";
+    server.sql(name_in(&url), end);
+    assert!(holder.join().unwrap().is_err(), "its session was ended");
+    recovered(&world, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_is_told_as_such_and_reading_goes_on() {
+    let server = Server::shared();
+    let url = server.database();
+    let world = replica(&url).await;
+    world.given(&lines(0..10)).await;
+    // The server's own words when a file cannot grow.
+    server.sql(
+        name_in(&url),
+        "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+         RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$; \
+         CREATE TRIGGER full_disk BEFORE INSERT OR UPDATE ON orders EXECUTE FUNCTION full_disk()",
+    );
+    let full = (503, "storage_full".to_owned());
+    assert_eq!(refused(&world, Method::DELETE, "/v1/store/orders/1").await, full);
+    assert_eq!(world.import("demo", lines(20..30)).await.status(), 503);
+    assert_eq!(listed(&world).await, 10);
+    server.sql(name_in(&url), "DROP TRIGGER full_disk ON orders");
+    recovered(&world, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_takes_no_changes_is_503_until_it_does() {
+    let server = Server::start(&[]);
+    let url = server.database();
+    let world = replica(&url).await;
+    world.given(&lines(0..10)).await;
+    let read_only = |word: &str| {
+        server.sql("postgres", &format!("ALTER SYSTEM SET default_transaction_read_only = {word}"));
+        server.sql("postgres", "SELECT pg_reload_conf()");
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while server.sql("postgres", "SHOW default_transaction_read_only") != word {
+            assert!(Instant::now() < deadline);
+        }
+    };
+    read_only("on");
+    // Sessions learn of it a moment later.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let mut id = 0;
+    loop {
+        let response = world.delete(&format!("/v1/store/orders/{id}")).await;
+        match response.status().as_u16() {
+            204 => id += 1,
+            _ => break assert_eq!(refusal(response).await, unavailable()),
+        }
+        assert!(Instant::now() < deadline && id < 10);
+    }
+    assert_eq!(listed(&world).await, 10);
+    read_only("off");
+    recovered(&world, 9).await;
+    let metrics = world.metrics().await;
+    assert!(metrics.contains("orders_store_errors_total{kind=\"io\"}"), "{metrics}");
+}

@@ -1,0 +1,210 @@
+//! WebDriver (W3C), as much of it as these tests ask: JSON over HTTP to `chromedriver`.
+//!
+//! No crate for it: one turns on a feature of `serde_json` that changes the order of fields in every program of the
+//! workspace, the other brings a licence that the product does not have. The protocol is a dozen requests.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// How long anything may take before the test says what it waited for.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// The name of the field in which the protocol refers to an element.
+const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+
+/// How a window looks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Look {
+    Light,
+    Dark,
+    Phone,
+}
+
+/// A browser and the program that drives it. Both end when it is dropped.
+pub(crate) struct Driver {
+    process: Child,
+    client: reqwest::Client,
+    session: String,
+    _profile: TempDir,
+}
+
+impl Driver {
+    /// A fresh browser, for which every name is this machine.
+    pub(crate) async fn start() -> Self {
+        let mut process = Command::new("chromedriver")
+            .arg("--port=0")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("chromedriver is missing: install Debian's chromium and chromium-driver (./check does)");
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let port = loop {
+            let line = lines.next().expect("chromedriver says where it listens").unwrap();
+            if let Some((_, port)) = line.split_once("started successfully on port ") {
+                break port.trim_end_matches('.').to_owned();
+            }
+        };
+        // What it says later is read, so that it never waits for a reader.
+        std::thread::spawn(move || lines.for_each(drop));
+        let profile = tempfile::tempdir().unwrap();
+        let arguments = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--force-color-profile=srgb",
+            "--hide-scrollbars",
+            "--host-resolver-rules=MAP * 127.0.0.1",
+            &format!("--user-data-dir={}", profile.path().display()),
+        ];
+        let wanted = json!({ "capabilities": { "alwaysMatch": {
+            "acceptInsecureCerts": true, // the platform's authority is of its own making
+            "goog:chromeOptions": { "args": arguments },
+            "goog:loggingPrefs": { "browser": "ALL" },
+        } } });
+        let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+        let base = format!("http://127.0.0.1:{port}/session");
+        let answer: Value = client.post(&base).json(&wanted).send().await.unwrap().json().await.unwrap();
+        let id = answer["value"]["sessionId"].as_str().unwrap_or_else(|| panic!("no browser: {answer}"));
+        let driver = Self { process, session: format!("{base}/{id}"), client, _profile: profile };
+        driver.look(Look::Light).await;
+        driver
+    }
+
+    async fn ask(&self, command: &str, body: Value) -> Result<Value, String> {
+        let request = self.client.post(format!("{}/{command}", self.session)).json(&body);
+        let answer: Value = request.send().await.unwrap().json().await.unwrap();
+        match answer["value"]["error"].as_str() {
+            Some(error) => Err(format!("{error}: {}", answer["value"]["message"])),
+            None => Ok(answer["value"].clone()),
+        }
+    }
+
+    async fn tell(&self, command: &str, body: Value) -> Value {
+        self.ask(command, body).await.unwrap_or_else(|error| panic!("{command}: {error}"))
+    }
+
+    /// A command of the DevTools protocol.
+    async fn devtools(&self, command: &str, parameters: Value) {
+        self.tell("goog/cdp/execute", json!({ "cmd": command, "params": parameters })).await;
+    }
+
+    pub(crate) async fn go(&self, url: &str) {
+        self.tell("url", json!({ "url": url })).await;
+    }
+
+    /// The value of a script's `return`.
+    pub(crate) async fn run(&self, script: &str) -> Value {
+        self.tell("execute/sync", json!({ "script": script, "args": [] })).await
+    }
+
+    /// The value that a script hands to its last argument.
+    pub(crate) async fn run_async(&self, script: &str) -> Value {
+        self.tell("execute/async", json!({ "script": script, "args": [] })).await
+    }
+
+    /// The text a person reads.
+    pub(crate) async fn text(&self) -> String {
+        self.run("return document.body.innerText").await.as_str().unwrap_or_default().to_owned()
+    }
+
+    pub(crate) async fn path(&self) -> String {
+        self.run("return location.pathname").await.as_str().unwrap_or_default().to_owned()
+    }
+
+    /// The element a CSS selector finds.
+    async fn find(&self, selector: &str) -> Result<String, String> {
+        let found = self.ask("element", json!({ "using": "css selector", "value": selector })).await?;
+        Ok(found[ELEMENT].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Types into a field, in place of what it holds.
+    pub(crate) async fn fill(&self, selector: &str, text: &str) {
+        let element = self.find(selector).await.unwrap_or_else(|error| panic!("{selector}: {error}"));
+        self.tell(&format!("element/{element}/clear"), json!({})).await;
+        self.tell(&format!("element/{element}/value"), json!({ "text": text })).await;
+    }
+
+    /// Clicks what a selector finds, again if the page exchanged it meanwhile.
+    pub(crate) async fn click(&self, selector: &str) {
+        self.until(&format!("{selector} can be clicked"), async || {
+            let Ok(element) = self.find(selector).await else { return false };
+            self.ask(&format!("element/{element}/click"), json!({})).await.is_ok()
+        })
+        .await;
+    }
+
+    /// Presses keys wherever the focus is.
+    pub(crate) async fn press(&self, keys: &[&str]) {
+        let strokes = keys
+            .iter()
+            .flat_map(|key| [json!({ "type": "keyDown", "value": key }), json!({ "type": "keyUp", "value": key })]);
+        let strokes: Vec<Value> = strokes.collect();
+        self.tell("actions", json!({ "actions": [{ "type": "key", "id": "keyboard", "actions": strokes }] })).await;
+    }
+
+    /// Waits for a condition, polling.
+    pub(crate) async fn until(&self, what: &str, mut holds: impl AsyncFnMut() -> bool) {
+        let began = Instant::now();
+        let mut pause = tokio::time::interval(Duration::from_millis(100));
+        while !holds().await {
+            if began.elapsed() > PATIENCE {
+                panic!("waited in vain until {what}; the page says:\n{}", self.text().await);
+            }
+            pause.tick().await;
+        }
+    }
+
+    /// Waits until a person can read this on the page.
+    pub(crate) async fn reads(&self, words: &str) {
+        self.until(&format!("{words:?} is on the page"), async || self.text().await.contains(words)).await;
+    }
+
+    /// Light, dark, or a phone.
+    pub(crate) async fn look(&self, look: Look) {
+        let (width, height, phone) = match look {
+            Look::Phone => (390, 844, true),
+            _ => (1_200, 860, false),
+        };
+        let scheme = if matches!(look, Look::Dark) { "dark" } else { "light" };
+        let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone });
+        self.devtools("Emulation.setDeviceMetricsOverride", size).await;
+        let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+        self.devtools("Emulation.setEmulatedMedia", media).await;
+    }
+
+    /// The whole page as PNG.
+    pub(crate) async fn screenshot(&self) -> Vec<u8> {
+        use base64::Engine as _;
+        let taken =
+            json!({ "cmd": "Page.captureScreenshot", "params": { "format": "png", "captureBeyondViewport": true } });
+        let taken = self.tell("goog/cdp/execute", taken).await;
+        base64::engine::general_purpose::STANDARD.decode(taken["data"].as_str().unwrap()).unwrap()
+    }
+
+    /// What the console complained about since it was asked last.
+    pub(crate) async fn complaints(&self) -> Vec<String> {
+        let lines = self.tell("se/log", json!({ "type": "browser" })).await;
+        let lines = lines.as_array().unwrap().iter();
+        let severe = lines.filter(|line| line["level"] == "SEVERE" || line["level"] == "WARNING");
+        severe.map(|line| line["message"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // chromedriver ends its browser when it is asked to end.
+        let pid = self.process.id().to_string();
+        let _ = Command::new("kill").args(["-TERM", &pid]).status();
+        let _ = self.process.wait();
+    }
+}

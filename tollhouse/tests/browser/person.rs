@@ -1,0 +1,103 @@
+//! Somebody in front of the dashboard, who looks at every page they come to: is it accessible, does the console
+//! complain, is it small?
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::driver::{Driver, Look};
+use crate::platform::Platform;
+
+/// The largest page, in bytes of HTML.
+const PAGE_BYTES_MAX: u64 = 50_000;
+
+/// Looks at which axe is silent or not more than this are no reason to fail.
+const GRAVE: [&str; 2] = ["serious", "critical"];
+
+/// A person, their browser and the platform.
+pub(crate) struct Person {
+    pub(crate) browser: Driver,
+    pub(crate) platform: Platform,
+    axe: String,
+    pictures: Option<PathBuf>,
+}
+
+impl Person {
+    /// Before a fresh platform, at the sign-in page.
+    #[expect(clippy::disallowed_methods, reason = "where tools are and pictures go, not settings of a process")]
+    pub(crate) async fn start() -> Self {
+        let axe = std::env::var("TOLLHOUSE_AXE")
+            .map_or_else(|_| dirs_cache().join("tollhouse-tools/axe-core-4.14.1.js"), PathBuf::from);
+        let axe = std::fs::read_to_string(&axe).unwrap_or_else(|error| {
+            panic!("axe-core of npm is missing at {} ({error}): run ./check once, which fetches it", axe.display())
+        });
+        let platform = Platform::start();
+        let browser = Driver::start().await;
+        let person =
+            Self { browser, platform, axe, pictures: std::env::var_os("TOLLHOUSE_PICTURES").map(PathBuf::from) };
+        person.browser.go(&person.platform.dashboard("/")).await;
+        person.browser.reads("Use an API key of your project").await;
+        person
+    }
+
+    /// Signed in with the key of the demo project of a plan.
+    pub(crate) async fn signed_in(plan: &str) -> Self {
+        let person = Self::start().await;
+        let key = person.platform.key(plan);
+        person.browser.fill("#key", &key).await;
+        person.browser.click("form[action='/sign-in'] button").await;
+        person.browser.reads("Served at").await;
+        person
+    }
+
+    pub(crate) async fn go(&self, path: &str) {
+        self.browser.go(&self.platform.dashboard(path)).await;
+    }
+
+    /// Looks at the page there is: in light, in dark and on a phone.
+    pub(crate) async fn inspect(&self, name: &str) {
+        for (look, word) in [(Look::Light, "light"), (Look::Dark, "dark"), (Look::Phone, "phone")] {
+            self.browser.look(look).await;
+            let wide = self.browser.run("return document.documentElement.scrollWidth - innerWidth").await;
+            assert!(wide.as_i64().unwrap() <= 0, "{name} ({word}) is {wide} pixels wider than its window");
+            self.is_accessible(name, word).await;
+            if let Some(place) = &self.pictures {
+                std::fs::create_dir_all(place).unwrap();
+                std::fs::write(place.join(format!("{name}-{word}.png")), self.browser.screenshot().await).unwrap();
+            }
+        }
+        self.browser.look(Look::Light).await;
+        let size = "const done = arguments[0]; fetch(location.href).then((answer) => answer.text())
+            .then((text) => done(new Blob([text]).size))";
+        let size = self.browser.run_async(size).await.as_u64().unwrap();
+        assert!(size < PAGE_BYTES_MAX, "{name} has {size} bytes");
+        let complaints = self.browser.complaints().await;
+        assert!(complaints.is_empty(), "{name}: the console complains: {complaints:#?}");
+    }
+
+    async fn is_accessible(&self, name: &str, look: &str) {
+        self.browser.run(&format!("if (!window.axe) {{ {} }}", self.axe)).await;
+        let found = self
+            .browser
+            .run_async(
+                "const done = arguments[0];
+                 axe.run(document, { resultTypes: ['violations'] }).then((result) => done(result.violations.map((one) => ({
+                     id: one.id, impact: one.impact, help: one.help, nodes: one.nodes.map((node) => node.html + ' ' + node.failureSummary),
+                 }))))",
+            )
+            .await;
+        let grave: Vec<&Value> = found
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|one| GRAVE.iter().any(|impact| one["impact"] == *impact))
+            .collect();
+        assert!(grave.is_empty(), "{name} ({look}): {grave:#?}");
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "where ./check keeps tools")]
+fn dirs_cache() -> PathBuf {
+    let home = || PathBuf::from(std::env::var("HOME").unwrap_or_default()).join(".cache");
+    std::env::var("XDG_CACHE_HOME").map_or_else(|_| home(), PathBuf::from)
+}

@@ -1,0 +1,88 @@
+//! `tollhouse up --test-world` as a process, and the commands a person would type beside it.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A running platform. Dropping it ends the process and removes its directory.
+pub(crate) struct Platform {
+    directory: TempDir,
+    process: Child,
+    pub(crate) demo: Value,
+}
+
+impl Platform {
+    pub(crate) fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut process = tollhouse()
+            .args(["up", "--json", "--test-world", "--http-port", "0", "--https-port", "0", "--admin-port", "0"])
+            .arg("--data-dir")
+            .arg(directory.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.starts_with('{'), "tollhouse up did not come up: {line:?}");
+        let demo = serde_json::from_slice(&std::fs::read(directory.path().join("demo.json")).unwrap()).unwrap();
+        Self { directory, process, demo }
+    }
+
+    /// An address of the dashboard.
+    pub(crate) fn dashboard(&self, path: &str) -> String {
+        let domain = self.demo["platform_domain"].as_str().unwrap();
+        format!("https://dashboard.{domain}:{}{path}", self.demo["https_port"])
+    }
+
+    /// The first key of the demo project of a plan: it may do everything.
+    pub(crate) fn key(&self, plan: &str) -> String {
+        let projects = self.demo["projects"].as_array().unwrap();
+        let project = projects.iter().find(|project| project["plan"] == plan).unwrap();
+        project["keys"][0]["key"].as_str().unwrap().to_owned()
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Output {
+        tollhouse().args(arguments).arg("--data-dir").arg(self.directory.path()).output().unwrap()
+    }
+
+    /// A command that must succeed; its JSON.
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
+        let output = self.command(&[arguments, &["--json"]].concat());
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// A record of the test world's DNS.
+    pub(crate) fn dns(&self, name: &str, kind: &str, value: &str) {
+        let output = self.command(&["dns", "set", name, kind, value]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// A client for which every name is this machine, that believes every certificate and follows no redirect.
+    pub(crate) fn visitor(&self, host: &str) -> (reqwest::Client, String) {
+        let port = self.demo["https_port"].as_u64().unwrap();
+        let client = reqwest::Client::builder()
+            .tls_danger_accept_invalid_certs(true)
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .resolve(host, std::net::SocketAddr::from(([127, 0, 0, 1], 0)))
+            .build()
+            .unwrap();
+        (client, format!("https://{host}:{port}"))
+    }
+}
+
+impl Drop for Platform {
+    fn drop(&mut self) {
+        // Asked, not killed: the authority it started ends with it only then.
+        let pid = self.process.id().to_string();
+        let _ = Command::new("kill").args(["-INT", &pid]).status();
+        let _ = self.process.wait();
+    }
+}
+
+fn tollhouse() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_tollhouse"))
+}
