@@ -161,14 +161,7 @@ pub async fn start(
 
     let kept = replica.clone();
     let watcher = Arc::new(EdgeWatcher::new(replica.clone(), connections, telemetry.clone(), &health));
-    let follower = Follower {
-        url: config.feed_url.clone(),
-        token: guard::edge_token(&config.secret),
-        node,
-        replica,
-        watcher,
-        clock: clock.clone(),
-    };
+    let follower = follower(&config, node, replica, watcher, clock.clone());
     let ledger_task = tokio::spawn({
         let quota = quota.clone();
         async move { quota.run().await }
@@ -176,10 +169,7 @@ pub async fn start(
     let background = tokio::spawn(background(&config, &gateway, &live));
     let follower_task = tokio::spawn(follower.run(shutdown.clone()));
     let chores_end = Shutdown::new();
-    let exporter = exporter.map(|exporter| tokio::spawn(exporter.run(chores_end.clone())));
-    if let Some((reload, file)) = reload {
-        tokio::spawn(reload.run(file, chores_end.clone()));
-    }
+    let exporter = beside(exporter, reload, &chores_end);
     let housekeeping = tokio::spawn(lifecycle::housekeep(lifecycle::Chores {
         usage,
         quota: quota.clone(),
@@ -209,6 +199,30 @@ pub async fn start(
         drained
     });
     Ok(Running::new("gateway", [("http", plain_address), ("https", tls_address), ("admin", admin_address)], task))
+}
+
+/// Who keeps the replica current.
+fn follower(
+    config: &Config,
+    node: String,
+    replica: Arc<Replica>,
+    watcher: Arc<EdgeWatcher>,
+    clock: Arc<dyn Clock>,
+) -> Follower {
+    let (url, token) = (config.feed_url.clone(), guard::edge_token(&config.secret));
+    Follower { url, token, node, replica, watcher, clock }
+}
+
+/// Starts what sends traces and what takes changed settings, where there is such; the former has something to finish.
+fn beside(
+    exporter: Option<Exporter>,
+    reload: Option<(Reload, FileWatch)>,
+    end: &Shutdown,
+) -> Option<tokio::task::JoinHandle<()>> {
+    if let Some((reload, file)) = reload {
+        tokio::spawn(reload.run(file, end.clone()));
+    }
+    exporter.map(|exporter| tokio::spawn(exporter.run(end.clone())))
 }
 
 /// What goes on beside the requests until it is dropped: names of upstreams are looked up, their addresses asked for
