@@ -12,6 +12,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use contract::project::UpstreamName;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::task::AbortOnDropHandle;
 
 pub use budget::RetryBudget;
 pub use endpoint::{Endpoint, Endpoints, Place};
@@ -20,6 +21,9 @@ pub use route::{Route, RouteError, RouteTable};
 
 /// How often the names among endpoints are looked up.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(5);
+
+/// How soon the health of upstreams that came with a reload is asked for.
+const RELOADED_WITHIN: Duration = Duration::from_secs(1);
 
 /// One backend as configured.
 #[derive(Clone, Debug)]
@@ -73,6 +77,14 @@ impl Upstream {
     /// A place among the requests in progress; `None` when all are taken.
     pub fn enter(&self) -> Option<OwnedSemaphorePermit> {
         self.places.clone().try_acquire_owned().ok()
+    }
+
+    async fn keep_checked(self: Arc<Self>) {
+        let Some(check) = &self.settings.health else { return };
+        loop {
+            self.endpoints.check(check).await;
+            tokio::time::sleep(check.every).await;
+        }
     }
 
     /// Requests in progress.
@@ -129,16 +141,20 @@ impl Upstreams {
         }
     }
 
-    /// Asks the addresses of those that want it for their health, until dropped.
+    /// Asks the addresses of those that want it for their health, until dropped; also of those that come with a reload.
     pub async fn keep_checked(self: Arc<Self>) {
-        let checks = self.iter().filter_map(|upstream| Some((upstream, upstream.settings.health.as_ref()?)));
-        let asking = checks.map(|(upstream, check)| async move {
-            loop {
-                upstream.endpoints.check(check).await;
-                tokio::time::sleep(check.every).await;
+        let mut asking: Vec<(Arc<Upstream>, AbortOnDropHandle<()>)> = Vec::new();
+        loop {
+            let all = self.all();
+            asking.retain(|(known, _)| all.iter().any(|one| Arc::ptr_eq(one, known)));
+            for upstream in all.into_iter().filter(|upstream| upstream.settings.health.is_some()) {
+                if !asking.iter().any(|(known, _)| Arc::ptr_eq(known, &upstream)) {
+                    let task = tokio::spawn(upstream.clone().keep_checked());
+                    asking.push((upstream, AbortOnDropHandle::new(task)));
+                }
             }
-        });
-        futures_util::future::join_all(asking).await;
+            tokio::time::sleep(RELOADED_WITHIN).await;
+        }
     }
 
     /// All of them.
