@@ -12,6 +12,8 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use contract::project::UpstreamName;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 pub use budget::RetryBudget;
 pub use endpoint::{Endpoint, Endpoints, Place};
@@ -20,6 +22,9 @@ pub use route::{Route, RouteError, RouteTable};
 
 /// How often the names among endpoints are looked up.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(5);
+
+/// How soon health checks of new settings begin.
+const SETTINGS_NOTICED_IN: Duration = Duration::from_secs(1);
 
 /// One backend as configured.
 #[derive(Clone, Debug)]
@@ -131,14 +136,26 @@ impl Upstreams {
 
     /// Asks the addresses of those that want it for their health, until dropped.
     pub async fn keep_checked(self: Arc<Self>) {
-        let checks = self.iter().filter_map(|upstream| Some((upstream, upstream.settings.health.as_ref()?)));
-        let asking = checks.map(|(upstream, check)| async move {
-            loop {
-                upstream.endpoints.check(check).await;
-                tokio::time::sleep(check.every).await;
+        let mut asking = JoinSet::new();
+        // When each is asked next, by name: at most one entry per configured upstream.
+        let mut due: HashMap<UpstreamName, Instant> = HashMap::new();
+        loop {
+            let (now, all) = (Instant::now(), self.all());
+            let wants = |upstream: &Upstream| upstream.settings.health.is_some();
+            due.retain(|name, _| all.iter().any(|upstream| upstream.settings.name == *name && wants(upstream)));
+            for upstream in all {
+                let Some(check) = upstream.settings.health.clone() else { continue };
+                let next = due.entry(upstream.settings.name.clone()).or_insert(now);
+                if *next <= now {
+                    // Never two questions to one address at once.
+                    *next = now + check.every.max(check.timeout);
+                    asking.spawn(async move { upstream.endpoints.check(&check).await });
+                }
             }
-        });
-        futures_util::future::join_all(asking).await;
+            while asking.try_join_next().is_some() {}
+            let soonest = due.values().min().copied().unwrap_or(now + SETTINGS_NOTICED_IN);
+            tokio::time::sleep_until(soonest.min(now + SETTINGS_NOTICED_IN)).await;
+        }
     }
 
     /// All of them.
