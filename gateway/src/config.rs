@@ -80,7 +80,7 @@ impl Config {
         let config = Self::from_root(&reader.root());
         let told = reader.told();
         let file = source.file().map(std::path::Path::to_owned);
-        reader.finish(config.map(|config| Self { told, file, ..config }))
+        reader.finish(config.map(|config| Self { file, told, ..config }))
     }
 
     fn from_root(root: &Section<'_>) -> Option<Self> {

@@ -159,34 +159,17 @@ pub async fn start(
     let admin_end = Shutdown::new();
     let admin_task = tokio::spawn(serve(admin_listener, admin, admin_limits(), admin_end.clone()));
 
-    let reporter = Reporter {
-        url: config.feed_url.clone(),
-        token: guard::edge_token(&config.secret),
-        node: node.clone(),
-        book: telemetry.usage.clone(),
-    };
     let kept = replica.clone();
     let watcher = Arc::new(EdgeWatcher::new(replica.clone(), connections, telemetry.clone(), &health));
-    let follower = Follower {
-        url: config.feed_url.clone(),
-        token: guard::edge_token(&config.secret),
-        node,
-        replica,
-        watcher,
-        clock: clock.clone(),
-    };
+    let follower = follower(&config, node, replica, watcher, clock.clone());
     let ledger_task = tokio::spawn({
         let quota = quota.clone();
         async move { quota.run().await }
     });
-    let background = tokio::spawn(background(&config, &gateway.pipeline, &live));
+    let background = tokio::spawn(background(&config, &gateway, &live));
     let follower_task = tokio::spawn(follower.run(shutdown.clone()));
     let chores_end = Shutdown::new();
-    let reporter_task = tokio::spawn(reporter.run(chores_end.clone()));
-    let exporter = exporter.map(|exporter| tokio::spawn(exporter.run(chores_end.clone())));
-    if let Some((reload, file)) = reload {
-        tokio::spawn(reload.run(file, chores_end.clone()));
-    }
+    let exporter = beside(exporter, reload, &chores_end);
     let housekeeping = tokio::spawn(lifecycle::housekeep(lifecycle::Chores {
         usage,
         quota: quota.clone(),
@@ -210,7 +193,6 @@ pub async fn start(
         // The last of the chores writes what was handed back.
         chores_end.begin();
         let _ = housekeeping.await;
-        let _ = reporter_task.await;
         admin_end.begin();
         // Scrapes in progress are not worth waiting for.
         let _ = admin_task.await;
@@ -219,15 +201,46 @@ pub async fn start(
     Ok(Running::new("gateway", [("http", plain_address), ("https", tls_address), ("admin", admin_address)], task))
 }
 
-/// What goes on beside the requests until it is dropped: memory is watched, names of upstreams are looked up,
-/// their addresses asked for their health.
-fn background(config: &Config, pipeline: &Pipeline, live: &Live) -> impl Future<Output = ()> + use<> {
+/// Who keeps the replica current.
+fn follower(
+    config: &Config,
+    node: String,
+    replica: Arc<Replica>,
+    watcher: Arc<EdgeWatcher>,
+    clock: Arc<dyn Clock>,
+) -> Follower {
+    let (url, token) = (config.feed_url.clone(), guard::edge_token(&config.secret));
+    Follower { url, token, node, replica, watcher, clock }
+}
+
+/// Starts what sends traces and what takes changed settings, where there is such; the former has something to finish.
+fn beside(
+    exporter: Option<Exporter>,
+    reload: Option<(Reload, FileWatch)>,
+    end: &Shutdown,
+) -> Option<tokio::task::JoinHandle<()>> {
+    if let Some((reload, file)) = reload {
+        tokio::spawn(reload.run(file, end.clone()));
+    }
+    exporter.map(|exporter| tokio::spawn(exporter.run(end.clone())))
+}
+
+/// What goes on beside the requests until it is dropped: names of upstreams are looked up, their addresses asked for
+/// their health, memory is watched, usage is reported.
+fn background(config: &Config, gateway: &Gateway, live: &Live) -> impl Future<Output = ()> + use<> {
+    let pipeline = &gateway.pipeline;
     let memory = Memory::new(config.overload.memory_bytes_max, config.overload.control_group.clone());
     let watching = pipeline.overload.clone().watch(memory, live.connections.clone());
     let looking_up = pipeline.upstreams.clone().keep_looked_up();
     let checking = pipeline.upstreams.clone().keep_checked();
+    let reporter = Reporter {
+        url: config.feed_url.clone(),
+        token: guard::edge_token(&config.secret),
+        node: live.node.clone(),
+        book: gateway.telemetry.usage.clone(),
+    };
     async move {
-        tokio::join!(watching, looking_up, checking);
+        tokio::join!(watching, looking_up, checking, reporter.run());
     }
 }
 

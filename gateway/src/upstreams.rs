@@ -12,8 +12,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use contract::project::UpstreamName;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
 
 pub use budget::RetryBudget;
 pub use endpoint::{Endpoint, Endpoints, Place};
@@ -23,8 +22,8 @@ pub use route::{Route, RouteError, RouteTable};
 /// How often the names among endpoints are looked up.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(5);
 
-/// How soon health checks of new settings begin.
-const SETTINGS_NOTICED_IN: Duration = Duration::from_secs(1);
+/// How soon the health of upstreams that came with a reload is asked for.
+const RELOADED_WITHIN: Duration = Duration::from_secs(1);
 
 /// One backend as configured.
 #[derive(Clone, Debug)]
@@ -78,6 +77,14 @@ impl Upstream {
     /// A place among the requests in progress; `None` when all are taken.
     pub fn enter(&self) -> Option<OwnedSemaphorePermit> {
         self.places.clone().try_acquire_owned().ok()
+    }
+
+    async fn keep_checked(self: Arc<Self>) {
+        let Some(check) = &self.settings.health else { return };
+        loop {
+            self.endpoints.check(check).await;
+            tokio::time::sleep(check.every).await;
+        }
     }
 
     /// Requests in progress.
@@ -134,27 +141,19 @@ impl Upstreams {
         }
     }
 
-    /// Asks the addresses of those that want it for their health, until dropped.
+    /// Asks the addresses of those that want it for their health, until dropped; also of those that come with a reload.
     pub async fn keep_checked(self: Arc<Self>) {
-        let mut asking = JoinSet::new();
-        // When each is asked next, by name: at most one entry per configured upstream.
-        let mut due: HashMap<UpstreamName, Instant> = HashMap::new();
+        let mut asking: Vec<(Arc<Upstream>, AbortOnDropHandle<()>)> = Vec::new();
         loop {
-            let (now, all) = (Instant::now(), self.all());
-            let wants = |upstream: &Upstream| upstream.settings.health.is_some();
-            due.retain(|name, _| all.iter().any(|upstream| upstream.settings.name == *name && wants(upstream)));
-            for upstream in all {
-                let Some(check) = upstream.settings.health.clone() else { continue };
-                let next = due.entry(upstream.settings.name.clone()).or_insert(now);
-                if *next <= now {
-                    // Never two questions to one address at once.
-                    *next = now + check.every.max(check.timeout);
-                    asking.spawn(async move { upstream.endpoints.check(&check).await });
+            let all = self.all();
+            asking.retain(|(known, _)| all.iter().any(|one| Arc::ptr_eq(one, known)));
+            for upstream in all.into_iter().filter(|upstream| upstream.settings.health.is_some()) {
+                if !asking.iter().any(|(known, _)| Arc::ptr_eq(known, &upstream)) {
+                    let task = tokio::spawn(upstream.clone().keep_checked());
+                    asking.push((upstream, AbortOnDropHandle::new(task)));
                 }
             }
-            while asking.try_join_next().is_some() {}
-            let soonest = due.values().min().copied().unwrap_or(now + SETTINGS_NOTICED_IN);
-            tokio::time::sleep_until(soonest.min(now + SETTINGS_NOTICED_IN)).await;
+            tokio::time::sleep(RELOADED_WITHIN).await;
         }
     }
 

@@ -83,8 +83,8 @@ fn span(trace: u128) -> Span {
 }
 
 fn counter() -> IntCounterVec {
-    let registry = metrics::Registry::new();
-    metrics::counter_vec(&registry, "spans", "Spans.", &["result"]).unwrap()
+    let ours = metrics::Registry::new();
+    metrics::counter_vec(&ours, "spans", "Spans.", &["result"]).unwrap()
 }
 
 fn config(address: std::net::SocketAddr) -> TraceConfig {

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use serde_json::Value;
 
 /// How long a process may take to begin.
-const START_MAX: Duration = Duration::from_secs(60);
+const START_MAX: Duration = Duration::from_mins(1);
 
 /// Megabytes of the small file systems.
 const SMALL_DISK: u32 = 24;
@@ -259,7 +259,7 @@ impl Fleet {
 
     /// Ends what was started and gives the small disks back.
     pub(crate) fn end(&mut self) {
-        for (_, child) in &mut self.processes {
+        for child in self.processes.values_mut() {
             let _ = child.kill();
             let _ = child.wait();
         }

@@ -26,7 +26,13 @@ async fn main() -> anyhow::Result<()> {
     let table = PathBuf::from(arguments.next().context(usage)?);
     let directory = tempfile::tempdir()?;
     let mut fleet = fleet::Fleet::start(&programs, &repository, directory.path()).await?;
-    let outcome = campaign(&mut fleet, &repository).await;
+    // Whoever gives up finds nothing left behind.
+    let mut stop = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    let outcome = tokio::select! {
+        outcome = campaign(&mut fleet, &repository) => outcome,
+        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+        _ = stop.recv() => Err(anyhow::anyhow!("terminated")),
+    };
     fleet.end();
     let rows = outcome?;
     std::fs::write(&table, table::write(&rows)).with_context(|| format!("writing {}", table.display()))?;
@@ -38,7 +44,7 @@ async fn main() -> anyhow::Result<()> {
 
 async fn campaign(fleet: &mut fleet::Fleet, repository: &std::path::Path) -> anyhow::Result<Vec<table::Row>> {
     let watch = watch::Watch::new(fleet, repository)?;
-    let traffic = traffic::Traffic::start(fleet).await?;
+    let traffic = traffic::Traffic::start(fleet)?;
     watch.quiet(fleet).await.context("a fresh platform is not quiet")?;
     let mut rows = Vec::new();
     for fault in faults::ALL {

@@ -55,7 +55,8 @@ const HEAD: &str = "# Faults
 Written by `bench/fault-campaign`, which makes each fault on a platform of two gateways, both services, Redis and a real
 Prometheus, waits until it is seen, takes it back, and waits until nothing is wrong and no alert fires. Processes,
 settings and rules are those that are shipped; only in the copy of the rules that Prometheus is given an hour is a minute
-and a minute is a second. The last column is what customers got between the fault and its recovery: every fifth of their
+and a minute is a second. Alerts of the error budget are not waited for: they tell what was spent over up to three days,
+and go on after recovery. The last column is what customers got between the fault and its recovery: every fifth of their
 requests makes an order, the others read.
 
 | Fault | `tollhouse status` says | Metric, and its dashboard | Alerts | Gone after | Customers |

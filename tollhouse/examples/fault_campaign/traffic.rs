@@ -32,7 +32,7 @@ pub(crate) struct Traffic {
 
 impl Traffic {
     /// Publishes a project and begins to use it.
-    pub(crate) async fn start(fleet: &Fleet) -> anyhow::Result<Self> {
+    pub(crate) fn start(fleet: &Fleet) -> anyhow::Result<Self> {
         let limits = ["--plan", "enterprise", "--per-minute", "100000", "--per-day", "10000000"];
         fleet.tollhouse(&[&["project", "create", "shop"], &limits[..]].concat())?;
         let key = fleet.tollhouse(&["key", "create", "shop"])?;

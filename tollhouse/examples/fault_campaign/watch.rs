@@ -14,6 +14,9 @@ use crate::traffic::Traffic;
 /// How long a fault may take to be seen, or to be gone: status forgets trouble of a database after a minute.
 const PATIENCE: Duration = Duration::from_secs(150);
 
+/// Alerts of a budget tell what was spent over up to three days. They go on after recovery, as they should.
+const BUDGET: &str = "BudgetBurn";
+
 const PAUSE: Duration = Duration::from_millis(250);
 
 pub(crate) struct Watch {
@@ -48,7 +51,7 @@ impl Watch {
     pub(crate) async fn quiet(&self, fleet: &Fleet) -> anyhow::Result<f64> {
         let began = Instant::now();
         loop {
-            let trouble = self.trouble(fleet)?;
+            let trouble = trouble(fleet)?;
             let firing = self.firing().await?;
             if trouble.is_empty() && firing.is_empty() {
                 return Ok(began.elapsed().as_secs_f64());
@@ -68,7 +71,7 @@ impl Watch {
         while began.elapsed() < PATIENCE && !(seen.status.is_some() && seen.metric.is_some() && seen.alerts.is_some()) {
             let now = || began.elapsed().as_secs_f64();
             if seen.status.is_none()
-                && let Some(found) = self.trouble(fleet)?.into_iter().find(|trouble| trouble.contains(fault.status))
+                && let Some(found) = trouble(fleet)?.into_iter().find(|trouble| trouble.contains(fault.status))
             {
                 seen.status = Some(now());
                 words = found;
@@ -100,13 +103,6 @@ impl Watch {
         })
     }
 
-    /// What `tollhouse status` says is wrong.
-    fn trouble(&self, fleet: &Fleet) -> anyhow::Result<Vec<String>> {
-        let status = fleet.tollhouse(&["status"])?;
-        let list = status.get("trouble").and_then(Value::as_array).context("status has no trouble")?;
-        Ok(list.iter().filter_map(Value::as_str).map(str::to_owned).collect())
-    }
-
     async fn ask(&self, query: &str) -> anyhow::Result<Vec<Value>> {
         let escaped: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
         let url = format!("{}/api/v1/query?query={escaped}", self.prometheus);
@@ -121,10 +117,19 @@ impl Watch {
         let alerts = answer.pointer("/data/alerts").and_then(Value::as_array).with_context(|| format!("{answer}"))?;
         let firing = alerts.iter().filter(|alert| alert.get("state").is_some_and(|state| state == "firing"));
         let mut names: Vec<String> = firing
-            .filter_map(|alert| alert.pointer("/labels/alertname").and_then(Value::as_str).map(str::to_owned))
+            .filter_map(|alert| alert.pointer("/labels/alertname").and_then(Value::as_str))
+            .filter(|name| !name.contains(BUDGET))
+            .map(str::to_owned)
             .collect();
         names.sort();
         names.dedup();
         Ok(names)
     }
+}
+
+/// What `tollhouse status` says is wrong.
+fn trouble(fleet: &Fleet) -> anyhow::Result<Vec<String>> {
+    let status = fleet.tollhouse(&["status"])?;
+    let list = status.get("trouble").and_then(Value::as_array).context("status has no trouble")?;
+    Ok(list.iter().filter_map(Value::as_str).map(str::to_owned).collect())
 }

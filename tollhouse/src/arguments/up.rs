@@ -32,7 +32,7 @@ pub struct Up {
     /// Do not create the demo projects on the first start.
     #[arg(long)]
     pub no_demo: bool,
-    /// Send traces of all requests to this collector (OTLP over HTTP), for example http://127.0.0.1:4318.
+    /// Send traces of all requests to this collector (OTLP over HTTP), such as `http://127.0.0.1:4318`.
     #[arg(long, value_name = "URL")]
     pub trace_to: Option<String>,
     /// Also start a world to try custom domains in: DNS for names under .test and .example that `tollhouse dns` writes,

@@ -29,6 +29,8 @@ mod orders_at_once;
 #[cfg(test)]
 mod own_service;
 #[cfg(test)]
+mod replicas;
+#[cfg(test)]
 mod secrets;
 #[cfg(test)]
 mod traces;
