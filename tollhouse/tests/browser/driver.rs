@@ -129,9 +129,12 @@ impl Driver {
 
     /// Types into a field, in place of what it holds.
     pub(crate) async fn fill(&self, selector: &str, text: &str) {
-        let element = self.find(selector).await.unwrap_or_else(|error| panic!("{selector}: {error}"));
-        self.tell(&format!("element/{element}/clear"), json!({})).await;
-        self.tell(&format!("element/{element}/value"), json!({ "text": text })).await;
+        self.until(&format!("{selector} can be filled in"), async || {
+            let Ok(element) = self.find(selector).await else { return false };
+            self.ask(&format!("element/{element}/clear"), json!({})).await.is_ok()
+                && self.ask(&format!("element/{element}/value"), json!({ "text": text })).await.is_ok()
+        })
+        .await;
     }
 
     /// Clicks what a selector finds, again if the page exchanged it meanwhile.
@@ -177,7 +180,11 @@ impl Driver {
         let scheme = if matches!(look, Look::Dark) { "dark" } else { "light" };
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone });
         self.devtools("Emulation.setDeviceMetricsOverride", size).await;
-        let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+        let media = json!({ "features": [
+            { "name": "prefers-color-scheme", "value": scheme },
+            // Colours half-way from one scheme to the other are nobody's.
+            { "name": "prefers-reduced-motion", "value": "reduce" },
+        ] });
         self.devtools("Emulation.setEmulatedMedia", media).await;
     }
 
