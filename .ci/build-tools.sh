@@ -68,7 +68,7 @@ install_tools() {
             apt-get:compiler) packages+=(gcc libc6-dev) ;;
             dnf:compiler) packages+=(gcc glibc-devel) ;;
             brew:compiler) fail "The C compiler is missing. Install Apple's with: xcode-select --install" ;;
-            *:python3 | *:curl | *:make | *:cmake | *:prometheus | *:redis-* | *:faketime | *:pebble | *:valgrind) packages+=("$tool") ;;
+            *:python3 | *:curl | *:make | *:cmake | *:prometheus | *:redis-* | *:faketime | *:pebble | *:valgrind | *:npm | *:chromium*) packages+=("$tool") ;;
             apt-get:python3-venv | apt-get:sqlite3 | apt-get:postgresql | brew:postgresql) packages+=("$tool") ;;
             dnf:postgresql) packages+=(postgresql-server) ;;
             *:sqlite3) packages+=(sqlite) ;;

@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use parking_lot::Mutex;
 
 use crate::config::Told;
 use crate::guard::require_token;
@@ -32,11 +33,10 @@ pub fn router(health: Health, registry: Registry) -> Router {
         .with_state(Admin { health, registry })
 }
 
-/// `GET {path}`, with the operator's token: every setting that the process was given.
-pub fn settings(path: &str, told: Told, operator: Arc<Secret>) -> Router {
-    let told = Arc::new(told);
+/// `GET {path}`, with the operator's token: every setting that the process was given and is in force.
+pub fn settings(path: &str, told: Arc<Mutex<Told>>, operator: Arc<Secret>) -> Router {
     Router::new()
-        .route(path, get(move || async move { axum::Json(told.to_json()) }))
+        .route(path, get(move || async move { axum::Json(told.lock().to_json()) }))
         .route_layer(axum::middleware::from_fn_with_state(operator, require_token))
 }
 

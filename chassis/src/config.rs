@@ -12,8 +12,10 @@ mod problem;
 mod section;
 mod source;
 mod told;
+mod watch;
 
 pub use problem::{Problem, Problems};
 pub use section::Section;
 pub use source::{Reader, Source};
 pub use told::{Origin, Told};
+pub use watch::{FileWatch, keep_log_filter};

@@ -3,10 +3,12 @@
 //! Nothing here knows what a process does: [`config`] reads settings and reports every mistake at once, [`clock`]
 //! hands in the time, [`logs`] and [`metrics`] tell what happens, [`health`] and [`admin`] answer the operator,
 //! [`serve`] accepts and drains HTTP, [`shutdown`] ends it, [`guard`] lets in only what came through the gateway,
-//! [`secret`] and [`seal`] keep secrets, [`sql`] speaks to the database, [`sqlite`] or [`postgres`], [`watchdog`] notices a runtime that is
+//! [`secret`] and [`seal`] keep secrets, [`sql`] speaks to the database, [`sqlite`] or [`postgres`], [`backup`] copies it,
+//! [`trace`] tells a collector where the time went, [`watchdog`] notices a runtime that is
 //! stuck, [`webhook`] signs and sends what customers want to be told.
 
 pub mod admin;
+pub mod backup;
 pub mod clock;
 pub mod config;
 pub mod guard;
@@ -24,5 +26,6 @@ pub mod serve;
 pub mod shutdown;
 pub mod sql;
 pub mod sqlite;
+pub mod trace;
 pub mod watchdog;
 pub mod webhook;

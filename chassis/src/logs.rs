@@ -40,10 +40,14 @@ impl std::str::FromStr for Format {
 #[error("use \"json\" or \"text\"")]
 pub struct UnknownFormat;
 
+/// Says from now on which lines are logged.
+type Refilter = Box<dyn Fn(EnvFilter) -> anyhow::Result<()> + Send + Sync>;
+
 /// The running log writer. Dropping it writes out what waits.
 pub struct Logs {
     writer: NonBlocking,
     dropped: ErrorCounter,
+    refilter: Option<Refilter>,
     _guard: Arc<WorkerGuard>,
 }
 
@@ -54,16 +58,24 @@ impl Logs {
     /// # Errors
     /// When the filter does not parse or the process has a log already.
     pub fn start(format: Format, filter: &str, output: impl Write + Send + 'static) -> anyhow::Result<Self> {
-        let logs = Self::writer_only(output);
+        let mut logs = Self::writer_only(output);
         let filter = EnvFilter::try_new(filter)?;
         let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(logs.writer.clone());
-        let started = match format {
+        let (started, refilter): (_, Refilter) = match format {
             Format::Json => {
-                builder.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init()
+                let builder = builder.json().flatten_event(true).with_current_span(false).with_span_list(false);
+                let builder = builder.with_filter_reloading();
+                let handle = builder.reload_handle();
+                (builder.try_init(), Box::new(move |filter| Ok(handle.reload(filter)?)))
             }
-            Format::Text => builder.with_target(false).with_ansi(false).try_init(),
+            Format::Text => {
+                let builder = builder.with_target(false).with_ansi(false).with_filter_reloading();
+                let handle = builder.reload_handle();
+                (builder.try_init(), Box::new(move |filter| Ok(handle.reload(filter)?)))
+            }
         };
         started.map_err(|error| anyhow::anyhow!("the log is already started: {error}"))?;
+        logs.refilter = Some(refilter);
         Ok(logs)
     }
 
@@ -73,12 +85,21 @@ impl Logs {
         let output = BufWriter::with_capacity(BATCH_BYTES, output);
         let (writer, guard) =
             NonBlockingBuilder::default().lossy(true).buffered_lines_limit(LINES_WAITING_MAX).finish(output);
-        Self { dropped: writer.error_counter(), writer, _guard: Arc::new(guard) }
+        Self { dropped: writer.error_counter(), writer, refilter: None, _guard: Arc::new(guard) }
     }
 
     /// A handle that writes whole lines without waiting.
     pub fn lines(&self) -> Lines {
         Lines(self.writer.clone())
+    }
+
+    /// Logs other lines from now on. A writer alone has no filter, and nothing to do.
+    ///
+    /// # Errors
+    /// When the filter does not parse; the one in force stays.
+    pub fn filter(&self, filter: &str) -> anyhow::Result<()> {
+        let filter = EnvFilter::try_new(filter)?;
+        self.refilter.as_ref().map_or(Ok(()), |refilter| refilter(filter))
     }
 
     /// How many lines were dropped because nobody read.

@@ -11,10 +11,11 @@
   document.addEventListener("click", async (event) => {
     const button = event.target.closest("button.copy");
     if (!button) return;
-    const before = button.textContent;
+    const word = button.querySelector("span");
+    const before = word.textContent;
     try {
       await navigator.clipboard.writeText(button.dataset.copy);
-      button.textContent = main.dataset.copied;
+      word.textContent = main.dataset.copied;
       say(main.dataset.copied);
     } catch {
       // Not allowed: the value is selected for the keyboard.
@@ -22,7 +23,7 @@
       if (code) getSelection().selectAllChildren(code);
       say(main.dataset.copyFailed);
     }
-    setTimeout(() => { button.textContent = before; }, 1500);
+    setTimeout(() => { word.textContent = before; }, 1500);
   });
 
   // A form is sent once; an open menu closes with Escape or a click elsewhere.

@@ -14,6 +14,7 @@ use chassis::config::{Problems, Section, Source, Told};
 use chassis::logs::Format;
 use chassis::secret::Secret;
 use chassis::sql::{Place, read_place};
+use chassis::trace::TraceConfig;
 use contract::hostname::Hostname;
 use contract::key::Environment;
 
@@ -64,6 +65,8 @@ pub struct Config {
     pub log_format: Format,
     /// Which log lines appear, such as `info,sqlx=warn`.
     pub log_filter: String,
+    /// Traces.
+    pub tracing: TraceConfig,
     /// Every setting that was given, as text, for operators who compare.
     pub told: Told,
 }
@@ -180,6 +183,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
     let webhooks = webhooks::read(&root.section("webhooks"));
     let log_format = root.value("log_format", Format::Json);
     let log_filter = root.value("log_filter", "info".to_owned());
+    let tracing = TraceConfig::read(&root.section("tracing"));
     Some(Config {
         listen: listen?,
         internal_listen: internal_listen?,
@@ -199,6 +203,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
         webhooks: webhooks?,
         log_format: log_format?,
         log_filter: log_filter?,
+        tracing: tracing?,
         told: Told::default(),
     })
 }

@@ -1,12 +1,12 @@
 //! The control plane as a process of its own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use chassis::clock::SystemClock;
-use chassis::config::Source;
+use chassis::config::{FileWatch, Source, keep_log_filter};
 use chassis::logs::Logs;
 use chassis::shutdown::Shutdown;
 use clap::Parser;
@@ -53,11 +53,15 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         return Ok(());
     }
     chassis::process::prepare()?;
-    let _logs = Logs::start(config.log_format, &config.log_filter, std::io::stderr())?;
+    let logs = Arc::new(Logs::start(config.log_format, &config.log_filter, std::io::stderr())?);
     let runtime = tokio::runtime::Runtime::new().context("starting the runtime")?;
     runtime.block_on(async {
         let shutdown = Shutdown::new();
         shutdown.on_signals()?;
+        if let Some(path) = &arguments.config {
+            let read = |path: &Path| Ok(Config::read(&Source::read(Some(path), ENVIRONMENT_PREFIX)?)?.log_filter);
+            tokio::spawn(keep_log_filter(FileWatch::new(path)?, read, logs.clone()));
+        }
         let running = domains_service::start(config, Arc::new(SystemClock::new()), shutdown).await?;
         for (listener, address) in running.addresses() {
             tracing::info!(listener, %address, "listening");

@@ -105,9 +105,10 @@ impl Metrics {
                 metrics.dns_queries.with_label_values(&[kind.as_str(), result]).reset();
             }
         }
-        for result in ["issued", "renewed", "failed"] {
+        for result in ["issued", "renewed", "limited", "failed"] {
             metrics.certificate_orders.with_label_values(&[result]).reset();
         }
+        metrics.webhook_seconds.with_label_values(&[] as &[&str]);
         for result in AttemptResult::ALL {
             metrics.webhook_attempts.with_label_values(&[result.as_str()]).reset();
         }

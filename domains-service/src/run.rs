@@ -15,9 +15,11 @@ use chassis::seal::SealingKey;
 use chassis::serve::{ServeLimits, bind, serve};
 use chassis::shutdown::Shutdown;
 use chassis::sql::{self, StoreMetrics};
+use chassis::trace::{Exporter, Traced, Tracer, traced};
 use contract::feed::Entity;
 use contract::project::Access;
 use contract::site::{Serves, Site};
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use crate::api::{self, Tokens};
@@ -93,12 +95,14 @@ pub async fn start_in(
     let registry = chassis::metrics::registry(env!("CARGO_PKG_VERSION"))?;
     let metrics = Metrics::register(&registry)?;
     let watched = StoreMetrics::register(&registry, "domains")?;
+    let (tracer, exporter) = tracing(&config, &registry)?;
+    let traced_by = Traced { tracer, clock: clock.clone() };
     let store = Store::open(&config.database, clock.clone()).await?;
     let (http, internal, admin) =
         (bind(config.listen).await?, bind(config.internal_listen).await?, bind(config.admin_listen).await?);
     let addresses =
         [("http", http.local_addr()?), ("internal", internal.local_addr()?), ("admin", admin.local_addr()?)];
-    let (secret, told) = (config.secret.clone(), config.told.clone());
+    let (secret, told) = (config.secret.clone(), Arc::new(Mutex::new(config.told.clone())));
     let nodes = Arc::new(Nodes::new(clock.clone()));
     let mut authorities = world.authorities;
     let desk = Desk {
@@ -125,7 +129,8 @@ pub async fn start_in(
     let limits = ServeLimits { drain_timeout: DRAIN_TIME_MAX, ..ServeLimits::default() };
     let guard = GatewayGuard::new(&secret, clock);
     let pages = dashboard::router(app.clone(), guard.clone(), shutdown.clone());
-    let public = dashboard::beside(api::public(app.clone(), guard), pages, &app.platform);
+    let public = dashboard::beside(api::public(app.clone(), guard), pages, &app.platform)
+        .layer(middleware::from_fn_with_state(traced_by, traced));
     let settings = chassis::admin::settings("/internal/settings", told, Arc::new(operator_token(&secret)));
     let tokens = Tokens { edge: edge_token(&secret), events: events_token(&secret), operator: operator_token(&secret) };
     let inside = api::internal(app.clone(), tokens, shutdown.clone());
@@ -134,6 +139,8 @@ pub async fn start_in(
     // The admin listener outlives the others, so that a drain can be watched.
     let admin_shutdown = Shutdown::new();
 
+    let exporter_end = Shutdown::new();
+    let exporter = exporter.map(|exporter| tokio::spawn(exporter.run(exporter_end.clone())));
     let mut parts = JoinSet::new();
     parts.spawn(serve(http, public, limits, shutdown.clone()));
     parts.spawn(serve(internal, inside, limits, shutdown.clone()));
@@ -158,12 +165,23 @@ pub async fn start_in(
         for worker in workers {
             result = result.and(worker.await.context("a worker broke off"));
         }
+        exporter_end.begin();
+        if let Some(exporter) = exporter {
+            result = result.and(exporter.await.context("the exporter of traces broke off"));
+        }
         admin_shutdown.begin();
         result = result.and(admin.await.context("the admin listener broke off").and_then(|ended| ended));
         app.store.close().await;
         result
     });
     Ok(Running::new("domains-service", addresses, task))
+}
+
+/// Traces, if anybody collects them.
+fn tracing(config: &Config, registry: &Registry) -> anyhow::Result<(Tracer, Option<Exporter>)> {
+    let help = "Spans of traces, by what became of them.";
+    let spans = chassis::metrics::counter_vec(registry, "domains_trace_spans_total", help, &["result"])?;
+    Tracer::new(&config.tracing, "domains-service", &spans)
 }
 
 fn admin_router(app: &Arc<App>, health: &Health, registry: Registry) -> axum::Router {

@@ -6,8 +6,14 @@ mod tests {
 
     use fuzz::{TARGETS, Target};
 
-    /// Mutations of each input in a run of all tests; `bench/fuzz` has no such bound.
+    /// Mutations of each input in a run of all tests.
     const MUTATIONS: u64 = 3_000;
+
+    /// As many as are enough in every run of all tests, or as the environment says for a long one (`bench/mutations`).
+    #[expect(clippy::disallowed_methods, reason = "how long a test is, not a setting of a process")]
+    fn mutations() -> u64 {
+        std::env::var("FUZZ_MUTATIONS").map_or(MUTATIONS, |text| text.parse().expect("a whole number"))
+    }
 
     fn inputs(target: &str) -> Vec<PathBuf> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
@@ -62,7 +68,7 @@ mod tests {
         target(b"");
         for input in &inputs {
             target(input);
-            for _ in 0..MUTATIONS {
+            for _ in 0..mutations() {
                 let other = &inputs[random.below(inputs.len())];
                 target(&mutate(input, other, &mut random));
                 runs += 1;

@@ -61,6 +61,7 @@ async fn status(State(view): State<View>) -> Json<Value> {
     let now = view.clock.monotonic();
     let upstreams: Vec<Value> = pipeline
         .upstreams
+        .all()
         .iter()
         .map(|upstream| {
             json!({

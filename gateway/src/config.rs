@@ -11,6 +11,7 @@ use std::time::Duration;
 use chassis::config::{Problems, Section, Source, Told};
 use chassis::logs::Format;
 use chassis::secret::Secret;
+use chassis::trace::TraceConfig;
 use contract::key::Environment;
 
 pub use self::overload::OverloadConfig;
@@ -61,6 +62,10 @@ pub struct Config {
     pub log_format: Format,
     /// What is logged.
     pub log_filter: String,
+    /// Traces.
+    pub tracing: TraceConfig,
+    /// The file that is read again when it changes; `None`: there is none.
+    pub file: Option<PathBuf>,
     /// Every setting that was given, as text, for operators who compare.
     pub told: Told,
 }
@@ -74,7 +79,8 @@ impl Config {
         let reader = source.reader()?;
         let config = Self::from_root(&reader.root());
         let told = reader.told();
-        reader.finish(config.map(|config| Self { told, ..config }))
+        let file = source.file().map(std::path::Path::to_owned);
+        reader.finish(config.map(|config| Self { file, told, ..config }))
     }
 
     fn from_root(root: &Section<'_>) -> Option<Self> {
@@ -119,6 +125,7 @@ impl Config {
         let log = root.section("log");
         let log_format = log.value("format", Format::Json);
         let log_filter = log.value("filter", "info".to_owned());
+        let tracing = TraceConfig::read(&root.section("tracing"));
         Some(Self {
             http: http?,
             https: https?,
@@ -139,6 +146,8 @@ impl Config {
             drain: patience?,
             log_format: log_format?,
             log_filter: log_filter?,
+            tracing: tracing?,
+            file: None,
             told: Told::default(),
         })
     }

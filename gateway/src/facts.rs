@@ -156,6 +156,8 @@ pub struct Facts {
     pub client_request_id: Option<String>,
     /// Client address.
     pub client: Option<SocketAddr>,
+    /// Its trace is one of those that are looked at.
+    pub sampled: bool,
 }
 
 impl Facts {
@@ -187,6 +189,7 @@ impl Facts {
             upgrade: false,
             client_request_id: None,
             client: None,
+            sampled: false,
         }
     }
 

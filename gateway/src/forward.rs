@@ -13,6 +13,7 @@ use pingora::{ErrorType, OrErr as _};
 use crate::door::Connection;
 use crate::facts::Facts;
 use crate::rejection::Rejection;
+use crate::telemetry::client_span;
 use crate::upstreams::{Endpoint, Upstream};
 
 /// Idle connections to upstreams are kept this long: shorter than services keep theirs, so that a request is not sent
@@ -136,8 +137,12 @@ fn rewrite_fields(
     }
     let id = facts.request_id.as_str();
     headers.insert(name::REQUEST_ID.clone(), HeaderValue::from_str(id)?);
-    let span = id.get(..16).unwrap_or("0000000000000001");
-    headers.insert(name::TRACEPARENT.clone(), HeaderValue::try_from(["00-", id, "-", span, "-00"].concat())?);
+    let parent = if facts.sampled {
+        format!("00-{id}-{:016x}-01", client_span(&facts.request_id))
+    } else {
+        ["00-", id, "-", id.get(..16).unwrap_or("0000000000000001"), "-00"].concat()
+    };
+    headers.insert(name::TRACEPARENT.clone(), HeaderValue::try_from(parent)?);
     identify(parts, facts, key, connection.client().ip(), now)
 }
 

@@ -13,6 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use chassis::clock::Clock;
+use chassis::trace::TraceId;
 use contract::identity::IdentityKey;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
@@ -107,7 +108,11 @@ impl ProxyHttp for SharedGateway {
 
     fn new_ctx(&self) -> Context {
         self.telemetry.in_flight.inc();
-        let facts = Facts::new(self.ids.next(), self.clock.now(), self.clock.monotonic());
+        let mut facts = Facts::new(self.ids.next(), self.clock.now(), self.clock.monotonic());
+        let tracer = &self.telemetry.tracer;
+        // What clients say of traces is not believed: they would choose how much we record.
+        facts.sampled =
+            tracer.is_on() && TraceId::parse(facts.request_id.as_str()).is_some_and(|trace| tracer.samples(trace));
         Context { facts: Box::new(facts), connection: None }
     }
 

@@ -204,11 +204,17 @@ impl Replica {
         Ok(retired)
     }
 
-    /// Replaces everything by a snapshot in one durable step.
+    /// Replaces everything by a snapshot in one durable step. One that is older than what is known is refused: a control
+    /// plane that was restored from a backup counts on above every revision it ever gave out, so whoever says less is
+    /// behind.
     ///
     /// # Errors
     /// [`ReplicaError`]; the old state stays then.
     pub fn replace(&self, entities: &[Entity], revision: Revision) -> Result<(), ReplicaError> {
+        let known = self.revision();
+        if revision < known {
+            return Err(Invalid::Older { known, found: revision }.into());
+        }
         validate::snapshot(entities, &self.opener)?;
         self.file.replace(entities, revision).map_err(ReplicaError::File)?;
         self.revision.store(revision.0, Ordering::Release);

@@ -7,6 +7,7 @@
 mod counting;
 mod doorman;
 mod lifecycle;
+mod reload;
 mod watcher;
 
 use std::net::SocketAddr;
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use chassis::clock::Clock;
+use chassis::config::FileWatch;
 use chassis::guard;
 use chassis::health::Health;
 use chassis::logs::Logs;
@@ -23,7 +25,9 @@ use chassis::running::Running;
 use chassis::seal::SealingKey;
 use chassis::serve::{ServeLimits, bind, serve};
 use chassis::shutdown::Shutdown;
+use chassis::trace::{Exporter, Tracer};
 use chassis::watchdog::{Watchdog, WatchdogLimits};
+use parking_lot::Mutex;
 use pingora::apps::HttpServerOptions;
 use pingora::protocols::http::v2::server::default_h2_options;
 use pingora::server::configuration::ServerConf;
@@ -31,6 +35,7 @@ use tokio::sync::watch;
 
 use self::doorman::EdgeDoorman;
 use self::lifecycle::DataPlane;
+use self::reload::{Reload, ReloadMetrics};
 use self::watcher::EdgeWatcher;
 use crate::config::Config;
 use crate::door::{Connections, Door, DoorSettings, Listening, TicketSeed, Tickets};
@@ -97,7 +102,8 @@ pub async fn start(
     let node = node_name()?;
     let registry = metrics::registry(env!("CARGO_PKG_VERSION"))?;
     let health = Health::new();
-    let telemetry = Arc::new(Telemetry::new(&registry, logs.lines(), clock.clone(), &node)?);
+    let (tracer, exporter) = tracing(&config, &registry)?;
+    let telemetry = Arc::new(Telemetry::new(&registry, logs.lines(), clock.clone(), &node, tracer)?);
     let opener = CertificateOpener::new(SealingKey::new(&config.sealing_secret)?);
     let replica = Arc::new(Replica::open(&config.data_directory.join("replica.redb"), opener, HotBounds::default())?);
     let platform = platform_certificate(&config)?;
@@ -148,35 +154,22 @@ pub async fn start(
     let admin_listener = bind(config.admin).await?;
     let admin_address = admin_listener.local_addr()?;
     let view = crate::admin::View { gateway: gateway.clone(), live: live.clone(), clock: clock.clone() };
-    let admin = admin_router(&config, view, registry);
+    let (admin, reload) = admin_router(&config, view, registry, &logs)?;
     // The admin listener outlives the data plane: operators watch the drain.
     let admin_end = Shutdown::new();
     let admin_task = tokio::spawn(serve(admin_listener, admin, admin_limits(), admin_end.clone()));
 
-    let reporter = Reporter {
-        url: config.feed_url.clone(),
-        token: guard::edge_token(&config.secret),
-        node: node.clone(),
-        book: telemetry.usage.clone(),
-    };
     let kept = replica.clone();
     let watcher = Arc::new(EdgeWatcher::new(replica.clone(), connections, telemetry.clone(), &health));
-    let follower = Follower {
-        url: config.feed_url.clone(),
-        token: guard::edge_token(&config.secret),
-        node,
-        replica,
-        watcher,
-        clock: clock.clone(),
-    };
+    let follower = follower(&config, node, replica, watcher, clock.clone());
     let ledger_task = tokio::spawn({
         let quota = quota.clone();
         async move { quota.run().await }
     });
-    let background = tokio::spawn(background(&config, &gateway.pipeline, &live));
+    let background = tokio::spawn(background(&config, &gateway, &live));
     let follower_task = tokio::spawn(follower.run(shutdown.clone()));
     let chores_end = Shutdown::new();
-    let reporter_task = tokio::spawn(reporter.run(chores_end.clone()));
+    let exporter = beside(exporter, reload, &chores_end);
     let housekeeping = tokio::spawn(lifecycle::housekeep(lifecycle::Chores {
         usage,
         quota: quota.clone(),
@@ -187,6 +180,7 @@ pub async fn start(
         watchdog,
         replica: kept,
         clock: clock.clone(),
+        exporter,
         end: chores_end.clone(),
     }));
     let task = tokio::spawn(async move {
@@ -199,7 +193,6 @@ pub async fn start(
         // The last of the chores writes what was handed back.
         chores_end.begin();
         let _ = housekeeping.await;
-        let _ = reporter_task.await;
         admin_end.begin();
         // Scrapes in progress are not worth waiting for.
         let _ = admin_task.await;
@@ -208,22 +201,77 @@ pub async fn start(
     Ok(Running::new("gateway", [("http", plain_address), ("https", tls_address), ("admin", admin_address)], task))
 }
 
-/// What goes on beside the requests until it is dropped: names of upstreams are looked up, memory is watched.
-fn background(config: &Config, pipeline: &Pipeline, live: &Live) -> impl Future<Output = ()> + use<> {
+/// Who keeps the replica current.
+fn follower(
+    config: &Config,
+    node: String,
+    replica: Arc<Replica>,
+    watcher: Arc<EdgeWatcher>,
+    clock: Arc<dyn Clock>,
+) -> Follower {
+    let (url, token) = (config.feed_url.clone(), guard::edge_token(&config.secret));
+    Follower { url, token, node, replica, watcher, clock }
+}
+
+/// Starts what sends traces and what takes changed settings, where there is such; the former has something to finish.
+fn beside(
+    exporter: Option<Exporter>,
+    reload: Option<(Reload, FileWatch)>,
+    end: &Shutdown,
+) -> Option<tokio::task::JoinHandle<()>> {
+    if let Some((reload, file)) = reload {
+        tokio::spawn(reload.run(file, end.clone()));
+    }
+    exporter.map(|exporter| tokio::spawn(exporter.run(end.clone())))
+}
+
+/// What goes on beside the requests until it is dropped: names of upstreams are looked up, their addresses asked for
+/// their health, memory is watched, usage is reported.
+fn background(config: &Config, gateway: &Gateway, live: &Live) -> impl Future<Output = ()> + use<> {
+    let pipeline = &gateway.pipeline;
     let memory = Memory::new(config.overload.memory_bytes_max, config.overload.control_group.clone());
     let watching = pipeline.overload.clone().watch(memory, live.connections.clone());
     let looking_up = pipeline.upstreams.clone().keep_looked_up();
+    let checking = pipeline.upstreams.clone().keep_checked();
+    let reporter = Reporter {
+        url: config.feed_url.clone(),
+        token: guard::edge_token(&config.secret),
+        node: live.node.clone(),
+        book: gateway.telemetry.usage.clone(),
+    };
     async move {
-        tokio::join!(watching, looking_up);
+        tokio::join!(watching, looking_up, checking, reporter.run());
     }
 }
 
-/// Health, metrics, and what operators ask.
-fn admin_router(config: &Config, view: crate::admin::View, registry: metrics::Registry) -> axum::Router {
+/// Traces, if anybody collects them.
+fn tracing(config: &Config, registry: &metrics::Registry) -> anyhow::Result<(Tracer, Option<Exporter>)> {
+    let help = "Spans of traces, by what became of them.";
+    let spans = metrics::counter_vec(registry, "edge_trace_spans_total", help, &["result"])?;
+    Tracer::new(&config.tracing, "gateway", &spans)
+}
+
+/// Health, metrics, and what operators ask; and who takes settings while the gateway runs, if they come from a file.
+fn admin_router(
+    config: &Config,
+    view: crate::admin::View,
+    registry: metrics::Registry,
+    logs: &Arc<Logs>,
+) -> anyhow::Result<(axum::Router, Option<(Reload, FileWatch)>)> {
     let operator = Arc::new(guard::operator_token(&config.secret));
-    let settings = chassis::admin::settings("/settings", config.told.clone(), operator.clone());
+    let running = Arc::new(Mutex::new(config.told.clone()));
+    let reload = Reload {
+        metrics: ReloadMetrics::new(&registry)?,
+        running: running.clone(),
+        upstreams: view.gateway.pipeline.upstreams.clone(),
+        logs: logs.clone(),
+        telemetry: view.gateway.telemetry.clone(),
+    };
+    let file = config.file.as_deref().map(FileWatch::new).transpose()?;
+    let settings = chassis::admin::settings("/settings", running, operator.clone());
     let health = view.live.health.clone();
-    chassis::admin::router(health, registry).merge(crate::admin::router(view, operator)).merge(settings)
+    let admin = chassis::admin::router(health, registry).merge(crate::admin::router(view, operator)).merge(settings);
+    Ok((admin, file.map(|file| (reload, file))))
 }
 
 /// Watches this runtime; the doors' are added where they are made. A process that answers nobody is better restarted.

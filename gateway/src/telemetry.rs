@@ -7,6 +7,7 @@ mod access_log;
 mod certificates;
 mod door_events;
 mod quota_metrics;
+mod spans;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,8 @@ use std::time::Duration;
 use chassis::clock::Clock;
 use chassis::logs::Lines;
 use chassis::metrics::{self, Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Registry};
+use chassis::trace::Tracer;
+use contract::time::UnixSeconds;
 
 use crate::facts::{Facts, Surface};
 use crate::keys::Authentication;
@@ -25,6 +28,7 @@ use crate::usage::UsageBook;
 pub use access_log::{ConnectionFacts, Entry};
 pub use certificates::{CertificateKind, CertificateMetrics};
 pub use quota_metrics::{Decision, QuotaMetrics};
+pub use spans::{client_span, server_span};
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
@@ -88,14 +92,22 @@ pub struct Telemetry {
     lines: Lines,
     clock: Arc<dyn Clock>,
     node: String,
+    /// Where spans of sampled requests go.
+    pub tracer: Tracer,
 }
 
 impl Telemetry {
-    /// Registers everything on `registry`; access log lines go to `lines`.
+    /// Registers everything on `registry`; access log lines go to `lines`, spans to `tracer`.
     ///
     /// # Errors
     /// When a name is taken, which is a mistake of the program.
-    pub fn new(registry: &Registry, lines: Lines, clock: Arc<dyn Clock>, node: &str) -> anyhow::Result<Self> {
+    pub fn new(
+        registry: &Registry,
+        lines: Lines,
+        clock: Arc<dyn Clock>,
+        node: &str,
+        tracer: Tracer,
+    ) -> anyhow::Result<Self> {
         let requests = metrics::counter_vec(
             registry,
             "edge_requests_total",
@@ -190,6 +202,7 @@ impl Telemetry {
             lines,
             clock,
             node: node.to_owned(),
+            tracer,
         })
     }
 
@@ -224,6 +237,9 @@ impl Telemetry {
         let line = access_log::line(facts, entry, took, waited, &self.node);
         self.lines.write(&line);
         self.recent.ended(facts, entry.status, took, &line);
+        if facts.sampled {
+            spans::record(&self.tracer, facts, entry, took);
+        }
     }
 
     /// Counts the end of an attempt at an upstream.
@@ -239,6 +255,11 @@ impl Telemetry {
     /// Counts content of the change stream that was refused.
     pub fn replica_refused(&self, reason: &str) {
         self.replica_refused.with_label_values(&[reason]).inc();
+    }
+
+    /// The time, for who tells operators.
+    pub fn now(&self) -> UnixSeconds {
+        self.clock.now_seconds()
     }
 
     /// How many log lines were dropped, when last looked at.

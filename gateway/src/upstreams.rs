@@ -2,21 +2,28 @@
 
 mod budget;
 mod endpoint;
+mod health;
 mod route;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use contract::project::UpstreamName;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::task::AbortOnDropHandle;
 
 pub use budget::RetryBudget;
 pub use endpoint::{Endpoint, Endpoints, Place};
+pub use health::HealthCheck;
 pub use route::{Route, RouteError, RouteTable};
 
 /// How often the names among endpoints are looked up.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(5);
+
+/// How soon the health of upstreams that came with a reload is asked for.
+const RELOADED_WITHIN: Duration = Duration::from_secs(1);
 
 /// One backend as configured.
 #[derive(Clone, Debug)]
@@ -36,6 +43,8 @@ pub struct UpstreamSettings {
     pub in_flight_max: usize,
     /// The largest request body in bytes, for routes that do not say.
     pub body_bytes_max: u64,
+    /// How its addresses are asked for their health; `None`: requests alone find out.
+    pub health: Option<HealthCheck>,
     /// Which paths and methods exist; empty: every path and method.
     pub routes: Vec<Route>,
 }
@@ -70,6 +79,14 @@ impl Upstream {
         self.places.clone().try_acquire_owned().ok()
     }
 
+    async fn keep_checked(self: Arc<Self>) {
+        let Some(check) = &self.settings.health else { return };
+        loop {
+            self.endpoints.check(check).await;
+            tokio::time::sleep(check.every).await;
+        }
+    }
+
     /// Requests in progress.
     pub fn in_flight(&self) -> usize {
         self.settings.in_flight_max.saturating_sub(self.places.available_permits())
@@ -78,34 +95,70 @@ impl Upstream {
 
 /// All backends.
 #[derive(Debug)]
-pub struct Upstreams(HashMap<UpstreamName, Arc<Upstream>>);
+pub struct Upstreams(ArcSwap<HashMap<UpstreamName, Arc<Upstream>>>);
 
 impl Upstreams {
     /// From the configuration.
     pub fn new(settings: impl IntoIterator<Item = UpstreamSettings>) -> Self {
-        Self(settings.into_iter().map(|one| (one.name.clone(), Arc::new(Upstream::new(one)))).collect())
+        let all = settings.into_iter().map(|one| (one.name.clone(), Arc::new(Upstream::new(one)))).collect();
+        Self(ArcSwap::from_pointee(all))
     }
 
     /// The backend with this name.
-    pub fn find(&self, name: &UpstreamName) -> Option<&Arc<Upstream>> {
-        self.0.get(name)
+    pub fn find(&self, name: &UpstreamName) -> Option<Arc<Upstream>> {
+        self.0.load().get(name).cloned()
+    }
+
+    /// Takes other settings. Upstreams that have not `changed` stay as they are, with what is known of them; requests in
+    /// progress end where they began. Names of new ones are looked up before they are used.
+    pub async fn replace(&self, settings: Vec<UpstreamSettings>, changed: impl Fn(&str) -> bool) {
+        let before = self.0.load_full();
+        let mut all = HashMap::with_capacity(settings.len());
+        for one in settings {
+            let name = one.name.clone();
+            let upstream = match before.get(&name) {
+                Some(known) if !changed(name.as_str()) => known.clone(),
+                _ => {
+                    let upstream = Upstream::new(one);
+                    if upstream.endpoints.have_names() {
+                        upstream.endpoints.look_up().await;
+                    }
+                    Arc::new(upstream)
+                }
+            };
+            all.insert(name, upstream);
+        }
+        self.0.store(Arc::new(all));
     }
 
     /// Looks up the names among the endpoints, now and every five seconds, until dropped.
     pub async fn keep_looked_up(self: Arc<Self>) {
-        if !self.iter().any(|upstream| upstream.endpoints.have_names()) {
-            return;
-        }
         loop {
-            for upstream in self.iter().filter(|upstream| upstream.endpoints.have_names()) {
+            for upstream in self.all().into_iter().filter(|upstream| upstream.endpoints.have_names()) {
                 upstream.endpoints.look_up().await;
             }
             tokio::time::sleep(LOOK_UP_EVERY).await;
         }
     }
 
+    /// Asks the addresses of those that want it for their health, until dropped; also of those that come with a reload.
+    pub async fn keep_checked(self: Arc<Self>) {
+        let mut asking: Vec<(Arc<Upstream>, AbortOnDropHandle<()>)> = Vec::new();
+        loop {
+            let all = self.all();
+            asking.retain(|(known, _)| all.iter().any(|one| Arc::ptr_eq(one, known)));
+            for upstream in all.into_iter().filter(|upstream| upstream.settings.health.is_some()) {
+                if !asking.iter().any(|(known, _)| Arc::ptr_eq(known, &upstream)) {
+                    let task = tokio::spawn(upstream.clone().keep_checked());
+                    asking.push((upstream, AbortOnDropHandle::new(task)));
+                }
+            }
+            tokio::time::sleep(RELOADED_WITHIN).await;
+        }
+    }
+
     /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Upstream>> {
-        self.0.values()
+    pub fn all(&self) -> Vec<Arc<Upstream>> {
+        self.0.load().values().cloned().collect()
     }
 }

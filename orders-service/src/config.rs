@@ -6,6 +6,7 @@ use chassis::config::{Problems, Section, Source, Told};
 use chassis::logs::Format;
 use chassis::secret::Secret;
 use chassis::sql::{Place, read_place};
+use chassis::trace::TraceConfig;
 use contract::key::Environment;
 use contract::time::UnixSeconds;
 
@@ -40,6 +41,8 @@ pub struct Config {
     pub log_format: Format,
     /// Which log lines are written, as in `info,sqlx=warn`.
     pub log_filter: String,
+    /// Traces.
+    pub tracing: TraceConfig,
     /// Every setting that was given, as text, for operators who compare.
     pub told: Told,
 }
@@ -77,6 +80,7 @@ impl Config {
         let log = root.section("log");
         let log_format = log.value("format", Format::Json);
         let log_filter = log.value("filter", "info".to_owned());
+        let tracing = TraceConfig::read(&root.section("tracing"));
         let config = (|| {
             Some(Self {
                 listen: listen?,
@@ -89,6 +93,7 @@ impl Config {
                 pets: pets?,
                 log_format: log_format?,
                 log_filter: log_filter?,
+                tracing: tracing?,
                 told: Told::default(),
             })
         })();

@@ -1,10 +1,10 @@
 //! `orders-service`: the orders API as a process of its own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chassis::clock::SystemClock;
-use chassis::config::Source;
+use chassis::config::{FileWatch, Source, keep_log_filter};
 use chassis::logs::Logs;
 use chassis::shutdown::Shutdown;
 use clap::Parser;
@@ -39,10 +39,14 @@ fn main() -> anyhow::Result<()> {
         return Ok(());
     }
     chassis::process::prepare()?;
-    let _logs = Logs::start(config.log_format, &config.log_filter, std::io::stdout())?;
+    let logs = Arc::new(Logs::start(config.log_format, &config.log_filter, std::io::stdout())?);
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
         let shutdown = Shutdown::new();
         shutdown.on_signals()?;
+        if let Some(path) = &arguments.config {
+            let read = |path: &Path| Ok(Config::read(&Source::read(Some(path), ENVIRONMENT_PREFIX)?)?.log_filter);
+            tokio::spawn(keep_log_filter(FileWatch::new(path)?, read, logs.clone()));
+        }
         let running = orders_service::start(config, Arc::new(SystemClock::new()), shutdown).await?;
         running.stopped().await
     })

@@ -9,7 +9,9 @@ use chassis::running::Running;
 use chassis::serve::{ServeLimits, bind, serve};
 use chassis::shutdown::Shutdown;
 use chassis::sql::{self, StoreMetrics};
+use chassis::trace::{Exporter, Traced, Tracer, traced};
 use chassis::{admin, metrics};
+use parking_lot::Mutex;
 
 use crate::api::{self, Api};
 use crate::config::Config;
@@ -41,6 +43,8 @@ pub async fn start_with(
     shutdown: Shutdown,
 ) -> anyhow::Result<Running> {
     let registry = metrics::registry(env!("CARGO_PKG_VERSION"))?;
+    let (tracer, exporter) = tracing(&config, &registry)?;
+    let traced_by = Traced { tracer, clock: clock.clone() };
     let health = Health::new();
     let listening = health.condition("listening");
     let api = Api {
@@ -65,9 +69,10 @@ pub async fn start_with(
     let operators_limits = ServeLimits { connections_max: INTERNAL_CONNECTIONS_MAX, ..limits };
     let guard = GatewayGuard::new(&config.secret, clock);
     let token = Arc::new(operator_token(&config.secret));
+    let api = api::router(api, guard).layer(axum::middleware::from_fn_with_state(traced_by, traced));
     let telling = tokio::spawn(handover.run(shutdown.clone()));
-    let public = serve(http, api::router(api, guard), limits, shutdown.clone());
-    let settings = admin::settings("/internal/settings", config.told, token.clone());
+    let public = serve(http, api, limits, shutdown.clone());
+    let settings = admin::settings("/internal/settings", Arc::new(Mutex::new(config.told)), token.clone());
     let inside = internal::router(internal, token).merge(settings);
     let private = serve(operators, inside, operators_limits, shutdown.clone());
     // The admin listener ends last: it tells that the others are draining.
@@ -75,6 +80,8 @@ pub async fn start_with(
     let admin_limits = ServeLimits { connections_max: admin::CONCURRENT_REQUESTS_MAX, ..limits };
     let watching = serve(watchers, admin::router(health.clone(), registry), admin_limits, admin_end.clone());
     listening.set(true);
+    let exporter_end = Shutdown::new();
+    let exporter = exporter.map(|exporter| tokio::spawn(exporter.run(exporter_end.clone())));
     let task = tokio::spawn(async move {
         let watching = tokio::spawn(watching);
         let draining = async {
@@ -84,6 +91,10 @@ pub async fn start_with(
         let (public, private, ()) = tokio::join!(public, private, draining);
         telling.await?;
         orders.close().await;
+        exporter_end.begin();
+        if let Some(exporter) = exporter {
+            exporter.await?;
+        }
         admin_end.begin();
         watching.await??;
         public.and(private)
@@ -91,4 +102,11 @@ pub async fn start_with(
     let [http, internal, admin] = addresses.map(|(_, address)| address);
     tracing::info!(%http, %internal, %admin, "orders-service is listening");
     Ok(Running::new("orders-service", addresses, task))
+}
+
+/// Traces, if anybody collects them.
+fn tracing(config: &Config, registry: &metrics::Registry) -> anyhow::Result<(Tracer, Option<Exporter>)> {
+    let help = "Spans of traces, by what became of them.";
+    let spans = metrics::counter_vec(registry, "orders_trace_spans_total", help, &["result"])?;
+    Tracer::new(&config.tracing, "orders-service", &spans)
 }

@@ -1,6 +1,7 @@
 //! What a person types.
 
 mod domain;
+mod on_call;
 mod up;
 mod webhook;
 
@@ -16,6 +17,7 @@ use contract::project::{Access, ProjectId, UpstreamName};
 use crate::directory::Address;
 
 pub use domain::Domain;
+pub use on_call::{By, Databases, Top};
 pub use up::{Init, Up, UpstreamArgument};
 pub use webhook::Webhook;
 
@@ -133,6 +135,10 @@ pub enum Command {
         #[arg(long)]
         resume: bool,
     },
+    /// Copy the databases, while the platform runs, and check the copies. Secrets are not among them.
+    Backup(Databases),
+    /// Put the databases of a backup back, with everything stopped. What was there is moved aside.
+    Restore(Databases),
     /// Make the secrets and certificates of a platform that runs as several processes. What is there stays.
     Init(Init),
     /// Make the demo projects on a running platform, unless they are there.
@@ -150,45 +156,6 @@ pub enum Command {
         /// Files; the name says which process reads it. Default: all three under config/.
         files: Vec<PathBuf>,
     },
-}
-
-/// `tollhouse top`.
-#[derive(Debug, Args)]
-pub struct Top {
-    /// What to count by.
-    #[arg(long, default_value = "project")]
-    pub by: By,
-    /// The last so many minutes, the current one included; at most 5.
-    #[arg(long, default_value_t = 5)]
-    pub minutes: u64,
-    /// At most so many rows.
-    #[arg(long, default_value_t = 20)]
-    pub limit: usize,
-}
-
-/// What `tollhouse top` counts by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum By {
-    /// Who pays.
-    Project,
-    /// Where it was sent.
-    Host,
-    /// With which key.
-    Key,
-    /// How it ended.
-    Code,
-}
-
-impl By {
-    /// The word of it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Project => "project",
-            Self::Host => "host",
-            Self::Key => "key",
-            Self::Code => "code",
-        }
-    }
 }
 
 /// `tollhouse dns`.

@@ -1,5 +1,6 @@
 //! The operator's commands: one file per noun, each a request to the running platform and a way to read its answer.
 
+mod backup;
 mod ban;
 mod changes;
 mod check_config;
@@ -47,6 +48,12 @@ pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
     if let Command::Dns(action) = command {
         return dns::run(common, action);
     }
+    if let Command::Backup(options) = command {
+        return backup::backup(common, &directory, &options).await;
+    }
+    if let Command::Restore(options) = command {
+        return backup::restore(common, &directory, &options).await;
+    }
     let client = Client::of(&directory)?;
     match command {
         Command::Demo => init::make_demo(common, &directory, &client).await,
@@ -70,6 +77,8 @@ pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
         | Command::CheckConfig { .. }
         | Command::Init(_)
         | Command::Ca
+        | Command::Backup(_)
+        | Command::Restore(_)
         | Command::Healthcheck { .. }
         | Command::Dns(_) => Ok(()),
     }

@@ -71,6 +71,12 @@ pub struct RunFile {
     pub control: Address,
     /// Internal API of the orders.
     pub orders: Address,
+    /// Health and metrics of the orders-service; `None` where this platform does not know it.
+    #[serde(default)]
+    pub orders_admin: Option<Address>,
+    /// Health and metrics of the domains-service.
+    #[serde(default)]
+    pub domains_admin: Option<Address>,
 }
 
 impl Directory {

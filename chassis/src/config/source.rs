@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use toml_edit::{Document, Item, TableLike, Value};
@@ -17,6 +17,7 @@ const SECRET_NAMES: [&str; 3] = ["secret", "password", "hmac_key"];
 /// A configuration file's text and the environment that overrides it.
 pub struct Source {
     name: String,
+    file: Option<PathBuf>,
     text: String,
     prefix: String,
     environment: BTreeMap<String, String>,
@@ -35,12 +36,18 @@ impl Source {
             ),
             None => ("the environment".to_owned(), String::new()),
         };
-        Ok(Self { name, text, prefix: prefix.to_owned(), environment: std::env::vars().collect() })
+        let file = path.map(Path::to_owned);
+        Ok(Self { name, file, text, prefix: prefix.to_owned(), environment: std::env::vars().collect() })
     }
 
     /// Settings from text, with an environment of the caller's.
     pub fn from_text(name: &str, text: &str, prefix: &str, environment: BTreeMap<String, String>) -> Self {
-        Self { name: name.to_owned(), text: text.to_owned(), prefix: prefix.to_owned(), environment }
+        Self { name: name.to_owned(), file: None, text: text.to_owned(), prefix: prefix.to_owned(), environment }
+    }
+
+    /// The file it was read from.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
     }
 
     /// Parses the text; a file that is not TOML is one problem with its line.

@@ -48,6 +48,16 @@ impl Told {
         paths
     }
 
+    /// Has these settings from now on as `newer` has them.
+    pub fn take(&mut self, newer: &Self, paths: &[String]) {
+        for path in paths {
+            match newer.0.get(path) {
+                Some(given) => drop(self.0.insert(path.clone(), given.clone())),
+                None => drop(self.0.remove(path)),
+            }
+        }
+    }
+
     /// A setting's value, if it was given.
     pub fn value(&self, path: &str) -> Option<&str> {
         self.0.get(path).map(|(value, _)| value.as_str())

@@ -220,7 +220,9 @@ async fn give_up(mut write: Write, gone: &Domain) -> Result<(), StoreError> {
 }
 
 async fn fail(app: &App, seen: &Domain, fence: i64, failure: Failure) -> Result<(), StoreError> {
-    app.metrics.certificate_orders.with_label_values(&["failed"]).inc();
+    // Being limited is nobody's mistake but the pace: an alert of its own.
+    let result = if failure.code == ProblemCode::CaRateLimited { "limited" } else { "failed" };
+    app.metrics.certificate_orders.with_label_values(&[result]).inc();
     let mut write = app.store.write().await?;
     let now = write.now();
     let Some(mut domain) = domains::find_domain(write.connection(), &seen.project, &seen.name).await? else {

@@ -1,14 +1,11 @@
 //! When a page cannot be shown: why, in the service's own words, and where to go from here.
 
-use std::sync::Arc;
-
 use askama::Template;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use http::StatusCode;
 
-use super::Dashboard;
 use super::client::Refused;
 use super::session::Session;
 use super::shell::{Section, Shell, html};
@@ -93,7 +90,7 @@ pub(super) fn page(session: Option<&Session>, fault: &Fault) -> Response {
 }
 
 /// Turns faults into pages.
-pub(super) async fn explain(State(_): State<Arc<Dashboard>>, request: Request, next: Next) -> Response {
+pub(super) async fn explain(request: Request, next: Next) -> Response {
     let session = request.extensions().get::<Session>().cloned();
     let response = next.run(request).await;
     match response.extensions().get::<Fault>() {

@@ -26,8 +26,12 @@ use super::words as w;
 /// Between two looks.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A stream ends after so many looks, and the browser asks again: whoever was signed out meanwhile is not told more.
-const LOOKS_MAX: u32 = 300;
+/// A stream ends after so many looks, and the browser asks again at once: whoever was signed out meanwhile is not told
+/// more, and a gateway that is about to stop does not wait for a page that somebody left open.
+const LOOKS_MAX: u32 = 5;
+
+/// How soon the browser asks again.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
 
 /// Silence is broken this often, so that nobody on the way takes the connection for dead.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
@@ -93,7 +97,7 @@ impl Watch {
             // The first event says what the page is to compare with.
             if self.seen.as_ref() != Some(&state) {
                 self.seen = Some(state.clone());
-                return Some(Event::default().event("state").data(state));
+                return Some(Event::default().event("state").retry(ASK_AGAIN).data(state));
             }
         }
     }

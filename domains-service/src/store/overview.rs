@@ -1,9 +1,9 @@
 //! What an operator looks at first: certificates that end soonest, and domains that are stuck.
 
-use chassis::sql::query_as;
 use super::{Store, StoreError, read_json};
 use crate::domain::CertificateState;
 use crate::domain::problem::Problem;
+use chassis::sql::query_as;
 
 /// Certificates read to find those that end soonest: reading all of a million domains' would take too long.
 const CANDIDATES_MAX: i64 = 2_000;

@@ -107,9 +107,7 @@ impl Store {
         let mut write = self.write().await?;
         let statement = match (&session.holder, everywhere) {
             (_, false) => query("DELETE FROM dashboard_sessions WHERE digest = $1").bind(&session.digest),
-            (Some((_, key)), true) => {
-                query("DELETE FROM dashboard_sessions WHERE key_id = $1").bind(key.as_str())
-            }
+            (Some((_, key)), true) => query("DELETE FROM dashboard_sessions WHERE key_id = $1").bind(key.as_str()),
             (None, true) => query("DELETE FROM dashboard_sessions WHERE key_id IS NULL"),
         };
         statement.execute(write.connection()).await?;
@@ -130,10 +128,7 @@ impl Store {
             .bind(seen_before.0)
             .execute(write.connection())
             .await?;
-        query("DELETE FROM dashboard_links WHERE expires_at < $1")
-            .bind(now.0)
-            .execute(write.connection())
-            .await?;
+        query("DELETE FROM dashboard_links WHERE expires_at < $1").bind(now.0).execute(write.connection()).await?;
         write.commit().await?;
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Requests per project and UTC day, as gateways report them.
 //!
 //! Each gateway process writes its own figures for the day, absolute and over and over, under its own name: a report
-//! that is lost or comes twice changes nothing. What a process had not reported when it was killed is missing: this
+//! that is lost or comes twice changes nothing. What a process had not reported when it ended is missing: this
 //! is for looking at. Quotas are counted elsewhere, exactly.
 
 use chassis::sql::{query, query_as, query_scalar};
@@ -63,10 +63,7 @@ impl Write {
         .bind(settled)
         .execute(self.connection())
         .await?;
-        query("DELETE FROM usage_days WHERE day < $1 AND node <> ''")
-            .bind(settled)
-            .execute(self.connection())
-            .await?;
+        query("DELETE FROM usage_days WHERE day < $1 AND node <> ''").bind(settled).execute(self.connection()).await?;
         Ok(())
     }
 }

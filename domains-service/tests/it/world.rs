@@ -130,6 +130,7 @@ impl Platform {
             webhooks: bend.webhooks,
             log_format: chassis::logs::Format::Text,
             log_filter: "info".to_owned(),
+            tracing: chassis::trace::TraceConfig::default(),
             told: chassis::config::Told::default(),
         };
         let clock = Arc::new(ManualClock::at(bend.start));

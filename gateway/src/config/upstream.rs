@@ -6,7 +6,7 @@ use chassis::config::Section;
 use contract::project::UpstreamName;
 use http::Method;
 
-use crate::upstreams::{Place, Route, UpstreamSettings};
+use crate::upstreams::{HealthCheck, Place, Route, UpstreamSettings};
 
 /// The largest request body of an API route that takes one and says nothing else.
 const ROUTE_BODY_BYTES: u64 = 64 * 1024;
@@ -48,6 +48,7 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
         one.duration("total_timeout", Duration::from_secs(30), range).map(Some)
     };
     let in_flight = one.integer("in_flight_max", 256, 1..=1_000_000);
+    let health = if one.has("health") { health(&one.section("health")).map(Some) } else { Some(None) };
     let body = one.integer("body_bytes_max", OPEN_BODY_BYTES, 0..=1 << 40);
     Some(UpstreamSettings {
         name: parsed?,
@@ -57,7 +58,31 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
         total_timeout: total?,
         in_flight_max: usize::try_from(in_flight?).ok()?,
         body_bytes_max: body?,
+        health: health?,
         routes: routes?,
+    })
+}
+
+fn health(section: &Section<'_>) -> Option<HealthCheck> {
+    let path: Option<String> = section.required("path", "\"/readyz\"");
+    let is_path = |path: &String| path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic());
+    if path.as_ref().is_some_and(|path| !is_path(path)) {
+        section.complain("path", "start it with / and leave out everything that is not visible ASCII");
+    }
+    let millis = Duration::from_millis;
+    let has_port = section.has("port");
+    let port = section.integer("port", 1, 1..=65_535);
+    let every = section.duration("every", Duration::from_secs(5), millis(10)..=Duration::from_hours(1));
+    let timeout = section.duration("timeout", Duration::from_secs(1), millis(10)..=Duration::from_mins(1));
+    let falls = section.integer("falls", 3, 1..=100);
+    let rises = section.integer("rises", 2, 1..=100);
+    Some(HealthCheck {
+        path: path?,
+        port: u16::try_from(port?).ok().filter(|_| has_port),
+        every: every?,
+        timeout: timeout?,
+        falls: u32::try_from(falls?).ok()?,
+        rises: u32::try_from(rises?).ok()?,
     })
 }
 

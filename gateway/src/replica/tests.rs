@@ -97,6 +97,53 @@ fn a_batch_with_one_bad_change_leaves_the_last_good_state() {
 }
 
 #[test]
+fn a_snapshot_of_less_than_is_known_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let replica = replica(directory.path());
+    replica.replace(&[project("a", Plan::Pro)], Revision(7)).unwrap();
+    let refused = replica.replace(&[project("b", Plan::Free)], Revision(6));
+    assert!(matches!(refused, Err(ReplicaError::Invalid(Invalid::Older { .. }))));
+    assert_eq!(replica.revision(), Revision(7));
+    assert!(replica.project(&"b".parse().unwrap()).is_none());
+    replica.replace(&[project("c", Plan::Free)], Revision(7)).unwrap();
+    assert!(replica.project(&"a".parse().unwrap()).is_none(), "the same again is taken");
+}
+
+#[test]
+fn certificates_stand_in_the_order_of_their_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = File::open(&directory.path().join("replica.redb")).unwrap();
+    let bundle = |host: &str, ends: i64| {
+        let (not_before, not_after) = (UnixSeconds(ends - 100), UnixSeconds(ends));
+        let key = contract::certificate::SealedKey("sealed".to_owned());
+        let chain_pem = String::new();
+        let hostname = host.parse().unwrap();
+        Entity::Certificate(contract::certificate::CertificateBundle {
+            hostname,
+            chain_pem,
+            key,
+            not_before,
+            not_after,
+        })
+    };
+    let soonest =
+        |file: &File| -> Vec<String> { file.soonest_to_expire(10).into_iter().map(|expiry| expiry.hostname).collect() };
+    file.replace(&[bundle("a.example", 900), bundle("b.example", 500), bundle("c.example", 700)], Revision(1)).unwrap();
+    assert_eq!(soonest(&file), ["b.example", "c.example", "a.example"]);
+    assert_eq!(file.soonest_to_expire(1)[0].not_before, UnixSeconds(400));
+    assert!((file.soonest_to_expire(1)[0].left(UnixSeconds(475)) - 0.25).abs() < 1e-9);
+    let renewed = Effect::Put(bundle("b.example", 999));
+    let removed = Effect::Remove(EntityName::Certificate(host("c.example")));
+    file.apply(&[&renewed, &removed], Revision(2)).unwrap();
+    assert_eq!(soonest(&file), ["a.example", "b.example"]);
+    drop(file);
+    let again = File::open(&directory.path().join("replica.redb")).unwrap();
+    assert_eq!(soonest(&again), ["a.example", "b.example"]);
+    again.replace(&[], Revision(3)).unwrap();
+    assert!(soonest(&again).is_empty());
+}
+
+#[test]
 fn a_snapshot_with_duplicates_is_refused_whole() {
     let directory = tempfile::tempdir().unwrap();
     let replica = replica(directory.path());

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use contract::certificate::Challenge;
-use contract::feed::{Entity, EntityName};
+use contract::feed::{Entity, EntityName, Revision};
 
 use crate::tls::CertificateOpener;
 
@@ -23,6 +23,14 @@ pub enum Invalid {
         announced: u64,
         /// What came.
         found: u64,
+    },
+    /// A snapshot of less than is known already.
+    #[error("the snapshot describes revision {found}, and {known} is known")]
+    Older {
+        /// The newest revision applied.
+        known: Revision,
+        /// What the snapshot describes.
+        found: Revision,
     },
     /// Two entities have one name.
     #[error("{0:?} appears twice")]
@@ -51,6 +59,7 @@ impl Invalid {
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::Count { .. } => "count",
+            Self::Older { .. } => "older",
             Self::Duplicate(_) => "duplicate",
             Self::Certificate { .. } => "certificate",
             Self::Loop(_) => "loop",
@@ -60,7 +69,8 @@ impl Invalid {
     }
 
     /// Every word [`Invalid::reason`] can say.
-    pub const REASONS: &'static [&'static str] = &["count", "duplicate", "certificate", "loop", "token", "line"];
+    pub const REASONS: &'static [&'static str] =
+        &["count", "older", "duplicate", "certificate", "loop", "token", "line"];
 }
 
 pub(super) fn entity(entity: &Entity, opener: &CertificateOpener) -> Result<(), Invalid> {

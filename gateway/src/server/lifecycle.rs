@@ -14,6 +14,7 @@ use pingora::apps::ServerApp;
 use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use super::Live;
 use super::counting::UsageFile;
@@ -116,6 +117,7 @@ pub(super) struct Chores {
     pub(super) watchdog: Watchdog,
     pub(super) replica: Arc<Replica>,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) exporter: Option<JoinHandle<()>>,
     pub(super) end: Shutdown,
 }
 
@@ -190,6 +192,10 @@ pub(super) async fn housekeep(chores: Chores) {
             }
         }
         if ended {
+            // It has a deadline of its own for what is left.
+            if let Some(exporter) = chores.exporter {
+                let _ = exporter.await;
+            }
             return;
         }
     }

@@ -1,6 +1,6 @@
 //! Choosing an address: round robin over those that are up.
 //!
-//! Health is passive: an address that refuses connections is left alone for a second, then tried again by one of the
+//! Health is passive, and active where the settings say so ([`HealthCheck`]): an address that refuses connections is left alone for a second, then tried again by one of the
 //! requests. When all are down the least recently failed is tried anyway: refusing without trying helps nobody.
 //!
 //! An endpoint given as a name is all the addresses that the system's resolver knows for it, looked up in the background
@@ -9,10 +9,12 @@
 use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+
+use super::HealthCheck;
 
 /// How long an address that failed is left alone.
 const DOWN_FOR: Duration = Duration::from_secs(1);
@@ -69,11 +71,34 @@ pub struct Endpoint {
     down_until: AtomicU64,
     /// Monotonic milliseconds, and one, of the first failure since it last worked; 0: the last attempt worked.
     failing_since: AtomicU64,
+    /// Health checks have taken it out of the turn.
+    is_out: AtomicBool,
+    /// Answers to health checks in a row: good ones above zero, bad ones below.
+    streak: AtomicI64,
 }
 
 impl Endpoint {
-    fn new(address: SocketAddr) -> Self {
-        Self { address, text: address.to_string(), down_until: AtomicU64::new(0), failing_since: AtomicU64::new(0) }
+    pub(super) fn new(address: SocketAddr) -> Self {
+        Self {
+            address,
+            text: address.to_string(),
+            down_until: AtomicU64::new(0),
+            failing_since: AtomicU64::new(0),
+            is_out: AtomicBool::new(false),
+            streak: AtomicI64::new(0),
+        }
+    }
+
+    /// Remembers the answer to a health check; whether that changed what is thought of the address. One task asks, so
+    /// that nobody else writes here.
+    pub(super) fn checked(&self, well: bool, check: &HealthCheck) -> bool {
+        let before = self.streak.load(Ordering::Relaxed);
+        let streak = if well { before.max(0).saturating_add(1) } else { before.min(0).saturating_sub(1) };
+        self.streak.store(streak, Ordering::Relaxed);
+        let was_out = self.is_out.load(Ordering::Relaxed);
+        let is_out = if was_out { streak < i64::from(check.rises) } else { streak <= -i64::from(check.falls) };
+        self.is_out.store(is_out, Ordering::Relaxed);
+        is_out != was_out
     }
 
     /// The address as text.
@@ -106,7 +131,7 @@ impl Endpoint {
 
     /// Whether requests are sent here.
     pub fn is_up(&self, now: Duration) -> bool {
-        self.down_until.load(Ordering::Relaxed) <= millis(now)
+        !self.is_out.load(Ordering::Relaxed) && self.down_until.load(Ordering::Relaxed) <= millis(now)
     }
 }
 
@@ -170,6 +195,12 @@ impl Endpoints {
         let all =
             addresses.into_iter().map(|address| known(address).unwrap_or_else(|| Arc::new(Endpoint::new(address))));
         self.all.store(Arc::new(all.collect()));
+    }
+
+    /// Asks every address how it is.
+    pub(super) async fn check(&self, check: &HealthCheck) {
+        let all = self.all.load_full();
+        futures_util::future::join_all(all.iter().map(|endpoint| check.look_at(endpoint))).await;
     }
 
     /// The address for the next attempt, not one of `tried` if there is a choice. `None` only when there is no address.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chassis::secret::Secret;
-use chassis::shutdown::Shutdown;
 use contract::usage::{USAGE_PROJECTS_MAX, UsageReport};
 
 use super::UsageBook;
@@ -31,14 +30,11 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// Reports until `shutdown`, and once more.
-    pub async fn run(self, shutdown: Shutdown) {
+    /// Reports until it is dropped.
+    pub async fn run(self) {
         let Ok(client) = reqwest::Client::builder().timeout(REPORT_MAX).no_proxy().build() else { return };
-        while !shutdown.has_begun() {
-            tokio::select! {
-                () = shutdown.begun() => {}
-                () = tokio::time::sleep(INTERVAL) => {}
-            }
+        loop {
+            tokio::time::sleep(INTERVAL).await;
             self.round(&client).await;
         }
     }

@@ -21,9 +21,13 @@ mod floods;
 #[cfg(test)]
 mod forwarding;
 #[cfg(test)]
+mod health;
+#[cfg(test)]
 mod hosts;
 #[cfg(test)]
 mod lifecycle;
+#[cfg(test)]
+mod measured;
 #[cfg(test)]
 mod observability;
 #[cfg(test)]
@@ -36,6 +40,8 @@ mod poison;
 mod quotas;
 #[cfg(test)]
 mod redirects;
+#[cfg(test)]
+mod reload;
 #[cfg(test)]
 mod replica;
 #[cfg(test)]

@@ -16,7 +16,6 @@ pub(crate) mod observed;
 pub(crate) mod upstream;
 pub(crate) mod wire;
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,7 +101,7 @@ pub(crate) struct World {
     running: Option<Running>,
     shutdown: Shutdown,
     /// Removed when the world ends.
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl World {
@@ -154,7 +153,7 @@ impl World {
             logs,
             running: None,
             shutdown: Shutdown::new(),
-            _directory: directory,
+            directory,
         };
         world.run().await;
         if !setup.control_plane_is_dead {
@@ -165,7 +164,8 @@ impl World {
 
     /// Starts the gateway, again or for the first time, on whatever its directory holds.
     pub(crate) async fn run(&mut self) {
-        let source = Source::from_text("test.toml", &self.configuration, ENVIRONMENT_PREFIX, BTreeMap::new());
+        self.reconfigure(str::to_owned);
+        let source = Source::read(Some(&self.settings_file()), ENVIRONMENT_PREFIX).unwrap();
         let config = Config::read(&source).expect("the configuration is good");
         self.shutdown = Shutdown::new();
         let started = gateway::server::start(config, self.logs.clone(), self.clock.clone(), self.shutdown.clone());
@@ -174,6 +174,18 @@ impl World {
         self.https = running.address("https").unwrap();
         self.admin = Admin(running.address("admin").unwrap());
         self.running = Some(running);
+    }
+
+    /// Replaces the gateway's file of settings by what `change` makes of those it was started with, at once, as a
+    /// deployment does.
+    pub(crate) fn reconfigure(&self, change: impl FnOnce(&str) -> String) {
+        let fresh = self.settings_file().with_extension("new");
+        std::fs::write(&fresh, change(&self.configuration)).unwrap();
+        std::fs::rename(&fresh, self.settings_file()).unwrap();
+    }
+
+    fn settings_file(&self) -> std::path::PathBuf {
+        self.directory.path().join("gateway.toml")
     }
 
     /// Announces the end without waiting for it.

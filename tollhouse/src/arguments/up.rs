@@ -32,6 +32,9 @@ pub struct Up {
     /// Do not create the demo projects on the first start.
     #[arg(long)]
     pub no_demo: bool,
+    /// Send traces of all requests to this collector (OTLP over HTTP), such as `http://127.0.0.1:4318`.
+    #[arg(long, value_name = "URL")]
+    pub trace_to: Option<String>,
     /// Also start a world to try custom domains in: DNS for names under .test and .example that `tollhouse dns` writes,
     /// and a certificate authority that speaks ACME (`pebble` must be installed). MANNERS are gentle, strict or brief (certificates for a minute).
     #[arg(long, value_name = "MANNERS", num_args = 0..=1, require_equals = true, default_missing_value = "gentle")]

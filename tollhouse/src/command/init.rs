@@ -47,6 +47,8 @@ pub(super) fn init(common: &Common, directory: &Directory, options: &Init) -> an
         more_admins: options.more_edges.clone(),
         control: options.control.clone(),
         orders: options.orders.clone(),
+        orders_admin: None,
+        domains_admin: None,
     };
     directory.write_json("run.json", &run)?;
     if let Some(target) = &options.shares {

@@ -12,9 +12,10 @@ use crate::output::{answer, table, word};
 
 pub(super) async fn run(common: &Common, client: &Client) -> anyhow::Result<()> {
     let get = Method::GET;
-    let edges = client.every_edge(&get, "/status").await;
-    let control = client.control(Method::GET, "/internal/status", &Value::Null).await;
+    // The control plane first: a gateway that is asked after it has had time to learn what it says.
     let nodes = client.control(Method::GET, "/internal/nodes", &Value::Null).await;
+    let control = client.control(Method::GET, "/internal/status", &Value::Null).await;
+    let edges = client.every_edge(&get, "/status").await;
     let orders = client.orders_json("/internal/status").await;
     let or_reason =
         |part: anyhow::Result<Value>| part.unwrap_or_else(|error| json!({ "unreachable": format!("{error:#}") }));

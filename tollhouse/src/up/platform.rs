@@ -53,12 +53,12 @@ impl Platform {
 
         let domains = domains_service::Config::read(&settings(
             "domains-service settings",
-            &domains_settings(directory, options, world),
+            &(domains_settings(directory, options, world) + &tracing_settings(options)),
         ))?;
         let domains = domains_service::start(domains, clock.clone(), services_end.clone()).await?;
         let orders = orders_service::Config::read(&settings(
             "orders-service settings",
-            &orders_settings(directory, domains.address("internal")?),
+            &(orders_settings(directory, domains.address("internal")?) + &tracing_settings(options)),
         ))?;
         let orders = orders_service::start(orders, clock.clone(), services_end.clone()).await?;
 
@@ -69,7 +69,7 @@ impl Platform {
         ];
         let edge = gateway::config::Config::read(&settings(
             "gateway settings",
-            &edge_settings(directory, options, &parts, upstreams),
+            &(edge_settings(directory, options, &parts, upstreams) + &tracing_settings(options)),
         ))?;
         let edge = gateway::server::start(edge, logs, clock, edge_end.clone()).await?;
         let run = RunFile {
@@ -81,6 +81,8 @@ impl Platform {
             more_admins: Vec::new(),
             control: domains.address("internal")?.into(),
             orders: orders.address("internal")?.into(),
+            orders_admin: Some(orders.address("admin")?.into()),
+            domains_admin: Some(domains.address("admin")?.into()),
         };
         Ok(Self { run, edge, services: vec![domains, orders], edge_end, services_end })
     }
@@ -137,6 +139,13 @@ fn quoted(path: &std::path::Path) -> String {
 
 fn secrets(directory: &Directory) -> String {
     format!("secret_file = {}\n", quoted(&directory.path("secrets/platform.key")))
+}
+
+/// One machine can afford to look at every request.
+fn tracing_settings(options: &Up) -> String {
+    options.trace_to.as_ref().map_or_else(String::new, |url| {
+        format!("[tracing]\notlp_endpoint = {}\nsample_per_thousand = 1000\n", toml_edit::Value::from(url.as_str()))
+    })
 }
 
 fn orders_settings(directory: &Directory, control: SocketAddr) -> String {

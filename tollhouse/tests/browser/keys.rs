@@ -17,7 +17,7 @@ async fn a_key_is_made_used_seen_in_the_usage_and_revoked() {
     browser.click(".made button.copy").await;
     browser
         .until("the button says so", async || {
-            let word = browser.run("return document.querySelector('.made button.copy').textContent").await;
+            let word = browser.run("return document.querySelector('.made button.copy span').textContent").await;
             word == "Copied" || browser.run("return getSelection().toString()").await == key.as_str()
         })
         .await;

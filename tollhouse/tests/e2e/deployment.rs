@@ -1,5 +1,9 @@
 //! A deployment as operators have it: a control plane, a service of orders, and so many gateways over both, each part
-//! with settings of its own, out of the same libraries as the programs.
+//! with settings of its own, out of the same libraries as the programs. Or, over PostgreSQL, a control plane and a
+//! service of orders for each gateway.
+
+#[path = "../../../chassis/tests/support/postgres.rs"]
+pub(crate) mod postgres;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -24,8 +28,8 @@ const DOMAIN: &str = "tollhouse.localhost";
 
 /// See the module. Dropping it ends its parts.
 pub(crate) struct Deployment {
-    control: SocketAddr,
-    orders: SocketAddr,
+    controls: Vec<SocketAddr>,
+    orders: Vec<SocketAddr>,
     gateways: Vec<SocketAddr>,
     secret: Secret,
     end: Shutdown,
@@ -53,42 +57,65 @@ impl Deployment {
     /// Of an environment (`live` or `test`), with so many gateways.
     pub(crate) async fn start(environment: &str, gateways: usize) -> Self {
         let directory = tempfile::tempdir().unwrap();
+        let store = |name: &str| format!("database = \"{}\"\n", directory.path().join(name).display());
+        let (domains, orders) = (store("domains.sqlite"), store("orders.sqlite"));
+        Self::over(directory, environment, gateways, 1, &domains, &orders).await
+    }
+
+    /// Of several replicas of everything over one PostgreSQL server, each gateway over services of its own.
+    pub(crate) async fn of_replicas(replicas: usize) -> Self {
+        let server = postgres::Server::shared();
+        let store = || format!("[store]\nkind = \"postgres\"\nurl = \"{}\"\nconnections = 5\n", server.database());
+        let (domains, orders) = (store(), store());
+        Self::over(tempfile::tempdir().unwrap(), "live", replicas, replicas, &domains, &orders).await
+    }
+
+    async fn over(
+        directory: TempDir,
+        environment: &str,
+        gateways: usize,
+        replicas: usize,
+        domains_store: &str,
+        orders_store: &str,
+    ) -> Self {
         let made = tollhouse().args(["init", "--data-dir"]).arg(directory.path()).output().unwrap();
         assert!(made.status.success(), "{made:?}");
         let path = |name: &str| directory.path().join(name).display().to_string();
         let (clock, end) = (Arc::new(SystemClock::new()), Shutdown::new());
         let common = common(directory.path(), environment);
-
-        let domains = settings(&format!(
-            "{common}{ANYWHERE}sealing_secret_file = \"{}\"\ndatabase = \"{}\"\nplatform_domain = \"{DOMAIN}\"\n\
-             [local_authority]\nca_certificate_file = \"{}\"\nca_key_file = \"{}\"\n",
-            path("secrets/sealing.key"),
-            path("domains.sqlite"),
-            path("ca/ca.pem"),
-            path("ca/ca.key"),
-        ));
-        let domains = domains_service::Config::read(&domains).unwrap();
-        let domains = domains_service::start(domains, clock.clone(), end.clone()).await.unwrap();
-        let control = domains.address("internal").unwrap();
-
-        let orders = settings(&format!(
-            "{common}{ANYWHERE}database = \"{}\"\n[events]\nurl = \"http://{control}\"\n",
-            path("orders.sqlite")
-        ));
-        let orders = orders_service::Config::read(&orders).unwrap();
-        let orders = orders_service::start(orders, clock.clone(), end.clone()).await.unwrap();
+        let mut services = Vec::new();
+        for _ in 0..replicas {
+            let domains = settings(&format!(
+                "{common}{ANYWHERE}sealing_secret_file = \"{}\"\nplatform_domain = \"{DOMAIN}\"\n{domains_store}\
+                 [local_authority]\nca_certificate_file = \"{}\"\nca_key_file = \"{}\"\n",
+                path("secrets/sealing.key"),
+                path("ca/ca.pem"),
+                path("ca/ca.key"),
+            ));
+            let domains = domains_service::Config::read(&domains).unwrap();
+            let domains = domains_service::start(domains, clock.clone(), end.clone()).await.unwrap();
+            let control = domains.address("internal").unwrap();
+            let orders = settings(&format!("{common}{ANYWHERE}{orders_store}[events]\nurl = \"http://{control}\"\n"));
+            let orders = orders_service::Config::read(&orders).unwrap();
+            let orders = orders_service::start(orders, clock.clone(), end.clone()).await.unwrap();
+            services.push((domains, orders));
+        }
 
         let logs = Arc::new(Logs::writer_only(std::io::sink()));
         let mut addresses = Vec::new();
         for number in 0..gateways {
-            let text = edge(&common, &path, number, [&domains, &orders]);
+            let (domains, orders) = &services[number % replicas];
+            let text = edge(&common, &path, number, [domains, orders]);
             let config = gateway::config::Config::read(&settings(&text)).unwrap();
             let gateway = gateway::server::start(config, logs.clone(), clock.clone(), end.clone()).await.unwrap();
             addresses.push(gateway.address("https").unwrap());
         }
         let secret = Secret::load_or_create(&directory.path().join("secrets/platform.key")).unwrap();
-        let orders = orders.address("internal").unwrap();
-        Self { control, orders, gateways: addresses, secret, end, directory }
+        let (controls, orders) = services
+            .iter()
+            .map(|(domains, orders)| (domains.address("internal").unwrap(), orders.address("internal").unwrap()))
+            .unzip();
+        Self { controls, orders, gateways: addresses, secret, end, directory }
     }
 
     /// A request of an operator to an internal listener.
@@ -97,19 +124,24 @@ impl Deployment {
         request.bearer_auth(operator_token(&self.secret).to_token().as_str())
     }
 
+    /// A request of an operator to one of the control planes.
+    pub(crate) fn control(&self, replica: usize, method: Method, path: &str) -> RequestBuilder {
+        self.operator(method, self.controls[replica], path)
+    }
+
     /// A project with a quota that does not matter and these orders, and a key of it that may do everything. Every
     /// gateway knows the key when this returns.
     pub(crate) async fn project(&self, id: &str, orders: String) -> String {
         let limits = json!({ "per_minute": 1_000_000, "per_day": 100_000_000 });
         let project = json!({ "id": id, "plan": "enterprise", "limits": limits, "upstream": "orders" });
-        let made = self.operator(Method::POST, self.control, "/projects").json(&project).send().await.unwrap();
+        let made = self.control(0, Method::POST, "/projects").json(&project).send().await.unwrap();
         assert_eq!(made.status(), 201, "{}", made.text().await.unwrap());
-        self.operator(Method::POST, self.control, &format!("/projects/{id}/deploy")).send().await.unwrap();
+        self.control(0, Method::POST, &format!("/projects/{id}/deploy")).send().await.unwrap();
         let key = json!({ "label": "test", "scopes": ["orders:read", "orders:write"] });
-        let keys = self.operator(Method::POST, self.control, &format!("/projects/{id}/keys"));
+        let keys = self.control(0, Method::POST, &format!("/projects/{id}/keys"));
         let key = keys.json(&key).send().await.unwrap().json::<Value>().await.unwrap();
         let key = key["key"].as_str().unwrap().to_owned();
-        let import = self.operator(Method::POST, self.orders, &format!("/orders/{id}/import"));
+        let import = self.operator(Method::POST, self.orders[0], &format!("/orders/{id}/import"));
         let imported = import.body(orders).send().await.unwrap();
         assert_eq!(imported.status(), 200, "{}", imported.text().await.unwrap());
         let client = self.client();

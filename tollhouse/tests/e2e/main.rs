@@ -1,6 +1,8 @@
 //! The promises, in the customer's words, against the real program: `tollhouse up` as a process, TLS, real keys.
 
 #[cfg(test)]
+mod backups;
+#[cfg(test)]
 mod command_line;
 #[cfg(test)]
 mod custom_domains;
@@ -15,6 +17,8 @@ mod examples;
 #[cfg(test)]
 mod limits;
 #[cfg(test)]
+mod monitoring;
+#[cfg(test)]
 mod on_call;
 #[cfg(test)]
 mod order_events;
@@ -25,7 +29,11 @@ mod orders_at_once;
 #[cfg(test)]
 mod own_service;
 #[cfg(test)]
+mod replicas;
+#[cfg(test)]
 mod secrets;
+#[cfg(test)]
+mod traces;
 #[cfg(test)]
 mod visitors;
 #[cfg(test)]

@@ -42,6 +42,9 @@ fn every_process_understands_what_the_deployment_tells_it() {
                 (_, Some((variable, default))) => {
                     (name, value.replace(&format!("${{{variable}:-{default}}}"), &default))
                 }
+                (_, None) if name == "STORE_URL_FILE" => {
+                    ("STORE_URL".to_owned(), "postgres://somebody:something@postgres:5432/orders".to_owned())
+                }
                 (_, None) if name == "PLANS" => (name, plans.to_str().unwrap().to_owned()),
                 (_, None) => (name, value),
             };

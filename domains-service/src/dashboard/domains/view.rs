@@ -122,6 +122,11 @@ impl Domain {
         w::status_sentence(&self.status).to_owned()
     }
 
+    /// Whether what its owner is to create comes first on its page.
+    pub(super) fn waits_for_records(&self) -> bool {
+        matches!(self.status.as_str(), "pending_dns" | "pending_ownership")
+    }
+
     pub(super) fn nameservers_right(&self) -> (usize, usize) {
         let servers = self.checks.as_ref().map_or(&[][..], |checks| &checks.nameservers);
         (servers.iter().filter(|server| server.is_right()).count(), servers.len())

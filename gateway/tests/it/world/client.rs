@@ -148,6 +148,14 @@ impl Client {
         Self { wire: Wire::new(stream.expect("a handshake")) }
     }
 
+    /// The same from another address of this machine.
+    pub(crate) async fn tls_from(to: SocketAddr, from: IpAddr, sni: &str) -> Self {
+        let stream = connect(to, from).await;
+        let connector = TlsConnector::from(Arc::new(certificates::client(&[b"http/1.1"])));
+        let name = ServerName::try_from(sni.to_owned()).unwrap();
+        Self { wire: Wire::new(within(connector.connect(name, stream)).await.expect("a handshake")) }
+    }
+
     /// The same with a gateway that may be gone.
     pub(crate) async fn try_tls(to: SocketAddr, sni: &str) -> std::io::Result<Self> {
         Ok(Self { wire: Wire::new(try_handshake(to, sni, certificates::client(&[b"http/1.1"])).await?) })

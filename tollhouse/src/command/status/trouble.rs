@@ -46,11 +46,8 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
     } else if edge.get("ready") == Some(&json!(false)) {
         found.push(format!("gateway {name} is not ready"));
     }
-    match edge.pointer("/quota/mode").and_then(Value::as_str) {
-        Some(mode @ ("share" | "deny" | "allow")) => {
-            found.push(format!("gateway {name} counts without the quota store: {mode}"));
-        }
-        _ => {}
+    if let Some(mode @ ("share" | "deny" | "allow")) = edge.pointer("/quota/mode").and_then(Value::as_str) {
+        found.push(format!("gateway {name} counts without the quota store: {mode}"));
     }
     let now = edge.get("now").and_then(Value::as_i64);
     let heard = edge.get("feed_heard_at").and_then(Value::as_i64);

@@ -1,0 +1,113 @@
+//! Settings that are taken while the gateway runs: its upstreams with their routes, and which lines are logged.
+//!
+//! The file is read again on SIGHUP and when its contents change. A file with a mistake changes nothing: what was in force
+//! stays, the mistakes are logged, and a gauge says so until a good file comes. Everything else that differs is taken at
+//! the next start, and named; `tollhouse diff` shows it. An upstream whose settings did not change keeps its connections,
+//! its places and what is known of its addresses.
+
+use std::sync::Arc;
+
+use chassis::config::{FileWatch, Source, Told};
+use chassis::logs::Logs;
+use chassis::metrics::{self, IntGauge, Registry};
+use chassis::shutdown::Shutdown;
+use parking_lot::Mutex;
+
+use crate::config::{Config, ENVIRONMENT_PREFIX};
+use crate::telemetry::Telemetry;
+use crate::upstreams::Upstreams;
+
+/// The setting of which lines are logged.
+const LOG_FILTER: &str = "log.filter";
+
+/// Where settings of upstreams stand.
+const UPSTREAMS: &str = "upstreams.";
+
+/// How the last reading went.
+pub(super) struct ReloadMetrics {
+    successful: IntGauge,
+    at: IntGauge,
+}
+
+impl ReloadMetrics {
+    pub(super) fn new(registry: &Registry) -> anyhow::Result<Self> {
+        let metrics = Self {
+            successful: metrics::gauge(
+                registry,
+                "edge_config_last_reload_successful",
+                "1 when the settings were good when they were last read, 0 when they were refused.",
+            )?,
+            at: metrics::gauge(
+                registry,
+                "edge_config_last_reload_timestamp_seconds",
+                "When settings were last taken; 0 before any were since the start.",
+            )?,
+        };
+        metrics.successful.set(1);
+        Ok(metrics)
+    }
+}
+
+/// Who reads again, and whom it concerns.
+pub(super) struct Reload {
+    pub(super) metrics: ReloadMetrics,
+    pub(super) running: Arc<Mutex<Told>>,
+    pub(super) upstreams: Arc<Upstreams>,
+    pub(super) logs: Arc<Logs>,
+    pub(super) telemetry: Arc<Telemetry>,
+}
+
+impl Reload {
+    /// Reads again whenever there is a reason to, until `end`.
+    pub(super) async fn run(self, mut file: FileWatch, end: Shutdown) {
+        loop {
+            tokio::select! {
+                () = end.begun() => return,
+                () = file.changed() => {}
+            }
+            let read = Source::read(Some(file.path()), ENVIRONMENT_PREFIX)
+                .and_then(|source| Config::read(&source).map_err(anyhow::Error::from));
+            match read {
+                Ok(config) => self.take(config).await,
+                Err(error) => {
+                    self.metrics.successful.set(0);
+                    tracing::error!(error = format!("{error:#}"), "the settings are refused; those in force stay");
+                    self.remember("refused; what was in force stays".to_owned());
+                }
+            }
+        }
+    }
+
+    async fn take(&self, config: Config) {
+        let (taken, waiting) = {
+            let running = self.running.lock();
+            let differences = running.differences(&config.told).into_iter().map(str::to_owned);
+            differences.partition::<Vec<String>, _>(|path| path.starts_with(UPSTREAMS) || path == LOG_FILTER)
+        };
+        if taken.iter().any(|path| path == LOG_FILTER)
+            && let Err(error) = self.logs.filter(&config.log_filter)
+        {
+            self.metrics.successful.set(0);
+            tracing::error!(error = format!("{error:#}"), "log.filter is refused; everything in force stays");
+            return self.remember(format!("refused for {LOG_FILTER}; what was in force stays"));
+        }
+        let changed = |name: &str| {
+            let prefix = format!("{UPSTREAMS}{name}.");
+            taken.iter().any(|path| path.starts_with(&prefix))
+        };
+        self.upstreams.replace(config.upstreams, changed).await;
+        self.running.lock().take(&config.told, &taken);
+        self.metrics.successful.set(1);
+        self.metrics.at.set(self.telemetry.now().0);
+        if taken.is_empty() && waiting.is_empty() {
+            return;
+        }
+        tracing::info!(?taken, at_the_next_start = ?waiting, "settings read again");
+        let list = |paths: &[String]| if paths.is_empty() { "nothing".to_owned() } else { paths.join(", ") };
+        self.remember(format!("taken: {}; at the next start: {}", list(&taken), list(&waiting)));
+    }
+
+    fn remember(&self, words: String) {
+        self.telemetry.recent.moments.now("settings", words);
+    }
+}

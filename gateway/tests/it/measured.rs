@@ -1,0 +1,108 @@
+//! Figures that a test holds to a bound and a command shows at length: memory of idle connections (`bench/idle-memory`),
+//! time that refused keys take (`bench/key-timing`).
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Instant;
+
+use contract::feed::Entity;
+
+use crate::fleet::extent;
+use crate::rolling::pair::Pair;
+use crate::world::client::{Ask, Client};
+use crate::world::entities::TestKey;
+use crate::world::{DEMO, ORDERS, World};
+
+/// What an idle connection over TLS may cost, as measured (`bench/idle-memory`) and a margin.
+const IDLE_BYTES_MAX: u64 = 48 * 1024;
+
+/// Connections that one address is asked for: fewer than it may have.
+const PER_ADDRESS: u32 = 200;
+
+// A22
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_connection_costs_little_memory() {
+    let count = extent("IDLE_CONNECTIONS", 300);
+    let pair = Pair::single(None).await;
+    let https = pair.places()[0].https;
+    let mut open = Vec::new();
+    let connect = async |number: u32| {
+        let turn = number / PER_ADDRESS;
+        let from = Ipv4Addr::new(127, 0, u8::try_from(turn / 250 + 1).unwrap(), u8::try_from(turn % 250 + 1).unwrap());
+        let mut client = Client::tls_from(https, IpAddr::V4(from), DEMO).await;
+        assert_eq!(client.ask(&pair.ask()).await.status, 200);
+        client
+    };
+    // Whatever is allocated once is allocated.
+    for number in 0..20 {
+        open.push(connect(number).await);
+    }
+    let before = pair.resident(0);
+    for number in 20..count + 20 {
+        open.push(connect(number).await);
+    }
+    let each = pair.resident(0).saturating_sub(before) / u64::from(count);
+    println!("{count} idle connections over TLS: {each} bytes each");
+    assert!(each <= IDLE_BYTES_MAX, "{each} bytes each");
+    assert_eq!(open.len(), usize::try_from(count).unwrap() + 20);
+}
+
+/// Mean and variance as values come (Welford).
+#[derive(Default)]
+struct Moments {
+    count: f64,
+    mean: f64,
+    squares: f64,
+}
+
+impl Moments {
+    fn add(&mut self, value: f64) {
+        self.count += 1.0;
+        let off = value - self.mean;
+        self.mean += off / self.count;
+        self.squares += off * (value - self.mean);
+    }
+
+    /// Welch's t of two samples.
+    fn t(&self, other: &Self) -> f64 {
+        let part = |one: &Self| one.squares / (one.count - 1.0) / one.count;
+        (self.mean - other.mean) / (part(self) + part(other)).sqrt()
+    }
+}
+
+/// Samples from which on the figure means something.
+const SAMPLES_MIN: u32 = 10_000;
+
+// A13
+#[tokio::test]
+async fn a_revoked_key_is_refused_like_one_that_never_was() {
+    let samples = extent("TIMING_SAMPLES", 200);
+    let world = World::with(|setup| setup.quota = "failed_authentications_per_minute = 1000000").await;
+    let (revoked, unknown) = (TestKey::new("demo", 7), TestKey::new("demo", 8));
+    world.control.put(Entity::Key(revoked.record.clone())).await;
+    let mut client = world.tls(DEMO).await;
+    assert_eq!(client.ask(&Ask::get(DEMO, ORDERS).key(&revoked.text)).await.status, 200);
+    world.control.remove(revoked.entity().name()).await;
+    let asks = [&revoked, &unknown].map(|key| Ask::get(DEMO, ORDERS).key(&key.text));
+    let mut moments = [Moments::default(), Moments::default()];
+    let mut answers = [String::new(), String::new()];
+    for number in 0..2 * samples {
+        // In turns that do not always begin with the same one.
+        let which = usize::try_from((number ^ (number >> 1)) & 1).unwrap();
+        let began = Instant::now();
+        let reply = client.ask(&asks[which]).await;
+        moments[which].add(began.elapsed().as_secs_f64());
+        assert_eq!(reply.status, 401, "{reply:?}");
+        answers[which] = reply.text().to_owned();
+        if reply.header("connection") == Some("close") {
+            client = world.tls(DEMO).await;
+        }
+    }
+    assert_eq!(answers[0], answers[1], "nor does the answer tell them apart");
+    let t = moments[0].t(&moments[1]);
+    println!(
+        "{samples} refusals each: revoked {:.1} us, unknown {:.1} us, Welch t {t:.2}",
+        moments[0].mean * 1e6,
+        moments[1].mean * 1e6
+    );
+    assert!(samples < SAMPLES_MIN || t.abs() < 4.5, "the time tells them apart: t = {t}");
+}

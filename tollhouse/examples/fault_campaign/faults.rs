@@ -1,0 +1,97 @@
+//! The faults, and by what each is known.
+
+use crate::fleet::Fleet;
+
+/// One fault.
+pub(crate) struct Fault {
+    /// Its name in the table.
+    pub(crate) name: &'static str,
+    /// Makes it.
+    pub(crate) inject: fn(&mut Fleet) -> anyhow::Result<()>,
+    /// Takes it back.
+    pub(crate) recover: fn(&mut Fleet) -> anyhow::Result<()>,
+    /// Words under `trouble` of `tollhouse status`.
+    pub(crate) status: &'static str,
+    /// A question to Prometheus that has an answer while the fault lasts.
+    pub(crate) metric: &'static str,
+    /// The metric in it, which a dashboard shows.
+    pub(crate) shown: &'static str,
+    /// The alerts that must fire.
+    pub(crate) alerts: &'static [&'static str],
+}
+
+/// Every fault, in the order in which they are made.
+pub(crate) const ALL: &[Fault] = &[
+    Fault {
+        name: "Redis is killed",
+        inject: |fleet| fleet.kill("redis"),
+        recover: |fleet| fleet.begin("redis"),
+        status: "counts without the quota store: share",
+        metric: "edge_quota_mode{mode=\"share\"} == 1",
+        shown: "edge_quota_mode",
+        alerts: &["EdgeQuotaDegraded", "EdgeQuotaDegradedLong"],
+    },
+    Fault {
+        name: "Redis hangs (SIGSTOP)",
+        inject: |fleet| fleet.signal("redis", "-STOP"),
+        recover: |fleet| fleet.signal("redis", "-CONT"),
+        status: "counts without the quota store: share",
+        metric: "edge_quota_mode{mode=\"share\"} == 1",
+        shown: "edge_quota_mode",
+        alerts: &["EdgeQuotaDegraded", "EdgeQuotaDegradedLong"],
+    },
+    Fault {
+        name: "The domains-service is killed",
+        inject: |fleet| fleet.kill("domains-service"),
+        recover: |fleet| fleet.begin("domains-service"),
+        status: "the domains-service does not answer",
+        metric: "time() - edge_feed_heard_timestamp_seconds > 5",
+        shown: "edge_feed_heard_timestamp_seconds",
+        alerts: &["ServiceDown", "EdgeFeedStale"],
+    },
+    Fault {
+        name: "The orders-service is killed",
+        inject: |fleet| fleet.kill("orders-service"),
+        recover: |fleet| fleet.begin("orders-service"),
+        status: "the orders-service does not answer",
+        metric: "sum(rate(edge_upstream_requests_total{outcome=\"connect_error\"}[5s])) > 0",
+        shown: "edge_upstream_requests_total",
+        alerts: &["ServiceDown", "EdgeUpstreamFailing"],
+    },
+    Fault {
+        name: "One of two gateways is killed",
+        inject: |fleet| fleet.kill("gateway-1"),
+        recover: |fleet| fleet.begin("gateway-1"),
+        status: "does not answer",
+        metric: "up{job=\"gateway\"} == 0",
+        shown: "up{job=",
+        alerts: &["EdgeDown"],
+    },
+    Fault {
+        name: "The disk of the orders is full",
+        inject: |fleet| fleet.fill("orders"),
+        recover: |fleet| fleet.clear("orders"),
+        status: "the orders-service met trouble with its database",
+        metric: "sum(increase(orders_store_errors_total{kind=\"full\"}[5s])) > 0",
+        shown: "orders_store_errors_total",
+        alerts: &["OrdersStoreErrors"],
+    },
+    Fault {
+        name: "The disk of the domains is full",
+        inject: |fleet| fleet.fill("domains"),
+        recover: |fleet| fleet.clear("domains"),
+        status: "the domains-service met trouble with its database",
+        metric: "sum(increase(domains_http_requests_total{status_class=\"5xx\"}[5s])) > 0",
+        shown: "domains_http_requests_total",
+        alerts: &["DomainsErrors"],
+    },
+    Fault {
+        name: "The disk of one gateway is full",
+        inject: |fleet| fleet.fill("gateway-2"),
+        recover: |fleet| fleet.clear("gateway-2"),
+        status: "behind the control plane",
+        metric: "min(edge_replica_revision) < scalar(max(domains_revision offset 3s))",
+        shown: "edge_replica_revision",
+        alerts: &["EdgeReplicaLagging"],
+    },
+];

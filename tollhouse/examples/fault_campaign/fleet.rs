@@ -1,0 +1,324 @@
+//! The platform as several processes on this machine: two gateways, both services, Redis and Prometheus.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use serde_json::Value;
+
+/// How long a process may take to begin.
+const START_MAX: Duration = Duration::from_mins(1);
+
+/// Megabytes of the small file systems.
+const SMALL_DISK: u32 = 24;
+
+/// Where the parts listen on 127.0.0.1.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ports {
+    pub(crate) https: [u16; 2],
+    pub(crate) admin: [u16; 2],
+    pub(crate) control: u16,
+    pub(crate) orders: u16,
+    pub(crate) prometheus: u16,
+    http: [u16; 2],
+    redis: u16,
+    orders_http: u16,
+    orders_admin: u16,
+    domains_http: u16,
+    domains_admin: u16,
+}
+
+/// The running platform.
+pub(crate) struct Fleet {
+    pub(crate) ports: Ports,
+    pub(crate) directory: PathBuf,
+    programs: PathBuf,
+    repository: PathBuf,
+    processes: BTreeMap<&'static str, Child>,
+    disks: Vec<PathBuf>,
+}
+
+impl Fleet {
+    pub(crate) async fn start(programs: &Path, repository: &Path, directory: &Path) -> anyhow::Result<Self> {
+        let mut fleet = Self {
+            ports: ports()?,
+            directory: directory.to_owned(),
+            programs: programs.canonicalize()?,
+            repository: repository.canonicalize()?,
+            processes: BTreeMap::new(),
+            disks: Vec::new(),
+        };
+        for name in ["orders", "domains", "gateway-2"] {
+            fleet.mount(name)?;
+        }
+        let ports = fleet.ports;
+        let at = |port: u16| format!("127.0.0.1:{port}");
+        let init = [
+            "init".to_owned(),
+            format!("--edge={}", at(ports.admin[0])),
+            format!("--more-edge={}", at(ports.admin[1])),
+            format!("--control={}", at(ports.control)),
+            format!("--orders={}", at(ports.orders)),
+            format!("--http-port={}", ports.http[0]),
+            format!("--https-port={}", ports.https[0]),
+        ];
+        fleet.tollhouse(&init.each_ref().map(String::as_str))?;
+        for name in ["redis", "domains-service", "orders-service", "gateway-1", "gateway-2", "prometheus"] {
+            fleet.begin(name)?;
+        }
+        fleet.answers(ports.admin[0], "/readyz").await?;
+        fleet.answers(ports.admin[1], "/readyz").await?;
+        fleet.answers(ports.prometheus, "/-/ready").await?;
+        Ok(fleet)
+    }
+
+    fn mount(&mut self, name: &str) -> anyhow::Result<()> {
+        let place = self.directory.join(name);
+        std::fs::create_dir_all(&place)?;
+        let size = format!("size={SMALL_DISK}m");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(&place).status()?;
+        anyhow::ensure!(mounted.success(), "a small file system cannot be mounted; run this as root");
+        self.disks.push(place);
+        Ok(())
+    }
+
+    /// Starts a process that is not running.
+    pub(crate) fn begin(&mut self, name: &'static str) -> anyhow::Result<()> {
+        let mut command = self.command(name)?;
+        let log =
+            std::fs::OpenOptions::new().create(true).append(true).open(self.directory.join(format!("{name}.log")))?;
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let child = command.spawn().with_context(|| format!("starting {name}: is it installed?"))?;
+        self.processes.insert(name, child);
+        Ok(())
+    }
+
+    fn command(&self, name: &'static str) -> anyhow::Result<Command> {
+        let ports = self.ports;
+        let at = |port: u16| format!("127.0.0.1:{port}");
+        let file = |name: &str| self.directory.join(name).display().to_string();
+        let ours = |program: &str, prefix: &str, settings: &[(&str, String)]| {
+            let mut command = Command::new(self.programs.join(program));
+            command.current_dir(&self.repository).arg("--config").arg(format!("config/{program}.toml"));
+            for (setting, value) in settings {
+                command.env(format!("TOLLHOUSE_{prefix}_{setting}"), value);
+            }
+            command
+        };
+        let secret = ("SECRET_FILE", file("secrets/platform.key"));
+        let sealing = ("SEALING_SECRET_FILE", file("secrets/sealing.key"));
+        let gateway = |index: usize| {
+            let of = |pair: [u16; 2]| at(pair.get(index).copied().unwrap_or_default());
+            let settings = [
+                secret.clone(),
+                sealing.clone(),
+                ("DATA_DIRECTORY", file(&format!("gateway-{}", index + 1))),
+                ("LISTEN_HTTP", of(ports.http)),
+                ("LISTEN_HTTPS", of(ports.https)),
+                ("LISTEN_ADMIN", of(ports.admin)),
+                ("TLS_PLATFORM_CERTIFICATE_FILE", file("ca/platform.pem")),
+                ("TLS_PLATFORM_KEY_FILE", file("ca/platform.key")),
+                ("FEED_URL", format!("http://{}", at(ports.control))),
+                ("QUOTA_STORE", "redis".to_owned()),
+                ("QUOTA_REDIS_URLS", format!("redis://{}", at(ports.redis))),
+                ("UPSTREAMS_ORDERS_ENDPOINTS", at(ports.orders_http)),
+                ("UPSTREAMS_DOMAINS_ENDPOINTS", at(ports.domains_http)),
+            ];
+            ours("gateway", "GATEWAY", &settings)
+        };
+        Ok(match name {
+            "gateway-1" => gateway(0),
+            "gateway-2" => gateway(1),
+            "orders-service" => ours(
+                name,
+                "ORDERS",
+                &[
+                    secret,
+                    ("DATABASE", file("orders/orders.sqlite")),
+                    ("LISTEN", at(ports.orders_http)),
+                    ("INTERNAL_LISTEN", at(ports.orders)),
+                    ("ADMIN_LISTEN", at(ports.orders_admin)),
+                ],
+            ),
+            "domains-service" => ours(
+                name,
+                "DOMAINS",
+                &[
+                    secret,
+                    sealing,
+                    ("DATABASE", file("domains/domains.sqlite")),
+                    ("PLATFORM_DOMAIN", "tollhouse.localhost".to_owned()),
+                    ("PLANS", self.repository.join("config/plans.toml").display().to_string()),
+                    ("ALLOW_LOCAL_NAMES", "true".to_owned()),
+                    ("LOCAL_AUTHORITY_CA_CERTIFICATE_FILE", file("ca/ca.pem")),
+                    ("LOCAL_AUTHORITY_CA_KEY_FILE", file("ca/ca.key")),
+                    ("LISTEN", at(ports.domains_http)),
+                    ("INTERNAL_LISTEN", at(ports.control)),
+                    ("ADMIN_LISTEN", at(ports.domains_admin)),
+                ],
+            ),
+            "redis" => {
+                let mut command = Command::new("redis-server");
+                command.args(["--bind", "127.0.0.1", "--save", "", "--port"]).arg(ports.redis.to_string());
+                command
+            }
+            "prometheus" => {
+                self.configure_prometheus()?;
+                let mut command = Command::new("prometheus");
+                command
+                    .arg(format!("--config.file={}", file("prometheus.yml")))
+                    .arg(format!("--storage.tsdb.path={}", file("prometheus")))
+                    .arg(format!("--web.listen-address={}", at(ports.prometheus)));
+                command
+            }
+            other => anyhow::bail!("there is no process {other}"),
+        })
+    }
+
+    /// The shipped rules, sixty times faster, and the jobs under their shipped names.
+    fn configure_prometheus(&self) -> anyhow::Result<()> {
+        let rules = std::fs::read_to_string(self.repository.join("config/alerts.yml"))?;
+        std::fs::write(self.directory.join("alerts.yml"), faster(&rules))?;
+        let ports = self.ports;
+        let job = |name: &str, ports: &[u16]| {
+            let targets: Vec<String> = ports.iter().map(|port| format!("\"127.0.0.1:{port}\"")).collect();
+            format!("  - job_name: {name}\n    static_configs: [{{targets: [{}]}}]\n", targets.join(", "))
+        };
+        let text = format!(
+            "global: {{scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}}\n\
+             rule_files: [alerts.yml]\nscrape_configs:\n{}{}{}",
+            job("gateway", &ports.admin),
+            job("orders-service", &[ports.orders_admin]),
+            job("domains-service", &[ports.domains_admin]),
+        );
+        Ok(std::fs::write(self.directory.join("prometheus.yml"), text)?)
+    }
+
+    /// `kill -9`.
+    pub(crate) fn kill(&mut self, name: &str) -> anyhow::Result<()> {
+        let mut child = self.processes.remove(name).with_context(|| format!("{name} does not run"))?;
+        child.kill()?;
+        child.wait()?;
+        Ok(())
+    }
+
+    /// `kill -STOP` or `kill -CONT`.
+    pub(crate) fn signal(&self, name: &str, signal: &str) -> anyhow::Result<()> {
+        let child = self.processes.get(name).with_context(|| format!("{name} does not run"))?;
+        let sent = Command::new("kill").arg(signal).arg(child.id().to_string()).status()?;
+        anyhow::ensure!(sent.success(), "kill {signal} {name}: {sent}");
+        Ok(())
+    }
+
+    /// Fills a small disk to its last byte.
+    pub(crate) fn fill(&self, disk: &str) -> anyhow::Result<()> {
+        use std::io::Write as _;
+        let mut file = std::fs::File::create(self.directory.join(disk).join("ballast"))?;
+        for size in [64 * 1024, 512] {
+            let piece = vec![0; size];
+            while file.write_all(&piece).is_ok() {}
+        }
+        Ok(())
+    }
+
+    /// Makes room again.
+    pub(crate) fn clear(&self, disk: &str) -> anyhow::Result<()> {
+        Ok(std::fs::remove_file(self.directory.join(disk).join("ballast"))?)
+    }
+
+    /// A command of the operator; its JSON.
+    pub(crate) fn tollhouse(&self, arguments: &[&str]) -> anyhow::Result<Value> {
+        let output = Command::new(self.programs.join("tollhouse"))
+            .args(arguments)
+            .arg("--json")
+            .arg("--data-dir")
+            .arg(&self.directory)
+            .output()?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        anyhow::ensure!(output.status.success(), "tollhouse {}: {said}", arguments.join(" "));
+        serde_json::from_slice(&output.stdout).with_context(|| format!("tollhouse {}", arguments.join(" ")))
+    }
+
+    async fn answers(&self, port: u16, path: &str) -> anyhow::Result<()> {
+        let began = Instant::now();
+        let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(2)).build()?;
+        let url = format!("http://127.0.0.1:{port}{path}");
+        while !client.get(&url).send().await.is_ok_and(|answer| answer.status().is_success()) {
+            anyhow::ensure!(
+                began.elapsed() < START_MAX,
+                "{url} did not answer; the logs are in {}",
+                self.directory.display()
+            );
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        Ok(())
+    }
+
+    /// Ends what was started and gives the small disks back.
+    pub(crate) fn end(&mut self) {
+        for child in self.processes.values_mut() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        self.processes.clear();
+        for disk in self.disks.drain(..) {
+            let _ = Command::new("umount").arg(disk).status();
+        }
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Rules in which an hour is a minute, a minute is a second, and the one time in seconds is divided alike.
+fn faster(rules: &str) -> String {
+    let mut out = String::with_capacity(rules.len());
+    let mut digits = String::new();
+    for letter in rules.chars() {
+        if letter.is_ascii_digit() {
+            digits.push(letter);
+            continue;
+        }
+        let number: u64 = digits.parse().unwrap_or(0);
+        // A unit of time follows its number and ends what is written: `5m]`, `for: 2m`.
+        match letter {
+            'd' if number > 0 => out.push_str(&format!("{}m", number * 24)),
+            'h' if number > 0 => out.push_str(&format!("{number}m")),
+            'm' if number > 0 => out.push_str(&format!("{number}s")),
+            other => {
+                out.push_str(&digits);
+                out.push(other);
+            }
+        }
+        digits.clear();
+    }
+    out.push_str(&digits);
+    out.replace("timestamp_seconds > 300", "timestamp_seconds > 5")
+}
+
+/// Ports that nobody listens on now.
+fn ports() -> anyhow::Result<Ports> {
+    let listeners: Vec<TcpListener> =
+        (0..14).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<std::io::Result<_>>()?;
+    let mut free = listeners.iter().map(|listener| listener.local_addr().map(|address| address.port()));
+    let mut next = || free.next().context("there are fourteen")?.context("a free port");
+    Ok(Ports {
+        https: [next()?, next()?],
+        admin: [next()?, next()?],
+        control: next()?,
+        orders: next()?,
+        prometheus: next()?,
+        http: [next()?, next()?],
+        redis: next()?,
+        orders_http: next()?,
+        orders_admin: next()?,
+        domains_http: next()?,
+        domains_admin: next()?,
+    })
+}

@@ -1,0 +1,57 @@
+//! Every fault that an operator can cause, one after the other, on a platform of several processes: is it seen in
+//! `tollhouse status`, in a metric that a dashboard shows, in a firing alert of a real Prometheus, and is all of that gone
+//! after recovery? `bench/fault-campaign` runs this and keeps the table in docs/fault-campaign.md.
+//!
+//! The platform is what is shipped: the programs, the files in `config/`, the alert rules. Only time is another: in the
+//! copy of the rules that Prometheus is given, an hour is a minute and a minute is a second.
+//!
+//! Needs root (small file systems that can be filled), `redis-server` and `prometheus`.
+
+mod faults;
+mod fleet;
+mod table;
+mod traffic;
+mod watch;
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let usage = "fault_campaign PROGRAMS REPOSITORY TABLE";
+    let programs = PathBuf::from(arguments.next().context(usage)?);
+    let repository = PathBuf::from(arguments.next().context(usage)?);
+    let table = PathBuf::from(arguments.next().context(usage)?);
+    let directory = tempfile::tempdir()?;
+    let mut fleet = fleet::Fleet::start(&programs, &repository, directory.path()).await?;
+    // Whoever gives up finds nothing left behind.
+    let mut stop = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    let outcome = tokio::select! {
+        outcome = campaign(&mut fleet, &repository) => outcome,
+        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+        _ = stop.recv() => Err(anyhow::anyhow!("terminated")),
+    };
+    fleet.end();
+    let rows = outcome?;
+    std::fs::write(&table, table::write(&rows)).with_context(|| format!("writing {}", table.display()))?;
+    println!("The table is in {}.", table.display());
+    let failed: Vec<&str> = rows.iter().filter(|row| !row.is_good()).map(|row| row.fault).collect();
+    anyhow::ensure!(failed.is_empty(), "not everything was seen, or gone: {}", failed.join(", "));
+    Ok(())
+}
+
+async fn campaign(fleet: &mut fleet::Fleet, repository: &std::path::Path) -> anyhow::Result<Vec<table::Row>> {
+    let watch = watch::Watch::new(fleet, repository)?;
+    let traffic = traffic::Traffic::start(fleet)?;
+    watch.quiet(fleet).await.context("a fresh platform is not quiet")?;
+    let mut rows = Vec::new();
+    for fault in faults::ALL {
+        println!("{} ...", fault.name);
+        let row = watch.carry_out(fleet, &traffic, fault).await.with_context(|| fault.name)?;
+        println!("  {}", row.in_short());
+        rows.push(row);
+    }
+    Ok(rows)
+}

@@ -1,0 +1,98 @@
+//! The table of docs/fault-campaign.md.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// What became of one fault. Times are seconds since it was made, or since it was taken back.
+pub(crate) struct Row {
+    pub(crate) fault: &'static str,
+    pub(crate) status: Option<f64>,
+    pub(crate) words: String,
+    pub(crate) metric: &'static str,
+    pub(crate) board: Option<String>,
+    pub(crate) metric_after: Option<f64>,
+    pub(crate) alerts: &'static [&'static str],
+    pub(crate) alerts_after: Option<f64>,
+    pub(crate) gone_after: Option<f64>,
+    pub(crate) answers: BTreeMap<String, u64>,
+}
+
+impl Row {
+    /// Seen everywhere, and gone everywhere.
+    pub(crate) fn is_good(&self) -> bool {
+        let seen = [self.status, self.metric_after, self.alerts_after, self.gone_after];
+        seen.iter().all(Option::is_some) && self.board.is_some()
+    }
+
+    pub(crate) fn in_short(&self) -> String {
+        format!(
+            "status {}, metric {}, alerts {}, gone {}: {}",
+            after(self.status),
+            after(self.metric_after),
+            after(self.alerts_after),
+            after(self.gone_after),
+            self.customers()
+        )
+    }
+
+    fn customers(&self) -> String {
+        let all: u64 = self.answers.values().sum();
+        let good = self.answers.get("good").copied().unwrap_or(0);
+        let mut text = format!("{good} of {all} good");
+        for (answer, count) in self.answers.iter().filter(|(answer, _)| *answer != "good") {
+            let _ = write!(text, ", {count} × {answer}");
+        }
+        text
+    }
+}
+
+fn after(seconds: Option<f64>) -> String {
+    seconds.map_or_else(|| "NEVER".to_owned(), |seconds| format!("{seconds:.1} s"))
+}
+
+const HEAD: &str = "# Faults
+
+Written by `bench/fault-campaign`, which makes each fault on a platform of two gateways, both services, Redis and a real
+Prometheus, waits until it is seen, takes it back, and waits until nothing is wrong and no alert fires. Processes,
+settings and rules are those that are shipped; only in the copy of the rules that Prometheus is given an hour is a minute
+and a minute is a second. Alerts of the error budget are not waited for: they tell what was spent over up to three days,
+and go on after recovery. The last column is what customers got between the fault and its recovery: every fifth of their
+requests makes an order, the others read.
+
+| Fault | `tollhouse status` says | Metric, and its dashboard | Alerts | Gone after | Customers |
+|---|---|---|---|---|---|
+";
+
+pub(crate) fn write(rows: &[Row]) -> String {
+    let mut text = HEAD.to_owned();
+    for row in rows {
+        let alerts: Vec<String> = row.alerts.iter().map(|alert| format!("`{alert}`")).collect();
+        let _ = writeln!(
+            text,
+            "| {} | after {}: {} | after {}: `{}` ({}) | after {}: {} | {} | {} |",
+            row.fault,
+            after(row.status),
+            nameless(&row.words),
+            after(row.metric_after),
+            row.metric.replace('|', "\\|"),
+            row.board.as_deref().unwrap_or("on NO dashboard"),
+            after(row.alerts_after),
+            alerts.join(", "),
+            after(row.gone_after),
+            row.customers(),
+        );
+    }
+    text
+}
+
+/// Names of nodes and ports are others in every run.
+fn nameless(words: &str) -> String {
+    let words: Vec<&str> = words
+        .split(' ')
+        .map(|word| {
+            let bare = word.trim_matches(['(', ')', ':']);
+            if bare.starts_with("gw-") || bare.starts_with("127.0.0.1:") { "…" } else { word }
+        })
+        .collect();
+    words.join(" ").replace("… …", "…")
+}

@@ -1,0 +1,57 @@
+//! Options of what operators ask and do at any hour: `top`, `backup`, `restore`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// `tollhouse backup` and `tollhouse restore`.
+#[derive(Debug, Args)]
+pub struct Databases {
+    /// The directory of the backup.
+    pub directory: PathBuf,
+    /// The database of the domains-service. Default: where the data directory has it.
+    #[arg(long)]
+    pub domains_database: Option<PathBuf>,
+    /// The database of the orders-service. Default: where the data directory has it.
+    #[arg(long)]
+    pub orders_database: Option<PathBuf>,
+}
+
+/// `tollhouse top`.
+#[derive(Debug, Args)]
+pub struct Top {
+    /// What to count by.
+    #[arg(long, default_value = "project")]
+    pub by: By,
+    /// The last so many minutes, the current one included; at most 5.
+    #[arg(long, default_value_t = 5)]
+    pub minutes: u64,
+    /// At most so many rows.
+    #[arg(long, default_value_t = 20)]
+    pub limit: usize,
+}
+
+/// What `tollhouse top` counts by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum By {
+    /// Who pays.
+    Project,
+    /// Where it was sent.
+    Host,
+    /// With which key.
+    Key,
+    /// How it ended.
+    Code,
+}
+
+impl By {
+    /// The word of it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Project => "project",
+            Self::Host => "host",
+            Self::Key => "key",
+            Self::Code => "code",
+        }
+    }
+}

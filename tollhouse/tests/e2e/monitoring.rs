@@ -1,0 +1,69 @@
+//! What Prometheus reads from a platform at work: sound, bounded, and everything that documents, dashboards and alerts
+//! speak of.
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::world::{Platform, until};
+
+/// Series that one process may have; nothing that a client sends makes a new one.
+const SERIES_MAX: usize = 3_000;
+
+/// What each process says of itself, by its place in `run.json`.
+async fn scrapes(platform: &Platform) -> Vec<(&'static str, String)> {
+    let run: Value = serde_json::from_slice(&std::fs::read(platform.path("run.json")).unwrap()).unwrap();
+    let mut all = Vec::new();
+    for place in ["admin", "orders_admin", "domains_admin"] {
+        let url = format!("http://{}/metrics", run[place].as_str().unwrap());
+        all.push((place, reqwest::get(url).await.unwrap().text().await.unwrap()));
+    }
+    all
+}
+
+fn samples(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter(|line| !line.starts_with('#'))
+}
+
+/// Documented names, from the first column of the tables.
+fn documented() -> BTreeSet<String> {
+    let page = include_str!("../../../docs/metrics.md");
+    page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn every_scrape_is_sound_bounded_and_holds_what_is_documented() {
+    let platform = Platform::start();
+    let (client, shop) = (platform.client(), platform.project("pro"));
+    assert_eq!(shop.list(&platform, &client).await.len(), 40);
+    until("the domains' gauges are drawn", async || {
+        scrapes(&platform).await.iter().any(|(_, text)| text.contains("domains_state{state=\"active\"} 2"))
+    })
+    .await;
+    let mut names = BTreeSet::new();
+    for (place, text) in scrapes(&platform).await {
+        let count = samples(&text).count();
+        assert!((50..SERIES_MAX).contains(&count), "{place} has {count} series");
+        let mut promtool = Command::new("promtool")
+            .args(["check", "metrics"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("promtool is missing: install the package prometheus");
+        promtool.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        let output = promtool.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.is_empty(), "promtool says of {place}: {said}");
+        let typed = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+        names.extend(typed.map(str::to_owned));
+    }
+    // A dashboard and the alerts speak of documented metrics alone, by another test.
+    let missing: Vec<_> = documented().into_iter().filter(|name| !names.contains(name)).collect();
+    assert!(missing.is_empty(), "no process exports {missing:?}");
+    let ours = |name: &&String| ["edge_", "orders_", "domains_"].iter().any(|prefix| name.starts_with(prefix));
+    let unknown: Vec<_> = names.iter().filter(ours).filter(|name| !documented().contains(*name)).collect();
+    assert!(unknown.is_empty(), "docs/metrics.md lacks {unknown:?}");
+}
