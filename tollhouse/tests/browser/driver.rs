@@ -1,4 +1,4 @@
-//! WebDriver (W3C), as much of it as these tests ask: JSON over HTTP to `chromedriver`.
+//! `WebDriver` (W3C), as much of it as these tests ask: JSON over HTTP to `chromedriver`.
 //!
 //! No crate for it: one turns on a feature of `serde_json` that changes the order of fields in every program of the
 //! workspace, the other brings a licence that the product does not have. The protocol is a dozen requests.
@@ -93,7 +93,7 @@ impl Driver {
         self.ask(command, body).await.unwrap_or_else(|error| panic!("{command}: {error}"))
     }
 
-    /// A command of the DevTools protocol.
+    /// A command of the `DevTools` protocol.
     async fn devtools(&self, command: &str, parameters: Value) {
         self.tell("goog/cdp/execute", json!({ "cmd": command, "params": parameters })).await;
     }
@@ -157,9 +157,8 @@ impl Driver {
         let began = Instant::now();
         let mut pause = tokio::time::interval(Duration::from_millis(100));
         while !holds().await {
-            if began.elapsed() > PATIENCE {
-                panic!("waited in vain until {what}; the page says:\n{}", self.text().await);
-            }
+            let page = if began.elapsed() > PATIENCE { Some(self.text().await) } else { None };
+            assert!(page.is_none(), "waited in vain until {what}; the page says:\n{}", page.unwrap_or_default());
             pause.tick().await;
         }
     }
