@@ -13,6 +13,9 @@ use tempfile::TempDir;
 /// How long anything may take before the test says what it waited for.
 const PATIENCE: Duration = Duration::from_secs(90);
 
+/// What Chromium says when an interface of the machine came or went.
+const CUT_OFF: &str = "ERR_NETWORK_CHANGED";
+
 /// The name of the field in which the protocol refers to an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
@@ -99,7 +102,18 @@ impl Driver {
     }
 
     pub(crate) async fn go(&self, url: &str) {
-        self.tell("url", json!({ "url": url })).await;
+        loop {
+            self.tell("url", json!({ "url": url })).await;
+            if !self.was_cut_off().await {
+                return;
+            }
+        }
+    }
+
+    /// Whether the page could not be fetched because an interface of this machine came or went meanwhile: Chromium gives
+    /// up on every request then, those to loopback included, and containers that start elsewhere are enough for that.
+    async fn was_cut_off(&self) -> bool {
+        self.text().await.contains(CUT_OFF)
     }
 
     /// The value of a script's `return`.
@@ -114,7 +128,7 @@ impl Driver {
 
     /// The text a person reads.
     pub(crate) async fn text(&self) -> String {
-        self.run("return document.body.innerText").await.as_str().unwrap_or_default().to_owned()
+        self.run("return document.body?.innerText ?? \"\"").await.as_str().unwrap_or_default().to_owned()
     }
 
     pub(crate) async fn path(&self) -> String {
@@ -161,6 +175,9 @@ impl Driver {
         let mut pause = tokio::time::interval(Duration::from_millis(100));
         while !holds().await {
             let page = if began.elapsed() > PATIENCE { Some(self.text().await) } else { None };
+            if self.was_cut_off().await {
+                self.tell("refresh", json!({})).await;
+            }
             assert!(page.is_none(), "waited in vain until {what}; the page says:\n{}", page.unwrap_or_default());
             pause.tick().await;
         }
@@ -202,7 +219,8 @@ impl Driver {
         let lines = self.tell("se/log", json!({ "type": "browser" })).await;
         let lines = lines.as_array().unwrap().iter();
         let severe = lines.filter(|line| line["level"] == "SEVERE" || line["level"] == "WARNING");
-        severe.map(|line| line["message"].as_str().unwrap_or_default().to_owned()).collect()
+        let messages = severe.map(|line| line["message"].as_str().unwrap_or_default().to_owned());
+        messages.filter(|message| !message.contains(CUT_OFF)).collect()
     }
 }
 
