@@ -48,6 +48,11 @@ pub(super) async fn backup(common: &Common, directory: &Directory, options: &Dat
     let mut databases = BTreeMap::new();
     for (name, usual) in KNOWN {
         let from = place(directory, options, name, usual);
+        anyhow::ensure!(
+            from.exists(),
+            "there is no database {}; name it with --{name}-database, or use pg_dump where it is PostgreSQL's",
+            from.display()
+        );
         let contents = backup::copy(&from, &target.join(format!("{name}.sqlite"))).await?;
         databases.insert(name, as_json(&contents));
     }
