@@ -1,4 +1,4 @@
-//! WebDriver (W3C), as much of it as these tests ask: JSON over HTTP to `chromedriver`.
+//! `WebDriver` (W3C), as much of it as these tests ask: JSON over HTTP to `chromedriver`.
 //!
 //! No crate for it: one turns on a feature of `serde_json` that changes the order of fields in every program of the
 //! workspace, the other brings a licence that the product does not have. The protocol is a dozen requests.
@@ -93,7 +93,7 @@ impl Driver {
         self.ask(command, body).await.unwrap_or_else(|error| panic!("{command}: {error}"))
     }
 
-    /// A command of the DevTools protocol.
+    /// A command of the `DevTools` protocol.
     async fn devtools(&self, command: &str, parameters: Value) {
         self.tell("goog/cdp/execute", json!({ "cmd": command, "params": parameters })).await;
     }
@@ -129,9 +129,12 @@ impl Driver {
 
     /// Types into a field, in place of what it holds.
     pub(crate) async fn fill(&self, selector: &str, text: &str) {
-        let element = self.find(selector).await.unwrap_or_else(|error| panic!("{selector}: {error}"));
-        self.tell(&format!("element/{element}/clear"), json!({})).await;
-        self.tell(&format!("element/{element}/value"), json!({ "text": text })).await;
+        self.until(&format!("{selector} can be filled in"), async || {
+            let Ok(element) = self.find(selector).await else { return false };
+            self.ask(&format!("element/{element}/clear"), json!({})).await.is_ok()
+                && self.ask(&format!("element/{element}/value"), json!({ "text": text })).await.is_ok()
+        })
+        .await;
     }
 
     /// Clicks what a selector finds, again if the page exchanged it meanwhile.
@@ -157,9 +160,8 @@ impl Driver {
         let began = Instant::now();
         let mut pause = tokio::time::interval(Duration::from_millis(100));
         while !holds().await {
-            if began.elapsed() > PATIENCE {
-                panic!("waited in vain until {what}; the page says:\n{}", self.text().await);
-            }
+            let page = if began.elapsed() > PATIENCE { Some(self.text().await) } else { None };
+            assert!(page.is_none(), "waited in vain until {what}; the page says:\n{}", page.unwrap_or_default());
             pause.tick().await;
         }
     }
@@ -178,7 +180,11 @@ impl Driver {
         let scheme = if matches!(look, Look::Dark) { "dark" } else { "light" };
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone });
         self.devtools("Emulation.setDeviceMetricsOverride", size).await;
-        let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+        let media = json!({ "features": [
+            { "name": "prefers-color-scheme", "value": scheme },
+            // Colours half-way from one scheme to the other are nobody's.
+            { "name": "prefers-reduced-motion", "value": "reduce" },
+        ] });
         self.devtools("Emulation.setEmulatedMedia", media).await;
     }
 
