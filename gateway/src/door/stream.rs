@@ -25,8 +25,11 @@ use pingora::protocols::l4::socket::SocketAddr as PingoraAddress;
 use pingora::protocols::raw_connect::ProxyDigest;
 use pingora::protocols::tls::SslDigest;
 use pingora::protocols::{SocketDigest, TimingDigest, UniqueIDType};
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::time::Instant;
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use self::buffer::WriteBuffer;
@@ -40,8 +43,26 @@ use super::settings::DoorSettings;
 use super::{ConnectionEvent, Doorman};
 
 /// What a socket or a TLS session over one can do.
-pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + Sync + std::fmt::Debug + 'static {}
-impl<T: AsyncRead + AsyncWrite + Unpin + Send + Sync + std::fmt::Debug + 'static> Transport for T {}
+pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + Sync + std::fmt::Debug + 'static {
+    /// The client will be cut off: what it has not taken must not stay in the kernel, which would offer it for minutes.
+    fn give_up(&self) {}
+}
+
+impl Transport for TcpStream {
+    fn give_up(&self) {
+        // Without a time to linger the close is a reset, and the reset empties the send buffer.
+        let _ = SockRef::from(self).set_linger(Some(Duration::ZERO));
+    }
+}
+
+impl<S: Transport> Transport for TlsStream<S> {
+    fn give_up(&self) {
+        self.get_ref().0.give_up();
+    }
+}
+
+#[cfg(test)]
+impl Transport for tokio::io::DuplexStream {}
 
 /// What an established connection is served with.
 pub(crate) struct Served {

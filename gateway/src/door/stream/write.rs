@@ -100,6 +100,9 @@ impl<S: Transport> EdgeStream<S> {
                 self.doorman.connection(ConnectionEvent::Stalled);
                 // Nothing that lies here will be read: it must not keep the connection lingering.
                 drop(self.out.take());
+                if let Some(io) = &self.io {
+                    io.give_up();
+                }
                 Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
             }
         }

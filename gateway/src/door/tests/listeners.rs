@@ -18,7 +18,7 @@ use super::rig::GET;
 use crate::door::connection::Connection;
 use crate::door::fakes::FakeDoorman;
 use crate::door::tls::{TicketSeed, Tickets};
-use crate::door::{ConnectionEvent, Connections, Door, DoorSettings, Doorman, Listening};
+use crate::door::{ConnectionEvent, Connections, Door, DoorSettings, Doorman, Listening, PaceLimits};
 use contract::time::UnixSeconds;
 
 /// Answers every read with the client's address and what was read. `panic` panics.
@@ -144,6 +144,43 @@ async fn one_client_cannot_have_all_connections_and_all_clients_cannot_have_more
     assert_eq!(exchange(full.address, GET).await, "");
     assert_eq!(full.doorman.count(ConnectionEvent::TooMany), 1);
     assert_eq!(first_words(&mut only, GET).await, format!("127.0.0.1 {GET}"));
+}
+
+/// Answers with more than any buffer holds.
+struct Generous;
+
+#[async_trait]
+impl ServerApp for Generous {
+    async fn process_new(self: &Arc<Self>, mut stream: Stream, _: &ShutdownWatch) -> Option<Stream> {
+        let digest = stream.get_proxy_digest()?;
+        let connection = digest.user_data.as_ref()?.downcast_ref::<Arc<Connection>>()?;
+        let mut buffer = [0; 1_024];
+        let read = stream.read(&mut buffer).await.ok()?;
+        assert!(read > 0, "a request came");
+        connection.request_seen();
+        stream.write_all(&vec![b'x'; 64 * 1024 * 1024]).await.ok()?;
+        connection.request_done();
+        None
+    }
+}
+
+#[tokio::test]
+async fn what_a_client_did_not_take_in_time_is_not_kept_for_it() {
+    let moment = Duration::from_millis(200);
+    let write_pace = PaceLimits { grace: moment, idle: moment, bytes_per_second: u32::MAX };
+    let open = open(Arc::new(Generous), DoorSettings { write_pace, ..DoorSettings::default() }, false).await;
+    let mut client = TcpStream::connect(open.address).await.unwrap();
+    client.write_all(GET.as_bytes()).await.unwrap();
+    soon(async {
+        while open.doorman.count(ConnectionEvent::Stalled) == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    soon(open.connections.idle()).await;
+    let mut received = Vec::new();
+    let ended = soon(client.read_to_end(&mut received)).await;
+    assert_eq!(ended.map_err(|error| error.kind()), Err(std::io::ErrorKind::ConnectionReset));
 }
 
 /// A PROXY header that names the client 192.0.2.x.

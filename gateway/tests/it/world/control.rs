@@ -220,8 +220,11 @@ async fn answer(stream: TcpStream, book: Arc<Mutex<Book>>, token: Arc<str>) {
         if head.first_line.starts_with("GET /internal/edge/feed?") {
             return stream_to(wire, &head, &book).await;
         }
-        assert_eq!(head.first_line, "POST /internal/edge/nodes HTTP/1.1");
-        book.lock().reports.push(serde_json::from_slice(&body.bytes).expect("a report"));
+        if head.first_line == "POST /internal/edge/nodes HTTP/1.1" {
+            book.lock().reports.push(serde_json::from_slice(&body.bytes).expect("a report"));
+        } else {
+            assert_eq!(head.first_line, "POST /internal/edge/usage HTTP/1.1");
+        }
         drop(wire.send(b"HTTP/1.1 204 No Content\r\n\r\n").await);
     }
 }
