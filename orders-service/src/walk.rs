@@ -1,23 +1,36 @@
 //! A walk through all orders of a project, one batch at a time.
 //!
 //! Between two batches nothing is held: no connection, no lock, no snapshot. So a slow reader costs one batch of
-//! memory and nothing else. What a reader sees: every order that existed at the beginning exactly once, in id order,
+//! memory and nothing else. Lists take turns at reading, so that however many there are, they wait for each other and
+//! leave connections to everybody else. What a reader sees: every order that existed at the beginning exactly once, in id order,
 //! each as it was when its batch was read; orders added meanwhile appear when their id is still ahead. If nothing
 //! changed on the way, the number of orders is compared with the store's own count, and a list that came out short is
 //! an error instead of an answer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use contract::project::ProjectId;
+use tokio::sync::Semaphore;
 
 use crate::order::Order;
-use crate::store::{Edition, OrderStore, StoreError};
+use crate::store::{Edition, FaultKind, OrderStore, StoreError};
 
 /// Orders of the first batch: few, so that the first byte is quick and a small list is one answer.
 const FIRST_BATCH: u32 = 256;
 
 /// Orders of every further batch: about 200 kB as JSON.
 const BATCH: u32 = 2_048;
+
+/// Batches that all lists of the process read at the same time: half of the embedded store's connections for reading,
+/// and more than two processors have work with.
+const READING_MAX: usize = 4;
+
+/// Who reads next: first come, first served.
+static TURNS: Semaphore = Semaphore::const_new(READING_MAX);
+
+/// How long a list waits for its turn: a little less than the gateway waits for the next bytes of a response.
+const TURN_WAIT_MAX: Duration = Duration::from_secs(9);
 
 /// A walk in progress.
 pub(crate) struct Walk {
@@ -52,7 +65,7 @@ impl Walk {
             return Ok(None);
         }
         let limit = if self.after.is_none() { FIRST_BATCH } else { BATCH };
-        let batch = self.store.batch(&self.project, self.after, limit).await?;
+        let batch = self.read(limit).await?;
         let length = u32::try_from(batch.len()).unwrap_or(u32::MAX);
         self.seen += i64::from(length);
         self.after = batch.last().map(|order| order.id).or(self.after);
@@ -61,6 +74,13 @@ impl Walk {
             self.finished = true;
         }
         Ok(Some(batch))
+    }
+
+    async fn read(&self, limit: u32) -> Result<Vec<Order>, StoreError> {
+        let Ok(Ok(_turn)) = tokio::time::timeout(TURN_WAIT_MAX, TURNS.acquire()).await else {
+            return Err(StoreError::new(FaultKind::Busy, "too many lists are being read"));
+        };
+        self.store.batch(&self.project, self.after, limit).await
     }
 
     async fn check_complete(&self) -> Result<(), StoreError> {

@@ -67,12 +67,36 @@ impl Events {
     }
 }
 
-/// The details of an event in one line: names and values, what is nested as JSON.
+/// The details of an event in one line: names and values, and of a change what is different.
 fn detail(value: &Value) -> String {
     let Some(fields) = value.as_object() else { return String::new() };
-    let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let pairs = fields.iter().filter(|(_, value)| !value.is_null());
-    pairs.map(|(name, value)| format!("{}: {}", name.replace('_', " "), word(value))).collect::<Vec<_>>().join(" · ")
+    let mut parts = Vec::new();
+    if let (Some(before), Some(after)) = (fields.get("before"), fields.get("after").and_then(Value::as_object)) {
+        let changed = after.iter().filter(|(name, new)| before.get(name.as_str()) != Some(new));
+        parts.extend(changed.map(|(name, new)| {
+            format!("{}: {} → {}", spaced(name), word(before.get(name).unwrap_or(&Value::Null)), word(new))
+        }));
+    }
+    let others = fields.iter().filter(|(name, value)| !value.is_null() && *name != "before" && *name != "after");
+    parts.extend(others.map(|(name, value)| format!("{}: {}", spaced(name), word(value))));
+    parts.join(" · ")
+}
+
+fn spaced(name: &str) -> String {
+    name.replace('_', " ")
+}
+
+/// A value as people write it: lists with commas, fields with blanks.
+fn word(value: &Value) -> String {
+    match value {
+        Value::Null => w::NONE.to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(word).collect::<Vec<_>>().join(", "),
+        Value::Object(fields) => {
+            fields.values().filter(|value| !value.is_null()).map(word).collect::<Vec<_>>().join(" ")
+        }
+        other => other.to_string(),
+    }
 }
 
 #[derive(Template)]
@@ -116,7 +140,12 @@ mod tests {
     #[test]
     fn details_read_as_names_and_values() {
         let text = detail(&json!({ "key": "key_a", "overlap_seconds": 60, "gone": null, "scopes": ["orders:read"] }));
-        assert_eq!(text, "key: key_a · overlap seconds: 60 · scopes: [\"orders:read\"]");
+        assert_eq!(text, "key: key_a · overlap seconds: 60 · scopes: orders:read");
+        let changed = json!({
+            "before": { "primary": false, "redirect": null },
+            "after": { "primary": false, "redirect": { "status": "301", "to": "primary" } },
+        });
+        assert_eq!(detail(&changed), "redirect: – → 301 primary");
         assert_eq!(detail(&json!({})), "");
     }
 }

@@ -28,7 +28,11 @@ const CLIENTS: usize = 64;
 /// Where a service keeps its orders.
 enum Kept {
     File(PathBuf),
-    Server(Box<Server>, String),
+    /// The server ends when it is dropped.
+    Server {
+        _server: Box<Server>,
+        url: String,
+    },
 }
 
 impl Kept {
@@ -36,7 +40,7 @@ impl Kept {
     fn on_a_server() -> Self {
         let server = Server::start(&["fsync = on", "full_page_writes = on"]);
         let url = server.database();
-        Self::Server(Box::new(server), url)
+        Self::Server { _server: Box::new(server), url }
     }
 }
 
@@ -61,7 +65,7 @@ impl Service {
         let nobody = ("TOLLHOUSE_ORDERS_EVENTS_URL", "http://127.0.0.1:9");
         let process = match &kept {
             Kept::File(file) => Process::start_with(file, &[nobody]),
-            Kept::Server(_, url) => {
+            Kept::Server { url, .. } => {
                 let store = [("TOLLHOUSE_ORDERS_STORE_KIND", "postgres"), ("TOLLHOUSE_ORDERS_STORE_URL", url)];
                 Process::start_on(&[&store[..], &[nobody]].concat())
             }
@@ -168,7 +172,7 @@ async fn beside_programs(kept: &Kept, orders: i64) {
             told("sqlite3", "JSON", read(&format!("SELECT json_object({object}) {all}")));
             beside_datasette(file, orders).await;
         }
-        Kept::Server(_, url) => {
+        Kept::Server { url, .. } => {
             let read = |query: &str| beside("psql", &[url, "-qAtc", &format!("COPY ({query}) TO STDOUT")]);
             told("psql", "text", read(COLUMNS));
             told("psql", "JSON", read(&format!("SELECT json_build_object({object}) {all}")));
@@ -186,7 +190,7 @@ fn beside_updates(kept: &Kept) {
             let script = format!("PRAGMA synchronous = FULL; {script}");
             ("sqlite3", beside("sqlite3", &[file.to_str().unwrap(), &script]))
         }
-        Kept::Server(_, url) => {
+        Kept::Server { url, .. } => {
             let directory = tempfile::tempdir().unwrap();
             let file = directory.path().join("updates.sql");
             std::fs::write(&file, script).unwrap();
@@ -246,7 +250,7 @@ impl Drop for Ended {
 // rule: 8.5
 #[tokio::test(flavor = "multi_thread")]
 async fn very_many_orders_are_listed_in_constant_memory_while_others_are_cancelled() {
-    let orders = extent("BENCH_ORDERS", 20_000);
+    let orders = extent("BENCH_ORDERS", 10_000);
     let (service, imported) = Service::with(orders).await;
     row("**SQLite**", &format!("{orders} orders"));
     measure(Arc::new(service), orders, imported).await;

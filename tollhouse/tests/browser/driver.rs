@@ -1,4 +1,4 @@
-//! WebDriver (W3C), as much of it as these tests ask: JSON over HTTP to `chromedriver`.
+//! `WebDriver` (W3C), as much of it as these tests ask: JSON over HTTP to `chromedriver`.
 //!
 //! No crate for it: one turns on a feature of `serde_json` that changes the order of fields in every program of the
 //! workspace, the other brings a licence that the product does not have. The protocol is a dozen requests.
@@ -12,6 +12,9 @@ use tempfile::TempDir;
 
 /// How long anything may take before the test says what it waited for.
 const PATIENCE: Duration = Duration::from_secs(90);
+
+/// What Chromium says when an interface of the machine came or went.
+const CUT_OFF: &str = "ERR_NETWORK_CHANGED";
 
 /// The name of the field in which the protocol refers to an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
@@ -93,13 +96,24 @@ impl Driver {
         self.ask(command, body).await.unwrap_or_else(|error| panic!("{command}: {error}"))
     }
 
-    /// A command of the DevTools protocol.
+    /// A command of the `DevTools` protocol.
     async fn devtools(&self, command: &str, parameters: Value) {
         self.tell("goog/cdp/execute", json!({ "cmd": command, "params": parameters })).await;
     }
 
     pub(crate) async fn go(&self, url: &str) {
-        self.tell("url", json!({ "url": url })).await;
+        loop {
+            self.tell("url", json!({ "url": url })).await;
+            if !self.was_cut_off().await {
+                return;
+            }
+        }
+    }
+
+    /// Whether the page could not be fetched because an interface of this machine came or went meanwhile: Chromium gives
+    /// up on every request then, those to loopback included, and containers that start elsewhere are enough for that.
+    async fn was_cut_off(&self) -> bool {
+        self.text().await.contains(CUT_OFF)
     }
 
     /// The value of a script's `return`.
@@ -114,7 +128,7 @@ impl Driver {
 
     /// The text a person reads.
     pub(crate) async fn text(&self) -> String {
-        self.run("return document.body.innerText").await.as_str().unwrap_or_default().to_owned()
+        self.run("return document.body?.innerText ?? \"\"").await.as_str().unwrap_or_default().to_owned()
     }
 
     pub(crate) async fn path(&self) -> String {
@@ -129,9 +143,12 @@ impl Driver {
 
     /// Types into a field, in place of what it holds.
     pub(crate) async fn fill(&self, selector: &str, text: &str) {
-        let element = self.find(selector).await.unwrap_or_else(|error| panic!("{selector}: {error}"));
-        self.tell(&format!("element/{element}/clear"), json!({})).await;
-        self.tell(&format!("element/{element}/value"), json!({ "text": text })).await;
+        self.until(&format!("{selector} can be filled in"), async || {
+            let Ok(element) = self.find(selector).await else { return false };
+            self.ask(&format!("element/{element}/clear"), json!({})).await.is_ok()
+                && self.ask(&format!("element/{element}/value"), json!({ "text": text })).await.is_ok()
+        })
+        .await;
     }
 
     /// Clicks what a selector finds, again if the page exchanged it meanwhile.
@@ -157,9 +174,11 @@ impl Driver {
         let began = Instant::now();
         let mut pause = tokio::time::interval(Duration::from_millis(100));
         while !holds().await {
-            if began.elapsed() > PATIENCE {
-                panic!("waited in vain until {what}; the page says:\n{}", self.text().await);
+            let page = if began.elapsed() > PATIENCE { Some(self.text().await) } else { None };
+            if self.was_cut_off().await {
+                self.tell("refresh", json!({})).await;
             }
+            assert!(page.is_none(), "waited in vain until {what}; the page says:\n{}", page.unwrap_or_default());
             pause.tick().await;
         }
     }
@@ -178,7 +197,11 @@ impl Driver {
         let scheme = if matches!(look, Look::Dark) { "dark" } else { "light" };
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone });
         self.devtools("Emulation.setDeviceMetricsOverride", size).await;
-        let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+        let media = json!({ "features": [
+            { "name": "prefers-color-scheme", "value": scheme },
+            // Colours half-way from one scheme to the other are nobody's.
+            { "name": "prefers-reduced-motion", "value": "reduce" },
+        ] });
         self.devtools("Emulation.setEmulatedMedia", media).await;
     }
 
@@ -196,7 +219,8 @@ impl Driver {
         let lines = self.tell("se/log", json!({ "type": "browser" })).await;
         let lines = lines.as_array().unwrap().iter();
         let severe = lines.filter(|line| line["level"] == "SEVERE" || line["level"] == "WARNING");
-        severe.map(|line| line["message"].as_str().unwrap_or_default().to_owned()).collect()
+        let messages = severe.map(|line| line["message"].as_str().unwrap_or_default().to_owned());
+        messages.filter(|message| !message.contains(CUT_OFF)).collect()
     }
 }
 

@@ -176,10 +176,7 @@ async fn sessions_at_rest_are_digests() {
     let secret = browser.cookie.clone().unwrap().split_once('=').unwrap().1.to_owned();
     drop(browser);
     platform.stop().await;
-    let mut bytes = Vec::new();
-    for entry in std::fs::read_dir(platform.directory.path()).unwrap() {
-        bytes.extend(std::fs::read(entry.unwrap().path()).unwrap());
-    }
+    let bytes = crate::stores::at_rest(platform.directory.path());
     assert_eq!(secret.len(), 43);
     let holds = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
     assert!(holds("192.0.2.1") && !holds(&secret), "the session is there, what the cookie says is not");
