@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long the server may take to start or stop.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -81,18 +81,16 @@ impl Server {
         command.arg("-c").arg(script).arg("keeper").arg(self.programs.join("postgres")).arg(&self.directory);
         let keeper = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         *self.keeper.lock().unwrap() = Some(keeper);
-        let deadline = Instant::now() + PATIENCE;
-        while !self
-            .run("pg_isready")
-            .args(["-q", "-h", "127.0.0.1", "-p", &self.port.to_string()])
+        // Asked until it answers, by a shell with a deadline.
+        let ready = self.programs.join("pg_isready").display().to_string();
+        let script = "until \"$0\" -q -h 127.0.0.1 -p \"$1\"; do sleep 0.02; done";
+        let seconds = PATIENCE.as_secs().to_string();
+        let answered = Command::new("timeout")
+            .args([&seconds, "sh", "-c", script, &ready, &self.port.to_string()])
             .status()
-            .unwrap()
-            .success()
-        {
-            let log = std::fs::read_to_string(self.directory.join("log")).unwrap_or_default();
-            assert!(Instant::now() < deadline, "the server does not start: {log}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            .unwrap();
+        let log = std::fs::read_to_string(self.directory.join("log")).unwrap_or_default();
+        assert!(answered.success(), "the server does not start: {log}");
     }
 
     /// Stops it at once, as a crash would; its data stays.

@@ -7,13 +7,16 @@ use serde_json::{Value, json};
 
 use crate::world::{Bend, Platform};
 
+/// The API and the dashboard.
+const PLATFORM_SITES: usize = 2;
+
 #[tokio::test]
 async fn a_snapshot_is_followed_by_changes_without_gaps() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
     let mut stream = platform.follow(0).await;
     let (entities, revision) = stream.snapshot().await;
-    assert_eq!(entities.len(), 3, "the platform's site, the project and its site: {entities:?}");
+    assert_eq!(entities.len(), PLATFORM_SITES + 2, "the platform's sites, the project and its site: {entities:?}");
     platform.project("other", "free").await;
     let (first, second) = (stream.change().await, stream.change().await);
     assert_eq!((first.revision.0, second.revision.0), (revision + 1, revision + 2));
@@ -44,7 +47,7 @@ async fn a_follower_of_another_history_gets_a_snapshot() {
     let (_, revision) = platform.follow(0).await.snapshot().await;
     for after in [1, revision + 1, u64::MAX] {
         let (entities, at) = platform.follow(after).await.snapshot().await;
-        assert_eq!((entities.len(), at), (1, revision), "after {after}");
+        assert_eq!((entities.len(), at), (PLATFORM_SITES, revision), "after {after}");
     }
 }
 
@@ -64,7 +67,7 @@ async fn a_log_that_was_compacted_gives_a_snapshot_to_those_too_far_behind() {
         far = again.follow(start).await;
     }
     let (entities, revision) = again.follow(start).await.snapshot().await;
-    assert_eq!((entities.len(), revision), (7, start + 6));
+    assert_eq!((entities.len(), revision), (PLATFORM_SITES + 6, start + 6));
     let mut near = again.follow(revision - 3).await;
     assert_eq!(near.change().await.revision.0, revision - 2);
 }

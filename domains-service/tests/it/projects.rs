@@ -100,7 +100,7 @@ async fn a_deleted_project_leaves_nothing_and_its_name_leads_elsewhere_afterward
         }
     }
     assert_eq!(removed.len(), 5, "site and certificate of the domain, key, site, project: {removed:?}");
-    assert_eq!(platform.snapshot().await.len(), 1, "the platform's own site is left");
+    assert_eq!(platform.snapshot().await.len(), 2, "the platform's own sites are left: API and dashboard");
     platform.project("demo", "pro").await;
     let after = platform.operator("GET", "/projects/demo", Value::Null).await.body["cname_target"].clone();
     assert_ne!(before, after, "a dangling CNAME does not lead to a new project of the same name");
