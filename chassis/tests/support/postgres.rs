@@ -65,7 +65,10 @@ impl Server {
             text.push_str(setting);
             text.push('\n');
         }
-        std::fs::write(server.directory.join("extra.conf"), text).unwrap();
+        let extra = server.directory.join("extra.conf");
+        std::fs::write(&extra, text).unwrap();
+        // The server is another user, and a test beside this one may have narrowed what new files allow.
+        std::fs::set_permissions(extra, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
         server.start_again();
         server
     }

@@ -4,16 +4,23 @@ use std::collections::BTreeSet;
 
 use crate::tree;
 
-/// Names that are handed to a registry: the text literal behind `registry,`.
+/// Names that are handed to a registry: the text literal behind `registry,`, or what follows from it for a database.
 fn registered() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    for path in tree::files(".rs").into_iter().filter(|path| path.contains("/src/")) {
+    let is_program = |path: &String| path.contains("/src/") && !path.ends_with("tests.rs");
+    for path in tree::files(".rs").into_iter().filter(is_program) {
         let text = tree::read(&path);
-        for rest in text.split("registry,").skip(1) {
+        let pieces: Vec<&str> = text.split("registry,").collect();
+        for pair in pieces.windows(2) {
+            let [before, rest] = pair else { unreachable!("windows of two") };
             let Some(name) = rest.trim_start().strip_prefix('"').and_then(|rest| rest.split('"').next()) else {
                 continue;
             };
-            names.insert(name.to_owned());
+            if before.ends_with("StoreMetrics::register(&") {
+                names.extend(["up", "connections", "connections_max"].map(|what| format!("{name}_store_{what}")));
+            } else {
+                names.insert(name.to_owned());
+            }
         }
     }
     names
