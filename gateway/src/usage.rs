@@ -2,7 +2,7 @@
 //!
 //! For people to look at; quotas do not lean on it. The figures of a day are absolute, so a report that is lost or
 //! comes twice changes nothing, and while the control plane is away they wait. A process that ends takes its last two
-//! seconds with it. Beyond [`PROJECTS_MAX`] projects in one day, more are not counted until a new day begins.
+//! seconds with it. Beyond `PROJECTS_MAX` projects in one day, more are not counted until a new day begins.
 
 mod report;
 
