@@ -101,7 +101,7 @@ pub async fn start(
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let node = node_name()?;
     let registry = metrics::registry(env!("CARGO_PKG_VERSION"))?;
-    let health = Health::new();
+    let health = not_ready_yet();
     let (tracer, exporter) = tracing(&config, &registry)?;
     let telemetry = Arc::new(Telemetry::new(&registry, logs.lines(), clock.clone(), &node, tracer)?);
     let opener = CertificateOpener::new(SealingKey::new(&config.sealing_secret)?);
@@ -199,6 +199,16 @@ pub async fn start(
         drained
     });
     Ok(Running::new("gateway", [("http", plain_address), ("https", tls_address), ("admin", admin_address)], task))
+}
+
+/// What has to hold before a gateway is ready is named before anybody can ask: one that has its listeners and does not know
+/// yet whether it has a replica is not ready.
+fn not_ready_yet() -> Health {
+    let health = Health::new();
+    for name in ["listeners", "replica"] {
+        health.condition(name).set(false);
+    }
+    health
 }
 
 /// Who keeps the replica current.

@@ -27,7 +27,9 @@ pub(in crate::dashboard) fn status_sentence(status: &str) -> &'static str {
         }
         "issuing" => "DNS is right. A certificate is being issued, which usually takes a couple of minutes.",
         "active" => "Visitors reach your project here. The certificate renews by itself.",
-        "action_required" => "Something only you can change stands in the way. The page of the domain says what, and what to do.",
+        "action_required" => {
+            "Something only you can change stands in the way. The page of the domain says what, and what to do."
+        }
         "degraded" => "Visitors still reach your project here, but DNS has changed. Repair it before it stops.",
         "suspended" => "Visitors are not served here at present. The page of the domain says what is needed.",
         "removing" => "Traffic has stopped. The domain disappears once every gateway has said so.",
