@@ -43,8 +43,11 @@ impl StoreMetrics {
         Ok(metrics)
     }
 
-    fn show(&self, database: &Database, up: bool) {
+    fn show_up(&self, up: bool) {
         self.up.set(i64::from(up));
+    }
+
+    fn show_use(&self, database: &Database) {
         let mut usage = vec![database.write.usage()];
         if database.write.sqlite().is_some() {
             usage.push(database.read.usage());
@@ -60,11 +63,13 @@ impl StoreMetrics {
 pub async fn watch(database: Database, metrics: StoreMetrics, shutdown: Shutdown) {
     let mut was_up = true;
     while !shutdown.has_begun() {
+        // Before the question below, whose own connection is still on its way back when the answer is here.
+        metrics.show_use(&database);
         let answer = tokio::time::timeout(ANSWER_WAIT_MAX, answers(&database)).await;
         let up = matches!(answer, Ok(Ok(())));
         database.read.note(up);
         database.write.note(up);
-        metrics.show(&database, up);
+        metrics.show_up(up);
         match (was_up, answer) {
             (true, Ok(Err(error))) => tracing::error!(%error, "the database does not answer"),
             (true, Err(_)) => tracing::error!("the database does not answer in time"),
