@@ -20,8 +20,9 @@ pub fn object<T: DeserializeOwned>(text: &[u8]) -> Result<T, serde_json::Error> 
 /// # Errors
 /// When it is no number, has a fraction, does not fit, or is a float too large to be exact.
 pub fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
-    /// 2^53 - 1: up to here every whole number is a float of its own.
-    const EXACT_MAX: f64 = 9_007_199_254_740_991.0;
+    /// 2^50: up to here a whole number written as a float is never read as another whole number, although the parser may
+    /// miss the nearest float by a little.
+    const EXACT_MAX: f64 = 1_125_899_906_842_624.0;
 
     struct Whole;
 
@@ -81,7 +82,7 @@ mod tests {
             (r#"{"size":2}"#, 2, None),
             (r#"{"size":2.0,"weight":null}"#, 2, None),
             (r#"{"size":-1e3,"weight":1000000.0}"#, -1_000, Some(1_000_000)),
-            (r#" {"size":9007199254740991.0,"weight":0}"#, 9_007_199_254_740_991, Some(0)),
+            (r#" {"size":1125899906842624.0,"weight":0}"#, 1_125_899_906_842_624, Some(0)),
         ] {
             assert_eq!(object::<Thing>(text.as_bytes()).unwrap(), Thing { size, weight }, "{text}");
         }
@@ -89,7 +90,7 @@ mod tests {
 
     #[test]
     fn anything_else_is_an_error() {
-        let sizes = ["2.5", "9007199254740992.0", "9223372036854775808", "1e400", r#""2""#, "null", "true"];
+        let sizes = ["2.5", "1125899906842625.0", "9223372036854775808", "1e400", r#""2""#, "null", "true"];
         for text in sizes.map(|size| format!(r#"{{"size":{size}}}"#)) {
             object::<Thing>(text.as_bytes()).unwrap_err();
         }

@@ -12,6 +12,8 @@ mod lines;
 mod responses;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Write as _;
 
 use gateway::rejection::Rejection;
 
@@ -50,6 +52,7 @@ pub(super) async fn refused_at_the_door(rows: Vec<Row>) {
     let mut expected: BTreeMap<String, u64> = BTreeMap::new();
     let mut lines = 0;
     assert!(!rows.is_empty());
+    hand_out(&rows);
     for (number, row) in rows.iter().enumerate() {
         let mut clients = vec![world.tls(DEMO).await];
         if number % 3 == 0 {
@@ -67,6 +70,22 @@ pub(super) async fn refused_at_the_door(rows: Vec<Row>) {
     }
     world.assert_upstreams_untouched();
     assert_eq!(world.ask(world.list()).await.status, 200, "and the gateway serves on");
+}
+
+/// Writes the rows into the file that the environment names: `bench/strictness` sends them to other servers.
+#[expect(clippy::disallowed_methods, reason = "for another program, not a setting of a process")]
+fn hand_out(rows: &[Row]) {
+    let Ok(path) = std::env::var("ATTACK_ROWS") else { return };
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
+    for Row { name, bytes, rejection } in rows {
+        let mut line = format!("{name}\t{}\t", rejection.status());
+        for byte in bytes {
+            let _ = write!(line, "{byte:02x}");
+        }
+        line.push('\n');
+        // One write, so that tests beside this one do not write into its lines.
+        file.write_all(line.as_bytes()).unwrap();
+    }
 }
 
 async fn is_refused(world: &World, mut client: Client, row: &Row) {
