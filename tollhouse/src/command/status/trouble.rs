@@ -8,6 +8,9 @@ const SILENT_SECONDS_MAX: i64 = 5;
 /// Trouble of a store that was met longer ago counts as over.
 const RECENT_SECONDS: u64 = 60;
 
+/// How a service refuses what it would have to ask its database for.
+const NO_DATABASE: &str = "storage_unavailable";
+
 /// Below this part of its lifetime a certificate should have been renewed.
 const LIFETIME_LEFT_MIN: f64 = 0.25;
 
@@ -84,7 +87,11 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
 fn of_service(name: &str, status: Option<&Value>, trouble: &str, kind: &str, found: &mut Vec<String>) {
     let Some(status) = status else { return };
     if let Some(reason) = status.get("unreachable").and_then(Value::as_str) {
-        found.push(format!("{name} does not answer: {reason}"));
+        // It does answer where it has a code to say: that it can look nothing up.
+        found.push(match status.get("code").and_then(Value::as_str) {
+            Some(code @ NO_DATABASE) => format!("{name} met trouble with its database 0 seconds ago: {code}"),
+            _ => format!("{name} does not answer: {reason}"),
+        });
         return;
     }
     let Some(trouble) = status.get(trouble).filter(|trouble| !trouble.is_null()) else { return };
