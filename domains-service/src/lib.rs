@@ -41,6 +41,7 @@ pub use issuer::{
 };
 pub use plans::{Grant, Plans};
 pub use run::{World, start, start_in};
+pub use store::newest_schema;
 
 /// The interface description as it is served, by the name of its committed copy.
 pub fn openapi_documents() -> [(&'static str, String); 1] {
