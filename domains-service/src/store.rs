@@ -18,6 +18,7 @@ pub(crate) mod keys;
 pub(crate) mod log;
 pub(crate) mod overview;
 pub(crate) mod projects;
+pub(crate) mod seals;
 pub(crate) mod sessions;
 #[cfg(test)]
 mod tests;
