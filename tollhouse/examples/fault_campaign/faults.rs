@@ -87,7 +87,11 @@ pub(crate) const OVER_FILES: &[Fault] = &[
     },
     Fault {
         name: "The disk of one gateway is full",
-        inject: |fleet| fleet.fill("gateway-2"),
+        inject: |fleet| {
+            fleet.fill("gateway-2")?;
+            // Changes of what is there find room in the file; what is new does not.
+            fleet.attach(25)
+        },
         recover: |fleet| fleet.clear("gateway-2"),
         status: "behind the control plane",
         metric: "min(edge_replica_revision) < scalar(max(domains_revision offset 3s))",

@@ -15,8 +15,8 @@ use serde_json::Value;
 /// How long a process may take to begin.
 const START_MAX: Duration = Duration::from_mins(1);
 
-/// Megabytes of the small file systems.
-const SMALL_DISK: u32 = 24;
+/// Megabytes of the small file systems. A gateway wants sixteen to spare.
+const SMALL_DISK: u32 = 32;
 
 /// Where the parts listen on 127.0.0.1.
 #[derive(Clone, Copy, Debug)]
@@ -174,6 +174,7 @@ impl Fleet {
                     ("LISTEN", at(ports.orders_http)),
                     ("INTERNAL_LISTEN", at(ports.orders)),
                     ("ADMIN_LISTEN", at(ports.orders_admin)),
+                    ("EVENTS_URL", format!("http://{}", at(ports.control))),
                 ],
             ),
             "domains-service" => ours(
@@ -262,6 +263,14 @@ impl Fleet {
     /// Makes room again.
     pub(crate) fn clear(&self, disk: &str) -> anyhow::Result<()> {
         Ok(std::fs::remove_file(self.directory.join(disk).join("ballast"))?)
+    }
+
+    /// Publishes domains with their certificates: what every gateway must find room for.
+    pub(crate) fn attach(&self, domains: u32) -> anyhow::Result<()> {
+        for number in 0..domains {
+            self.tollhouse(&["domain", "add", "shop", &format!("shop-{number}.localhost")])?;
+        }
+        Ok(())
     }
 
     /// A command of the operator; its JSON.

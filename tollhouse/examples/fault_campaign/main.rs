@@ -25,13 +25,17 @@ use fleet::{Fleet, Store};
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let usage = "fault_campaign PROGRAMS REPOSITORY TABLE";
+    let usage = "fault_campaign PROGRAMS REPOSITORY TABLE [PART OF A FAULT'S NAME]";
     let programs = PathBuf::from(arguments.next().context(usage)?);
     let repository = PathBuf::from(arguments.next().context(usage)?);
     let table = PathBuf::from(arguments.next().context(usage)?);
+    let only = arguments.next().unwrap_or_default();
     let mut rows = Vec::new();
     for (store, faults) in [(Store::Files, faults::OVER_FILES), (Store::Server, faults::OVER_SERVER)] {
-        rows.extend(on_a_platform(&programs, &repository, store, faults).await?);
+        let faults: Vec<&Fault> = faults.iter().filter(|fault| fault.name.contains(&only)).collect();
+        if !faults.is_empty() {
+            rows.extend(on_a_platform(&programs, &repository, store, &faults).await?);
+        }
     }
     std::fs::write(&table, table::write(&rows)).with_context(|| format!("writing {}", table.display()))?;
     println!("The table is in {}.", table.display());
@@ -45,7 +49,7 @@ async fn on_a_platform(
     programs: &Path,
     repository: &Path,
     store: Store,
-    faults: &[Fault],
+    faults: &[&Fault],
 ) -> anyhow::Result<Vec<table::Row>> {
     let directory = tempfile::tempdir()?;
     let mut stop = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
@@ -59,7 +63,7 @@ async fn on_a_platform(
     outcome
 }
 
-async fn campaign(fleet: &mut Fleet, repository: &Path, faults: &[Fault]) -> anyhow::Result<Vec<table::Row>> {
+async fn campaign(fleet: &mut Fleet, repository: &Path, faults: &[&Fault]) -> anyhow::Result<Vec<table::Row>> {
     let watch = watch::Watch::new(fleet, repository)?;
     let traffic = traffic::Traffic::start(fleet)?;
     watch.quiet(fleet).await.context("a fresh platform is not quiet")?;
