@@ -1,8 +1,13 @@
-//! Copies of an embedded database while it is in use, and the checks that a copy must pass before anybody relies on it.
+//! Copies of a database while it is in use, and the checks that a copy must pass before anybody relies on it. Here those
+//! of the embedded database; those of a PostgreSQL server are in `server`.
 //!
 //! A copy is one reading transaction of SQLite (`VACUUM INTO`): it holds what was committed when it began, whatever is
 //! written meanwhile, and it holds up nobody. Copying the file itself would miss the write-ahead log. A copy that was
 //! cut short or damaged is found by its digest and by SQLite's own check of every page and index.
+
+mod server;
+
+pub use server::{ServerDatabase, examine as examine_dump};
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -16,6 +21,9 @@ use sqlx::{ConnectOptions as _, Connection as _};
 
 /// How long a copy waits for a lock of the process that uses the database.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// The version of a schema, which the migrations of both databases note.
+const SCHEMA: &str = "SELECT MAX(version) FROM _sqlx_migrations";
 
 /// What a copy holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,6 +114,14 @@ pub async fn number(path: &Path, question: &'static str) -> anyhow::Result<i64> 
     let answer = sqlx::query_scalar(question).fetch_one(&mut database).await?;
     database.close().await?;
     Ok(answer)
+}
+
+/// The version of a database's schema.
+///
+/// # Errors
+/// When it has none of ours.
+pub async fn schema(path: &Path) -> anyhow::Result<i64> {
+    number(path, SCHEMA).await.with_context(|| format!("{} has no schema of ours", path.display()))
 }
 
 /// Makes sure that no process has the database open: only then may its file be replaced. Leaves it as one file, with its

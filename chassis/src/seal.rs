@@ -1,7 +1,11 @@
 //! Sealing: how private keys rest on disk and travel to the edge.
 //!
-//! AES-256-GCM with a random 96-bit nonce before the ciphertext, in base64. The additional data binds a sealed text to
-//! its place (a hostname), so that one moved elsewhere does not open.
+//! AES-256-GCM with a random 96-bit nonce before the ciphertext, in base64, after the name of the secret that sealed it.
+//! The additional data binds a sealed text to its place (a hostname), so that one moved elsewhere does not open.
+//!
+//! A platform has one sealing secret, and for the time of a change an older one beside it: the newest seals, all open.
+//! A name says which secret a text needs without telling anything of the secret; texts from before secrets had names are
+//! tried with each.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use base64::Engine as _;
@@ -10,38 +14,129 @@ use zeroize::Zeroizing;
 
 use crate::secret::Secret;
 
-/// The key-encryption key.
-pub struct SealingKey(LessSafeKey);
+/// Secrets that may open at the same time: one that seals, and those on their way out.
+pub const SEALING_SECRETS_MAX: usize = 4;
 
-/// A sealed text that does not open: damaged, of another key, or of another place.
+/// Bytes of a secret's name, as hexadecimal digits.
+pub const NAME_BYTES: usize = 16;
+
+/// The sealing secrets of a platform, the newest first.
+#[derive(Clone, Debug)]
+pub struct SealingSecrets(Vec<Secret>);
+
+impl SealingSecrets {
+    /// From text: one secret in each line, as [`Secret::parse`] takes it; the first one seals, all open.
+    ///
+    /// # Errors
+    /// When there is none, there are too many, or one is too short.
+    pub fn parse(text: &str) -> anyhow::Result<Self> {
+        let lines = text.lines().filter(|line| !line.trim().is_empty());
+        let secrets = lines.map(Secret::parse).collect::<anyhow::Result<Vec<_>>>()?;
+        if secrets.is_empty() {
+            // For its words.
+            Secret::parse("")?;
+        }
+        anyhow::ensure!(
+            secrets.len() <= SEALING_SECRETS_MAX,
+            "there are {} sealing secrets, one in each line; keep the one that seals first, and of the others those \
+             that `tollhouse status` says are needed: {SEALING_SECRETS_MAX} in all at most",
+            secrets.len()
+        );
+        Ok(Self(secrets))
+    }
+}
+
+impl From<Secret> for SealingSecrets {
+    fn from(secret: Secret) -> Self {
+        Self(vec![secret])
+    }
+}
+
+/// The key-encryption key, and those before it.
+pub struct SealingKey {
+    newest: NamedKey,
+    older: Vec<NamedKey>,
+}
+
+struct NamedKey {
+    name: String,
+    key: LessSafeKey,
+}
+
+impl NamedKey {
+    fn new(secret: &Secret) -> anyhow::Result<Self> {
+        let key = UnboundKey::new(&AES_256_GCM, secret.derive("seal private keys").reveal())
+            .map_err(|_| anyhow::anyhow!("the sealing key has the wrong length"))?;
+        let name = secret.derive("name of a sealing secret");
+        let name = name.reveal().iter().take(NAME_BYTES / 2).map(|byte| format!("{byte:02x}")).collect();
+        Ok(Self { name, key: LessSafeKey::new(key) })
+    }
+
+    fn open(&self, bytes: &[u8], place: &str) -> Result<Zeroizing<Vec<u8>>, DoesNotOpen> {
+        let (nonce, text) = bytes.split_at_checked(NONCE_LEN).ok_or(DoesNotOpen)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| DoesNotOpen)?;
+        let mut text = Zeroizing::new(text.to_vec());
+        let opened = self.key.open_in_place(nonce, Aad::from(place.as_bytes()), &mut text);
+        let length = opened.map_err(|_| DoesNotOpen)?.len();
+        text.truncate(length);
+        Ok(text)
+    }
+}
+
+/// A sealed text that does not open: damaged, of another secret, or of another place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the sealed key does not open: it is damaged, or was sealed with another key or for another name")]
+#[error("the sealed key does not open: it is damaged, or was sealed with another secret or for another name")]
 pub struct DoesNotOpen;
 
 impl SealingKey {
-    /// The key derived from a secret for this use.
+    /// The key derived from one secret for this use.
     ///
     /// # Errors
     /// Never in practice: the derived key always has the cipher's length.
     pub fn new(secret: &Secret) -> anyhow::Result<Self> {
-        let key = UnboundKey::new(&AES_256_GCM, secret.derive("seal private keys").reveal())
-            .map_err(|_| anyhow::anyhow!("the sealing key has the wrong length"))?;
-        Ok(Self(LessSafeKey::new(key)))
+        Self::of(&secret.clone().into())
     }
 
-    /// Seals `plain` for `place`.
+    /// The keys derived from all secrets.
+    ///
+    /// # Errors
+    /// As [`SealingKey::new`].
+    pub fn of(secrets: &SealingSecrets) -> anyhow::Result<Self> {
+        let mut keys = secrets.0.iter().map(NamedKey::new);
+        let newest = keys.next().unwrap_or_else(|| Err(anyhow::anyhow!("there is no sealing secret")))?;
+        Ok(Self { newest, older: keys.collect::<anyhow::Result<_>>()? })
+    }
+
+    /// The name of the secret that seals.
+    pub fn newest(&self) -> &str {
+        &self.newest.name
+    }
+
+    /// The names of the other secrets that open.
+    pub fn older(&self) -> impl Iterator<Item = &str> {
+        self.older.iter().map(|key| key.name.as_str())
+    }
+
+    /// Whether the secret that sealed a text is among them.
+    pub fn has_secret_of(&self, sealed: &str) -> bool {
+        let name = name_in(sealed);
+        name.is_empty() || name == self.newest() || self.older().any(|older| older == name)
+    }
+
+    /// Seals `plain` for `place` with the newest secret.
     ///
     /// # Errors
     /// When the operating system gives no randomness for the nonce.
     pub fn seal(&self, plain: &[u8], place: &str) -> anyhow::Result<String> {
         let nonce = crate::random::bytes::<NONCE_LEN>()?;
         let mut sealed = plain.to_vec();
-        self.0
+        self.newest
+            .key
             .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::from(place.as_bytes()), &mut sealed)
             .map_err(|_| anyhow::anyhow!("sealing failed"))?;
         let mut text = nonce.to_vec();
         text.extend_from_slice(&sealed);
-        Ok(STANDARD.encode(text))
+        Ok(format!("{}.{}", self.newest.name, STANDARD.encode(text)))
     }
 
     /// Opens what was sealed for `place`.
@@ -49,29 +144,86 @@ impl SealingKey {
     /// # Errors
     /// [`DoesNotOpen`] whatever is wrong: an attacker learns nothing from the difference.
     pub fn open(&self, sealed: &str, place: &str) -> Result<Zeroizing<Vec<u8>>, DoesNotOpen> {
-        let bytes = STANDARD.decode(sealed).map_err(|_| DoesNotOpen)?;
-        let (nonce, text) = bytes.split_at_checked(NONCE_LEN).ok_or(DoesNotOpen)?;
-        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| DoesNotOpen)?;
-        let mut text = Zeroizing::new(text.to_vec());
-        let length =
-            self.0.open_in_place(nonce, Aad::from(place.as_bytes()), &mut text).map_err(|_| DoesNotOpen)?.len();
-        text.truncate(length);
-        Ok(text)
+        let (name, text) = parts(sealed);
+        let bytes = STANDARD.decode(text).map_err(|_| DoesNotOpen)?;
+        let mut keys =
+            std::iter::once(&self.newest).chain(&self.older).filter(|key| name.is_empty() || key.name == name);
+        keys.find_map(|key| key.open(&bytes, place).ok()).ok_or(DoesNotOpen)
     }
+
+    /// The same text sealed with the newest secret.
+    ///
+    /// # Errors
+    /// When it does not open, or cannot be sealed.
+    pub fn reseal(&self, sealed: &str, place: &str) -> anyhow::Result<String> {
+        self.seal(&self.open(sealed, place)?, place)
+    }
+}
+
+/// The name of the secret that a sealed text needs; empty when it is from before secrets had names.
+pub fn name_in(sealed: &str) -> &str {
+    parts(sealed).0
+}
+
+/// Name and base64. There is no full stop in base64.
+fn parts(sealed: &str) -> (&str, &str) {
+    sealed.split_once('.').unwrap_or(("", sealed))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const PLACE: &str = "shop.example.com";
+
+    fn keys(text: &str) -> SealingKey {
+        SealingKey::of(&SealingSecrets::parse(text).unwrap()).unwrap()
+    }
+
     #[test]
     fn what_is_sealed_opens_in_its_place_alone() {
         let key = SealingKey::new(&Secret::new(vec![7; 32])).unwrap();
-        let sealed = key.seal(b"private", "shop.example.com").unwrap();
-        assert_eq!(&**key.open(&sealed, "shop.example.com").unwrap(), b"private");
+        let sealed = key.seal(b"private", PLACE).unwrap();
+        assert_eq!(&**key.open(&sealed, PLACE).unwrap(), b"private");
         assert!(key.open(&sealed, "evil.example.com").is_err());
-        assert!(SealingKey::new(&Secret::new(vec![8; 32])).unwrap().open(&sealed, "shop.example.com").is_err());
-        assert!(key.open("", "shop.example.com").is_err());
+        assert!(SealingKey::new(&Secret::new(vec![8; 32])).unwrap().open(&sealed, PLACE).is_err());
+        assert!(key.open("", PLACE).is_err());
         assert!(!sealed.contains("private"));
+    }
+
+    #[test]
+    fn the_first_secret_seals_and_all_open() {
+        let (old, new) = ("the old secret of this test", "the new secret of this test");
+        let (before, during, after) = (keys(old), keys(&format!("{new}\n{old}\n")), keys(new));
+        let sealed = before.seal(b"private", PLACE).unwrap();
+        assert_eq!((name_in(&sealed), name_in(&sealed).len()), (before.newest(), NAME_BYTES));
+        assert_eq!(&**during.open(&sealed, PLACE).unwrap(), b"private");
+        assert!(during.older().eq([before.newest()]));
+        assert!(after.open(&sealed, PLACE).is_err());
+        assert!(during.has_secret_of(&sealed) && !after.has_secret_of(&sealed));
+        let resealed = during.reseal(&sealed, PLACE).unwrap();
+        assert_eq!(name_in(&resealed), after.newest());
+        assert_eq!(&**after.open(&resealed, PLACE).unwrap(), b"private");
+        assert!(before.open(&resealed, PLACE).is_err());
+        assert!(during.reseal(&sealed, "evil.example.com").is_err());
+    }
+
+    #[test]
+    fn a_text_from_before_secrets_had_names_is_tried_with_each() {
+        let (old, new) = ("the old secret of this test", "the new secret of this test");
+        let sealed = keys(old).seal(b"private", PLACE).unwrap();
+        let nameless = parts(&sealed).1;
+        assert_eq!(name_in(nameless), "");
+        assert_eq!(&**keys(&format!("{new}\n{old}")).open(nameless, PLACE).unwrap(), b"private");
+        assert!(keys(new).open(nameless, PLACE).is_err());
+    }
+
+    #[test]
+    fn there_are_one_to_four_secrets() {
+        assert!(SealingSecrets::parse("\n \n").unwrap_err().to_string().contains("openssl rand"));
+        assert!(SealingSecrets::parse("a secret that is long enough\nshort").is_err());
+        let five: Vec<String> = (0..5).map(|number| format!("secret number {number} of this test")).collect();
+        assert!(SealingSecrets::parse(&five[..4].join("\n")).is_ok());
+        assert!(SealingSecrets::parse(&five.join("\n")).unwrap_err().to_string().contains("4 in all"));
     }
 }

@@ -71,7 +71,7 @@ impl Secret {
     ///
     /// # Errors
     /// When the file cannot be read, is readable by others, or `parse` refuses what it holds.
-    pub fn load_with(path: &Path, parse: fn(&str) -> anyhow::Result<Self>) -> anyhow::Result<Self> {
+    pub fn load_with<T>(path: &Path, parse: fn(&str) -> anyhow::Result<T>) -> anyhow::Result<T> {
         let place = || format!("secret file {}", path.display());
         let mode = std::fs::metadata(path).with_context(place)?.permissions().mode();
         anyhow::ensure!(

@@ -15,7 +15,7 @@ mod query;
 mod tests;
 mod watch;
 
-pub use crate::postgres::PostgresSettings;
+pub use crate::postgres::{InvalidUrl, PostgresSettings};
 pub use connection::{Begin, Connection};
 pub use place::{Place, StoreKind, read_place};
 pub use pool::{Kind, Migrations, Pool, PoolUse};

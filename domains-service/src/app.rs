@@ -77,7 +77,7 @@ impl App {
             metrics,
             dns,
             authorities,
-            sealing: SealingKey::new(&config.sealing_secret)?,
+            sealing: SealingKey::of(&config.sealing_secret)?,
             prover: Prover::new(&config.secret, config.edge_zone()?),
             plans: config.plans,
             platform: config.platform_domain,

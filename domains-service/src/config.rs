@@ -12,6 +12,7 @@ use std::str::FromStr;
 
 use chassis::config::{Problems, Section, Source, Told};
 use chassis::logs::Format;
+use chassis::seal::SealingSecrets;
 use chassis::secret::Secret;
 use chassis::sql::{Place, read_place};
 use chassis::trace::TraceConfig;
@@ -43,8 +44,10 @@ pub struct Config {
     pub environment: Environment,
     /// The platform's secret: identities, tokens and ownership proofs derive from it.
     pub secret: Secret,
-    /// Private keys rest sealed with a key derived from it.
-    pub sealing_secret: Secret,
+    /// Private keys rest sealed with a key derived from the first of these.
+    pub sealing_secret: SealingSecrets,
+    /// Whether to go on without what is sealed with a secret that nobody has any more.
+    pub sealing_secret_lost: bool,
     /// What plans grant.
     pub plans: Plans,
     /// Changes kept for followers of the stream.
@@ -170,8 +173,9 @@ fn read(root: &Section<'_>) -> Option<Config> {
     let database = read_place(root, "data/domains-service/domains.sqlite");
     let platform_domain = root.required::<Hostname>("platform_domain", "\"apps.example.com\"");
     let environment = root.value("environment", Environment::Live);
-    let secret = required_secret(root, "secret");
-    let sealing_secret = required_secret(root, "sealing_secret");
+    let secret = required(root, "secret", root.secret("secret"));
+    let sealing_secret = required(root, "sealing_secret", root.sealing_secrets("sealing_secret"));
+    let sealing_secret_lost = root.flag("sealing_secret_lost", false);
     let plans = read_plans(root);
     let change_log_rows = root.integer("change_log_rows", 100_000, 1_000..=10_000_000);
     let edge_addresses = root.list("edge_addresses");
@@ -193,6 +197,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
         environment: environment?,
         secret: secret?,
         sealing_secret: sealing_secret?,
+        sealing_secret_lost: sealing_secret_lost?,
         plans: plans?,
         change_log_rows: change_log_rows?,
         edge_addresses: edge_addresses?,
@@ -208,8 +213,9 @@ fn read(root: &Section<'_>) -> Option<Config> {
     })
 }
 
-fn required_secret(root: &Section<'_>, name: &str) -> Option<Secret> {
-    let secret = root.secret(name)?;
+/// A secret that must be there, of those that were found to be sound.
+fn required<T>(root: &Section<'_>, name: &str, secret: Option<Option<T>>) -> Option<T> {
+    let secret = secret?;
     if secret.is_none() {
         root.missing(&format!("{name}_file"), "\"data/secrets/platform.key\"");
     }

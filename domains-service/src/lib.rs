@@ -3,7 +3,7 @@
 //! Three listeners: `http` for the public API behind the gateway, `internal` for gateways and operators, `admin` for
 //! health and metrics. What must last is in one database (`store`); what the edge must know leaves as a numbered
 //! change in the same transaction (`feed`); other replicas hear of it (`peers`). Rules are pure (`domain`, `dns`); what happens by itself is in
-//! `worker`; who wants to be told of it, in `webhook`.
+//! `worker`; who wants to be told of it, in `webhook`. A new sealing secret takes the place of the old one in `seals`.
 //! `openapi` describes the public API.
 //!
 //! Nothing here is on the path of a visitor's request. While this service is down, gateways serve what they have;
@@ -27,6 +27,7 @@ mod peers;
 mod plans;
 mod publish;
 mod run;
+mod seals;
 mod store;
 mod throttle;
 mod webhook;
@@ -41,6 +42,7 @@ pub use issuer::{
 };
 pub use plans::{Grant, Plans};
 pub use run::{World, start, start_in};
+pub use store::newest_schema;
 
 /// The interface description as it is served, by the name of its committed copy.
 pub fn openapi_documents() -> [(&'static str, String); 1] {

@@ -7,6 +7,7 @@ use chassis::webhook::AttemptResult;
 
 use crate::dns::RecordKind;
 use crate::domain::Status;
+use crate::seals::Seals;
 
 /// The service's metrics.
 #[derive(Clone)]
@@ -33,6 +34,8 @@ pub(crate) struct Metrics {
     pub(crate) webhook_seconds: HistogramVec,
     /// Deliveries of webhooks that wait, and those that should have been tried already.
     pub(crate) webhook_deliveries: IntGaugeVec,
+    /// Private keys and secrets at rest by the secret that they are sealed with.
+    pub(crate) sealed: IntGaugeVec,
 }
 
 /// How a question to DNS ended, beside the failures.
@@ -96,7 +99,16 @@ impl Metrics {
                 "Deliveries of webhooks that wait, and those that should have been tried a minute ago.",
                 &["state"],
             )?,
+            sealed: gauge_vec(
+                registry,
+                "domains_sealed_texts",
+                "Private keys and secrets at rest, by the sealing secret that they need.",
+                &["secret"],
+            )?,
         };
+        for word in Seals::WORDS {
+            metrics.sealed.with_label_values(&[word]).set(0);
+        }
         for status in Status::ALL {
             metrics.states.with_label_values(&[status.as_str()]).set(0);
         }

@@ -33,6 +33,7 @@ use crate::issuer::{Authorities, Issuer, LocalAuthority};
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use crate::peers;
+use crate::seals;
 use crate::store::{Store, projects};
 use crate::webhook::deliver;
 use crate::worker;
@@ -108,7 +109,7 @@ pub async fn start_in(
     let desk = Desk {
         store: store.clone(),
         nodes: nodes.clone(),
-        sealing: Arc::new(SealingKey::new(&config.sealing_secret)?),
+        sealing: Arc::new(SealingKey::of(&config.sealing_secret)?),
         clock: clock.clone(),
     };
     for settings in &config.authorities {
@@ -120,8 +121,10 @@ pub async fn start_in(
         }
         authorities.public.push(Arc::new(authority));
     }
+    let lost = config.sealing_secret_lost;
     let dns = Arc::new(CountedDns { dns: world.dns, metrics: metrics.clone() });
     let app = Arc::new(App::new(config, store, nodes, clock.clone(), dns, authorities, metrics)?);
+    seals::check(&app, lost).await?;
     publish_platform(&app).await?;
     let health = Health::new();
     let listening = health.condition("listening");
@@ -149,6 +152,7 @@ pub async fn start_in(
         tokio::spawn(worker::finish_removals(app.clone(), shutdown.clone())),
         tokio::spawn(sql::watch(app.store.database(), watched, shutdown.clone())),
         tokio::spawn(peers::listen(app.clone(), shutdown.clone())),
+        tokio::spawn(seals::keep_new(app.clone(), shutdown.clone())),
         tokio::spawn(worker::tidy(app.clone(), shutdown.clone())),
         tokio::spawn(worker::abandon_orders(app.clone(), shutdown.clone())),
         tokio::spawn(deliver::deliver(app.clone(), shutdown.clone())),

@@ -18,6 +18,7 @@ pub(crate) mod keys;
 pub(crate) mod log;
 pub(crate) mod overview;
 pub(crate) mod projects;
+pub(crate) mod seals;
 pub(crate) mod sessions;
 #[cfg(test)]
 mod tests;
@@ -57,9 +58,7 @@ pub(crate) struct Store {
 impl Store {
     /// Opens the database, brings its schema up to date and reads the newest revision.
     pub(crate) async fn open(place: &Place, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
-        let migrations =
-            Migrations { sqlite: sqlx::migrate!("./migrations"), postgres: sqlx::migrate!("./migrations/postgres") };
-        let database = Database::open(place, &migrations).await?;
+        let database = Database::open(place, &migrations()).await?;
         // A new database counts on from the present millisecond: should one be made anew, its revisions are above all
         // of the old one's, and a gateway that followed the old one is sent a snapshot instead of a wrong difference.
         query("INSERT INTO revision_counter (id, current, oldest) VALUES (1, $1, $1) ON CONFLICT DO NOTHING")
@@ -132,6 +131,16 @@ impl Store {
     pub(crate) async fn close(&self) {
         self.database.close().await;
     }
+}
+
+fn migrations() -> Migrations {
+    Migrations { sqlite: sqlx::migrate!("./migrations"), postgres: sqlx::migrate!("./migrations/postgres") }
+}
+
+/// The newest version of the database's schema that this version of the service knows.
+#[must_use]
+pub fn newest_schema() -> i64 {
+    migrations().newest()
 }
 
 /// Wakes followers if the revision is news.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use chassis::config::{Problems, Section, Source, Told};
 use chassis::logs::Format;
+use chassis::seal::SealingSecrets;
 use chassis::secret::Secret;
 use chassis::trace::TraceConfig;
 use contract::key::Environment;
@@ -41,7 +42,7 @@ pub struct Config {
     /// The secret all processes of the platform share.
     pub secret: Secret,
     /// The secret private keys are sealed with.
-    pub sealing_secret: Secret,
+    pub sealing_secret: SealingSecrets,
     /// Chain and key of the platform's wildcard certificate.
     pub platform_certificate: Option<(PathBuf, PathBuf)>,
     /// The control plane's internal listener.
@@ -112,8 +113,8 @@ impl Config {
             }
             _ => None,
         };
-        let secret = required_secret(root, "secret");
-        let sealing_secret = required_secret(root, "sealing_secret");
+        let secret = required(root, "secret", root.secret("secret"));
+        let sealing_secret = required(root, "sealing_secret", root.sealing_secrets("sealing_secret"));
         let feed_url = root.section("feed").value("url", "http://127.0.0.1:7003".to_owned());
         let quota = quota::read(&root.section("quota"));
         let upstreams = upstream::read_all(&root.section("upstreams"));
@@ -168,8 +169,9 @@ impl std::str::FromStr for Network {
     }
 }
 
-fn required_secret(root: &Section<'_>, name: &str) -> Option<Secret> {
-    let secret = root.secret(name)?;
+/// A secret that must be there, of those that were found to be sound.
+fn required<T>(root: &Section<'_>, name: &str, secret: Option<Option<T>>) -> Option<T> {
+    let secret = secret?;
     if secret.is_none() {
         root.missing(&format!("{name}_file"), "\"/run/secrets/tollhouse\"");
     }

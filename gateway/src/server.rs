@@ -104,7 +104,7 @@ pub async fn start(
     let health = not_ready_yet();
     let (tracer, exporter) = tracing(&config, &registry)?;
     let telemetry = Arc::new(Telemetry::new(&registry, logs.lines(), clock.clone(), &node, tracer)?);
-    let opener = CertificateOpener::new(SealingKey::new(&config.sealing_secret)?);
+    let opener = CertificateOpener::new(SealingKey::of(&config.sealing_secret)?);
     let replica = Arc::new(Replica::open(&config.data_directory.join("replica.redb"), opener, HotBounds::default())?);
     let platform = platform_certificate(&config)?;
     let (quota, usage) = counting::open(&config, clock.clone(), &registry).await?;

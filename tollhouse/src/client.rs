@@ -122,7 +122,23 @@ fn url(address: &Address, path: &str) -> String {
     format!("http://{address}{path}")
 }
 
-/// The response, or the service's own words for why not.
+/// A service that answered, and said no.
+#[derive(Debug)]
+pub struct Refused {
+    /// The code of its refusal.
+    pub code: String,
+    words: String,
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.words)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// The response, or the service's own words for why not: a [`Refused`].
 async fn checked(response: Response) -> anyhow::Result<Response> {
     let status = response.status();
     if status.is_success() {
@@ -132,7 +148,8 @@ async fn checked(response: Response) -> anyhow::Result<Response> {
     match serde_json::from_str::<ErrorBody>(&text) {
         Ok(body) => {
             let details = body.details.map(|details| format!(" {details}")).unwrap_or_default();
-            anyhow::bail!("{} ({}){details}", body.message, body.code)
+            let words = format!("{} ({}){details}", body.message, body.code);
+            Err(Refused { code: body.code, words }.into())
         }
         Err(_) => anyhow::bail!("unexpected answer {status}: {text}"),
     }

@@ -12,6 +12,7 @@ use toml_edit::{Item, TableLike, Value};
 
 use super::problem::Problem;
 use super::source::Reader;
+use crate::seal::SealingSecrets;
 use crate::secret::Secret;
 
 /// A table of settings. Every method marks the setting as known and reports what is wrong with it; a `None` that is
@@ -225,7 +226,13 @@ impl<'r> Section<'r> {
         self.secret_read_by(name, Secret::parse_password)
     }
 
-    fn secret_read_by(&self, name: &str, parse: fn(&str) -> anyhow::Result<Secret>) -> Option<Option<Secret>> {
+    /// The secrets that seal private keys, the newest in the first line, from `name` or from the file `name_file`. Absent
+    /// is `Some(None)`.
+    pub fn sealing_secrets(&self, name: &str) -> Option<Option<SealingSecrets>> {
+        self.secret_read_by(name, SealingSecrets::parse)
+    }
+
+    fn secret_read_by<T>(&self, name: &str, parse: fn(&str) -> anyhow::Result<T>) -> Option<Option<T>> {
         self.reader.mark_secret(&self.path_of(name));
         let file: Option<PathBuf> = self.optional(&format!("{name}_file"))?;
         let Ok(inline) = self.find(name) else { return None };

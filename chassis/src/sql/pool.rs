@@ -30,6 +30,14 @@ pub struct Migrations {
     pub postgres: Migrator,
 }
 
+impl Migrations {
+    /// The newest version of the schema that this program knows, of whichever database.
+    #[must_use]
+    pub fn newest(&self) -> i64 {
+        self.sqlite.iter().chain(self.postgres.iter()).map(|migration| migration.version).max().unwrap_or(0)
+    }
+}
+
 /// A bounded number of connections; whoever asks for one more waits, [`super::WAIT_MAX`] at most.
 #[derive(Clone, Debug)]
 pub enum Pool {

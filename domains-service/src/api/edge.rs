@@ -18,6 +18,7 @@ use super::extract::{Json, Params};
 use crate::app::App;
 use crate::error::{Code, Stop};
 use crate::feed::{self, Ended, PIECES_WAITING_MAX, Places};
+use crate::seals;
 
 /// The longest name of a node.
 const NODE_BYTES_MAX: usize = 128;
@@ -105,6 +106,7 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop
         app.store.domains_by_status().await?.into_iter().map(|(status, count)| (status, json!(count))).collect();
     let (projects, keys) = app.store.count_projects_and_keys().await?;
     let nodes = app.nodes.behind(revision);
+    let seals = seals::look(&app).await?;
     let now = app.clock.now();
     let trouble = app.last_trouble.lock().clone();
     let trouble =
@@ -119,6 +121,8 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop
         "nodes_live": nodes.live,
         "nodes_lagging": nodes.lagging,
         "certificate_authorities": app.authorities.names(),
+        "sealed_with_older": seals.older,
+        "sealed_with_missing": seals.missing,
         "trouble": trouble,
     }))
     .into_response())

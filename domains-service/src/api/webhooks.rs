@@ -173,7 +173,9 @@ pub(super) async fn rotate(
     let mut endpoint = find(&mut write, &project, &webhook).await?;
     let (secret, sealed) = generate_secret(&app.sealing, &endpoint.id)?;
     let old = std::mem::replace(&mut endpoint.sealed_secret, sealed);
-    endpoint.previous = (overlap > 0).then(|| (old, now.plus(i64::from(overlap) * 1_000)));
+    // One that a lost sealing secret took along cannot sign any more.
+    let signs_on = overlap > 0 && app.sealing.has_secret_of(&old);
+    endpoint.previous = signs_on.then(|| (old, now.plus(i64::from(overlap) * 1_000)));
     endpoint.updated_at = now;
     webhooks::save_webhook(write.connection(), &endpoint).await?;
     let detail = json!({ "webhook": endpoint.id, "overlap_seconds": overlap });

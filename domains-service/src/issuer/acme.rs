@@ -7,7 +7,7 @@
 //!
 //! When the authority does not answer, the order stays and is taken up at the next attempt; what is in service stays.
 
-mod desk;
+pub(crate) mod desk;
 mod explain;
 pub(crate) mod limits;
 mod proof;

@@ -61,12 +61,13 @@ impl Write {
             return Ok(());
         }
         query(
-            "INSERT INTO entities (kind, name, body) VALUES ($1, $2, $3)
-             ON CONFLICT (kind, name) DO UPDATE SET body = excluded.body",
+            "INSERT INTO entities (kind, name, body, seal) VALUES ($1, $2, $3, $4)
+             ON CONFLICT (kind, name) DO UPDATE SET body = excluded.body, seal = excluded.seal",
         )
         .bind(kind)
         .bind(&name)
         .bind(&body)
+        .bind(seal_of(&entity))
         .execute(&mut self.transaction)
         .await?;
         self.append(&Effect::Put(entity)).await
@@ -120,6 +121,14 @@ impl Write {
             announce(&self.newest, revision);
         }
         Ok(revision)
+    }
+}
+
+/// With which secret an entity's key is sealed.
+fn seal_of(entity: &Entity) -> &str {
+    match entity {
+        Entity::Certificate(bundle) => chassis::seal::name_in(&bundle.key.0),
+        Entity::Project(_) | Entity::Site(_) | Entity::Key(_) | Entity::Challenge(_) => "",
     }
 }
 

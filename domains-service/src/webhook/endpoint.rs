@@ -131,7 +131,7 @@ pub(crate) fn generate_secret(sealing: &SealingKey, id: &str) -> anyhow::Result<
 }
 
 /// What a sealed secret is bound to.
-fn place(id: &str) -> String {
+pub(crate) fn place(id: &str) -> String {
     format!("webhook {id}")
 }
 

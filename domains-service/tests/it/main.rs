@@ -20,6 +20,7 @@ mod postgres;
 mod projects;
 mod redirects;
 mod removal;
+mod sealing;
 mod stores;
 mod verification;
 mod webhooks;

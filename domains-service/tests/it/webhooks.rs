@@ -2,7 +2,7 @@
 
 mod lifecycle;
 mod orders;
-mod receiver;
+pub(crate) mod receiver;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ async fn platform() -> Platform {
 }
 
 /// Makes an endpoint for the receiver; its id and secret.
-async fn endpoint(platform: &Platform, receiver: &Receiver, events: Value) -> (String, SigningSecret) {
+pub(crate) async fn endpoint(platform: &Platform, receiver: &Receiver, events: Value) -> (String, SigningSecret) {
     let body = json!({ "url": receiver.url(), "events": events });
     let made = platform.owner("demo").send("POST", WEBHOOKS, body).await;
     assert_eq!((made.status, made.header("cache-control")), (201, "no-store"), "{made:?}");
@@ -54,7 +54,7 @@ async fn deliveries(platform: &Platform, id: &str, are: impl Fn(&[Value]) -> boo
     panic!("the deliveries did not get there: {last:#?}");
 }
 
-fn is_signed(message: &Received, secret: &SigningSecret, at: UnixMillis) -> bool {
+pub(crate) fn is_signed(message: &Received, secret: &SigningSecret, at: UnixMillis) -> bool {
     let expected = secret.sign(message.header("webhook-id"), at.to_seconds(), message.body.as_bytes());
     message.header("webhook-timestamp") == at.to_seconds().0.to_string()
         && message.header("webhook-signature").split(' ').any(|signature| signature == expected)

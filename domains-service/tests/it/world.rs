@@ -7,6 +7,7 @@ use std::time::Duration;
 use chassis::clock::{Clock as _, ManualClock};
 use chassis::guard::{edge_token, identity_key, operator_token};
 use chassis::running::Running;
+use chassis::seal::SealingSecrets;
 use chassis::secret::Secret;
 use chassis::shutdown::Shutdown;
 use contract::feed::Frame;
@@ -78,6 +79,8 @@ pub(crate) struct Bend {
     pub(crate) change_log_rows: u64,
     pub(crate) plans: Plans,
     pub(crate) webhooks: WebhookConfig,
+    pub(crate) sealing: SealingSecrets,
+    pub(crate) sealing_secret_lost: bool,
 }
 
 impl Default for Bend {
@@ -90,6 +93,8 @@ impl Default for Bend {
             change_log_rows: 100_000,
             plans: Plans::stated(),
             webhooks: WebhookConfig { allow_http: true, allow_private_addresses: true, ..Default::default() },
+            sealing: Secret::new(vec![8; 32]).into(),
+            sealing_secret_lost: false,
         }
     }
 }
@@ -108,6 +113,11 @@ impl Platform {
     }
 
     pub(crate) async fn bent(bend: Bend) -> Self {
+        Box::pin(Self::try_bent(bend)).await.unwrap()
+    }
+
+    /// A service that may refuse to start.
+    pub(crate) async fn try_bent(bend: Bend) -> anyhow::Result<Self> {
         let directory = bend.directory.unwrap_or_else(|| Arc::new(tempfile::tempdir().unwrap()));
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let secret = Secret::new(vec![7; 32]);
@@ -119,7 +129,8 @@ impl Platform {
             platform_domain: PLATFORM.parse().unwrap(),
             environment: Environment::Live,
             secret: secret.clone(),
-            sealing_secret: Secret::new(vec![8; 32]),
+            sealing_secret: bend.sealing,
+            sealing_secret_lost: bend.sealing_secret_lost,
             plans: bend.plans,
             change_log_rows: bend.change_log_rows,
             edge_addresses: vec!["203.0.113.10".parse().unwrap()],
@@ -139,9 +150,9 @@ impl Platform {
             bend.authorities.unwrap_or_else(|| Authorities { local: Some(local_authority()), public: Vec::new() });
         let shutdown = Shutdown::new();
         let world = World { dns: dns.clone(), authorities };
-        let running = start_in(config, world, clock.clone(), shutdown.clone()).await.unwrap();
+        let running = start_in(config, world, clock.clone(), shutdown.clone()).await?;
         let url = |listener: &str| format!("http://{}", running.address(listener).unwrap());
-        Self {
+        Ok(Self {
             clock,
             dns,
             directory,
@@ -152,7 +163,7 @@ impl Platform {
             secret,
             shutdown,
             running: Some(running),
-        }
+        })
     }
 
     /// Ends the service and waits until it has.

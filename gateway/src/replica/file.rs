@@ -3,9 +3,10 @@
 //! second, and there may be a million.
 //!
 //! redb commits are durable when they return and a crash leaves the last commit, so the revision and the entities never
-//! disagree.
+//! disagree. A write for which the disk has no room is worse than one that is refused: after it redb gives out nothing
+//! that is not in memory until the file is opened anew. So nothing is begun without room to spare.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use contract::feed::{Effect, Entity, EntityName, Revision};
@@ -24,6 +25,12 @@ const REVISION: TableDefinition<'static, (), u64> = TableDefinition::new("revisi
 
 /// Memory redb may use for pages; the hot caches above it do the real work.
 const PAGE_CACHE_BYTES: usize = 32 * 1024 * 1024;
+
+/// Bytes that must be left on the disk beyond what is written: a batch of changes takes less, with the pages it touches.
+pub(super) const ROOM_MIN: u64 = 16 * 1024 * 1024;
+
+/// What an entity without a certificate takes at most, and a certificate beside its texts.
+const ENTITY_BYTES: usize = 600;
 
 /// The kinds of entity, each a table.
 #[derive(Clone, Copy, Debug)]
@@ -49,10 +56,27 @@ impl Kind {
     }
 }
 
-pub(super) struct File(Database);
+/// Bytes that may still be written to the disk of a path.
+pub(super) type Room = fn(&Path) -> std::io::Result<u64>;
+
+fn room_on_disk(path: &Path) -> std::io::Result<u64> {
+    let disk = rustix::fs::statvfs(path)?;
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+pub(super) struct File {
+    database: Database,
+    path: PathBuf,
+    room: Room,
+}
 
 impl File {
     pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
+        Self::open_on(path, room_on_disk)
+    }
+
+    /// On a disk that has as much room as `room` says.
+    pub(super) fn open_on(path: &Path, room: Room) -> anyhow::Result<Self> {
         let place = || format!("opening the replica {}", path.display());
         if let Some(directory) = path.parent() {
             std::fs::create_dir_all(directory).with_context(place)?;
@@ -65,13 +89,27 @@ impl File {
         write.open_table(REVISION)?;
         order_expiries(&write).with_context(place)?;
         write.commit()?;
-        Ok(Self(database))
+        Ok(Self { database, path: path.to_owned(), room })
+    }
+
+    /// Begins a write of so many bytes, if there is room for it.
+    fn write(&self, bytes: usize) -> anyhow::Result<WriteTransaction> {
+        let needed = u64::try_from(bytes)?.saturating_add(ROOM_MIN);
+        let left = (self.room)(&self.path).context("asking the disk for its room")?;
+        anyhow::ensure!(
+            left >= needed,
+            "the disk of {} has {} MiB left, and {} MiB are needed",
+            self.path.display(),
+            left >> 20,
+            needed >> 20
+        );
+        Ok(self.database.begin_write()?)
     }
 
     /// The certificates that end first. An unreadable file is logged and counts as empty.
     pub(super) fn soonest_to_expire(&self, limit: usize) -> Vec<Expiry> {
         let read = || -> anyhow::Result<Vec<Expiry>> {
-            let table = self.0.begin_read()?.open_table(EXPIRIES)?;
+            let table = self.database.begin_read()?.open_table(EXPIRIES)?;
             let rows = table.iter()?.take(limit).map(|row| {
                 let (ends, begins) = row?;
                 let (not_after, hostname) = ends.value();
@@ -87,7 +125,7 @@ impl File {
     }
 
     pub(super) fn revision(&self) -> anyhow::Result<Revision> {
-        let read = self.0.begin_read()?;
+        let read = self.database.begin_read()?;
         Ok(Revision(read.open_table(REVISION)?.get(())?.map_or(0, |stored| stored.value())))
     }
 
@@ -100,21 +138,21 @@ impl File {
     }
 
     fn try_get<T: DeserializeOwned>(&self, kind: Kind, key: &str) -> anyhow::Result<Option<T>> {
-        let table = self.0.begin_read()?.open_table(kind.table())?;
+        let table = self.database.begin_read()?.open_table(kind.table())?;
         let Some(stored) = table.get(key)? else { return Ok(None) };
         Ok(Some(serde_json::from_slice(stored.value())?))
     }
 
     /// The first entity of a small kind that `matches`.
     pub(super) fn find<T: DeserializeOwned>(&self, kind: Kind, matches: impl Fn(&T) -> bool) -> Option<T> {
-        let read = self.0.begin_read().ok()?;
+        let read = self.database.begin_read().ok()?;
         let table = read.open_table(kind.table()).ok()?;
         let values = table.iter().ok()?.filter_map(|row| serde_json::from_slice(row.ok()?.1.value()).ok());
         values.into_iter().find(|value| matches(value))
     }
 
     pub(super) fn apply(&self, effects: &[&Effect], revision: Revision) -> anyhow::Result<()> {
-        let write = self.0.begin_write()?;
+        let write = self.write(0)?;
         for effect in effects {
             match effect {
                 Effect::Put(entity) => put(&write, entity)?,
@@ -131,7 +169,8 @@ impl File {
     }
 
     pub(super) fn replace(&self, entities: &[Entity], revision: Revision) -> anyhow::Result<()> {
-        let write = self.0.begin_write()?;
+        // The old ones keep their place until the new ones are there; trees are half empty at worst.
+        let write = self.write(entities.iter().map(size_of).sum::<usize>().saturating_mul(2))?;
         for kind in Kind::ALL {
             write.delete_table(kind.table())?;
             write.open_table(kind.table())?;
@@ -143,6 +182,14 @@ impl File {
         }
         finish(write, revision)
     }
+}
+
+fn size_of(entity: &Entity) -> usize {
+    ENTITY_BYTES
+        + match entity {
+            Entity::Certificate(bundle) => bundle.chain_pem.len() + bundle.key.0.len(),
+            Entity::Project(_) | Entity::Site(_) | Entity::Key(_) | Entity::Challenge(_) => 0,
+        }
 }
 
 fn finish(write: WriteTransaction, revision: Revision) -> anyhow::Result<()> {

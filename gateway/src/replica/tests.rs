@@ -152,3 +152,25 @@ fn a_snapshot_with_duplicates_is_refused_whole() {
     assert!(matches!(refused, Err(ReplicaError::Invalid(Invalid::Duplicate(_)))));
     assert!(replica.project(&"a".parse().unwrap()).is_some());
 }
+
+#[test]
+fn a_change_without_room_on_the_disk_is_refused_and_everything_known_goes_on_being_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("replica.redb");
+    let file = File::open(&path).unwrap();
+    file.replace(&[project("a", Plan::Pro)], Revision(1)).unwrap();
+    drop(file);
+    let second = Effect::Put(project("b", Plan::Pro));
+    let full = File::open_on(&path, |_| Ok(file::ROOM_MIN - 1)).unwrap();
+    let refused = format!("{:#}", full.apply(&[&second], Revision(2)).unwrap_err());
+    assert!(refused.contains("has 15 MiB left, and 16 MiB are needed"), "{refused}");
+    assert!(full.replace(&[], Revision(2)).is_err());
+    assert_eq!(full.revision().unwrap(), Revision(1));
+    assert!(full.get::<Project>(Kind::Project, "a").is_some());
+    drop(full);
+    // Room for changes is not yet room for everything anew.
+    let narrow = File::open_on(&path, |_| Ok(file::ROOM_MIN)).unwrap();
+    assert!(narrow.replace(&[project("c", Plan::Pro)], Revision(3)).is_err());
+    narrow.apply(&[&second], Revision(2)).unwrap();
+    assert!(narrow.get::<Project>(Kind::Project, "b").is_some());
+}

@@ -40,15 +40,23 @@ pub struct SqlOrders {
     mark: String,
 }
 
+fn migrations() -> Migrations {
+    Migrations { sqlite: sqlx::migrate!("./migrations"), postgres: sqlx::migrate!("./migrations/postgres") }
+}
+
+/// The newest version of the database's schema that this version of the service knows.
+#[must_use]
+pub fn newest_schema() -> i64 {
+    migrations().newest()
+}
+
 impl SqlOrders {
     /// Opens (or makes) the database, brings its schema up to date and starts the writers.
     ///
     /// # Errors
     /// When it cannot be opened, is damaged, or was written by a newer version.
     pub async fn open(place: &Place) -> anyhow::Result<Self> {
-        let migrations =
-            Migrations { sqlite: sqlx::migrate!("./migrations"), postgres: sqlx::migrate!("./migrations/postgres") };
-        let database = Database::open(place, &migrations).await?;
+        let database = Database::open(place, &migrations()).await?;
         let mark = mark_of(&database).await.with_context(|| format!("reading {place:?}"))?;
         let writers = match database.kind() {
             Kind::Sqlite => 1,

@@ -20,8 +20,8 @@ pub(crate) struct Fault {
     pub(crate) alerts: &'static [&'static str],
 }
 
-/// Every fault, in the order in which they are made.
-pub(crate) const ALL: &[Fault] = &[
+/// What is made of a platform that keeps what must last in files, in this order.
+pub(crate) const OVER_FILES: &[Fault] = &[
     Fault {
         name: "Redis is killed",
         inject: |fleet| fleet.kill("redis"),
@@ -56,7 +56,7 @@ pub(crate) const ALL: &[Fault] = &[
         status: "the orders-service does not answer",
         metric: "sum(rate(edge_upstream_requests_total{outcome=\"connect_error\"}[5s])) > 0",
         shown: "edge_upstream_requests_total",
-        alerts: &["ServiceDown", "EdgeUpstreamFailing"],
+        alerts: &["ServiceDown", "EdgeUpstreamFailing", "EdgeErrorBudgetBurnFast"],
     },
     Fault {
         name: "One of two gateways is killed",
@@ -74,7 +74,7 @@ pub(crate) const ALL: &[Fault] = &[
         status: "the orders-service met trouble with its database",
         metric: "sum(increase(orders_store_errors_total{kind=\"full\"}[5s])) > 0",
         shown: "orders_store_errors_total",
-        alerts: &["OrdersStoreErrors"],
+        alerts: &["OrdersStoreErrors", "EdgeErrorBudgetBurnFast"],
     },
     Fault {
         name: "The disk of the domains is full",
@@ -87,11 +87,52 @@ pub(crate) const ALL: &[Fault] = &[
     },
     Fault {
         name: "The disk of one gateway is full",
-        inject: |fleet| fleet.fill("gateway-2"),
+        inject: |fleet| {
+            fleet.fill("gateway-2")?;
+            // Changes of what is there find room in the file; what is new does not.
+            fleet.attach(25)
+        },
         recover: |fleet| fleet.clear("gateway-2"),
         status: "behind the control plane",
         metric: "min(edge_replica_revision) < scalar(max(domains_revision offset 3s))",
         shown: "edge_replica_revision",
         alerts: &["EdgeReplicaLagging"],
+    },
+];
+
+/// Both services know their database by the same words.
+const BOTH_DOWN: &str = "orders_store_up + on () domains_store_up == 0";
+
+/// What is made of a platform over a PostgreSQL server.
+pub(crate) const OVER_SERVER: &[Fault] = &[
+    Fault {
+        name: "PostgreSQL is stopped",
+        inject: Fleet::stop_server,
+        recover: |fleet| fleet.begin("postgres"),
+        status: "the domains-service met trouble with its database",
+        metric: BOTH_DOWN,
+        shown: "orders_store_up",
+        alerts: &["StoreDown", "OrdersStoreErrors", "DomainsErrors", "EdgeErrorBudgetBurnFast"],
+    },
+    Fault {
+        name: "PostgreSQL hangs (SIGSTOP)",
+        inject: |fleet| fleet.signal_server("-STOP"),
+        recover: |fleet| fleet.signal_server("-CONT"),
+        status: "the orders-service met trouble with its database",
+        metric: BOTH_DOWN,
+        shown: "domains_store_up",
+        alerts: &["StoreDown", "OrdersStoreErrors", "DomainsErrors", "EdgeErrorBudgetBurnFast"],
+    },
+    Fault {
+        name: "The disk of PostgreSQL is full",
+        inject: |fleet| fleet.fill("postgres"),
+        recover: |fleet| {
+            fleet.clear("postgres")?;
+            fleet.revive_server()
+        },
+        status: "the orders-service met trouble with its database",
+        metric: "sum(increase(orders_store_errors_total[5s])) > 0",
+        shown: "orders_store_errors_total",
+        alerts: &["OrdersStoreErrors", "EdgeErrorBudgetBurnFast"],
     },
 ];

@@ -1,4 +1,7 @@
-//! The platform as several processes on this machine: two gateways, both services, Redis and Prometheus.
+//! The platform as several processes on this machine: two gateways, both services, Redis and Prometheus; over files, or
+//! over a PostgreSQL server.
+
+mod server;
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -12,8 +15,8 @@ use serde_json::Value;
 /// How long a process may take to begin.
 const START_MAX: Duration = Duration::from_mins(1);
 
-/// Megabytes of the small file systems.
-const SMALL_DISK: u32 = 24;
+/// Megabytes of the small file systems. A gateway wants sixteen to spare.
+const SMALL_DISK: u32 = 32;
 
 /// Where the parts listen on 127.0.0.1.
 #[derive(Clone, Copy, Debug)]
@@ -25,16 +28,27 @@ pub(crate) struct Ports {
     pub(crate) prometheus: u16,
     http: [u16; 2],
     redis: u16,
+    postgres: u16,
     orders_http: u16,
     orders_admin: u16,
     domains_http: u16,
     domains_admin: u16,
 }
 
+/// Where the services keep what must last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Store {
+    /// In a file each, on small disks of their own.
+    Files,
+    /// In a PostgreSQL server, on a small disk of its own.
+    Server,
+}
+
 /// The running platform.
 pub(crate) struct Fleet {
     pub(crate) ports: Ports,
     pub(crate) directory: PathBuf,
+    store: Store,
     programs: PathBuf,
     repository: PathBuf,
     processes: BTreeMap<&'static str, Child>,
@@ -42,17 +56,26 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    pub(crate) async fn start(programs: &Path, repository: &Path, directory: &Path) -> anyhow::Result<Self> {
+    pub(crate) async fn start(
+        programs: &Path,
+        repository: &Path,
+        directory: &Path,
+        store: Store,
+    ) -> anyhow::Result<Self> {
         let mut fleet = Self {
             ports: ports()?,
             directory: directory.to_owned(),
+            store,
             programs: programs.canonicalize()?,
             repository: repository.canonicalize()?,
             processes: BTreeMap::new(),
             disks: Vec::new(),
         };
         for name in ["orders", "domains", "gateway-2"] {
-            fleet.mount(name)?;
+            fleet.mount(name, SMALL_DISK)?;
+        }
+        if store == Store::Server {
+            fleet.start_server().await?;
         }
         let ports = fleet.ports;
         let at = |port: u16| format!("127.0.0.1:{port}");
@@ -75,10 +98,10 @@ impl Fleet {
         Ok(fleet)
     }
 
-    fn mount(&mut self, name: &str) -> anyhow::Result<()> {
+    fn mount(&mut self, name: &str, megabytes: u32) -> anyhow::Result<()> {
         let place = self.directory.join(name);
         std::fs::create_dir_all(&place)?;
-        let size = format!("size={SMALL_DISK}m");
+        let size = format!("size={megabytes}m");
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(&place).status()?;
         anyhow::ensure!(mounted.success(), "a small file system cannot be mounted; run this as root");
         self.disks.push(place);
@@ -129,6 +152,15 @@ impl Fleet {
             ];
             ours("gateway", "GATEWAY", &settings)
         };
+        let [kind, kept] = match self.store {
+            Store::Files => ["sqlite", "DATABASE"],
+            Store::Server => ["postgres", "STORE_URL"],
+        };
+        let kind = ("STORE_KIND", kind.to_owned());
+        let kept = |name: &str| match self.store {
+            Store::Files => (kept, file(&format!("{name}/{name}.sqlite"))),
+            Store::Server => (kept, self.database_url(name)),
+        };
         Ok(match name {
             "gateway-1" => gateway(0),
             "gateway-2" => gateway(1),
@@ -137,10 +169,12 @@ impl Fleet {
                 "ORDERS",
                 &[
                     secret,
-                    ("DATABASE", file("orders/orders.sqlite")),
+                    kind,
+                    kept("orders"),
                     ("LISTEN", at(ports.orders_http)),
                     ("INTERNAL_LISTEN", at(ports.orders)),
                     ("ADMIN_LISTEN", at(ports.orders_admin)),
+                    ("EVENTS_URL", format!("http://{}", at(ports.control))),
                 ],
             ),
             "domains-service" => ours(
@@ -149,7 +183,8 @@ impl Fleet {
                 &[
                     secret,
                     sealing,
-                    ("DATABASE", file("domains/domains.sqlite")),
+                    kind,
+                    kept("domains"),
                     ("PLATFORM_DOMAIN", "tollhouse.localhost".to_owned()),
                     ("PLANS", self.repository.join("config/plans.toml").display().to_string()),
                     ("ALLOW_LOCAL_NAMES", "true".to_owned()),
@@ -165,6 +200,7 @@ impl Fleet {
                 command.args(["--bind", "127.0.0.1", "--save", "", "--port"]).arg(ports.redis.to_string());
                 command
             }
+            "postgres" => self.server_command()?,
             "prometheus" => {
                 self.configure_prometheus()?;
                 let mut command = Command::new("prometheus");
@@ -229,6 +265,14 @@ impl Fleet {
         Ok(std::fs::remove_file(self.directory.join(disk).join("ballast"))?)
     }
 
+    /// Publishes domains with their certificates: what every gateway must find room for.
+    pub(crate) fn attach(&self, domains: u32) -> anyhow::Result<()> {
+        for number in 0..domains {
+            self.tollhouse(&["domain", "add", "shop", &format!("shop-{number}.localhost")])?;
+        }
+        Ok(())
+    }
+
     /// A command of the operator; its JSON.
     pub(crate) fn tollhouse(&self, arguments: &[&str]) -> anyhow::Result<Value> {
         let output = Command::new(self.programs.join("tollhouse"))
@@ -259,6 +303,10 @@ impl Fleet {
 
     /// Ends what was started and gives the small disks back.
     pub(crate) fn end(&mut self) {
+        if self.processes.contains_key("postgres") {
+            let _ = self.signal_server("-CONT");
+            let _ = self.stop_server();
+        }
         for child in self.processes.values_mut() {
             let _ = child.kill();
             let _ = child.wait();
@@ -305,9 +353,9 @@ fn faster(rules: &str) -> String {
 /// Ports that nobody listens on now.
 fn ports() -> anyhow::Result<Ports> {
     let listeners: Vec<TcpListener> =
-        (0..14).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<std::io::Result<_>>()?;
+        (0..15).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<std::io::Result<_>>()?;
     let mut free = listeners.iter().map(|listener| listener.local_addr().map(|address| address.port()));
-    let mut next = || free.next().context("there are fourteen")?.context("a free port");
+    let mut next = || free.next().context("there are fifteen")?.context("a free port");
     Ok(Ports {
         https: [next()?, next()?],
         admin: [next()?, next()?],
@@ -316,6 +364,7 @@ fn ports() -> anyhow::Result<Ports> {
         prometheus: next()?,
         http: [next()?, next()?],
         redis: next()?,
+        postgres: next()?,
         orders_http: next()?,
         orders_admin: next()?,
         domains_http: next()?,

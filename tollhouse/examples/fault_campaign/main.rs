@@ -5,7 +5,9 @@
 //! The platform is what is shipped: the programs, the files in `config/`, the alert rules. Only time is another: in the
 //! copy of the rules that Prometheus is given, an hour is a minute and a minute is a second.
 //!
-//! Needs root (small file systems that can be filled), `redis-server` and `prometheus`.
+//! Two platforms one after the other: services over files, then services over a PostgreSQL server.
+//!
+//! Needs root (small file systems that can be filled), `redis-server`, `prometheus` and PostgreSQL's programs.
 
 mod faults;
 mod fleet;
@@ -13,28 +15,28 @@ mod table;
 mod traffic;
 mod watch;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+
+use faults::Fault;
+use fleet::{Fleet, Store};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let usage = "fault_campaign PROGRAMS REPOSITORY TABLE";
+    let usage = "fault_campaign PROGRAMS REPOSITORY TABLE [PART OF A FAULT'S NAME]";
     let programs = PathBuf::from(arguments.next().context(usage)?);
     let repository = PathBuf::from(arguments.next().context(usage)?);
     let table = PathBuf::from(arguments.next().context(usage)?);
-    let directory = tempfile::tempdir()?;
-    let mut fleet = fleet::Fleet::start(&programs, &repository, directory.path()).await?;
-    // Whoever gives up finds nothing left behind.
-    let mut stop = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-    let outcome = tokio::select! {
-        outcome = campaign(&mut fleet, &repository) => outcome,
-        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
-        _ = stop.recv() => Err(anyhow::anyhow!("terminated")),
-    };
-    fleet.end();
-    let rows = outcome?;
+    let only = arguments.next().unwrap_or_default();
+    let mut rows = Vec::new();
+    for (store, faults) in [(Store::Files, faults::OVER_FILES), (Store::Server, faults::OVER_SERVER)] {
+        let faults: Vec<&Fault> = faults.iter().filter(|fault| fault.name.contains(&only)).collect();
+        if !faults.is_empty() {
+            rows.extend(on_a_platform(&programs, &repository, store, &faults).await?);
+        }
+    }
     std::fs::write(&table, table::write(&rows)).with_context(|| format!("writing {}", table.display()))?;
     println!("The table is in {}.", table.display());
     let failed: Vec<&str> = rows.iter().filter(|row| !row.is_good()).map(|row| row.fault).collect();
@@ -42,12 +44,31 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn campaign(fleet: &mut fleet::Fleet, repository: &std::path::Path) -> anyhow::Result<Vec<table::Row>> {
+/// The campaign on a fresh platform. Whoever gives up finds nothing left behind.
+async fn on_a_platform(
+    programs: &Path,
+    repository: &Path,
+    store: Store,
+    faults: &[&Fault],
+) -> anyhow::Result<Vec<table::Row>> {
+    let directory = tempfile::tempdir()?;
+    let mut stop = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    let mut fleet = Fleet::start(programs, repository, directory.path(), store).await?;
+    let outcome = tokio::select! {
+        outcome = campaign(&mut fleet, repository, faults) => outcome,
+        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+        _ = stop.recv() => Err(anyhow::anyhow!("terminated")),
+    };
+    fleet.end();
+    outcome
+}
+
+async fn campaign(fleet: &mut Fleet, repository: &Path, faults: &[&Fault]) -> anyhow::Result<Vec<table::Row>> {
     let watch = watch::Watch::new(fleet, repository)?;
     let traffic = traffic::Traffic::start(fleet)?;
     watch.quiet(fleet).await.context("a fresh platform is not quiet")?;
     let mut rows = Vec::new();
-    for fault in faults::ALL {
+    for fault in faults {
         println!("{} ...", fault.name);
         let row = watch.carry_out(fleet, &traffic, fault).await.with_context(|| fault.name)?;
         println!("  {}", row.in_short());

@@ -14,8 +14,9 @@ use crate::traffic::Traffic;
 /// How long a fault may take to be seen, or to be gone: status forgets trouble of a database after a minute.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-/// Alerts of a budget tell what was spent over up to three days. They go on after recovery, as they should.
-const BUDGET: &str = "BudgetBurn";
+/// What this one tells lasts: for six hours after the last error it says how much of the budget is gone. Those that wake
+/// somebody over the same budget look at minutes as well, and must end.
+const LASTS: &str = "EdgeErrorBudgetBurnTicket";
 
 const PAUSE: Duration = Duration::from_millis(250);
 
@@ -118,7 +119,7 @@ impl Watch {
         let firing = alerts.iter().filter(|alert| alert.get("state").is_some_and(|state| state == "firing"));
         let mut names: Vec<String> = firing
             .filter_map(|alert| alert.pointer("/labels/alertname").and_then(Value::as_str))
-            .filter(|name| !name.contains(BUDGET))
+            .filter(|name| *name != LASTS)
             .map(str::to_owned)
             .collect();
         names.sort();

@@ -12,9 +12,15 @@ pub struct Databases {
     /// The database of the domains-service. Default: where the data directory has it.
     #[arg(long)]
     pub domains_database: Option<PathBuf>,
+    /// A file with the URL of the database of the domains-service, where it is PostgreSQL's.
+    #[arg(long, conflicts_with = "domains_database")]
+    pub domains_url_file: Option<PathBuf>,
     /// The database of the orders-service. Default: where the data directory has it.
     #[arg(long)]
     pub orders_database: Option<PathBuf>,
+    /// A file with the URL of the database of the orders-service, where it is PostgreSQL's.
+    #[arg(long, conflicts_with = "orders_database")]
+    pub orders_url_file: Option<PathBuf>,
 }
 
 /// `tollhouse top`.

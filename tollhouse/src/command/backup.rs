@@ -2,38 +2,27 @@
 //!
 //! A backup is a directory: one file per database, and `backup.json` with their digests and rows, written last: without
 //! it a backup is not complete. Secrets are not in it; with the sealing secret a backup of the domains would be
-//! everybody's private keys.
+//! everybody's private keys. What this means for a file and for a server is in `kept`.
 //!
 //! A database that was restored knows less than it did. Gateways know more, and refuse whatever is older than what they
 //! have. So the restored database continues above every number that was ever given out, and has no log from before:
 //! each gateway is sent everything anew. Entity tags of orders from before the restore do not match any more.
 
+mod kept;
+
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use chassis::backup::{self, Contents};
 use chassis::clock::{Clock as _, SystemClock};
 use serde_json::{Value, json};
 
 use crate::arguments::{Common, Databases};
 use crate::directory::Directory;
 use crate::output::{answer, table};
+use kept::{Kept, Name};
 
 /// What says that a backup is complete.
 const MANIFEST: &str = "backup.json";
-
-/// Above every revision that the lost database can have given out: revisions begin at the millisecond of the first
-/// start, so they are beyond the clock only by changes that came faster than one a millisecond, over all the time.
-const REVISIONS_AHEAD: i64 = 1_000_000_000;
-
-/// The databases with their places under the data directory.
-const KNOWN: [(&str, &str); 2] = [("domains", "domains/domains.sqlite"), ("orders", "orders/orders.sqlite")];
-
-fn place(directory: &Directory, options: &Databases, name: &str, usual: &str) -> PathBuf {
-    let named = if name == "domains" { &options.domains_database } else { &options.orders_database };
-    named.clone().unwrap_or_else(|| directory.path(usual))
-}
 
 pub(super) async fn backup(common: &Common, directory: &Directory, options: &Databases) -> anyhow::Result<()> {
     // First, so that everything below is made private.
@@ -46,15 +35,10 @@ pub(super) async fn backup(common: &Common, directory: &Directory, options: &Dat
         target.display()
     );
     let mut databases = BTreeMap::new();
-    for (name, usual) in KNOWN {
-        let from = place(directory, options, name, usual);
-        anyhow::ensure!(
-            from.exists(),
-            "there is no database {}; name it with --{name}-database, or use pg_dump where it is PostgreSQL's",
-            from.display()
-        );
-        let contents = backup::copy(&from, &target.join(format!("{name}.sqlite"))).await?;
-        databases.insert(name, as_json(&contents));
+    for name in Name::ALL {
+        let database = Kept::of(directory, options, name)?;
+        let copied = database.copy(&database.copy_in(target, name), name).await?;
+        databases.insert(name.as_str(), copied);
     }
     let now = SystemClock::new().now_seconds();
     let manifest = json!({ "version": env!("CARGO_PKG_VERSION"), "made_at": now, "databases": databases });
@@ -69,71 +53,24 @@ pub(super) async fn restore(common: &Common, directory: &Directory, options: &Da
     let path = from.join(MANIFEST);
     let text = std::fs::read(&path).with_context(|| format!("{} is no complete backup", from.display()))?;
     let manifest: Value = serde_json::from_slice(&text).with_context(|| format!("reading {}", path.display()))?;
+    let promised = |name: Name| manifest.pointer(&format!("/databases/{}", name.as_str())).unwrap_or(&Value::Null);
+    let databases =
+        Name::ALL.map(|name| Kept::of(directory, options, name).map(|kept| (name, kept.copy_in(from, name), kept)));
     // Everything is looked at before anything is touched.
     let _lock = directory.take()?;
-    for (name, usual) in KNOWN {
-        let file = from.join(format!("{name}.sqlite"));
-        let found = as_json(&backup::examine(&file).await?);
-        let promised = manifest.pointer(&format!("/databases/{name}")).unwrap_or(&Value::Null);
-        anyhow::ensure!(found == *promised, "{} is not what was backed up: its digest or rows differ", file.display());
-        let target = place(directory, options, name, usual);
-        if target.exists() {
-            backup::is_unused(&target).await?;
-        }
+    let databases = databases.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+    for (name, copy, database) in &databases {
+        database.may_be_restored(copy, promised(*name), *name).await?;
     }
-    for (name, usual) in KNOWN {
-        put_back(&from.join(format!("{name}.sqlite")), &place(directory, options, name, usual), name).await?;
+    for (name, copy, database) in &databases {
+        database.put_back(copy, promised(*name), *name).await?;
     }
     answer(common, &manifest, |manifest| {
-        let words = "Restored. What was there is kept beside it, as NAME.before-restore. Start the platform; gateways that\n\
-                     went on running are sent everything anew.";
+        let words = "Restored. A file that was there is kept beside it, as NAME.before-restore. Start the platform; gateways\n\
+                     that went on running are sent everything anew.";
         readable(manifest, words)
     });
     Ok(())
-}
-
-/// Puts one database in its place; what was there is moved aside.
-async fn put_back(from: &Path, target: &Path, name: &str) -> anyhow::Result<()> {
-    if let Some(above) = target.parent() {
-        std::fs::create_dir_all(above).with_context(|| format!("making {}", above.display()))?;
-    }
-    let fresh = beside(target, "restoring");
-    std::fs::copy(from, &fresh).with_context(|| format!("copying {} to {}", from.display(), fresh.display()))?;
-    let statements = if name == "domains" {
-        let newest = "SELECT current FROM revision_counter WHERE id = 1";
-        let kept = backup::number(&fresh, newest).await?;
-        // The lost database may still be readable; what it says is better than the clock.
-        let lost = if target.exists() { backup::number(target, newest).await.unwrap_or(0) } else { 0 };
-        let revision = kept.max(lost).max(SystemClock::new().now().0) + REVISIONS_AHEAD;
-        vec![
-            "DELETE FROM changes".to_owned(),
-            format!("UPDATE revision_counter SET current = {revision}, oldest = {revision} WHERE id = 1"),
-        ]
-    } else {
-        vec!["DELETE FROM installation".to_owned()]
-    };
-    backup::amend(&fresh, &statements).await?;
-    std::fs::File::open(&fresh)?.sync_all()?;
-    if target.exists() {
-        let aside = beside(target, "before-restore");
-        std::fs::rename(target, &aside).with_context(|| format!("moving {} aside", target.display()))?;
-    }
-    // A log of the old file must not be taken for one of the new.
-    for ending in ["wal", "shm"] {
-        let stray = PathBuf::from(format!("{}-{ending}", target.display()));
-        if stray.exists() {
-            std::fs::remove_file(&stray).with_context(|| format!("removing {}", stray.display()))?;
-        }
-    }
-    std::fs::rename(&fresh, target).with_context(|| format!("putting {} in its place", target.display()))
-}
-
-fn beside(path: &Path, ending: &str) -> PathBuf {
-    PathBuf::from(format!("{}.{ending}", path.display()))
-}
-
-fn as_json(contents: &Contents) -> Value {
-    json!({ "bytes": contents.bytes, "sha256": contents.sha256, "rows": contents.rows })
 }
 
 fn readable(manifest: &Value, words: &str) -> String {

@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::arguments::Common;
-use crate::client::Client;
+use crate::client::{Client, Refused};
 use crate::output::{answer, table, word};
 
 pub(super) async fn run(common: &Common, client: &Client) -> anyhow::Result<()> {
@@ -17,8 +17,6 @@ pub(super) async fn run(common: &Common, client: &Client) -> anyhow::Result<()> 
     let control = client.control(Method::GET, "/internal/status", &Value::Null).await;
     let edges = client.every_edge(&get, "/status").await;
     let orders = client.orders_json("/internal/status").await;
-    let or_reason =
-        |part: anyhow::Result<Value>| part.unwrap_or_else(|error| json!({ "unreachable": format!("{error:#}") }));
     let edges: Vec<Value> = edges
         .into_iter()
         .map(|(address, status)| {
@@ -46,6 +44,17 @@ pub(super) async fn run(common: &Common, client: &Client) -> anyhow::Result<()> 
     }
     answer(common, &all, readable);
     Ok(())
+}
+
+/// What a process said, or why it did not. One that answered and refused names the code.
+fn or_reason(part: anyhow::Result<Value>) -> Value {
+    part.unwrap_or_else(|error| {
+        let reason = format!("{error:#}");
+        match error.downcast_ref::<Refused>() {
+            Some(refused) => json!({ "unreachable": reason, "code": refused.code }),
+            None => json!({ "unreachable": reason }),
+        }
+    })
 }
 
 fn readable(all: &Value) -> String {

@@ -1,8 +1,14 @@
 //! Backups of a platform that runs, and what becomes of it when one is restored.
 
-use reqwest::Method;
+use std::path::Path;
+use std::process::Output;
 
-use crate::world::{Platform, until};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::deployment::Deployment;
+use crate::deployment::postgres::{Server, name_in};
+use crate::world::{Platform, tollhouse, until};
 
 #[tokio::test]
 async fn a_restored_platform_is_as_it_was_and_gateways_believe_it() {
@@ -62,4 +68,100 @@ async fn a_backup_that_is_not_what_was_made_is_not_restored() {
     std::fs::write(&orders, &whole).unwrap();
     std::fs::remove_file(place.join("backup.json")).unwrap();
     refused("is no complete backup");
+}
+
+/// `tollhouse backup` or `restore` of a deployment over these databases of a server.
+fn over_server(deployment: &Deployment, verb: &str, place: &Path, urls: &[String; 2]) -> Output {
+    let mut command = tollhouse();
+    command.arg(verb).arg(place).arg("--json").arg("--data-dir").arg(deployment.directory.path());
+    for (name, url) in ["domains", "orders"].iter().zip(urls) {
+        let file = deployment.directory.path().join(format!("{name}.url"));
+        chassis::secret::write_private(&file, url.as_bytes()).unwrap();
+        command.arg(format!("--{name}-url-file")).arg(file);
+    }
+    command.output().unwrap()
+}
+
+fn refused(output: &Output, words: &str) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains(words), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_platform_over_postgresql_is_restored_after_everything_is_lost_and_gateways_believe_it() {
+    let server = Server::shared();
+    let urls = [server.database(), server.database()];
+    let mut deployment = Deployment::over_databases(&urls[0], &urls[1]).await;
+    let client = deployment.client();
+    let key = deployment.project("shop", "{\"id\":1}\n{\"id\":2}\n".to_owned()).await;
+    let domain = json!({ "name": "shop.localhost" });
+    let added = deployment.control(0, Method::POST, "/projects/shop/domains").json(&domain).send().await.unwrap();
+    assert!(added.status().is_success(), "{}", added.text().await.unwrap());
+    let domain_works = async |deployment: &Deployment| {
+        let request = deployment.request_to(&deployment.client(), 0, Method::GET, "shop.localhost", "/v1/store/orders");
+        request.bearer_auth(&key).send().await.is_ok_and(|answer| answer.status() == 200)
+    };
+    until("the domain has its certificate", async || domain_works(&deployment).await).await;
+    let list = async |deployment: &Deployment| {
+        let request = deployment.request(&client, 0, Method::GET, "shop", "/v1/store/orders");
+        let answer = request.bearer_auth(&key).send().await.ok()?;
+        answer.json::<Vec<Value>>().await.ok()
+    };
+    let before = list(&deployment).await.unwrap();
+    assert_eq!(before.len(), 2);
+
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path().join("backup");
+    let made = over_server(&deployment, "backup", &place, &urls);
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let manifest: Value = serde_json::from_slice(&made.stdout).unwrap();
+    assert_eq!(manifest["databases"]["orders"]["rows"]["orders"], 2, "{manifest:#}");
+    assert_eq!(manifest["databases"]["domains"]["rows"]["projects"], 1, "{manifest:#}");
+
+    // Afterwards an order is cancelled and a project published. Neither is in the backup.
+    let cancel = async |deployment: &Deployment| {
+        let request = deployment.request(&client, 0, Method::DELETE, "shop", "/v1/store/orders/1");
+        request.bearer_auth(&key).send().await.unwrap().status().as_u16()
+    };
+    assert_eq!(cancel(&deployment).await, 204);
+    deployment.project("late", "{\"id\":1}\n".to_owned()).await;
+    let knows_late = async |deployment: &Deployment| {
+        let request = deployment.request(&deployment.client(), 0, Method::GET, "late", "/v1/store/orders");
+        request.send().await.is_ok_and(|answer| answer.status() != 404)
+    };
+    assert!(knows_late(&deployment).await);
+
+    deployment
+        .while_services_are_down(async |deployment| {
+            refused(&over_server(deployment, "restore", &place, &urls), "is not empty");
+            for url in &urls {
+                let name = name_in(url);
+                server.sql("postgres", &format!("DROP DATABASE {name} WITH (FORCE)"));
+                server.sql("postgres", &format!("CREATE DATABASE {name}"));
+            }
+            let dump = place.join("orders.dump");
+            let whole = std::fs::read(&dump).unwrap();
+            std::fs::write(&dump, whole.get(..whole.len() - 100).unwrap()).unwrap();
+            refused(&over_server(deployment, "restore", &place, &urls), "orders.dump");
+            std::fs::write(&dump, &whole).unwrap();
+            let list = place.join("backup.json");
+            let text = std::fs::read_to_string(&list).unwrap();
+            std::fs::write(&list, text.replace("\"schema\": ", "\"schema\": 99")).unwrap();
+            refused(&over_server(deployment, "restore", &place, &urls), "newer than this program");
+            std::fs::write(&list, text).unwrap();
+            let restored = over_server(deployment, "restore", &place, &urls);
+            assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
+            refused(&over_server(deployment, "restore", &place, &urls), "is not empty");
+            assert!(!domain_works(deployment).await, "the services are down");
+        })
+        .await;
+
+    until("the gateway has taken what is older", async || !knows_late(&deployment).await).await;
+    assert_eq!(list(&deployment).await, Some(before), "the same answers");
+    assert!(domain_works(&deployment).await, "with the certificate of before");
+    assert_eq!(cancel(&deployment).await, 204, "it is pending again");
+    // And what is changed now arrives.
+    let suspended = deployment.control(0, Method::PATCH, "/projects/shop").json(&json!({ "suspended": true }));
+    assert!(suspended.send().await.unwrap().status().is_success());
+    until("the gateway has heard of the suspension", async || cancel(&deployment).await == 403).await;
 }

@@ -30,15 +30,100 @@ const DOMAIN: &str = "tollhouse.localhost";
 pub(crate) struct Deployment {
     controls: Vec<SocketAddr>,
     orders: Vec<SocketAddr>,
-    gateways: Vec<SocketAddr>,
+    gateways: Vec<Edge>,
     secret: Secret,
-    end: Shutdown,
-    directory: TempDir,
+    services: Vec<Services>,
+    pub(crate) directory: TempDir,
 }
 
 impl Drop for Deployment {
     fn drop(&mut self) {
+        self.gateways.iter().for_each(|gateway| gateway.end.begin());
+        self.services.iter().for_each(|services| services.end.begin());
+    }
+}
+
+/// One gateway.
+struct Edge {
+    settings: String,
+    end: Shutdown,
+    running: Running,
+}
+
+impl Edge {
+    async fn start(text: String) -> Self {
+        let config = gateway::config::Config::read(&settings(&text)).unwrap();
+        let (logs, clock, end) =
+            (Arc::new(Logs::writer_only(std::io::sink())), Arc::new(SystemClock::new()), Shutdown::new());
+        let running = gateway::server::start(config, logs, clock, end.clone()).await.unwrap();
+        Self { settings: text, end, running }
+    }
+
+    fn port(&self) -> u16 {
+        self.running.address("https").unwrap().port()
+    }
+}
+
+/// A control plane and a service of orders, which can be ended and begun again at the same addresses.
+struct Services {
+    /// Settings of both, without addresses.
+    settings: [String; 2],
+    end: Shutdown,
+    running: Option<[Running; 2]>,
+}
+
+impl Services {
+    /// Begins both. `at` has their addresses, of those that were given some before.
+    async fn begin(&mut self, at: Option<[Addresses; 2]>) {
+        let clock = Arc::new(SystemClock::new());
+        self.end = Shutdown::new();
+        let [domains_at, orders_at] = at.unwrap_or_default().map(|at| at.settings());
+        let domains = settings(&format!("{domains_at}{}", self.settings[0]));
+        let domains = domains_service::Config::read(&domains).unwrap();
+        let domains = domains_service::start(domains, clock.clone(), self.end.clone()).await.unwrap();
+        let control = domains.address("internal").unwrap();
+        let events = format!("[events]\nurl = \"http://{control}\"\n");
+        let orders = settings(&format!("{orders_at}{}{events}", self.settings[1]));
+        let orders = orders_service::Config::read(&orders).unwrap();
+        let orders = orders_service::start(orders, clock, self.end.clone()).await.unwrap();
+        self.running = Some([domains, orders]);
+    }
+
+    fn running(&self) -> &[Running; 2] {
+        self.running.as_ref().unwrap()
+    }
+
+    /// Ends both, cleanly; where they were.
+    async fn end(&mut self) -> [Addresses; 2] {
         self.end.begin();
+        let running = self.running.take().unwrap();
+        let at = [Addresses::of(&running[0]), Addresses::of(&running[1])];
+        for service in running {
+            service.stopped().await.unwrap();
+        }
+        at
+    }
+}
+
+/// Where a service listens; at first anywhere.
+struct Addresses([SocketAddr; 3]);
+
+const LISTENERS: [&str; 3] = ["http", "internal", "admin"];
+
+impl Addresses {
+    fn of(running: &Running) -> Self {
+        Self(LISTENERS.map(|name| running.address(name).unwrap()))
+    }
+
+    fn settings(&self) -> String {
+        let [http, internal, admin] = self.0;
+        format!("listen = \"{http}\"\ninternal_listen = \"{internal}\"\nadmin_listen = \"{admin}\"\n")
+    }
+}
+
+impl Default for Addresses {
+    fn default() -> Self {
+        Self([SocketAddr::from(([127, 0, 0, 1], 0)); 3])
     }
 }
 
@@ -50,8 +135,6 @@ fn settings(text: &str) -> Source {
 fn common(directory: &Path, environment: &str) -> String {
     format!("environment = \"{environment}\"\nsecret_file = \"{}\"\n", directory.join("secrets/platform.key").display())
 }
-
-const ANYWHERE: &str = "listen = \"127.0.0.1:0\"\ninternal_listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n";
 
 impl Deployment {
     /// Of an environment (`live` or `test`), with so many gateways.
@@ -70,6 +153,26 @@ impl Deployment {
         Self::over(tempfile::tempdir().unwrap(), "live", replicas, replicas, &domains, &orders).await
     }
 
+    /// Of one of everything, over these databases of a PostgreSQL server.
+    pub(crate) async fn over_databases(domains: &str, orders: &str) -> Self {
+        let store = |url: &str| format!("[store]\nkind = \"postgres\"\nurl = \"{url}\"\nconnections = 5\n");
+        Self::over(tempfile::tempdir().unwrap(), "live", 1, 1, &store(domains), &store(orders)).await
+    }
+
+    /// Ends the services and not the gateways, does something, and begins the services again where they were.
+    pub(crate) async fn while_services_are_down(&mut self, job: impl AsyncFnOnce(&Self)) {
+        let mut services = std::mem::take(&mut self.services);
+        let mut places = Vec::new();
+        for services in &mut services {
+            places.push(services.end().await);
+        }
+        job(self).await;
+        for (services, at) in services.iter_mut().zip(places) {
+            services.begin(Some(at)).await;
+        }
+        self.services = services;
+    }
+
     async fn over(
         directory: TempDir,
         environment: &str,
@@ -81,41 +184,45 @@ impl Deployment {
         let made = tollhouse().args(["init", "--data-dir"]).arg(directory.path()).output().unwrap();
         assert!(made.status.success(), "{made:?}");
         let path = |name: &str| directory.path().join(name).display().to_string();
-        let (clock, end) = (Arc::new(SystemClock::new()), Shutdown::new());
         let common = common(directory.path(), environment);
         let mut services = Vec::new();
         for _ in 0..replicas {
-            let domains = settings(&format!(
-                "{common}{ANYWHERE}sealing_secret_file = \"{}\"\nplatform_domain = \"{DOMAIN}\"\n{domains_store}\
-                 [local_authority]\nca_certificate_file = \"{}\"\nca_key_file = \"{}\"\n",
+            let domains = format!(
+                "{common}sealing_secret_file = \"{}\"\nplatform_domain = \"{DOMAIN}\"\nallow_local_names = true\n\
+                 {domains_store}[local_authority]\nca_certificate_file = \"{}\"\nca_key_file = \"{}\"\n",
                 path("secrets/sealing.key"),
                 path("ca/ca.pem"),
                 path("ca/ca.key"),
-            ));
-            let domains = domains_service::Config::read(&domains).unwrap();
-            let domains = domains_service::start(domains, clock.clone(), end.clone()).await.unwrap();
-            let control = domains.address("internal").unwrap();
-            let orders = settings(&format!("{common}{ANYWHERE}{orders_store}[events]\nurl = \"http://{control}\"\n"));
-            let orders = orders_service::Config::read(&orders).unwrap();
-            let orders = orders_service::start(orders, clock.clone(), end.clone()).await.unwrap();
-            services.push((domains, orders));
+            );
+            let orders = format!("{common}{orders_store}");
+            let mut both = Services { settings: [domains, orders], end: Shutdown::new(), running: None };
+            both.begin(None).await;
+            services.push(both);
         }
 
-        let logs = Arc::new(Logs::writer_only(std::io::sink()));
-        let mut addresses = Vec::new();
+        let mut edges = Vec::new();
         for number in 0..gateways {
-            let (domains, orders) = &services[number % replicas];
-            let text = edge(&common, &path, number, [domains, orders]);
-            let config = gateway::config::Config::read(&settings(&text)).unwrap();
-            let gateway = gateway::server::start(config, logs.clone(), clock.clone(), end.clone()).await.unwrap();
-            addresses.push(gateway.address("https").unwrap());
+            edges.push(Edge::start(edge(&common, &path, number, services[number % replicas].running())).await);
         }
         let secret = Secret::load_or_create(&directory.path().join("secrets/platform.key")).unwrap();
-        let (controls, orders) = services
-            .iter()
-            .map(|(domains, orders)| (domains.address("internal").unwrap(), orders.address("internal").unwrap()))
-            .unzip();
-        Self { controls, orders, gateways: addresses, secret, end, directory }
+        let internal = |service: usize| {
+            services.iter().map(|both| both.running()[service].address("internal").unwrap()).collect::<Vec<_>>()
+        };
+        let (controls, orders) = (internal(0), internal(1));
+        Self { controls, orders, gateways: edges, secret, services, directory }
+    }
+
+    /// Ends a gateway as an operator does, and starts it again on its directory; at another port.
+    pub(crate) async fn restart_gateway(&mut self, number: usize) {
+        let Edge { settings, end, running } = self.gateways.remove(number);
+        end.begin();
+        running.stopped().await.unwrap();
+        self.gateways.insert(number, Edge::start(settings).await);
+    }
+
+    /// Where a gateway listens for HTTPS.
+    pub(crate) fn port(&self, gateway: usize) -> u16 {
+        self.gateways[gateway].port()
     }
 
     /// A request of an operator to an internal listener.
@@ -171,12 +278,24 @@ impl Deployment {
         project: &str,
         path: &str,
     ) -> RequestBuilder {
-        let port = self.gateways[gateway].port();
-        client.request(method, format!("https://{project}.{DOMAIN}:{port}{path}"))
+        self.request_to(client, gateway, method, &format!("{project}.{DOMAIN}"), path)
+    }
+
+    /// The same to a host of any name.
+    pub(crate) fn request_to(
+        &self,
+        client: &Client,
+        gateway: usize,
+        method: Method,
+        host: &str,
+        path: &str,
+    ) -> RequestBuilder {
+        let port = self.port(gateway);
+        client.request(method, format!("https://{host}:{port}{path}"))
     }
 }
 
-fn edge(common: &str, path: &dyn Fn(&str) -> String, number: usize, [domains, orders]: [&Running; 2]) -> String {
+fn edge(common: &str, path: &dyn Fn(&str) -> String, number: usize, [domains, orders]: &[Running; 2]) -> String {
     let shipped: toml_edit::DocumentMut = include_str!("../../../config/gateway.toml").parse().unwrap();
     let routes = shipped["upstreams"]["orders"]["routes"].to_string();
     format!(

@@ -31,6 +31,8 @@ mod own_service;
 #[cfg(test)]
 mod replicas;
 #[cfg(test)]
+mod sealing;
+#[cfg(test)]
 mod secrets;
 #[cfg(test)]
 mod traces;

@@ -59,13 +59,13 @@ impl Desk {
 
     /// Seals the key of an order.
     pub(super) fn seal(&self, key_pem: &str, hostname: &Hostname) -> Result<String, IssueError> {
-        self.sealing.seal(key_pem.as_bytes(), &order_name(hostname)).map_err(|error| unavailable(&error))
+        self.sealing.seal(key_pem.as_bytes(), &order_name(hostname.as_str())).map_err(|error| unavailable(&error))
     }
 
     /// Opens the key of an order; `None` when it does not open, and the order is of no use.
     pub(super) fn open(&self, order: &OrderRecord) -> Option<Zeroizing<String>> {
         let sealed = order.sealed_key.as_deref()?;
-        let opened = self.sealing.open(sealed, &order_name(&order.hostname)).ok()?;
+        let opened = self.sealing.open(sealed, &order_name(order.hostname.as_str())).ok()?;
         String::from_utf8(opened.to_vec()).ok().map(Zeroizing::new)
     }
 
@@ -112,6 +112,6 @@ fn account_name(directory: &str) -> String {
 }
 
 /// The place an order's key is sealed for; not the hostname alone, which is that of keys in service.
-fn order_name(hostname: &Hostname) -> String {
+pub(crate) fn order_name(hostname: &str) -> String {
     format!("acme order {hostname}")
 }

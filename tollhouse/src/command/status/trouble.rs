@@ -8,6 +8,9 @@ const SILENT_SECONDS_MAX: i64 = 5;
 /// Trouble of a store that was met longer ago counts as over.
 const RECENT_SECONDS: u64 = 60;
 
+/// How a service refuses what it would have to ask its database for.
+const NO_DATABASE: &str = "storage_unavailable";
+
 /// Below this part of its lifetime a certificate should have been renewed.
 const LIFETIME_LEFT_MIN: f64 = 0.25;
 
@@ -18,6 +21,11 @@ pub(super) fn find(all: &Value) -> Vec<String> {
         of_edge(edge, &mut found);
     }
     of_service("the domains-service", all.get("control"), "trouble", "code", &mut found);
+    if let Some(missing @ 1..) = all.pointer("/control/sealed_with_missing").and_then(Value::as_u64) {
+        found.push(format!(
+            "{missing} private keys or secrets of webhooks need a sealing secret that the domains-service was not given"
+        ));
+    }
     of_service("the orders-service", all.get("orders"), "store_trouble", "kind", &mut found);
     let newest = all.pointer("/nodes/revision").and_then(Value::as_u64);
     for edge in all.get("edges").and_then(Value::as_array).into_iter().flatten() {
@@ -84,7 +92,11 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
 fn of_service(name: &str, status: Option<&Value>, trouble: &str, kind: &str, found: &mut Vec<String>) {
     let Some(status) = status else { return };
     if let Some(reason) = status.get("unreachable").and_then(Value::as_str) {
-        found.push(format!("{name} does not answer: {reason}"));
+        // It does answer where it has a code to say: that it can look nothing up.
+        found.push(match status.get("code").and_then(Value::as_str) {
+            Some(code @ NO_DATABASE) => format!("{name} met trouble with its database 0 seconds ago: {code}"),
+            _ => format!("{name} does not answer: {reason}"),
+        });
         return;
     }
     let Some(trouble) = status.get(trouble).filter(|trouble| !trouble.is_null()) else { return };
@@ -107,7 +119,7 @@ mod tests {
                 "upstreams": [{ "name": "orders", "endpoints": 1, "up": 1 }],
                 "certificates": [{ "host": "a.example", "lifetime_left": 0.6 }],
             }],
-            "control": { "revision": 7, "trouble": null },
+            "control": { "revision": 7, "trouble": null, "sealed_with_older": 3, "sealed_with_missing": 0 },
             "orders": { "version": "1", "store_trouble": { "kind": "full", "seconds_ago": 61 } },
             "nodes": { "revision": 7 },
         })
@@ -136,6 +148,12 @@ mod tests {
             ("/edges/0/log_lines_dropped", json!(3), "has dropped 3 log lines"),
             ("/edges/0/revision", json!(5), "is 2 revisions behind"),
             ("/control", json!({ "unreachable": "refused" }), "the domains-service does not answer: refused"),
+            ("/control/sealed_with_missing", json!(2), "2 private keys or secrets of webhooks need a sealing secret"),
+            (
+                "/control",
+                json!({ "unreachable": "It does not answer. (storage_unavailable)", "code": "storage_unavailable" }),
+                "the domains-service met trouble with its database 0 seconds ago: storage_unavailable",
+            ),
             ("/control/trouble", json!({ "code": "storage_unavailable", "seconds_ago": 2 }), "storage_unavailable"),
             ("/orders", json!({ "unreachable": "refused" }), "the orders-service does not answer: refused"),
             (

@@ -1,0 +1,178 @@
+//! Changing the sealing secret while everything runs.
+//!
+//! A service may be given several secrets: the newest seals, all open. What still needs another than the newest is sealed
+//! anew in small batches, each of which commits by itself, so that a crash loses nothing and whoever comes next goes on.
+//! Certificates are changes like any other: a batch waits until the live gateways have taken the one before, so that a
+//! million of them holds nobody up. Replicas may do this at the same time.
+//!
+//! A secret may be taken away when nothing needs it any more. Earlier, a service refuses to start and says what to do:
+//! whoever removes a secret here first finds out before a gateway is touched. When a secret is lost for good,
+//! [`give_up`] lets go of what only it opens. While the database is away, everything waits and is tried again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use chassis::shutdown::Shutdown;
+
+use crate::app::App;
+use crate::store::seals::{COLUMNS, Column, Resealed};
+use crate::store::{StoreError, domains};
+
+/// Texts sealed anew at once.
+const BATCH: i64 = 50;
+
+/// Between two batches: others want to write as well.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long the gateways may take to learn a batch. One that is slower is not waited for.
+const LEARNING_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Between two searches: another replica may have sealed something with the secret that it was started with.
+const INTERVAL: Duration = Duration::from_mins(1);
+
+/// How many texts are sealed with what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seals {
+    /// With the newest secret.
+    pub(crate) newest: i64,
+    /// With another one that we have: to be sealed anew.
+    pub(crate) older: i64,
+    /// With one that we do not have: they do not open.
+    pub(crate) missing: i64,
+}
+
+impl Seals {
+    pub(crate) const WORDS: [&str; 3] = ["newest", "older", "missing"];
+
+    fn of(app: &App, counts: &BTreeMap<String, i64>) -> Self {
+        let mut seals = Self::default();
+        for (name, count) in counts {
+            if name == app.sealing.newest() {
+                seals.newest += count;
+            } else if name.is_empty() || app.sealing.older().any(|older| older == name) {
+                seals.older += count;
+            } else {
+                seals.missing += count;
+            }
+        }
+        seals
+    }
+
+    fn show(self, app: &App) {
+        for (word, count) in Self::WORDS.iter().zip([self.newest, self.older, self.missing]) {
+            app.metrics.sealed.with_label_values(&[word]).set(count);
+        }
+    }
+}
+
+/// How many texts are sealed with what, now.
+pub(crate) async fn look(app: &App) -> Result<Seals, StoreError> {
+    Ok(Seals::of(app, &app.store.count_seals().await?))
+}
+
+/// Makes sure, before anything is served, that everything opens; or goes on without what does not, if it is `lost`.
+pub(crate) async fn check(app: &App, lost: bool) -> anyhow::Result<()> {
+    let counts = app.store.count_seals().await.context("looking at what is sealed")?;
+    let missing = Seals::of(app, &counts).missing;
+    if missing == 0 {
+        return Ok(());
+    }
+    let known = |name: &String| {
+        name.is_empty() || name == app.sealing.newest() || app.sealing.older().any(|older| older == name)
+    };
+    let names: Vec<&String> = counts.keys().filter(|name| !known(name)).collect();
+    anyhow::ensure!(
+        lost,
+        "{missing} private keys or secrets of webhooks are sealed with a sealing secret that was taken away (named \
+         {names:?}). Put it back, in a line below the others of sealing_secret_file, start again, and take it away when \
+         `tollhouse status` says sealed_with_older 0. If nobody has it any more, sealing_secret_lost = true goes on \
+         without what it sealed: certificates are ordered anew, and webhooks need new secrets"
+    );
+    for name in names {
+        give_up(app, name).await.context("letting go of what nobody can open")?;
+    }
+    tracing::warn!(
+        texts = missing,
+        "what only a lost sealing secret opens is given up; owners of webhooks must rotate theirs"
+    );
+    Ok(())
+}
+
+/// Lets go of what only a lost secret opens: accounts and orders are begun anew, certificates ordered anew. What a
+/// certificate's gateways still have in memory is served until then.
+async fn give_up(app: &App, seal: &str) -> Result<(), StoreError> {
+    app.store.forget_sealed(seal).await?;
+    let mut after = String::new();
+    loop {
+        let mut write = app.store.write().await?;
+        let now = write.now();
+        let names = app.store.sealed_names(write.connection(), seal, &after, BATCH).await?;
+        let Some(last) = names.last() else { return Ok(()) };
+        after = last.to_string();
+        for name in names {
+            let Some(project) = domains::find_claims(write.connection(), &name).await?.holder else { continue };
+            if let Some(mut domain) = domains::find_domain(write.connection(), &project, &name).await? {
+                domain.certificate.renew_at = Some(now.to_seconds());
+                domain.due_at = Some(now);
+                domains::save_domain(write.connection(), &domain).await?;
+            }
+        }
+        write.commit().await?;
+    }
+}
+
+/// Seals anew what needs another than the newest secret, until `shutdown`.
+pub(crate) async fn keep_new(app: std::sync::Arc<App>, shutdown: Shutdown) {
+    while !shutdown.has_begun() {
+        if let Err(error) = round(&app, &shutdown).await {
+            tracing::error!(%error, "sealing anew failed; going on in a minute");
+        }
+        tokio::select! {
+            () = shutdown.begun() => return,
+            () = tokio::time::sleep(INTERVAL) => {}
+        }
+    }
+}
+
+async fn round(app: &App, shutdown: &Shutdown) -> Result<(), StoreError> {
+    let counts = app.store.count_seals().await?;
+    Seals::of(app, &counts).show(app);
+    let needed = |name: &&str| counts.get(*name).is_some_and(|count| *count > 0);
+    let mut done = 0;
+    let older: Vec<&str> = app.sealing.older().chain([""]).filter(needed).collect();
+    for seal in &older {
+        for column in std::iter::once(None).chain(COLUMNS.map(Some)) {
+            done += all_in(app, shutdown, column, seal).await?;
+        }
+    }
+    if !older.is_empty() {
+        let seals = look(app).await?;
+        seals.show(app);
+        tracing::info!(texts = done, left = seals.older, "keys and secrets were sealed with the newest sealing secret");
+    }
+    Ok(())
+}
+
+/// Seals anew what needs one secret in one column, or in certificates; how many texts.
+async fn all_in(app: &App, shutdown: &Shutdown, column: Option<Column>, seal: &str) -> Result<u64, StoreError> {
+    let (mut done, mut after) = (0, String::new());
+    loop {
+        let Resealed { done: now, last, revision } = match column {
+            None => app.store.reseal_certificates(&app.sealing, seal, &after, BATCH).await?,
+            Some(column) => app.store.reseal_column(column, &app.sealing, seal, &after, BATCH).await?,
+        };
+        let Some(last) = last else { return Ok(done) };
+        (done, after) = (done + now, last);
+        let moved = i64::try_from(now).unwrap_or(0);
+        app.metrics.sealed.with_label_values(&["newest"]).add(moved);
+        app.metrics.sealed.with_label_values(&["older"]).sub(moved);
+        if let Some(revision) = revision {
+            app.nodes.acknowledged(revision, LEARNING_TIME_MAX).await;
+        }
+        tokio::select! {
+            () = shutdown.begun() => return Ok(done),
+            () = tokio::time::sleep(PAUSE) => {}
+        }
+    }
+}

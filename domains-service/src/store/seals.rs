@@ -1,0 +1,188 @@
+//! Sealed texts at rest: private keys of certificates in service and of orders in progress, accounts at certificate
+//! authorities, secrets of webhooks. Which secret each needs, and sealing them anew.
+//!
+//! Each text begins with the name of its secret and a full stop; certificates have the name in a column of its own, by
+//! which it is found among a million.
+
+use std::collections::BTreeMap;
+
+use chassis::seal::SealingKey;
+use chassis::sql::{Connection, query, query_as};
+use contract::certificate::SealedKey;
+use contract::feed::{Entity, Revision};
+use contract::hostname::Hostname;
+
+use super::{Store, StoreError, read_json, read_word};
+use crate::issuer::acme::desk::order_name;
+use crate::webhook::endpoint;
+
+/// A table with a column of sealed texts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column {
+    /// At most `$2` texts that need the secret `$1`, after the key `$3`, with what identifies them.
+    find: &'static str,
+    /// Puts `$1` in the place of the text `$2` of the key `$3`.
+    replace: &'static str,
+    /// What texts of a key are sealed for.
+    place: fn(&str) -> String,
+}
+
+/// Every column of sealed texts but that of certificates in service. Accounts rest under the names they are sealed for.
+/// Two orders for one name stand at two authorities; one that is missed at the end of a batch is found by the next round.
+pub(crate) const COLUMNS: [Column; 4] = [
+    Column {
+        find: "SELECT id, sealed_secret FROM webhook_endpoints WHERE id > $3
+               AND CASE WHEN substr(sealed_secret, 17, 1) = '.' THEN substr(sealed_secret, 1, 16) ELSE '' END = $1
+               ORDER BY id LIMIT $2",
+        replace: "UPDATE webhook_endpoints SET sealed_secret = $1 WHERE sealed_secret = $2 AND id = $3",
+        place: endpoint::place,
+    },
+    Column {
+        find: "SELECT id, previous_secret FROM webhook_endpoints WHERE id > $3 AND previous_secret IS NOT NULL
+               AND CASE WHEN substr(previous_secret, 17, 1) = '.' THEN substr(previous_secret, 1, 16) ELSE '' END = $1
+               ORDER BY id LIMIT $2",
+        replace: "UPDATE webhook_endpoints SET previous_secret = $1 WHERE previous_secret = $2 AND id = $3",
+        place: endpoint::place,
+    },
+    Column {
+        find: "SELECT hostname, sealed_key FROM acme_orders WHERE hostname > $3 AND sealed_key IS NOT NULL
+               AND CASE WHEN substr(sealed_key, 17, 1) = '.' THEN substr(sealed_key, 1, 16) ELSE '' END = $1
+               ORDER BY hostname LIMIT $2",
+        replace: "UPDATE acme_orders SET sealed_key = $1 WHERE sealed_key = $2 AND hostname = $3",
+        place: order_name,
+    },
+    Column {
+        find: "SELECT name, value FROM settings WHERE name > $3 AND name LIKE 'acme account %'
+               AND CASE WHEN substr(value, 17, 1) = '.' THEN substr(value, 1, 16) ELSE '' END = $1
+               ORDER BY name LIMIT $2",
+        replace: "UPDATE settings SET value = $1 WHERE value = $2 AND name = $3",
+        place: str::to_owned,
+    },
+];
+
+/// Texts by the name of the secret they need.
+const COUNT: &str = "SELECT seal, CAST(SUM(texts) AS BIGINT) FROM (
+    SELECT seal, COUNT(*) AS texts FROM entities WHERE kind = 'certificate' GROUP BY seal
+    UNION ALL
+    SELECT CASE WHEN substr(text, 17, 1) = '.' THEN substr(text, 1, 16) ELSE '' END AS seal, 1 AS texts FROM (
+        SELECT sealed_secret AS text FROM webhook_endpoints
+        UNION ALL SELECT previous_secret FROM webhook_endpoints WHERE previous_secret IS NOT NULL
+        UNION ALL SELECT sealed_key FROM acme_orders WHERE sealed_key IS NOT NULL
+        UNION ALL SELECT value FROM settings WHERE name LIKE 'acme account %'
+    ) AS others
+) AS texts_of_all GROUP BY seal";
+
+/// What became of some texts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Resealed {
+    /// Sealed with the newest secret now.
+    pub(crate) done: u64,
+    /// The last key that was looked at; `None` when there was nothing.
+    pub(crate) last: Option<String>,
+    /// The revision that gateways have when they have the new texts, if they are told of them.
+    pub(crate) revision: Option<Revision>,
+}
+
+impl Store {
+    /// How many texts need each secret, by its name.
+    pub(crate) async fn count_seals(&self) -> Result<BTreeMap<String, i64>, StoreError> {
+        let rows: Vec<(String, i64)> = query_as(COUNT).fetch_all(self.reader()).await?;
+        Ok(rows.into_iter().collect())
+    }
+
+    /// Seals the keys of at most `limit` certificates anew that need the secret `seal`, after the name `after`.
+    pub(crate) async fn reseal_certificates(
+        &self,
+        sealing: &SealingKey,
+        seal: &str,
+        after: &str,
+        limit: i64,
+    ) -> Result<Resealed, StoreError> {
+        // Chosen and written in one transaction of a writer: nobody else changes them between.
+        let mut write = self.write().await?;
+        let mut resealed = Resealed::default();
+        for (name, body) in certificates(write.connection(), seal, after, limit).await? {
+            let Entity::Certificate(mut bundle) = read_json(&body, "certificate")? else { continue };
+            match sealing.reseal(&bundle.key.0, bundle.hostname.as_str()) {
+                Ok(key) => {
+                    bundle.key = SealedKey(key);
+                    write.put(Entity::Certificate(bundle)).await?;
+                    resealed.done += 1;
+                }
+                Err(error) => {
+                    // Damaged, or moved from its place: it needs a new certificate, whatever secret there is.
+                    tracing::error!(domain = name, %error, "a private key could not be sealed anew");
+                }
+            }
+            resealed.last = Some(name);
+        }
+        resealed.revision = Some(write.commit().await?);
+        Ok(resealed)
+    }
+
+    /// Names of certificates in service whose keys need a secret, at most `limit`, after the name `after`.
+    pub(crate) async fn sealed_names(
+        &self,
+        connection: &mut Connection,
+        seal: &str,
+        after: &str,
+        limit: i64,
+    ) -> Result<Vec<Hostname>, StoreError> {
+        let names = certificates(connection, seal, after, limit).await?;
+        names.iter().map(|(name, _)| read_word(name, "hostname")).collect()
+    }
+
+    /// Forgets accounts, orders in progress and former secrets of webhooks that need a secret.
+    pub(crate) async fn forget_sealed(&self, seal: &str) -> Result<(), StoreError> {
+        let sealed = format!("{seal}.%");
+        for text in [
+            "DELETE FROM settings WHERE name LIKE 'acme account %' AND value LIKE $1",
+            "DELETE FROM acme_orders WHERE sealed_key LIKE $1",
+            "UPDATE webhook_endpoints SET previous_secret = NULL, previous_until = NULL WHERE previous_secret LIKE $1",
+        ] {
+            query(text).bind(&sealed).execute(self.writer()).await?;
+        }
+        Ok(())
+    }
+
+    /// Seals at most `limit` texts of a column anew that need the secret `seal`, after the key `after`.
+    pub(crate) async fn reseal_column(
+        &self,
+        column: Column,
+        sealing: &SealingKey,
+        seal: &str,
+        after: &str,
+        limit: i64,
+    ) -> Result<Resealed, StoreError> {
+        let found: Vec<(String, String)> =
+            query_as(column.find).bind(seal).bind(limit).bind(after).fetch_all(self.reader()).await?;
+        let mut resealed = Resealed::default();
+        for (key, text) in found {
+            match sealing.reseal(&text, &(column.place)(&key)) {
+                Ok(fresh) => {
+                    // One that was changed meanwhile is sealed with the newest secret already.
+                    query(column.replace).bind(&fresh).bind(&text).bind(&key).execute(self.writer()).await?;
+                    resealed.done += 1;
+                }
+                Err(error) => {
+                    tracing::error!(key, %error, "a secret could not be sealed anew");
+                }
+            }
+            resealed.last = Some(key);
+        }
+        Ok(resealed)
+    }
+}
+
+/// Certificates in service whose keys need a secret, by name.
+async fn certificates(
+    connection: &mut Connection,
+    seal: &str,
+    after: &str,
+    limit: i64,
+) -> Result<Vec<(String, String)>, StoreError> {
+    let found = query_as(
+        "SELECT name, body FROM entities WHERE kind = 'certificate' AND seal = $1 AND name > $2 ORDER BY name LIMIT $3",
+    );
+    Ok(found.bind(seal).bind(after).bind(limit).fetch_all(connection).await?)
+}

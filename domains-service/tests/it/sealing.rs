@@ -1,0 +1,148 @@
+//! A sealing secret that is changed while everything goes on, taken away too early, or lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chassis::seal::{SealingKey, SealingSecrets, name_in};
+use contract::certificate::CertificateBundle;
+use contract::feed::{Effect, Entity};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::webhooks::receiver::Receiver;
+use crate::webhooks::{endpoint, is_signed};
+use crate::world::{Bend, Platform, START};
+
+const OLD: &str = "the old sealing secret of this test";
+const NEW: &str = "the new sealing secret of this test";
+
+/// More than are sealed anew in one batch.
+const DOMAINS: usize = 60;
+
+fn bend(directory: &Arc<TempDir>, secrets: &str) -> Bend {
+    let sealing = SealingSecrets::parse(secrets).unwrap();
+    Bend { directory: Some(directory.clone()), sealing, ..Bend::default() }
+}
+
+fn key(secret: &str) -> SealingKey {
+    SealingKey::of(&SealingSecrets::parse(secret).unwrap()).unwrap()
+}
+
+async fn bundles(platform: &Platform) -> Vec<CertificateBundle> {
+    let entities = platform.snapshot().await.into_iter();
+    entities.filter_map(|entity| if let Entity::Certificate(bundle) = entity { Some(bundle) } else { None }).collect()
+}
+
+/// Every certificate's key opens with this secret alone.
+async fn all_open_with(platform: &Platform, secret: &str) {
+    let (bundles, key) = (bundles(platform).await, key(secret));
+    assert_eq!(bundles.len(), DOMAINS);
+    for bundle in bundles {
+        assert_eq!(name_in(&bundle.key.0), key.newest());
+        key.open(&bundle.key.0, bundle.hostname.as_str()).unwrap();
+    }
+}
+
+/// What `tollhouse status` shows: texts that need an older secret, and those that need one that is not there.
+async fn left(platform: &Platform) -> (i64, i64) {
+    let status = platform.operator("GET", "/status", Value::Null).await.body;
+    (status["sealed_with_older"].as_i64().unwrap(), status["sealed_with_missing"].as_i64().unwrap())
+}
+
+async fn until_nothing_is_left(platform: &Platform) {
+    for _ in 0..3_000 {
+        if left(platform).await == (0, 0) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("still sealed with an older secret: {:?}", left(platform).await);
+}
+
+/// A platform with domains and an endpoint, everything sealed with the old secret.
+async fn sealed_with_old(directory: &Arc<TempDir>) -> Platform {
+    let platform = Platform::bent(bend(directory, OLD)).await;
+    platform.project("demo", "enterprise").await;
+    let names = (0..DOMAINS).map(|number| format!("shop-{number:02}.localhost"));
+    for name in names.clone() {
+        let added = platform.operator("POST", "/projects/demo/domains", json!({ "name": name })).await;
+        assert_eq!(added.status, 201, "{added:?}");
+    }
+    for name in names {
+        platform.domain_in("demo", &name, "active").await;
+    }
+    all_open_with(&platform, OLD).await;
+    platform
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_is_sealed_anew_and_the_old_secret_can_go() {
+    let directory = Arc::new(tempfile::tempdir().unwrap());
+    let mut platform = sealed_with_old(&directory).await;
+    let receiver = Receiver::start().await;
+    let (id, first) = endpoint(&platform, &receiver, json!(["domain.*"])).await;
+    let rotate = format!("/v1/projects/demo/webhooks/{id}/rotate");
+    let rotated = platform.owner("demo").send("POST", &rotate, Value::Null).await;
+    assert_eq!(rotated.status, 200, "{rotated:?}");
+    platform.stop().await;
+
+    // Beside the old one, the new secret opens and does not seal yet: other processes may not have it.
+    let mut platform = Platform::bent(bend(&directory, &format!("{OLD}\n{NEW}"))).await;
+    assert_eq!(left(&platform).await, (0, 0));
+    all_open_with(&platform, OLD).await;
+    platform.stop().await;
+
+    // The old one cannot go before its time.
+    let refused = Platform::try_bent(bend(&directory, NEW)).await.err().unwrap().to_string();
+    assert!(refused.contains(&format!("{} private keys", DOMAINS + 2)), "{refused}");
+    assert!(refused.contains("Put it back") && refused.contains(key(OLD).newest()), "{refused}");
+
+    // On top, it seals, and everything is sealed anew, also by whoever comes after one that was interrupted.
+    let both = format!("{NEW}\n{OLD}");
+    let mut platform = Platform::bent(bend(&directory, &both)).await;
+    platform.stop().await;
+    let mut platform = Platform::bent(bend(&directory, &both)).await;
+    until_nothing_is_left(&platform).await;
+    all_open_with(&platform, NEW).await;
+    let metrics = platform.metrics().await;
+    for line in [format!("secret=\"newest\"}} {}", DOMAINS + 2), "secret=\"older\"} 0".to_owned()] {
+        assert!(metrics.contains(&format!("domains_sealed_texts{{{line}\n")), "{metrics}");
+    }
+    platform.stop().await;
+
+    let platform = Platform::bent(bend(&directory, NEW)).await;
+    all_open_with(&platform, NEW).await;
+    platform.operator("POST", "/projects/demo/domains", json!({ "name": "late.localhost" })).await;
+    // Both secrets of the endpoint open: the one from before its rotation signs as well.
+    assert!(is_signed(&receiver.message(0).await, &first, START));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gateways_learn_of_new_seals_as_of_any_change() {
+    let directory = Arc::new(tempfile::tempdir().unwrap());
+    let mut platform = sealed_with_old(&directory).await;
+    let (_, revision) = platform.follow(0).await.snapshot().await;
+    platform.stop().await;
+    let platform = Platform::bent(bend(&directory, &format!("{NEW}\n{OLD}"))).await;
+    let mut stream = platform.follow(revision).await;
+    let new = key(NEW);
+    for number in 1..=DOMAINS {
+        let change = stream.change().await;
+        assert_eq!(change.revision.0, revision + u64::try_from(number).unwrap(), "no gap");
+        let Effect::Put(Entity::Certificate(bundle)) = change.effect else { panic!("{change:?}") };
+        new.open(&bundle.key.0, bundle.hostname.as_str()).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_lost_secret_sealed_is_given_up_and_certificates_are_ordered_anew() {
+    let directory = Arc::new(tempfile::tempdir().unwrap());
+    let mut platform = sealed_with_old(&directory).await;
+    platform.stop().await;
+    assert!(Platform::try_bent(bend(&directory, NEW)).await.is_err());
+    let start = START.plus(60_000);
+    let lost = Bend { sealing_secret_lost: true, start, ..bend(&directory, NEW) };
+    let platform = Platform::bent(lost).await;
+    until_nothing_is_left(&platform).await;
+    all_open_with(&platform, NEW).await;
+}

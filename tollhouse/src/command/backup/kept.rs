@@ -1,0 +1,213 @@
+//! Where a database is, and what copying it and putting it back means there: a file of SQLite, or a database of a
+//! PostgreSQL server.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use chassis::backup::{self, Contents, ServerDatabase};
+use chassis::clock::{Clock as _, SystemClock};
+use chassis::secret::Secret;
+use serde_json::{Value, json};
+
+use crate::arguments::Databases;
+use crate::directory::Directory;
+
+/// Above every revision that the lost database can have given out: revisions begin at the millisecond of the first
+/// start, so they are beyond the clock only by changes that came faster than one a millisecond, over all the time.
+const REVISIONS_AHEAD: i64 = 1_000_000_000;
+
+/// What a restored database of the domains is told before it is used: to count on above every revision it ever gave out,
+/// and that it has no log from before. docs/operating.md has the same, for whoever restores with other tools.
+const RENEW_DOMAINS: [&str; 3] = [
+    "DELETE FROM changes",
+    "UPDATE revision_counter SET current = greatest(current, extract(epoch FROM now()) * 1000)::bigint + 1000000000",
+    "UPDATE revision_counter SET oldest = current",
+];
+
+/// What that of the orders is told: that it is another one, so that no entity tag from before matches.
+const RENEW_ORDERS: [&str; 1] = ["DELETE FROM installation"];
+
+/// One of the two databases.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Name {
+    Domains,
+    Orders,
+}
+
+impl Name {
+    pub(super) const ALL: [Self; 2] = [Self::Domains, Self::Orders];
+
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Domains => "domains",
+            Self::Orders => "orders",
+        }
+    }
+
+    /// The newest version of its schema that this program knows.
+    fn newest_schema(self) -> i64 {
+        match self {
+            Self::Domains => domains_service::newest_schema(),
+            Self::Orders => orders_service::store::newest_schema(),
+        }
+    }
+}
+
+/// Where a database is.
+pub(super) enum Kept {
+    File(PathBuf),
+    Server(Box<ServerDatabase>),
+}
+
+impl Kept {
+    pub(super) fn of(directory: &Directory, options: &Databases, name: Name) -> anyhow::Result<Self> {
+        let (file, url) = match name {
+            Name::Domains => (&options.domains_database, &options.domains_url_file),
+            Name::Orders => (&options.orders_database, &options.orders_url_file),
+        };
+        if let Some(path) = url {
+            let url = Secret::load_with(path, Secret::parse_password)?;
+            let database = ServerDatabase::new(&url).with_context(|| format!("reading {}", path.display()))?;
+            return Ok(Self::Server(Box::new(database)));
+        }
+        let usual = || directory.path(&format!("{0}/{0}.sqlite", name.as_str()));
+        Ok(Self::File(file.clone().unwrap_or_else(usual)))
+    }
+
+    /// The file of its copy in a backup.
+    pub(super) fn copy_in(&self, backup: &Path, name: Name) -> PathBuf {
+        backup.join(match self {
+            Self::File(_) => format!("{}.sqlite", name.as_str()),
+            Self::Server(_) => format!("{}.dump", name.as_str()),
+        })
+    }
+
+    /// Copies the database while it is in use; what the manifest says of the copy.
+    pub(super) async fn copy(&self, to: &Path, name: Name) -> anyhow::Result<Value> {
+        let (contents, schema) = match self {
+            Self::File(path) => {
+                anyhow::ensure!(
+                    path.exists(),
+                    "there is no database {0}; name it with --{1}-database, or with --{1}-url-file where it is \
+                     PostgreSQL's",
+                    path.display(),
+                    name.as_str()
+                );
+                (backup::copy(path, to).await?, backup::schema(to).await?)
+            }
+            // A schema that changes between the two questions is a service that starts: it has not begun to write.
+            Self::Server(database) => (database.copy(to).await?, database.schema().await?),
+        };
+        Ok(as_json(&contents, schema))
+    }
+
+    /// Makes sure that a copy is what was backed up, and that what it would replace may be replaced.
+    pub(super) async fn may_be_restored(&self, from: &Path, promised: &Value, name: Name) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            from.exists(),
+            "there is no {}; a backup goes back to where it came from: a file, or with --{}-url-file PostgreSQL",
+            from.display(),
+            name.as_str(),
+        );
+        let schema = promised.get("schema").and_then(Value::as_i64).unwrap_or(i64::MAX);
+        anyhow::ensure!(
+            schema <= name.newest_schema(),
+            "{} has a schema (version {schema}) that is newer than this program (version {}); restore it with the \
+             version that made it, or a newer one",
+            from.display(),
+            name.newest_schema()
+        );
+        let found = match self {
+            Self::File(_) => backup::examine(from).await?,
+            Self::Server(_) => {
+                let (bytes, sha256) = backup::examine_dump(from).await?;
+                // Rows are counted again when they are in a database.
+                Contents { bytes, sha256, rows: rows_in(promised) }
+            }
+        };
+        anyhow::ensure!(
+            as_json(&found, schema) == *promised,
+            "{} is not what was backed up: its digest or rows differ",
+            from.display()
+        );
+        match self {
+            Self::File(path) if path.exists() => backup::is_unused(path).await,
+            Self::File(_) => Ok(()),
+            Self::Server(database) => database.is_empty().await,
+        }
+    }
+
+    /// Puts a copy in the database's place.
+    pub(super) async fn put_back(&self, from: &Path, promised: &Value, name: Name) -> anyhow::Result<()> {
+        match self {
+            Self::File(path) => put_back_file(from, path, name).await,
+            Self::Server(database) => {
+                let renew: &[&str] = if name == Name::Domains { &RENEW_DOMAINS } else { &RENEW_ORDERS };
+                database.put_back(from, &rows_in(promised), renew).await
+            }
+        }
+    }
+}
+
+/// Puts a file in its place; what was there is moved aside.
+async fn put_back_file(from: &Path, target: &Path, name: Name) -> anyhow::Result<()> {
+    if let Some(above) = target.parent() {
+        std::fs::create_dir_all(above).with_context(|| format!("making {}", above.display()))?;
+    }
+    let fresh = beside(target, "restoring");
+    std::fs::copy(from, &fresh).with_context(|| format!("copying {} to {}", from.display(), fresh.display()))?;
+    let statements = match name {
+        Name::Domains => {
+            let newest = "SELECT current FROM revision_counter WHERE id = 1";
+            let kept = backup::number(&fresh, newest).await?;
+            // The lost database may still be readable; what it says is better than the clock.
+            let lost = if target.exists() { backup::number(target, newest).await.unwrap_or(0) } else { 0 };
+            let revision = kept.max(lost).max(SystemClock::new().now().0) + REVISIONS_AHEAD;
+            vec![
+                "DELETE FROM changes".to_owned(),
+                format!("UPDATE revision_counter SET current = {revision}, oldest = {revision} WHERE id = 1"),
+            ]
+        }
+        Name::Orders => RENEW_ORDERS.map(str::to_owned).to_vec(),
+    };
+    backup::amend(&fresh, &statements).await?;
+    std::fs::File::open(&fresh)?.sync_all()?;
+    if target.exists() {
+        let aside = beside(target, "before-restore");
+        std::fs::rename(target, &aside).with_context(|| format!("moving {} aside", target.display()))?;
+    }
+    // A log of the old file must not be taken for one of the new.
+    for ending in ["wal", "shm"] {
+        let stray = PathBuf::from(format!("{}-{ending}", target.display()));
+        if stray.exists() {
+            std::fs::remove_file(&stray).with_context(|| format!("removing {}", stray.display()))?;
+        }
+    }
+    std::fs::rename(&fresh, target).with_context(|| format!("putting {} in its place", target.display()))
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    PathBuf::from(format!("{}.{ending}", path.display()))
+}
+
+fn as_json(contents: &Contents, schema: i64) -> Value {
+    json!({ "bytes": contents.bytes, "sha256": contents.sha256, "rows": contents.rows, "schema": schema })
+}
+
+fn rows_in(promised: &Value) -> std::collections::BTreeMap<String, u64> {
+    let rows = promised.get("rows").and_then(Value::as_object).into_iter().flatten();
+    rows.filter_map(|(table, count)| Some((table.clone(), count.as_u64()?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operators_are_told_the_statements_that_a_restore_carries_out() {
+        let page = include_str!("../../../../docs/operating.md");
+        for statement in RENEW_DOMAINS.iter().chain(&RENEW_ORDERS) {
+            assert!(page.contains(&format!("    {statement};\n")), "docs/operating.md lacks: {statement};");
+        }
+    }
+}
