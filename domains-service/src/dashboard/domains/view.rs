@@ -122,6 +122,15 @@ impl Domain {
         w::status_sentence(&self.status).to_owned()
     }
 
+    /// The same on its own page, where what is meant stands below.
+    pub(super) fn sentence_here(&self) -> String {
+        match self.status.as_str() {
+            "action_required" => w::ACT_HERE.to_owned(),
+            "suspended" => w::SUSPENDED_HERE.to_owned(),
+            _ => self.sentence(),
+        }
+    }
+
     /// Whether what its owner is to create comes first on its page.
     pub(super) fn waits_for_records(&self) -> bool {
         matches!(self.status.as_str(), "pending_dns" | "pending_ownership")
