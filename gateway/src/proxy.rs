@@ -4,31 +4,35 @@
 //! callers. And failures on the way to an upstream surface in `fail_to_proxy`, which speaks through
 //! [`Rejection`] like everyone else.
 
+mod decide;
+pub(crate) mod early;
+mod ids;
 mod write;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use chassis::clock::Clock;
-use chassis::trace::TraceId;
 use contract::identity::IdentityKey;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorSource, ErrorType};
 
+use self::decide::connection_facts;
+use self::early::Undecided;
+pub use self::ids::RequestIds;
 use crate::answer::Refusal;
 use crate::decorate::decorate;
 use crate::door::Connection;
-use crate::facts::{Facts, RequestId};
+use crate::facts::Facts;
 use crate::forward;
 use crate::pipeline::Pipeline;
 use crate::rejection::Rejection;
-use crate::request::{BodyPromise, EdgeRequest};
-use crate::telemetry::{ConnectionFacts, Entry, Telemetry, UpstreamOutcome};
+use crate::request::BodyPromise;
+use crate::telemetry::{Entry, Telemetry, UpstreamOutcome};
 
 /// Attempts at an upstream, the first one included.
 const ATTEMPTS_MAX: u32 = 2;
@@ -60,30 +64,6 @@ pub struct Gateway {
     pub ids: RequestIds,
 }
 
-/// Ids that do not repeat and cannot be told from random ones without knowing the start.
-#[derive(Debug)]
-pub struct RequestIds {
-    seed: u128,
-    count: AtomicU64,
-}
-
-impl RequestIds {
-    /// From 16 random bytes.
-    pub fn new(random: [u8; 16]) -> Self {
-        Self { seed: u128::from_le_bytes(random), count: AtomicU64::new(0) }
-    }
-
-    /// The next id.
-    pub fn next(&self) -> RequestId {
-        let count = u128::from(self.count.fetch_add(1, Ordering::Relaxed));
-        // A permutation of the 128-bit numbers (odd multipliers and xor-shifts can be undone), so no two are equal.
-        let mut bits = self.seed.wrapping_add(count.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835));
-        bits = (bits ^ (bits >> 67)).wrapping_mul(0xff51_afd7_ed55_8ccd_c4ce_b9fe_1a85_ec53);
-        bits = (bits ^ (bits >> 61)).wrapping_mul(0x2127_599b_f432_5c37_e995_e0ca_bd51_9d9b);
-        RequestId::new(bits ^ (bits >> 64))
-    }
-}
-
 /// What a request carries from phase to phase.
 pub struct Context {
     facts: Box<Facts>,
@@ -108,12 +88,7 @@ impl ProxyHttp for SharedGateway {
 
     fn new_ctx(&self) -> Context {
         self.telemetry.in_flight.inc();
-        let mut facts = Facts::new(self.ids.next(), self.clock.now(), self.clock.monotonic());
-        let tracer = &self.telemetry.tracer;
-        // What clients say of traces is not believed: they would choose how much we record.
-        facts.sampled =
-            tracer.is_on() && TraceId::parse(facts.request_id.as_str()).is_some_and(|trace| tracer.samples(trace));
-        Context { facts: Box::new(facts), connection: None }
+        Context { facts: self.begin(), connection: None }
     }
 
     /// No modules: the default would register compression, which the edge leaves to services.
@@ -123,7 +98,6 @@ impl ProxyHttp for SharedGateway {
         // Without its connection a request came from somewhere else than our door: that is a bug, not a visitor.
         let connection = Connection::of(session).ok_or_else(|| Error::new(ErrorType::InternalError))?;
         connection.request_seen();
-        ctx.facts.client = Some(connection.client());
         // An HTTP/1.0 client reads to the end of the connection (RFC 9112 section 9.3).
         let ends = connection.should_close() || is_old(session);
         let keepalive = if ends { None } else { Some(KEEPALIVE_FOREVER) };
@@ -138,16 +112,19 @@ impl ProxyHttp for SharedGateway {
         let Some(connection) = ctx.connection.clone() else {
             return Error::e_explain(ErrorType::InternalError, "no connection");
         };
-        let facts = &mut *ctx.facts;
-        let body_follows = !session.as_downstream_mut().is_body_empty();
-        let decided = match EdgeRequest::parse(session.req_header(), body_follows, &connection) {
-            Ok(request) => {
-                connection.note_host(&request.host);
-                facts.client_request_id = client_request_id(&request);
-                self.pipeline.decide(&request, facts).await.map(|target| (target, request.body))
+        let decided = match connection.take_left::<Undecided>() {
+            Some(left) => {
+                let decided = left.decided().await;
+                ctx.facts = decided.facts;
+                decided.outcome
             }
-            Err(rejection) => Err(rejection.into()),
+            None => {
+                let body_follows = !session.as_downstream_mut().is_body_empty();
+                self.decide(session.req_header(), body_follows, &connection, &mut ctx.facts).await
+            }
         };
+        connection.try_early(decided.is_err());
+        let facts = &mut *ctx.facts;
         match decided {
             Ok((target, body)) => {
                 facts.target = Some(target);
@@ -349,11 +326,7 @@ impl ProxyHttp for SharedGateway {
             method: head.method.as_str(),
             path: head.uri.path(),
             bytes_sent: session.body_bytes_sent(),
-            connection: ConnectionFacts {
-                protocol: if connection.is_some_and(Connection::is_h2) { "h2" } else { "h1" },
-                tls: connection.and_then(Connection::tls).map_or("", |tls| tls.version),
-                client: connection.and_then(|connection| connection.client_text().to_str().ok()),
-            },
+            connection: connection_facts(connection),
             // Its kind alone: the library's own words quote what the other side sent.
             error: error.map(|error| format!("{} {}", error.esource().as_str(), error.root_etype().as_str())),
         };
@@ -376,24 +349,9 @@ impl Gateway {
         }
         Ok(())
     }
-
-    /// Takes the charge back. The response still shows what was left after it: figures never rise within a window.
-    fn refund(&self, facts: &mut Facts) {
-        if let (Some(standing), Some(payer)) = (facts.charged.take(), &facts.payer) {
-            self.pipeline.quota.refund(&payer.id, &standing);
-        }
-    }
 }
 
 /// Whether the client speaks HTTP/1.0.
 fn is_old(session: &Session) -> bool {
     session.req_header().version == http::Version::HTTP_10
-}
-
-/// Kept for the log when it could be one: 16 to 64 characters of `A-Z a-z 0-9 _ -`.
-fn client_request_id(request: &EdgeRequest<'_>) -> Option<String> {
-    let id = request.single(http::header::HeaderName::from_static("x-request-id"))?;
-    let fits = (16..=64).contains(&id.len())
-        && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
-    fits.then(|| id.to_owned())
 }

@@ -51,7 +51,7 @@ use crate::tls::{CertificateOpener, PlatformCertificate};
 use crate::upstreams::Upstreams;
 use crate::usage::Reporter;
 
-/// How long a session ticket's key encrypts; the one before still decrypts.
+/// How long a listener may take to open.
 const LISTEN_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Streams of one HTTP/2 connection at once.

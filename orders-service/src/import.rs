@@ -7,7 +7,7 @@ use std::fmt;
 
 use crate::order::Order;
 use crate::store::{ImportError, StoreError};
-use crate::wire::{self, OrderLine};
+use crate::wire::OrderLine;
 
 /// Orders in one import.
 pub const ORDERS_MAX: usize = 2_000_000;
@@ -101,7 +101,7 @@ impl Collector {
         if text.trim_ascii().is_empty() {
             return Ok(());
         }
-        let order = wire::object::<OrderLine>(text)
+        let order = chassis::json::object::<OrderLine>(text)
             .map_err(|error| ImportFailure::Line { line: self.line, reason: Reason(&error).to_string() })?;
         if self.orders.len() == ORDERS_MAX {
             return Err(ImportFailure::TooLarge);

@@ -1,7 +1,6 @@
 //! Orders as JSON: `/v1` with exactly its five fields, and the lines of import and export, which add the status.
 
 use bytes::Bytes;
-use serde::de::Unexpected;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::order::{Order, ShipDate, Status};
@@ -97,51 +96,9 @@ pub(crate) fn lines(orders: &[Order]) -> Bytes {
     Bytes::from(written)
 }
 
-/// Reads one JSON object. The derived readers would also take an array of the fields in their order, which is JSON
-/// that nobody means.
-pub(crate) fn object<T: serde::de::DeserializeOwned>(text: &[u8]) -> Result<T, serde_json::Error> {
-    if text.trim_ascii_start().starts_with(b"[") {
-        return Err(serde::de::Error::invalid_type(Unexpected::Seq, &"an object"));
-    }
-    serde_json::from_slice(text)
-}
-
 /// A member that is absent or has a value, but is not null: serde alone would take null for absent.
 pub(crate) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
-}
-
-/// A whole number, also one written with a fraction of zero: to JSON Schema, `2.0` is an integer.
-pub(crate) fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
-    /// 2^53 - 1: up to here every whole number is a float of its own.
-    const EXACT_MAX: f64 = 9_007_199_254_740_991.0;
-
-    struct Whole;
-
-    impl serde::de::Visitor<'_> for Whole {
-        type Value = i64;
-
-        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("a whole number of 64 bits")
-        }
-
-        fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<i64, E> {
-            Ok(number)
-        }
-
-        fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<i64, E> {
-            i64::try_from(number).map_err(|_| E::invalid_value(Unexpected::Unsigned(number), &self))
-        }
-
-        fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<i64, E> {
-            let wrong = || E::invalid_value(Unexpected::Float(number), &self);
-            // Above, neighbouring whole numbers share one float, and a number too large for an integer arrives as one.
-            let exact = number.fract() == 0.0 && number.abs() <= EXACT_MAX;
-            if exact { format!("{number:.0}").parse().map_err(|_| wrong()) } else { Err(wrong()) }
-        }
-    }
-
-    deserializer.deserialize_i64(Whole)
 }
 
 fn write(to: &mut Vec<u8>, value: &impl Serialize) {

@@ -240,7 +240,7 @@ pub(super) async fn events(
     let id = actor.enter(&project, Some(Scope::DomainsRead))?;
     projects::load(&app, &id).await?;
     let name = Hostname::parse(&name).map_err(|_| no_domain())?;
-    let before = params.value("cursor", i64::MAX, "the next_cursor of an earlier answer")?;
+    let before = params.number_cursor()?;
     let events = app.store.events(&id, Some(&name), Some(before)).await?;
     if events.is_empty() {
         load(&app, &id, name.as_str()).await?; // never heard of: 404; a removed domain keeps its events

@@ -38,10 +38,18 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
         let bytes = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await;
         let bytes = bytes.map_err(|_| too_large())?.to_bytes();
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
-        serde_json::from_slice(text).map(Self).map_err(|error| {
+        chassis::json::object(text).map(Self).map_err(|error| {
             Code::InvalidBody.refuse(format!("The body is not what is expected here: {error}.")).into()
         })
     }
+}
+
+/// For how many seconds an old secret goes on working beside its successor: `asked`, from 0 to `max`.
+pub(super) fn overlap(asked: Option<i64>, default: u32, max: u32) -> Result<u32, Stop> {
+    let seconds = asked.map_or(Some(default), |seconds| u32::try_from(seconds).ok());
+    seconds
+        .filter(|seconds| *seconds <= max)
+        .ok_or_else(|| Code::InvalidBody.refuse(format!("overlap_seconds is a whole number from 0 to {max}.")).into())
 }
 
 /// The parts of the path that have names, in order.
@@ -75,6 +83,16 @@ impl Params {
                 text.parse().map_err(|_| Code::InvalidQuery.refuse(format!("{name} must be {expected}.")).into())
             }
         }
+    }
+
+    /// Where a page of a list begins that goes backwards from the newest number: the `cursor`, or behind all.
+    pub(super) fn number_cursor(&self) -> Result<i64, Stop> {
+        /// The numbers that [`crate::openapi`] describes: at most 18 digits, and no second spelling of any.
+        const NUMBER_MAX: i64 = 999_999_999_999_999_999;
+        let Some(text) = self.text("cursor") else { return Ok(i64::MAX) };
+        let number = text.parse::<i64>().ok().filter(|number| (1..=NUMBER_MAX).contains(number));
+        let wrong = || Code::InvalidQuery.refuse("cursor must be the next_cursor of an earlier answer.").into();
+        number.filter(|number| number.to_string() == text).ok_or_else(wrong)
     }
 
     /// How many items a page has: 1 to 200, by default 50.

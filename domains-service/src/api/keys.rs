@@ -13,7 +13,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::extract::{Json, Segments};
+use super::extract::{Json, Segments, overlap};
 use super::view::{rfc3339, rfc3339_seconds};
 use crate::actor::Actor;
 use crate::app::App;
@@ -95,7 +95,8 @@ pub(super) async fn list(
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Rotation {
-    overlap_seconds: Option<u32>,
+    #[serde(default, deserialize_with = "chassis::json::maybe_whole")]
+    overlap_seconds: Option<i64>,
 }
 
 /// `POST …/keys/{id}/rotate`: a new key like the old one, which goes on working for a while.
@@ -106,10 +107,7 @@ pub(super) async fn rotate(
     Json(rotation): Json<Rotation>,
 ) -> Result<Response, Stop> {
     let project = actor.enter(&project, Some(Scope::KeysWrite))?;
-    let overlap = rotation.overlap_seconds.unwrap_or(OVERLAP_SECONDS);
-    if overlap > OVERLAP_SECONDS_MAX {
-        return Err(Code::InvalidBody.refuse(format!("overlap_seconds is at most {OVERLAP_SECONDS_MAX}.")).into());
-    }
+    let overlap = overlap(rotation.overlap_seconds, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX)?;
     let mut write = app.store.write().await?;
     let now = write.now();
     let mut old = find(&mut write, &project, &key).await?;

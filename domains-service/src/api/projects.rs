@@ -250,7 +250,7 @@ pub(super) async fn events(
 ) -> Result<Response, Stop> {
     let id = actor.enter(&project, Some(Scope::DomainsRead))?;
     load(&app, &id).await?;
-    let before = params.value("cursor", i64::MAX, "the next_cursor of an earlier answer")?;
+    let before = params.number_cursor()?;
     let events = app.store.events(&id, None, Some(before)).await?;
     Ok(events_page(&events))
 }

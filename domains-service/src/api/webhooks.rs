@@ -16,7 +16,7 @@ use http::{StatusCode, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::extract::{Json, Segments};
+use super::extract::{Json, Segments, overlap};
 use super::view::rfc3339;
 use crate::actor::Actor;
 use crate::app::App;
@@ -155,7 +155,8 @@ pub(super) async fn change(
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SecretRotation {
-    overlap_seconds: Option<u32>,
+    #[serde(default, deserialize_with = "chassis::json::maybe_whole")]
+    overlap_seconds: Option<i64>,
 }
 
 /// `POST …/webhooks/{webhook}/rotate`: a new secret; for a while messages are signed with both.
@@ -166,10 +167,7 @@ pub(super) async fn rotate(
     Json(rotation): Json<SecretRotation>,
 ) -> Result<Response, Stop> {
     let project = actor.enter(&project, Some(Scope::DomainsWrite))?;
-    let overlap = rotation.overlap_seconds.unwrap_or(OVERLAP_SECONDS);
-    if overlap > OVERLAP_SECONDS_MAX {
-        return Err(Code::InvalidBody.refuse(format!("overlap_seconds is at most {OVERLAP_SECONDS_MAX}.")).into());
-    }
+    let overlap = overlap(rotation.overlap_seconds, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX)?;
     let mut write = app.store.write().await?;
     let now = write.now();
     let mut endpoint = find(&mut write, &project, &webhook).await?;

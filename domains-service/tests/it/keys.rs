@@ -74,7 +74,7 @@ async fn a_rotated_key_overlaps_with_its_successor() {
     let owner = platform.owner("demo");
     let old = owner.send("POST", KEYS, json!({ "label": "ci", "scopes": ["orders:read"] })).await.body;
     let rotate = format!("{KEYS}/{}/rotate", old["id"].as_str().unwrap());
-    let new = owner.send("POST", &rotate, json!({ "overlap_seconds": 3600 })).await;
+    let new = owner.send("POST", &rotate, json!({ "overlap_seconds": 3600.0 })).await;
     assert_eq!((new.status, &new.body["label"], &new.body["scopes"]), (201, &json!("ci"), &json!(["orders:read"])));
     assert_ne!(new.body["key"], old["key"]);
     assert_eq!(new.body["rotated"]["expires_at"], "2026-06-15T01:00:00Z");
@@ -88,8 +88,11 @@ async fn a_rotated_key_overlaps_with_its_successor() {
     let last = owner.send("POST", &path, json!({ "overlap_seconds": 0 })).await;
     assert_eq!(last.body["rotated"]["revoked"], true);
     assert_eq!(owner.send("POST", &path, Value::Null).await.code(), (409, "key_not_usable"));
-    let too_long = owner.send("POST", &path, json!({ "overlap_seconds": 2_592_001 })).await;
-    assert_eq!(too_long.code(), (400, "invalid_body"));
+    for wrong in [json!(2_592_001), json!(-1), json!(0.5), json!(4_294_967_296_i64)] {
+        let refused = owner.send("POST", &path, json!({ "overlap_seconds": wrong })).await;
+        assert_eq!(refused.code(), (400, "invalid_body"), "{wrong}");
+    }
+    assert_eq!(owner.send("POST", &path, json!([3600])).await.code(), (400, "invalid_body"), "a list is no object");
 }
 
 #[tokio::test]

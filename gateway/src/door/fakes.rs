@@ -8,13 +8,15 @@ use contract::hostname::Hostname;
 use parking_lot::Mutex;
 use rustls::sign::CertifiedKey;
 
-use super::{ConnectionEvent, DoorRefusal, Doorman, HandshakeOutcome};
+use super::{Connection, ConnectionEvent, DoorRefusal, Doorman, Early, EarlyHead, HandshakeOutcome};
 use crate::rejection::Rejection;
 
 #[derive(Debug, Default)]
 pub(crate) struct FakeDoorman {
     pub(crate) certificates: Mutex<HashMap<Hostname, Arc<CertifiedKey>>>,
     pub(crate) challenges: Mutex<HashMap<Hostname, Arc<CertifiedKey>>>,
+    /// Heads that are answered early, and with what.
+    pub(crate) early: Mutex<HashMap<Vec<u8>, Vec<u8>>>,
     pub(crate) refusals: Mutex<Vec<(Rejection, String)>>,
     pub(crate) handshakes: Mutex<Vec<HandshakeOutcome>>,
     pub(crate) events: Mutex<Vec<ConnectionEvent>>,
@@ -41,6 +43,14 @@ impl Doorman for FakeDoorman {
 
     fn request_id(&self) -> String {
         "test-request".to_owned()
+    }
+
+    fn early(&self, head: &EarlyHead<'_>, connection: &Arc<Connection>) -> Early {
+        let answer = self.early.lock().get(head.bytes).cloned();
+        answer.map_or(Early::Pass, |response| {
+            connection.request_seen();
+            Early::Answered { response, closes: !head.keep_alive }
+        })
     }
 
     fn refused(&self, refusal: &DoorRefusal<'_>) {

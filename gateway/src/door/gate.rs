@@ -92,6 +92,12 @@ impl Gate {
         }
     }
 
+    /// The last head released and what it says, while nobody has read of it, if no body follows.
+    pub(crate) fn bare_head(&self) -> Option<(&[u8], Head)> {
+        let head = self.head.filter(|head| head.framing == Framing::None)?;
+        matches!(self.phase, Phase::Response).then(|| (self.ready(), head))
+    }
+
     pub(crate) fn want(&self) -> Want {
         match &self.phase {
             Phase::Head(_) => Want::Head { begun: self.holds() },

@@ -3,6 +3,7 @@
 
 mod backend;
 mod certificates;
+mod early;
 mod http2;
 mod listeners;
 mod proxied;

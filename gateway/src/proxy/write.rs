@@ -22,14 +22,13 @@ const PREFLIGHT_MAX_AGE: &str = "600";
 const PREFLIGHT_HEADERS: &str = "Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, X-Request-Id";
 
 impl Gateway {
-    /// Writes an answer and ends the response.
-    pub(super) async fn write(
+    /// Head and body of an answer, decorated.
+    pub(super) fn compose(
         &self,
-        session: &mut Session,
         facts: &mut Facts,
         connection: &Connection,
         answer: Answer,
-    ) -> pingora::Result<()> {
+    ) -> pingora::Result<(ResponseHeader, String)> {
         // What never reached an upstream through our own fault costs nothing; whoever else is to blame was served.
         if matches!(&answer, Answer::Refuse(refusal) if refusal.rejection.blame() == Blame::Platform)
             && facts.upstream_answered.is_none()
@@ -39,15 +38,34 @@ impl Gateway {
         self.show_limits(facts, connection);
         let (mut response, body) = self.response(facts, answer)?;
         decorate(&mut response, facts, connection.is_tls())?;
+        if response.status != http::StatusCode::NO_CONTENT {
+            response.insert_header(header::CONTENT_LENGTH, body.len())?;
+        }
+        Ok((response, body))
+    }
+
+    /// Takes the charge back. The response still shows what was left after it: figures never rise within a window.
+    fn refund(&self, facts: &mut Facts) {
+        if let (Some(standing), Some(payer)) = (facts.charged.take(), &facts.payer) {
+            self.pipeline.quota.refund(&payer.id, &standing);
+        }
+    }
+
+    /// Writes an answer and ends the response.
+    pub(super) async fn write(
+        &self,
+        session: &mut Session,
+        facts: &mut Facts,
+        connection: &Connection,
+        answer: Answer,
+    ) -> pingora::Result<()> {
+        let (response, body) = self.compose(facts, connection, answer)?;
         // A body that nobody will read: the connection cannot be used again.
         if !session.as_downstream_mut().is_body_done() {
             session.set_keepalive(None);
         }
         let is_head = session.req_header().method == http::Method::HEAD;
         let ends_with_head = is_head || body.is_empty();
-        if response.status != http::StatusCode::NO_CONTENT {
-            response.insert_header(header::CONTENT_LENGTH, body.len())?;
-        }
         session.write_response_header(Box::new(response), ends_with_head).await?;
         if !ends_with_head {
             session.write_response_body(Some(Bytes::from(body)), true).await?;

@@ -13,6 +13,8 @@ mod balancers;
 #[cfg(test)]
 mod challenges;
 #[cfg(test)]
+mod early;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod fleet;

@@ -27,7 +27,7 @@ pub(in crate::api) async fn list(
     let project = actor.enter(&project, Some(Scope::DomainsRead))?;
     let endpoint = super::load(&app, &project, &webhook).await?;
     let limit = params.limit()?;
-    let before = params.value("cursor", i64::MAX, "the next_cursor of an earlier answer")?;
+    let before = params.number_cursor()?;
     let state = params.text("state").map(str::parse::<DeliveryState>).transpose();
     let state = state.map_err(|()| {
         let words: Vec<&str> = DeliveryState::ALL.into_iter().map(DeliveryState::as_str).collect();

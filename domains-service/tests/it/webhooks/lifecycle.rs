@@ -119,7 +119,7 @@ async fn wrong_webhooks_are_refused() {
     ] {
         assert_eq!(owner.send("POST", &path, Value::Null).await.code(), code, "{path}");
     }
-    for query in ["state=lost", "limit=0", "cursor=x"] {
+    for query in ["state=lost", "limit=0", "cursor=x", "cursor=0", "cursor=01", "cursor=%2B1"] {
         assert_eq!(owner.get(&format!("{one}/deliveries?{query}")).await.code(), (400, "invalid_query"), "{query}");
     }
 }

@@ -41,6 +41,7 @@ impl<S: Transport> EdgeStream<S> {
                 Standing::Answered => return Poll::Ready(Ok(())),
                 Standing::Refused => return Poll::Ready(Err(self.refused_body())),
             }
+            ready!(self.poll_early_sent(cx))?;
             let Some(gate) = &mut self.gate else {
                 return Poll::Ready(Ok(()));
             };
@@ -52,6 +53,12 @@ impl<S: Transport> EdgeStream<S> {
                 self.refuse(rejection);
                 continue;
             }
+            if !gate.ready().is_empty() && self.answer_early() {
+                continue;
+            }
+            let Some(gate) = &mut self.gate else {
+                return Poll::Ready(Ok(()));
+            };
             let ready = gate.ready();
             if !ready.is_empty() {
                 let taken = ready.len().min(buf.remaining());

@@ -34,8 +34,7 @@ impl<S: Transport> AsyncWrite for EdgeStream<S> {
         if me.standing == Standing::Answered {
             return Poll::Ready(Ok(()));
         }
-        ready!(me.poll_send_all(cx))?;
-        me.poll_paced(cx, |io, cx| Pin::new(io).poll_flush(cx).map_ok(|()| 0)).map_ok(|_| ())
+        me.poll_flush_all(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -58,6 +57,12 @@ impl<S: Transport> EdgeStream<S> {
 
     fn check_open(&self) -> io::Result<()> {
         if self.connection.is_closed() { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(()) }
+    }
+
+    /// Sends what was collected, through to the socket.
+    pub(super) fn poll_flush_all(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_send_all(cx))?;
+        self.poll_paced(cx, |io, cx| Pin::new(io).poll_flush(cx).map_ok(|()| 0)).map_ok(|_| ())
     }
 
     fn poll_send_all(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

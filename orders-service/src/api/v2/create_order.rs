@@ -38,9 +38,9 @@ const KEY_LENGTH_MAX: usize = 255;
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Placed {
-    #[serde(deserialize_with = "wire::whole")]
+    #[serde(deserialize_with = "chassis::json::whole")]
     pet_id: i64,
-    #[serde(deserialize_with = "wire::whole")]
+    #[serde(deserialize_with = "chassis::json::whole")]
     quantity: i64,
     #[serde(default, deserialize_with = "wire::present")]
     ship_date: Option<ShipDate>,
@@ -88,7 +88,7 @@ fn read_order(body: Result<Bytes, BytesRejection>) -> Result<NewOrder, ApiError>
             Code::InvalidBody.because("The body broke off.")
         }
     })?;
-    let placed = wire::object::<Placed>(&body)
+    let placed = chassis::json::object::<Placed>(&body)
         .map_err(|error| Code::InvalidBody.because(format!("The body is not an order: {error}.")))?;
     if !(1..=QUANTITY_MAX).contains(&placed.quantity) {
         return Err(Code::InvalidBody.because(format!("quantity must be a whole number from 1 to {QUANTITY_MAX}.")));
