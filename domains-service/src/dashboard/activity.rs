@@ -83,7 +83,9 @@ fn detail(value: &Value) -> String {
     } else {
         ["before", "after"]
     };
-    let others = fields.iter().filter(|(name, value)| !value.is_null() && !told.contains(&name.as_str()));
+    // What is not the case is nothing to tell.
+    let is_said = |value: &Value| !value.is_null() && *value != Value::Bool(false);
+    let others = fields.iter().filter(|(name, value)| is_said(value) && !told.contains(&name.as_str()));
     parts.extend(others.map(|(name, value)| format!("{}: {}", spaced(name), word(value))));
     parts.join(" · ")
 }
@@ -159,6 +161,7 @@ mod tests {
         });
         assert_eq!(detail(&changed), "redirect: – → 301 primary");
         assert_eq!(detail(&json!({})), "");
+        assert_eq!(detail(&json!({ "primary": false, "with_redirects": true })), "with redirects: true");
         let moved = json!({ "from": "pending_dns", "to": "action_required" });
         assert_eq!(detail(&moved), "Waiting for DNS → Needs you");
         assert_eq!(detail(&json!({ "from": "here", "to": "there" })), "from: here · to: there");

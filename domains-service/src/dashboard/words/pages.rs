@@ -95,6 +95,7 @@ words! {
     TTL = "TTL";
     STATE = "State";
     PROBLEMS = "What stands in the way";
+    NOBODY_ACTS = "Time must pass";
     ACT_HERE = "Something only you can change stands in the way. It is named below, with what to do.";
     SUSPENDED_HERE = "Visitors are not served here at present. What is needed is named below.";
     VERIFY = "Verify";
