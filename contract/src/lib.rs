@@ -4,10 +4,11 @@
 //! written, how an API key is checked, when a window ends, how an identity is signed. No I/O, no clock, no runtime:
 //! times and random bytes are arguments.
 //!
-//! Reading order: names ([`hostname`], [`project`]), money ([`plan`], [`window`]), people ([`key`], [`identity`]),
-//! what the edge serves ([`site`], [`certificate`]), how it learns ([`feed`]) and what it tells back ([`usage`]), what is
-//! told to customers ([`event`]), and how anybody says no ([`error`]).
+//! Reading order: names ([`hostname`], [`project`]), money ([`plan`], [`window`]), people ([`key`], [`ban`],
+//! [`identity`]), what the edge serves ([`site`], [`certificate`]), how it learns ([`feed`]) and what it tells back
+//! ([`usage`]), what is told to customers ([`event`]), and how anybody says no ([`error`]).
 
+pub mod ban;
 pub mod certificate;
 pub mod error;
 pub mod event;

@@ -1,7 +1,10 @@
-//! What gateways report of the requests they counted: for people to look at. Quotas do not lean on it.
+//! What gateways report of the requests they counted and the keys they saw: for people to look at. Quotas do not lean on
+//! it. Each report fits into the 16 KiB that the control plane reads.
 
 use serde::{Deserialize, Serialize};
 
+use crate::ban::Ban;
+use crate::key::KeyId;
 use crate::project::ProjectId;
 
 /// Projects in one report: more come in the next one.
@@ -36,4 +39,80 @@ pub struct UsageReport {
     pub node: String,
     /// At most [`USAGE_PROJECTS_MAX`] of them.
     pub projects: Vec<UsageOfProject>,
+}
+
+/// Uses of keys in one report: more come in the next one.
+pub const KEY_USES_MAX: usize = 150;
+
+/// Bans in one report; the rest is a number.
+pub const BANS_MAX: usize = 50;
+
+/// A key that was used, and when last: to the minute, which is what a person wants to know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyUse {
+    /// The key.
+    pub key: KeyId,
+    /// The minute, since the epoch.
+    pub minute: i64,
+}
+
+/// What a gateway knows of keys: `POST /internal/edge/keys`. Uses come once, and again until they are taken; bans are
+/// all that are in force as the gateway sees it, each time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyReport {
+    /// The node's name, unique per process start.
+    pub node: String,
+    /// At most [`KEY_USES_MAX`] keys that were used since the last report.
+    pub used: Vec<KeyUse>,
+    /// At most [`BANS_MAX`] bans, those that end last.
+    pub bans: Vec<Ban>,
+    /// How many bans are in force.
+    pub bans_total: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ban::BanReason;
+    use crate::time::UnixSeconds;
+
+    /// What the control plane reads of a body, in bytes.
+    const BODY_BYTES_MAX: usize = 16 * 1024;
+
+    #[test]
+    fn the_largest_reports_are_read_whole() {
+        let key = KeyId::from_random([255; 10]);
+        let node = "n".repeat(128);
+        let far = UnixSeconds(i64::from(u32::MAX));
+        let ban = Ban {
+            key: key.clone(),
+            since: far,
+            until: far,
+            reason: BanReason::Operator,
+            level: u32::MAX,
+            shadow: false,
+        };
+        let keys = KeyReport {
+            node: node.clone(),
+            used: vec![KeyUse { key, minute: 1 << 32 }; KEY_USES_MAX],
+            bans: vec![ban; BANS_MAX],
+            bans_total: u64::MAX,
+        };
+        let count = u64::from(u32::MAX);
+        let usage = UsageOfProject {
+            project: "p".repeat(63).parse().unwrap(),
+            day: 1 << 32,
+            admitted: count,
+            refused: count,
+            banned: count,
+            minute: 1 << 32,
+            in_minute: count,
+        };
+        let usage = UsageReport { node, projects: vec![usage; USAGE_PROJECTS_MAX] };
+        for size in [serde_json::to_vec(&keys).unwrap().len(), serde_json::to_vec(&usage).unwrap().len()] {
+            assert!(size < BODY_BYTES_MAX, "{size} bytes");
+        }
+    }
 }

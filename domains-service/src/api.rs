@@ -69,6 +69,7 @@ pub(crate) fn internal(app: Arc<App>, tokens: Tokens, shutdown: Shutdown) -> Rou
         .route("/internal/edge/feed", get(edge::feed))
         .route("/internal/edge/nodes", post(edge::report))
         .route("/internal/edge/usage", post(edge::usage))
+        .route("/internal/edge/keys", post(edge::take_keys))
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
         .layer(Extension(shutdown))
         .layer(Extension(Arc::new(Places::default())))

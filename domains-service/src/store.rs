@@ -12,6 +12,7 @@
 //! followers of the stream keep what they have.
 
 pub(crate) mod acme;
+pub(crate) mod bans;
 pub(crate) mod domains;
 pub(crate) mod events;
 pub(crate) mod keys;

@@ -245,6 +245,7 @@ async fn tidy_once(app: &App) -> Result<(), StoreError> {
     let today = now.to_seconds().0.div_euclid(86_400);
     // Gateways speak of yesterday a moment after midnight, never of the day before it.
     write.tidy_usage(today - USAGE_DAYS_MAX, today - 1).await?;
+    write.tidy_bans().await?;
     webhooks::forget_taken(&mut write, now.plus(-DELIVERIES_MILLIS)).await?;
     write.commit().await?;
     app.store.forget_sessions(now.plus(-ABSOLUTE_MILLIS_MAX), now.plus(-IDLE_MILLIS_MAX), now).await?;

@@ -248,6 +248,8 @@ fn background(config: &Config, gateway: &Gateway, live: &Live) -> impl Future<Ou
         token: guard::edge_token(&config.secret),
         node: live.node.clone(),
         book: gateway.telemetry.usage.clone(),
+        quota: pipeline.quota.clone(),
+        clock: pipeline.clock.clone(),
     };
     async move {
         tokio::join!(watching, looking_up, checking, reporter.run());

@@ -234,6 +234,10 @@ impl Telemetry {
             self.quota.charged(payer.plan, decision);
             self.usage.count(&payer.id, decision, self.clock.now());
         }
+        // Whether it was then refused or not: whoever sent it has the key, and would miss it.
+        if let (Some(Authentication::Recognised), Some(key)) = (facts.authentication, &facts.key) {
+            self.usage.keys.note(&key.id, self.clock.now());
+        }
         let line = access_log::line(facts, entry, took, waited, &self.node);
         self.lines.write(&line);
         self.recent.ended(facts, entry.status, took, &line);

@@ -1,9 +1,11 @@
-//! What the dashboard shows of usage: requests per project and day, counted in memory and reported every other second.
+//! What the dashboard shows of usage: requests per project and day, and when each key was used last, kept in memory and
+//! reported every other second together with the bans in force.
 //!
 //! For people to look at; quotas do not lean on it. The figures of a day are absolute, so a report that is lost or
 //! comes twice changes nothing, and while the control plane is away they wait. A process that ends takes its last two
 //! seconds with it. Beyond `PROJECTS_MAX` projects in one day, more are not counted until a new day begins.
 
+mod keys;
 mod report;
 
 use std::collections::HashMap;
@@ -17,6 +19,7 @@ use parking_lot::Mutex;
 
 use crate::telemetry::Decision;
 
+pub use keys::KeyBook;
 pub use report::Reporter;
 
 /// Projects counted in one day.
@@ -38,8 +41,10 @@ struct Page {
     is_news: bool,
 }
 
-/// Counts per project.
+/// Counts per project, and the keys that were used.
 pub struct UsageBook {
+    /// When keys were used last.
+    pub keys: KeyBook,
     parts: Vec<Mutex<HashMap<ProjectId, Page>>>,
     /// Days that ended before they were reported in full.
     ended: Mutex<Vec<UsageOfProject>>,
@@ -49,6 +54,7 @@ pub struct UsageBook {
 impl Default for UsageBook {
     fn default() -> Self {
         Self {
+            keys: KeyBook::default(),
             parts: (0..PARTS).map(|_| Mutex::default()).collect(),
             ended: Mutex::default(),
             hasher: RandomState::new(),

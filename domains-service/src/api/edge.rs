@@ -9,7 +9,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use chassis::shutdown::Shutdown;
 use contract::feed::{NodeReport, Revision};
-use contract::usage::{USAGE_PROJECTS_MAX, UsageReport};
+use contract::usage::{BANS_MAX, KEY_USES_MAX, KeyReport, KeyUse, USAGE_PROJECTS_MAX, UsageReport};
 use futures_util::stream;
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -19,6 +19,7 @@ use crate::app::App;
 use crate::error::{Code, Stop};
 use crate::feed::{self, Ended, PIECES_WAITING_MAX, Places};
 use crate::seals;
+use crate::store::keys;
 
 /// The longest name of a node.
 const NODE_BYTES_MAX: usize = 128;
@@ -74,6 +75,24 @@ pub(super) async fn usage(State(app): State<Arc<App>>, Json(report): Json<UsageR
     for usage in &projects {
         write.note_usage(&node, usage).await?;
     }
+    write.commit().await?;
+    Ok(http::StatusCode::NO_CONTENT.into_response())
+}
+
+/// `POST /internal/edge/keys`: the keys a gateway has seen, and the bans it knows.
+pub(super) async fn take_keys(State(app): State<Arc<App>>, Json(report): Json<KeyReport>) -> Result<Response, Stop> {
+    let is_named = (1..=NODE_BYTES_MAX).contains(&report.node.len());
+    if !is_named || report.used.len() > KEY_USES_MAX || report.bans.len() > BANS_MAX {
+        let message =
+            format!("node has 1 to 128 characters, and a report at most {KEY_USES_MAX} keys and {BANS_MAX} bans.");
+        return Err(Code::InvalidBody.refuse(message).into());
+    }
+    let mut write = app.store.write().await?;
+    let now = write.now();
+    for KeyUse { key, minute } in &report.used {
+        keys::note_use(write.connection(), key, *minute, now).await?;
+    }
+    write.note_bans(&report).await?;
     write.commit().await?;
     Ok(http::StatusCode::NO_CONTENT.into_response())
 }

@@ -174,6 +174,7 @@ fn generate(
         created_at: now,
         expires_at,
         revoked_at: None,
+        last_used_at: None,
     };
     Ok((record, secret))
 }
@@ -242,5 +243,6 @@ fn view(key: &KeyRecord) -> Value {
         "expires_at": key.expires_at.map(rfc3339_seconds),
         "revoked_at": key.revoked_at.map(rfc3339),
         "revoked": key.revoked_at.is_some(),
+        "last_used_at": key.last_used_at.map(rfc3339),
     })
 }

@@ -75,6 +75,7 @@ pub(crate) fn operation(method: &str, path: &str) -> &'static str {
         ("GET", "/edge/feed") => "followFeed",
         ("POST", "/edge/nodes") => "reportNode",
         ("POST", "/edge/usage") => "reportUsage",
+        ("POST", "/edge/keys") => "reportKeys",
         ("POST", "/dashboard-links") => "makeDashboardLink",
         ("POST", "/events/orders") => "takeOrderEvents",
         ("GET", "/nodes") => "listNodes",

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use contract::certificate::CertificateBundle;
 use contract::feed::Entity;
+use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 use serde_json::json;
 use tokio::time::Instant;
@@ -249,7 +250,9 @@ async fn fail(app: &App, seen: &Domain, fence: i64, failure: Failure) -> Result<
         ProblemCode::CaRejected => "The authority does not issue for this name; use another one.",
         _ => "There is nothing to do: we try again automatically.",
     };
-    let problem = Problem::new(failure.code, domain.name.as_str(), failure.message, fix).until(Some(next));
+    let said = failure.authority.is_some().then(|| failure.message.clone());
+    let message = if said.is_some() { explain(failure.code, &domain.name) } else { failure.message };
+    let problem = Problem::new(failure.code, domain.name.as_str(), message, fix).until(Some(next)).seen([], said);
     domain.problems.push(problem);
     domain.due_at = super::due_at(&domain, now);
     if failure.is_final {
@@ -264,4 +267,17 @@ async fn fail(app: &App, seen: &Domain, fence: i64, failure: Failure) -> Result<
     domains::release_lease(write.connection(), &domain).await?;
     write.commit().await?;
     Ok(())
+}
+
+/// What an authority's failure means for the domain's owner; its own words are what was observed.
+fn explain(code: ProblemCode, name: &Hostname) -> String {
+    match code {
+        ProblemCode::ChallengeUnreachable => format!("The certificate authority could not reach us under {name}."),
+        ProblemCode::CaRejected => format!("The certificate authority issues no certificate for {name}."),
+        ProblemCode::CaaForbids => format!("The certificate authority sees CAA records that forbid one for {name}."),
+        ProblemCode::CaRateLimited => {
+            "The certificate authority asks us to wait before the next certificate.".to_owned()
+        }
+        _ => format!("The certificate authority did not issue a certificate for {name} this time."),
+    }
 }

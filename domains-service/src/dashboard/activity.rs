@@ -77,9 +77,23 @@ fn detail(value: &Value) -> String {
             format!("{}: {} → {}", spaced(name), word(before.get(name).unwrap_or(&Value::Null)), word(new))
         }));
     }
-    let others = fields.iter().filter(|(name, value)| !value.is_null() && *name != "before" && *name != "after");
+    let told = if let Some(moved) = moved(fields) {
+        parts.push(moved);
+        ["from", "to"]
+    } else {
+        ["before", "after"]
+    };
+    // What is not the case is nothing to tell.
+    let is_said = |value: &Value| !value.is_null() && *value != Value::Bool(false);
+    let others = fields.iter().filter(|(name, value)| is_said(value) && !told.contains(&name.as_str()));
     parts.extend(others.map(|(name, value)| format!("{}: {}", spaced(name), word(value))));
     parts.join(" · ")
+}
+
+/// From which status to which, where it is about that.
+fn moved(fields: &serde_json::Map<String, Value>) -> Option<String> {
+    let status = |name: &str| w::known_status(fields.get(name)?.as_str()?);
+    Some(format!("{} → {}", status("from")?, status("to")?))
 }
 
 fn spaced(name: &str) -> String {
@@ -147,5 +161,9 @@ mod tests {
         });
         assert_eq!(detail(&changed), "redirect: – → 301 primary");
         assert_eq!(detail(&json!({})), "");
+        assert_eq!(detail(&json!({ "primary": false, "with_redirects": true })), "with redirects: true");
+        let moved = json!({ "from": "pending_dns", "to": "action_required" });
+        assert_eq!(detail(&moved), "Waiting for DNS → Needs you");
+        assert_eq!(detail(&json!({ "from": "here", "to": "there" })), "from: here · to: there");
     }
 }

@@ -1,11 +1,13 @@
-//! Project → API keys: made, shown once, rotated, revoked.
+//! Project → API keys: made, shown once, rotated, revoked; when each was used last, and whether it is banned.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use askama::Template;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Redirect, Response};
-use contract::key::{Scope, Scopes};
+use contract::ban::Ban;
+use contract::key::{KeyId, Scope, Scopes};
 use contract::project::ProjectId;
 use contract::time::UnixMillis;
 use http::Method;
@@ -38,6 +40,7 @@ struct Key {
     created_at: String,
     expires_at: Option<String>,
     revoked: bool,
+    last_used_at: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -50,17 +53,23 @@ struct Row {
     key: Key,
     created: Option<Moment>,
     expires: Option<Moment>,
+    used: Option<Moment>,
+    /// Until when it is refused, and why.
+    banned: Option<(Moment, &'static str)>,
     has_expired: bool,
     is_mine: bool,
 }
 
 impl Row {
-    fn of(key: Key, session: &Session, now: UnixMillis) -> Self {
+    fn of(key: Key, session: &Session, bans: &BTreeMap<KeyId, Ban>, now: UnixMillis) -> Self {
         let moment = |text: &str| Moment::parse(text, now);
+        let ban = key.id.parse().ok().and_then(|id: KeyId| bans.get(&id)).filter(|ban| !ban.shadow);
         let expiry = key.expires_at.as_deref().and_then(|text| text.parse::<jiff::Timestamp>().ok());
         Self {
             created: moment(&key.created_at),
             expires: key.expires_at.as_deref().and_then(moment),
+            used: key.last_used_at.as_deref().and_then(|text| Moment::in_minute(text, now)),
+            banned: ban.map(|ban| (Moment::at(ban.until.to_millis(), now), w::banned(ban.reason))),
             has_expired: expiry.is_some_and(|at| at.as_millisecond() <= now.0),
             is_mine: session.record.holder.as_ref().is_some_and(|(_, id)| id.as_str() == key.id),
             key,
@@ -133,7 +142,8 @@ async fn page(
     let project = session.actor.enter(id, Some(Scope::KeysWrite)).map_err(Stop::from)?;
     let Keys { keys } = dashboard.api.get(&session.actor, &path(&project)).await?;
     let now = dashboard.app.clock.now();
-    let all = keys.into_iter().rev().map(|key| Row::of(key, session, now));
+    let (bans, _) = dashboard.app.store.bans_in_force(now).await?;
+    let all = keys.into_iter().rev().map(|key| Row::of(key, session, &bans, now));
     let (rows, gone): (Vec<Row>, Vec<Row>) = all.partition(Row::is_usable);
     let scopes = Scopes::all();
     let choices =

@@ -20,6 +20,24 @@ impl Moment {
         text.parse::<Timestamp>().ok().map(|at| Self::of(at, now))
     }
 
+    /// From milliseconds since the epoch.
+    pub(super) fn at(millis: UnixMillis, now: UnixMillis) -> Self {
+        Self::of(Timestamp::from_millisecond(millis.0).unwrap_or_default(), now)
+    }
+
+    /// A moment of which only the minute is known, by its beginning.
+    pub(super) fn in_minute(text: &str, now: UnixMillis) -> Option<Self> {
+        let moment = Self::parse(text, now)?;
+        let away = now.to_seconds().0 - text.parse::<Timestamp>().ok()?.as_second();
+        let relative = match away.div_euclid(60) {
+            ..1 => "less than a minute ago".to_owned(),
+            1 => "a minute ago".to_owned(),
+            minutes @ 2..90 => format!("{minutes} minutes ago"),
+            _ => moment.relative,
+        };
+        Some(Self { relative, ..moment })
+    }
+
     pub(super) fn of(at: Timestamp, now: UnixMillis) -> Self {
         let plain = at.to_string();
         let plain: String = plain.chars().take(16).map(|letter| if letter == 'T' { ' ' } else { letter }).collect();
@@ -59,6 +77,23 @@ mod tests {
             (86_400 * 90, "in 90 days"),
         ] {
             assert_eq!(relative(away), text, "{away}");
+        }
+    }
+
+    #[test]
+    fn of_a_minute_no_seconds_are_told() {
+        let began = 1_781_481_600_000;
+        for (later, text) in [
+            (0, "less than a minute ago"),
+            (59_999, "less than a minute ago"),
+            (60_000, "a minute ago"),
+            (89 * 60_000, "89 minutes ago"),
+            (90 * 60_000, "2 hours ago"),
+            (3 * 86_400_000, "3 days ago"),
+            (-5_000, "less than a minute ago"),
+        ] {
+            let moment = Moment::in_minute("2026-06-15T00:00:00Z", UnixMillis(began + later)).unwrap();
+            assert_eq!(moment.relative, text, "{later}");
         }
     }
 

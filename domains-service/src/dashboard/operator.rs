@@ -1,4 +1,4 @@
-//! The operator's view: gateways, certificates that end soon, stuck domains, every project.
+//! The operator's view: gateways, bans, certificates that end soon, stuck domains, every project.
 //!
 //! An operator has no API key. `tollhouse dashboard-link` asks the internal API for a link that is good once and for
 //! five minutes; opening it shows a button, so that whatever previews links does not spend it.
@@ -25,6 +25,7 @@ use super::words as w;
 use super::{Dashboard, LABEL};
 use crate::app::App;
 use crate::error::Stop;
+use crate::store::bans::KnownBan;
 use crate::store::overview::{Expiring, Stuck};
 
 /// A link is good this long: five minutes.
@@ -32,6 +33,9 @@ const LINK_MILLIS: i64 = 5 * 60 * 1_000;
 
 /// Rows of each list.
 const ROWS_MAX: i64 = 20;
+
+/// Bans shown.
+const BANS_SHOWN: usize = 20;
 
 /// `POST /internal/dashboard-links`: a link that signs an operator in, once.
 pub(crate) async fn make_link(State(app): State<Arc<App>>) -> Result<Response, Stop> {
@@ -128,10 +132,43 @@ struct Page {
     states: Vec<(&'static str, String)>,
     expiring: Vec<(Expiring, Moment)>,
     stuck: Vec<(Stuck, Moment)>,
+    bans: Vec<BanRow>,
+    /// How many of all bans are shown, where it is not all of them.
+    bans_cut: Option<String>,
+}
+
+/// A ban on the page.
+struct BanRow {
+    known: KnownBan,
+    until: Moment,
+}
+
+impl BanRow {
+    fn id(&self) -> &str {
+        self.known.ban.key.as_str()
+    }
+
+    fn project(&self) -> Option<&str> {
+        self.known.holder.as_ref().map(|(project, _)| project.as_str())
+    }
+
+    /// What its owner calls the key, if anything.
+    fn name(&self) -> &str {
+        let label = self.known.holder.as_ref().map(|(_, label)| label.as_str());
+        label.filter(|label| !label.is_empty()).unwrap_or(self.id())
+    }
+
+    fn why(&self) -> String {
+        w::ban_reason(&self.known.ban)
+    }
+
+    fn lift(&self) -> String {
+        format!("tollhouse ban lift {}", self.id())
+    }
 }
 
 fn at(millis: i64, now: UnixMillis) -> Moment {
-    Moment::of(jiff::Timestamp::from_millisecond(millis).unwrap_or_default(), now)
+    Moment::at(UnixMillis(millis), now)
 }
 
 /// `GET /operator`.
@@ -144,6 +181,12 @@ pub(super) async fn overview(State(dashboard): State<Arc<Dashboard>>, session: S
     let now = dashboard.app.clock.now();
     let expiring = store.certificates_ending(ROWS_MAX).await?;
     let stuck = store.stuck_domains(ROWS_MAX).await?;
+    let bans = store.bans(now, BANS_SHOWN).await?;
+    let bans_cut = ((bans.listed.len() as u64) < bans.total).then(|| w::bans_shown(bans.listed.len(), bans.total));
+    let bans = bans.listed.into_iter().map(|known| {
+        let until = Moment::at(known.ban.until.to_millis(), now);
+        BanRow { known, until }
+    });
     let states = status.domains.iter().map(|(word, count)| (w::status(word).0, count.to_string())).collect();
     Ok(html(&Page {
         shell: Shell::of(&session, Section::Operator, w::OPERATOR),
@@ -152,6 +195,8 @@ pub(super) async fn overview(State(dashboard): State<Arc<Dashboard>>, session: S
         status,
         expiring: expiring.into_iter().map(|row| (row.clone(), at(row.not_after.saturating_mul(1_000), now))).collect(),
         stuck: stuck.into_iter().map(|row| (row.clone(), at(row.since, now))).collect(),
+        bans: bans.collect(),
+        bans_cut,
     }))
 }
 

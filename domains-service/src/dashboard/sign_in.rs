@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use contract::identity::Identity;
 use contract::key::{PresentedKey, Scope};
+use contract::window::Window;
 use http::header;
 use serde_json::json;
 
@@ -18,7 +19,7 @@ use super::session::{self, Session};
 use super::shell::{Shell, html, html_with};
 use super::words as w;
 use crate::actor::Actor;
-use crate::store::keys::KeyRecord;
+use crate::store::keys::{self, KeyRecord};
 
 /// Whoever may do one of these finds something to do here.
 const SCOPES: [Scope; 3] = [Scope::DomainsRead, Scope::DomainsWrite, Scope::KeysWrite];
@@ -79,10 +80,12 @@ pub(super) async fn sign_in(
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to(&format!("/projects/{}/domains", key.project))).into_response())
 }
 
-/// Whoever owns the project can see who came in.
+/// Whoever owns the project can see who came in, and with which key.
 async fn note(dashboard: &Dashboard, key: &KeyRecord, identity: &Identity) -> Result<(), Fault> {
     let actor = Actor::holder(&key.id, key.project.clone(), key.scopes.clone(), identity.client);
     let mut write = dashboard.app.store.write().await?;
+    let now = write.now();
+    keys::note_use(write.connection(), &key.id, Window::Minute.index(now), now).await?;
     write.record(&key.project, None, "dashboard.signed_in", &actor, json!({ "key": key.id })).await?;
     write.commit().await?;
     Ok(())

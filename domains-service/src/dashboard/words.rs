@@ -4,7 +4,9 @@
 //! domain is said by its problems, which the API shows as well.
 
 mod pages;
+mod sentences;
 mod states;
 
 pub(super) use pages::*;
+pub(super) use sentences::*;
 pub(super) use states::*;

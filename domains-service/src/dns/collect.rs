@@ -67,7 +67,7 @@ fn unanswered(config: &DnsConfig) -> DnsFacts {
     DnsFacts {
         zone: Zone::Unknown(Why::Timeout),
         servers: Vec::new(),
-        chain_end: None,
+        chain: Vec::new(),
         target_addresses: Vec::new(),
         texts: None,
         caa: Vec::new(),
@@ -92,10 +92,10 @@ struct Nameserver {
 
 impl Asking<'_> {
     async fn everything(&self, question: &Question<'_>) -> DnsFacts {
-        let ((zone, servers), target_addresses, chain_end, caa) = tokio::join!(
+        let ((zone, servers), target_addresses, chain, caa) = tokio::join!(
             self.zone_and_servers(question),
             self.addresses(question.target.as_str()),
-            self.chain_end(question.name.as_str()),
+            self.chain(question.name.as_str()),
             self.caa(question),
         );
         let asked = servers.iter().map(|server| self.ask_about(server, question.name.as_str()));
@@ -104,7 +104,7 @@ impl Asking<'_> {
         DnsFacts {
             zone,
             servers: answers,
-            chain_end,
+            chain,
             target_addresses,
             texts,
             caa,
@@ -264,22 +264,23 @@ impl Asking<'_> {
         Some(answer)
     }
 
-    /// Where the CNAME chain that starts at the name ends, as a resolver follows it.
-    async fn chain_end(&self, name: &str) -> Option<String> {
-        let reply = self.recurse(name, RecordKind::A).await.ok()?;
-        let mut end = name.to_owned();
-        // The chain is at most as long as the answer has records, so a loop ends too.
+    /// The names that the CNAME chain of the name leads through, as a resolver follows it.
+    async fn chain(&self, name: &str) -> Vec<String> {
+        let Ok(reply) = self.recurse(name, RecordKind::A).await else { return Vec::new() };
+        let mut chain: Vec<String> = Vec::new();
+        // It is at most as long as the answer has records, so a loop ends too.
         for _ in 0..reply.answers.len() {
+            let end = chain.last().map_or(name, String::as_str);
             let next = reply.answers.iter().find_map(|record| match &record.data {
                 RecordData::Cname(target) if record.owner == end => Some(target.clone()),
                 _ => None,
             });
             match next {
-                Some(next) => end = next,
+                Some(next) => chain.push(next),
                 None => break,
             }
         }
-        (end != name).then_some(end)
+        chain
     }
 
     /// The CAA records of the name and all its ancestors, asked at once.

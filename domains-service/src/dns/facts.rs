@@ -69,8 +69,8 @@ pub(crate) struct CaaLevel {
 pub(crate) struct DnsFacts {
     pub(crate) zone: Zone,
     pub(crate) servers: Vec<ServerFacts>,
-    /// Where a CNAME chain starting at the domain ends, when it has more than one link.
-    pub(crate) chain_end: Option<String>,
+    /// The names that the CNAME chain of the domain leads through, as a resolver follows it; its end is last.
+    pub(crate) chain: Vec<String>,
     /// The addresses of the project's CNAME target: what an ALIAS at an apex becomes.
     pub(crate) target_addresses: Vec<IpAddr>,
     /// The ownership texts; asked only when ownership is contested.

@@ -211,8 +211,8 @@ fn judge_records(facts: &DnsFacts, expected: &Expectation<'_>, apex: bool, probl
 
 fn server_verdicts(facts: &DnsFacts, expected: &Expectation<'_>, apex: bool) -> Vec<ServerVerdict> {
     let edge: Vec<IpAddr> = expected.edge.iter().chain(&facts.target_addresses).copied().collect();
-    let chained = facts.chain_end.as_deref() == Some(expected.target.as_str());
-    facts.servers.iter().map(|server| server::judge(server, expected.target.as_str(), &edge, apex, chained)).collect()
+    let target = expected.target.as_str();
+    facts.servers.iter().map(|server| server::judge(server, target, &edge, apex, &facts.chain)).collect()
 }
 
 fn judge_ownership(

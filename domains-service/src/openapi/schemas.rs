@@ -169,6 +169,7 @@ fn keys() -> Value {
         "expires_at": date_or_null("When it stops working."),
         "revoked_at": date_or_null("When it was revoked."),
         "revoked": flag("Whether it was."),
+        "last_used_at": date_or_null("The beginning of the minute in which it was used last, to the minute and known within seconds; null: not yet."),
     });
     let mut created = key.clone();
     if let Some(created) = created.as_object_mut() {

@@ -4,6 +4,7 @@ use chassis::sql::{Connection, query, query_as, query_scalar};
 use contract::key::{ApiKey, Environment, KeyDigest, KeyId, Scopes};
 use contract::project::ProjectId;
 use contract::time::{UnixMillis, UnixSeconds};
+use contract::window::Window;
 
 use super::{Store, StoreError, read_json, read_word, to_json};
 
@@ -21,6 +22,8 @@ pub(crate) struct KeyRecord {
     pub(crate) created_at: UnixMillis,
     pub(crate) expires_at: Option<UnixSeconds>,
     pub(crate) revoked_at: Option<UnixMillis>,
+    /// The beginning of the minute in which it was used last, as far as it was reported.
+    pub(crate) last_used_at: Option<UnixMillis>,
 }
 
 impl KeyRecord {
@@ -49,6 +52,7 @@ struct Row {
     created_at: i64,
     expires_at: Option<i64>,
     revoked_at: Option<i64>,
+    last_used_at: Option<i64>,
 }
 
 impl TryFrom<Row> for KeyRecord {
@@ -66,6 +70,7 @@ impl TryFrom<Row> for KeyRecord {
             created_at: UnixMillis(row.created_at),
             expires_at: row.expires_at.map(UnixSeconds),
             revoked_at: row.revoked_at.map(UnixMillis),
+            last_used_at: row.last_used_at.map(UnixMillis),
         })
     }
 }
@@ -138,6 +143,23 @@ pub(crate) async fn save_key(connection: &mut Connection, key: &KeyRecord) -> Re
     .bind(key.revoked_at.map(|at| at.0))
     .execute(connection)
     .await?;
+    Ok(())
+}
+
+/// Notes that a key was used in a minute. What is known of a later one stays, and a minute that has not come yet, by the
+/// clock of this service, counts as the present one.
+pub(crate) async fn note_use(
+    connection: &mut Connection,
+    key: &KeyId,
+    minute: i64,
+    now: UnixMillis,
+) -> Result<(), StoreError> {
+    let minute = minute.min(Window::Minute.index(now));
+    query("UPDATE api_keys SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)")
+        .bind(key.as_str())
+        .bind(Window::Minute.starts_at(minute).to_millis().0)
+        .execute(connection)
+        .await?;
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! The dashboard over HTTP, without script: every page, its states, and who may see it.
 
 mod browser;
+mod gateways;
 mod pages;
 mod sessions;
 

@@ -10,10 +10,7 @@ mod table;
 
 use std::time::Duration;
 
-use contract::key::KeyId;
-use contract::time::UnixSeconds;
-use serde::{Deserialize, Serialize};
-
+pub use contract::ban::{Ban, BanReason};
 pub use table::{BanTable, OFFENDERS_MAX};
 
 /// Whether bans are imposed.
@@ -74,33 +71,6 @@ impl Default for BanRules {
             seconds: [60, 300, 900, 3_600],
         }
     }
-}
-
-/// Who imposed a ban.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum BanReason {
-    /// The rule of this module.
-    Strikes,
-    /// A person.
-    Operator,
-}
-
-/// A key that is refused until a moment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ban {
-    /// The key.
-    pub key: KeyId,
-    /// When it was imposed.
-    pub since: UnixSeconds,
-    /// First second at which the key is welcome again.
-    pub until: UnixSeconds,
-    /// Who imposed it.
-    pub reason: BanReason,
-    /// The how manieth ban of the key within 24 hours this is; 4 for the fourth and every further one.
-    pub level: u32,
-    /// Decided in shadow mode: nobody is refused for it.
-    pub shadow: bool,
 }
 
 #[cfg(test)]

@@ -3,10 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use chassis::clock::Clock;
 use chassis::secret::Secret;
-use contract::usage::{USAGE_PROJECTS_MAX, UsageReport};
+use contract::ban::Ban;
+use contract::usage::{BANS_MAX, KEY_USES_MAX, KeyReport, USAGE_PROJECTS_MAX, UsageReport};
+use serde::Serialize;
 
 use super::UsageBook;
+use crate::quota::Quota;
 
 /// Between two reports.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -14,8 +18,11 @@ const INTERVAL: Duration = Duration::from_secs(2);
 /// How long one may take.
 const REPORT_MAX: Duration = Duration::from_secs(2);
 
-/// Reports in one round: a thousand projects. More of them wait for the next.
+/// Reports of a kind in one round: a thousand projects, three thousand keys. More of them wait for the next.
 const REPORTS_PER_ROUND: usize = 20;
+
+/// Bans that stay as they are are told this often: the control plane forgets what it does not hear again.
+const BANS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Where to report, and as whom.
 pub struct Reporter {
@@ -27,35 +34,108 @@ pub struct Reporter {
     pub node: String,
     /// What is reported.
     pub book: Arc<UsageBook>,
+    /// Who knows the bans.
+    pub quota: Quota,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// The bans that the control plane has heard of, and when it did.
+#[derive(Default)]
+struct Told {
+    bans: Vec<Ban>,
+    total: u64,
+    at: Duration,
+}
+
+impl Told {
+    /// Whether the control plane must hear of these.
+    fn is_old(&self, bans: &[Ban], total: u64, now: Duration) -> bool {
+        let is_over_time = total > 0 && now.saturating_sub(self.at) >= BANS_INTERVAL;
+        is_over_time || self.total != total || self.bans != bans
+    }
 }
 
 impl Reporter {
     /// Reports until it is dropped.
     pub async fn run(self) {
         let Ok(client) = reqwest::Client::builder().timeout(REPORT_MAX).no_proxy().build() else { return };
+        let mut told = Told::default();
         loop {
             tokio::time::sleep(INTERVAL).await;
-            self.round(&client).await;
+            self.report_usage(&client).await;
+            self.report_keys(&client, &mut told).await;
         }
     }
 
-    async fn round(&self, client: &reqwest::Client) {
+    async fn report_usage(&self, client: &reqwest::Client) {
         for _ in 0..REPORTS_PER_ROUND {
             let projects = self.book.take(USAGE_PROJECTS_MAX);
             if projects.is_empty() {
                 return;
             }
             let report = UsageReport { node: self.node.clone(), projects };
-            let url = format!("{}/internal/edge/usage", self.url);
-            let sent = client.post(url).bearer_auth(&*self.token.to_token()).json(&report).send().await;
-            match sent.and_then(reqwest::Response::error_for_status) {
-                Ok(_) => {}
-                Err(error) => {
-                    tracing::debug!(%error, "usage could not be reported; it waits for the next round");
-                    self.book.give_back(report.projects);
-                    return;
-                }
+            if let Err(error) = self.send(client, "usage", &report).await {
+                tracing::debug!(%error, "usage could not be reported; it waits for the next round");
+                self.book.give_back(report.projects);
+                return;
             }
         }
+    }
+
+    async fn report_keys(&self, client: &reqwest::Client, told: &mut Told) {
+        for _ in 0..REPORTS_PER_ROUND {
+            let mut bans = self.quota.bans();
+            let total = u64::try_from(bans.len()).unwrap_or(u64::MAX);
+            bans.truncate(BANS_MAX);
+            let used = self.book.keys.take(KEY_USES_MAX, self.clock.now());
+            let now = self.clock.monotonic();
+            if used.is_empty() && !told.is_old(&bans, total, now) {
+                return;
+            }
+            let report = KeyReport { node: self.node.clone(), used, bans, bans_total: total };
+            if let Err(error) = self.send(client, "keys", &report).await {
+                tracing::debug!(%error, "keys could not be reported; they wait for the next round");
+                self.book.keys.give_back(report.used);
+                return;
+            }
+            *told = Told { bans: report.bans, total, at: now };
+        }
+    }
+
+    async fn send(&self, client: &reqwest::Client, what: &str, report: &impl Serialize) -> reqwest::Result<()> {
+        let url = format!("{}/internal/edge/{what}", self.url);
+        let sent = client.post(url).bearer_auth(&*self.token.to_token()).json(report).send().await?;
+        sent.error_for_status().map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::ban::BanReason;
+    use contract::key::KeyId;
+    use contract::time::UnixSeconds;
+
+    use super::*;
+
+    #[test]
+    fn bans_are_told_when_they_change_and_again_while_they_last() {
+        let ban = Ban {
+            key: KeyId::from_random([7; 10]),
+            since: UnixSeconds(0),
+            until: UnixSeconds(60),
+            reason: BanReason::Strikes,
+            level: 1,
+            shadow: false,
+        };
+        let seconds = Duration::from_secs;
+        let nothing = Told::default();
+        assert!(!nothing.is_old(&[], 0, seconds(1_000)), "that there are none is known");
+        assert!(nothing.is_old(std::slice::from_ref(&ban), 1, seconds(0)));
+        let told = Told { bans: vec![ban.clone()], total: 1, at: seconds(100) };
+        assert!(!told.is_old(std::slice::from_ref(&ban), 1, seconds(109)));
+        assert!(told.is_old(std::slice::from_ref(&ban), 1, seconds(110)));
+        assert!(told.is_old(std::slice::from_ref(&ban), 2, seconds(101)), "others that are not listed");
+        assert!(told.is_old(&[], 0, seconds(101)), "that they are over is told once");
     }
 }

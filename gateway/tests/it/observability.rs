@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use chassis::logs::{Format, Logs};
+use contract::ban::BanReason;
+use contract::usage::KeyReport;
 
 use crate::world::client::{Ask, handshake};
 use crate::world::observed::Log;
@@ -206,4 +208,32 @@ async fn an_operator_can_ask_what_the_gateway_believes() {
     let names: Vec<&str> =
         status["upstreams"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
     assert!(names.contains(&"orders") && names.contains(&"blog"));
+}
+
+#[tokio::test]
+async fn the_control_plane_is_told_which_keys_are_used_and_which_are_banned() {
+    let world = World::start().await;
+    let id = &world.key.record.id;
+    let said_of = |report: &KeyReport| report.used.iter().find(|used| used.key == *id).map(|used| used.minute);
+    // What the control plane does not take now, it is told later.
+    world.control.die().await;
+    assert_eq!(world.ask(world.list()).await.status, 200);
+    world.control.revive().await;
+    let report = world.control.told_of_keys("the use of a key", |report| said_of(report).is_some()).await;
+    assert_eq!(said_of(&report), Some(MINUTE_END / 60 - 1));
+    assert_eq!((report.bans.len(), report.bans_total), (0, 0));
+
+    let secret = chassis::secret::Secret::parse(crate::world::PLATFORM_SECRET).unwrap();
+    let token = format!("Authorization: Bearer {}\r\n", *chassis::guard::operator_token(&secret).to_token());
+    let path = format!("/bans/{id}");
+    assert_eq!(world.admin.ask("POST", &format!("{path}?seconds=600"), &token).await.0, 200);
+    let report = world.control.told_of_keys("the ban", |report| report.bans_total == 1).await;
+    assert_eq!((&report.bans[0].key, report.bans[0].reason), (id, BanReason::Operator));
+    assert_eq!(world.admin.ask("DELETE", &path, &token).await.0, 200);
+    // A key that is used on is told again with the next minute, and that there is no ban any more.
+    world.clock.advance(std::time::Duration::from_mins(1));
+    assert_eq!(world.ask(world.list()).await.status, 200);
+    let is_later = |report: &KeyReport| said_of(report).is_some_and(|minute| minute == MINUTE_END / 60);
+    let report = world.control.told_of_keys("the next minute's use", is_later).await;
+    assert_eq!((report.bans.len(), report.bans_total), (0, 0));
 }

@@ -11,7 +11,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Ban) -> anyhow
         Ban::List => {
             let bans = client.edge(Method::GET, "/bans").await?;
             let rows = bans.get("bans").cloned().unwrap_or(bans);
-            answer(common, &rows, |rows| table(rows, &[("KEY", "/key"), ("UNTIL", "/until"), ("CAUSE", "/cause")]));
+            answer(common, &rows, |rows| table(rows, &[("KEY", "/key"), ("UNTIL", "/until"), ("REASON", "/reason")]));
         }
         Ban::Add { key, seconds } => {
             let answered = client.edge(Method::POST, &format!("/bans/{key}?seconds={seconds}")).await?;

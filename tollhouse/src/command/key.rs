@@ -32,6 +32,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Key) -> anyhow
                 ("CREATED", "/created_at"),
                 ("EXPIRES", "/expires_at"),
                 ("REVOKED", "/revoked_at"),
+                ("LAST USED", "/last_used_at"),
             ];
             answer(common, &rows, |rows| table(rows, &columns));
         }

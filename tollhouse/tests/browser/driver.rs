@@ -36,6 +36,8 @@ pub(crate) struct Driver {
     process: Child,
     client: reqwest::Client,
     session: String,
+    /// Where the browser's debugger listens.
+    pub(crate) debugger: String,
     _profile: TempDir,
 }
 
@@ -82,7 +84,9 @@ impl Driver {
         let base = format!("http://127.0.0.1:{port}/session");
         let answer: Value = client.post(&base).json(&wanted).send().await.unwrap().json().await.unwrap();
         let id = answer["value"]["sessionId"].as_str().unwrap_or_else(|| panic!("no browser: {answer}"));
-        let driver = Self { process, session: format!("{base}/{id}"), client, _profile: profile };
+        let debugger = answer["value"]["capabilities"]["goog:chromeOptions"]["debuggerAddress"].as_str();
+        let debugger = debugger.expect("chromedriver says where the browser's debugger is").to_owned();
+        let driver = Self { process, session: format!("{base}/{id}"), client, debugger, _profile: profile };
         driver.look(Look::Light).await;
         driver
     }

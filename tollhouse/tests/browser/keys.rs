@@ -2,6 +2,23 @@
 
 use crate::person::Person;
 
+// What the engines would say if there were something to say: their silence elsewhere is a finding.
+#[tokio::test(flavor = "multi_thread")]
+async fn both_engines_of_accessibility_see_a_field_without_a_name_and_pale_words() {
+    let person = Person::start().await;
+    assert_eq!((person.asked_axe().await.len(), person.asked_pa11y().await.len()), (0, 0));
+    let spoil = "const [field, words] = [document.createElement('input'), document.createElement('p')];
+        words.textContent = 'pale'; words.style.color = '#bbb'; document.getElementById('main').append(field, words)";
+    person.browser.run(spoil).await;
+    let (axe, pa11y) = (person.asked_axe().await, person.asked_pa11y().await);
+    for (rule, found) in [("label", &axe), ("color-contrast", &axe)] {
+        assert!(found.iter().any(|one| one["id"] == rule), "{rule}: {found:#?}");
+    }
+    for rule in ["Guideline1_3.1_3_1.F68", "Guideline1_4.1_4_3.G18.Fail"] {
+        assert!(pa11y.iter().any(|one| one["code"].as_str().unwrap().ends_with(rule)), "{rule}: {pa11y:#?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_is_made_used_seen_in_the_usage_and_revoked() {
     let person = Person::signed_in("pro").await;
@@ -37,7 +54,15 @@ async fn a_key_is_made_used_seen_in_the_usage_and_revoked() {
         .await;
     person.inspect("usage").await;
 
-    person.go("/projects/demo-pro/keys").await;
+    let newest = "return document.querySelector('.rows li').innerText";
+    browser
+        .until("the key says when it was used", async || {
+            person.go("/projects/demo-pro/keys").await;
+            let row = browser.run(newest).await;
+            let row = row.as_str().unwrap();
+            row.contains("checkout") && row.contains("Used less than a minute ago")
+        })
+        .await;
     browser.click(".rows li:first-child .actions details:last-child summary").await;
     browser.click(".rows li:first-child .actions details:last-child button").await;
     browser.reads("The key is revoked.").await;
@@ -82,8 +107,32 @@ async fn an_operator_opens_a_link_and_sees_the_whole_platform() {
     browser.reads("signs you in as an operator").await;
     person.inspect("enter").await;
     browser.click("form[action='/enter'] button").await;
-    browser.reads("Gateways").await;
+    browser.reads("No key is refused for not backing off.").await;
+
+    // A key that is banned, and let in again by the command that the page shows.
+    let keys = person.platform.json(&["key", "list", "demo-pro"]);
+    let id = keys[0]["id"].as_str().unwrap();
+    person.platform.json(&["ban", "add", id, "--seconds", "600"]);
+    let on_page = async |path: &str, words: &str| {
+        let what = format!("{path} says {words:?}");
+        browser
+            .until(&what, async || {
+                person.go(path).await;
+                browser.text().await.contains(words)
+            })
+            .await;
+    };
+    on_page("/operator", "imposed by an operator").await;
     person.inspect("operator").await;
+    let command = browser.run("return document.querySelector('.command [data-copy]').dataset.copy").await;
+    assert_eq!(command, format!("tollhouse ban lift {id}"));
+    browser.click("a.name[href='/projects/demo-pro/keys']").await;
+    browser.reads("The operator of the platform has it refused for a while.").await;
+    person.inspect("key-banned").await;
+    let words: Vec<&str> = command.as_str().unwrap().split(' ').skip(1).collect();
+    assert!(person.platform.command(&words).status.success());
+    on_page("/operator", "No key is refused for not backing off.").await;
+
     browser.click("a[href='/operator/projects']").await;
     browser.reads("demo-business").await;
     person.inspect("projects").await;

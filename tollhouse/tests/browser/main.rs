@@ -9,6 +9,8 @@ mod driver;
 #[cfg(test)]
 mod keys;
 #[cfg(test)]
+mod pa11y;
+#[cfg(test)]
 mod person;
 #[cfg(test)]
 mod platform;

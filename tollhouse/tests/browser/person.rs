@@ -4,8 +4,10 @@
 use std::path::PathBuf;
 
 use serde_json::Value;
+use tokio::sync::Mutex;
 
 use crate::driver::{Driver, Look};
+use crate::pa11y::Pa11y;
 use crate::platform::Platform;
 
 /// The largest page, in bytes of HTML.
@@ -19,6 +21,7 @@ pub(crate) struct Person {
     pub(crate) browser: Driver,
     pub(crate) platform: Platform,
     axe: String,
+    pa11y: Mutex<Pa11y>,
     pictures: Option<PathBuf>,
 }
 
@@ -26,15 +29,15 @@ impl Person {
     /// Before a fresh platform, at the sign-in page.
     #[expect(clippy::disallowed_methods, reason = "where tools are and pictures go, not settings of a process")]
     pub(crate) async fn start() -> Self {
-        let axe = std::env::var("TOLLHOUSE_AXE")
-            .map_or_else(|_| dirs_cache().join("tollhouse-tools/axe-core-4.14.1.js"), PathBuf::from);
+        let axe = std::env::var("TOLLHOUSE_AXE").map_or_else(|_| tools().join("axe-core-4.14.1.js"), PathBuf::from);
         let axe = std::fs::read_to_string(&axe).unwrap_or_else(|error| {
             panic!("axe-core of npm is missing at {} ({error}): run ./check once, which fetches it", axe.display())
         });
         let platform = Platform::start();
         let browser = Driver::start().await;
-        let person =
-            Self { browser, platform, axe, pictures: std::env::var_os("TOLLHOUSE_PICTURES").map(PathBuf::from) };
+        let pa11y = Mutex::new(Pa11y::start(&browser.debugger));
+        let pictures = std::env::var_os("TOLLHOUSE_PICTURES").map(PathBuf::from);
+        let person = Self { browser, platform, axe, pa11y, pictures };
         person.browser.go(&person.platform.dashboard("/")).await;
         person.browser.reads("Use an API key of your project").await;
         person
@@ -76,6 +79,14 @@ impl Person {
     }
 
     async fn is_accessible(&self, name: &str, look: &str) {
+        let grave = self.asked_axe().await;
+        assert!(grave.is_empty(), "{name} ({look}): axe: {grave:#?}");
+        let errors = self.asked_pa11y().await;
+        assert!(errors.is_empty(), "{name} ({look}): pa11y: {errors:#?}");
+    }
+
+    /// What axe finds serious.
+    pub(crate) async fn asked_axe(&self) -> Vec<Value> {
         self.browser.run(&format!("if (!window.axe) {{ {} }}", self.axe)).await;
         let found = self
             .browser
@@ -86,18 +97,19 @@ impl Person {
                  }))))",
             )
             .await;
-        let grave: Vec<&Value> = found
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(|one| GRAVE.iter().any(|impact| one["impact"] == *impact))
-            .collect();
-        assert!(grave.is_empty(), "{name} ({look}): {grave:#?}");
+        let grave = |one: &&Value| GRAVE.iter().any(|impact| one["impact"] == *impact);
+        found.as_array().unwrap().iter().filter(grave).cloned().collect()
+    }
+
+    /// What pa11y calls an error.
+    pub(crate) async fn asked_pa11y(&self) -> Vec<Value> {
+        self.pa11y.lock().await.look().await
     }
 }
 
+/// Where `./check` keeps what it fetches.
 #[expect(clippy::disallowed_methods, reason = "where ./check keeps tools")]
-fn dirs_cache() -> PathBuf {
+pub(crate) fn tools() -> PathBuf {
     let home = || PathBuf::from(std::env::var("HOME").unwrap_or_default()).join(".cache");
-    std::env::var("XDG_CACHE_HOME").map_or_else(|_| home(), PathBuf::from)
+    std::env::var("XDG_CACHE_HOME").map_or_else(|_| home(), PathBuf::from).join("tollhouse-tools")
 }

@@ -60,6 +60,23 @@ impl Platform {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
+    /// Lines at the end of what the test world's nameservers go by.
+    pub(crate) fn world(&self, lines: &[String]) {
+        let file = self.directory.path().join("test-world/zones.txt");
+        let text = std::fs::read_to_string(&file).unwrap() + &lines.join("\n") + "\n";
+        // At once or not at all: they may read it at any moment.
+        std::fs::write(file.with_extension("new"), text).unwrap();
+        std::fs::rename(file.with_extension("new"), &file).unwrap();
+    }
+
+    /// The records that a project would be asked to create for a name.
+    pub(crate) fn records(&self, project: &str, name: &str) -> Vec<(String, String)> {
+        let checked = self.json(&["domain", "check", project, name]);
+        let field = |record: &Value, name: &str| record[name].as_str().unwrap().to_owned();
+        let records = checked["records"].as_array().unwrap().iter();
+        records.map(|record| (field(record, "type"), field(record, "value"))).collect()
+    }
+
     /// A client for which every name is this machine, that believes every certificate and follows no redirect.
     pub(crate) fn visitor(&self, host: &str) -> (reqwest::Client, String) {
         let port = self.demo["https_port"].as_u64().unwrap();

@@ -122,6 +122,15 @@ impl Domain {
         w::status_sentence(&self.status).to_owned()
     }
 
+    /// The same on its own page, where what is meant stands below.
+    pub(super) fn sentence_here(&self) -> String {
+        match self.status.as_str() {
+            "action_required" => w::ACT_HERE.to_owned(),
+            "suspended" => w::SUSPENDED_HERE.to_owned(),
+            _ => self.sentence(),
+        }
+    }
+
     /// Whether what its owner is to create comes first on its page.
     pub(super) fn waits_for_records(&self) -> bool {
         matches!(self.status.as_str(), "pending_dns" | "pending_ownership")
@@ -190,10 +199,21 @@ impl Nameserver {
 
 impl Problem {
     pub(super) fn who_words(&self) -> &'static str {
-        w::who(&self.who)
+        if self.passes_by_itself() { w::NOBODY_ACTS } else { w::who(&self.who) }
     }
 
     pub(super) fn is_error(&self) -> bool {
-        self.severity == "error"
+        self.severity == "error" && !self.passes_by_itself()
+    }
+
+    /// When the next attempt is.
+    pub(super) fn retry(&self) -> Option<String> {
+        // What it is seen from does not matter: only the moment itself is shown.
+        self.retry_at.as_deref().and_then(|at| Moment::parse(at, UnixMillis(0))).map(|at| at.plain)
+    }
+
+    /// Nothing goes on before it is solved, and yet there is nothing to do about it.
+    fn passes_by_itself(&self) -> bool {
+        self.code == "DNS_PARTIAL"
     }
 }

@@ -95,6 +95,9 @@ words! {
     TTL = "TTL";
     STATE = "State";
     PROBLEMS = "What stands in the way";
+    NOBODY_ACTS = "Time must pass";
+    ACT_HERE = "Something only you can change stands in the way. It is named below, with what to do.";
+    SUSPENDED_HERE = "Visitors are not served here at present. What is needed is named below.";
     VERIFY = "Verify";
     VERIFY_AGAIN = "Re-verify";
     CHECKED = "Last checked";
@@ -170,6 +173,10 @@ words! {
     NO_KEYS = "No key in use.";
     KEYS_GONE = "Revoked and expired";
     CREATED = "Created";
+    USED = "Used";
+    NEVER_USED = "Never used";
+    BANNED_KEY = "Banned";
+    BANNED_ENDS = "The ban ends at";
     THIS_KEY = "you are signed in with it";
     ROTATE = "Rotate";
     ROTATE_LEAD = "Makes a new key like this one. The old one goes on working for:";
@@ -256,7 +263,12 @@ words! {
     AT_A_GLANCE = "At a glance";
     AUTHORITIES = "Certificate authorities";
     NO_AUTHORITIES = "none";
-    BANS_HINT = "Bans are known to the gateways: tollhouse ban list shows them, and lifts them.";
+    BANS = "Bans";
+    BANS_LEAD = "Keys that gateways refuse for a while, as they reported in the last half minute. A command on the platform's machine lets one in again at once.";
+    NO_BANS = "None. No key is refused for not backing off.";
+    BAN_LIFT = "command that lifts the ban";
+    UNTIL = "Until";
+    NO_SUCH_KEY = "a key that is gone";
     NOT_DEPLOYED_YET = "not deployed";
     IS_SUSPENDED = "suspended";
 }
@@ -282,84 +294,5 @@ pub(in crate::dashboard) fn note(query: &str) -> Option<&'static str> {
         "removed" => Some("The webhook is removed."),
         "repeated" => Some("It is being sent again."),
         _ => None,
-    }
-}
-
-pub(in crate::dashboard) fn too_many_attempts(seconds: u64) -> String {
-    let minutes = seconds.div_ceil(60);
-    let plural = if minutes == 1 { "" } else { "s" };
-    format!("Too many attempts. Wait {minutes} minute{plural}, then try again.")
-}
-
-pub(in crate::dashboard) fn remove_title(name: &str) -> String {
-    format!("Remove {name}?")
-}
-
-pub(in crate::dashboard) fn redirects(to: &str, status: Option<u16>) -> String {
-    let to = if to == "primary" { REDIRECT_PRIMARY } else { to };
-    match status {
-        Some(status) => format!("Redirects to {to} ({status})"),
-        None => format!("Redirects to {to}"),
-    }
-}
-
-/// `X-Edge-Ack`, such as `3/3; 4ms`, as a sentence.
-pub(in crate::dashboard) fn stopped(acknowledged: &str) -> String {
-    let read = || {
-        let (gateways, time) = acknowledged.split_once(';')?;
-        let (stopped, all) = gateways.trim().split_once('/')?;
-        Some((stopped.parse::<u64>().ok()?, all.parse::<u64>().ok()?, time.trim().strip_suffix("ms")?))
-    };
-    match read() {
-        Some((_, 0, _)) => "Traffic has stopped. No gateway is connected at the moment.".to_owned(),
-        Some((1, 1, time)) => format!("Traffic stopped on the one gateway there is, within {time} ms."),
-        Some((stopped, all, time)) => format!("Traffic stopped on {stopped} of {all} gateways, within {time} ms."),
-        None => "Traffic has stopped.".to_owned(),
-    }
-}
-
-pub(in crate::dashboard) fn resets_in(seconds: i64) -> String {
-    match seconds {
-        ..=90 => format!("resets in {seconds} s"),
-        91..=5_400 => format!("resets in {} min", (seconds + 30) / 60),
-        _ => format!("resets in {} h", (seconds + 1_800) / 3_600),
-    }
-}
-
-pub(in crate::dashboard) fn silent(millis: u64) -> String {
-    if millis < 2_000 { "now".to_owned() } else { format!("{} s ago", millis / 1_000) }
-}
-
-pub(in crate::dashboard) fn domains_used(used: u32, limit: u32) -> String {
-    format!("{used} of {limit} in use")
-}
-
-pub(in crate::dashboard) fn chart_summary(admitted: &str, refused: &str, banned: &str) -> String {
-    format!(
-        "{admitted} requests admitted, {refused} refused because a limit was reached, {banned} refused because a key was banned."
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn acknowledgements_read_as_sentences() {
-        for (header, sentence) in [
-            ("3/3; 4ms", "Traffic stopped on 3 of 3 gateways, within 4 ms."),
-            ("1/1; 2ms", "Traffic stopped on the one gateway there is, within 2 ms."),
-            ("0/0; 0ms", "Traffic has stopped. No gateway is connected at the moment."),
-            ("2/3; 1000ms", "Traffic stopped on 2 of 3 gateways, within 1000 ms."),
-            ("", "Traffic has stopped."),
-        ] {
-            assert_eq!(stopped(header), sentence);
-        }
-    }
-
-    #[test]
-    fn waits_are_rounded_up() {
-        assert_eq!(too_many_attempts(1), "Too many attempts. Wait 1 minute, then try again.");
-        assert_eq!(too_many_attempts(61), "Too many attempts. Wait 2 minutes, then try again.");
     }
 }

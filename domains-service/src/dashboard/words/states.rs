@@ -18,6 +18,14 @@ pub(in crate::dashboard) fn status(status: &str) -> (&'static str, &'static str)
     }
 }
 
+/// The word for a status, if it is one.
+pub(in crate::dashboard) fn known_status(text: &str) -> Option<&'static str> {
+    match status(text) {
+        ("Unknown", _) => None,
+        (word, _) => Some(word),
+    }
+}
+
 /// What a status means for the domain's owner.
 pub(in crate::dashboard) fn status_sentence(status: &str) -> &'static str {
     match status {

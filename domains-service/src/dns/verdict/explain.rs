@@ -175,16 +175,30 @@ fn explain_one(
 pub(super) fn partial(facts: &DnsFacts, verdicts: &[ServerVerdict], expected: &Expectation<'_>) -> Problem {
     let ok = verdicts.iter().filter(|verdict| verdict.is_ok()).count();
     let total = verdicts.len();
-    let behind = facts.servers.iter().zip(verdicts).filter(|(_, verdict)| !verdict.is_ok());
-    let behind: Vec<String> =
-        behind.take(SHOWN_MAX).map(|(server, verdict)| format!("{}: {}", server.host, verdict.as_str())).collect();
+    let behind = || facts.servers.iter().zip(verdicts).filter(|(_, verdict)| !verdict.is_ok()).take(SHOWN_MAX);
+    let hosts: Vec<&str> = behind().map(|(server, _)| server.host.as_str()).collect();
+    let answers = behind().map(|(server, verdict)| format!("{}: {}", server.host, answer(server, *verdict)));
     Problem::new(
         ProblemCode::DnsPartial,
-        behind.join(", "),
+        hosts.join(", "),
         format!("{ok} of {total} of your nameservers already answer correctly."),
         "Wait: the change is spreading. If it stays so, ask your DNS provider why the nameservers differ.",
     )
-    .seen([expected.target.to_string()], behind)
+    .seen([expected.target.to_string()], answers)
+}
+
+/// What a nameserver answered, as a record reads.
+fn answer(server: &ServerFacts, verdict: ServerVerdict) -> String {
+    match (&server.cname, verdict) {
+        (Answer::Is(cname), _) => format!("CNAME {cname}"),
+        (_, ServerVerdict::Missing) => "nothing".to_owned(),
+        (_, ServerVerdict::Unknown(_)) => format!("no usable answer ({})", verdict.as_str()),
+        _ => {
+            let a = server.a.iter().map(|address| format!("A {address}"));
+            let aaaa = server.aaaa.iter().map(|address| format!("AAAA {address}"));
+            a.chain(aaaa).take(SHOWN_MAX).collect::<Vec<_>>().join(", ")
+        }
+    }
 }
 
 pub(super) fn text(code: ProblemCode, expected: &Expectation<'_>, text: &str, found: &[String]) -> Problem {

@@ -59,16 +59,29 @@ impl ServerVerdict {
     }
 }
 
-/// Judges one nameserver's answer. `chained`: the CNAME chain that starts at the name ends at the target.
-pub(super) fn judge(server: &ServerFacts, target: &str, edge: &[IpAddr], apex: bool, chained: bool) -> ServerVerdict {
+/// Judges one nameserver's answer. `chain`: where the CNAME chain that starts at the name leads, as a resolver sees it.
+pub(super) fn judge(
+    server: &ServerFacts,
+    target: &str,
+    edge: &[IpAddr],
+    apex: bool,
+    chain: &[String],
+) -> ServerVerdict {
     match &server.cname {
         Answer::Failed(why) => ServerVerdict::Unknown(*why),
         Answer::Is(cname) if cname.eq_ignore_ascii_case(target) && apex => ServerVerdict::OkApexCname,
         Answer::Is(cname) if cname.eq_ignore_ascii_case(target) => ServerVerdict::Ok,
-        Answer::Is(_) if chained => ServerVerdict::CnameChained,
+        Answer::Is(cname) if leads_on(chain, cname, target) => ServerVerdict::CnameChained,
         Answer::Is(_) => ServerVerdict::CnameMismatch,
         Answer::Nothing => judge_addresses(server, edge, apex),
     }
+}
+
+/// Whether the chain leads through this name to the target. That it ends there is not enough: nameservers may disagree,
+/// and the resolver may have asked one that is right.
+fn leads_on(chain: &[String], through: &str, target: &str) -> bool {
+    let is = |name: &str| chain.iter().position(|link| link.eq_ignore_ascii_case(name));
+    matches!((is(through), is(target)), (Some(through), Some(target)) if through < target)
 }
 
 fn judge_addresses(server: &ServerFacts, edge: &[IpAddr], apex: bool) -> ServerVerdict {

@@ -31,7 +31,7 @@ fn facts(zone: &str, servers: Vec<ServerFacts>) -> DnsFacts {
     DnsFacts {
         zone: Zone::Is(zone.to_owned()),
         servers,
-        chain_end: None,
+        chain: Vec::new(),
         target_addresses: vec![EDGE.parse().unwrap()],
         texts: None,
         caa: Vec::new(),
@@ -111,8 +111,20 @@ fn the_conflict_matrix_names_each_case_exactly() {
 
 fn chained() -> Judgement {
     let mut facts = facts("customer.com", vec![server("ns1", Answer::Is("alias.customer.com"))]);
-    facts.chain_end = Some(TARGET.to_owned());
+    facts.chain = vec!["alias.customer.com".to_owned(), TARGET.to_owned()];
     Case::of("shop.customer.com").judge(&facts)
+}
+
+#[test]
+fn an_old_record_at_one_nameserver_is_no_way_to_us_because_another_is_right() {
+    let servers =
+        vec![server("ns1", Answer::Is(TARGET)), server("ns2", Answer::Is("old.example.net")), addressed("ns3", &[])];
+    let mut facts = facts("customer.com", servers);
+    // The resolver asked the one that is right.
+    facts.chain = vec![TARGET.to_owned()];
+    let judged = Case::of("shop.customer.com").judge(&facts);
+    assert_eq!((judged.records, codes(&judged)), (Records::Partial, vec!["DNS_PARTIAL"]));
+    assert_eq!(judged.problems[0].observed, ["ns2: CNAME old.example.net", "ns3: nothing"]);
 }
 
 fn no_zone() -> Judgement {
@@ -148,7 +160,7 @@ fn nameservers_that_disagree_are_propagation() {
     ]);
     assert_eq!(judged.records, Records::Partial);
     assert_eq!(judged.problems[0].message, "2 of 3 of your nameservers already answer correctly.");
-    assert_eq!(judged.problems[0].observed, ["ns3: missing"]);
+    assert_eq!(judged.problems[0].observed, ["ns3: nothing"]);
     let stale = shop(vec![server("ns1", Answer::Is(TARGET)), addressed("ns2", &["198.51.100.7"])]);
     assert_eq!(stale.records, Records::Partial);
 }

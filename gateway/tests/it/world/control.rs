@@ -10,6 +10,7 @@ use chassis::guard::edge_token;
 use chassis::secret::Secret;
 use contract::feed::{Change, Effect, Entity, EntityName, Frame, NodeReport, Revision};
 use contract::time::UnixMillis;
+use contract::usage::KeyReport;
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -33,6 +34,7 @@ struct Book {
     forgotten: u64,
     streams: Vec<mpsc::Sender<String>>,
     reports: Vec<NodeReport>,
+    key_reports: Vec<KeyReport>,
     /// Revisions the gateway asked to be continued from.
     asked_after: Vec<u64>,
     /// What the next streams say instead of what is true; they end after it.
@@ -141,6 +143,11 @@ impl ControlPlane {
         self.book.lock().reports.clone()
     }
 
+    /// Waits until the gateway has reported this of its keys.
+    pub(crate) async fn told_of_keys(&self, what: &str, is_told: impl Fn(&KeyReport) -> bool) -> KeyReport {
+        eventually(what, async || self.book.lock().key_reports.iter().find(|report| is_told(report)).cloned()).await
+    }
+
     /// The newest revision.
     pub(crate) fn revision(&self) -> u64 {
         self.book.lock().revision
@@ -222,6 +229,8 @@ async fn answer(stream: TcpStream, book: Arc<Mutex<Book>>, token: Arc<str>) {
         }
         if head.first_line == "POST /internal/edge/nodes HTTP/1.1" {
             book.lock().reports.push(serde_json::from_slice(&body.bytes).expect("a report"));
+        } else if head.first_line == "POST /internal/edge/keys HTTP/1.1" {
+            book.lock().key_reports.push(serde_json::from_slice(&body.bytes).expect("a report of keys"));
         } else {
             assert_eq!(head.first_line, "POST /internal/edge/usage HTTP/1.1");
         }

@@ -1,0 +1,118 @@
+//! The bans in force, as gateways report them.
+//!
+//! Bans live in the gateways and their quota store; here is what each gateway said last, for people to look at. Gateways
+//! that share a store report the same bans, so they are told apart by key. What a gateway said counts for half a minute:
+//! one that ended, or that cannot reach us, says nothing any more, and nobody is shown bans that may long be lifted.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use chassis::sql::{query, query_as};
+use contract::ban::Ban;
+use contract::key::KeyId;
+use contract::project::ProjectId;
+use contract::time::UnixMillis;
+use contract::usage::KeyReport;
+
+use super::{Store, StoreError, Write, read_json, read_word, to_json};
+
+/// How long a gateway's word counts: three of its reports may be lost.
+pub(crate) const HEARD_MILLIS: i64 = 30_000;
+
+/// Gateways whose word is read.
+const NODES_MAX: i64 = 1_024;
+
+/// A ban and whose key it is.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownBan {
+    pub(crate) ban: Ban,
+    /// The key's project and label; nothing when the key is forgotten already.
+    pub(crate) holder: Option<(ProjectId, String)>,
+}
+
+/// What is known of bans.
+#[derive(Clone, Debug)]
+pub(crate) struct Bans {
+    /// Those that end last.
+    pub(crate) listed: Vec<KnownBan>,
+    /// How many there are.
+    pub(crate) total: u64,
+}
+
+impl Write {
+    /// Takes down the bans that a gateway reports, in place of what it said before.
+    pub(crate) async fn note_bans(&mut self, report: &KeyReport) -> Result<(), StoreError> {
+        if report.bans_total == 0 {
+            query("DELETE FROM edge_bans WHERE node = $1").bind(&report.node).execute(self.connection()).await?;
+            return Ok(());
+        }
+        let now = self.now();
+        query(
+            "INSERT INTO edge_bans (node, bans, total, heard_at) VALUES ($1, $2, $3, $4)
+             ON CONFLICT (node) DO UPDATE SET bans = excluded.bans, total = excluded.total, heard_at = excluded.heard_at",
+        )
+        .bind(&report.node)
+        .bind(to_json(&report.bans))
+        .bind(i64::try_from(report.bans_total).unwrap_or(i64::MAX))
+        .bind(now.0)
+        .execute(self.connection())
+        .await?;
+        Ok(())
+    }
+
+    /// Forgets what gateways said that are not heard any more.
+    pub(crate) async fn tidy_bans(&mut self) -> Result<(), StoreError> {
+        let heard = self.now().plus(-HEARD_MILLIS).0;
+        query("DELETE FROM edge_bans WHERE heard_at < $1").bind(heard).execute(self.connection()).await?;
+        Ok(())
+    }
+}
+
+impl Store {
+    /// The bans in force that gateways name, by key, and how many there are.
+    pub(crate) async fn bans_in_force(&self, now: UnixMillis) -> Result<(BTreeMap<KeyId, Ban>, u64), StoreError> {
+        let rows: Vec<(String, i64)> =
+            query_as("SELECT bans, total FROM edge_bans WHERE heard_at >= $1 ORDER BY node LIMIT $2")
+                .bind(now.plus(-HEARD_MILLIS).0)
+                .bind(NODES_MAX)
+                .fetch_all(self.reader())
+                .await?;
+        let mut by_key: BTreeMap<KeyId, Ban> = BTreeMap::new();
+        let mut of_cut = 0;
+        for (bans, total) in rows {
+            let bans: Vec<Ban> = read_json(&bans, "ban")?;
+            let total = total.unsigned_abs();
+            if total > bans.len() as u64 {
+                of_cut = total.max(of_cut);
+            }
+            for ban in bans.into_iter().filter(|ban| now < ban.until.to_millis()) {
+                let known = by_key.entry(ban.key.clone()).or_insert_with(|| ban.clone());
+                if known.until < ban.until {
+                    *known = ban;
+                }
+            }
+        }
+        let total = of_cut.max(by_key.len() as u64);
+        Ok((by_key, total))
+    }
+
+    /// The bans in force, at most `limit`, the one that ends last first, and whose keys they are.
+    pub(crate) async fn bans(&self, now: UnixMillis, limit: usize) -> Result<Bans, StoreError> {
+        let (by_key, total) = self.bans_in_force(now).await?;
+        let mut bans: Vec<Ban> = by_key.into_values().collect();
+        bans.sort_by_key(|ban| Reverse(ban.until));
+        let mut listed = Vec::new();
+        for ban in bans.into_iter().take(limit) {
+            let row: Option<(String, String)> = query_as("SELECT project, label FROM api_keys WHERE id = $1")
+                .bind(ban.key.as_str())
+                .fetch_optional(self.reader())
+                .await?;
+            let holder = match row {
+                Some((project, label)) => Some((read_word(&project, "project id")?, label)),
+                None => None,
+            };
+            listed.push(KnownBan { ban, holder });
+        }
+        Ok(Bans { listed, total })
+    }
+}

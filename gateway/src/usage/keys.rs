@@ -1,0 +1,151 @@
+//! When each key was used last, to the minute.
+//!
+//! A key that is used a thousand times a minute is noted once. What is kept is a bounded map of the keys of this minute
+//! and of those that are not reported yet; beyond `KEYS_MAX` keys in a minute, further ones are not noted in it.
+
+use std::collections::HashMap;
+
+use contract::key::KeyId;
+use contract::time::UnixMillis;
+use contract::usage::KeyUse;
+use contract::window::Window;
+use parking_lot::Mutex;
+
+/// Keys noted at once.
+const KEYS_MAX: usize = 100_000;
+
+/// Parts of the book, so that requests with different keys do not wait for one lock.
+const PARTS: usize = 16;
+
+#[derive(Clone, Copy, Debug)]
+struct Used {
+    minute: i64,
+    /// Not reported yet.
+    is_news: bool,
+}
+
+/// The keys that were used.
+pub struct KeyBook {
+    parts: Vec<Mutex<HashMap<KeyId, Used>>>,
+}
+
+impl Default for KeyBook {
+    fn default() -> Self {
+        Self { parts: (0..PARTS).map(|_| Mutex::default()).collect() }
+    }
+}
+
+impl KeyBook {
+    /// Notes a request with this key.
+    pub fn note(&self, key: &KeyId, now: UnixMillis) {
+        let minute = Window::Minute.index(now);
+        let Some(part) = self.part(key) else { return };
+        let mut used = part.lock();
+        match used.get_mut(key) {
+            Some(known) if known.minute < minute => *known = Used { minute, is_news: true },
+            Some(_) => {}
+            None => insert(&mut used, key.clone(), minute),
+        }
+    }
+
+    /// Up to `max` uses that are news. They are no longer: [`KeyBook::give_back`] makes them so again. Keys of earlier
+    /// minutes are forgotten once they are reported.
+    pub(super) fn take(&self, max: usize, now: UnixMillis) -> Vec<KeyUse> {
+        let this_minute = Window::Minute.index(now);
+        let mut taken = Vec::new();
+        for part in &self.parts {
+            part.lock().retain(|key, used| {
+                if used.is_news && taken.len() < max {
+                    taken.push(KeyUse { key: key.clone(), minute: used.minute });
+                    used.is_news = false;
+                }
+                used.is_news || used.minute >= this_minute
+            });
+        }
+        taken
+    }
+
+    /// What was taken could not be reported.
+    pub(super) fn give_back(&self, taken: Vec<KeyUse>) {
+        for KeyUse { key, minute } in taken {
+            let Some(part) = self.part(&key) else { continue };
+            let mut used = part.lock();
+            match used.get_mut(&key) {
+                // Used again meanwhile, or just as it was: either way the control plane does not know.
+                Some(known) => known.is_news = true,
+                None => insert(&mut used, key, minute),
+            }
+        }
+    }
+
+    fn part(&self, key: &KeyId) -> Option<&Mutex<HashMap<KeyId, Used>>> {
+        // Ids are random to their last letter.
+        self.parts.get(key.as_str().bytes().last().map_or(0, usize::from) % PARTS)
+    }
+}
+
+fn insert(used: &mut HashMap<KeyId, Used>, key: KeyId, minute: i64) {
+    if used.len() < KEYS_MAX / PARTS {
+        used.insert(key, Used { minute, is_news: true });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The last second of a minute.
+    const NOW: UnixMillis = UnixMillis(1_781_567_999_000);
+    const MINUTE: i64 = 29_692_799;
+
+    fn key(number: u32) -> KeyId {
+        let mut random = [0; 10];
+        random[..4].copy_from_slice(&number.to_be_bytes());
+        KeyId::from_random(random)
+    }
+
+    #[test]
+    fn a_key_is_news_once_a_minute() {
+        let book = KeyBook::default();
+        for _ in 0..1_000 {
+            book.note(&key(1), NOW);
+        }
+        assert_eq!(book.take(10, NOW), [KeyUse { key: key(1), minute: MINUTE }]);
+        book.note(&key(1), NOW);
+        assert_eq!(book.take(10, NOW), []);
+        book.note(&key(1), NOW.plus(1_000));
+        assert_eq!(book.take(10, NOW.plus(1_000)), [KeyUse { key: key(1), minute: MINUTE + 1 }]);
+    }
+
+    #[test]
+    fn what_could_not_be_reported_is_news_again_and_the_later_minute_wins() {
+        let book = KeyBook::default();
+        book.note(&key(1), NOW);
+        book.note(&key(2), NOW);
+        let taken = book.take(10, NOW);
+        book.note(&key(1), NOW.plus(1_000));
+        book.give_back(taken);
+        let mut again = book.take(10, NOW.plus(1_000));
+        again.sort_by_key(|used| used.minute);
+        assert_eq!(again, [KeyUse { key: key(2), minute: MINUTE }, KeyUse { key: key(1), minute: MINUTE + 1 }]);
+    }
+
+    #[test]
+    fn one_report_has_a_bound_and_what_is_reported_is_forgotten_with_its_minute() {
+        let book = KeyBook::default();
+        (0..7).for_each(|number| book.note(&key(number), NOW));
+        assert_eq!((book.take(5, NOW).len(), book.take(5, NOW).len(), book.take(5, NOW).len()), (5, 2, 0));
+        let held = |book: &KeyBook| book.parts.iter().map(|part| part.lock().len()).sum::<usize>();
+        assert_eq!(held(&book), 7, "so that each is reported once");
+        book.take(5, NOW.plus(1_000));
+        assert_eq!(held(&book), 0);
+    }
+
+    #[test]
+    fn the_book_is_bounded() {
+        let book = KeyBook::default();
+        let bound = u32::try_from(KEYS_MAX).unwrap();
+        (0..bound * 2).for_each(|number| book.note(&key(number), NOW));
+        assert!(book.take(usize::MAX, NOW).len() <= KEYS_MAX);
+    }
+}
