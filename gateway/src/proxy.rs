@@ -112,16 +112,13 @@ impl ProxyHttp for SharedGateway {
         let Some(connection) = ctx.connection.clone() else {
             return Error::e_explain(ErrorType::InternalError, "no connection");
         };
-        let decided = match connection.take_left::<Undecided>() {
-            Some(left) => {
-                let decided = left.decided().await;
-                ctx.facts = decided.facts;
-                decided.outcome
-            }
-            None => {
-                let body_follows = !session.as_downstream_mut().is_body_empty();
-                self.decide(session.req_header(), body_follows, &connection, &mut ctx.facts).await
-            }
+        let decided = if let Some(left) = connection.take_left::<Undecided>() {
+            let decided = left.decided().await;
+            ctx.facts = decided.facts;
+            decided.outcome
+        } else {
+            let body_follows = !session.as_downstream_mut().is_body_empty();
+            self.decide(session.req_header(), body_follows, &connection, &mut ctx.facts).await
         };
         connection.try_early(decided.is_err());
         let facts = &mut *ctx.facts;

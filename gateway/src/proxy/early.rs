@@ -147,7 +147,7 @@ impl Gateway {
 fn parse(bytes: &[u8]) -> Option<RequestHeader> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
     let mut request = httparse::Request::new(&mut fields);
-    let whole = request.parse(bytes).ok().filter(httparse::Status::is_complete).is_some();
+    let whole = request.parse(bytes).is_ok_and(|status| status.is_complete());
     let (method, path) = (request.method?, request.path?);
     if !whole || request.version != Some(1) || !path.starts_with('/') {
         return None;

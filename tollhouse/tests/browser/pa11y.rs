@@ -12,7 +12,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 const VERSION: &str = "8.0.0";
 
 /// How long one look may take.
-const LOOK_MAX: Duration = Duration::from_secs(60);
+const LOOK_MAX: Duration = Duration::from_mins(1);
 
 /// A running pa11y. It ends when it is dropped.
 pub(crate) struct Pa11y {
