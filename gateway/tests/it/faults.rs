@@ -7,6 +7,7 @@ use std::time::Duration;
 use contract::feed::Entity;
 use contract::plan::Plan;
 use contract::project::Project;
+use tokio::net::TcpSocket;
 use tokio::sync::Semaphore;
 
 use crate::world::client::{Ask, Reply};
@@ -14,11 +15,13 @@ use crate::world::entities::project;
 use crate::world::upstream::{Act, Upstream, response};
 use crate::world::{BLOG, DEMO, MINUTE_END, World};
 
-/// An address at which nobody listens.
-async fn nobody() -> SocketAddr {
-    let gone = Upstream::start().await;
-    gone.die().await;
-    gone.address
+/// An address at which nobody listens, for as long as the socket is there: it holds the port, and the kernel refuses
+/// connections to it.
+fn nobody() -> (TcpSocket, SocketAddr) {
+    let silent = TcpSocket::new_v4().unwrap();
+    silent.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let address = silent.local_addr().unwrap();
+    (silent, address)
 }
 
 /// Asserts a failure that is charged and says when to come back.
@@ -31,7 +34,7 @@ fn assert_failed(reply: &Reply, status: u16, code: &str, left: i64) {
 
 #[tokio::test]
 async fn an_upstream_that_refuses_connections_is_502() {
-    let nobody = nobody().await;
+    let (_silent, nobody) = nobody();
     let world = World::with(|setup| setup.orders_endpoints = vec![nobody]).await;
     let reply = world.ask(world.list()).await;
     assert_failed(&reply, 502, "upstream_unreachable", 299);
@@ -176,7 +179,8 @@ async fn a_client_that_leaves_gives_its_place_back() {
 #[tokio::test]
 async fn with_one_of_two_addresses_dead_no_request_fails() {
     let living = Upstream::start().await;
-    let endpoints = vec![nobody().await, living.address];
+    let (_silent, nobody) = nobody();
+    let endpoints = vec![nobody, living.address];
     let world = World::with(|setup| setup.orders_endpoints = endpoints).await;
     let mut client = world.tls(DEMO).await;
     for _ in 0..20 {
@@ -192,7 +196,8 @@ async fn with_one_of_two_addresses_dead_no_request_fails() {
 
 #[tokio::test]
 async fn with_all_addresses_dead_the_answer_is_502_after_two_attempts() {
-    let endpoints = vec![nobody().await, nobody().await, nobody().await];
+    let silent = [nobody(), nobody(), nobody()];
+    let endpoints = silent.iter().map(|(_, address)| *address).collect();
     let world = World::with(|setup| setup.orders_endpoints = endpoints).await;
     let reply = world.ask(world.list()).await;
     assert_failed(&reply, 502, "upstream_unreachable", 299);

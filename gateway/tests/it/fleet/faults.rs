@@ -36,10 +36,14 @@ async fn lost_replies_lose_nothing_and_grant_nothing_twice() {
         proxy.lose(0);
     }
     all_are_back(&fleet).await;
-    outcome.add(fleet.burst(0, 3_000).await);
+    // On a machine that is busy with other things a call may be late once more, and its requests are refused.
+    eventually("all that the limit allows is let through, or the minute is over", async || {
+        outcome.add(fleet.burst(0, 3_000).await);
+        (outcome.admitted.values().any(|admitted| *admitted == 1_000) || outcome.admitted.len() > 1).then_some(())
+    })
+    .await;
     outcome.only(&[200, 429, 503]);
     assert!(outcome.admitted.values().all(|admitted| *admitted <= 1_000), "{outcome:?}");
-    assert!(outcome.admitted.values().any(|admitted| *admitted == 1_000) || outcome.admitted.len() > 1, "{outcome:?}");
     eventually("the books hold what was admitted", async || {
         (fleet.day_charged(0) == u64::from(outcome.total())).then_some(())
     })

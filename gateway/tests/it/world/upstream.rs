@@ -9,7 +9,6 @@ use socket2::SockRef;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
 
 use super::eventually;
 use super::wire::{Framing, Head, Wire};
@@ -67,7 +66,6 @@ struct Book {
 pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
     book: Arc<Mutex<Book>>,
-    serving: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Upstream {
@@ -76,7 +74,7 @@ impl Upstream {
         let address = listener.local_addr().unwrap();
         let book = Arc::new(Mutex::new(Book::default()));
         let shared = book.clone();
-        let serving = tokio::spawn(async move {
+        tokio::spawn(async move {
             let mut served = tokio::task::JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 let number = {
@@ -87,7 +85,7 @@ impl Upstream {
                 served.spawn(serve(stream, number, shared.clone()));
             }
         });
-        Self { address, book, serving: Mutex::new(Some(serving)) }
+        Self { address, book }
     }
 
     /// The next request is answered like this; without a word a request gets 200 and `[]`.
@@ -120,16 +118,6 @@ impl Upstream {
     /// Waits until the gateway has left so many connections on which it got no answer.
     pub(crate) async fn left(&self, times: usize) {
         eventually("connections left", async || (self.book.lock().left >= times).then_some(())).await;
-    }
-
-    /// The process dies: connections break, new ones are refused.
-    pub(crate) async fn die(&self) {
-        let serving = self.serving.lock().take();
-        if let Some(serving) = serving {
-            serving.abort();
-            // Ended by us: that is what was asked for.
-            let _ = serving.await;
-        }
     }
 }
 
