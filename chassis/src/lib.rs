@@ -5,7 +5,7 @@
 //! [`serve`] accepts and drains HTTP, [`shutdown`] ends it, [`guard`] lets in only what came through the gateway,
 //! [`secret`] and [`seal`] keep secrets, [`sql`] speaks to the database, [`sqlite`] or [`postgres`], [`backup`] copies it,
 //! [`trace`] tells a collector where the time went, [`watchdog`] notices a runtime that is
-//! stuck, [`json`] reads what others wrote, [`webhook`] signs and sends what customers want to be told.
+//! stuck, [`json`] reads what others wrote, [`percent`] escapes what goes into a URL, [`webhook`] signs and sends what customers want to be told.
 
 pub mod admin;
 pub mod backup;
@@ -16,6 +16,7 @@ pub mod health;
 pub mod json;
 pub mod logs;
 pub mod metrics;
+pub mod percent;
 pub mod postgres;
 pub mod process;
 pub mod random;

@@ -117,10 +117,14 @@ impl SealingKey {
         self.older.iter().map(|key| key.name.as_str())
     }
 
+    /// Whether the secret of this name is among them. Texts without a name are tried with each.
+    pub fn has(&self, name: &str) -> bool {
+        name.is_empty() || name == self.newest() || self.older().any(|older| older == name)
+    }
+
     /// Whether the secret that sealed a text is among them.
     pub fn has_secret_of(&self, sealed: &str) -> bool {
-        let name = name_in(sealed);
-        name.is_empty() || name == self.newest() || self.older().any(|older| older == name)
+        self.has(name_in(sealed))
     }
 
     /// Seals `plain` for `place` with the newest secret.

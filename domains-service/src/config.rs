@@ -27,6 +27,9 @@ pub use webhooks::WebhookConfig;
 /// The prefix of environment variables that override settings.
 pub const ENVIRONMENT_PREFIX: &str = "TOLLHOUSE_DOMAINS";
 
+/// What a file of a secret might be called.
+const SECRET_EXAMPLE: &str = "data/secrets/platform.key";
+
 /// Everything the service is told from outside.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -173,8 +176,8 @@ fn read(root: &Section<'_>) -> Option<Config> {
     let database = read_place(root, "data/domains-service/domains.sqlite");
     let platform_domain = root.required::<Hostname>("platform_domain", "\"apps.example.com\"");
     let environment = root.value("environment", Environment::Live);
-    let secret = required(root, "secret", root.secret("secret"));
-    let sealing_secret = required(root, "sealing_secret", root.sealing_secrets("sealing_secret"));
+    let secret = root.required_secret("secret", SECRET_EXAMPLE, root.secret("secret"));
+    let sealing_secret = root.required_secret("sealing_secret", SECRET_EXAMPLE, root.sealing_secrets("sealing_secret"));
     let sealing_secret_lost = root.flag("sealing_secret_lost", false);
     let plans = read_plans(root);
     let change_log_rows = root.integer("change_log_rows", 100_000, 1_000..=10_000_000);
@@ -211,15 +214,6 @@ fn read(root: &Section<'_>) -> Option<Config> {
         tracing: tracing?,
         told: Told::default(),
     })
-}
-
-/// A secret that must be there, of those that were found to be sound.
-fn required<T>(root: &Section<'_>, name: &str, secret: Option<Option<T>>) -> Option<T> {
-    let secret = secret?;
-    if secret.is_none() {
-        root.missing(&format!("{name}_file"), "\"data/secrets/platform.key\"");
-    }
-    secret
 }
 
 fn read_plans(root: &Section<'_>) -> Option<Plans> {

@@ -50,7 +50,7 @@ impl Seals {
         for (name, count) in counts {
             if name == app.sealing.newest() {
                 seals.newest += count;
-            } else if name.is_empty() || app.sealing.older().any(|older| older == name) {
+            } else if app.sealing.has(name) {
                 seals.older += count;
             } else {
                 seals.missing += count;
@@ -78,10 +78,7 @@ pub(crate) async fn check(app: &App, lost: bool) -> anyhow::Result<()> {
     if missing == 0 {
         return Ok(());
     }
-    let known = |name: &String| {
-        name.is_empty() || name == app.sealing.newest() || app.sealing.older().any(|older| older == name)
-    };
-    let names: Vec<&String> = counts.keys().filter(|name| !known(name)).collect();
+    let names: Vec<&String> = counts.keys().filter(|name| !app.sealing.has(name)).collect();
     anyhow::ensure!(
         lost,
         "{missing} private keys or secrets of webhooks are sealed with a sealing secret that was taken away (named \

@@ -22,6 +22,9 @@ use crate::upstreams::UpstreamSettings;
 /// The prefix of environment variables that override the file.
 pub const ENVIRONMENT_PREFIX: &str = "TOLLHOUSE_GATEWAY";
 
+/// What a file of a secret might be called.
+const SECRET_EXAMPLE: &str = "/run/secrets/tollhouse";
+
 /// Everything the gateway is told.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -113,8 +116,9 @@ impl Config {
             }
             _ => None,
         };
-        let secret = required(root, "secret", root.secret("secret"));
-        let sealing_secret = required(root, "sealing_secret", root.sealing_secrets("sealing_secret"));
+        let secret = root.required_secret("secret", SECRET_EXAMPLE, root.secret("secret"));
+        let sealing_secret =
+            root.required_secret("sealing_secret", SECRET_EXAMPLE, root.sealing_secrets("sealing_secret"));
         let feed_url = root.section("feed").value("url", "http://127.0.0.1:7003".to_owned());
         let quota = quota::read(&root.section("quota"));
         let upstreams = upstream::read_all(&root.section("upstreams"));
@@ -167,13 +171,4 @@ impl std::str::FromStr for Network {
     fn from_str(text: &str) -> Result<Self, InvalidNetwork> {
         text.parse().map(Self).map_err(|_| InvalidNetwork)
     }
-}
-
-/// A secret that must be there, of those that were found to be sound.
-fn required<T>(root: &Section<'_>, name: &str, secret: Option<Option<T>>) -> Option<T> {
-    let secret = secret?;
-    if secret.is_none() {
-        root.missing(&format!("{name}_file"), "\"/run/secrets/tollhouse\"");
-    }
-    secret
 }

@@ -65,8 +65,7 @@ impl Default for UsageBook {
 impl UsageBook {
     /// Counts a request that was charged or refused for its quota.
     pub fn count(&self, project: &ProjectId, decision: Decision, now: UnixMillis) {
-        let index = usize::try_from(self.hasher.hash_one(project) % PARTS as u64).unwrap_or(0);
-        let Some(part) = self.parts.get(index) else { return };
+        let Some(part) = self.part(project) else { return };
         let (day, minute) = (Window::Day.index(now), Window::Minute.index(now));
         let mut pages = part.lock();
         if !pages.contains_key(project) && pages.len() >= PROJECTS_MAX / PARTS {
@@ -118,13 +117,16 @@ impl UsageBook {
     /// What was taken could not be reported.
     fn give_back(&self, taken: Vec<UsageOfProject>) {
         for usage in taken {
-            let index = usize::try_from(self.hasher.hash_one(&usage.project) % PARTS as u64).unwrap_or(0);
-            let Some(part) = self.parts.get(index) else { continue };
+            let Some(part) = self.part(&usage.project) else { continue };
             match part.lock().get_mut(&usage.project) {
                 Some(page) if page.day == usage.day => page.is_news = true,
                 _ => self.ended.lock().push(usage),
             }
         }
+    }
+
+    fn part(&self, project: &ProjectId) -> Option<&Mutex<HashMap<ProjectId, Page>>> {
+        self.parts.get(usize::try_from(self.hasher.hash_one(project) % PARTS as u64).unwrap_or(0))
     }
 }
 

@@ -68,12 +68,7 @@ impl Config {
         let internal_listen = root.value("internal_listen", SocketAddr::from(([127, 0, 0, 1], 7004)));
         let admin_listen = root.value("admin_listen", SocketAddr::from(([127, 0, 0, 1], 9902)));
         let database = read_place(&root, "data/orders/orders.db");
-        let secret = root.secret("secret").and_then(|secret| {
-            if secret.is_none() {
-                root.missing("secret_file", "\"/run/secrets/tollhouse\"");
-            }
-            secret
-        });
+        let secret = root.required_secret("secret", "/run/secrets/tollhouse", root.secret("secret"));
         let environment = root.value("environment", Environment::Live);
         let control_plane = read_control_plane(&root.section("events"));
         let pets = read_pets(&root.section("pets"));

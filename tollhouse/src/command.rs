@@ -20,6 +20,7 @@ mod switches;
 mod top;
 mod webhook;
 
+use chassis::percent::segment;
 use reqwest::Method;
 use serde_json::Value;
 
@@ -47,6 +48,9 @@ pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
     }
     if let Command::Dns(action) = command {
         return dns::run(common, action);
+    }
+    if let Command::TestWorld(options) = command {
+        return crate::test_world::alone::run(&directory, &options).await;
     }
     if let Command::Backup(options) = command {
         return backup::backup(common, &directory, &options).await;
@@ -80,19 +84,9 @@ pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
         | Command::Backup(_)
         | Command::Restore(_)
         | Command::Healthcheck { .. }
+        | Command::TestWorld(_)
         | Command::Dns(_) => Ok(()),
     }
-}
-
-/// What a person typed, as one segment of a path: anything that could end a segment is escaped. Whether it names
-/// something is the service's business, which explains it better.
-fn segment(text: &str) -> String {
-    text.bytes()
-        .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => char::from(byte).to_string(),
-            other => format!("%{other:02X}"),
-        })
-        .collect()
 }
 
 /// Every page of a list, joined: what stands under `name` in each, up to `most` items.
@@ -114,15 +108,4 @@ async fn all_pages(client: &Client, path: &str, name: &str, most: usize) -> anyh
     }
     items.truncate(most);
     Ok(Value::Array(items))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_typed_stays_in_its_segment() {
-        assert_eq!(segment("shop.example.com"), "shop.example.com");
-        assert_eq!(segment("../keys?x=b\u{fc}"), "..%2Fkeys%3Fx%3Db%C3%BC");
-    }
 }

@@ -20,6 +20,7 @@ use sqlx::{ConnectOptions as _, Connection as _};
 use tokio::process::Command;
 
 use super::{Contents, digest};
+use crate::percent;
 use crate::secret::Secret;
 
 /// How long a tool may take: a database of this size belongs to other tools.
@@ -228,7 +229,7 @@ async fn finish(mut tool: Command, name: &str) -> anyhow::Result<()> {
 
 impl Address {
     fn of(mut url: Url) -> Self {
-        let mut password = url.password().map(unescaped);
+        let mut password = url.password().map(percent::decoded);
         // Neither can fail: what has a host may have a user.
         let _ = url.set_password(None);
         let mut kept = Vec::new();
@@ -250,36 +251,12 @@ impl Address {
         url.set_query(None);
         if !kept.is_empty() {
             // Not as a form: libpq does not take a plus for a space.
-            let pairs: Vec<String> = kept.iter().map(|(name, value)| format!("{name}={}", escaped(value))).collect();
+            let pairs: Vec<String> =
+                kept.iter().map(|(name, value)| format!("{name}={}", percent::segment(value))).collect();
             url.set_query(Some(&pairs.join("&")));
         }
         Self { url: url.into(), password: password.map(Secret::new) }
     }
-}
-
-fn escaped(text: &str) -> String {
-    text.bytes()
-        .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'/' => char::from(byte).to_string(),
-            other => format!("%{other:02X}"),
-        })
-        .collect()
-}
-
-fn unescaped(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let escape = after.get(..2).filter(|_| *first == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
-        if let Some(byte) = escape.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            bytes.push(byte);
-            rest = after.get(2..).unwrap_or_default();
-        } else {
-            bytes.push(*first);
-            rest = after;
-        }
-    }
-    bytes
 }
 
 #[cfg(test)]
@@ -298,7 +275,7 @@ mod tests {
             "postgres://shop:hunter%202%@db.example:6543/orders?ssl-mode=verify-full&sslrootcert=/etc/a%20b.pem\
              &statement-cache-capacity=7",
         );
-        assert_eq!(url, "postgres://shop@db.example:6543/orders?sslmode=verify-full&sslrootcert=/etc/a%20b.pem");
+        assert_eq!(url, "postgres://shop@db.example:6543/orders?sslmode=verify-full&sslrootcert=%2Fetc%2Fa%20b.pem");
         assert_eq!(password.as_deref(), Some("hunter 2%"));
         let (url, password) = address("postgres://shop@db.example/orders?password=hunter2");
         assert_eq!((url.as_str(), password.as_deref()), ("postgres://shop@db.example/orders", Some("hunter2")));

@@ -232,6 +232,16 @@ impl<'r> Section<'r> {
         self.secret_read_by(name, SealingSecrets::parse)
     }
 
+    /// What a reader of secrets found, where there must be a secret: that there is none is reported, with the path of a
+    /// file as an example of what to set.
+    pub fn required_secret<T>(&self, name: &str, example: &str, found: Option<Option<T>>) -> Option<T> {
+        let secret = found?;
+        if secret.is_none() {
+            self.missing(&format!("{name}_file"), &format!("{example:?}"));
+        }
+        secret
+    }
+
     fn secret_read_by<T>(&self, name: &str, parse: fn(&str) -> anyhow::Result<T>) -> Option<Option<T>> {
         self.reader.mark_secret(&self.path_of(name));
         let file: Option<PathBuf> = self.optional(&format!("{name}_file"))?;

@@ -11,13 +11,13 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::Dashboard;
-use super::client::segment;
 use super::fault::Fault;
 use super::moment::Moment;
 use super::session::Session;
 use super::shell::{Section, Shell, html};
 use super::words as w;
 use crate::error::Stop;
+use chassis::percent::segment;
 
 /// A page of events as the API gives them.
 #[derive(Deserialize)]

@@ -94,24 +94,3 @@ impl Api {
         self.call(actor, Method::GET, path, &Value::Null).await?.read()
     }
 }
-
-/// What a person typed, as one segment of a path or one value of a query: whatever could end it is escaped.
-pub(super) fn segment(text: &str) -> String {
-    text.bytes()
-        .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => char::from(byte).to_string(),
-            other => format!("%{other:02X}"),
-        })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_typed_stays_in_its_segment() {
-        assert_eq!(segment("shop.example.com"), "shop.example.com");
-        assert_eq!(segment("../keys?x=b\u{fc}&"), "..%2Fkeys%3Fx%3Db%C3%BC%26");
-    }
-}

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Dashboard;
-use super::client::{Refused, segment};
+use super::client::Refused;
 use super::fault::Fault;
 use super::form::Posted;
 use super::moment::Moment;
@@ -23,6 +23,7 @@ use super::session::Session;
 use super::shell::{Section, Shell, html_with};
 use super::words as w;
 use crate::error::Stop;
+use chassis::percent::segment;
 
 /// Lifetimes offered, in days; 0: it does not expire.
 const LIFETIMES: [i64; 4] = [0, 30, 90, 365];

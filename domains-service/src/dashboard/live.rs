@@ -18,10 +18,10 @@ use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::Dashboard;
-use super::client::segment;
 use super::fault::Fault;
 use super::session::{Session, digest_of};
 use super::words as w;
+use chassis::percent::segment;
 
 /// Between two looks.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);

@@ -15,7 +15,6 @@ use http::header;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::client::segment;
 use super::fault::Fault;
 use super::form::Fields;
 use super::moment::Moment;
@@ -27,6 +26,7 @@ use crate::app::App;
 use crate::error::Stop;
 use crate::store::bans::KnownBan;
 use crate::store::overview::{Expiring, Stuck};
+use chassis::percent::segment;
 
 /// A link is good this long: five minutes.
 const LINK_MILLIS: i64 = 5 * 60 * 1_000;

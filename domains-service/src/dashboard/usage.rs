@@ -13,7 +13,6 @@ use contract::plan::Plan;
 use contract::window::Window;
 
 use super::Dashboard;
-use super::client::segment;
 use super::domains::list::Project;
 use super::fault::Fault;
 use super::session::Session;
@@ -23,6 +22,7 @@ use crate::error::Stop;
 use crate::plans::Plans;
 use crate::store::usage::DayUsage;
 use chart::Chart;
+use chassis::percent::segment;
 
 /// Days on the chart, today included.
 const DAYS: i64 = 30;

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Dashboard;
-use super::client::{Refused, segment};
+use super::client::Refused;
 use super::fault::Fault;
 use super::form::Posted;
 use super::moment::Moment;
@@ -22,6 +22,7 @@ use super::shell::{Section, Shell, html_with};
 use super::words as w;
 use crate::error::Stop;
 use crate::webhook::EVENTS;
+use chassis::percent::segment;
 
 #[derive(Clone, Debug, Deserialize)]
 struct Endpoint {

@@ -93,7 +93,6 @@ impl Gateway {
         connection: &Connection,
     ) -> Early {
         connection.request_seen();
-        connection.try_early(true);
         let closes = !keep_alive || connection.should_close();
         let is_head = head.method == http::Method::HEAD;
         let (response, status, bytes_sent) = match self.bytes(facts, answer, is_head, closes, connection) {

@@ -105,8 +105,7 @@ impl Watch {
     }
 
     async fn ask(&self, query: &str) -> anyhow::Result<Vec<Value>> {
-        let escaped: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
-        let url = format!("{}/api/v1/query?query={escaped}", self.prometheus);
+        let url = format!("{}/api/v1/query?query={}", self.prometheus, chassis::percent::segment(query));
         let answer: Value = self.client.get(url).send().await?.json().await?;
         let result = answer.pointer("/data/result").and_then(Value::as_array);
         result.cloned().with_context(|| format!("{query}: {answer}"))

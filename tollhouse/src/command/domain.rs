@@ -5,10 +5,11 @@ use contract::site::RedirectStatus;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{all_pages, segment};
+use super::all_pages;
 use crate::arguments::{Common, Domain};
 use crate::client::Client;
 use crate::output::{answer, lines, table, word};
+use chassis::percent::segment;
 
 pub(super) async fn run(common: &Common, client: &Client, action: Domain) -> anyhow::Result<()> {
     match action {

@@ -4,10 +4,10 @@ use contract::key::KeyId;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::segment;
 use crate::arguments::Common;
 use crate::client::Client;
 use crate::output::{answer, lines};
+use chassis::percent::segment;
 
 /// Characters of a request id.
 const REQUEST_ID_LENGTH: usize = 32;

@@ -4,10 +4,11 @@ use contract::project::ProjectId;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{all_pages, segment};
+use super::all_pages;
 use crate::arguments::{Common, Webhook};
 use crate::client::Client;
 use crate::output::{answer, table, word};
+use chassis::percent::segment;
 
 pub(super) async fn run(common: &Common, client: &Client, action: Webhook) -> anyhow::Result<()> {
     match action {

@@ -13,13 +13,14 @@ use serde_json::json;
 use super::list::Project;
 use super::view::{Problem, Record};
 use crate::dashboard::Dashboard;
-use crate::dashboard::client::{Refused, segment};
+use crate::dashboard::client::Refused;
 use crate::dashboard::fault::Fault;
 use crate::dashboard::form::Posted;
 use crate::dashboard::session::Session;
 use crate::dashboard::shell::{Section, Shell, html_with};
 use crate::dashboard::words as w;
 use crate::error::Stop;
+use chassis::percent::segment;
 
 /// What adding a name would mean.
 #[derive(Deserialize)]

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use super::detail;
 use crate::dashboard::Dashboard;
-use crate::dashboard::client::segment;
 use crate::dashboard::fault::Fault;
 use crate::dashboard::form::Posted;
+use chassis::percent::segment;
 
 /// `POST …/verify`: looks now.
 pub(in crate::dashboard) async fn verify(

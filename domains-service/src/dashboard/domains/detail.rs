@@ -15,13 +15,14 @@ use super::steps::{self, Step};
 use super::view::Domain;
 use crate::dashboard::Dashboard;
 use crate::dashboard::activity::{Entry, Events};
-use crate::dashboard::client::{Refused, segment};
+use crate::dashboard::client::Refused;
 use crate::dashboard::fault::Fault;
 use crate::dashboard::moment::Moment;
 use crate::dashboard::session::{Session, digest_of};
 use crate::dashboard::shell::{Section, Shell, html_with};
 use crate::dashboard::words as w;
 use crate::error::Stop;
+use chassis::percent::segment;
 
 /// Events shown on the page of a domain.
 const EVENTS_MAX: usize = 12;

@@ -12,13 +12,13 @@ use serde_json::Value;
 
 use super::view::Domain;
 use crate::dashboard::Dashboard;
-use crate::dashboard::client::segment;
 use crate::dashboard::fault::Fault;
 use crate::dashboard::moment::Moment;
 use crate::dashboard::session::{Session, digest_of};
 use crate::dashboard::shell::{Section, Shell, html};
 use crate::dashboard::words as w;
 use crate::error::Stop;
+use chassis::percent::segment;
 
 /// Seconds between reloads where there is no script.
 pub(super) const RELOAD_SECONDS: u32 = 15;

@@ -12,13 +12,14 @@ use serde_json::Value;
 
 use super::view::Domain;
 use crate::dashboard::Dashboard;
-use crate::dashboard::client::{Refused, segment};
+use crate::dashboard::client::Refused;
 use crate::dashboard::fault::Fault;
 use crate::dashboard::form::Posted;
 use crate::dashboard::session::Session;
 use crate::dashboard::shell::{Section, Shell, html, html_with};
 use crate::dashboard::words as w;
 use crate::error::Stop;
+use chassis::percent::segment;
 
 #[derive(Deserialize)]
 struct All {

@@ -106,7 +106,8 @@ impl<'a> Browser<'a> {
             request = request.header(*name, *value);
         }
         if method == "POST" {
-            let body: Vec<String> = fields.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+            let body: Vec<String> =
+                fields.iter().map(|(name, value)| format!("{name}={}", chassis::percent::segment(value))).collect();
             request = request.header("content-type", "application/x-www-form-urlencoded").body(body.join("&"));
         }
         let response = request.send().await.unwrap();
@@ -188,10 +189,4 @@ pub(crate) async fn new_key(platform: &Platform, project: &str, scopes: &[&str])
 /// The only key of a project, as the API lists it.
 pub(crate) async fn listed_key(platform: &Platform, project: &str) -> Value {
     platform.operator("GET", &format!("/projects/{project}/keys"), Value::Null).await.body["keys"][0].clone()
-}
-
-fn encoded(text: &str) -> String {
-    text.bytes()
-        .map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-        .collect()
 }
