@@ -325,7 +325,9 @@ fn tickets(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<Arc<Tickets
 fn server_conf(config: &Config) -> ServerConf {
     ServerConf {
         threads: config.threads,
-        work_stealing: true,
+        // With one thread there is nobody to steal from, and a runtime that knows it is cheaper. With several, tasks have to
+        // move: all connections are accepted by one of them.
+        work_stealing: config.threads > 1,
         upstream_keepalive_pool_size: UPSTREAM_POOL,
         max_retries: 2,
         // Our own drain has run by the time pingora hears of the end.

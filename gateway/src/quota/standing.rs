@@ -4,10 +4,11 @@
 //! specification (section 8) have room for one window, so the rule which of the two they describe lives here, beside
 //! `Retry-After` and the IETF fields that name both. Writing the headers is left to the decorator.
 
-use std::fmt::Write as _;
-
 use contract::time::{UnixMillis, UnixSeconds};
 use contract::window::Window;
+
+/// Bytes that hold both windows of every plan.
+const FIELD_BYTES_USUAL: usize = 64;
 
 /// One window of a caller: how much there is, how much is left, when it comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,32 +112,35 @@ impl Standing {
     /// The `RateLimit-Policy` field: every window's quota and length, whatever the outcome
     /// (draft-ietf-httpapi-ratelimit-headers-10). Example: `"minute";q=60;w=60, "day";q=1000;w=86400`.
     pub fn policy_field(&self) -> String {
-        self.field(|field, window, allowance| write!(field, ";q={};w={}", allowance.limit, window.seconds()))
+        self.field([";q=", ";w="], |window, allowance| [i64::from(allowance.limit), window.seconds()])
     }
 
     /// The `RateLimit` field: what is left of every window and for how many seconds. After a refusal the window that
     /// refused has nothing left; during a ban no window has before the ban ends.
     pub fn ratelimit_field(&self, outcome: Outcome) -> String {
-        self.field(|field, window, allowance| {
+        self.field([";r=", ";t="], |window, allowance| {
             let seconds = seconds_until(allowance.resets_at, self.as_of);
             let (remaining, seconds) = match outcome {
                 Outcome::Refused(refused) if refused == window => (0, seconds),
                 Outcome::Banned { until } => (0, seconds.max(seconds_until(until, self.as_of))),
                 Outcome::Admitted | Outcome::Refused(_) => (allowance.remaining, seconds),
             };
-            write!(field, ";r={remaining};t={seconds}")
+            [i64::from(remaining), i64::from(seconds)]
         })
     }
 
-    /// A structured-field list with one item per window, named as in configuration and logs.
-    fn field(&self, parameters: impl Fn(&mut String, Window, Allowance) -> std::fmt::Result) -> String {
-        let mut field = String::with_capacity(64);
+    /// A structured-field list with one item per window, named as in configuration and logs, and two parameters each.
+    fn field(&self, names: [&str; 2], figures: impl Fn(Window, Allowance) -> [i64; 2]) -> String {
+        let mut field = String::with_capacity(FIELD_BYTES_USUAL);
         let windows = [Some((Window::Minute, self.minute)), self.day.map(|day| (Window::Day, day))];
         for (window, allowance) in windows.into_iter().flatten() {
-            let separator = if field.is_empty() { "" } else { ", " };
-            // Writing to a String cannot fail.
-            let _ = write!(field, "{separator}\"{}\"", window.as_str());
-            let _ = parameters(&mut field, window, allowance);
+            for part in [if field.is_empty() { "\"" } else { ", \"" }, window.as_str(), "\""] {
+                field.push_str(part);
+            }
+            for (name, figure) in names.into_iter().zip(figures(window, allowance)) {
+                field.push_str(name);
+                field.push_str(itoa::Buffer::new().format(figure));
+            }
         }
         field
     }
