@@ -5,11 +5,12 @@
 //! directory and on a free port of loopback. Nothing of it lasts, so it does not wait for disks.
 #![allow(dead_code, reason = "every test binary that includes this file uses another part of it")]
 
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// How long the server may take to start or stop.
@@ -34,6 +35,47 @@ impl Server {
 
     /// A server of the test's own, with settings beside the usual ones.
     pub(crate) fn start(settings: &[&str]) -> Self {
+        let server = Self::nowhere();
+        let made = server
+            .run("initdb")
+            .args(["--username=tollhouse", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"])
+            .arg("--pgdata")
+            .arg(server.directory.join("data"))
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "initdb failed: {}", String::from_utf8_lossy(&made.stderr));
+        server.start_with(settings);
+        server
+    }
+
+    /// A standby of this server: what is acknowledged from now on, both have on disk.
+    pub(crate) fn standby(&self) -> Self {
+        let standby = Self::nowhere();
+        let copied = standby
+            .run("pg_basebackup")
+            .args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-U", "tollhouse", "-R", "--checkpoint=fast"])
+            .arg("--pgdata")
+            .arg(standby.directory.join("data"))
+            .output()
+            .unwrap();
+        assert!(copied.status.success(), "pg_basebackup failed: {}", String::from_utf8_lossy(&copied.stderr));
+        standby.start_with(&[]);
+        self.sql("postgres", "ALTER SYSTEM SET synchronous_standby_names = '*'");
+        self.sql("postgres", "SELECT pg_reload_conf()");
+        let deadline = std::time::Instant::now() + PATIENCE;
+        while self.sql("postgres", "SELECT sync_state FROM pg_stat_replication") != "sync" {
+            assert!(std::time::Instant::now() < deadline, "the standby does not follow");
+        }
+        standby
+    }
+
+    /// Makes a primary of a standby.
+    pub(crate) fn promote(&self) {
+        assert_eq!(self.sql("postgres", "SELECT pg_promote()"), "t");
+    }
+
+    /// A directory for a server, and a port.
+    fn nowhere() -> Self {
         let programs = programs();
         let directory = std::env::temp_dir().join(format!("tollhouse-postgres-{}-{}", std::process::id(), number()));
         std::fs::create_dir(&directory).unwrap();
@@ -44,33 +86,26 @@ impl Server {
             let owned = Command::new("chown").arg(user).arg(&directory).status().unwrap();
             assert!(owned.success());
         }
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let server =
-            Self { programs, directory, user, port, databases: AtomicU32::new(0), keeper: std::sync::Mutex::new(None) };
-        let data = server.directory.join("data");
-        let made = server
-            .run("initdb")
-            .args(["--username=tollhouse", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"])
-            .arg("--pgdata")
-            .arg(&data)
-            .output()
-            .unwrap();
-        assert!(made.status.success(), "initdb failed: {}", String::from_utf8_lossy(&made.stderr));
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        Self { programs, directory, user, port, databases: AtomicU32::new(0), keeper: std::sync::Mutex::new(None) }
+    }
+
+    fn start_with(&self, settings: &[&str]) {
         let mut text = format!(
-            "listen_addresses = '127.0.0.1'\nport = {port}\nunix_socket_directories = '{}'\nfsync = off\n\
+            "listen_addresses = '127.0.0.1'\nport = {}\nunix_socket_directories = '{}'\nfsync = off\n\
              full_page_writes = off\nmax_connections = 300\nshared_buffers = 64MB\n",
-            server.directory.display()
+            self.port,
+            self.directory.display()
         );
         for setting in settings {
             text.push_str(setting);
             text.push('\n');
         }
-        let extra = server.directory.join("extra.conf");
+        let extra = self.directory.join("extra.conf");
         std::fs::write(&extra, text).unwrap();
         // The server is another user, and a test beside this one may have narrowed what new files allow.
         std::fs::set_permissions(extra, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
-        server.start_again();
-        server
+        self.start_again();
     }
 
     /// Starts it after [`Server::stop`].
@@ -132,7 +167,7 @@ impl Server {
 
     /// The URL of a database.
     pub(crate) fn url(&self, database: &str) -> String {
-        format!("postgres://tollhouse@127.0.0.1:{}/{database}?sslmode=disable", self.port)
+        url(self.port, database)
     }
 
     /// Everything in a database as text, as a backup of it would have it.
@@ -204,6 +239,54 @@ impl Drop for Server {
             None => drop(std::fs::remove_dir_all(&self.directory)),
         }
     }
+}
+
+/// An address that goes over to another server when the one behind it fails.
+pub(crate) struct Address {
+    port: u16,
+    target: Arc<AtomicU16>,
+}
+
+impl Address {
+    /// Leads to a server.
+    pub(crate) fn of(server: &Server) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let target = Arc::new(AtomicU16::new(server.port));
+        let leads_to = Arc::clone(&target);
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                if let Ok(server) = TcpStream::connect(("127.0.0.1", leads_to.load(Ordering::Relaxed))) {
+                    carry(&client, &server);
+                    carry(&server, &client);
+                }
+            }
+        });
+        Self { port, target }
+    }
+
+    /// New connections lead to another server.
+    pub(crate) fn lead_to(&self, server: &Server) {
+        self.target.store(server.port, Ordering::Relaxed);
+    }
+
+    /// The URL of a database of whichever server.
+    pub(crate) fn url(&self, database: &str) -> String {
+        url(self.port, database)
+    }
+}
+
+/// Takes bytes from one end to the other until either is closed.
+fn carry(from: &TcpStream, to: &TcpStream) {
+    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut from, &mut to);
+        let _ = to.shutdown(Shutdown::Both);
+    });
+}
+
+fn url(port: u16, database: &str) -> String {
+    format!("postgres://tollhouse@127.0.0.1:{port}/{database}?sslmode=disable")
 }
 
 /// The name of the database in a URL of [`Server::url`].

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use contract::feed::{Effect, Entity, Frame};
 use serde_json::{Value, json};
 
-use crate::stores::postgres::{Server, name_in};
+use crate::stores::postgres::{Address, Server, name_in};
 use crate::stores::{in_postgres, url_in};
 use crate::world::{Bend, Platform};
 
@@ -14,7 +14,11 @@ const SHOP: &str = "/v1/projects/demo/domains/shop.localhost";
 
 /// Two replicas over a database of a server.
 async fn replicas(server: &Server) -> [Platform; 2] {
-    let directory = Arc::new(in_postgres(&server.database()));
+    replicas_at(&server.database()).await
+}
+
+async fn replicas_at(url: &str) -> [Platform; 2] {
+    let directory = Arc::new(in_postgres(url));
     // At once: both find an empty database.
     let start = || Platform::bent(Bend { directory: Some(directory.clone()), ..Bend::default() });
     let (one, other) = tokio::join!(start(), start());
@@ -139,6 +143,35 @@ async fn a_server_that_is_gone_is_503_and_its_return_is_noticed() {
     let (again, at) = platform.follow(0).await.snapshot().await;
     assert_eq!((again.len(), at), (entities.len(), revision));
     platform.local_domain("demo", json!({ "name": "shop.localhost" })).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_standby_that_takes_over_goes_on_with_the_same_history() {
+    let primary = Server::start(&[]);
+    let database = name_in(&primary.database()).to_owned();
+    let address = Address::of(&primary);
+    let [one, other] = replicas_at(&address.url(&database)).await;
+    one.project("demo", "pro").await;
+    let standby = primary.standby();
+    one.local_domain("demo", json!({ "name": "shop.localhost" })).await;
+    let (entities, revision) = other.follow(0).await.snapshot().await;
+    tokio::task::block_in_place(|| primary.stop());
+    let refused = other.owner("demo").send("DELETE", SHOP, Value::Null).await;
+    assert_eq!(refused.code(), (503, "storage_unavailable"));
+    address.lead_to(&standby);
+    until(&one, "/projects/demo", |status| status == 200).await;
+    let refused = one.owner("demo").send("DELETE", SHOP, Value::Null).await;
+    assert_eq!(refused.code(), (503, "storage_unavailable"), "a standby takes no changes");
+    tokio::task::block_in_place(|| standby.promote());
+    for replica in [&one, &other] {
+        until(replica, "/projects/demo", |status| status == 200).await;
+        let (again, at) = replica.follow(0).await.snapshot().await;
+        assert_eq!((again.len(), at), (entities.len(), revision), "what was acknowledged is there, and nothing else");
+    }
+    let mut stream = other.follow(0).await;
+    stream.snapshot().await;
+    one.local_domain("demo", json!({ "name": "other.localhost" })).await;
+    assert_eq!(stream.change().await.revision.0, revision + 1, "no gap");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,10 +3,11 @@
 #[path = "../../../chassis/tests/support/postgres.rs"]
 pub(crate) mod server;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reqwest::Method;
-use server::{Server, name_in};
+use server::{Address, Server, name_in};
 
 use crate::world::{World, lines, refusal};
 
@@ -113,6 +114,55 @@ async fn a_server_that_is_gone_is_503_in_time_and_its_return_is_noticed() {
     recovered(&world, 2).await;
     assert_eq!(cancel(&world, 1).await, 409, "what was acknowledged before is still there");
     assert_eq!(listed(&world).await, 100);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_standby_that_takes_over_has_all_that_was_acknowledged() {
+    let primary = Arc::new(Server::start(&[]));
+    let database = name_in(&primary.database()).to_owned();
+    let address = Address::of(&primary);
+    let replicas = [replica(&address.url(&database)).await, replica(&address.url(&database)).await];
+    replicas[0].given(&lines(0..5_000)).await;
+    let standby = primary.standby();
+    let count = "SELECT COUNT(*) FROM orders WHERE status = 'cancelled'";
+    let cancelling = async {
+        let mut next = 0;
+        while cancel(&replicas[usize::from(next % 2 == 0)], next).await == 204 {
+            next += 1;
+        }
+        next
+    };
+    let failing = tokio::task::spawn_blocking({
+        let (primary, database) = (primary.clone(), database.clone());
+        move || {
+            let deadline = Instant::now() + Duration::from_secs(20);
+            while primary.sql(&database, count).parse::<i64>().unwrap() < 20 {
+                assert!(Instant::now() < deadline, "nothing is cancelled");
+            }
+            primary.stop();
+        }
+    });
+    let (acknowledged, failed) = tokio::join!(cancelling, failing);
+    failed.unwrap();
+    assert!((20..5_000).contains(&acknowledged), "{acknowledged} before the server failed");
+    address.lead_to(&standby);
+    for world in &replicas {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while world.get("/v1/store/orders").await.status() != 200 {
+            assert!(Instant::now() < deadline, "the standby is not read");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(refused(world, Method::DELETE, "/v1/store/orders/4000").await, unavailable(), "it takes no changes");
+    }
+    standby.promote();
+    recovered(&replicas[0], 4_001).await;
+    recovered(&replicas[1], 4_002).await;
+    for id in 0..acknowledged {
+        assert_eq!(cancel(&replicas[0], id).await, 409, "order {id} was cancelled, and acknowledged");
+    }
+    // The one that was cut off may have been carried out.
+    let cancelled = standby.sql(&database, count).parse::<i64>().unwrap();
+    assert!((acknowledged + 2..=acknowledged + 3).contains(&cancelled), "{cancelled} of {acknowledged}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
