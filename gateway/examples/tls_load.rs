@@ -3,6 +3,8 @@
 //!     tls_load handshakes full|resumed|hybrid ADDRESS NAME CA.pem SECONDS     full TLS 1.3 handshakes, one request each
 //!     tls_load idle COUNT ADDRESS NAME CA.pem                                 connections held until standard input ends
 //!     tls_load steady RATE ADDRESS NAME CA.pem SECONDS [KEY]                  requests at a fixed rate over 32 connections
+//!     tls_load websocket ADDRESS NAME CA.pem SECONDS                          messages there and back over 32 WebSockets
+//!     tls_load echo PORT                                                      the upstream of those: sends back what comes
 //!
 //! `steady` measures from the moment a request was due, not from when there was a connection to send it on, so that a
 //! proxy that stalls does not hide what waits (no coordinated omission). Prints one JSON object.
@@ -18,13 +20,22 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 /// Connections that `handshakes` opens at the same time, and over which `steady` spreads its requests.
 const AT_ONCE: usize = 32;
+
+/// What switches a connection to WebSocket. Nobody here checks keys: the bytes that follow are what is measured.
+const UPGRADE: &str = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+const SWITCHED: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+      Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+
+/// Bytes of a message: a frame with 64 of text, masked.
+const FRAME_BYTES: usize = 70;
 
 /// A response of this many bytes is no response to this program's request.
 const RESPONSE_BYTES_MAX: usize = 64 * 1024;
@@ -181,6 +192,67 @@ async fn steady(target: Arc<Target>, rate: u32, seconds: u64, key: Option<String
     Ok(())
 }
 
+/// Reads up to the end of a head.
+async fn head(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(b"\r\n\r\n") {
+        anyhow::ensure!(bytes.len() < RESPONSE_BYTES_MAX, "a head without end");
+        anyhow::ensure!(stream.read_buf(&mut bytes).await? > 0, "the connection ended in a head");
+    }
+    Ok(bytes)
+}
+
+async fn websocket(target: Arc<Target>, seconds: u64) -> anyhow::Result<()> {
+    let until = Instant::now() + Duration::from_secs(seconds);
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..AT_ONCE {
+        let target = target.clone();
+        tasks.spawn(async move {
+            let mut stream = target.connect().await?;
+            let request = format!("GET /ws HTTP/1.1\r\nHost: {}\r\n{UPGRADE}\r\n", target.name);
+            stream.write_all(request.as_bytes()).await?;
+            let answer = head(&mut stream).await?;
+            anyhow::ensure!(answer.starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&answer));
+            let mut frame = [b'x'; FRAME_BYTES];
+            // The end of a message of text; masked, 64 bytes; the mask.
+            for (place, byte) in frame.iter_mut().zip([0x81, 0x80 | 64, 1, 2, 3, 4]) {
+                *place = byte;
+            }
+            let mut count = 0_u64;
+            while Instant::now() < until {
+                stream.write_all(&frame).await?;
+                stream.flush().await?;
+                let mut back = [0; FRAME_BYTES];
+                stream.read_exact(&mut back).await?;
+                anyhow::ensure!(back == frame, "another message came back");
+                count += 1;
+            }
+            anyhow::Ok(count)
+        });
+    }
+    let mut count = 0;
+    while let Some(task) = tasks.join_next().await {
+        count += task??;
+    }
+    println!(r#"{{"messages": {count}}}"#);
+    Ok(())
+}
+
+async fn echo(port: u16) -> anyhow::Result<()> {
+    let listener = TcpListener::bind(("127.0.0.1", port)).await?;
+    loop {
+        let (mut stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        tokio::spawn(async move {
+            head(&mut stream).await?;
+            stream.write_all(SWITCHED).await?;
+            let (mut from, mut to) = stream.split();
+            tokio::io::copy(&mut from, &mut to).await?;
+            anyhow::Ok(())
+        });
+    }
+}
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -194,6 +266,10 @@ async fn main() -> anyhow::Result<()> {
             let target = Arc::new(Target::new(address, name, ca, "full")?);
             steady(target, rate.parse()?, seconds.parse()?, key.first().map(|key| (*key).to_owned())).await
         }
+        ["websocket", address, name, ca, seconds] => {
+            websocket(Arc::new(Target::new(address, name, ca, "full")?), seconds.parse()?).await
+        }
+        ["echo", port] => echo(port.parse()?).await,
         _ => anyhow::bail!("see the beginning of this file for what can be asked"),
     }
 }

