@@ -205,7 +205,7 @@ pub async fn start(
 /// yet whether it has a replica is not ready.
 fn not_ready_yet() -> Health {
     let health = Health::new();
-    for name in ["listeners", "replica"] {
+    for name in ["listeners", "replica", "upstreams"] {
         health.condition(name).set(false);
     }
     health
@@ -241,7 +241,7 @@ fn background(config: &Config, gateway: &Gateway, live: &Live) -> impl Future<Ou
     let pipeline = &gateway.pipeline;
     let memory = Memory::new(config.overload.memory_bytes_max, config.overload.control_group.clone());
     let watching = pipeline.overload.clone().watch(memory, live.connections.clone());
-    let looking_up = pipeline.upstreams.clone().keep_looked_up();
+    let looking_up = pipeline.upstreams.clone().keep_looked_up(live.health.condition("upstreams"));
     let checking = pipeline.upstreams.clone().keep_checked();
     let reporter = Reporter {
         url: config.feed_url.clone(),

@@ -7,9 +7,10 @@ mod route;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use chassis::health::Condition;
 use contract::project::UpstreamName;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
@@ -21,6 +22,10 @@ pub use route::{Route, RouteError, RouteTable};
 
 /// How often the names among endpoints are looked up.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(5);
+
+/// How often, after a start, while an upstream has no address yet; and how long that keeps a gateway from being ready.
+const LOOK_UP_AGAIN: Duration = Duration::from_millis(250);
+const FIRST_LOOK_UP_MAX: Duration = Duration::from_secs(3);
 
 /// How soon the health of upstreams that came with a reload is asked for.
 const RELOADED_WITHIN: Duration = Duration::from_secs(1);
@@ -131,13 +136,20 @@ impl Upstreams {
         self.0.store(Arc::new(all));
     }
 
-    /// Looks up the names among the endpoints, now and every five seconds, until dropped.
-    pub async fn keep_looked_up(self: Arc<Self>) {
+    /// Looks up the names among the endpoints, now and every five seconds, until dropped. A gateway that starts where names
+    /// are not known yet (a container whose network is being made) is not `ready` before it has an address of each
+    /// upstream, and looks more often; names that nobody knows hold it up for three seconds and no longer.
+    pub async fn keep_looked_up(self: Arc<Self>, ready: Condition) {
+        let began = Instant::now();
         loop {
-            for upstream in self.all().into_iter().filter(|upstream| upstream.endpoints.have_names()) {
-                upstream.endpoints.look_up().await;
+            let all = self.all();
+            let named = all.iter().filter(|upstream| upstream.endpoints.have_names());
+            futures_util::future::join_all(named.map(|upstream| upstream.endpoints.look_up())).await;
+            let waits = all.iter().any(|upstream| upstream.endpoints.is_empty()) && began.elapsed() < FIRST_LOOK_UP_MAX;
+            if !waits {
+                ready.set(true);
             }
-            tokio::time::sleep(LOOK_UP_EVERY).await;
+            tokio::time::sleep(if waits { LOOK_UP_AGAIN } else { LOOK_UP_EVERY }).await;
         }
     }
 
@@ -160,5 +172,48 @@ impl Upstreams {
     /// All of them.
     pub fn all(&self) -> Vec<Arc<Upstream>> {
         self.0.load().values().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chassis::health::Health;
+
+    use super::*;
+
+    fn at(endpoint: &str) -> Arc<Upstreams> {
+        Arc::new(Upstreams::new([UpstreamSettings {
+            name: "shop".parse().unwrap(),
+            endpoints: vec![endpoint.parse().unwrap()],
+            connect_timeout: Duration::from_secs(1),
+            first_byte_timeout: Duration::from_secs(1),
+            total_timeout: None,
+            in_flight_max: 1,
+            body_bytes_max: 1,
+            health: None,
+            routes: Vec::new(),
+        }]))
+    }
+
+    /// Whether a gateway was held up by looking for this place.
+    async fn waits_for(endpoint: &str) -> bool {
+        let (upstreams, ready) = (at(endpoint), Health::new().condition("upstreams"));
+        let looking = AbortOnDropHandle::new(tokio::spawn(upstreams.clone().keep_looked_up(ready.clone())));
+        let began = Instant::now();
+        while !ready.holds() {
+            assert!(began.elapsed() < FIRST_LOOK_UP_MAX * 10, "it is never ready");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        drop(looking);
+        let found = !upstreams.find(&"shop".parse().unwrap()).unwrap().endpoints.is_empty();
+        assert!(found || began.elapsed() >= FIRST_LOOK_UP_MAX, "it gave up too soon");
+        !found
+    }
+
+    #[tokio::test]
+    async fn a_gateway_waits_for_the_names_of_its_upstreams_and_for_one_that_nobody_knows_not_for_ever() {
+        assert!(!waits_for("127.0.0.1:7001").await);
+        assert!(!waits_for("localhost:7001").await);
+        assert!(waits_for("no-such-name.invalid:7001").await);
     }
 }
