@@ -11,6 +11,7 @@ FROM gcr.io/distroless/cc-debian12:nonroot AS empty
 FROM gcr.io/distroless/cc-debian12:nonroot AS base
 # New volumes take their owner from the directory they cover. There is no mkdir here; an empty home is an empty directory.
 COPY --from=empty --chown=65532:65532 /home/nonroot /data
+COPY --from=empty --chown=65532:65532 /home/nonroot /data/test-world
 COPY --from=empty --chown=65532:65532 /home/nonroot /run/tollhouse
 COPY --from=empty --chown=65532:65532 /home/nonroot /shares/gateway
 COPY --from=empty --chown=65532:65532 /home/nonroot /shares/orders-service

@@ -159,6 +159,7 @@ impl ProxyHttp for SharedGateway {
     ) -> Box<Error> {
         if let Some(endpoint) = &ctx.facts.endpoint {
             endpoint.failed(self.clock.monotonic());
+            self.pipeline.upstreams.look_again();
         }
         let others = ctx.facts.upstream().is_some_and(|upstream| upstream.endpoints.len() > 1);
         error.set_retry(others && ctx.facts.attempts < ATTEMPTS_MAX);

@@ -54,6 +54,9 @@ use crate::usage::Reporter;
 /// How long a listener may take to open.
 const LISTEN_WAIT_MAX: Duration = Duration::from_secs(10);
 
+/// How long names of upstreams that cannot be looked up keep a new gateway from being ready.
+const FIRST_LOOK_UP_MAX: Duration = Duration::from_secs(10);
+
 /// Streams of one HTTP/2 connection at once.
 const H2_STREAMS_MAX: u32 = 100;
 /// Bytes of one HTTP/2 header list.
@@ -241,7 +244,7 @@ fn background(config: &Config, gateway: &Gateway, live: &Live) -> impl Future<Ou
     let pipeline = &gateway.pipeline;
     let memory = Memory::new(config.overload.memory_bytes_max, config.overload.control_group.clone());
     let watching = pipeline.overload.clone().watch(memory, live.connections.clone());
-    let looking_up = pipeline.upstreams.clone().keep_looked_up(live.health.condition("upstreams"));
+    let looking_up = pipeline.upstreams.clone().keep_looked_up(live.health.condition("upstreams"), FIRST_LOOK_UP_MAX);
     let checking = pipeline.upstreams.clone().keep_checked();
     let reporter = Reporter {
         url: config.feed_url.clone(),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use chassis::health::Condition;
 use contract::project::UpstreamName;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
 
 pub use budget::RetryBudget;
@@ -23,9 +23,8 @@ pub use route::{Route, RouteError, RouteTable};
 /// How often the names among endpoints are looked up.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(5);
 
-/// How often, after a start, while an upstream has no address yet; and how long that keeps a gateway from being ready.
-const LOOK_UP_AGAIN: Duration = Duration::from_millis(250);
-const FIRST_LOOK_UP_MAX: Duration = Duration::from_secs(3);
+/// How often while an upstream has no address at all, or one of its addresses takes no connections.
+const LOOK_UP_AGAIN: Duration = Duration::from_secs(1);
 
 /// How soon the health of upstreams that came with a reload is asked for.
 const RELOADED_WITHIN: Duration = Duration::from_secs(1);
@@ -100,24 +99,27 @@ impl Upstream {
 
 /// All backends.
 #[derive(Debug)]
-pub struct Upstreams(ArcSwap<HashMap<UpstreamName, Arc<Upstream>>>);
+pub struct Upstreams {
+    all: ArcSwap<HashMap<UpstreamName, Arc<Upstream>>>,
+    look_again: Notify,
+}
 
 impl Upstreams {
     /// From the configuration.
     pub fn new(settings: impl IntoIterator<Item = UpstreamSettings>) -> Self {
         let all = settings.into_iter().map(|one| (one.name.clone(), Arc::new(Upstream::new(one)))).collect();
-        Self(ArcSwap::from_pointee(all))
+        Self { all: ArcSwap::from_pointee(all), look_again: Notify::new() }
     }
 
     /// The backend with this name.
     pub fn find(&self, name: &UpstreamName) -> Option<Arc<Upstream>> {
-        self.0.load().get(name).cloned()
+        self.all.load().get(name).cloned()
     }
 
     /// Takes other settings. Upstreams that have not `changed` stay as they are, with what is known of them; requests in
     /// progress end where they began. Names of new ones are looked up before they are used.
     pub async fn replace(&self, settings: Vec<UpstreamSettings>, changed: impl Fn(&str) -> bool) {
-        let before = self.0.load_full();
+        let before = self.all.load_full();
         let mut all = HashMap::with_capacity(settings.len());
         for one in settings {
             let name = one.name.clone();
@@ -133,24 +135,34 @@ impl Upstreams {
             };
             all.insert(name, upstream);
         }
-        self.0.store(Arc::new(all));
+        self.all.store(Arc::new(all));
     }
 
     /// Looks up the names among the endpoints, now and every five seconds, until dropped. A gateway that starts where names
     /// are not known yet (a container whose network is being made) is not `ready` before it has an address of each
-    /// upstream, and looks more often; names that nobody knows hold it up for three seconds and no longer.
-    pub async fn keep_looked_up(self: Arc<Self>, ready: Condition) {
+    /// upstream; names that nobody knows hold it up for its `patience` and no longer. An address that takes no connections
+    /// may be that of somebody who has moved: then the next look comes sooner.
+    pub async fn keep_looked_up(self: Arc<Self>, ready: Condition, patience: Duration) {
         let began = Instant::now();
         loop {
             let all = self.all();
             let named = all.iter().filter(|upstream| upstream.endpoints.have_names());
             futures_util::future::join_all(named.map(|upstream| upstream.endpoints.look_up())).await;
-            let waits = all.iter().any(|upstream| upstream.endpoints.is_empty()) && began.elapsed() < FIRST_LOOK_UP_MAX;
-            if !waits {
+            let missing = all.iter().any(|upstream| upstream.endpoints.is_empty());
+            if !missing || began.elapsed() >= patience {
                 ready.set(true);
             }
-            tokio::time::sleep(if waits { LOOK_UP_AGAIN } else { LOOK_UP_EVERY }).await;
+            tokio::time::sleep(LOOK_UP_AGAIN).await;
+            if !missing {
+                let rest = LOOK_UP_EVERY.saturating_sub(LOOK_UP_AGAIN);
+                let _ = tokio::time::timeout(rest, self.look_again.notified()).await;
+            }
         }
+    }
+
+    /// An address took no connection.
+    pub fn look_again(&self) {
+        self.look_again.notify_one();
     }
 
     /// Asks the addresses of those that want it for their health, until dropped; also of those that come with a reload.
@@ -171,7 +183,7 @@ impl Upstreams {
 
     /// All of them.
     pub fn all(&self) -> Vec<Arc<Upstream>> {
-        self.0.load().values().cloned().collect()
+        self.all.load().values().cloned().collect()
     }
 }
 
@@ -180,6 +192,8 @@ mod tests {
     use chassis::health::Health;
 
     use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(1);
 
     fn at(endpoint: &str) -> Arc<Upstreams> {
         Arc::new(Upstreams::new([UpstreamSettings {
@@ -198,15 +212,15 @@ mod tests {
     /// Whether a gateway was held up by looking for this place.
     async fn waits_for(endpoint: &str) -> bool {
         let (upstreams, ready) = (at(endpoint), Health::new().condition("upstreams"));
-        let looking = AbortOnDropHandle::new(tokio::spawn(upstreams.clone().keep_looked_up(ready.clone())));
+        let looking = AbortOnDropHandle::new(tokio::spawn(upstreams.clone().keep_looked_up(ready.clone(), PATIENCE)));
         let began = Instant::now();
         while !ready.holds() {
-            assert!(began.elapsed() < FIRST_LOOK_UP_MAX * 10, "it is never ready");
+            assert!(began.elapsed() < PATIENCE * 10, "it is never ready");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         drop(looking);
         let found = !upstreams.find(&"shop".parse().unwrap()).unwrap().endpoints.is_empty();
-        assert!(found || began.elapsed() >= FIRST_LOOK_UP_MAX, "it gave up too soon");
+        assert!(found || began.elapsed() >= PATIENCE, "it gave up too soon");
         !found
     }
 

@@ -18,7 +18,7 @@ use crate::directory::Address;
 
 pub use domain::Domain;
 pub use on_call::{By, Databases, Top};
-pub use up::{Init, Up, UpstreamArgument};
+pub use up::{Init, TestWorldOptions, Up, UpstreamArgument};
 pub use webhook::Webhook;
 
 /// Tollhouse, a self-hosted edge for multi-tenant platforms.
@@ -102,6 +102,9 @@ pub enum Command {
     /// Write the DNS of the test world (`tollhouse up --test-world`).
     #[command(subcommand)]
     Dns(Dns),
+    /// Be the DNS of a test world in a container of its own, beside an authority in another (the profile `dev` of
+    /// docker-compose.yml).
+    TestWorld(TestWorldOptions),
     /// What the edge believes about a hostname, a request or a key, and why.
     Explain {
         /// A hostname, the X-Request-Id of a response, or the id of a key.

@@ -4,11 +4,13 @@
 //! does is what it does in production: it asks all nameservers of a zone, proves control of names to an authority that
 //! speaks ACME, and renews. The authority is `pebble`, which must be installed.
 
+pub(crate) mod alone;
 pub(crate) mod dns;
 mod pebble;
 pub(crate) mod zones;
 
 use std::fmt::Write as _;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -67,7 +69,7 @@ impl TestWorld {
         std::fs::create_dir_all(directory.path(DIRECTORY))?;
         let zones = directory.path(ZONES);
         if !zones.exists() {
-            std::fs::write(&zones, zones::first(platform))?;
+            std::fs::write(&zones, zones::first(platform, Ipv4Addr::LOCALHOST))?;
         }
         let dns = TestDns::start(zones.clone()).await?;
         let pebble = Pebble::prepare(&directory.path(DIRECTORY), manners)?;

@@ -41,6 +41,23 @@ pub struct Up {
     pub test_world: Option<Manners>,
 }
 
+/// Options of `test-world`.
+#[derive(Clone, Debug, Args)]
+pub struct TestWorldOptions {
+    /// Where DNS listens, UDP and TCP.
+    #[arg(long, default_value = "0.0.0.0:8053")]
+    pub listen: std::net::SocketAddr,
+    /// The address of the edge: where CNAME targets of projects lead.
+    #[arg(long)]
+    pub edge: std::net::Ipv4Addr,
+    /// The hostname of the authority, `pebble`, which listens on 14000 and 15000 and validates at 8080 and 8443.
+    #[arg(long, default_value = "pebble")]
+    pub authority: String,
+    /// Projects are published at {project}.NAME.
+    #[arg(long, default_value = "tollhouse.localhost")]
+    pub platform_domain: contract::hostname::Hostname,
+}
+
 /// `NAME=URL`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamArgument {

@@ -50,27 +50,36 @@ impl TestDns {
     /// # Errors
     /// When no port is free.
     pub(crate) async fn start(file: PathBuf) -> anyhow::Result<Self> {
-        let log = std::fs::File::create(file.with_file_name("questions.log")).context("the log of questions")?;
-        let zones = Arc::new(ZoneFile { file, read: Mutex::default(), log: Mutex::new((log, 0)) });
         let mut last = None;
         for _ in 0..PORTS_TRIED {
             match bind().await {
-                Ok((address, sockets)) => {
-                    let mut servers = Vec::new();
-                    for (number, (udp, tcp)) in (1..=SERVERS).zip(sockets) {
-                        let mut server =
-                            Server::new(Nameserver { number, zones: zones.clone(), turn: AtomicUsize::new(0) });
-                        server.register_socket(udp);
-                        server.register_listener(tcp, TCP_IDLE, TCP_BUFFER);
-                        servers.push(server);
-                    }
-                    return Ok(Self { address, _servers: servers });
-                }
+                Ok((address, sockets)) => return Self::serve(file, address, sockets),
                 Err(error) => last = Some(error),
             }
         }
         let last = last.unwrap_or_else(|| anyhow::anyhow!("no port was tried"));
         Err(last.context("no port is free for DNS"))
+    }
+
+    /// Answers as this file says, as one resolver for other machines.
+    ///
+    /// # Errors
+    /// When the address is taken.
+    pub(crate) async fn resolver(file: PathBuf, address: SocketAddr) -> anyhow::Result<Self> {
+        let sockets = (UdpSocket::bind(address).await?, TcpListener::bind(address).await?);
+        Self::serve(file, address, vec![sockets])
+    }
+
+    fn serve(file: PathBuf, address: SocketAddr, sockets: Vec<(UdpSocket, TcpListener)>) -> anyhow::Result<Self> {
+        let log = std::fs::File::create(file.with_file_name("questions.log")).context("the log of questions")?;
+        let zones = Arc::new(ZoneFile { file, read: Mutex::default(), log: Mutex::new((log, 0)) });
+        let serve = |(number, (udp, tcp))| {
+            let mut server = Server::new(Nameserver { number, zones: zones.clone(), turn: AtomicUsize::new(0) });
+            server.register_socket(udp);
+            server.register_listener(tcp, TCP_IDLE, TCP_BUFFER);
+            server
+        };
+        Ok(Self { address, _servers: (1..=SERVERS).zip(sockets).map(serve).collect() })
     }
 
     /// Where the first nameserver, which is the resolver, listens.

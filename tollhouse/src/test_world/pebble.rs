@@ -16,10 +16,13 @@ use super::Manners;
 const START_MAX: Duration = Duration::from_secs(20);
 
 /// How long its certificates are valid, in seconds: 90 days.
-const VALIDITY_SECONDS: u32 = 90 * 86_400;
+pub(super) const VALIDITY_SECONDS: u32 = 90 * 86_400;
 
 /// The same where renewal is to be watched.
 const BRIEF_SECONDS: u32 = 60;
+
+/// What its own TLS is trusted by, in its directory.
+pub(super) const TRUSTED_BY: &str = "pebble-ca.pem";
 
 /// See the module. It ends when it is dropped.
 pub(super) struct Pebble {
@@ -33,16 +36,7 @@ pub(super) struct Pebble {
 impl Pebble {
     /// Chooses ports and makes the certificate of its own TLS.
     pub(super) fn prepare(directory: &Path, manners: Manners) -> anyhow::Result<Self> {
-        let key = KeyPair::generate()?;
-        let mut params = CertificateParams::new(Vec::new())?;
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        std::fs::write(directory.join("pebble-ca.pem"), params.self_signed(&key)?.pem())?;
-        let issuer = Issuer::new(params, key);
-        let key = KeyPair::generate()?;
-        let mut params = CertificateParams::new(["localhost".to_owned(), "127.0.0.1".to_owned()])?;
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        std::fs::write(directory.join("pebble.pem"), params.signed_by(&key, &issuer)?.pem())?;
-        chassis::secret::write_private(&directory.join("pebble.key"), key.serialize_pem().as_bytes())?;
+        make_certificate(directory, &["localhost", "127.0.0.1"])?;
         let (port, management_port) = (free_port()?, free_port()?);
         Ok(Self { directory: directory.to_owned(), port, management_port, manners, process: None })
     }
@@ -53,24 +47,19 @@ impl Pebble {
 
     /// What its own TLS is trusted by.
     pub(super) fn trusted_by(&self) -> PathBuf {
-        self.directory.join("pebble-ca.pem")
+        self.directory.join(TRUSTED_BY)
     }
 
     /// Starts it; returns what its certificates are trusted by, PEM.
     pub(super) async fn start(&mut self, http: u16, https: u16, dns: SocketAddr) -> anyhow::Result<String> {
-        let configuration = json!({ "pebble": {
-            "listenAddress": format!("127.0.0.1:{}", self.port),
-            "managementListenAddress": format!("127.0.0.1:{}", self.management_port),
-            "certificate": self.directory.join("pebble.pem"),
-            "privateKey": self.directory.join("pebble.key"),
-            "httpPort": http,
-            "tlsPort": https,
-            "ocspResponderURL": "",
-            "externalAccountBindingRequired": false,
-            "certificateValidityPeriod": if self.manners == Manners::Brief { BRIEF_SECONDS } else { VALIDITY_SECONDS },
-        }});
-        let file = self.directory.join("pebble.json");
-        std::fs::write(&file, configuration.to_string())?;
+        let settings = Settings {
+            listen: SocketAddr::from(([127, 0, 0, 1], self.port)),
+            management: SocketAddr::from(([127, 0, 0, 1], self.management_port)),
+            http,
+            https,
+            validity_seconds: if self.manners == Manners::Brief { BRIEF_SECONDS } else { VALIDITY_SECONDS },
+        };
+        let file = settings.write(&self.directory)?;
         let log = std::fs::File::create(self.directory.join("pebble.log"))?;
         let mut command = Command::new("pebble");
         command.arg("-config").arg(file).args(["-dnsserver", &dns.to_string()]);
@@ -88,22 +77,86 @@ impl Pebble {
     }
 
     async fn root(&self) -> anyhow::Result<String> {
-        let trusted = reqwest::Certificate::from_pem(&std::fs::read(self.trusted_by())?)?;
-        let client = reqwest::Client::builder().tls_certs_only([trusted]).no_proxy().timeout(START_MAX).build()?;
-        let url = format!("https://127.0.0.1:{}/roots/0", self.management_port);
+        let roots = Roots::new(&self.directory, &format!("127.0.0.1:{}", self.management_port))?;
         let asking = async {
             loop {
-                if let Ok(response) = client.get(&url).send().await
-                    && let Ok(text) = response.text().await
-                    && text.contains("BEGIN CERTIFICATE")
-                {
-                    return text;
+                if let Some(root) = roots.ask().await {
+                    return root;
                 }
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
         let asked = tokio::time::timeout(START_MAX, asking).await;
         asked.with_context(|| format!("pebble does not answer; see {}", self.directory.join("pebble.log").display()))
+    }
+}
+
+/// What differs between one authority and another.
+pub(super) struct Settings {
+    /// Where it speaks ACME.
+    pub(super) listen: SocketAddr,
+    /// Where it says what its certificates are trusted by.
+    pub(super) management: SocketAddr,
+    /// The ports of the edge, where it validates.
+    pub(super) http: u16,
+    pub(super) https: u16,
+    pub(super) validity_seconds: u32,
+}
+
+impl Settings {
+    /// Writes them into the directory where its certificate is; the file.
+    pub(super) fn write(&self, directory: &Path) -> anyhow::Result<PathBuf> {
+        let configuration = json!({ "pebble": {
+            "listenAddress": self.listen,
+            "managementListenAddress": self.management,
+            "certificate": directory.join("pebble.pem"),
+            "privateKey": directory.join("pebble.key"),
+            "httpPort": self.http,
+            "tlsPort": self.https,
+            "ocspResponderURL": "",
+            "externalAccountBindingRequired": false,
+            "certificateValidityPeriod": self.validity_seconds,
+        }});
+        let file = directory.join("pebble.json");
+        std::fs::write(&file, configuration.to_string())?;
+        Ok(file)
+    }
+}
+
+/// Makes the certificate of its own TLS, and what that is trusted by.
+pub(super) fn make_certificate(directory: &Path, names: &[&str]) -> anyhow::Result<()> {
+    let key = KeyPair::generate()?;
+    let mut params = CertificateParams::new(Vec::new())?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = params.self_signed(&key)?.pem();
+    let issuer = Issuer::new(params, key);
+    let key = KeyPair::generate()?;
+    let mut params = CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())?;
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    std::fs::write(directory.join("pebble.pem"), params.signed_by(&key, &issuer)?.pem())?;
+    chassis::secret::write_private(&directory.join("pebble.key"), key.serialize_pem().as_bytes())?;
+    std::fs::write(directory.join(TRUSTED_BY), authority)?;
+    Ok(())
+}
+
+/// Asks an authority what its certificates are trusted by.
+pub(super) struct Roots {
+    client: reqwest::Client,
+    url: String,
+}
+
+impl Roots {
+    /// Of the authority with this address for management.
+    pub(super) fn new(directory: &Path, management: &str) -> anyhow::Result<Self> {
+        let trusted = reqwest::Certificate::from_pem(&std::fs::read(directory.join(TRUSTED_BY))?)?;
+        let client = reqwest::Client::builder().tls_certs_only([trusted]).no_proxy().timeout(START_MAX).build()?;
+        Ok(Self { client, url: format!("https://{management}/roots/0") })
+    }
+
+    /// PEM, if it answers.
+    pub(super) async fn ask(&self) -> Option<String> {
+        let text = self.client.get(&self.url).send().await.ok()?.text().await.ok()?;
+        text.contains("BEGIN CERTIFICATE").then_some(text)
     }
 }
 

@@ -184,14 +184,14 @@ fn name(text: &str) -> String {
     text.trim_end_matches('.').to_ascii_lowercase()
 }
 
-/// The file as it is made first: every project's CNAME target leads to this machine.
-pub(crate) fn first(platform: &Hostname) -> String {
+/// The file as it is made first: every project's CNAME target leads to the edge at this address.
+pub(crate) fn first(platform: &Hostname, edge: Ipv4Addr) -> String {
     format!(
         "# What DNS answers in the test world; read again whenever it changes.\n\
          # NAME TYPE VALUE, for example: shop.customer.test CNAME target.edge.{platform}\n\
          # at one of the three nameservers alone: shop.customer.test A 192.0.2.7 @2\n\
          # a zone whose nameservers misbehave (silent, servfail, refused, lame): ! customer.test servfail\n\
-         *.edge.{platform} A 127.0.0.1\n"
+         *.edge.{platform} A {edge}\n"
     )
 }
 
