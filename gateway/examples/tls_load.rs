@@ -97,14 +97,16 @@ async fn exchange(stream: &mut TlsStream<TcpStream>, request: &str) -> anyhow::R
     }
 }
 
-async fn handshakes(target: Arc<Target>, seconds: u64) -> anyhow::Result<()> {
+/// Each client of these has tickets of its own: those of one memory keep fewer tickets than there are clients.
+async fn handshakes(targets: Vec<Target>, seconds: u64) -> anyhow::Result<()> {
     let until = Instant::now() + Duration::from_secs(seconds);
     let resumed = Arc::new(AtomicU64::new(0));
-    let request = Arc::new(target.request(None));
-    let tasks: Vec<_> = (0..AT_ONCE)
-        .map(|_| {
-            let (target, resumed, request) = (target.clone(), resumed.clone(), request.clone());
+    let tasks: Vec<_> = targets
+        .into_iter()
+        .map(|target| {
+            let resumed = resumed.clone();
             tokio::spawn(async move {
+                let request = target.request(None);
                 let mut count = 0_u64;
                 while Instant::now() < until {
                     let mut stream = target.connect().await?;
@@ -259,7 +261,8 @@ async fn main() -> anyhow::Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["handshakes", kind, address, name, ca, seconds] => {
-            handshakes(Arc::new(Target::new(address, name, ca, kind)?), seconds.parse()?).await
+            let targets = (0..AT_ONCE).map(|_| Target::new(address, name, ca, kind)).collect::<anyhow::Result<_>>()?;
+            handshakes(targets, seconds.parse()?).await
         }
         ["idle", count, address, name, ca] => idle(&Target::new(address, name, ca, "full")?, count.parse()?).await,
         ["steady", rate, address, name, ca, seconds, key @ ..] => {
