@@ -9,6 +9,7 @@
 //! `steady` measures from the moment a request was due, not from when there was a connection to send it on, so that a
 //! proxy that stalls does not hide what waits (no coordinated omission). Prints one JSON object.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,7 +21,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -36,6 +37,9 @@ const SWITCHED: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket
 
 /// Bytes of a message: a frame with 64 of text, masked.
 const FRAME_BYTES: usize = 70;
+
+/// Idle connections from one address.
+const PER_ADDRESS: usize = 100;
 
 /// A response of this many bytes is no response to this program's request.
 const RESPONSE_BYTES_MAX: usize = 64 * 1024;
@@ -68,7 +72,13 @@ impl Target {
     }
 
     async fn connect(&self) -> anyhow::Result<TlsStream<TcpStream>> {
-        let tcp = TcpStream::connect(&self.address).await?;
+        self.connect_from(Ipv4Addr::LOCALHOST).await
+    }
+
+    async fn connect_from(&self, client: Ipv4Addr) -> anyhow::Result<TlsStream<TcpStream>> {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(SocketAddr::from((client, 0)))?;
+        let tcp = socket.connect(self.address.parse()?).await?;
         tcp.set_nodelay(true)?;
         let name = ServerName::try_from(self.name.clone())?;
         Ok(self.connector.connect(name, tcp).await?)
@@ -132,8 +142,10 @@ async fn handshakes(targets: Vec<Target>, seconds: u64) -> anyhow::Result<()> {
 async fn idle(target: &Target, count: usize) -> anyhow::Result<()> {
     let request = target.request(None);
     let mut held = Vec::with_capacity(count);
-    for _ in 0..count {
-        let mut stream = target.connect().await?;
+    for number in 0..count {
+        // No more from one address than one address may have.
+        let client = Ipv4Addr::new(127, 0, 1, u8::try_from(number / PER_ADDRESS % 250)?);
+        let mut stream = target.connect_from(client).await?;
         exchange(&mut stream, &request).await?;
         held.push(stream);
     }
