@@ -72,13 +72,16 @@ impl Target {
     }
 
     async fn connect(&self) -> anyhow::Result<TlsStream<TcpStream>> {
-        self.connect_from(Ipv4Addr::LOCALHOST).await
+        self.over(TcpStream::connect(&self.address).await?).await
     }
 
     async fn connect_from(&self, client: Ipv4Addr) -> anyhow::Result<TlsStream<TcpStream>> {
         let socket = TcpSocket::new_v4()?;
         socket.bind(SocketAddr::from((client, 0)))?;
-        let tcp = socket.connect(self.address.parse()?).await?;
+        self.over(socket.connect(self.address.parse()?).await?).await
+    }
+
+    async fn over(&self, tcp: TcpStream) -> anyhow::Result<TlsStream<TcpStream>> {
         tcp.set_nodelay(true)?;
         let name = ServerName::try_from(self.name.clone())?;
         Ok(self.connector.connect(name, tcp).await?)
