@@ -328,9 +328,9 @@ fn tickets(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<Arc<Tickets
 fn server_conf(config: &Config) -> ServerConf {
     ServerConf {
         threads: config.threads,
-        // With one thread there is nobody to steal from, and a runtime that knows it is cheaper. With several, tasks have to
-        // move: all connections are accepted by one of them.
-        work_stealing: config.threads > 1,
+        // Without it a request would be a few percent cheaper on one thread. But the library then remembers runtimes by
+        // numbers of threads, which are given again to others when several gateways live and end in one process.
+        work_stealing: true,
         upstream_keepalive_pool_size: UPSTREAM_POOL,
         max_retries: 2,
         // Our own drain has run by the time pingora hears of the end.
