@@ -41,8 +41,7 @@ fn main() -> anyhow::Result<()> {
         anyhow::bail!("usage: bare_proxy PORT CERTIFICATE.pem KEY.pem UPSTREAM-ADDRESS");
     };
     let upstream = upstream.parse().context("the upstream is an address and a port")?;
-    let conf =
-        ServerConf { threads: 1, upstream_keepalive_pool_size: 1024, ..ServerConf::default() };
+    let conf = ServerConf { threads: 1, upstream_keepalive_pool_size: 1024, ..ServerConf::default() };
     let mut server = Server::new_with_opt_and_conf(None, conf);
     server.bootstrap();
     let mut service = http_proxy_service(&server.configuration, Bare { upstream });

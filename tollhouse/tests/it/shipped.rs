@@ -32,8 +32,8 @@ fn every_shipped_file_is_good() {
     let mut processes = Vec::new();
     for path in tree::files(".toml").into_iter().filter(|path| path.starts_with("config/")) {
         let name = path.trim_start_matches("config/").trim_end_matches(".toml");
-        if name == "plans" {
-            // Read by the domains-service, below.
+        if name == "plans" || name.starts_with("dev/") {
+            // The plans are read by the domains-service, below; what only containers have, by the tests of the deployment.
             continue;
         }
         let mut environment = vec![("SECRET", SECRET)];
