@@ -99,7 +99,11 @@ impl Intruders {
         for certificate in CertificateDer::pem_file_iter(fleet.directory.join("ca/ca.pem"))? {
             roots.add(certificate?)?;
         }
-        let config = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
         let loot = Arc::new(Loot {
             secrets: vec![
                 good.to_owned(),
