@@ -21,8 +21,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::fleet::Fleet;
-
-const HOST: &str = "shop.tollhouse.localhost";
+use crate::traffic::{HOST, client};
 
 /// Those who ask at once, at each gateway.
 const AT_ONCE: u64 = 8;
@@ -257,15 +256,9 @@ fn judge(loot: &Loot, what: &str, answer: &[u8]) -> bool {
 /// A customer makes the order that nobody else may see, or does so once more: that it works shows that what the intruders
 /// were refused was there to be had.
 pub(crate) async fn order(fleet: &Fleet, key: &str) -> anyhow::Result<()> {
-    let ca = std::fs::read(fleet.directory.join("ca/ca.pem"))?;
     let began = Instant::now();
     for port in fleet.ports.https {
-        let client = reqwest::Client::builder()
-            .tls_certs_only([reqwest::Certificate::from_pem(&ca)?])
-            .resolve(HOST, SocketAddr::from(([127, 0, 0, 1], port)))
-            .timeout(Duration::from_secs(5))
-            .no_proxy()
-            .build()?;
+        let client = client(fleet, port, Duration::from_secs(5))?;
         let order = serde_json::json!({ "petId": PET, "quantity": 1, "shipDate": "2030-01-01T00:00:00Z" });
         let request = client.post(format!("https://{HOST}:{port}/v2/store/orders")).bearer_auth(key).json(&order);
         loop {

@@ -12,6 +12,9 @@ use tokio::task::JoinSet;
 
 use crate::fleet::Fleet;
 
+/// The shop's hostname.
+pub(crate) const HOST: &str = "shop.tollhouse.localhost";
+
 /// Between two requests to a gateway.
 const PACE: Duration = Duration::from_millis(50);
 
@@ -34,17 +37,10 @@ impl Traffic {
     /// Publishes a project and begins to use it.
     pub(crate) fn start(fleet: &Fleet) -> anyhow::Result<Self> {
         let key = publish_shop(fleet)?;
-        let ca = std::fs::read(fleet.directory.join("ca/ca.pem"))?;
         let answers: Arc<Mutex<BTreeMap<String, u64>>> = Arc::default();
         let mut tasks = JoinSet::new();
         for port in fleet.ports.https {
-            let client = reqwest::Client::builder()
-                .tls_certs_only([reqwest::Certificate::from_pem(&ca)?])
-                .resolve("shop.tollhouse.localhost", SocketAddr::from(([127, 0, 0, 1], port)))
-                .timeout(PATIENCE)
-                .no_proxy()
-                .build()?;
-            tasks.spawn(customer(client, port, key.clone(), answers.clone()));
+            tasks.spawn(customer(client(fleet, port, PATIENCE)?, port, key.clone(), answers.clone()));
         }
         let operator = chassis::guard::operator_token(&chassis::secret::Secret::load(
             &fleet.directory.join("secrets/platform.key"),
@@ -61,6 +57,17 @@ impl Traffic {
     }
 }
 
+/// What a customer asks a gateway with, on its port.
+pub(crate) fn client(fleet: &Fleet, port: u16, patience: Duration) -> anyhow::Result<reqwest::Client> {
+    let ca = std::fs::read(fleet.directory.join("ca/ca.pem"))?;
+    let client = reqwest::Client::builder()
+        .tls_certs_only([reqwest::Certificate::from_pem(&ca)?])
+        .resolve(HOST, SocketAddr::from(([127, 0, 0, 1], port)))
+        .timeout(patience)
+        .no_proxy();
+    Ok(client.build()?)
+}
+
 /// Makes the project; a key of it.
 pub(crate) fn publish_shop(fleet: &Fleet) -> anyhow::Result<String> {
     let limits = ["--plan", "enterprise", "--per-minute", "100000", "--per-day", "10000000"];
@@ -70,7 +77,7 @@ pub(crate) fn publish_shop(fleet: &Fleet) -> anyhow::Result<String> {
 }
 
 async fn customer(client: reqwest::Client, port: u16, key: String, answers: Arc<Mutex<BTreeMap<String, u64>>>) {
-    let base = format!("https://shop.tollhouse.localhost:{port}");
+    let base = format!("https://{HOST}:{port}");
     let mut pace = tokio::time::interval(PACE);
     pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     for count in 0_u64.. {
