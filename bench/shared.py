@@ -10,7 +10,8 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PEERS = os.path.join(ROOT, "bench", "peers")
 ENVOY_VERSION = "1.40.0"
-ENVOY_FOLDER = os.path.join(os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache")), "tollhouse-tools", "envoy")
+TOOLS = os.path.join(os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache")), "tollhouse-tools")
+ENVOY_FOLDER = os.path.join(TOOLS, "envoy")
 ENVOY = os.path.join(ENVOY_FOLDER, "bin", "envoy")
 
 
