@@ -30,6 +30,7 @@ pub mod decorate;
 pub mod forward;
 
 pub mod keys;
+pub mod names;
 pub mod overload;
 pub mod quota;
 pub mod replica;

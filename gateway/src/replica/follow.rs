@@ -19,6 +19,7 @@ use tokio_util::io::StreamReader;
 
 use super::validate::ENTITIES_MAX;
 use super::{Invalid, Replica, ReplicaError};
+use crate::names;
 
 /// Heartbeats come every second; three missing ones mean the stream is dead.
 const SILENCE_MAX: Duration = Duration::from_secs(3);
@@ -82,8 +83,23 @@ impl Follower {
         }
     }
 
+    /// A client that knows the control plane's addresses: it would look them up within the time for connecting, which is
+    /// less than a nameserver may need.
+    async fn client(&self) -> anyhow::Result<reqwest::Client> {
+        let client = reqwest::Client::builder().connect_timeout(CONNECT_MAX).read_timeout(SILENCE_MAX);
+        let url = reqwest::Url::parse(&self.url)?;
+        let client = match (url.domain(), url.port_or_known_default()) {
+            (Some(name), Some(port)) => {
+                let found = names::look_up(name, port).await.context("looking up the control plane")?;
+                client.resolve_to_addrs(name, &found.collect::<Vec<_>>())
+            }
+            _ => client,
+        };
+        Ok(client.build()?)
+    }
+
     async fn follow_once(&self) -> anyhow::Result<()> {
-        let client = reqwest::Client::builder().connect_timeout(CONNECT_MAX).read_timeout(SILENCE_MAX).build()?;
+        let client = self.client().await?;
         let url = format!("{}/internal/edge/feed?node={}&after={}", self.url, self.node, self.replica.revision());
         let response = client.get(url).bearer_auth(&*self.token.to_token()).send().await?.error_for_status()?;
         let bytes = response.bytes_stream().map_err(std::io::Error::other);

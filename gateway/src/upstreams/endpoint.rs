@@ -13,17 +13,16 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering}
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use futures_util::future::join_all;
 
 use super::HealthCheck;
+use crate::names;
 
 /// How long an address that failed is left alone.
 const DOWN_FOR: Duration = Duration::from_secs(1);
 
 /// Addresses that one name may stand for; more are left out.
 const ADDRESSES_PER_NAME_MAX: usize = 64;
-
-/// How long one look at a name may take.
-const LOOKUP_MAX: Duration = Duration::from_secs(2);
 
 /// Where an upstream answers, as configured: `127.0.0.1:7001` or `orders-service:7001`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,26 +159,19 @@ impl Endpoints {
     /// Looks up the names. A name that cannot be looked up keeps the addresses it had.
     pub async fn look_up(&self) {
         let before = self.all.load_full();
-        let mut addresses = Vec::new();
-        for place in &self.places {
-            match place {
-                Place::Address(address) => addresses.push(*address),
-                Place::Name(name, port) => {
-                    let looking = tokio::net::lookup_host((name.as_str(), *port));
-                    let reason = match tokio::time::timeout(LOOKUP_MAX, looking).await {
-                        Ok(Ok(found)) => {
-                            addresses.extend(found.take(ADDRESSES_PER_NAME_MAX));
-                            continue;
-                        }
-                        Ok(Err(error)) => error.to_string(),
-                        Err(_) => "no answer in time".to_owned(),
-                    };
+        let looking = self.places.iter().map(async |place| match place {
+            Place::Address(address) => vec![*address],
+            Place::Name(name, port) => match names::look_up(name, *port).await {
+                Ok(found) => found.take(ADDRESSES_PER_NAME_MAX).collect(),
+                Err(error) => {
+                    let reason = error.to_string();
                     tracing::warn!(name, reason, "an upstream's name cannot be looked up; its addresses stay");
                     // Whose address is whose is not remembered: with one name missing nothing is taken away.
-                    addresses.extend(before.iter().map(|endpoint| endpoint.address));
+                    before.iter().map(|endpoint| endpoint.address).collect()
                 }
-            }
-        }
+            },
+        });
+        let addresses = join_all(looking).await.concat();
         self.replace(addresses);
     }
 
@@ -200,7 +192,7 @@ impl Endpoints {
     /// Asks every address how it is.
     pub(super) async fn check(&self, check: &HealthCheck) {
         let all = self.all.load_full();
-        futures_util::future::join_all(all.iter().map(|endpoint| check.look_at(endpoint))).await;
+        join_all(all.iter().map(|endpoint| check.look_at(endpoint))).await;
     }
 
     /// The address for the next attempt, not one of `tried` if there is a choice. `None` only when there is no address.

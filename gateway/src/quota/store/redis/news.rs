@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use super::servers::Servers;
+use crate::names::LOOK_UP_MAX;
 use crate::quota::store::{Heard, News, StoreOutage};
 
 /// The channel. In a Cluster every server passes messages on to all others.
@@ -22,7 +23,7 @@ pub(super) const BANS_KEY: &str = "tollhouse:bans";
 const QUEUE_MAX: usize = 1_024;
 /// How often the connection is looked after.
 const PING_EVERY: Duration = Duration::from_secs(1);
-/// How long connecting, subscribing and a ping may take.
+/// How long connecting to a known address, subscribing and a ping may take.
 const ANSWER_MAX: Duration = Duration::from_millis(500);
 /// Pause before another attempt to connect.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -80,7 +81,7 @@ async fn hear(servers: &Servers, process: &str, sender: &mpsc::Sender<Heard>) ->
     // Any server that is there: in a Cluster all pass messages on.
     let link = servers.all().ok()?.into_iter().next()?;
     let connecting = link.client.get_async_pubsub();
-    let mut subscription = tokio::time::timeout(ANSWER_MAX, connecting).await.ok()?.ok()?;
+    let mut subscription = tokio::time::timeout(LOOK_UP_MAX + ANSWER_MAX, connecting).await.ok()?.ok()?;
     tokio::time::timeout(ANSWER_MAX, subscription.subscribe(CHANNEL)).await.ok()?.ok()?;
     sender.send(Heard::Connected).await.ok()?;
     let (mut sink, mut messages) = subscription.split();

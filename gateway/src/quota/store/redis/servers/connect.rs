@@ -1,22 +1,27 @@
 //! Finding the masters and connecting to them.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
+use redis::io::AsyncDNSResolver;
 use redis::io::tcp::TcpSettings;
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisConnectionInfo, TlsCertificates, Value,
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisConnectionInfo, RedisFuture, TlsCertificates,
+    Value,
 };
 
 use super::slots::{SLOTS, tag_within};
 use super::{Link, SERVERS_MAX, Script, local_key};
+use crate::names;
 use crate::quota::store::StoreOutage;
 use crate::quota::store::redis::settings::{RedisAddress, RedisMode, RedisSettings};
 
-/// How long one connection may take to be made, and how long each question about the server may take.
+/// How long one connection may take to be made once its address is known, and how long each question about the server
+/// may take.
 const CONNECT_MAX: Duration = Duration::from_millis(250);
 /// Commands that wait to be written to one connection.
 const PIPELINE_MAX: usize = 1_024;
@@ -205,14 +210,31 @@ async fn connect(
     address: &RedisAddress,
 ) -> Result<(Client, MultiplexedConnection), StoreOutage> {
     let client = client(settings, address).map_err(unreachable)?;
+    // The crate would look the name up within the time for connecting, which is less than a nameserver may need.
+    let found = names::look_up(&address.host, address.port).await;
+    let known = Known(found.map_err(|error| StoreOutage::Unreachable(format!("{}: {error}", address.host)))?.collect());
     let config = AsyncConnectionConfig::new()
+        .set_dns_resolver(known)
         .set_connection_timeout(Some(CONNECT_MAX))
         .set_response_timeout(Some(CONNECT_MAX))
         .set_pipeline_buffer_size(PIPELINE_MAX);
     let connecting = client.get_multiplexed_async_connection_with_config(&config);
-    // The crate's own limit does not cover the lookup of a name.
+    // The crate's own limit is for each of its steps.
     let connection = tokio::time::timeout(CONNECT_MAX * 2, connecting).await.map_err(|_| StoreOutage::TimedOut)?;
     Ok((client, connection.map_err(unreachable)?))
+}
+
+/// The addresses of the server, looked up before.
+struct Known(Vec<SocketAddr>);
+
+impl AsyncDNSResolver for Known {
+    fn resolve<'a, 'b: 'a>(
+        &'a self,
+        _: &'b str,
+        _: u16,
+    ) -> RedisFuture<'a, Box<dyn Iterator<Item = SocketAddr> + Send + 'a>> {
+        Box::pin(std::future::ready(Ok(Box::new(self.0.iter().copied()) as _)))
+    }
 }
 
 fn client(settings: &RedisSettings, address: &RedisAddress) -> redis::RedisResult<Client> {
