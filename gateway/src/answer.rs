@@ -1,5 +1,7 @@
 //! Everything the gateway says itself instead of forwarding.
 
+use std::borrow::Cow;
+
 use contract::site::RedirectStatus;
 use http::{HeaderValue, header};
 
@@ -76,12 +78,11 @@ impl Refusal {
     }
 
     /// The body the client reads.
-    pub fn body(&self) -> String {
+    pub fn body(&self) -> Cow<'static, str> {
+        let Some(message) = &self.message else { return self.rejection.json().into() };
         let mut body = self.rejection.body();
-        if let Some(message) = &self.message {
-            body.message.clone_from(message);
-        }
-        body.to_json()
+        body.message.clone_from(message);
+        body.to_json().into()
     }
 }
 

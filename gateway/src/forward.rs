@@ -127,6 +127,7 @@ fn rewrite_fields(
     if facts.key.is_some() {
         headers.remove(header::AUTHORIZATION);
     }
+    one_cookie(headers)?;
     let proto = HeaderValue::from_static(if connection.is_tls() { "https" } else { "http" });
     headers.insert(name::FORWARDED_FOR.clone(), connection.client_text().clone());
     headers.insert(name::FORWARDED_PROTO.clone(), proto);
@@ -144,6 +145,16 @@ fn rewrite_fields(
     };
     headers.insert(name::TRACEPARENT.clone(), HeaderValue::try_from(parent)?);
     identify(parts, facts, key, connection.client().ip(), now)
+}
+
+/// HTTP/2 may send every cookie as a field of its own; HTTP/1.1 has one field for all (RFC 9113 section 8.2.3).
+fn one_cookie(headers: &mut http::HeaderMap) -> Result<(), InvalidHeaderValue> {
+    let cookies: Vec<&[u8]> = headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if cookies.len() > 1 {
+        let all = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))?;
+        headers.insert(header::COOKIE, all);
+    }
+    Ok(())
 }
 
 /// Whether a client could pretend something with this field. Called for every field of every request: most names are

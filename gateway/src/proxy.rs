@@ -205,9 +205,14 @@ impl ProxyHttp for SharedGateway {
         &self,
         _session: &mut Session,
         body: &mut Option<Bytes>,
-        _end: bool,
+        end: bool,
         ctx: &mut Context,
     ) -> pingora::Result<()> {
+        // An end that comes by itself, as HTTP/2 has it, is no piece of the body: the library would write it as a last
+        // chunk and then the last chunk, and the upstream would take the second for the next request.
+        if end && body.as_ref().is_some_and(Bytes::is_empty) {
+            *body = None;
+        }
         ctx.facts.body_bytes += body.as_ref().map_or(0, |body| u64::try_from(body.len()).unwrap_or(u64::MAX));
         let limit = ctx.facts.target.as_ref().map_or(0, |target| target.body_bytes_max);
         // What travels after a switch of protocols is no body; asking for the switch lifts no limit.

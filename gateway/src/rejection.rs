@@ -4,6 +4,8 @@
 //! (before a request exists), the pipeline and the forwarder all speak through it, so every refusal carries the Error
 //! body of the specification, one metric and one log line, and has a heading in `docs/errors.md`.
 
+use std::sync::LazyLock;
+
 use contract::error::ErrorBody;
 
 /// Who has to act for the refusal to go away.
@@ -151,6 +153,14 @@ impl Rejection {
     pub fn body(self) -> ErrorBody {
         ErrorBody::new(self.status(), self.code(), self.message())
     }
+
+    /// That body as JSON text, written once for all requests.
+    pub fn json(self) -> &'static str {
+        static ALL: LazyLock<Vec<String>> =
+            LazyLock::new(|| Rejection::ALL.iter().map(|rejection| rejection.body().to_json()).collect());
+        // Variants are numbered in the order of the catalogue.
+        ALL.get(self as usize).map_or("", String::as_str)
+    }
 }
 
 #[cfg(test)]
@@ -165,6 +175,7 @@ mod tests {
             assert!(rejection.code().bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'));
             assert!((400..600).contains(&rejection.status()), "{rejection:?}");
             assert!(rejection.message().ends_with('.'), "{rejection:?}");
+            assert_eq!(rejection.json(), rejection.body().to_json());
         }
     }
 }

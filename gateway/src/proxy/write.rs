@@ -1,5 +1,7 @@
 //! Writing what the gateway says itself.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use http::header;
 use pingora::http::ResponseHeader;
@@ -28,7 +30,7 @@ impl Gateway {
         facts: &mut Facts,
         connection: &Connection,
         answer: Answer,
-    ) -> pingora::Result<(ResponseHeader, String)> {
+    ) -> pingora::Result<(ResponseHeader, Cow<'static, str>)> {
         // What never reached an upstream through our own fault costs nothing; whoever else is to blame was served.
         if matches!(&answer, Answer::Refuse(refusal) if refusal.rejection.blame() == Blame::Platform)
             && facts.upstream_answered.is_none()
@@ -68,7 +70,7 @@ impl Gateway {
         let ends_with_head = is_head || body.is_empty();
         session.write_response_header(Box::new(response), ends_with_head).await?;
         if !ends_with_head {
-            session.write_response_body(Some(Bytes::from(body)), true).await?;
+            session.write_response_body(Some(bytes(body)), true).await?;
         }
         Ok(())
     }
@@ -84,7 +86,7 @@ impl Gateway {
     }
 
     #[expect(clippy::unused_self, reason = "reads as a step of `write`")]
-    fn response(&self, facts: &mut Facts, answer: Answer) -> pingora::Result<(ResponseHeader, String)> {
+    fn response(&self, facts: &mut Facts, answer: Answer) -> pingora::Result<(ResponseHeader, Cow<'static, str>)> {
         match answer {
             Answer::Refuse(refusal) => {
                 facts.refused = Some(refusal.rejection);
@@ -96,13 +98,13 @@ impl Gateway {
                 if matches!(status.code(), 301 | 308) {
                     response.insert_header(header::CACHE_CONTROL, REDIRECT_CACHE)?;
                 }
-                Ok((response, String::new()))
+                Ok((response, Cow::Borrowed("")))
             }
             Answer::Challenge(text) => {
                 let mut response = ResponseHeader::build(200, Some(4))?;
                 response.insert_header(header::CONTENT_TYPE, "application/octet-stream")?;
                 response.insert_header(header::CACHE_CONTROL, "no-store")?;
-                Ok((response, text))
+                Ok((response, text.into()))
             }
             Answer::Preflight { methods } => {
                 let mut response = ResponseHeader::build(204, Some(16))?;
@@ -113,18 +115,25 @@ impl Gateway {
                     header::VARY,
                     "Origin, Access-Control-Request-Method, Access-Control-Request-Headers",
                 )?;
-                Ok((response, String::new()))
+                Ok((response, Cow::Borrowed("")))
             }
             Answer::Options { methods } => {
                 let mut response = ResponseHeader::build(204, Some(16))?;
                 response.insert_header(header::ALLOW, methods)?;
-                Ok((response, String::new()))
+                Ok((response, Cow::Borrowed("")))
             }
         }
     }
 }
 
-fn refuse(refusal: &Refusal) -> pingora::Result<(ResponseHeader, String)> {
+fn bytes(text: Cow<'static, str>) -> Bytes {
+    match text {
+        Cow::Borrowed(text) => Bytes::from_static(text.as_bytes()),
+        Cow::Owned(text) => Bytes::from(text),
+    }
+}
+
+fn refuse(refusal: &Refusal) -> pingora::Result<(ResponseHeader, Cow<'static, str>)> {
     let mut response = ResponseHeader::build(refusal.rejection.status(), Some(20))?;
     response.insert_header(header::CONTENT_TYPE, "application/json")?;
     response.insert_header(header::CACHE_CONTROL, "no-store")?;

@@ -27,6 +27,10 @@ pub(super) fn fields(headers: &HeaderMap) -> Result<(), Rejection> {
             return Err(Rejection::BadRequest);
         }
     }
+    // The library takes two that agree, and would pass both on.
+    if headers.get_all(http::header::CONTENT_LENGTH).iter().nth(1).is_some() {
+        return Err(Rejection::BadFraming);
+    }
     if let Some(expect) = headers.get(http::header::EXPECT)
         && expect != "100-continue"
     {

@@ -4,6 +4,7 @@
 mod exactness;
 mod fault_proxy;
 mod faults;
+mod restarts;
 #[path = "../../src/quota/tests/redis/server.rs"]
 #[expect(dead_code, reason = "the tests of the store itself need sentinels as well")]
 mod server;
@@ -170,8 +171,13 @@ impl Fleet {
             redis = self.proxies[number].port,
             orders = self.orders.address,
         );
-        let configuration = self.directory.path().join(format!("gateway-{number}.toml"));
-        std::fs::write(&configuration, text).unwrap();
+        std::fs::write(self.directory.path().join(format!("gateway-{number}.toml")), text).unwrap();
+        let (process, log) = self.launch(number, clock_off_by);
+        Node { https, admin: Admin(admin), process, log }
+    }
+
+    /// The process of a node whose configuration is written, and its log.
+    fn launch(&self, number: usize, clock_off_by: i32) -> (Child, PathBuf) {
         let log = self.directory.path().join(format!("gateway-{number}.log"));
         let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
         if clock_off_by != 0 {
@@ -182,12 +188,12 @@ impl Fleet {
         }
         let process = command
             .arg("--config")
-            .arg(&configuration)
+            .arg(self.directory.path().join(format!("gateway-{number}.toml")))
             .stdout(std::fs::File::options().append(true).create(true).open(&log).unwrap())
             .stderr(Stdio::inherit())
             .spawn()
             .unwrap();
-        Node { https, admin: Admin(admin), process, log }
+        (process, log)
     }
 
     /// Waits until a node is ready, knows all keys, and counts with its store.

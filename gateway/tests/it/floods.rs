@@ -2,16 +2,14 @@
 //! connection ends or stays harmless, the gateway's memory stays where it was, hardly anything reaches the upstream, and
 //! a bystander on a connection of its own is served throughout.
 
-mod frames;
-
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use self::frames::{Request, data, frame, headers, preface, settings};
 use crate::fleet::extent;
 use crate::rolling::pair::Pair;
 use crate::world::client::try_handshake;
+use crate::world::frames::{self, Request, data, frame, headers, preface, settings};
 use crate::world::h2::H2;
 use crate::world::{DEMO, certificates, eventually, within};
 

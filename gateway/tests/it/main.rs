@@ -13,6 +13,8 @@ mod balancers;
 #[cfg(test)]
 mod challenges;
 #[cfg(test)]
+mod conformance;
+#[cfg(test)]
 mod early;
 #[cfg(test)]
 mod faults;

@@ -11,6 +11,7 @@ pub(crate) mod certificates;
 pub(crate) mod client;
 pub(crate) mod control;
 pub(crate) mod entities;
+pub(crate) mod frames;
 pub(crate) mod h2;
 pub(crate) mod observed;
 pub(crate) mod upstream;

@@ -63,7 +63,7 @@ impl<S: Transport> EdgeStream<S> {
 
 fn compose(rejection: Rejection, request_id: &str, to_head: bool) -> String {
     let status = http::StatusCode::from_u16(rejection.status()).unwrap_or(http::StatusCode::BAD_REQUEST);
-    let body = rejection.body().to_json();
+    let body = rejection.json();
     let date = pingora::protocols::http::date::get_cached_date();
     let mut response = String::with_capacity(512 + body.len());
     // Writing to a String cannot fail.
@@ -81,7 +81,7 @@ fn compose(rejection: Rejection, request_id: &str, to_head: bool) -> String {
     }
     response.push_str("Connection: close\r\n\r\n");
     if !to_head {
-        response.push_str(&body);
+        response.push_str(body);
     }
     response
 }

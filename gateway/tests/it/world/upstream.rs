@@ -59,6 +59,7 @@ struct Book {
     acts: VecDeque<Act>,
     requests: Vec<Received>,
     connections: usize,
+    heads: usize,
     left: usize,
 }
 
@@ -110,6 +111,11 @@ impl Upstream {
         self.book.lock().connections
     }
 
+    /// How many requests began, whether or not their bodies ever came.
+    pub(crate) fn heads(&self) -> usize {
+        self.book.lock().heads
+    }
+
     /// Waits for so many requests.
     pub(crate) async fn asked(&self, times: usize) {
         eventually("requests at the upstream", async || (self.requests().len() >= times).then_some(())).await;
@@ -126,6 +132,7 @@ async fn serve(stream: TcpStream, connection: usize, book: Arc<Mutex<Book>>) {
     let stream = Arc::new(stream.into_std().unwrap());
     let mut wire = Wire::new(TcpStream::from_std(stream.try_clone().unwrap()).unwrap());
     while let Ok(Some(raw_head)) = wire.raw_head().await {
+        book.lock().heads += 1;
         let head = Head::parse(&raw_head);
         let body = wire.body(head.framing(Framing::Length(0))).await;
         let act = {

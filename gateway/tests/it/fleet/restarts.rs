@@ -1,0 +1,92 @@
+//! All gateways end and start again together; one is stuck and ends itself.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::time::Instant;
+
+use nix::errno::Errno;
+use nix::sys::ptrace;
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+use super::*;
+
+/// In every other round they end as a power cut would have it.
+#[tokio::test(flavor = "multi_thread")]
+async fn gateways_that_all_restart_at_once_know_what_they_knew_and_stay_exact() {
+    let rounds = extent("FLEET_RESTARTS", 4);
+    let limits = [(500, 1_000_000), (1_000_000, 100_000_000)];
+    let mut fleet = Fleet::patient(3, &limits, "on_store_down = \"deny\"", "1s").await;
+    let (mut limited, mut slowest) = (Outcome::default(), Duration::ZERO);
+    for round in 0..rounds {
+        limited.add(fleet.burst(0, 300).await);
+        let asked_before = fleet.control.asked_after().len();
+        for node in &mut fleet.nodes {
+            if round % 2 == 0 { node.kill() } else { node.terminate() }
+        }
+        for node in &mut fleet.nodes {
+            assert!(round % 2 == 0 || node.ended().await);
+        }
+        let began = Instant::now();
+        for number in 0..fleet.nodes.len() {
+            fleet.nodes[number].process = fleet.launch(number, 0).0;
+        }
+        for number in 0..fleet.nodes.len() {
+            fleet.serves(number).await;
+        }
+        slowest = slowest.max(began.elapsed());
+        fleet.burst(1, 300).await.only(&[200]);
+        let (asked, known) = (fleet.control.asked_after(), fleet.control.revision());
+        let again = &asked[asked_before..];
+        assert!(again.len() >= 3 && again.iter().all(|after| *after == known), "a snapshot was asked for: {again:?}");
+    }
+    limited.add(fleet.burst(0, 1_000).await);
+    println!("{rounds} restarts of all gateways: all serve {slowest:?} later at the latest; {limited:?}");
+    limited.only(&[200, 429]);
+    assert!(limited.total() > 0 && limited.admitted.values().all(|admitted| *admitted <= 500), "{limited:?}");
+}
+
+/// Threads of another process that stand still while its others run: what no signal can do, and a debugger can.
+struct Stuck(Vec<Pid>);
+
+impl Stuck {
+    /// All threads of this name.
+    fn hold(process: u32, name: &str) -> Self {
+        let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap().map(|thread| thread.unwrap().path());
+        let named = threads.filter(|thread| std::fs::read_to_string(thread.join("comm")).unwrap().trim() == name);
+        let number = |thread: &std::path::Path| thread.file_name().unwrap().to_str().unwrap().parse().unwrap();
+        let held: Vec<_> = named.map(|thread| Pid::from_raw(number(&thread))).collect();
+        assert!(!held.is_empty(), "a thread called {name}");
+        for thread in &held {
+            ptrace::seize(*thread, ptrace::Options::empty()).unwrap();
+            ptrace::interrupt(*thread).unwrap();
+        }
+        Self(held)
+    }
+
+    /// Whether all of them have died. The kernel keeps the dead for whoever held them, and the process with them.
+    fn are_gone(&mut self) -> bool {
+        self.0.retain(|thread| {
+            let seen = waitpid(*thread, Some(WaitPidFlag::__WALL | WaitPidFlag::WNOHANG));
+            !matches!(seen, Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) | Err(Errno::ECHILD))
+        });
+        self.0.is_empty()
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_whose_runtime_is_stuck_says_so_ends_and_starts_again() {
+    let mut fleet = Fleet::start(1, &[(1_000, 100_000)], "").await;
+    let mut stuck = Stuck::hold(fleet.nodes[0].process.id(), "https");
+    eventually("the threads are gone", async || stuck.are_gone().then_some(())).await;
+    let status = eventually("the process ends", async || fleet.nodes[0].process.try_wait().unwrap()).await;
+    assert_eq!(status.signal(), Some(Signal::SIGABRT as i32), "{status}");
+    let said = std::fs::read_to_string(&fleet.nodes[0].log).unwrap();
+    for words in ["a runtime does not run its tasks", "a runtime is stuck: the process ends"] {
+        let line = said.lines().find(|line| line.contains(words)).expect(words);
+        assert!(line.contains("\"runtime\":\"https\""), "{line}");
+    }
+    fleet.nodes[0].process = fleet.launch(0, 0).0;
+    fleet.serves(0).await;
+    fleet.burst(0, 50).await.only(&[200]);
+}
