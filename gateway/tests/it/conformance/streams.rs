@@ -3,8 +3,8 @@
 use super::Outcome::{Connection, Ignored, Reset, Served, Stream};
 use super::Step::{self, Begun, Ended, Send};
 use super::{
-    Asks, CANCEL, Case, PROTOCOL_ERROR, REFUSED_STREAM, STREAM_CLOSED, WHOLE_CONNECTION, WRONG, block, case, hold,
-    script,
+    Asks, CANCEL, Case, Outcome, PROTOCOL_ERROR, REFUSED_STREAM, STREAM_CLOSED, WHOLE_CONNECTION, WRONG, block, case,
+    hold, script,
 };
 use crate::world::frames::{
     CONTINUATION, END_HEADERS, END_STREAM, HEADERS, PRIORITY, PUSH_PROMISE, data, frame, headers, reset, settings,
@@ -16,7 +16,7 @@ use crate::world::{DEMO, ORDERS};
 const STREAMS_MAX: u32 = 100;
 
 /// The number of a stream that was used before is unexpected (section 5.1.1), and the stream is closed (section 5.1).
-const USED: super::Outcome = Connection(&[PROTOCOL_ERROR, STREAM_CLOSED]);
+const USED: Outcome = Connection(&[PROTOCOL_ERROR, STREAM_CLOSED]);
 
 fn continuation(stream: u32, block: &[u8]) -> Vec<u8> {
     frame(CONTINUATION, END_HEADERS, stream, block)
@@ -107,39 +107,33 @@ fn half_closed(asks: &Asks<'_>) -> Vec<Case> {
     ]
 }
 
-/// Both sides have said everything.
-fn ended(asks: &Asks<'_>) -> Vec<Case> {
-    let nobody = asks.nobody();
-    let then = |name, bytes: Vec<u8>, outcome| {
-        let first = headers(1, &nobody, true);
-        script(name, "5.1", vec![Send(first), Ended(1), Send(bytes)], outcome)
-    };
+/// Frames of each kind on a stream that is closed; `then` sends them after what closed it.
+fn after_the_end(block: &[u8], then: impl Fn(&'static str, Vec<u8>, Outcome) -> Case) -> Vec<Case> {
     vec![
         // Until the last of the request is forgotten h2 ends the connection.
         then("DATA", data(1, b"x", true), Reset(1, &[STREAM_CLOSED])).or(WHOLE_CONNECTION),
-        then("HEADERS", headers(1, &nobody, true), USED),
-        then("CONTINUATION", continuation(1, &nobody), USED),
+        then("HEADERS", headers(1, block, true), USED),
+        then("CONTINUATION", continuation(1, block), USED),
         then("PRIORITY", priority(1), Ignored),
         then("RST_STREAM", reset(1, CANCEL), Ignored),
         then("WINDOW_UPDATE", window_update(1, 1), Ignored),
     ]
 }
 
+/// Both sides have said everything.
+fn ended(asks: &Asks<'_>) -> Vec<Case> {
+    let nobody = asks.nobody();
+    after_the_end(&nobody, |name, bytes, outcome| {
+        let first = headers(1, &nobody, true);
+        script(name, "5.1", vec![Send(first), Ended(1), Send(bytes)], outcome)
+    })
+}
+
 /// The client has given the stream up.
 fn given_up(asks: &Asks<'_>) -> Vec<Case> {
-    let then = |name, bytes: Vec<u8>, outcome| {
+    after_the_end(&asks.list(), |name, bytes, outcome| {
         case(name, "5.1", [asks.open(), reset(1, CANCEL), bytes].concat(), outcome).cut()
-    };
-    let list = asks.list();
-    vec![
-        // Until the last of the request is forgotten h2 ends the connection.
-        then("DATA", data(1, b"x", true), Reset(1, &[STREAM_CLOSED])).or(WHOLE_CONNECTION),
-        then("HEADERS", headers(1, &list, true), USED),
-        then("CONTINUATION", continuation(1, &list), USED),
-        then("PRIORITY", priority(1), Ignored),
-        then("RST_STREAM", reset(1, CANCEL), Ignored),
-        then("WINDOW_UPDATE", window_update(1, 1), Ignored),
-    ]
+    })
 }
 
 /// The gateway has given the stream up; what was on its way is ignored.
