@@ -1,11 +1,13 @@
-"""What the scripts in this folder share: where things are, what they install, and configurations made of templates."""
+"""What the scripts in this folder share: where things are, what they install, configurations made of templates, a platform."""
 
+import json
 import os
 import re
 import shutil
 import socket
 import subprocess
 import sys
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PEERS = os.path.join(ROOT, "bench", "peers")
@@ -48,3 +50,39 @@ def config(work, name, **values):
     with open(path, "w") as out:
         out.write(text)
     return path
+
+
+def memory(pid, name):
+    """Bytes that the system says of a process under this name, such as VmRSS."""
+    with open(f"/proc/{pid}/status") as status:
+        return int(re.search(rf"^{name}:\s+(\d+)", status.read(), re.M)[1]) * 1024
+
+
+class Platform:
+    """`tollhouse up` in the folder `work`, with the upstream `bench` at this port; `before` are words before the command."""
+
+    def __init__(self, program, work, upstream, https_port=0, before=()):
+        self.program, self.data = program, os.path.join(work, "data")
+        log = open(os.path.join(work, "log"), "ab")
+        self.process = subprocess.Popen(
+            [*before, program, "up", "--data-dir", self.data, "--http-port", "0", "--https-port", str(https_port),
+             "--admin-port", "0", "--upstream", f"bench=http://127.0.0.1:{upstream}"], stdout=log, stderr=log, cwd=work)
+        run, deadline = os.path.join(self.data, "run.json"), time.time() + 60
+        while not os.path.exists(run):
+            if time.time() > deadline or self.process.poll() is not None:
+                with open(log.name) as lines:
+                    sys.exit(f"the platform does not start:\n{lines.read()[-3000:]}")
+            time.sleep(0.05)
+        with open(run) as text:
+            self.control = json.load(text)["control"]
+
+    def tool(self, *words):
+        """What the operator's command line prints as JSON."""
+        out = subprocess.run([self.program, "--data-dir", self.data, *words, "--json"], capture_output=True, text=True)
+        if out.returncode:
+            sys.exit(f"{words}: {out.stderr}")
+        return out.stdout
+
+    def public_site(self):
+        """A project `site` that needs no key."""
+        self.tool("project", "create", "site", "--plan", "free", "--access", "public", "--upstream", "bench")

@@ -13,6 +13,7 @@ use contract::time::UnixMillis;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::keys::Authentication;
+use crate::overload::Reservation;
 use crate::quota::settings::Mode;
 use crate::quota::standing::{Outcome, Standing};
 use crate::rejection::Rejection;
@@ -101,6 +102,8 @@ pub struct Target {
     pub body_bytes_max: u64,
     /// Its place among the requests in progress; given back when the request ends.
     pub place: OwnedSemaphorePermit,
+    /// The memory it may come to need; given back with the place.
+    pub reservation: Reservation,
 }
 
 /// Everything known of one request.

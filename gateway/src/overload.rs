@@ -3,13 +3,15 @@
 //! Four times a second a task compares the memory that is the process's own with what it may have. From 85 % on, idle
 //! connections go after five seconds; from 92 % on, requests are refused with 503, those of the lowest plans first; from
 //! 95 % on, no connection is accepted, so that they wait in the kernel's queue or find another node. Each stage ends two
-//! points below where it begins. The admin listener is no part of this: it always answers.
+//! points below where it begins. What begins between two looks is held to the memory that is left for it ([`Room`]). The
+//! admin listener is no part of this: it always answers.
 //!
 //! Left to others: counting connections and closing idle ones (the door's registry, which also presses when four fifths
 //! of its places are taken), and bulkheads (each upstream has its own). Without a limit, stated or of a control group,
 //! memory is not watched. A figure that cannot be read leaves the stage as it was.
 
 mod memory;
+mod room;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -19,20 +21,24 @@ use chassis::metrics::{self, IntCounterVec, IntGauge, Registry};
 use contract::plan::Plan;
 
 pub use self::memory::Memory;
+pub use self::room::{Reservation, Room};
 use crate::door::Connections;
 
 /// How often the memory is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
+/// Thousandths of the memory at which requests begin to be refused.
+const SHEDDING: u64 = 920;
+
 /// Thousandths of the memory at which a stage begins.
-const BEGINS: [(Stage, u64); 3] = [(Stage::Pressing, 850), (Stage::Shedding, 920), (Stage::Closed, 950)];
+const BEGINS: [(Stage, u64); 3] = [(Stage::Pressing, 850), (Stage::Shedding, SHEDDING), (Stage::Closed, 950)];
 
 /// A stage ends this much below where it begins, so that it does not come and go with every look.
 const HYSTERESIS: u64 = 20;
 
 /// Where each plan is refused: a point apart, the one that pays least first. Enterprise projects, and the platform's own
 /// hosts, are refused by nothing but the last stage.
-const REFUSED_FROM: [(Plan, u64); 3] = [(Plan::Free, 920), (Plan::Pro, 930), (Plan::Business, 940)];
+const REFUSED_FROM: [(Plan, u64); 3] = [(Plan::Free, SHEDDING), (Plan::Pro, 930), (Plan::Business, 940)];
 
 /// How far it has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,6 +102,7 @@ impl Shed {
 pub struct Overload {
     /// Which plans are refused, a bit each in the order of [`REFUSED_FROM`].
     refused: AtomicU8,
+    room: Arc<Room>,
     stage_shown: IntGauge,
     shed: IntCounterVec,
 }
@@ -120,7 +127,7 @@ impl Overload {
             "edge_overload_stage",
             "0: there is memory; 1: idle connections go sooner; 2: requests are refused, lowest plans first; 3: no connection is accepted.",
         )?;
-        Ok(Self { refused: AtomicU8::new(0), stage_shown, shed })
+        Ok(Self { refused: AtomicU8::new(0), room: Arc::default(), stage_shown, shed })
     }
 
     /// Whether a request of a project with this plan is refused now; if so, that is counted.
@@ -134,11 +141,23 @@ impl Overload {
         refused
     }
 
+    /// Memory for one more request; `None` when those that have just begun may need all that is left, which is counted.
+    pub fn enter(&self) -> Option<Reservation> {
+        let entered = self.room.enter();
+        if entered.is_none() {
+            self.count(Shed::Request);
+        }
+        entered
+    }
+
     /// Looks at the memory until dropped, and presses `connections` by what it finds.
     pub async fn watch(self: Arc<Self>, memory: Memory, connections: Arc<Connections>) {
         let mut stage = Stage::Calm;
         loop {
-            if let Some(thousandths) = memory.thousandths() {
+            let seen = memory.look();
+            self.room.looked(seen.map_or(u64::MAX, |seen| seen.left_until(SHEDDING)));
+            if let Some(seen) = seen {
+                let thousandths = seen.thousandths();
                 let next = Stage::judge(thousandths, stage);
                 if next != stage {
                     tracing::warn!(from = ?stage, to = ?next, thousandths, "the memory that is left asks for another stage");

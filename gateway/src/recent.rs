@@ -42,10 +42,10 @@ impl Recent {
         Self { top: Top::default(), requests: Requests::default(), moments, clock }
     }
 
-    /// Remembers the end of a request and its line of the access log.
-    pub fn ended(&self, facts: &Facts, status: u16, took: Duration, line: &[u8]) {
+    /// Remembers the end of a request, when it was on the monotonic clock and how long it took, and its line of the access
+    /// log.
+    pub fn ended(&self, facts: &Facts, status: u16, (now, took): (Duration, Duration), line: &[u8]) {
         let ended = Ended { blame: facts.refused.map(crate::rejection::Rejection::blame), status, took };
-        let now = self.clock.monotonic();
         // A host that is not served is the choice of a stranger: it must not push out those that are.
         let host = facts.host.as_ref().filter(|_| facts.site.is_some()).map_or(NOBODY, |host| host.as_str());
         let project = facts.payer.as_ref().or(facts.project.as_ref()).map_or(NOBODY, |project| project.id.as_str());

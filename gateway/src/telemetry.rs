@@ -219,7 +219,8 @@ impl Telemetry {
         if let Some(counter) = facts.authentication.and_then(|one| self.auth.get(position(Authentication::ALL, &one))) {
             counter.inc();
         }
-        let took = self.clock.monotonic().saturating_sub(facts.began);
+        let (now, ended_at) = (self.clock.now(), self.clock.monotonic());
+        let took = ended_at.saturating_sub(facts.began);
         let waited = match (facts.upstream_began, facts.upstream_answered) {
             (Some(began), Some(answered)) => answered.saturating_sub(began),
             _ => Duration::ZERO,
@@ -232,15 +233,15 @@ impl Telemetry {
         }
         if let (Some(decision), Some(payer)) = (Decision::of(facts), &facts.payer) {
             self.quota.charged(payer.plan, decision);
-            self.usage.count(&payer.id, decision, self.clock.now());
+            self.usage.count(&payer.id, decision, now);
         }
         // Whether it was then refused or not: whoever sent it has the key, and would miss it.
         if let (Some(Authentication::Recognised), Some(key)) = (facts.authentication, &facts.key) {
-            self.usage.keys.note(&key.id, self.clock.now());
+            self.usage.keys.note(&key.id, now);
         }
         let line = access_log::line(facts, entry, took, waited, &self.node);
         self.lines.write(&line);
-        self.recent.ended(facts, entry.status, took, &line);
+        self.recent.ended(facts, entry.status, (ended_at, took), &line);
         if facts.sampled {
             spans::record(&self.tracer, facts, entry, took);
         }

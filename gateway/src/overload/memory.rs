@@ -20,11 +20,30 @@ impl Memory {
         Self { bytes_max, control_group, status: PathBuf::from("/proc/self/status") }
     }
 
-    /// Thousandths of the limit that are used; `None` without a limit, or when the system does not say.
-    pub fn thousandths(&self) -> Option<u64> {
+    /// How it is now; `None` without a limit, or when the system does not say.
+    pub fn look(&self) -> Option<Seen> {
         let limit = self.bytes_max.or_else(|| limit_of(&self.control_group)).filter(|limit| *limit > 0)?;
         let used = own(&std::fs::read_to_string(&self.status).ok()?)?;
-        Some(used.saturating_mul(1_000) / limit)
+        Some(Seen { used, limit })
+    }
+}
+
+/// One look at the memory, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    used: u64,
+    limit: u64,
+}
+
+impl Seen {
+    /// Thousandths of the limit that are used.
+    pub fn thousandths(self) -> u64 {
+        self.used.saturating_mul(1_000) / self.limit
+    }
+
+    /// Bytes that are left until these thousandths of the limit are used.
+    pub fn left_until(self, thousandths: u64) -> u64 {
+        (self.limit / 1_000).saturating_mul(thousandths).saturating_sub(self.used)
     }
 }
 
@@ -56,7 +75,9 @@ mod tests {
             std::fs::create_dir_all(directory.path().join("memory")).unwrap();
             std::fs::write(directory.path().join(file), limit).unwrap();
         }
-        Memory { bytes_max, control_group: directory.path().to_owned(), status: status_file }.thousandths()
+        Memory { bytes_max, control_group: directory.path().to_owned(), status: status_file }
+            .look()
+            .map(Seen::thousandths)
     }
 
     const STATUS: &str = "Name:\tgateway\nVmRSS:\t  90000 kB\nRssAnon:\t    512 kB\nRssFile:\t 80000 kB\n";
@@ -67,6 +88,12 @@ mod tests {
             assert_eq!(memory(Some("1048576\n"), file, None, STATUS), Some(500), "{file}");
         }
         assert_eq!(memory(Some("1048576\n"), "memory.max", Some(524_288), STATUS), Some(1_000));
+    }
+
+    #[test]
+    fn what_is_left_is_counted_to_where_something_begins() {
+        let seen = Seen { used: 500_000, limit: 1_000_000 };
+        assert_eq!((seen.left_until(920), seen.left_until(500), seen.left_until(0)), (420_000, 0, 0));
     }
 
     #[test]
@@ -81,6 +108,6 @@ mod tests {
 
     #[test]
     fn this_process_has_some_memory() {
-        assert!(Memory::new(Some(1 << 40), PathBuf::new()).thousandths().is_some());
+        assert!(Memory::new(Some(1 << 40), PathBuf::new()).look().is_some());
     }
 }

@@ -1,4 +1,5 @@
-//! Path, method and body against what the upstream offers, and a place among its requests in progress.
+//! Path, method and body against what the upstream offers, a place among its requests in progress, and memory for one
+//! more.
 
 use http::{Method, header};
 
@@ -37,7 +38,8 @@ impl Pipeline {
         // WebSocket is for public sites: an upgraded connection would spend one unit for ever.
         facts.upgrade = request.wants_upgrade && facts.surface == Surface::Site;
         let place = upstream.enter().ok_or(Rejection::Overloaded)?;
-        Ok(Target { upstream: upstream.clone(), body_bytes_max, place })
+        let reservation = self.overload.enter().ok_or(Rejection::Overloaded)?;
+        Ok(Target { upstream: upstream.clone(), body_bytes_max, place, reservation })
     }
 }
 

@@ -1,10 +1,15 @@
 //! Memory and descriptors run short: what is given up first, and that operators are always answered.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::sync::Semaphore;
 
 use crate::rolling::pair::Pair;
 use crate::world::client::Client;
+use crate::world::h2::H2;
 use crate::world::{DEMO, eventually, within};
 
 /// Grants so much memory that the gateway uses about this many thousandths of it, until it says that this is its stage.
@@ -54,6 +59,37 @@ async fn before_memory_runs_out_idle_connections_go_then_the_lowest_plans_then_n
     assert_eq!(newcomer.ask(&pair.ask()).await.status, 200);
     eventually("the stage", async || (pair.admin(0).metric("edge_overload_stage").await == 0).then_some(())).await;
     assert_eq!(free.ask(&pair.free_ask()).await.status, 200);
+}
+
+// A22: looking at the memory four times a second is too late for those that begin at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_more_requests_begin_at_once_than_there_is_memory_for() {
+    const AT_ONCE: usize = 60;
+    let pair = Pair::single(None).await;
+    let asking = H2::connect(pair.places()[0].https, DEMO).await;
+    let admin = pair.admin(0);
+    let shed = async || admin.metric("edge_shed_total{reason=\"request\"}").await;
+    squeeze(&pair, 880, 1).await;
+    let gate = Arc::new(Semaphore::new(0));
+    pair.hold(AT_ONCE, &gate);
+    let ask = pair.ask();
+    let asked = join_all((0..AT_ONCE).map(|_| asking.try_ask(&ask)));
+    let opened = async {
+        eventually("some to be refused", async || (shed().await > 0).then_some(())).await;
+        gate.add_permits(AT_ONCE);
+    };
+    let (replies, ()) = tokio::join!(asked, opened);
+    let replies: Vec<_> = replies.into_iter().map(|reply| reply.expect("an answer")).collect();
+    let (served, refused): (Vec<_>, Vec<_>) = replies.iter().partition(|reply| reply.status == 200);
+    assert!(served.len() >= 8, "{}", served.len());
+    assert_eq!(shed().await, refused.len() as u64);
+    for reply in refused {
+        reply.refused(503, "overloaded");
+    }
+    pair.grant_memory(1 << 40);
+    eventually("room", async || (admin.metric("edge_overload_stage").await == 0).then_some(())).await;
+    let replies = join_all((0..AT_ONCE).map(|_| asking.try_ask(&ask))).await;
+    assert!(replies.into_iter().all(|reply| reply.expect("an answer").status == 200), "there is memory for all");
 }
 
 // A23, F35

@@ -2,11 +2,13 @@
 
 use std::net::SocketAddr;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 
 use chassis::secret::Secret;
 use contract::feed::Entity;
 use contract::plan::Plan;
 use tempfile::TempDir;
+use tokio::sync::Semaphore;
 
 use crate::fleet::free_address;
 use crate::world::client::Ask;
@@ -14,7 +16,7 @@ use crate::world::control::ControlPlane;
 use crate::world::entities::{TestKey, limited, project, site};
 use crate::world::h2::H2;
 use crate::world::observed::Admin;
-use crate::world::upstream::Upstream;
+use crate::world::upstream::{Act, Upstream, response};
 use crate::world::{DEMO, ORDERS, OTHER, PLATFORM_SECRET, SEALING_SECRET, certificates, eventually};
 
 /// Where one gateway listens, in every life.
@@ -120,6 +122,12 @@ impl Pair {
     /// Requests that came to the upstream.
     pub(crate) fn asked(&self) -> usize {
         self.orders.requests().len()
+    }
+
+    /// The upstream answers so many requests from now on, each with a permit of the gate.
+    pub(crate) fn hold(&self, requests: usize, gate: &Arc<Semaphore>) {
+        let whole = response("200 OK", "", "[]").into_bytes();
+        (0..requests).for_each(|_| self.orders.next(Act::AnswerInTwo(Vec::new(), gate.clone(), whole.clone())));
     }
 
     /// Memory of a gateway that is its own, in bytes.
