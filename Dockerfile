@@ -19,8 +19,9 @@ COPY --from=empty --chown=65532:65532 /home/nonroot /shares/domains-service
 COPY --from=empty --chown=65532:65532 /home/nonroot /shares/redis
 COPY --from=empty --chown=65532:65532 /home/nonroot /shares/grafana
 USER 65532:65532
-# A container has a nameserver for each of its networks. One that is silent is left for the next after a second, not five.
-ENV TOLLHOUSE_DATA_DIR=/data RES_OPTIONS="timeout:1 attempts:2"
+# A container has a nameserver for each of its networks. One that is silent is left for the next after a second, not five,
+# and is not always the one that is asked first.
+ENV TOLLHOUSE_DATA_DIR=/data RES_OPTIONS="timeout:1 attempts:2 rotate"
 CMD ["tollhouse", "--help"]
 
 FROM base AS prebuilt

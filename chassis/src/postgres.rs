@@ -110,11 +110,8 @@ impl fmt::Debug for PostgresSettings {
 }
 
 /// The pool. Connections are opened when they are needed.
-///
-/// # Errors
-/// When the server does not keep what it acknowledges.
-pub(crate) async fn open(settings: &PostgresSettings) -> anyhow::Result<PgPool> {
-    let pool = PgPoolOptions::new()
+pub(crate) fn open(settings: &PostgresSettings) -> PgPool {
+    PgPoolOptions::new()
         .max_connections(settings.connections)
         .acquire_timeout(WAIT_MAX)
         .idle_timeout(IDLE_MAX)
@@ -127,18 +124,14 @@ pub(crate) async fn open(settings: &PostgresSettings) -> anyhow::Result<PgPool> 
                 Ok(tokio::time::timeout(RELEASE_WAIT_MAX, connection.ping()).await.is_ok_and(|answer| answer.is_ok()))
             })
         })
-        .connect_lazy_with(settings.options.clone());
-    let place = || format!("the PostgreSQL database {}", settings.place());
-    let durable: String = sqlx::query_scalar("SHOW synchronous_commit").fetch_one(&pool).await.with_context(place)?;
-    anyhow::ensure!(
-        durable != "off",
-        "{} has synchronous_commit off: it acknowledges changes that it may lose; set it to on for this database",
-        place()
-    );
-    Ok(pool)
+        .connect_lazy_with(settings.options.clone())
 }
 
-/// Brings the schema up to date, on a connection of its own. Replicas that start at once take turns.
+/// Brings the schema up to date, on a connection of its own that is waited for. Replicas that start at once take turns.
+///
+/// # Errors
+/// When the server is not there after a minute or refuses, or does not keep what it acknowledges; when the schema cannot
+/// be brought up to date.
 pub(crate) async fn migrate(settings: &PostgresSettings, migrator: &Migrator) -> anyhow::Result<()> {
     let place = || format!("the PostgreSQL database {}", settings.place());
     let options = settings.options.clone().options(MIGRATION_SESSION);
@@ -157,6 +150,13 @@ pub(crate) async fn migrate(settings: &PostgresSettings, migrator: &Migrator) ->
         }
         tokio::time::sleep(START_PAUSE).await;
     };
+    let durable = sqlx::query_scalar("SHOW synchronous_commit").fetch_one(&mut connection).await;
+    let durable: String = durable.with_context(place)?;
+    anyhow::ensure!(
+        durable != "off",
+        "{} has synchronous_commit off: it acknowledges changes that it may lose; set it to on for this database",
+        place()
+    );
     let migrated = migrator.run(&mut connection).await;
     migrated.with_context(|| format!("bringing the schema of {} up to date", place()))?;
     if let Err(error) = connection.close().await {

@@ -49,7 +49,7 @@ impl Database {
             Place::Sqlite(path) => Self::open_sqlite(path, migrations).await,
             Place::Postgres(settings) => {
                 crate::postgres::migrate(settings, &migrations.postgres).await?;
-                let pool = Pool::server(crate::postgres::open(settings).await?);
+                let pool = Pool::server(crate::postgres::open(settings));
                 Ok(Self { write: pool.clone(), read: pool })
             }
         }
