@@ -75,3 +75,17 @@ fn the_image_is_built_with_the_toolchain_of_the_project() {
     assert!(dockerfile.contains(&format!("/rust:{version}-slim-bookworm AS build")), "{version}");
     assert!(dockerfile.contains(&format!("RUSTUP_TOOLCHAIN={version}\n")), "{version}");
 }
+
+// A volume takes its owner from the folder of the image that it covers; without one it is root's, and nobody may write.
+#[test]
+fn the_image_has_a_folder_of_its_user_for_every_volume_of_its_processes() {
+    let (dockerfile, compose) = (tree::read("Dockerfile"), tree::read("docker-compose.yml"));
+    let volumes = compose.lines().filter_map(|line| line.trim().strip_prefix("- ")?.split_once(":/"));
+    let ours = |place: &&str| ["shares/", "data", "run/tollhouse"].iter().any(|start| place.starts_with(start));
+    let places: BTreeSet<&str> = volumes.map(|(_, place)| place.trim_end_matches(":ro")).filter(ours).collect();
+    assert!(places.contains("shares/postgres") && places.contains("data"), "{places:?}");
+    for place in places {
+        let line = format!("COPY --from=empty --chown=65532:65532 /home/nonroot /{place}\n");
+        assert!(dockerfile.contains(&line), "Dockerfile: {line}");
+    }
+}
