@@ -1,5 +1,6 @@
 """What the scripts in this folder share: where things are, what they install, configurations made of templates, a platform."""
 
+import atexit
 import json
 import os
 import re
@@ -58,6 +59,16 @@ def memory(pid, name):
         return int(re.search(rf"^{name}:\s+(\d+)", status.read(), re.M)[1]) * 1024
 
 
+def end(process):
+    """Ends a process: in order if it can be, within a minute at any rate."""
+    process.terminate()
+    try:
+        process.wait(60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 class Platform:
     """`tollhouse up` in the folder `work`, with the upstream `bench` at this port; `before` are words before the command."""
 
@@ -67,6 +78,8 @@ class Platform:
         self.process = subprocess.Popen(
             [*before, program, "up", "--data-dir", self.data, "--http-port", "0", "--https-port", str(https_port),
              "--admin-port", "0", "--upstream", f"bench=http://127.0.0.1:{upstream}"], stdout=log, stderr=log, cwd=work)
+        # Whatever goes wrong in the script, nothing is left running.
+        atexit.register(end, self.process)
         run, deadline = os.path.join(self.data, "run.json"), time.time() + 60
         while not os.path.exists(run):
             if time.time() > deadline or self.process.poll() is not None:

@@ -37,7 +37,7 @@ const BEGINS: [(Stage, u64); 3] = [(Stage::Pressing, 850), (Stage::Shedding, SHE
 const HYSTERESIS: u64 = 20;
 
 /// Where each plan is refused: a point apart, the one that pays least first. Enterprise projects, and the platform's own
-/// hosts, are refused by nothing but the last stage.
+/// hosts, are refused by nothing but the last stage and the want of [`Room`].
 const REFUSED_FROM: [(Plan, u64); 3] = [(Plan::Free, SHEDDING), (Plan::Pro, 930), (Plan::Business, 940)];
 
 /// How far it has come.

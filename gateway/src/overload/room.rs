@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// inside the proxy library at the most.
 const BYTES_OF_ONE: u64 = 512 * 1024;
 
-/// As many may always begin: a process that is short of memory serves those whom it does not refuse for their plan.
+/// As many may always be in progress, of whatever plan: a process that is short of memory is slow, and not dead.
 const ALWAYS: u32 = 8;
 
 /// Counts of requests that are kept: of those since the last look, of those since the one before, and a clean one for the
@@ -48,7 +48,7 @@ impl Room {
     /// Room for one more request; `None` when those that have just begun may need all there is.
     pub fn enter(self: &Arc<Self>) -> Option<Reservation> {
         let look = self.look.load(Ordering::Relaxed);
-        // Two threads that are here at once may both take the last place: one request more is no harm.
+        // Threads that are here at once may all take the last place: as many requests more are no harm.
         let young = self.slot(look).load(Ordering::Relaxed) + self.slot(look - 1).load(Ordering::Relaxed);
         if young >= self.allowed.load(Ordering::Relaxed) {
             return None;

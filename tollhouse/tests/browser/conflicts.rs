@@ -189,7 +189,7 @@ async fn the_rest_of_the_conflict_matrix_reads_as_plainly() {
     browser.reads("You must act · CHALLENGE_UNREACHABLE").await;
     browser.reads("Remove whatever stands between the name and us").await;
     browser.reads("The certificate authority could not reach us under shop.unreachable.test.").await;
-    // In the authority's words, which depend on what this machine's network makes of such an address.
+    // What the authority says of it depends on what this machine's network makes of such an address, which it names.
     browser.reads("the certificate authority could not verify the name").await;
     browser.reads("240.0.0.1").await;
     browser.reads("Failed, will be tried again").await;

@@ -78,7 +78,7 @@ fn the_image_is_built_with_the_toolchain_of_the_project() {
 
 // A volume takes its owner from the folder of the image that it covers; without one it is root's, and nobody may write.
 #[test]
-fn the_image_has_a_folder_of_its_user_for_every_volume_of_its_processes() {
+fn the_image_has_a_folder_of_its_user_for_every_place_where_a_volume_is_put() {
     let (dockerfile, compose) = (tree::read("Dockerfile"), tree::read("docker-compose.yml"));
     let volumes = compose.lines().filter_map(|line| line.trim().strip_prefix("- ")?.split_once(":/"));
     let ours = |place: &&str| ["shares/", "data", "run/tollhouse"].iter().any(|start| place.starts_with(start));
