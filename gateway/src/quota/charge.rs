@@ -21,9 +21,9 @@ use super::standing::Standing;
 use super::store::{News, StoreOutage};
 use super::{ChargeError, Inner, Quota};
 
-/// The longest any request waits for the store, whatever happens: two calls and a learning period, rounded up. Only the
-/// first requests of a fault come near it.
-const WAIT_MAX: Duration = Duration::from_millis(500);
+/// The longest any request waits for the store, whatever happens: two calls and the half second for which a store that is
+/// new only listens, rounded up. Only the first requests of a fault come near it.
+const WAIT_MAX: Duration = Duration::from_millis(750);
 
 /// A call to the store, its budget included.
 type Call = Pin<Box<dyn Future<Output = Result<Reply, StoreOutage>> + Send>>;
