@@ -41,12 +41,27 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def config(work, name, **values):
-    """Writes the template of this name into the folder `work`, with values for the words in capitals. Returns its path."""
+broken = []
+
+
+def promise(holds, words):
+    """Prints whether a promise holds; those that do not are in `broken`."""
+    print(("  ok      " if holds else "  BROKEN  ") + words, flush=True)
+    if not holds:
+        broken.append(words)
+
+
+def config(work, name, edits=(), **values):
+    """Writes the template of this name into the folder `work`, with values for the words in capitals, then with `edits`,
+    pairs of old and new text. Returns its path."""
     with open(os.path.join(PEERS, name)) as template:
         text = template.read()
     for word, value in {"WORK": work, **values}.items():
         text = re.sub(rf"\b{word}\b", str(value), text)
+    for old, new in edits:
+        if old not in text:
+            sys.exit(f"{name} has no {old}")
+        text = text.replace(old, new)
     path = os.path.join(work, name)
     with open(path, "w") as out:
         out.write(text)
