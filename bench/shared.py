@@ -1,6 +1,7 @@
-"""What the scripts in this folder share: where things are, what they install, configurations made of templates, a platform."""
+"""What the scripts in this folder share: where things are, what they install, configurations made of templates, processes, a
+platform."""
 
-import atexit
+import contextlib
 import json
 import os
 import re
@@ -8,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -74,14 +76,37 @@ def memory(pid, name):
         return int(re.search(rf"^{name}:\s+(\d+)", status.read(), re.M)[1]) * 1024
 
 
-def end(process):
-    """Ends a process: in order if it can be, within a minute at any rate."""
-    process.terminate()
-    try:
-        process.wait(60)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+started = []
+
+
+def start(*command, **options):
+    """Starts a process. It ends with `end_all`, which `workplace` sees to."""
+    process = subprocess.Popen(command, **options)
+    started.append(process)
+    return process
+
+
+def end_all():
+    """Ends every process that was started: in order if it can be, each within a minute at any rate."""
+    for process in started:
+        process.terminate()
+    while started:
+        try:
+            started[-1].wait(60)
+        except subprocess.TimeoutExpired:
+            started[-1].kill()
+            started[-1].wait()
+        started.pop()
+
+
+@contextlib.contextmanager
+def workplace():
+    """A folder to work in. Whatever goes wrong there, nothing is left running, and then the folder is removed."""
+    with tempfile.TemporaryDirectory() as work:
+        try:
+            yield work
+        finally:
+            end_all()
 
 
 class Platform:
@@ -90,14 +115,12 @@ class Platform:
     def __init__(self, program, work, upstream, https_port=0, before=()):
         self.program, self.data = program, os.path.join(work, "data")
         log = open(os.path.join(work, "log"), "ab")
-        self.process = subprocess.Popen(
-            [*before, program, "up", "--data-dir", self.data, "--http-port", "0", "--https-port", str(https_port),
-             "--admin-port", "0", "--upstream", f"bench=http://127.0.0.1:{upstream}"], stdout=log, stderr=log, cwd=work)
-        # Whatever goes wrong in the script, nothing is left running.
-        atexit.register(end, self.process)
+        process = start(
+            *before, program, "up", "--data-dir", self.data, "--http-port", "0", "--https-port", str(https_port),
+            "--admin-port", "0", "--upstream", f"bench=http://127.0.0.1:{upstream}", stdout=log, stderr=log, cwd=work)
         run, deadline = os.path.join(self.data, "run.json"), time.time() + 60
         while not os.path.exists(run):
-            if time.time() > deadline or self.process.poll() is not None:
+            if time.time() > deadline or process.poll() is not None:
                 with open(log.name) as lines:
                     sys.exit(f"the platform does not start:\n{lines.read()[-3000:]}")
             time.sleep(0.05)

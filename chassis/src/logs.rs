@@ -2,17 +2,14 @@
 //!
 //! When whoever reads our output stops reading, lines are dropped and counted ([`Logs::dropped`]); requests go on.
 
-use std::io::{BufWriter, Write};
-use std::sync::Arc;
+mod writer;
 
-use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
+use std::io::Write;
+
+use anyhow::Context as _;
 use tracing_subscriber::EnvFilter;
 
-/// Lines that may wait for a slow reader before lines are dropped.
-pub const LINES_WAITING_MAX: usize = 16_384;
-
-/// Bytes of waiting lines that are written with one system call. When no line waits, everything is written at once.
-const BATCH_BYTES: usize = 64 * 1024;
+use self::writer::{Queue, Writing};
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,10 +42,9 @@ type Refilter = Box<dyn Fn(EnvFilter) -> anyhow::Result<()> + Send + Sync>;
 
 /// The running log writer. Dropping it writes out what waits.
 pub struct Logs {
-    writer: NonBlocking,
-    dropped: ErrorCounter,
+    queue: Queue,
     refilter: Option<Refilter>,
-    _guard: Arc<WorkerGuard>,
+    _writing: Writing,
 }
 
 impl Logs {
@@ -56,11 +52,12 @@ impl Logs {
     /// `filter` is a list such as `info,pingora_core=warn`.
     ///
     /// # Errors
-    /// When the filter does not parse or the process has a log already.
+    /// When the filter does not parse, the process has a log already, or the system gives no thread for it.
     pub fn start(format: Format, filter: &str, output: impl Write + Send + 'static) -> anyhow::Result<Self> {
-        let mut logs = Self::writer_only(output);
         let filter = EnvFilter::try_new(filter)?;
-        let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(logs.writer.clone());
+        let mut logs = Self::writer_only(output)?;
+        let queue = logs.queue.clone();
+        let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || queue.clone());
         let (started, refilter): (_, Refilter) = match format {
             Format::Json => {
                 let builder = builder.json().flatten_event(true).with_current_span(false).with_span_list(false);
@@ -80,17 +77,17 @@ impl Logs {
     }
 
     /// A writer alone, for a stream of lines beside the log (tests, access log to a file).
-    pub fn writer_only(output: impl Write + Send + 'static) -> Self {
-        // The writer's thread flushes as soon as nothing waits, so a batch is never held back.
-        let output = BufWriter::with_capacity(BATCH_BYTES, output);
-        let (writer, guard) =
-            NonBlockingBuilder::default().lossy(true).buffered_lines_limit(LINES_WAITING_MAX).finish(output);
-        Self { dropped: writer.error_counter(), writer, refilter: None, _guard: Arc::new(guard) }
+    ///
+    /// # Errors
+    /// When the system gives no thread for it.
+    pub fn writer_only(output: impl Write + Send + 'static) -> anyhow::Result<Self> {
+        let (queue, writing) = Queue::start(output).context("starting the thread that writes the log")?;
+        Ok(Self { queue, refilter: None, _writing: writing })
     }
 
     /// A handle that writes whole lines without waiting.
     pub fn lines(&self) -> Lines {
-        Lines(self.writer.clone())
+        Lines(self.queue.clone())
     }
 
     /// Logs other lines from now on. A writer alone has no filter, and nothing to do.
@@ -102,20 +99,19 @@ impl Logs {
         self.refilter.as_ref().map_or(Ok(()), |refilter| refilter(filter))
     }
 
-    /// How many lines were dropped because nobody read.
+    /// How many lines were dropped because nobody read, or lost because they could not be written.
     pub fn dropped(&self) -> u64 {
-        u64::try_from(self.dropped.dropped_lines()).unwrap_or(u64::MAX)
+        self.queue.dropped()
     }
 }
 
 /// Writes finished lines to the log's output, never blocking.
 #[derive(Clone)]
-pub struct Lines(NonBlocking);
+pub struct Lines(Queue);
 
 impl Lines {
     /// Writes one line; `line` ends with a line feed.
     pub fn write(&self, line: &[u8]) {
-        // The writer is lossy: it drops and counts instead of failing.
-        let _ = self.0.clone().write_all(line);
+        self.0.push(line);
     }
 }

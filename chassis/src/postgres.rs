@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{ConnectOptions as _, Connection as _, PgPool};
+use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool};
 
 use crate::secret::Secret;
 use crate::sqlite::WAIT_MAX;
@@ -133,44 +133,53 @@ pub(crate) fn open(settings: &PostgresSettings) -> PgPool {
 /// When the server is not there after a minute or refuses, or does not keep what it acknowledges; when the schema cannot
 /// be brought up to date.
 pub(crate) async fn migrate(settings: &PostgresSettings, migrator: &Migrator) -> anyhow::Result<()> {
-    let place = || format!("the PostgreSQL database {}", settings.place());
+    let place = format!("the PostgreSQL database {}", settings.place());
     let options = settings.options.clone().options(MIGRATION_SESSION);
-    let deadline = tokio::time::Instant::now() + START_WAIT_MAX;
-    let mut told = false;
-    let mut connection = loop {
-        let error = match tokio::time::timeout(STATEMENT_WAIT_MAX, options.connect()).await {
-            Ok(Ok(connection)) => break connection,
-            Ok(Err(error)) if !passes(&error) => return Err(error).with_context(place),
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => "it does not answer".to_owned(),
-        };
-        anyhow::ensure!(tokio::time::Instant::now() < deadline, "{}: {error}", place());
-        if !std::mem::replace(&mut told, true) {
-            tracing::warn!(error, "{} is not there yet; waiting for it", place());
-        }
-        tokio::time::sleep(START_PAUSE).await;
-    };
-    let durable = sqlx::query_scalar("SHOW synchronous_commit").fetch_one(&mut connection).await;
-    let durable: String = durable.with_context(place)?;
+    let (mut connection, durable) = reach(&options, &place).await?;
     anyhow::ensure!(
         durable != "off",
-        "{} has synchronous_commit off: it acknowledges changes that it may lose; set it to on for this database",
-        place()
+        "{place} has synchronous_commit off: it acknowledges changes that it may lose; set it to on for this database"
     );
     let migrated = migrator.run(&mut connection).await;
-    migrated.with_context(|| format!("bringing the schema of {} up to date", place()))?;
+    migrated.with_context(|| format!("bringing the schema of {place} up to date"))?;
     if let Err(error) = connection.close().await {
         tracing::debug!(%error, "the connection of the migrations did not close cleanly");
     }
     Ok(())
 }
 
-/// Whether waiting may help: a server that cannot be reached or is starting, not one that refuses us.
+/// A connection that has answered, which is waited for, and what `synchronous_commit` is on it.
+async fn reach(options: &PgConnectOptions, place: &str) -> anyhow::Result<(PgConnection, String)> {
+    let deadline = tokio::time::Instant::now() + START_WAIT_MAX;
+    let mut told = false;
+    loop {
+        let error = match tokio::time::timeout(STATEMENT_WAIT_MAX, attempt(options)).await {
+            Ok(Ok(reached)) => return Ok(reached),
+            Ok(Err(error)) if !passes(&error) => return Err(error).with_context(|| place.to_owned()),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "it does not answer".to_owned(),
+        };
+        anyhow::ensure!(tokio::time::Instant::now() < deadline, "{place}: {error}");
+        if !std::mem::replace(&mut told, true) {
+            tracing::warn!(error, "{place} is not there yet; waiting for it");
+        }
+        tokio::time::sleep(START_PAUSE).await;
+    }
+}
+
+/// The first question is part of the attempt: a server that is about to stop may take a connection and end it then.
+async fn attempt(options: &PgConnectOptions) -> Result<(PgConnection, String), sqlx::Error> {
+    let mut connection = options.connect().await?;
+    let durable = sqlx::query_scalar("SHOW synchronous_commit").fetch_one(&mut connection).await?;
+    Ok((connection, durable))
+}
+
+/// Whether waiting may help: a server that cannot be reached, is starting or is about to stop, not one that refuses us.
 fn passes(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(_) | sqlx::Error::Protocol(_) => true,
-        // 57P03: starting up; 57P01: shutting down; 53300: no place left.
-        sqlx::Error::Database(error) => matches!(error.code().as_deref(), Some("57P03" | "57P01" | "53300")),
+        // 57P01: shutting down; 57P02: another process of it crashed; 57P03: starting up; 53300: no place left.
+        sqlx::Error::Database(error) => matches!(error.code().as_deref(), Some("57P01" | "57P02" | "57P03" | "53300")),
         _ => false,
     }
 }

@@ -3,12 +3,12 @@
 //! Four times a second a task compares the memory that is the process's own with what it may have. From 85 % on, idle
 //! connections go after five seconds; from 92 % on, requests are refused with 503, those of the lowest plans first; from
 //! 95 % on, no connection is accepted, so that they wait in the kernel's queue or find another node. Each stage ends two
-//! points below where it begins. What begins between two looks is held to the memory that is left for it ([`Room`]). The
-//! admin listener is no part of this: it always answers.
+//! points below where it begins. What begins between two looks is held to the memory that is left for it, with most of it
+//! for the highest plans ([`Room`]). The admin listener is no part of this: it always answers.
 //!
 //! Left to others: counting connections and closing idle ones (the door's registry, which also presses when four fifths
 //! of its places are taken), and bulkheads (each upstream has its own). Without a limit, stated or of a control group,
-//! memory is not watched. A figure that cannot be read leaves the stage as it was.
+//! memory is not watched. A figure that cannot be read leaves the stage, and what may begin, as they were.
 
 mod memory;
 mod room;
@@ -20,7 +20,7 @@ use std::time::Duration;
 use chassis::metrics::{self, IntCounterVec, IntGauge, Registry};
 use contract::plan::Plan;
 
-pub use self::memory::Memory;
+pub use self::memory::{Look, Memory, Seen};
 pub use self::room::{Reservation, Room};
 use crate::door::Connections;
 
@@ -36,8 +36,8 @@ const BEGINS: [(Stage, u64); 3] = [(Stage::Pressing, 850), (Stage::Shedding, SHE
 /// A stage ends this much below where it begins, so that it does not come and go with every look.
 const HYSTERESIS: u64 = 20;
 
-/// Where each plan is refused: a point apart, the one that pays least first. Enterprise projects, and the platform's own
-/// hosts, are refused by nothing but the last stage and the want of [`Room`].
+/// Where each plan is refused: a point apart, the one that pays least first. Enterprise projects are refused by nothing
+/// but the last stage and the want of [`Room`], the platform's own hosts by the last stage alone.
 const REFUSED_FROM: [(Plan, u64); 3] = [(Plan::Free, SHEDDING), (Plan::Pro, 930), (Plan::Business, 940)];
 
 /// How far it has come.
@@ -141,9 +141,10 @@ impl Overload {
         refused
     }
 
-    /// Memory for one more request; `None` when those that have just begun may need all that is left, which is counted.
-    pub fn enter(&self) -> Option<Reservation> {
-        let entered = self.room.enter();
+    /// Memory for one more request of a project with this plan, or of the platform's own hosts; `None` when those that
+    /// have just begun may need all that is left for it, which is counted.
+    pub fn enter(&self, plan: Option<Plan>) -> Option<Reservation> {
+        let entered = self.room.enter(plan);
         if entered.is_none() {
             self.count(Shed::Request);
         }
@@ -154,27 +155,38 @@ impl Overload {
     pub async fn watch(self: Arc<Self>, memory: Memory, connections: Arc<Connections>) {
         let mut stage = Stage::Calm;
         loop {
-            let seen = memory.look();
-            self.room.looked(seen.map_or(u64::MAX, |seen| seen.left_until(SHEDDING)));
-            if let Some(seen) = seen {
-                let thousandths = seen.thousandths();
-                let next = Stage::judge(thousandths, stage);
-                if next != stage {
-                    tracing::warn!(from = ?stage, to = ?next, thousandths, "the memory that is left asks for another stage");
+            match memory.look() {
+                Look::Seen(seen) => {
+                    self.room.looked(Some(seen.left_until(SHEDDING)));
+                    stage = self.act(seen.thousandths(), stage, &connections);
                 }
-                if stage < Stage::Pressing && next >= Stage::Pressing {
-                    self.count(Shed::Idle);
+                // Also when there was a limit before: nothing is given up any more.
+                Look::Unlimited => {
+                    self.room.looked(Some(u64::MAX));
+                    stage = self.act(0, stage, &connections);
                 }
-                if stage < Stage::Closed && next >= Stage::Closed {
-                    self.count(Shed::Accept);
-                }
-                stage = next;
-                connections.press(stage >= Stage::Pressing);
-                connections.hold_newcomers(stage >= Stage::Closed);
-                self.show(thousandths, stage);
+                Look::InVain => self.room.looked(None),
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
+    }
+
+    /// Gives up what is to be given up at this many thousandths of the memory; the stage that this is.
+    fn act(&self, thousandths: u64, before: Stage, connections: &Connections) -> Stage {
+        let stage = Stage::judge(thousandths, before);
+        if stage != before {
+            tracing::warn!(from = ?before, to = ?stage, thousandths, "the memory that is left asks for another stage");
+        }
+        if before < Stage::Pressing && stage >= Stage::Pressing {
+            self.count(Shed::Idle);
+        }
+        if before < Stage::Closed && stage >= Stage::Closed {
+            self.count(Shed::Accept);
+        }
+        connections.press(stage >= Stage::Pressing);
+        connections.hold_newcomers(stage >= Stage::Closed);
+        self.show(thousandths, stage);
+        stage
     }
 
     fn show(&self, thousandths: u64, stage: Stage) {

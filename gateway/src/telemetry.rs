@@ -194,7 +194,7 @@ impl Telemetry {
             log_dropped: metrics::gauge(
                 registry,
                 "edge_log_dropped_lines",
-                "Log lines dropped because nobody read them.",
+                "Log lines dropped because nobody read them, or that could not be written.",
             )?,
             recent: Recent::new(clock.clone()),
             certificates: CertificateMetrics::new(registry)?,

@@ -148,7 +148,7 @@ pub(crate) fn all() -> anyhow::Result<Vec<Work>> {
     };
     let registry = chassis::metrics::Registry::new();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let logs = Logs::writer_only(std::io::sink());
+    let logs = Logs::writer_only(std::io::sink())?;
     let telemetry = Telemetry::new(&registry, logs.lines(), clock, "gw-0123456789ab", chassis::trace::Tracer::off())?;
     let finish = move || {
         // The writer's thread lives as long as this.

@@ -4,9 +4,14 @@
 //! process would be gone before the next look. So each forwarded request is taken to need [`BYTES_OF_ONE`] until a look
 //! has seen what it really takes, and no more begin than there is room for. A request that waits long, or a WebSocket,
 //! counts for half a second at most: after that the figures of the system speak for it.
+//!
+//! The lowest plans find the room full first. The platform's own hosts find it never full: operators and customers must
+//! be able to act.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use contract::plan::Plan;
 
 /// What a request may come to hold: four pieces of 64 KiB of its body, and as much of its response, are on their way
 /// inside the proxy library at the most.
@@ -14,6 +19,16 @@ const BYTES_OF_ONE: u64 = 512 * 1024;
 
 /// As many may always be in progress, of whatever plan: a process that is short of memory is slow, and not dead.
 const ALWAYS: u32 = 8;
+
+/// How many hundredths of the room there are for requests of projects with this plan.
+const fn share(plan: Plan) -> u64 {
+    match plan {
+        Plan::Free => 70,
+        Plan::Pro => 80,
+        Plan::Business => 90,
+        Plan::Enterprise => 100,
+    }
+}
 
 /// Counts of requests that are kept: of those since the last look, of those since the one before, and a clean one for the
 /// look to come.
@@ -45,25 +60,35 @@ impl Default for Room {
 }
 
 impl Room {
-    /// Room for one more request; `None` when those that have just begun may need all there is.
-    pub fn enter(self: &Arc<Self>) -> Option<Reservation> {
-        let look = self.look.load(Ordering::Relaxed);
+    /// Room for one more request of a project with this plan, or of the platform's own hosts; `None` when those that
+    /// have just begun may need all there is for it.
+    pub fn enter(self: &Arc<Self>, plan: Option<Plan>) -> Option<Reservation> {
+        // Whoever sees the number of a look sees its clean count too.
+        let look = self.look.load(Ordering::Acquire);
         // Threads that are here at once may all take the last place: as many requests more are no harm.
         let young = self.slot(look).load(Ordering::Relaxed) + self.slot(look - 1).load(Ordering::Relaxed);
-        if young >= self.allowed.load(Ordering::Relaxed) {
+        if plan.is_some_and(|plan| young >= self.allowed(plan)) {
             return None;
         }
         self.slot(look).fetch_add(1, Ordering::Relaxed);
         Some(Reservation { room: self.clone(), look })
     }
 
-    /// Somebody has looked: so many bytes are left. What began before the look before this one is among what is taken.
-    pub(super) fn looked(&self, left: u64) {
-        let allowed = u32::try_from(left / BYTES_OF_ONE).unwrap_or(u32::MAX);
-        self.allowed.store(allowed.max(ALWAYS), Ordering::Relaxed);
+    fn allowed(&self, plan: Plan) -> u32 {
+        let all = u64::from(self.allowed.load(Ordering::Relaxed));
+        u32::try_from(all * share(plan) / 100).unwrap_or(u32::MAX).max(ALWAYS)
+    }
+
+    /// Somebody has looked: so many bytes are left, or as many as were left last time when nothing was to be seen. What
+    /// began before the look before this one is among what is taken.
+    pub(super) fn looked(&self, left: Option<u64>) {
+        if let Some(left) = left {
+            let allowed = u32::try_from(left / BYTES_OF_ONE).unwrap_or(u32::MAX);
+            self.allowed.store(allowed, Ordering::Relaxed);
+        }
         let next = self.look.load(Ordering::Relaxed) + 1;
         self.slot(next).store(0, Ordering::Relaxed);
-        self.look.store(next, Ordering::Relaxed);
+        self.look.store(next, Ordering::Release);
     }
 
     fn slot(&self, look: u64) -> &AtomicU32 {
@@ -79,7 +104,7 @@ impl Room {
 impl Drop for Reservation {
     fn drop(&mut self) {
         // Older ones are forgotten, and their count is another's.
-        if self.room.look.load(Ordering::Relaxed) <= self.look + 1 {
+        if self.room.look.load(Ordering::Acquire) <= self.look + 1 {
             let one_less = |begun: u32| begun.checked_sub(1);
             // Nothing to take from: a look came in between and has forgotten this request.
             let _ = self.room.slot(self.look).fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
@@ -91,40 +116,60 @@ impl Drop for Reservation {
 mod tests {
     use super::*;
 
-    fn entered(room: &Arc<Room>, tries: usize) -> Vec<Reservation> {
-        (0..tries).filter_map(|_| room.enter()).collect()
+    const HIGHEST: Option<Plan> = Some(Plan::Enterprise);
+
+    fn entered(room: &Arc<Room>, plan: Option<Plan>) -> Vec<Reservation> {
+        (0..1_000).filter_map(|_| room.enter(plan)).collect()
+    }
+
+    fn with_room_for(requests: u64) -> Arc<Room> {
+        let room = Room::default();
+        room.looked(Some(requests * BYTES_OF_ONE));
+        Arc::new(room)
     }
 
     #[test]
     fn no_more_begin_than_there_is_memory_for() {
-        let room = Arc::new(Room::default());
-        assert_eq!(entered(&room, 1_000).len(), 1_000, "nobody has looked");
-        let room = Arc::new(Room::default());
-        room.looked(20 * BYTES_OF_ONE);
-        let mut begun = entered(&room, 100);
+        assert_eq!(entered(&Arc::default(), HIGHEST).len(), 1_000, "nobody has looked");
+        let room = with_room_for(20);
+        let mut begun = entered(&room, HIGHEST);
         assert_eq!(begun.len(), 20);
         begun.truncate(15);
-        assert_eq!(entered(&room, 100).len(), 5, "whoever ends makes room");
+        assert_eq!(entered(&room, HIGHEST).len(), 5, "whoever ends makes room");
     }
 
     #[test]
     fn a_request_counts_until_the_second_look_after_it_began() {
-        let room = Arc::new(Room::default());
-        room.looked(20 * BYTES_OF_ONE);
-        let old = entered(&room, 100);
-        room.looked(20 * BYTES_OF_ONE);
-        assert!(room.enter().is_none(), "the figures may not show it yet");
-        room.looked(15 * BYTES_OF_ONE);
-        let young = entered(&room, 100);
+        let room = with_room_for(20);
+        let old = entered(&room, HIGHEST);
+        room.looked(Some(20 * BYTES_OF_ONE));
+        assert!(room.enter(HIGHEST).is_none(), "the figures may not show it yet");
+        room.looked(Some(15 * BYTES_OF_ONE));
+        let young = entered(&room, HIGHEST);
         assert_eq!(young.len(), 15);
         drop(old);
-        assert!(room.enter().is_none(), "what no longer counts makes no room when it ends");
+        assert!(room.enter(HIGHEST).is_none(), "what no longer counts makes no room when it ends");
+    }
+
+    #[test]
+    fn the_lowest_plans_find_it_full_first_and_the_platform_never() {
+        let room = with_room_for(100);
+        let begun = Plan::ALL.iter().map(|plan| entered(&room, Some(*plan))).collect::<Vec<_>>();
+        assert_eq!(begun.iter().map(Vec::len).collect::<Vec<_>>(), [70, 10, 10, 10]);
+        assert_eq!(entered(&room, None).len(), 1_000);
     }
 
     #[test]
     fn some_may_always_begin() {
-        let room = Arc::new(Room::default());
-        room.looked(0);
-        assert_eq!(entered(&room, 100).len(), ALWAYS as usize);
+        for plan in Plan::ALL {
+            assert_eq!(entered(&with_room_for(0), Some(*plan)).len(), ALWAYS as usize);
+        }
+    }
+
+    #[test]
+    fn a_figure_that_cannot_be_read_leaves_what_is_allowed_as_it_was() {
+        let room = with_room_for(20);
+        room.looked(None);
+        assert_eq!(entered(&room, HIGHEST).len(), 20);
     }
 }

@@ -38,7 +38,8 @@ impl Pipeline {
         // WebSocket is for public sites: an upgraded connection would spend one unit for ever.
         facts.upgrade = request.wants_upgrade && facts.surface == Surface::Site;
         let place = upstream.enter().ok_or(Rejection::Overloaded)?;
-        let reservation = self.overload.enter().ok_or(Rejection::Overloaded)?;
+        let plan = facts.project.as_ref().map(|project| project.plan);
+        let reservation = self.overload.enter(plan).ok_or(Rejection::Overloaded)?;
         Ok(Target { upstream: upstream.clone(), body_bytes_max, place, reservation })
     }
 }

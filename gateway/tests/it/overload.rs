@@ -70,18 +70,21 @@ async fn no_more_requests_begin_at_once_than_there_is_memory_for() {
     let admin = pair.admin(0);
     let shed = async || admin.metric("edge_shed_total{reason=\"request\"}").await;
     squeeze(&pair, 880, 1).await;
+    let before = pair.asked();
     let gate = Arc::new(Semaphore::new(0));
     pair.hold(AT_ONCE, &gate);
     let ask = pair.ask();
     let asked = join_all((0..AT_ONCE).map(|_| asking.try_ask(&ask)));
     let opened = async {
-        eventually("some to be refused", async || (shed().await > 0).then_some(())).await;
+        // None ends before each has begun or was refused: nobody finds the room that another one has left.
+        let decided = async || shed().await + (pair.asked() - before) as u64;
+        eventually("all to be decided", async || (decided().await == AT_ONCE as u64).then_some(())).await;
         gate.add_permits(AT_ONCE);
     };
     let (replies, ()) = tokio::join!(asked, opened);
     let replies: Vec<_> = replies.into_iter().map(|reply| reply.expect("an answer")).collect();
     let (served, refused): (Vec<_>, Vec<_>) = replies.iter().partition(|reply| reply.status == 200);
-    assert!(served.len() >= 8, "{}", served.len());
+    assert!((8..AT_ONCE / 2).contains(&served.len()), "{} were served", served.len());
     assert_eq!(shed().await, refused.len() as u64);
     for reply in refused {
         reply.refused(503, "overloaded");

@@ -136,7 +136,7 @@ impl World {
         let directory = tempfile::tempdir().unwrap();
         let configuration = configuration(&setup, &control, &blog, &directory);
         let log = Log::default();
-        let logs = setup.logs.take().unwrap_or_else(|| Arc::new(Logs::writer_only(log.clone())));
+        let logs = setup.logs.take().unwrap_or_else(|| Arc::new(Logs::writer_only(log.clone()).unwrap()));
         let clock = Arc::new(ManualClock::at(UnixMillis(NOW * 1_000)));
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut world = Self {

@@ -190,8 +190,11 @@ async fn the_rest_of_the_conflict_matrix_reads_as_plainly() {
     browser.reads("Remove whatever stands between the name and us").await;
     browser.reads("The certificate authority could not reach us under shop.unreachable.test.").await;
     // What the authority says of it depends on what this machine's network makes of such an address, which it names.
-    browser.reads("the certificate authority could not verify the name").await;
-    browser.reads("240.0.0.1").await;
+    let said = "const words = ['the certificate authority could not verify the name', '240.0.0.1'];
+        return [...document.querySelectorAll('.problem dd code')]
+            .some((one) => words.every((some) => one.innerText.includes(some)))";
+    let names_it = async || browser.run(said).await.as_bool().unwrap();
+    browser.until("what the authority says names the address", names_it).await;
     browser.reads("Failed, will be tried again").await;
     person.inspect("domain-unreachable").await;
 }

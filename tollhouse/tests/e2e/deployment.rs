@@ -54,7 +54,7 @@ impl Edge {
     async fn start(text: String) -> Self {
         let config = gateway::config::Config::read(&settings(&text)).unwrap();
         let (logs, clock, end) =
-            (Arc::new(Logs::writer_only(std::io::sink())), Arc::new(SystemClock::new()), Shutdown::new());
+            (Arc::new(Logs::writer_only(std::io::sink()).unwrap()), Arc::new(SystemClock::new()), Shutdown::new());
         let running = gateway::server::start(config, logs, clock, end.clone()).await.unwrap();
         Self { settings: text, end, running }
     }

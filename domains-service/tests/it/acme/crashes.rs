@@ -43,16 +43,8 @@ fn interrupted_at(at: u32, carried_out: bool) -> bool {
     let came_so_far = first.runtime.block_on(async {
         first.platform.project("demo", "pro").await;
         add(&first.platform, SHOP).await;
-        loop {
-            if ca.has_stopped() {
-                return true;
-            }
-            let path = format!("/projects/demo/domains/{SHOP}");
-            if first.platform.operator("GET", &path, Value::Null).await.body["status"] == "active" {
-                return false;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        let is_over = |domain: &Value| ca.has_stopped() || domain["status"] == "active";
+        first.platform.domain_when("demo", SHOP, is_over).await["status"] != "active"
     });
     let dns = first.platform.dns.clone();
     first.kill();

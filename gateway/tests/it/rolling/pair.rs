@@ -100,9 +100,13 @@ impl Pair {
         .await;
     }
 
-    /// What the control group of the gateways may have from now on.
+    /// What the control group of the gateways may have from now on. As with the kernel's own file, nobody reads half of
+    /// a figure.
     pub(crate) fn grant_memory(&self, bytes: u64) {
-        std::fs::write(self.directory.path().join("group/memory.max"), format!("{bytes}\n")).unwrap();
+        let file = self.directory.path().join("group/memory.max");
+        let new = file.with_extension("new");
+        std::fs::write(&new, format!("{bytes}\n")).unwrap();
+        std::fs::rename(new, file).unwrap();
     }
 
     pub(crate) fn places(&self) -> [Place; 2] {

@@ -1,0 +1,266 @@
+//! A bounded buffer of finished lines, and the thread that writes it out.
+//!
+//! Whoever logs copies a line under a lock and goes on. The thread takes all that waits every few milliseconds, so that
+//! a busy process neither wakes anybody per line nor writes line by line; while nothing is logged the thread sleeps. A
+//! channel with a thread behind it wakes that thread for nearly every line: it cost a saturated gateway two calls of the
+//! system per request (docs/decisions/log-lines-wake-nobody.md).
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+/// Bytes of lines that may wait for a slow reader before lines are dropped, beside as many that are being written.
+const BYTES_WAITING_MAX: usize = 8 * 1024 * 1024;
+
+/// So many waiting bytes are written without further delay, with one call of the system.
+const BATCH_BYTES: usize = 64 * 1024;
+
+/// How long the first of several lines waits for others.
+const GATHER: Duration = Duration::from_millis(5);
+
+/// How long the end of the process waits for a slow reader of the last lines.
+const LAST_LINES_MAX: Duration = Duration::from_secs(1);
+
+/// Takes whole lines without waiting for whoever reads them.
+#[derive(Clone)]
+pub(super) struct Queue(Arc<Shared>);
+
+/// Ends the writing when dropped: what waits is written first.
+pub(super) struct Writing(Queue);
+
+struct Shared {
+    state: Mutex<State>,
+    /// There is something for the writer to do.
+    called: Condvar,
+    /// The writer has written its last line.
+    ended: Condvar,
+    dropped: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    lines: Vec<u8>,
+    writer: Writer,
+    closing: bool,
+}
+
+/// What the thread is doing.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Writer {
+    /// It sleeps until the first line comes.
+    #[default]
+    Asleep,
+    /// It looks by itself.
+    Awake,
+    /// It is no more.
+    Gone,
+}
+
+impl Queue {
+    /// Starts the thread, which writes to `output`.
+    pub(super) fn start(output: impl Write + Send + 'static) -> std::io::Result<(Self, Writing)> {
+        let shared = Shared {
+            state: Mutex::default(),
+            called: Condvar::new(),
+            ended: Condvar::new(),
+            dropped: AtomicU64::new(0),
+        };
+        let queue = Self(Arc::new(shared));
+        let writer = queue.clone();
+        std::thread::Builder::new().name("log".to_owned()).spawn(move || writer.write_out(output))?;
+        Ok((queue.clone(), Writing(queue)))
+    }
+
+    /// Lets one line wait to be written; a line for which there is no room is dropped and counted.
+    pub(super) fn push(&self, line: &[u8]) {
+        let mut state = self.0.state.lock();
+        let before = state.lines.len();
+        let after = before + line.len();
+        if state.closing || after > BYTES_WAITING_MAX {
+            drop(state);
+            self.0.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        state.lines.extend_from_slice(line);
+        let first = state.writer == Writer::Asleep;
+        if first {
+            state.writer = Writer::Awake;
+        }
+        drop(state);
+        if first || (before < BATCH_BYTES && after >= BATCH_BYTES) {
+            self.0.called.notify_one();
+        }
+    }
+
+    /// Lines that nobody read in time, or that could not be written.
+    pub(super) fn dropped(&self) -> u64 {
+        self.0.dropped.load(Ordering::Relaxed)
+    }
+
+    fn write_out(&self, mut output: impl Write) {
+        let mut lines = Vec::new();
+        while self.take(&mut lines) {
+            if output.write_all(&lines).and_then(|()| output.flush()).is_err() {
+                let lost = memchr::memchr_iter(b'\n', &lines).count();
+                self.0.dropped.fetch_add(lost as u64, Ordering::Relaxed);
+            }
+            lines.clear();
+            // After a reader that was slow for long.
+            lines.shrink_to(2 * BATCH_BYTES);
+        }
+        self.0.state.lock().writer = Writer::Gone;
+        self.0.ended.notify_all();
+    }
+
+    /// Waits for lines and takes all there are, with `empty` in their place; false when there are none to come.
+    fn take(&self, empty: &mut Vec<u8>) -> bool {
+        let mut state = self.0.state.lock();
+        if state.lines.is_empty() {
+            state.writer = Writer::Asleep;
+            self.0.called.wait_while(&mut state, |state| state.lines.is_empty() && !state.closing);
+        }
+        state.writer = Writer::Awake;
+        let few = |state: &mut State| state.lines.len() < BATCH_BYTES && !state.closing;
+        self.0.called.wait_while_for(&mut state, few, GATHER);
+        std::mem::swap(&mut state.lines, empty);
+        !empty.is_empty()
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        let shared = &self.0.0;
+        let mut state = shared.state.lock();
+        state.closing = true;
+        shared.called.notify_one();
+        let until = Instant::now() + LAST_LINES_MAX;
+        while state.writer != Writer::Gone && !shared.ended.wait_until(&mut state, until).timed_out() {}
+    }
+}
+
+impl Write for Queue {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        self.push(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Error, ErrorKind};
+    use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+    use super::*;
+
+    /// More than any test here causes.
+    const WRITES_MAX: usize = 100_000;
+
+    /// Says what is written to it; with a gate, each writing waits until it is let through.
+    struct Output {
+        said: SyncSender<Vec<u8>>,
+        gate: Option<Receiver<()>>,
+    }
+
+    impl Write for Output {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.said.send(bytes.to_vec()).unwrap();
+            if let Some(gate) = &self.gate {
+                gate.recv().map_err(|_| Error::from(ErrorKind::BrokenPipe))?;
+            }
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn open() -> (Queue, Writing, Receiver<Vec<u8>>) {
+        let (said, heard) = sync_channel(WRITES_MAX);
+        let (queue, writing) = Queue::start(Output { said, gate: None }).unwrap();
+        (queue, writing, heard)
+    }
+
+    fn gated() -> (Queue, Writing, Receiver<Vec<u8>>, SyncSender<()>) {
+        let ((said, heard), (let_through, gate)) = (sync_channel(WRITES_MAX), sync_channel(WRITES_MAX));
+        let (queue, writing) = Queue::start(Output { said, gate: Some(gate) }).unwrap();
+        (queue, writing, heard, let_through)
+    }
+
+    #[test]
+    fn a_line_is_written_while_the_process_lives_and_the_thread_sleeps_again_for_the_next() {
+        let (queue, _writing, heard) = open();
+        for line in ["one\n", "two\n"] {
+            queue.push(line.as_bytes());
+            assert_eq!(heard.recv().unwrap(), line.as_bytes());
+        }
+        assert_eq!(queue.dropped(), 0);
+    }
+
+    #[test]
+    fn lines_of_many_threads_are_whole_and_none_is_lost() {
+        let (queue, writing, heard) = open();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let queue = &queue;
+                scope.spawn(move || {
+                    for line in 0..5_000 {
+                        queue.push(format!("thread {thread} says {line:>5}\n").as_bytes());
+                    }
+                });
+            }
+        });
+        drop(writing);
+        let text = String::from_utf8(heard.try_iter().flatten().collect()).unwrap();
+        let mut lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 20_000);
+        assert!(lines.iter().all(|line| line.len() == "thread 0 says     0".len()));
+        lines.sort_unstable();
+        lines.dedup();
+        assert_eq!(lines.len(), 20_000);
+        assert_eq!(queue.dropped(), 0);
+    }
+
+    #[test]
+    fn the_end_writes_what_waits_and_takes_no_more() {
+        let (queue, writing, heard) = open();
+        queue.push(b"last words\n");
+        drop(writing);
+        assert_eq!(heard.try_iter().flatten().collect::<Vec<_>>(), b"last words\n");
+        queue.push(b"too late\n");
+        assert_eq!(queue.dropped(), 1);
+    }
+
+    #[test]
+    fn lines_that_nobody_reads_are_dropped_and_counted_and_those_that_waited_are_written() {
+        let (queue, writing, heard, let_through) = gated();
+        queue.push(b"held\n");
+        assert_eq!(heard.recv().unwrap(), b"held\n");
+        let kilobyte = [b'x'; 1_024];
+        for _ in 0..BYTES_WAITING_MAX / 1_024 + 3 {
+            queue.push(&kilobyte);
+        }
+        assert_eq!(queue.dropped(), 3);
+        let_through.send(()).unwrap();
+        let_through.send(()).unwrap();
+        assert_eq!(heard.recv().unwrap().len(), BYTES_WAITING_MAX);
+        drop(writing);
+    }
+
+    #[test]
+    fn lines_that_cannot_be_written_are_counted() {
+        let (queue, writing, heard, let_through) = gated();
+        drop(let_through);
+        queue.push(b"one\ntwo\n");
+        assert_eq!(heard.recv().unwrap(), b"one\ntwo\n");
+        drop(writing);
+        assert_eq!(queue.dropped(), 2);
+    }
+}
