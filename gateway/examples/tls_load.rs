@@ -1,6 +1,7 @@
 //! The load that `bench/side-by-side` needs and common load generators do not make.
 //!
-//!     tls_load handshakes full|resumed|hybrid ADDRESS NAME CA.pem SECONDS     full TLS 1.3 handshakes, one request each
+//!     tls_load handshakes KIND ADDRESS NAME CA.pem SECONDS                    TLS 1.3 handshakes, one request each
+//!              full|resumed|hybrid, or without a request: alone|alone-hybrid
 //!     tls_load idle COUNT ADDRESS NAME CA.pem                                 connections held until standard input ends
 //!     tls_load steady RATE ADDRESS NAME CA.pem SECONDS [KEY]                  requests at a fixed rate over 32 connections
 //!     tls_load websocket ADDRESS NAME CA.pem SECONDS                          messages there and back over 32 WebSockets
@@ -57,7 +58,7 @@ impl Target {
             roots.add(certificate?)?;
         }
         let groups: Vec<&'static dyn SupportedKxGroup> = match kind {
-            "hybrid" => vec![aws_lc_rs::kx_group::X25519MLKEM768],
+            "hybrid" | "alone-hybrid" => vec![aws_lc_rs::kx_group::X25519MLKEM768],
             _ => vec![aws_lc_rs::kx_group::X25519],
         };
         let provider = CryptoProvider { kx_groups: groups, ..aws_lc_rs::default_provider() };
@@ -110,8 +111,17 @@ async fn exchange(stream: &mut TlsStream<TcpStream>, request: &str) -> anyhow::R
     }
 }
 
+/// Ends a connection on which nothing was asked. The server ends it too, once it has read the end of the handshake.
+async fn farewell(stream: &mut TlsStream<TcpStream>) -> anyhow::Result<()> {
+    stream.shutdown().await?;
+    let mut rest = Vec::new();
+    // How it ends, in order or not, is a matter of taste.
+    let _ = stream.get_mut().0.take(RESPONSE_BYTES_MAX as u64).read_to_end(&mut rest).await;
+    Ok(())
+}
+
 /// Each client of these has tickets of its own: those of one memory keep fewer tickets than there are clients.
-async fn handshakes(targets: Vec<Target>, seconds: u64) -> anyhow::Result<()> {
+async fn handshakes(targets: Vec<Target>, seconds: u64, asks: bool) -> anyhow::Result<()> {
     let until = Instant::now() + Duration::from_secs(seconds);
     let resumed = Arc::new(AtomicU64::new(0));
     let tasks: Vec<_> = targets
@@ -123,8 +133,12 @@ async fn handshakes(targets: Vec<Target>, seconds: u64) -> anyhow::Result<()> {
                 let mut count = 0_u64;
                 while Instant::now() < until {
                     let mut stream = target.connect().await?;
-                    // Tickets come after the handshake: the response's arrival says that they have been read.
-                    exchange(&mut stream, &request).await?;
+                    if asks {
+                        // Tickets come after the handshake: the response's arrival says that they have been read.
+                        exchange(&mut stream, &request).await?;
+                    } else {
+                        farewell(&mut stream).await?;
+                    }
                     if stream.get_ref().1.handshake_kind() == Some(rustls::HandshakeKind::Resumed) {
                         resumed.fetch_add(1, Ordering::Relaxed);
                     }
@@ -277,7 +291,7 @@ async fn main() -> anyhow::Result<()> {
     match words.as_slice() {
         ["handshakes", kind, address, name, ca, seconds] => {
             let targets = (0..AT_ONCE).map(|_| Target::new(address, name, ca, kind)).collect::<anyhow::Result<_>>()?;
-            handshakes(targets, seconds.parse()?).await
+            handshakes(targets, seconds.parse()?, !kind.starts_with("alone")).await
         }
         ["idle", count, address, name, ca] => idle(&Target::new(address, name, ca, "full")?, count.parse()?).await,
         ["steady", rate, address, name, ca, seconds, key @ ..] => {

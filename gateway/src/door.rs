@@ -5,7 +5,8 @@
 //! deadlines, and whatever is refused here gets the same Error body, log line and metric as every other refusal.
 //!
 //! Left to others: which hosts exist, who may ask and where requests go (the pipeline); HTTP/2 framing (the proxy's h2
-//! engine, for which the door keeps the deadline of the preface, the pace of writes and the count of idle frames); certificates (the
+//! engine, for which the door keeps the deadline of the preface, the pace of writes, the count of idle frames and the log
+//! of what it refuses by itself); certificates (the
 //! [`Doorman`]'s, read from the local replica). When the replica has no certificate for a name, the handshake ends with
 //! an alert and nothing is remembered of it. When the runtime has no task to spare, connections wait in the backlog.
 //!
@@ -23,6 +24,7 @@ pub mod trial;
 
 mod frames;
 mod gate;
+mod http2;
 mod pace;
 mod proxy_header;
 mod stream;
@@ -40,6 +42,7 @@ use rustls::sign::CertifiedKey;
 
 pub use self::connection::{Connection, Ends, TlsFacts};
 pub use self::frames::FrameLimits;
+pub use self::http2::Engine;
 pub use self::listener::{Door, Listening};
 pub use self::pace::PaceLimits;
 pub use self::registry::Connections;
@@ -103,9 +106,9 @@ pub struct DoorRefusal<'a> {
     pub rejection: Rejection,
     /// Whose.
     pub connection: &'a Connection,
-    /// The id that the response carries.
+    /// The id that the response carries, if the door wrote one.
     pub request_id: &'a str,
-    /// What came of the request line: at most 256 bytes, without the query, bytes outside of visible ASCII replaced by
+    /// What came of the request line; empty over HTTP/2, which has none: at most 256 bytes, without the query, bytes outside of visible ASCII replaced by
     /// a dot. It is the client's text, to be escaped like any other.
     pub first_line: &'a str,
 }
@@ -165,7 +168,7 @@ words! {
         Stalled = "stalled",
         /// It was ended because its host went away.
         Ended = "ended",
-        /// It was cut because the client sent frame after frame that did no work.
+        /// It was cut because the client sent frame after frame that did no work, or request after request that is none.
         Flooded = "flooded",
         /// Its task panicked; no other connection noticed.
         Panicked = "panicked",

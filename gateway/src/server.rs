@@ -38,7 +38,7 @@ use self::lifecycle::DataPlane;
 use self::reload::{Reload, ReloadMetrics};
 use self::watcher::EdgeWatcher;
 use crate::config::Config;
-use crate::door::{Connections, Door, DoorSettings, Listening, TicketSeed, Tickets};
+use crate::door::{Connections, Door, DoorSettings, Engine, Listening, TicketSeed, Tickets};
 use crate::keys::Keys;
 use crate::overload::{Memory, Overload};
 use crate::pipeline::Pipeline;
@@ -138,7 +138,7 @@ pub async fn start(
     let doorman = Arc::new(EdgeDoorman::new(gateway.clone(), connections.clone()));
     let tickets = tickets(&config, clock.clone())?;
     let watchdog = watchdog(clock.clone())?;
-    let app = Arc::new(proxy(&Arc::new(server_conf(&config)), &gateway));
+    let app = Arc::new(Engine::new(proxy(&Arc::new(server_conf(&config)), &gateway), doorman.clone()));
     let http = Door::plain("http", config.http, app.clone(), doorman.clone(), connections.clone(), settings.clone())
         .threads(config.threads)
         .beating(watchdog.watch("http"));

@@ -134,8 +134,12 @@ impl Connection {
 
     /// The connection that carries the request of `session`; `None` when the session did not come through a door.
     pub fn of(session: &pingora::proxy::Session) -> Option<Arc<Self>> {
-        let digest = session.digest()?.proxy_digest.as_ref()?;
-        digest.user_data.as_ref()?.downcast_ref::<Arc<Self>>().cloned()
+        Self::in_digest(session.digest()?)
+    }
+
+    /// The connection that the digest of a stream names; `None` when the stream did not come through a door.
+    pub(crate) fn in_digest(digest: &pingora::protocols::Digest) -> Option<Arc<Self>> {
+        digest.proxy_digest.as_ref()?.user_data.as_ref()?.downcast_ref::<Arc<Self>>().cloned()
     }
 
     /// A number that no other connection of this process has.

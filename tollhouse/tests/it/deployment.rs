@@ -91,3 +91,17 @@ fn the_image_has_a_folder_of_its_user_for_every_place_where_a_volume_is_put() {
         assert!(dockerfile.lines().any(made), "Dockerfile makes no /{place}");
     }
 }
+
+// Cargo reads the manifest of every member, whatever it builds.
+#[test]
+fn the_build_of_the_image_sees_what_cargo_reads() {
+    let manifest: toml_edit::DocumentMut = tree::read("Cargo.toml").parse().unwrap();
+    let members = manifest["workspace"]["members"].as_array().unwrap();
+    let seen = tree::read(".dockerignore");
+    let mut needed: Vec<&str> = members.iter().map(|member| member.as_str().unwrap()).collect();
+    assert!(needed.contains(&"gateway"), "{needed:?}");
+    needed.extend(["Cargo.toml", "Cargo.lock", "rust-toolchain.toml"]);
+    for name in needed {
+        assert!(seen.lines().any(|line| line.strip_prefix('!') == Some(name)), ".dockerignore leaves {name} out");
+    }
+}

@@ -38,8 +38,12 @@ const IDLE_GAPS: u32 = 5;
 /// ...but never more than this.
 pub const IDLE_AFTER_MAX: Duration = Duration::from_secs(2);
 
-/// How long a node waits for what other nodes hand back before it refuses.
+/// How long a node waits for what other nodes hand back before it asks the store again; twice as long each time.
 pub const RECALL_WAIT: Duration = Duration::from_millis(5);
+
+/// How often in a minute a node asks the others for what they hold before it refuses. Once is enough for nodes that are
+/// well; one that is busy just then, or has a call under way, hears the second or the third.
+pub const RECALLS_MAX: u32 = 3;
 
 /// What became of an attempt to spend a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,8 +97,8 @@ pub struct NodeBucket {
     unsure: bool,
     /// The store may have forgotten what this node told it.
     must_assert: bool,
-    /// The last minute in which this node has asked the others for what they hold.
-    recalled: i64,
+    /// The last minute in which this node has asked the others for what they hold, and how often.
+    recalled: (i64, u32),
     /// The others are to be asked now.
     wants_recall: bool,
 }
@@ -115,7 +119,7 @@ impl NodeBucket {
             quiet_until: Duration::ZERO,
             unsure: false,
             must_assert: false,
-            recalled: i64::MIN,
+            recalled: (i64::MIN, 0),
             wants_recall: false,
         }
     }
@@ -194,21 +198,22 @@ impl NodeBucket {
         self.last_lease = granted.saturating_sub(flight.need);
         let known = self.known.get_or_insert_with(|| Known::blank(settlement.now, now));
         known.hear(settlement, granted, flight.need, flight.asked_at, now);
-        // A refusal that other nodes could prevent is put off once: when somebody waits they are asked for what they
-        // hold, and then the store is asked again.
+        // A refusal that other nodes could prevent is put off: when somebody waits they are asked for what they hold, and
+        // then the store is asked again.
+        let recalls_before = if self.recalled.0 == settlement.minute { self.recalled.1 } else { 0 };
         let preventable = valid
             && settlement.held_elsewhere > 0
             && settlement.learning_until.is_none()
-            && self.recalled != settlement.minute;
+            && recalls_before < RECALLS_MAX;
         let recalls = preventable && granted < flight.need;
         if recalls {
-            self.recalled = settlement.minute;
+            self.recalled = (settlement.minute, recalls_before + 1);
             self.wants_recall = true;
         }
         known.refuse_if_spent(if valid && !preventable { Some(self.limits) } else { None }, settlement);
         self.quiet_until = match settlement.learning_until {
             Some(until) => now + millis(until.since(settlement.now)),
-            None if recalls => now + RECALL_WAIT,
+            None if recalls => now + RECALL_WAIT * (1 << recalls_before),
             None => Duration::ZERO,
         };
         true

@@ -32,8 +32,10 @@ async fn what_is_no_good_key_is_401_and_reaches_nobody() {
         world.ask(Ask::get(DEMO, &target)).await.refused(401, "missing_api_key");
     }
     let twice = Ask::get(DEMO, ORDERS).key(key).key(&world.other_key.text);
-    assert!(matches!(world.ask(twice).await.status, 400 | 401));
+    let last = world.ask(twice).await;
+    assert!(matches!(last.status, 400 | 401));
     world.assert_upstreams_untouched();
+    world.log.line_of(last.request_id()).await;
     assert!(!world.log.text().contains(key.as_str()), "no key in a log");
 }
 

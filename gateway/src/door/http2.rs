@@ -1,0 +1,122 @@
+//! HTTP/2 connections: the proxy's engine, and an accept loop of our own around it.
+//!
+//! The engine refuses some requests by itself: an `:authority` and a `Host` that disagree, or neither of them (status
+//! 400 without a body); a target with control bytes or lengths that contradict each other (the stream is reset). It says
+//! that it refused one, and not which: that is enough for a log line and a count, like every other refusal has them.
+//!
+//! Beyond that the loop does what the library's own does (`accept_downstream_sessions` of pingora 0.9.1): a task per
+//! request, GOAWAY at the signal, the end when nothing was in progress for long.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pingora::apps::{HttpServerApp, ServerApp};
+use pingora::protocols::http::ServerSession;
+use pingora::protocols::http::v2::server::{H2Accept, HttpSession, handshake};
+use pingora::protocols::tls::ALPN;
+use pingora::protocols::{Digest, Stream};
+use pingora::server::ShutdownWatch;
+use tokio_util::task::TaskTracker;
+
+use super::{Connection, ConnectionEvent, DoorRefusal, Doorman};
+use crate::rejection::Rejection;
+
+/// Requests of one connection that the engine may refuse before the connection is cut: whoever sends so many is no
+/// client that made a mistake.
+const REFUSED_MAX: u32 = 32;
+
+/// The proxy, with an eye on what its HTTP/2 engine refuses.
+pub struct Engine<P> {
+    proxy: Arc<P>,
+    doorman: Arc<dyn Doorman>,
+}
+
+impl<P: HttpServerApp + Send + Sync + 'static> Engine<P> {
+    /// Tells `doorman` of requests that `proxy` never gets to see.
+    pub fn new(proxy: P, doorman: Arc<dyn Doorman>) -> Self {
+        Self { proxy: Arc::new(proxy), doorman }
+    }
+
+    async fn http2(&self, stream: Stream, mut signal: ShutdownWatch) {
+        let digest = Arc::new(Digest {
+            ssl_digest: stream.get_ssl_digest(),
+            timing_digest: stream.get_timing_digest(),
+            proxy_digest: stream.get_proxy_digest(),
+            socket_digest: stream.get_socket_digest(),
+        });
+        // A client without a good preface gets no answer it could read.
+        let (Some(connection), Ok(mut engine)) =
+            (Connection::in_digest(&digest), handshake(stream, self.proxy.h2_options()).await)
+        else {
+            return;
+        };
+        let idle_max = self.proxy.server_options().and_then(|options| options.h2_idle_timeout);
+        let (requests, mut refused, mut leaving) = (TaskTracker::new(), 0, false);
+        requests.close();
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                // A sender that is gone means the end as well.
+                _ = signal.changed(), if !leaving => {
+                    engine.graceful_shutdown();
+                    leaving = true;
+                    continue;
+                }
+                accepted = HttpSession::from_h2_conn(&mut engine, Arc::clone(&digest)) => accepted,
+                () = idle(&requests, idle_max), if !leaving => return,
+            };
+            match accepted {
+                Ok(Some(H2Accept::Session(session))) => {
+                    let (proxy, signal) = (Arc::clone(&self.proxy), signal.clone());
+                    requests.spawn(async move {
+                        proxy.process_new_http(ServerSession::new_http2(session), &signal).await;
+                    });
+                }
+                Ok(Some(H2Accept::Rejected)) => {
+                    self.refused(&connection);
+                    refused += 1;
+                    if refused >= REFUSED_MAX {
+                        self.doorman.connection(ConnectionEvent::Flooded);
+                        return;
+                    }
+                }
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+
+    fn refused(&self, connection: &Connection) {
+        let request_id = self.doorman.request_id();
+        self.doorman.refused(&DoorRefusal {
+            rejection: Rejection::BadRequest,
+            connection,
+            request_id: &request_id,
+            first_line: "",
+        });
+    }
+}
+
+/// Ends when nothing has been in progress for so long.
+async fn idle(requests: &TaskTracker, idle_max: Option<Duration>) {
+    let Some(idle_max) = idle_max else {
+        return std::future::pending().await;
+    };
+    requests.wait().await;
+    tokio::time::sleep(idle_max).await;
+}
+
+#[async_trait]
+impl<P: HttpServerApp + Send + Sync + 'static> ServerApp for Engine<P> {
+    async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
+        if !matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
+            return self.proxy.process_new(stream, shutdown).await;
+        }
+        self.http2(stream, shutdown.clone()).await;
+        None
+    }
+
+    async fn cleanup(&self) {
+        self.proxy.http_cleanup().await;
+    }
+}
