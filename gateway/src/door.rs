@@ -6,9 +6,9 @@
 //!
 //! Left to others: which hosts exist, who may ask and where requests go (the pipeline); HTTP/2 framing (the proxy's h2
 //! engine, for which the door keeps the deadline of the preface, the pace of writes, the count of idle frames and the log
-//! of what it refuses by itself); certificates (the
-//! [`Doorman`]'s, read from the local replica). When the replica has no certificate for a name, the handshake ends with
-//! an alert and nothing is remembered of it. When the runtime has no task to spare, connections wait in the backlog.
+//! of what it refuses by itself); certificates (the [`Doorman`]'s, read from the local replica). When the replica has no
+//! certificate for a name, the handshake ends with an alert and nothing is remembered of it. When the runtime has no task
+//! to spare, connections wait in the backlog.
 //!
 //! The parts in the order bytes meet them: [`listener`], [`tls`], `stream`, `gate`, [`head`], [`chunks`]; beside them
 //! [`settings`], [`connection`] and [`registry`].
@@ -108,8 +108,8 @@ pub struct DoorRefusal<'a> {
     pub connection: &'a Connection,
     /// The id that the response carries, if the door wrote one.
     pub request_id: &'a str,
-    /// What came of the request line; empty over HTTP/2, which has none: at most 256 bytes, without the query, bytes outside of visible ASCII replaced by
-    /// a dot. It is the client's text, to be escaped like any other.
+    /// What came of the request line; empty over HTTP/2, which has none. At most 256 bytes, without the query, bytes
+    /// outside of visible ASCII replaced by a dot. It is the client's text, to be escaped like any other.
     pub first_line: &'a str,
 }
 

@@ -3,8 +3,8 @@
 //! Four times a second a task compares the memory that is the process's own with what it may have. From 85 % on, idle
 //! connections go after five seconds; from 92 % on, requests are refused with 503, those of the lowest plans first; from
 //! 95 % on, no connection is accepted, so that they wait in the kernel's queue or find another node. Each stage ends two
-//! points below where it begins. What begins between two looks is held to the memory that is left for it, with most of it
-//! for the highest plans ([`Room`]). The admin listener is no part of this: it always answers.
+//! points below where it begins. What begins between two looks is held to the memory that is left for it, its last
+//! third for those that pay ([`Room`]). The admin listener is no part of this: it always answers.
 //!
 //! Left to others: counting connections and closing idle ones (the door's registry, which also presses when four fifths
 //! of its places are taken), and bulkheads (each upstream has its own). Without a limit, stated or of a control group,
@@ -36,8 +36,8 @@ const BEGINS: [(Stage, u64); 3] = [(Stage::Pressing, 850), (Stage::Shedding, SHE
 /// A stage ends this much below where it begins, so that it does not come and go with every look.
 const HYSTERESIS: u64 = 20;
 
-/// Where each plan is refused: a point apart, the one that pays least first. Enterprise projects are refused by nothing
-/// but the last stage and the want of [`Room`], the platform's own hosts by the last stage alone.
+/// Where each plan is refused: a point apart, the one that pays least first. Enterprise projects, and the platform's own
+/// hosts, are refused by nothing but the last stage and the want of [`Room`].
 const REFUSED_FROM: [(Plan, u64); 3] = [(Plan::Free, SHEDDING), (Plan::Pro, 930), (Plan::Business, 940)];
 
 /// How far it has come.
@@ -157,15 +157,15 @@ impl Overload {
         loop {
             match memory.look() {
                 Look::Seen(seen) => {
-                    self.room.looked(Some(seen.left_until(SHEDDING)));
+                    self.room.looked(seen.left_until(SHEDDING));
                     stage = self.act(seen.thousandths(), stage, &connections);
                 }
                 // Also when there was a limit before: nothing is given up any more.
                 Look::Unlimited => {
-                    self.room.looked(Some(u64::MAX));
+                    self.room.looked(u64::MAX);
                     stage = self.act(0, stage, &connections);
                 }
-                Look::InVain => self.room.looked(None),
+                Look::InVain => {}
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }

@@ -5,7 +5,7 @@
 //! channel with a thread behind it wakes that thread for nearly every line: it cost a saturated gateway two calls of the
 //! system per request (docs/decisions/log-lines-wake-nobody.md).
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -101,12 +101,19 @@ impl Queue {
     }
 
     fn write_out(&self, mut output: impl Write) {
-        let mut lines = Vec::new();
+        let (mut lines, mut torn) = (Vec::new(), false);
         while self.take(&mut lines) {
-            if output.write_all(&lines).and_then(|()| output.flush()).is_err() {
-                let lost = memchr::memchr_iter(b'\n', &lines).count();
+            // The rest of a line that broke off is lost: what follows begins a line of its own.
+            torn = torn && written(&mut output, b"\n") == 0;
+            let done = if torn { 0 } else { written(&mut output, &lines) };
+            let (_, lost) = lines.split_at(done);
+            if !lost.is_empty() {
+                torn |= lines.get(..done).is_some_and(|done| done.last().is_some_and(|byte| *byte != b'\n'));
+                let lost = memchr::memchr_iter(b'\n', lost).count();
                 self.0.dropped.fetch_add(lost as u64, Ordering::Relaxed);
             }
+            // What the output itself keeps back it tries again with the next lines.
+            let _ = output.flush();
             lines.clear();
             // After a reader that was slow for long.
             lines.shrink_to(2 * BATCH_BYTES);
@@ -128,6 +135,22 @@ impl Queue {
         std::mem::swap(&mut state.lines, empty);
         !empty.is_empty()
     }
+}
+
+/// Writes as much as can be written; how many bytes that were.
+fn written(output: &mut impl Write, lines: &[u8]) -> usize {
+    let mut done = 0;
+    while let Some(rest) = lines.get(done..).filter(|rest| !rest.is_empty()) {
+        match output.write(rest) {
+            Ok(0) => break,
+            Ok(bytes) => done += bytes,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            // A pipe that somebody else has made non-blocking, and that is full.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::park_timeout(GATHER),
+            Err(_) => break,
+        }
+    }
+    done
 }
 
 impl Drop for Writing {
@@ -252,6 +275,58 @@ mod tests {
         let_through.send(()).unwrap();
         assert_eq!(heard.recv().unwrap().len(), BYTES_WAITING_MAX);
         drop(writing);
+    }
+
+    /// Takes so many bytes at a time, or fails.
+    struct Disk {
+        room: Vec<Result<usize, ErrorKind>>,
+        has: Arc<Mutex<Vec<u8>>>,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let room = if self.room.is_empty() { Ok(usize::MAX) } else { self.room.remove(0) };
+            let taken = room?.min(bytes.len());
+            self.has.lock().extend_from_slice(&bytes[..taken]);
+            Ok(taken)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What a disk with this room has in the end of two batches, and how many lines are lost.
+    fn kept(room: &[Result<usize, ErrorKind>]) -> (String, u64) {
+        let has = Arc::new(Mutex::new(Vec::new()));
+        let (queue, writing) = Queue::start(Disk { room: room.to_vec(), has: has.clone() }).unwrap();
+        queue.push(b"one\ntwo\n");
+        while queue.dropped() == 0 && !has.lock().ends_with(b"two\n") {
+            std::thread::yield_now();
+        }
+        queue.push(b"three\n");
+        drop(writing);
+        let has = String::from_utf8(has.lock().clone()).unwrap();
+        (has, queue.dropped())
+    }
+
+    #[test]
+    fn a_disk_that_is_full_for_a_while_costs_the_lines_it_had_no_room_for_and_no_other() {
+        let full = Err(ErrorKind::StorageFull);
+        assert_eq!(kept(&[]), ("one\ntwo\nthree\n".to_owned(), 0));
+        assert_eq!(kept(&[full]), ("three\n".to_owned(), 2));
+        assert_eq!(kept(&[Ok(4), full]), ("one\nthree\n".to_owned(), 1));
+        assert_eq!(kept(&[Ok(5), full]), ("one\nt\nthree\n".to_owned(), 1));
+        assert_eq!(kept(&[Ok(5), full, full]), ("one\nt".to_owned(), 2), "still full");
+    }
+
+    #[test]
+    fn an_output_that_is_not_ready_is_waited_for() {
+        let not_ready = Err(ErrorKind::WouldBlock);
+        assert_eq!(
+            kept(&[not_ready, Ok(3), not_ready, Err(ErrorKind::Interrupted)]),
+            ("one\ntwo\nthree\n".to_owned(), 0)
+        );
     }
 
     #[test]

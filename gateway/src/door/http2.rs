@@ -1,8 +1,9 @@
 //! HTTP/2 connections: the proxy's engine, and an accept loop of our own around it.
 //!
-//! The engine refuses some requests by itself: an `:authority` and a `Host` that disagree, or neither of them (status
-//! 400 without a body); a target with control bytes or lengths that contradict each other (the stream is reset). It says
-//! that it refused one, and not which: that is enough for a log line and a count, like every other refusal has them.
+//! The engine refuses some requests by itself: for what they say of their host, as an `:authority` and a `Host` that
+//! disagree, or neither (status 400 without a body); for a target with control bytes or lengths that contradict each other
+//! (the stream is reset). It says that it refused one, and not which or why. That is enough for a log line and a count as
+//! every other refusal has them: all are `bad_request`, also those whose client saw a reset.
 //!
 //! Beyond that the loop does what the library's own does (`accept_downstream_sessions` of pingora 0.9.1): a task per
 //! request, GOAWAY at the signal, the end when nothing was in progress for long.

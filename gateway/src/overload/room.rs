@@ -5,8 +5,8 @@
 //! has seen what it really takes, and no more begin than there is room for. A request that waits long, or a WebSocket,
 //! counts for half a second at most: after that the figures of the system speak for it.
 //!
-//! The lowest plans find the room full first. The platform's own hosts find it never full: operators and customers must
-//! be able to act.
+//! The lowest plans find the room full first. The platform's own hosts have a room beside it, half as large: operators and
+//! customers can act whatever projects do, and strangers at the dashboard take nothing from projects.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -17,16 +17,15 @@ use contract::plan::Plan;
 /// inside the proxy library at the most.
 const BYTES_OF_ONE: u64 = 512 * 1024;
 
-/// As many may always be in progress, of whatever plan: a process that is short of memory is slow, and not dead.
-const ALWAYS: u32 = 8;
-
-/// How many hundredths of the room there are for requests of projects with this plan.
-const fn share(plan: Plan) -> u64 {
+/// For whom there is how much room: hundredths of it, and places that there always are. A process that is short of memory
+/// is slow, and not dead.
+const fn share(plan: Option<Plan>) -> (u64, u32) {
     match plan {
-        Plan::Free => 70,
-        Plan::Pro => 80,
-        Plan::Business => 90,
-        Plan::Enterprise => 100,
+        Some(Plan::Free) => (70, 8),
+        Some(Plan::Pro) => (80, 9),
+        Some(Plan::Business) => (90, 10),
+        Some(Plan::Enterprise) => (100, 12),
+        None => (50, 8),
     }
 }
 
@@ -39,8 +38,8 @@ const LOOKS: usize = 3;
 pub struct Room {
     /// The number of the last look, from one.
     look: AtomicU64,
-    /// Requests in progress by the last look before they began.
-    begun: [AtomicU32; LOOKS],
+    /// Requests of projects in progress, by the last look before they began; and those of the platform's own hosts.
+    begun: [[AtomicU32; LOOKS]; 2],
     /// As many may have begun since the look before the last.
     allowed: AtomicU32,
 }
@@ -50,6 +49,7 @@ pub struct Room {
 pub struct Reservation {
     room: Arc<Room>,
     look: u64,
+    of_platform: bool,
 }
 
 impl Default for Room {
@@ -65,34 +65,37 @@ impl Room {
     pub fn enter(self: &Arc<Self>, plan: Option<Plan>) -> Option<Reservation> {
         // Whoever sees the number of a look sees its clean count too.
         let look = self.look.load(Ordering::Acquire);
+        let (of_platform, begun) = (plan.is_none(), |look| self.slot(plan.is_none(), look));
         // Threads that are here at once may all take the last place: as many requests more are no harm.
-        let young = self.slot(look).load(Ordering::Relaxed) + self.slot(look - 1).load(Ordering::Relaxed);
-        if plan.is_some_and(|plan| young >= self.allowed(plan)) {
+        let young = begun(look).load(Ordering::Relaxed) + begun(look - 1).load(Ordering::Relaxed);
+        if young >= self.allowed(plan) {
             return None;
         }
-        self.slot(look).fetch_add(1, Ordering::Relaxed);
-        Some(Reservation { room: self.clone(), look })
+        begun(look).fetch_add(1, Ordering::Relaxed);
+        Some(Reservation { room: self.clone(), look, of_platform })
     }
 
-    fn allowed(&self, plan: Plan) -> u32 {
+    fn allowed(&self, plan: Option<Plan>) -> u32 {
+        let (hundredths, always) = share(plan);
         let all = u64::from(self.allowed.load(Ordering::Relaxed));
-        u32::try_from(all * share(plan) / 100).unwrap_or(u32::MAX).max(ALWAYS)
+        u32::try_from(all * hundredths / 100).unwrap_or(u32::MAX).max(always)
     }
 
-    /// Somebody has looked: so many bytes are left, or as many as were left last time when nothing was to be seen. What
-    /// began before the look before this one is among what is taken.
-    pub(super) fn looked(&self, left: Option<u64>) {
-        if let Some(left) = left {
-            let allowed = u32::try_from(left / BYTES_OF_ONE).unwrap_or(u32::MAX);
-            self.allowed.store(allowed, Ordering::Relaxed);
-        }
+    /// Somebody has looked: so many bytes are left. What began before the look before this one is among what is taken.
+    /// Without a figure this is not to be called: no request is forgotten that no figure has shown.
+    pub(super) fn looked(&self, left: u64) {
+        let allowed = u32::try_from(left / BYTES_OF_ONE).unwrap_or(u32::MAX);
+        self.allowed.store(allowed, Ordering::Relaxed);
         let next = self.look.load(Ordering::Relaxed) + 1;
-        self.slot(next).store(0, Ordering::Relaxed);
+        for of_platform in [false, true] {
+            self.slot(of_platform, next).store(0, Ordering::Relaxed);
+        }
         self.look.store(next, Ordering::Release);
     }
 
-    fn slot(&self, look: u64) -> &AtomicU32 {
-        let [a, b, c] = &self.begun;
+    fn slot(&self, of_platform: bool, look: u64) -> &AtomicU32 {
+        let [projects, platform] = &self.begun;
+        let [a, b, c] = if of_platform { platform } else { projects };
         match look % LOOKS as u64 {
             0 => a,
             1 => b,
@@ -107,7 +110,11 @@ impl Drop for Reservation {
         if self.room.look.load(Ordering::Acquire) <= self.look + 1 {
             let one_less = |begun: u32| begun.checked_sub(1);
             // Nothing to take from: a look came in between and has forgotten this request.
-            let _ = self.room.slot(self.look).fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+            let _ = self.room.slot(self.of_platform, self.look).fetch_update(
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+                one_less,
+            );
         }
     }
 }
@@ -124,7 +131,7 @@ mod tests {
 
     fn with_room_for(requests: u64) -> Arc<Room> {
         let room = Room::default();
-        room.looked(Some(requests * BYTES_OF_ONE));
+        room.looked(requests * BYTES_OF_ONE);
         Arc::new(room)
     }
 
@@ -142,9 +149,9 @@ mod tests {
     fn a_request_counts_until_the_second_look_after_it_began() {
         let room = with_room_for(20);
         let old = entered(&room, HIGHEST);
-        room.looked(Some(20 * BYTES_OF_ONE));
+        room.looked(20 * BYTES_OF_ONE);
         assert!(room.enter(HIGHEST).is_none(), "the figures may not show it yet");
-        room.looked(Some(15 * BYTES_OF_ONE));
+        room.looked(15 * BYTES_OF_ONE);
         let young = entered(&room, HIGHEST);
         assert_eq!(young.len(), 15);
         drop(old);
@@ -152,24 +159,16 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_plans_find_it_full_first_and_the_platform_never() {
-        let room = with_room_for(100);
-        let begun = Plan::ALL.iter().map(|plan| entered(&room, Some(*plan))).collect::<Vec<_>>();
-        assert_eq!(begun.iter().map(Vec::len).collect::<Vec<_>>(), [70, 10, 10, 10]);
-        assert_eq!(entered(&room, None).len(), 1_000);
-    }
-
-    #[test]
-    fn some_may_always_begin() {
-        for plan in Plan::ALL {
-            assert_eq!(entered(&with_room_for(0), Some(*plan)).len(), ALWAYS as usize);
+    fn the_lowest_plans_find_it_full_first_and_the_platform_has_one_of_its_own() {
+        for (all, expected) in [(100, [70, 10, 10, 10]), (0, [8, 1, 1, 2])] {
+            let room = with_room_for(all);
+            let begun = Plan::ALL.iter().map(|plan| entered(&room, Some(*plan))).collect::<Vec<_>>();
+            assert_eq!(begun.iter().map(Vec::len).collect::<Vec<_>>(), expected);
+            let of_platform = entered(&room, None);
+            assert_eq!(of_platform.len() as u64, (all / 2).max(8));
+            drop(begun);
+            assert!(room.enter(None).is_none(), "what projects leave is not the platform's");
+            assert_eq!(entered(&room, HIGHEST).len() as u64, all.max(12), "nor the other way round");
         }
-    }
-
-    #[test]
-    fn a_figure_that_cannot_be_read_leaves_what_is_allowed_as_it_was() {
-        let room = with_room_for(20);
-        room.looked(None);
-        assert_eq!(entered(&room, HIGHEST).len(), 20);
     }
 }

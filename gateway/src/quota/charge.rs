@@ -21,9 +21,10 @@ use super::standing::Standing;
 use super::store::{News, StoreOutage};
 use super::{ChargeError, Inner, Quota};
 
-/// The longest any request waits for the store, whatever happens: two calls and the half second for which a store that is
-/// new only listens, rounded up. Only the first requests of a fault come near it.
-const WAIT_MAX: Duration = Duration::from_millis(750);
+/// The longest any request waits for the store, whatever happens: five calls of the usual budget, the half second for
+/// which a store that is new only listens, and the time in which other nodes hand back what they hold, rounded up. Only
+/// the first requests of a fault come near it.
+const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A call to the store, its budget included.
 type Call = Pin<Box<dyn Future<Output = Result<Reply, StoreOutage>> + Send>>;

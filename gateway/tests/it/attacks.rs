@@ -64,12 +64,14 @@ pub(super) async fn refused_at_the_door(rows: Vec<Row>) {
             *expected.entry(series(row.rejection)).or_default() += 1;
         }
     }
-    assert_eq!(world.log.lines().len(), lines, "one refusal, one line");
     for (series, count) in expected {
         world.admin.counts(&series, count).await;
     }
     world.assert_upstreams_untouched();
-    assert_eq!(world.ask(world.list()).await.status, 200, "and the gateway serves on");
+    let served = world.ask(world.list()).await;
+    assert_eq!(served.status, 200, "and the gateway serves on");
+    world.log.line_of(served.request_id()).await;
+    assert_eq!(world.log.lines().len(), lines + 1, "one refusal, one line");
 }
 
 /// Writes the rows into the file that the environment names: `bench/strictness` sends them to other servers.

@@ -155,8 +155,11 @@ async fn no_secret_reaches_a_log_a_metric_an_error_or_the_operators_view() {
     let last = world.ask(dressed(basic)).await;
     let mut malformed = world.tls(BLOG).await;
     malformed.send(format!("GET /?{canary} HTTP/1.1\r\nHost: x y\r\nCookie: {canary}\r\n\r\n")).await;
-    bodies += malformed.reply("GET").await.expect("a response").text();
-    log.line_of(last.request_id()).await;
+    let refused = malformed.reply("GET").await.expect("a response");
+    bodies += refused.text();
+    for reply in [&last, &refused] {
+        log.line_of(reply.request_id()).await;
+    }
 
     let mut seen = log.text() + &bodies;
     for path in [

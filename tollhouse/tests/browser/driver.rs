@@ -3,9 +3,9 @@
 //! No crate for it: one turns on a feature of `serde_json` that changes the order of fields in every program of the
 //! workspace, the other brings a licence that the product does not have. The protocol is a dozen requests.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Lines, Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -42,21 +42,33 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
+    /// The program, and the port it has found. It looks for a free one and takes it for two protocols, one after the
+    /// other: when somebody has taken it in between, the program ends, and is started again.
+    fn listening() -> (Child, String, Lines<BufReader<ChildStdout>>) {
+        const TRIES: usize = 10;
+        for _ in 0..TRIES {
+            let mut process = Command::new("chromedriver")
+                .arg("--port=0")
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("chromedriver is missing: install Debian's chromium and chromium-driver (./check does)");
+            let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+            let port = lines.by_ref().map_while(Result::ok).find_map(|line| {
+                let (_, port) = line.split_once("started successfully on port ")?;
+                Some(port.trim_end_matches('.').to_owned())
+            });
+            if let Some(port) = port {
+                return (process, port, lines);
+            }
+            process.wait().unwrap();
+        }
+        panic!("chromedriver does not say where it listens");
+    }
+
     /// A fresh browser, for which every name is this machine.
     pub(crate) async fn start() -> Self {
-        let mut process = Command::new("chromedriver")
-            .arg("--port=0")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("chromedriver is missing: install Debian's chromium and chromium-driver (./check does)");
-        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let port = loop {
-            let line = lines.next().expect("chromedriver says where it listens").unwrap();
-            if let Some((_, port)) = line.split_once("started successfully on port ") {
-                break port.trim_end_matches('.').to_owned();
-            }
-        };
+        let (process, port, lines) = Self::listening();
         // What it says later is read, so that it never waits for a reader.
         std::thread::spawn(move || lines.for_each(drop));
         let profile = tempfile::tempdir().unwrap();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pingora::apps::HttpServerOptions;
 use rustls::sign::CertifiedKey;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -11,13 +12,23 @@ use super::backend::proxy;
 use super::certificates::{certificate, client, connect};
 use super::listeners::{Open, open_with, soon};
 use crate::door::fakes::FakeDoorman;
-use crate::door::{ConnectionEvent, DoorSettings};
+use crate::door::{ConnectionEvent, DoorSettings, Engine};
 
 async fn secure(settings: DoorSettings) -> (Open, Arc<CertifiedKey>) {
+    secure_for(settings, None).await
+}
+
+/// With a proxy that ends connections on which nothing was in progress for so long.
+async fn secure_for(settings: DoorSettings, idle_max: Option<Duration>) -> (Open, Arc<CertifiedKey>) {
     let (proxy, _, _) = proxy().await;
-    let (doorman, key) = (FakeDoorman::default(), certificate(&["a.example"]));
+    let mut proxy = Arc::into_inner(proxy).unwrap();
+    let mut options = HttpServerOptions::default();
+    options.h2_idle_timeout = idle_max;
+    proxy.server_options = Some(options);
+    let (doorman, key) = (Arc::new(FakeDoorman::default()), certificate(&["a.example"]));
     doorman.certificates.lock().insert("a.example".parse().unwrap(), Arc::clone(&key));
-    (open_with(proxy, settings, true, Arc::new(doorman), [1; 32]).await, key)
+    let engine = Engine::new(proxy, Arc::<FakeDoorman>::clone(&doorman));
+    (open_with(Arc::new(engine), settings, true, doorman, [1; 32]).await, key)
 }
 
 fn browser(open: &Open, key: &CertifiedKey) -> reqwest::Client {
@@ -70,6 +81,30 @@ async fn a_connection_goes_away_when_it_is_old_or_the_process_is_to_end() {
     open.shutdown.send(true).unwrap();
     soon(open.connections.idle()).await;
     assert!(TcpStream::connect(open.address).await.is_err());
+}
+
+#[tokio::test]
+async fn a_connection_without_requests_is_ended_and_one_with_a_request_in_progress_is_not() {
+    let idle_max = Duration::from_millis(300);
+    let (open, key) = secure_for(DoorSettings::default(), Some(idle_max)).await;
+    let (resting, busy) = (browser(&open, &key), browser(&open, &key));
+    assert_eq!(get(&resting, &open, "/").await, "GET / 0\n");
+    let (send, receive) = tokio::sync::mpsc::channel::<std::io::Result<bytes::Bytes>>(1);
+    let body = futures_util::stream::unfold(receive, async |mut receive| Some((receive.recv().await?, receive)));
+    let url = format!("https://a.example:{}/slow", open.address.port());
+    let asking = tokio::spawn(busy.post(url).body(reqwest::Body::wrap_stream(body)).send());
+    soon(async {
+        while open.doorman.count(ConnectionEvent::Closed) == 0 {
+            tokio::time::sleep(idle_max / 10).await;
+        }
+    })
+    .await;
+    assert_eq!((open.doorman.count(ConnectionEvent::Closed), open.doorman.count(ConnectionEvent::Opened)), (1, 2));
+    send.send(Ok(bytes::Bytes::from_static(b"hello"))).await.unwrap();
+    drop(send);
+    let answer = asking.await.unwrap().unwrap();
+    assert!(answer.text().await.unwrap().starts_with("POST /slow "));
+    soon(open.connections.idle()).await;
 }
 
 #[tokio::test]

@@ -99,6 +99,8 @@ pub struct NodeBucket {
     must_assert: bool,
     /// The last minute in which this node has asked the others for what they hold, and how often.
     recalled: (i64, u32),
+    /// Until then they may answer.
+    recalls_until: Duration,
     /// The others are to be asked now.
     wants_recall: bool,
 }
@@ -120,6 +122,7 @@ impl NodeBucket {
             unsure: false,
             must_assert: false,
             recalled: (i64::MIN, 0),
+            recalls_until: Duration::ZERO,
             wants_recall: false,
         }
     }
@@ -201,20 +204,20 @@ impl NodeBucket {
         // A refusal that other nodes could prevent is put off: when somebody waits they are asked for what they hold, and
         // then the store is asked again.
         let recalls_before = if self.recalled.0 == settlement.minute { self.recalled.1 } else { 0 };
+        let recalling = now < self.recalls_until;
         let preventable = valid
             && settlement.held_elsewhere > 0
             && settlement.learning_until.is_none()
-            && recalls_before < RECALLS_MAX;
-        let recalls = preventable && granted < flight.need;
-        if recalls {
+            && (recalling || recalls_before < RECALLS_MAX);
+        if preventable && !recalling && granted < flight.need {
             self.recalled = (settlement.minute, recalls_before + 1);
+            self.recalls_until = now + RECALL_WAIT * (1 << recalls_before);
             self.wants_recall = true;
         }
         known.refuse_if_spent(if valid && !preventable { Some(self.limits) } else { None }, settlement);
         self.quiet_until = match settlement.learning_until {
             Some(until) => now + millis(until.since(settlement.now)),
-            None if recalls => now + RECALL_WAIT * (1 << recalls_before),
-            None => Duration::ZERO,
+            None => self.recalls_until,
         };
         true
     }

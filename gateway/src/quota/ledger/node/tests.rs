@@ -252,3 +252,54 @@ fn alone_after_the_day_is_known_to_be_spent_it_refuses_truthfully() {
     let step = pair.node.spend_alone(pair.now, START, Alone::Everything);
     assert!(matches!(step, AloneStep::Admit(_)), "{step:?}");
 }
+
+/// A process beside ours, which holds this many units of the same bucket.
+fn hold_elsewhere(pair: &mut Pair, process: u64, units: u32) -> NodeBucket {
+    let mut other = NodeBucket::new(NodeId { process, life: 0 }, pair.limits);
+    let statement = other.ask(pair.now, Purpose::Spend(units)).unwrap();
+    let Reply::Settled(settlement) = pair.store.apply(&statement, &Pair::around(pair.now)) else { unreachable!() };
+    assert!(other.hear(pair.now, statement.seq, &settlement));
+    other
+}
+
+#[test]
+fn before_it_refuses_it_asks_for_what_others_hold_three_times_and_waits_longer_each_time() {
+    let mut pair = Pair::new(60, 1_000);
+    let _other = hold_elsewhere(&mut pair, 2, 60);
+    for wait in [5, 10, 20].map(Duration::from_millis) {
+        assert_eq!(pair.spend(), Step::Ask);
+        assert_eq!(pair.exchange(Purpose::Spend(1)).granted, 0);
+        assert!(pair.node.take_recall() && !pair.node.take_recall(), "said once");
+        assert_eq!(pair.node.quiet_until(), pair.now + wait);
+        // Whatever else is heard meanwhile neither shortens the wait nor counts as another one.
+        pair.pass(wait / 2);
+        pair.exchange(Purpose::Spend(1));
+        assert!(!pair.node.take_recall());
+        assert_eq!(pair.spend(), Step::Ask, "not refused before the others had their time");
+        pair.pass(wait / 2);
+        assert!(pair.node.quiet_until() <= pair.now);
+    }
+    pair.exchange(Purpose::Spend(1));
+    assert!(!pair.node.take_recall());
+    assert!(matches!(pair.spend(), Step::Refuse(_, Window::Minute)), "they had their time");
+    // Another minute is another matter.
+    pair.pass(60 * SECOND);
+    let _other = hold_elsewhere(&mut pair, 3, 60);
+    assert_eq!(pair.spend(), Step::Ask);
+    pair.exchange(Purpose::Spend(1));
+    assert!(pair.node.take_recall());
+}
+
+#[test]
+fn what_others_hand_back_in_time_is_granted() {
+    let mut pair = Pair::new(60, 1_000);
+    let mut other = hold_elsewhere(&mut pair, 2, 60);
+    pair.exchange(Purpose::Spend(1));
+    assert!(pair.node.take_recall());
+    other.keep_rest();
+    let statement = other.ask(pair.now, Purpose::HandBack).unwrap();
+    pair.store.apply(&statement, &Pair::around(pair.now));
+    pair.pass(RECALL_WAIT);
+    assert_eq!(pair.exchange(Purpose::Spend(1)).granted, 1);
+    assert!(matches!(pair.node.serve(pair.now), Step::Admit(_)));
+}
