@@ -106,9 +106,9 @@ impl Queue {
             // The rest of a line that broke off is lost: what follows begins a line of its own.
             torn = torn && written(&mut output, b"\n") == 0;
             let done = if torn { 0 } else { written(&mut output, &lines) };
-            let (_, lost) = lines.split_at(done);
+            let (kept, lost) = lines.split_at(done);
             if !lost.is_empty() {
-                torn |= lines.get(..done).is_some_and(|done| done.last().is_some_and(|byte| *byte != b'\n'));
+                torn |= kept.last().is_some_and(|byte| *byte != b'\n');
                 let lost = memchr::memchr_iter(b'\n', lost).count();
                 self.0.dropped.fetch_add(lost as u64, Ordering::Relaxed);
             }

@@ -13,7 +13,7 @@ use domains_service::{Authorities, RecordData};
 use serde_json::{Value, json};
 
 use self::authority::FakeCa;
-use crate::world::{Bend, Platform, local_authority};
+use crate::world::{Bend, Platform, eventually, local_authority};
 
 const SHOP: &str = "shop.customer.test";
 
@@ -201,13 +201,11 @@ async fn what_a_removed_name_had_proven_is_given_up() {
     platform.domain_in("demo", SHOP, "active").await;
     let removed = platform.operator("DELETE", &format!("/projects/demo/domains/{SHOP}"), Value::Null).await;
     assert!(matches!(removed.status, 202 | 204), "{removed:?}");
-    for _ in 0..1_000 {
-        if ca.deactivated() == 1 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    assert_eq!(ca.deactivated(), 1, "the authorization is deactivated");
+    eventually(1_000, async || match ca.deactivated() {
+        1 => Ok(()),
+        count => Err(format!("{count} authorizations are deactivated")),
+    })
+    .await;
     let (orders, requests) = (ca.orders(), ca.requests());
     platform.clock.advance(Duration::from_hours(90 * 24));
     platform.project("later", "pro").await;

@@ -1,11 +1,9 @@
 //! The change stream: snapshot, changes, heartbeats, gaps.
 
-use std::time::Duration;
-
 use contract::feed::{Entity, Frame, LINE_BYTES_MAX};
 use serde_json::{Value, json};
 
-use crate::world::{Bend, Platform};
+use crate::world::{Bend, Platform, eventually};
 
 /// The API and the dashboard.
 const PLATFORM_SITES: usize = 2;
@@ -178,11 +176,9 @@ async fn followers_are_counted_while_they_follow() {
     stream.snapshot().await;
     assert!(platform.metrics().await.contains("domains_feed_followers 1"));
     drop(stream);
-    for _ in 0..1_000 {
-        if platform.metrics().await.contains("domains_feed_followers 0") {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("the follower that left is still counted");
+    eventually(1_000, async || {
+        let left = platform.metrics().await.contains("domains_feed_followers 0");
+        left.then_some(()).ok_or_else(|| "the follower that left is still counted".to_owned())
+    })
+    .await;
 }

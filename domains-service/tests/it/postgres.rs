@@ -131,11 +131,10 @@ async fn a_server_that_is_gone_is_503_and_its_return_is_noticed() {
     platform.project("demo", "pro").await;
     let (entities, revision) = platform.follow(0).await.snapshot().await;
     server.stop();
-    let asked = Instant::now();
     let owner = platform.owner("demo");
-    let answer = owner.send("POST", "/v1/projects/demo/domains", json!({ "name": "shop.localhost" })).await;
+    let asking = owner.send("POST", "/v1/projects/demo/domains", json!({ "name": "shop.localhost" }));
+    let answer = tokio::time::timeout(Duration::from_secs(10), asking).await.expect("an answer in time");
     assert_eq!((answer.code(), answer.header("retry-after")), ((503, "storage_unavailable"), "1"));
-    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
     let ready = platform.client.get(format!("{}/readyz", platform.admin)).send().await.unwrap();
     assert_eq!(ready.status(), 200, "starting this process anew would mend nothing");
     server.start_again();

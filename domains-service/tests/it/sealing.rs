@@ -1,7 +1,6 @@
 //! A sealing secret that is changed while everything goes on, taken away too early, or lost.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use chassis::seal::{SealingKey, SealingSecrets, name_in};
 use contract::certificate::CertificateBundle;
@@ -11,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::webhooks::receiver::Receiver;
 use crate::webhooks::{endpoint, is_signed};
-use crate::world::{Bend, Platform, START};
+use crate::world::{Bend, Platform, START, eventually};
 
 const OLD: &str = "the old sealing secret of this test";
 const NEW: &str = "the new sealing secret of this test";
@@ -50,13 +49,11 @@ async fn left(platform: &Platform) -> (i64, i64) {
 }
 
 async fn until_nothing_is_left(platform: &Platform) {
-    for _ in 0..3_000 {
-        if left(platform).await == (0, 0) {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("still sealed with an older secret: {:?}", left(platform).await);
+    eventually(3_000, async || match left(platform).await {
+        (0, 0) => Ok(()),
+        left => Err(format!("still sealed with an older secret: {left:?}")),
+    })
+    .await;
 }
 
 /// A platform with domains and an endpoint, everything sealed with the old secret.

@@ -13,7 +13,7 @@ use contract::time::{UnixMillis, UnixSeconds};
 use domains_service::config::WebhookConfig;
 use serde_json::{Value, json};
 
-use crate::world::{Bend, Platform, START};
+use crate::world::{Bend, Platform, START, eventually};
 use receiver::{Received, Receiver};
 
 const WEBHOOKS: &str = "/v1/projects/demo/webhooks";
@@ -42,16 +42,12 @@ async fn happen(platform: &Platform, name: &str) {
 
 /// The endpoint's deliveries, newest first, once they are as expected.
 async fn deliveries(platform: &Platform, id: &str, are: impl Fn(&[Value]) -> bool) -> Vec<Value> {
-    let mut last = Vec::new();
-    for _ in 0..2_000 {
+    eventually(2_000, async || {
         let answer = platform.owner("demo").get(&format!("{WEBHOOKS}/{id}/deliveries")).await;
-        last.clone_from(answer.body["deliveries"].as_array().unwrap());
-        if are(&last) {
-            return last;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("the deliveries did not get there: {last:#?}");
+        let deliveries = answer.body["deliveries"].as_array().unwrap().clone();
+        if are(&deliveries) { Ok(deliveries) } else { Err(format!("the deliveries are {deliveries:#?}")) }
+    })
+    .await
 }
 
 pub(crate) fn is_signed(message: &Received, secret: &SigningSecret, at: UnixMillis) -> bool {

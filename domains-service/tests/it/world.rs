@@ -231,15 +231,11 @@ impl Platform {
     /// Waits until a domain is as expected, and returns it.
     pub(crate) async fn domain_when(&self, project: &str, name: &str, is: impl Fn(&Value) -> bool) -> Value {
         let path = format!("/projects/{project}/domains/{name}");
-        let mut last = Value::Null;
-        for _ in 0..2_000 {
-            last = self.operator("GET", &path, Value::Null).await.body;
-            if is(&last) {
-                return last;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        panic!("the domain did not get there: {last:#}");
+        eventually(2_000, async || {
+            let domain = self.operator("GET", &path, Value::Null).await.body;
+            if is(&domain) { Ok(domain) } else { Err(format!("the domain is {domain:#}")) }
+        })
+        .await
     }
 
     /// Follows the change stream.
@@ -352,4 +348,17 @@ impl Stream {
             }
         }
     }
+}
+
+/// Looks up to so many times, a hundredth of a second apart, and returns what was looked for. Fails with what it saw last.
+pub(crate) async fn eventually<T>(looks: usize, mut look: impl AsyncFnMut() -> Result<T, String>) -> T {
+    let mut last = String::new();
+    for _ in 0..looks {
+        match look().await {
+            Ok(found) => return found,
+            Err(instead) => last = instead,
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("waited in vain: {last}");
 }

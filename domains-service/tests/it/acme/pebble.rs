@@ -74,12 +74,11 @@ impl Pebble {
         });
         let processes = processes.collect();
         for port in [port, management] {
-            for _ in 0..1_000 {
-                if tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_ok() {
-                    break;
-                }
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
+            eventually(1_000, async || {
+                let connected = tokio::net::TcpStream::connect(("127.0.0.1", port)).await;
+                connected.map_err(|error| format!("pebble does not listen: {error}"))
+            })
+            .await;
         }
         Self { processes, directory, port }
     }

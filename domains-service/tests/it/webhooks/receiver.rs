@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -12,6 +11,8 @@ use axum::routing::post;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
+
+use crate::world::eventually;
 
 /// One request it got.
 #[derive(Clone, Debug)]
@@ -79,13 +80,11 @@ impl Receiver {
 
     /// Waits until there is a request with this index, and returns it.
     pub(crate) async fn message(&self, index: usize) -> Received {
-        for _ in 0..2_000 {
-            if let Some(message) = self.script.received.lock().get(index) {
-                return message.clone();
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        panic!("message {index} did not arrive; there are {:#?}", self.all());
+        eventually(2_000, async || {
+            let message = self.script.received.lock().get(index).cloned();
+            message.ok_or_else(|| format!("message {index} did not arrive; there are {:#?}", self.all()))
+        })
+        .await
     }
 }
 
