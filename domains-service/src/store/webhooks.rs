@@ -11,7 +11,9 @@ use contract::time::UnixMillis;
 use super::{Store, StoreError, read_json, read_word, to_json};
 use crate::webhook::EndpointRecord;
 
-pub(crate) use outbox::{Delivery, DeliveryState, Due, claim, enqueue, fail_waiting, forget_deliveries, note, repeat};
+pub(crate) use outbox::{
+    Delivery, DeliveryState, Due, claim, enqueue, fail_waiting, forget_deliveries, note, renew, repeat,
+};
 pub(crate) use taken::{forget_taken, take};
 
 #[derive(sqlx::FromRow)]

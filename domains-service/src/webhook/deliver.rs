@@ -2,14 +2,17 @@
 //!
 //! To one endpoint there is one attempt at a time, the oldest due message first; one that waits for its next attempt
 //! does not hold up those behind it. A slow receiver therefore holds one place of many, and a project a bounded number.
-//! While the database is away nothing is sent; what was claimed before a crash is tried again when its claim runs out.
+//! While the database is away nothing is sent. An attempt holds a claim of [`CLAIM`], which it renews while it lasts: what
+//! was under way in a crash is tried again that soon, by whichever replica finds it first.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use chassis::shutdown::Shutdown;
 use chassis::webhook::{Attempt, AttemptResult, Message, next_attempt};
+use contract::time::UnixMillis;
 use tokio::task::{Id, JoinSet};
 
 use super::EndpointRecord;
@@ -26,8 +29,12 @@ const ATTEMPTS_AT_ONCE: usize = 64;
 /// Attempts at the same time for one project.
 const ATTEMPTS_PER_PROJECT: usize = 4;
 
-/// After its deadline an attempt gets this long to be noted, before it counts as lost.
-const LEASE_SPARE: Duration = Duration::from_secs(30);
+/// For how long a delivery is claimed: an attempt that has not renewed its claim for so long counts as lost. Longer than
+/// clocks of replicas differ and a database is slow, and shorter than anybody wants to wait after a crash.
+const CLAIM: Duration = Duration::from_secs(10);
+
+/// Between two renewals.
+const RENEW_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Sends what is due until `shutdown`, then finishes the attempts in progress, each of which has a deadline.
 pub(crate) async fn deliver(app: Arc<App>, shutdown: Shutdown) {
@@ -84,12 +91,21 @@ impl Attempts {
 }
 
 async fn attempt(app: &App, delivery: i64) -> Result<(), StoreError> {
-    let lease = app.webhooks.timeout + LEASE_SPARE;
-    let lease = app.clock.now().plus(i64::try_from(lease.as_millis()).unwrap_or(i64::MAX));
-    let Some(delivery) = webhooks::claim(&app.store, delivery, lease).await? else { return Ok(()) };
+    let Some(mut delivery) = webhooks::claim(&app.store, delivery, claim_end(app)).await? else { return Ok(()) };
     let Some(endpoint) = app.store.webhook(&delivery.endpoint).await? else { return Ok(()) };
     let started = app.clock.monotonic();
-    let attempt = send(app, &endpoint, &delivery).await;
+    let message = delivery.clone();
+    let mut sending = pin!(send(app, &endpoint, &message));
+    let attempt = loop {
+        match tokio::time::timeout(RENEW_INTERVAL, &mut sending).await {
+            Ok(attempt) => break attempt,
+            Err(_) => {
+                if let Err(error) = webhooks::renew(&app.store, &mut delivery, claim_end(app)).await {
+                    tracing::warn!(%error, "an attempt to deliver a webhook is not known to go on; it may be made twice");
+                }
+            }
+        }
+    };
     let took = app.clock.monotonic().saturating_sub(started);
     app.metrics.webhook_attempts.with_label_values(&[attempt.result.as_str()]).inc();
     app.metrics.webhook_seconds.with_label_values::<&str>(&[]).observe(took.as_secs_f64());
@@ -105,6 +121,11 @@ async fn attempt(app: &App, delivery: i64) -> Result<(), StoreError> {
             "nothing is sent to a webhook any more");
     }
     Ok(())
+}
+
+/// Until when what is claimed now stays claimed.
+fn claim_end(app: &App) -> UnixMillis {
+    app.clock.now().plus(i64::try_from(CLAIM.as_millis()).unwrap_or(i64::MAX))
 }
 
 async fn send(app: &App, endpoint: &EndpointRecord, delivery: &Delivery) -> Attempt {

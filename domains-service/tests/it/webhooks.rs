@@ -237,7 +237,7 @@ async fn a_crash_between_event_and_delivery_loses_nothing() {
     let copy = Arc::new(crate::stores::copied(platform.directory.path()));
     receiver.hang(false);
     let before = receiver.all().len();
-    let start = START.plus(60_000); // later than any claim lasts
+    let start = START.plus(10_000); // when the claim has run out
     let again = Platform::bent(Bend { directory: Some(copy), start, ..Bend::default() }).await;
     let done = deliveries(&again, &id, |list| list.iter().all(|one| one["state"] == "delivered")).await;
     assert_eq!(done.len(), 3);
@@ -247,6 +247,22 @@ async fn a_crash_between_event_and_delivery_loses_nothing() {
     let names: Vec<Value> = repeated.iter().map(|message| message.json()["data"]["domain"].clone()).collect();
     assert_eq!(names, ["a.localhost", "b.localhost", "c.localhost"]);
     assert_eq!(repeated[0].header("webhook-id"), sent[0].header("webhook-id"), "known by its id");
+}
+
+#[tokio::test]
+async fn an_attempt_that_takes_longer_than_its_claim_is_made_once() {
+    let (platform, receiver) = (platform().await, Receiver::start().await);
+    receiver.hang(true);
+    let (id, _) = endpoint(&platform, &receiver, json!(["domain.created"])).await;
+    happen(&platform, "shop.localhost").await;
+    receiver.message(0).await;
+    for claimed_until in ["2026-06-15T00:00:19Z", "2026-06-15T00:00:28Z"] {
+        platform.clock.advance(Duration::from_secs(9));
+        deliveries(&platform, &id, |list| list[0]["next_attempt_at"] == claimed_until).await;
+    }
+    receiver.hang(false);
+    let delivered = deliveries(&platform, &id, |list| list[0]["state"] == "delivered").await;
+    assert_eq!((&delivered[0]["attempts"], receiver.all().len()), (&json!(1), 1));
 }
 
 #[tokio::test]

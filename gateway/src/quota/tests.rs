@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use contract::key::KeyId;
 use contract::plan::{Limits, Plan};
@@ -53,6 +53,28 @@ impl QuotaClock for TestClock {
 
     fn monotonic(&self) -> Duration {
         Duration::from_millis(u64::try_from(self.millis.load(Ordering::SeqCst) - START).unwrap())
+    }
+}
+
+/// Both clocks as time passes, from a moment of the test's choice.
+pub(super) struct RealClock {
+    began: Instant,
+    wall: UnixMillis,
+}
+
+impl RealClock {
+    pub(super) fn from(wall: UnixMillis) -> Arc<Self> {
+        Arc::new(Self { began: Instant::now(), wall })
+    }
+}
+
+impl QuotaClock for RealClock {
+    fn wall(&self) -> UnixMillis {
+        self.wall.plus(i64::try_from(self.began.elapsed().as_millis()).unwrap())
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.began.elapsed()
     }
 }
 

@@ -130,20 +130,34 @@ pub(crate) async fn fail_waiting(connection: &mut Connection, endpoint: &str) ->
     Ok(())
 }
 
-/// Takes a due delivery: until `lease` nobody else does. `None` when somebody was faster.
-pub(crate) async fn claim(store: &Store, id: i64, lease: UnixMillis) -> Result<Option<Delivery>, StoreError> {
+/// Takes a due delivery: before `end` nobody else does. `None` when somebody was faster.
+pub(crate) async fn claim(store: &Store, id: i64, end: UnixMillis) -> Result<Option<Delivery>, StoreError> {
     let mut write = store.write().await?;
     let now = write.now();
     let claimed: Option<Delivery> = query_as(
         "UPDATE webhook_deliveries SET attempts = attempts + 1, due_at = $1 WHERE id = $2 AND due_at <= $3 RETURNING *",
     )
-    .bind(lease.0)
+    .bind(end.0)
     .bind(id)
     .bind(now.0)
     .fetch_optional(write.connection())
     .await?;
     write.commit().await?;
     Ok(claimed)
+}
+
+/// Claims a delivery further, before `end`. One that was removed or repeated meanwhile keeps its new fate.
+pub(crate) async fn renew(store: &Store, delivery: &mut Delivery, end: UnixMillis) -> Result<(), StoreError> {
+    let renewed = query("UPDATE webhook_deliveries SET due_at = $1 WHERE id = $2 AND due_at = $3")
+        .bind(end.0)
+        .bind(delivery.id)
+        .bind(delivery.due_at)
+        .execute(store.writer())
+        .await?;
+    if renewed.rows_affected() > 0 {
+        delivery.due_at = Some(end.0);
+    }
+    Ok(())
 }
 
 /// Notes how an attempt ended, and switches off an endpoint that is gone or has failed for `patience_millis`. Returns

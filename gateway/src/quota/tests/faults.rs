@@ -2,7 +2,6 @@
 //! store that hangs never answers, and a gate opens when the test opens it.
 
 use std::sync::atomic::AtomicU64;
-use std::time::Instant;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -14,19 +13,6 @@ use crate::quota::ledger::{Incarnation, Reply, Statement};
 use crate::quota::settings::OnStoreDown;
 use crate::quota::store::{Pulse, StoreOutage};
 
-/// Both clocks, as they pass.
-struct RealClock(Instant);
-
-impl QuotaClock for RealClock {
-    fn wall(&self) -> UnixMillis {
-        UnixMillis(START + i64::try_from(self.0.elapsed().as_millis()).unwrap())
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.0.elapsed()
-    }
-}
-
 /// What the store does with a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mood {
@@ -37,7 +23,7 @@ enum Mood {
 
 /// A store with moods, for one bucket.
 struct Moody {
-    clock: RealClock,
+    clock: Arc<RealClock>,
     bucket: Mutex<Option<Bucket>>,
     mood: Mutex<Mood>,
     /// Every statement passes here before it is executed.
@@ -50,7 +36,7 @@ struct Moody {
 impl Moody {
     fn new(nodes: u32) -> Arc<Self> {
         Arc::new(Self {
-            clock: RealClock(Instant::now()),
+            clock: RealClock::from(UnixMillis(START)),
             bucket: Mutex::new(None),
             mood: Mutex::new(Mood::Works),
             gate: Semaphore::new(1_000_000),
@@ -106,7 +92,7 @@ impl Store for Moody {
 
 fn over(store: &Arc<Moody>, on_store_down: OnStoreDown, call_budget: Duration) -> Quota {
     let settings = QuotaSettings { on_store_down, call_budget, ..QuotaSettings::new(1) };
-    Quota::new(store.clone(), settings, Arc::new(RealClock(store.clock.0)))
+    Quota::new(store.clone(), settings, store.clock.clone())
 }
 
 /// A budget that a store which hangs exceeds and one that works does not.
@@ -259,7 +245,7 @@ async fn a_client_that_goes_away_while_it_waits_is_not_charged() {
 async fn more_may_not_wait_than_there_is_room_for() {
     let store = Moody::new(1);
     let settings = QuotaSettings { waiting_max: 2, call_budget: LONG, ..QuotaSettings::new(1) };
-    let quota = Quota::new(store.clone(), settings, Arc::new(RealClock(store.clock.0)));
+    let quota = Quota::new(store.clone(), settings, store.clock.clone());
     store.gate.forget_permits(usize::MAX);
     let limits = limits(60, 1_000);
     let start = || {

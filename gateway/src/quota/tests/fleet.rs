@@ -31,6 +31,7 @@ impl Store for Shared {
     }
 }
 
+/// Nodes at the beginning of a minute. Time passes: a node that asks the others for what they hold waits for it.
 struct Fleet {
     nodes: Vec<Quota>,
     store: Arc<Shared>,
@@ -38,7 +39,7 @@ struct Fleet {
 
 impl Fleet {
     fn new() -> Self {
-        let clock = TestClock::new();
+        let clock = RealClock::from(UnixMillis(START + 40_000));
         let store = Arc::new(Shared { store: MemoryStore::new(clock.clone(), BUCKETS_MAX), calls: AtomicU64::new(0) });
         let node = |process| Quota::new(store.clone(), QuotaSettings::new(process), clock.clone());
         Self { nodes: (1..=3).map(node).collect(), store }

@@ -2,31 +2,10 @@
 
 use std::sync::atomic::AtomicU32;
 
+use chassis::clock::{Clock as _, SystemClock};
+
 use super::*;
 use crate::quota::settings::QuotaSettings;
-
-/// Both clocks of the machine, the wall possibly wrong.
-pub(super) struct RealClock {
-    started: std::time::Instant,
-    wall_off_millis: i64,
-}
-
-impl RealClock {
-    pub(super) fn off_by(wall_off_millis: i64) -> Arc<Self> {
-        Arc::new(Self { started: std::time::Instant::now(), wall_off_millis })
-    }
-}
-
-impl QuotaClock for RealClock {
-    fn wall(&self) -> UnixMillis {
-        use chassis::clock::Clock as _;
-        UnixMillis(chassis::clock::SystemClock::new().now().0 + self.wall_off_millis)
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.started.elapsed()
-    }
-}
 
 /// Nodes with their background work, which ends with them.
 pub(super) struct Nodes {
@@ -63,7 +42,7 @@ impl Nodes {
             change(&mut settings);
             // No node's own clock matters: one is 90 s ahead, one 45 s behind.
             let off = [0, 90_000, -45_000][usize::try_from(process % 3).unwrap()];
-            let quota = Quota::new(Arc::new(store), settings, RealClock::off_by(off));
+            let quota = Quota::new(Arc::new(store), settings, RealClock::from(SystemClock::new().now().plus(off)));
             tasks.push(tokio::spawn({
                 let quota = quota.clone();
                 async move { quota.run().await }
