@@ -12,6 +12,7 @@ mod boundaries;
 use contract::feed::Frame;
 use contract::hostname::Hostname;
 use contract::key::PresentedKey;
+use gateway::direct::trial as direct;
 use gateway::door::chunks::{Chunks, Progress};
 use gateway::door::trial;
 
@@ -30,6 +31,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("hostname", hostname),
     ("key", key),
     ("proxy_header", proxy_header),
+    ("response", response),
     ("target", target),
 ];
 
@@ -125,6 +127,22 @@ pub fn proxy_header(bytes: &[u8]) {
         let short = header.get(..used - 1).unwrap_or_default();
         assert!(trial::proxy_header(short).is_err(), "a byte is missing");
     }
+}
+
+/// Heads of upstreams: what goes on is one head that says in one way where its body ends, however it came.
+pub fn response(bytes: &[u8]) {
+    let Ok(Some((on, used))) = direct::response_head(bytes) else { return };
+    for end in 0..used {
+        let part = direct::response_head(bytes.get(..end).unwrap_or_default());
+        assert_eq!(part, Ok(None), "{end} of {used} bytes are no head, and no refusal");
+    }
+    let text = String::from_utf8_lossy(&on).to_ascii_lowercase();
+    let mut lines = text.strip_suffix("\r\n").unwrap_or_default().split("\r\n");
+    assert!(lines.next().is_some_and(|line| line.starts_with("http/1.1 ")), "{text:?}");
+    let fields: Vec<&str> = lines.collect();
+    assert!(fields.iter().all(|line| line.contains(": ") && !line.contains(['\r', '\n', '\0'])), "{text:?}");
+    let framing = |line: &&&str| line.starts_with("content-length: ") || line.starts_with("transfer-encoding: ");
+    assert!(fields.iter().filter(framing).count() <= 1, "{text:?}");
 }
 
 /// Keys: what is accepted is spelled in one way.

@@ -1,11 +1,12 @@
 //! Headers every response carries, whoever wrote it.
 //!
 //! pingora skips `response_filter` when the gateway answers by itself, so [`decorate`] has two callers: the filter for
-//! forwarded responses and the writer of answers.
+//! forwarded responses and the writer of answers. What is forwarded without pingora takes [`ours`] and [`is_foreign`].
 
 use http::HeaderValue;
 use http::header::{self, HeaderName};
 use pingora::http::ResponseHeader;
+use pingora::{ErrorType, OrErr as _};
 
 use crate::facts::{Facts, Shown, Surface};
 
@@ -16,6 +17,13 @@ const RESET: &str = "X-RateLimit-Reset";
 const POLICY: &str = "RateLimit-Policy";
 const RATELIMIT: &str = "RateLimit";
 const REQUEST_ID: &str = "X-Request-Id";
+const ALLOW_ORIGIN: &str = "Access-Control-Allow-Origin";
+const EXPOSE_HEADERS: &str = "Access-Control-Expose-Headers";
+const CONTENT_TYPE_OPTIONS: &str = "X-Content-Type-Options";
+const TRANSPORT_SECURITY: &str = "Strict-Transport-Security";
+
+/// On an API these are said by the edge, whatever its upstream says. The last one over TLS alone, where it is heard.
+const OURS_ON_THE_API: &[&str] = &[ALLOW_ORIGIN, EXPOSE_HEADERS, CONTENT_TYPE_OPTIONS, TRANSPORT_SECURITY];
 
 /// What a web page's script may read of a response (Fetch standard, section 3.2.5).
 const EXPOSED: &str = "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After, RateLimit, \
@@ -48,21 +56,52 @@ const FRAMING: &[&str] = &["connection", "content-length", "transfer-encoding"];
 /// Only if a value made of digits is no header value.
 pub fn decorate(response: &mut ResponseHeader, facts: &Facts, is_tls: bool) -> pingora::Result<()> {
     remove_foreign(response);
-    response.insert_header(REQUEST_ID, facts.request_id.as_str())?;
-    let is_api = facts.surface == Surface::Api;
-    if is_api {
-        response.insert_header(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"))?;
-        response.insert_header(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED))?;
-        response.insert_header(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"))?;
-        // RFC 6797 section 7.2: never over plain HTTP.
-        if is_tls {
-            response.insert_header(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static(HSTS))?;
-        }
+    ours(facts, is_tls, |name, value| response.insert_header(name, value))
+}
+
+/// What every response of this surface carries, field by field.
+///
+/// # Errors
+/// Those of `say`, and if a value made of digits is no header value.
+pub fn ours(
+    facts: &Facts,
+    is_tls: bool,
+    mut say: impl FnMut(&'static str, HeaderValue) -> pingora::Result<()>,
+) -> pingora::Result<()> {
+    say(REQUEST_ID, value(facts.request_id.as_str())?)?;
+    if facts.surface != Surface::Api {
+        return Ok(());
     }
-    if let (true, Some(shown)) = (is_api, facts.shown) {
-        limits(response, shown)?;
+    say(ALLOW_ORIGIN, HeaderValue::from_static("*"))?;
+    say(EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED))?;
+    say(CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"))?;
+    // RFC 6797 section 7.2: never over plain HTTP.
+    if is_tls {
+        say(TRANSPORT_SECURITY, HeaderValue::from_static(HSTS))?;
     }
-    Ok(())
+    let Some(Shown { standing, outcome }) = facts.shown else { return Ok(()) };
+    let trio = standing.trio(outcome);
+    say(LIMIT, HeaderValue::from(trio.limit))?;
+    say(REMAINING, HeaderValue::from(trio.remaining))?;
+    say(RESET, HeaderValue::from(trio.reset))?;
+    say(POLICY, value(&standing.policy_field())?)?;
+    say(RATELIMIT, value(&standing.ratelimit_field(outcome))?)
+}
+
+fn value(text: &str) -> pingora::Result<HeaderValue> {
+    HeaderValue::from_str(text).or_err(ErrorType::InternalError, "a header value of our own")
+}
+
+/// Whether a field of an upstream's response stays behind: it is ours to say, concerns that connection alone, or is about
+/// to be said by [`ours`]. For responses that switch no protocols.
+pub fn is_foreign(name: &str, facts: &Facts) -> bool {
+    let among = |names: &[&str]| names.iter().any(|other| other.eq_ignore_ascii_case(name));
+    match name.as_bytes().first().map(u8::to_ascii_lowercase) {
+        Some(b'a' | b'x' | b's') if facts.surface == Surface::Api && among(OURS_ON_THE_API) => true,
+        Some(b'x' | b'r' | b't' | b's') if among(OURS) || header::SERVER.as_str().eq_ignore_ascii_case(name) => true,
+        Some(b'k' | b'p' | b't' | b'u') => among(HOP_BY_HOP),
+        _ => false,
+    }
 }
 
 /// Removes what an upstream may not say. Looks at each field once: of most responses nothing is to be removed.
@@ -89,14 +128,4 @@ fn nominated(response: &ResponseHeader) -> Vec<String> {
         .flat_map(|value| value.split(',').map(|name| name.trim().to_ascii_lowercase()))
         .filter(|name| !FRAMING.contains(&name.as_str()))
         .collect()
-}
-
-fn limits(response: &mut ResponseHeader, shown: Shown) -> pingora::Result<()> {
-    let trio = shown.standing.trio(shown.outcome);
-    response.insert_header(LIMIT, HeaderValue::from(trio.limit))?;
-    response.insert_header(REMAINING, HeaderValue::from(trio.remaining))?;
-    response.insert_header(RESET, HeaderValue::from(trio.reset))?;
-    response.insert_header(POLICY, shown.standing.policy_field())?;
-    response.insert_header(RATELIMIT, shown.standing.ratelimit_field(shown.outcome))?;
-    Ok(())
 }

@@ -24,6 +24,7 @@ pub mod trial;
 
 mod frames;
 mod gate;
+mod http1;
 mod http2;
 mod pace;
 mod proxy_header;
@@ -42,6 +43,7 @@ use rustls::sign::CertifiedKey;
 
 pub use self::connection::{Connection, Ends, TlsFacts};
 pub use self::frames::FrameLimits;
+pub use self::http1::{Client, Direct, Served};
 pub use self::http2::Engine;
 pub use self::listener::{Door, Listening};
 pub use self::pace::PaceLimits;
@@ -61,10 +63,6 @@ pub trait Doorman: Send + Sync + 'static {
     /// A new request id, of the form that all requests of the gateway have. Visible ASCII.
     fn request_id(&self) -> String;
 
-    /// A request without a body, before the proxy sees it: whoever knows the answer at once gives it here and spares
-    /// the proxy's work. Called for the first request of a connection, and after [`Connection::try_early`].
-    fn early(&self, head: &EarlyHead<'_>, connection: &Arc<Connection>) -> Early;
-
     /// The door has answered a request by itself: one log line, one metric.
     fn refused(&self, refusal: &DoorRefusal<'_>);
 
@@ -73,30 +71,6 @@ pub trait Doorman: Send + Sync + 'static {
 
     /// Something happened to a connection.
     fn connection(&self, event: ConnectionEvent);
-}
-
-/// A whole head of HTTP/1.1 that has passed the lint, of a request without a body.
-#[derive(Clone, Copy, Debug)]
-pub struct EarlyHead<'a> {
-    /// From the request line to the blank line.
-    pub bytes: &'a [u8],
-    /// Whether the connection may be used again as far as client and door are concerned.
-    pub keep_alive: bool,
-}
-
-/// What [`Doorman::early`] knows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Early {
-    /// The whole response. The doorman has called [`Connection::request_seen`]; the door calls
-    /// [`Connection::request_done`] when the response is on its way.
-    Answered {
-        /// Head and body.
-        response: Vec<u8>,
-        /// The connection ends with it, as its head says.
-        closes: bool,
-    },
-    /// The proxy serves the request.
-    Pass,
 }
 
 /// A request that never became one: the door answered it.

@@ -4,21 +4,17 @@ use std::sync::Arc;
 
 use contract::identity::{Caller, Identity, IdentityKey};
 use contract::time::UnixSeconds;
-use http::HeaderValue;
 use http::header::{self, HeaderName, InvalidHeaderValue};
+use http::{HeaderValue, StatusCode};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
-use pingora::{ErrorType, OrErr as _};
+use pingora::{ErrorSource, ErrorType, OrErr as _};
 
 use crate::door::Connection;
 use crate::facts::Facts;
 use crate::rejection::Rejection;
 use crate::telemetry::client_span;
-use crate::upstreams::{Endpoint, Upstream};
-
-/// Idle connections to upstreams are kept this long: shorter than services keep theirs, so that a request is not sent
-/// into a connection that is being closed.
-const IDLE_MAX: std::time::Duration = std::time::Duration::from_secs(55);
+use crate::upstreams::{Endpoint, IDLE_MAX, Upstream};
 
 /// A WebSocket may be silent this long.
 const UPGRADED_IDLE_MAX: std::time::Duration = std::time::Duration::from_hours(1);
@@ -196,8 +192,23 @@ fn identify(
     Ok(())
 }
 
+/// What the client is told of a failure; `None` when nobody is left to be told.
+pub fn rejection(error: &pingora::Error) -> Option<Rejection> {
+    use pingora::ErrorType as Type;
+    match (error.etype(), error.esource()) {
+        (Type::HTTPStatus(413), _) => Some(Rejection::BodyTooLarge),
+        (Type::ReadTimedout, ErrorSource::Downstream) => Some(Rejection::RequestTimeout),
+        // The client is gone or does not read.
+        (_, ErrorSource::Downstream) => None,
+        (_, ErrorSource::Upstream) | (Type::ConnectNoRoute | Type::ConnectRefused | Type::ConnectTimedout, _) => {
+            Some(explain(error))
+        }
+        (_, _) => Some(Rejection::InternalError),
+    }
+}
+
 /// What a failure on the way is called.
-pub fn explain(error: &pingora::Error) -> Rejection {
+fn explain(error: &pingora::Error) -> Rejection {
     use pingora::ErrorType as Type;
     match error.etype() {
         Type::ConnectTimedout | Type::ReadTimedout | Type::WriteTimedout | Type::TLSHandshakeTimedout => {
@@ -214,16 +225,21 @@ pub fn explain(error: &pingora::Error) -> Rejection {
 const INTERIM_RESPONSES_MAX: u32 = 16;
 
 /// The largest head of a response: what common clients still take.
-const RESPONSE_HEAD_BYTES_MAX: usize = 64 * 1024;
+pub const RESPONSE_HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// Looks at the head of a response before anything of it reaches the client. The library has checked its syntax.
+/// Bytes of a response's fields.
+pub fn fields_bytes(response: &ResponseHeader) -> usize {
+    response.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum()
+}
+
+/// Looks at the head of a response, whose syntax is good, before anything of it reaches the client: its status, and how
+/// many bytes its fields have.
 ///
 /// # Errors
 /// When the upstream talks too much, or switches to a protocol that nobody asked for.
-pub fn inspect(response: &ResponseHeader, facts: &mut Facts) -> pingora::Result<()> {
+pub fn inspect(status: StatusCode, bytes: usize, facts: &mut Facts) -> pingora::Result<()> {
     let wrong = |why: &'static str| Err(pingora::Error::explain(ErrorType::InvalidHTTPHeader, why).into_up());
-    let status = response.status;
-    if status == http::StatusCode::SWITCHING_PROTOCOLS {
+    if status == StatusCode::SWITCHING_PROTOCOLS {
         return if facts.upgrade { Ok(()) } else { wrong("a switch of protocols nobody asked for") };
     }
     if status.is_informational() {
@@ -232,7 +248,6 @@ pub fn inspect(response: &ResponseHeader, facts: &mut Facts) -> pingora::Result<
             return wrong("too many interim responses");
         }
     }
-    let bytes: usize = response.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
     if bytes > RESPONSE_HEAD_BYTES_MAX {
         return wrong("the head of the response is too large");
     }

@@ -5,7 +5,6 @@
 //! [`Rejection`] like everyone else.
 
 mod decide;
-pub(crate) mod early;
 mod ids;
 mod write;
 
@@ -19,10 +18,9 @@ use contract::identity::IdentityKey;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora::upstreams::peer::HttpPeer;
-use pingora::{Error, ErrorSource, ErrorType};
+use pingora::{Error, ErrorType};
 
-use self::decide::connection_facts;
-use self::early::Undecided;
+pub(crate) use self::decide::connection_facts;
 pub use self::ids::RequestIds;
 use crate::answer::Refusal;
 use crate::decorate::decorate;
@@ -35,7 +33,7 @@ use crate::request::BodyPromise;
 use crate::telemetry::{Entry, Telemetry, UpstreamOutcome};
 
 /// Attempts at an upstream, the first one included.
-const ATTEMPTS_MAX: u32 = 2;
+pub(crate) const ATTEMPTS_MAX: u32 = 2;
 
 /// The door keeps the time of idle connections; to pingora they may stay open.
 const KEEPALIVE_FOREVER: u64 = 0;
@@ -112,16 +110,9 @@ impl ProxyHttp for SharedGateway {
         let Some(connection) = ctx.connection.clone() else {
             return Error::e_explain(ErrorType::InternalError, "no connection");
         };
-        let decided = if let Some(left) = connection.take_left::<Undecided>() {
-            let decided = left.decided().await;
-            ctx.facts = decided.facts;
-            decided.outcome
-        } else {
-            let body_follows = !session.as_downstream_mut().is_body_empty();
-            self.decide(session.req_header(), body_follows, &connection, &mut ctx.facts).await
-        };
-        connection.try_early(decided.is_err());
+        let body_follows = !session.as_downstream_mut().is_body_empty();
         let facts = &mut *ctx.facts;
+        let decided = self.decide(session.req_header(), body_follows, &connection, facts).await;
         match decided {
             Ok((target, body)) => {
                 facts.target = Some(target);
@@ -229,7 +220,7 @@ impl ProxyHttp for SharedGateway {
         response: &mut ResponseHeader,
         ctx: &mut Context,
     ) -> pingora::Result<()> {
-        forward::inspect(response, &mut ctx.facts)?;
+        forward::inspect(response.status, forward::fields_bytes(response), &mut ctx.facts)?;
         forward::in_time(&ctx.facts, self.clock.monotonic())?;
         if let Some(endpoint) = &ctx.facts.endpoint {
             endpoint.worked();
@@ -277,18 +268,7 @@ impl ProxyHttp for SharedGateway {
 
     async fn fail_to_proxy(&self, session: &mut Session, error: &Error, ctx: &mut Context) -> FailToProxy {
         let door_refused = ctx.connection.as_ref().and_then(|connection| connection.refusal());
-        let rejection = match (door_refused, error.etype(), error.esource()) {
-            (Some(rejection), _, _) => Some(rejection),
-            (None, ErrorType::HTTPStatus(413), _) => Some(Rejection::BodyTooLarge),
-            (None, ErrorType::ReadTimedout, ErrorSource::Downstream) => Some(Rejection::RequestTimeout),
-            // The client is gone or does not read: nobody is left to answer.
-            (None, _, ErrorSource::Downstream) => None,
-            (None, _, ErrorSource::Upstream) => Some(forward::explain(error)),
-            (None, ErrorType::ConnectNoRoute | ErrorType::ConnectRefused | ErrorType::ConnectTimedout, _) => {
-                Some(forward::explain(error))
-            }
-            (None, _, _) => Some(Rejection::InternalError),
-        };
+        let rejection = door_refused.or_else(|| forward::rejection(error));
         let facts = &mut *ctx.facts;
         if let Some(rejection) = rejection {
             facts.refused = Some(rejection);
@@ -308,7 +288,32 @@ impl ProxyHttp for SharedGateway {
     }
 
     async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Context) {
-        let facts = &ctx.facts;
+        let head = session.req_header();
+        let connection = ctx.connection.as_deref();
+        let entry = Entry {
+            status: session.response_written().map_or(0, |response| response.status.as_u16()),
+            method: head.method.as_str(),
+            path: head.uri.path(),
+            bytes_sent: session.body_bytes_sent(),
+            connection: connection_facts(connection),
+            error: error.map(explain),
+        };
+        self.account(&ctx.facts, &entry);
+        self.telemetry.in_flight.dec();
+        if let Some(connection) = &ctx.connection {
+            connection.request_done();
+        }
+    }
+}
+
+/// A failure as the log says it: its kind alone, since the library's own words quote what the other side sent.
+pub(crate) fn explain(error: &Error) -> String {
+    format!("{} {}", error.esource().as_str(), error.root_etype().as_str())
+}
+
+impl Gateway {
+    /// Ends the story of a request and of its attempt at an upstream.
+    pub(crate) fn account(&self, facts: &Facts, entry: &Entry<'_>) {
         if facts.upstream_began.is_some() {
             let outcome = match facts.refused {
                 Some(Rejection::UpstreamTimeout) => UpstreamOutcome::Timeout,
@@ -322,26 +327,9 @@ impl ProxyHttp for SharedGateway {
                 .map(|(began, answered)| answered.saturating_sub(began));
             self.telemetry.upstream_ended(outcome, took);
         }
-        let head = session.req_header();
-        let connection = ctx.connection.as_deref();
-        let entry = Entry {
-            status: session.response_written().map_or(0, |response| response.status.as_u16()),
-            method: head.method.as_str(),
-            path: head.uri.path(),
-            bytes_sent: session.body_bytes_sent(),
-            connection: connection_facts(connection),
-            // Its kind alone: the library's own words quote what the other side sent.
-            error: error.map(|error| format!("{} {}", error.esource().as_str(), error.root_etype().as_str())),
-        };
-        self.telemetry.finish(facts, &entry);
-        self.telemetry.in_flight.dec();
-        if let Some(connection) = &ctx.connection {
-            connection.request_done();
-        }
+        self.telemetry.finish(facts, entry);
     }
-}
 
-impl Gateway {
     /// `Expect: 100-continue`: the gateway says yes itself, once the request is accepted, and does not forward it.
     async fn welcome_body(&self, session: &mut Session, body: BodyPromise) -> pingora::Result<()> {
         let expects = session.req_header().headers.contains_key(http::header::EXPECT);

@@ -138,7 +138,8 @@ pub async fn start(
     let doorman = Arc::new(EdgeDoorman::new(gateway.clone(), connections.clone()));
     let tickets = tickets(&config, clock.clone())?;
     let watchdog = watchdog(clock.clone())?;
-    let app = Arc::new(Engine::new(proxy(&Arc::new(server_conf(&config)), &gateway), doorman.clone()));
+    let direct = Arc::new(SharedGateway(gateway.clone()));
+    let app = Arc::new(Engine::new(proxy(&Arc::new(server_conf(&config)), &gateway), direct, doorman.clone()));
     let http = Door::plain("http", config.http, app.clone(), doorman.clone(), connections.clone(), settings.clone())
         .threads(config.threads)
         .beating(watchdog.watch("http"));

@@ -3,6 +3,7 @@
 mod budget;
 mod endpoint;
 mod health;
+mod idle;
 mod route;
 
 use std::collections::HashMap;
@@ -18,6 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 pub use budget::RetryBudget;
 pub use endpoint::{Endpoint, Endpoints, Place};
 pub use health::HealthCheck;
+pub use idle::IDLE_MAX;
 pub use route::{Route, RouteError, RouteTable};
 
 /// How often the names among endpoints are looked up.
@@ -138,7 +140,8 @@ impl Upstreams {
         self.all.store(Arc::new(all));
     }
 
-    /// Looks up the names among the endpoints, now and every five seconds, until dropped. A gateway that starts where names
+    /// Looks up the names among the endpoints and closes connections that are idle for long, now and every five seconds,
+    /// until dropped. A gateway that starts where names
     /// are not known yet (a container whose network is being made) is not `ready` before it has an address of each
     /// upstream; names that nobody knows hold it up for its `patience` and no longer. An address that takes no connections
     /// may be that of somebody who has moved: then the next look comes sooner.
@@ -151,6 +154,9 @@ impl Upstreams {
             let missing = all.iter().any(|upstream| upstream.endpoints.is_empty());
             if !missing || began.elapsed() >= patience {
                 ready.set(true);
+            }
+            for upstream in &all {
+                upstream.endpoints.tidy();
             }
             tokio::time::sleep(LOOK_UP_AGAIN).await;
             if !missing {

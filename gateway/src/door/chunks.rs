@@ -68,15 +68,7 @@ impl Chunks {
         let mut rest = piece;
         while let [byte, tail @ ..] = rest {
             rest = match &mut self.place {
-                Place::Data => {
-                    // Lossless in the direction that matters: `left` beyond the piece means the whole piece.
-                    let here = usize::try_from(self.left).unwrap_or(usize::MAX).min(rest.len());
-                    self.left -= here as u64;
-                    if self.left == 0 {
-                        self.place = Place::DataReturn;
-                    }
-                    rest.get(here..).unwrap_or_default()
-                }
+                Place::Data => rest.get(self.pass_data(rest.len())..).unwrap_or_default(),
                 Place::Done => return Ok(Progress::Done(piece.len() - rest.len())),
                 _ => {
                     self.step(*byte)?;
@@ -85,6 +77,38 @@ impl Chunks {
             };
         }
         if self.place == Place::Done { Ok(Progress::Done(piece.len())) } else { Ok(Progress::More) }
+    }
+
+    /// Reads on to the end of the next run of data, if there is one in the piece: how many bytes, and how many of them, at
+    /// their end, are data. For whoever frames the data anew.
+    pub fn run(&mut self, piece: &[u8]) -> Result<(usize, usize), Rejection> {
+        for (read, byte) in piece.iter().enumerate() {
+            match &mut self.place {
+                Place::Data => {
+                    let here = self.pass_data(piece.len() - read);
+                    return Ok((read + here, here));
+                }
+                Place::Done => return Ok((read, 0)),
+                _ => self.step(*byte)?,
+            }
+        }
+        Ok((piece.len(), 0))
+    }
+
+    /// Whether the body is complete.
+    pub fn is_done(&self) -> bool {
+        self.place == Place::Done
+    }
+
+    /// Passes over data, of which so many bytes may be here.
+    fn pass_data(&mut self, most: usize) -> usize {
+        // Lossless in the direction that matters: `left` beyond the piece means the whole piece.
+        let here = usize::try_from(self.left).unwrap_or(usize::MAX).min(most);
+        self.left -= here as u64;
+        if self.left == 0 {
+            self.place = Place::DataReturn;
+        }
+        here
     }
 
     fn step(&mut self, byte: u8) -> Result<(), Rejection> {

@@ -4,7 +4,6 @@
 //! The proxy reports four moments back: a request seen, its host, a protocol switched, a request done. The gate goes by
 //! them, so a proxy that forgets `request_done` leaves the next request of the connection unread.
 
-use std::any::Any;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -79,8 +78,6 @@ pub struct Connection {
     upgraded: AtomicBool,
     closed: AtomicBool,
     crowded: AtomicBool,
-    early: AtomicBool,
-    left: Mutex<Option<Box<dyn Any + Send>>>,
     hosts: Mutex<Vec<Hostname>>,
     refusal: OnceLock<Rejection>,
     /// Milliseconds after `opened` until which the upstream must have answered; 0: no such deadline.
@@ -115,8 +112,6 @@ impl Connection {
             upgraded: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             crowded: AtomicBool::new(false),
-            early: AtomicBool::new(true),
-            left: Mutex::new(None),
             hosts: Mutex::new(Vec::new()),
             refusal: OnceLock::new(),
             answer_by: AtomicU64::new(0),
@@ -194,26 +189,6 @@ impl Connection {
             self.retire();
         }
         self.shared.in_flight.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// Whether [`super::Doorman::early`] should see the next request first. Worth it when the last one was answered
-    /// without an upstream: who is refused is likely to be refused again.
-    pub fn try_early(&self, worth_it: bool) {
-        self.early.store(worth_it, Ordering::Release);
-    }
-
-    pub(crate) fn tries_early(&self) -> bool {
-        self.early.load(Ordering::Acquire)
-    }
-
-    /// What [`super::Doorman::early`] found out about a request that the proxy is to serve.
-    pub fn leave(&self, known: Box<dyn Any + Send>) {
-        *self.left.lock() = Some(known);
-    }
-
-    /// What was left for the request in hand.
-    pub fn take_left<T: 'static>(&self) -> Option<Box<T>> {
-        self.left.lock().take()?.downcast().ok()
     }
 
     /// The request is for this host: [`super::Connections::close_where`] finds the connection by it.

@@ -4,19 +4,22 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use contract::hostname::Hostname;
 use parking_lot::Mutex;
 use rustls::sign::CertifiedKey;
+use tokio::io::AsyncWriteExt as _;
 
-use super::{Connection, ConnectionEvent, DoorRefusal, Doorman, Early, EarlyHead, HandshakeOutcome};
+use super::head::Head;
+use super::{Client, ConnectionEvent, Direct, DoorRefusal, Doorman, HandshakeOutcome, Served};
 use crate::rejection::Rejection;
 
 #[derive(Debug, Default)]
 pub(crate) struct FakeDoorman {
     pub(crate) certificates: Mutex<HashMap<Hostname, Arc<CertifiedKey>>>,
     pub(crate) challenges: Mutex<HashMap<Hostname, Arc<CertifiedKey>>>,
-    /// Heads that are answered early, and with what.
-    pub(crate) early: Mutex<HashMap<Vec<u8>, Vec<u8>>>,
+    /// Heads that are answered without the proxy, and with what.
+    pub(crate) known: Mutex<HashMap<Vec<u8>, Vec<u8>>>,
     pub(crate) refusals: Mutex<Vec<(Rejection, String)>>,
     pub(crate) handshakes: Mutex<Vec<HandshakeOutcome>>,
     pub(crate) events: Mutex<Vec<ConnectionEvent>>,
@@ -45,14 +48,6 @@ impl Doorman for FakeDoorman {
         "test-request".to_owned()
     }
 
-    fn early(&self, head: &EarlyHead<'_>, connection: &Arc<Connection>) -> Early {
-        let answer = self.early.lock().get(head.bytes).cloned();
-        answer.map_or(Early::Pass, |response| {
-            connection.request_seen();
-            Early::Answered { response, closes: !head.keep_alive }
-        })
-    }
-
     fn refused(&self, refusal: &DoorRefusal<'_>) {
         self.refusals.lock().push((refusal.rejection, refusal.first_line.to_owned()));
     }
@@ -63,5 +58,26 @@ impl Doorman for FakeDoorman {
 
     fn connection(&self, event: ConnectionEvent) {
         self.events.lock().push(event);
+    }
+}
+
+#[async_trait]
+impl Direct for FakeDoorman {
+    async fn serve(&self, client: &mut dyn Client) -> Served {
+        let known = |(bytes, head): (&[u8], Head)| Some((self.known.lock().get(bytes)?.clone(), head.keep_alive));
+        let Some((response, keep_alive)) = client.bare_head().and_then(known) else { return Served::Passed };
+        client.take_head();
+        client.connection().request_seen();
+        let sent = async {
+            client.write_all(&response).await?;
+            client.flush().await
+        };
+        let sent = sent.await.is_ok();
+        client.connection().request_done();
+        match (sent, keep_alive) {
+            (true, true) => Served::Whole,
+            (true, false) => Served::Last,
+            (false, _) => Served::Cut,
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! HTTP/2 connections: the proxy's engine, and an accept loop of our own around it.
+//! Connections in the hands of whoever serves them. Those of HTTP/1 are [`super::http1`]'s; for those of HTTP/2 there is the
+//! proxy's engine, and an accept loop of our own around it.
 //!
 //! The engine refuses some requests by itself: for what they say of their host, as an `:authority` and a `Host` that
 //! disagree, or neither (status 400 without a body); for a target with control bytes or lengths that contradict each other
@@ -18,9 +19,12 @@ use pingora::protocols::http::v2::server::{H2Accept, HttpSession, handshake};
 use pingora::protocols::tls::ALPN;
 use pingora::protocols::{Digest, Stream};
 use pingora::server::ShutdownWatch;
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
 use tokio_util::task::TaskTracker;
 
-use super::{Connection, ConnectionEvent, DoorRefusal, Doorman};
+use super::stream::{EdgeStream, Transport};
+use super::{Connection, ConnectionEvent, Direct, DoorRefusal, Doorman, http1};
 use crate::rejection::Rejection;
 
 /// Requests of one connection that the engine may refuse before the connection is cut: whoever sends so many is no
@@ -30,13 +34,25 @@ const REFUSED_MAX: u32 = 32;
 /// The proxy, with an eye on what its HTTP/2 engine refuses.
 pub struct Engine<P> {
     proxy: Arc<P>,
+    direct: Arc<dyn Direct>,
     doorman: Arc<dyn Doorman>,
 }
 
 impl<P: HttpServerApp + Send + Sync + 'static> Engine<P> {
-    /// Tells `doorman` of requests that `proxy` never gets to see.
-    pub fn new(proxy: P, doorman: Arc<dyn Doorman>) -> Self {
-        Self { proxy: Arc::new(proxy), doorman }
+    /// Leaves to `proxy` what `direct` does not serve, and tells `doorman` of requests that neither gets to see.
+    pub fn new(proxy: P, direct: Arc<dyn Direct>, doorman: Arc<dyn Doorman>) -> Self {
+        Self { proxy: Arc::new(proxy), direct, doorman }
+    }
+
+    async fn http1(&self, stream: Stream, shutdown: &ShutdownWatch) {
+        let (direct, proxy) = (&*self.direct, &self.proxy);
+        if stream.get_ssl_digest().is_some() {
+            if let Some(stream) = own::<TlsStream<TcpStream>>(stream) {
+                http1::serve(stream, direct, proxy, shutdown).await;
+            }
+        } else if let Some(stream) = own::<TcpStream>(stream) {
+            http1::serve(stream, direct, proxy, shutdown).await;
+        }
     }
 
     async fn http2(&self, stream: Stream, mut signal: ShutdownWatch) {
@@ -98,6 +114,11 @@ impl<P: HttpServerApp + Send + Sync + 'static> Engine<P> {
     }
 }
 
+/// The stream of a door over this transport; `None` when it is none.
+pub(super) fn own<S: Transport>(stream: Stream) -> Option<Box<EdgeStream<S>>> {
+    stream.into_any().downcast().ok()
+}
+
 /// Ends when nothing has been in progress for so long.
 async fn idle(requests: &TaskTracker, idle_max: Option<Duration>) {
     let Some(idle_max) = idle_max else {
@@ -110,10 +131,11 @@ async fn idle(requests: &TaskTracker, idle_max: Option<Duration>) {
 #[async_trait]
 impl<P: HttpServerApp + Send + Sync + 'static> ServerApp for Engine<P> {
     async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
-        if !matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
-            return self.proxy.process_new(stream, shutdown).await;
+        if matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
+            self.http2(stream, shutdown.clone()).await;
+        } else {
+            self.http1(stream, shutdown).await;
         }
-        self.http2(stream, shutdown.clone()).await;
         None
     }
 

@@ -6,17 +6,17 @@
 //! [`Connection::refusal`](super::Connection::refusal), decorated like any other response. Responses that the proxy
 //! library would write for a request our code never saw are replaced by ours.
 //!
-//! A request whose answer is known at once is answered before the proxy sees it (`stream/early.rs`).
+//! Requests without a body never reach the proxy ([`super::http1`], `stream/request.rs`).
 //!
 //! Deadlines: the head as a whole, the pause between requests, the pace of bodies and of responses. When the client does
 //! not keep them the connection ends; nobody else waits for it.
 
 mod answer;
 mod buffer;
-mod early;
 mod linger;
 mod proxy;
 mod read;
+mod request;
 mod timer;
 mod write;
 
@@ -36,7 +36,6 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use self::buffer::WriteBuffer;
-use self::early::EarlyState;
 use self::timer::Timer;
 use super::connection::Connection;
 use super::frames::Frames;
@@ -119,7 +118,6 @@ pub(crate) struct EdgeStream<S: Transport> {
     waiting: Waiting,
     /// The client has said that it will send nothing more.
     ended: bool,
-    early: EarlyState,
     body_pace: Pace,
     /// The head the body pace belongs to.
     body_of: u32,
@@ -154,7 +152,6 @@ impl<S: Transport> EdgeStream<S> {
             standing: Standing::Good,
             waiting: Waiting::FirstHead(Instant::now() + settings.head_timeout),
             ended: false,
-            early: EarlyState::new(Instant::now()),
             body_pace: Pace::new(settings.body_pace),
             body_of: 0,
             read_timer: Timer::default(),

@@ -3,7 +3,7 @@
 
 mod backend;
 mod certificates;
-mod early;
+mod http1;
 mod http2;
 mod listeners;
 mod proxied;

@@ -12,7 +12,7 @@ use crate::telemetry::ConnectionFacts;
 
 impl Gateway {
     /// A request begins: its id, and when.
-    pub(super) fn begin(&self) -> Box<Facts> {
+    pub(crate) fn begin(&self) -> Box<Facts> {
         let mut facts = Facts::new(self.ids.next(), self.clock.now(), self.clock.monotonic());
         let tracer = &self.telemetry.tracer;
         // What clients say of traces is not believed: they would choose how much we record.
@@ -22,7 +22,7 @@ impl Gateway {
     }
 
     /// Where the request goes and what body it announces, or what is said instead.
-    pub(super) async fn decide(
+    pub(crate) async fn decide(
         &self,
         head: &RequestHeader,
         body_follows: bool,
@@ -39,7 +39,7 @@ impl Gateway {
 }
 
 /// What a log line says of the connection.
-pub(super) fn connection_facts(connection: Option<&Connection>) -> ConnectionFacts<'_> {
+pub(crate) fn connection_facts(connection: Option<&Connection>) -> ConnectionFacts<'_> {
     ConnectionFacts {
         protocol: if connection.is_some_and(Connection::is_h2) { "h2" } else { "h1" },
         tls: connection.and_then(Connection::tls).map_or("", |tls| tls.version),

@@ -6,8 +6,8 @@ use std::time::Duration;
 use contract::hostname::Hostname;
 use rustls::sign::CertifiedKey;
 
-use crate::door::{Connection, ConnectionEvent, Connections, DoorRefusal, Doorman, Early, EarlyHead, HandshakeOutcome};
-use crate::proxy::{Gateway, early};
+use crate::door::{ConnectionEvent, Connections, DoorRefusal, Doorman, HandshakeOutcome};
+use crate::proxy::Gateway;
 use crate::tls::challenge;
 
 pub(super) struct EdgeDoorman {
@@ -41,10 +41,6 @@ impl Doorman for EdgeDoorman {
 
     fn request_id(&self) -> String {
         self.gateway.ids.next().as_str().to_owned()
-    }
-
-    fn early(&self, head: &EarlyHead<'_>, connection: &Arc<Connection>) -> Early {
-        early::answer(&self.gateway, head, connection)
     }
 
     fn refused(&self, refusal: &DoorRefusal<'_>) {

@@ -16,6 +16,7 @@ use arc_swap::ArcSwap;
 use futures_util::future::join_all;
 
 use super::HealthCheck;
+use super::idle::Idle;
 use crate::names;
 
 /// How long an address that failed is left alone.
@@ -74,6 +75,8 @@ pub struct Endpoint {
     is_out: AtomicBool,
     /// Answers to health checks in a row: good ones above zero, bad ones below.
     streak: AtomicI64,
+    /// Connections to it that wait for a request.
+    pub idle: Idle,
 }
 
 impl Endpoint {
@@ -85,6 +88,7 @@ impl Endpoint {
             failing_since: AtomicU64::new(0),
             is_out: AtomicBool::new(false),
             streak: AtomicI64::new(0),
+            idle: Idle::default(),
         }
     }
 
@@ -187,6 +191,11 @@ impl Endpoints {
         let all =
             addresses.into_iter().map(|address| known(address).unwrap_or_else(|| Arc::new(Endpoint::new(address))));
         self.all.store(Arc::new(all.collect()));
+    }
+
+    /// Closes connections that nobody needs any more.
+    pub(super) fn tidy(&self) {
+        self.all.load().iter().for_each(|endpoint| endpoint.idle.tidy());
     }
 
     /// Asks every address how it is.

@@ -15,7 +15,7 @@ mod challenges;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
-mod early;
+mod direct;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]

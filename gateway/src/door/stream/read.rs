@@ -14,7 +14,7 @@ use crate::door::gate::{PIECE_BYTES_MAX, Want};
 use crate::rejection::Rejection;
 
 /// What the client brought into a buffer of ours.
-enum Brought {
+pub(super) enum Brought {
     Bytes,
     End,
 }
@@ -41,7 +41,6 @@ impl<S: Transport> EdgeStream<S> {
                 Standing::Answered => return Poll::Ready(Ok(())),
                 Standing::Refused => return Poll::Ready(Err(self.refused_body())),
             }
-            ready!(self.poll_early_sent(cx))?;
             let Some(gate) = &mut self.gate else {
                 return Poll::Ready(Ok(()));
             };
@@ -53,12 +52,6 @@ impl<S: Transport> EdgeStream<S> {
                 self.refuse(rejection);
                 continue;
             }
-            if !gate.ready().is_empty() && self.answer_early() {
-                continue;
-            }
-            let Some(gate) = &mut self.gate else {
-                return Poll::Ready(Ok(()));
-            };
             let ready = gate.ready();
             if !ready.is_empty() {
                 let taken = ready.len().min(buf.remaining());
@@ -90,7 +83,7 @@ impl<S: Transport> EdgeStream<S> {
     }
 
     /// Brings some bytes to the gate.
-    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Brought>> {
+    pub(super) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Brought>> {
         let mut room = [MaybeUninit::uninit(); PIECE_BYTES_MAX];
         let mut piece = ReadBuf::uninit(&mut room);
         ready!(self.poll_io(cx, &mut piece))?;
@@ -156,7 +149,7 @@ impl<S: Transport> EdgeStream<S> {
     }
 
     /// Pending until the time for a head is over; then the refusal, or a silent end if not a byte of it came.
-    fn poll_head_deadline(&mut self, begun: bool, cx: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll_head_deadline(&mut self, begun: bool, cx: &mut Context<'_>) -> Poll<()> {
         if !begun {
             self.connection.rests(cx.waker());
         }

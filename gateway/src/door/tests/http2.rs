@@ -27,7 +27,7 @@ async fn secure_for(settings: DoorSettings, idle_max: Option<Duration>) -> (Open
     proxy.server_options = Some(options);
     let (doorman, key) = (Arc::new(FakeDoorman::default()), certificate(&["a.example"]));
     doorman.certificates.lock().insert("a.example".parse().unwrap(), Arc::clone(&key));
-    let engine = Engine::new(proxy, Arc::<FakeDoorman>::clone(&doorman));
+    let engine = Engine::new(proxy, Arc::<FakeDoorman>::clone(&doorman), Arc::<FakeDoorman>::clone(&doorman));
     (open_with(Arc::new(engine), settings, true, doorman, [1; 32]).await, key)
 }
 

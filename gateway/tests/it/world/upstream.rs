@@ -14,7 +14,7 @@ use super::eventually;
 use super::wire::{Framing, Head, Wire};
 
 /// What the upstream does with one request.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) enum Act {
     /// Sends these bytes and waits for the next request.
     Answer(Vec<u8>),

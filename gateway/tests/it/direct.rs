@@ -1,0 +1,174 @@
+//! Requests without a body are served without the proxy library; `Content-Length: 0` announces one, so that the library
+//! serves them. Clients, upstreams and logs see no difference.
+
+use contract::site::RedirectStatus;
+
+use crate::world::client::{Ask, Reply};
+use crate::world::entities::{certificate, redirecting};
+use crate::world::upstream::{Act, response};
+use crate::world::{BLOG, DEMO, ORDERS, SHOP, World};
+
+const WWW: &str = "www.shop.example";
+
+/// Everything but what differs from request to request.
+fn comparable(reply: &Reply) -> (u16, Vec<(String, String)>, String) {
+    let fields = reply.head.fields.iter().filter(|(name, _)| {
+        // What is left to an address falls with every failure.
+        !["x-request-id", "date", "x-ratelimit-remaining", "ratelimit"].contains(&name.to_ascii_lowercase().as_str())
+    });
+    (reply.status, fields.cloned().collect(), reply.text().to_owned())
+}
+
+#[tokio::test]
+async fn answers_are_those_of_the_proxy_to_the_byte_and_in_the_log() {
+    let world = World::start().await;
+    world.control.put(certificate(WWW)).await;
+    world.control.put(redirecting(WWW, "demo", Some((SHOP, Some(RedirectStatus::MovedPermanently))))).await;
+    let key = format!("Bearer {}", world.key.text);
+    for (ask, status) in [
+        (Ask::get(DEMO, ORDERS), 401),
+        (Ask::new("HEAD", DEMO, ORDERS), 401),
+        (Ask::get(DEMO, ORDERS).field("Authorization", "Bearer x"), 401),
+        (Ask::get(DEMO, "/nowhere").field("Authorization", &key), 404),
+        (Ask::new("PUT", DEMO, ORDERS).field("Authorization", &key), 405),
+        (
+            Ask::new("OPTIONS", DEMO, ORDERS)
+                .field("Origin", "https://a.example")
+                .field("Access-Control-Request-Method", "GET"),
+            204,
+        ),
+        (Ask::get(WWW, "/a?b=c"), 301),
+        (Ask::get(SHOP, "/"), 401),
+    ] {
+        let host = ask.host.clone();
+        let (mut direct, mut proxied) = (world.tls(&host).await, world.tls(&host).await);
+        let given = direct.ask(&ask).await;
+        let asked_on = proxied.ask(&ask.clone().field("Content-Length", "0")).await;
+        assert_eq!(given.status, status, "{given:?}");
+        assert_eq!(comparable(&given), comparable(&asked_on), "{ask:?}");
+        let (line, other) =
+            (world.log.line_of(given.request_id()).await, world.log.line_of(asked_on.request_id()).await);
+        let names = |line: &serde_json::Value| line.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        assert_eq!(names(&line), names(&other), "{line} {other}");
+        for name in ["status", "code", "host", "path", "method", "surface", "bytes_sent", "project", "key_id", "tls"] {
+            assert_eq!(line.get(name), other.get(name), "{name} of {line} and {other}");
+        }
+        // Both connections go on.
+        assert_eq!((direct.ask(&ask).await.status, proxied.ask(&ask).await.status), (status, status));
+    }
+    world.assert_upstreams_untouched();
+    world.end().await;
+}
+
+/// What an upstream is told, but for what differs from request to request and what the library adds to a body of nothing.
+fn told(head: &crate::world::wire::Head) -> (String, Vec<(String, String)>) {
+    let own = ["x-request-id", "traceparent", "tollhouse-identity", "content-length"];
+    let fields = head.fields.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone()));
+    let mut fields: Vec<_> = fields.filter(|(name, _)| !own.contains(&name.as_str())).collect();
+    fields.sort();
+    (head.first_line.clone(), fields)
+}
+
+/// Fields without their order and spelling, which HTTP does not care about, and the coding of the body.
+fn loose(reply: &Reply) -> Vec<(String, String)> {
+    let own = ["x-request-id", "date", "x-ratelimit-remaining", "ratelimit"];
+    let fields = reply.head.fields.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone()));
+    let mut fields: Vec<_> = fields.filter(|(name, _)| !own.contains(&name.as_str())).collect();
+    fields.sort();
+    fields
+}
+
+#[tokio::test]
+async fn what_is_forwarded_is_what_the_proxy_forwards() {
+    let world = World::start().await;
+    let (mut direct, mut proxied) = (world.tls(DEMO).await, world.tls(DEMO).await);
+    let chunks =
+        "HTTP/1.1 200 OK\r\nX-A: 1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n[1\r\n2;x=y\r\n,2\r\n1\r\n]\r\n0\r\n\r\n";
+    let to_the_end = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nto the end";
+    let old = "HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nold";
+    let forged = "X-RateLimit-Limit: 1\r\nServer: s\r\nX-Request-Id: mine\r\nConnection: x-own\r\nX-Own: 1\r\n\
+        Access-Control-Allow-Origin: https://evil.example\r\nKeep-Alive: 5\r\nSet-Cookie: a=b\r\nSet-Cookie: c=d\r\n";
+    let large = "x".repeat(300_000);
+    for (method, act) in [
+        ("GET", Act::Answer(response("200 OK", "X-A: 1\r\nx-a: 2\r\n", "[]").into_bytes())),
+        ("GET", Act::Answer(response("200 OK", forged, "[]").into_bytes())),
+        ("GET", Act::Answer(response("201 Of Course", "", "").into_bytes())),
+        ("GET", Act::Answer(b"HTTP/1.1 204 No Content\r\nX-A: 1\r\n\r\n".to_vec())),
+        ("GET", Act::Answer(b"HTTP/1.1 304 Not Modified\r\nETag: \"1\"\r\n\r\n".to_vec())),
+        ("GET", Act::Answer(chunks.as_bytes().to_vec())),
+        ("GET", Act::Answer(response("200 OK", "", &large).into_bytes())),
+        ("GET", Act::AnswerAndClose(to_the_end.as_bytes().to_vec())),
+        ("GET", Act::AnswerAndClose(old.as_bytes().to_vec())),
+        ("GET", Act::AnswerAndClose(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort".to_vec())),
+        ("GET", Act::AnswerAndClose(b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n".to_vec())),
+        ("GET", Act::AnswerAndReset(Vec::new())),
+        ("HEAD", Act::Answer(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n".to_vec())),
+        ("DELETE", Act::Answer(response("409 Conflict", "", "{}").into_bytes())),
+    ] {
+        let what = format!("{method} {act:?}").chars().take(200).collect::<String>();
+        let mut ask = world.list().field("X-Some", "1").field("x-some", "2").field("TE", "trailers");
+        ask.method = method.to_owned();
+        ask.target = if method == "DELETE" { format!("{ORDERS}/7") } else { format!("{ORDERS}?a=b&c=%20") };
+        world.orders.next(act.clone());
+        let given = direct.try_ask(&ask).await;
+        world.orders.next(act);
+        let expected = proxied.try_ask(&ask.clone().field("Content-Length", "0")).await;
+        let (Some(given), Some(expected)) = (given, expected) else { panic!("{what}: no reply") };
+        assert_eq!(
+            (given.status, given.text(), given.complete),
+            (expected.status, expected.text(), expected.complete),
+            "{what}"
+        );
+        // The library names the upstream's version; ours is HTTP/1.1 (RFC 9110 section 6.2).
+        let reason = |reply: &Reply| reply.head.first_line.split_once(' ').map(|(_, rest)| rest.to_owned());
+        assert_eq!(reason(&given), reason(&expected), "{what}");
+        assert!(given.head.first_line.starts_with("HTTP/1.1 "), "{what}");
+        assert_eq!(loose(&given), loose(&expected), "{what}");
+        let requests = world.orders.requests();
+        let [.., first, second] = requests.as_slice() else { panic!("{what}: {requests:?}") };
+        assert_eq!(told(&first.head), told(&second.head), "{what}");
+        let (line, other) =
+            (world.log.line_of(given.request_id()).await, world.log.line_of(expected.request_id()).await);
+        let names = |line: &serde_json::Value| line.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        assert_eq!(names(&line), names(&other), "{what}: {line} {other}");
+        for name in ["status", "code", "path", "method", "bytes_sent", "upstream", "attempts", "error"] {
+            assert_eq!(line.get(name), other.get(name), "{what}: {name} of {line} and {other}");
+        }
+        if !given.complete || given.status == 502 {
+            (direct, proxied) = (world.tls(DEMO).await, world.tls(DEMO).await);
+        }
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_connection_to_an_upstream_serves_many_requests_and_one_that_died_none() {
+    let world = World::start().await;
+    let mut client = world.tls(BLOG).await;
+    for _ in 0..5 {
+        assert_eq!(client.ask(&Ask::get(BLOG, "/")).await.status, 200);
+    }
+    assert_eq!(world.blog.connections(), 1);
+    world.blog.next(Act::AnswerAndClose(response("200 OK", "", "bye").into_bytes()));
+    for _ in 0..5 {
+        assert_eq!(client.ask(&Ask::get(BLOG, "/")).await.status, 200);
+    }
+    assert_eq!(world.blog.connections(), 2, "the next one is opened when the first has said that it is gone");
+    // What comes behind a response belongs to nobody.
+    let more = format!("{}HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison", response("200 OK", "", "good"));
+    world.blog.next(Act::Answer(more.into_bytes()));
+    assert_eq!(client.ask(&Ask::get(BLOG, "/")).await.text(), "good");
+    assert_ne!(client.ask(&Ask::get(BLOG, "/")).await.text(), "poison");
+}
+
+#[tokio::test]
+async fn an_upstream_whose_client_has_left_is_left_as_well() {
+    let world = World::start().await;
+    world.blog.next(Act::Hang);
+    let mut client = world.tls(BLOG).await;
+    client.send(Ask::get(BLOG, "/").to_bytes()).await;
+    world.blog.asked(1).await;
+    client.wire.close().await;
+    world.blog.left(1).await;
+    world.end().await;
+}
