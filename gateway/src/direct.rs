@@ -1,10 +1,13 @@
-//! Requests without a body over HTTP/1, from head to log line without the proxy library.
+//! Requests without a body, from head to log line without the proxy library; of HTTP/2 its engine remains.
 //!
 //! The same pipeline, the same fields, the same metrics and log line as [`crate::proxy`]: only the library's work is left
 //! out, which is most of what a small request costs ([decision](../../docs/decisions/requests-without-a-body.md)).
-//! Left to the proxy: requests with a body, HTTP/1.0, HTTP/2, switches of protocols, heads of very many fields.
+//! Left to the proxy: requests with a body, HTTP/1.0, switches of protocols, heads of very many fields.
 
+mod downstream;
 mod exchange;
+mod http1;
+mod http2;
 mod relay;
 mod request;
 mod response;
@@ -15,11 +18,15 @@ pub mod trial;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use http::header;
 use pingora::http::RequestHeader;
+use pingora::protocols::http::v2::server::HttpSession;
 
 use self::exchange::Exchange;
+use self::http1::Http1;
+use self::http2::Http2;
 use crate::door::{Client, Connection, Direct, Served};
-use crate::proxy::{Gateway, SharedGateway};
+use crate::proxy::{Gateway, H2_WRITE_MAX, SharedGateway};
 
 /// Field lines of a head that is read here; the door's lint has a limit of its own, which is no larger by default.
 const FIELDS_MAX: usize = 100;
@@ -34,7 +41,26 @@ impl Direct for SharedGateway {
         client.take_head();
         let connection = Arc::clone(client.connection());
         let _progress = Progress::begin(&self.0, &connection);
-        Exchange::new(&self.0, &connection, head, keep_alive).serve(client).await
+        let mut client = Http1::new(client, keep_alive);
+        match (Exchange::new(&self.0, &connection, head).serve(&mut client).await, client.closes) {
+            (true, false) => Served::Whole,
+            (true, true) => Served::Last,
+            (false, _) => Served::Cut,
+        }
+    }
+
+    async fn serve_stream(&self, mut stream: HttpSession, connection: &Arc<Connection>) -> Option<HttpSession> {
+        let head = stream.req_header();
+        let is_bare = stream.is_body_done() && !head.headers.contains_key(header::CONTENT_LENGTH);
+        if !is_bare || head.method == http::Method::CONNECT {
+            return Some(stream);
+        }
+        let head = head.clone();
+        let _progress = Progress::begin(&self.0, connection);
+        stream.set_write_timeout(Some(H2_WRITE_MAX));
+        // A stream that is dropped before its response is complete is reset.
+        Exchange::new(&self.0, connection, head).serve(&mut Http2::new(&mut stream)).await;
+        None
     }
 }
 

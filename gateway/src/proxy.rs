@@ -43,7 +43,7 @@ const CLIENT_IO_MAX: Duration = Duration::from_mins(1);
 
 /// How long an HTTP/2 client may leave a response lying, its window closed; what the door's own clock allows the
 /// connection as a whole. Every such response holds a place at its upstream.
-const H2_WRITE_MAX: Duration = Duration::from_secs(30);
+pub(crate) const H2_WRITE_MAX: Duration = Duration::from_secs(30);
 
 /// A silent WebSocket is cut after this time.
 const UPGRADED_IO_MAX: Duration = Duration::from_hours(1);

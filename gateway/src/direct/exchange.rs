@@ -1,33 +1,26 @@
 //! One request and its response.
 
-use std::io;
-
-use bytes::{Buf as _, BufMut as _};
+use bytes::Buf as _;
 use pingora::http::RequestHeader;
-use pingora::protocols::http::date;
 use pingora::{Error, ErrorSource, ErrorType};
-use tokio::io::AsyncWriteExt as _;
 
+use super::downstream::{Downstream, ResponseSink as _};
 use super::response::{self, ResponseHead};
 use super::upstream::UpstreamConnection;
 use super::{relay, request};
 use crate::answer::{Answer, Refusal};
 use crate::decorate::{is_foreign, ours};
-use crate::door::{Client, Connection, Served};
+use crate::door::Connection;
 use crate::facts::Facts;
 use crate::forward;
 use crate::proxy::{ATTEMPTS_MAX, Gateway, connection_facts, explain};
 use crate::telemetry::Entry;
-
-/// Bytes of a usual response's head.
-const HEAD_BYTES_USUAL: usize = 1_024;
 
 /// See the module.
 pub(super) struct Exchange<'a> {
     gateway: &'a Gateway,
     connection: &'a Connection,
     head: RequestHeader,
-    keep_alive: bool,
     facts: Box<Facts>,
     /// Of the response that was begun; 0: none was.
     status: u16,
@@ -36,12 +29,12 @@ pub(super) struct Exchange<'a> {
 }
 
 impl<'a> Exchange<'a> {
-    pub(super) fn new(gateway: &'a Gateway, connection: &'a Connection, head: RequestHeader, keep_alive: bool) -> Self {
-        Self { gateway, connection, head, keep_alive, facts: gateway.begin(), status: 0, body_bytes: 0 }
+    pub(super) fn new(gateway: &'a Gateway, connection: &'a Connection, head: RequestHeader) -> Self {
+        Self { gateway, connection, head, facts: gateway.begin(), status: 0, body_bytes: 0 }
     }
 
-    /// Decides, answers or forwards, counts and logs.
-    pub(super) async fn serve(mut self, client: &mut dyn Client) -> Served {
+    /// Decides, answers or forwards, counts and logs. Whether the response is complete.
+    pub(super) async fn serve(mut self, client: &mut impl Downstream) -> bool {
         let decided = self.gateway.decide(&self.head, false, self.connection, &mut self.facts).await;
         let served = match decided {
             Ok((target, _)) => {
@@ -50,8 +43,8 @@ impl<'a> Exchange<'a> {
             }
             Err(answer) => self.answer(client, answer).await,
         };
-        let (served, error) = match served {
-            Ok(served) => (served, None),
+        let (whole, error) = match served {
+            Ok(()) => (true, None),
             Err(error) => (self.fail(client, &error).await, Some(error)),
         };
         let entry = Entry {
@@ -63,60 +56,52 @@ impl<'a> Exchange<'a> {
             error: error.as_deref().map(explain),
         };
         self.gateway.account(&self.facts, &entry);
-        served
+        whole
     }
 
     /// What the gateway says itself.
-    async fn answer(&mut self, client: &mut dyn Client, answer: Answer) -> pingora::Result<Served> {
-        let closes = self.closes();
+    async fn answer(&mut self, client: &mut impl Downstream, answer: Answer) -> pingora::Result<()> {
+        let (response, body) = self.gateway.compose(&mut self.facts, self.connection, answer)?;
         let to_head = self.is_head();
-        let (bytes, status, sent) = self.gateway.bytes(&mut self.facts, answer, to_head, closes, self.connection)?;
-        (self.status, self.body_bytes) = (status, sent as u64);
-        client.write_all(&bytes).await.or_else(unsent)?;
-        client.flush().await.or_else(unsent)?;
-        Ok(if closes { Served::Last } else { Served::Whole })
+        self.status = response.status.as_u16();
+        self.body_bytes = if to_head { 0 } else { body.len() as u64 };
+        client.answer(response, body, to_head).await
     }
 
-    /// What became of a request that could not be served: an answer, while there is room for one.
-    async fn fail(&mut self, client: &mut dyn Client, error: &Error) -> Served {
-        let Some(rejection) = forward::rejection(error) else { return Served::Cut };
+    /// What became of a request that could not be served: an answer, while there is room for one. Whether there was.
+    async fn fail(&mut self, client: &mut impl Downstream, error: &Error) -> bool {
+        let Some(rejection) = forward::rejection(error) else { return false };
         self.facts.refused = Some(rejection);
         if self.status != 0 {
-            return Served::Cut;
+            return false;
         }
-        self.answer(client, Refusal::new(rejection).into()).await.unwrap_or_else(|failed| {
-            tracing::debug!(error = %failed, "a refusal could not be written");
-            Served::Cut
-        })
+        let answered = self.answer(client, Refusal::new(rejection).into()).await;
+        answered.inspect_err(|error| tracing::debug!(%error, "a refusal could not be written")).is_ok()
     }
 
-    async fn forward(&mut self, client: &mut dyn Client) -> pingora::Result<Served> {
+    async fn forward<D: Downstream>(&mut self, client: &mut D) -> pingora::Result<()> {
         let now = self.gateway.clock.now_seconds();
         forward::rewrite(&mut self.head, &self.facts, self.connection, &self.gateway.identity, now)?;
         let request = request::bytes(&self.head);
-        let mut out = Vec::with_capacity(HEAD_BYTES_USUAL);
-        let (mut upstream, head) = self.ask(&request, client, &mut out).await?;
-        let closes = self.closes();
-        self.finish_head(closes, &mut out)?;
+        let (mut upstream, head, mut out) = self.ask(&request, client).await?;
+        ours(&self.facts, self.connection.is_tls(), |name, value| out.field(name, value.as_bytes()))?;
         self.status = head.status.as_u16();
-        client.write_all(&out).await.or_else(unsent)?;
         let mut framing = head.framing;
+        client.begin(out, framing.is_done()).await?;
         let in_time = (&*self.facts, &*self.gateway.clock);
         relay::relay(&mut upstream, &mut framing, client, in_time, &mut self.body_bytes).await?;
         if let Some(endpoint) = self.facts.endpoint.as_ref().filter(|_| head.reusable) {
             upstream.rest(endpoint);
         }
-        client.flush().await.or_else(unsent)?;
-        Ok(if closes { Served::Last } else { Served::Whole })
+        Ok(())
     }
 
     /// Sends the request and reads the head of the response, twice if the first time cannot have done anything.
-    async fn ask(
+    async fn ask<D: Downstream>(
         &mut self,
         request: &[u8],
-        client: &mut dyn Client,
-        out: &mut Vec<u8>,
-    ) -> pingora::Result<(UpstreamConnection, ResponseHead)> {
+        client: &mut D,
+    ) -> pingora::Result<(UpstreamConnection, ResponseHead, D::Head)> {
         loop {
             let (upstream, endpoint) = forward::choose(&mut self.facts, self.gateway.clock.monotonic())
                 .ok_or_else(|| Error::explain(ErrorType::ConnectNoRoute, "the upstream has no address"))?;
@@ -132,11 +117,11 @@ impl<'a> Exchange<'a> {
                     return Err(error);
                 }
             };
-            match self.exchange(&mut opened, request, client, out).await {
-                Ok(head) => {
+            match self.exchange(&mut opened, request, client).await {
+                Ok((head, out)) => {
                     endpoint.worked();
                     self.facts.upstream_answered = Some(self.gateway.clock.monotonic());
-                    return Ok((opened, head));
+                    return Ok((opened, head, out));
                 }
                 // An idle connection may have died before the request was read. Only requests that change nothing are
                 // sent again: of any other nobody knows whether it was carried out.
@@ -156,59 +141,35 @@ impl<'a> Exchange<'a> {
     }
 
     /// One attempt, to the head of the final response.
-    async fn exchange(
+    async fn exchange<D: Downstream>(
         &mut self,
         upstream: &mut UpstreamConnection,
         request: &[u8],
-        client: &mut dyn Client,
-        out: &mut Vec<u8>,
-    ) -> pingora::Result<ResponseHead> {
+        client: &mut D,
+    ) -> pingora::Result<(ResponseHead, D::Head)> {
         upstream.send(request, client).await?;
         loop {
             if upstream.receive_first(client).await? == 0 {
                 return Err(Error::explain(ErrorType::ConnectionClosed, "no response").into_up());
             }
             let to_head = self.is_head();
-            while let Some(head) = response::read(&upstream.buffer, to_head, |name| is_foreign(name, &self.facts), out)?
+            let mut out = D::head();
+            while let Some(head) =
+                response::read(&upstream.buffer, to_head, |name| is_foreign(name, &self.facts), &mut out)?
             {
                 forward::inspect(head.status, head.fields_bytes, &mut self.facts)?;
                 forward::in_time(&self.facts, self.gateway.clock.monotonic())?;
                 upstream.buffer.advance(head.bytes);
                 if !head.status.is_informational() {
-                    return Ok(head);
+                    return Ok((head, out));
                 }
-                out.put_slice(b"\r\n");
-                client.write_all(out).await.or_else(unsent)?;
-                client.flush().await.or_else(unsent)?;
-                out.clear();
+                client.interim(std::mem::replace(&mut out, D::head())).await?;
             }
             if upstream.buffer.len() > forward::RESPONSE_HEAD_BYTES_MAX {
                 let why = "the head of the response is too large";
                 return Err(Error::explain(ErrorType::InvalidHTTPHeader, why).into_up());
             }
         }
-    }
-
-    /// Adds what every response carries.
-    fn finish_head(&self, closes: bool, out: &mut Vec<u8>) -> pingora::Result<()> {
-        let mut say = |name: &str, value: &[u8]| {
-            out.put_slice(name.as_bytes());
-            out.put_slice(b": ");
-            out.put_slice(value);
-            out.put_slice(b"\r\n");
-        };
-        ours(&self.facts, self.connection.is_tls(), |name, value| {
-            say(name, value.as_bytes());
-            Ok(())
-        })?;
-        say("Date", date::get_cached_date().as_bytes());
-        say("Connection", if closes { b"close" } else { b"keep-alive" });
-        out.put_slice(b"\r\n");
-        Ok(())
-    }
-
-    fn closes(&self) -> bool {
-        !self.keep_alive || self.connection.should_close()
     }
 
     fn is_head(&self) -> bool {
@@ -220,10 +181,4 @@ impl<'a> Exchange<'a> {
 fn has_died(error: &Error) -> bool {
     *error.esource() == ErrorSource::Upstream
         && matches!(error.etype(), ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::WriteError)
-}
-
-/// The client did not take what it was sent.
-pub(super) fn unsent<T>(error: io::Error) -> pingora::Result<T> {
-    let kind = if error.kind() == io::ErrorKind::TimedOut { ErrorType::WriteTimedout } else { ErrorType::WriteError };
-    Err(Error::because(kind, "to the client", error).into_down())
 }

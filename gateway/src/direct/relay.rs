@@ -1,36 +1,33 @@
 //! The body of a response on its way to the client, as it comes. Chunks are made anew: extensions and trailer fields are
 //! between us and the upstream (RFC 9112 section 7.1.1).
 
-use std::io;
-
 use bytes::Buf as _;
 use chassis::clock::Clock;
 use pingora::{Error, ErrorType};
-use tokio::io::AsyncWriteExt as _;
 
-use super::exchange::unsent;
+use super::downstream::Downstream;
 use super::response::Framing;
 use super::upstream::{READ_BYTES, UpstreamConnection};
-use crate::door::Client;
 use crate::facts::Facts;
 use crate::forward;
 
 /// Hands the body on to its last byte, and counts its bytes in `sent`. What is there at once travels together; before a
-/// wait everything is on its way.
+/// wait everything is on its way, and so it is at the end.
 pub(super) async fn relay(
     upstream: &mut UpstreamConnection,
     framing: &mut Framing,
-    client: &mut dyn Client,
+    client: &mut impl Downstream,
     (facts, clock): (&Facts, &dyn Clock),
     sent: &mut u64,
 ) -> pingora::Result<()> {
     loop {
         while let Some(piece) = framing.take(&upstream.buffer)? {
             upstream.buffer.advance(piece.skipped);
-            let data = upstream.buffer.get(..piece.data).unwrap_or_default();
-            write(client, data, framing.is_chunked()).await.or_else(unsent)?;
-            upstream.buffer.advance(piece.data);
-            *sent += piece.data as u64;
+            if piece.data > 0 {
+                *sent += piece.data as u64;
+                let (chunked, last) = (framing.is_chunked(), framing.is_done());
+                client.data(&mut upstream.buffer, piece.data, chunked, last).await?;
+            }
         }
         if framing.is_done() {
             break;
@@ -38,7 +35,7 @@ pub(super) async fn relay(
         let came = if let Some(came) = upstream.try_receive(READ_BYTES).await {
             came?
         } else {
-            client.flush().await.or_else(unsent)?;
+            client.flush().await?;
             upstream.receive(client, READ_BYTES).await?
         };
         forward::in_time(facts, clock.monotonic())?;
@@ -48,23 +45,7 @@ pub(super) async fn relay(
             (0, _) => return Err(Error::explain(ErrorType::ConnectionClosed, "the response broke off").into_up()),
         }
     }
-    if framing.is_chunked() {
-        client.write_all(b"0\r\n\r\n").await.or_else(unsent)?;
-    }
-    Ok(())
-}
-
-/// Writes a piece of a body, as a chunk of its own where there are chunks.
-async fn write(client: &mut dyn Client, data: &[u8], chunked: bool) -> io::Result<()> {
-    if data.is_empty() {
-        return Ok(());
-    }
-    if !chunked {
-        return client.write_all(data).await;
-    }
-    client.write_all(format!("{:x}\r\n", data.len()).as_bytes()).await?;
-    client.write_all(data).await?;
-    client.write_all(b"\r\n").await
+    client.end(framing.is_chunked()).await
 }
 
 /// What stands at the start of a buffer.
@@ -102,7 +83,7 @@ impl Framing {
     }
 
     /// Whether all of the body was taken. One that ends with its connection never is.
-    fn is_done(&self) -> bool {
+    pub(super) fn is_done(&self) -> bool {
         match self {
             Self::None => true,
             Self::Length(left) => *left == 0,

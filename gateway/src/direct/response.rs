@@ -5,10 +5,10 @@
 
 use std::mem::MaybeUninit;
 
-use bytes::BufMut as _;
 use http::StatusCode;
 use pingora::ErrorType::InvalidHTTPHeader;
 
+use super::downstream::ResponseSink;
 use crate::door::chunks::Chunks;
 
 /// The most field lines of a response.
@@ -58,7 +58,7 @@ pub(super) fn read(
     buffer: &[u8],
     to_head: bool,
     is_foreign: impl Fn(&str) -> bool,
-    out: &mut Vec<u8>,
+    out: &mut impl ResponseSink,
 ) -> pingora::Result<Option<ResponseHead>> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
     let mut response = httparse::Response::new(&mut []);
@@ -77,7 +77,7 @@ pub(super) fn read(
     let Ok(status) = StatusCode::from_u16(code) else { return wrong("a status out of range") };
     let (said, fields_bytes) = hear(response.headers)?;
     let framing = framing(&said, status, version, to_head)?;
-    write(&response, status, &said, &framing, &is_foreign, out);
+    write(&response, status, &said, &framing, &is_foreign, out)?;
     let stays = if version == 1 { !said.close } else { said.keep_alive && !said.close };
     let ambiguous = said.coded && said.length.is_some();
     let reusable = stays && !ambiguous && framing != Framing::End;
@@ -133,45 +133,33 @@ fn write(
     said: &Said,
     framing: &Framing,
     is_foreign: &impl Fn(&str) -> bool,
-    out: &mut Vec<u8>,
-) {
-    out.put_slice(b"HTTP/1.1 ");
-    out.put_slice(status.as_str().as_bytes());
-    out.put_u8(b' ');
-    out.put_slice(
-        response.reason.filter(|reason| !reason.is_empty()).or(status.canonical_reason()).unwrap_or("").as_bytes(),
-    );
-    out.put_slice(b"\r\n");
-    let named = |name: &str| {
-        response
-            .headers
-            .iter()
-            .filter(|field| field.name.eq_ignore_ascii_case("connection"))
-            .any(|field| options(field.value).any(|option| option.eq_ignore_ascii_case(name)))
-    };
-    let has_options = response.headers.iter().any(|field| field.name.eq_ignore_ascii_case("connection"));
+    out: &mut impl ResponseSink,
+) -> pingora::Result<()> {
+    let reason = response.reason.filter(|reason| !reason.is_empty());
+    out.status(status, reason.or(status.canonical_reason()).unwrap_or_default());
+    let connections = || response.headers.iter().filter(|field| field.name.eq_ignore_ascii_case("connection"));
+    let has_options = connections().next().is_some();
+    let is_named =
+        |name: &str| connections().any(|field| options(field.value).any(|option| option.eq_ignore_ascii_case(name)));
     for field in response.headers.iter() {
-        if is_framing(field.name) || is_foreign(field.name) || has_options && named(field.name) {
+        if is_framing(field.name) || is_foreign(field.name) || has_options && is_named(field.name) {
             continue;
         }
-        out.put_slice(field.name.as_bytes());
-        out.put_slice(b": ");
         if memchr::memchr2(b'\r', b'\n', field.value).is_none() {
-            out.put_slice(field.value);
+            out.field(field.name, field.value)?;
         } else {
             // A folded line: what stood between its parts becomes one space.
             let parts = field.value.split(|byte| matches!(byte, b'\r' | b'\n')).map(<[u8]>::trim_ascii);
             let parts: Vec<&[u8]> = parts.filter(|part| !part.is_empty()).collect();
-            out.put_slice(&parts.join(&b' '));
+            out.field(field.name, &parts.join(&b' '))?;
         }
-        out.put_slice(b"\r\n");
     }
     // A response to HEAD, and a 304, may say how long the body would be.
     let length = said.length.filter(|_| !said.coded && !status.is_informational() && status != StatusCode::NO_CONTENT);
     match (framing, length) {
-        (_, Some(length)) => out.put_slice(format!("Content-Length: {length}\r\n").as_bytes()),
-        (Framing::Chunked(_) | Framing::End, None) => out.put_slice(b"Transfer-Encoding: chunked\r\n"),
-        (Framing::None | Framing::Length(_), None) => {}
+        (_, Some(length)) => out.field("Content-Length", length.to_string().as_bytes()),
+        (Framing::Chunked(_) | Framing::End, None) => out.field("Transfer-Encoding", b"chunked"),
+        (Framing::None | Framing::Length(_), None) => Ok(()),
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 use tokio_util::io::poll_read_buf;
 
-use crate::door::Client;
+use super::downstream::Downstream;
 use crate::upstreams::{Endpoint, Upstream};
 
 /// Room for what one read brings at first: a small response as a whole.
@@ -61,7 +61,7 @@ impl UpstreamConnection {
     }
 
     /// Sends all of it.
-    pub(super) async fn send(&mut self, mut bytes: &[u8], client: &mut dyn Client) -> pingora::Result<()> {
+    pub(super) async fn send(&mut self, mut bytes: &[u8], client: &mut impl Downstream) -> pingora::Result<()> {
         let (stream, patience, mut deadline) = (&mut self.stream, self.patience, None);
         poll_fn(|cx| {
             while !bytes.is_empty() {
@@ -99,7 +99,7 @@ impl UpstreamConnection {
     }
 
     /// Waits for more, for as long as the upstream is granted and the client is there. Zero is the end.
-    pub(super) async fn receive(&mut self, client: &mut dyn Client, room: usize) -> pingora::Result<usize> {
+    pub(super) async fn receive(&mut self, client: &mut impl Downstream, room: usize) -> pingora::Result<usize> {
         self.buffer.reserve(room);
         let (stream, buffer, patience, mut deadline) = (&mut self.stream, &mut self.buffer, self.patience, None);
         poll_fn(|cx| {
@@ -123,7 +123,7 @@ impl UpstreamConnection {
     }
 
     /// Waits for the first bytes of a response.
-    pub(super) async fn receive_first(&mut self, client: &mut dyn Client) -> pingora::Result<usize> {
+    pub(super) async fn receive_first(&mut self, client: &mut impl Downstream) -> pingora::Result<usize> {
         self.receive(client, FIRST_READ_BYTES).await
     }
 

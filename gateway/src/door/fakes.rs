@@ -7,11 +7,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use contract::hostname::Hostname;
 use parking_lot::Mutex;
+use pingora::protocols::http::v2::server::HttpSession;
 use rustls::sign::CertifiedKey;
 use tokio::io::AsyncWriteExt as _;
 
 use super::head::Head;
-use super::{Client, ConnectionEvent, Direct, DoorRefusal, Doorman, HandshakeOutcome, Served};
+use super::{Client, Connection, ConnectionEvent, Direct, DoorRefusal, Doorman, HandshakeOutcome, Served};
 use crate::rejection::Rejection;
 
 #[derive(Debug, Default)]
@@ -79,5 +80,9 @@ impl Direct for FakeDoorman {
             (true, false) => Served::Last,
             (false, _) => Served::Cut,
         }
+    }
+
+    async fn serve_stream(&self, stream: HttpSession, _connection: &Arc<Connection>) -> Option<HttpSession> {
+        Some(stream)
     }
 }

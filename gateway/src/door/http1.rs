@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use pingora::apps::HttpServerApp;
 use pingora::protocols::Stream;
 use pingora::protocols::http::ServerSession;
+use pingora::protocols::http::v2::server::HttpSession;
 use pingora::server::ShutdownWatch;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::time::Instant;
@@ -26,6 +27,9 @@ use super::stream::{EdgeStream, Transport};
 pub trait Direct: Send + Sync + 'static {
     /// Serves the request whose head waits at `client`, or leaves it to the proxy.
     async fn serve(&self, client: &mut dyn Client) -> Served;
+
+    /// Serves a request over HTTP/2, or hands it back for the proxy.
+    async fn serve_stream(&self, stream: HttpSession, connection: &Arc<Connection>) -> Option<HttpSession>;
 }
 
 /// How a request was served.

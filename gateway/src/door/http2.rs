@@ -85,9 +85,12 @@ impl<P: HttpServerApp + Send + Sync + 'static> Engine<P> {
             };
             match accepted {
                 Ok(Some(H2Accept::Session(session))) => {
-                    let (proxy, signal) = (Arc::clone(&self.proxy), signal.clone());
+                    let (direct, proxy) = (Arc::clone(&self.direct), Arc::clone(&self.proxy));
+                    let (connection, signal) = (Arc::clone(&connection), signal.clone());
                     requests.spawn(async move {
-                        proxy.process_new_http(ServerSession::new_http2(session), &signal).await;
+                        if let Some(session) = direct.serve_stream(session, &connection).await {
+                            proxy.process_new_http(ServerSession::new_http2(session), &signal).await;
+                        }
                     });
                 }
                 Ok(Some(H2Accept::Rejected)) => {

@@ -36,7 +36,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use self::buffer::WriteBuffer;
-use self::timer::Timer;
+pub(crate) use self::timer::Timer;
 use super::connection::Connection;
 use super::frames::Frames;
 use super::gate::Gate;

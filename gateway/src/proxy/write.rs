@@ -2,10 +2,9 @@
 
 use std::borrow::Cow;
 
-use bytes::{BufMut as _, Bytes};
+use bytes::Bytes;
 use http::header;
 use pingora::http::ResponseHeader;
-use pingora::protocols::http::date;
 use pingora::proxy::Session;
 
 use super::Gateway;
@@ -24,12 +23,9 @@ const PREFLIGHT_MAX_AGE: &str = "600";
 
 const PREFLIGHT_HEADERS: &str = "Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, X-Request-Id";
 
-/// Bytes of a usual answer.
-const ANSWER_BYTES_USUAL: usize = 1_536;
-
 impl Gateway {
     /// Head and body of an answer, decorated.
-    pub(super) fn compose(
+    pub(crate) fn compose(
         &self,
         facts: &mut Facts,
         connection: &Connection,
@@ -48,31 +44,6 @@ impl Gateway {
             response.insert_header(header::CONTENT_LENGTH, body.len())?;
         }
         Ok((response, body))
-    }
-
-    /// An answer as HTTP/1.1 has it on the wire, its status and the length of its body.
-    pub(crate) fn bytes(
-        &self,
-        facts: &mut Facts,
-        answer: Answer,
-        to_head: bool,
-        closes: bool,
-        connection: &Connection,
-    ) -> pingora::Result<(Vec<u8>, u16, usize)> {
-        let (mut response, body) = self.compose(facts, connection, answer)?;
-        response.insert_header(header::DATE, date::get_cached_date())?;
-        response.insert_header(header::CONNECTION, if closes { "close" } else { "keep-alive" })?;
-        let mut bytes = Vec::with_capacity(ANSWER_BYTES_USUAL);
-        bytes.put_slice(b"HTTP/1.1 ");
-        bytes.put_slice(response.status.as_str().as_bytes());
-        bytes.put_u8(b' ');
-        bytes.put_slice(response.get_reason_phrase().unwrap_or_default().as_bytes());
-        bytes.put_slice(b"\r\n");
-        response.header_to_h1_wire(&mut bytes);
-        bytes.put_slice(b"\r\n");
-        let sent = if to_head { 0 } else { body.len() };
-        bytes.put_slice(body.as_bytes().get(..sent).unwrap_or_default());
-        Ok((bytes, response.status.as_u16(), sent))
     }
 
     /// Takes the charge back. The response still shows what was left after it: figures never rise within a window.

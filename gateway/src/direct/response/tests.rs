@@ -1,11 +1,13 @@
 use super::*;
+use crate::direct::downstream::Downstream as _;
+use crate::direct::http1::Http1;
 
 /// What goes on of a head, with what it says about its body; `None` where it is refused.
 fn read_whole(text: &str, to_head: bool) -> Option<(String, Framing, bool)> {
-    let mut out = Vec::new();
+    let mut out = Http1::head();
     let head = read(text.as_bytes(), to_head, |name| name.eq_ignore_ascii_case("server"), &mut out).ok()?.unwrap();
     assert_eq!(head.bytes, text.find("\r\n\r\n").unwrap() + 4);
-    Some((String::from_utf8(out).unwrap(), head.framing, head.reusable))
+    Some((String::from_utf8(out.into_bytes()).unwrap(), head.framing, head.reusable))
 }
 
 fn framing_of(fields: &str) -> Option<(Framing, bool)> {
@@ -80,9 +82,9 @@ fn what_a_proxy_mends_is_mended() {
 #[test]
 fn what_is_no_head_is_refused_and_what_is_not_all_there_is_waited_for() {
     let read = |text: &str| {
-        let mut out = Vec::new();
+        let mut out = Http1::head();
         let outcome = read(text.as_bytes(), false, |_| false, &mut out);
-        assert!(out.is_empty(), "{text:?}");
+        assert!(out.into_bytes().is_empty(), "{text:?}");
         outcome
     };
     let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "A: b\r\n".repeat(FIELDS_MAX + 1));

@@ -1,0 +1,67 @@
+//! The client's side of a request, whichever protocol it speaks.
+
+use std::borrow::Cow;
+use std::future::Future;
+use std::task::{Context, Poll};
+
+use bytes::BytesMut;
+use http::StatusCode;
+use pingora::http::ResponseHeader;
+use tokio::time::Instant;
+
+/// The head of a response as it grows.
+pub(super) trait ResponseSink: Send {
+    /// The first line.
+    fn status(&mut self, status: StatusCode, reason: &str);
+
+    /// One field more.
+    ///
+    /// # Errors
+    /// When it is no field.
+    fn field(&mut self, name: &str, value: &[u8]) -> pingora::Result<()>;
+}
+
+/// A client that waits for the response to a request without a body.
+pub(super) trait Downstream: Send {
+    /// The head of a response as the client's protocol has it.
+    type Head: ResponseSink;
+
+    /// A head without anything.
+    fn head() -> Self::Head;
+
+    /// Sends an interim response, where the protocol has a way.
+    fn interim(&mut self, head: Self::Head) -> impl Future<Output = pingora::Result<()>> + Send;
+
+    /// Begins the final response. `ends` when it has no body.
+    fn begin(&mut self, head: Self::Head, ends: bool) -> impl Future<Output = pingora::Result<()>> + Send;
+
+    /// Hands on so many bytes at the start of `from`, which are then gone. `chunked` where the response was said to come in
+    /// chunks, `last` when the body ends with them.
+    fn data(
+        &mut self,
+        from: &mut BytesMut,
+        bytes: usize,
+        chunked: bool,
+        last: bool,
+    ) -> impl Future<Output = pingora::Result<()>> + Send;
+
+    /// Sees everything on its way.
+    fn flush(&mut self) -> impl Future<Output = pingora::Result<()>> + Send;
+
+    /// Ends the response.
+    fn end(&mut self, chunked: bool) -> impl Future<Output = pingora::Result<()>> + Send;
+
+    /// Sends a whole response of the gateway itself.
+    fn answer(
+        &mut self,
+        response: ResponseHeader,
+        body: Cow<'static, str>,
+        to_head: bool,
+    ) -> impl Future<Output = pingora::Result<()>> + Send;
+
+    /// Ready when the client has left. Registers the task to be woken.
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
+
+    /// Ready at `deadline`. The task may be woken before.
+    fn poll_deadline(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()>;
+}

@@ -1,0 +1,107 @@
+//! A client that speaks HTTP/2, in one of its streams.
+
+use std::borrow::Cow;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderName, HeaderValue, StatusCode};
+use pingora::http::ResponseHeader;
+use pingora::protocols::http::v2::server::HttpSession;
+use pingora::{Error, ErrorType, OrErr as _};
+use tokio::time::Instant;
+
+use super::downstream::{Downstream, ResponseSink};
+use crate::door::Timer;
+
+/// See the module.
+pub(super) struct Http2<'a> {
+    stream: &'a mut HttpSession,
+    timer: Timer,
+}
+
+impl<'a> Http2<'a> {
+    pub(super) fn new(stream: &'a mut HttpSession) -> Self {
+        Self { stream, timer: Timer::default() }
+    }
+}
+
+/// A head as the engine takes it.
+pub(super) struct Fields(StatusCode, http::HeaderMap);
+
+impl ResponseSink for Fields {
+    fn status(&mut self, status: StatusCode, _reason: &str) {
+        self.0 = status;
+    }
+
+    fn field(&mut self, name: &str, value: &[u8]) -> pingora::Result<()> {
+        // Chunks are HTTP/1.1's (RFC 9113 section 8.2.2).
+        if name.eq_ignore_ascii_case("transfer-encoding") {
+            return Ok(());
+        }
+        let name = HeaderName::from_bytes(name.as_bytes());
+        let name = name.or_err(ErrorType::InvalidHTTPHeader, "a name that is none").map_err(Error::into_up)?;
+        let value = HeaderValue::from_bytes(value);
+        let value = value.or_err(ErrorType::InvalidHTTPHeader, "a value that is none").map_err(Error::into_up)?;
+        self.1.append(name, value);
+        Ok(())
+    }
+}
+
+impl Downstream for Http2<'_> {
+    type Head = Fields;
+
+    fn head() -> Fields {
+        Fields(StatusCode::OK, http::HeaderMap::with_capacity(24))
+    }
+
+    /// The engine has no way to send any.
+    async fn interim(&mut self, _head: Fields) -> pingora::Result<()> {
+        Ok(())
+    }
+
+    async fn begin(&mut self, head: Fields, ends: bool) -> pingora::Result<()> {
+        let (mut parts, ()) = http::Response::new(()).into_parts();
+        (parts.status, parts.headers) = (head.0, head.1);
+        self.stream.write_response_header(Box::new(ResponseHeader::from(parts)), ends)
+    }
+
+    async fn data(&mut self, from: &mut BytesMut, bytes: usize, _chunked: bool, last: bool) -> pingora::Result<()> {
+        self.stream.write_body(from.split_to(bytes).freeze(), last).await
+    }
+
+    /// The engine sends as soon as it may.
+    async fn flush(&mut self) -> pingora::Result<()> {
+        Ok(())
+    }
+
+    async fn end(&mut self, _chunked: bool) -> pingora::Result<()> {
+        self.stream.finish().map_err(Error::into_down)
+    }
+
+    async fn answer(
+        &mut self,
+        response: ResponseHeader,
+        body: Cow<'static, str>,
+        to_head: bool,
+    ) -> pingora::Result<()> {
+        let ends = to_head || body.is_empty();
+        self.stream.write_response_header(Box::new(response), ends)?;
+        if ends {
+            return Ok(());
+        }
+        let body = match body {
+            Cow::Borrowed(text) => Bytes::from_static(text.as_bytes()),
+            Cow::Owned(text) => Bytes::from(text),
+        };
+        self.stream.write_body(body, true).await
+    }
+
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.stream.idle()).poll(cx).map(|_| ())
+    }
+
+    fn poll_deadline(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        self.timer.poll(deadline, cx)
+    }
+}
