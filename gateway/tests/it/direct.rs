@@ -78,66 +78,93 @@ fn loose(reply: &Reply) -> Vec<(String, String)> {
     fields
 }
 
+/// Requests, and what the upstream does with them.
+fn cases() -> Vec<(&'static str, Act)> {
+    let answer = |text: &str| Act::Answer(text.as_bytes().to_vec());
+    let and_close = |text: &str| Act::AnswerAndClose(text.as_bytes().to_vec());
+    let chunks =
+        "HTTP/1.1 200 OK\r\nX-A: 1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n[1\r\n2;x=y\r\n,2\r\n1\r\n]\r\n0\r\n\r\n";
+    let forged = "X-RateLimit-Limit: 1\r\nServer: s\r\nX-Request-Id: mine\r\nConnection: x-own\r\nX-Own: 1\r\n\
+        Access-Control-Allow-Origin: https://evil.example\r\nKeep-Alive: 5\r\nSet-Cookie: a=b\r\nSet-Cookie: c=d\r\n";
+    vec![
+        ("GET", answer(&response("200 OK", "X-A: 1\r\nx-a: 2\r\n", "[]"))),
+        ("GET", answer(&response("200 OK", forged, "[]"))),
+        ("GET", answer(&response("201 Of Course", "", ""))),
+        ("GET", answer("HTTP/1.1 204 No Content\r\nX-A: 1\r\n\r\n")),
+        ("GET", answer("HTTP/1.1 304 Not Modified\r\nETag: \"1\"\r\n\r\n")),
+        ("GET", answer(chunks)),
+        ("GET", answer(&response("200 OK", "", &"x".repeat(300_000)))),
+        ("GET", and_close("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nto the end")),
+        ("GET", and_close("HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nold")),
+        ("GET", and_close("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort")),
+        ("GET", and_close("HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n")),
+        ("GET", Act::AnswerAndReset(Vec::new())),
+        ("HEAD", answer("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")),
+        ("DELETE", answer(&response("409 Conflict", "", "{}"))),
+    ]
+}
+
+fn ask_for(world: &World, method: &str) -> Ask {
+    let mut ask = world.list().field("X-Some", "1").field("x-some", "2").field("TE", "trailers");
+    ask.method = method.to_owned();
+    ask.target = if method == "DELETE" { format!("{ORDERS}/7") } else { format!("{ORDERS}?a=b&c=%20") };
+    ask
+}
+
+/// Client, upstream and log saw the same.
+async fn assert_alike(world: &World, what: &str, given: &Reply, expected: &Reply) {
+    let seen = |reply: &Reply| (reply.status, reply.text().to_owned(), reply.complete);
+    assert_eq!(seen(given), seen(expected), "{what}");
+    assert_eq!(loose(given), loose(expected), "{what}");
+    let requests = world.orders.requests();
+    let [.., first, second] = requests.as_slice() else { panic!("{what}: {requests:?}") };
+    assert_eq!(told(&first.head), told(&second.head), "{what}");
+    let (line, other) = (world.log.line_of(given.request_id()).await, world.log.line_of(expected.request_id()).await);
+    let names = |line: &serde_json::Value| line.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&line), names(&other), "{what}: {line} {other}");
+    for name in ["status", "code", "path", "method", "bytes_sent", "upstream", "attempts", "error"] {
+        assert_eq!(line.get(name), other.get(name), "{what}: {name} of {line} and {other}");
+    }
+}
+
 #[tokio::test]
 async fn what_is_forwarded_is_what_the_proxy_forwards() {
     let world = World::start().await;
     let (mut direct, mut proxied) = (world.tls(DEMO).await, world.tls(DEMO).await);
-    let chunks =
-        "HTTP/1.1 200 OK\r\nX-A: 1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n[1\r\n2;x=y\r\n,2\r\n1\r\n]\r\n0\r\n\r\n";
-    let to_the_end = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nto the end";
-    let old = "HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nold";
-    let forged = "X-RateLimit-Limit: 1\r\nServer: s\r\nX-Request-Id: mine\r\nConnection: x-own\r\nX-Own: 1\r\n\
-        Access-Control-Allow-Origin: https://evil.example\r\nKeep-Alive: 5\r\nSet-Cookie: a=b\r\nSet-Cookie: c=d\r\n";
-    let large = "x".repeat(300_000);
-    for (method, act) in [
-        ("GET", Act::Answer(response("200 OK", "X-A: 1\r\nx-a: 2\r\n", "[]").into_bytes())),
-        ("GET", Act::Answer(response("200 OK", forged, "[]").into_bytes())),
-        ("GET", Act::Answer(response("201 Of Course", "", "").into_bytes())),
-        ("GET", Act::Answer(b"HTTP/1.1 204 No Content\r\nX-A: 1\r\n\r\n".to_vec())),
-        ("GET", Act::Answer(b"HTTP/1.1 304 Not Modified\r\nETag: \"1\"\r\n\r\n".to_vec())),
-        ("GET", Act::Answer(chunks.as_bytes().to_vec())),
-        ("GET", Act::Answer(response("200 OK", "", &large).into_bytes())),
-        ("GET", Act::AnswerAndClose(to_the_end.as_bytes().to_vec())),
-        ("GET", Act::AnswerAndClose(old.as_bytes().to_vec())),
-        ("GET", Act::AnswerAndClose(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort".to_vec())),
-        ("GET", Act::AnswerAndClose(b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n".to_vec())),
-        ("GET", Act::AnswerAndReset(Vec::new())),
-        ("HEAD", Act::Answer(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n".to_vec())),
-        ("DELETE", Act::Answer(response("409 Conflict", "", "{}").into_bytes())),
-    ] {
-        let what = format!("{method} {act:?}").chars().take(200).collect::<String>();
-        let mut ask = world.list().field("X-Some", "1").field("x-some", "2").field("TE", "trailers");
-        ask.method = method.to_owned();
-        ask.target = if method == "DELETE" { format!("{ORDERS}/7") } else { format!("{ORDERS}?a=b&c=%20") };
+    for (number, (method, act)) in cases().into_iter().enumerate() {
+        let what = format!("case {number}, {method}");
+        let ask = ask_for(&world, method);
         world.orders.next(act.clone());
         let given = direct.try_ask(&ask).await;
         world.orders.next(act);
         let expected = proxied.try_ask(&ask.clone().field("Content-Length", "0")).await;
         let (Some(given), Some(expected)) = (given, expected) else { panic!("{what}: no reply") };
-        assert_eq!(
-            (given.status, given.text(), given.complete),
-            (expected.status, expected.text(), expected.complete),
-            "{what}"
-        );
         // The library names the upstream's version; ours is HTTP/1.1 (RFC 9110 section 6.2).
         let reason = |reply: &Reply| reply.head.first_line.split_once(' ').map(|(_, rest)| rest.to_owned());
         assert_eq!(reason(&given), reason(&expected), "{what}");
         assert!(given.head.first_line.starts_with("HTTP/1.1 "), "{what}");
-        assert_eq!(loose(&given), loose(&expected), "{what}");
-        let requests = world.orders.requests();
-        let [.., first, second] = requests.as_slice() else { panic!("{what}: {requests:?}") };
-        assert_eq!(told(&first.head), told(&second.head), "{what}");
-        let (line, other) =
-            (world.log.line_of(given.request_id()).await, world.log.line_of(expected.request_id()).await);
-        let names = |line: &serde_json::Value| line.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-        assert_eq!(names(&line), names(&other), "{what}: {line} {other}");
-        for name in ["status", "code", "path", "method", "bytes_sent", "upstream", "attempts", "error"] {
-            assert_eq!(line.get(name), other.get(name), "{what}: {name} of {line} and {other}");
-        }
+        assert_alike(&world, &what, &given, &expected).await;
         if !given.complete || given.status == 502 {
             (direct, proxied) = (world.tls(DEMO).await, world.tls(DEMO).await);
         }
     }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn over_http2_it_is_the_same() {
+    let world = World::start().await;
+    let client = world.h2(DEMO).await;
+    for (number, (method, act)) in cases().into_iter().enumerate() {
+        let what = format!("case {number}, {method}");
+        let ask = ask_for(&world, method);
+        world.orders.next(act.clone());
+        let given = client.try_ask(&ask).await.unwrap();
+        world.orders.next(act);
+        let expected = client.try_ask(&ask.clone().field("Content-Length", "0")).await.unwrap();
+        assert_alike(&world, &what, &given, &expected).await;
+    }
+    drop(client);
     world.end().await;
 }
 
