@@ -149,8 +149,14 @@ impl<'a> Exchange<'a> {
     ) -> pingora::Result<(ResponseHead, D::Head)> {
         upstream.send(request, client).await?;
         loop {
-            if upstream.receive_first(client).await? == 0 {
+            let came = upstream.receive_first(client).await?;
+            if came == 0 {
                 return Err(Error::explain(ErrorType::ConnectionClosed, "no response").into_up());
+            }
+            // Without the end of a line there is nothing new to be read: a head that drips is not read again for each byte.
+            let fresh = upstream.buffer.get(upstream.buffer.len().saturating_sub(came)..).unwrap_or_default();
+            if memchr::memchr(b'\n', fresh).is_none() && upstream.buffer.len() <= forward::RESPONSE_HEAD_BYTES_MAX {
+                continue;
             }
             let to_head = self.is_head();
             let mut out = D::head();

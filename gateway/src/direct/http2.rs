@@ -26,6 +26,10 @@ impl<'a> Http2<'a> {
     }
 }
 
+/// Fields whose values are another's in the next response. They are kept out of the table of fields that both sides remember
+/// (RFC 7541 section 7.1.3), or they would push out of it what every response repeats.
+const FLEETING: &[&str] = &["x-request-id", "x-ratelimit-remaining", "x-ratelimit-reset", "ratelimit"];
+
 /// A head as the engine takes it.
 pub(super) struct Fields(StatusCode, http::HeaderMap);
 
@@ -42,7 +46,8 @@ impl ResponseSink for Fields {
         let name = HeaderName::from_bytes(name.as_bytes());
         let name = name.or_err(ErrorType::InvalidHTTPHeader, "a name that is none").map_err(Error::into_up)?;
         let value = HeaderValue::from_bytes(value);
-        let value = value.or_err(ErrorType::InvalidHTTPHeader, "a value that is none").map_err(Error::into_up)?;
+        let mut value = value.or_err(ErrorType::InvalidHTTPHeader, "a value that is none").map_err(Error::into_up)?;
+        value.set_sensitive(FLEETING.contains(&name.as_str()));
         self.1.append(name, value);
         Ok(())
     }
