@@ -209,6 +209,8 @@ async fn hold(cases: impl FnOnce(&Asks<'_>) -> Vec<Case>) {
     assert!(!cases.is_empty());
     let mut wrong = Vec::new();
     let mut at_upstream = (0, 0);
+    // A head that is cut off may be read by the upstream after the gateway has done with it.
+    let mut late_max = 0;
     for case in &cases {
         let expected = case.actual().reaches() + usize::from(case.goes_on());
         let (seen, played) = play(&world, &asks, case).await;
@@ -224,15 +226,17 @@ async fn hold(cases: impl FnOnce(&Asks<'_>) -> Vec<Case>) {
         // The connection may have ended before the good request.
         let least = if case.or.is_some() { 0 } else { expected };
         let most = expected + usize::from(case.wrong_at_upstream == Wrong::Whole);
-        if !(least..=most).contains(&whole) || begun > expected + usize::from(case.wrong_at_upstream != Wrong::Nothing)
-        {
+        let begun_max = expected + usize::from(case.wrong_at_upstream != Wrong::Nothing) + late_max;
+        if !(least..=most).contains(&whole) || begun > begun_max {
             wrong.push(format!("{} {}: {whole} of {begun} requests at the upstream", case.section, case.name));
         }
+        late_max = begun_max.saturating_sub(begun);
         at_upstream = (at_upstream.0 + begun, at_upstream.1 + whole);
     }
     assert_eq!(world.ask(world.list()).await.status, 200, "and the gateway serves on");
-    let late = (world.orders.heads() - at_upstream.0, complete(&world) - at_upstream.1);
-    assert_eq!((late, world.blog.connections()), ((1, 1), 0), "at the upstream after all cases");
+    let (begun, whole) = (world.orders.heads() - at_upstream.0, complete(&world) - at_upstream.1);
+    assert!((1..=1 + late_max).contains(&begun), "{begun} heads at the upstream after all cases");
+    assert_eq!((whole, world.blog.connections()), (1, 0), "at the upstream after all cases");
     assert!(wrong.is_empty(), "{} of {} cases:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
 }
 
