@@ -85,8 +85,9 @@ mod name {
     pub(super) static IDENTITY: HeaderName = HeaderName::from_static(contract::identity::IDENTITY_HEADER);
 }
 
-/// Rewrites the head for the upstream: what a client may not say is gone, what the gateway vouches for is added. Runs
-/// after pingora removed the hop-by-hop headers, so a `Connection` header cannot strip what is added here.
+/// Rewrites the head for the upstream: what a client may not say is gone, what the gateway vouches for is added. A
+/// `Connection` header cannot strip what is added here: pingora has removed the hop-by-hop headers before, and
+/// [`crate::direct`] leaves out those of a fixed list afterwards.
 ///
 /// The head is taken apart and put together without pingora's second map of names as they were spelt, so names reach an
 /// upstream in lower case; and with the path as its target, also where the client sent an absolute one.

@@ -24,7 +24,7 @@ pub(super) struct Exchange<'a> {
     facts: Box<Facts>,
     /// Of the response that was begun; 0: none was.
     status: u16,
-    /// Of the response, as far as it was written.
+    /// Of the response, as far as it was handed on.
     body_bytes: u64,
 }
 
@@ -39,6 +39,8 @@ impl<'a> Exchange<'a> {
         let served = match decided {
             Ok((target, _)) => {
                 self.facts.target = Some(target);
+                // Nothing here switches protocols, whatever a client asks for and an upstream answers.
+                self.facts.upgrade = false;
                 self.forward(client).await
             }
             Err(answer) => self.answer(client, answer).await,
@@ -102,10 +104,11 @@ impl<'a> Exchange<'a> {
         request: &[u8],
         client: &mut D,
     ) -> pingora::Result<(UpstreamConnection, ResponseHead, D::Head)> {
+        let mut died = false;
         loop {
             let (upstream, endpoint) = forward::choose(&mut self.facts, self.gateway.clock.monotonic())
                 .ok_or_else(|| Error::explain(ErrorType::ConnectNoRoute, "the upstream has no address"))?;
-            let mut opened = match UpstreamConnection::open(&upstream, &endpoint).await {
+            let mut opened = match UpstreamConnection::open(&upstream, &endpoint, died).await {
                 Ok(opened) => opened,
                 // Nothing was sent yet: another address cannot hurt.
                 Err(error) => {
@@ -135,6 +138,7 @@ impl<'a> Exchange<'a> {
                     if !may_repeat {
                         return Err(error);
                     }
+                    died = true;
                 }
             }
         }
@@ -153,6 +157,7 @@ impl<'a> Exchange<'a> {
             if came == 0 {
                 return Err(Error::explain(ErrorType::ConnectionClosed, "no response").into_up());
             }
+            forward::in_time(&self.facts, self.gateway.clock.monotonic())?;
             // Without the end of a line there is nothing new to be read: a head that drips is not read again for each byte.
             let fresh = upstream.buffer.get(upstream.buffer.len().saturating_sub(came)..).unwrap_or_default();
             if memchr::memchr(b'\n', fresh).is_none() && upstream.buffer.len() <= forward::RESPONSE_HEAD_BYTES_MAX {
@@ -164,7 +169,6 @@ impl<'a> Exchange<'a> {
                 response::read(&upstream.buffer, to_head, |name| is_foreign(name, &self.facts), &mut out)?
             {
                 forward::inspect(head.status, head.fields_bytes, &mut self.facts)?;
-                forward::in_time(&self.facts, self.gateway.clock.monotonic())?;
                 upstream.buffer.advance(head.bytes);
                 if !head.status.is_informational() {
                     return Ok((head, out));

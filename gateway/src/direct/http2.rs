@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf as _, Bytes, BytesMut};
 use http::{HeaderName, HeaderValue, StatusCode};
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::v2::server::HttpSession;
@@ -12,6 +12,7 @@ use pingora::{Error, ErrorType, OrErr as _};
 use tokio::time::Instant;
 
 use super::downstream::{Downstream, ResponseSink};
+use super::upstream::READ_BYTES;
 use crate::door::Timer;
 
 /// See the module.
@@ -68,11 +69,19 @@ impl Downstream for Http2<'_> {
     async fn begin(&mut self, head: Fields, ends: bool) -> pingora::Result<()> {
         let (mut parts, ()) = http::Response::new(()).into_parts();
         (parts.status, parts.headers) = (head.0, head.1);
-        self.stream.write_response_header(Box::new(ResponseHeader::from(parts)), ends)
+        self.stream.write_response_header(Box::new(ResponseHeader::from(parts)), ends).map_err(Error::into_down)
     }
 
     async fn data(&mut self, from: &mut BytesMut, bytes: usize, _chunked: bool, last: bool) -> pingora::Result<()> {
-        self.stream.write_body(from.split_to(bytes).freeze(), last).await
+        // A piece that waits for the client keeps all of the buffer it is part of.
+        let piece = if bytes < READ_BYTES / 2 {
+            let piece = Bytes::copy_from_slice(from.get(..bytes).unwrap_or_default());
+            from.advance(bytes);
+            piece
+        } else {
+            from.split_to(bytes).freeze()
+        };
+        self.stream.write_body(piece, last).await.map_err(Error::into_down)
     }
 
     /// The engine sends as soon as it may.
@@ -91,7 +100,7 @@ impl Downstream for Http2<'_> {
         to_head: bool,
     ) -> pingora::Result<()> {
         let ends = to_head || body.is_empty();
-        self.stream.write_response_header(Box::new(response), ends)?;
+        self.stream.write_response_header(Box::new(response), ends).map_err(Error::into_down)?;
         if ends {
             return Ok(());
         }
@@ -99,7 +108,7 @@ impl Downstream for Http2<'_> {
             Cow::Borrowed(text) => Bytes::from_static(text.as_bytes()),
             Cow::Owned(text) => Bytes::from(text),
         };
-        self.stream.write_body(body, true).await
+        self.stream.write_body(body, true).await.map_err(Error::into_down)
     }
 
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {

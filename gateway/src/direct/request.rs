@@ -9,6 +9,7 @@ const BYTES_USUAL: usize = 1_024;
 /// Fields that concern the client's connection alone (RFC 9110 section 7.6.1). The door refuses heads whose `Connection`
 /// names any other.
 const HOP_BY_HOP: &[&str] = &[
+    "close",
     "connection",
     "http2-settings",
     "keep-alive",

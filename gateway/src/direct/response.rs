@@ -79,7 +79,9 @@ pub(super) fn read(
     let framing = framing(&said, status, version, to_head)?;
     write(&response, status, &said, &framing, &is_foreign, out)?;
     let stays = if version == 1 { !said.close } else { said.keep_alive && !said.close };
-    let ambiguous = said.coded && said.length.is_some();
+    // What has no body and says that it has one may be followed by it.
+    let announced = said.coded || status != StatusCode::NOT_MODIFIED && said.length.is_some_and(|length| length > 0);
+    let ambiguous = said.coded && said.length.is_some() || framing == Framing::None && !to_head && announced;
     let reusable = stays && !ambiguous && framing != Framing::End;
     Ok(Some(ResponseHead { status, bytes, fields_bytes, framing, reusable }))
 }

@@ -34,11 +34,11 @@ pub(super) struct UpstreamConnection {
 }
 
 impl UpstreamConnection {
-    /// An idle connection, or a new one.
-    pub(super) async fn open(upstream: &Upstream, endpoint: &Endpoint) -> pingora::Result<Self> {
+    /// An idle connection, or a new one; `fresh` where an idle one has just died.
+    pub(super) async fn open(upstream: &Upstream, endpoint: &Endpoint, fresh: bool) -> pingora::Result<Self> {
         let patience = upstream.settings.first_byte_timeout;
         let of = |stream, reused| Self { stream, buffer: BytesMut::new(), reused, patience };
-        if let Some(stream) = endpoint.idle.take() {
+        if let Some(stream) = (!fresh).then(|| endpoint.idle.take()).flatten() {
             return Ok(of(stream, true));
         }
         match timeout(upstream.settings.connect_timeout, TcpStream::connect(endpoint.address)).await {

@@ -41,7 +41,7 @@ pub enum Served {
     Whole,
     /// To the last byte, and the connection ends, as the response says.
     Last,
-    /// The response broke off: the connection ends without another word.
+    /// The response broke off: the connection ends with what was written of it.
     Cut,
 }
 

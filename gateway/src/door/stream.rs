@@ -6,7 +6,7 @@
 //! [`Connection::refusal`](super::Connection::refusal), decorated like any other response. Responses that the proxy
 //! library would write for a request our code never saw are replaced by ours.
 //!
-//! Requests without a body never reach the proxy ([`super::http1`], `stream/request.rs`).
+//! Most requests without a body never reach the proxy ([`super::http1`], `stream/request.rs`).
 //!
 //! Deadlines: the head as a whole, the pause between requests, the pace of bodies and of responses. When the client does
 //! not keep them the connection ends; nobody else waits for it.

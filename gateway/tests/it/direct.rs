@@ -113,7 +113,8 @@ fn ask_for(world: &World, method: &str) -> Ask {
 
 /// Client, upstream and log saw the same.
 async fn assert_alike(world: &World, what: &str, given: &Reply, expected: &Reply) {
-    let seen = |reply: &Reply| (reply.status, reply.text().to_owned(), reply.complete);
+    // How much of a response that breaks off arrives is a matter of time: over HTTP/2 a reset overtakes what waits.
+    let seen = |reply: &Reply| (reply.status, reply.complete.then(|| reply.text().to_owned()));
     assert_eq!(seen(given), seen(expected), "{what}");
     assert_eq!(loose(given), loose(expected), "{what}");
     let requests = world.orders.requests();
@@ -122,7 +123,8 @@ async fn assert_alike(world: &World, what: &str, given: &Reply, expected: &Reply
     let (line, other) = (world.log.line_of(given.request_id()).await, world.log.line_of(expected.request_id()).await);
     let names = |line: &serde_json::Value| line.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&line), names(&other), "{what}: {line} {other}");
-    for name in ["status", "code", "path", "method", "bytes_sent", "upstream", "attempts", "error"] {
+    let whole = if given.complete { ["bytes_sent"].as_slice() } else { &[] };
+    for name in ["status", "code", "path", "method", "upstream", "attempts", "error"].iter().chain(whole) {
         assert_eq!(line.get(name), other.get(name), "{what}: {name} of {line} and {other}");
     }
 }
@@ -198,4 +200,16 @@ async fn an_upstream_whose_client_has_left_is_left_as_well() {
     client.wire.close().await;
     world.blog.left(1).await;
     world.end().await;
+}
+
+/// The door takes a list for no request for a WebSocket, so the upstream is not asked to switch and must not.
+#[tokio::test]
+async fn a_switch_of_protocols_that_the_upstream_was_not_asked_for_is_502() {
+    let world = World::start().await;
+    let switched = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+    world.blog.next(Act::Answer(switched.as_bytes().to_vec()));
+    let ask = Ask::get(BLOG, "/").field("Connection", "upgrade").field("Upgrade", "websocket, x");
+    let reply = world.tls(BLOG).await.ask(&ask).await;
+    reply.refused(502, "upstream_invalid");
+    assert_eq!(world.blog.only_request().head.get("upgrade"), None);
 }

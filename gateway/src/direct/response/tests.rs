@@ -55,6 +55,21 @@ fn some_responses_have_no_body_whatever_they_say() {
 }
 
 #[test]
+fn a_response_that_may_be_followed_by_a_body_it_cannot_have_ends_its_connection() {
+    for (status, fields, reusable) in [
+        ("204 No Content", "", true),
+        ("204 No Content", "Content-Length: 0\r\n", true),
+        ("204 No Content", "Content-Length: 9\r\n", false),
+        ("204 No Content", "Transfer-Encoding: chunked\r\n", false),
+        ("304 Not Modified", "Content-Length: 9\r\n", true),
+        ("304 Not Modified", "Transfer-Encoding: chunked\r\n", false),
+    ] {
+        let (_, framing, kept) = read_whole(&format!("HTTP/1.1 {status}\r\n{fields}\r\n"), false).unwrap();
+        assert_eq!((framing, kept), (Framing::None, reusable), "{status} {fields}");
+    }
+}
+
+#[test]
 fn an_older_protocol_keeps_its_connection_only_when_it_says_so() {
     let of = |fields: &str| {
         read_whole(&format!("HTTP/1.0 200 OK\r\n{fields}\r\n"), false).map(|(_, framing, kept)| (framing, kept))
