@@ -32,7 +32,8 @@ const EXPOSED: &str = "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Res
 /// One year; applies to the host itself, since what lies below it may belong to others.
 const HSTS: &str = "max-age=31536000";
 
-/// Fields that only the gateway may speak; whatever an upstream sends under these names is dropped.
+/// Fields that only the gateway may speak, and `Server`, which nobody does; what an upstream sends under these names is
+/// dropped.
 const OURS: &[&str] = &[
     "x-ratelimit-limit",
     "x-ratelimit-remaining",
@@ -41,6 +42,7 @@ const OURS: &[&str] = &[
     "ratelimit",
     "x-request-id",
     "tollhouse-identity",
+    "server",
 ];
 
 /// Fields that concern the connection to the upstream alone (RFC 9110 section 7.6.1). `Connection` and
@@ -95,13 +97,21 @@ fn value(text: &str) -> pingora::Result<HeaderValue> {
 /// Whether a field of an upstream's response stays behind: it is ours to say, concerns that connection alone, or is about
 /// to be said by [`ours`]. For responses that switch no protocols.
 pub fn is_foreign(name: &str, facts: &Facts) -> bool {
-    let among = |names: &[&str]| names.iter().any(|other| other.eq_ignore_ascii_case(name));
-    match name.as_bytes().first().map(u8::to_ascii_lowercase) {
-        Some(b'a' | b'x' | b's') if facts.surface == Surface::Api && among(OURS_ON_THE_API) => true,
-        Some(b'x' | b'r' | b't' | b's') if among(OURS) || header::SERVER.as_str().eq_ignore_ascii_case(name) => true,
-        Some(b'k' | b'p' | b't' | b'u') => among(HOP_BY_HOP),
-        _ => false,
-    }
+    is_ours(name) || is_hop_by_hop(name) || facts.surface == Surface::Api && is_among(name, b"axs", OURS_ON_THE_API)
+}
+
+fn is_ours(name: &str) -> bool {
+    is_among(name, b"xrts", OURS)
+}
+
+fn is_hop_by_hop(name: &str) -> bool {
+    is_among(name, b"kptu", HOP_BY_HOP)
+}
+
+/// Whether it is one of these names, in any spelling. Most are told apart by their first letter.
+fn is_among(name: &str, first_letters: &[u8], names: &[&str]) -> bool {
+    name.as_bytes().first().is_some_and(|letter| first_letters.contains(&letter.to_ascii_lowercase()))
+        && names.iter().any(|other| other.eq_ignore_ascii_case(name))
 }
 
 /// Removes what an upstream may not say. Looks at each field once: of most responses nothing is to be removed.
@@ -109,11 +119,8 @@ fn remove_foreign(response: &mut ResponseHeader) {
     // A switch of protocols is the one thing two connections agree on through us.
     let ends_here = response.status != http::StatusCode::SWITCHING_PROTOCOLS;
     let nominated = if ends_here { nominated(response) } else { Vec::new() };
-    let foreign = |name: &str| {
-        matches!(name.as_bytes().first(), Some(b'x' | b'r' | b't' | b's'))
-            && (OURS.contains(&name) || name == header::SERVER.as_str())
-            || ends_here && (HOP_BY_HOP.contains(&name) || nominated.iter().any(|other| other == name))
-    };
+    let foreign =
+        |name: &str| is_ours(name) || ends_here && (is_hop_by_hop(name) || nominated.iter().any(|other| other == name));
     let names: Vec<HeaderName> = response.headers.keys().filter(|name| foreign(name.as_str())).cloned().collect();
     for name in &names {
         response.remove_header(name);

@@ -16,6 +16,9 @@ use crate::rejection::Rejection;
 use crate::telemetry::client_span;
 use crate::upstreams::{Endpoint, IDLE_MAX, Upstream};
 
+/// Attempts at an upstream, the first one included.
+const ATTEMPTS_MAX: u32 = 2;
+
 /// A WebSocket may be silent this long.
 const UPGRADED_IDLE_MAX: std::time::Duration = std::time::Duration::from_hours(1);
 
@@ -267,6 +270,19 @@ pub fn in_time(facts: &Facts, now: std::time::Duration) -> pingora::Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Whether the request may go to another address after one that took no connection.
+pub fn may_try_another(facts: &Facts) -> bool {
+    facts.attempts < ATTEMPTS_MAX && facts.upstream().is_some_and(|upstream| upstream.endpoints.len() > 1)
+}
+
+/// Whether a request may be sent once more that was sent into a connection which had died; if so, that retry is spent. Only
+/// requests that change nothing are: of any other nobody knows whether it was carried out.
+pub fn may_repeat(facts: &Facts, method: &http::Method) -> bool {
+    method.is_safe()
+        && facts.attempts < ATTEMPTS_MAX
+        && facts.upstream().is_some_and(|upstream| upstream.retries.spend())
 }
 
 /// Chooses the address for the next attempt and remembers it.

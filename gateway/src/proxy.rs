@@ -22,6 +22,7 @@ use pingora::{Error, ErrorType};
 
 pub(crate) use self::decide::connection_facts;
 pub use self::ids::RequestIds;
+pub(crate) use self::write::bytes;
 use crate::answer::Refusal;
 use crate::decorate::decorate;
 use crate::door::Connection;
@@ -31,9 +32,6 @@ use crate::pipeline::Pipeline;
 use crate::rejection::Rejection;
 use crate::request::BodyPromise;
 use crate::telemetry::{Entry, Telemetry, UpstreamOutcome};
-
-/// Attempts at an upstream, the first one included.
-pub(crate) const ATTEMPTS_MAX: u32 = 2;
 
 /// The door keeps the time of idle connections; to pingora they may stay open.
 const KEEPALIVE_FOREVER: u64 = 0;
@@ -140,7 +138,6 @@ impl ProxyHttp for SharedGateway {
         Ok(Box::new(forward::peer(&upstream, &endpoint, upgrade)))
     }
 
-    /// Nothing was sent yet: another address, or the same one once more, cannot hurt.
     fn fail_to_connect(
         &self,
         _s: &mut Session,
@@ -148,17 +145,11 @@ impl ProxyHttp for SharedGateway {
         ctx: &mut Context,
         mut error: Box<Error>,
     ) -> Box<Error> {
-        if let Some(endpoint) = &ctx.facts.endpoint {
-            endpoint.failed(self.clock.monotonic());
-            self.pipeline.upstreams.look_again();
-        }
-        let others = ctx.facts.upstream().is_some_and(|upstream| upstream.endpoints.len() > 1);
-        error.set_retry(others && ctx.facts.attempts < ATTEMPTS_MAX);
+        error.set_retry(self.has_not_connected(&ctx.facts));
         error
     }
 
-    /// A pooled connection may have died before the request was read. Only requests that change nothing are sent again:
-    /// of any other nobody knows whether it was carried out.
+    /// A pooled connection may have died before the request was read.
     fn error_while_proxy(
         &self,
         peer: &HttpPeer,
@@ -170,10 +161,8 @@ impl ProxyHttp for SharedGateway {
         let mut error = error.more_context(format!("upstream {}", peer._address));
         error.retry.decide_reuse(client_reused);
         let may_repeat = error.retry()
-            && session.req_header().method.is_safe()
-            && ctx.facts.attempts < ATTEMPTS_MAX
             && !session.as_downstream().retry_buffer_truncated()
-            && ctx.facts.upstream().is_some_and(|upstream| upstream.retries.spend());
+            && forward::may_repeat(&ctx.facts, &session.req_header().method);
         if !may_repeat {
             error.set_retry(false);
         }
@@ -328,6 +317,16 @@ impl Gateway {
             self.telemetry.upstream_ended(outcome, took);
         }
         self.telemetry.finish(facts, entry);
+    }
+
+    /// The address chosen last took no connection. Whether another one may be tried: nothing was sent yet, so that cannot
+    /// hurt.
+    pub(crate) fn has_not_connected(&self, facts: &Facts) -> bool {
+        if let Some(endpoint) = &facts.endpoint {
+            endpoint.failed(self.clock.monotonic());
+            self.pipeline.upstreams.look_again();
+        }
+        forward::may_try_another(facts)
     }
 
     /// `Expect: 100-continue`: the gateway says yes itself, once the request is accepted, and does not forward it.

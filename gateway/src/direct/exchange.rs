@@ -13,7 +13,7 @@ use crate::decorate::{is_foreign, ours};
 use crate::door::Connection;
 use crate::facts::Facts;
 use crate::forward;
-use crate::proxy::{ATTEMPTS_MAX, Gateway, connection_facts, explain};
+use crate::proxy::{Gateway, connection_facts, explain};
 use crate::telemetry::Entry;
 
 /// See the module.
@@ -110,15 +110,8 @@ impl<'a> Exchange<'a> {
                 .ok_or_else(|| Error::explain(ErrorType::ConnectNoRoute, "the upstream has no address"))?;
             let mut opened = match UpstreamConnection::open(&upstream, &endpoint, died).await {
                 Ok(opened) => opened,
-                // Nothing was sent yet: another address cannot hurt.
-                Err(error) => {
-                    endpoint.failed(self.gateway.clock.monotonic());
-                    self.gateway.pipeline.upstreams.look_again();
-                    if upstream.endpoints.len() > 1 && self.facts.attempts < ATTEMPTS_MAX {
-                        continue;
-                    }
-                    return Err(error);
-                }
+                Err(_) if self.gateway.has_not_connected(&self.facts) => continue,
+                Err(error) => return Err(error),
             };
             match self.exchange(&mut opened, request, client).await {
                 Ok((head, out)) => {
@@ -126,19 +119,13 @@ impl<'a> Exchange<'a> {
                     self.facts.upstream_answered = Some(self.gateway.clock.monotonic());
                     return Ok((opened, head, out));
                 }
-                // An idle connection may have died before the request was read. Only requests that change nothing are
-                // sent again: of any other nobody knows whether it was carried out.
+                // An idle connection may have died before the request was read.
                 Err(error) => {
                     let unread = opened.reused && opened.buffer.is_empty() && self.facts.interim_responses == 0;
-                    let may_repeat = unread
-                        && has_died(&error)
-                        && self.head.method.is_safe()
-                        && self.facts.attempts < ATTEMPTS_MAX
-                        && upstream.retries.spend();
-                    if !may_repeat {
+                    died = unread && has_died(&error) && forward::may_repeat(&self.facts, &self.head.method);
+                    if !died {
                         return Err(error);
                     }
-                    died = true;
                 }
             }
         }

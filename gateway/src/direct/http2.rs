@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::downstream::{Downstream, ResponseSink};
 use super::upstream::READ_BYTES;
 use crate::door::Timer;
+use crate::proxy::bytes;
 
 /// See the module.
 pub(super) struct Http2<'a> {
@@ -104,11 +105,7 @@ impl Downstream for Http2<'_> {
         if ends {
             return Ok(());
         }
-        let body = match body {
-            Cow::Borrowed(text) => Bytes::from_static(text.as_bytes()),
-            Cow::Owned(text) => Bytes::from(text),
-        };
-        self.stream.write_body(body, true).await.map_err(Error::into_down)
+        self.stream.write_body(bytes(body), true).await.map_err(Error::into_down)
     }
 
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {

@@ -65,18 +65,11 @@ impl Default for Chunks {
 impl Chunks {
     /// Reads on. After `Done` or an error nothing more may be pushed; a caller that does is told `Done(0)`.
     pub fn push(&mut self, piece: &[u8]) -> Result<Progress, Rejection> {
-        let mut rest = piece;
-        while let [byte, tail @ ..] = rest {
-            rest = match &mut self.place {
-                Place::Data => rest.get(self.pass_data(rest.len())..).unwrap_or_default(),
-                Place::Done => return Ok(Progress::Done(piece.len() - rest.len())),
-                _ => {
-                    self.step(*byte)?;
-                    tail
-                }
-            };
+        let mut read = 0;
+        while read < piece.len() && !self.is_done() {
+            read += self.run(piece.get(read..).unwrap_or_default())?.0;
         }
-        if self.place == Place::Done { Ok(Progress::Done(piece.len())) } else { Ok(Progress::More) }
+        Ok(if self.is_done() { Progress::Done(read) } else { Progress::More })
     }
 
     /// Reads on to the end of the next run of data, if there is one in the piece: how many bytes, and how many of them, at

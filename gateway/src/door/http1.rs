@@ -19,7 +19,6 @@ use tokio::time::Instant;
 
 use super::Connection;
 use super::head::Head;
-use super::http2::own;
 use super::stream::{EdgeStream, Transport};
 
 /// Whoever serves requests without a body by itself.
@@ -61,6 +60,11 @@ pub trait Client: AsyncWrite + Unpin + Send {
 
     /// Ready at `deadline`. The task may be woken before.
     fn poll_deadline(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()>;
+}
+
+/// The stream of a door over this transport; `None` when it is none.
+pub(super) fn own<S: Transport>(stream: Stream) -> Option<Box<EdgeStream<S>>> {
+    stream.into_any().downcast().ok()
 }
 
 /// Serves a connection to its last request.

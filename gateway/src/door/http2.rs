@@ -23,7 +23,6 @@ use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tokio_util::task::TaskTracker;
 
-use super::stream::{EdgeStream, Transport};
 use super::{Connection, ConnectionEvent, Direct, DoorRefusal, Doorman, http1};
 use crate::rejection::Rejection;
 
@@ -47,10 +46,10 @@ impl<P: HttpServerApp + Send + Sync + 'static> Engine<P> {
     async fn http1(&self, stream: Stream, shutdown: &ShutdownWatch) {
         let (direct, proxy) = (&*self.direct, &self.proxy);
         if stream.get_ssl_digest().is_some() {
-            if let Some(stream) = own::<TlsStream<TcpStream>>(stream) {
+            if let Some(stream) = http1::own::<TlsStream<TcpStream>>(stream) {
                 http1::serve(stream, direct, proxy, shutdown).await;
             }
-        } else if let Some(stream) = own::<TcpStream>(stream) {
+        } else if let Some(stream) = http1::own::<TcpStream>(stream) {
             http1::serve(stream, direct, proxy, shutdown).await;
         }
     }
@@ -115,11 +114,6 @@ impl<P: HttpServerApp + Send + Sync + 'static> Engine<P> {
             first_line: "",
         });
     }
-}
-
-/// The stream of a door over this transport; `None` when it is none.
-pub(super) fn own<S: Transport>(stream: Stream) -> Option<Box<EdgeStream<S>>> {
-    stream.into_any().downcast().ok()
 }
 
 /// Ends when nothing has been in progress for so long.

@@ -126,7 +126,8 @@ impl Gateway {
     }
 }
 
-fn bytes(text: Cow<'static, str>) -> Bytes {
+/// A text as a body; nothing is copied.
+pub(crate) fn bytes(text: Cow<'static, str>) -> Bytes {
     match text {
         Cow::Borrowed(text) => Bytes::from_static(text.as_bytes()),
         Cow::Owned(text) => Bytes::from(text),
