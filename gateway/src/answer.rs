@@ -3,9 +3,22 @@
 use std::borrow::Cow;
 
 use contract::site::RedirectStatus;
-use http::{HeaderValue, header};
+use http::{HeaderValue, StatusCode};
+use pingora::{ErrorType, OrErr as _};
 
+use crate::decorate::ResponseSink;
 use crate::rejection::Rejection;
+
+/// Redirects that caches may keep are kept for five minutes, so that a changed primary domain is not stuck.
+const REDIRECT_CACHE: &[u8] = b"max-age=300";
+
+/// How long a browser may remember the answer to a preflight, in seconds.
+const PREFLIGHT_MAX_AGE: &[u8] = b"600";
+
+const PREFLIGHT_HEADERS: &[u8] = b"Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, X-Request-Id";
+
+/// What the answer to a preflight depends on.
+const PREFLIGHT_VARY: &[u8] = b"Origin, Access-Control-Request-Method, Access-Control-Request-Headers";
 
 /// What ends a request before it reaches an upstream.
 #[derive(Debug)]
@@ -33,6 +46,53 @@ pub enum Answer {
     },
 }
 
+impl Answer {
+    /// Writes status and fields of its own to `out`; the body.
+    ///
+    /// # Errors
+    /// When a part of it is no field, and those of `out`.
+    pub fn say(self, out: &mut impl ResponseSink) -> pingora::Result<(StatusCode, Cow<'static, str>)> {
+        let status = match &self {
+            Self::Refuse(refusal) => refusal.rejection.status(),
+            Self::Redirect { status, .. } => status.code(),
+            Self::Challenge(_) => 200,
+            Self::Preflight { .. } | Self::Options { .. } => 204,
+        };
+        let status = StatusCode::from_u16(status).or_err(ErrorType::InternalError, "a status of our own")?;
+        out.status(status, status.canonical_reason().unwrap_or_default())?;
+        let body = match self {
+            Self::Refuse(refusal) => refusal.say(out)?,
+            Self::Redirect { location, .. } => {
+                // Clients choose parts of it.
+                let location =
+                    HeaderValue::try_from(location).or_err(ErrorType::InternalError, "a location that is none")?;
+                out.field("Location", location.as_bytes())?;
+                if matches!(status.as_u16(), 301 | 308) {
+                    out.field("Cache-Control", REDIRECT_CACHE)?;
+                }
+                Cow::Borrowed("")
+            }
+            Self::Challenge(text) => {
+                out.field("Content-Type", b"application/octet-stream")?;
+                out.field("Cache-Control", b"no-store")?;
+                text.into()
+            }
+            Self::Preflight { methods } => {
+                out.field("Access-Control-Allow-Methods", methods.as_bytes())?;
+                out.field("Access-Control-Allow-Headers", PREFLIGHT_HEADERS)?;
+                out.field("Access-Control-Max-Age", PREFLIGHT_MAX_AGE)?;
+                out.field("Vary", PREFLIGHT_VARY)?;
+                Cow::Borrowed("")
+            }
+            Self::Options { methods } => {
+                out.field("Allow", methods.as_bytes())?;
+                Cow::Borrowed("")
+            }
+        };
+        Ok((status, body))
+    }
+}
+
 /// A refusal with what this one occasion adds to the catalogue's entry.
 #[derive(Debug)]
 pub struct Refusal {
@@ -41,7 +101,7 @@ pub struct Refusal {
     /// A message that knows more than the catalogue's.
     pub message: Option<String>,
     /// Headers that belong to the refusal (`Allow`, `WWW-Authenticate`).
-    pub headers: Vec<(header::HeaderName, HeaderValue)>,
+    pub headers: Vec<(&'static str, HeaderValue)>,
     /// Seconds for `Retry-After`.
     pub retry_after_seconds: Option<i64>,
 }
@@ -63,7 +123,7 @@ impl Refusal {
 
     /// With a header. A value that cannot be a header value is left out.
     #[must_use]
-    pub fn with(mut self, name: header::HeaderName, value: &str) -> Self {
+    pub fn with(mut self, name: &'static str, value: &str) -> Self {
         if let Ok(value) = HeaderValue::from_str(value) {
             self.headers.push((name, value));
         }
@@ -75,6 +135,18 @@ impl Refusal {
     pub fn retry_after(mut self, seconds: i64) -> Self {
         self.retry_after_seconds = Some(seconds.max(1));
         self
+    }
+
+    fn say(&self, out: &mut impl ResponseSink) -> pingora::Result<Cow<'static, str>> {
+        out.field("Content-Type", b"application/json")?;
+        out.field("Cache-Control", b"no-store")?;
+        if let Some(seconds) = self.retry_after_seconds {
+            out.figure("Retry-After", seconds)?;
+        }
+        for (name, value) in &self.headers {
+            out.field(name, value.as_bytes())?;
+        }
+        Ok(self.body())
     }
 
     /// The body the client reads.

@@ -1,16 +1,15 @@
 //! Headers every response carries, whoever wrote it.
 //!
-//! pingora skips `response_filter` when the gateway answers by itself, so [`decorate`] has two callers: the filter for
-//! forwarded responses and the writer of answers. What is forwarded without pingora takes [`ours`] and [`is_foreign`].
+//! [`decorate`] is for responses that pingora forwards. What is forwarded without it, and what the gateway says itself (pingora
+//! skips `response_filter` then), is said field by field: [`ours`], and [`is_foreign`] for what stays behind.
 
-use http::HeaderValue;
+use http::StatusCode;
 use http::header::{self, HeaderName};
 use pingora::http::ResponseHeader;
-use pingora::{ErrorType, OrErr as _};
 
 use crate::facts::{Facts, Shown, Surface};
 
-// Text, not `HeaderName`: pingora writes these names to HTTP/1 clients in the spelling of the specification.
+// Text, not `HeaderName`: HTTP/1 clients see these names in the spelling of the specification.
 const LIMIT: &str = "X-RateLimit-Limit";
 const REMAINING: &str = "X-RateLimit-Remaining";
 const RESET: &str = "X-RateLimit-Reset";
@@ -52,46 +51,72 @@ const HOP_BY_HOP: &[&str] = &["keep-alive", "proxy-connection", "te", "trailer",
 /// Fields that say where a response ends: an upstream that names them in `Connection` is not believed.
 const FRAMING: &[&str] = &["connection", "content-length", "transfer-encoding"];
 
+/// The head of a response as it grows.
+pub trait ResponseSink: Send {
+    /// The first line.
+    ///
+    /// # Errors
+    /// When it is none.
+    fn status(&mut self, status: StatusCode, reason: &str) -> pingora::Result<()>;
+
+    /// One field more.
+    ///
+    /// # Errors
+    /// When it is no field.
+    fn field(&mut self, name: &str, value: &[u8]) -> pingora::Result<()>;
+
+    /// One field more, whose value is a number.
+    ///
+    /// # Errors
+    /// Those of [`Self::field`].
+    fn figure(&mut self, name: &str, value: impl itoa::Integer) -> pingora::Result<()> {
+        self.field(name, itoa::Buffer::new().format(value).as_bytes())
+    }
+}
+
+/// The library's: a field takes the place of those of its name.
+impl ResponseSink for ResponseHeader {
+    fn status(&mut self, status: StatusCode, _reason: &str) -> pingora::Result<()> {
+        self.set_status(status)
+    }
+
+    fn field(&mut self, name: &str, value: &[u8]) -> pingora::Result<()> {
+        self.insert_header(name.to_owned(), value)
+    }
+}
+
 /// Adds what every response of this surface carries and removes what an upstream may not say.
 ///
 /// # Errors
-/// Only if a value made of digits is no header value.
+/// Only if what we say ourselves is no field.
 pub fn decorate(response: &mut ResponseHeader, facts: &Facts, is_tls: bool) -> pingora::Result<()> {
     remove_foreign(response);
-    ours(facts, is_tls, |name, value| response.insert_header(name, value))
+    ours(facts, is_tls, response)
 }
 
 /// What every response of this surface carries, field by field.
 ///
 /// # Errors
-/// Those of `say`, and if a value made of digits is no header value.
-pub fn ours(
-    facts: &Facts,
-    is_tls: bool,
-    mut say: impl FnMut(&'static str, HeaderValue) -> pingora::Result<()>,
-) -> pingora::Result<()> {
-    say(REQUEST_ID, value(facts.request_id.as_str())?)?;
+/// Those of `out`.
+pub fn ours(facts: &Facts, is_tls: bool, out: &mut impl ResponseSink) -> pingora::Result<()> {
+    out.field(REQUEST_ID, facts.request_id.as_str().as_bytes())?;
     if facts.surface != Surface::Api {
         return Ok(());
     }
-    say(ALLOW_ORIGIN, HeaderValue::from_static("*"))?;
-    say(EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED))?;
-    say(CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"))?;
+    out.field(ALLOW_ORIGIN, b"*")?;
+    out.field(EXPOSE_HEADERS, EXPOSED.as_bytes())?;
+    out.field(CONTENT_TYPE_OPTIONS, b"nosniff")?;
     // RFC 6797 section 7.2: never over plain HTTP.
     if is_tls {
-        say(TRANSPORT_SECURITY, HeaderValue::from_static(HSTS))?;
+        out.field(TRANSPORT_SECURITY, HSTS.as_bytes())?;
     }
     let Some(Shown { standing, outcome }) = facts.shown else { return Ok(()) };
     let trio = standing.trio(outcome);
-    say(LIMIT, HeaderValue::from(trio.limit))?;
-    say(REMAINING, HeaderValue::from(trio.remaining))?;
-    say(RESET, HeaderValue::from(trio.reset))?;
-    say(POLICY, value(&standing.policy_field())?)?;
-    say(RATELIMIT, value(&standing.ratelimit_field(outcome))?)
-}
-
-fn value(text: &str) -> pingora::Result<HeaderValue> {
-    HeaderValue::from_str(text).or_err(ErrorType::InternalError, "a header value of our own")
+    out.figure(LIMIT, trio.limit)?;
+    out.figure(REMAINING, trio.remaining)?;
+    out.figure(RESET, trio.reset)?;
+    out.field(POLICY, standing.policy_field().as_bytes())?;
+    out.field(RATELIMIT, standing.ratelimit_field(outcome).as_bytes())
 }
 
 /// Whether a field of an upstream's response stays behind: it is ours to say, concerns that connection alone, or is about
@@ -117,7 +142,7 @@ fn is_among(name: &str, first_letters: &[u8], names: &[&str]) -> bool {
 /// Removes what an upstream may not say. Looks at each field once: of most responses nothing is to be removed.
 fn remove_foreign(response: &mut ResponseHeader) {
     // A switch of protocols is the one thing two connections agree on through us.
-    let ends_here = response.status != http::StatusCode::SWITCHING_PROTOCOLS;
+    let ends_here = response.status != StatusCode::SWITCHING_PROTOCOLS;
     let nominated = if ends_here { nominated(response) } else { Vec::new() };
     let foreign =
         |name: &str| is_ours(name) || ends_here && (is_hop_by_hop(name) || nominated.iter().any(|other| other == name));

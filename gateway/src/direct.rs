@@ -55,7 +55,9 @@ impl Direct for SharedGateway {
         if !is_bare || head.method == http::Method::CONNECT {
             return Some(stream);
         }
-        let head = head.clone();
+        // What the proxy would read is not needed any more.
+        let Ok(nothing) = RequestHeader::build_no_case("GET", b"/", Some(0)) else { return Some(stream) };
+        let head = std::mem::replace(stream.req_header_mut(), nothing);
         let _progress = Progress::begin(&self.0, connection);
         stream.set_write_timeout(Some(H2_WRITE_MAX));
         // A stream that is dropped before its response is complete is reset.

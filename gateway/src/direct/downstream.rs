@@ -5,21 +5,9 @@ use std::future::Future;
 use std::task::{Context, Poll};
 
 use bytes::BytesMut;
-use http::StatusCode;
-use pingora::http::ResponseHeader;
 use tokio::time::Instant;
 
-/// The head of a response as it grows.
-pub(super) trait ResponseSink: Send {
-    /// The first line.
-    fn status(&mut self, status: StatusCode, reason: &str);
-
-    /// One field more.
-    ///
-    /// # Errors
-    /// When it is no field.
-    fn field(&mut self, name: &str, value: &[u8]) -> pingora::Result<()>;
-}
+use crate::decorate::ResponseSink;
 
 /// A client that waits for the response to a request without a body.
 pub(super) trait Downstream: Send {
@@ -52,12 +40,8 @@ pub(super) trait Downstream: Send {
     fn end(&mut self, chunked: bool) -> impl Future<Output = pingora::Result<()>> + Send;
 
     /// Sends a whole response of the gateway itself.
-    fn answer(
-        &mut self,
-        response: ResponseHeader,
-        body: Cow<'static, str>,
-        to_head: bool,
-    ) -> impl Future<Output = pingora::Result<()>> + Send;
+    fn answer(&mut self, head: Self::Head, body: Cow<'static, str>)
+    -> impl Future<Output = pingora::Result<()>> + Send;
 
     /// Ready when the client has left. Registers the task to be woken.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;

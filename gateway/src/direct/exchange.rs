@@ -1,10 +1,12 @@
 //! One request and its response.
 
+use std::borrow::Cow;
+
 use bytes::Buf as _;
 use pingora::http::RequestHeader;
 use pingora::{Error, ErrorSource, ErrorType};
 
-use super::downstream::{Downstream, ResponseSink as _};
+use super::downstream::Downstream;
 use super::response::{self, ResponseHead};
 use super::upstream::UpstreamConnection;
 use super::{relay, request};
@@ -62,12 +64,13 @@ impl<'a> Exchange<'a> {
     }
 
     /// What the gateway says itself.
-    async fn answer(&mut self, client: &mut impl Downstream, answer: Answer) -> pingora::Result<()> {
-        let (response, body) = self.gateway.compose(&mut self.facts, self.connection, answer)?;
-        let to_head = self.is_head();
-        self.status = response.status.as_u16();
-        self.body_bytes = if to_head { 0 } else { body.len() as u64 };
-        client.answer(response, body, to_head).await
+    async fn answer<D: Downstream>(&mut self, client: &mut D, answer: Answer) -> pingora::Result<()> {
+        let mut head = D::head();
+        let (status, body) = self.gateway.compose(&mut self.facts, self.connection, answer, &mut head)?;
+        let body = if self.is_head() { Cow::Borrowed("") } else { body };
+        self.status = status.as_u16();
+        self.body_bytes = body.len() as u64;
+        client.answer(head, body).await
     }
 
     /// What became of a request that could not be served: an answer, while there is room for one. Whether there was.
@@ -86,7 +89,7 @@ impl<'a> Exchange<'a> {
         forward::rewrite(&mut self.head, &self.facts, self.connection, &self.gateway.identity, now)?;
         let request = request::bytes(&self.head);
         let (mut upstream, head, mut out) = self.ask(&request, client).await?;
-        ours(&self.facts, self.connection.is_tls(), |name, value| out.field(name, value.as_bytes()))?;
+        ours(&self.facts, self.connection.is_tls(), &mut out)?;
         self.status = head.status.as_u16();
         let mut framing = head.framing;
         client.begin(out, framing.is_done()).await?;

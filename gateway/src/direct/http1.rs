@@ -5,21 +5,18 @@ use std::io;
 use std::task::{Context, Poll};
 
 use bytes::{Buf as _, BufMut as _, BytesMut};
-use http::{StatusCode, header};
-use pingora::http::ResponseHeader;
+use http::StatusCode;
 use pingora::protocols::http::date;
 use pingora::{Error, ErrorType};
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::Instant;
 
-use super::downstream::{Downstream, ResponseSink};
+use super::downstream::Downstream;
+use crate::decorate::ResponseSink;
 use crate::door::Client;
 
-/// Bytes of a usual head.
-const HEAD_BYTES_USUAL: usize = 1_024;
-
-/// Bytes of a usual answer.
-const ANSWER_BYTES_USUAL: usize = 1_536;
+/// Bytes of a usual head, with the body of a refusal.
+const HEAD_BYTES_USUAL: usize = 1_280;
 
 /// See the module.
 pub(super) struct Http1<'a> {
@@ -41,6 +38,14 @@ impl<'a> Http1<'a> {
         if self.closes { "close" } else { "keep-alive" }
     }
 
+    /// Ends a head: the fields of every final response, and the blank line.
+    fn finish(&mut self, head: &mut Wire) -> pingora::Result<()> {
+        head.field("Date", date::get_cached_date().as_bytes())?;
+        head.field("Connection", self.connection().as_bytes())?;
+        head.0.put_slice(b"\r\n");
+        Ok(())
+    }
+
     async fn write(&mut self, bytes: &[u8]) -> pingora::Result<()> {
         self.client.write_all(bytes).await.or_else(unsent)
     }
@@ -56,12 +61,13 @@ impl Wire {
 }
 
 impl ResponseSink for Wire {
-    fn status(&mut self, status: StatusCode, reason: &str) {
+    fn status(&mut self, status: StatusCode, reason: &str) -> pingora::Result<()> {
         self.0.put_slice(b"HTTP/1.1 ");
         self.0.put_slice(status.as_str().as_bytes());
         self.0.put_u8(b' ');
         self.0.put_slice(reason.as_bytes());
         self.0.put_slice(b"\r\n");
+        Ok(())
     }
 
     fn field(&mut self, name: &str, value: &[u8]) -> pingora::Result<()> {
@@ -87,9 +93,7 @@ impl Downstream for Http1<'_> {
     }
 
     async fn begin(&mut self, mut head: Wire, _ends: bool) -> pingora::Result<()> {
-        head.field("Date", date::get_cached_date().as_bytes())?;
-        head.field("Connection", self.connection().as_bytes())?;
-        head.0.put_slice(b"\r\n");
+        self.finish(&mut head)?;
         self.write(&head.0).await
     }
 
@@ -113,20 +117,10 @@ impl Downstream for Http1<'_> {
         self.flush().await
     }
 
-    async fn answer(
-        &mut self,
-        mut response: ResponseHeader,
-        body: Cow<'static, str>,
-        to_head: bool,
-    ) -> pingora::Result<()> {
-        response.insert_header(header::DATE, date::get_cached_date())?;
-        response.insert_header(header::CONNECTION, self.connection())?;
-        let mut wire = Wire(Vec::with_capacity(ANSWER_BYTES_USUAL));
-        wire.status(response.status, response.get_reason_phrase().unwrap_or_default());
-        response.header_to_h1_wire(&mut wire.0);
-        wire.0.put_slice(b"\r\n");
-        wire.0.put_slice(if to_head { b"" } else { body.as_bytes() });
-        self.write(&wire.0).await?;
+    async fn answer(&mut self, mut head: Wire, body: Cow<'static, str>) -> pingora::Result<()> {
+        self.finish(&mut head)?;
+        head.0.put_slice(body.as_bytes());
+        self.write(&head.0).await?;
         self.flush().await
     }
 

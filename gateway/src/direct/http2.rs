@@ -11,8 +11,9 @@ use pingora::protocols::http::v2::server::HttpSession;
 use pingora::{Error, ErrorType, OrErr as _};
 use tokio::time::Instant;
 
-use super::downstream::{Downstream, ResponseSink};
+use super::downstream::Downstream;
 use super::upstream::READ_BYTES;
+use crate::decorate::ResponseSink;
 use crate::door::Timer;
 use crate::proxy::bytes;
 
@@ -36,8 +37,9 @@ const FLEETING: &[&str] = &["x-request-id", "x-ratelimit-remaining", "x-ratelimi
 pub(super) struct Fields(StatusCode, http::HeaderMap);
 
 impl ResponseSink for Fields {
-    fn status(&mut self, status: StatusCode, _reason: &str) {
+    fn status(&mut self, status: StatusCode, _reason: &str) -> pingora::Result<()> {
         self.0 = status;
+        Ok(())
     }
 
     fn field(&mut self, name: &str, value: &[u8]) -> pingora::Result<()> {
@@ -94,18 +96,10 @@ impl Downstream for Http2<'_> {
         self.stream.finish().map_err(Error::into_down)
     }
 
-    async fn answer(
-        &mut self,
-        response: ResponseHeader,
-        body: Cow<'static, str>,
-        to_head: bool,
-    ) -> pingora::Result<()> {
-        let ends = to_head || body.is_empty();
-        self.stream.write_response_header(Box::new(response), ends).map_err(Error::into_down)?;
-        if ends {
-            return Ok(());
-        }
-        self.stream.write_body(bytes(body), true).await.map_err(Error::into_down)
+    async fn answer(&mut self, head: Fields, body: Cow<'static, str>) -> pingora::Result<()> {
+        let ends = body.is_empty();
+        self.begin(head, ends).await?;
+        if ends { Ok(()) } else { self.stream.write_body(bytes(body), true).await.map_err(Error::into_down) }
     }
 
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {

@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use http::StatusCode;
 use pingora::ErrorType::InvalidHTTPHeader;
 
-use super::downstream::ResponseSink;
+use crate::decorate::ResponseSink;
 use crate::door::chunks::Chunks;
 
 /// The most field lines of a response.
@@ -138,7 +138,7 @@ fn write(
     out: &mut impl ResponseSink,
 ) -> pingora::Result<()> {
     let reason = response.reason.filter(|reason| !reason.is_empty());
-    out.status(status, reason.or(status.canonical_reason()).unwrap_or_default());
+    out.status(status, reason.or(status.canonical_reason()).unwrap_or_default())?;
     let connections = || response.headers.iter().filter(|field| field.name.eq_ignore_ascii_case("connection"));
     let has_options = connections().next().is_some();
     let is_named =
@@ -159,7 +159,7 @@ fn write(
     // A response to HEAD, and a 304, may say how long the body would be.
     let length = said.length.filter(|_| !said.coded && !status.is_informational() && status != StatusCode::NO_CONTENT);
     match (framing, length) {
-        (_, Some(length)) => out.field("Content-Length", length.to_string().as_bytes()),
+        (_, Some(length)) => out.figure("Content-Length", length),
         (Framing::Chunked(_) | Framing::End, None) => out.field("Transfer-Encoding", b"chunked"),
         (Framing::None | Framing::Length(_), None) => Ok(()),
     }

@@ -4,8 +4,6 @@
 //! wrong with its key. A valid key is never refused for what its neighbours behind the same address do: looking it up
 //! costs one read of memory.
 
-use http::header;
-
 use super::Pipeline;
 use crate::answer::{Answer, Refusal};
 use crate::facts::{Facts, Shown};
@@ -57,6 +55,6 @@ impl Pipeline {
                 r#"Bearer realm="tollhouse", error="invalid_token", error_description="The API key has expired""#,
             ),
         };
-        Refusal::new(rejection).with(header::WWW_AUTHENTICATE, challenge).into()
+        Refusal::new(rejection).with("WWW-Authenticate", challenge).into()
     }
 }

@@ -1,7 +1,7 @@
 //! Path, method and body against what the upstream offers, a place among its requests in progress, and memory for one
 //! more.
 
-use http::{Method, header};
+use http::Method;
 
 use contract::project::UpstreamName;
 use contract::site::Serves;
@@ -30,7 +30,7 @@ impl Pipeline {
             Ok(limit) => limit,
             Err(RouteError::NotFound) => return Err(Rejection::NotFound.into()),
             Err(RouteError::Method(allow)) => {
-                return Err(Refusal::new(Rejection::MethodNotAllowed).with(header::ALLOW, &allow).into());
+                return Err(Refusal::new(Rejection::MethodNotAllowed).with("Allow", &allow).into());
             }
             Err(RouteError::BodyNotAllowed) => return Err(Rejection::BodyNotAllowed.into()),
             Err(RouteError::BodyTooLarge) => return Err(Rejection::BodyTooLarge.into()),
