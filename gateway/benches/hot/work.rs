@@ -14,6 +14,8 @@ use contract::key::{ApiKey, Environment, KeyId, PresentedKey, Scopes};
 use contract::plan::{Limits, Plan};
 use contract::project::{Access, Project, ProjectId};
 use contract::time::{UnixMillis, UnixSeconds};
+use gateway::answer::Refusal;
+use gateway::direct::trial::{answer_head, client_head};
 use gateway::door::head::{HeadLimits, HeadReader};
 use gateway::door::{Connection, Ends};
 use gateway::facts::{Facts, RequestId, Shown, Surface};
@@ -22,8 +24,9 @@ use gateway::quota::clock::QuotaClock;
 use gateway::quota::settings::QuotaSettings;
 use gateway::quota::standing::Outcome;
 use gateway::quota::store::memory::MemoryStore;
+use gateway::rejection::Rejection;
 use gateway::telemetry::{ConnectionFacts, Entry, Telemetry};
-use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::http::RequestHeader;
 
 /// What a browser sends for a small resource.
 const HEAD: &[u8] = b"GET /v1/store/orders?status=shipped HTTP/1.1\r\n\
@@ -33,6 +36,14 @@ Accept: application/json\r\n\
 Accept-Encoding: gzip, deflate, br, zstd\r\n\
 Accept-Language: en-GB,en;q=0.5\r\n\
 Authorization: Bearer th_live_0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKL\r\n\
+\r\n";
+
+/// What a service answers.
+const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\n\
+Content-Type: application/json\r\n\
+Content-Length: 1024\r\n\
+Date: Tue, 14 Nov 2023 22:13:20 GMT\r\n\
+ETag: \"5f3759df\"\r\n\
 \r\n";
 
 /// A function under measurement: its name and one call of it.
@@ -55,7 +66,6 @@ struct Sample {
     facts: Facts,
     connection: Arc<Connection>,
     request: RequestHeader,
-    response: ResponseHeader,
 }
 
 fn sample(quota: &Quota, runtime: &tokio::runtime::Runtime) -> anyhow::Result<Sample> {
@@ -99,12 +109,7 @@ fn sample(quota: &Quota, runtime: &tokio::runtime::Runtime) -> anyhow::Result<Sa
     request.insert_header("Accept", "application/json")?;
     request.insert_header("Accept-Encoding", "gzip, deflate, br, zstd")?;
     request.insert_header("Authorization", presented.reveal())?;
-    let mut response = ResponseHeader::build(200, None)?;
-    response.insert_header("Content-Type", "application/json")?;
-    response.insert_header("Content-Length", "1024")?;
-    response.insert_header("Date", "Tue, 14 Nov 2023 22:13:20 GMT")?;
-    response.insert_header("ETag", "\"5f3759df\"")?;
-    Ok(Sample { facts, connection, request, response })
+    Ok(Sample { facts, connection, request })
 }
 
 /// All of them. The log goes nowhere, the ledger is the one in memory.
@@ -116,7 +121,7 @@ pub(crate) fn all() -> anyhow::Result<Vec<Work>> {
     let clock: Arc<dyn QuotaClock> = Arc::new(RealClock(Instant::now()));
     let store = Arc::new(MemoryStore::new(clock.clone(), 1_000));
     let quota = Quota::new(store, QuotaSettings::new(1), clock);
-    let Sample { facts, connection, request, response } = sample(&quota, &runtime)?;
+    let Sample { facts, connection, request } = sample(&quota, &runtime)?;
     let facts = Arc::new(facts);
 
     let limits = HeadLimits::default();
@@ -141,10 +146,13 @@ pub(crate) fn all() -> anyhow::Result<Vec<Work>> {
         let mut head = request.clone();
         let _ = black_box(gateway::forward::rewrite(&mut head, &sent, &known, &identity, UnixSeconds(1_700_000_000)));
     };
-    let shown = facts.clone();
-    let decorate = move || {
-        let mut head = response.clone();
-        let _ = black_box(gateway::decorate::decorate(&mut head, &shown, true));
+    let (shown, refused) = (facts.clone(), facts.clone());
+    let respond = move || {
+        let _ = black_box(client_head(black_box(RESPONSE), &shown));
+    };
+    let refuse = move || {
+        let refusal = Refusal::new(Rejection::InvalidApiKey).with("WWW-Authenticate", "Bearer realm=\"tollhouse\"");
+        let _ = black_box(answer_head(refusal.into(), &refused));
     };
     let registry = chassis::metrics::Registry::new();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
@@ -171,7 +179,8 @@ pub(crate) fn all() -> anyhow::Result<Vec<Work>> {
         ("key", Box::new(digest)),
         ("charge", Box::new(charge)),
         ("request head for the upstream", Box::new(rewrite)),
-        ("response head for the client", Box::new(decorate)),
+        ("response head for the client", Box::new(respond)),
+        ("refusal for the client", Box::new(refuse)),
         ("metrics and log line", Box::new(finish)),
     ])
 }

@@ -1,9 +1,12 @@
-//! The pure part of this module as a function of bytes, for campaigns of random input that live outside of this crate.
-//! Nothing in a running gateway calls this.
+//! The pure parts of this module as functions of bytes, for benchmarks and for campaigns of random input, which live outside
+//! of this crate. Nothing in a running gateway calls this.
 
 use super::downstream::Downstream as _;
 use super::http1::Http1;
 use super::response;
+use crate::answer::Answer;
+use crate::decorate::{is_foreign, ours};
+use crate::facts::Facts;
 
 /// What goes on to a client of the head at the start of `bytes`, and how many bytes the head has. `Ok(None)` asks for more.
 ///
@@ -13,6 +16,29 @@ pub fn response_head(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, NoHead> {
     let mut out = Http1::head();
     let head = response::read(bytes, false, |_| false, &mut out).map_err(|_| NoHead)?;
     Ok(head.map(|head| (out.into_bytes(), head.bytes)))
+}
+
+/// The same with the fields that the edge adds, all but what concerns the connection.
+///
+/// # Errors
+/// When it is no head of a response, or not a whole one.
+pub fn client_head(bytes: &[u8], facts: &Facts) -> Result<Vec<u8>, NoHead> {
+    let mut out = Http1::head();
+    let head = response::read(bytes, false, |name| is_foreign(name, facts), &mut out).map_err(|_| NoHead)?;
+    head.ok_or(NoHead)?;
+    ours(facts, true, &mut out).map_err(|_| NoHead)?;
+    Ok(out.into_bytes())
+}
+
+/// The head of what the gateway says itself, all but what concerns the connection.
+///
+/// # Errors
+/// When it is none.
+pub fn answer_head(answer: Answer, facts: &Facts) -> Result<Vec<u8>, NoHead> {
+    let mut out = Http1::head();
+    answer.say(&mut out).map_err(|_| NoHead)?;
+    ours(facts, true, &mut out).map_err(|_| NoHead)?;
+    Ok(out.into_bytes())
 }
 
 /// It is no head of a response.
