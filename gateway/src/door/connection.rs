@@ -78,6 +78,10 @@ pub struct Connection {
     upgraded: AtomicBool,
     closed: AtomicBool,
     crowded: AtomicBool,
+    /// For HTTP/2: flushes wait for [`Self::gather`]`(false)`.
+    gathers: AtomicBool,
+    /// A flush waits.
+    holds: AtomicBool,
     hosts: Mutex<Vec<Hostname>>,
     refusal: OnceLock<Rejection>,
     /// Milliseconds after `opened` until which the upstream must have answered; 0: no such deadline.
@@ -112,6 +116,8 @@ impl Connection {
             upgraded: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             crowded: AtomicBool::new(false),
+            gathers: AtomicBool::new(false),
+            holds: AtomicBool::new(false),
             hosts: Mutex::new(Vec::new()),
             refusal: OnceLock::new(),
             answer_by: AtomicU64::new(0),
@@ -302,6 +308,23 @@ impl Connection {
 
     pub(crate) fn is_upgraded(&self) -> bool {
         self.upgraded.load(Ordering::Acquire)
+    }
+
+    /// While `gathers`, what is written is kept for one write; only what is too much for that leaves by itself.
+    pub(crate) fn gather(&self, gathers: bool) {
+        self.gathers.store(gathers, Ordering::Relaxed);
+    }
+
+    /// Whether a flush must wait now.
+    pub(crate) fn hold(&self) -> bool {
+        let holds = self.gathers.load(Ordering::Relaxed);
+        self.holds.store(holds, Ordering::Relaxed);
+        holds
+    }
+
+    /// Whether a flush has waited and none has come since.
+    pub(crate) fn holds(&self) -> bool {
+        self.holds.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_closed(&self) -> bool {

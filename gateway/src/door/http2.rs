@@ -9,6 +9,8 @@
 //! Beyond that the loop does what the library's own does (`accept_downstream_sessions` of pingora 0.9.1): a task per
 //! request, GOAWAY at the signal, the end when nothing was in progress for long.
 
+mod turn;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +25,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tokio_util::task::TaskTracker;
 
+use self::turn::in_turn;
 use super::{Connection, ConnectionEvent, Direct, DoorRefusal, Doorman, http1};
 use crate::rejection::Rejection;
 
@@ -79,7 +82,7 @@ impl<P: HttpServerApp + Send + Sync + 'static> Engine<P> {
                     leaving = true;
                     continue;
                 }
-                accepted = HttpSession::from_h2_conn(&mut engine, Arc::clone(&digest)) => accepted,
+                accepted = in_turn(&connection, HttpSession::from_h2_conn(&mut engine, Arc::clone(&digest))) => accepted,
                 () = idle(&requests, idle_max), if !leaving => return,
             };
             match accepted {

@@ -31,7 +31,7 @@ impl<S: Transport> AsyncWrite for EdgeStream<S> {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let me = self.get_mut();
         me.check_open()?;
-        if me.standing == Standing::Answered {
+        if me.standing == Standing::Answered || me.connection.hold() {
             return Poll::Ready(Ok(()));
         }
         me.poll_flush_all(cx)
