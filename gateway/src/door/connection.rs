@@ -306,6 +306,11 @@ impl Connection {
         self.done.load(Ordering::Acquire)
     }
 
+    /// Requests that were seen and are not done.
+    pub(crate) fn in_progress(&self) -> u32 {
+        self.seen().wrapping_sub(self.done())
+    }
+
     pub(crate) fn is_upgraded(&self) -> bool {
         self.upgraded.load(Ordering::Acquire)
     }

@@ -44,6 +44,7 @@ impl Gateway {
     /// Starts it; returns it when it is ready and has the snapshot, and how long that took.
     async fn start(configuration: &PathBuf, https: SocketAddr, admin: SocketAddr) -> (Self, Duration) {
         let began = Instant::now();
+        #[expect(clippy::disallowed_methods, reason = "a bench chooses what it measures")]
         let program = std::env::var_os("GATEWAY").unwrap_or_else(|| env!("CARGO_BIN_EXE_gateway").into());
         let process = Command::new(program)
             .arg("--config")

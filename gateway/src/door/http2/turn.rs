@@ -2,7 +2,8 @@
 //!
 //! A stream that writes wakes the engine of its connection, and the runtime runs next what was woken last: the engine would
 //! send every response by itself, in a record and a system call of its own. So it waits for its turn: until all who may run
-//! have run, and the sockets have been asked for news. That costs an idle gateway a look at its sockets, and nothing else.
+//! have run, and the sockets have been asked for news. A connection with one request in progress has nothing to gather, and its
+//! engine runs at once.
 //! The engine flushes after every larger piece of a body as well: those flushes wait until it has nothing more to say.
 
 use std::future::poll_fn;
@@ -13,14 +14,15 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use crate::door::Connection;
 
-/// Runs the engine of a connection: at once the first time, then whenever its turn has come after it was woken.
+/// Runs the engine of a connection: at once the first time and while there is at most one request, then whenever its turn has
+/// come after it was woken.
 pub(super) async fn in_turn<F: Future>(connection: &Connection, engine: F) -> F::Output {
     let mut engine = pin!(engine);
     let mut begun = false;
     let mut turn: Option<Arc<Turn>> = None;
     poll_fn(|cx| {
         match &turn {
-            None if begun => {
+            None if begun && connection.in_progress() > 1 => {
                 turn = Some(Turn::ask(cx));
                 return Poll::Pending;
             }
@@ -47,12 +49,14 @@ struct Turn {
 }
 
 impl Turn {
-    /// Wakes the task when its turn has come; not before the runtime's event loop has run once, nor much later.
+    /// Wakes the task when its turn has come: when a worker of the runtime has run out of tasks, or has run 61 more.
     fn ask(cx: &Context<'_>) -> Arc<Self> {
         let turn = Arc::new(Self { has_come: AtomicBool::new(false), task: cx.waker().clone() });
         let waker = Waker::from(Arc::clone(&turn));
-        // The runtime takes the waker, and is all that is wanted of it.
-        let _ = pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(&waker));
+        // The runtime takes the waker, which is all that is wanted of it.
+        if pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(&waker)).is_ready() {
+            waker.wake();
+        }
         turn
     }
 }
@@ -105,6 +109,8 @@ mod tests {
         let running = Arc::clone(&shared);
         let engine = tokio::spawn(async move {
             let connection = connection();
+            connection.request_seen();
+            connection.request_seen();
             in_turn(&connection, poll_fn(|cx| running.lock().unwrap().poll(&connection, cx))).await;
         });
         tokio::task::yield_now().await;
@@ -131,15 +137,35 @@ mod tests {
         assert_eq!(shared.lock().unwrap().writes, [10, 10]);
     }
 
-    #[tokio::test]
-    async fn whoever_is_alone_is_not_kept_waiting() {
+    /// Counts to a hundred, and wakes itself each time.
+    async fn progress(connection: &Connection) -> u32 {
         let mut polls = 0;
         let engine = poll_fn(|cx| {
             polls += 1;
             cx.waker().wake_by_ref();
             if polls == 100 { Poll::Ready(()) } else { Poll::Pending }
         });
-        in_turn(&connection(), engine).await;
-        assert_eq!(polls, 100);
+        in_turn(connection, engine).await;
+        polls
+    }
+
+    #[tokio::test]
+    async fn whoever_is_alone_is_not_kept_waiting() {
+        assert_eq!(progress(&connection()).await, 100);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn whatever_thread_asks_the_turn_comes() {
+        let connections = (0..20).map(|_| {
+            tokio::spawn(async {
+                let connection = connection();
+                connection.request_seen();
+                connection.request_seen();
+                progress(&connection).await
+            })
+        });
+        for connection in connections.collect::<Vec<_>>() {
+            assert_eq!(connection.await.unwrap(), 100);
+        }
     }
 }

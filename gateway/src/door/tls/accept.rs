@@ -17,6 +17,10 @@ use crate::door::{Doorman, HandshakeOutcome};
 /// The alert record `fatal, unrecognized_name` (RFC 6066 section 3). Before the server has spoken, alerts are plain.
 const UNRECOGNIZED_NAME: [u8; 7] = [0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 0x70];
 
+/// Encrypted bytes that wait for an HTTP/2 client to read: two records. The engine's flushes wait at times, so that it would
+/// fill the 64 KiB that are usual.
+const H2_UNSENT_MAX: usize = 32 * 1024;
+
 /// Reads the `ClientHello`, finds the certificate, shakes hands. The caller keeps the deadline. An error is the outcome
 /// of a handshake after which nothing is to be served.
 pub(crate) async fn accept<S: Transport>(
@@ -53,6 +57,9 @@ pub(crate) async fn accept<S: Transport>(
         return Err(HandshakeOutcome::Challenge);
     }
     let facts = facts(stream.get_ref().1, sni, certificate);
+    if facts.h2 {
+        stream.get_mut().1.set_buffer_limit(Some(H2_UNSENT_MAX));
+    }
     Ok((stream, facts))
 }
 
