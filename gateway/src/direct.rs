@@ -26,6 +26,7 @@ use self::exchange::Exchange;
 use self::http1::Http1;
 use self::http2::Http2;
 use crate::door::{Client, Connection, Direct, Served};
+use crate::forward;
 use crate::proxy::{Gateway, H2_WRITE_MAX, SharedGateway};
 
 /// Field lines of a head that is read here; the door's lint has a limit of its own, which is no larger by default.
@@ -56,8 +57,7 @@ impl Direct for SharedGateway {
             return Some(stream);
         }
         // What the proxy would read is not needed any more.
-        let Ok(nothing) = RequestHeader::build_no_case("GET", b"/", Some(0)) else { return Some(stream) };
-        let head = std::mem::replace(stream.req_header_mut(), nothing);
+        let Ok(head) = forward::take_out(stream.req_header_mut()) else { return Some(stream) };
         let _progress = Progress::begin(&self.0, connection);
         stream.set_write_timeout(Some(H2_WRITE_MAX));
         // A stream that is dropped before its response is complete is reset.

@@ -1,8 +1,8 @@
 //! pingora's phases: each is a few lines that call something below.
 //!
-//! Two traps. pingora skips `response_filter` when the gateway answers by itself, so [`crate::decorate`] has two
-//! callers. And failures on the way to an upstream surface in `fail_to_proxy`, which speaks through
-//! [`Rejection`] like everyone else.
+//! Two traps. pingora skips `response_filter` when the gateway answers by itself, so answers get their fields where they
+//! are composed ([`crate::decorate::ours`]). And failures on the way to an upstream surface in `fail_to_proxy`, which
+//! speaks through [`Rejection`] like everyone else.
 
 mod decide;
 mod ids;

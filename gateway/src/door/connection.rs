@@ -264,7 +264,7 @@ impl Connection {
     /// Time is short: who rests between requests looks at its clock again, and an idle HTTP/2 connection is told to go.
     pub(crate) fn hurry(&self) {
         if self.is_h2() {
-            if self.seen() > 0 && self.seen() == self.done() {
+            if self.seen() > 0 && self.in_progress() == 0 {
                 self.retire();
             }
         } else {
