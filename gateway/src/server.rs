@@ -54,7 +54,7 @@ use crate::usage::Reporter;
 /// How long a listener may take to open.
 const LISTEN_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// How long names of upstreams that cannot be looked up keep a new gateway from being ready.
+/// How long names of upstreams that cannot be looked up keep the doors of a new gateway shut.
 const FIRST_LOOK_UP_MAX: Duration = Duration::from_secs(10);
 
 /// Streams of one HTTP/2 connection at once.
@@ -116,6 +116,12 @@ pub async fn start(
     let settings = door_settings(&config, descriptors);
     let connections = Connections::new(&settings);
     let upstreams = Arc::new(Upstreams::new(config.upstreams.clone()));
+    // A balancer that has not noticed yet that a gateway was gone asks the next while nobody listens, but takes a 502 for
+    // an answer.
+    tokio::select! {
+        () = upstreams.look_up_first(FIRST_LOOK_UP_MAX) => {}
+        () = shutdown.begun() => {}
+    }
     let pipeline = Pipeline {
         replica: replica.clone(),
         keys: Keys::new(replica.clone(), config.environment),
@@ -209,7 +215,7 @@ pub async fn start(
 /// yet whether it has a replica is not ready.
 fn not_ready_yet() -> Health {
     let health = Health::new();
-    for name in ["listeners", "replica", "upstreams"] {
+    for name in ["listeners", "replica"] {
         health.condition(name).set(false);
     }
     health
@@ -245,7 +251,7 @@ fn background(config: &Config, gateway: &Gateway, live: &Live) -> impl Future<Ou
     let pipeline = &gateway.pipeline;
     let memory = Memory::new(config.overload.memory_bytes_max, config.overload.control_group.clone());
     let watching = pipeline.overload.clone().watch(memory, live.connections.clone());
-    let looking_up = pipeline.upstreams.clone().keep_looked_up(live.health.condition("upstreams"), FIRST_LOOK_UP_MAX);
+    let looking_up = pipeline.upstreams.clone().keep_looked_up();
     let checking = pipeline.upstreams.clone().keep_checked();
     let reporter = Reporter {
         url: config.feed_url.clone(),

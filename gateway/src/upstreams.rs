@@ -8,10 +8,9 @@ mod route;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use chassis::health::Condition;
 use contract::project::UpstreamName;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
@@ -27,6 +26,9 @@ const LOOK_UP_EVERY: Duration = Duration::from_secs(5);
 
 /// How often while an upstream has no address at all, or one of its addresses takes no connections.
 const LOOK_UP_AGAIN: Duration = Duration::from_secs(1);
+
+/// How often while a gateway that starts waits for it.
+const LOOK_UP_SOON: Duration = Duration::from_millis(200);
 
 /// How soon the health of upstreams that came with a reload is asked for.
 const RELOADED_WITHIN: Duration = Duration::from_secs(1);
@@ -140,30 +142,47 @@ impl Upstreams {
         self.all.store(Arc::new(all));
     }
 
-    /// Looks up the names among the endpoints and closes connections that are idle for long, now and every five seconds,
-    /// until dropped. A gateway that starts where names
-    /// are not known yet (a container whose network is being made) is not `ready` before it has an address of each
-    /// upstream; names that nobody knows hold it up for its `patience` and no longer. An address that takes no connections
-    /// may be that of somebody who has moved: then the next look comes sooner.
-    pub async fn keep_looked_up(self: Arc<Self>, ready: Condition, patience: Duration) {
-        let began = Instant::now();
-        loop {
+    /// Looks up the names among the endpoints until each upstream has an address, for its `patience` at most: where a
+    /// gateway starts, names may not be known yet (a container whose network is being made). Names that nobody knows hold
+    /// it up for so long and no longer.
+    pub async fn look_up_first(&self, patience: Duration) {
+        let looking = async {
+            while !self.look_up().await {
+                tokio::time::sleep(LOOK_UP_SOON).await;
+            }
+        };
+        if tokio::time::timeout(patience, looking).await.is_err() {
             let all = self.all();
-            let named = all.iter().filter(|upstream| upstream.endpoints.have_names());
-            futures_util::future::join_all(named.map(|upstream| upstream.endpoints.look_up())).await;
-            let missing = all.iter().any(|upstream| upstream.endpoints.is_empty());
-            if !missing || began.elapsed() >= patience {
-                ready.set(true);
-            }
-            for upstream in &all {
-                upstream.endpoints.tidy();
-            }
+            let lost = all.iter().filter(|upstream| upstream.endpoints.is_empty());
+            let names = lost.map(|upstream| upstream.settings.name.as_str()).collect::<Vec<_>>().join(", ");
+            tracing::warn!(upstreams = names, "starting without an address of some upstreams");
+        }
+    }
+
+    /// Looks up the names among the endpoints every five seconds and closes connections that are idle for long, until
+    /// dropped. An address that takes no connections may be that of somebody who has moved, and one that is missing may
+    /// be there any moment: then the next look comes sooner.
+    pub async fn keep_looked_up(self: Arc<Self>) {
+        let mut complete = self.all().iter().all(|upstream| !upstream.endpoints.is_empty());
+        loop {
             tokio::time::sleep(LOOK_UP_AGAIN).await;
-            if !missing {
+            if complete {
                 let rest = LOOK_UP_EVERY.saturating_sub(LOOK_UP_AGAIN);
                 let _ = tokio::time::timeout(rest, self.look_again.notified()).await;
             }
+            complete = self.look_up().await;
+            for upstream in self.all() {
+                upstream.endpoints.tidy();
+            }
         }
+    }
+
+    /// Looks up all names once; whether every upstream has an address then.
+    async fn look_up(&self) -> bool {
+        let all = self.all();
+        let named = all.iter().filter(|upstream| upstream.endpoints.have_names());
+        futures_util::future::join_all(named.map(|upstream| upstream.endpoints.look_up())).await;
+        all.iter().all(|upstream| !upstream.endpoints.is_empty())
     }
 
     /// An address took no connection.
@@ -195,7 +214,7 @@ impl Upstreams {
 
 #[cfg(test)]
 mod tests {
-    use chassis::health::Health;
+    use std::time::Instant;
 
     use super::*;
 
@@ -215,25 +234,20 @@ mod tests {
         }]))
     }
 
-    /// Whether a gateway was held up by looking for this place.
-    async fn waits_for(endpoint: &str) -> bool {
-        let (upstreams, ready) = (at(endpoint), Health::new().condition("upstreams"));
-        let looking = AbortOnDropHandle::new(tokio::spawn(upstreams.clone().keep_looked_up(ready.clone(), PATIENCE)));
+    /// Whether somebody who starts knows an address of this place when it has been looked for.
+    async fn finds(endpoint: &str) -> bool {
+        let upstreams = at(endpoint);
         let began = Instant::now();
-        while !ready.holds() {
-            assert!(began.elapsed() < PATIENCE * 10, "it is never ready");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        drop(looking);
+        upstreams.look_up_first(PATIENCE).await;
         let found = !upstreams.find(&"shop".parse().unwrap()).unwrap().endpoints.is_empty();
         assert!(found || began.elapsed() >= PATIENCE, "it gave up too soon");
-        !found
+        found
     }
 
     #[tokio::test]
     async fn a_gateway_waits_for_the_names_of_its_upstreams_and_for_one_that_nobody_knows_not_for_ever() {
-        assert!(!waits_for("127.0.0.1:7001").await);
-        assert!(!waits_for("localhost:7001").await);
-        assert!(waits_for("no-such-name.invalid:7001").await);
+        assert!(finds("127.0.0.1:7001").await);
+        assert!(finds("localhost:7001").await);
+        assert!(!finds("no-such-name.invalid:7001").await);
     }
 }
