@@ -1,8 +1,8 @@
-//! Requests without a body, from head to log line without the proxy library; of HTTP/2 its engine remains.
+//! Requests over HTTP/2, and those over HTTP/1 without a body, from head to log line without the proxy library.
 //!
 //! The same pipeline, the same fields, the same metrics and log line as [`crate::proxy`]: only the library's work is left
-//! out, which is most of what a small request costs ([decision](../../docs/decisions/requests-without-a-body.md)).
-//! Left to the proxy: requests with a body, HTTP/1.0, switches of protocols, heads of very many fields.
+//! out, which is most of what a small request costs ([decision](../../docs/decisions/requests-without-the-library.md)).
+//! Left to the proxy of HTTP/1: requests with a body, version 1.0, switches of protocols, heads of very many fields.
 
 mod downstream;
 mod exchange;
@@ -11,6 +11,7 @@ mod http2;
 mod relay;
 mod request;
 mod response;
+mod upload;
 mod upstream;
 
 pub mod trial;
@@ -18,16 +19,13 @@ pub mod trial;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use http::header;
 use pingora::http::RequestHeader;
-use pingora::protocols::http::v2::server::HttpSession;
 
 use self::exchange::Exchange;
 use self::http1::Http1;
 use self::http2::Http2;
-use crate::door::{Client, Connection, Direct, Served};
-use crate::forward;
-use crate::proxy::{Gateway, H2_WRITE_MAX, SharedGateway};
+use crate::door::{Client, Connection, Direct, H2Request, Served};
+use crate::proxy::{Gateway, SharedGateway};
 
 /// Field lines of a head that is read here; the door's lint has a limit of its own, which is no larger by default.
 const FIELDS_MAX: usize = 100;
@@ -43,26 +41,20 @@ impl Direct for SharedGateway {
         let connection = Arc::clone(client.connection());
         let _progress = Progress::begin(&self.0, &connection);
         let mut client = Http1::new(client, keep_alive);
-        match (Exchange::new(&self.0, &connection, head).serve(&mut client).await, client.closes) {
+        let outcome = Exchange::new(&self.0, &connection, head).serve(&mut client, false).await;
+        match (outcome.whole, client.closes) {
             (true, false) => Served::Whole,
             (true, true) => Served::Last,
             (false, _) => Served::Cut,
         }
     }
 
-    async fn serve_stream(&self, mut stream: HttpSession, connection: &Arc<Connection>) -> Option<HttpSession> {
-        let head = stream.req_header();
-        let is_bare = stream.is_body_done() && !head.headers.contains_key(header::CONTENT_LENGTH);
-        if !is_bare || head.method == http::Method::CONNECT {
-            return Some(stream);
-        }
-        // What the proxy would read is not needed any more.
-        let Ok(head) = forward::take_out(stream.req_header_mut()) else { return Some(stream) };
+    async fn serve_stream(&self, request: H2Request, connection: &Arc<Connection>) -> bool {
+        let H2Request { head, body, respond } = request;
         let _progress = Progress::begin(&self.0, connection);
-        stream.set_write_timeout(Some(H2_WRITE_MAX));
-        // A stream that is dropped before its response is complete is reset.
-        Exchange::new(&self.0, connection, head).serve(&mut Http2::new(&mut stream)).await;
-        None
+        let (body_follows, head) = (!body.is_end_stream(), RequestHeader::from(head));
+        let mut client = Http2::new(body, respond);
+        !Exchange::new(&self.0, connection, head).serve(&mut client, body_follows).await.malformed
     }
 }
 

@@ -4,11 +4,10 @@
 //! the socket and the proxy's HTTP/1 parser: only bytes that have one reading are ever released, heads and bodies have
 //! deadlines, and whatever is refused here gets the same Error body, log line and metric as every other refusal.
 //!
-//! Left to others: which hosts exist, who may ask and where requests go (the pipeline); HTTP/2 framing (the proxy's h2
-//! engine, for which the door keeps the deadline of the preface, the pace of writes, the count of idle frames and the log
-//! of what it refuses by itself); certificates (the [`Doorman`]'s, read from the local replica). When the replica has no
-//! certificate for a name, the handshake ends with an alert and nothing is remembered of it. When the runtime has no task
-//! to spare, connections wait in the backlog.
+//! Left to others: which hosts exist, who may ask and where requests go (the pipeline); HTTP/2 framing (an engine, for
+//! which the door keeps the deadline of the preface, the pace of writes and the count of idle frames); certificates (the
+//! [`Doorman`]'s, read from the local replica). When the replica has no certificate for a name, the handshake ends with an
+//! alert and nothing is remembered of it. When the runtime has no task to spare, connections wait in the backlog.
 //!
 //! The parts in the order bytes meet them: [`listener`], [`tls`], `stream`, `gate`, [`head`], [`chunks`]; beside them
 //! [`settings`], [`connection`] and [`registry`].
@@ -44,7 +43,7 @@ use rustls::sign::CertifiedKey;
 pub use self::connection::{Connection, Ends, TlsFacts};
 pub use self::frames::FrameLimits;
 pub use self::http1::{Client, Direct, Served};
-pub use self::http2::Engine;
+pub use self::http2::{Engine, H2_IDLE_MAX, H2Request};
 pub use self::listener::{Door, Listening};
 pub use self::pace::PaceLimits;
 pub use self::registry::Connections;

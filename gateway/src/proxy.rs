@@ -36,12 +36,8 @@ use crate::telemetry::{Entry, Telemetry, UpstreamOutcome};
 /// The door keeps the time of idle connections; to pingora they may stay open.
 const KEEPALIVE_FOREVER: u64 = 0;
 
-/// How long pingora waits for one read or write on the client's side; the door's own clocks are shorter.
-const CLIENT_IO_MAX: Duration = Duration::from_mins(1);
-
-/// How long an HTTP/2 client may leave a response lying, its window closed; what the door's own clock allows the
-/// connection as a whole. Every such response holds a place at its upstream.
-pub(crate) const H2_WRITE_MAX: Duration = Duration::from_secs(30);
+/// How long one read or write on the client's side may take; the door's own clocks are shorter.
+pub(crate) const CLIENT_IO_MAX: Duration = Duration::from_mins(1);
 
 /// A silent WebSocket is cut after this time.
 const UPGRADED_IO_MAX: Duration = Duration::from_hours(1);
@@ -99,7 +95,7 @@ impl ProxyHttp for SharedGateway {
         let keepalive = if ends { None } else { Some(KEEPALIVE_FOREVER) };
         session.set_keepalive(keepalive);
         session.set_read_timeout(Some(CLIENT_IO_MAX));
-        session.set_write_timeout(Some(if connection.is_h2() { H2_WRITE_MAX } else { CLIENT_IO_MAX }));
+        session.set_write_timeout(Some(CLIENT_IO_MAX));
         ctx.connection = Some(connection);
         Ok(())
     }
@@ -185,14 +181,9 @@ impl ProxyHttp for SharedGateway {
         &self,
         _session: &mut Session,
         body: &mut Option<Bytes>,
-        end: bool,
+        _end: bool,
         ctx: &mut Context,
     ) -> pingora::Result<()> {
-        // An end that comes by itself, as HTTP/2 has it, is no piece of the body: the library would write it as a last
-        // chunk and then the last chunk, and the upstream would take the second for the next request.
-        if end && body.as_ref().is_some_and(Bytes::is_empty) {
-            *body = None;
-        }
         ctx.facts.body_bytes += body.as_ref().map_or(0, |body| u64::try_from(body.len()).unwrap_or(u64::MAX));
         let limit = ctx.facts.target.as_ref().map_or(0, |target| target.body_bytes_max);
         // What travels after a switch of protocols is no body; asking for the switch lifts no limit.
@@ -332,7 +323,7 @@ impl Gateway {
     /// `Expect: 100-continue`: the gateway says yes itself, once the request is accepted, and does not forward it.
     async fn welcome_body(&self, session: &mut Session, body: BodyPromise) -> pingora::Result<()> {
         let expects = session.req_header().headers.contains_key(http::header::EXPECT);
-        // HTTP/1.0 clients would take the 100 for the answer; HTTP/2 has no need of it.
+        // HTTP/1.0 clients would take the 100 for the answer.
         let understands = session.req_header().version == http::Version::HTTP_11;
         if expects && body != BodyPromise::None && understands {
             session.as_downstream_mut().write_continue_response().await?;

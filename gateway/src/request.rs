@@ -51,15 +51,16 @@ pub struct EdgeRequest<'a> {
 }
 
 impl<'a> EdgeRequest<'a> {
-    /// Parses a request that pingora has read.
+    /// Parses a request whose head was read.
     ///
     /// # Errors
     /// The [`Rejection`] of the first rule it breaks.
     pub fn parse(header: &'a RequestHeader, body_follows: bool, connection: &'a Connection) -> Result<Self, Rejection> {
-        let host = host_of(header)?;
         if connection.is_h2() {
+            lint::authority(header.uri.authority(), &header.headers)?;
             lint::fields(&header.headers)?;
         }
+        let host = host_of(header)?;
         let target = header.uri.path_and_query().map_or("/", |target| target.as_str());
         lint::target(target, &header.method)?;
         Ok(Self {
@@ -89,7 +90,7 @@ impl<'a> EdgeRequest<'a> {
     }
 }
 
-/// HTTP/2 puts the host into `:authority`, HTTP/1 into `Host`; pingora has refused requests where both disagree.
+/// HTTP/2 puts the host into `:authority`, HTTP/1 into `Host`. Where there are both they are the same by now.
 fn host_of(header: &RequestHeader) -> Result<Hostname, Rejection> {
     let authority = match header.uri.authority() {
         Some(authority) => authority.as_str(),

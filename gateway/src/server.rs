@@ -28,8 +28,6 @@ use chassis::shutdown::Shutdown;
 use chassis::trace::{Exporter, Tracer};
 use chassis::watchdog::{Watchdog, WatchdogLimits};
 use parking_lot::Mutex;
-use pingora::apps::HttpServerOptions;
-use pingora::protocols::http::v2::server::default_h2_options;
 use pingora::server::configuration::ServerConf;
 use tokio::sync::watch;
 
@@ -38,7 +36,7 @@ use self::lifecycle::DataPlane;
 use self::reload::{Reload, ReloadMetrics};
 use self::watcher::EdgeWatcher;
 use crate::config::Config;
-use crate::door::{Connections, Door, DoorSettings, Engine, Listening, TicketSeed, Tickets};
+use crate::door::{Connections, Door, DoorSettings, Engine, H2_IDLE_MAX, Listening, TicketSeed, Tickets};
 use crate::keys::Keys;
 use crate::overload::{Memory, Overload};
 use crate::pipeline::Pipeline;
@@ -57,16 +55,6 @@ const LISTEN_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How long names of upstreams that cannot be looked up keep the doors of a new gateway shut.
 const FIRST_LOOK_UP_MAX: Duration = Duration::from_secs(10);
 
-/// Streams of one HTTP/2 connection at once.
-const H2_STREAMS_MAX: u32 = 100;
-/// Bytes of one HTTP/2 header list.
-const H2_HEADER_BYTES_MAX: u32 = 32 * 1024;
-/// Flow-control windows of HTTP/2, stream and connection.
-const H2_WINDOWS: (u32, u32) = (64 * 1024, 1024 * 1024);
-/// Bytes of responses buffered for one HTTP/2 connection whose client does not read.
-const H2_SEND_BUFFER_MAX: usize = 256 * 1024;
-/// An HTTP/2 connection without streams is closed after this time.
-const H2_IDLE_MAX: Duration = Duration::from_secs(75);
 /// Idle connections to upstreams that are kept; fewer than the concurrent requests is a cliff (half the throughput).
 const UPSTREAM_POOL: usize = 1_024;
 
@@ -115,13 +103,7 @@ pub async fn start(
     let descriptors = chassis::process::prepare()?;
     let settings = door_settings(&config, descriptors);
     let connections = Connections::new(&settings);
-    let upstreams = Arc::new(Upstreams::new(config.upstreams.clone()));
-    // A balancer that has not noticed yet that a gateway was gone asks the next while nobody listens, but takes a 502 for
-    // an answer.
-    tokio::select! {
-        () = upstreams.look_up_first(FIRST_LOOK_UP_MAX) => {}
-        () = shutdown.begun() => {}
-    }
+    let upstreams = upstreams(&config, &shutdown).await;
     let pipeline = Pipeline {
         replica: replica.clone(),
         keys: Keys::new(replica.clone(), config.environment),
@@ -145,7 +127,8 @@ pub async fn start(
     let tickets = tickets(&config, clock.clone())?;
     let watchdog = watchdog(clock.clone())?;
     let direct = Arc::new(SharedGateway(gateway.clone()));
-    let app = Arc::new(Engine::new(proxy(&Arc::new(server_conf(&config)), &gateway), direct, doorman.clone()));
+    let proxy = pingora::proxy::http_proxy(&Arc::new(server_conf(&config)), SharedGateway(gateway.clone()));
+    let app = Arc::new(Engine::new(proxy, direct, doorman.clone(), H2_IDLE_MAX));
     let http = Door::plain("http", config.http, app.clone(), doorman.clone(), connections.clone(), settings.clone())
         .threads(config.threads)
         .beating(watchdog.watch("http"));
@@ -219,6 +202,17 @@ fn not_ready_yet() -> Health {
         health.condition(name).set(false);
     }
     health
+}
+
+/// The upstreams, with addresses before the doors open: a balancer that has not noticed yet that a gateway was gone asks
+/// another one while nobody listens, but takes a 502 for an answer.
+async fn upstreams(config: &Config, shutdown: &Shutdown) -> Arc<Upstreams> {
+    let upstreams = Arc::new(Upstreams::new(config.upstreams.clone()));
+    tokio::select! {
+        () = upstreams.look_up_first(FIRST_LOOK_UP_MAX) => {}
+        () = shutdown.begun() => {}
+    }
+    upstreams
 }
 
 /// Who keeps the replica current.
@@ -350,21 +344,6 @@ fn server_conf(config: &Config) -> ServerConf {
         graceful_shutdown_timeout_seconds: Some(1),
         ..ServerConf::default()
     }
-}
-
-fn proxy(conf: &Arc<ServerConf>, gateway: &Arc<Gateway>) -> pingora::proxy::HttpProxy<SharedGateway> {
-    let mut proxy = pingora::proxy::http_proxy(conf, SharedGateway(gateway.clone()));
-    let mut h2 = default_h2_options();
-    h2.max_concurrent_streams(H2_STREAMS_MAX)
-        .max_header_list_size(H2_HEADER_BYTES_MAX)
-        .initial_window_size(H2_WINDOWS.0)
-        .initial_connection_window_size(H2_WINDOWS.1)
-        .max_send_buffer_size(H2_SEND_BUFFER_MAX);
-    proxy.h2_options = Some(h2);
-    let mut options = HttpServerOptions::default();
-    options.h2_idle_timeout = Some(H2_IDLE_MAX);
-    proxy.server_options = Some(options);
-    proxy
 }
 
 async fn listening(mut state: watch::Receiver<Listening>, name: &str) -> anyhow::Result<SocketAddr> {

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::future::Future;
 use std::task::{Context, Poll};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use tokio::time::Instant;
 
 use crate::decorate::ResponseSink;
 
-/// A client that waits for the response to a request without a body.
+/// A client that waits for the response to a request, and may have to say more of it.
 pub(super) trait Downstream: Send {
     /// The head of a response as the client's protocol has it.
     type Head: ResponseSink;
@@ -42,6 +42,12 @@ pub(super) trait Downstream: Send {
     /// Sends a whole response of the gateway itself.
     fn answer(&mut self, head: Self::Head, body: Cow<'static, str>)
     -> impl Future<Output = pingora::Result<()>> + Send;
+
+    /// Some more of the request's body, never nothing; `None` at its end.
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<pingora::Result<Option<Bytes>>>;
+
+    /// Bytes of the request's body that came so far.
+    fn body_bytes(&self) -> u64;
 
     /// Ready when the client has left. Registers the task to be woken.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;

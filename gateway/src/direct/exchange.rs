@@ -8,6 +8,7 @@ use pingora::{Error, ErrorSource, ErrorType};
 
 use super::downstream::Downstream;
 use super::response::{self, ResponseHead};
+use super::upload::{Body, Upload};
 use super::upstream::UpstreamConnection;
 use super::{relay, request};
 use crate::answer::{Answer, Refusal};
@@ -16,7 +17,16 @@ use crate::door::Connection;
 use crate::facts::Facts;
 use crate::forward;
 use crate::proxy::{Gateway, connection_facts, explain};
+use crate::request::BodyPromise;
 use crate::telemetry::Entry;
+
+/// What became of a request.
+pub(super) struct Outcome {
+    /// Whether the response is complete.
+    pub(super) whole: bool,
+    /// Whether it was refused for its form.
+    pub(super) malformed: bool,
+}
 
 /// See the module.
 pub(super) struct Exchange<'a> {
@@ -35,15 +45,20 @@ impl<'a> Exchange<'a> {
         Self { gateway, connection, head, facts: gateway.begin(), status: 0, body_bytes: 0 }
     }
 
-    /// Decides, answers or forwards, counts and logs. Whether the response is complete.
-    pub(super) async fn serve(mut self, client: &mut impl Downstream) -> bool {
-        let decided = self.gateway.decide(&self.head, false, self.connection, &mut self.facts).await;
+    /// Decides, answers or forwards, counts and logs. `body_follows` where the client has not ended its request.
+    pub(super) async fn serve(mut self, client: &mut impl Downstream, body_follows: bool) -> Outcome {
+        let decided = self.gateway.decide(&self.head, body_follows, self.connection, &mut self.facts).await;
         let served = match decided {
-            Ok((target, _)) => {
+            Ok((target, promise)) => {
                 self.facts.target = Some(target);
                 // Nothing here switches protocols, whatever a client asks for and an upstream answers.
                 self.facts.upgrade = false;
-                self.forward(client).await
+                let body = match promise {
+                    BodyPromise::Unknown => Body::Chunked,
+                    BodyPromise::Length(_) | BodyPromise::None if body_follows => Body::Length,
+                    BodyPromise::Length(_) | BodyPromise::None => Body::None,
+                };
+                self.forward(client, body).await
             }
             Err(answer) => self.answer(client, answer).await,
         };
@@ -51,6 +66,7 @@ impl<'a> Exchange<'a> {
             Ok(()) => (true, None),
             Err(error) => (self.fail(client, &error).await, Some(error)),
         };
+        self.facts.body_bytes = client.body_bytes();
         let entry = Entry {
             status: self.status,
             method: self.head.method.as_str(),
@@ -60,7 +76,9 @@ impl<'a> Exchange<'a> {
             error: error.as_deref().map(explain),
         };
         self.gateway.account(&self.facts, &entry);
-        whole
+        // Whatever has the form of a request has a host.
+        let malformed = self.facts.refused.is_some() && self.facts.host.is_none();
+        Outcome { whole, malformed }
     }
 
     /// What the gateway says itself.
@@ -84,11 +102,10 @@ impl<'a> Exchange<'a> {
         answered.inspect_err(|error| tracing::debug!(%error, "a refusal could not be written")).is_ok()
     }
 
-    async fn forward<D: Downstream>(&mut self, client: &mut D) -> pingora::Result<()> {
+    async fn forward<D: Downstream>(&mut self, client: &mut D, body: Body) -> pingora::Result<()> {
         let now = self.gateway.clock.now_seconds();
         forward::rewrite(&mut self.head, &self.facts, self.connection, &self.gateway.identity, now)?;
-        let request = request::bytes(&self.head);
-        let (mut upstream, head, mut out) = self.ask(&request, client).await?;
+        let (mut upstream, head, mut out) = self.ask(body, client).await?;
         ours(&self.facts, self.connection.is_tls(), &mut out)?;
         self.status = head.status.as_u16();
         let mut framing = head.framing;
@@ -104,27 +121,30 @@ impl<'a> Exchange<'a> {
     /// Sends the request and reads the head of the response, twice if the first time cannot have done anything.
     async fn ask<D: Downstream>(
         &mut self,
-        request: &[u8],
+        body: Body,
         client: &mut D,
     ) -> pingora::Result<(UpstreamConnection, ResponseHead, D::Head)> {
+        let body_bytes_max = self.facts.target.as_ref().map_or(0, |target| target.body_bytes_max);
         let mut died = false;
         loop {
             let (upstream, endpoint) = forward::choose(&mut self.facts, self.gateway.clock.monotonic())
                 .ok_or_else(|| Error::explain(ErrorType::ConnectNoRoute, "the upstream has no address"))?;
-            let mut opened = match UpstreamConnection::open(&upstream, &endpoint, died).await {
+            let upload = || Upload::new(request::bytes(&self.head, body), body, body_bytes_max);
+            let mut opened = match UpstreamConnection::open(&upstream, &endpoint, died, upload).await {
                 Ok(opened) => opened,
                 Err(_) if self.gateway.has_not_connected(&self.facts) => continue,
                 Err(error) => return Err(error),
             };
-            match self.exchange(&mut opened, request, client).await {
+            match self.exchange(&mut opened, client).await {
                 Ok((head, out)) => {
                     endpoint.worked();
                     self.facts.upstream_answered = Some(self.gateway.clock.monotonic());
                     return Ok((opened, head, out));
                 }
-                // An idle connection may have died before the request was read.
+                // An idle connection may have died before the request was read. A body comes only once.
                 Err(error) => {
-                    let unread = opened.reused && opened.buffer.is_empty() && self.facts.interim_responses == 0;
+                    let silent = opened.buffer.is_empty() && self.facts.interim_responses == 0;
+                    let unread = opened.reused && silent && !opened.upload.begun;
                     died = unread && has_died(&error) && forward::may_repeat(&self.facts, &self.head.method);
                     if !died {
                         return Err(error);
@@ -138,10 +158,8 @@ impl<'a> Exchange<'a> {
     async fn exchange<D: Downstream>(
         &mut self,
         upstream: &mut UpstreamConnection,
-        request: &[u8],
         client: &mut D,
     ) -> pingora::Result<(ResponseHead, D::Head)> {
-        upstream.send(request, client).await?;
         loop {
             let came = upstream.receive_first(client).await?;
             if came == 0 {

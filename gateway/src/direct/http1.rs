@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io;
 use std::task::{Context, Poll};
 
-use bytes::{Buf as _, BufMut as _, BytesMut};
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use http::StatusCode;
 use pingora::protocols::http::date;
 use pingora::{Error, ErrorType};
@@ -122,6 +122,15 @@ impl Downstream for Http1<'_> {
         head.0.put_slice(body.as_bytes());
         self.write(&head.0).await?;
         self.flush().await
+    }
+
+    /// Requests with a body are the proxy's.
+    fn poll_body(&mut self, _cx: &mut Context<'_>) -> Poll<pingora::Result<Option<Bytes>>> {
+        Poll::Ready(Ok(None))
+    }
+
+    fn body_bytes(&self) -> u64 {
+        0
     }
 
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {

@@ -1,13 +1,15 @@
 //! A client that speaks HTTP/2, in one of its streams.
 
 use std::borrow::Cow;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::future::poll_fn;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use http::{HeaderName, HeaderValue, StatusCode};
-use pingora::http::ResponseHeader;
-use pingora::protocols::http::v2::server::HttpSession;
+use h2::server::SendResponse;
+use h2::{RecvStream, SendStream};
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use pingora::protocols::http::date;
 use pingora::{Error, ErrorType, OrErr as _};
 use tokio::time::Instant;
 
@@ -17,15 +19,47 @@ use crate::decorate::ResponseSink;
 use crate::door::Timer;
 use crate::proxy::bytes;
 
-/// See the module.
-pub(super) struct Http2<'a> {
-    stream: &'a mut HttpSession,
+/// How long a client may leave a response lying, its window closed; what the door's own clock allows the connection as a
+/// whole. Every such response holds a place at its upstream.
+const WRITE_MAX: Duration = Duration::from_secs(30);
+
+/// See the module. Dropped before its response is complete, it resets the stream.
+pub(super) struct Http2 {
+    request: RecvStream,
+    respond: SendResponse<Bytes>,
+    /// The response, once its head is on its way.
+    response: Option<SendStream<Bytes>>,
+    /// The response is complete.
+    ended: bool,
     timer: Timer,
+    body_bytes: u64,
 }
 
-impl<'a> Http2<'a> {
-    pub(super) fn new(stream: &'a mut HttpSession) -> Self {
-        Self { stream, timer: Timer::default() }
+impl Http2 {
+    pub(super) fn new(request: RecvStream, respond: SendResponse<Bytes>) -> Self {
+        Self { request, respond, response: None, ended: false, timer: Timer::default(), body_bytes: 0 }
+    }
+
+    async fn send(&mut self, mut piece: Bytes, last: bool) -> pingora::Result<()> {
+        self.ended = last;
+        let response = self.response.as_mut().ok_or_else(|| Error::explain(ErrorType::InternalError, "no head"))?;
+        let mut deadline = None;
+        while !piece.is_empty() {
+            response.reserve_capacity(piece.len());
+            let room = poll_fn(|cx| match response.poll_capacity(cx) {
+                Poll::Ready(Some(room)) => Poll::Ready(room.or_else(unsent)),
+                Poll::Ready(None) => Poll::Ready(unsent("the stream is gone")),
+                Poll::Pending => {
+                    let until = *deadline.get_or_insert_with(|| Instant::now() + WRITE_MAX);
+                    let late = || Error::explain(ErrorType::WriteTimedout, "to the client").into_down();
+                    self.timer.poll(until, cx).map(|()| Err(late()))
+                }
+            });
+            let room = room.await?.min(piece.len());
+            let now = piece.split_to(room);
+            response.send_data(now, last && piece.is_empty()).or_else(unsent)?;
+        }
+        Ok(())
     }
 }
 
@@ -33,8 +67,19 @@ impl<'a> Http2<'a> {
 /// (RFC 7541 section 7.1.3), or they would push out of it what every response repeats.
 const FLEETING: &[&str] = &["x-request-id", "x-ratelimit-remaining", "x-ratelimit-reset", "ratelimit"];
 
+/// Fields of a usual response.
+const FIELDS_USUAL: usize = 24;
+
 /// A head as the engine takes it.
 pub(super) struct Fields(StatusCode, http::HeaderMap);
+
+impl Fields {
+    fn into_response(self) -> http::Response<()> {
+        let mut response = http::Response::new(());
+        (*response.status_mut(), *response.headers_mut()) = (self.0, self.1);
+        response
+    }
+}
 
 impl ResponseSink for Fields {
     fn status(&mut self, status: StatusCode, _reason: &str) -> pingora::Result<()> {
@@ -57,22 +102,22 @@ impl ResponseSink for Fields {
     }
 }
 
-impl Downstream for Http2<'_> {
+impl Downstream for Http2 {
     type Head = Fields;
 
     fn head() -> Fields {
-        Fields(StatusCode::OK, http::HeaderMap::with_capacity(24))
+        Fields(StatusCode::OK, http::HeaderMap::with_capacity(FIELDS_USUAL))
     }
 
-    /// The engine has no way to send any.
-    async fn interim(&mut self, _head: Fields) -> pingora::Result<()> {
+    async fn interim(&mut self, head: Fields) -> pingora::Result<()> {
+        self.respond.send_informational(head.into_response()).or_else(unsent)
+    }
+
+    async fn begin(&mut self, mut head: Fields, ends: bool) -> pingora::Result<()> {
+        head.1.insert(header::DATE, date::get_cached_date());
+        self.ended = ends;
+        self.response = Some(self.respond.send_response(head.into_response(), ends).or_else(unsent)?);
         Ok(())
-    }
-
-    async fn begin(&mut self, head: Fields, ends: bool) -> pingora::Result<()> {
-        let (mut parts, ()) = http::Response::new(()).into_parts();
-        (parts.status, parts.headers) = (head.0, head.1);
-        self.stream.write_response_header(Box::new(ResponseHeader::from(parts)), ends).map_err(Error::into_down)
     }
 
     async fn data(&mut self, from: &mut BytesMut, bytes: usize, _chunked: bool, last: bool) -> pingora::Result<()> {
@@ -84,7 +129,7 @@ impl Downstream for Http2<'_> {
         } else {
             from.split_to(bytes).freeze()
         };
-        self.stream.write_body(piece, last).await.map_err(Error::into_down)
+        self.send(piece, last).await
     }
 
     /// The engine sends as soon as it may.
@@ -93,20 +138,58 @@ impl Downstream for Http2<'_> {
     }
 
     async fn end(&mut self, _chunked: bool) -> pingora::Result<()> {
-        self.stream.finish().map_err(Error::into_down)
+        match &mut self.response {
+            Some(response) if !self.ended => response.send_data(Bytes::new(), true).or_else(unsent),
+            _ => Ok(()),
+        }
     }
 
     async fn answer(&mut self, head: Fields, body: Cow<'static, str>) -> pingora::Result<()> {
         let ends = body.is_empty();
         self.begin(head, ends).await?;
-        if ends { Ok(()) } else { self.stream.write_body(bytes(body), true).await.map_err(Error::into_down) }
+        if ends { Ok(()) } else { self.send(bytes(body), true).await }
+    }
+
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<pingora::Result<Option<Bytes>>> {
+        loop {
+            let piece = match ready!(self.request.poll_data(cx)) {
+                Some(Ok(piece)) => piece,
+                Some(Err(error)) => return Poll::Ready(broken(error)),
+                None => return Poll::Ready(Ok(None)),
+            };
+            self.body_bytes += piece.len() as u64;
+            // More is taken when this has been sent on.
+            if let Err(error) = self.request.flow_control().release_capacity(piece.len()) {
+                return Poll::Ready(broken(error));
+            }
+            if !piece.is_empty() {
+                return Poll::Ready(Ok(Some(piece)));
+            }
+        }
+    }
+
+    fn body_bytes(&self) -> u64 {
+        self.body_bytes
     }
 
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        Pin::new(&mut self.stream.idle()).poll(cx).map(|_| ())
+        match &mut self.response {
+            Some(response) => response.poll_reset(cx).map(|_| ()),
+            None => self.respond.poll_reset(cx).map(|_| ()),
+        }
     }
 
     fn poll_deadline(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
         self.timer.poll(deadline, cx)
     }
+}
+
+/// The client did not take what it was sent.
+fn unsent<T>(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> pingora::Result<T> {
+    Err(Error::because(ErrorType::WriteError, "to the client", error).into_down())
+}
+
+/// The client did not send what it announced.
+fn broken<T>(error: h2::Error) -> pingora::Result<T> {
+    Err(Error::because(ErrorType::ReadError, "the body of a request", error).into_down())
 }

@@ -1,7 +1,9 @@
 //! The head that an upstream is sent.
 
-use bytes::BufMut as _;
+use bytes::{BufMut as _, BytesMut};
 use pingora::http::RequestHeader;
+
+use super::upload::Body;
 
 /// Bytes of a usual head.
 const BYTES_USUAL: usize = 1_024;
@@ -23,8 +25,8 @@ const HOP_BY_HOP: &[&str] = &[
 ];
 
 /// The head as bytes, once [`crate::forward::rewrite`] has been over it.
-pub(super) fn bytes(head: &RequestHeader) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(BYTES_USUAL);
+pub(super) fn bytes(head: &RequestHeader, body: Body) -> BytesMut {
+    let mut bytes = BytesMut::with_capacity(BYTES_USUAL);
     bytes.put_slice(head.method.as_str().as_bytes());
     bytes.put_u8(b' ');
     bytes.put_slice(head.uri.path_and_query().map_or("/", |target| target.as_str()).as_bytes());
@@ -34,6 +36,9 @@ pub(super) fn bytes(head: &RequestHeader) -> Vec<u8> {
         bytes.put_slice(b": ");
         bytes.put_slice(value.as_bytes());
         bytes.put_slice(b"\r\n");
+    }
+    if body == Body::Chunked {
+        bytes.put_slice(b"transfer-encoding: chunked\r\n");
     }
     bytes.put_slice(b"\r\n");
     bytes
@@ -51,7 +56,10 @@ mod tests {
         {
             head.append_header(name, value).unwrap();
         }
-        let bytes = String::from_utf8(bytes(&head)).unwrap();
-        assert_eq!(bytes, "GET /a?b=c HTTP/1.1\r\nhost: a.example\r\nx-a: 1\r\nx-a: 2\r\n\r\n");
+        let text = |body| String::from_utf8(bytes(&head, body).to_vec()).unwrap();
+        let fields = "GET /a?b=c HTTP/1.1\r\nhost: a.example\r\nx-a: 1\r\nx-a: 2\r\n";
+        assert_eq!(text(Body::None), format!("{fields}\r\n"));
+        assert_eq!(text(Body::Length), format!("{fields}\r\n"), "the client has said it");
+        assert_eq!(text(Body::Chunked), format!("{fields}transfer-encoding: chunked\r\n\r\n"));
     }
 }

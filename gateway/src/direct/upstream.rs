@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use pingora::{Error, ErrorType};
-use tokio::io::AsyncWrite as _;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 use tokio_util::io::poll_read_buf;
 
 use super::downstream::Downstream;
+use super::upload::{Upload, Waits};
+use crate::proxy::CLIENT_IO_MAX;
 use crate::upstreams::{Endpoint, Upstream};
 
 /// Room for what one read brings at first: a small response as a whole.
@@ -27,6 +28,8 @@ pub(super) struct UpstreamConnection {
     stream: TcpStream,
     /// What came and was not taken yet.
     pub(super) buffer: BytesMut,
+    /// The request that it is sent.
+    pub(super) upload: Upload,
     /// It has served other requests.
     pub(super) reused: bool,
     /// The longest wait for one read or write.
@@ -34,10 +37,15 @@ pub(super) struct UpstreamConnection {
 }
 
 impl UpstreamConnection {
-    /// An idle connection, or a new one; `fresh` where an idle one has just died.
-    pub(super) async fn open(upstream: &Upstream, endpoint: &Endpoint, fresh: bool) -> pingora::Result<Self> {
+    /// An idle connection, or a new one; `fresh` where an idle one has just died. What it is to be sent follows.
+    pub(super) async fn open(
+        upstream: &Upstream,
+        endpoint: &Endpoint,
+        fresh: bool,
+        upload: impl FnOnce() -> Upload,
+    ) -> pingora::Result<Self> {
         let patience = upstream.settings.first_byte_timeout;
-        let of = |stream, reused| Self { stream, buffer: BytesMut::new(), reused, patience };
+        let of = |stream, reused| Self { stream, buffer: BytesMut::new(), upload: upload(), reused, patience };
         if let Some(stream) = (!fresh).then(|| endpoint.idle.take()).flatten() {
             return Ok(of(stream, true));
         }
@@ -60,34 +68,6 @@ impl UpstreamConnection {
         }
     }
 
-    /// Sends all of it.
-    pub(super) async fn send(&mut self, mut bytes: &[u8], client: &mut impl Downstream) -> pingora::Result<()> {
-        let (stream, patience, mut deadline) = (&mut self.stream, self.patience, None);
-        poll_fn(|cx| {
-            while !bytes.is_empty() {
-                match Pin::new(&mut *stream).poll_write(cx, bytes) {
-                    Poll::Ready(Ok(sent)) => bytes = bytes.get(sent..).unwrap_or_default(),
-                    Poll::Ready(Err(error)) => {
-                        return Poll::Ready(Err(
-                            Error::because(ErrorType::WriteError, "to an upstream", error).into_up()
-                        ));
-                    }
-                    Poll::Pending => {
-                        let until = *deadline.get_or_insert_with(|| Instant::now() + patience);
-                        return match client.poll_deadline(until, cx) {
-                            Poll::Ready(()) => {
-                                Poll::Ready(Err(Error::explain(ErrorType::WriteTimedout, "to an upstream").into_up()))
-                            }
-                            Poll::Pending => Poll::Pending,
-                        };
-                    }
-                }
-            }
-            Poll::Ready(Ok(()))
-        })
-        .await
-    }
-
     /// Reads some more into the buffer if it is there.
     pub(super) async fn try_receive(&mut self, room: usize) -> Option<pingora::Result<usize>> {
         self.buffer.reserve(room);
@@ -98,11 +78,18 @@ impl UpstreamConnection {
         }
     }
 
-    /// Waits for more, for as long as the upstream is granted and the client is there. Zero is the end.
+    /// Sends on what there is to be sent and waits for more of the response, for as long as both sides are granted and the
+    /// client is there. Zero is the end.
     pub(super) async fn receive(&mut self, client: &mut impl Downstream, room: usize) -> pingora::Result<usize> {
         self.buffer.reserve(room);
-        let (stream, buffer, patience, mut deadline) = (&mut self.stream, &mut self.buffer, self.patience, None);
+        let Self { stream, buffer, upload, patience, .. } = self;
+        let mut deadline: Option<(Waits, Instant)> = None;
         poll_fn(|cx| {
+            let mut moved = false;
+            let waits = match upload.poll(stream, client, &mut moved, cx) {
+                Ok(waits) => waits,
+                Err(error) => return Poll::Ready(Err(error)),
+            };
             if let Poll::Ready(read) = poll_read_buf(Pin::new(&mut *stream), cx, buffer) {
                 return Poll::Ready(read.or_else(broken));
             }
@@ -111,13 +98,14 @@ impl UpstreamConnection {
                     Err(Error::explain(ErrorType::ConnectionClosed, "the client has left").into_down()),
                 );
             }
-            let until = *deadline.get_or_insert_with(|| Instant::now() + patience);
-            match client.poll_deadline(until, cx) {
-                Poll::Ready(()) => {
-                    Poll::Ready(Err(Error::explain(ErrorType::ReadTimedout, "from an upstream").into_up()))
+            let (_, until) = *match &mut deadline {
+                Some(known) if known.0 == waits && !moved => known,
+                other => {
+                    let patience = if waits == Waits::Client { CLIENT_IO_MAX } else { *patience };
+                    other.insert((waits, Instant::now() + patience))
                 }
-                Poll::Pending => Poll::Pending,
-            }
+            };
+            client.poll_deadline(until, cx).map(|()| late(waits))
         })
         .await
     }
@@ -129,12 +117,133 @@ impl UpstreamConnection {
 
     /// The response is complete and nothing came after it: the connection can serve another request.
     pub(super) fn rest(self, endpoint: &Endpoint) {
-        if self.buffer.is_empty() {
+        if self.buffer.is_empty() && self.upload.is_whole() {
             endpoint.idle.keep(self.stream);
         }
     }
 }
 
+/// Somebody did not do in time what was waited for.
+fn late<T>(waits: Waits) -> pingora::Result<T> {
+    Err(match waits {
+        Waits::Client => Error::explain(ErrorType::ReadTimedout, "the body of a request").into_down(),
+        Waits::Upstream => Error::explain(ErrorType::WriteTimedout, "to an upstream").into_up(),
+        Waits::Response => Error::explain(ErrorType::ReadTimedout, "from an upstream").into_up(),
+    })
+}
+
 fn broken<T>(error: io::Error) -> pingora::Result<T> {
     Err(Error::because(ErrorType::ReadError, "from an upstream", error).into_up())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+    use std::task::Context;
+
+    use bytes::Bytes;
+    use tokio::io::AsyncReadExt as _;
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::direct::http1::Wire;
+    use crate::direct::upload::Body;
+    use crate::door::Timer;
+
+    /// A client that says so much and then nothing, and whoever waits for it is woken by the time alone.
+    struct Silent {
+        body: Vec<Bytes>,
+        timer: Timer,
+    }
+
+    impl Downstream for Silent {
+        type Head = Wire;
+
+        fn head() -> Wire {
+            unreachable!()
+        }
+
+        async fn interim(&mut self, _: Wire) -> pingora::Result<()> {
+            unreachable!()
+        }
+
+        async fn begin(&mut self, _: Wire, _: bool) -> pingora::Result<()> {
+            unreachable!()
+        }
+
+        async fn data(&mut self, _: &mut BytesMut, _: usize, _: bool, _: bool) -> pingora::Result<()> {
+            unreachable!()
+        }
+
+        async fn flush(&mut self) -> pingora::Result<()> {
+            unreachable!()
+        }
+
+        async fn end(&mut self, _: bool) -> pingora::Result<()> {
+            unreachable!()
+        }
+
+        async fn answer(&mut self, _: Wire, _: Cow<'static, str>) -> pingora::Result<()> {
+            unreachable!()
+        }
+
+        fn poll_body(&mut self, _: &mut Context<'_>) -> Poll<pingora::Result<Option<Bytes>>> {
+            self.body.pop().map_or(Poll::Pending, |piece| Poll::Ready(Ok((!piece.is_empty()).then_some(piece))))
+        }
+
+        fn body_bytes(&self) -> u64 {
+            unreachable!()
+        }
+
+        fn poll_gone(&mut self, _: &mut Context<'_>) -> Poll<()> {
+            Poll::Pending
+        }
+
+        fn poll_deadline(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
+            self.timer.poll(deadline, cx)
+        }
+    }
+
+    /// What is waited for in vain when an upstream says nothing and a client this much; and what the upstream was sent.
+    async fn waits_in_vain(body: Body, pieces: &[&'static str]) -> (Box<Error>, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (stream, accepted) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), async {
+            listener.accept().await.unwrap().0
+        });
+        let (stream, mut accepted) = (stream.unwrap(), accepted);
+        let mut upstream = UpstreamConnection {
+            stream,
+            buffer: BytesMut::new(),
+            upload: Upload::new("HEAD ".into(), body, 10),
+            reused: false,
+            patience: Duration::from_secs(5),
+        };
+        let body = pieces.iter().rev().map(|piece| Bytes::from_static(piece.as_bytes())).collect();
+        let mut client = Silent { body, timer: Timer::default() };
+        let error = upstream.receive_first(&mut client).await.unwrap_err();
+        drop(upstream);
+        let mut sent = String::new();
+        accepted.read_to_string(&mut sent).await.unwrap();
+        (error, sent)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_side_has_its_time() {
+        let (error, sent) = waits_in_vain(Body::None, &[]).await;
+        assert_eq!((error.to_string().contains("Upstream ReadTimedout"), sent.as_str()), (true, "HEAD "), "{error}");
+        let (error, sent) = waits_in_vain(Body::Chunked, &["abc"]).await;
+        assert!(error.to_string().contains("Downstream ReadTimedout"), "{error}");
+        assert_eq!(sent, "HEAD 3\r\nabc\r\n");
+        let (error, sent) = waits_in_vain(Body::Chunked, &["abc", "defghi", ""]).await;
+        assert!(error.to_string().contains("Upstream ReadTimedout"), "{error}");
+        assert_eq!(sent, "HEAD 3\r\nabc\r\n6\r\ndefghi\r\n0\r\n\r\n");
+        let (error, sent) = waits_in_vain(Body::Length, &["abc", "defghi", ""]).await;
+        assert_eq!((error.to_string().contains("Upstream ReadTimedout"), sent.as_str()), (true, "HEAD abcdefghi"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_of_more_than_it_may_have_is_not_sent() {
+        let (error, sent) = waits_in_vain(Body::Length, &["abcdef", "ghijk", ""]).await;
+        assert_eq!((error.etype(), sent.as_str()), (&ErrorType::HTTPStatus(413), ""));
+    }
 }

@@ -89,7 +89,7 @@ pub struct Connection {
     cancelled: CancellationToken,
     /// Whoever waits for the next request.
     resting: AtomicWaker,
-    /// For HTTP/2: true asks the proxy's engine to say GOAWAY and to finish what is in progress.
+    /// For HTTP/2: true asks the engine to say GOAWAY and to finish what is in progress.
     retired: watch::Sender<bool>,
     shared: Arc<Shared>,
 }
@@ -135,12 +135,12 @@ impl Connection {
 
     /// The connection that carries the request of `session`; `None` when the session did not come through a door.
     pub fn of(session: &pingora::proxy::Session) -> Option<Arc<Self>> {
-        Self::in_digest(session.digest()?)
+        Self::named(session.digest()?.proxy_digest.as_ref()?)
     }
 
-    /// The connection that the digest of a stream names; `None` when the stream did not come through a door.
-    pub(crate) fn in_digest(digest: &pingora::protocols::Digest) -> Option<Arc<Self>> {
-        digest.proxy_digest.as_ref()?.user_data.as_ref()?.downcast_ref::<Arc<Self>>().cloned()
+    /// The connection that this names; `None` when it is not from a door.
+    pub(crate) fn named(digest: &pingora::protocols::raw_connect::ProxyDigest) -> Option<Arc<Self>> {
+        digest.user_data.as_ref()?.downcast_ref::<Arc<Self>>().cloned()
     }
 
     /// A number that no other connection of this process has.

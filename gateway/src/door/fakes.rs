@@ -7,12 +7,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use contract::hostname::Hostname;
 use parking_lot::Mutex;
-use pingora::protocols::http::v2::server::HttpSession;
 use rustls::sign::CertifiedKey;
 use tokio::io::AsyncWriteExt as _;
 
 use super::head::Head;
-use super::{Client, Connection, ConnectionEvent, Direct, DoorRefusal, Doorman, HandshakeOutcome, Served};
+use super::{Client, Connection, ConnectionEvent, Direct, DoorRefusal, Doorman, H2Request, HandshakeOutcome, Served};
 use crate::rejection::Rejection;
 
 #[derive(Debug, Default)]
@@ -82,7 +81,20 @@ impl Direct for FakeDoorman {
         }
     }
 
-    async fn serve_stream(&self, stream: HttpSession, _connection: &Arc<Connection>) -> Option<HttpSession> {
-        Some(stream)
+    /// Says what it got, as the upstream of the fake proxy does.
+    async fn serve_stream(&self, request: H2Request, connection: &Arc<Connection>) -> bool {
+        connection.request_seen();
+        let H2Request { head, mut body, mut respond } = request;
+        let mut body_bytes = 0;
+        while let Some(Ok(piece)) = body.data().await {
+            body_bytes += piece.len();
+            let _ = body.flow_control().release_capacity(piece.len());
+        }
+        let said = format!("{} {} {body_bytes}\n", head.method, head.uri.path());
+        if let Ok(mut response) = respond.send_response(http::Response::new(()), false) {
+            let _ = response.send_data(said.into(), true);
+        }
+        connection.request_done();
+        true
     }
 }

@@ -1,10 +1,10 @@
 //! HTTP/2 frames that do no work: how many a client may send.
 //!
-//! The proxy's h2 engine checks every frame, and cuts off floods of resets, CONTINUATIONs and header bombs by itself. What
-//! it answers for ever are frames that are cheap to send and cost an answer or a look: PING, SETTINGS, PRIORITY, empty
-//! DATA, `WINDOW_UPDATE`, and types it does not know (measured; RFC 9113 section 10.5 leaves the limit to us). Here they
-//! spend an allowance that time and traffic earn back, so that a client which works never notices and one that only makes
-//! work is cut off after some thousand frames.
+//! The engine checks every frame, and cuts off floods of resets, CONTINUATIONs and header bombs by itself. What it answers
+//! for ever are frames that are cheap to send and cost an answer or a look: PING, SETTINGS, PRIORITY, empty DATA,
+//! `WINDOW_UPDATE`, and types it does not know (measured; RFC 9113 section 10.5 leaves the limit to us). Here they spend an
+//! allowance that time and traffic earn back, so that a client which works never notices and one that only makes work is
+//! cut off after some thousand frames.
 //!
 //! Reads frame headers alone and changes nothing: bytes pass as they came. Pure; moments are arguments.
 

@@ -12,23 +12,22 @@ use async_trait::async_trait;
 use pingora::apps::HttpServerApp;
 use pingora::protocols::Stream;
 use pingora::protocols::http::ServerSession;
-use pingora::protocols::http::v2::server::HttpSession;
 use pingora::server::ShutdownWatch;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::time::Instant;
 
-use super::Connection;
 use super::head::Head;
 use super::stream::{EdgeStream, Transport};
+use super::{Connection, H2Request};
 
-/// Whoever serves requests without a body by itself.
+/// Whoever serves requests by itself: those of HTTP/1 without a body, and all of HTTP/2.
 #[async_trait]
 pub trait Direct: Send + Sync + 'static {
     /// Serves the request whose head waits at `client`, or leaves it to the proxy.
     async fn serve(&self, client: &mut dyn Client) -> Served;
 
-    /// Serves a request over HTTP/2, or hands it back for the proxy.
-    async fn serve_stream(&self, stream: HttpSession, connection: &Arc<Connection>) -> Option<HttpSession>;
+    /// Serves a request over HTTP/2. Whether it was one: `false` when it was refused for its form.
+    async fn serve_stream(&self, request: H2Request, connection: &Arc<Connection>) -> bool;
 }
 
 /// How a request was served.

@@ -1,49 +1,72 @@
-//! Connections in the hands of whoever serves them. Those of HTTP/1 are [`super::http1`]'s; for those of HTTP/2 there is the
-//! proxy's engine, and an accept loop of our own around it.
+//! Connections in the hands of whoever serves them. Those of HTTP/1 are [`super::http1`]'s; for those of HTTP/2 there is an
+//! engine that knows of frames, windows and compressed fields, and an accept loop around it: a task per request, GOAWAY at
+//! the signal, the end when nothing was in progress for long.
 //!
-//! The engine refuses some requests by itself: for what they say of their host, as an `:authority` and a `Host` that
-//! disagree, or neither (status 400 without a body); for a target with control bytes or lengths that contradict each other
-//! (the stream is reset). It says that it refused one, and not which or why. That is enough for a log line and a count as
-//! every other refusal has them: all are `bad_request`, also those whose client saw a reset.
-//!
-//! Beyond that the loop does what the library's own does (`accept_downstream_sessions` of pingora 0.9.1): a task per
-//! request, GOAWAY at the signal, the end when nothing was in progress for long.
+//! What the engine takes for no request at all it resets by itself, as RFC 9113 section 8.1.1 has it, and ends connections
+//! that go on with it. What it lets through and the gateway refuses for its form is answered and logged like every other
+//! refusal; a connection that goes on with that is ended as well.
 
 mod turn;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
+use h2::RecvStream;
+use h2::server::SendResponse;
 use pingora::apps::{HttpServerApp, ServerApp};
-use pingora::protocols::http::ServerSession;
-use pingora::protocols::http::v2::server::{H2Accept, HttpSession, handshake};
+use pingora::protocols::Stream;
 use pingora::protocols::tls::ALPN;
-use pingora::protocols::{Digest, Stream};
 use pingora::server::ShutdownWatch;
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::turn::in_turn;
-use super::{Connection, ConnectionEvent, Direct, DoorRefusal, Doorman, http1};
-use crate::rejection::Rejection;
+use super::{Connection, ConnectionEvent, Direct, Doorman, http1};
 
-/// Requests of one connection that the engine may refuse before the connection is cut: whoever sends so many is no
+/// An HTTP/2 connection without requests is closed after this time.
+pub const H2_IDLE_MAX: Duration = Duration::from_secs(75);
+
+/// Streams of one connection at once.
+const STREAMS_MAX: u32 = 100;
+/// Bytes of one header list.
+const HEADER_BYTES_MAX: u32 = 32 * 1024;
+/// Windows for what clients send: of a stream and of a connection.
+const WINDOWS: (u32, u32) = (64 * 1024, 1024 * 1024);
+/// Bytes of responses buffered for one connection whose client does not read.
+const SEND_BUFFER_MAX: usize = 256 * 1024;
+
+/// Requests of one connection that may be refused for their form before the connection is cut: whoever sends so many is no
 /// client that made a mistake.
 const REFUSED_MAX: u32 = 32;
 
-/// The proxy, with an eye on what its HTTP/2 engine refuses.
+/// A request over HTTP/2, and where its response goes.
+pub struct H2Request {
+    /// Its head.
+    pub head: http::request::Parts,
+    /// Its body.
+    pub body: RecvStream,
+    /// Its response.
+    pub respond: SendResponse<Bytes>,
+}
+
+/// Whoever serves connections of both versions.
 pub struct Engine<P> {
     proxy: Arc<P>,
     direct: Arc<dyn Direct>,
     doorman: Arc<dyn Doorman>,
+    idle_max: Duration,
 }
 
 impl<P: HttpServerApp + Send + Sync + 'static> Engine<P> {
-    /// Leaves to `proxy` what `direct` does not serve, and tells `doorman` of requests that neither gets to see.
-    pub fn new(proxy: P, direct: Arc<dyn Direct>, doorman: Arc<dyn Doorman>) -> Self {
-        Self { proxy: Arc::new(proxy), direct, doorman }
+    /// Leaves to `proxy` what `direct` does not serve of HTTP/1, and tells `doorman` of connections that are cut. Those of
+    /// HTTP/2 end when nothing was in progress for `idle_max`.
+    pub fn new(proxy: P, direct: Arc<dyn Direct>, doorman: Arc<dyn Doorman>, idle_max: Duration) -> Self {
+        Self { proxy: Arc::new(proxy), direct, doorman, idle_max }
     }
 
     async fn http1(&self, stream: Stream, shutdown: &ShutdownWatch) {
@@ -58,21 +81,14 @@ impl<P: HttpServerApp + Send + Sync + 'static> Engine<P> {
     }
 
     async fn http2(&self, stream: Stream, mut signal: ShutdownWatch) {
-        let digest = Arc::new(Digest {
-            ssl_digest: stream.get_ssl_digest(),
-            timing_digest: stream.get_timing_digest(),
-            proxy_digest: stream.get_proxy_digest(),
-            socket_digest: stream.get_socket_digest(),
-        });
+        let connection = stream.get_proxy_digest().and_then(|digest| Connection::named(&digest));
         // A client without a good preface gets no answer it could read.
-        let (Some(connection), Ok(mut engine)) =
-            (Connection::in_digest(&digest), handshake(stream, self.proxy.h2_options()).await)
-        else {
+        let (Some(connection), Ok(mut engine)) = (connection, options().handshake::<_, Bytes>(stream).await) else {
             return;
         };
-        let idle_max = self.proxy.server_options().and_then(|options| options.h2_idle_timeout);
-        let (requests, mut refused, mut leaving) = (TaskTracker::new(), 0, false);
+        let (requests, mut leaving) = (TaskTracker::new(), false);
         requests.close();
+        let (refused, cut) = (Arc::new(AtomicU32::new(0)), CancellationToken::new());
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -82,48 +98,38 @@ impl<P: HttpServerApp + Send + Sync + 'static> Engine<P> {
                     leaving = true;
                     continue;
                 }
-                accepted = in_turn(&connection, HttpSession::from_h2_conn(&mut engine, Arc::clone(&digest))) => accepted,
-                () = idle(&requests, idle_max), if !leaving => return,
+                accepted = in_turn(&connection, engine.accept()) => accepted,
+                () = cut.cancelled() => return self.doorman.connection(ConnectionEvent::Flooded),
+                () = idle(&requests, self.idle_max), if !leaving => return,
             };
-            match accepted {
-                Ok(Some(H2Accept::Session(session))) => {
-                    let (direct, proxy) = (Arc::clone(&self.direct), Arc::clone(&self.proxy));
-                    let (connection, signal) = (Arc::clone(&connection), signal.clone());
-                    requests.spawn(async move {
-                        if let Some(session) = direct.serve_stream(session, &connection).await {
-                            proxy.process_new_http(ServerSession::new_http2(session), &signal).await;
-                        }
-                    });
+            let Some(Ok((request, respond))) = accepted else { return };
+            let (head, body) = request.into_parts();
+            let (direct, connection) = (Arc::clone(&self.direct), Arc::clone(&connection));
+            let (refused, cut) = (Arc::clone(&refused), cut.clone());
+            requests.spawn(async move {
+                let is_request = direct.serve_stream(H2Request { head, body, respond }, &connection).await;
+                if !is_request && refused.fetch_add(1, Ordering::AcqRel) + 1 == REFUSED_MAX {
+                    cut.cancel();
                 }
-                Ok(Some(H2Accept::Rejected)) => {
-                    self.refused(&connection);
-                    refused += 1;
-                    if refused >= REFUSED_MAX {
-                        self.doorman.connection(ConnectionEvent::Flooded);
-                        return;
-                    }
-                }
-                Ok(None) | Err(_) => return,
-            }
+            });
         }
-    }
-
-    fn refused(&self, connection: &Connection) {
-        let request_id = self.doorman.request_id();
-        self.doorman.refused(&DoorRefusal {
-            rejection: Rejection::BadRequest,
-            connection,
-            request_id: &request_id,
-            first_line: "",
-        });
     }
 }
 
+/// What clients are told of our limits.
+fn options() -> h2::server::Builder {
+    let mut options = h2::server::Builder::new();
+    options
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEADER_BYTES_MAX)
+        .initial_window_size(WINDOWS.0)
+        .initial_connection_window_size(WINDOWS.1)
+        .max_send_buffer_size(SEND_BUFFER_MAX);
+    options
+}
+
 /// Ends when nothing has been in progress for so long.
-async fn idle(requests: &TaskTracker, idle_max: Option<Duration>) {
-    let Some(idle_max) = idle_max else {
-        return std::future::pending().await;
-    };
+async fn idle(requests: &TaskTracker, idle_max: Duration) {
     requests.wait().await;
     tokio::time::sleep(idle_max).await;
 }

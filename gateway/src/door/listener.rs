@@ -215,8 +215,8 @@ impl<A: ServerApp + Send + Sync + 'static> Desk<A> {
             return;
         };
         if connection.is_h2() {
-            // An HTTP/1 response can ask its client to leave; HTTP/2 has a frame for it, which the proxy's engine sends
-            // at the shutdown signal. So each connection has a signal of its own.
+            // An HTTP/1 response can ask its client to leave; HTTP/2 has a frame for it, which the engine sends at the
+            // shutdown signal. So each connection has a signal of its own.
             let retirement = connection.retirement();
             tokio::select! {
                 () = self.process(stream, &retirement) => {}

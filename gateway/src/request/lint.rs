@@ -1,6 +1,7 @@
 //! Rules of the head that hold for every version of HTTP. The door applies their HTTP/1 form to raw bytes; here they
 //! hold for what HTTP/2 delivered.
 
+use http::uri::Authority;
 use http::{HeaderMap, Method};
 
 use crate::rejection::Rejection;
@@ -11,6 +12,14 @@ const FIELDS_MAX: usize = 100;
 const FIELD_BYTES_MAX: usize = 8 * 1024;
 /// Bytes of a request target.
 const TARGET_BYTES_MAX: usize = 8 * 1024;
+
+/// RFC 9113 section 8.3.1: `Host` is `:authority` where both are there. It comes once, as everywhere (RFC 9112 section 3.2).
+pub(super) fn authority(authority: Option<&Authority>, headers: &HeaderMap) -> Result<(), Rejection> {
+    let mut hosts = headers.get_all(http::header::HOST).iter();
+    let (host, another) = (hosts.next(), hosts.next());
+    let differs = host.zip(authority).is_some_and(|(host, authority)| host.as_bytes() != authority.as_str().as_bytes());
+    if another.is_some() || differs { Err(Rejection::BadHost) } else { Ok(()) }
+}
 
 pub(super) fn fields(headers: &HeaderMap) -> Result<(), Rejection> {
     if headers.len() > FIELDS_MAX {

@@ -1,12 +1,14 @@
-//! Requests without a body are served without the proxy library; `Content-Length: 0` announces one, so that the library
-//! serves them. Clients, upstreams and logs see no difference.
+//! Requests over HTTP/2, and those over HTTP/1 without a body, are served without the proxy library. `Content-Length: 0`
+//! announces a body, so that the library serves those of HTTP/1. Clients, upstreams and logs see no difference.
+
+use std::future::poll_fn;
 
 use contract::site::RedirectStatus;
 
 use crate::world::client::{Ask, Reply};
 use crate::world::entities::{certificate, redirecting};
 use crate::world::upstream::{Act, response};
-use crate::world::{BLOG, DEMO, ORDERS, SHOP, World};
+use crate::world::{BLOG, DEMO, ORDERS, SHOP, World, eventually, within};
 
 const WWW: &str = "www.shop.example";
 
@@ -71,7 +73,9 @@ fn told(head: &crate::world::wire::Head) -> (String, Vec<(String, String)>) {
 
 /// Fields without their order and spelling, which HTTP does not care about, and the coding of the body.
 fn loose(reply: &Reply) -> Vec<(String, String)> {
-    let own = ["x-request-id", "date", "x-ratelimit-remaining", "ratelimit"];
+    // The last three are of HTTP/1.1 alone.
+    let own =
+        ["x-request-id", "date", "x-ratelimit-remaining", "ratelimit", "connection", "keep-alive", "transfer-encoding"];
     let fields = reply.head.fields.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone()));
     let mut fields: Vec<_> = fields.filter(|(name, _)| !own.contains(&name.as_str())).collect();
     fields.sort();
@@ -156,18 +160,110 @@ async fn what_is_forwarded_is_what_the_proxy_forwards() {
 #[tokio::test]
 async fn over_http2_it_is_the_same() {
     let world = World::start().await;
-    let client = world.h2(DEMO).await;
+    let (client, mut proxied) = (world.h2(DEMO).await, world.tls(DEMO).await);
     for (number, (method, act)) in cases().into_iter().enumerate() {
         let what = format!("case {number}, {method}");
         let ask = ask_for(&world, method);
         world.orders.next(act.clone());
         let given = client.try_ask(&ask).await.unwrap();
         world.orders.next(act);
-        let expected = client.try_ask(&ask.clone().field("Content-Length", "0")).await.unwrap();
+        let Some(expected) = proxied.try_ask(&ask.clone().field("Content-Length", "0")).await else {
+            panic!("{what}: no reply")
+        };
         assert_alike(&world, &what, &given, &expected).await;
+        if !expected.complete || expected.status == 502 {
+            proxied = world.tls(DEMO).await;
+        }
     }
     drop(client);
     world.end().await;
+}
+
+/// A client that says how long its body is, and one that does not.
+#[tokio::test]
+async fn over_http2_bodies_arrive_as_they_were_sent() {
+    let world = World::start().await;
+    let client = world.h2(BLOG).await;
+    let large = "0123456789".repeat(60_000);
+    for body in ["x", &large] {
+        let mut ask = Ask::new("POST", BLOG, "/a").body(body);
+        assert_eq!(client.ask(&ask).await.status, 200);
+        ask.fields.clear();
+        assert_eq!(client.ask(&ask).await.status, 200);
+        let requests = world.blog.requests();
+        let [.., measured, unmeasured] = requests.as_slice() else { panic!("{requests:?}") };
+        for (request, length, coding) in
+            [(measured, Some(body.len().to_string()), None), (unmeasured, None, Some("chunked"))]
+        {
+            assert!(request.complete && request.body == body.as_bytes(), "{}", request.raw_head);
+            assert_eq!(request.head.get("content-length"), length.as_deref());
+            assert_eq!(request.head.get("transfer-encoding"), coding);
+        }
+    }
+    assert_eq!(world.blog.connections(), 1, "one after the other they share a connection");
+    drop(client);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn over_http2_a_body_that_becomes_too_large_is_413() {
+    let world = World::start().await;
+    let client = world.h2(DEMO).await;
+    let mut ask = Ask::new("POST", DEMO, "/v2/orders").key(&world.key.text);
+    ask.body = vec![b'x'; 101];
+    client.ask(&ask).await.refused(413, "body_too_large");
+    ask.body.pop();
+    assert_eq!(client.ask(&ask).await.status, 200);
+    let complete: Vec<_> = world.orders.requests().into_iter().filter(|request| request.complete).collect();
+    assert_eq!(complete.len(), 1, "{complete:?}");
+    assert_eq!(complete[0].body.len(), 100);
+}
+
+/// What is left of the body goes nowhere, and the connection with half a request in it serves nobody else.
+#[tokio::test]
+async fn over_http2_an_answer_before_the_body_was_read_is_the_answer() {
+    let world = World::start().await;
+    let client = world.h2(BLOG).await;
+    world.blog.next(Act::AnswerBeforeBody(response("200 OK", "", "early").into_bytes()));
+    let (response, mut body) = client.begin(&Ask::new("POST", BLOG, "/early")).await;
+    body.send_data("half".into(), false).unwrap();
+    let mut answer = within(response).await.expect("an answer");
+    assert_eq!(within(answer.body_mut().data()).await.unwrap().unwrap(), "early");
+    assert!(within(answer.body_mut().data()).await.is_none(), "it ends");
+    assert_eq!(client.ask(&Ask::get(BLOG, "/next")).await.status, 200);
+    world.blog.asked(2).await;
+    let requests = world.blog.requests();
+    assert!(requests.iter().all(|request| request.complete == (request.head.first_line == "GET /next HTTP/1.1")));
+    assert_eq!(world.blog.connections(), 2);
+}
+
+#[tokio::test]
+async fn over_http2_a_client_that_leaves_in_its_body_takes_its_request_with_it() {
+    let world = World::start().await;
+    let client = world.h2(BLOG).await;
+    let (response, mut body) = client.begin(&Ask::new("POST", BLOG, "/half")).await;
+    body.send_data("half".into(), false).unwrap();
+    eventually("the upstream is asked", async || (world.blog.heads() == 1).then_some(())).await;
+    body.send_reset(h2::Reason::CANCEL);
+    within(response).await.unwrap_err();
+    world.blog.asked(1).await;
+    assert!(!world.blog.only_request().complete);
+    assert_eq!(client.ask(&Ask::get(BLOG, "/next")).await.status, 200);
+    drop(client);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn over_http2_interim_responses_go_on() {
+    let world = World::start().await;
+    let client = world.h2(BLOG).await;
+    let text = format!("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n{}", response("200 OK", "", "[]"));
+    world.blog.next(Act::Answer(text.into_bytes()));
+    let (mut response, mut body) = client.begin(&Ask::get(BLOG, "/")).await;
+    body.send_data(bytes::Bytes::new(), true).unwrap();
+    let hint = within(poll_fn(|cx| response.poll_informational(cx))).await.unwrap().unwrap();
+    assert_eq!((hint.status().as_u16(), hint.headers()["link"].to_str().unwrap()), (103, "</x>"));
+    assert_eq!(within(response).await.unwrap().status(), 200);
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use tokio::io::AsyncWrite;
 
 /// The most that is collected: the plaintext of one TLS record.
-pub(super) const BYTES_MAX: usize = 16 * 1024;
+const BYTES_MAX: usize = 16 * 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct WriteBuffer {
@@ -17,13 +17,15 @@ pub(super) struct WriteBuffer {
 }
 
 impl WriteBuffer {
-    /// Collects `piece` if there is room.
-    pub(super) fn collect(&mut self, piece: &[u8]) -> bool {
-        let fits = self.bytes.len() + piece.len() <= BYTES_MAX;
-        if fits {
-            self.bytes.extend_from_slice(piece);
+    /// Collects of `piece` what there is room for, and says how much that is. A piece that fills a record by itself is not
+    /// collected when nothing lies here: it needs no copy.
+    pub(super) fn collect(&mut self, piece: &[u8]) -> usize {
+        if self.bytes.is_empty() && piece.len() >= BYTES_MAX {
+            return 0;
         }
-        fits
+        let taken = piece.len().min(BYTES_MAX.saturating_sub(self.bytes.len()));
+        self.bytes.extend_from_slice(piece.get(..taken).unwrap_or_default());
+        taken
     }
 
     /// Collects `piece` however much lies here: for our own few last words.
@@ -58,5 +60,24 @@ impl WriteBuffer {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.drain(..std::mem::take(&mut self.sent).min(bytes.len()));
         bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_fill_records_and_large_ones_are_not_copied() {
+        let mut out = WriteBuffer::default();
+        assert_eq!(out.collect(&[1; BYTES_MAX]), 0, "it is a record by itself");
+        assert_eq!(out.collect(&[1; 9]), 9);
+        assert_eq!(out.collect(&[2; BYTES_MAX]), BYTES_MAX - 9);
+        assert_eq!(out.collect(&[3; 1]), 0);
+        out.append(&[4; 2]);
+        assert_eq!(out.collect(&[5; 1]), 0, "our own last words do not make room");
+        let bytes = out.take();
+        assert_eq!((bytes.len(), bytes[8], bytes[9], bytes[BYTES_MAX]), (BYTES_MAX + 2, 1, 2, 4));
+        assert_eq!(out.collect(&[6; 1]), 1);
     }
 }

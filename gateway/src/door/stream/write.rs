@@ -7,7 +7,6 @@ use std::task::{Context, Poll, ready};
 use tokio::io::AsyncWrite;
 use tokio::time::Instant;
 
-use super::buffer::BYTES_MAX;
 use super::{EdgeStream, Standing, Transport};
 use crate::door::ConnectionEvent;
 
@@ -18,12 +17,16 @@ impl<S: Transport> AsyncWrite for EdgeStream<S> {
         if me.standing == Standing::Good && me.nobody_saw_the_request() {
             me.answer_instead_of(bytes);
         }
-        if me.standing == Standing::Answered || me.out.collect(bytes) {
+        if me.standing == Standing::Answered || bytes.is_empty() {
             return Poll::Ready(Ok(bytes.len()));
         }
-        ready!(me.poll_send_all(cx))?;
-        if bytes.len() < BYTES_MAX && me.out.collect(bytes) {
-            return Poll::Ready(Ok(bytes.len()));
+        let mut collected = me.out.collect(bytes);
+        if collected == 0 {
+            ready!(me.poll_send_all(cx))?;
+            collected = me.out.collect(bytes);
+        }
+        if collected > 0 {
+            return Poll::Ready(Ok(collected));
         }
         me.poll_paced(cx, |io, cx| Pin::new(io).poll_write(cx, bytes))
     }

@@ -1,9 +1,8 @@
-//! HTTP/2 through a door and the real proxy.
+//! HTTP/2 through a door.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use pingora::apps::HttpServerOptions;
 use rustls::sign::CertifiedKey;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -12,22 +11,20 @@ use super::backend::proxy;
 use super::certificates::{certificate, client, connect};
 use super::listeners::{Open, open_with, soon};
 use crate::door::fakes::FakeDoorman;
-use crate::door::{ConnectionEvent, DoorSettings, Engine};
+use crate::door::{ConnectionEvent, DoorSettings, Engine, H2_IDLE_MAX};
 
 async fn secure(settings: DoorSettings) -> (Open, Arc<CertifiedKey>) {
-    secure_for(settings, None).await
+    secure_for(settings, H2_IDLE_MAX).await
 }
 
-/// With a proxy that ends connections on which nothing was in progress for so long.
-async fn secure_for(settings: DoorSettings, idle_max: Option<Duration>) -> (Open, Arc<CertifiedKey>) {
+/// With connections that end when nothing was in progress for so long.
+async fn secure_for(settings: DoorSettings, idle_max: Duration) -> (Open, Arc<CertifiedKey>) {
     let (proxy, _, _) = proxy().await;
-    let mut proxy = Arc::into_inner(proxy).unwrap();
-    let mut options = HttpServerOptions::default();
-    options.h2_idle_timeout = idle_max;
-    proxy.server_options = Some(options);
+    let proxy = Arc::into_inner(proxy).unwrap();
     let (doorman, key) = (Arc::new(FakeDoorman::default()), certificate(&["a.example"]));
     doorman.certificates.lock().insert("a.example".parse().unwrap(), Arc::clone(&key));
-    let engine = Engine::new(proxy, Arc::<FakeDoorman>::clone(&doorman), Arc::<FakeDoorman>::clone(&doorman));
+    let (direct, told) = (Arc::<FakeDoorman>::clone(&doorman), Arc::<FakeDoorman>::clone(&doorman));
+    let engine = Engine::new(proxy, direct, told, idle_max);
     (open_with(Arc::new(engine), settings, true, doorman, [1; 32]).await, key)
 }
 
@@ -86,7 +83,7 @@ async fn a_connection_goes_away_when_it_is_old_or_the_process_is_to_end() {
 #[tokio::test]
 async fn a_connection_without_requests_is_ended_and_one_with_a_request_in_progress_is_not() {
     let idle_max = Duration::from_millis(300);
-    let (open, key) = secure_for(DoorSettings::default(), Some(idle_max)).await;
+    let (open, key) = secure_for(DoorSettings::default(), idle_max).await;
     let (resting, busy) = (browser(&open, &key), browser(&open, &key));
     assert_eq!(get(&resting, &open, "/").await, "GET / 0\n");
     let (send, receive) = tokio::sync::mpsc::channel::<std::io::Result<bytes::Bytes>>(1);

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use h2::client::SendRequest;
+use h2::SendStream;
+use h2::client::{ResponseFuture, SendRequest};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_rustls::client::TlsStream;
@@ -11,6 +12,16 @@ use tokio_rustls::client::TlsStream;
 use super::client::{Ask, Reply, handshake, try_handshake};
 use super::wire::Head;
 use super::{certificates, within};
+
+/// The head to `https://{ask.host}`.
+fn request(ask: &Ask) -> http::Request<()> {
+    let uri = format!("https://{}{}", ask.host, ask.target);
+    let mut request = http::Request::builder().method(ask.method.as_str()).uri(uri);
+    for (name, value) in &ask.fields {
+        request = request.header(name.as_str(), value.as_str());
+    }
+    request.body(()).unwrap()
+}
 
 /// One HTTP/2 connection to the gateway.
 pub(crate) struct H2 {
@@ -39,13 +50,8 @@ impl H2 {
     /// A request to `https://{ask.host}`; the error says that the stream or the connection broke.
     pub(crate) async fn try_ask(&self, ask: &Ask) -> Result<Reply, h2::Error> {
         within(async {
-            let uri = format!("https://{}{}", ask.host, ask.target);
-            let mut request = http::Request::builder().method(ask.method.as_str()).uri(uri);
-            for (name, value) in &ask.fields {
-                request = request.header(name.as_str(), value.as_str());
-            }
             let mut sender = self.sender.clone().ready().await?;
-            let (response, mut stream) = sender.send_request(request.body(()).unwrap(), ask.body.is_empty())?;
+            let (response, mut stream) = sender.send_request(request(ask), ask.body.is_empty())?;
             if !ask.body.is_empty() {
                 // A refusal may come before the body was taken; the response says so.
                 let _ = stream.send_data(Bytes::from(ask.body.clone()), true);
@@ -70,20 +76,10 @@ impl H2 {
         .await
     }
 
-    /// The status alone, of an answer that need not be ours; the error's text when the stream broke.
-    pub(crate) async fn status_of(&self, ask: &Ask) -> Result<u16, String> {
-        within(async {
-            let uri = format!("https://{}{}", ask.host, ask.target);
-            let mut request = http::Request::builder().method(ask.method.as_str()).uri(uri);
-            for (name, value) in &ask.fields {
-                request = request.header(name.as_str(), value.as_str());
-            }
-            let mut sender = self.sender.clone().ready().await.map_err(|error| error.to_string())?;
-            let sent = sender.send_request(request.body(()).unwrap(), true);
-            let response = sent.map_err(|error| error.to_string())?.0.await;
-            response.map(|response| response.status().as_u16()).map_err(|error| error.to_string())
-        })
-        .await
+    /// Begins a request whose body follows.
+    pub(crate) async fn begin(&self, ask: &Ask) -> (ResponseFuture, SendStream<Bytes>) {
+        let mut sender = within(self.sender.clone().ready()).await.expect("a connection");
+        sender.send_request(request(ask), false).expect("a stream")
     }
 
     pub(crate) async fn ask(&self, ask: &Ask) -> Reply {

@@ -24,6 +24,8 @@ pub(crate) enum Act {
     AnswerAndReset(Vec<u8>),
     /// Sends the first bytes at once and the others when the gate has a permit.
     AnswerInTwo(Vec<u8>, Arc<Semaphore>, Vec<u8>),
+    /// Sends these bytes before it reads the body.
+    AnswerBeforeBody(Vec<u8>),
     /// Says nothing until the gateway gives up.
     Hang,
     /// Agrees to speak WebSocket and sends back whatever comes.
@@ -134,6 +136,13 @@ async fn serve(stream: TcpStream, connection: usize, book: Arc<Mutex<Book>>) {
     while let Ok(Some(raw_head)) = wire.raw_head().await {
         book.lock().heads += 1;
         let head = Head::parse(&raw_head);
+        let early = match book.lock().acts.front() {
+            Some(Act::AnswerBeforeBody(bytes)) => Some(bytes.clone()),
+            _ => None,
+        };
+        if let Some(bytes) = early {
+            drop(wire.send(&bytes).await);
+        }
         let body = wire.body(head.framing(Framing::Length(0))).await;
         let act = {
             let mut book = book.lock();
@@ -143,6 +152,7 @@ async fn serve(stream: TcpStream, connection: usize, book: Arc<Mutex<Book>>) {
         };
         match act {
             Act::Answer(bytes) => drop(wire.send(&bytes).await),
+            Act::AnswerBeforeBody(_) => {}
             Act::AnswerAndClose(bytes) => {
                 drop(wire.send(&bytes).await);
                 return wire.close().await;
