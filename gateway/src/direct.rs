@@ -53,7 +53,7 @@ impl Direct for SharedGateway {
         let H2Request { head, body, respond } = request;
         let _progress = Progress::begin(&self.0, connection);
         let (body_follows, head) = (!body.is_end_stream(), RequestHeader::from(head));
-        let mut client = Http2::new(body, respond);
+        let mut client = Http2::new(body, respond, connection);
         !Exchange::new(&self.0, connection, head).serve(&mut client, body_follows).await.malformed
     }
 }

@@ -1,8 +1,8 @@
 //! The edge of Tollhouse: the life of a request, told once, with the modules in this order.
 //!
 //! A client connects to the [`door`], which bounds connections, finishes the TLS handshake with a certificate from
-//! [`tls`] and lets through only well-formed heads. [`direct`] serves requests without a body; all others pingora reads,
-//! and calls [`proxy`]. Either turns the request into a [`request::EdgeRequest`] and asks the [`pipeline`]: whose host, who
+//! [`tls`] and lets through only well-formed heads. [`direct`] serves requests over HTTP/2 and those without a body;
+//! all others pingora reads, and calls [`proxy`]. Either turns the request into a [`request::EdgeRequest`] and asks the [`pipeline`]: whose host, who
 //! is calling, what may they still spend, where does it go. What is learnt on the way stands in [`facts`]; what the gateway
 //! says itself is an [`answer`], and every no is a [`rejection`]. A request that goes on is rewritten by [`forward`] and
 //! sent to one of the [`upstreams`]; every response passes [`decorate`]; [`telemetry`] counts it and writes one line.

@@ -37,7 +37,7 @@ use crate::telemetry::{Entry, Telemetry, UpstreamOutcome};
 const KEEPALIVE_FOREVER: u64 = 0;
 
 /// How long one read or write on the client's side may take; the door's own clocks are shorter.
-pub(crate) const CLIENT_IO_MAX: Duration = Duration::from_mins(1);
+const CLIENT_IO_MAX: Duration = Duration::from_mins(1);
 
 /// A silent WebSocket is cut after this time.
 const UPGRADED_IO_MAX: Duration = Duration::from_hours(1);

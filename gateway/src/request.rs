@@ -57,6 +57,7 @@ impl<'a> EdgeRequest<'a> {
     /// The [`Rejection`] of the first rule it breaks.
     pub fn parse(header: &'a RequestHeader, body_follows: bool, connection: &'a Connection) -> Result<Self, Rejection> {
         if connection.is_h2() {
+            lint::method(&header.method)?;
             lint::authority(header.uri.authority(), &header.headers)?;
             lint::fields(&header.headers)?;
         }
@@ -121,8 +122,13 @@ fn wants_websocket(header: &RequestHeader) -> bool {
 fn body_of(headers: &HeaderMap, body_follows: bool) -> Result<BodyPromise, Rejection> {
     match headers.get(header::CONTENT_LENGTH) {
         Some(length) => {
-            let length = length.to_str().ok().and_then(|length| length.parse().ok()).ok_or(Rejection::BadFraming)?;
-            Ok(if length == 0 { BodyPromise::None } else { BodyPromise::Length(length) })
+            let length = length.to_str().ok().and_then(|length| length.parse().ok());
+            match length.ok_or(Rejection::BadFraming)? {
+                0 => Ok(BodyPromise::None),
+                // Whoever is sent this would wait for it in what comes next.
+                _ if !body_follows => Err(Rejection::BadFraming),
+                length => Ok(BodyPromise::Length(length)),
+            }
         }
         None if body_follows => Ok(BodyPromise::Unknown),
         None => Ok(BodyPromise::None),

@@ -43,7 +43,7 @@ pub(super) trait Downstream: Send {
     fn answer(&mut self, head: Self::Head, body: Cow<'static, str>)
     -> impl Future<Output = pingora::Result<()>> + Send;
 
-    /// Some more of the request's body, never nothing; `None` at its end.
+    /// Some more of the request's body, never nothing; `None` at its end. An error when it does not come at its pace.
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<pingora::Result<Option<Bytes>>>;
 
     /// Bytes of the request's body that came so far.

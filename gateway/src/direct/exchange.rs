@@ -1,8 +1,11 @@
 //! One request and its response.
 
 use std::borrow::Cow;
+use std::future::poll_fn;
+use std::task::Poll;
 
 use bytes::Buf as _;
+use http::{StatusCode, header};
 use pingora::http::RequestHeader;
 use pingora::{Error, ErrorSource, ErrorType};
 
@@ -12,11 +15,12 @@ use super::upload::{Body, Upload};
 use super::upstream::UpstreamConnection;
 use super::{relay, request};
 use crate::answer::{Answer, Refusal};
-use crate::decorate::{is_foreign, ours};
+use crate::decorate::{ResponseSink as _, is_foreign, ours};
 use crate::door::Connection;
 use crate::facts::Facts;
 use crate::forward;
 use crate::proxy::{Gateway, connection_facts, explain};
+use crate::rejection::Rejection;
 use crate::request::BodyPromise;
 use crate::telemetry::Entry;
 
@@ -54,9 +58,9 @@ impl<'a> Exchange<'a> {
                 // Nothing here switches protocols, whatever a client asks for and an upstream answers.
                 self.facts.upgrade = false;
                 let body = match promise {
+                    BodyPromise::None => Body::None,
+                    BodyPromise::Length(bytes) => Body::Length(bytes),
                     BodyPromise::Unknown => Body::Chunked,
-                    BodyPromise::Length(_) | BodyPromise::None if body_follows => Body::Length,
-                    BodyPromise::Length(_) | BodyPromise::None => Body::None,
                 };
                 self.forward(client, body).await
             }
@@ -76,8 +80,8 @@ impl<'a> Exchange<'a> {
             error: error.as_deref().map(explain),
         };
         self.gateway.account(&self.facts, &entry);
-        // Whatever has the form of a request has a host.
-        let malformed = self.facts.refused.is_some() && self.facts.host.is_none();
+        // Whatever has the form of a request has a host by now.
+        let malformed = self.facts.host.is_none() && self.facts.refused.is_some_and(is_about_form);
         Outcome { whole, malformed }
     }
 
@@ -103,6 +107,11 @@ impl<'a> Exchange<'a> {
     }
 
     async fn forward<D: Downstream>(&mut self, client: &mut D, body: Body) -> pingora::Result<()> {
+        if body != Body::None && self.head.headers.contains_key(header::EXPECT) {
+            let mut head = D::head();
+            head.status(StatusCode::CONTINUE, "Continue")?;
+            client.interim(head).await?;
+        }
         let now = self.gateway.clock.now_seconds();
         forward::rewrite(&mut self.head, &self.facts, self.connection, &self.gateway.identity, now)?;
         let (mut upstream, head, mut out) = self.ask(body, client).await?;
@@ -126,11 +135,16 @@ impl<'a> Exchange<'a> {
     ) -> pingora::Result<(UpstreamConnection, ResponseHead, D::Head)> {
         let body_bytes_max = self.facts.target.as_ref().map_or(0, |target| target.body_bytes_max);
         let mut died = false;
+        if poll_fn(|cx| Poll::Ready(client.poll_gone(cx).is_ready())).await {
+            return Err(Error::explain(ErrorType::ConnectionClosed, "the client has left").into_down());
+        }
         loop {
-            let (upstream, endpoint) = forward::choose(&mut self.facts, self.gateway.clock.monotonic())
+            let now = self.gateway.clock.monotonic();
+            let (upstream, endpoint) = forward::choose(&mut self.facts, now)
                 .ok_or_else(|| Error::explain(ErrorType::ConnectNoRoute, "the upstream has no address"))?;
+            let age = now.saturating_sub(self.facts.began);
             let upload = || Upload::new(request::bytes(&self.head, body), body, body_bytes_max);
-            let mut opened = match UpstreamConnection::open(&upstream, &endpoint, died, upload).await {
+            let mut opened = match UpstreamConnection::open(&upstream, &endpoint, died, upload, age).await {
                 Ok(opened) => opened,
                 Err(_) if self.gateway.has_not_connected(&self.facts) => continue,
                 Err(error) => return Err(error),
@@ -193,6 +207,11 @@ impl<'a> Exchange<'a> {
     fn is_head(&self) -> bool {
         self.head.method == http::Method::HEAD
     }
+}
+
+/// Whether what was refused is no request, which no client sends by mistake more than once or twice.
+fn is_about_form(rejection: Rejection) -> bool {
+    matches!(rejection, Rejection::BadHost | Rejection::BadFraming | Rejection::BadTarget | Rejection::BadRequest)
 }
 
 /// Whether the connection ended by itself, as an idle one may at any moment.

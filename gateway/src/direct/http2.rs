@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::future::poll_fn;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::downstream::Downstream;
 use super::upstream::READ_BYTES;
 use crate::decorate::ResponseSink;
-use crate::door::Timer;
+use crate::door::{Connection, Pace, PaceLimits, Timer};
 use crate::proxy::bytes;
 
 /// How long a client may leave a response lying, its window closed; what the door's own clock allows the connection as a
@@ -32,12 +32,17 @@ pub(super) struct Http2 {
     /// The response is complete.
     ended: bool,
     timer: Timer,
+    /// Of the request's body.
+    pace: Pace,
     body_bytes: u64,
 }
 
 impl Http2 {
-    pub(super) fn new(request: RecvStream, respond: SendResponse<Bytes>) -> Self {
-        Self { request, respond, response: None, ended: false, timer: Timer::default(), body_bytes: 0 }
+    pub(super) fn new(request: RecvStream, respond: SendResponse<Bytes>, connection: &Connection) -> Self {
+        let limits = connection.body_pace();
+        // Bodies that we do not read may hold the window of the whole connection: a pause is not always the client's.
+        let pace = Pace::new(PaceLimits { grace: limits.idle, ..limits });
+        Self { request, respond, response: None, ended: false, timer: Timer::default(), pace, body_bytes: 0 }
     }
 
     async fn send(&mut self, mut piece: Bytes, last: bool) -> pingora::Result<()> {
@@ -152,12 +157,18 @@ impl Downstream for Http2 {
 
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<pingora::Result<Option<Bytes>>> {
         loop {
-            let piece = match ready!(self.request.poll_data(cx)) {
-                Some(Ok(piece)) => piece,
-                Some(Err(error)) => return Poll::Ready(broken(error)),
-                None => return Poll::Ready(Ok(None)),
+            let piece = match self.request.poll_data(cx) {
+                Poll::Ready(Some(Ok(piece))) => piece,
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(broken(error)),
+                Poll::Ready(None) => return Poll::Ready(Ok(None)),
+                Poll::Pending => {
+                    let until = self.pace.wait(Instant::now());
+                    let late = || Error::explain(ErrorType::ReadTimedout, "the body of a request").into_down();
+                    return self.timer.poll(until, cx).map(|()| Err(late()));
+                }
             };
             self.body_bytes += piece.len() as u64;
+            self.pace.moved(piece.len(), Instant::now());
             // More is taken when this has been sent on.
             if let Err(error) = self.request.flow_control().release_capacity(piece.len()) {
                 return Poll::Ready(broken(error));
@@ -192,4 +203,44 @@ fn unsent<T>(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> ping
 /// The client did not send what it announced.
 fn broken<T>(error: h2::Error) -> pingora::Result<T> {
     Err(Error::because(ErrorType::ReadError, "the body of a request", error).into_down())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::door::Ends;
+
+    /// Between two pieces less passes than a client may be silent, and yet it is too slow.
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_drips_is_given_up() {
+        let (here, there) = tokio::io::duplex(64 * 1024);
+        let client = tokio::spawn(async move {
+            let (mut sender, connection) = h2::client::handshake(there).await.unwrap();
+            let driven = tokio::spawn(connection);
+            let request = http::Request::post("https://a.example/").body(()).unwrap();
+            let (_response, mut body) = sender.send_request(request, false).unwrap();
+            while body.send_data("x".into(), false).is_ok() {
+                sleep(Duration::from_secs(10)).await;
+            }
+            drop(driven.await);
+        });
+        let mut engine = h2::server::handshake(here).await.unwrap();
+        let (request, respond) = engine.accept().await.unwrap().unwrap();
+        let driven = tokio::spawn(async move { while engine.accept().await.is_some() {} });
+        let address = "192.0.2.1:1".parse().unwrap();
+        let connection = Connection::unattached(Ends { client: address, peer: address, local: address });
+        let mut stream = Http2::new(request.into_body(), respond, &connection);
+        let error = loop {
+            match poll_fn(|cx| stream.poll_body(cx)).await {
+                Ok(piece) => assert_eq!(piece.unwrap(), "x"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!((error.etype(), error.esource().as_str()), (&ErrorType::ReadTimedout, "Downstream"));
+        assert_eq!(stream.body_bytes(), 2);
+        driven.abort();
+        client.abort();
+    }
 }

@@ -59,7 +59,7 @@ mod tests {
         let text = |body| String::from_utf8(bytes(&head, body).to_vec()).unwrap();
         let fields = "GET /a?b=c HTTP/1.1\r\nhost: a.example\r\nx-a: 1\r\nx-a: 2\r\n";
         assert_eq!(text(Body::None), format!("{fields}\r\n"));
-        assert_eq!(text(Body::Length), format!("{fields}\r\n"), "the client has said it");
+        assert_eq!(text(Body::Length(1)), format!("{fields}\r\n"), "the client has said it");
         assert_eq!(text(Body::Chunked), format!("{fields}transfer-encoding: chunked\r\n\r\n"));
     }
 }

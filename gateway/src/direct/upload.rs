@@ -18,8 +18,8 @@ const GATHERED_MAX: usize = 64 * 1024;
 pub(super) enum Body {
     /// There is none, or all of it was taken.
     None,
-    /// The head says how long it is, and the client's protocol has it be so long.
-    Length,
+    /// So many bytes more, as the head says. The client's protocol has it be so long.
+    Length(u64),
     /// In chunks.
     Chunked,
 }
@@ -101,7 +101,6 @@ impl Upload {
     }
 
     fn take(&mut self, piece: Option<Bytes>) -> pingora::Result<()> {
-        self.begun = true;
         let is_chunked = self.body == Body::Chunked;
         let Some(piece) = piece else {
             self.body = Body::None;
@@ -110,9 +109,17 @@ impl Upload {
             }
             return Ok(());
         };
-        let left = self.left.checked_sub(piece.len() as u64);
+        self.begun = true;
+        let bytes = piece.len() as u64;
+        let left = self.left.checked_sub(bytes);
         self.left =
             left.ok_or_else(|| Error::explain(ErrorType::HTTPStatus(413), "the body exceeds the route's limit"))?;
+        if let Body::Length(left) = &mut self.body {
+            *left = left.saturating_sub(bytes);
+            if *left == 0 {
+                self.body = Body::None;
+            }
+        }
         if is_chunked {
             self.pending.put_slice(format!("{:x}\r\n", piece.len()).as_bytes());
         }

@@ -14,7 +14,6 @@ use tokio_util::io::poll_read_buf;
 
 use super::downstream::Downstream;
 use super::upload::{Upload, Waits};
-use crate::proxy::CLIENT_IO_MAX;
 use crate::upstreams::{Endpoint, Upstream};
 
 /// Room for what one read brings at first: a small response as a whole.
@@ -34,18 +33,23 @@ pub(super) struct UpstreamConnection {
     pub(super) reused: bool,
     /// The longest wait for one read or write.
     patience: Duration,
+    /// The end of the time that the request has as a whole.
+    ends: Option<Instant>,
 }
 
 impl UpstreamConnection {
-    /// An idle connection, or a new one; `fresh` where an idle one has just died. What it is to be sent follows.
+    /// An idle connection, or a new one; `fresh` where an idle one has just died. What it is to be sent follows, for a
+    /// request that began so long ago.
     pub(super) async fn open(
         upstream: &Upstream,
         endpoint: &Endpoint,
         fresh: bool,
         upload: impl FnOnce() -> Upload,
+        age: Duration,
     ) -> pingora::Result<Self> {
         let patience = upstream.settings.first_byte_timeout;
-        let of = |stream, reused| Self { stream, buffer: BytesMut::new(), upload: upload(), reused, patience };
+        let ends = upstream.settings.total_timeout.map(|granted| Instant::now() + granted.saturating_sub(age));
+        let of = |stream, reused| Self { stream, buffer: BytesMut::new(), upload: upload(), reused, patience, ends };
         if let Some(stream) = (!fresh).then(|| endpoint.idle.take()).flatten() {
             return Ok(of(stream, true));
         }
@@ -82,7 +86,7 @@ impl UpstreamConnection {
     /// client is there. Zero is the end.
     pub(super) async fn receive(&mut self, client: &mut impl Downstream, room: usize) -> pingora::Result<usize> {
         self.buffer.reserve(room);
-        let Self { stream, buffer, upload, patience, .. } = self;
+        let Self { stream, buffer, upload, patience, ends, .. } = self;
         let mut deadline: Option<(Waits, Instant)> = None;
         poll_fn(|cx| {
             let mut moved = false;
@@ -98,13 +102,13 @@ impl UpstreamConnection {
                     Err(Error::explain(ErrorType::ConnectionClosed, "the client has left").into_down()),
                 );
             }
-            let (_, until) = *match &mut deadline {
-                Some(known) if known.0 == waits && !moved => known,
-                other => {
-                    let patience = if waits == Waits::Client { CLIENT_IO_MAX } else { *patience };
-                    other.insert((waits, Instant::now() + patience))
-                }
+            let until = match deadline {
+                // A client keeps its own time.
+                _ if waits == Waits::Client => None,
+                Some((known, until)) if known == waits && !moved => Some(until),
+                _ => Some(deadline.insert((waits, Instant::now() + *patience)).1),
             };
+            let Some(until) = until.into_iter().chain(*ends).min() else { return Poll::Pending };
             client.poll_deadline(until, cx).map(|()| late(waits))
         })
         .await
@@ -126,7 +130,7 @@ impl UpstreamConnection {
 /// Somebody did not do in time what was waited for.
 fn late<T>(waits: Waits) -> pingora::Result<T> {
     Err(match waits {
-        Waits::Client => Error::explain(ErrorType::ReadTimedout, "the body of a request").into_down(),
+        Waits::Client => Error::explain(ErrorType::ReadTimedout, "the request as a whole took too long").into_down(),
         Waits::Upstream => Error::explain(ErrorType::WriteTimedout, "to an upstream").into_up(),
         Waits::Response => Error::explain(ErrorType::ReadTimedout, "from an upstream").into_up(),
     })
@@ -217,6 +221,7 @@ mod tests {
             upload: Upload::new("HEAD ".into(), body, 10),
             reused: false,
             patience: Duration::from_secs(5),
+            ends: Some(Instant::now() + Duration::from_mins(1)),
         };
         let body = pieces.iter().rev().map(|piece| Bytes::from_static(piece.as_bytes())).collect();
         let mut client = Silent { body, timer: Timer::default() };
@@ -237,13 +242,13 @@ mod tests {
         let (error, sent) = waits_in_vain(Body::Chunked, &["abc", "defghi", ""]).await;
         assert!(error.to_string().contains("Upstream ReadTimedout"), "{error}");
         assert_eq!(sent, "HEAD 3\r\nabc\r\n6\r\ndefghi\r\n0\r\n\r\n");
-        let (error, sent) = waits_in_vain(Body::Length, &["abc", "defghi", ""]).await;
+        let (error, sent) = waits_in_vain(Body::Length(9), &["abc", "defghi"]).await;
         assert_eq!((error.to_string().contains("Upstream ReadTimedout"), sent.as_str()), (true, "HEAD abcdefghi"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_body_of_more_than_it_may_have_is_not_sent() {
-        let (error, sent) = waits_in_vain(Body::Length, &["abcdef", "ghijk", ""]).await;
+        let (error, sent) = waits_in_vain(Body::Length(11), &["abcdef", "ghijk"]).await;
         assert_eq!((error.etype(), sent.as_str()), (&ErrorType::HTTPStatus(413), ""));
     }
 }

@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::pace::PaceLimits;
 use super::settings::DoorSettings;
 use crate::rejection::Rejection;
 
@@ -73,6 +74,7 @@ pub struct Connection {
     opened: Instant,
     requests_max: u32,
     age_max: Duration,
+    body_pace: PaceLimits,
     seen: AtomicU32,
     done: AtomicU32,
     upgraded: AtomicBool,
@@ -111,6 +113,7 @@ impl Connection {
             opened,
             requests_max: settings.requests_per_connection,
             age_max: spread(settings.connection_age, id),
+            body_pace: settings.body_pace,
             seen: AtomicU32::new(0),
             done: AtomicU32::new(0),
             upgraded: AtomicBool::new(false),
@@ -239,6 +242,11 @@ impl Connection {
     /// proxy, which answers with this if it has not begun to answer yet.
     pub fn refusal(&self) -> Option<Rejection> {
         self.refusal.get().copied()
+    }
+
+    /// How slow the body of a request may be.
+    pub(crate) fn body_pace(&self) -> PaceLimits {
+        self.body_pace
     }
 
     /// Whether the response should say `Connection: close`: requests or age are used up, or we drain. HTTP/2 needs no

@@ -37,8 +37,8 @@ const STREAMS_MAX: u32 = 100;
 const HEADER_BYTES_MAX: u32 = 32 * 1024;
 /// Windows for what clients send: of a stream and of a connection.
 const WINDOWS: (u32, u32) = (64 * 1024, 1024 * 1024);
-/// Bytes of responses buffered for one connection whose client does not read.
-const SEND_BUFFER_MAX: usize = 256 * 1024;
+/// Bytes of a response buffered for a client that does not read; a connection has as many of them as streams.
+const SEND_BUFFER_MAX: usize = 64 * 1024;
 
 /// Requests of one connection that may be refused for their form before the connection is cut: whoever sends so many is no
 /// client that made a mistake.

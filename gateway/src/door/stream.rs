@@ -110,7 +110,7 @@ pub(crate) struct EdgeStream<S: Transport> {
     connection: Arc<Connection>,
     doorman: Arc<dyn Doorman>,
     settings: Arc<DoorSettings>,
-    /// `None` for HTTP/2, whose framing is the proxy's.
+    /// `None` for HTTP/2, whose framing is the engine's.
     gate: Option<Gate>,
     /// `None` for HTTP/1.
     frames: Option<Frames>,

@@ -10,8 +10,15 @@ use crate::rejection::Rejection;
 const FIELDS_MAX: usize = 100;
 /// Bytes in one field, name and value.
 const FIELD_BYTES_MAX: usize = 8 * 1024;
+/// Bytes of a method.
+const METHOD_BYTES_MAX: usize = 32;
 /// Bytes of a request target.
 const TARGET_BYTES_MAX: usize = 8 * 1024;
+
+/// As the door has it.
+pub(super) fn method(method: &Method) -> Result<(), Rejection> {
+    if method.as_str().len() > METHOD_BYTES_MAX { Err(Rejection::BadRequest) } else { Ok(()) }
+}
 
 /// RFC 9113 section 8.3.1: `Host` is `:authority` where both are there. It comes once, as everywhere (RFC 9112 section 3.2).
 pub(super) fn authority(authority: Option<&Authority>, headers: &HeaderMap) -> Result<(), Rejection> {

@@ -254,6 +254,20 @@ async fn over_http2_a_client_that_leaves_in_its_body_takes_its_request_with_it()
 }
 
 #[tokio::test]
+async fn over_http2_a_client_that_waits_for_permission_gets_it_from_us_alone() {
+    let world = World::start().await;
+    let client = world.h2(BLOG).await;
+    let ask = Ask::new("POST", BLOG, "/").field("Expect", "100-continue").field("Content-Length", "5");
+    let (mut response, mut body) = client.begin(&ask).await;
+    let permission = within(poll_fn(|cx| response.poll_informational(cx))).await.unwrap().unwrap();
+    assert_eq!((permission.status(), permission.headers().len()), (http::StatusCode::CONTINUE, 0));
+    body.send_data("12345".into(), true).unwrap();
+    assert_eq!(within(response).await.unwrap().status(), 200);
+    let request = world.blog.only_request();
+    assert_eq!((request.body.as_slice(), request.head.get("expect")), (&b"12345"[..], None));
+}
+
+#[tokio::test]
 async fn over_http2_interim_responses_go_on() {
     let world = World::start().await;
     let client = world.h2(BLOG).await;

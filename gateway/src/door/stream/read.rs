@@ -193,7 +193,7 @@ impl<S: Transport> EdgeStream<S> {
     }
 
     /// HTTP/2: bytes pass as they came. The preface has a deadline, frames that do no work are counted; later silence is
-    /// timed by the proxy's h2 engine.
+    /// timed where its engine is.
     fn poll_h2(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let polled = self.poll_io(cx, buf);

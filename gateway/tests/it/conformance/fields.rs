@@ -10,6 +10,8 @@ const MALFORMED: super::Outcome = Stream(1, &[PROTOCOL_ERROR]);
 
 const METHOD: (&str, &str) = (":method", "GET");
 const SCHEME: (&str, &str) = (":scheme", "https");
+/// As long as no method may be.
+const LONG_METHOD: &str = "METHODMETHODMETHODMETHODMETHODMET";
 const AUTHORITY: (&str, &str) = (":authority", DEMO);
 const PATH: (&str, &str) = (":path", ORDERS);
 const ALL: [(&str, &str); 4] = [METHOD, SCHEME, AUTHORITY, PATH];
@@ -107,6 +109,7 @@ fn pseudo_fields(asks: &Asks<'_>) -> Vec<Case> {
         bad("an empty :method", "8.3.1", &[(":method", ""), SCHEME, AUTHORITY, PATH]).instead(WHOLE_CONNECTION),
         bad("a :method with a space", "8.3.1", &[(":method", "GET /"), SCHEME, AUTHORITY, PATH])
             .instead(WHOLE_CONNECTION),
+        bad("a :method longer than any", "8.3.1", &[(":method", LONG_METHOD), SCHEME, AUTHORITY, PATH]),
         // To the library it is a scheme like any other. The gateway goes by the connection and never looks at it.
         bad("an empty :scheme", "8.3.1", &[METHOD, (":scheme", ""), AUTHORITY, PATH]).instead(Served(&[1])),
         bad("a :scheme with a slash", "8.3.1", &[METHOD, (":scheme", "https://x/"), AUTHORITY, PATH]),
