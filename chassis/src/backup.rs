@@ -132,14 +132,15 @@ pub async fn schema(path: &Path) -> anyhow::Result<i64> {
 pub async fn is_unused(path: &Path) -> anyhow::Result<()> {
     let Ok(mut database) = open(path).await else { return Ok(()) };
     // Leaving the write-ahead log takes the file for oneself alone.
-    match sqlx::query("PRAGMA journal_mode = DELETE").execute(&mut database).await {
+    let taken = sqlx::query("PRAGMA journal_mode = DELETE").execute(&mut database).await;
+    // Or whoever looks again would find us.
+    let _ = database.close().await;
+    match taken {
         Err(sqlx::Error::Database(error)) if error.message().contains("locked") => {
             anyhow::bail!("a process still has {} open; stop it first", path.display())
         }
-        _ => {}
+        _ => Ok(()),
     }
-    let _ = database.close().await;
-    Ok(())
 }
 
 async fn open(path: &Path) -> anyhow::Result<SqliteConnection> {
