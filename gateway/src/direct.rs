@@ -51,10 +51,13 @@ impl Direct for SharedGateway {
 
     async fn serve_stream(&self, request: H2Request, connection: &Arc<Connection>) -> bool {
         let H2Request { head, body, respond } = request;
-        let _progress = Progress::begin(&self.0, connection);
+        let progress = Progress::begin(&self.0, connection);
         let (body_follows, head) = (!body.is_end_stream(), RequestHeader::from(head));
         let mut client = Http2::new(body, respond, connection);
-        !Exchange::new(&self.0, connection, head).serve(&mut client, body_follows).await.malformed
+        let outcome = Exchange::new(&self.0, connection, head).serve(&mut client, body_follows).await;
+        drop(progress);
+        client.linger().await;
+        !outcome.malformed
     }
 }
 

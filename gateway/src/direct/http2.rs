@@ -23,6 +23,10 @@ use crate::proxy::bytes;
 /// whole. Every such response holds a place at its upstream.
 const WRITE_MAX: Duration = Duration::from_secs(30);
 
+/// How long, and how much, is taken of a body that nobody needs any more; the door does the same for HTTP/1.
+const LINGER_MAX: Duration = Duration::from_secs(2);
+const LINGER_BYTES_MAX: usize = 256 * 1024;
+
 /// See the module. Dropped before its response is complete, it resets the stream.
 pub(super) struct Http2 {
     request: RecvStream,
@@ -43,6 +47,25 @@ impl Http2 {
         // Bodies that we do not read may hold the window of the whole connection: a pause is not always the client's.
         let pace = Pace::new(PaceLimits { grace: limits.idle, ..limits });
         Self { request, respond, response: None, ended: false, timer: Timer::default(), pace, body_bytes: 0 }
+    }
+
+    /// Takes what the client still sends after a response that is complete, for a while and no more: a stream that is reset at
+    /// once costs some clients the response (curl 7.88 shows none).
+    pub(super) async fn linger(mut self) {
+        if !self.ended {
+            return;
+        }
+        let taking = async {
+            let mut left = LINGER_BYTES_MAX;
+            while let Some(Ok(piece)) = self.request.data().await {
+                let Some(rest) = left.checked_sub(piece.len()) else { return };
+                left = rest;
+                if self.request.flow_control().release_capacity(piece.len()).is_err() {
+                    return;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(LINGER_MAX, taking).await;
     }
 
     async fn send(&mut self, mut piece: Bytes, last: bool) -> pingora::Result<()> {
