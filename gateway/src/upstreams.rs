@@ -163,7 +163,7 @@ impl Upstreams {
     /// dropped. An address that takes no connections may be that of somebody who has moved, and one that is missing may
     /// be there any moment: then the next look comes sooner.
     pub async fn keep_looked_up(self: Arc<Self>) {
-        let mut complete = self.all().iter().all(|upstream| !upstream.endpoints.is_empty());
+        let mut complete = is_complete(&self.all());
         loop {
             tokio::time::sleep(LOOK_UP_AGAIN).await;
             if complete {
@@ -182,7 +182,7 @@ impl Upstreams {
         let all = self.all();
         let named = all.iter().filter(|upstream| upstream.endpoints.have_names());
         futures_util::future::join_all(named.map(|upstream| upstream.endpoints.look_up())).await;
-        all.iter().all(|upstream| !upstream.endpoints.is_empty())
+        is_complete(&all)
     }
 
     /// An address took no connection.
@@ -210,6 +210,11 @@ impl Upstreams {
     pub fn all(&self) -> Vec<Arc<Upstream>> {
         self.all.load().values().cloned().collect()
     }
+}
+
+/// Whether every upstream has an address.
+fn is_complete(all: &[Arc<Upstream>]) -> bool {
+    all.iter().all(|upstream| !upstream.endpoints.is_empty())
 }
 
 #[cfg(test)]

@@ -57,19 +57,15 @@ impl Http2 {
         }
         let taking = async {
             let mut left = LINGER_BYTES_MAX;
-            while let Some(Ok(piece)) = self.request.data().await {
+            while let Ok(Some(piece)) = poll_fn(|cx| self.poll_body(cx)).await {
                 let Some(rest) = left.checked_sub(piece.len()) else { return };
                 left = rest;
-                if self.request.flow_control().release_capacity(piece.len()).is_err() {
-                    return;
-                }
             }
         };
         let _ = tokio::time::timeout(LINGER_MAX, taking).await;
     }
 
     async fn send(&mut self, mut piece: Bytes, last: bool) -> pingora::Result<()> {
-        self.ended = last;
         let response = self.response.as_mut().ok_or_else(|| Error::explain(ErrorType::InternalError, "no head"))?;
         let mut deadline = None;
         while !piece.is_empty() {
@@ -87,6 +83,7 @@ impl Http2 {
             let now = piece.split_to(room);
             response.send_data(now, last && piece.is_empty()).or_else(unsent)?;
         }
+        self.ended = last;
         Ok(())
     }
 }
@@ -143,8 +140,8 @@ impl Downstream for Http2 {
 
     async fn begin(&mut self, mut head: Fields, ends: bool) -> pingora::Result<()> {
         head.1.insert(header::DATE, date::get_cached_date());
-        self.ended = ends;
         self.response = Some(self.respond.send_response(head.into_response(), ends).or_else(unsent)?);
+        self.ended = ends;
         Ok(())
     }
 
@@ -167,9 +164,11 @@ impl Downstream for Http2 {
 
     async fn end(&mut self, _chunked: bool) -> pingora::Result<()> {
         match &mut self.response {
-            Some(response) if !self.ended => response.send_data(Bytes::new(), true).or_else(unsent),
-            _ => Ok(()),
+            Some(response) if !self.ended => response.send_data(Bytes::new(), true).or_else(unsent)?,
+            _ => return Ok(()),
         }
+        self.ended = true;
+        Ok(())
     }
 
     async fn answer(&mut self, head: Fields, body: Cow<'static, str>) -> pingora::Result<()> {

@@ -10,8 +10,8 @@ use crate::rejection::Rejection;
 const FIELDS_MAX: usize = 100;
 /// Bytes in one field, name and value.
 const FIELD_BYTES_MAX: usize = 8 * 1024;
-/// Bytes of a method.
-const METHOD_BYTES_MAX: usize = 32;
+/// Bytes of a method; the longest registered one has 17.
+pub(crate) const METHOD_BYTES_MAX: usize = 32;
 /// Bytes of a request target.
 const TARGET_BYTES_MAX: usize = 8 * 1024;
 

@@ -6,9 +6,7 @@ use super::HeadLimits;
 use super::bytes::is_token;
 use super::target;
 use crate::rejection::Rejection;
-
-/// The longest method; the longest registered one has 17 bytes.
-pub(super) const METHOD_BYTES_MAX: usize = 32;
+use crate::request::lint::METHOD_BYTES_MAX;
 
 /// What the rest of the head needs to know about the request line.
 #[derive(Clone, Debug, PartialEq, Eq)]
