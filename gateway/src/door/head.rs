@@ -84,7 +84,11 @@ impl HeadReader {
     pub fn advance(&mut self, buffer: &[u8], limits: &HeadLimits) -> Result<Option<(usize, Head)>, Rejection> {
         loop {
             let fresh = buffer.get(self.scanned..).unwrap_or_default();
-            match self.scan.push(fresh, limits)? {
+            let scanned = self.scan.push(fresh, limits).map_err(|rejection| match rejection {
+                Rejection::UriTooLong => line::too_long(buffer),
+                other => other,
+            });
+            match scanned? {
                 Scanned::More => {
                     self.scanned = buffer.len();
                     return Ok(None);

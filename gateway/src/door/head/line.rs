@@ -17,13 +17,22 @@ pub(super) struct RequestLine {
     pub(super) authority: Option<Range<usize>>,
 }
 
+fn is_method(method: &[u8]) -> bool {
+    (1..=METHOD_BYTES_MAX).contains(&method.len()) && method.iter().all(|byte| is_token(*byte))
+}
+
+/// What is wrong with a line that is too long, of which this much is there: its target, unless it does not begin with a
+/// method.
+pub(super) fn too_long(line: &[u8]) -> Rejection {
+    let begins = line.splitn(2, |byte| *byte == b' ').next().is_some_and(is_method);
+    if begins { Rejection::UriTooLong } else { Rejection::BadRequest }
+}
+
 /// Judges the line without its CRLF.
 pub(super) fn parse(line: &[u8], limits: &HeadLimits) -> Result<RequestLine, Rejection> {
     let mut parts = line.splitn(3, |byte| *byte == b' ');
     let (method, target, version) = (parts.next(), parts.next(), parts.next());
-    let method = method
-        .filter(|method| (1..=METHOD_BYTES_MAX).contains(&method.len()) && method.iter().all(|byte| is_token(*byte)));
-    let (Some(method), Some(target)) = (method, target) else {
+    let (Some(method), Some(target)) = (method.filter(|method| is_method(method)), target) else {
         return Err(Rejection::BadRequest);
     };
     if target.len() > limits.target_bytes {

@@ -178,6 +178,8 @@ fn sizes_have_limits_and_the_limit_itself_passes() {
     good(&target(8_192), PLAIN);
     check(target(8_193).as_bytes(), Err(UriTooLong));
     check(target(40_000).as_bytes(), Err(UriTooLong));
+    check(line(&format!("{} / HTTP/1.1", "A".repeat(40_000))).as_bytes(), Err(BadRequest));
+    check(line(&format!("GE(T /{} HTTP/1.1", "a".repeat(40_000))).as_bytes(), Err(BadRequest));
 
     let field = |bytes: usize| fields(&format!("Host: a.example\r\nX: {}\r\n", "a".repeat(bytes - 3)));
     good(&field(8_192), PLAIN);
