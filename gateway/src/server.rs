@@ -55,8 +55,13 @@ const LISTEN_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How long names of upstreams that cannot be looked up keep the doors of a new gateway shut.
 const FIRST_LOOK_UP_MAX: Duration = Duration::from_secs(10);
 
-/// Idle connections to upstreams that are kept; fewer than the concurrent requests is a cliff (half the throughput).
-const UPSTREAM_POOL: usize = 1_024;
+/// Idle connections to upstreams that the library keeps; fewer than its concurrent requests is a cliff (half the throughput).
+const LIBRARY_POOL_MAX: usize = 1_024;
+
+/// What part of the descriptors connections to upstreams may have that wait for a request: ours, and the library's. Those in
+/// use have their part with those of the clients, see [`DoorSettings::for_descriptors`].
+const IDLE_PART: u64 = 10;
+const LIBRARY_IDLE_PART: u64 = 50;
 
 /// What the running gateway shares with its admin listener.
 pub struct Live {
@@ -103,7 +108,7 @@ pub async fn start(
     let descriptors = chassis::process::prepare()?;
     let settings = door_settings(&config, descriptors);
     let connections = Connections::new(&settings);
-    let upstreams = upstreams(&config, &shutdown).await;
+    let upstreams = upstreams(&config, part(descriptors, IDLE_PART), &shutdown).await;
     let pipeline = Pipeline {
         replica: replica.clone(),
         keys: Keys::new(replica.clone(), config.environment),
@@ -127,7 +132,8 @@ pub async fn start(
     let tickets = tickets(&config, clock.clone())?;
     let watchdog = watchdog(clock.clone())?;
     let direct = Arc::new(SharedGateway(gateway.clone()));
-    let proxy = pingora::proxy::http_proxy(&Arc::new(server_conf(&config)), SharedGateway(gateway.clone()));
+    let conf = || server_conf(&config, descriptors);
+    let proxy = pingora::proxy::http_proxy(&Arc::new(conf()), SharedGateway(gateway.clone()));
     let app = Arc::new(Engine::new(proxy, direct, doorman.clone(), H2_IDLE_MAX));
     let http = Door::plain("http", config.http, app.clone(), doorman.clone(), connections.clone(), settings.clone())
         .threads(config.threads)
@@ -136,7 +142,7 @@ pub async fn start(
         .threads(config.threads)
         .beating(watchdog.watch("https"));
     let (plain_state, tls_state) = (http.listening(), https.listening());
-    let data_plane = DataPlane::start(server_conf(&config), http, https)?;
+    let data_plane = DataPlane::start(conf(), http, https)?;
     let plain_address = listening(plain_state, "http").await?;
     let tls_address = listening(tls_state, "https").await?;
     // Redirects name the port, which port 0 has left open until now.
@@ -206,8 +212,8 @@ fn not_ready_yet() -> Health {
 
 /// The upstreams, with addresses before the doors open: a balancer that has not noticed yet that a gateway was gone asks
 /// another one while nobody listens, but takes a 502 for an answer.
-async fn upstreams(config: &Config, shutdown: &Shutdown) -> Arc<Upstreams> {
-    let upstreams = Arc::new(Upstreams::new(config.upstreams.clone()));
+async fn upstreams(config: &Config, idle_max: usize, shutdown: &Shutdown) -> Arc<Upstreams> {
+    let upstreams = Arc::new(Upstreams::new(config.upstreams.clone(), idle_max));
     tokio::select! {
         () = upstreams.look_up_first(FIRST_LOOK_UP_MAX) => {}
         () = shutdown.begun() => {}
@@ -310,6 +316,11 @@ fn door_settings(config: &Config, descriptors: u64) -> Arc<DoorSettings> {
     Arc::new(settings.for_descriptors(descriptors))
 }
 
+/// So many that `of` such parts are all of them; at least one.
+fn part(descriptors: u64, of: u64) -> usize {
+    usize::try_from(descriptors / of).unwrap_or(usize::MAX).max(1)
+}
+
 fn platform_certificate(config: &Config) -> anyhow::Result<Option<Arc<PlatformCertificate>>> {
     let files = config.platform_certificate.as_ref();
     files.map(|(chain, key)| Ok(Arc::new(PlatformCertificate::load(chain.clone(), key.clone())?))).transpose()
@@ -331,13 +342,13 @@ fn tickets(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<Arc<Tickets
     Ok(Tickets::new(vec![TicketSeed::new(bytes)], Arc::new(move || clock.now_seconds())))
 }
 
-fn server_conf(config: &Config) -> ServerConf {
+fn server_conf(config: &Config, descriptors: u64) -> ServerConf {
     ServerConf {
         threads: config.threads,
         // Without it a request would be a few percent cheaper on one thread. But the library then remembers runtimes by
         // numbers of threads, which are given again to others when several gateways live and end in one process.
         work_stealing: true,
-        upstream_keepalive_pool_size: UPSTREAM_POOL,
+        upstream_keepalive_pool_size: part(descriptors, LIBRARY_IDLE_PART).min(LIBRARY_POOL_MAX),
         max_retries: 2,
         // Our own drain has run by the time pingora hears of the end.
         grace_period_seconds: Some(0),

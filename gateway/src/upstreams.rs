@@ -72,9 +72,9 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    fn new(settings: UpstreamSettings) -> Self {
+    fn new(settings: UpstreamSettings, idle: Arc<Semaphore>) -> Self {
         Self {
-            endpoints: Endpoints::new(&settings.endpoints),
+            endpoints: Endpoints::new(&settings.endpoints, idle),
             routes: RouteTable::new(settings.routes.clone()),
             retries: RetryBudget::default(),
             places: Arc::new(Semaphore::new(settings.in_flight_max)),
@@ -106,13 +106,17 @@ impl Upstream {
 pub struct Upstreams {
     all: ArcSwap<HashMap<UpstreamName, Arc<Upstream>>>,
     look_again: Notify,
+    /// Places for connections that wait for a request.
+    idle: Arc<Semaphore>,
 }
 
 impl Upstreams {
-    /// From the configuration.
-    pub fn new(settings: impl IntoIterator<Item = UpstreamSettings>) -> Self {
-        let all = settings.into_iter().map(|one| (one.name.clone(), Arc::new(Upstream::new(one)))).collect();
-        Self { all: ArcSwap::from_pointee(all), look_again: Notify::new() }
+    /// From the configuration. At most `idle_max` connections to all of them together wait for a request.
+    pub fn new(settings: impl IntoIterator<Item = UpstreamSettings>, idle_max: usize) -> Self {
+        let idle = Arc::new(Semaphore::new(idle_max.min(Semaphore::MAX_PERMITS)));
+        let new = |one: UpstreamSettings| (one.name.clone(), Arc::new(Upstream::new(one, idle.clone())));
+        let all = settings.into_iter().map(new).collect();
+        Self { all: ArcSwap::from_pointee(all), look_again: Notify::new(), idle }
     }
 
     /// The backend with this name.
@@ -130,7 +134,7 @@ impl Upstreams {
             let upstream = match before.get(&name) {
                 Some(known) if !changed(name.as_str()) => known.clone(),
                 _ => {
-                    let upstream = Upstream::new(one);
+                    let upstream = Upstream::new(one, self.idle.clone());
                     if upstream.endpoints.have_names() {
                         upstream.endpoints.look_up().await;
                     }
@@ -226,7 +230,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(1);
 
     fn at(endpoint: &str) -> Arc<Upstreams> {
-        Arc::new(Upstreams::new([UpstreamSettings {
+        let settings = UpstreamSettings {
             name: "shop".parse().unwrap(),
             endpoints: vec![endpoint.parse().unwrap()],
             connect_timeout: Duration::from_secs(1),
@@ -236,7 +240,8 @@ mod tests {
             body_bytes_max: 1,
             health: None,
             routes: Vec::new(),
-        }]))
+        };
+        Arc::new(Upstreams::new([settings], 1))
     }
 
     /// Whether somebody who starts knows an address of this place when it has been looked for.

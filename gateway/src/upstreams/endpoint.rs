@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use futures_util::future::join_all;
+use tokio::sync::Semaphore;
 
 use super::HealthCheck;
 use super::idle::Idle;
@@ -80,7 +81,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    pub(super) fn new(address: SocketAddr) -> Self {
+    pub(super) fn new(address: SocketAddr, idle: Arc<Semaphore>) -> Self {
         Self {
             address,
             text: address.to_string(),
@@ -88,7 +89,7 @@ impl Endpoint {
             failing_since: AtomicU64::new(0),
             is_out: AtomicBool::new(false),
             streak: AtomicI64::new(0),
-            idle: Idle::default(),
+            idle: Idle::new(idle),
         }
     }
 
@@ -144,15 +145,18 @@ pub struct Endpoints {
     places: Vec<Place>,
     all: ArcSwap<Vec<Arc<Endpoint>>>,
     next: AtomicUsize,
+    /// Places for connections that wait, of all upstreams.
+    idle: Arc<Semaphore>,
 }
 
 impl Endpoints {
-    pub(super) fn new(places: &[Place]) -> Self {
+    pub(super) fn new(places: &[Place], idle: Arc<Semaphore>) -> Self {
         let addresses = places.iter().filter_map(|place| match place {
-            Place::Address(address) => Some(Arc::new(Endpoint::new(*address))),
+            Place::Address(address) => Some(Arc::new(Endpoint::new(*address, idle.clone()))),
             Place::Name(..) => None,
         });
-        Self { places: places.to_vec(), all: ArcSwap::from_pointee(addresses.collect()), next: AtomicUsize::new(0) }
+        let all = ArcSwap::from_pointee(addresses.collect());
+        Self { places: places.to_vec(), all, next: AtomicUsize::new(0), idle }
     }
 
     /// Whether some of the addresses have to be looked up.
@@ -188,8 +192,8 @@ impl Endpoints {
             return;
         }
         let known = |address: SocketAddr| before.iter().find(|endpoint| endpoint.address == address).cloned();
-        let all =
-            addresses.into_iter().map(|address| known(address).unwrap_or_else(|| Arc::new(Endpoint::new(address))));
+        let new = |address: SocketAddr| Arc::new(Endpoint::new(address, self.idle.clone()));
+        let all = addresses.into_iter().map(|address| known(address).unwrap_or_else(|| new(address)));
         self.all.store(Arc::new(all.collect()));
     }
 
@@ -244,6 +248,10 @@ fn millis(duration: Duration) -> u64 {
 mod tests {
     use super::*;
 
+    fn of(places: &[Place]) -> Endpoints {
+        Endpoints::new(places, Arc::new(Semaphore::new(1)))
+    }
+
     #[test]
     fn a_place_is_an_address_or_a_name_with_a_port() {
         assert_eq!("127.0.0.1:7001".parse(), Ok(Place::Address("127.0.0.1:7001".parse().unwrap())));
@@ -257,7 +265,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_name_is_all_its_addresses_and_keeps_them_while_it_cannot_be_looked_up() {
-        let endpoints = Endpoints::new(&["localhost:7001".parse().unwrap(), "127.0.0.9:1".parse().unwrap()]);
+        let endpoints = of(&["localhost:7001".parse().unwrap(), "127.0.0.9:1".parse().unwrap()]);
         assert!(endpoints.have_names());
         assert_eq!(endpoints.len(), 1, "nothing is looked up before it is asked for");
         endpoints.look_up().await;
@@ -277,7 +285,7 @@ mod tests {
         );
         assert_eq!((endpoints.len(), endpoints.up(now)), (known + 1, known), "what is known of an address stays");
 
-        let lost = Endpoints::new(&["no-such-name.invalid:7001".parse().unwrap()]);
+        let lost = of(&["no-such-name.invalid:7001".parse().unwrap()]);
         lost.look_up().await;
         assert!(lost.is_empty() && lost.choose(None, now).is_none());
         lost.replace(vec!["127.0.0.1:7001".parse().unwrap()]);
@@ -287,7 +295,7 @@ mod tests {
 
     #[test]
     fn failed_addresses_are_left_alone_and_come_back() {
-        let endpoints = Endpoints::new(&["127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap()]);
+        let endpoints = of(&["127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap()]);
         let now = Duration::from_secs(10);
         let first = endpoints.choose(None, now).unwrap();
         first.failed(now);
@@ -302,7 +310,7 @@ mod tests {
 
     #[test]
     fn when_all_are_down_one_is_tried_anyway() {
-        let endpoints = Endpoints::new(&["127.0.0.1:1".parse().unwrap()]);
+        let endpoints = of(&["127.0.0.1:1".parse().unwrap()]);
         let now = Duration::from_secs(10);
         let only = endpoints.choose(None, now).unwrap();
         only.failed(now);

@@ -61,6 +61,10 @@ async fn ask(address: SocketAddr, path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use tokio::sync::Semaphore;
+
     use super::*;
 
     #[test]
@@ -73,7 +77,7 @@ mod tests {
             falls: 3,
             rises: 2,
         };
-        let endpoint = Endpoint::new(([127, 0, 0, 1], 1).into());
+        let endpoint = Endpoint::new(([127, 0, 0, 1], 1).into(), Arc::new(Semaphore::new(1)));
         let now = Duration::from_secs(1);
         let answers = [false, false, true, false, false, false, true, false, true, true];
         let up = [true, true, true, true, true, false, false, false, false, true];
