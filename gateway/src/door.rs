@@ -49,6 +49,7 @@ pub(crate) use self::pace::Pace;
 pub use self::pace::PaceLimits;
 pub use self::registry::Connections;
 pub use self::settings::DoorSettings;
+pub(crate) use self::settings::{LINGER_BYTES_MAX, LINGER_MAX};
 pub(crate) use self::stream::Timer;
 pub use self::tls::{TicketSeed, Tickets};
 use crate::rejection::Rejection;

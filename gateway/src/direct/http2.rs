@@ -16,16 +16,12 @@ use tokio::time::Instant;
 use super::downstream::Downstream;
 use super::upstream::READ_BYTES;
 use crate::decorate::ResponseSink;
-use crate::door::{Connection, Pace, PaceLimits, Timer};
+use crate::door::{Connection, LINGER_BYTES_MAX, LINGER_MAX, Pace, PaceLimits, Timer};
 use crate::proxy::bytes;
 
 /// How long a client may leave a response lying, its window closed; what the door's own clock allows the connection as a
 /// whole. Every such response holds a place at its upstream.
 const WRITE_MAX: Duration = Duration::from_secs(30);
-
-/// How long, and how much, is taken of a body that nobody needs any more; the door does the same for HTTP/1.
-const LINGER_MAX: Duration = Duration::from_secs(2);
-const LINGER_BYTES_MAX: usize = 256 * 1024;
 
 /// See the module. Dropped before its response is complete, it resets the stream.
 pub(super) struct Http2 {

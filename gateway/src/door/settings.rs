@@ -8,6 +8,11 @@ use super::frames::FrameLimits;
 use super::head::HeadLimits;
 use super::pace::PaceLimits;
 
+/// How long, and how much, is still read of a request that was answered before it was there; the bounds of a stream of
+/// HTTP/2, and our defaults for a connection.
+pub(crate) const LINGER_MAX: Duration = Duration::from_secs(2);
+pub(crate) const LINGER_BYTES_MAX: usize = 256 * 1024;
+
 /// How patient, how large and how many.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoorSettings {
@@ -70,8 +75,8 @@ impl Default for DoorSettings {
             requests_per_connection: 10_000,
             connection_age: Duration::from_hours(1),
             proxy_protocol_from: Vec::new(),
-            linger_timeout: Duration::from_secs(2),
-            linger_bytes: 256 * 1024,
+            linger_timeout: LINGER_MAX,
+            linger_bytes: LINGER_BYTES_MAX,
             backlog: 4096,
         }
     }
