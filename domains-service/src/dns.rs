@@ -10,6 +10,7 @@ pub(crate) mod caa;
 pub(crate) mod collect;
 pub(crate) mod facts;
 pub(crate) mod networks;
+pub mod trial;
 pub(crate) mod verdict;
 pub(crate) mod wire;
 

@@ -34,6 +34,7 @@ mod webhook;
 mod worker;
 
 pub use config::Config;
+pub use dns::trial;
 pub use dns::{CaaRecord, Dns, DnsFailure, DnsRecord, RecordData, RecordKind, Reply, ReplyCode};
 pub use error::CATALOGUE;
 pub use issuer::{

@@ -8,15 +8,26 @@
 #![expect(clippy::missing_panics_doc, reason = "a panic is what every function here is for")]
 
 mod boundaries;
+mod dns;
+mod store;
 
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+use chassis::seal::SealingKey;
+use chassis::secret::Secret;
 use contract::feed::Frame;
 use contract::hostname::Hostname;
 use contract::key::PresentedKey;
 use gateway::direct::trial as direct;
 use gateway::door::chunks::{Chunks, Progress};
 use gateway::door::trial;
+use gateway::replica::trial as replica;
+use gateway::tls::CertificateOpener;
 
 pub use self::boundaries::boundaries;
+pub use self::dns::dns;
+pub use self::store::store;
 
 /// One function of bytes.
 pub type Target = fn(&[u8]);
@@ -25,6 +36,7 @@ pub type Target = fn(&[u8]);
 pub const TARGETS: &[(&str, Target)] = &[
     ("boundaries", boundaries),
     ("chunks", chunks),
+    ("dns", dns),
     ("feed", feed),
     ("frames", frames),
     ("gate", gate),
@@ -32,6 +44,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("key", key),
     ("proxy_header", proxy_header),
     ("response", response),
+    ("snapshot", snapshot),
+    ("store", store),
     ("target", target),
 ];
 
@@ -115,6 +129,21 @@ pub fn feed(bytes: &[u8]) {
             assert_eq!(serde_json::from_str::<Frame>(&written).ok(), Some(frame), "{written}");
         }
     }
+}
+
+/// Snapshots: what a replica takes was announced as it is, and no name is in it twice.
+pub fn snapshot(bytes: &[u8]) {
+    static OPENER: LazyLock<Option<CertificateOpener>> =
+        LazyLock::new(|| SealingKey::new(&Secret::new(vec![7; 32])).ok().map(CertificateOpener::new));
+    let (Ok(text), Some(opener)) = (std::str::from_utf8(bytes), OPENER.as_ref()) else { return };
+    let (Some((entities, _)), _) = replica::snapshot(text, opener) else { return };
+    let names: HashSet<_> = entities.iter().map(contract::feed::Entity::name).collect();
+    assert_eq!(names.len(), entities.len(), "a name appears twice");
+    let announced = text.lines().filter_map(|line| match serde_json::from_str(line) {
+        Ok(Frame::SnapshotBegin { entities }) => usize::try_from(entities).ok(),
+        _ => None,
+    });
+    assert!(announced.into_iter().any(|count| count == entities.len()), "it is as long as somebody said");
 }
 
 /// PROXY headers: what is believed is as long as it says, and one byte less is not believed.

@@ -86,6 +86,43 @@ mod tests {
         }
     }
 
+    /// Whether this input of the corpus of nameservers' answers lets the domain pass.
+    fn passes(input: &str) -> bool {
+        use domains_service::trial::{Case, passes};
+        use futures_util::FutureExt as _;
+
+        let bytes = std::fs::read(inputs("dns").into_iter().find(|path| path.ends_with(input)).unwrap()).unwrap();
+        let (choice, messages) = bytes.split_first().unwrap();
+        let case = Case { authoritative: choice & 1 != 0, contested: choice & 2 != 0, caa: choice & 4 != 0 };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let _entered = runtime.enter();
+        passes(case, messages).now_or_never().unwrap().unwrap()
+    }
+
+    // A corpus whose inputs all fail at the first byte would prove nothing.
+    #[test]
+    fn inputs_of_the_corpora_reach_what_they_are_for() {
+        use gateway::quota::store::redis::trial;
+
+        for input in ["resolver-cname", "nameserver-cname", "contested", "caa", "apex"] {
+            assert!(passes(input), "{input}");
+        }
+        for input in ["nameserver-address", "caa-forbids", "elsewhere", "loop", "no-such-zone", "refused", "lame"] {
+            assert!(!passes(input), "{input}");
+        }
+        let store = |name: &str| std::fs::read(inputs("store").into_iter().find(|path| path.ends_with(name)).unwrap());
+        for input in ["settled", "learning", "spent", "stale", "extremes"] {
+            assert!(trial::reply(&store(input).unwrap()).is_some(), "{input}");
+        }
+        for input in ["refused", "loading"] {
+            assert!(trial::reply(&store(input).unwrap()).is_none(), "{input}");
+        }
+        for input in ["view", "view-map"] {
+            assert!(trial::view(&store(input).unwrap()).is_some(), "{input}");
+        }
+        assert_eq!(trial::past(&store("bans").unwrap()).unwrap().len(), 2);
+    }
+
     // A5
     #[test]
     fn the_gate_the_proxy_and_a_service_agree_where_messages_end() {

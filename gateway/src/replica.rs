@@ -8,6 +8,7 @@
 mod file;
 pub mod follow;
 mod hot;
+pub mod trial;
 mod validate;
 
 use std::path::Path;

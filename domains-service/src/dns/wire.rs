@@ -152,6 +152,14 @@ fn answers(question: &Message, answer: &Message) -> bool {
         }
 }
 
+/// What is made of a message that answers some question of ours.
+///
+/// # Errors
+/// When it is no message.
+pub(super) fn read(bytes: &[u8]) -> Result<Reply, DnsFailure> {
+    Message::from_vec(bytes).map(|message| reply(&message)).map_err(|_| DnsFailure::Malformed)
+}
+
 fn reply(message: &Message) -> Reply {
     Reply {
         code: match message.metadata.response_code {

@@ -105,25 +105,16 @@ impl Follower {
         let bytes = response.bytes_stream().map_err(std::io::Error::other);
         let lines = FramedRead::new(StreamReader::new(bytes), LinesCodec::new_with_max_length(LINE_BYTES_MAX));
         let mut lines = std::pin::pin!(lines.ready_chunks(BATCH_MAX));
-        let mut snapshot: Option<Snapshot> = None;
+        let mut stream = ChangeStream::default();
         while let Some(chunk) = lines.next().await {
             let mut changes = Vec::new();
             for line in chunk {
                 let line = line.context("reading the change stream")?;
-                let frame =
-                    serde_json::from_str(&line).map_err(|error| self.refuse(Invalid::Line(error.to_string())))?;
-                match frame {
-                    Frame::Change(change) => changes.push(change),
-                    Frame::Heartbeat { revision, at } => self.watcher.heard(revision, at),
-                    Frame::SnapshotBegin { entities } => snapshot = Some(Snapshot::announced(entities)),
-                    Frame::Entity(entity) => {
-                        let snapshot = snapshot.as_mut().context("an entity came outside of a snapshot")?;
-                        snapshot.take(entity).map_err(|error| self.refuse(error))?;
-                    }
-                    Frame::SnapshotEnd { revision } => {
-                        let complete = snapshot.take().context("a snapshot ended that never began")?;
-                        self.replace(complete, revision)?;
-                    }
+                match stream.read(&line).map_err(|error| self.refuse(error))? {
+                    Told::Change(change) => changes.push(change),
+                    Told::Alive(revision, at) => self.watcher.heard(revision, at),
+                    Told::Part => {}
+                    Told::Whole(entities, revision) => self.replace(&entities, revision)?,
                 }
             }
             self.apply(&changes)?;
@@ -133,9 +124,8 @@ impl Follower {
         Ok(())
     }
 
-    fn replace(&self, snapshot: Snapshot, revision: Revision) -> anyhow::Result<()> {
-        let entities = snapshot.complete().map_err(|error| self.refuse(error))?;
-        self.replica.replace(&entities, revision).map_err(|error| self.explain(error))?;
+    fn replace(&self, entities: &[Entity], revision: Revision) -> anyhow::Result<()> {
+        self.replica.replace(entities, revision).map_err(|error| self.explain(error))?;
         self.watcher.replaced();
         tracing::info!(%revision, entities = entities.len(), "replica replaced by a snapshot");
         Ok(())
@@ -180,6 +170,47 @@ impl Follower {
     fn refuse(&self, invalid: Invalid) -> anyhow::Error {
         self.watcher.refused(invalid.reason());
         anyhow::Error::new(invalid).context("refused, the last good state stays")
+    }
+}
+
+/// What a line says.
+pub(super) enum Told {
+    /// Something has changed.
+    Change(Change),
+    /// The control plane is there, and this is the newest there is.
+    Alive(Revision, UnixMillis),
+    /// Part of a snapshot.
+    Part,
+    /// The last line of a snapshot, as many entities as were announced.
+    Whole(Vec<Entity>, Revision),
+}
+
+/// The stream's lines in their order.
+#[derive(Default)]
+pub(super) struct ChangeStream(Option<Snapshot>);
+
+impl ChangeStream {
+    /// # Errors
+    /// When the line is none, or not one that may come here.
+    pub(super) fn read(&mut self, line: &str) -> Result<Told, Invalid> {
+        let frame = serde_json::from_str(line).map_err(|error| Invalid::Line(error.to_string()))?;
+        let outside = || Invalid::Line("part of a snapshot that has not begun".to_owned());
+        match frame {
+            Frame::Change(change) => Ok(Told::Change(change)),
+            Frame::Heartbeat { revision, at } => Ok(Told::Alive(revision, at)),
+            Frame::SnapshotBegin { entities } => {
+                self.0 = Some(Snapshot::announced(entities));
+                Ok(Told::Part)
+            }
+            Frame::Entity(entity) => {
+                self.0.as_mut().ok_or_else(outside)?.take(entity)?;
+                Ok(Told::Part)
+            }
+            Frame::SnapshotEnd { revision } => {
+                let complete = self.0.take().ok_or_else(outside)?.complete()?;
+                Ok(Told::Whole(complete, revision))
+            }
+        }
     }
 }
 

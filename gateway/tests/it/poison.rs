@@ -63,6 +63,8 @@ async fn lines_that_are_no_frames_are_refused() {
             ("an unknown plan", unknown_plan),
             ("a blank host", blank_host),
             ("a limit of zero", zero),
+            ("an entity of no snapshot", line(&Frame::Entity(site("stray.example", "demo"))) + &removal()),
+            ("the end of no snapshot", line(&Frame::SnapshotEnd { revision: Revision(NEXT) }) + &removal()),
         ],
     )
     .await;
@@ -134,8 +136,6 @@ async fn streams_that_break_in_the_middle_change_nothing() {
         None,
         vec![
             ("half a snapshot", half.rsplit_once('\n').map_or(String::new(), |(whole, _)| format!("{whole}\n"))),
-            ("an entity of no snapshot", line(&Frame::Entity(site("stray.example", "demo"))) + &removal()),
-            ("the end of no snapshot", line(&Frame::SnapshotEnd { revision: Revision(NEXT) }) + &removal()),
             ("a line longer than any may be", oversize),
             ("a gap", change(NEXT + 1, Effect::Remove(EntityName::Site(DEMO.parse().unwrap())))),
             ("nothing", String::new()),

@@ -13,6 +13,7 @@ mod books;
 mod news;
 mod servers;
 pub mod settings;
+pub mod trial;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

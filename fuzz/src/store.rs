@@ -1,0 +1,44 @@
+//! Answers of a quota store.
+
+use std::time::Duration;
+
+use contract::plan::Plan;
+use contract::time::UnixMillis;
+use gateway::quota::ledger::node::{NodeBucket, Purpose, Step};
+use gateway::quota::ledger::{NodeId, Reply, Settlement};
+use gateway::quota::store::redis::trial;
+
+/// Requests that wait for the answer.
+const WAITING: u32 = 3;
+
+/// Answers of a quota store: whatever is believed, no node spends what it was not granted, and what it spent is in what it
+/// says next. Books and bans that can be read can be shown.
+pub fn store(bytes: &[u8]) {
+    if let Some(Reply::Settled(settlement)) = trial::reply(bytes) {
+        settled(&settlement);
+    }
+    if let Some(view) = trial::view(bytes) {
+        assert!(view.nodes.iter().all(|node| node.held <= node.minute_units), "{view:?}");
+    }
+    for news in trial::past(bytes).unwrap_or_default() {
+        assert!(
+            serde_json::to_string(&news).is_ok_and(
+                |text| serde_json::from_str(&text).is_ok_and(|read: gateway::quota::store::News| read == news)
+            )
+        );
+    }
+}
+
+fn settled(settlement: &Settlement) {
+    let limits = Plan::Pro.stated_limits();
+    let now = Duration::from_hours(1);
+    let mut node = NodeBucket::new(NodeId { process: 1, life: 1 }, limits);
+    assert_eq!(node.spend(now, limits), Step::Ask);
+    let Some(asked) = node.ask(now, Purpose::Spend(WAITING)) else { return };
+    assert!(node.hear(now, asked.seq, settlement));
+    let spent = (0..WAITING * 2).take_while(|_| matches!(node.serve(now), Step::Admit(_))).count();
+    assert!(u32::try_from(spent).is_ok_and(|spent| spent <= settlement.granted), "{spent} of {settlement:?}");
+    let _shown = node.peek(now, UnixMillis(0));
+    let claim = node.claim();
+    assert!(claim.day_units() as usize >= spent && claim.day_spent >= claim.minute_spent, "{spent}, {claim:?}");
+}
