@@ -14,7 +14,7 @@ const KNOWS: &[(&str, &[&str])] = &[
     ("gateway", &["contract", "chassis"]),
     ("orders-service", &["contract", "chassis"]),
     ("domains-service", &["contract", "chassis"]),
-    ("fuzz", &["contract", "gateway"]),
+    ("fuzz", &["contract", "chassis", "gateway", "domains-service"]),
     ("tollhouse", &["contract", "chassis", "gateway", "orders-service", "domains-service"]),
 ];
 

@@ -20,6 +20,9 @@ use crate::world::{Platform, until};
 /// Gateways, the platform's own included.
 pub(super) const GATEWAYS: u8 = 3;
 
+/// Platforms that are tried, so that all gateways have the same ports.
+const ATTEMPTS: u8 = 4;
+
 /// See the module.
 pub(super) struct Fleet {
     pub(super) platform: Platform,
@@ -36,8 +39,19 @@ impl Drop for Fleet {
 }
 
 impl Fleet {
-    /// With an authority of these manners, and a public site at every domain of the project `site`.
+    /// With an authority of these manners, and a public site at every domain of the project `site`. The ports that the
+    /// platform was given may be somebody else's at the addresses of the other gateways: then with another platform.
     pub(super) async fn start(manners: &str) -> Self {
+        for _ in 1..ATTEMPTS {
+            match Self::attempt(manners).await {
+                Err(error) if format!("{error:#}").contains("Address already in use") => eprintln!("{error:#}"),
+                outcome => return outcome.unwrap(),
+            }
+        }
+        Self::attempt(manners).await.unwrap()
+    }
+
+    async fn attempt(manners: &str) -> anyhow::Result<Self> {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let site = listener.local_addr().unwrap();
         tokio::spawn(async move { axum::serve(listener, Router::new().fallback(get(|| async { "hello" }))).await });
@@ -56,7 +70,8 @@ impl Fleet {
             let source = Source::from_text("gateway settings", &settings, "FLEET", BTreeMap::new());
             let config = gateway::config::Config::read(&source).unwrap();
             let clock = Arc::new(SystemClock::new());
-            gateways.push(gateway::server::start(config, logs.clone(), clock, end.clone()).await.unwrap());
+            let started = gateway::server::start(config, logs.clone(), clock, end.clone()).await;
+            gateways.push(started.inspect_err(|_| end.begin())?);
         }
         let fleet = Self { platform, run, root, end, _gateways: gateways };
         let edge = "*.edge.tollhouse.localhost A 127.0.0.";
@@ -71,7 +86,7 @@ impl Fleet {
                 .is_some_and(|nodes| nodes.len() >= usize::from(GATEWAYS))
         })
         .await;
-        fleet
+        Ok(fleet)
     }
 
     /// A client that reaches every name at one gateway and trusts the authority. Each call makes a new one, and with it
