@@ -7,14 +7,21 @@ use crate::cut;
 
 /// Answers of nameservers: no domain passes of which no answer says where it leads, whatever else they say.
 pub fn dns(bytes: &[u8]) {
-    let (choice, messages) = cut(bytes);
-    let case = Case { authoritative: choice & 1 != 0, contested: choice & 2 != 0, caa: choice & 4 != 0 };
-    let outcome = alone(trial::passes(case, messages)).and_then(Result::ok);
+    let outcome = passes(bytes);
     assert!(outcome.is_some(), "it waits for somebody, or fails");
     let label = TARGET.split('.').next().unwrap_or_default().as_bytes();
     let leads = |window: &[u8]| window.eq_ignore_ascii_case(label);
+    let (_, messages) = cut(bytes);
     let named = messages.windows(label.len()).any(leads) || messages.windows(4).any(|window| window == EDGE.octets());
     assert!(named || outcome == Some(false), "it leads nowhere, and passes");
+}
+
+/// Whether the domain passes. The first byte says what is asked, the others are the answers. `None` when that waits for
+/// somebody, or fails.
+pub fn passes(bytes: &[u8]) -> Option<bool> {
+    let (choice, messages) = cut(bytes);
+    let case = Case { authoritative: choice & 1 != 0, contested: choice & 2 != 0, caa: choice & 4 != 0 };
+    alone(trial::passes(case, messages)).and_then(Result::ok)
 }
 
 /// What comes of work that waits for nobody.

@@ -26,7 +26,7 @@ use gateway::replica::trial as replica;
 use gateway::tls::CertificateOpener;
 
 pub use self::boundaries::boundaries;
-pub use self::dns::dns;
+pub use self::dns::{dns, passes};
 pub use self::store::store;
 
 /// One function of bytes.
@@ -136,7 +136,7 @@ pub fn snapshot(bytes: &[u8]) {
     static OPENER: LazyLock<Option<CertificateOpener>> =
         LazyLock::new(|| SealingKey::new(&Secret::new(vec![7; 32])).ok().map(CertificateOpener::new));
     let (Ok(text), Some(opener)) = (std::str::from_utf8(bytes), OPENER.as_ref()) else { return };
-    let (Some((entities, _)), _) = replica::snapshot(text, opener) else { return };
+    let Some(entities) = replica::snapshot(text, opener) else { return };
     let names: HashSet<_> = entities.iter().map(contract::feed::Entity::name).collect();
     assert_eq!(names.len(), entities.len(), "a name appears twice");
     let announced = text.lines().filter_map(|line| match serde_json::from_str(line) {

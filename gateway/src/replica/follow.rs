@@ -190,6 +190,8 @@ pub(super) enum Told {
 pub(super) struct ChangeStream(Option<Snapshot>);
 
 impl ChangeStream {
+    /// What the next line says.
+    ///
     /// # Errors
     /// When the line is none, or not one that may come here.
     pub(super) fn read(&mut self, line: &str) -> Result<Told, Invalid> {
