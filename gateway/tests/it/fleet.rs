@@ -199,11 +199,7 @@ impl Fleet {
     /// Waits until a node is ready, knows all keys, and counts with its store.
     pub(super) async fn serves(&self, number: usize) {
         let node = &self.nodes[number];
-        eventually("the gateway is ready", async || {
-            let connected = tokio::net::TcpStream::connect(node.admin.0).await.is_ok();
-            (connected && node.admin.get("/readyz").await.0 == 200).then_some(())
-        })
-        .await;
+        node.is_ready().await;
         eventually("the gateway knows what is published", async || {
             (node.admin.metric("edge_replica_revision").await >= self.control.revision()).then_some(())
         })
@@ -309,6 +305,15 @@ impl Node {
     pub(super) fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
+    }
+
+    /// Waits until it says that it is ready.
+    pub(super) async fn is_ready(&self) {
+        eventually("the gateway is ready", async || {
+            let connected = tokio::net::TcpStream::connect(self.admin.0).await.is_ok();
+            (connected && self.admin.get("/readyz").await.0 == 200).then_some(())
+        })
+        .await;
     }
 
     pub(super) fn terminate(&self) {

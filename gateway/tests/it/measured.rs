@@ -1,5 +1,5 @@
 //! Figures that a test holds to a bound and a command shows at length: memory of idle connections (`bench/idle-memory`),
-//! time that refused keys take (`bench/key-timing`).
+//! memory and metrics after names that nobody has (`bench/door-proof`), time that refused keys take (`bench/key-timing`).
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
@@ -17,6 +17,50 @@ const IDLE_BYTES_MAX: u64 = 48 * 1024;
 
 /// Connections that one address is asked for: fewer than it may have.
 const PER_ADDRESS: u32 = 200;
+
+/// What names that nobody has may leave behind in memory.
+const UNKNOWN_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// Names in one turn, from one address of this machine.
+const NAMES_PER_TURN: u32 = 100;
+
+/// A stranger's address in a turn.
+fn stranger(turn: u32) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(127, 1, u8::try_from(turn / 250 % 250).unwrap(), u8::try_from(turn % 250 + 1).unwrap()))
+}
+
+// A20, A24
+#[tokio::test(flavor = "multi_thread")]
+async fn names_that_nobody_has_leave_neither_memory_nor_metrics_behind() {
+    let names = extent("UNKNOWN_NAMES", 1_000);
+    let pair = Pair::single(None).await;
+    let place = pair.places()[0];
+    let ask_for = async |names: std::ops::Range<u32>| {
+        let mut client = None;
+        for number in names {
+            let from = stranger(number / NAMES_PER_TURN);
+            let name = format!("n{number}.example");
+            assert!(Client::try_tls_from(place.https, from, &name).await.is_err(), "{name} has a certificate");
+            let mut plain = match client.take() {
+                Some(plain) if number % NAMES_PER_TURN != 0 => plain,
+                _ => Client::from(place.http, from).await,
+            };
+            let reply = plain.ask(&Ask::get(&name, "/")).await;
+            reply.refused(404, "unknown_host");
+            client = (reply.header("connection") != Some("close")).then_some(plain);
+        }
+    };
+    // Whatever is allocated once is allocated, and every series that refusals have is there.
+    ask_for(0..500).await;
+    let (resident, series) = (pair.resident(0), pair.admin(0).metrics().await.len());
+    ask_for(500..500 + names).await;
+    let grown = pair.resident(0).saturating_sub(resident);
+    println!("{names} names that nobody has, twice each: memory +{} KiB, {series} series", grown / 1_024);
+    assert!(grown <= UNKNOWN_BYTES_MAX, "memory grew by {} KiB", grown / 1_024);
+    assert_eq!(pair.admin(0).metrics().await.len(), series);
+    assert!(series <= 3_000, "{series} series");
+    assert_eq!(pair.asked(), 1, "only the request that showed that it serves");
+}
 
 // A22
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,13 @@
 //! Settings that change while the gateway runs.
 
-use crate::world::{World, eventually};
+use std::collections::BTreeMap;
+
+use chassis::config::Source;
+use gateway::config::{Config, ENVIRONMENT_PREFIX};
+
+use crate::fleet::extent;
+use crate::world::visitor::Visitor;
+use crate::world::{DEMO, World, eventually};
 
 const GOOD: &str = "edge_config_last_reload_successful";
 
@@ -18,15 +25,40 @@ async fn a_changed_upstream_is_taken_and_the_others_stay() {
     assert_eq!(world.admin.metric(GOOD).await, 1);
 }
 
+/// What a hand that slips leaves in a file, wherever it stands in it.
+const MISTAKES: [&str; 5] = ["[upstreams.orders", "nonsense = 1", "= 5", "threads = \"many", "}}"];
+
+/// What is said of a file in the log.
+fn refusal(text: &str) -> String {
+    let source = Source::from_text("gateway.toml", text, ENVIRONMENT_PREFIX, BTreeMap::new());
+    let Err(problems) = Config::read(&source) else { panic!("nothing is wrong with it: {text}") };
+    problems.to_string()
+}
+
+// A18
 #[tokio::test]
 async fn a_file_with_a_mistake_changes_nothing_until_it_is_mended() {
+    let reloads = usize::try_from(extent("BAD_RELOADS", 5)).unwrap();
     let world = World::start().await;
-    for mistake in ["[upstreams.orders\n", "nonsense = 1\n", "[drain]\nrequests = \"0s\"\n"] {
-        world.reconfigure(|_| mistake.to_owned());
+    let visitor = Visitor::of(&world);
+    let mut client = world.tls(DEMO).await;
+    for (number, mistake) in (0..reloads).zip(MISTAKES.iter().cycle()) {
+        world.reconfigure(|good| {
+            let mut lines: Vec<&str> = good.lines().collect();
+            let place = 1 + number % (lines.len() - 1);
+            lines.insert(place, mistake);
+            let bad = lines.join("\n");
+            let said = refusal(&bad);
+            assert!(said.starts_with("gateway.toml has") && said.contains("line "), "{mistake} at {place}: {said}");
+            bad
+        });
         eventually("the mistake is seen", async || (world.admin.metric(GOOD).await == 0).then_some(())).await;
-        assert_eq!(world.ask(world.list()).await.status, 200);
+        if number % 20 == 0 {
+            assert_eq!(client.ask(&world.list()).await.status, 200);
+        }
         world.reconfigure(str::to_owned);
         eventually("the file is mended", async || (world.admin.metric(GOOD).await == 1).then_some(())).await;
     }
-    assert_eq!(world.ask(world.list()).await.status, 200);
+    let asked = visitor.leave().await;
+    println!("{reloads} bad files, {asked} requests meanwhile, 0 failed");
 }

@@ -15,6 +15,7 @@ pub(crate) mod frames;
 pub(crate) mod h2;
 pub(crate) mod observed;
 pub(crate) mod upstream;
+pub(crate) mod visitor;
 pub(crate) mod wire;
 
 use std::net::SocketAddr;

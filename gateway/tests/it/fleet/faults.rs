@@ -1,5 +1,7 @@
 //! The way to Redis, and Redis, break in every way there is. Never an error of ours, never over the limit.
 
+use std::time::Instant;
+
 use super::*;
 
 /// Asks one after the other, at every node in turn; what was admitted, and every status seen.
@@ -100,12 +102,12 @@ async fn a_frozen_store_costs_no_request_an_error_and_is_right_when_it_thaws() {
     let fleet = Fleet::start(2, &[(10_000_000, 100_000_000)], "on_store_down = \"share\"").await;
     let mut outcome = fleet.burst(0, 500).await;
     fleet.redis.freeze();
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     let long = Duration::from_secs(u64::from(extent("FLEET_FREEZE", 0)));
     let mut slowest = Vec::new();
     loop {
         let connection = fleet.connect(0, 0).await;
-        let asked = std::time::Instant::now();
+        let asked = Instant::now();
         outcome.note(connection.try_ask(&fleet.ask(0)).await.ok().as_ref());
         slowest.push(asked.elapsed());
         outcome.add(fleet.burst(0, 1_000).await);
@@ -116,7 +118,7 @@ async fn a_frozen_store_costs_no_request_an_error_and_is_right_when_it_thaws() {
     outcome.only(&[200]);
     slowest.sort_unstable();
     fleet.redis.thaw();
-    let thawed = std::time::Instant::now();
+    let thawed = Instant::now();
     all_are_back(&fleet).await;
     println!(
         "frozen for {:?}: a request between the bursts took at most {:?}; back {:?} after the thaw",
@@ -184,11 +186,7 @@ async fn a_gateway_starts_without_its_store_and_finds_it_later() {
     let fleet = Fleet::start(1, &[(100, 1_000)], "on_store_down = \"deny\"").await;
     fleet.proxies[0].cut(true);
     let second = fleet.spawn(0, "on_store_down = \"deny\"", 0);
-    eventually("it is ready", async || {
-        let connected = tokio::net::TcpStream::connect(second.admin.0).await.is_ok();
-        (connected && second.admin.get("/readyz").await.0 == 200).then_some(())
-    })
-    .await;
+    second.is_ready().await;
     let reply = H2::connect(second.https, &fleet.tenants[0].host).await.ask(&fleet.ask(0)).await;
     reply.refused(503, "quota_unavailable");
     fleet.proxies[0].cut(false);
@@ -198,6 +196,36 @@ async fn a_gateway_starts_without_its_store_and_finds_it_later() {
         (reply.status == 200).then_some(())
     })
     .await;
+}
+
+// A16
+#[tokio::test(flavor = "multi_thread")]
+async fn gateways_serve_while_store_and_control_plane_are_dead_and_one_of_them_restarts() {
+    let dead = Duration::from_secs(extent("DEAD_SECONDS", 4).into());
+    let mut fleet = Fleet::start(2, &[(1_000_000, 100_000_000)], "").await;
+    fleet.burst(0, 200).await.only(&[200]);
+    fleet.redis.kill();
+    fleet.control.die().await;
+    let died = Instant::now();
+    let mut answers = Outcome::default();
+    let mut has_restarted = false;
+    while died.elapsed() < dead {
+        if !has_restarted && died.elapsed() >= dead / 2 {
+            fleet.nodes[0].terminate();
+            assert!(fleet.nodes[0].ended().await, "a clean end");
+            fleet.nodes[0].process = fleet.launch(0, 0).0;
+            fleet.nodes[0].is_ready().await;
+            has_restarted = true;
+        }
+        answers.add(fleet.burst(0, 100).await);
+        tokio::time::sleep(MOMENT).await;
+    }
+    println!("store and control plane dead for {dead:?}, one gateway restarted meanwhile: {:?}", answers.statuses);
+    answers.only(&[200]);
+    assert!(has_restarted && answers.broken == 0, "{answers:?}");
+    fleet.redis.restart();
+    fleet.control.revive().await;
+    all_are_back(&fleet).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -150,10 +150,15 @@ impl Client {
 
     /// The same from another address of this machine.
     pub(crate) async fn tls_from(to: SocketAddr, from: IpAddr, sni: &str) -> Self {
+        Self::try_tls_from(to, from, sni).await.expect("a handshake")
+    }
+
+    /// The same when the handshake may be refused.
+    pub(crate) async fn try_tls_from(to: SocketAddr, from: IpAddr, sni: &str) -> std::io::Result<Self> {
         let stream = connect(to, from).await;
         let connector = TlsConnector::from(Arc::new(certificates::client(&[b"http/1.1"])));
         let name = ServerName::try_from(sni.to_owned()).unwrap();
-        Self { wire: Wire::new(within(connector.connect(name, stream)).await.expect("a handshake")) }
+        Ok(Self { wire: Wire::new(within(connector.connect(name, stream)).await?) })
     }
 
     /// The same with a gateway that may be gone.
