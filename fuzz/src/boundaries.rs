@@ -104,8 +104,9 @@ async fn hypers(message: &[u8]) -> Option<(Vec<u8>, bool)> {
     let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
     let (_, body) = seen.first()?;
     let went_on = seen.get(1).is_some_and(|(line, body)| line == "GET /next" && body.is_empty()) && seen.len() == 2;
-    // A client that says that it is done is believed: nothing behind it is read.
-    let is_last = !contains(message, b"HTTP/1.1\r\n") || contains(message, b"connection:");
+    // A client that says that it is done is believed, and so is one of HTTP/1.0: nothing behind it is read.
+    let request_line = message.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let is_last = request_line.ends_with(b" HTTP/1.0") || contains(message, b"connection:");
     Some((body.clone(), went_on || (is_last && seen.len() == 1)))
 }
 
@@ -127,6 +128,7 @@ mod tests {
                 "12345",
             ),
             ("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx", "x"),
+            ("GET / HTTP/1.0\r\nX: HTTP/1.1\r\nHost: a.example\r\n\r\n", ""),
         ] {
             let body = body.as_bytes().to_vec();
             assert_eq!(both(message).await, (Some(body.clone()), Some((body, true))), "{message:?}");
