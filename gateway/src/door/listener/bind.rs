@@ -15,6 +15,9 @@ use tokio::net::TcpListener;
 const KEEPALIVE_AFTER: Duration = Duration::from_mins(1);
 /// Pause between its questions; after nine without an answer the connection is broken.
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
+/// Bytes of a connection that the kernel takes from us before it has sent them. Without such a bound it takes megabytes for
+/// a client that reads nothing, and takes more whenever it has memory again, which looks as if the client had read.
+const UNSENT_MAX: u32 = 128 * 1024;
 
 /// A listening socket for `address`, entered into `fds` so that the next process can have it.
 pub(super) fn listen(address: SocketAddr, backlog: i32, fds: Option<&ListenFds>) -> io::Result<TcpListener> {
@@ -43,9 +46,10 @@ fn fresh(address: SocketAddr, backlog: i32) -> io::Result<TcpListener> {
     // A restart must not wait for the connections of the last run to be forgotten.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
-    // Both are inherited by every connection that is accepted. Probes find the clients that vanished without a word, of
-    // which a silent WebSocket would otherwise never know.
+    // All of these are inherited by every connection that is accepted. Probes find the clients that vanished without a
+    // word, of which a silent WebSocket would otherwise never know.
     socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_notsent_lowat(UNSENT_MAX)?;
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_EVERY))?;
     socket.bind(&address.into())?;
     socket.listen(backlog)?;
@@ -73,7 +77,7 @@ mod tests {
     use pingora::server::Fds;
     use socket2::SockRef;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    use tokio::net::TcpStream;
+    use tokio::net::{TcpSocket, TcpStream};
 
     use super::*;
 
@@ -100,6 +104,21 @@ mod tests {
         drop(second);
         let refused = TcpStream::connect(bound).await.unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused, "no forgotten descriptor keeps the socket open");
+    }
+
+    #[tokio::test]
+    async fn the_kernel_takes_little_for_a_client_that_reads_nothing() {
+        let listener = listen(ANY_PORT, 16, None).unwrap();
+        let client = TcpSocket::new_v4().unwrap();
+        client.set_recv_buffer_size(4_096).unwrap();
+        let _client = client.connect(listener.local_addr().unwrap()).await.unwrap();
+        let (served, _) = listener.accept().await.unwrap();
+        let mut taken = 0;
+        // What the kernel has sent by then lies in the client's small buffer.
+        while let Ok(Ok(())) = tokio::time::timeout(Duration::from_millis(500), served.writable()).await {
+            taken += served.try_write(&[b'x'; 16 * 1024]).unwrap_or(0);
+        }
+        assert!((1..=3 * 128 * 1024).contains(&taken), "{taken} bytes");
     }
 
     #[tokio::test]
