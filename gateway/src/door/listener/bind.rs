@@ -23,50 +23,54 @@ const UNSENT_MAX: u32 = 128 * 1024;
 pub(super) fn listen(address: SocketAddr, backlog: i32, fds: Option<&ListenFds>) -> io::Result<TcpListener> {
     // Port 0 asks for a new port each time: two doors that do must not find each other's socket under one name.
     let Some(fds) = fds.filter(|_| address.port() != 0) else {
-        return fresh(address, backlog);
+        return listener_of(fresh(address, backlog)?);
     };
     let key = address.to_string();
     let mut fds = fds.lock();
     let listener = match fds.get(&key).copied() {
         Some(inherited) => {
-            let listener = take_over(inherited)?;
+            let listener = listener_of(take_over(inherited)?)?;
             // The table's own descriptor is closed by the table, so that the socket closes when our listener does.
             let others: HashSet<String> = fds.serialize().0.into_iter().filter(|name| *name != key).collect();
             fds.close_unclaimed(&others);
             listener
         }
-        None => fresh(address, backlog)?,
+        None => listener_of(fresh(address, backlog)?)?,
     };
     fds.add(key, listener.as_raw_fd());
     Ok(listener)
 }
 
-fn fresh(address: SocketAddr, backlog: i32) -> io::Result<TcpListener> {
+/// The listener of a listening socket, with what every connection that it accepts inherits. Said of a socket that was
+/// handed to us too: who handed it may have said otherwise, or nothing.
+fn listener_of(socket: Socket) -> io::Result<TcpListener> {
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_notsent_lowat(UNSENT_MAX)?;
+    // Probes find the clients that vanished without a word, of which a silent WebSocket would otherwise never know.
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_EVERY))?;
+    TcpListener::from_std(socket.into())
+}
+
+fn fresh(address: SocketAddr, backlog: i32) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     // A restart must not wait for the connections of the last run to be forgotten.
     socket.set_reuse_address(true)?;
-    socket.set_nonblocking(true)?;
-    // All of these are inherited by every connection that is accepted. Probes find the clients that vanished without a
-    // word, of which a silent WebSocket would otherwise never know.
-    socket.set_tcp_nodelay(true)?;
-    socket.set_tcp_notsent_lowat(UNSENT_MAX)?;
-    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE_AFTER).with_interval(KEEPALIVE_EVERY))?;
     socket.bind(&address.into())?;
     socket.listen(backlog)?;
-    TcpListener::from_std(socket.into())
+    Ok(socket)
 }
 
 /// A descriptor of our own for a socket of which only the number is known. Trusting a bare number needs `unsafe`; asking
 /// the kernel for a duplicate of what stands under it, through a handle on our own process, does not, and fails if
 /// nothing does.
-fn take_over(inherited: i32) -> io::Result<TcpListener> {
+fn take_over(inherited: i32) -> io::Result<Socket> {
     let ourselves = pidfd_open(getpid(), PidfdFlags::empty())?;
     let socket = Socket::from(pidfd_getfd(&ourselves, inherited, PidfdGetfdFlags::empty())?);
     if !socket.is_listener()? {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the inherited descriptor is not a listening socket"));
     }
-    socket.set_nonblocking(true)?;
-    TcpListener::from_std(socket.into())
+    Ok(socket)
 }
 
 #[cfg(test)]
@@ -86,10 +90,11 @@ mod tests {
     #[tokio::test]
     async fn a_socket_is_handed_from_one_process_to_the_next() {
         let fds: ListenFds = Arc::new(Mutex::new(Fds::new()));
-        let first = listen(ANY_PORT, 16, Some(&fds)).unwrap();
+        // One of which nobody has said anything, as a supervisor may hand it to us.
+        let first = std::net::TcpListener::bind(ANY_PORT).unwrap();
         let bound = first.local_addr().unwrap();
         // The successor finds a descriptor under the name of the address, as if it had come from another process.
-        let inherited = std::os::fd::IntoRawFd::into_raw_fd(first.into_std().unwrap());
+        let inherited = std::os::fd::IntoRawFd::into_raw_fd(first);
         fds.lock().add(bound.to_string(), inherited);
 
         let second = listen(bound, 16, Some(&fds)).unwrap();
@@ -97,7 +102,9 @@ mod tests {
         assert_eq!(fds.lock().get(&bound.to_string()), Some(&second.as_raw_fd()));
         let mut client = TcpStream::connect(bound).await.unwrap();
         let (mut served, _) = second.accept().await.unwrap();
-        assert!(served.nodelay().unwrap() && SockRef::from(&served).keepalive().unwrap(), "options are inherited");
+        let options = SockRef::from(&served);
+        assert!(options.tcp_nodelay().unwrap() && options.keepalive().unwrap(), "connections inherit them");
+        assert_eq!(options.tcp_notsent_lowat().unwrap(), UNSENT_MAX);
         served.write_all(b"x").await.unwrap();
         assert_eq!(client.read_u8().await.unwrap(), b'x');
 
