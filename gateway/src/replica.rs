@@ -102,7 +102,10 @@ impl Replica {
     /// # Errors
     /// When the file cannot be opened or is not ours.
     pub fn open(path: &Path, opener: CertificateOpener, bounds: HotBounds) -> anyhow::Result<Self> {
-        let file = File::open(path)?;
+        Self::over(File::open(path)?, opener, bounds)
+    }
+
+    fn over(file: File, opener: CertificateOpener, bounds: HotBounds) -> anyhow::Result<Self> {
         let revision = file.revision()?;
         Ok(Self {
             file,

@@ -169,19 +169,18 @@ pub async fn start(
     let follower_task = tokio::spawn(follower.run(shutdown.clone()));
     let chores_end = Shutdown::new();
     let exporter = beside(exporter, reload, &chores_end);
-    let housekeeping = tokio::spawn(lifecycle::housekeep(lifecycle::Chores {
-        usage,
+    let chores = lifecycle::Chores {
         quota: quota.clone(),
         telemetry: telemetry.clone(),
         logs,
         live: live.clone(),
-        platform,
         watchdog,
-        replica: kept,
         clock: clock.clone(),
         exporter,
         end: chores_end.clone(),
-    }));
+    };
+    let on_disk = lifecycle::OnDisk { usage, replica: kept, platform };
+    let housekeeping = tokio::spawn(lifecycle::housekeep(chores, on_disk));
     let task = tokio::spawn(async move {
         shutdown.begun().await;
         let drained = data_plane.drain(&live, &telemetry, config.lame_duck, config.drain).await;

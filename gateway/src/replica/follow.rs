@@ -114,31 +114,46 @@ impl Follower {
                     Told::Change(change) => changes.push(change),
                     Told::Alive(revision, at) => self.watcher.heard(revision, at),
                     Told::Part => {}
-                    Told::Whole(entities, revision) => self.replace(&entities, revision)?,
+                    Told::Whole(entities, revision) => self.replace(entities, revision).await?,
                 }
             }
-            self.apply(&changes)?;
+            self.apply(changes).await?;
             // The report follows the commit: what it says is stored, forgotten by the caches, and cut off.
             self.report(&client).await;
         }
         Ok(())
     }
 
-    fn replace(&self, entities: &[Entity], revision: Revision) -> anyhow::Result<()> {
-        self.replica.replace(entities, revision).map_err(|error| self.explain(error))?;
+    /// Takes a snapshot in.
+    pub(super) async fn replace(&self, entities: Vec<Entity>, revision: Revision) -> anyhow::Result<()> {
+        let count = entities.len();
+        self.written(move |replica| replica.replace(&entities, revision)).await?;
         self.watcher.replaced();
-        tracing::info!(%revision, entities = entities.len(), "replica replaced by a snapshot");
+        tracing::info!(%revision, entities = count, "replica replaced by a snapshot");
         Ok(())
     }
 
-    fn apply(&self, changes: &[Change]) -> anyhow::Result<()> {
+    /// Takes changes in.
+    pub(super) async fn apply(&self, changes: Vec<Change>) -> anyhow::Result<()> {
         if changes.is_empty() {
             return Ok(());
         }
-        let retired = self.replica.apply(changes).map_err(|error| self.explain(error))?;
-        self.watcher.applied(changes);
+        let applied = move |replica: &Replica| replica.apply(&changes).map(|retired| (changes, retired));
+        let (changes, retired) = self.written(applied).await?;
+        self.watcher.applied(&changes);
         self.watcher.retired(&retired);
         Ok(())
+    }
+
+    /// Writes to the replica on a thread that may wait: to read the certificates of a million domains and to write them
+    /// takes half a minute, for which this runtime would do nothing else, and its watchdog would end the process.
+    async fn written<T: Send + 'static>(
+        &self,
+        write: impl FnOnce(&Replica) -> Result<T, ReplicaError> + Send + 'static,
+    ) -> anyhow::Result<T> {
+        let replica = self.replica.clone();
+        let written = tokio::task::spawn_blocking(move || write(&replica)).await.context("writing the replica")?;
+        written.map_err(|error| self.explain(error))
     }
 
     async fn report(&self, client: &reqwest::Client) {

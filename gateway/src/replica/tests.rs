@@ -1,8 +1,13 @@
+use std::time::Duration;
+
+use chassis::clock::SystemClock;
 use contract::plan::Plan;
 use contract::project::Access;
 use contract::site::Serves;
 use contract::time::UnixMillis;
+use parking_lot::{Condvar, Mutex};
 
+use super::follow::{Follower, Watcher};
 use super::*;
 
 fn opener() -> CertificateOpener {
@@ -173,4 +178,49 @@ fn a_change_without_room_on_the_disk_is_refused_and_everything_known_goes_on_bei
     assert!(narrow.replace(&[project("c", Plan::Pro)], Revision(3)).is_err());
     narrow.apply(&[&second], Revision(2)).unwrap();
     assert!(narrow.get::<Project>(Kind::Project, "b").is_some());
+}
+
+/// Whether somebody else has done something, and for how long who writes waits for that.
+static GONE_ON: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A disk that writes nothing until somebody else has gone on.
+fn room_when_others_go_on(_: &Path) -> std::io::Result<u64> {
+    let mut gone_on = GONE_ON.0.lock();
+    GONE_ON.1.wait_while_for(&mut gone_on, |gone_on| !*gone_on, PATIENCE);
+    if std::mem::take(&mut *gone_on) { Ok(u64::MAX) } else { Err(std::io::ErrorKind::TimedOut.into()) }
+}
+
+struct Nobody;
+
+impl Watcher for Nobody {
+    fn retired(&self, _: &[Hostname]) {}
+    fn applied(&self, _: &[Change]) {}
+    fn replaced(&self) {}
+    fn heard(&self, _: Revision, _: UnixMillis) {}
+    fn refused(&self, _: &'static str) {}
+}
+
+#[tokio::test]
+async fn others_go_on_while_the_replica_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = File::open_on(&directory.path().join("replica.redb"), room_when_others_go_on).unwrap();
+    let follower = Follower {
+        url: String::new(),
+        token: chassis::secret::Secret::new(vec![1; 32]),
+        node: "n".to_owned(),
+        replica: Arc::new(Replica::over(file, opener(), HotBounds::default()).unwrap()),
+        watcher: Arc::new(Nobody),
+        clock: Arc::new(SystemClock::new()),
+    };
+    // This test has one thread.
+    let go_on = async || {
+        *GONE_ON.0.lock() = true;
+        GONE_ON.1.notify_all();
+    };
+    let (replaced, ()) = tokio::join!(follower.replace(vec![project("a", Plan::Free)], Revision(1)), go_on());
+    replaced.unwrap();
+    let (applied, ()) = tokio::join!(follower.apply(vec![change(2, Effect::Put(project("b", Plan::Free)))]), go_on());
+    applied.unwrap();
+    assert_eq!(follower.replica.revision(), Revision(2));
 }

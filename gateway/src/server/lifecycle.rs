@@ -21,7 +21,7 @@ use super::counting::UsageFile;
 use crate::door::{Connections, Door};
 use crate::quota::Quota;
 use crate::quota::settings::Mode;
-use crate::replica::Replica;
+use crate::replica::{Expiry, Replica};
 use crate::telemetry::{CertificateKind, Telemetry};
 use crate::tls::PlatformCertificate;
 
@@ -108,14 +108,11 @@ async fn nothing_in_progress(connections: &Connections) {
 
 /// What is looked after once a second.
 pub(super) struct Chores {
-    pub(super) usage: UsageFile,
     pub(super) quota: Quota,
     pub(super) telemetry: Arc<Telemetry>,
     pub(super) logs: Arc<Logs>,
     pub(super) live: Arc<Live>,
-    pub(super) platform: Option<Arc<PlatformCertificate>>,
     pub(super) watchdog: Watchdog,
-    pub(super) replica: Arc<Replica>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) exporter: Option<JoinHandle<()>>,
     pub(super) end: Shutdown,
@@ -153,29 +150,42 @@ impl Seen {
     }
 }
 
-fn show_certificates(chores: &Chores) {
-    let now = chores.clock.now_seconds();
-    let domains = chores.replica.soonest_to_expire(1);
-    let platform = chores.platform.as_ref().and_then(|platform| platform.expiry());
-    let gauges = &chores.telemetry.certificates;
-    gauges.show(CertificateKind::Domains, domains.first(), now);
-    gauges.show(CertificateKind::Platform, platform.as_ref(), now);
+/// The part of the chores that waits for the disk.
+pub(super) struct OnDisk {
+    pub(super) usage: UsageFile,
+    pub(super) replica: Arc<Replica>,
+    pub(super) platform: Option<Arc<PlatformCertificate>>,
 }
 
-pub(super) async fn housekeep(chores: Chores) {
+impl OnDisk {
+    /// Writes usage; answers the certificate of a domain that ends first, and whether the platform's has been replaced.
+    fn look(&self) -> (Option<Expiry>, anyhow::Result<bool>) {
+        self.usage.write();
+        let replaced = self.platform.as_ref().map_or(Ok(false), |platform| platform.reload());
+        (self.replica.soonest_to_expire(1).pop(), replaced)
+    }
+}
+
+pub(super) async fn housekeep(chores: Chores, disk: OnDisk) {
+    let disk = Arc::new(disk);
     let mut platform_complaint = None;
     let mut seen = Seen::default();
     loop {
         let ended = tokio::time::timeout(CHORES_EVERY, chores.end.begun()).await.is_ok();
-        chores.usage.write();
+        // On a thread that may wait: a disk that takes a snapshot of gigabytes lets others wait for seconds.
+        let looking = disk.clone();
+        let looked = tokio::task::spawn_blocking(move || looking.look()).await;
         chores.telemetry.runtime_stall.set(chores.watchdog.longest_silence().as_secs_f64());
         chores.telemetry.show_dropped(chores.logs.dropped());
         chores.telemetry.quota.show_mode(chores.quota.mode());
         chores.telemetry.show_connections(chores.live.connections.live());
         seen.look(&chores);
-        show_certificates(&chores);
-        if let Some(platform) = &chores.platform {
-            let complaint = match platform.reload() {
+        if let Ok((domains, replaced)) = looked {
+            let platform = disk.platform.as_ref().and_then(|platform| platform.expiry());
+            let (gauges, now) = (&chores.telemetry.certificates, chores.clock.now_seconds());
+            gauges.show(CertificateKind::Domains, domains.as_ref(), now);
+            gauges.show(CertificateKind::Platform, platform.as_ref(), now);
+            let complaint = match replaced {
                 Ok(true) => {
                     tracing::info!("platform certificate reloaded");
                     chores.telemetry.recent.moments.now("certificate", "the platform's certificate was replaced");
