@@ -109,18 +109,24 @@ def workplace():
             end_all()
 
 
-class Platform:
-    """`tollhouse up` in the folder `work`, with the upstream `bench` at this port; `before` are words before the command."""
+def stand_back():
+    """For a process that plays an attacker, who has a machine of its own: it takes nothing that somebody else here needs."""
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
-    def __init__(self, program, work, upstream, https_port=0, before=()):
+
+class Platform:
+    """`tollhouse up` in the folder `work`, with upstreams at these ports by name; `before` are words before the command."""
+
+    def __init__(self, program, work, https_port=0, before=(), **upstreams):
         self.program, self.data = program, os.path.join(work, "data")
         log = open(os.path.join(work, "log"), "ab")
-        process = start(
+        self.process = start(
             *before, program, "up", "--data-dir", self.data, "--http-port", "0", "--https-port", str(https_port),
-            "--admin-port", "0", "--upstream", f"bench=http://127.0.0.1:{upstream}", stdout=log, stderr=log, cwd=work)
+            "--admin-port", "0", *(f"--upstream={name}=http://127.0.0.1:{port}" for name, port in upstreams.items()),
+            stdout=log, stderr=log, cwd=work)
         run, deadline = os.path.join(self.data, "run.json"), time.time() + 60
         while not os.path.exists(run):
-            if time.time() > deadline or process.poll() is not None:
+            if time.time() > deadline or self.process.poll() is not None:
                 with open(log.name) as lines:
                     sys.exit(f"the platform does not start:\n{lines.read()[-3000:]}")
             time.sleep(0.05)
@@ -134,6 +140,6 @@ class Platform:
             sys.exit(f"{words}: {out.stderr}")
         return out.stdout
 
-    def public_site(self):
-        """A project `site` that needs no key."""
-        self.tool("project", "create", "site", "--plan", "free", "--access", "public", "--upstream", "bench")
+    def public_site(self, name="site", upstream="bench"):
+        """A project that needs no key."""
+        self.tool("project", "create", name, "--plan", "free", "--access", "public", "--upstream", upstream)

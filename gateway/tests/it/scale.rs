@@ -1,11 +1,11 @@
 //! Very many domains: how soon a gateway is ready, what it holds in memory, and what a name costs that nobody has asked
-//! for yet. `bench/many-domains` runs this with a million.
+//! for yet. `bench/many-domains` runs this with up to a million, beside others with the same.
+
+mod peers;
+mod process;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use chassis::seal::SealingKey;
@@ -14,6 +14,7 @@ use contract::certificate::{CertificateBundle, SealedKey};
 use contract::feed::Entity;
 use contract::time::UnixSeconds;
 
+use self::process::Process;
 use crate::fleet::{extent, free_address};
 use crate::world::client::{Ask, Client, handshake};
 use crate::world::control::ControlPlane;
@@ -26,6 +27,9 @@ use crate::world::{PLATFORM_SECRET, SEALING_SECRET, certificates};
 /// The longest the first snapshot of a million may take on a slow machine.
 const LOADING_MAX: Duration = Duration::from_mins(20);
 
+/// How often somebody who starts is asked whether it is ready.
+const POLL: Duration = Duration::from_millis(2);
+
 /// Clients that shake hands at the same time.
 const CLIENTS: usize = 4;
 
@@ -33,80 +37,52 @@ fn name(number: u32) -> String {
     format!("shop{number}.customers.example")
 }
 
-/// One gateway process over a directory that outlives it.
-struct Gateway {
-    process: Child,
-    https: SocketAddr,
-    admin: Admin,
+/// What the environment says for a long run, if it says anything.
+#[expect(clippy::disallowed_methods, reason = "a bench chooses what it measures")]
+fn chosen(variable: &str) -> Option<String> {
+    std::env::var(variable).ok()
 }
 
-impl Gateway {
-    /// Starts it; returns it when it is ready and has the snapshot, and how long that took.
-    async fn start(configuration: &PathBuf, https: SocketAddr, admin: SocketAddr) -> (Self, Duration) {
-        let began = Instant::now();
-        #[expect(clippy::disallowed_methods, reason = "a bench chooses what it measures")]
-        let program = std::env::var_os("GATEWAY").unwrap_or_else(|| env!("CARGO_BIN_EXE_gateway").into());
-        let process = Command::new(program)
-            .arg("--config")
-            .arg(configuration)
-            .stdout(Stdio::null())
-            .stderr(Stdio::inherit())
-            .spawn()
-            .unwrap();
-        let gateway = Self { process, https, admin: Admin(admin) };
-        let ready = async {
-            loop {
-                let listens = tokio::net::TcpStream::connect(admin).await.is_ok();
-                if listens && gateway.admin.get("/readyz").await.0 == 200 {
-                    return;
-                }
-                tokio::time::sleep(Duration::from_millis(10)).await;
+/// Starts a gateway over a directory that outlives it; returns it when it is ready and has the snapshot, and how long that
+/// took.
+async fn start(configuration: &Path, https: SocketAddr, admin: SocketAddr) -> (Process, Duration) {
+    let began = Instant::now();
+    let program = chosen("GATEWAY").unwrap_or_else(|| env!("CARGO_BIN_EXE_gateway").to_owned());
+    let process = Process::start(&program, &["--config"], configuration, https);
+    let ready = async {
+        loop {
+            let listens = tokio::net::TcpStream::connect(admin).await.is_ok();
+            if listens && Admin(admin).get("/readyz").await.0 == 200 {
+                return;
             }
-        };
-        tokio::time::timeout(LOADING_MAX, ready).await.expect("the gateway becomes ready");
-        (gateway, began.elapsed())
-    }
-
-    /// Bytes in memory.
-    fn resident(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1_024
-    }
-}
-
-impl Drop for Gateway {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    tokio::time::timeout(LOADING_MAX, ready).await.expect("the gateway becomes ready");
+    (process, began.elapsed())
 }
 
 /// Shakes hands once for each of so many names; how long each took, in order of length.
 async fn shake_hands(https: SocketAddr, names: u32) -> Vec<Duration> {
-    let next = Arc::new(AtomicU32::new(0));
-    let mut clients = tokio::task::JoinSet::new();
-    for _ in 0..CLIENTS {
-        let next = next.clone();
-        clients.spawn(async move {
-            let mut times = Vec::new();
-            loop {
-                let number = next.fetch_add(1, Ordering::SeqCst);
-                if number >= names {
-                    return times;
-                }
-                let began = Instant::now();
-                let stream = handshake(https, Some(&name(number)), certificates::client(&[b"http/1.1"])).await;
-                times.push(began.elapsed());
-                drop(stream.expect("a handshake"));
-            }
-        });
-    }
-    let mut times = Vec::new();
-    while let Some(some) = clients.join_next().await {
-        times.extend(some.unwrap());
-    }
+    // One thread for all clients: several would wait for each other where they have one core.
+    let clients = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(futures_util::future::join_all((0..CLIENTS).map(|first| client(https, first, names))))
+    };
+    let mut times = tokio::task::spawn_blocking(clients).await.unwrap().concat();
     times.sort_unstable();
+    times
+}
+
+/// Shakes hands for every name whose turn it is, one after the other.
+async fn client(https: SocketAddr, first: usize, names: u32) -> Vec<Duration> {
+    let mut times = Vec::new();
+    for number in (0..names).skip(first).step_by(CLIENTS) {
+        let began = Instant::now();
+        let stream = handshake(https, Some(&name(number)), certificates::client(&[b"http/1.1"])).await;
+        times.push(began.elapsed());
+        drop(stream.expect("a handshake"));
+    }
     times
 }
 
@@ -114,7 +90,43 @@ fn share(times: &[Duration], percent: usize) -> Duration {
     times[(times.len() * percent / 100).min(times.len() - 1)]
 }
 
-#[tokio::test(flavor = "multi_thread")]
+/// A figure and its unit, of one process.
+type Figure = (String, f64);
+
+/// What a process shows that was ready after so long: handshakes for so many names that it has not been asked for, and then
+/// for the same again.
+async fn measured(process: &Process, ready: Duration, names: u32) -> Vec<Figure> {
+    let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+    let megabytes = || f64::from(process.resident_kib()) * 1.024e-3;
+    let mut shown =
+        vec![("ready after, ms".to_owned(), milliseconds(ready)), ("memory when ready, MB".to_owned(), megabytes())];
+    for turn in ["cold", "hot"] {
+        let before = process.cpu();
+        let times = shake_hands(process.https, names).await;
+        let each = process.cpu().saturating_sub(before) / names;
+        shown.push((format!("{turn} handshake, half, ms"), milliseconds(share(&times, 50))));
+        shown.push((format!("{turn} handshake, 99 of 100, ms"), milliseconds(share(&times, 99))));
+        shown.push((format!("{turn} handshake, CPU, ms"), milliseconds(each)));
+        shown.push((format!("memory after {turn} handshakes, MB"), megabytes()));
+    }
+    shown
+}
+
+/// The figures side by side, beside each of the others' how many times it the first one's is.
+fn table(title: &str, shown: &[(&str, Vec<Figure>)]) -> String {
+    let heads: Vec<&str> = shown.iter().map(|(name, _)| *name).collect();
+    let mut lines =
+        vec![format!("| {title} | {} |", heads.join(" | ")), format!("|{}", "---|".repeat(heads.len() + 1))];
+    for (row, (figure, ours)) in shown[0].1.iter().enumerate() {
+        let theirs = shown[1..].iter().map(|(_, figures)| figures[row].1);
+        let cells = theirs.map(|theirs| format!(" {theirs:.2} (×{:.2}) |", ours / theirs));
+        lines.push(format!("| {figure} | {ours:.2} |{}", cells.collect::<String>()));
+    }
+    lines.join("\n")
+}
+
+// The control plane and the clients are here too, on one core with `SCALE_CORE`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_gateway_that_restarts_with_many_domains_serves_them_from_its_own_file() {
     let domains = extent("SCALE_DOMAINS", 2_000);
     let hot = extent("SCALE_HOT", 200).min(domains);
@@ -145,7 +157,7 @@ async fn a_gateway_that_restarts_with_many_domains_serves_them_from_its_own_file
         data_directory = "{data}"
         secret = "{PLATFORM_SECRET}"
         sealing_secret = "{SEALING_SECRET}"
-        threads = 2
+        threads = 1
         [listen]
         http = "{http}"
         https = "{https}"
@@ -168,24 +180,25 @@ async fn a_gateway_that_restarts_with_many_domains_serves_them_from_its_own_file
     );
     let configuration = file("gateway.toml");
     std::fs::write(&configuration, text).unwrap();
-    let (first, took) = Gateway::start(&configuration, https, admin).await;
+    let (first, took) = start(&configuration, https, admin).await;
     println!("{domains} domains: the first snapshot was taken in {took:?}");
     drop(first);
     // From here on there is only the file.
     control.die().await;
-    let (gateway, took) = Gateway::start(&configuration, https, admin).await;
-    println!("{domains} domains: ready {took:?} after a restart, with {} MB", gateway.resident() / 1_000_000);
-    for turn in ["cold", "hot"] {
-        let times = shake_hands(gateway.https, hot).await;
-        println!(
-            "{hot} {turn} names: handshakes took {:?} (half), {:?} (99 of 100); {} MB",
-            share(&times, 50),
-            share(&times, 99),
-            gateway.resident() / 1_000_000
-        );
-    }
+    let (gateway, took) = start(&configuration, https, admin).await;
+    let mut shown = vec![("Tollhouse", measured(&gateway, took, hot).await)];
     let host = name(domains - 1);
-    let stream = handshake(gateway.https, Some(&host), certificates::client(&[b"http/1.1"])).await.unwrap();
+    let stream = handshake(https, Some(&host), certificates::client(&[b"http/1.1"])).await.unwrap();
     let reply = Client { wire: Wire::new(stream) }.ask(&Ask::get(&host, "/")).await;
     assert_eq!(reply.status, 200);
+    drop(gateway);
+    let others = peers::wanted();
+    if !others.is_empty() {
+        peers::write_certificates(directory.path(), domains, &format!("{chain}{key}"));
+    }
+    for peer in others {
+        let (process, took) = peers::start(directory.path(), peer).await;
+        shown.push((peer.0, measured(&process, took, hot).await));
+    }
+    println!("{}", table(&format!("{domains} domains, {hot} names"), &shown));
 }
