@@ -10,14 +10,13 @@ use contract::key::ApiKey;
 use contract::project::Project;
 use contract::site::Site;
 use contract::time::UnixMillis;
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::keys::Authentication;
 use crate::overload::Reservation;
 use crate::quota::settings::Mode;
 use crate::quota::standing::{Outcome, Standing};
 use crate::rejection::Rejection;
-use crate::upstreams::{Endpoint, Upstream};
+use crate::upstreams::{Endpoint, Permit, Upstream};
 
 /// 128 random bits in hex: the request's id, and the trace id of what it causes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -101,7 +100,7 @@ pub struct Target {
     /// Largest request body in bytes.
     pub body_bytes_max: u64,
     /// Its place among the requests in progress; given back when the request ends.
-    pub place: OwnedSemaphorePermit,
+    pub place: Permit,
     /// The memory it may come to need; given back with the place.
     pub reservation: Reservation,
 }

@@ -32,6 +32,7 @@ pub mod forward;
 
 pub mod keys;
 pub mod names;
+pub mod network;
 pub mod overload;
 pub mod quota;
 pub mod replica;

@@ -125,6 +125,8 @@ catalogue! {
     ApiKeyBanned = 429 "api_key_banned" Client "The API key is banned for a while because requests kept coming after 429. Back off and retry after the time in Retry-After.";
     /// Too many failed authentications from one address.
     TooManyAuthFailures = 429 "too_many_auth_failures" Client "Too many requests without a valid API key came from this address. Retry after the time in Retry-After.";
+    /// One project has as many requests in progress at an upstream as one may have, or one visitor of its site.
+    TooManyInProgress = 429 "too_many_in_progress" Client "Too many requests of this project are in progress. Retry when some have ended.";
     // --- 5xx ------------------------------------------------------------------------------------------------------
     /// A fault of ours.
     InternalError = 500 "internal_error" Platform "Something went wrong on our side.";
@@ -149,6 +151,12 @@ catalogue! {
 }
 
 impl Rejection {
+    /// Whether a request that is refused so, before an upstream answered it, costs nothing: through a fault of ours, or
+    /// because others of its project or visitor are in progress.
+    pub const fn is_free(self) -> bool {
+        matches!(self.blame(), Blame::Platform) || matches!(self, Self::TooManyInProgress)
+    }
+
     /// The Error body with the catalogue's message.
     pub fn body(self) -> ErrorBody {
         ErrorBody::new(self.status(), self.code(), self.message())

@@ -1,21 +1,25 @@
 //! Where requests go: named backends of the configuration, their endpoints, their routes, and how much each may carry.
 
 mod budget;
+mod bulkhead;
 mod endpoint;
 mod health;
 mod idle;
 mod route;
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use contract::project::UpstreamName;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use contract::project::{ProjectId, UpstreamName};
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
 
 pub use budget::RetryBudget;
+use bulkhead::Bulkhead;
+pub use bulkhead::{Busy, Permit};
 pub use endpoint::{Endpoint, Endpoints, Place};
 pub use health::HealthCheck;
 pub use idle::IDLE_MAX;
@@ -47,8 +51,9 @@ pub struct UpstreamSettings {
     /// Time for a request as a whole, from its first byte to the last of its response; `None`: as long as both sides
     /// keep their pace.
     pub total_timeout: Option<Duration>,
-    /// Requests in progress at once; the next is refused with 503 `overloaded`.
-    pub in_flight_max: usize,
+    /// Requests in progress at once, 1 to a million; the next is refused with 503 `overloaded`. One project has seven
+    /// eighths of them at most, and a visitor of its site three quarters of those.
+    pub in_flight_max: u32,
     /// The largest request body in bytes, for routes that do not say.
     pub body_bytes_max: u64,
     /// How its addresses are asked for their health; `None`: requests alone find out.
@@ -68,7 +73,7 @@ pub struct Upstream {
     pub routes: RouteTable,
     /// How many requests may be sent a second time.
     pub retries: RetryBudget,
-    places: Arc<Semaphore>,
+    bulkhead: Arc<Bulkhead>,
 }
 
 impl Upstream {
@@ -77,14 +82,18 @@ impl Upstream {
             endpoints: Endpoints::new(&settings.endpoints, idle),
             routes: RouteTable::new(settings.routes.clone()),
             retries: RetryBudget::default(),
-            places: Arc::new(Semaphore::new(settings.in_flight_max)),
+            bulkhead: Arc::new(Bulkhead::new(settings.in_flight_max)),
             settings,
         }
     }
 
-    /// A place among the requests in progress; `None` when all are taken.
-    pub fn enter(&self) -> Option<OwnedSemaphorePermit> {
-        self.places.clone().try_acquire_owned().ok()
+    /// A place among the requests in progress, for a request of this project, sent by this visitor; the platform's own
+    /// hosts have no project, and a caller with a key is no visitor.
+    ///
+    /// # Errors
+    /// [`Busy`], when there is none for it.
+    pub fn enter(&self, project: Option<&ProjectId>, visitor: Option<IpAddr>) -> Result<Permit, Busy> {
+        self.bulkhead.enter(project, visitor)
     }
 
     async fn keep_checked(self: Arc<Self>) {
@@ -96,8 +105,8 @@ impl Upstream {
     }
 
     /// Requests in progress.
-    pub fn in_flight(&self) -> usize {
-        self.settings.in_flight_max.saturating_sub(self.places.available_permits())
+    pub fn in_flight(&self) -> u32 {
+        self.bulkhead.taken()
     }
 }
 

@@ -56,7 +56,7 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
         connect_timeout: connect?,
         first_byte_timeout: first_byte?,
         total_timeout: total?,
-        in_flight_max: usize::try_from(in_flight?).ok()?,
+        in_flight_max: u32::try_from(in_flight?).ok()?,
         body_bytes_max: body?,
         health: health?,
         routes: routes?,

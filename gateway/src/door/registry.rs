@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -16,6 +16,7 @@ use tokio::sync::{Notify, watch};
 use super::connection::{Connection, Shared};
 use super::settings::DoorSettings;
 use super::{ConnectionEvent, Doorman};
+use crate::network::network_of;
 
 /// Locks the table is divided into, so that accepting on every core at once does not queue on one.
 const SHARDS: usize = 16;
@@ -210,7 +211,7 @@ impl Slot {
 
     /// Counts the connection for its client; false when the client has too many.
     pub(crate) fn admit_address(&mut self, client: IpAddr) -> bool {
-        let key = limited_address(client);
+        let key = network_of(client);
         let mut addresses = self.connections.addresses.lock();
         let open = addresses.entry(key).or_default();
         if *open >= self.connections.most_per_address {
@@ -247,14 +248,6 @@ impl Drop for Slot {
         if self.connections.live.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.connections.emptied.notify_waiters();
         }
-    }
-}
-
-/// What counts as one client: an IPv4 address, or a /64 of IPv6, which is what one subscriber has.
-fn limited_address(client: IpAddr) -> IpAddr {
-    match client.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-        address @ IpAddr::V4(_) => address,
     }
 }
 

@@ -12,7 +12,10 @@ use crate::facts::{Facts, Surface, Target};
 use crate::rejection::Rejection;
 use crate::request::EdgeRequest;
 use crate::request::lint::has_dot_segments;
-use crate::upstreams::RouteError;
+use crate::upstreams::{Busy, RouteError};
+
+const TOO_MANY_OF_ADDRESS: &str =
+    "Too many requests from your address are in progress here. Retry when some have ended.";
 
 impl Pipeline {
     pub(super) fn route(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> Result<Target, Answer> {
@@ -37,8 +40,14 @@ impl Pipeline {
         };
         // WebSocket is for public sites: an upgraded connection would spend one unit for ever.
         facts.upgrade = request.wants_upgrade && facts.surface == Surface::Site;
-        let place = upstream.enter().ok_or(Rejection::Overloaded)?;
-        let plan = facts.project.as_ref().map(|project| project.plan);
+        let project = facts.project.as_ref();
+        let visitor = facts.key.is_none().then_some(request.client);
+        let place = upstream.enter(project.map(|project| &project.id), visitor).map_err(|busy| match busy {
+            Busy::Upstream => Refusal::new(Rejection::Overloaded),
+            Busy::Project => Refusal::new(Rejection::TooManyInProgress).retry_after(1),
+            Busy::Visitor => Refusal::new(Rejection::TooManyInProgress).retry_after(1).saying(TOO_MANY_OF_ADDRESS),
+        })?;
+        let plan = project.map(|project| project.plan);
         let reservation = self.overload.enter(plan).ok_or(Rejection::Overloaded)?;
         Ok(Target { upstream: upstream.clone(), body_bytes_max, place, reservation })
     }

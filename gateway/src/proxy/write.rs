@@ -13,7 +13,6 @@ use crate::decorate::{ResponseSink, ours};
 use crate::door::Connection;
 use crate::facts::{Facts, Shown, Surface};
 use crate::quota::standing::Outcome;
-use crate::rejection::Blame;
 
 /// Fields of a usual answer.
 const FIELDS_USUAL: usize = 20;
@@ -28,7 +27,7 @@ impl Gateway {
         out: &mut impl ResponseSink,
     ) -> pingora::Result<(StatusCode, Cow<'static, str>)> {
         // What never reached an upstream through our own fault costs nothing; whoever else is to blame was served.
-        if matches!(&answer, Answer::Refuse(refusal) if refusal.rejection.blame() == Blame::Platform)
+        if matches!(&answer, Answer::Refuse(refusal) if refusal.rejection.is_free())
             && facts.upstream_answered.is_none()
         {
             self.refund(facts);

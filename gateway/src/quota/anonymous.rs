@@ -9,7 +9,7 @@
 //! keep their count, and somebody who mistyped once starts anew.
 
 use std::hash::{BuildHasher, RandomState};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::num::NonZeroU32;
 
 use contract::time::UnixMillis;
@@ -17,6 +17,7 @@ use contract::window::Window;
 use parking_lot::Mutex;
 
 use super::standing::{Allowance, Standing};
+use crate::network::network_of;
 
 /// Failures per minute an address is allowed by default.
 pub const FAILURES_PER_MINUTE: u32 = 60;
@@ -102,14 +103,6 @@ impl Slot {
 
     fn is_of(&self, now: UnixMillis) -> bool {
         self.minute == minute_of(now) && self.address != 0
-    }
-}
-
-/// What counts as one client: an IPv4 address (also when written as IPv6), or the /64 of an IPv6 address.
-fn network_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
-        address @ IpAddr::V4(_) => address,
     }
 }
 

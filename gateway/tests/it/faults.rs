@@ -1,19 +1,19 @@
 //! Upstreams that are gone, slow, broken or overwhelmed: the client is told the truth, and nothing is done twice.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use contract::feed::Entity;
 use contract::plan::Plan;
-use contract::project::Project;
+use contract::project::{Access, Project};
 use tokio::net::TcpSocket;
 use tokio::sync::Semaphore;
 
-use crate::world::client::{Ask, Reply};
+use crate::world::client::{Ask, Client, Reply};
 use crate::world::entities::project;
 use crate::world::upstream::{Act, Upstream, response};
-use crate::world::{BLOG, DEMO, MINUTE_END, World};
+use crate::world::{BLOG, DEMO, MINUTE_END, ORDERS, World};
 
 /// An address at which nobody listens, for as long as the socket is there: it holds the port, and the kernel refuses
 /// connections to it.
@@ -149,6 +149,62 @@ async fn beyond_the_requests_an_upstream_may_have_in_progress_is_503() {
     let reply = world.ask(world.list()).await;
     assert_eq!((reply.status, reply.trio()), (200, (300, 298, MINUTE_END)), "two were served, two are charged");
     assert_eq!(world.orders.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn one_project_leaves_places_of_its_upstream_to_others() {
+    let world = World::with(|setup| setup.orders = "in_flight_max = 8").await;
+    let blog = Project { access: Access::Public, upstream: "orders".parse().unwrap(), ..project("blog", Plan::Pro) };
+    world.control.put(Entity::Project(blog)).await;
+    let gate = Arc::new(Semaphore::new(0));
+    let mut waiting = Vec::new();
+    for number in 1..=7 {
+        world.orders.next(Act::AnswerInTwo(Vec::new(), gate.clone(), response("200 OK", "", "[]").into_bytes()));
+        let mut client = world.tls(DEMO).await;
+        client.send(world.list().to_bytes()).await;
+        world.orders.asked(number).await;
+        waiting.push(client);
+    }
+    // Nothing of it is spent: figures shown never rise, but the requests that are let in are all that count in the end.
+    let reply = world.ask(world.list()).await;
+    assert_failed(&reply, 429, "too_many_in_progress", 292);
+    let line = world.log.line_of(reply.request_id()).await;
+    assert_eq!((&line["blame"], &line["project_id"]), (&"client".into(), &"demo".into()));
+    let series =
+        "edge_requests_total{blame=\"client\",code=\"too_many_in_progress\",status_class=\"4xx\",surface=\"api\"}";
+    world.admin.counts(series, 1).await;
+    assert_eq!(world.ask(Ask::get(BLOG, ORDERS)).await.status, 200, "somebody else's project, the same upstream");
+    gate.add_permits(7);
+    for client in &mut waiting {
+        assert_eq!(client.reply("GET").await.expect("a response").status, 200);
+    }
+    assert_eq!(world.ask(world.list()).await.trio(), (300, 292, MINUTE_END), "eight were served, eight are charged");
+    assert_eq!(world.orders.requests().len(), 9);
+}
+
+#[tokio::test]
+async fn one_visitor_leaves_places_of_a_site_to_others() {
+    let world = World::with(|setup| setup.blog = "in_flight_max = 8").await;
+    let gate = Arc::new(Semaphore::new(0));
+    let mut waiting = Vec::new();
+    for number in 1..=6 {
+        world.blog.next(Act::AnswerInTwo(Vec::new(), gate.clone(), response("200 OK", "", "hello").into_bytes()));
+        let mut client = world.tls(BLOG).await;
+        client.send(Ask::get(BLOG, "/").to_bytes()).await;
+        world.blog.asked(number).await;
+        waiting.push(client);
+    }
+    let reply = world.ask(Ask::get(BLOG, "/")).await;
+    reply.refused(429, "too_many_in_progress");
+    assert_eq!(reply.number("retry-after"), 1);
+    let neighbour = Ipv4Addr::new(127, 0, 0, 2).into();
+    let mut other = Client::tls_from(world.https, neighbour, BLOG).await;
+    assert_eq!(other.ask(&Ask::get(BLOG, "/")).await.status, 200, "another visitor of the same site");
+    gate.add_permits(6);
+    for client in &mut waiting {
+        assert_eq!(client.reply("GET").await.expect("a response").status, 200);
+    }
+    assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Memory and descriptors run short: what is given up first, and that operators are always answered.
 
+use std::cmp::Ordering;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +13,20 @@ use crate::world::client::Client;
 use crate::world::h2::H2;
 use crate::world::{DEMO, eventually, within};
 
+/// More than it will use.
+const PLENTY: u64 = 1 << 40;
+
 /// Grants so much memory that the gateway uses about this many thousandths of it, until it says that this is its stage.
 async fn squeeze(pair: &Pair, thousandths: u64, stage: u64) {
     eventually("the stage", async || {
-        pair.grant_memory(pair.resident(0) * 1_000 / thousandths);
-        (pair.admin(0).metric("edge_overload_stage").await == stage).then_some(())
+        let seen = pair.admin(0).metric("edge_overload_stage").await;
+        match seen.cmp(&stage) {
+            Ordering::Less => pair.grant_memory(pair.resident(0) * 1_000 / thousandths),
+            Ordering::Equal => return Some(()),
+            // It looked at a moment when it used more, and a stage ends well below where it begins.
+            Ordering::Greater => pair.grant_memory(PLENTY),
+        }
+        None
     })
     .await;
 }
@@ -36,7 +46,7 @@ async fn before_memory_runs_out_idle_connections_go_then_the_lowest_plans_then_n
     let mut free = Client::try_tls(https, &pair.free_ask().host).await.expect("a handshake");
     assert_eq!(free.ask(&pair.free_ask()).await.status, 200, "nobody is refused yet");
     assert_eq!(resting.rest().await, b"", "but who rests has to go");
-    assert_eq!(shed("idle").await, 1);
+    assert!(shed("idle").await >= 1);
 
     squeeze(&pair, 935, 2).await;
     let mut free = Client::try_tls(https, &pair.free_ask().host).await.expect("a handshake");
@@ -51,10 +61,10 @@ async fn before_memory_runs_out_idle_connections_go_then_the_lowest_plans_then_n
     let newcomer = tokio::spawn(async move { Client::try_tls(https, DEMO).await });
     assert_eq!(busy.ask(&pair.ask()).await.status, 200, "connections that are open are served");
     assert_eq!(pair.admin(0).get("/livez").await.0, 200);
-    assert_eq!(shed("accept").await, 1);
+    assert!(shed("accept").await >= 1);
     assert!(!newcomer.is_finished(), "a newcomer waits");
 
-    pair.grant_memory(1 << 40);
+    pair.grant_memory(PLENTY);
     let mut newcomer = within(newcomer).await.unwrap().expect("and is let in");
     assert_eq!(newcomer.ask(&pair.ask()).await.status, 200);
     eventually("the stage", async || (pair.admin(0).metric("edge_overload_stage").await == 0).then_some(())).await;
@@ -89,7 +99,7 @@ async fn no_more_requests_begin_at_once_than_there_is_memory_for() {
     for reply in refused {
         reply.refused(503, "overloaded");
     }
-    pair.grant_memory(1 << 40);
+    pair.grant_memory(PLENTY);
     eventually("room", async || (admin.metric("edge_overload_stage").await == 0).then_some(())).await;
     let replies = join_all((0..AT_ONCE).map(|_| asking.try_ask(&ask))).await;
     assert!(replies.into_iter().all(|reply| reply.expect("an answer").status == 200), "there is memory for all");

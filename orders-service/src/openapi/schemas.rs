@@ -17,6 +17,7 @@ pub(super) const ANY_ERRORS: &[(u16, &str)] = &[
     (429, "rate_limit_exceeded"),
     (429, "daily_quota_exceeded"),
     (429, "api_key_banned"),
+    (429, "too_many_in_progress"),
     (500, "internal_error"),
     (502, "upstream_unreachable"),
     (503, "storage_unavailable"),
