@@ -167,6 +167,28 @@ async fn reach(options: &PgConnectOptions, place: &str) -> anyhow::Result<(PgCon
     }
 }
 
+/// Asks until there is an answer that waiting does not change.
+pub(crate) async fn wait_for<T>(ask: impl AsyncFn() -> Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
+    let deadline = tokio::time::Instant::now() + START_WAIT_MAX;
+    let mut told = false;
+    loop {
+        match ask().await {
+            Err(error) if tokio::time::Instant::now() < deadline && comes_back(&error) => {
+                if !std::mem::replace(&mut told, true) {
+                    tracing::warn!(%error, "the PostgreSQL server is gone again; waiting for it");
+                }
+            }
+            answer => return answer,
+        }
+        tokio::time::sleep(START_PAUSE).await;
+    }
+}
+
+/// Whether waiting may help whoever asks through the pool, which has waited already.
+fn comes_back(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::PoolTimedOut) || passes(error)
+}
+
 /// The first question is part of the attempt: a server that is about to stop may take a connection and end it then.
 async fn attempt(options: &PgConnectOptions) -> Result<(PgConnection, String), sqlx::Error> {
     let mut connection = options.connect().await?;

@@ -62,6 +62,18 @@ impl Database {
         Ok(Self { write: Pool::Sqlite(sqlite.write), read: Pool::Sqlite(sqlite.read) })
     }
 
+    /// What a process asks first of all, perhaps several times. A PostgreSQL server that is gone again is waited for like
+    /// one that is not there yet: the first start of one is often two, and names of containers come and go meanwhile.
+    ///
+    /// # Errors
+    /// What was answered last: when it is nothing that passes, or after [`crate::postgres::START_WAIT_MAX`].
+    pub async fn first<T>(&self, ask: impl AsyncFn() -> Result<T, sqlx::Error>) -> Result<T, sqlx::Error> {
+        match self.kind() {
+            Kind::Sqlite => ask().await,
+            Kind::Postgres => crate::postgres::wait_for(ask).await,
+        }
+    }
+
     /// Which database it is.
     pub fn kind(&self) -> Kind {
         self.write.kind()

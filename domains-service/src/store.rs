@@ -62,11 +62,13 @@ impl Store {
         let database = Database::open(place, &migrations()).await?;
         // A new database counts on from the present millisecond: should one be made anew, its revisions are above all
         // of the old one's, and a gateway that followed the old one is sent a snapshot instead of a wrong difference.
-        query("INSERT INTO revision_counter (id, current, oldest) VALUES (1, $1, $1) ON CONFLICT DO NOTHING")
-            .bind(clock.now().0.max(1))
-            .execute(&database.write)
-            .await
-            .context("starting the change log")?;
+        let count_on = async || {
+            query("INSERT INTO revision_counter (id, current, oldest) VALUES (1, $1, $1) ON CONFLICT DO NOTHING")
+                .bind(clock.now().0.max(1))
+                .execute(&database.write)
+                .await
+        };
+        database.first(count_on).await.context("starting the change log")?;
         let (newest, _) = watch::channel(Revision(0));
         let store = Self { database, clock, newest: Arc::new(newest) };
         let revision = store.newest_revision().await.context("reading the change log")?;

@@ -57,7 +57,9 @@ impl SqlOrders {
     /// When it cannot be opened, is damaged, or was written by a newer version.
     pub async fn open(place: &Place) -> anyhow::Result<Self> {
         let database = Database::open(place, &migrations()).await?;
-        let mark = mark_of(&database).await.with_context(|| format!("reading {place:?}"))?;
+        let fresh = chassis::random::bytes::<8>()?.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+        let mark = database.first(async || mark_of(&database, &fresh).await).await;
+        let mark = mark.with_context(|| format!("reading {place:?}"))?;
         let writers = match database.kind() {
             Kind::Sqlite => 1,
             Kind::Postgres => WRITERS_OVER_NETWORK,
@@ -101,14 +103,13 @@ fn no_writer() -> StoreError {
     StoreError::new(FaultKind::Other, "there is no writer")
 }
 
-/// The database's mark, made on first start.
-async fn mark_of(database: &Database) -> anyhow::Result<String> {
-    let fresh = chassis::random::bytes::<8>()?.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+/// The database's mark, `fresh` on first start.
+async fn mark_of(database: &Database, fresh: &str) -> Result<String, sqlx::Error> {
     query("INSERT INTO installation (one, mark) VALUES (1, $1) ON CONFLICT (one) DO NOTHING")
         .bind(fresh)
         .execute(&database.write)
         .await?;
-    Ok(query_scalar("SELECT mark FROM installation WHERE one = 1").fetch_one(&database.write).await?)
+    query_scalar("SELECT mark FROM installation WHERE one = 1").fetch_one(&database.write).await
 }
 
 /// A read with its deadline.

@@ -1,5 +1,7 @@
 //! A server that takes our connection and ends it at the first question: the start waits for some, and not for others.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -62,4 +64,23 @@ async fn a_server_that_refuses_the_first_question_is_asked_once() {
     let error = ends(open(&url)).await.unwrap_err();
     assert_eq!(refusal(&error), "42501");
     ends(serving).await.unwrap();
+}
+
+/// An answer after `failures` of this kind, and how often it was asked.
+async fn first(database: &Database, failures: u32, failure: impl Fn() -> sqlx::Error) -> (bool, u32) {
+    let asked = AtomicU32::new(0);
+    let ask = async || if asked.fetch_add(1, Ordering::Relaxed) < failures { Err(failure()) } else { Ok(()) };
+    let answered = ends(database.first(ask)).await.is_ok();
+    (answered, asked.into_inner())
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_again_before_the_first_question_is_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let [file, server] = both(directory.path()).await;
+    let gone = || sqlx::Error::Io(ErrorKind::ConnectionReset.into());
+    assert_eq!(first(&server, 2, gone).await, (true, 3));
+    assert_eq!(first(&server, 2, || sqlx::Error::PoolTimedOut).await, (true, 3));
+    assert_eq!(first(&server, 2, || sqlx::Error::RowNotFound).await, (false, 1), "waiting changes nothing");
+    assert_eq!(first(&file, 2, || sqlx::Error::PoolTimedOut).await, (false, 1), "a file does not go away");
 }
