@@ -200,6 +200,24 @@ mod tests {
     }
 
     #[test]
+    fn what_was_taken_in_turn_evens_out_as_it_ends() {
+        let bulkhead = bulkhead(256);
+        let [first, second, late] = &projects(&bulkhead, 3)[..] else { panic!("three") };
+        let mut of_first = taken_by(&bulkhead, Some(first), None);
+        let mut of_second = taken_by(&bulkhead, Some(second), None);
+        assert_eq!((of_first.len(), of_second.len()), (224, 28), "nothing is taken back");
+        // Each goes on asking, and of each a request ends now and then.
+        for _ in 0..1_000 {
+            of_first.truncate(of_first.len() - 1);
+            of_second.truncate(of_second.len() - 1);
+            of_second.extend(taken_by(&bulkhead, Some(second), None));
+            of_first.extend(taken_by(&bulkhead, Some(first), None));
+        }
+        assert!((110..=128).contains(&of_first.len()) && (110..=128).contains(&of_second.len()));
+        assert!(bulkhead.enter(Some(late), None).is_ok());
+    }
+
+    #[test]
     fn a_visitor_has_one_count_for_all_addresses_of_its_network() {
         let bulkhead = bulkhead(256);
         let held = taken_by(&bulkhead, None, Some("2001:db8::1".parse().unwrap()));
