@@ -137,7 +137,24 @@ impl Store {
 }
 
 fn migrations() -> Migrations {
-    Migrations { sqlite: sqlx::migrate!("./migrations"), postgres: sqlx::migrate!("./migrations/postgres") }
+    chassis::migrations! {
+        sqlite: [
+            "0001_start.sql",
+            "0002_acme.sql",
+            "0003_webhooks.sql",
+            "0004_dashboard.sql",
+            "0005_order_events.sql",
+            "0006_sealing.sql",
+            "0007_keys_at_work.sql",
+        ],
+        postgres: [
+            "0001_start.sql",
+            "0004_dashboard.sql",
+            "0005_order_events.sql",
+            "0006_sealing.sql",
+            "0007_keys_at_work.sql",
+        ],
+    }
 }
 
 /// The newest version of the database's schema that this version of the service knows.

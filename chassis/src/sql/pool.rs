@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sqlx::migrate::Migrator;
-use sqlx::{PgPool, SqlitePool};
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::{PgPool, SqlSafeStr, SqlitePool};
 
 use super::{Begin, Connection};
 
@@ -30,7 +30,61 @@ pub struct Migrations {
     pub postgres: Migrator,
 }
 
+/// The migrations of a service: the names of the files below its `migrations` and `migrations/postgres`, which become
+/// part of the program.
+///
+/// In place of `sqlx::migrate!`, which reads the folders while the compiler runs (see [`crate::record!`]); a test of each
+/// service compares the names with the folders.
+#[macro_export]
+macro_rules! migrations {
+    (sqlite: [$($sqlite:literal),+ $(,)?], postgres: [$($postgres:literal),+ $(,)?] $(,)?) => {
+        $crate::sql::Migrations::new(
+            &[$(($sqlite, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/", $sqlite)))),+],
+            &[$(($postgres, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/postgres/", $postgres)))),+],
+        )
+    };
+}
+
 impl Migrations {
+    /// From files' names and texts: `0003_webhooks.sql` is version 3, "webhooks". See [`crate::migrations!`].
+    #[must_use]
+    pub fn new(sqlite: &[(&'static str, &'static str)], postgres: &[(&'static str, &'static str)]) -> Self {
+        let read = |files: &[(&'static str, &'static str)]| {
+            let migrations = files.iter().map(|(file, text)| {
+                let (version, title) = file.trim_end_matches(".sql").split_once('_').unwrap_or((file, ""));
+                let version = version.parse().unwrap_or(0);
+                Migration::new(
+                    version,
+                    title.replace('_', " ").into(),
+                    MigrationType::Simple,
+                    text.into_sql_str(),
+                    false,
+                )
+            });
+            Migrator::with_migrations(migrations.collect())
+        };
+        Self { sqlite: read(sqlite), postgres: read(postgres) }
+    }
+
+    /// Whether the names are those of the files in these folders, for a test.
+    ///
+    /// # Errors
+    /// When a folder cannot be read.
+    pub fn are_all_of(&self, folder: &std::path::Path) -> std::io::Result<bool> {
+        let versions = |folder: &std::path::Path| -> std::io::Result<Vec<i64>> {
+            let mut versions = Vec::new();
+            for entry in std::fs::read_dir(folder)? {
+                let name = entry?.file_name();
+                let name = name.to_string_lossy();
+                versions.extend(name.split_once('_').and_then(|(version, _)| version.parse::<i64>().ok()));
+            }
+            versions.sort_unstable();
+            Ok(versions)
+        };
+        let known = |migrator: &Migrator| migrator.iter().map(|migration| migration.version).collect::<Vec<_>>();
+        Ok(known(&self.sqlite) == versions(folder)? && known(&self.postgres) == versions(&folder.join("postgres"))?)
+    }
+
     /// The newest version of the schema that this program knows, of whichever database.
     #[must_use]
     pub fn newest(&self) -> i64 {

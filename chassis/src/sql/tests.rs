@@ -46,12 +46,14 @@ async fn both(directory: &Path) -> [Database; 2] {
 
 const TABLE: &str = "CREATE TABLE things (id BIGINT PRIMARY KEY, name TEXT, flag BOOLEAN, size BIGINT)";
 
-#[derive(Debug, PartialEq, Eq, sqlx::FromRow)]
-struct Thing {
-    id: i64,
-    name: Option<String>,
-    flag: Option<bool>,
-    size: Option<i64>,
+crate::record! {
+    #[derive(Debug, PartialEq, Eq)]
+    struct Thing {
+        id: i64,
+        name: Option<String>,
+        flag: Option<bool>,
+        size: Option<i64>,
+    }
 }
 
 #[tokio::test]

@@ -18,13 +18,14 @@ pub(crate) struct OrderRecord {
     pub(crate) created_at: UnixMillis,
 }
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    authority: String,
-    hostname: String,
-    url: String,
-    sealed_key: Option<String>,
-    created_at: i64,
+chassis::record! {
+    struct Row {
+        authority: String,
+        hostname: String,
+        url: String,
+        sealed_key: Option<String>,
+        created_at: i64,
+    }
 }
 
 impl TryFrom<Row> for OrderRecord {

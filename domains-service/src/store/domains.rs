@@ -9,29 +9,30 @@ use contract::time::UnixMillis;
 use super::{Store, StoreError, read_json, read_word, to_json};
 use crate::domain::{Domain, RedirectRule, RedirectTarget};
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    name: String,
-    project: String,
-    status: String,
-    status_since: i64,
-    is_primary: bool,
-    primary_wanted: bool,
-    redirect_to: Option<String>,
-    redirect_status: Option<i64>,
-    is_apex: Option<bool>,
-    checks: Option<String>,
-    problems: String,
-    certificate: String,
-    watched_since: i64,
-    checked_at: Option<i64>,
-    failing_since: Option<i64>,
-    due_at: Option<i64>,
-    lease_fence: i64,
-    removal: Option<i64>,
-    rev: i64,
-    created_at: i64,
-    updated_at: i64,
+chassis::record! {
+    struct Row {
+        name: String,
+        project: String,
+        status: String,
+        status_since: i64,
+        is_primary: bool,
+        primary_wanted: bool,
+        redirect_to: Option<String>,
+        redirect_status: Option<i64>,
+        is_apex: Option<bool>,
+        checks: Option<String>,
+        problems: String,
+        certificate: String,
+        watched_since: i64,
+        checked_at: Option<i64>,
+        failing_since: Option<i64>,
+        due_at: Option<i64>,
+        lease_fence: i64,
+        removal: Option<i64>,
+        rev: i64,
+        created_at: i64,
+        updated_at: i64,
+    }
 }
 
 impl TryFrom<Row> for Domain {

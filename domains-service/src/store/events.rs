@@ -23,15 +23,16 @@ pub(crate) struct Event {
     pub(crate) at: UnixMillis,
 }
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    id: i64,
-    domain: Option<String>,
-    kind: String,
-    actor: String,
-    client: Option<String>,
-    detail: String,
-    at_ms: i64,
+chassis::record! {
+    struct Row {
+        id: i64,
+        domain: Option<String>,
+        kind: String,
+        actor: String,
+        client: Option<String>,
+        detail: String,
+        at_ms: i64,
+    }
 }
 
 impl Write {

@@ -40,19 +40,20 @@ impl KeyRecord {
     }
 }
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    id: String,
-    project: String,
-    digest: String,
-    label: String,
-    scopes: String,
-    last4: String,
-    environment: String,
-    created_at: i64,
-    expires_at: Option<i64>,
-    revoked_at: Option<i64>,
-    last_used_at: Option<i64>,
+chassis::record! {
+    struct Row {
+        id: String,
+        project: String,
+        digest: String,
+        label: String,
+        scopes: String,
+        last4: String,
+        environment: String,
+        created_at: i64,
+        expires_at: Option<i64>,
+        revoked_at: Option<i64>,
+        last_used_at: Option<i64>,
+    }
 }
 
 impl TryFrom<Row> for KeyRecord {

@@ -49,20 +49,21 @@ impl ProjectRecord {
     }
 }
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    id: String,
-    salt: String,
-    plan: String,
-    per_minute: Option<i64>,
-    per_day: Option<i64>,
-    access: String,
-    upstream: String,
-    suspended: bool,
-    created_at: i64,
-    updated_at: i64,
-    deployed_at: Option<i64>,
-    unpaid_since: Option<i64>,
+chassis::record! {
+    struct Row {
+        id: String,
+        salt: String,
+        plan: String,
+        per_minute: Option<i64>,
+        per_day: Option<i64>,
+        access: String,
+        upstream: String,
+        suspended: bool,
+        created_at: i64,
+        updated_at: i64,
+        deployed_at: Option<i64>,
+        unpaid_since: Option<i64>,
+    }
 }
 
 impl TryFrom<Row> for ProjectRecord {

@@ -22,14 +22,15 @@ pub(crate) struct SessionRecord {
     pub(crate) seen_at: UnixMillis,
 }
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    digest: String,
-    project: Option<String>,
-    key_id: Option<String>,
-    client: String,
-    created_at: i64,
-    seen_at: i64,
+chassis::record! {
+    struct Row {
+        digest: String,
+        project: Option<String>,
+        key_id: Option<String>,
+        client: String,
+        created_at: i64,
+        seen_at: i64,
+    }
 }
 
 impl TryFrom<Row> for SessionRecord {

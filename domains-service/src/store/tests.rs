@@ -76,3 +76,9 @@ async fn nobody_takes_the_lease_between_a_look_at_its_fence_and_the_result() {
     // The release came before the other's lease and did not end it.
     assert_eq!(stores[0].lease_domain(&domain, NOW.plus(30), NOW.plus(40)).await.unwrap(), None);
 }
+
+#[test]
+fn every_migration_is_in_the_program() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
+    assert!(migrations().are_all_of(&folder).unwrap(), "list the files of migrations/ in store.rs");
+}

@@ -16,22 +16,23 @@ pub(crate) use outbox::{
 };
 pub(crate) use taken::{forget_taken, take};
 
-#[derive(sqlx::FromRow)]
-struct Row {
-    id: String,
-    project: String,
-    url: String,
-    description: String,
-    events: String,
-    sealed_secret: String,
-    previous_secret: Option<String>,
-    previous_until: Option<i64>,
-    failing_since: Option<i64>,
-    delivered_at: Option<i64>,
-    disabled_at: Option<i64>,
-    disabled_reason: Option<String>,
-    created_at: i64,
-    updated_at: i64,
+chassis::record! {
+    struct Row {
+        id: String,
+        project: String,
+        url: String,
+        description: String,
+        events: String,
+        sealed_secret: String,
+        previous_secret: Option<String>,
+        previous_until: Option<i64>,
+        failing_since: Option<i64>,
+        delivered_at: Option<i64>,
+        disabled_at: Option<i64>,
+        disabled_reason: Option<String>,
+        created_at: i64,
+        updated_at: i64,
+    }
 }
 
 impl TryFrom<Row> for EndpointRecord {

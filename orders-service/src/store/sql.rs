@@ -41,7 +41,16 @@ pub struct SqlOrders {
 }
 
 fn migrations() -> Migrations {
-    Migrations { sqlite: sqlx::migrate!("./migrations"), postgres: sqlx::migrate!("./migrations/postgres") }
+    chassis::migrations! {
+        sqlite: [
+            "0001_orders.sql",
+            "0002_outbox.sql",
+        ],
+        postgres: [
+            "0001_orders.sql",
+            "0002_outbox.sql",
+        ],
+    }
 }
 
 /// The newest version of the database's schema that this version of the service knows.

@@ -47,30 +47,34 @@ impl std::str::FromStr for DeliveryState {
 }
 
 /// One event on its way to one endpoint.
-#[derive(Clone, Debug, sqlx::FromRow)]
-pub(crate) struct Delivery {
-    pub(crate) id: i64,
-    pub(crate) endpoint: String,
-    /// The same in every attempt.
-    pub(crate) message: String,
-    pub(crate) kind: String,
-    pub(crate) body: String,
-    pub(crate) state: String,
-    pub(crate) attempts: i64,
-    pub(crate) due_at: Option<i64>,
-    pub(crate) last_result: Option<String>,
-    pub(crate) last_status: Option<i64>,
-    pub(crate) last_error: Option<String>,
-    pub(crate) last_at: Option<i64>,
-    pub(crate) created_at: i64,
+chassis::record! {
+    #[derive(Clone, Debug)]
+    pub(crate) struct Delivery {
+        pub(crate) id: i64,
+        pub(crate) endpoint: String,
+        /// The same in every attempt.
+        pub(crate) message: String,
+        pub(crate) kind: String,
+        pub(crate) body: String,
+        pub(crate) state: String,
+        pub(crate) attempts: i64,
+        pub(crate) due_at: Option<i64>,
+        pub(crate) last_result: Option<String>,
+        pub(crate) last_status: Option<i64>,
+        pub(crate) last_error: Option<String>,
+        pub(crate) last_at: Option<i64>,
+        pub(crate) created_at: i64,
+    }
 }
 
 /// An endpoint for which something is due: the oldest of it.
-#[derive(Clone, Debug, sqlx::FromRow)]
-pub(crate) struct Due {
-    pub(crate) delivery: i64,
-    pub(crate) endpoint: String,
-    pub(crate) project: String,
+chassis::record! {
+    #[derive(Clone, Debug)]
+    pub(crate) struct Due {
+        pub(crate) delivery: i64,
+        pub(crate) endpoint: String,
+        pub(crate) project: String,
+    }
 }
 
 /// Puts an event into the outbox of every endpoint of the project that wants it, within the event's transaction.

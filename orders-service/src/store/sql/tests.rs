@@ -150,3 +150,9 @@ async fn a_flipped_byte_never_gives_a_wrong_list() {
     assert!(wrong.is_empty(), "wrong lists after a flip at {wrong:?}");
     assert!(noticed > 0 && harmless > 0, "{noticed} noticed, {harmless} harmless");
 }
+
+#[test]
+fn every_migration_is_in_the_program() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
+    assert!(super::migrations().are_all_of(&folder).unwrap(), "list the files of migrations/ in sql.rs");
+}
