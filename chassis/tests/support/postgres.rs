@@ -27,10 +27,24 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// The server that all tests of this process share.
+    /// The server that all tests of this process share: the one of `.ci/with-postgres`, or one of this process.
     pub(crate) fn shared() -> &'static Self {
         static SHARED: OnceLock<Server> = OnceLock::new();
-        SHARED.get_or_init(|| Self::start(&[]))
+        SHARED.get_or_init(|| match std::env::var("TOLLHOUSE_TEST_POSTGRES") {
+            Ok(port) => Self::at(port.parse().unwrap()),
+            Err(_) => Self::start(&[]),
+        })
+    }
+
+    /// A server that somebody else keeps.
+    fn at(port: u16) -> Self {
+        let mut server = Self::nowhere();
+        server.port = port;
+        let script = "while read -r word; do :; done; rm -rf \"$1\"";
+        let mut keeper = server.as_user("sh");
+        keeper.args(["-c", script, "keeper"]).arg(&server.directory).stdin(Stdio::piped());
+        *server.keeper.lock().unwrap() = Some(keeper.spawn().unwrap());
+        server
     }
 
     /// A server of the test's own, with settings beside the usual ones.
@@ -160,7 +174,8 @@ impl Server {
 
     /// A new, empty database: its URL.
     pub(crate) fn database(&self) -> String {
-        let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        // Other processes may have databases at the same server.
+        let name = format!("test_{}_{}", std::process::id(), self.databases.fetch_add(1, Ordering::Relaxed));
         self.sql("postgres", &format!("CREATE DATABASE {name}"));
         self.url(&name)
     }
