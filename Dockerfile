@@ -1,7 +1,8 @@
 # One image for all processes of the platform: four programs, the C library and nothing else: no shell, no package manager.
+# A fifth program, dev-world, is for trying out: the profile `dev` of docker-compose.yml runs it, nothing else does.
 #
 #   docker build -t tollhouse:local .                                     from source, as it is shipped
-#   docker build -t tollhouse:local --target prebuilt -f Dockerfile DIR   with the four programs that lie in DIR
+#   docker build -t tollhouse:local --target prebuilt -f Dockerfile DIR   with the programs that lie in DIR
 #
 # The stage `prebuilt` stands before `build` because builders without BuildKit run every stage up to the one they were
 # asked for. Run that way on the source tree it copies folders in place of programs, into an image that nobody uses.
@@ -26,7 +27,7 @@ ENV TOLLHOUSE_DATA_DIR=/data RES_OPTIONS="timeout:1 attempts:2 rotate"
 CMD ["tollhouse", "--help"]
 
 FROM base AS prebuilt
-COPY gateway orders-service domains-service tollhouse /usr/local/bin/
+COPY gateway orders-service domains-service tollhouse dev-world /usr/local/bin/
 
 FROM docker.io/library/rust:1.95.0-slim-bookworm AS build
 # make and cmake: the C code of some dependencies. Their versions do not reach the image.
@@ -41,11 +42,12 @@ COPY . .
 # `dist` is what is shipped; `dev` builds in a fraction of the time.
 ARG PROFILE=dist
 RUN cargo build --locked --profile "$PROFILE" \
-        --package gateway --package orders-service --package domains-service --package tollhouse --bins \
+        --package gateway --package orders-service --package domains-service --package tollhouse \
+        --package dev-world --bins \
     && mkdir /programs \
     && folder=$(test "$PROFILE" = dev && echo debug || echo "$PROFILE") \
     && cp "target/$folder/gateway" "target/$folder/orders-service" "target/$folder/domains-service" \
-        "target/$folder/tollhouse" /programs/
+        "target/$folder/tollhouse" "target/$folder/dev-world" /programs/
 
 FROM base AS runtime
 COPY --from=build /programs/ /usr/local/bin/

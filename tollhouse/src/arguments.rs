@@ -15,10 +15,11 @@ use contract::plan::Plan;
 use contract::project::{Access, ProjectId, UpstreamName};
 
 use crate::directory::Address;
+use crate::test_world::Dns;
 
 pub use domain::Domain;
 pub use on_call::{By, Databases, Top};
-pub use up::{Init, TestWorldOptions, Up, UpstreamArgument};
+pub use up::{Init, Up, UpstreamArgument};
 pub use webhook::Webhook;
 
 /// Tollhouse, a self-hosted edge for multi-tenant platforms.
@@ -99,12 +100,9 @@ pub enum Command {
     /// Keys that are refused for a while.
     #[command(subcommand)]
     Ban(Ban),
-    /// Write the DNS of the test world (`tollhouse up --test-world`).
-    #[command(subcommand)]
+    /// Write the DNS of the test world (`./up --test-world`).
+    #[cfg_attr(feature = "test-world", command(subcommand))]
     Dns(Dns),
-    /// Be the DNS of a test world in a container of its own, beside an authority in another (the profile `dev` of
-    /// docker-compose.yml).
-    TestWorld(TestWorldOptions),
     /// What the edge believes about a hostname, a request or a key, and why.
     Explain {
         /// A hostname, the X-Request-Id of a response, or the id of a key.
@@ -158,29 +156,6 @@ pub enum Command {
     CheckConfig {
         /// Files; the name says which process reads it. Default: all three under config/.
         files: Vec<PathBuf>,
-    },
-}
-
-/// `tollhouse dns`.
-#[derive(Debug, Subcommand)]
-pub enum Dns {
-    /// Every record and misbehaviour.
-    List,
-    /// Set a record; what the name had of this type is replaced.
-    Set {
-        /// The name.
-        name: String,
-        /// A, AAAA, CNAME, TXT or CAA.
-        kind: String,
-        /// The value as a provider's form wants it; one with spaces is quoted.
-        value: String,
-    },
-    /// Remove a name's records, of one type or all.
-    Clear {
-        /// The name.
-        name: String,
-        /// A, AAAA, CNAME, TXT or CAA.
-        kind: Option<String>,
     },
 }
 
@@ -365,5 +340,18 @@ mod tests {
         assert!(error.contains("--http-port is an option of `up`, not of `status`"), "{error}");
         assert_eq!(Arguments::read(["tollhouse", "--http-port", "1"]).unwrap().up.http_port, 1);
         assert!(Arguments::read(["tollhouse", "up", "--http-port", "1"]).is_ok());
+    }
+
+    #[cfg(not(feature = "test-world"))]
+    #[test]
+    fn without_the_test_world_its_option_says_how_to_get_it() {
+        for option in ["--test-world", "--test-world=strict"] {
+            let error = Arguments::read(["tollhouse", "up", option]).unwrap_err().to_string();
+            assert!(error.contains("./up --test-world") && error.contains("--features test-world"), "{error}");
+        }
+        let arguments = Arguments::read(["tollhouse", "dns", "set", "--help", "a.test", "A"]).unwrap();
+        let Some(Command::Dns(words)) = arguments.command else { panic!("{:?}", arguments.command) };
+        let error = crate::test_world::carry_out(std::path::Path::new("data"), words).unwrap_err().to_string();
+        assert!(error.contains("--features test-world"), "{error}");
     }
 }

@@ -6,7 +6,6 @@ mod changes;
 mod check_config;
 mod dashboard;
 mod diff;
-mod dns;
 mod domain;
 mod drain;
 mod explain;
@@ -47,10 +46,11 @@ pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
         return init::healthcheck(&address).await;
     }
     if let Command::Dns(action) = command {
-        return dns::run(common, action);
-    }
-    if let Command::TestWorld(options) = command {
-        return crate::test_world::alone::run(&directory, &options).await;
+        let text = crate::test_world::carry_out(&directory.path(""), action)?;
+        if !text.is_empty() {
+            crate::output::print(&text);
+        }
+        return Ok(());
     }
     if let Command::Backup(options) = command {
         return backup::backup(common, &directory, &options).await;
@@ -84,7 +84,6 @@ pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
         | Command::Backup(_)
         | Command::Restore(_)
         | Command::Healthcheck { .. }
-        | Command::TestWorld(_)
         | Command::Dns(_) => Ok(()),
     }
 }

@@ -1,111 +1,14 @@
-//! A world to try custom domains in: DNS that does as a file says, and a certificate authority that asks it.
-//!
-//! Names under `.test` and `.example` (RFC 2606) belong to nobody, so here they may belong to you. What the platform
-//! does is what it does in production: it asks all nameservers of a zone, proves control of names to an authority that
-//! speaks ACME, and renews. The authority is `pebble`, which must be installed.
+//! The test world, which is no part of the product: the crate `dev-world` where this program is built with the feature
+//! `test-world`, and elsewhere words that say how to get it.
 
-pub(crate) mod alone;
-pub(crate) mod dns;
-mod pebble;
-pub(crate) mod zones;
+#[cfg(not(feature = "test-world"))]
+mod absent;
 
-use std::fmt::Write as _;
-use std::net::Ipv4Addr;
-use std::path::PathBuf;
-use std::str::FromStr;
-
-use contract::hostname::Hostname;
-
-use self::dns::TestDns;
-use self::pebble::Pebble;
-use crate::directory::{Directory, RunFile};
-
-/// Where everything of the test world is, below the data directory.
-pub(crate) const DIRECTORY: &str = "test-world";
-
-/// The file with all records.
-pub(crate) const ZONES: &str = "test-world/zones.txt";
-
-/// What certificates of the test world are trusted by.
-pub(crate) const ROOT: &str = "test-world/root.pem";
-
-/// How the authority behaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manners {
-    /// It answers at once.
-    Gentle,
-    /// It refuses half of all nonces and takes seconds to validate, as authorities on the internet may.
-    Strict,
-    /// It answers at once, and its certificates live for a minute: renewal can be watched.
-    Brief,
-}
-
-impl FromStr for Manners {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, &'static str> {
-        match text {
-            "gentle" => Ok(Self::Gentle),
-            "strict" => Ok(Self::Strict),
-            "brief" => Ok(Self::Brief),
-            _ => Err("use gentle, strict or brief"),
-        }
-    }
-}
-
-/// The running test world. It ends when it is dropped.
-pub(crate) struct TestWorld {
-    dns: TestDns,
-    pebble: Pebble,
-    zones: PathBuf,
-}
-
-impl TestWorld {
-    /// Starts DNS; the authority follows when the edge has its ports.
-    ///
-    /// # Errors
-    /// When there are no free ports or a file cannot be written.
-    pub(crate) async fn start(directory: &Directory, platform: &Hostname, manners: Manners) -> anyhow::Result<Self> {
-        std::fs::create_dir_all(directory.path(DIRECTORY))?;
-        let zones = directory.path(ZONES);
-        if !zones.exists() {
-            std::fs::write(&zones, zones::first(platform, Ipv4Addr::LOCALHOST))?;
-        }
-        let dns = TestDns::start(zones.clone()).await?;
-        let pebble = Pebble::prepare(&directory.path(DIRECTORY), manners)?;
-        Ok(Self { dns, pebble, zones })
-    }
-
-    /// What the control plane is told of this world.
-    pub(crate) fn settings(&self) -> String {
-        let mut text = String::new();
-        let dns = self.dns.address();
-        let _ = write!(
-            text,
-            "[webhooks]\nallow_http = true\nallow_private_addresses = true\n\
-             [dns]\nnameservers = [\"{dns}\"]\nauthoritative_port = {}\nallow_private_nameservers = true\n\
-             [[authorities]]\nname = \"pebble\"\ndirectory_url = \"{}\"\ncaa_identity = \"pebble.example\"\n\
-             ca_certificate_file = {}\nmirror_limits = false\n",
-            dns.port(),
-            self.pebble.directory_url(),
-            toml_edit::Value::from(self.pebble.trusted_by().display().to_string()),
-        );
-        text
-    }
-
-    /// Starts the authority, which validates at these ports of the edge, and writes down what its certificates are
-    /// trusted by.
-    ///
-    /// # Errors
-    /// When `pebble` is not installed or does not start.
-    pub(crate) async fn open(&mut self, directory: &Directory, edge: &RunFile) -> anyhow::Result<()> {
-        let root = self.pebble.start(edge.http.port(), edge.https.port(), self.dns.address()).await?;
-        std::fs::write(directory.path(ROOT), root)?;
-        Ok(())
-    }
-
-    /// The file with all records.
-    pub(crate) fn zones(&self) -> &std::path::Path {
-        &self.zones
-    }
-}
+#[cfg(not(feature = "test-world"))]
+pub use absent::{Dns, Manners};
+#[cfg(not(feature = "test-world"))]
+pub(crate) use absent::{ROOT, TestWorld, carry_out};
+#[cfg(feature = "test-world")]
+pub use dev_world::{Manners, records::Dns};
+#[cfg(feature = "test-world")]
+pub(crate) use dev_world::{ROOT, TestWorld, records::carry_out};

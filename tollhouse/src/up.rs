@@ -41,13 +41,13 @@ pub async fn run(common: &Common, options: &Up) -> anyhow::Result<()> {
     authority::ensure(&directory, &options.platform_domain, clock.now_seconds())?;
     let upstreams = upstreams::resolve(&directory, &options.upstreams).await?;
     let mut world = match options.test_world {
-        Some(manners) => Some(TestWorld::start(&directory, &options.platform_domain, manners).await?),
+        Some(manners) => Some(TestWorld::start(&directory.path(""), &options.platform_domain, manners).await?),
         None => None,
     };
     let platform =
         platform::Platform::start(&directory, options, world.as_ref(), &upstreams, logs, clock.clone()).await?;
     if let Some(world) = &mut world {
-        world.open(&directory, &platform.run).await?;
+        world.open(&directory.path(""), (platform.run.http.port(), platform.run.https.port())).await?;
     }
     let client = Client::new(platform.run.clone(), &directory.platform_secret()?)?;
     platform.ready(&client).await?;

@@ -36,26 +36,10 @@ pub struct Up {
     #[arg(long, value_name = "URL")]
     pub trace_to: Option<String>,
     /// Also start a world to try custom domains in: DNS for names under .test and .example that `tollhouse dns` writes,
-    /// and a certificate authority that speaks ACME (`pebble` must be installed). MANNERS are gentle, strict or brief (certificates for a minute).
+    /// and a certificate authority that speaks ACME (`pebble` must be installed). MANNERS are gentle, strict or brief
+    /// (certificates for a minute). Only in a build with the feature `test-world`, as `./up --test-world` makes.
     #[arg(long, value_name = "MANNERS", num_args = 0..=1, require_equals = true, default_missing_value = "gentle")]
     pub test_world: Option<Manners>,
-}
-
-/// Options of `test-world`.
-#[derive(Clone, Debug, Args)]
-pub struct TestWorldOptions {
-    /// Where DNS listens, UDP and TCP.
-    #[arg(long, default_value = "0.0.0.0:8053")]
-    pub listen: std::net::SocketAddr,
-    /// The address of the edge: where CNAME targets of projects lead.
-    #[arg(long)]
-    pub edge: std::net::Ipv4Addr,
-    /// The hostname of the authority, `pebble`, which listens on 14000 and 15000 and validates at 8080 and 8443.
-    #[arg(long, default_value = "pebble")]
-    pub authority: String,
-    /// Projects are published at {project}.NAME.
-    #[arg(long, default_value = "tollhouse.localhost")]
-    pub platform_domain: contract::hostname::Hostname,
 }
 
 /// `NAME=URL`.

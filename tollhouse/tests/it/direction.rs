@@ -1,5 +1,6 @@
-//! `contract` ← `chassis` ← {`gateway`, `orders-service`, `domains-service`} ← `tollhouse`, and nothing else. `fuzz` throws
-//! bytes at the parts that read what strangers send; nobody knows it.
+//! `contract` ← `chassis` ← {`gateway`, `orders-service`, `domains-service`, `dev-world`} ← `tollhouse`, and nothing else.
+//! `fuzz` throws bytes at the parts that read what strangers send; nobody knows it. `dev-world` is for trying out: the
+//! product has it only when asked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +15,9 @@ const KNOWS: &[(&str, &[&str])] = &[
     ("gateway", &["contract", "chassis"]),
     ("orders-service", &["contract", "chassis"]),
     ("domains-service", &["contract", "chassis"]),
+    ("dev-world", &["contract", "chassis"]),
     ("fuzz", &["contract", "chassis", "gateway", "domains-service"]),
-    ("tollhouse", &["contract", "chassis", "gateway", "orders-service", "domains-service"]),
+    ("tollhouse", &["contract", "chassis", "gateway", "orders-service", "domains-service", "dev-world"]),
 ];
 
 #[test]
@@ -36,4 +38,20 @@ fn crates_know_only_what_is_below_them() {
         .map(|(name, known)| ((*name).to_owned(), known.iter().map(|name| (*name).to_owned()).collect()))
         .collect();
     assert_eq!(known, expected);
+}
+
+#[test]
+fn the_test_world_and_what_only_it_needs_are_no_part_of_the_product() {
+    let metadata = MetadataCommand::new().manifest_path(root().join("Cargo.toml")).no_deps().exec().unwrap();
+    let knows = |needle: &str| -> Vec<(String, bool)> {
+        let of = |package: &cargo_metadata::Package| {
+            let found = package.dependencies.iter().filter(|dependency| dependency.name == needle);
+            found.map(|dependency| (package.name.to_string(), dependency.optional)).collect::<Vec<_>>()
+        };
+        metadata.packages.iter().flat_map(of).collect()
+    };
+    assert_eq!(knows("dev-world"), [("tollhouse".to_owned(), true)], "an optional part of one program");
+    assert_eq!(knows("hickory-server"), [("dev-world".to_owned(), false)]);
+    let tollhouse = metadata.packages.iter().find(|package| package.name.as_str() == "tollhouse").unwrap();
+    assert!(!tollhouse.features.contains_key("default"), "{:?}", tollhouse.features);
 }

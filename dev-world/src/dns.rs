@@ -39,7 +39,7 @@ const QUESTIONS_LOGGED_MAX: u64 = 1_000_000;
 const PORTS_TRIED: usize = 20;
 
 /// The running nameservers.
-pub(crate) struct TestDns {
+pub(super) struct TestDns {
     address: SocketAddr,
     _servers: Vec<Server<Nameserver>>,
 }
@@ -49,7 +49,7 @@ impl TestDns {
     ///
     /// # Errors
     /// When no port is free.
-    pub(crate) async fn start(file: PathBuf) -> anyhow::Result<Self> {
+    pub(super) async fn start(file: PathBuf) -> anyhow::Result<Self> {
         let mut last = None;
         for _ in 0..PORTS_TRIED {
             match bind().await {
@@ -65,7 +65,7 @@ impl TestDns {
     ///
     /// # Errors
     /// When the address is taken.
-    pub(crate) async fn resolver(file: PathBuf, address: SocketAddr) -> anyhow::Result<Self> {
+    pub(super) async fn resolver(file: PathBuf, address: SocketAddr) -> anyhow::Result<Self> {
         let sockets = (UdpSocket::bind(address).await?, TcpListener::bind(address).await?);
         Self::serve(file, address, vec![sockets])
     }
@@ -83,7 +83,7 @@ impl TestDns {
     }
 
     /// Where the first nameserver, which is the resolver, listens.
-    pub(crate) fn address(&self) -> SocketAddr {
+    pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 }

@@ -21,14 +21,14 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use contract::hostname::Hostname;
 
 /// Nameservers of every zone.
-pub(crate) const SERVERS: u8 = 3;
+pub(super) const SERVERS: u8 = 3;
 
 /// Lines a file may have.
 const LINES_MAX: usize = 10_000;
 
 /// The value of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Value {
+pub(super) enum Value {
     A(Ipv4Addr),
     Aaaa(Ipv6Addr),
     Cname(String),
@@ -42,7 +42,7 @@ impl Value {
     ///
     /// # Errors
     /// What the form of the type is.
-    pub(crate) fn parse(kind: &str, text: &str) -> Result<Self, &'static str> {
+    pub(super) fn parse(kind: &str, text: &str) -> Result<Self, &'static str> {
         let text = text.trim();
         match kind.to_ascii_uppercase().as_str() {
             "A" => text.parse().map(Self::A).map_err(|_| "an A record has an IPv4 address"),
@@ -65,7 +65,7 @@ impl Value {
 
 /// What a nameserver does instead of answering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Misbehaviour {
+pub(super) enum Misbehaviour {
     /// Nothing at all.
     Silent,
     /// Says that it failed.
@@ -86,7 +86,7 @@ struct Record {
 
 /// Everything the file says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Zones {
+pub(super) struct Zones {
     records: Vec<Record>,
     misbehaviours: Vec<(String, Misbehaviour, Option<u8>)>,
     cuts: BTreeSet<String>,
@@ -94,7 +94,7 @@ pub(crate) struct Zones {
 
 impl Zones {
     /// Reads the file; lines that cannot be read are returned with what is wrong with them.
-    pub(crate) fn parse(text: &str) -> (Self, Vec<String>) {
+    pub(super) fn parse(text: &str) -> (Self, Vec<String>) {
         let mut zones = Self::default();
         let mut wrong = Vec::new();
         for (number, line) in text.lines().take(LINES_MAX).enumerate() {
@@ -143,7 +143,7 @@ impl Zones {
     }
 
     /// The zone a name is in; `None` for a name of less than two labels.
-    pub(crate) fn zone_of(&self, name: &str) -> Option<String> {
+    pub(super) fn zone_of(&self, name: &str) -> Option<String> {
         let mut rest = name;
         loop {
             if self.cuts.contains(rest) || rest.matches('.').count() == 1 {
@@ -154,13 +154,13 @@ impl Zones {
     }
 
     /// How a nameserver of this zone misbehaves.
-    pub(crate) fn misbehaviour(&self, zone: &str, server: u8) -> Option<Misbehaviour> {
+    pub(super) fn misbehaviour(&self, zone: &str, server: u8) -> Option<Misbehaviour> {
         let found = self.misbehaviours.iter().find(|(at, _, of)| at == zone && of.is_none_or(|of| of == server));
         found.map(|(_, misbehaviour, _)| *misbehaviour)
     }
 
     /// The records of a name at a nameserver; those of a wildcard when it has none of its own.
-    pub(crate) fn records(&self, name: &str, server: u8) -> Vec<&Value> {
+    pub(super) fn records(&self, name: &str, server: u8) -> Vec<&Value> {
         let at = |owner: &str| -> Vec<&Value> {
             let here = |record: &&Record| record.name == owner && record.server.is_none_or(|of| of == server);
             self.records.iter().filter(here).map(|record| &record.value).collect()
@@ -173,7 +173,7 @@ impl Zones {
     }
 
     /// Whether there is anything at or below a name, at this nameserver.
-    pub(crate) fn exists(&self, name: &str, server: u8) -> bool {
+    pub(super) fn exists(&self, name: &str, server: u8) -> bool {
         let below = format!(".{name}");
         let is_below = |record: &Record| record.name.ends_with(&below) && record.server.is_none_or(|of| of == server);
         !self.records(name, server).is_empty() || self.records.iter().any(is_below)
@@ -185,7 +185,7 @@ fn name(text: &str) -> String {
 }
 
 /// The file as it is made first: every project's CNAME target leads to the edge at this address.
-pub(crate) fn first(platform: &Hostname, edge: Ipv4Addr) -> String {
+pub(super) fn first(platform: &Hostname, edge: Ipv4Addr) -> String {
     format!(
         "# What DNS answers in the test world; read again whenever it changes.\n\
          # NAME TYPE VALUE, for example: shop.customer.test CNAME target.edge.{platform}\n\
@@ -196,14 +196,14 @@ pub(crate) fn first(platform: &Hostname, edge: Ipv4Addr) -> String {
 }
 
 /// The file with a record set: what the name had of this type is replaced.
-pub(crate) fn set(text: &str, owner: &str, kind: &str, value: &str) -> String {
+pub(super) fn set(text: &str, owner: &str, kind: &str, value: &str) -> String {
     let mut changed = without(text, owner, Some(kind));
     let _ = writeln!(changed, "{} {} {value}", name(owner), kind.to_ascii_uppercase());
     changed
 }
 
 /// The file without a name's records, of one type or of all.
-pub(crate) fn without(text: &str, owner: &str, kind: Option<&str>) -> String {
+pub(super) fn without(text: &str, owner: &str, kind: Option<&str>) -> String {
     let owner = name(owner);
     let is_it = |line: &str| {
         let mut words = line.split_whitespace();

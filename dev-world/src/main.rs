@@ -1,0 +1,45 @@
+//! `dev-world`: the test world as a program of its own, for containers.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use chassis::logs::{Format, Logs};
+use clap::{Parser, Subcommand};
+use dev_world::{alone, records};
+
+/// A world to try custom domains in: DNS that answers as a file says, beside a certificate authority that asks it.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// Where the test world is kept.
+    #[arg(long, global = true, default_value = "data", env = "TOLLHOUSE_DATA_DIR")]
+    data_dir: PathBuf,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Prepare the authority, which is another process, and answer DNS until a signal.
+    Serve(alone::Options),
+    /// Write the records.
+    #[command(subcommand)]
+    Dns(records::Dns),
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    match arguments.command {
+        Command::Serve(options) => {
+            let _logs = Logs::start(Format::Json, "info,hickory_server=warn", std::io::stdout())?;
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+            runtime.block_on(alone::run(&arguments.data_dir, &options))
+        }
+        Command::Dns(action) => {
+            let text = records::carry_out(&arguments.data_dir, action)?;
+            // A reader that has gone has read enough.
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            Ok(())
+        }
+    }
+}
