@@ -41,6 +41,7 @@ WORKDIR /src
 COPY . .
 # `dist` is what is shipped; `dev` builds in a fraction of the time.
 ARG PROFILE=dist
+ENV TOLLHOUSE_BUILD=$PROFILE
 RUN cargo build --locked --profile "$PROFILE" \
         --package gateway --package orders-service --package domains-service --package tollhouse \
         --package dev-world --bins \

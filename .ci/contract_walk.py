@@ -5,7 +5,7 @@ Unlike a fuzzer it knows what it does, so it sees the answers that only a histor
 """
 
 import json
-from collections import Counter
+import re
 from pathlib import Path
 
 import requests
@@ -32,7 +32,7 @@ class Walk:
         self.session = requests.Session()
         self.session.verify = ca
         self.session.headers["Authorization"] = f"Bearer {key}"
-        self.seen: Counter = Counter()
+        self.seen: list[tuple[str, str, int]] = []
         self.wrong: list[str] = []
 
     def ask(self, method: str, path: str, status: int, *, sound: bool = True, **options) -> requests.Response:
@@ -49,7 +49,7 @@ class Walk:
             self.contract.validate_response(asked, RequestsOpenAPIResponse(answer))
         except Exception as error:  # noqa: BLE001  (whatever is wrong is told)
             self.wrong.append(f"{name}: {type(error).__name__}: {error}; {error.__cause__ or ''}")
-        self.seen[(method, answer.status_code)] += 1
+        self.seen.append((method, path, answer.status_code))
         return answer
 
     def without_key(self, method: str, path: str) -> None:
@@ -58,9 +58,13 @@ class Walk:
 
     def unseen(self) -> list[str]:
         """Operations whose success was never seen."""
-        succeeded = {method for method, status in self.seen if status < 300}
-        methods = {method.upper() for operations in self.paths.values() for method in operations}
-        return sorted(methods - succeeded)
+        operations = {(method.upper(), path) for path, methods in self.paths.items() for method in methods}
+        for method, asked, status in self.seen:
+            if status < 300:
+                matches = [path for path in self.paths if re.fullmatch(re.sub(r"{[^}]+}", "[^/]+", path), asked)]
+                # Where a fixed path and one with parameters both match, it was the fixed one.
+                operations.discard((method, min(matches, key=lambda path: path.count("{"), default="")))
+        return sorted(f"{method} {path}" for method, path in operations)
 
 
 def walk_v1(walk: Walk, pending: int, shipped: int) -> None:
@@ -126,5 +130,5 @@ def orders(documents: Path, host: str, ca: str, key: str, known: dict) -> list[s
         way(walk)
         wrong += [f"{name}: {what}" for what in walk.wrong]
         wrong += [f"{name}: no {method} succeeded" for method in walk.unseen()]
-        print(f"{name}: {sum(walk.seen.values())} answers, {len(walk.seen)} kinds, {len(walk.wrong)} wrong")
+        print(f"{name}: {len(walk.seen)} answers, {len({(method, status) for method, _, status in walk.seen})} kinds, {len(walk.wrong)} wrong")
     return wrong

@@ -1,5 +1,7 @@
 //! Metrics: registered where they are counted, on a registry that was handed in.
 
+mod process;
+
 pub use prometheus::{
     Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
 };
@@ -16,7 +18,7 @@ pub const LATENCY_BUCKETS: &[f64] =
 /// Never for a fresh registry.
 pub fn registry(version: &str) -> anyhow::Result<Registry> {
     let registry = Registry::new();
-    registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
+    registry.register(Box::new(process::ProcessFigures::new()?))?;
     gauge_vec(&registry, "build_info", "Always 1; the label says what is running.", &["version"])?
         .with_label_values(&[version])
         .set(1);

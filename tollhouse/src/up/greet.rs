@@ -21,7 +21,8 @@ pub(super) fn print(common: &Common, directory: &Directory, run: &RunFile, demo:
     println!("  pages   https://dashboard.{}:{} (sign in with a key)", run.platform_domain, run.https.port());
     println!("  admin   http://{}/status   /metrics   /readyz", run.admin);
     println!("  data    {}", directory.path("").display());
-    println!("  trust   {ca}\n");
+    println!("  trust   {ca}");
+    println!("  build   {}\n", build());
     let Some(projects) = demo.and_then(|demo| demo.get("projects")).and_then(Value::as_array) else { return };
     println!("Try it (these lines work when pasted; all keys are in {}):\n", directory.path("demo.json").display());
     for project in projects {
@@ -84,6 +85,11 @@ pub(super) fn print_test_world(directory: &Directory, run: &RunFile, world: &Tes
         shell_quoted(&root.display().to_string()),
         port = run.https.port()
     );
+}
+
+/// Which build of the program is running: what was said when it was built (`./up`, `Dockerfile`), or what is known.
+fn build() -> &'static str {
+    option_env!("TOLLHOUSE_BUILD").unwrap_or(if cfg!(debug_assertions) { "development" } else { "optimised" })
 }
 
 fn shell_quoted(text: &str) -> String {

@@ -46,8 +46,8 @@ impl std::str::FromStr for DeliveryState {
     }
 }
 
-/// One event on its way to one endpoint.
 chassis::record! {
+    /// One event on its way to one endpoint.
     #[derive(Clone, Debug)]
     pub(crate) struct Delivery {
         pub(crate) id: i64,
@@ -67,8 +67,8 @@ chassis::record! {
     }
 }
 
-/// An endpoint for which something is due: the oldest of it.
 chassis::record! {
+    /// An endpoint for which something is due: the oldest of it.
     #[derive(Clone, Debug)]
     pub(crate) struct Due {
         pub(crate) delivery: i64,
