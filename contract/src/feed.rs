@@ -145,31 +145,110 @@ pub struct NodeReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::certificate::SealedKey;
+    use crate::key::{Environment, Scope};
+    use crate::plan::Plan;
+    use crate::project::Access;
+    use crate::site::{Redirect, RedirectStatus, Serves};
+    use crate::time::UnixSeconds;
+
+    /// A line of the stream and what it says.
+    fn means(line: &str, frame: &Frame) {
+        assert_eq!(serde_json::to_string(frame).unwrap(), line);
+        assert_eq!(serde_json::from_str::<Frame>(line).unwrap(), *frame, "{line}");
+    }
+
+    // Gateways and control planes of different versions meet while a platform is updated, and a replica outlives both.
+    #[test]
+    fn frames_are_written_as_other_versions_read_them() {
+        means(r#"{"snapshot_begin":{"entities":1}}"#, &Frame::SnapshotBegin { entities: 1 });
+        means(r#"{"snapshot_end":{"revision":7}}"#, &Frame::SnapshotEnd { revision: Revision(7) });
+        means(r#"{"heartbeat":{"revision":8,"at":2}}"#, &Frame::Heartbeat { revision: Revision(8), at: UnixMillis(2) });
+    }
 
     #[test]
-    fn frames_survive_the_wire() {
-        let frames = [
-            Frame::SnapshotBegin { entities: 1 },
-            Frame::Entity(Entity::Project(Project {
-                id: "demo".parse().unwrap(),
-                plan: crate::plan::Plan::Pro,
-                limits: crate::plan::Plan::Pro.stated_limits(),
-                access: crate::project::Access::Key,
-                upstream: "orders".parse().unwrap(),
-                suspended: false,
-            })),
-            Frame::SnapshotEnd { revision: Revision(7) },
-            Frame::Change(Change {
-                revision: Revision(8),
-                at: UnixMillis(1),
-                effect: Effect::Remove(EntityName::Site("a.example".parse().unwrap())),
-            }),
-            Frame::Heartbeat { revision: Revision(8), at: UnixMillis(2) },
-        ];
-        for frame in frames {
-            let line = serde_json::to_string(&frame).unwrap();
-            assert_eq!(serde_json::from_str::<Frame>(&line).unwrap(), frame, "{line}");
+    fn every_entity_is_written_and_named_as_other_versions_read_it() {
+        let project = Project {
+            id: "demo".parse().unwrap(),
+            plan: Plan::Pro,
+            limits: Plan::Pro.stated_limits(),
+            access: Access::Key,
+            upstream: "orders".parse().unwrap(),
+            suspended: false,
+        };
+        let redirect =
+            Redirect { to: "www.a.example".parse().unwrap(), status: Some(RedirectStatus::PermanentRedirect) };
+        let hostname: Hostname = "a.example".parse().unwrap();
+        let site = |serves, redirect| Entity::Site(Site { hostname: hostname.clone(), serves, redirect });
+        let platform = Serves::Platform { upstream: "orders".parse().unwrap(), access: Access::Public };
+        let digest = KeyDigest([255; 32]);
+        let key = ApiKey {
+            digest,
+            id: "key_abcdefghij234567".parse().unwrap(),
+            project: "demo".parse().unwrap(),
+            environment: Environment::Test,
+            scopes: [Scope::OrdersRead].into_iter().collect(),
+            expires_at: None,
+        };
+        let bundle = CertificateBundle {
+            hostname: hostname.clone(),
+            chain_pem: "PEM\n".to_owned(),
+            key: SealedKey("sealed".to_owned()),
+            not_before: UnixSeconds(1),
+            not_after: UnixSeconds(2),
+        };
+        let challenge = Challenge {
+            hostname: hostname.clone(),
+            token: "t-_1".to_owned(),
+            key_authorization: "t-_1.thumb".to_owned(),
+        };
+        for (entity, written, name) in [
+            (
+                Entity::Project(project),
+                r#"{"project":{"id":"demo","plan":"pro","limits":{"per_minute":300,"per_day":10000},"access":"key","upstream":"orders","suspended":false}}"#,
+                r#"{"project":"demo"}"#,
+            ),
+            (
+                site(Serves::Project("demo".parse().unwrap()), Some(redirect)),
+                r#"{"site":{"hostname":"a.example","serves":{"project":"demo"},"redirect":{"to":"www.a.example","status":"308"}}}"#,
+                r#"{"site":"a.example"}"#,
+            ),
+            (
+                site(platform, None),
+                r#"{"site":{"hostname":"a.example","serves":{"platform":{"upstream":"orders","access":"public"}},"redirect":null}}"#,
+                r#"{"site":"a.example"}"#,
+            ),
+            (
+                Entity::Key(key),
+                r#"{"key":{"digest":"__________________________________________8","id":"key_abcdefghij234567","project":"demo","environment":"test","scopes":["orders:read"],"expires_at":null}}"#,
+                r#"{"key":"__________________________________________8"}"#,
+            ),
+            (
+                Entity::Certificate(bundle),
+                r#"{"certificate":{"hostname":"a.example","chain_pem":"PEM\n","key":"sealed","not_before":1,"not_after":2}}"#,
+                r#"{"certificate":"a.example"}"#,
+            ),
+            (
+                Entity::Challenge(challenge),
+                r#"{"challenge":{"hostname":"a.example","token":"t-_1","key_authorization":"t-_1.thumb"}}"#,
+                r#"{"challenge":"t-_1"}"#,
+            ),
+        ] {
+            means(&format!(r#"{{"entity":{written}}}"#), &Frame::Entity(entity.clone()));
+            let change = |effect| Frame::Change(Change { revision: Revision(8), at: UnixMillis(1), effect });
+            let removed = change(Effect::Remove(entity.name()));
+            means(&format!(r#"{{"change":{{"revision":8,"at":1,"effect":{{"remove":{name}}}}}}}"#), &removed);
+            let put = change(Effect::Put(entity));
+            means(&format!(r#"{{"change":{{"revision":8,"at":1,"effect":{{"put":{written}}}}}}}"#), &put);
         }
+    }
+
+    #[test]
+    fn a_report_is_written_as_other_versions_read_it() {
+        let text = r#"{"node":"n1","applied":8,"version":"1.2.3"}"#;
+        let report = NodeReport { node: "n1".to_owned(), applied: Revision(8), version: "1.2.3".to_owned() };
+        assert_eq!(serde_json::to_string(&report).unwrap(), text);
+        assert_eq!(serde_json::from_str::<NodeReport>(text).unwrap(), report);
     }
 
     #[test]

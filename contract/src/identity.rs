@@ -136,6 +136,7 @@ fn signed_beginning(out: &mut String, method: &str, target: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::Scope;
 
     fn identity() -> Identity {
         Identity {
@@ -160,7 +161,10 @@ mod tests {
             key.verify(&header, "GET", "/v1/store/orders/1", UnixSeconds(1_030)),
             Err(InvalidIdentity::Signature)
         );
-        assert_eq!(key.verify(&header, "GET", "/v1/store/orders", UnixSeconds(1_061)), Err(InvalidIdentity::Age));
+        for moved in [("GET/v1", "/store/orders"), ("GE", "T/v1/store/orders"), ("GET\n/v1", "/store/orders")] {
+            let found = key.verify(&header, moved.0, moved.1, UnixSeconds(1_030));
+            assert_eq!(found, Err(InvalidIdentity::Signature), "a part may not lend letters to another: {moved:?}");
+        }
         let other = IdentityKey::new(b"another secret");
         assert_eq!(
             other.verify(&header, "GET", "/v1/store/orders", UnixSeconds(1_030)),
@@ -169,10 +173,69 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_malformed() {
+    fn an_identity_is_believed_for_a_minute_on_either_side_of_its_moment() {
         let key = IdentityKey::new(b"secret");
-        for header in ["", "v1", "v1.a", "v2.a.b", "v1.a.!", "a.b.c"] {
-            assert!(key.verify(header, "GET", "/", UnixSeconds(0)).is_err(), "{header}");
+        let header = key.sign(&identity(), "GET", "/");
+        let at = |now| key.verify(&header, "GET", "/", UnixSeconds(now));
+        for now in [940, 941, 1_000, 1_059, 1_060] {
+            assert_eq!(at(now), Ok(identity()), "{now}");
+        }
+        for now in [0, 939, 1_061, 9_999] {
+            assert_eq!(at(now), Err(InvalidIdentity::Age), "{now}");
+        }
+    }
+
+    /// Headers that another program signed with the secret `secret`, for the requests of [`REQUEST`].
+    const OF_A_CALLER: &str = concat!(
+        "v1.eyJyZXF1ZXN0X2lkIjoicjEiLCJjbGllbnQiOiIxOTIuMC4yLjEiLCJzaXRlX3Byb2plY3QiOiJkZW1vIiwiY2FsbGVyIjp7ImtleSI6I",
+        "mtleV9hYmNkZWZnaGlqMjM0NTY3IiwicHJvamVjdCI6ImRlbW8iLCJwbGFuIjoicHJvIiwic2NvcGVzIjpbIm9yZGVyczpyZWFkIiwib3JkZX",
+        "JzOndyaXRlIl0sImVudmlyb25tZW50IjoibGl2ZSJ9LCJpc3N1ZWRfYXQiOjEwMDB9.KE6Eq8GWjuyhQRO6ref06BJN5cJyJorGn-ieZNX9dsE"
+    );
+    const OF_NOBODY: &str = concat!(
+        "v1.eyJyZXF1ZXN0X2lkIjoicjIiLCJjbGllbnQiOiIyMDAxOmRiODo6MSIsInNpdGVfcHJvamVjdCI6bnVsbCwiY2FsbGVyIjpudWxsLCJpc3",
+        "N1ZWRfYXQiOjEwMDB9.uOzcFC73N24yw0q9GVAZhNIRumKOecKuBKygphy2_SI"
+    );
+    const REQUEST: (&str, &str) = ("GET", "/v1/store/orders?limit=5");
+
+    // Gateways and services of different versions meet while a platform is updated.
+    #[test]
+    fn an_identity_is_written_as_other_versions_read_it() {
+        let key = IdentityKey::new(b"secret");
+        let caller = Caller {
+            key: "key_abcdefghij234567".parse().unwrap(),
+            project: "demo".parse().unwrap(),
+            plan: Plan::Pro,
+            scopes: [Scope::OrdersRead, Scope::OrdersWrite].into_iter().collect(),
+            environment: Environment::Live,
+        };
+        let of_a_caller = Identity { caller: Some(caller), ..identity() };
+        let of_nobody = Identity {
+            request_id: "r2".to_owned(),
+            client: "2001:db8::1".parse().unwrap(),
+            site_project: None,
+            ..identity()
+        };
+        for (identity, header) in [(of_a_caller, OF_A_CALLER), (of_nobody, OF_NOBODY)] {
+            assert_eq!(key.sign(&identity, REQUEST.0, REQUEST.1), header);
+            assert_eq!(key.verify(header, REQUEST.0, REQUEST.1, UnixSeconds(1_000)), Ok(identity));
+        }
+    }
+
+    #[test]
+    fn garbage_is_malformed_and_a_wrong_signature_is_not_looked_behind() {
+        let key = IdentityKey::new(b"secret");
+        let said = |header: &str| key.verify(header, "GET", "/", UnixSeconds(0)).unwrap_err();
+        for header in ["", "v1", "v1.a", "v2.a.b", "v1.a.!", "a.b.c", "V1.a.YQ", "v1.a.YQ=="] {
+            assert_eq!(said(header), InvalidIdentity::Malformed, "{header}");
+        }
+        for header in ["v1.a.YQ", "v1.!.YQ", "v1..", OF_NOBODY] {
+            assert_eq!(said(header), InvalidIdentity::Signature, "{header}");
+        }
+        // Signed, and yet no identity: what a gateway of a version to come may send.
+        for payload in ["!", "YQ", "e30"] {
+            let tag = hmac::sign(&key.0, format!("GET\n/\n{payload}").as_bytes());
+            let header = format!("v1.{payload}.{}", URL_SAFE_NO_PAD.encode(tag));
+            assert_eq!(said(&header), InvalidIdentity::Malformed, "{header}");
         }
     }
 }

@@ -303,18 +303,55 @@ mod tests {
         }
     }
 
+    /// The digest of [`sample`], as it lies in the databases of versions before this one: made by another program.
+    const STORED_DIGEST: &str = "-XZ0C4Y3-0LuquUG3jv00AxXyB-OiDkRbIPKvk0wAwA";
+
     #[test]
-    fn digests_travel_as_text() {
-        let digest = sample().digest();
-        let json = serde_json::to_string(&digest).unwrap();
-        assert_eq!(serde_json::from_str::<KeyDigest>(&json).unwrap(), digest);
-        assert!(!format!("{digest:?}").contains(&digest.to_text()));
+    fn a_key_that_was_handed_out_and_stored_by_any_version_is_found() {
+        assert_eq!(sample().reveal(), "th_live_07ELSZgnu18FMTahov29GNUbipw3AH1mJvbi");
+        assert_eq!(sample().digest().to_text(), STORED_DIGEST);
+        let staging = PresentedKey::parse("th_test_07ELSZgnu18FMTahov29GNUbipw3AH2Uid1x").unwrap();
+        assert_eq!((staging.environment(), staging.last4()), (Environment::Test, "id1x"));
+        assert_ne!(staging.digest(), sample().digest());
     }
 
     #[test]
-    fn key_ids_parse_back() {
-        let id = KeyId::from_random([7; 10]);
-        assert_eq!(id.as_str().parse::<KeyId>().unwrap(), id);
-        assert!("key_UPPER".parse::<KeyId>().is_err());
+    fn digests_travel_as_text() {
+        let json = format!("{STORED_DIGEST:?}");
+        let digest: KeyDigest = serde_json::from_str(&json).unwrap();
+        assert_eq!(digest, sample().digest());
+        assert_eq!(serde_json::to_string(&digest).unwrap(), json);
+        assert_eq!(format!("{digest:?}"), "KeyDigest(-XZ0C4…)", "too little of it to look a key up");
+        for wrong in ["", "-XZ0", &STORED_DIGEST[1..], &format!("{STORED_DIGEST}="), &STORED_DIGEST.replace('-', "+")] {
+            assert_eq!(wrong.parse::<KeyDigest>(), Err(InvalidKeyDigest), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_recorded_as_other_versions_read_it() {
+        let text = format!(
+            r#"{{"digest":"{STORED_DIGEST}","id":"key_kicqqdyafabgabea","project":"demo","environment":"live","scopes":["orders:read","orders:write","domains:read","domains:write","keys:write"],"expires_at":1700000000}}"#
+        );
+        let key = ApiKey {
+            digest: sample().digest(),
+            id: KeyId::from_random([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
+            project: "demo".parse().unwrap(),
+            environment: Environment::Live,
+            scopes: Scopes::all(),
+            expires_at: Some(UnixSeconds(1_700_000_000)),
+        };
+        assert_eq!(serde_json::to_string(&key).unwrap(), text);
+        assert_eq!(serde_json::from_str::<ApiKey>(&text).unwrap(), key);
+    }
+
+    #[test]
+    fn key_ids_have_one_spelling() {
+        assert_eq!(KeyId::from_random([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]).as_str(), "key_kicqqdyafabgabea");
+        assert_eq!("key_0123456789abcdef".parse::<KeyId>().unwrap().as_str(), "key_0123456789abcdef");
+        for wrong in
+            ["key_UPPER", "key_0123456789ABCDEF", "key_0123456789abcde", "0123456789abcdef", "key_0123456789abcde-"]
+        {
+            assert_eq!(wrong.parse::<KeyId>(), Err(InvalidKeyId), "{wrong}");
+        }
     }
 }

@@ -1,11 +1,14 @@
 //! What gateways report of the requests they counted and the keys they saw: for people to look at. Quotas do not lean on
-//! it. Each report fits into the 16 KiB that the control plane reads.
+//! it. Each report fits into the [`REPORT_BYTES_MAX`] that the control plane reads.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ban::Ban;
 use crate::key::KeyId;
 use crate::project::ProjectId;
+
+/// What the control plane reads of one report, in bytes.
+pub const REPORT_BYTES_MAX: usize = 16 * 1024;
 
 /// Projects in one report: more come in the next one.
 pub const USAGE_PROJECTS_MAX: usize = 50;
@@ -78,11 +81,15 @@ mod tests {
     use crate::ban::BanReason;
     use crate::time::UnixSeconds;
 
-    /// What the control plane reads of a body, in bytes.
-    const BODY_BYTES_MAX: usize = 16 * 1024;
+    /// A report that the control plane reads whole, and as it was meant.
+    fn fits<T: Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug>(report: &T) {
+        let bytes = serde_json::to_vec(report).unwrap();
+        assert!(bytes.len() <= REPORT_BYTES_MAX, "{} bytes", bytes.len());
+        assert_eq!(serde_json::from_slice::<T>(&bytes).unwrap(), *report);
+    }
 
     #[test]
-    fn the_largest_reports_are_read_whole() {
+    fn the_largest_reports_fit_into_what_is_read_of_them() {
         let key = KeyId::from_random([255; 10]);
         let node = "n".repeat(128);
         let far = UnixSeconds(i64::from(u32::MAX));
@@ -111,8 +118,19 @@ mod tests {
             in_minute: count,
         };
         let usage = UsageReport { node, projects: vec![usage; USAGE_PROJECTS_MAX] };
-        for size in [serde_json::to_vec(&keys).unwrap().len(), serde_json::to_vec(&usage).unwrap().len()] {
-            assert!(size < BODY_BYTES_MAX, "{size} bytes");
-        }
+        fits(&keys);
+        fits(&usage);
+    }
+
+    #[test]
+    fn reports_are_written_as_other_versions_read_them() {
+        let usage = r#"{"node":"n1","projects":[{"project":"demo","day":1,"admitted":2,"refused":3,"banned":4,"minute":5,"in_minute":6}]}"#;
+        let read: UsageReport = serde_json::from_str(usage).unwrap();
+        assert_eq!((read.projects[0].admitted, read.projects[0].refused, read.projects[0].banned), (2, 3, 4));
+        assert_eq!(serde_json::to_string(&read).unwrap(), usage);
+        let keys = r#"{"node":"n1","used":[{"key":"key_abcdefghij234567","minute":5}],"bans":[],"bans_total":7}"#;
+        let read: KeyReport = serde_json::from_str(keys).unwrap();
+        assert_eq!((read.used[0].minute, read.bans_total), (5, 7));
+        assert_eq!(serde_json::to_string(&read).unwrap(), keys);
     }
 }

@@ -12,8 +12,8 @@ use serde::de::DeserializeOwned;
 
 use crate::error::{Code, Stop};
 
-/// The largest request body, in bytes.
-pub(crate) const BODY_BYTES_MAX: usize = 16 * 1024;
+/// The largest request body, in bytes: the largest report of a gateway fits.
+pub(crate) const BODY_BYTES_MAX: usize = contract::usage::REPORT_BYTES_MAX;
 
 /// Refuses bodies that announce more than [`BODY_BYTES_MAX`], before anything else is looked at.
 pub(super) async fn bound_body(request: Request, next: Next) -> Response {
