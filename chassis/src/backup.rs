@@ -52,6 +52,7 @@ pub async fn copy(from: &Path, to: &Path) -> anyhow::Result<Contents> {
     source.close().await?;
     // What a backup is worth after a power cut.
     std::fs::File::open(to)?.sync_all()?;
+    crate::durable::sync_names(to.parent().unwrap_or(Path::new("/")))?;
     examine(to).await
 }
 

@@ -91,3 +91,32 @@ pub async fn require_token(State(token): State<Arc<Secret>>, request: Request, n
         Refusal::new(401, TOKEN_REQUIRED, "Send the platform's token: Authorization: Bearer <token>.").into_response()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Processes of different versions speak to each other while a platform is updated.
+    #[test]
+    fn every_version_derives_the_same_tokens_and_the_same_key() {
+        let secret = Secret::new(vec![7; 32]);
+        for (token, text) in [
+            (edge_token(&secret), "LpnV3U-srjVvcVKasJvLug797JcGff-Gl3PPlmONNNw"),
+            (events_token(&secret), "5R6zdQqOpS5dqngqtAtZisvyfFgeZSqR1cV7UgXfOsk"),
+            (operator_token(&secret), "sFaITyDXesHGoiUKhcImRq7hSoZyCwKiqfnzuBGPJmU"),
+        ] {
+            assert_eq!(&**token.to_token(), text);
+        }
+        let identity = Identity {
+            request_id: "r1".to_owned(),
+            client: std::net::Ipv4Addr::LOCALHOST.into(),
+            site_project: None,
+            caller: None,
+            issued_at: contract::time::UnixSeconds(1_000),
+        };
+        let header = identity_key(&secret).sign(&identity, "GET", "/");
+        let derived = Secret::new(secret.derive("sign identities").reveal().to_vec());
+        assert_eq!(&**derived.to_token(), "9hKuAqN90Tm0-z5z-eVNcD3pwxY-NOs9SjItnM6tvX4");
+        assert!(IdentityKey::new(derived.reveal()).verify(&header, "GET", "/", identity.issued_at).is_ok());
+    }
+}

@@ -5,12 +5,13 @@
 //! [`serve`] accepts and drains HTTP, [`shutdown`] ends it, [`guard`] lets in only what came through the gateway,
 //! [`secret`] and [`seal`] keep secrets, [`sql`] speaks to the database, [`sqlite`] or [`postgres`], [`backup`] copies it,
 //! [`trace`] tells a collector where the time went, [`watchdog`] notices a runtime that is
-//! stuck, [`json`] reads what others wrote, [`percent`] escapes what goes into a URL, [`webhook`] signs and sends what customers want to be told.
+//! stuck, [`durable`] makes names that a power failure leaves, [`json`] reads what others wrote, [`percent`] escapes what goes into a URL, [`webhook`] signs and sends what customers want to be told.
 
 pub mod admin;
 pub mod backup;
 pub mod clock;
 pub mod config;
+pub mod durable;
 pub mod guard;
 pub mod health;
 pub mod json;
@@ -18,6 +19,9 @@ pub mod logs;
 pub mod metrics;
 pub mod percent;
 pub mod postgres;
+#[cfg(test)]
+#[path = "../tests/support/power.rs"]
+mod power;
 pub mod process;
 pub mod random;
 pub mod refusal;

@@ -93,6 +93,13 @@ impl PostgresSettings {
         Ok(Self { options: options.application_name("tollhouse").options(SESSION), connections })
     }
 
+    /// With a session that is told something else than [`SESSION`], so that a test need not wait as long.
+    #[cfg(test)]
+    pub(crate) fn telling<const N: usize>(mut self, session: [(&'static str, &'static str); N]) -> Self {
+        self.options = self.options.options(session);
+        self
+    }
+
     /// The server and its database, for people.
     fn place(&self) -> String {
         let database = self.options.get_database().unwrap_or_default();

@@ -195,6 +195,25 @@ mod tests {
         assert!(!sealed.contains("private"));
     }
 
+    /// `private` for [`PLACE`], sealed by another program as every version seals, with the secret of 32 sevens.
+    const STORED: &str = "3a64c51afc359ee5.AAECAwQFBgcICQoL20nEKyor9WTZED8fA0d4CAZUb62d3a8=";
+
+    #[test]
+    fn what_another_version_sealed_opens() {
+        let key = SealingKey::new(&Secret::new(vec![7; 32])).unwrap();
+        assert_eq!(key.newest(), name_in(STORED));
+        assert_eq!(&**key.open(STORED, PLACE).unwrap(), b"private");
+        assert_eq!(&**key.open(parts(STORED).1, PLACE).unwrap(), b"private", "from before secrets had names");
+        let damaged = STORED.replace("AAEC", "AAED");
+        assert_eq!(key.open(&damaged, PLACE), Err(DoesNotOpen));
+    }
+
+    #[test]
+    fn what_is_sealed_twice_looks_different() {
+        let key = SealingKey::new(&Secret::new(vec![7; 32])).unwrap();
+        assert_ne!(key.seal(b"private", PLACE).unwrap(), key.seal(b"private", PLACE).unwrap(), "a nonce serves once");
+    }
+
     #[test]
     fn the_first_secret_seals_and_all_open() {
         let (old, new) = ("the old secret of this test", "the new secret of this test");

@@ -134,7 +134,7 @@ impl fmt::Debug for Secret {
 pub fn write_private(path: &Path, contents: &[u8]) -> anyhow::Result<()> {
     let place = || format!("writing {}", path.display());
     let directory = path.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(directory).with_context(place)?;
+    crate::durable::create_directories(directory).with_context(place)?;
     let unfinished = path.with_extension(format!("{}.new", std::process::id()));
     let mut file = std::fs::OpenOptions::new()
         .write(true)
@@ -146,7 +146,7 @@ pub fn write_private(path: &Path, contents: &[u8]) -> anyhow::Result<()> {
     file.write_all(contents).with_context(place)?;
     file.sync_all().with_context(place)?;
     std::fs::rename(&unfinished, path).with_context(place)?;
-    std::fs::File::open(directory).and_then(|directory| directory.sync_all()).with_context(place)
+    crate::durable::sync_names(directory).with_context(place)
 }
 
 #[cfg(test)]
@@ -176,8 +176,39 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("edge.key");
         std::fs::write(&path, "0123456789abcdef0123456789abcdef").unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(Secret::load(&path).unwrap_err().to_string().contains("chmod 600"));
+        let load = |mode| {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            Secret::load(&path)
+        };
+        for mode in [0o644, 0o604, 0o602, 0o601] {
+            assert!(load(mode).unwrap_err().to_string().contains("chmod 600"), "{mode:o}");
+        }
+        for mode in [0o600, 0o640, 0o660] {
+            assert!(load(mode).is_ok(), "{mode:o}: a group is somebody's choice");
+        }
+    }
+
+    #[test]
+    fn a_private_file_is_whole_and_has_its_name_after_a_power_failure() {
+        let left = crate::power::fails_after(
+            "secret::tests::a_private_file_is_whole_and_has_its_name_after_a_power_failure",
+            |directory| {
+                let path = directory.join("data/secrets/edge.key");
+                write_private(&path, b"the first secret").unwrap();
+                write_private(&path, b"the second secret").unwrap();
+            },
+        );
+        let directory = left.path().join("data/secrets");
+        assert_eq!(std::fs::read(directory.join("edge.key")).unwrap(), b"the second secret");
+        assert_eq!(std::fs::read_dir(directory).unwrap().count(), 1, "nothing half done lies beside it");
+    }
+
+    // A platform keeps its secrets for years: every version must derive the same keys from them.
+    #[test]
+    fn keys_are_derived_as_every_version_derives_them() {
+        let secret = Secret::new(vec![7; 32]);
+        assert_eq!(&**secret.derive("edge feed").to_token(), "LpnV3U-srjVvcVKasJvLug797JcGff-Gl3PPlmONNNw");
+        assert_eq!(Secret::parse("BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=\n").unwrap().reveal(), secret.reveal());
     }
 
     #[test]

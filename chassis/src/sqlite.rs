@@ -32,7 +32,7 @@ impl Sqlite {
     pub async fn open(path: &Path) -> anyhow::Result<Self> {
         let place = || format!("opening the database {}", path.display());
         if let Some(directory) = path.parent() {
-            std::fs::create_dir_all(directory).with_context(place)?;
+            crate::durable::create_directories(directory).with_context(place)?;
         }
         let options = SqliteConnectOptions::new()
             .filename(path)
@@ -66,5 +66,24 @@ impl Sqlite {
     pub async fn close(&self) {
         self.read.close().await;
         self.write.close().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_connection_that_writes_waits_for_the_disk_at_every_commit() {
+        let directory = tempfile::tempdir().unwrap();
+        let sqlite = Sqlite::open(&directory.path().join("x.db")).await.unwrap();
+        let asked = async |pragma: &'static str| -> String {
+            let answer = sqlx::query_scalar::<_, String>(pragma).fetch_one(&sqlite.write).await;
+            answer.unwrap_or_else(|error| error.to_string())
+        };
+        // 2 is FULL: with a write-ahead log, 1 (NORMAL) would wait only now and then.
+        assert_eq!(asked("SELECT CAST(synchronous AS TEXT) FROM pragma_synchronous").await, "2");
+        assert_eq!(asked("SELECT journal_mode FROM pragma_journal_mode").await, "wal");
+        assert_eq!(asked("SELECT CAST(foreign_keys AS TEXT) FROM pragma_foreign_keys").await, "1");
     }
 }

@@ -2,6 +2,7 @@
 
 #[path = "../../tests/support/postgres.rs"]
 mod postgres;
+mod power;
 mod start;
 
 use std::io::ErrorKind;
@@ -145,8 +146,28 @@ async fn a_statement_that_was_left_does_not_spoil_the_next() {
 }
 
 #[tokio::test]
-async fn a_lock_and_a_slow_statement_are_given_up_and_a_longer_one_must_be_allowed() {
+async fn the_server_is_told_how_long_it_may_take() {
     let database = of_server(&Server::shared().database()).await;
+    for (setting, told) in [
+        ("lock_timeout", "2s"),
+        ("statement_timeout", "4s"),
+        ("idle_in_transaction_session_timeout", "30s"),
+        ("tcp_keepalives_idle", "15"),
+        ("tcp_keepalives_interval", "5"),
+        ("tcp_keepalives_count", "3"),
+        ("application_name", "tollhouse"),
+    ] {
+        let shown = query_scalar::<String>("SELECT current_setting($1)").bind(setting);
+        assert_eq!(shown.fetch_one(&database.read).await.unwrap(), told, "{setting}");
+    }
+}
+
+#[tokio::test]
+async fn a_lock_and_a_slow_statement_are_given_up_and_a_longer_one_must_be_allowed() {
+    let url = Server::shared().database();
+    let settings = PostgresSettings::new(Secret::parse_password(&url).unwrap(), 4).unwrap();
+    let settings = settings.telling([("lock_timeout", "100"), ("statement_timeout", "300")]);
+    let database = Database::open(&settings.into(), &migrations()).await.unwrap();
     query(TABLE).execute(&database.write).await.unwrap();
     query("INSERT INTO things (id) VALUES (1)").execute(&database.write).await.unwrap();
     let mut holder = database.write.begin(Begin::Write).await.unwrap();
@@ -158,7 +179,7 @@ async fn a_lock_and_a_slow_statement_are_given_up_and_a_longer_one_must_be_allow
     assert_eq!(refused.as_database_error().unwrap().code().unwrap(), "57014");
     let mut patient = database.write.begin(Begin::Write).await.unwrap();
     patient.allow(Duration::from_secs(30)).await.unwrap();
-    query("SELECT pg_sleep(4.2)").execute(&mut patient).await.unwrap();
+    query("SELECT pg_sleep(0.6)").execute(&mut patient).await.unwrap();
     patient.commit().await.unwrap();
 }
 

@@ -100,7 +100,7 @@ mod tests {
         let text = secret.to_text();
         assert!(text.starts_with("whsec_"));
         assert_eq!(SigningSecret::parse(&text).unwrap().reveal(), secret.reveal());
-        assert!(!format!("{secret:?}").contains(text.trim_start_matches("whsec_")));
+        assert_eq!(format!("{secret:?}"), "SigningSecret(Secret(…))");
         for wrong in ["", "whsec_", "whsec_c2hvcnQ=", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_***"] {
             assert!(SigningSecret::parse(wrong).is_err(), "{wrong}");
         }

@@ -1,0 +1,52 @@
+//! Names that survive a power failure. The bytes of a file are on the disk once the file was synced; the name that leads
+//! to them is there once its directory was, and so is the directory's own name in the one above.
+
+use std::io;
+use std::path::Path;
+
+/// Makes a directory and those above it that are missing. All of them are there after a power failure.
+///
+/// # Errors
+/// When one of them cannot be made or synced.
+pub fn create_directories(path: &Path) -> io::Result<()> {
+    if path.as_os_str().is_empty() || path.is_dir() {
+        return Ok(());
+    }
+    let above = path.parent().unwrap_or(Path::new("/"));
+    create_directories(above)?;
+    match std::fs::create_dir(path) {
+        // Another process may have been faster.
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !path.is_dir() => return Err(error),
+        _ => {}
+    }
+    sync_names(above)
+}
+
+/// Waits until every name in a directory is on the disk.
+///
+/// # Errors
+/// When the directory cannot be opened or synced.
+pub fn sync_names(directory: &Path) -> io::Result<()> {
+    let here = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+    std::fs::File::open(here)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_are_made_once_and_a_file_in_the_way_is_an_error() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a/b/c");
+        create_directories(&path).unwrap();
+        create_directories(&path).unwrap();
+        assert!(path.is_dir());
+        std::fs::write(path.join("file"), "").unwrap();
+        assert_eq!(create_directories(&path.join("file")).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert!(create_directories(&path.join("file/d")).is_err());
+        create_directories(Path::new("")).unwrap();
+        sync_names(Path::new("")).unwrap();
+        assert_eq!(sync_names(&path.join("gone")).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+}
