@@ -3,6 +3,7 @@
 //!
 //! A parser may refuse what the gate has let through: that is safe. It may not read more of it, or less.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use pingora::protocols::http::v1::server::HttpSession;
 use tokio::io::AsyncWriteExt as _;
+use tokio::runtime::{Builder, Runtime};
 
 /// What follows a message on the same connection, to see that a parser goes on exactly there.
 const NEXT: &[u8] = b"GET /next HTTP/1.1\r\nHost: next.example\r\n\r\n";
@@ -22,6 +24,19 @@ const BYTES_MAX: usize = 64 * 1024;
 
 /// No parser needs this long for what lies in memory; one that does waits for bytes that do not belong to the message.
 const WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// Messages that both parsers have taken.
+static COMPARED: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// One for all messages. Its clock stands still while a parser works, and is ahead at once when it waits in vain.
+    static RUNTIME: Option<Runtime> = Builder::new_current_thread().enable_all().start_paused(true).build().ok();
+}
+
+/// How many messages so far were read by two parsers, which had to agree.
+pub fn compared() -> u64 {
+    COMPARED.load(Ordering::Relaxed)
+}
 
 /// The request line and body of a message as a service heard it.
 type Heard = (String, Vec<u8>);
@@ -45,10 +60,13 @@ fn agree(message: &[u8]) {
     if message.starts_with(b"CONNECT ") || contains(message, b"upgrade:") {
         return;
     }
-    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
-    let (proxys, services) = runtime.block_on(async { (pingoras(message).await, hypers(message).await) });
+    let (proxys, services) = RUNTIME.with(|runtime| {
+        let Some(runtime) = runtime else { return (None, None) };
+        runtime.block_on(async { (pingoras(message).await, hypers(message).await) })
+    });
     let text = message.escape_ascii();
     if let (Some(proxys), Some((services, went_on))) = (proxys, services) {
+        COMPARED.fetch_add(1, Ordering::Relaxed);
         assert_eq!(proxys, services, "two bodies of one message: {text}");
         assert!(went_on, "the next message was not found behind: {text}");
     }
@@ -118,7 +136,7 @@ mod tests {
         (pingoras(message.as_bytes()).await, hypers(message.as_bytes()).await)
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn three_parsers_read_what_is_well_formed() {
         for (message, body) in [
             ("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n", ""),
@@ -142,7 +160,7 @@ mod tests {
         boundaries(one.repeat(3).as_bytes());
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_message_that_is_longer_for_one_of_them_is_noticed() {
         // What a gate that let both lengths pass would release: the services behind would read on elsewhere.
         let (_, services) = both("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n12345").await;

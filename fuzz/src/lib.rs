@@ -25,7 +25,7 @@ use gateway::door::trial;
 use gateway::replica::trial as replica;
 use gateway::tls::CertificateOpener;
 
-pub use self::boundaries::boundaries;
+pub use self::boundaries::{boundaries, compared};
 pub use self::dns::{dns, passes};
 pub use self::store::store;
 
