@@ -11,7 +11,8 @@ mod server;
 mod shared;
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -61,10 +62,15 @@ pub(super) struct Fleet {
     directory: TempDir,
     call_budget: &'static str,
     /// One fleet at a time: several would starve each other on a small machine, and then their stores seem slow.
-    _turn: tokio::sync::MutexGuard<'static, ()>,
+    _turn: Turn,
 }
 
+type Turn = tokio::sync::MutexGuard<'static, ()>;
+
 static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+/// How often the store is asked whether its minute is over.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// How long a test goes on: as long as is enough in every run of all tests, or as the environment says for a long one
 /// (`bench/quota-proof`).
@@ -81,7 +87,14 @@ impl Fleet {
 
     /// With a budget of its own for calls to Redis.
     pub(super) async fn patient(count: usize, limits: &[(u32, u32)], quota: &str, call_budget: &'static str) -> Self {
-        Self::with_clocks(&vec![0; count], limits, quota, call_budget).await
+        let turn = TURN.lock().await;
+        Self::over(Redis::start(), &vec![0; count], limits, quota, call_budget, turn).await
+    }
+
+    /// With a store whose minute has just begun, and patient: for what is said of a whole minute.
+    pub(super) async fn in_a_fresh_minute(count: usize, limits: &[(u32, u32)], quota: &str) -> Self {
+        let turn = TURN.lock().await;
+        Self::over(Redis::in_a_fresh_minute(), &vec![0; count], limits, quota, "1s", turn).await
     }
 
     /// A gateway per clock; each clock is off by so many seconds.
@@ -92,7 +105,17 @@ impl Fleet {
         call_budget: &'static str,
     ) -> Self {
         let turn = TURN.lock().await;
-        let redis = Redis::start();
+        Self::over(Redis::in_a_fresh_minute(), clocks, limits, quota, call_budget, turn).await
+    }
+
+    async fn over(
+        redis: Redis,
+        clocks: &[i32],
+        limits: &[(u32, u32)],
+        quota: &str,
+        call_budget: &'static str,
+        turn: Turn,
+    ) -> Self {
         let orders = Upstream::start().await;
         let mut tenants = Vec::new();
         let mut entities = Vec::new();
@@ -223,8 +246,13 @@ impl Fleet {
 
     /// So many requests of a tenant, 512 in flight, each at a node chosen at random.
     pub(super) async fn burst(&self, tenant: usize, requests: u32) -> Outcome {
+        self.burst_at(0..self.nodes.len(), tenant, requests).await
+    }
+
+    /// As [`Fleet::burst`], at some of the nodes.
+    pub(super) async fn burst_at(&self, nodes: Range<usize>, tenant: usize, requests: u32) -> Outcome {
         let mut connections = Vec::new();
-        for node in 0..self.nodes.len() {
+        for node in nodes {
             for _ in 0..CONNECTIONS {
                 connections.push(self.connect(node, tenant).await);
             }
@@ -255,14 +283,16 @@ impl Fleet {
         all
     }
 
-    /// Waits for a minute of which so many seconds are left.
+    /// Waits for a minute of which so many seconds are left: not at all where the fleet has just begun one.
     pub(super) async fn fresh_minute(&self, seconds: u64) {
-        let left = || {
+        let mut looks = tokio::time::interval(LOOK_EVERY);
+        loop {
             let time = self.redis.ask(&["TIME"]);
-            60 - time.lines().next().and_then(|now| now.parse::<u64>().ok()).expect("the server's time") % 60
-        };
-        while left() < seconds {
-            tokio::time::sleep(MOMENT).await;
+            let now: u64 = time.lines().next().and_then(|now| now.parse().ok()).expect("the server's time");
+            if 60 - now % 60 >= seconds {
+                return;
+            }
+            looks.tick().await;
         }
     }
 
@@ -383,18 +413,7 @@ impl Outcome {
     }
 }
 
-/// A port that nobody has now, outside of the range that the kernel gives to clients.
+/// An address of this machine that is ours until this process ends, or a server's that we start.
 pub(crate) fn free_address() -> SocketAddr {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let turn = NEXT.fetch_add(1, Ordering::SeqCst) + std::process::id() * 37;
-        let port = u16::try_from(8_300 + turn % 1_600).unwrap();
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        if TcpListener::bind(address).is_ok() {
-            return address;
-        }
-    }
+    SocketAddr::from(([127, 0, 0, 1], server::reserve(0).unwrap()))
 }
-
-/// A moment for what runs in the background anyway.
-pub(super) const MOMENT: Duration = Duration::from_millis(50);

@@ -160,6 +160,8 @@ async fn floods_end_their_connection_and_nothing_else() {
     }
     let grown = pair.resident(0).saturating_sub(resident);
     assert!(grown <= GROWTH_MAX, "memory grew by {} KiB over all of them", grown / 1_024);
+    // Open since before the first flood: nobody ended it.
+    bystander(&undisturbed, &pair).await;
     println!(
         "p99 of {} requests of bystanders: {:.1} ms, {:.1} ms before",
         beside.len(),
@@ -197,6 +199,6 @@ async fn closed_windows_hold_what_one_connection_may_hold_and_no_more() {
         seen.reached,
         seen.grown / 1_024
     );
-    assert!(seen.reached <= 100 || seen.ended, "{} requests in progress on one connection", seen.reached);
+    assert!((1..=100).contains(&seen.reached), "{} requests in progress on one connection", seen.reached);
     assert!(seen.grown <= GROWTH_MAX, "memory grew by {} KiB", seen.grown / 1_024);
 }

@@ -4,7 +4,7 @@ use contract::feed::Entity;
 use contract::plan::Plan;
 
 use crate::world::client::{Ask, handshake};
-use crate::world::entities::{project, site};
+use crate::world::entities::{certificate, project, site};
 use crate::world::{BLOG, DEMO, DEMO_TOO, ORDERS, OTHER, SHOP, World, certificates};
 
 /// Whether the handshake was refused for its name.
@@ -99,7 +99,18 @@ async fn a_name_with_a_certificate_of_its_own_shares_no_connection() {
     let client = world.h2(SHOP).await;
     // The same tenant, but the certificate the client saw does not cover this name.
     client.ask(&world.list()).await.refused(421, "misdirected_request");
-    world.assert_upstreams_untouched();
+    // A name below the wildcard shares connections with the others there as long as it has no certificate of its own.
+    let own = "own.tollhouse.localhost";
+    world.control.put(site(own, "demo")).await;
+    let ask = Ask::get(own, ORDERS).key(&world.key.text);
+    assert_eq!(world.h2(DEMO).await.ask(&ask).await.status, 200);
+    world.control.put(certificate(own)).await;
+    let asked = world.orders.requests().len();
+    world.h2(DEMO).await.ask(&ask).await.refused(421, "misdirected_request");
+    let client = world.h2(own).await;
+    client.ask(&world.list()).await.refused(421, "misdirected_request");
+    assert_eq!(world.orders.requests().len(), asked);
+    assert_eq!(client.ask(&ask).await.status, 200, "for its own name");
 }
 
 #[tokio::test]

@@ -162,7 +162,11 @@ async fn a_browsers_preflight_needs_no_key_and_costs_nothing() {
         assert_eq!(reply.status, 204);
         assert_eq!(reply.header("access-control-allow-origin"), Some("*"));
         assert_eq!(reply.header("access-control-allow-methods"), Some("GET, HEAD, POST, PUT, PATCH, DELETE"));
-        assert!(reply.header("access-control-allow-headers").is_some_and(|names| names.contains("Authorization")));
+        let allowed = "Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, X-Request-Id";
+        assert_eq!(reply.header("access-control-allow-headers"), Some(allowed));
+        assert_eq!(reply.header("access-control-max-age"), Some("600"));
+        let depends_on = "Origin, Access-Control-Request-Method, Access-Control-Request-Headers";
+        assert_eq!(reply.header("vary"), Some(depends_on));
         assert!(reply.header("x-ratelimit-limit").is_some(), "every API response shows limits");
         assert_eq!(reply.header("content-length"), None);
     }

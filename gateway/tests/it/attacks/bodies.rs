@@ -1,9 +1,6 @@
 //! 3.1: chunks, trailers, early answers, pipelines.
 
-use std::sync::Arc;
-
 use gateway::rejection::Rejection::BadFraming;
-use tokio::sync::Semaphore;
 
 use super::{Row, post, refused_at_the_door, row, smuggled};
 use crate::world::client::Ask;
@@ -81,22 +78,56 @@ async fn trailers_are_dropped() {
     assert!(request.head.all("x-late").is_empty() && request.head.all("trailer").is_empty(), "{request:?}");
 }
 
+/// What is left of the body is nobody's next request, to the gateway and to the upstream.
 #[tokio::test]
 async fn an_answer_before_the_body_was_read_costs_both_connections() {
     let world = World::start().await;
-    world.blog.next(Act::Answer(response("200 OK", "", "early").into_bytes()));
+    world.blog.next(Act::AnswerBeforeBody(response("200 OK", "", "early").into_bytes()));
     let mut client = world.tls(BLOG).await;
-    // The fake reads a body by its length, so this one is answered when three of five bytes are missing.
-    let gate = Arc::new(Semaphore::new(0));
-    drop(gate);
+    let hidden = smuggled();
+    let length = hidden.len() + 2;
+    client.send(format!("POST /early HTTP/1.1\r\nHost: {BLOG}\r\nContent-Length: {length}\r\n\r\n12")).await;
+    let reply = client.reply("POST").await.expect("an answer while the body is on its way");
+    assert_eq!((reply.status, reply.text()), (200, "early"));
+    client.send(hidden).await;
+    assert_eq!(client.rest().await, b"", "no second answer, and the end");
+    assert_eq!(world.ask(Ask::get(BLOG, "/next")).await.status, 200);
+    world.blog.asked(2).await;
+    let requests = world.blog.requests();
+    let lines: Vec<_> = requests.iter().map(|request| request.head.first_line.as_str()).collect();
+    assert!(lines.contains(&"POST /early HTTP/1.1") && lines.contains(&"GET /next HTTP/1.1"), "{lines:?}");
+    assert_ne!(requests[0].connection, requests[1].connection, "{requests:?}");
+    assert_eq!(requests.len(), 2, "{requests:?}");
+}
+
+/// A connection that ended with bytes unread would take the answer back.
+#[tokio::test]
+async fn a_refusal_reaches_a_client_that_goes_on_writing() {
+    let world = World::start().await;
+    let key = &world.key.text;
+    let fields = format!("Host: {DEMO}\r\nAuthorization: Bearer {key}\r\nContent-Length: 1000000");
+    let mut client = world.tls(DEMO).await;
+    client.send(format!("POST /v2/orders HTTP/1.1\r\n{fields}\r\n\r\n")).await;
+    for _ in 0..50 {
+        client.send([b'x'; 20_000]).await;
+    }
+    client.reply("POST").await.expect("an answer").refused(413, "body_too_large");
+    world.assert_upstreams_untouched();
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_in_its_body_leaves_no_connection_with_half_a_request_to_others() {
+    let world = World::start().await;
+    let mut client = world.tls(BLOG).await;
     client.send(format!("POST / HTTP/1.1\r\nHost: {BLOG}\r\nContent-Length: 5\r\n\r\n12")).await;
+    crate::world::eventually("the upstream is asked", async || (world.blog.heads() == 1).then_some(())).await;
     client.wire.close().await;
-    // The client is gone before its body was: no connection with half a request in it serves anybody else.
     crate::world::eventually("the request ends", async || {
         (world.admin.metric("edge_requests_in_flight").await == 0).then_some(())
     })
     .await;
     assert_eq!(world.ask(Ask::get(BLOG, "/next")).await.status, 200);
+    world.blog.asked(2).await;
     let requests = world.blog.requests();
     let whole: Vec<_> = requests.iter().filter(|request| request.complete).collect();
     assert_eq!(whole.len(), 1);

@@ -4,9 +4,10 @@ use super::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn three_gateways_admit_exactly_the_limit_and_the_books_agree_with_the_logs() {
-    let limits = [(60, 100_000), (300, 100_000), (1_000, 100_000), (20_000, 100_000)];
+    // The largest first: all of them fit into one minute.
+    let limits = [(20_000, 100_000), (1_000, 100_000), (300, 100_000), (60, 100_000)];
     for repeat in 1..=extent("FLEET_REPEATS", 1) {
-        let fleet = Fleet::patient(3, &limits, "bans = \"off\"\non_store_down = \"deny\"", "1s").await;
+        let fleet = Fleet::in_a_fresh_minute(3, &limits, "bans = \"off\"\non_store_down = \"deny\"").await;
         for (tenant, (limit, _)) in limits.into_iter().enumerate() {
             fleet.fresh_minute(if limit > 1_000 { 45 } else { 15 }).await;
             let before = fleet.store_calls();
@@ -56,23 +57,33 @@ async fn what_is_refused_costs_the_store_nothing_and_the_day_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_days_limit_is_exact_and_what_the_minute_refuses_costs_no_day() {
-    let fleet = Fleet::patient(3, &[(1_000, 400), (60, 1_000)], "on_store_down = \"deny\"", "1s").await;
+    let limits = [(1_000, 400), (60, 1_000), (60, 1_000), (60, 1_000)];
+    let fleet = Fleet::in_a_fresh_minute(3, &limits, "on_store_down = \"deny\"").await;
     let outcome = fleet.burst(0, 1_200).await;
     outcome.only(&[200, 429]);
     assert_eq!(outcome.total(), 400, "{outcome:?}");
-    let outcome = fleet.burst(1, 10_000).await;
-    outcome.only(&[200, 429]);
-    assert!(outcome.total() == 60 || outcome.admitted.len() > 1, "{outcome:?}");
-    eventually("the day holds what was admitted", async || {
-        (fleet.day_charged(1) == u64::from(outcome.total())).then_some(())
-    })
-    .await;
+    // A minute may end in the middle; three in a row do not.
+    for tenant in 1..limits.len() {
+        let outcome = fleet.burst(tenant, 10_000).await;
+        outcome.only(&[200, 429]);
+        eventually("the day holds what was admitted", async || {
+            (fleet.day_charged(tenant) == u64::from(outcome.total())).then_some(())
+        })
+        .await;
+        if outcome.admitted.len() == 1 {
+            assert_eq!(outcome.total(), 60, "{outcome:?}");
+            return;
+        }
+    }
+    panic!("three bursts, and each straddled a minute");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_that_is_stopped_in_a_burst_hands_back_and_one_that_is_killed_loses_its_lease_at_most() {
-    let mut fleet = Fleet::patient(3, &[(1_000, 100_000), (1_000, 100_000)], "on_store_down = \"deny\"", "1s").await;
+    let limits = [(1_000, 100_000), (1_000, 100_000)];
+    let mut fleet = Fleet::in_a_fresh_minute(3, &limits, "on_store_down = \"deny\"").await;
     for (tenant, victim) in [(0, 2), (1, 1)] {
+        fleet.fresh_minute(30).await;
         let before = fleet.burst(tenant, 300).await;
         if tenant == 0 {
             fleet.nodes[victim].terminate();
@@ -89,6 +100,6 @@ async fn a_gateway_that_is_stopped_in_a_burst_hands_back_and_one_that_is_killed_
         assert!(minutes.values().all(|admitted| *admitted <= 1_000), "{minutes:?}");
         // One node in twenty of the minute is the most that a lease may be.
         let least = if tenant == 0 { 1_000 } else { 950 };
-        assert!(minutes.len() > 1 || minutes.values().all(|admitted| *admitted >= least), "{minutes:?}");
+        assert!(minutes.values().next().is_some_and(|admitted| *admitted >= least), "{minutes:?}");
     }
 }

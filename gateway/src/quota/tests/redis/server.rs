@@ -1,9 +1,13 @@
-//! redis-server processes on free ports, in directories that go away with them.
+//! redis-server processes on ports of their own, in directories that go away with them.
 
-use std::net::TcpListener;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use chassis::clock::{Clock as _, SystemClock};
+use socket2::{Domain, Protocol, Socket, Type};
 use tempfile::TempDir;
 
 /// A server of this test.
@@ -11,6 +15,8 @@ pub(crate) struct Redis {
     pub(crate) port: u16,
     process: Child,
     options: Vec<String>,
+    /// By how many seconds its clock is off.
+    clock_off_by: i64,
     directory: TempDir,
 }
 
@@ -21,20 +27,36 @@ impl Redis {
 
     /// With further options of redis-server.
     pub(crate) fn with(options: &[&str]) -> Self {
+        Self::running(options, 0)
+    }
+
+    /// With a clock that shows the first second of a minute when the server starts, so that nobody need wait for one.
+    pub(crate) fn in_a_fresh_minute() -> Self {
+        Self::running(&[], -(SystemClock::new().now_seconds().0 % 60))
+    }
+
+    /// Another server, whose clock shows the same.
+    pub(crate) fn beside(&self, options: &[&str]) -> Self {
+        Self::running(options, self.clock_off_by)
+    }
+
+    fn running(options: &[&str], clock_off_by: i64) -> Self {
         let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
         let directory = tempfile::tempdir().unwrap();
-        // Somebody else may take a port between our looking and the server's.
-        for _ in 0..10 {
-            let port = free_port();
-            if let Some(process) = spawn(port, &options, &directory) {
-                return Self { port, process, options, directory };
-            }
+        let port = port_with_another_above();
+        let process = spawn(port, &options, clock_off_by, directory.path());
+        let server = Self { port, process, options, clock_off_by, directory };
+        if clock_off_by != 0 {
+            let shown = server.ask(&["TIME"]);
+            let shown: i64 = shown.lines().next().and_then(|seconds| seconds.parse().ok()).expect("the server's time");
+            let off_by = shown - SystemClock::new().now_seconds().0;
+            assert!((off_by - clock_off_by).abs() < 10, "the server does not ask gettimeofday: {off_by} s");
         }
-        panic!("redis-server did not start ten times in a row");
+        server
     }
 
     /// A sentinel with this configuration.
-    pub(crate) fn sentinel(configuration: &std::path::Path) -> Self {
+    pub(crate) fn sentinel(configuration: &Path) -> Self {
         Self::with(&[&format!("@{}", configuration.display()), "--sentinel"])
     }
 
@@ -46,14 +68,7 @@ impl Redis {
 
     /// Starts it again on the same port; without a dump it is empty.
     pub(crate) fn restart(&mut self) {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        loop {
-            if let Some(process) = spawn(self.port, &self.options, &self.directory) {
-                self.process = process;
-                return;
-            }
-            assert!(Instant::now() < deadline, "redis-server did not start again on port {}", self.port);
-        }
+        self.process = spawn(self.port, &self.options, self.clock_off_by, self.directory.path());
     }
 
     /// SIGSTOP: the kernel goes on accepting for it.
@@ -85,49 +100,82 @@ impl Drop for Redis {
 
 /// A command to the server at this port.
 pub(crate) fn ask(port: u16, command: &[&str]) -> String {
-    let output = Command::new("redis-cli").args(["-p", &port.to_string()]).args(command).output();
+    cli(&[&["-p", &port.to_string()], command].concat())
+}
+
+fn cli(words: &[&str]) -> String {
+    let output = Command::new("redis-cli").args(words).output();
     let output = output.expect("redis-cli is needed: install the package redis-tools (./check does)");
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-fn free_port() -> u16 {
-    // Below the range that the kernel gives to clients, and with room for the Cluster's own port 10,000 above.
-    loop {
-        let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
-        let port = 10_000 + port % 20_000;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() && TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok() {
+/// A port of this machine (0: any) that is ours until this process ends, and a server's that we start.
+///
+/// A socket that does not listen is bound to it. Whoever looks for a port as we do finds it taken, and the kernel gives
+/// it to no client; a server gets it, because servers say that they bind beside what does not listen (`SO_REUSEADDR`).
+pub(crate) fn reserve(port: u16) -> std::io::Result<u16> {
+    static HELD: Mutex<Vec<Socket>> = Mutex::new(Vec::new());
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    socket.bind(&SocketAddr::from(([127, 0, 0, 1], port)).into())?;
+    socket.set_reuse_address(true)?;
+    let port = socket.local_addr()?.as_socket().map_or(0, |address| address.port());
+    HELD.lock().unwrap().push(socket);
+    Ok(port)
+}
+
+/// A port and the one 10,000 above, where servers of a Cluster speak to each other.
+fn port_with_another_above() -> u16 {
+    for _ in 0..100 {
+        let port = reserve(0).unwrap();
+        if port.checked_add(10_000).is_some_and(|above| reserve(above).is_ok()) {
             return port;
         }
     }
+    panic!("a hundred ports, and the ones 10,000 above them are taken");
 }
 
-fn spawn(port: u16, options: &[String], directory: &TempDir) -> Option<Child> {
+/// A library that makes the clock of a process wrong, in this directory.
+fn clock_library(directory: &Path) -> PathBuf {
+    let (source, library) = (directory.join("clock.c"), directory.join("clock.so"));
+    std::fs::write(&source, include_str!("clock.c")).unwrap();
+    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(&source).status();
+    assert!(compiled.expect("a C compiler is needed: install gcc (./check does)").success());
+    library
+}
+
+fn spawn(port: u16, options: &[String], clock_off_by: i64, directory: &Path) -> Child {
     let mut command = Command::new("redis-server");
+    if clock_off_by != 0 {
+        command.env("LD_PRELOAD", clock_library(directory)).env("CLOCK_OFF_BY", clock_off_by.to_string());
+    }
     // A configuration file comes before all options; what a sentinel is told to save it refuses.
+    let (port, socket) = (port.to_string(), directory.join("socket"));
     match options.split_first() {
         Some((file, rest)) if file.starts_with('@') => {
-            command.arg(file.trim_start_matches('@')).args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
-            command.args(rest);
+            command.arg(file.trim_start_matches('@')).args(["--port", &port, "--bind", "127.0.0.1"]).args(rest);
         }
         _ => {
-            command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+            command.args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
             command.args(options);
         }
     }
     let mut child = command
-        .current_dir(directory.path())
+        .arg("--unixsocket")
+        .arg(&socket)
+        .current_dir(directory)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .expect("redis-server is needed: install the package redis-server (./check does)");
+    // Asked where no other server can answer; the port is open before this socket is.
     let deadline = Instant::now() + Duration::from_secs(20);
-    while child.try_wait().unwrap().is_none() {
-        let answer = ask(port, &["PING"]);
+    loop {
+        let ended = child.try_wait().unwrap();
+        assert!(ended.is_none() && Instant::now() < deadline, "redis-server does not serve at port {port}: {ended:?}");
+        let answer = cli(&["-s", &socket.display().to_string(), "PING"]);
         if answer == "PONG" || answer.starts_with("NOAUTH") {
-            return Some(child);
+            return child;
         }
-        assert!(Instant::now() < deadline, "redis-server does not answer on port {port}");
         std::thread::yield_now();
     }
-    None
 }

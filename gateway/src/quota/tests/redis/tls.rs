@@ -5,11 +5,6 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A port for TLS beside the plain one.
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 /// A certificate for this machine in a directory, and the authority it comes from, PEM.
 fn certificate() -> (TempDir, String) {
     let key = KeyPair::generate().unwrap();
@@ -33,7 +28,8 @@ async fn redis_is_spoken_to_over_tls_and_only_to_one_that_is_trusted() {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let (directory, authority) = certificate();
     let file = |name: &str| directory.path().join(name).display().to_string();
-    let port = free_port();
+    // For TLS, beside the plain one.
+    let port = server::reserve(0).unwrap();
     let options = [
         "--tls-port",
         &port.to_string(),
