@@ -15,7 +15,7 @@ mod told;
 mod watch;
 
 pub use problem::{Problem, Problems};
-pub use section::Section;
+pub use section::{Section, parse_duration};
 pub use source::{Reader, Source};
 pub use told::{Origin, Told};
 pub use watch::{FileWatch, keep_log_filter};

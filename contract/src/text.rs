@@ -1,4 +1,13 @@
-//! Types that are text on the wire and checked in memory: one macro, so that none forgets a side.
+//! Types that are text on the wire and checked in memory: one macro, so that none forgets a side. And which characters
+//! of a text that somebody chose could deceive whoever reads it.
+
+/// Whether a character does something to the text around it instead of standing in it: control characters, which a
+/// terminal obeys and which end a line of a list, and those that change the direction of what follows.
+pub const fn is_deceptive(letter: char) -> bool {
+    matches!(letter,
+        '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}'
+        | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
 
 /// Serialises through `as_str` and deserialises through `FromStr`, so that no unchecked value enters by JSON.
 macro_rules! serde_as_text {

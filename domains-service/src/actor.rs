@@ -56,6 +56,16 @@ impl Actor {
         &self.name
     }
 
+    /// Whose changes are counted together: a key's, wherever it is used, and those of an operator at one address; and the
+    /// one project in which a key may change anything.
+    pub(crate) fn session(&self) -> (String, Option<&ProjectId>) {
+        match (&self.rights, self.client) {
+            (Rights::Key { project, .. }, _) => (self.name.clone(), Some(project)),
+            (Rights::Everything, Some(client)) => (format!("{} {client}", self.name), None),
+            (Rights::Everything, None) => (self.name.clone(), None),
+        }
+    }
+
     /// The address asked from, as the gateway saw it.
     pub(crate) fn client(&self) -> Option<IpAddr> {
         self.client

@@ -24,6 +24,7 @@ use axum::routing::{delete, get, post};
 use axum::{Extension, Router};
 use chassis::guard::{GatewayGuard, IDENTITY_REQUIRED, require_gateway, require_token};
 use chassis::refusal::Refusal;
+use chassis::routes::{Routes, routed};
 use chassis::secret::Secret;
 use chassis::shutdown::Shutdown;
 use contract::event::{EVENTS_BYTES_MAX, ORDER_EVENTS_PATH};
@@ -36,20 +37,29 @@ use crate::app::App;
 use crate::error::Code;
 use crate::feed::Places;
 
+/// Where everything of one project is.
+const PROJECT: &str = "/v1/projects/{project}";
+
 /// The public API; every request must carry the gateway's signature.
 pub(crate) fn public(app: Arc<App>, guard: GatewayGuard) -> Router {
-    let project = Router::new().route("/", get(projects::show)).merge(of_one_project());
     Router::new()
-        .nest("/v1/projects/{project}", project)
-        .route("/v1/acme-account", get(projects::acme_account))
-        .merge(describe::router())
+        .nest(PROJECT, routed(of_a_callers_project()))
+        .merge(routed(of_all_callers()))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
+        .route_layer(middleware::from_fn_with_state(app.clone(), pace))
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
         .layer(middleware::from_fn(caller))
         .layer(middleware::from_fn_with_state(guard, require_gateway))
         .layer(middleware::from_fn(extract::bound_body))
         .with_state(app)
+}
+
+/// Every path of the public API.
+pub(crate) fn paths() -> Vec<String> {
+    let of_project =
+        of_a_callers_project().into_iter().map(|(path, _)| format!("{PROJECT}{}", path.trim_end_matches('/')));
+    of_project.chain(of_all_callers().into_iter().map(|(path, _)| path.to_owned())).collect()
 }
 
 /// The tokens of the internal API: each opens what its holders need.
@@ -77,7 +87,7 @@ pub(crate) fn internal(app: Arc<App>, tokens: Tokens, shutdown: Shutdown) -> Rou
     let project = Router::new()
         .route("/", get(projects::show).patch(projects::change).delete(projects::remove))
         .route("/deploy", post(projects::deploy))
-        .merge(of_one_project());
+        .merge(routed(of_one_project()));
     let operators = Router::new()
         .route("/internal/projects", get(projects::list).post(projects::create))
         .nest("/internal/projects/{project}", project)
@@ -101,35 +111,50 @@ pub(crate) fn internal(app: Arc<App>, tokens: Tokens, shutdown: Shutdown) -> Rou
 /// The operations for the dashboard, which is a client of the API in the same process: what it can do is what the API
 /// can do, with the same refusals. Requests carry their [`Actor`] as an extension.
 pub(crate) fn in_process(app: Arc<App>) -> Router {
-    let project = Router::new().route("/", get(projects::show)).merge(of_one_project());
     Router::new()
-        .nest("/v1/projects/{project}", project)
+        .nest(PROJECT, routed(of_a_callers_project()))
         .route("/internal/projects", get(projects::list))
         .route("/internal/nodes", get(edge::nodes))
         .route("/internal/status", get(edge::status))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
+        .route_layer(middleware::from_fn_with_state(app.clone(), pace))
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
         .with_state(app)
 }
 
 /// What callers and operators do in one project.
-fn of_one_project() -> Router<Arc<App>> {
-    Router::new()
-        .route("/keys", get(keys::list).post(keys::create))
-        .route("/keys/{key}", delete(keys::revoke))
-        .route("/keys/{key}/rotate", post(keys::rotate))
-        .route("/domains", get(domains::list).post(domains::add))
-        .route("/domains/{domain}", get(domains::show).patch(changes::change).delete(changes::remove))
-        .route("/domains/{domain}/verify", post(domains::verify))
-        .route("/domains/{domain}/events", get(domains::events))
-        .route("/domain-check", get(domains::check))
-        .route("/events", get(projects::events))
-        .route("/webhooks", get(webhooks::list).post(webhooks::create))
-        .route("/webhooks/{webhook}", get(webhooks::show).patch(webhooks::change).delete(webhooks::remove))
-        .route("/webhooks/{webhook}/rotate", post(webhooks::rotate))
-        .route("/webhooks/{webhook}/deliveries", get(webhooks::deliveries::list))
-        .route("/webhooks/{webhook}/deliveries/{delivery}/repeat", post(webhooks::deliveries::repeat))
+fn of_one_project() -> Routes<Arc<App>> {
+    vec![
+        ("/keys", get(keys::list).post(keys::create)),
+        ("/keys/{key}", delete(keys::revoke)),
+        ("/keys/{key}/rotate", post(keys::rotate)),
+        ("/domains", get(domains::list).post(domains::add)),
+        ("/domains/{domain}", get(domains::show).patch(changes::change).delete(changes::remove)),
+        ("/domains/{domain}/verify", post(domains::verify)),
+        ("/domains/{domain}/events", get(domains::events)),
+        ("/domain-check", get(domains::check)),
+        ("/events", get(projects::events)),
+        ("/webhooks", get(webhooks::list).post(webhooks::create)),
+        ("/webhooks/{webhook}", get(webhooks::show).patch(webhooks::change).delete(webhooks::remove)),
+        ("/webhooks/{webhook}/rotate", post(webhooks::rotate)),
+        ("/webhooks/{webhook}/deliveries", get(webhooks::deliveries::list)),
+        ("/webhooks/{webhook}/deliveries/{delivery}/repeat", post(webhooks::deliveries::repeat)),
+    ]
+}
+
+/// What callers do in their own project.
+fn of_a_callers_project() -> Routes<Arc<App>> {
+    let mut routes = of_one_project();
+    routes.push(("/", get(projects::show)));
+    routes
+}
+
+/// What needs no project.
+fn of_all_callers() -> Routes<Arc<App>> {
+    let mut routes = describe::routes();
+    routes.push(("/v1/acme-account", get(projects::acme_account)));
+    routes
 }
 
 /// From the gateway's identity to who asks. The platform's own host asks for a key, so there is always a caller.
@@ -141,6 +166,25 @@ async fn caller(mut request: Request, next: Next) -> Response {
         }
         None => {
             Refusal::new(401, IDENTITY_REQUIRED, "Send your API key: Authorization: Bearer <API_KEY>.").into_response()
+        }
+    }
+}
+
+/// Lets changes through at the pace a session and a project may have. Operators on the internal listener have none: they
+/// are the platform's own.
+async fn pace(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let actor = request.extensions().get::<Actor>().filter(|_| !request.method().is_safe());
+    let outcome = actor.map_or(Ok(()), |actor| {
+        let (session, project) = actor.session();
+        app.pace.change(&session, project)
+    });
+    match outcome {
+        Ok(()) => next.run(request).await,
+        Err(wait) => {
+            let seconds = wait.as_millis().div_ceil(1_000).max(1);
+            let message = format!("Changes come too often. Ask again in {seconds} s; reading is not counted.");
+            let refusal = Code::TooManyChanges.refuse(message);
+            refusal.with_header(http::header::RETRY_AFTER, &seconds.to_string()).into_response()
         }
     }
 }

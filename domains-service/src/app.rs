@@ -22,7 +22,7 @@ use crate::nodes::Nodes;
 use crate::peers::Peers;
 use crate::plans::Plans;
 use crate::store::{Store, StoreError, Write};
-use crate::throttle::Throttles;
+use crate::throttle::{Pace, Throttles};
 
 /// How long a change waits for the gateways.
 pub(crate) const ACKNOWLEDGEMENT_TIME_MAX: Duration = Duration::from_secs(1);
@@ -46,6 +46,7 @@ pub(crate) struct App {
     pub(crate) edge_addresses: Vec<IpAddr>,
     pub(crate) change_log_rows: u64,
     pub(crate) throttles: Throttles,
+    pub(crate) pace: Pace,
     pub(crate) webhooks: WebhookConfig,
     pub(crate) webhook_sender: Sender,
     /// Wakes the worker: a domain is due.
@@ -87,6 +88,7 @@ impl App {
             edge_addresses: config.edge_addresses,
             change_log_rows: config.change_log_rows,
             throttles: Throttles::new(clock.clone()),
+            pace: Pace::new(clock.clone()),
             webhooks: config.webhooks,
             webhook_sender: Sender::new(rules, Arc::new(SystemLookup))?,
             wake: Notify::new(),

@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::actor::Actor;
 use crate::app::{App, jitter};
 use crate::dns::collect::{Question, collect};
-use crate::dns::verdict::{self, Checks, Expectation, Judgement, Ownership, Records};
+use crate::dns::verdict::{self, Checks, Claim, Expectation, Judgement, Ownership, Records};
 use crate::domain::problem::{Problem, ProblemCode};
 use crate::domain::state::{Standing, UNPAID_GRACE_MILLIS, advance};
 use crate::domain::{Domain, Status, name, schedule};
@@ -78,8 +78,8 @@ pub(crate) async fn attend(app: &App, domain: &Domain, reason: Reason) -> Result
 pub(crate) struct Look {
     pub(crate) judged: Judgement,
     pub(crate) checks: Option<Checks>,
-    /// Whether ownership had to be proven.
-    contested: bool,
+    /// What was known of the ownership when it began.
+    claim: Claim,
 }
 
 impl Look {
@@ -95,24 +95,34 @@ async fn look(app: &App, domain: &Domain) -> Result<Option<Look>, StoreError> {
     let mut connection = app.store.reader().acquire().await?;
     let claims = domains::find_claims(&mut connection, &domain.name).await?;
     drop(connection);
-    let contested = claims.contest(&project.id, &project.salt);
-    Ok(look_at(app, &project, domain, contested).await)
+    Ok(look_at(app, &project, domain, claim(&claims, &project, domain)).await)
+}
+
+/// What is known of a domain's ownership before DNS is asked.
+pub(crate) fn claim(claims: &domains::Claims, project: &ProjectRecord, domain: &Domain) -> Claim {
+    if claims.contest(&project.id, &project.salt) {
+        Claim::Contested
+    } else if domain.status.is_served() && claims.holder.as_ref() == Some(&project.id) {
+        Claim::Proven
+    } else {
+        Claim::Open
+    }
 }
 
 /// Looks at DNS for a name as a project's domain; `None` when the name may not be attached any more.
-pub(crate) async fn look_at(app: &App, project: &ProjectRecord, domain: &Domain, contested: bool) -> Option<Look> {
+pub(crate) async fn look_at(app: &App, project: &ProjectRecord, domain: &Domain, claim: Claim) -> Option<Look> {
     let attachable = name::attachable(domain.name.as_str(), &app.platform, app.names).ok()?;
     if attachable.local {
-        return Some(Look { judged: Judgement::local(contested), checks: None, contested });
+        return Some(Look { judged: Judgement::local(claim == Claim::Contested), checks: None, claim });
     }
     let target = app.prover.target(&project.salt);
-    let text = contested.then(|| app.prover.ownership_text(&project.salt, &domain.name));
+    let text = app.prover.ownership_text(&project.salt, &domain.name);
     let authorities = app.authorities.caa();
     let question = Question {
         name: &domain.name,
         registrable: &attachable.registrable,
         target: &target,
-        contested,
+        claim,
         caa: !authorities.is_empty(),
     };
     let facts = collect(app.dns.as_ref(), &app.dns_config, app.clock.as_ref(), &question).await;
@@ -120,12 +130,13 @@ pub(crate) async fn look_at(app: &App, project: &ProjectRecord, domain: &Domain,
         name: &domain.name,
         target: &target,
         edge: &app.edge_addresses,
-        text: text.as_deref(),
+        text: &text,
+        claim,
         authorities: &authorities,
     };
     let judged = verdict::judge(&facts, &expected);
     let checks = verdict::checks(&facts, &expected, &judged, app.clock.now().0);
-    Some(Look { judged, checks: Some(checks), contested })
+    Some(Look { judged, checks: Some(checks), claim })
 }
 
 /// What was written.
@@ -152,10 +163,10 @@ async fn apply(
     if domain.lease_fence != fence || domain.removal.is_some() {
         return Ok(None);
     }
-    let Look { mut judged, checks, contested } = look;
+    let Look { mut judged, checks, claim: claimed } = look;
     let claims = domains::find_claims(write.connection(), &domain.name).await?;
-    let contested_now = claims.contest(&project.id, &project.salt);
-    if contested_now && !contested {
+    let claims_now = claim(&claims, &project, &domain);
+    if claims_now > claimed {
         judged.ownership = Ownership::Unknown; // somebody was faster; the next look asks for the proof
     }
     let before = domain.status;

@@ -103,6 +103,8 @@ catalogue! {
     BodyTooLarge = 413 "body_too_large",
     /// Checks are asked for too often.
     VerifyThrottled = 429 "verify_throttled",
+    /// Changes come too often, of one session or of one project.
+    TooManyChanges = 429 "too_many_changes",
     /// Something went wrong on our side.
     InternalError = 500 "internal_error",
     /// No resolver answers.

@@ -18,6 +18,7 @@ use contract::time::UnixSeconds;
 use zeroize::Zeroizing;
 
 pub use crate::dns::caa::CaaIdentity;
+pub use acme::limits::Limits;
 pub use acme::settings::{AcmeSettings, ChallengeKind, ExternalAccount};
 pub use local::LocalAuthority;
 

@@ -39,11 +39,16 @@ pub use dns::{CaaRecord, Dns, DnsFailure, DnsRecord, RecordData, RecordKind, Rep
 pub use error::CATALOGUE;
 pub use issuer::{
     AcmeSettings, Authorities, CaaIdentity, ChallengeKind, ExternalAccount, IssueError, IssueRequest, Issued, Issuer,
-    LocalAuthority, RenewalAdvice,
+    Limits, LocalAuthority, RenewalAdvice,
 };
 pub use plans::{Grant, Plans};
 pub use run::{World, start, start_in};
 pub use store::newest_schema;
+
+/// Every path of the public API, as its router has it.
+pub fn paths() -> Vec<String> {
+    api::paths()
+}
 
 /// The interface description as it is served, by the name of its committed copy.
 pub fn openapi_documents() -> [(&'static str, String); 1] {

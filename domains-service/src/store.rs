@@ -15,6 +15,7 @@ pub(crate) mod acme;
 pub(crate) mod bans;
 pub(crate) mod domains;
 pub(crate) mod events;
+mod kept;
 pub(crate) mod keys;
 pub(crate) mod log;
 pub(crate) mod overview;
@@ -146,6 +147,7 @@ fn migrations() -> Migrations {
             "0005_order_events.sql",
             "0006_sealing.sql",
             "0007_keys_at_work.sql",
+            "0012_bounds.sql",
         ],
         postgres: [
             "0001_start.sql",
@@ -153,6 +155,7 @@ fn migrations() -> Migrations {
             "0005_order_events.sql",
             "0006_sealing.sql",
             "0007_keys_at_work.sql",
+            "0012_bounds.sql",
         ],
     }
 }

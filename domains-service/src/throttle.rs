@@ -1,4 +1,5 @@
-//! How often somebody may ask for a check: once in ten seconds per domain, thirty times a minute per project.
+//! How often somebody may ask for a check: once in ten seconds per domain, thirty times a minute per project. And how often
+//! somebody may change something, through the API or the dashboard.
 //!
 //! In memory and bounded. What is forgotten early only lets somebody ask a little sooner.
 
@@ -8,8 +9,11 @@ use std::time::Duration;
 
 use chassis::clock::Clock;
 use contract::project::ProjectId;
+use contract::time::UnixMillis;
 use moka::sync::Cache;
 use parking_lot::Mutex;
+
+use crate::issuer::acme::limits::{Limit, admit};
 
 /// Between two checks of one domain.
 pub(crate) const DOMAIN_INTERVAL: Duration = Duration::from_secs(10);
@@ -63,12 +67,75 @@ impl Throttles {
     }
 }
 
+/// Changes of one key or session: so many at once, and as many in a minute.
+const SESSION_CHANGES: Limit = per_minute(300);
+
+/// Changes in one project, whoever makes them.
+const PROJECT_CHANGES: Limit = per_minute(600);
+
+const fn per_minute(count: i64) -> Limit {
+    Limit { burst: count, refill: 60_000 / count }
+}
+
+/// How often things are changed. In memory of one replica, and bounded.
+pub(crate) struct Pace {
+    clock: Arc<dyn Clock>,
+    /// From when on all of a limit is free again.
+    free_at: Cache<String, UnixMillis>,
+    /// Two who change something at once are counted one after the other.
+    turn: Mutex<()>,
+}
+
+impl Pace {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, free_at: Cache::builder().max_capacity(REMEMBERED_MAX).build(), turn: Mutex::new(()) }
+    }
+
+    /// Notes a change by `session`, in `project` when it is one's own, or says how long to wait first. Who has to wait
+    /// has spent nothing.
+    pub(crate) fn change(&self, session: &str, project: Option<&ProjectId>) -> Result<(), Duration> {
+        let since_start = i64::try_from(self.clock.monotonic().as_millis()).unwrap_or(i64::MAX);
+        let now = UnixMillis(since_start);
+        let mut limits = vec![(format!("session {session}"), SESSION_CHANGES)];
+        limits.extend(project.map(|project| (format!("project {project}"), PROJECT_CHANGES)));
+        let _turn = self.turn.lock();
+        let mut taken = Vec::new();
+        for (name, limit) in limits {
+            let free_at = self.free_at.get(&name).unwrap_or(UnixMillis(0));
+            match admit(free_at, now, limit) {
+                Ok(free_at) => taken.push((name, free_at)),
+                Err(until) => return Err(Duration::from_millis(until.since(now).unsigned_abs())),
+            }
+        }
+        taken.into_iter().for_each(|(name, free_at)| self.free_at.insert(name, free_at));
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use chassis::clock::ManualClock;
     use contract::time::UnixMillis;
 
     use super::*;
+
+    #[test]
+    fn changes_have_a_pace_by_session_and_by_project_and_waiting_costs_nothing() {
+        let clock = Arc::new(ManualClock::at(UnixMillis(0)));
+        let pace = Pace::new(clock.clone());
+        let (demo, other): (ProjectId, ProjectId) = ("demo".parse().unwrap(), "other".parse().unwrap());
+        let changes = |session: &str, project: &ProjectId| {
+            std::iter::from_fn(|| pace.change(session, Some(project)).ok()).take(10_000).count()
+        };
+        assert_eq!(changes("one", &demo), 300);
+        assert_eq!(pace.change("one", Some(&demo)), Err(Duration::from_millis(200)));
+        assert_eq!(changes("two", &demo), 300);
+        assert_eq!(changes("three", &demo), 0, "the project has had its share, whoever asks");
+        assert_eq!(changes("three", &other), 300, "and the session was not charged for it");
+        clock.advance(Duration::from_millis(200));
+        assert_eq!((changes("one", &demo), changes("two", &demo)), (1, 1));
+        assert!(pace.change("operator", None).is_ok());
+    }
 
     #[test]
     fn a_domain_is_checked_once_in_ten_seconds_and_a_project_thirty_times_a_minute() {

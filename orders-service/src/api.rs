@@ -18,6 +18,7 @@ use axum::routing::{delete, get};
 use axum::{Router, middleware};
 use chassis::clock::Clock;
 use chassis::guard::{GatewayGuard, require_gateway};
+use chassis::routes::{Routes, routed};
 use contract::identity::Identity;
 use contract::key::{Environment, Scope};
 use contract::project::ProjectId;
@@ -58,18 +59,31 @@ impl FromRef<Api> for Observer {
     }
 }
 
+fn of_orders() -> Routes<Api> {
+    vec![
+        ("/v1/store/orders", get(list_orders::list_orders)),
+        ("/v1/store/orders/{orderId}", delete(cancel_order::cancel_order)),
+    ]
+}
+
+fn of_pets() -> Routes<Api> {
+    vec![("/v1/pets/{petId}", get(get_pet::get_pet))]
+}
+
+/// Every path of the API.
+pub(crate) fn paths() -> Vec<&'static str> {
+    [of_orders(), of_pets(), v2::routes(), describe::routes()].into_iter().flatten().map(|(path, _)| path).collect()
+}
+
 /// The router of the API's listener.
 pub(crate) fn router(api: Api, guard: GatewayGuard) -> Router {
     let observer = Observer::from_ref(&api);
     // A body of unknown length is compressed as it is written; the fastest level keeps each stream's tables small.
     let compression = CompressionLayer::new().quality(CompressionLevel::Fastest);
-    let pets = Router::new()
-        .route("/v1/pets/{petId}", get(get_pet::get_pet))
+    let pets = routed(of_pets())
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state(api.clone(), get_pet::deprecated));
-    Router::new()
-        .route("/v1/store/orders", get(list_orders::list_orders))
-        .route("/v1/store/orders/{orderId}", delete(cancel_order::cancel_order))
+    routed(of_orders())
         .merge(pets)
         .merge(v2::router())
         .merge(describe::router())

@@ -39,6 +39,11 @@ pub use import::{BYTES_MAX, ImportFailure, LINE_BYTES_MAX, ORDERS_MAX};
 pub use orders::Orders;
 pub use server::{start, start_with};
 
+/// Every path of the API, as its router has it.
+pub fn paths() -> Vec<&'static str> {
+    api::paths()
+}
+
 /// The interface descriptions of `/v1` and `/v2` as they are served, by the names of their committed copies.
 pub fn openapi_documents() -> [(&'static str, String); 2] {
     [("orders-v1.json", api::printed(&openapi::v1())), ("orders-v2.json", api::printed(&openapi::v2()))]

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use tollhouse::arguments::{Arguments, Command};
+use tollhouse::output::say;
 use tollhouse::{command, up};
 
 /// 13 % more requests per core than glibc's allocator, and idle memory goes back to the system.
@@ -14,7 +15,7 @@ fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("tollhouse: the runtime cannot be started: {error}");
+            say(&format!("tollhouse: the runtime cannot be started: {error}"));
             return ExitCode::FAILURE;
         }
     };
@@ -29,7 +30,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // The whole chain on one line: what was being done, and why it did not work.
-            eprintln!("tollhouse: {error:#}");
+            say(&format!("tollhouse: {error:#}"));
             ExitCode::FAILURE
         }
     }

@@ -1,7 +1,12 @@
-//! How commands answer: tables for people, JSON for programs.
+//! How commands answer: tables for people, JSON for programs. Nothing of this program reaches a terminal past here.
+//!
+//! Much of what is shown was chosen by customers and visitors: labels, addresses, paths. What a terminal would obey is
+//! shown escaped instead, in the same way in both forms.
 
+use std::borrow::Cow;
 use std::io::Write as _;
 
+use contract::text::is_deceptive;
 use serde_json::Value;
 
 use crate::arguments::Common;
@@ -17,9 +22,46 @@ pub fn answer(common: &Common, value: &Value, show: impl FnOnce(&Value) -> Strin
 
 /// Prints a text and ends the line. Whoever has stopped reading (`| head`) has read enough: that is no failure.
 pub fn print(text: &str) {
-    if writeln!(std::io::stdout(), "{}", text.trim_end()).is_err() {
+    line(text.trim_end());
+}
+
+/// The same for a text whose blank lines at the end are meant.
+pub fn line(text: &str) {
+    if writeln!(std::io::stdout(), "{}", visible(text)).is_err() {
         std::process::exit(0);
     }
+}
+
+/// Says something beside the answer, on the error stream. Nobody may be there to read it.
+pub fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{}", visible(text));
+}
+
+/// `println!`, by way of [`line`].
+macro_rules! line {
+    ($($text:tt)*) => { $crate::output::line(&format!($($text)*)) };
+}
+pub(crate) use line;
+
+/// A text of several lines as it may be shown: what a terminal would obey, and what would change the order of letters, is
+/// escaped as JSON escapes it, so that JSON stays JSON.
+fn visible(text: &str) -> Cow<'_, str> {
+    escaped(text, |letter| letter != '\n' && is_deceptive(letter))
+}
+
+fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&is_escaped) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for letter in text.chars() {
+        if is_escaped(letter) {
+            shown.push_str(&format!("\\u{:04x}", u32::from(letter)));
+        } else {
+            shown.push(letter);
+        }
+    }
+    Cow::Owned(shown)
 }
 
 /// A table with a column per name; the fields of each row are looked up by name.
@@ -53,7 +95,8 @@ pub fn table(rows: &Value, columns: &[(&str, &str)]) -> String {
 pub fn word(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
-        Value::String(text) => text.clone(),
+        // A line of its own in there would look like one of ours.
+        Value::String(text) => escaped(text, is_deceptive).into_owned(),
         Value::Array(list) => list.iter().map(word).collect::<Vec<_>>().join(","),
         other => other.to_string(),
     }
@@ -109,6 +152,17 @@ mod tests {
             "PROJECT  MINUTE\na        60\nlonger   1\n"
         );
         assert_eq!(table(&json!([]), &[("X", "/x")]), "none");
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_shown_and_forges_no_row() {
+        let rows = json!([{ "id": "x\u{1b}[31mRED\u{7}\nkey_forged\u{9b}\u{202e}" }]);
+        assert_eq!(table(&rows, &[("KEY", "/id")]), "KEY\nx\\u001b[31mRED\\u0007\\u000akey_forged\\u009b\\u202e\n");
+        assert_eq!(lines(&rows[0]).lines().count(), 1);
+        let shown = visible("two\nlines, \u{1b}]0;title\u{7}bücher \u{2066}").into_owned();
+        assert_eq!(shown, "two\nlines, \\u001b]0;title\\u0007bücher \\u2066");
+        // What is printed as JSON is the same JSON.
+        assert_eq!(serde_json::from_str::<Value>(&visible(&format!("{rows:#}"))).unwrap(), rows);
     }
 
     #[test]

@@ -20,6 +20,7 @@ use chassis::shutdown::Shutdown;
 use crate::arguments::{Common, Up};
 use crate::client::Client;
 use crate::directory::Directory;
+use crate::output::say;
 use crate::test_world::TestWorld;
 
 /// Days of logs that are kept.
@@ -59,7 +60,7 @@ pub async fn run(common: &Common, options: &Up) -> anyhow::Result<()> {
     }
     shutdown.begun().await;
     if !common.json {
-        eprintln!("\nStopping: finishing requests in progress (press Ctrl-C again to stop at once).");
+        say("\nStopping: finishing requests in progress (press Ctrl-C again to stop at once).");
     }
     let stopped = platform.stop().await;
     // A command that comes now is told that nothing runs here.

@@ -367,7 +367,8 @@ pub(super) fn without_password(shown: &str) -> String {
     }
 }
 
-fn parse_duration(text: &str) -> Option<Duration> {
+/// A span of time as settings write it: `90s`, `15m`, `3h`, `7d`. `None` for anything else.
+pub fn parse_duration(text: &str) -> Option<Duration> {
     let digits = text.find(|letter: char| !letter.is_ascii_digit())?;
     let (number, unit) = text.split_at_checked(digits)?;
     let number: u64 = number.parse().ok()?;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use async_trait::async_trait;
+use contract::text::is_deceptive;
 use contract::time::UnixSeconds;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -23,9 +24,6 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// How receivers know who calls.
 const USER_AGENT: &str = "Tollhouse-Webhooks/1";
-
-/// The longest explanation of a failure, in characters.
-const EXPLANATION_CHARACTERS_MAX: usize = 200;
 
 /// Where messages may go.
 #[derive(Clone, Copy, Debug)]
@@ -62,8 +60,8 @@ impl Lookup for SystemLookup {
 /// Why an address cannot be a receiver's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadUrl {
-    /// It does not read as a URL, or is longer than [`URL_BYTES_MAX`].
-    #[error("it is no URL of at most {URL_BYTES_MAX} bytes")]
+    /// It does not read as a URL, is longer than [`URL_BYTES_MAX`], or holds characters that deceive.
+    #[error("it is no URL of at most {URL_BYTES_MAX} bytes without control characters")]
     Malformed,
     /// Another scheme than https.
     #[error("it must begin with https://")]
@@ -133,13 +131,13 @@ pub struct Attempt {
     pub status: Option<u16>,
     /// For how long the receiver asked to be left alone, with a 429 or 503.
     pub retry_after: Option<Duration>,
-    /// What went wrong, for the receiver's owner; nothing of what the receiver said is in it.
-    pub explanation: Option<String>,
+    /// What went wrong, for the receiver's owner: one phrase per class of failure. Nothing that a receiver, its
+    /// certificate or the operating system said can be in it, so nobody learns of our network by asking us to send.
+    pub explanation: Option<&'static str>,
 }
 
 impl Attempt {
-    fn failed(result: AttemptResult, explanation: &str) -> Self {
-        let explanation = explanation.chars().take(EXPLANATION_CHARACTERS_MAX).collect();
+    const fn failed(result: AttemptResult, explanation: &'static str) -> Self {
         Self { result, status: None, retry_after: None, explanation: Some(explanation) }
     }
 }
@@ -177,7 +175,7 @@ impl Sender {
     /// # Errors
     /// [`BadUrl`] says what is wrong with it.
     pub fn check(&self, text: &str) -> Result<Url, BadUrl> {
-        if text.len() > URL_BYTES_MAX {
+        if text.len() > URL_BYTES_MAX || text.chars().any(is_deceptive) {
             return Err(BadUrl::Malformed);
         }
         let url = Url::parse(text).map_err(|_| BadUrl::Malformed)?;
@@ -200,7 +198,7 @@ impl Sender {
     pub async fn send(&self, url: &str, message: &Message<'_>) -> Attempt {
         let url = match self.check(url) {
             Ok(url) => url,
-            Err(error) => return Attempt::failed(AttemptResult::Blocked, &format!("the address is refused: {error}")),
+            Err(_) => return Attempt::failed(AttemptResult::Blocked, "the address may not be used; change the URL"),
         };
         let signatures: Vec<String> =
             message.secrets.iter().map(|secret| secret.sign(message.id, message.at, message.body.as_bytes())).collect();
@@ -224,11 +222,11 @@ fn judge(status: StatusCode, headers: &reqwest::header::HeaderMap) -> Attempt {
     let (result, explanation) = if status.is_success() {
         (AttemptResult::Delivered, None)
     } else if status == StatusCode::GONE {
-        (AttemptResult::Gone, Some("the receiver says that it is gone".to_owned()))
+        (AttemptResult::Gone, Some("the receiver says that it is gone"))
     } else if status.is_redirection() {
-        (AttemptResult::Refused, Some("the receiver redirects, which is not followed".to_owned()))
+        (AttemptResult::Refused, Some("the receiver redirects, which is not followed"))
     } else {
-        (AttemptResult::Refused, Some(format!("the receiver answered {}", status.as_u16())))
+        (AttemptResult::Refused, Some("the receiver answered with another status than 2xx"))
     };
     let waits = status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE;
     let seconds = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
@@ -240,27 +238,41 @@ fn judge(status: StatusCode, headers: &reqwest::header::HeaderMap) -> Attempt {
     }
 }
 
+/// The class of a failure without an answer, found by what the chain of errors is made of, never by what it says.
 fn explain(error: &reqwest::Error) -> Attempt {
-    let mut cause: &dyn StdError = error;
-    loop {
-        if let Some(blocked) = cause.downcast_ref::<NotPermitted>() {
-            return Attempt::failed(AttemptResult::Blocked, &blocked.to_string());
-        }
-        match cause.source() {
-            Some(deeper) => cause = deeper,
-            None => break,
+    let causes = std::iter::successors(Some(error as &(dyn StdError + 'static)), |cause| (**cause).source());
+    for cause in causes {
+        match cause.downcast_ref::<NoAddress>() {
+            Some(NoAddress::Permitted) => {
+                return Attempt::failed(AttemptResult::Blocked, "the name leads to no public address");
+            }
+            Some(NoAddress::Known) => {
+                return Attempt::failed(AttemptResult::Unreachable, "the name leads to no address");
+            }
+            None => {}
         }
     }
     if error.is_timeout() {
         return Attempt::failed(AttemptResult::Timeout, "the receiver did not answer in time");
     }
-    Attempt::failed(AttemptResult::Unreachable, &cause.to_string())
+    let explanation = if error.is_connect() {
+        "no connection could be opened; check the port and the certificate"
+    } else {
+        "the connection ended before an answer came"
+    };
+    Attempt::failed(AttemptResult::Unreachable, explanation)
 }
 
 /// The name leads nowhere we go.
 #[derive(Debug, thiserror::Error)]
-#[error("the name leads to no public address")]
-struct NotPermitted;
+enum NoAddress {
+    /// It has addresses, none of which may be connected to.
+    #[error("no permitted address")]
+    Permitted,
+    /// It has none, or nobody could tell.
+    #[error("no known address")]
+    Known,
+}
 
 /// Resolution and permission in one step: the connection is opened to what was checked, and nothing is asked twice.
 struct Guarded {
@@ -272,11 +284,12 @@ impl Resolve for Guarded {
     fn resolve(&self, name: Name) -> Resolving {
         let (lookup, permits) = (self.lookup.clone(), self.permits);
         Box::pin(async move {
-            let addresses = lookup.lookup(name.as_str()).await?;
+            let boxed = |error: NoAddress| -> Box<dyn StdError + Send + Sync> { Box::new(error) };
+            let addresses = lookup.lookup(name.as_str()).await.map_err(|_| boxed(NoAddress::Known))?;
             let permitted: Vec<SocketAddr> =
                 addresses.into_iter().filter(|address| permits(*address)).map(|ip| SocketAddr::new(ip, 0)).collect();
             if permitted.is_empty() {
-                return Err(Box::new(NotPermitted) as Box<dyn StdError + Send + Sync>);
+                return Err(boxed(NoAddress::Permitted));
             }
             Ok(Box::new(permitted.into_iter()) as Addrs)
         })

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, LazyLock};
 
-use axum::Router;
 use axum::http::header;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use chassis::routes::Routes;
 
 use crate::app::App;
 use crate::openapi;
@@ -13,8 +13,8 @@ use crate::openapi;
 static DOCUMENT: LazyLock<String> = LazyLock::new(openapi::printed);
 
 /// The routes.
-pub(super) fn router() -> Router<Arc<App>> {
-    Router::new().route("/openapi.json", get(document)).route("/v1/openapi.json", get(document))
+pub(super) fn routes() -> Routes<Arc<App>> {
+    vec![("/openapi.json", get(document)), ("/v1/openapi.json", get(document))]
 }
 
 async fn document() -> impl IntoResponse {

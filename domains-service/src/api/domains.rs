@@ -20,6 +20,7 @@ use super::{projects, view};
 use crate::actor::Actor;
 use crate::app::App;
 use crate::attend::{self, Attended, Reason};
+use crate::dns::verdict::Claim;
 use crate::domain::name::{Attachable, NameError, attachable};
 use crate::domain::problem::ProblemCode;
 use crate::domain::{Domain, Status};
@@ -263,9 +264,9 @@ pub(super) async fn check(
     let mut connection = app.store.reader().acquire().await?;
     let claims = domains::find_claims(&mut connection, &name).await?;
     drop(connection);
-    let contested = claims.contest(&project.id, &project.salt);
     let mut domain = Domain::added(name, id, app.clock.now());
-    let Some(look) = attend::look_at(&app, &project, &domain, contested).await else { return Err(no_domain()) };
+    let claim = attend::claim(&claims, &project, &domain);
+    let Some(look) = attend::look_at(&app, &project, &domain, claim).await else { return Err(no_domain()) };
     if look.unreachable() {
         let message = "No DNS resolver answers right now. Try again shortly.";
         return Err(Code::ResolverUnavailable.refuse(message).with_header(header::RETRY_AFTER, "5").into());
@@ -280,7 +281,7 @@ pub(super) async fn check(
         "unicode_name": field("unicode_name"),
         "local": local,
         "is_apex": field("is_apex"),
-        "contested": contested,
+        "contested": claim == Claim::Contested,
         "records": field("records"),
         "problems": field("problems"),
         "checks": field("checks"),

@@ -7,6 +7,8 @@ use axum::extract::{FromRequest, FromRequestParts, Query, RawPathParams, Request
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use contract::text::is_deceptive;
+use contract::time::UnixMillis;
 use http_body_util::{BodyExt as _, Limited};
 use serde::de::DeserializeOwned;
 
@@ -52,6 +54,24 @@ pub(super) fn overlap(asked: Option<i64>, default: u32, max: u32) -> Result<u32,
         .ok_or_else(|| Code::InvalidBody.refuse(format!("overlap_seconds is a whole number from 0 to {max}.")).into())
 }
 
+/// Refuses a text that people are to read, in lists, on terminals and on pages, when it is too long for that or could
+/// deceive them.
+pub(super) fn name_text(field: &str, text: &str, characters_max: usize) -> Result<(), Stop> {
+    if text.chars().count() > characters_max {
+        return Err(Code::InvalidBody.refuse(format!("{field} has at most {characters_max} characters.")).into());
+    }
+    match text.chars().find(|letter| is_deceptive(*letter)) {
+        Some(letter) => {
+            let number = u32::from(letter);
+            let message = format!(
+                "{field} holds U+{number:04X}; leave out control characters and those that change the direction of text."
+            );
+            Err(Code::InvalidBody.refuse(message).into())
+        }
+        None => Ok(()),
+    }
+}
+
 /// The parts of the path that have names, in order.
 pub(super) struct Segments<const N: usize>(pub(super) [String; N]);
 
@@ -95,6 +115,14 @@ impl Params {
         number.filter(|number| number.to_string() == text).ok_or_else(wrong)
     }
 
+    /// Where a page of a list begins that goes by the moment at which things were made: the `cursor`, or before all.
+    pub(super) fn moment_cursor(&self) -> Result<(i64, String), Stop> {
+        let Some(text) = self.text("cursor") else { return Ok((i64::MIN, String::new())) };
+        let parts = text.split_once('.').and_then(|(at, id)| Some((at.parse().ok()?, id.to_owned())));
+        let wrong = || Code::InvalidQuery.refuse("cursor must be the next_cursor of an earlier answer.").into();
+        parts.filter(|(at, id)| moment_cursor(UnixMillis(*at), id) == text && id.is_ascii()).ok_or_else(wrong)
+    }
+
     /// How many items a page has: 1 to 200, by default 50.
     pub(super) fn limit(&self) -> Result<i64, Stop> {
         let expected = "a number from 1 to 200";
@@ -114,6 +142,11 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
             Err(_) => Err(Code::InvalidQuery.refuse("The query is not well-formed.").into()),
         }
     }
+}
+
+/// The cursor of the page behind what was made at this moment under this id.
+pub(super) fn moment_cursor(at: UnixMillis, id: &str) -> String {
+    format!("{}.{id}", at.0)
 }
 
 /// A field of a change: absent leaves things as they are, `null` takes them away.

@@ -13,7 +13,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::extract::{Json, Segments, overlap};
+use super::extract::{Json, Params, Segments, moment_cursor, name_text, overlap};
 use super::view::{rfc3339, rfc3339_seconds};
 use crate::actor::Actor;
 use crate::app::App;
@@ -23,6 +23,9 @@ use crate::store::{Write, projects};
 
 /// Keys of one project that may be used at the same time.
 const KEYS_PER_PROJECT_MAX: u64 = 100;
+
+/// Keys of one project that are revoked or expired and still listed; beyond that the oldest are forgotten.
+const KEYS_GONE_MAX: i64 = 400;
 
 /// The longest label, in characters.
 pub(crate) const LABEL_CHARACTERS_MAX: usize = 100;
@@ -52,11 +55,10 @@ pub(super) async fn create(
     let project = actor.enter(&project, Some(Scope::KeysWrite))?;
     let now = app.clock.now();
     let scopes: Scopes = wanted.scopes.into_iter().collect();
-    if scopes.is_empty() || wanted.label.chars().count() > LABEL_CHARACTERS_MAX {
-        let message =
-            format!("A key needs at least one scope and a label of at most {LABEL_CHARACTERS_MAX} characters.");
-        return Err(Code::InvalidBody.refuse(message).into());
+    if scopes.is_empty() {
+        return Err(Code::InvalidBody.refuse("A key needs at least one scope.").into());
     }
+    name_text("label", &wanted.label, LABEL_CHARACTERS_MAX)?;
     let expires_at = wanted.expires_at.map(|text| text.parse::<jiff::Timestamp>()).transpose();
     let expires_at = expires_at.map_err(|_| {
         Code::InvalidBody.refuse("expires_at is a moment in RFC 3339, for example 2027-01-31T00:00:00Z.")
@@ -70,7 +72,7 @@ pub(super) async fn create(
     }
     let mut write = app.store.write().await?;
     project_exists(&mut write, &project).await?;
-    room_for_one(&mut write, &project).await?;
+    room_for_one(&mut write, &project, 0).await?;
     let (key, secret) = generate(&project, app.environment, wanted.label, scopes, expires_at, now)?;
     publish(&mut write, &key).await?;
     write.record(&project, None, "key.created", &actor, json!({ "key": key.id, "scopes": key.scopes })).await?;
@@ -83,13 +85,18 @@ pub(super) async fn list(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Actor>,
     Segments([project]): Segments<1>,
+    params: Params,
 ) -> Result<Response, Stop> {
     let project = actor.enter(&project, Some(Scope::KeysWrite))?;
+    let (after, limit) = (params.moment_cursor()?, params.limit()?);
     if app.store.find_project(&project).await?.is_none() {
         return Err(no_project().into());
     }
-    let keys: Vec<Value> = app.store.keys(&project).await?.iter().map(view).collect();
-    Ok(axum::Json(json!({ "keys": keys })).into_response())
+    let found = app.store.keys(&project, &after, limit).await?;
+    let full = i64::try_from(found.len()).is_ok_and(|count| count == limit);
+    let next = found.last().filter(|_| full).map(|key| moment_cursor(key.created_at, key.id.as_str()));
+    let keys: Vec<Value> = found.iter().map(view).collect();
+    Ok(axum::Json(json!({ "keys": keys, "next_cursor": next })).into_response())
 }
 
 #[derive(Deserialize)]
@@ -118,9 +125,7 @@ pub(super) async fn rotate(
     if !actor.may_grant(&old.scopes) {
         return Err(Code::ScopeNotGrantable.refuse("A key cannot rotate one that may do more than itself.").into());
     }
-    if overlap > 0 {
-        room_for_one(&mut write, &project).await?;
-    }
+    room_for_one(&mut write, &project, u64::from(overlap == 0)).await?;
     let (new, secret) =
         generate(&project, app.environment, old.label.clone(), old.scopes.clone(), old.expires_at, now)?;
     publish(&mut write, &new).await?;
@@ -146,6 +151,9 @@ pub(super) async fn revoke(
     let project = actor.enter(&project, Some(Scope::KeysWrite))?;
     let mut write = app.store.write().await?;
     let mut key = find(&mut write, &project, &key).await?;
+    if !actor.may_grant(&key.scopes) {
+        return Err(Code::ScopeNotGrantable.refuse("A key cannot revoke one that may do more than itself.").into());
+    }
     if key.revoked_at.is_none() {
         withdraw(&mut write, &mut key).await?;
         write.record(&project, None, "key.revoked", &actor, json!({ "key": key.id })).await?;
@@ -210,9 +218,14 @@ fn no_project() -> chassis::refusal::Refusal {
     Code::ProjectNotFound.refuse("There is no such project.")
 }
 
-async fn room_for_one(write: &mut Write, project: &ProjectId) -> Result<(), Stop> {
+/// Whether the project may have one more key while `leaving` others go. Makes room among those that are gone.
+async fn room_for_one(write: &mut Write, project: &ProjectId, leaving: u64) -> Result<(), Stop> {
     let now = write.now().to_seconds();
-    if keys::count_usable(write.connection(), project, now).await? < KEYS_PER_PROJECT_MAX {
+    for gone in keys::keys_beyond(write.connection(), project, KEYS_GONE_MAX, now).await? {
+        write.remove(EntityName::Key(gone.digest)).await?;
+        keys::delete_key(write.connection(), &gone.id).await?;
+    }
+    if keys::count_usable(write.connection(), project, now).await? < KEYS_PER_PROJECT_MAX + leaving {
         return Ok(());
     }
     let message = format!("The project has {KEYS_PER_PROJECT_MAX} keys; revoke one first.");

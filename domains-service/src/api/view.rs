@@ -116,7 +116,8 @@ pub(super) fn records(app: &App, project: &ProjectRecord, domain: &Domain) -> Ve
         None => name.to_owned(),
     };
     let state = domain.checks.as_ref().map_or(RecordState::Unknown, |checks| checks.record);
-    let kind = if is_apex(app, domain) { "ALIAS" } else { "CNAME" };
+    let is_apex = is_apex(app, domain);
+    let kind = if is_apex { "ALIAS" } else { "CNAME" };
     let mut records = vec![json!({
         "type": kind,
         "name": relative(domain.name.as_str()),
@@ -127,7 +128,9 @@ pub(super) fn records(app: &App, project: &ProjectRecord, domain: &Domain) -> Ve
         "state": state,
     })];
     let text_state = domain.checks.as_ref().and_then(|checks| checks.txt);
-    if text_state.is_some() || domain.status == Status::PendingOwnership {
+    // Before the first look it is shown to whoever will probably need it, so that both records are made in one go.
+    let is_new = is_apex && domain.checks.is_none() && !domain.status.is_served();
+    if text_state.is_some() || is_new || domain.status == Status::PendingOwnership {
         let place = format!("{TEXT_LABEL}.{}", domain.name);
         records.push(json!({
             "type": "TXT",

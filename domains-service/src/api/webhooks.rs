@@ -16,7 +16,7 @@ use http::{StatusCode, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::extract::{Json, Segments, overlap};
+use super::extract::{Json, Params, Segments, moment_cursor, name_text, overlap};
 use super::view::rfc3339;
 use crate::actor::Actor;
 use crate::app::App;
@@ -92,11 +92,16 @@ pub(super) async fn list(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Actor>,
     Segments([project]): Segments<1>,
+    params: Params,
 ) -> Result<Response, Stop> {
     let project = actor.enter(&project, Some(Scope::DomainsRead))?;
+    let (after, limit) = (params.moment_cursor()?, params.limit()?);
     super::projects::load(&app, &project).await?;
-    let list: Vec<Value> = app.store.webhooks(&project).await?.iter().map(view).collect();
-    Ok(axum::Json(json!({ "webhooks": list })).into_response())
+    let found = app.store.webhooks(&project, &after, limit).await?;
+    let full = i64::try_from(found.len()).is_ok_and(|count| count == limit);
+    let next = found.last().filter(|_| full).map(|endpoint| moment_cursor(endpoint.created_at, &endpoint.id));
+    let list: Vec<Value> = found.iter().map(view).collect();
+    Ok(axum::Json(json!({ "webhooks": list, "next_cursor": next })).into_response())
 }
 
 /// `GET …/webhooks/{webhook}`.
@@ -106,7 +111,7 @@ pub(super) async fn show(
     Segments([project, webhook]): Segments<2>,
 ) -> Result<Response, Stop> {
     let project = actor.enter(&project, Some(Scope::DomainsRead))?;
-    let endpoint = load(&app, &project, &webhook).await?;
+    let endpoint = load(&app, &actor, &project, &webhook).await?;
     Ok(axum::Json(view(&endpoint)).into_response())
 }
 
@@ -131,7 +136,7 @@ pub(super) async fn change(
     let events = change.events.map(parse_events).transpose()?;
     check(&app, change.url.as_deref(), change.description.as_deref())?;
     let mut write = app.store.write().await?;
-    let mut endpoint = find(&mut write, &project, &webhook).await?;
+    let mut endpoint = find(&mut write, &actor, &project, &webhook).await?;
     endpoint.url = change.url.unwrap_or(endpoint.url);
     endpoint.events = events.unwrap_or(endpoint.events);
     may_be_told(&actor, &endpoint.events)?;
@@ -170,7 +175,7 @@ pub(super) async fn rotate(
     let overlap = overlap(rotation.overlap_seconds, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX)?;
     let mut write = app.store.write().await?;
     let now = write.now();
-    let mut endpoint = find(&mut write, &project, &webhook).await?;
+    let mut endpoint = find(&mut write, &actor, &project, &webhook).await?;
     let (secret, sealed) = generate_secret(&app.sealing, &endpoint.id)?;
     let old = std::mem::replace(&mut endpoint.sealed_secret, sealed);
     // One that a lost sealing secret took along cannot sign any more.
@@ -192,7 +197,7 @@ pub(super) async fn remove(
 ) -> Result<Response, Stop> {
     let project = actor.enter(&project, Some(Scope::DomainsWrite))?;
     let mut write = app.store.write().await?;
-    let endpoint = find(&mut write, &project, &webhook).await?;
+    let endpoint = find(&mut write, &actor, &project, &webhook).await?;
     webhooks::delete_webhook(write.connection(), &endpoint.id).await?;
     write.record(&project, None, "webhook.removed", &actor, json!({ "webhook": endpoint.id })).await?;
     write.commit().await?;
@@ -214,7 +219,8 @@ fn parse_events(entries: Vec<String>) -> Result<Wanted, Stop> {
     })
 }
 
-/// Orders are told on behalf of those who may read them. Also asked when nothing but the address changes.
+/// Orders are told on behalf of those who may read them, and such a webhook is touched by them alone: its secret, its
+/// deliveries and its address are worth what it is told.
 fn may_be_told(actor: &Actor, events: &Wanted) -> Result<(), Stop> {
     if events.include_orders() && !actor.may_grant(&std::iter::once(Scope::OrdersRead).collect()) {
         let scope = Scope::OrdersRead;
@@ -228,11 +234,7 @@ fn check(app: &App, url: Option<&str>, description: Option<&str>) -> Result<(), 
     if let Some(Err(error)) = url.map(|url| app.webhook_sender.check(url)) {
         return Err(Code::InvalidWebhookUrl.refuse(format!("The webhook's url cannot be used: {error}.")).into());
     }
-    if description.is_some_and(|text| text.chars().count() > DESCRIPTION_CHARACTERS_MAX) {
-        let message = format!("A description has at most {DESCRIPTION_CHARACTERS_MAX} characters.");
-        return Err(Code::InvalidBody.refuse(message).into());
-    }
-    Ok(())
+    description.map_or(Ok(()), |text| name_text("description", text, DESCRIPTION_CHARACTERS_MAX))
 }
 
 async fn project_exists(write: &mut Write, project: &ProjectId) -> Result<(), Stop> {
@@ -242,16 +244,20 @@ async fn project_exists(write: &mut Write, project: &ProjectId) -> Result<(), St
     }
 }
 
-/// The endpoint, or 404, within a transaction.
-async fn find(write: &mut Write, project: &ProjectId, id: &str) -> Result<EndpointRecord, Stop> {
+/// The endpoint, or 404, within a transaction. One that is told of orders is there for those who may see orders.
+async fn find(write: &mut Write, actor: &Actor, project: &ProjectId, id: &str) -> Result<EndpointRecord, Stop> {
     project_exists(write, project).await?;
-    webhooks::find_webhook(write.connection(), project, id).await?.ok_or_else(no_webhook)
+    let endpoint = webhooks::find_webhook(write.connection(), project, id).await?.ok_or_else(no_webhook)?;
+    may_be_told(actor, &endpoint.events)?;
+    Ok(endpoint)
 }
 
-/// The endpoint, or 404, without a transaction.
-async fn load(app: &App, project: &ProjectId, id: &str) -> Result<EndpointRecord, Stop> {
+/// The same without a transaction.
+async fn load(app: &App, actor: &Actor, project: &ProjectId, id: &str) -> Result<EndpointRecord, Stop> {
     super::projects::load(app, project).await?;
-    app.store.find_webhook(project, id).await?.ok_or_else(no_webhook)
+    let endpoint = app.store.find_webhook(project, id).await?.ok_or_else(no_webhook)?;
+    may_be_told(actor, &endpoint.events)?;
+    Ok(endpoint)
 }
 
 fn no_webhook() -> Stop {

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
 use chassis::config::Section;
 use chassis::secret::Secret;
 
-use crate::issuer::{AcmeSettings, ChallengeKind, ExternalAccount};
+use crate::issuer::{AcmeSettings, ChallengeKind, ExternalAccount, Limits};
 
 /// Every `[[authorities]]` table; `None` when a mistake was reported.
 pub(super) fn read(root: &Section<'_>) -> Option<Vec<AcmeSettings>> {
@@ -39,6 +39,7 @@ fn one(section: &Section<'_>) -> Option<AcmeSettings> {
     let challenges = section.list::<ChallengeKind>("challenges");
     let profile = section.optional::<String>("profile");
     let mirror_limits = section.flag("mirror_limits", true);
+    let limits = limits(section);
     let directory_url = directory_url.filter(|url| {
         let fits = url.starts_with("https://") || url.starts_with("http://127.0.0.1:");
         if !fits {
@@ -62,6 +63,24 @@ fn one(section: &Section<'_>) -> Option<AcmeSettings> {
         challenges,
         profile: profile?,
         mirror_limits: mirror_limits?,
+        limits: limits?,
+    })
+}
+
+/// What the authority lets us do: those who have been granted more than others say so here.
+fn limits(section: &Section<'_>) -> Option<Limits> {
+    let default = Limits::default();
+    let orders = section.value("limit_orders", default.orders);
+    let project = section.value("limit_project", orders.unwrap_or(default.orders).share());
+    let registered_domain = section.value("limit_registered_domain", default.registered_domain);
+    let exact_name = section.value("limit_exact_name", default.exact_name);
+    let failures = section.value("limit_failures", default.failures);
+    Some(Limits {
+        orders: orders?,
+        project: project?,
+        registered_domain: registered_domain?,
+        exact_name: exact_name?,
+        failures: failures?,
     })
 }
 

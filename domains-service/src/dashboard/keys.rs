@@ -47,6 +47,22 @@ struct Key {
 #[derive(Deserialize)]
 struct Keys {
     keys: Vec<Key>,
+    next_cursor: Option<String>,
+}
+
+/// Every key of the project: their number is bounded, so all of them are a few pages.
+async fn all_keys(dashboard: &Dashboard, session: &Session, project: &ProjectId) -> Result<Vec<Key>, Fault> {
+    let mut all = Vec::new();
+    let mut cursor = String::new();
+    loop {
+        let page = format!("{}?limit=200{cursor}", path(project));
+        let Keys { keys, next_cursor } = dashboard.api.get(&session.actor, &page).await?;
+        all.extend(keys);
+        match next_cursor {
+            Some(next) => cursor = format!("&cursor={}", segment(&next)),
+            None => return Ok(all),
+        }
+    }
 }
 
 /// A key on the page.
@@ -141,7 +157,7 @@ async fn page(
     shown: Shown,
 ) -> Result<Response, Fault> {
     let project = session.actor.enter(id, Some(Scope::KeysWrite)).map_err(Stop::from)?;
-    let Keys { keys } = dashboard.api.get(&session.actor, &path(&project)).await?;
+    let keys = all_keys(dashboard, session, &project).await?;
     let now = dashboard.app.clock.now();
     let (bans, _) = dashboard.app.store.bans_in_force(now).await?;
     let all = keys.into_iter().rev().map(|key| Row::of(key, session, &bans, now));

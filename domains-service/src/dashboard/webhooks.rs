@@ -143,7 +143,7 @@ async fn list_page(
     url: String,
 ) -> Result<Response, Fault> {
     let project = session.actor.enter(id, Some(Scope::DomainsRead)).map_err(Stop::from)?;
-    let found: Endpoints = dashboard.api.get(&session.actor, &path(&project)).await?;
+    let found: Endpoints = dashboard.api.get(&session.actor, &format!("{}?limit=200", path(&project))).await?;
     let status = problem.as_ref().map_or(200, |refused| refused.status);
     let page = ListPage {
         shell: Shell::within(session, &project, Section::Webhooks, w::WEBHOOKS),

@@ -14,6 +14,7 @@ use futures_util::future::join_all;
 
 use super::facts::{Answer, CaaLevel, DnsFacts, ServerFacts, Why, Zone};
 use super::networks::is_public;
+use super::verdict::Claim;
 use super::{Dns, DnsFailure, RecordData, RecordKind, Reply, ReplyCode};
 use crate::config::{DnsConfig, DnsMode};
 use crate::domain::proof::TEXT_LABEL;
@@ -25,7 +26,7 @@ const NAMESERVERS_MAX: usize = 6;
 const SERVERS_MAX: usize = 6;
 
 /// Questions per verification; what is beyond counts as unanswered.
-const QUERIES_MAX: u32 = 40;
+const QUERIES_MAX: u32 = 48;
 
 /// The longest a verification takes.
 const TIME_MAX: Duration = Duration::from_secs(5);
@@ -37,8 +38,8 @@ pub(crate) struct Question<'a> {
     pub(crate) registrable: &'a Hostname,
     /// The project's CNAME target.
     pub(crate) target: &'a Hostname,
-    /// Whether the ownership text matters.
-    pub(crate) contested: bool,
+    /// What is known of the ownership: whether its text is asked for.
+    pub(crate) claim: Claim,
     /// Whether CAA matters.
     pub(crate) caa: bool,
 }
@@ -99,7 +100,7 @@ impl Asking<'_> {
             self.caa(question),
         );
         let asked = servers.iter().map(|server| self.ask_about(server, question.name.as_str()));
-        let (mut answers, texts) = tokio::join!(join_all(asked), self.texts(question, &servers));
+        let (mut answers, texts) = tokio::join!(join_all(asked), self.texts(question, &zone, &servers));
         answers.sort_by(|left, right| left.host.cmp(&right.host));
         DnsFacts {
             zone,
@@ -242,8 +243,9 @@ impl Asking<'_> {
     }
 
     /// The ownership texts, from the first nameserver that answers.
-    async fn texts(&self, question: &Question<'_>, servers: &[Nameserver]) -> Option<Answer<Vec<String>>> {
-        if !question.contested {
+    async fn texts(&self, question: &Question<'_>, zone: &Zone, servers: &[Nameserver]) -> Option<Answer<Vec<String>>> {
+        let is_apex = matches!(zone, Zone::Is(zone) if zone == question.name.as_str());
+        if !question.claim.may_ask_for_text(is_apex) {
             return None;
         }
         let place = format!("{TEXT_LABEL}.{}", question.name);

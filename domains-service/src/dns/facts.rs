@@ -73,7 +73,7 @@ pub(crate) struct DnsFacts {
     pub(crate) chain: Vec<String>,
     /// The addresses of the project's CNAME target: what an ALIAS at an apex becomes.
     pub(crate) target_addresses: Vec<IpAddr>,
-    /// The ownership texts; asked only when ownership is contested.
+    /// The ownership texts; asked only when they may matter.
     pub(crate) texts: Option<Answer<Vec<String>>>,
     /// From the domain up to its top-level domain.
     pub(crate) caa: Vec<CaaLevel>,

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::caa::CaaIdentity;
 use super::collect::{Question, collect};
-use super::verdict::{self, Expectation};
+use super::verdict::{self, Claim, Expectation};
 use super::{Dns, DnsFailure, DnsRecord, RecordData, RecordKind, Reply, ReplyCode, wire};
 use crate::config::{DnsConfig, DnsMode};
 
@@ -23,7 +23,7 @@ pub const TARGET: &str = "th-target.edge.example";
 /// Or its address.
 pub const EDGE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 77);
 
-/// The text that proves ownership where that is contested.
+/// The text that proves ownership where that is contested, or where addresses lead to us.
 pub const TEXT: &str = "tollhouse-proof=1";
 
 /// What is asked, and of whom.
@@ -54,14 +54,15 @@ pub async fn passes(case: Case, messages: &[u8]) -> anyhow::Result<bool> {
     };
     let authorities = if case.caa { vec![authority] } else { Vec::new() };
     let answers = Answers(Mutex::new(messages));
-    let question =
-        Question { name: &name, registrable: &registrable, target: &target, contested: case.contested, caa: case.caa };
+    let claim = if case.contested { Claim::Contested } else { Claim::Open };
+    let question = Question { name: &name, registrable: &registrable, target: &target, claim, caa: case.caa };
     let facts = collect(&answers, &config, &SystemClock::new(), &question).await;
     let expected = Expectation {
         name: &name,
         target: &target,
         edge: &[IpAddr::V4(EDGE)],
-        text: case.contested.then_some(TEXT),
+        text: TEXT,
+        claim,
         authorities: &authorities,
     };
     let judged = verdict::judge(&facts, &expected);
@@ -97,5 +98,20 @@ impl Dns for Answers<'_> {
 
     async fn ask(&self, _server: IpAddr, _name: &str, _kind: RecordKind) -> Result<Reply, DnsFailure> {
         self.next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn addresses_of_the_edge_pass_with_the_text_alone() {
+        let case = Case { authoritative: false, contested: false, caa: false };
+        let apex: &[u8] = include_bytes!("../../../fuzz/corpus/dns/apex");
+        let proven: &[u8] = include_bytes!("../../../fuzz/corpus/dns/apex-proven");
+        // The first byte is the choice of the case.
+        assert!(!passes(case, &apex[1..]).await.unwrap());
+        assert!(passes(case, &proven[1..]).await.unwrap());
     }
 }

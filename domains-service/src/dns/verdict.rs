@@ -23,10 +23,31 @@ pub(crate) struct Expectation<'a> {
     pub(crate) target: &'a Hostname,
     /// Addresses of the edge, for an apex.
     pub(crate) edge: &'a [IpAddr],
-    /// The text that proves ownership, where it is contested.
-    pub(crate) text: Option<&'a str>,
+    /// The text that proves ownership.
+    pub(crate) text: &'a str,
+    /// What is known of the ownership before.
+    pub(crate) claim: Claim,
     /// The authorities certificates can come from, best first. Empty: CAA does not matter.
     pub(crate) authorities: &'a [CaaIdentity],
+}
+
+/// What is known of a name's ownership before DNS is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Claim {
+    /// The project holds the name and it is served: it was proven, and its records have led to us ever since.
+    Proven,
+    /// Nobody else has it. A record that only this project has proves it; addresses do not, because all projects share
+    /// those of the edge.
+    Open,
+    /// Another project has it, or had it: the text proves it, whatever the records.
+    Contested,
+}
+
+impl Claim {
+    /// Whether the ownership text may matter for a name that is the apex of its zone, or is not.
+    pub(crate) fn may_ask_for_text(self, is_apex: bool) -> bool {
+        self == Self::Contested || (self == Self::Open && is_apex)
+    }
 }
 
 /// Whether the records lead to us.
@@ -159,8 +180,9 @@ pub(crate) fn judge(facts: &DnsFacts, expected: &Expectation<'_>) -> Judgement {
         Zone::Missing | Zone::Unknown(_) => None,
     };
     let mut problems = Vec::new();
-    let records = judge_records(facts, expected, is_apex == Some(true), &mut problems);
-    let (ownership, txt) = judge_ownership(facts, expected, &mut problems);
+    let apex = is_apex == Some(true);
+    let records = judge_records(facts, expected, apex, &mut problems);
+    let (ownership, txt) = judge_ownership(facts, expected, apex, &mut problems);
     let (caa, permitted) = judge_caa(facts, expected, &mut problems);
     Judgement { records, ownership, caa, is_apex, problems, txt, permitted }
 }
@@ -215,22 +237,34 @@ fn server_verdicts(facts: &DnsFacts, expected: &Expectation<'_>, apex: bool) -> 
     facts.servers.iter().map(|server| server::judge(server, target, &edge, apex, &facts.chain)).collect()
 }
 
+/// Whether every nameserver that leads to us does so by a record that only this project has.
+fn is_specific(verdicts: &[ServerVerdict]) -> bool {
+    let mut leading = verdicts.iter().filter(|verdict| verdict.is_ok()).peekable();
+    leading.peek().is_some() && leading.all(|verdict| *verdict != ServerVerdict::OkByAddress)
+}
+
 fn judge_ownership(
     facts: &DnsFacts,
     expected: &Expectation<'_>,
+    apex: bool,
     problems: &mut Vec<Problem>,
 ) -> (Ownership, Option<RecordState>) {
-    let Some(text) = expected.text else { return (Ownership::Held, None) };
+    let proves = expected.claim == Claim::Contested
+        || (expected.claim.may_ask_for_text(apex) && !is_specific(&server_verdicts(facts, expected, apex)));
+    if !proves {
+        return (Ownership::Held, None);
+    }
+    let text = expected.text;
     match &facts.texts {
         Some(Answer::Is(texts)) if texts.iter().any(|found| found.trim() == text) => {
             (Ownership::Held, Some(RecordState::Ok))
         }
         Some(Answer::Is(texts)) => {
-            problems.push(explain::text(ProblemCode::OwnershipTxtMismatch, expected, text, texts));
+            problems.push(explain::text(ProblemCode::OwnershipTxtMismatch, expected, texts));
             (Ownership::Missing, Some(RecordState::Wrong))
         }
         Some(Answer::Nothing) => {
-            problems.push(explain::text(ProblemCode::OwnershipTxtMissing, expected, text, &[]));
+            problems.push(explain::text(ProblemCode::OwnershipTxtMissing, expected, &[]));
             (Ownership::Missing, Some(RecordState::Missing))
         }
         Some(Answer::Failed(why)) => {

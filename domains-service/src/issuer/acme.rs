@@ -246,7 +246,8 @@ impl AcmeAuthority {
         }
         let name = request.hostname.as_str();
         let registered = psl::domain_str(name).unwrap_or(name);
-        let demands = limits::of_order(&self.settings.name, request.project.as_str(), name, registered, replaces);
+        let demands =
+            self.settings.limits.of_order(&self.settings.name, request.project.as_str(), name, registered, replaces);
         self.desk.admit(&demands).await
     }
 
@@ -254,7 +255,7 @@ impl AcmeAuthority {
     async fn note_certificate(&self, hostname: &Hostname, replaces: bool) {
         let name = hostname.as_str();
         let registered = psl::domain_str(name).unwrap_or(name);
-        let demands = limits::of_certificate(&self.settings.name, name, registered, replaces);
+        let demands = self.settings.limits.of_certificate(&self.settings.name, name, registered, replaces);
         if self.settings.mirror_limits
             && !demands.is_empty()
             && let Err(error) = self.desk.admit(&demands).await

@@ -22,6 +22,7 @@ pub(super) const ANY_ERRORS: &[(u16, &str)] = &[
     (429, "daily_quota_exceeded"),
     (429, "api_key_banned"),
     (429, "too_many_in_progress"),
+    (429, Code::TooManyChanges.as_str()),
     (500, Code::InternalError.as_str()),
     (502, "upstream_unreachable"),
     (503, Code::StorageUnavailable.as_str()),
@@ -64,6 +65,12 @@ pub(super) fn query(name: &str, description: &str, schema: &Value) -> Value {
 /// Where a page begins.
 pub(super) fn cursor() -> Value {
     query("cursor", "`next_cursor` of the page before.", &json!({ "type": "string" }))
+}
+
+/// Where a page of a list begins that goes by the moment at which things were made.
+pub(super) fn moment_cursor() -> Value {
+    let schema = json!({ "type": "string", "pattern": "^[1-9][0-9]{0,14}\\.[A-Za-z0-9_-]{1,40}$" });
+    query("cursor", "`next_cursor` of the page before.", &schema)
 }
 
 /// Where a page of a list begins that is numbered.

@@ -34,8 +34,10 @@ pub(super) fn operations() -> [Operation; 7] {
             id: "listKeys",
             path: "/projects/{project}/keys",
             summary: "List keys",
-            description: "All keys, those revoked lately included. The keys themselves are never shown again.",
-            answers: vec![answer(200, "The keys.", "Keys")],
+            description: "Keys, the oldest first, those revoked lately included. The keys themselves are never shown again.",
+            parameters: vec![parts::moment_cursor(), parts::limit()],
+            answers: vec![answer(200, "A page of keys.", "Keys")],
+            errors: &[Code::InvalidQuery],
             ..key()
         },
         Operation {
@@ -71,9 +73,9 @@ pub(super) fn operations() -> [Operation; 7] {
             method: "delete",
             path: "/projects/{project}/keys/{key}",
             summary: "Revoke a key",
-            description: "It is refused from now on. Revoking it again changes nothing.",
+            description: "It is refused from now on. Revoking it again changes nothing. A key revokes those alone that may do nothing more than itself.",
             answers: vec![empty(204, "It is revoked.")],
-            errors: &[Code::KeyNotFound],
+            errors: &[Code::KeyNotFound, Code::ScopeNotGrantable],
             ..key()
         },
     ]

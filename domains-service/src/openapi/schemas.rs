@@ -181,7 +181,7 @@ fn keys() -> Value {
     }
     json!({
         "Key": answer("A key.", &key),
-        "Keys": answer("All keys.", &json!({ "keys": list_of(&reference("Key"), "Oldest first.") })),
+        "Keys": page("keys", "Key"),
         "CreatedKey": created,
         "NewKey": request(&["scopes"], &json!({
             "label": { "type": "string", "maxLength": LABEL_CHARACTERS_MAX, "default": "" },
@@ -256,13 +256,13 @@ fn webhooks() -> Value {
         "last_attempt_at": date_or_null("When the last attempt ended."),
         "last_result": { "type": ["string", "null"], "enum": results, "description": "How it ended." },
         "last_status": { "type": ["integer", "null"], "description": "The status that the receiver answered." },
-        "last_error": text_or_null("What was wrong."),
+        "last_error": text_or_null("What was wrong: one phrase for each class of failure. Nothing that the receiver said is in it."),
         "created_at": date("When the event happened."),
     });
     json!({
         "Webhook": answer("A webhook.", &webhook),
         "CreatedWebhook": answer("A webhook with its secret.", &created),
-        "Webhooks": answer("All webhooks.", &json!({ "webhooks": list_of(&reference("Webhook"), "Oldest first.") })),
+        "Webhooks": page("webhooks", "Webhook"),
         "NewWebhook": request(&["url"], &json!({ "url": url, "events": events, "description": description })),
         "WebhookChange": request(&[], &json!({
             "url": url, "events": events, "description": description,

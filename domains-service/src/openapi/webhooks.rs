@@ -35,8 +35,9 @@ pub(super) fn operations() -> [Operation; 8] {
     let states: Vec<&str> = DeliveryState::ALL.into_iter().map(DeliveryState::as_str).collect();
     [
         Operation {
-            answers: vec![answer(200, "The webhooks.", "Webhooks")],
-            errors: &[],
+            parameters: vec![parts::moment_cursor(), parts::limit()],
+            answers: vec![answer(200, "A page of webhooks, the oldest first.", "Webhooks")],
+            errors: &[Code::InvalidQuery],
             ..reading("listWebhooks", ALL, "List webhooks", "Who is told what happens to the project's domains.")
         },
         Operation {

@@ -5,8 +5,14 @@ use contract::hostname::Hostname;
 use contract::project::ProjectId;
 use contract::time::UnixMillis;
 
-use super::{Store, StoreError, Write, read_json, webhooks};
+use super::{Store, StoreError, Write, kept, read_json, webhooks};
 use crate::actor::Actor;
+
+/// Events kept of one project, whatever their age.
+const EVENTS_PER_PROJECT_MAX: i64 = 100_000;
+
+/// Events left when there were more: room for some before the oldest are looked for again.
+const EVENTS_LEFT: i64 = 90_000;
 
 /// Events listed at once.
 pub(crate) const EVENTS_PER_PAGE: i64 = 200;
@@ -60,12 +66,39 @@ impl Write {
         .bind(now.0)
         .fetch_one(self.connection())
         .await?;
+        self.bound_events(project).await?;
         webhooks::enqueue(self, project, domain, kind, &detail, id).await
+    }
+
+    /// Counts the event, and forgets the oldest of a project that has more than [`EVENTS_PER_PROJECT_MAX`].
+    async fn bound_events(&mut self, project: &ProjectId) -> Result<(), StoreError> {
+        let owner = format!("events {project}");
+        if kept::one_more(self.connection(), &owner).await? <= EVENTS_PER_PROJECT_MAX {
+            return Ok(());
+        }
+        query(
+            "DELETE FROM events WHERE project = $1
+                 AND id <= (SELECT id FROM events WHERE project = $1 ORDER BY id DESC LIMIT 1 OFFSET $2)",
+        )
+        .bind(project.as_str())
+        .bind(EVENTS_LEFT)
+        .execute(self.connection())
+        .await?;
+        let left = query_scalar("SELECT COUNT(*) FROM events WHERE project = $1");
+        let left: i64 = left.bind(project.as_str()).fetch_one(self.connection()).await?;
+        kept::put_right(self.connection(), &owner, left).await
     }
 
     /// Forgets events from before `before`.
     pub(crate) async fn forget_events(&mut self, before: UnixMillis) -> Result<(), StoreError> {
         query("DELETE FROM events WHERE at_ms < $1").bind(before.0).execute(self.connection()).await?;
+        // Of projects that are gone, once their last event is.
+        query(
+            "DELETE FROM kept_rows WHERE owner LIKE 'events %'
+                 AND NOT EXISTS (SELECT 1 FROM events WHERE project = SUBSTR(kept_rows.owner, 8))",
+        )
+        .execute(self.connection())
+        .await?;
         Ok(())
     }
 }
@@ -100,5 +133,50 @@ impl Store {
             })
         });
         events.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use chassis::clock::ManualClock;
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_project_keeps_a_maximum_of_events_the_newest() {
+        let directory = tempfile::tempdir().unwrap();
+        let clock = Arc::new(ManualClock::at(UnixMillis(1_000)));
+        let store = Store::open(&directory.path().join("db.sqlite").into(), clock).await.unwrap();
+        sqlx::raw_sql(
+            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 99999)
+             INSERT INTO events (project, kind, actor, detail, at_ms) SELECT 'demo', 'old', 'system', '{}', 1 FROM n;
+             INSERT INTO events (project, kind, actor, detail, at_ms) VALUES ('other', 'old', 'system', '{}', 1);
+             INSERT INTO kept_rows (owner, kept) VALUES ('events demo', 99999), ('events other', 1);",
+        )
+        .execute(store.writer().sqlite().unwrap())
+        .await
+        .unwrap();
+        let project: ProjectId = "demo".parse().unwrap();
+        for expected in [100_000, 90_000, 90_001] {
+            let mut write = store.write().await.unwrap();
+            write.record(&project, None, "project.changed", &Actor::system(), json!({})).await.unwrap();
+            write.commit().await.unwrap();
+            let count = query_scalar("SELECT COUNT(*) FROM events WHERE project = 'demo'");
+            let count: i64 = count.fetch_one(store.reader()).await.unwrap();
+            assert_eq!(count, expected);
+        }
+        let newest = store.events(&project, None, None).await.unwrap();
+        assert_eq!(newest.iter().take(4).filter(|event| event.kind == "project.changed").count(), 3);
+        let others = query_scalar("SELECT COUNT(*) FROM events WHERE project = 'other'");
+        assert_eq!(Ok::<i64, ()>(1), others.fetch_one(store.reader()).await.map_err(|_| ()));
+        // Age forgets as well, and with a project's last event its count.
+        let mut write = store.write().await.unwrap();
+        write.forget_events(UnixMillis(2_000)).await.unwrap();
+        write.commit().await.unwrap();
+        let counts = query_scalar("SELECT COUNT(*) FROM kept_rows");
+        assert_eq!(Ok::<i64, ()>(0), counts.fetch_one(store.reader()).await.map_err(|_| ()));
     }
 }

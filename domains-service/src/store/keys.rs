@@ -77,10 +77,20 @@ impl TryFrom<Row> for KeyRecord {
 }
 
 impl Store {
-    /// A project's keys, oldest first, those revoked lately included.
-    pub(crate) async fn keys(&self, project: &ProjectId) -> Result<Vec<KeyRecord>, StoreError> {
-        let rows: Vec<Row> = query_as("SELECT * FROM api_keys WHERE project = $1 ORDER BY created_at, id")
+    /// Up to `limit` of a project's keys, oldest first, those revoked lately included, behind the moment and id `after`.
+    pub(crate) async fn keys(
+        &self,
+        project: &ProjectId,
+        after: &(i64, String),
+        limit: i64,
+    ) -> Result<Vec<KeyRecord>, StoreError> {
+        let rows: Vec<Row> = query_as(
+            "SELECT * FROM api_keys WHERE project = $1 AND (created_at, id) > ($2, $3) ORDER BY created_at, id LIMIT $4",
+        )
             .bind(project.as_str())
+            .bind(after.0)
+            .bind(&after.1)
+            .bind(limit)
             .fetch_all(self.reader())
             .await?;
         rows.into_iter().map(KeyRecord::try_from).collect()
@@ -123,6 +133,28 @@ pub(crate) async fn count_usable(
     .fetch_one(connection)
     .await?;
     Ok(count.unsigned_abs())
+}
+
+/// The oldest keys of the project that are revoked or expired, beyond the `kept` newest of them.
+pub(crate) async fn keys_beyond(
+    connection: &mut Connection,
+    project: &ProjectId,
+    kept: i64,
+    now: UnixSeconds,
+) -> Result<Vec<KeyRecord>, StoreError> {
+    /// So many at once; there is one more with each key that is made.
+    const AT_ONCE: i64 = 100;
+    let rows: Vec<Row> = query_as(
+        "SELECT * FROM api_keys WHERE project = $1 AND (revoked_at IS NOT NULL OR expires_at <= $2)
+         ORDER BY created_at DESC, id LIMIT $3 OFFSET $4",
+    )
+    .bind(project.as_str())
+    .bind(now.0)
+    .bind(AT_ONCE)
+    .bind(kept)
+    .fetch_all(connection)
+    .await?;
+    rows.into_iter().map(KeyRecord::try_from).collect()
 }
 
 /// Writes a key, new or changed.

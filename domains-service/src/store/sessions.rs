@@ -174,3 +174,40 @@ impl Store {
         keys::find_key(&mut connection, project, id).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use chassis::clock::ManualClock;
+    use chassis::sql::query_scalar;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_key_has_a_bounded_number_of_sessions() {
+        let directory = tempfile::tempdir().unwrap();
+        let clock = Arc::new(ManualClock::at(UnixMillis(1_000)));
+        let store = Store::open(&directory.path().join("db.sqlite").into(), clock).await.unwrap();
+        let holder = |key: u8| Some(("demo".parse().unwrap(), KeyId::from_random([key; 10])));
+        for number in 0..SESSIONS_PER_KEY_MAX + 5 {
+            let session = SessionRecord {
+                digest: format!("one-{number}"),
+                holder: holder(1),
+                client: "192.0.2.1".to_owned(),
+                created_at: UnixMillis(number),
+                seen_at: UnixMillis(number),
+            };
+            store.open_session(&session).await.unwrap();
+            store
+                .open_session(&SessionRecord { digest: format!("two-{number}"), holder: holder(2), ..session })
+                .await
+                .unwrap();
+        }
+        let count = query_scalar("SELECT COUNT(*) FROM dashboard_sessions");
+        let count: i64 = count.fetch_one(store.reader()).await.unwrap();
+        assert_eq!(count, 2 * SESSIONS_PER_KEY_MAX);
+        assert!(store.find_session("one-0").await.unwrap().is_none(), "the oldest end");
+        assert!(store.find_session("one-24").await.unwrap().is_some());
+    }
+}

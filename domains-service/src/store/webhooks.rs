@@ -8,7 +8,7 @@ use chassis::sql::{Connection, Pool, query, query_as, query_scalar};
 use contract::project::ProjectId;
 use contract::time::UnixMillis;
 
-use super::{Store, StoreError, read_json, read_word, to_json};
+use super::{Store, StoreError, kept, read_json, read_word, to_json};
 use crate::webhook::EndpointRecord;
 
 pub(crate) use outbox::{
@@ -58,12 +58,23 @@ impl TryFrom<Row> for EndpointRecord {
 }
 
 impl Store {
-    /// A project's endpoints, oldest first.
-    pub(crate) async fn webhooks(&self, project: &ProjectId) -> Result<Vec<EndpointRecord>, StoreError> {
-        let rows: Vec<Row> = query_as("SELECT * FROM webhook_endpoints WHERE project = $1 ORDER BY created_at, id")
-            .bind(project.as_str())
-            .fetch_all(self.reader())
-            .await?;
+    /// Up to `limit` of a project's endpoints, oldest first, behind the moment and id `after`.
+    pub(crate) async fn webhooks(
+        &self,
+        project: &ProjectId,
+        after: &(i64, String),
+        limit: i64,
+    ) -> Result<Vec<EndpointRecord>, StoreError> {
+        let rows: Vec<Row> = query_as(
+            "SELECT * FROM webhook_endpoints WHERE project = $1 AND (created_at, id) > ($2, $3)
+             ORDER BY created_at, id LIMIT $4",
+        )
+        .bind(project.as_str())
+        .bind(after.0)
+        .bind(&after.1)
+        .bind(limit)
+        .fetch_all(self.reader())
+        .await?;
         rows.into_iter().map(EndpointRecord::try_from).collect()
     }
 
@@ -145,6 +156,6 @@ pub(crate) async fn save_webhook(connection: &mut Connection, endpoint: &Endpoin
 
 /// Deletes an endpoint with everything that waits for it.
 pub(crate) async fn delete_webhook(connection: &mut Connection, id: &str) -> Result<(), StoreError> {
-    query("DELETE FROM webhook_endpoints WHERE id = $1").bind(id).execute(connection).await?;
-    Ok(())
+    query("DELETE FROM webhook_endpoints WHERE id = $1").bind(id).execute(&mut *connection).await?;
+    kept::forget(connection, &address::counted(id)).await
 }

@@ -138,7 +138,7 @@ async fn send(app: &App, endpoint: &EndpointRecord, delivery: &Delivery) -> Atte
                 result: AttemptResult::Unreachable,
                 status: None,
                 retry_after: None,
-                explanation: Some("the message could not be signed; rotate the secret".to_owned()),
+                explanation: Some("the message could not be signed; rotate the secret"),
             };
         }
     };

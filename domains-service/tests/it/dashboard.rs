@@ -5,4 +5,4 @@ mod gateways;
 mod pages;
 mod sessions;
 
-pub(crate) use browser::{Browser, Page};
+pub(crate) use browser::{Browser, Page, origin};

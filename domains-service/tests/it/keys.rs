@@ -125,6 +125,10 @@ async fn wrong_keys_are_refused() {
         json!({ "scopes": [] }),
         json!({ "scopes": ["everything"] }),
         json!({ "scopes": ["orders:read"], "label": "x".repeat(101) }),
+        json!({ "scopes": ["orders:read"], "label": "x\u{1b}[31mRED\u{7}" }),
+        json!({ "scopes": ["orders:read"], "label": "ci\nkey_forged" }),
+        json!({ "scopes": ["orders:read"], "label": "\u{202e}yolped" }),
+        json!({ "scopes": ["orders:read"], "label": "\u{9b}2J" }),
         json!({ "scopes": ["orders:read"], "expires_at": "tomorrow" }),
         json!({ "scopes": ["orders:read"], "expires_at": "2020-01-01T00:00:00Z" }),
         json!({ "scopes": ["orders:read"], "key": "mine" }),
@@ -165,4 +169,39 @@ async fn keys_survive_a_restart() {
     let keys = again.operator("GET", "/projects/demo/keys", Value::Null).await.body;
     assert_eq!(keys["keys"][0]["id"], made["id"]);
     assert!(again.snapshot().await.iter().any(|entity| matches!(entity, Entity::Key(_))));
+}
+
+#[tokio::test]
+async fn keys_that_are_gone_are_kept_by_number_too() {
+    let platform = Platform::start().await;
+    platform.project("demo", "pro").await;
+    let mut id =
+        platform.operator("POST", "/projects/demo/keys", json!({ "scopes": ["orders:read"] })).await.body["id"].clone();
+    let first = id.clone();
+    // Each rotation without an overlap leaves a revoked key.
+    for _ in 0..405 {
+        let path = format!("/projects/demo/keys/{}/rotate", id.as_str().unwrap());
+        let rotated = platform.operator("POST", &path, json!({ "overlap_seconds": 0 })).await;
+        assert_eq!(rotated.status, 201, "{rotated:?}");
+        id = rotated.body["id"].clone();
+    }
+    let mut listed = Vec::new();
+    let mut cursor = String::new();
+    loop {
+        let page = platform.operator("GET", &format!("/projects/demo/keys?limit=150{cursor}"), Value::Null).await.body;
+        let keys = page["keys"].as_array().unwrap();
+        assert!(keys.len() <= 150);
+        listed.extend(keys.iter().cloned());
+        match page["next_cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    let ids: std::collections::BTreeSet<&str> = listed.iter().map(|key| key["id"].as_str().unwrap()).collect();
+    assert_eq!(ids.len(), listed.len(), "no page repeats a key");
+    assert_eq!(listed.iter().filter(|key| key["revoked"] == false).count(), 1);
+    assert!((400..=402).contains(&listed.len()), "{} keys are listed", listed.len());
+    assert!(!ids.contains(first.as_str().unwrap()), "the oldest are forgotten");
+    let odd = platform.operator("GET", "/projects/demo/keys?cursor=x", Value::Null).await;
+    assert_eq!(odd.code(), (400, "invalid_query"));
 }

@@ -8,6 +8,7 @@ use axum::Router;
 use axum::http::{HeaderName, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
+use chassis::routes::{Routes, routed};
 use serde_json::Value;
 
 use super::{Api, method_not_allowed};
@@ -17,14 +18,19 @@ static V1: LazyLock<String> = LazyLock::new(|| printed(&openapi::v1()));
 static V2: LazyLock<String> = LazyLock::new(|| printed(&openapi::v2()));
 static REFERENCE: LazyLock<String> = LazyLock::new(|| reference::page(&[openapi::v1(), openapi::v2()]));
 
+/// The paths and what may be done there.
+pub(super) fn routes() -> Routes<Api> {
+    vec![
+        ("/openapi.json", get(|| async { document(&V1) })),
+        ("/v1/openapi.json", get(|| async { document(&V1) })),
+        ("/v2/openapi.json", get(|| async { document(&V2) })),
+        ("/reference", get(page)),
+    ]
+}
+
 /// The routes.
 pub(super) fn router() -> Router<Api> {
-    Router::new()
-        .route("/openapi.json", get(|| async { document(&V1) }))
-        .route("/v1/openapi.json", get(|| async { document(&V1) }))
-        .route("/v2/openapi.json", get(|| async { document(&V2) }))
-        .route("/reference", get(page))
-        .method_not_allowed_fallback(method_not_allowed)
+    routed(routes()).method_not_allowed_fallback(method_not_allowed)
 }
 
 /// An interface description as it is served and committed.

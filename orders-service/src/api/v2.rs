@@ -16,6 +16,7 @@ use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Router, extract::Request};
+use chassis::routes::{Routes, routed};
 
 use super::{Api, cancel_order, method_not_allowed};
 
@@ -27,14 +28,19 @@ pub(crate) use parameters::SORTS;
 /// Says how stable an operation is.
 pub(crate) const STABILITY_HEADER: &str = "x-api-stability";
 
+/// The paths and what may be done there.
+pub(super) fn routes() -> Routes<Api> {
+    vec![
+        ("/v2/store/orders", get(list_orders::list_orders).post(create_order::create_order)),
+        ("/v2/store/orders/{orderId}", get(get_order::get_order).delete(cancel_order::cancel_order)),
+        ("/v2/store/orders/{orderId}/ship", post(get_order::ship_order)),
+        ("/v2/store/orders/{orderId}/history", get(get_order::order_history)),
+    ]
+}
+
 /// The routes.
 pub(super) fn router() -> Router<Api> {
-    let order = get(get_order::get_order).delete(cancel_order::cancel_order);
-    Router::new()
-        .route("/v2/store/orders", get(list_orders::list_orders).post(create_order::create_order))
-        .route("/v2/store/orders/{orderId}", order)
-        .route("/v2/store/orders/{orderId}/ship", post(get_order::ship_order))
-        .route("/v2/store/orders/{orderId}/history", get(get_order::order_history))
+    routed(routes())
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn(beta))

@@ -21,6 +21,8 @@ mod races;
 #[cfg(test)]
 mod scale;
 #[cfg(test)]
+mod scopes;
+#[cfg(test)]
 mod v1;
 #[cfg(test)]
 mod v2;

@@ -5,6 +5,7 @@ use contract::key::Scopes;
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use super::all_pages;
 use crate::arguments::{Common, Key};
 use crate::client::Client;
 use crate::output::{answer, table, word};
@@ -22,8 +23,8 @@ pub(super) async fn run(common: &Common, client: &Client, action: Key) -> anyhow
             answer(common, &key, show_once);
         }
         Key::List { project } => {
-            let keys = client.control(Method::GET, &format!("/internal/projects/{project}/keys"), &Value::Null).await?;
-            let rows = keys.get("keys").cloned().unwrap_or(keys);
+            let path = format!("/internal/projects/{project}/keys?limit=200");
+            let rows = all_pages(client, &path, "keys", usize::MAX).await?;
             let columns = [
                 ("KEY", "/id"),
                 ("LABEL", "/label"),

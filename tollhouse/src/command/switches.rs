@@ -15,7 +15,12 @@ const SETTINGS: [(&str, &str, &str, &str); 4] = [
     ("quota.bans", "on", "bans by themselves", "off, shadow, on"),
     ("quota.on_store_down", "share", "requests while the quota store is gone", "share, deny, allow"),
     ("quota.shadow_plans", "", "plans whose limits are counted and not enforced", "a list of plans"),
-    ("quota.anonymous_per_minute", "60", "requests without a good key, per address and minute", "a number"),
+    (
+        "quota.failed_authentications_per_minute",
+        "60",
+        "requests without a good key, per address and minute",
+        "a number",
+    ),
 ];
 
 pub(super) async fn run(common: &Common, client: &Client) -> anyhow::Result<()> {

@@ -4,35 +4,36 @@ use serde_json::Value;
 
 use crate::arguments::Common;
 use crate::directory::{Directory, RunFile};
+use crate::output::line;
 use crate::test_world::{ROOT, TestWorld};
 
 /// Prints the greeting; with `--json`, the run file.
 pub(super) fn print(common: &Common, directory: &Directory, run: &RunFile, demo: Option<&Value>) {
     if common.json {
-        println!("{}", serde_json::to_string(run).unwrap_or_default());
+        line!("{}", serde_json::to_string(run).unwrap_or_default());
         return;
     }
     let ca = directory.path("ca/ca.pem");
     let ca = ca.canonicalize().unwrap_or(ca);
     let ca = shell_quoted(&ca.display().to_string());
-    println!("Tollhouse is up.\n");
-    println!("  https   *.{}:{}", run.platform_domain, run.https.port());
-    println!("  http    port {} (leads to https)", run.http.port());
-    println!("  pages   https://dashboard.{}:{} (sign in with a key)", run.platform_domain, run.https.port());
-    println!("  admin   http://{}/status   /metrics   /readyz", run.admin);
-    println!("  data    {}", directory.path("").display());
-    println!("  trust   {ca}");
-    println!("  build   {}\n", build());
+    line!("Tollhouse is up.\n");
+    line!("  https   *.{}:{}", run.platform_domain, run.https.port());
+    line!("  http    port {} (leads to https)", run.http.port());
+    line!("  pages   https://dashboard.{}:{} (sign in with a key)", run.platform_domain, run.https.port());
+    line!("  admin   http://{}/status   /metrics   /readyz", run.admin);
+    line!("  data    {}", directory.path("").display());
+    line!("  trust   {ca}");
+    line!("  build   {}\n", build());
     let Some(projects) = demo.and_then(|demo| demo.get("projects")).and_then(Value::as_array) else { return };
-    println!("Try it (these lines work when pasted; all keys are in {}):\n", directory.path("demo.json").display());
+    line!("Try it (these lines work when pasted; all keys are in {}):\n", directory.path("demo.json").display());
     for project in projects {
         let text = |pointer: &str| project.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (host, key, plan) = (text("/host"), text("/keys/0/key"), text("/plan"));
-        println!("  # {} ({plan} plan)", text("/id"));
+        line!("  # {} ({plan} plan)", text("/id"));
         let base = format!("https://{host}:{}/v1/store/orders", run.https.port());
-        println!("  curl --cacert {ca} -i -H 'Authorization: Bearer {key}' {base}");
+        line!("  curl --cacert {ca} -i -H 'Authorization: Bearer {key}' {base}");
         if let Some(pending) = project.pointer("/orders/pending/0").and_then(Value::as_i64) {
-            println!("  curl --cacert {ca} -i -X DELETE -H 'Authorization: Bearer {key}' {base}/{pending}");
+            line!("  curl --cacert {ca} -i -X DELETE -H 'Authorization: Bearer {key}' {base}/{pending}");
         }
         for domain in project.get("domains").and_then(Value::as_array).into_iter().flatten() {
             let name = domain.get("name").and_then(Value::as_str).unwrap_or_default();
@@ -40,13 +41,13 @@ pub(super) fn print(common: &Common, directory: &Directory, run: &RunFile, demo:
                 Some(status) => format!("redirects with {status}"),
                 None => "the primary domain".to_owned(),
             };
-            println!("  # {name}: {what}");
-            println!(
+            line!("  # {name}: {what}");
+            line!(
                 "  curl --cacert {ca} -i -H 'Authorization: Bearer {key}' https://{name}:{}/v1/store/orders",
                 run.https.port()
             );
         }
-        println!();
+        line!("");
     }
     let program = std::env::current_exe().map_or_else(|_| "tollhouse".to_owned(), |path| path.display().to_string());
     let place = directory.path("");
@@ -54,13 +55,13 @@ pub(super) fn print(common: &Common, directory: &Directory, run: &RunFile, demo:
     let tollhouse = |arguments: &str| {
         format!("  {} {arguments} --data-dir {}", shell_quoted(&program), shell_quoted(&place.display().to_string()))
     };
-    println!("How it is doing:\n\n{}\n", tollhouse("status"));
-    println!("Publish a service of your own: stop this, start it again with the service as an upstream, and then, in");
-    println!("another terminal, publish a project on it and give it a domain:\n");
-    println!("{}", tollhouse("up --upstream echo=http://127.0.0.1:9000"));
-    println!("{}", tollhouse("project create my-site --plan pro --upstream echo --access public"));
-    println!("{}\n", tollhouse("domain add my-site www.my-site.localhost"));
-    println!("Ctrl-C stops.");
+    line!("How it is doing:\n\n{}\n", tollhouse("status"));
+    line!("Publish a service of your own: stop this, start it again with the service as an upstream, and then, in");
+    line!("another terminal, publish a project on it and give it a domain:\n");
+    line!("{}", tollhouse("up --upstream echo=http://127.0.0.1:9000"));
+    line!("{}", tollhouse("project create my-site --plan pro --upstream echo --access public"));
+    line!("{}\n", tollhouse("domain add my-site www.my-site.localhost"));
+    line!("Ctrl-C stops.");
 }
 
 /// Prints how a domain is attached in the test world.
@@ -69,18 +70,15 @@ pub(super) fn print_test_world(directory: &Directory, run: &RunFile, world: &Tes
     let place = directory.path("");
     let place = place.canonicalize().unwrap_or(place);
     let place = shell_quoted(&place.display().to_string());
-    let tollhouse = |arguments: &str| println!("  {} {arguments} --data-dir {place}", shell_quoted(&program));
+    let tollhouse = |arguments: &str| line!("  {} {arguments} --data-dir {place}", shell_quoted(&program));
     let root = directory.path(ROOT);
     let root = root.canonicalize().unwrap_or(root);
-    println!(
-        "\nThe test world is open: DNS answers as {} says, and pebble issues certificates.",
-        world.zones().display()
-    );
-    println!("Attach a domain; the first command says which record to create, the second creates it:\n");
+    line!("\nThe test world is open: DNS answers as {} says, and pebble issues certificates.", world.zones().display());
+    line!("Attach a domain; the first command says which record to create, the second creates it:\n");
     tollhouse("domain add demo-pro shop.customer.test");
     tollhouse("dns set shop.customer.test CNAME TARGET");
     tollhouse("domain verify demo-pro shop.customer.test");
-    println!(
+    line!(
         "  curl --cacert {} --resolve shop.customer.test:{port}:127.0.0.1 -i https://shop.customer.test:{port}/v1/store/orders",
         shell_quoted(&root.display().to_string()),
         port = run.https.port()

@@ -14,6 +14,7 @@ use chassis::running::Running;
 use chassis::shutdown::Shutdown;
 use contract::project::UpstreamName;
 use reqwest::Method;
+use toml_edit::{DocumentMut, Item, TableLike};
 
 use crate::arguments::Up;
 use crate::client::Client;
@@ -53,13 +54,15 @@ impl Platform {
 
         let domains = domains_service::Config::read(&settings(
             "domains-service settings",
+            DOMAINS,
             &(domains_settings(directory, options, world) + &tracing_settings(options)),
-        ))?;
+        )?)?;
         let domains = domains_service::start(domains, clock.clone(), services_end.clone()).await?;
         let orders = orders_service::Config::read(&settings(
             "orders-service settings",
+            ORDERS,
             &(orders_settings(directory, domains.address("internal")?) + &tracing_settings(options)),
-        ))?;
+        )?)?;
         let orders = orders_service::start(orders, clock.clone(), services_end.clone()).await?;
 
         let parts = [
@@ -69,8 +72,9 @@ impl Platform {
         ];
         let edge = gateway::config::Config::read(&settings(
             "gateway settings",
+            GATEWAY,
             &(edge_settings(directory, options, &parts, upstreams) + &tracing_settings(options)),
-        ))?;
+        )?)?;
         let edge = gateway::server::start(edge, logs, clock, edge_end.clone()).await?;
         let run = RunFile {
             pid: Some(std::process::id()),
@@ -115,22 +119,39 @@ impl Platform {
     }
 }
 
-/// The parts read settings of this process's making through the same door as files, so the same checks apply. The
-/// environment does not reach in: `up` has options.
-fn settings(name: &str, text: &str) -> Source {
-    Source::from_text(name, text, "TOLLHOUSE_UP", BTreeMap::new())
+/// The shipped configuration of each part.
+const GATEWAY: &str = include_str!("../../../config/gateway.toml");
+const DOMAINS: &str = include_str!("../../../config/domains-service.toml");
+const ORDERS: &str = include_str!("../../../config/orders-service.toml");
+
+/// What of a shipped file is about the place it runs at, beside what this process says itself.
+const OF_A_PLACE: [(&str, &str); 2] = [("listen", "public_https_port"), ("", "plans")];
+
+/// The settings of a part: the shipped file, so that both ways to run have the same limits, and in it what only this
+/// process knows. They are read through the same door as files, so the same checks apply. The environment does not reach
+/// in: `up` has options.
+fn settings(name: &str, shipped: &str, ours: &str) -> anyhow::Result<Source> {
+    let mut document: DocumentMut = shipped.parse().context("the shipped settings")?;
+    for (section, setting) in OF_A_PLACE {
+        let root = document.as_table_mut();
+        let table = if section.is_empty() { Some(root) } else { root.get_mut(section).and_then(Item::as_table_mut) };
+        table.and_then(|table| table.remove(setting));
+    }
+    let ours: DocumentMut = ours.parse().with_context(|| format!("the {name}"))?;
+    overlay(document.as_table_mut(), ours.as_table());
+    Ok(Source::from_text(name, &document.to_string(), "TOLLHOUSE_UP", BTreeMap::new()))
 }
 
-/// The routes of a part, and how long its requests may take, as the shipped configuration of the edge has them: one
-/// text for both ways to run.
-fn shipped(upstream: &str) -> String {
-    let file: Option<toml_edit::DocumentMut> = include_str!("../../../config/gateway.toml").parse().ok();
-    let table = file.as_ref().and_then(|file| file.get("upstreams")?.get(upstream));
-    let settings = ["routes", "total_timeout"].into_iter().filter_map(|name| {
-        let value = table?.get(name)?.to_string();
-        Some(format!("{name} = {}\n", value.trim()))
-    });
-    settings.collect()
+/// Puts every value of `ours` into `base`, in the place of what is there.
+fn overlay(base: &mut dyn TableLike, ours: &dyn TableLike) {
+    for (key, item) in ours.iter() {
+        match (base.get_mut(key).and_then(Item::as_table_like_mut), item.as_table_like()) {
+            (Some(base), Some(ours)) => overlay(base, ours),
+            _ => {
+                base.insert(key, item.clone());
+            }
+        }
+    }
 }
 
 fn quoted(path: &std::path::Path) -> String {
@@ -205,11 +226,97 @@ fn edge_settings(
         path("ca/platform.key"),
     );
     for (name, address) in [("orders", orders), ("domains", domains), ("dashboard", domains)] {
-        let _ = write!(text, "[upstreams.{name}]\nendpoints = [\"{address}\"]\n{}", shipped(name));
+        let _ = write!(text, "[upstreams.{name}]\nendpoints = [\"{address}\"]\n");
     }
     for (name, addresses) in upstreams {
         let list: Vec<String> = addresses.iter().map(|address| format!("\"{address}\"")).collect();
         let _ = write!(text, "[upstreams.{name}]\nendpoints = [{}]\n", list.join(", "));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directory() -> (tempfile::TempDir, Directory) {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Directory::new(place.path());
+        (place, directory)
+    }
+
+    /// Every setting of a text by its path, as it is written.
+    fn flat(path: &str, table: &dyn TableLike, all: &mut BTreeMap<String, String>) {
+        for (key, item) in table.iter() {
+            let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+            match item.as_table_like() {
+                Some(table) => flat(&path, table, all),
+                None => {
+                    let mut item = item.clone();
+                    if let Some(value) = item.as_value_mut() {
+                        value.decor_mut().clear(); // comments
+                    }
+                    all.insert(path, item.to_string());
+                }
+            }
+        }
+    }
+
+    /// The settings that `up` has otherwise than the shipped file.
+    fn different(shipped: &str, ours: &str) -> Vec<String> {
+        let (mut of_file, mut of_up) = (BTreeMap::new(), BTreeMap::new());
+        flat("", shipped.parse::<DocumentMut>().unwrap().as_table(), &mut of_file);
+        let mut document: DocumentMut = shipped.parse().unwrap();
+        overlay(document.as_table_mut(), ours.parse::<DocumentMut>().unwrap().as_table());
+        flat("", document.as_table(), &mut of_up);
+        of_up.into_iter().filter(|(path, value)| of_file.get(path) != Some(value)).map(|(path, _)| path).collect()
+    }
+
+    #[test]
+    fn up_has_the_limits_of_the_shipped_files_but_for_places() {
+        let (_place, directory) = directory();
+        let options = crate::arguments::Arguments::read(["tollhouse"]).unwrap().up;
+        let at = SocketAddr::from(([127, 0, 0, 1], 7));
+        let edge =
+            edge_settings(&directory, &options, &[("domains", at), ("orders", at), ("control", at)], &BTreeMap::new());
+        assert_eq!(
+            different(GATEWAY, &edge),
+            [
+                "data_directory",
+                "drain.lame_duck",
+                "feed.url",
+                "listen.http",
+                "listen.https",
+                "sealing_secret_file",
+                "secret_file",
+                "tls.platform_certificate_file",
+                "tls.platform_key_file",
+                "upstreams.dashboard.endpoints",
+                "upstreams.domains.endpoints",
+                "upstreams.orders.endpoints",
+            ]
+        );
+        let orders = orders_settings(&directory, at);
+        let places = ["admin_listen", "database", "events.url", "internal_listen", "listen", "secret_file"];
+        assert_eq!(different(ORDERS, &orders), places);
+        let domains = domains_settings(&directory, &options, None);
+        let places = [
+            "admin_listen",
+            "database",
+            "internal_listen",
+            "listen",
+            "local_authority.ca_certificate_file",
+            "local_authority.ca_key_file",
+            "sealing_secret_file",
+            "secret_file",
+        ];
+        assert_eq!(different(DOMAINS, &domains), places);
+        // And the dashboard's own, which were other ones here.
+        let source = settings("edge", GATEWAY, &edge).unwrap();
+        std::fs::create_dir_all(directory.path("secrets")).unwrap();
+        directory.platform_secret().unwrap();
+        chassis::secret::Secret::load_or_create(&directory.path("secrets/sealing.key")).unwrap();
+        let config = gateway::config::Config::read(&source).unwrap();
+        assert_eq!(config.told.value("upstreams.dashboard.first_byte_timeout"), Some("30s"));
+    }
 }

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod backups;
 #[cfg(test)]
+mod bounds;
+#[cfg(test)]
 mod command_line;
 #[cfg(test)]
 mod custom_domains;

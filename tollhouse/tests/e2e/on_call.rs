@@ -112,7 +112,7 @@ async fn diff_compares_what_runs_with_what_a_file_says() {
     std::fs::write(&file, "threads = 3\n[quota]\nbans = \"off\"\n[drain]\nlame_duck = \"0s\"\n").unwrap();
     let found = platform.json(&["diff", file.to_str().unwrap()]);
     let of = |setting: &str| found.as_array().unwrap().iter().find(|row| row["setting"] == setting);
-    assert_eq!(of("quota.bans").unwrap()["running"], "(default)");
+    assert_eq!(of("quota.bans").unwrap()["running"], "on", "as the shipped file says");
     assert_eq!(of("threads").unwrap()["file"], "3");
     assert!(of("drain.lame_duck").is_none(), "both say the same");
     let orders = directory.path().join("orders-service.toml");

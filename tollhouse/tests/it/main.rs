@@ -3,6 +3,8 @@
 //! metrics.
 
 #[cfg(test)]
+mod bounds;
+#[cfg(test)]
 mod deployment;
 #[cfg(test)]
 mod direction;
@@ -17,6 +19,10 @@ mod monitoring;
 #[cfg(test)]
 mod rules;
 #[cfg(test)]
+mod settings;
+#[cfg(test)]
 mod shipped;
+#[cfg(test)]
+mod terminal;
 #[cfg(test)]
 mod tree;

@@ -105,7 +105,35 @@ async fn nobody_at_home_is_unreachable() {
     let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let at = listener.local_addr().unwrap();
     drop(listener);
-    assert_eq!(send(&sender, &format!("http://{at}/")).await.result, AttemptResult::Unreachable);
+    let attempt = send(&sender, &format!("http://{at}/")).await;
+    assert_eq!(attempt.result, AttemptResult::Unreachable);
+    assert_eq!(attempt.explanation, Some("no connection could be opened; check the port and the certificate"));
+}
+
+#[tokio::test]
+async fn a_failure_is_explained_by_its_class_and_never_in_the_words_of_others() {
+    // Speaks no TLS and no HTTP, but has something to say.
+    let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let at = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = tokio::io::AsyncWriteExt::write_all(&mut stream, b"SSH-2.0-secret-host\r\n").await;
+        }
+    });
+    let sender = sender(Arc::new(SystemLookup), Duration::from_secs(5));
+    for (url, expected) in [
+        (format!("https://{at}/"), "no connection could be opened; check the port and the certificate"),
+        (format!("http://{at}/"), "the connection ended before an answer came"),
+        ("http://127.0.0.9:1/".to_owned(), "the address may not be used; change the URL"),
+    ] {
+        assert_eq!(send(&sender, &url).await.explanation, Some(expected), "{url}");
+    }
+    let at = receiver().await;
+    let refused = send(&sender, &format!("http://{at}/nothing")).await;
+    assert_eq!(
+        (refused.status, refused.explanation),
+        (Some(404), Some("the receiver answered with another status than 2xx"))
+    );
 }
 
 #[tokio::test]
@@ -132,6 +160,9 @@ fn addresses_that_must_not_be_used_are_refused() {
         ("ftp://hooks.example.com/", BadUrl::Scheme),
         ("file:///etc/passwd", BadUrl::Scheme),
         ("hooks.example.com", BadUrl::Malformed),
+        ("https://hooks.example.com/\u{1b}[2J", BadUrl::Malformed),
+        ("https://hooks.example.com/\nforged", BadUrl::Malformed),
+        ("https://hooks.example.com/\u{202e}moc", BadUrl::Malformed),
         ("https://", BadUrl::Malformed),
         ("https://user@hooks.example.com/", BadUrl::Parts),
         ("https://:secret@hooks.example.com/", BadUrl::Parts),

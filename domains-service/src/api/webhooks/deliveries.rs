@@ -25,7 +25,7 @@ pub(in crate::api) async fn list(
     params: Params,
 ) -> Result<Response, Stop> {
     let project = actor.enter(&project, Some(Scope::DomainsRead))?;
-    let endpoint = super::load(&app, &project, &webhook).await?;
+    let endpoint = super::load(&app, &actor, &project, &webhook).await?;
     let limit = params.limit()?;
     let before = params.number_cursor()?;
     let state = params.text("state").map(str::parse::<DeliveryState>).transpose();
@@ -49,7 +49,7 @@ pub(in crate::api) async fn repeat(
     let project = actor.enter(&project, Some(Scope::DomainsWrite))?;
     let not_found = || Stop::from(Code::DeliveryNotFound.refuse("The webhook has no delivery of this id."));
     let mut write = app.store.write().await?;
-    let endpoint = super::find(&mut write, &project, &webhook).await?;
+    let endpoint = super::find(&mut write, &actor, &project, &webhook).await?;
     if endpoint.disabled.is_some() {
         return Err(Code::WebhookDisabled.refuse("The webhook is switched off; switch it on first.").into());
     }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{Expectation, ServerVerdict};
+use super::{Claim, Expectation, ServerVerdict};
 use crate::dns::CaaRecord;
 use crate::dns::caa::{CaaIdentity, CaaRuling};
 use crate::dns::facts::{Answer, CaaLevel, DnsFacts, ServerFacts, Why};
@@ -168,7 +168,7 @@ fn explain_one(
         ServerVerdict::Missing => {
             problems.push(no_record(expected, matches!(&facts.zone, super::Zone::Is(zone) if zone == name.as_str())));
         }
-        ServerVerdict::Ok | ServerVerdict::OkApexCname | ServerVerdict::Unknown(_) => {}
+        ServerVerdict::Ok | ServerVerdict::OkByAddress | ServerVerdict::OkApexCname | ServerVerdict::Unknown(_) => {}
     }
 }
 
@@ -201,10 +201,16 @@ fn answer(server: &ServerFacts, verdict: ServerVerdict) -> String {
     }
 }
 
-pub(super) fn text(code: ProblemCode, expected: &Expectation<'_>, text: &str, found: &[String]) -> Problem {
-    let place = format!("{TEXT_LABEL}.{}", expected.name);
+pub(super) fn text(code: ProblemCode, expected: &Expectation<'_>, found: &[String]) -> Problem {
+    let (name, text) = (expected.name, expected.text);
+    let place = format!("{TEXT_LABEL}.{name}");
     let fix = format!("Create the record: {place} {TTL_SECONDS} TXT \"{text}\"");
-    let message = format!("{} is or was attached to another project. Prove that it is yours.", expected.name);
+    let message = match expected.claim {
+        Claim::Contested => format!("{name} is or was attached to another project. Prove that it is yours."),
+        Claim::Open | Claim::Proven => format!(
+            "{name} leads to us by addresses, which all projects share, so they do not show whose it is. Prove that it is yours."
+        ),
+    };
     Problem::new(code, place, message, fix).seen([text.to_owned()], found.iter().take(SHOWN_MAX).cloned())
 }
 

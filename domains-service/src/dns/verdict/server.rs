@@ -8,8 +8,10 @@ use crate::dns::networks::proxy_of;
 /// What one nameserver's answer means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerVerdict {
-    /// It leads to us.
+    /// It leads to us, by a record that only this project has.
     Ok,
+    /// It leads to us by addresses, which all projects share: whose it is they do not say.
+    OkByAddress,
     /// A CNAME at an apex: it leads to us, though many resolvers dislike it.
     OkApexCname,
     /// No such record.
@@ -34,13 +36,13 @@ pub(crate) enum ServerVerdict {
 
 impl ServerVerdict {
     pub(crate) fn is_ok(self) -> bool {
-        matches!(self, Self::Ok | Self::OkApexCname)
+        matches!(self, Self::Ok | Self::OkByAddress | Self::OkApexCname)
     }
 
     /// The word in the API.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
-            Self::Ok => "ok",
+            Self::Ok | Self::OkByAddress => "ok",
             Self::OkApexCname => "ok_apex_cname",
             Self::Missing => "missing",
             Self::CnameMismatch => "cname_mismatch",
@@ -92,7 +94,7 @@ fn judge_addresses(server: &ServerFacts, edge: &[IpAddr], apex: bool) -> ServerV
         return ServerVerdict::Missing;
     }
     if apex && !server.a.is_empty() && addresses.iter().all(|address| edge.contains(address)) {
-        return ServerVerdict::Ok;
+        return ServerVerdict::OkByAddress;
     }
     if addresses.iter().any(|address| proxy_of(*address).is_some()) {
         return ServerVerdict::Proxied;

@@ -44,13 +44,18 @@ fn facts(zone: &str, servers: Vec<ServerFacts>) -> DnsFacts {
 struct Case {
     name: Hostname,
     target: Hostname,
-    text: Option<&'static str>,
+    claim: Claim,
     authorities: Vec<CaaIdentity>,
 }
 
 impl Case {
     fn of(name: &str) -> Self {
-        Self { name: name.parse().unwrap(), target: TARGET.parse().unwrap(), text: None, authorities: Vec::new() }
+        Self {
+            name: name.parse().unwrap(),
+            target: TARGET.parse().unwrap(),
+            claim: Claim::Open,
+            authorities: Vec::new(),
+        }
     }
 
     fn judge(&self, facts: &DnsFacts) -> Judgement {
@@ -62,7 +67,8 @@ impl Case {
             name: &self.name,
             target: &self.target,
             edge: &[],
-            text: self.text,
+            text: "edge-verify=right",
+            claim: self.claim,
             authorities: &self.authorities,
         }
     }
@@ -197,8 +203,34 @@ fn the_apex_of_a_delegated_zone_is_recognised_by_its_zone_not_by_its_name() {
 }
 
 #[test]
+fn addresses_prove_nothing_because_all_projects_share_them() {
+    let judged = |claim, servers, texts| {
+        let mut facts = facts("customer.com", servers);
+        facts.texts = texts;
+        Case { claim, ..Case::of("customer.com") }.judge(&facts)
+    };
+    let ours = || vec![addressed("ns1", &[EDGE])];
+    let text = || Some(Answer::Is(vec!["edge-verify=right".to_owned()]));
+    let without = judged(Claim::Open, ours(), Some(Answer::Nothing));
+    assert_eq!((without.records, without.ownership), (Records::Pass, Ownership::Missing));
+    assert_eq!((without.passes(), codes(&without)), (false, vec!["OWNERSHIP_TXT_MISSING"]));
+    assert!(without.problems[0].message.contains("addresses, which all projects share"), "{:?}", without.problems);
+    assert!(!judged(Claim::Open, ours(), None).passes(), "nobody could tell");
+    assert!(judged(Claim::Open, ours(), text()).passes());
+    assert!(judged(Claim::Proven, ours(), None).passes(), "it was proven, and has led here since");
+    assert!(!judged(Claim::Contested, ours(), Some(Answer::Nothing)).passes());
+    // A record that only this project has needs no text; where one nameserver has an address, the text is needed.
+    let specific = || server("ns1", Answer::Is(TARGET));
+    assert!(judged(Claim::Open, vec![specific()], Some(Answer::Nothing)).passes());
+    assert!(!judged(Claim::Open, vec![specific(), addressed("ns2", &[EDGE])], Some(Answer::Nothing)).passes());
+    // Before there is a record, both are asked for at once.
+    let nothing = judged(Claim::Open, vec![server("ns1", Answer::Nothing)], Some(Answer::Nothing));
+    assert_eq!(codes(&nothing), ["DNS_NO_RECORD", "OWNERSHIP_TXT_MISSING"]);
+}
+
+#[test]
 fn contested_names_need_their_text() {
-    let case = Case { text: Some("edge-verify=right"), ..Case::of("shop.customer.com") };
+    let case = Case { claim: Claim::Contested, ..Case::of("shop.customer.com") };
     let with = |texts| {
         let mut facts = facts("customer.com", vec![server("ns1", Answer::Is(TARGET))]);
         facts.texts = texts;

@@ -5,7 +5,7 @@ use instant_acme::{AuthorizationStatus, Error, Order, OrderStatus};
 
 use super::explain::{explain_problem, is};
 use super::settings::ChallengeKind;
-use super::{AcmeAuthority, NONCES_MAX, POLLING, limits, patiently};
+use super::{AcmeAuthority, NONCES_MAX, POLLING, patiently};
 use crate::issuer::{IssueError, IssueRequest};
 
 impl AcmeAuthority {
@@ -61,7 +61,8 @@ impl AcmeAuthority {
             None => IssueError::Unavailable("the proof failed, and it gives no reason".to_owned()),
         };
         if self.settings.mirror_limits && matches!(meaning, IssueError::Unreachable(_)) {
-            let taken = self.desk.admit(&limits::of_failure(&self.settings.name, request.hostname.as_str())).await;
+            let failure = self.settings.limits.of_failure(&self.settings.name, request.hostname.as_str());
+            let taken = self.desk.admit(&failure).await;
             if let Err(error) = taken {
                 tracing::debug!(domain = %request.hostname, %error, at = now.0, "the limit on failures is reached");
             }

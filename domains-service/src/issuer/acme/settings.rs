@@ -5,6 +5,8 @@ use std::str::FromStr;
 use chassis::secret::Secret;
 use instant_acme::ChallengeType;
 
+use super::limits::Limits;
+
 /// One authority.
 #[derive(Clone, Debug)]
 pub struct AcmeSettings {
@@ -26,6 +28,8 @@ pub struct AcmeSettings {
     pub profile: Option<String>,
     /// Whether we keep count of what it lets us do. A private authority has no limits to mirror.
     pub mirror_limits: bool,
+    /// What it lets us do.
+    pub limits: Limits,
 }
 
 /// An account outside of ACME.

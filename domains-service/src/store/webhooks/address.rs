@@ -3,12 +3,18 @@
 use chassis::sql::{query, query_as, query_scalar};
 use contract::project::ProjectId;
 
-use super::super::{StoreError, Write, read_json};
+use super::super::{StoreError, Write, kept, read_json};
 use super::outbox::disable;
 use crate::webhook::{DisabledReason, Wanted};
 
 /// Deliveries that may wait for one endpoint. It is switched off when more come: what nobody fetches must not grow.
 const WAITING_MAX: i64 = 10_000;
+
+/// Deliveries kept of one endpoint, whatever their age: those that wait and those that are settled.
+const DELIVERIES_PER_ENDPOINT_MAX: i64 = 20_000;
+
+/// Settled deliveries left when there were more.
+const SETTLED_LEFT: i64 = 9_000;
 
 /// A message before it is addressed.
 pub(crate) struct Outgoing<'m> {
@@ -64,6 +70,33 @@ pub(crate) async fn deliver_to(
         .bind(now.0)
         .execute(write.connection())
         .await?;
+        bound_deliveries(write, &endpoint).await?;
     }
     Ok(())
+}
+
+/// What the deliveries of an endpoint are counted under.
+pub(super) fn counted(endpoint: &str) -> String {
+    format!("deliveries {endpoint}")
+}
+
+/// Counts the delivery, and forgets the oldest settled ones of an endpoint that has more than
+/// [`DELIVERIES_PER_ENDPOINT_MAX`].
+async fn bound_deliveries(write: &mut Write, endpoint: &str) -> Result<(), StoreError> {
+    let owner = counted(endpoint);
+    if kept::one_more(write.connection(), &owner).await? <= DELIVERIES_PER_ENDPOINT_MAX {
+        return Ok(());
+    }
+    query(
+        "DELETE FROM webhook_deliveries WHERE endpoint = $1 AND due_at IS NULL AND id <=
+             (SELECT id FROM webhook_deliveries WHERE endpoint = $1 AND due_at IS NULL
+              ORDER BY id DESC LIMIT 1 OFFSET $2)",
+    )
+    .bind(endpoint)
+    .bind(SETTLED_LEFT)
+    .execute(write.connection())
+    .await?;
+    let left = query_scalar("SELECT COUNT(*) FROM webhook_deliveries WHERE endpoint = $1");
+    let left: i64 = left.bind(endpoint).fetch_one(write.connection()).await?;
+    kept::put_right(write.connection(), &owner, left).await
 }

@@ -190,7 +190,7 @@ pub(crate) async fn note(
     .bind(next.filter(|_| !delivered).map(|at| at.0))
     .bind(attempt.result.as_str())
     .bind(attempt.status.map(i64::from))
-    .bind(attempt.explanation.as_deref())
+    .bind(attempt.explanation)
     .bind(now.0)
     .bind(delivery.id)
     .bind(delivery.due_at)
@@ -345,5 +345,41 @@ mod tests {
             assert_eq!((waiting, reason.as_deref()), expected);
             assert!(overdue >= 1);
         }
+    }
+
+    #[tokio::test]
+    async fn an_endpoint_keeps_a_maximum_of_deliveries_and_everything_that_waits() {
+        let directory = tempfile::tempdir().unwrap();
+        let clock = Arc::new(ManualClock::at(UnixMillis(1_000)));
+        let store = Store::open(&directory.path().join("db.sqlite").into(), clock).await.unwrap();
+        sqlx::raw_sql(
+            "INSERT INTO projects (id, salt, plan, access, upstream, suspended, created_at, updated_at)
+             VALUES ('demo', 's', 'pro', 'key', 'orders', FALSE, 1, 1);
+             INSERT INTO webhook_endpoints (id, project, url, description, events, sealed_secret, created_at, updated_at)
+             VALUES ('full', 'demo', '', '', '[\"domain.*\"]', '', 1, 1);
+             WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
+             INSERT INTO webhook_deliveries (endpoint, message, kind, body, state, attempts, due_at, created_at)
+             SELECT 'full', 'msg', 'domain.created', '{}', IIF(i <= 50, 'waiting', 'delivered'), 1,
+                 IIF(i <= 50, 2000, NULL), 1 FROM n;
+             INSERT INTO kept_rows (owner, kept) VALUES ('deliveries full', 20000);",
+        )
+        .execute(store.writer().sqlite().unwrap())
+        .await
+        .unwrap();
+        let project: ProjectId = "demo".parse().unwrap();
+        let mut write = store.write().await.unwrap();
+        write.record(&project, None, "domain.created", &Actor::system(), json!({})).await.unwrap();
+        write.commit().await.unwrap();
+        let count = async |text: &'static str| {
+            let count: i64 = query_scalar(text).fetch_one(store.reader()).await.unwrap();
+            count
+        };
+        assert_eq!(count("SELECT COUNT(*) FROM webhook_deliveries WHERE due_at IS NULL").await, 9_000);
+        assert_eq!(count("SELECT COUNT(*) FROM webhook_deliveries WHERE due_at IS NOT NULL").await, 51);
+        assert_eq!(count("SELECT kept FROM kept_rows WHERE owner = 'deliveries full'").await, 9_051);
+        let mut write = store.write().await.unwrap();
+        super::super::delete_webhook(write.connection(), "full").await.unwrap();
+        write.commit().await.unwrap();
+        assert_eq!(count("SELECT COUNT(*) FROM kept_rows WHERE owner LIKE 'deliveries%'").await, 0);
     }
 }

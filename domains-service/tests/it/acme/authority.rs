@@ -93,6 +93,7 @@ impl FakeCa {
             challenges: vec![ChallengeKind::Http01, ChallengeKind::TlsAlpn01],
             profile: None,
             mirror_limits: true,
+            limits: domains_service::Limits::default(),
         }
     }
 

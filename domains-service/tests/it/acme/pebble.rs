@@ -94,6 +94,7 @@ impl Pebble {
             challenges: vec![ChallengeKind::Http01],
             profile: None,
             mirror_limits: false,
+            limits: domains_service::Limits::default(),
         }
     }
 }

@@ -1,0 +1,29 @@
+//! Counting what is kept of one owner as it is written: a maximum then costs one row to know, not a scan.
+//!
+//! A count is never too low. What is forgotten for its age leaves it too high, and the next time the maximum is reached
+//! it is put right.
+
+use chassis::sql::{Connection, query, query_scalar};
+
+use super::StoreError;
+
+/// Counts one more row of `owner`: how many there are by now.
+pub(super) async fn one_more(connection: &mut Connection, owner: &str) -> Result<i64, StoreError> {
+    let kept = query_scalar(
+        "INSERT INTO kept_rows (owner, kept) VALUES ($1, 1)
+         ON CONFLICT (owner) DO UPDATE SET kept = kept_rows.kept + 1 RETURNING kept",
+    );
+    Ok(kept.bind(owner).fetch_one(connection).await?)
+}
+
+/// Puts the count of `owner` right.
+pub(super) async fn put_right(connection: &mut Connection, owner: &str, kept: i64) -> Result<(), StoreError> {
+    query("UPDATE kept_rows SET kept = $2 WHERE owner = $1").bind(owner).bind(kept).execute(connection).await?;
+    Ok(())
+}
+
+/// Forgets the count of an owner that is gone.
+pub(super) async fn forget(connection: &mut Connection, owner: &str) -> Result<(), StoreError> {
+    query("DELETE FROM kept_rows WHERE owner = $1").bind(owner).execute(connection).await?;
+    Ok(())
+}

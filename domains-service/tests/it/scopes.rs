@@ -1,0 +1,106 @@
+//! Every scope against every operation of the router: an operation that is not in the table fails.
+
+use contract::key::Scope;
+use serde_json::{Value, json};
+
+use crate::webhooks::{endpoint, receiver::Receiver};
+use crate::world::Platform;
+
+use Scope::{DomainsRead, DomainsWrite, KeysWrite, OrdersRead, OrdersWrite};
+
+/// What one operation needs, by method and path: every scope of the list. The webhook is told of orders, and the key of
+/// the path may write domains.
+const TABLE: &[(&str, &str, &[Scope])] = &[
+    ("GET", "/openapi.json", &[]),
+    ("GET", "/v1/openapi.json", &[]),
+    ("GET", "/v1/acme-account", &[]),
+    ("GET", "/v1/projects/{project}", &[]),
+    ("GET", "/v1/projects/{project}/keys", &[KeysWrite]),
+    ("POST", "/v1/projects/{project}/keys", &[KeysWrite, OrdersRead]),
+    ("DELETE", "/v1/projects/{project}/keys/{key}", &[KeysWrite, DomainsWrite]),
+    ("POST", "/v1/projects/{project}/keys/{key}/rotate", &[KeysWrite, DomainsWrite]),
+    ("GET", "/v1/projects/{project}/domains", &[DomainsRead]),
+    ("POST", "/v1/projects/{project}/domains", &[DomainsWrite]),
+    ("GET", "/v1/projects/{project}/domains/{domain}", &[DomainsRead]),
+    ("PATCH", "/v1/projects/{project}/domains/{domain}", &[DomainsWrite]),
+    ("DELETE", "/v1/projects/{project}/domains/{domain}", &[DomainsWrite]),
+    ("POST", "/v1/projects/{project}/domains/{domain}/verify", &[DomainsWrite]),
+    ("GET", "/v1/projects/{project}/domains/{domain}/events", &[DomainsRead]),
+    ("GET", "/v1/projects/{project}/domain-check", &[DomainsRead]),
+    ("GET", "/v1/projects/{project}/events", &[DomainsRead]),
+    ("GET", "/v1/projects/{project}/webhooks", &[DomainsRead]),
+    ("POST", "/v1/projects/{project}/webhooks", &[DomainsWrite, OrdersRead]),
+    ("GET", "/v1/projects/{project}/webhooks/{webhook}", &[DomainsRead, OrdersRead]),
+    ("PATCH", "/v1/projects/{project}/webhooks/{webhook}", &[DomainsWrite, OrdersRead]),
+    ("DELETE", "/v1/projects/{project}/webhooks/{webhook}", &[DomainsWrite, OrdersRead]),
+    ("POST", "/v1/projects/{project}/webhooks/{webhook}/rotate", &[DomainsWrite, OrdersRead]),
+    ("GET", "/v1/projects/{project}/webhooks/{webhook}/deliveries", &[DomainsRead, OrdersRead]),
+    ("POST", "/v1/projects/{project}/webhooks/{webhook}/deliveries/{delivery}/repeat", &[DomainsWrite, OrdersRead]),
+];
+
+/// A body that is good enough to ask for what the scopes of the table are needed for.
+fn body(method: &str, path: &str) -> Value {
+    match (method, path.rsplit_once('/').map_or("", |(_, last)| last)) {
+        ("POST", "keys") => json!({ "scopes": ["orders:read"] }),
+        ("POST", "domains") => json!({ "name": "other.localhost" }),
+        ("POST", "webhooks") => json!({ "url": "http://127.0.0.1:9/", "events": ["order.*"] }),
+        ("PATCH", _) if path.ends_with("{webhook}") => json!({ "events": ["domain.*"] }),
+        ("PATCH", _) => json!({ "redirect": null }),
+        _ => Value::Null,
+    }
+}
+
+/// What a router offers at a path: the methods it names to whoever asks with one that nothing has.
+async fn offered(platform: &Platform, place: &str) -> Vec<String> {
+    let refused = platform.owner("demo").send("PUT", place, Value::Null).await;
+    assert_eq!(refused.status, 405, "{place}: {refused:?}");
+    let allowed = refused.header("allow").split(',').map(|method| method.trim().to_owned());
+    allowed.filter(|method| method != "HEAD").collect()
+}
+
+// rule: 5.4
+#[tokio::test]
+async fn every_operation_needs_exactly_the_scopes_of_the_table() {
+    let (platform, receiver) = (Platform::start().await, Receiver::start().await);
+    platform.project("demo", "pro").await;
+    platform.local_domain("demo", json!({ "name": "shop.localhost" })).await;
+    let (webhook, _) = endpoint(&platform, &receiver, json!(["order.*"])).await;
+    let owner = platform.owner("demo");
+    let key = owner.send("POST", "/v1/projects/demo/keys", json!({ "scopes": ["domains:write"] })).await.body;
+    let place = |path: &str| {
+        path.replace("{project}", "demo")
+            .replace("{domain}", "shop.localhost")
+            .replace("{webhook}", &webhook)
+            .replace("{key}", key["id"].as_str().unwrap())
+            .replace("{delivery}", "1")
+    };
+    let mut operations = Vec::new();
+    for path in domains_service::paths() {
+        for method in offered(&platform, &place(&path)).await {
+            operations.push((method, path.clone()));
+        }
+    }
+    for (method, path) in &operations {
+        let entry = TABLE.iter().find(|(of, at, _)| of == method && at == path);
+        let (_, _, needed) = entry.unwrap_or_else(|| panic!("{method} {path} is not in the table"));
+        // Without any one of the scopes it is refused, whatever else the key may do.
+        for missing in *needed {
+            let others: Vec<Scope> = [OrdersRead, OrdersWrite, DomainsRead, DomainsWrite, KeysWrite]
+                .into_iter()
+                .filter(|scope| scope != missing)
+                .collect();
+            let refused = platform.caller("demo", &others).send(method, &place(path), body(method, path)).await;
+            assert!(
+                matches!(refused.code(), (403, "insufficient_scope" | "scope_not_grantable")),
+                "{method} {path} without {missing}: {refused:?}"
+            );
+        }
+    }
+    assert_eq!(operations.len(), TABLE.len(), "the table has operations that are gone");
+    // With these scopes and no others it is not refused; removals come last, so that everything is still there.
+    let (removals, others): (Vec<_>, Vec<_>) = TABLE.iter().partition(|(method, _, _)| *method == "DELETE");
+    for (method, path, needed) in others.into_iter().chain(removals.into_iter().rev()) {
+        let answer = platform.caller("demo", needed).send(method, &place(path), body(method, path)).await;
+        assert_ne!(answer.status, 403, "{method} {path} with {needed:?}: {answer:?}");
+    }
+}
