@@ -1,7 +1,7 @@
 //! Everything the client sent, parsed once into types we trust.
 //!
 //! After [`EdgeRequest::parse`] nobody lower-cases a host, strips a port or splits a path again. What HTTP/1 sends has
-//! passed the door's lint by now; HTTP/2 arrives here first, so the rules that both must obey stand in `request/lint.rs`.
+//! passed the door's lint by now; HTTP/2 arrives here first and is held to the same rules.
 
 pub(crate) mod lint;
 
@@ -12,6 +12,7 @@ use http::{HeaderMap, Method, header};
 use pingora::http::RequestHeader;
 
 use crate::door::Connection;
+use crate::door::head::{self, HeadLimits};
 use crate::rejection::Rejection;
 
 /// What the client says of the body that follows.
@@ -32,6 +33,8 @@ pub struct EdgeRequest<'a> {
     pub method: &'a Method,
     /// The host the request is for, canonical.
     pub host: Hostname,
+    /// The port behind the host, where one is said.
+    pub port: Option<u16>,
     /// The path exactly as sent.
     pub path: &'a str,
     /// Path and query exactly as sent, always starting with `/` (or `*` for OPTIONS).
@@ -57,16 +60,15 @@ impl<'a> EdgeRequest<'a> {
     /// The [`Rejection`] of the first rule it breaks.
     pub fn parse(header: &'a RequestHeader, body_follows: bool, connection: &'a Connection) -> Result<Self, Rejection> {
         if connection.is_h2() {
-            lint::method(&header.method)?;
             lint::authority(header.uri.authority(), &header.headers)?;
-            lint::fields(&header.headers)?;
+            head::judge(header, body_follows, &HeadLimits::default())?;
         }
-        let host = host_of(header)?;
+        let (host, port) = host_of(header)?;
         let target = header.uri.path_and_query().map_or("/", |target| target.as_str());
-        lint::target(target, &header.method)?;
         Ok(Self {
             method: &header.method,
             host,
+            port,
             path: header.uri.path(),
             target,
             headers: &header.headers,
@@ -91,20 +93,19 @@ impl<'a> EdgeRequest<'a> {
     }
 }
 
-/// HTTP/2 puts the host into `:authority`, HTTP/1 into `Host`. Where there are both they are the same by now.
-fn host_of(header: &RequestHeader) -> Result<Hostname, Rejection> {
+/// HTTP/2 puts the host into `:authority`, HTTP/1 into `Host`. Where there are both they are the same by now, and the lint
+/// has seen that a port is a number.
+fn host_of(header: &RequestHeader) -> Result<(Hostname, Option<u16>), Rejection> {
     let authority = match header.uri.authority() {
         Some(authority) => authority.as_str(),
         None => header.headers.get(header::HOST).and_then(|host| host.to_str().ok()).ok_or(Rejection::BadHost)?,
     };
-    let name = match authority.rsplit_once(':') {
-        Some((name, port)) if !name.contains(':') => {
-            let port_ok = port.is_empty() || (port.len() <= 5 && port.parse::<u16>().is_ok_and(|port| port > 0));
-            if port_ok { name } else { return Err(Rejection::BadHost) }
-        }
-        _ => authority,
+    let (name, port) = match authority.rsplit_once(':') {
+        Some((name, port)) if !name.contains(':') => (name, Some(port.parse().map_err(|_| Rejection::BadHost)?)),
+        _ => (authority, None),
     };
-    Hostname::from_ascii(name).map_err(|_| Rejection::BadHost)
+    let host = Hostname::from_ascii(name).map_err(|_| Rejection::BadHost)?;
+    Ok((host, port))
 }
 
 /// RFC 6455 section 4.1: the one switch of protocols there is. Other values of `Upgrade` are ignored, as a server may.
@@ -142,19 +143,19 @@ mod tests {
     fn host(text: &str) -> Result<String, Rejection> {
         let mut header = RequestHeader::build("GET", b"/", None).unwrap();
         header.insert_header("host", text).unwrap();
-        host_of(&header).map(|host| host.as_str().to_owned())
+        host_of(&header).map(|(host, port)| port.map_or(host.to_string(), |port| format!("{host} {port}")))
     }
 
     #[test]
     fn the_host_is_canonical_whatever_its_spelling() {
-        assert_eq!(host("Demo.Tollhouse.LOCALHOST.:8443").unwrap(), "demo.tollhouse.localhost");
+        assert_eq!(host("Demo.Tollhouse.LOCALHOST.:8443").unwrap(), "demo.tollhouse.localhost 8443");
         assert_eq!(host("demo.tollhouse.localhost").unwrap(), "demo.tollhouse.localhost");
     }
 
     #[test]
     fn what_names_no_single_host_is_refused() {
         for bad in
-            ["", "a.example:0", "a.example:65536", "a.example:8x", "a,b", "a/b", "[::1]", "127.0.0.1", "a b", "user@a"]
+            ["", "a.example:", "a.example:65536", "a.example:8x", "a,b", "a/b", "[::1]", "127.0.0.1", "a b", "user@a"]
         {
             assert_eq!(host(bad), Err(Rejection::BadHost), "{bad:?}");
         }

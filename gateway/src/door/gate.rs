@@ -21,6 +21,8 @@ pub(crate) const HELD_BYTES_MAX: usize = 64 * 1024;
 /// What the connection is in the middle of.
 #[derive(Debug)]
 enum Phase {
+    /// Before a head: one empty line is skipped (RFC 9112 section 2.2). Old clients end a body with one.
+    Rest,
     /// Waiting for a head, or in one.
     Head(HeadReader),
     /// In a body of which so many bytes are left.
@@ -65,15 +67,7 @@ pub(crate) struct Gate {
 
 impl Gate {
     pub(crate) fn new(limits: HeadLimits) -> Self {
-        Self {
-            limits,
-            phase: Phase::Head(HeadReader::default()),
-            held: Vec::new(),
-            clean: 0,
-            read: 0,
-            head: None,
-            heads: 0,
-        }
+        Self { limits, phase: Phase::Rest, held: Vec::new(), clean: 0, read: 0, head: None, heads: 0 }
     }
 
     /// Bytes the proxy may read now.
@@ -100,7 +94,7 @@ impl Gate {
 
     pub(crate) fn want(&self) -> Want {
         match &self.phase {
-            Phase::Head(_) => Want::Head { begun: self.holds() },
+            Phase::Rest | Phase::Head(_) => Want::Head { begun: self.holds() },
             Phase::Length(left) => Want::Body { most: usize::try_from(*left).unwrap_or(usize::MAX) },
             Phase::Chunked(_) => Want::Body { most: HELD_BYTES_MAX },
             Phase::Response => Want::Response,
@@ -157,7 +151,7 @@ impl Gate {
             self.held.drain(..self.read.min(self.held.len()));
             self.clean -= self.read;
             self.read = 0;
-            self.phase = Phase::Head(HeadReader::default());
+            self.phase = Phase::Rest;
             self.advance()?;
         }
         Ok(())
@@ -179,6 +173,16 @@ impl Gate {
         loop {
             let fresh = self.held.get(self.clean..).unwrap_or_default();
             match &mut self.phase {
+                Phase::Rest => match fresh {
+                    [] | [b'\r'] => return Ok(()),
+                    [b'\r', b'\n', ..] => {
+                        // Nobody behind the gate sees it.
+                        self.held.drain(self.clean..self.clean + 2);
+                        self.consume(0);
+                        self.phase = Phase::Head(HeadReader::default());
+                    }
+                    _ => self.phase = Phase::Head(HeadReader::default()),
+                },
                 Phase::Head(reader) => {
                     // Nothing read, nothing moved: the reader counts from the start of what is not released.
                     let Some((bytes, head)) = reader.advance(fresh, &self.limits)? else {

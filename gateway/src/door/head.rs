@@ -5,6 +5,8 @@
 //! Host and one statement of the body's length; a lenient parser and a strict one then agree about it.
 //!
 //! Which methods, paths and hosts exist is left to the pipeline: `TRACE /` and `DELETE /nowhere` are good heads.
+//! What HTTP/2 delivers is held to the same rules ([`judge`]), so that both versions have one verdict of one request.
+//!
 //! Nothing here allocates, waits or remembers more than a few counters, and nothing is depended on.
 
 pub(crate) mod bytes;
@@ -15,6 +17,8 @@ mod scan;
 mod target;
 #[cfg(test)]
 mod vectors;
+
+use pingora::http::RequestHeader;
 
 use self::fields::Fields;
 use self::line::RequestLine;
@@ -105,12 +109,35 @@ impl HeadReader {
                     let (start, line) = self.line.as_ref().ok_or(Rejection::BadRequest)?;
                     let fields = buffer.get(*start..self.scanned.saturating_sub(2)).unwrap_or_default();
                     let target = buffer.get(..*start).unwrap_or_default();
-                    let head = Fields::read(fields)?.judge(line, target)?;
+                    let head = Fields::read(fields)?.judge(line, target, limits)?;
                     return Ok(Some((self.scanned, head)));
                 }
             }
         }
     }
+}
+
+/// Judges a head that HTTP/2 delivered: as its lines would be, so is it.
+///
+/// # Errors
+/// The [`Rejection`] of the first rule that it breaks.
+pub(crate) fn judge(head: &RequestHeader, body_follows: bool, limits: &HeadLimits) -> Result<Head, Rejection> {
+    let authority = head.uri.authority().map(|authority| authority.as_str().as_bytes());
+    let target = match head.uri.path_and_query() {
+        _ if head.method == http::Method::CONNECT => authority.unwrap_or_default(),
+        Some(target) => target.as_str().as_bytes(),
+        None => b"/",
+    };
+    let line = line::judge(head.method.as_str().as_bytes(), target, limits)?;
+    Fields::read_map(authority, &head.headers, body_follows, limits)?.judge(&line, &[], limits)
+}
+
+/// Whether a target may travel in a request with this method.
+///
+/// # Errors
+/// [`Rejection::BadTarget`].
+pub(crate) fn judge_target(method: &[u8], target: &[u8]) -> Result<(), Rejection> {
+    target::check(method, target).map(|_| ())
 }
 
 /// Judges one complete head, blank line included. A head that ends early or has bytes behind it is a bad request.

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::FrameLimits;
 use super::frames::Frames;
 use super::gate::{Gate, PIECE_BYTES_MAX, Want};
-use super::head::HeadLimits;
+use super::head::{self, HeadLimits};
 use super::proxy_header::{self, Speaker};
 use crate::rejection::Rejection;
 use crate::request::lint;
@@ -81,6 +81,9 @@ pub struct NoHeader;
 /// # Errors
 /// The rule that it breaks.
 pub fn target(target: &str) -> Result<bool, Rejection> {
-    lint::target(target, &http::Method::GET)?;
+    if !target.starts_with('/') {
+        return Err(Rejection::BadTarget);
+    }
+    head::judge_target(b"GET", target.as_bytes())?;
     Ok(lint::has_dot_segments(target.split('?').next().unwrap_or_default()))
 }

@@ -13,6 +13,7 @@ mod messages;
 mod peer;
 mod shapes;
 mod streams;
+mod versions;
 mod windows;
 
 use std::time::Duration;

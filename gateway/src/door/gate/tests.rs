@@ -28,6 +28,25 @@ fn a_head_is_released_whole_or_not_at_all() {
     assert_eq!((read(&mut gate).as_str(), gate.want()), (GET, Want::Response));
 }
 
+/// RFC 9112 section 2.2.
+#[test]
+fn one_empty_line_before_a_request_is_skipped_and_nobody_sees_it() {
+    let mut gate = gate();
+    for _ in 0..3 {
+        gate.feed(b"\r").unwrap();
+        assert_eq!(gate.ready(), b"");
+        gate.feed(b"\n").unwrap();
+        assert_eq!((gate.want(), gate.held.capacity()), (Want::Head { begun: false }, 0));
+        gate.feed(GET.as_bytes()).unwrap();
+        assert_eq!((read(&mut gate).as_str(), gate.want()), (GET, Want::Response));
+        gate.feed(format!("\r\n{GET}").as_bytes()).unwrap();
+        gate.response_complete().unwrap();
+        assert_eq!(read(&mut gate), GET);
+        gate.response_complete().unwrap();
+    }
+    assert_eq!(gate.feed(format!("\r\n\r\n{GET}").as_bytes()), Err(Rejection::BadRequest));
+}
+
 #[test]
 fn the_next_message_waits_for_the_response_to_this_one() {
     let mut gate = gate();

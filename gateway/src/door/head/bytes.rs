@@ -30,8 +30,8 @@ const fn classes() -> [u8; 256] {
         ) {
             class |= PATH | QUERY;
         }
-        // What the URL standard leaves bare in queries.
-        if matches!(byte, b'?' | b'`' | b'{' | b'}') {
+        // What the URL standard leaves bare in queries: a query is data, and no server resolves it.
+        if matches!(byte, b'?' | b'`' | b'{' | b'}' | b'\\' | b'%') {
             class |= QUERY;
         }
         classes[byte as usize] = class;
@@ -112,8 +112,12 @@ mod tests {
 
     #[test]
     fn a_target_never_takes_what_ends_a_line_a_path_or_a_quoted_string() {
-        for byte in [b' ', b'#', b'"', b'<', b'>', b'\\', b'%', 0x7F, 0x80, 0xFF, b'\t', b'\r', b'\n', 0] {
+        for byte in [b' ', b'#', b'"', b'<', b'>', 0x7F, 0x80, 0xFF, b'\t', b'\r', b'\n', 0] {
             assert!(!is_path(byte) && !is_query(byte), "{byte:#x}");
+        }
+        // In a path a percent sign begins an escape; it is judged with what follows it.
+        for byte in [b'\\', b'%', b'?'] {
+            assert!(!is_path(byte) && is_query(byte), "{byte:#x}");
         }
         let path = (0..=u8::MAX).filter(|byte| is_path(*byte)).count();
         // 62 alphanumerics, 4 unreserved marks, 11 sub-delims, `:` `@` `/`, and the four browsers leave bare.

@@ -1,8 +1,10 @@
 //! The field lines: their syntax, and what the framing, routing and connection fields among them say together.
 
+use http::{HeaderMap, header};
+
 use super::bytes::{is_token, trim};
 use super::line::RequestLine;
-use super::{Framing, Head, host};
+use super::{Framing, Head, HeadLimits, host};
 use crate::rejection::Rejection;
 
 /// Most names that `Connection` may list; nobody needs more than close, te and upgrade with its settings.
@@ -21,10 +23,29 @@ fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Rejection> {
     let Some(value) = value.strip_prefix(b":").filter(|_| !name.is_empty()) else {
         return Err(Rejection::BadRequest);
     };
-    if name.contains(&b'_') {
-        return Err(Rejection::UnderscoreHeader);
-    }
     Ok((name, trim(value)))
+}
+
+/// Bytes of a field line beside its name and value, as most clients write it: the colon, a space, and the line's end.
+const LINE_BYTES: usize = ": \r\n".len();
+
+/// Counts what fields would be as lines.
+struct Size<'a> {
+    limits: &'a HeadLimits,
+    fields: usize,
+    bytes: usize,
+}
+
+impl Size<'_> {
+    fn add(&mut self, fields: usize, name: &[u8], value: &[u8]) -> Result<(), Rejection> {
+        let line = name.len() + value.len() + LINE_BYTES;
+        self.fields += fields;
+        self.bytes += line;
+        let fits = line - "\r\n".len() <= self.limits.field_bytes
+            && self.fields <= self.limits.fields
+            && self.bytes <= self.limits.fields_bytes;
+        if fits { Ok(()) } else { Err(Rejection::HeadersTooLarge) }
+    }
 }
 
 /// The fields that decide about more than themselves.
@@ -36,6 +57,8 @@ pub(super) struct Fields<'head> {
     expect: Option<&'head [u8]>,
     upgrade: Option<&'head [u8]>,
     nominated: Nominated,
+    /// Of all cookies together: an upstream gets them in one field.
+    cookie_bytes: usize,
 }
 
 /// What `Connection` lists.
@@ -61,12 +84,47 @@ impl<'head> Fields<'head> {
         if rest.is_empty() { Ok(fields) } else { Err(Rejection::BadRequest) }
     }
 
+    /// Reads the fields of HTTP/2, where `:authority` stands for Host and no field frames a body without a length. What
+    /// HTTP/2 sends of one cookie in a field of its own is part of one field.
+    pub(super) fn read_map(
+        authority: Option<&'head [u8]>,
+        headers: &'head HeaderMap,
+        body_follows: bool,
+        limits: &HeadLimits,
+    ) -> Result<Self, Rejection> {
+        let (mut fields, mut size) = (Self::default(), Size { limits, fields: 0, bytes: 0 });
+        if let Some(authority) = authority {
+            size.add(1, b"host", authority)?;
+            fields.note(b"host", authority)?;
+        }
+        for (name, value) in headers {
+            let (is_host, is_cookie) = (*name == header::HOST, *name == header::COOKIE);
+            if is_host && authority.is_some() {
+                continue;
+            }
+            let value = trim(value.as_bytes());
+            size.add(usize::from(!is_cookie || fields.cookie_bytes == 0), name.as_str().as_bytes(), value)?;
+            fields.note(name.as_str().as_bytes(), value)?;
+        }
+        if body_follows && fields.length.is_none() {
+            fields.coding = Some(b"chunked");
+        }
+        Ok(fields)
+    }
+
     fn note(&mut self, name: &'head [u8], value: &'head [u8]) -> Result<(), Rejection> {
+        if memchr::memchr(b'_', name).is_some() {
+            return Err(Rejection::UnderscoreHeader);
+        }
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
         match name.len() {
             4 if is(b"host") => {
                 host::check(value)?;
                 once(&mut self.host, value, Rejection::BadHost)
+            }
+            6 if is(b"cookie") => {
+                self.cookie_bytes += value.len() + "; ".len();
+                Ok(())
             }
             6 if is(b"expect") => once(&mut self.expect, value, Rejection::ExpectationFailed),
             7 if is(b"upgrade") => once(&mut self.upgrade, value, Rejection::BadRequest),
@@ -78,7 +136,10 @@ impl<'head> Fields<'head> {
     }
 
     /// The reading of the whole head. `line_bytes` are the bytes the ranges of `line` point into.
-    pub(super) fn judge(&self, line: &RequestLine, line_bytes: &[u8]) -> Result<Head, Rejection> {
+    pub(super) fn judge(&self, line: &RequestLine, line_bytes: &[u8], limits: &HeadLimits) -> Result<Head, Rejection> {
+        if self.cookie_bytes > limits.field_bytes {
+            return Err(Rejection::HeadersTooLarge);
+        }
         let framing = self.framing(line)?;
         let host = self.host.ok_or(Rejection::BadHost)?;
         // RFC 9112 section 3.2.2 lets the target win; a request that names two hosts is refused instead.
@@ -88,10 +149,13 @@ impl<'head> Fields<'head> {
         let has_body = !matches!(framing, Framing::None | Framing::Length(0));
         let expects_continue = match self.expect {
             None => false,
-            Some(b"100-continue") if has_body => line.http_1_1,
-            // RFC 9110 section 10.1.1: from an HTTP/1.0 client this expectation is ignored.
-            Some(b"100-continue") if !line.http_1_1 => false,
-            Some(_) => return Err(Rejection::ExpectationFailed),
+            // RFC 9110 section 10.1.1: expectations ignore case.
+            Some(expect) if !expect.eq_ignore_ascii_case(b"100-continue") => return Err(Rejection::ExpectationFailed),
+            // From an HTTP/1.0 client this one is ignored.
+            Some(_) if !line.http_1_1 => false,
+            // Clients that upload files say it of an empty one too. Where nothing is said of a body it is forbidden.
+            Some(_) if framing == Framing::None => return Err(Rejection::ExpectationFailed),
+            Some(_) => has_body,
         };
         let websocket = line.http_1_1 && self.upgrade.is_some_and(|name| name.eq_ignore_ascii_case(b"websocket"));
         // Which bytes behind it are its body and which are frames is nothing to find out the hard way.
@@ -110,7 +174,7 @@ impl<'head> Fields<'head> {
         match (self.length, self.coding) {
             (None, None) => Ok(Framing::None),
             (Some(bytes), None) => Ok(Framing::Length(bytes)),
-            (None, Some(b"chunked")) if line.http_1_1 => Ok(Framing::Chunked),
+            (None, Some(coding)) if line.http_1_1 && coding.eq_ignore_ascii_case(b"chunked") => Ok(Framing::Chunked),
             // One honest coding that we do not decode is 501; anything that smells of `chunked` in disguise is 400.
             (None, Some(coding)) if line.http_1_1 && is_other_coding(coding) => Err(Rejection::NotImplemented),
             (_, Some(_)) => Err(Rejection::BadFraming),

@@ -6,7 +6,9 @@ use super::HeadLimits;
 use super::bytes::is_token;
 use super::target;
 use crate::rejection::Rejection;
-use crate::request::lint::METHOD_BYTES_MAX;
+
+/// Bytes of a method; the longest registered one has 17.
+pub(super) const METHOD_BYTES_MAX: usize = 32;
 
 /// What the rest of the head needs to know about the request line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +28,18 @@ fn is_method(method: &[u8]) -> bool {
 pub(super) fn too_long(line: &[u8]) -> Rejection {
     let begins = line.splitn(2, |byte| *byte == b' ').next().is_some_and(is_method);
     if begins { Rejection::UriTooLong } else { Rejection::BadRequest }
+}
+
+/// Judges what HTTP/2 says in place of a line. The target of CONNECT is its authority.
+pub(super) fn judge(method: &[u8], target: &[u8], limits: &HeadLimits) -> Result<RequestLine, Rejection> {
+    if !is_method(method) {
+        return Err(Rejection::BadRequest);
+    }
+    if target.len() > limits.target_bytes {
+        return Err(Rejection::UriTooLong);
+    }
+    // A path never has the form of a whole URL here: the engine takes none.
+    target::check(method, target).map(|_| RequestLine { http_1_1: true, authority: None })
 }
 
 /// Judges the line without its CRLF.

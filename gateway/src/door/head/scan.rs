@@ -6,7 +6,7 @@ use super::bytes::{is_blank, text_bytes};
 use crate::rejection::Rejection;
 
 /// Room in the request line beside the target: the method and its space, the space and the version.
-const LINE_BYTES_BESIDE_TARGET: usize = crate::request::lint::METHOD_BYTES_MAX + 1 + 1 + "HTTP/1.1".len();
+const LINE_BYTES_BESIDE_TARGET: usize = super::line::METHOD_BYTES_MAX + 1 + 1 + "HTTP/1.1".len();
 
 /// What a piece of the head brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl Scan {
             self.count(2, limits)?;
             return Ok(None);
         }
-        // An empty line before the request line was once tolerated for clients that are long gone.
+        // The gate has skipped the one that may be there.
         if blank {
             return Err(Rejection::BadRequest);
         }

@@ -1,7 +1,8 @@
 //! The request target: which of the four forms it has, and that every byte of it may travel.
 //!
 //! Percent-decoding, dot segments and doubled slashes are left to the pipeline, which normalises once and forwards what
-//! it routed on. `%00` in a path is refused here because no such path can exist anywhere.
+//! it routed on. `%00` in a path is refused here because no such path can exist anywhere. A query is data: a bare `%`, a
+//! backslash and `%u00fc` pass, as browsers send them.
 
 use std::ops::Range;
 
@@ -42,20 +43,20 @@ fn absolute(target: &[u8]) -> Result<Option<Range<usize>>, Rejection> {
     Ok(Some(scheme_bytes..scheme_bytes + authority_bytes))
 }
 
-fn path_and_query(mut rest: &[u8]) -> Result<(), Rejection> {
-    let mut in_query = false;
-    while let [byte, tail @ ..] = rest {
-        rest = match *byte {
+fn path_and_query(target: &[u8]) -> Result<(), Rejection> {
+    let end = memchr::memchr(b'?', target).unwrap_or(target.len());
+    let (mut path, query) = target.split_at_checked(end).ok_or(Rejection::BadTarget)?;
+    if !query.iter().all(|byte| is_query(*byte)) {
+        return Err(Rejection::BadTarget);
+    }
+    while let [byte, tail @ ..] = path {
+        path = match *byte {
             b'%' => match tail {
-                [b'0', b'0', ..] if !in_query => return Err(Rejection::BadTarget),
+                [b'0', b'0', ..] => return Err(Rejection::BadTarget),
                 [high, low, tail @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => tail,
                 _ => return Err(Rejection::BadTarget),
             },
-            b'?' => {
-                in_query = true;
-                tail
-            }
-            byte if is_path(byte) || (in_query && is_query(byte)) => tail,
+            byte if is_path(byte) => tail,
             _ => return Err(Rejection::BadTarget),
         };
     }

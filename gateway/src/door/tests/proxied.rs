@@ -152,7 +152,9 @@ async fn connect_is_answered_with_our_body_although_the_proxy_never_sees_it() {
 async fn targets_that_pass_the_lint_reach_the_upstream() {
     let rig = rig(DoorSettings::default()).await;
     let mut client = TcpStream::connect(rig.open.address).await.unwrap();
-    for target in ["/a/b;c=d,e/~!$&'()*+:@", "/a?b[0]={c}|^`", "/%E2%82%AC?%00", "//a//../b/.", "/[a]|^"] {
+    let targets =
+        ["/a/b;c=d,e/~!$&'()*+:@", "/a?b[0]={c}|^`", "/%E2%82%AC?%00", "//a//../b/.", "/[a]|^", "/?100%&\\&%u00fc"];
+    for target in targets {
         let request = format!("GET {target} HTTP/1.1\r\nHost: a.example\r\n\r\n");
         client.write_all(request.as_bytes()).await.unwrap();
         assert_eq!(body(&mut client).await, format!("GET {target} 0\n"));

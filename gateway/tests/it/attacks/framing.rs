@@ -49,7 +49,6 @@ fn obscured_codings() -> Vec<Row> {
         bad("quoted", "\"chunked\""),
         bad("with a prefix", "xchunked"),
         bad("with a suffix", "chunkedx"),
-        bad("in capitals", "CHUNKED"),
         bad("with identity", "chunked, identity"),
         bad("empty", ""),
         control("with a vertical tab", "\x0bchunked"),
@@ -96,7 +95,8 @@ fn line_ends_and_controls() -> Vec<Row> {
         row("no colon", get("X\r\n"), BadRequest),
         row("an 8-bit name", get("X\u{fc}: a\r\n"), BadRequest),
         row("a separator in a name", get("X/Y: a\r\n"), BadRequest),
-        row("an empty line first", format!("\r\n{}", get("")), BadRequest),
+        row("two empty lines first", format!("\r\n\r\n{}", get("")), BadRequest),
+        row("a bare LF first", format!("\n{}", get("")), BadRequest),
     ]
 }
 

@@ -91,8 +91,6 @@ fn bodies_whose_length_can_be_read_twice_are_refused() {
         "Transfer-Encoding: 'chunked'\r\n",
         "Transfer-Encoding: xchunked\r\n",
         "Transfer-Encoding: chunkedx\r\n",
-        "Transfer-Encoding: Chunked\r\n",
-        "Transfer-Encoding: CHUNKED\r\n",
         "Transfer-Encoding: chunk\u{e9}d\r\n",
         "Transfer-Encoding:\r\n",
         "Transfer-Encoding: gzip, deflate\r\n",
@@ -179,8 +177,6 @@ fn hosts_that_are_not_one_name_are_refused() {
 fn expectations_that_cannot_be_met_are_refused() {
     for lines in [
         "Expect: 100-continue\r\n",
-        "Content-Length: 0\r\nExpect: 100-continue\r\n",
-        "Content-Length: 3\r\nExpect: 100-Continue\r\n",
         "Content-Length: 3\r\nExpect: 100-continue, x\r\n",
         "Content-Length: 3\r\nExpect: y 100-continue\r\n",
         "Content-Length: 3\r\nExpect: 100-continue;x\r\n",
