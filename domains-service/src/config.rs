@@ -10,6 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use chassis::admin::AdminHost;
 use chassis::config::{Problems, Section, Source, Told};
 use chassis::logs::Format;
 use chassis::seal::SealingSecrets;
@@ -39,6 +40,8 @@ pub struct Config {
     pub internal_listen: SocketAddr,
     /// Health and metrics.
     pub admin_listen: SocketAddr,
+    /// Names under which it is asked, beside addresses and `localhost`.
+    pub admin_hosts: Vec<AdminHost>,
     /// Where everything is kept that must last.
     pub database: Place,
     /// Projects live at `{project}.{platform_domain}`.
@@ -173,6 +176,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
     let listen = root.value("listen", SocketAddr::from(([127, 0, 0, 1], 7002)));
     let internal_listen = root.value("internal_listen", SocketAddr::from(([127, 0, 0, 1], 7003)));
     let admin_listen = root.value("admin_listen", SocketAddr::from(([127, 0, 0, 1], 9903)));
+    let admin_hosts = root.list("admin_hosts");
     let database = read_place(root, "data/domains-service/domains.sqlite");
     let platform_domain = root.required::<Hostname>("platform_domain", "\"apps.example.com\"");
     let environment = root.value("environment", Environment::Live);
@@ -195,6 +199,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
         listen: listen?,
         internal_listen: internal_listen?,
         admin_listen: admin_listen?,
+        admin_hosts: admin_hosts?,
         database: database?,
         platform_domain: platform_domain?,
         environment: environment?,

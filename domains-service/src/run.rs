@@ -104,6 +104,7 @@ pub async fn start_in(
     let addresses =
         [("http", http.local_addr()?), ("internal", internal.local_addr()?), ("admin", admin.local_addr()?)];
     let (secret, told) = (config.secret.clone(), Arc::new(Mutex::new(config.told.clone())));
+    let admin_hosts = config.admin_hosts.clone();
     let nodes = Arc::new(Nodes::new(clock.clone()));
     let mut authorities = world.authorities;
     let desk = Desk {
@@ -138,7 +139,7 @@ pub async fn start_in(
     let tokens = Tokens { edge: edge_token(&secret), events: events_token(&secret), operator: operator_token(&secret) };
     let inside = api::internal(app.clone(), tokens, shutdown.clone());
     let inside = inside.merge(settings);
-    let for_admin = admin_router(&app, &health, registry);
+    let for_admin = chassis::admin::answer_to(admin_router(&app, &health, registry), admin_hosts);
     // The admin listener outlives the others, so that a drain can be watched.
     let admin_shutdown = Shutdown::new();
 

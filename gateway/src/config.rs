@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use chassis::admin::AdminHost;
 use chassis::config::{Problems, Section, Source, Told};
 use chassis::logs::Format;
 use chassis::seal::SealingSecrets;
@@ -34,6 +35,8 @@ pub struct Config {
     pub https: SocketAddr,
     /// Admin listener: health, metrics, status.
     pub admin: SocketAddr,
+    /// Names under which it is asked, beside addresses and `localhost`.
+    pub admin_hosts: Vec<AdminHost>,
     /// The port of https URLs as clients see it; `None`: the port the HTTPS listener is bound to.
     pub public_https_port: Option<u16>,
     /// Peers whose PROXY protocol v2 header is believed; empty: the header is not expected.
@@ -97,6 +100,7 @@ impl Config {
         let http = listen.value("http", SocketAddr::from(([0, 0, 0, 0], 8080)));
         let https = listen.value("https", SocketAddr::from(([0, 0, 0, 0], 8443)));
         let admin = listen.value("admin", SocketAddr::from(([127, 0, 0, 1], 9901)));
+        let admin_hosts = listen.list("admin_hosts");
         let has_public_https_port = listen.has("public_https_port");
         let public_https_port = listen.integer("public_https_port", 443, 1..=65_535);
         let trusted_proxies = listen.list::<Network>("trusted_proxies");
@@ -135,6 +139,7 @@ impl Config {
             http: http?,
             https: https?,
             admin: admin?,
+            admin_hosts: admin_hosts?,
             public_https_port: u16::try_from(public_https_port?).ok().filter(|_| has_public_https_port),
             trusted_proxies: trusted_proxies?.into_iter().map(|network| network.0).collect(),
             environment: environment?,

@@ -292,6 +292,7 @@ fn admin_router(
     let settings = chassis::admin::settings("/settings", running, operator.clone());
     let health = view.live.health.clone();
     let admin = chassis::admin::router(health, registry).merge(crate::admin::router(view, operator)).merge(settings);
+    let admin = chassis::admin::answer_to(admin, config.admin_hosts.clone());
     Ok((admin, file.map(|file| (reload, file))))
 }
 

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use chassis::admin::AdminHost;
 use chassis::config::{Problems, Section, Source, Told};
 use chassis::logs::Format;
 use chassis::secret::Secret;
@@ -26,6 +27,8 @@ pub struct Config {
     pub internal_listen: SocketAddr,
     /// Health and metrics. Default `127.0.0.1:9902`.
     pub admin_listen: SocketAddr,
+    /// Names under which it is asked, beside addresses and `localhost`.
+    pub admin_hosts: Vec<AdminHost>,
     /// Where orders are kept. Default: the SQLite file `data/orders/orders.db`, made when it is missing.
     pub database: Place,
     /// The platform's secret, which the gateway has too: it proves that a request came through the gateway, and
@@ -67,6 +70,7 @@ impl Config {
         let listen = root.value("listen", SocketAddr::from(([127, 0, 0, 1], 7001)));
         let internal_listen = root.value("internal_listen", SocketAddr::from(([127, 0, 0, 1], 7004)));
         let admin_listen = root.value("admin_listen", SocketAddr::from(([127, 0, 0, 1], 9902)));
+        let admin_hosts = root.list("admin_hosts");
         let database = read_place(&root, "data/orders/orders.db");
         let secret = root.required_secret("secret", "/run/secrets/tollhouse", root.secret("secret"));
         let environment = root.value("environment", Environment::Live);
@@ -81,6 +85,7 @@ impl Config {
                 listen: listen?,
                 internal_listen: internal_listen?,
                 admin_listen: admin_listen?,
+                admin_hosts: admin_hosts?,
                 database: database?,
                 secret: secret?,
                 environment: environment?,

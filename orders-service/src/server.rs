@@ -78,7 +78,8 @@ pub async fn start_with(
     // The admin listener ends last: it tells that the others are draining.
     let admin_end = Shutdown::new();
     let admin_limits = ServeLimits { connections_max: admin::CONCURRENT_REQUESTS_MAX, ..limits };
-    let watching = serve(watchers, admin::router(health.clone(), registry), admin_limits, admin_end.clone());
+    let answers = admin::answer_to(admin::router(health.clone(), registry), config.admin_hosts);
+    let watching = serve(watchers, answers, admin_limits, admin_end.clone());
     listening.set(true);
     let exporter_end = Shutdown::new();
     let exporter = exporter.map(|exporter| tokio::spawn(exporter.run(exporter_end.clone())));

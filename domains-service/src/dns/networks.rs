@@ -22,14 +22,25 @@ const PROXIES_V4: &[(Ipv4Addr, u32, &str)] = &[
     (Ipv4Addr::new(131, 0, 72, 0), 22, "Cloudflare"),
 ];
 
-/// The same for IPv6; all are /32.
-const PROXIES_V6: &[(u16, u16, &str)] = &[
-    (0x2400, 0xcb00, "Cloudflare"),
-    (0x2606, 0x4700, "Cloudflare"),
-    (0x2803, 0xf800, "Cloudflare"),
-    (0x2405, 0xb500, "Cloudflare"),
-    (0x2405, 0x8100, "Cloudflare"),
-    (0x2c0f, 0xf248, "Cloudflare"),
+/// The same for IPv6.
+const PROXIES_V6: &[(Ipv6Addr, u32, &str)] = &[
+    (Ipv6Addr::new(0x2400, 0xcb00, 0, 0, 0, 0, 0, 0), 32, "Cloudflare"),
+    (Ipv6Addr::new(0x2606, 0x4700, 0, 0, 0, 0, 0, 0), 32, "Cloudflare"),
+    (Ipv6Addr::new(0x2803, 0xf800, 0, 0, 0, 0, 0, 0), 32, "Cloudflare"),
+    (Ipv6Addr::new(0x2405, 0xb500, 0, 0, 0, 0, 0, 0), 32, "Cloudflare"),
+    (Ipv6Addr::new(0x2405, 0x8100, 0, 0, 0, 0, 0, 0), 32, "Cloudflare"),
+    (Ipv6Addr::new(0x2a06, 0x98c0, 0, 0, 0, 0, 0, 0), 29, "Cloudflare"),
+    (Ipv6Addr::new(0x2c0f, 0xf248, 0, 0, 0, 0, 0, 0), 32, "Cloudflare"),
+];
+
+/// Networks within the global part of IPv6 that are not the internet: those that carry an IPv4 address with them, which
+/// would lead wherever its author likes, and those that nobody routes (RFC 6890 and the registry behind it). The prefix of
+/// NAT64, 64:ff9b::/96, lies outside of that part.
+const NOT_PUBLIC_V6: &[(Ipv6Addr, u32)] = &[
+    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23), // protocols of their own, Teredo (2001::/32) among them
+    (Ipv6Addr::new(0x2001, 0x0db8, 0, 0, 0, 0, 0, 0), 32), // documentation
+    (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16), // 6to4
+    (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20), // documentation
 ];
 
 /// The content delivery network an address belongs to, if it is a known one.
@@ -39,8 +50,7 @@ pub(crate) fn proxy_of(address: IpAddr) -> Option<&'static str> {
             PROXIES_V4.iter().find(|(network, prefix, _)| in_v4(address, *network, *prefix)).map(|(_, _, name)| *name)
         }
         IpAddr::V6(address) => {
-            let [first, second, ..] = address.segments();
-            PROXIES_V6.iter().find(|(a, b, _)| (*a, *b) == (first, second)).map(|(_, _, name)| *name)
+            PROXIES_V6.iter().find(|(network, prefix, _)| in_v6(address, *network, *prefix)).map(|(_, _, name)| *name)
         }
     }
 }
@@ -48,6 +58,11 @@ pub(crate) fn proxy_of(address: IpAddr) -> Option<&'static str> {
 fn in_v4(address: Ipv4Addr, network: Ipv4Addr, prefix: u32) -> bool {
     let mask = u32::MAX.checked_shl(32 - prefix).unwrap_or(0);
     u32::from(address) & mask == u32::from(network) & mask
+}
+
+fn in_v6(address: Ipv6Addr, network: Ipv6Addr, prefix: u32) -> bool {
+    let mask = u128::MAX.checked_shl(128 - prefix).unwrap_or(0);
+    u128::from(address) & mask == u128::from(network) & mask
 }
 
 /// Whether packets may be sent to a nameserver at this address, which its customer chose: never to this machine, a
@@ -65,7 +80,8 @@ pub(crate) fn is_public(address: IpAddr) -> bool {
 fn is_public_v4(address: Ipv4Addr) -> bool {
     let [a, b, c, _] = address.octets();
     let shared = a == 100 && (64..128).contains(&b);
-    let special = (a == 192 && b == 0 && c == 0) || (a == 198 && (b == 18 || b == 19)) || a == 0 || a >= 240;
+    let relays = a == 192 && b == 88 && c == 99; // of 6to4
+    let special = relays || (a == 192 && b == 0 && c == 0) || (a == 198 && (b == 18 || b == 19)) || a == 0 || a >= 240;
     !(address.is_private()
         || address.is_loopback()
         || address.is_link_local()
@@ -76,11 +92,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 }
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
-    let [first, second, ..] = address.segments();
-    let translated = first == 0x64 && second == 0xff9b; // would reach IPv4 behind a translator
-    let documentation = first == 0x2001 && second == 0x0db8;
-    let tunnelled = first == 0x2002; // 6to4 carries an IPv4 address
-    first & 0xe000 == 0x2000 && !translated && !tunnelled && !documentation
+    let [first, ..] = address.segments();
+    first & 0xe000 == 0x2000 && !NOT_PUBLIC_V6.iter().any(|(network, prefix)| in_v6(address, *network, *prefix))
 }
 
 #[cfg(test)]
@@ -111,20 +124,44 @@ mod tests {
             "64:ff9b::7f00:1",
             "2002:7f00:1::",
             "2001:db8::1",
+            "64:ff9b::a9fe:a9fe",
+            "64:ff9b:1::1",
+            "2001::1",
+            "2001:0:7f00:1::1",
+            "2001:1ff:ffff::1",
+            "2002:a9fe:a9fe::1",
+            "3fff::1",
+            "3fff:fff:ffff::1",
+            "192.88.99.1",
+            "::ffff:192.88.99.1",
         ] {
             assert!(!is_public(address.parse().unwrap()), "{address}");
         }
-        for address in ["8.8.8.8", "100.63.0.1", "100.128.0.1", "172.32.0.1", "2606:4700::1111", "::ffff:8.8.8.8"] {
+        for address in [
+            "8.8.8.8",
+            "100.63.0.1",
+            "100.128.0.1",
+            "172.32.0.1",
+            "192.88.98.1",
+            "2606:4700::1111",
+            "2001:200::1",
+            "2001:4860:4860::8888",
+            "2003::1",
+            "3fff:1000::1",
+            "::ffff:8.8.8.8",
+        ] {
             assert!(is_public(address.parse().unwrap()), "{address}");
         }
     }
 
     #[test]
     fn proxied_addresses_are_recognised() {
-        for address in ["104.16.1.1", "104.27.255.255", "172.67.1.1", "2606:4700:3030::1"] {
+        for address in
+            ["104.16.1.1", "104.27.255.255", "172.67.1.1", "2606:4700:3030::1", "2a06:98c0::1", "2a06:98c7:ffff::1"]
+        {
             assert_eq!(proxy_of(address.parse().unwrap()), Some("Cloudflare"), "{address}");
         }
-        for address in ["104.15.255.255", "104.28.0.0", "203.0.113.7", "2001:db8::1"] {
+        for address in ["104.15.255.255", "104.28.0.0", "203.0.113.7", "2001:db8::1", "2a06:98c8::1", "2a06:98bf::1"] {
             assert_eq!(proxy_of(address.parse().unwrap()), None, "{address}");
         }
     }

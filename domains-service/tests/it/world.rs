@@ -125,6 +125,7 @@ impl Platform {
             listen: any,
             internal_listen: any,
             admin_listen: any,
+            admin_hosts: Vec::new(),
             database: crate::stores::place(directory.path()),
             platform_domain: PLATFORM.parse().unwrap(),
             environment: Environment::Live,

@@ -6,7 +6,7 @@ use chassis::logs::{Format, Logs};
 use contract::ban::BanReason;
 use contract::usage::KeyReport;
 
-use crate::world::client::{Ask, handshake};
+use crate::world::client::{Ask, Client, handshake, status_of};
 use crate::world::observed::Log;
 use crate::world::upstream::{Act, response};
 use crate::world::{BLOG, DEMO, MINUTE_END, ORDERS, World, certificates};
@@ -239,4 +239,30 @@ async fn the_control_plane_is_told_which_keys_are_used_and_which_are_banned() {
     let is_later = |report: &KeyReport| said_of(report).is_some_and(|minute| minute == MINUTE_END / 60);
     let report = world.control.told_of_keys("the next minute's use", is_later).await;
     assert_eq!((report.bans.len(), report.bans_total), (0, 0));
+}
+
+/// A page in an operator's browser may have its own name lead here (DNS rebinding); it is told nothing.
+#[tokio::test]
+async fn the_admin_listener_answers_to_its_own_names_alone() {
+    let world = World::with(|setup| setup.listen = "admin_hosts = [\"gateway-1\"]").await;
+    for host in ["127.0.0.1", "127.0.0.1:9901", "localhost", "LOCALHOST:1", "[::1]:9901", "gateway-1", "gateway-1:9901"]
+    {
+        assert_eq!(asked_for(&world, "/status", &format!("Host: {host}\r\n")).await.0, 200, "{host}");
+    }
+    assert_eq!(asked_for(&world, "/status", "").await.0, 200, "what has no Host is no browser");
+    for target in ["/status", "/metrics", "/readyz", "/livez", "/nowhere"] {
+        for host in ["evil.example", "gateway-2", "127.0.0.1.evil.example", "localhost.evil.example", ""] {
+            let (status, body) = asked_for(&world, target, &format!("Host: {host}\r\n")).await;
+            assert_eq!(status, 421, "{host} {target}");
+            assert!(body.contains("misdirected_request"), "{body}");
+        }
+    }
+}
+
+async fn asked_for(world: &World, target: &str, host: &str) -> (u16, String) {
+    let mut client = Client::plain(world.admin.0).await;
+    let version = if host.is_empty() { "HTTP/1.0" } else { "HTTP/1.1" };
+    client.send(format!("GET {target} {version}\r\n{host}Connection: close\r\n\r\n")).await;
+    let head = client.head().await;
+    (status_of(&head), String::from_utf8(client.rest().await).unwrap())
 }

@@ -74,7 +74,7 @@ impl Balancer {
 async fn is_ready(place: &Place) -> bool {
     let asking = async {
         let mut wire = Wire::new(TcpStream::connect(place.admin).await.ok()?);
-        wire.send(b"GET /readyz HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n").await.ok()?;
+        wire.send(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.ok()?;
         Some(status_of(&wire.head().await.ok()??))
     };
     let answer = tokio::time::timeout(Duration::from_secs(1), asking).await;

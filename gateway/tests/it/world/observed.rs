@@ -67,7 +67,7 @@ impl Admin {
         within(async {
             let stream = tokio::net::TcpStream::connect(self.0).await.expect("the admin listener accepts");
             let mut wire = Wire::new(stream);
-            let head = format!("{method} {target} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n{fields}\r\n");
+            let head = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n");
             wire.send(head.as_bytes()).await.unwrap();
             let head = wire.head().await.unwrap().expect("a response");
             let body = wire.body(head.framing(Framing::UntilEnd)).await;
