@@ -15,8 +15,6 @@ const REDIRECT_CACHE: &[u8] = b"max-age=300";
 /// How long a browser may remember the answer to a preflight, in seconds.
 const PREFLIGHT_MAX_AGE: &[u8] = b"600";
 
-const PREFLIGHT_HEADERS: &[u8] = b"Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, X-Request-Id";
-
 /// What the answer to a preflight depends on.
 const PREFLIGHT_VARY: &[u8] = b"Origin, Access-Control-Request-Method, Access-Control-Request-Headers";
 
@@ -36,8 +34,10 @@ pub enum Answer {
     Challenge(String),
     /// The answer to a browser's preflight: what it may send.
     Preflight {
-        /// Methods of the route.
-        methods: String,
+        /// Methods of all routes.
+        methods: &'static str,
+        /// Fields it may send; `None`: the page is on no list.
+        fields: Option<HeaderValue>,
     },
     /// The answer to OPTIONS of a known path: the methods there are.
     Options {
@@ -77,10 +77,12 @@ impl Answer {
                 out.field("Cache-Control", b"no-store")?;
                 text.into()
             }
-            Self::Preflight { methods } => {
-                out.field("Access-Control-Allow-Methods", methods.as_bytes())?;
-                out.field("Access-Control-Allow-Headers", PREFLIGHT_HEADERS)?;
-                out.field("Access-Control-Max-Age", PREFLIGHT_MAX_AGE)?;
+            Self::Preflight { methods, fields } => {
+                if let Some(fields) = fields {
+                    out.field("Access-Control-Allow-Methods", methods.as_bytes())?;
+                    out.field("Access-Control-Allow-Headers", fields.as_bytes())?;
+                    out.field("Access-Control-Max-Age", PREFLIGHT_MAX_AGE)?;
+                }
                 out.field("Vary", PREFLIGHT_VARY)?;
                 Cow::Borrowed("")
             }

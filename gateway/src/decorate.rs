@@ -1,4 +1,4 @@
-//! Headers every response carries, whoever wrote it.
+//! Headers every response carries, whoever wrote it, and what of an upstream's own stands ([`Spoken`]).
 //!
 //! [`decorate`] is for responses that pingora forwards. What is forwarded without it, and what the gateway says itself (pingora
 //! skips `response_filter` then), is said field by field: [`ours`], and [`is_foreign`] for what stays behind.
@@ -6,8 +6,10 @@
 use http::StatusCode;
 use http::header::{self, HeaderName};
 use pingora::http::ResponseHeader;
+use pingora::protocols::http::date;
 
 use crate::facts::{Facts, Shown, Surface};
+use crate::upstreams::{Hsts, Readers};
 
 // Text, not `HeaderName`: HTTP/1 clients see these names in the spelling of the specification.
 const LIMIT: &str = "X-RateLimit-Limit";
@@ -16,33 +18,37 @@ const RESET: &str = "X-RateLimit-Reset";
 const POLICY: &str = "RateLimit-Policy";
 const RATELIMIT: &str = "RateLimit";
 const REQUEST_ID: &str = "X-Request-Id";
+const DATE: &str = "Date";
+/// The start of the names of CORS.
+const CORS_FAMILY: &str = "Access-Control-";
 const ALLOW_ORIGIN: &str = "Access-Control-Allow-Origin";
 const EXPOSE_HEADERS: &str = "Access-Control-Expose-Headers";
 const CONTENT_TYPE_OPTIONS: &str = "X-Content-Type-Options";
 const TRANSPORT_SECURITY: &str = "Strict-Transport-Security";
 
-/// On an API these are said by the edge, whatever its upstream says. The last one over TLS alone, where it is heard.
-const OURS_ON_THE_API: &[&str] = &[ALLOW_ORIGIN, EXPOSE_HEADERS, CONTENT_TYPE_OPTIONS, TRANSPORT_SECURITY];
-
 /// What a web page's script may read of a response (Fetch standard, section 3.2.5).
 const EXPOSED: &str = "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After, RateLimit, \
-     RateLimit-Policy, Deprecation, Sunset, Link, X-Request-Id, ETag";
+     RateLimit-Policy, Deprecation, Sunset, Link, X-Request-Id, ETag, Location, Idempotency-Replayed, X-API-Stability";
 
 /// One year; applies to the host itself, since what lies below it may belong to others.
 const HSTS: &str = "max-age=31536000";
 
-/// Fields that only the gateway may speak, and `Server`, which nobody does; what an upstream sends under these names is
-/// dropped.
-const OURS: &[&str] = &[
+/// Fields that only the gateway may speak on an API, and `Server`, which nobody does there; what an upstream sends under these
+/// names is dropped. A site's are its own.
+const OURS_ON_AN_API: &[&str] = &[
     "x-ratelimit-limit",
     "x-ratelimit-remaining",
     "x-ratelimit-reset",
     "ratelimit-policy",
     "ratelimit",
     "x-request-id",
-    "tollhouse-identity",
+    "x-content-type-options",
     "server",
+    "date",
 ];
+
+/// On every surface.
+const IDENTITY: &str = contract::identity::IDENTITY_HEADER;
 
 /// Fields that concern the connection to the upstream alone (RFC 9110 section 7.6.1). `Connection` and
 /// `Transfer-Encoding` are the proxy library's, which writes its own.
@@ -65,6 +71,14 @@ pub trait ResponseSink: Send {
     /// When it is no field.
     fn field(&mut self, name: &str, value: &[u8]) -> pingora::Result<()>;
 
+    /// One field more, beside those of its name.
+    ///
+    /// # Errors
+    /// Those of [`Self::field`].
+    fn also(&mut self, name: &'static str, value: &[u8]) -> pingora::Result<()> {
+        self.field(name, value)
+    }
+
     /// One field more, whose value is a number.
     ///
     /// # Errors
@@ -83,6 +97,10 @@ impl ResponseSink for ResponseHeader {
     fn field(&mut self, name: &str, value: &[u8]) -> pingora::Result<()> {
         self.insert_header(name.to_owned(), value)
     }
+
+    fn also(&mut self, name: &'static str, value: &[u8]) -> pingora::Result<()> {
+        self.append_header(name, value).map(|_| ())
+    }
 }
 
 /// Adds what every response of this surface carries and removes what an upstream may not say.
@@ -90,26 +108,68 @@ impl ResponseSink for ResponseHeader {
 /// # Errors
 /// Only if what we say ourselves is no field.
 pub fn decorate(response: &mut ResponseHeader, facts: &Facts, is_tls: bool) -> pingora::Result<()> {
-    remove_foreign(response);
-    ours(facts, is_tls, response)
+    remove_foreign(response, facts);
+    let mut spoken = Spoken::default();
+    response.headers.keys().for_each(|name| spoken.hear(name.as_str()));
+    ours(facts, is_tls, spoken, response)
 }
 
-/// What every response of this surface carries, field by field.
+/// What an upstream has said itself and the gateway therefore does not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spoken {
+    /// Who may read the response: all fields of CORS stay together.
+    cors: bool,
+    /// That it is reached over TLS alone.
+    transport_security: bool,
+    /// The id of the request, on a site.
+    request_id: bool,
+    /// When the response was made, on a site.
+    date: bool,
+}
+
+impl Spoken {
+    /// Takes note of a field, in any spelling. Most are told apart by their first letter.
+    pub fn hear(&mut self, name: &str) {
+        let is = |known: &str| name.eq_ignore_ascii_case(known);
+        match name.as_bytes().first() {
+            Some(b'a' | b'A') => {
+                self.cors |= name.get(..CORS_FAMILY.len()).is_some_and(|start| start.eq_ignore_ascii_case(CORS_FAMILY));
+            }
+            Some(b's' | b'S') => self.transport_security |= is(TRANSPORT_SECURITY),
+            Some(b'x' | b'X') => self.request_id |= is(REQUEST_ID),
+            Some(b'd' | b'D') => self.date |= is(DATE),
+            _ => {}
+        }
+    }
+}
+
+/// What every response of this surface carries and has not been `spoken` of, field by field.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn ours(facts: &Facts, is_tls: bool, out: &mut impl ResponseSink) -> pingora::Result<()> {
-    out.field(REQUEST_ID, facts.request_id.as_str().as_bytes())?;
-    if facts.surface != Surface::Api {
+pub fn ours(facts: &Facts, is_tls: bool, spoken: Spoken, out: &mut impl ResponseSink) -> pingora::Result<()> {
+    let is_api = facts.surface == Surface::Api;
+    if is_api || !spoken.date {
+        out.field(DATE, date::get_cached_date().as_bytes())?;
+    }
+    if is_api || !spoken.request_id {
+        out.field(REQUEST_ID, facts.request_id.as_str().as_bytes())?;
+    }
+    if !is_api && facts.surface != Surface::Site {
         return Ok(());
     }
-    out.field(ALLOW_ORIGIN, b"*")?;
-    out.field(EXPOSE_HEADERS, EXPOSED.as_bytes())?;
-    out.field(CONTENT_TYPE_OPTIONS, b"nosniff")?;
+    if !spoken.cors {
+        readers(&facts.readers, out)?;
+    }
     // RFC 6797 section 7.2: never over plain HTTP.
-    if is_tls {
+    let says = facts.backend.as_ref().is_some_and(|backend| backend.settings.hsts == Hsts::On);
+    if says && is_tls && !spoken.transport_security {
         out.field(TRANSPORT_SECURITY, HSTS.as_bytes())?;
     }
+    if !is_api {
+        return Ok(());
+    }
+    out.field(CONTENT_TYPE_OPTIONS, b"nosniff")?;
     let Some(Shown { standing, outcome }) = facts.shown else { return Ok(()) };
     let trio = standing.trio(outcome);
     out.figure(LIMIT, trio.limit)?;
@@ -119,14 +179,28 @@ pub fn ours(facts: &Facts, is_tls: bool, out: &mut impl ResponseSink) -> pingora
     out.field(RATELIMIT, standing.ratelimit_field(outcome).as_bytes())
 }
 
-/// Whether a field of an upstream's response stays behind: it is ours to say, concerns that connection alone, or is about
-/// to be said by [`ours`]. For responses that switch no protocols.
-pub fn is_foreign(name: &str, facts: &Facts) -> bool {
-    is_ours(name) || is_hop_by_hop(name) || facts.surface == Surface::Api && is_among(name, b"axs", OURS_ON_THE_API)
+/// Who may read the response.
+fn readers(readers: &Readers, out: &mut impl ResponseSink) -> pingora::Result<()> {
+    match readers {
+        Readers::Unsaid => return Ok(()),
+        Readers::All => out.field(ALLOW_ORIGIN, b"*")?,
+        Readers::Origin(origin) => {
+            out.field(ALLOW_ORIGIN, origin.as_bytes())?;
+            out.also("Vary", b"Origin")?;
+        }
+        Readers::Others => return out.also("Vary", b"Origin"),
+    }
+    out.field(EXPOSE_HEADERS, EXPOSED.as_bytes())
 }
 
-fn is_ours(name: &str) -> bool {
-    is_among(name, b"xrts", OURS)
+/// Whether a field of an upstream's response stays behind: it is ours to say, or concerns that connection alone. For responses
+/// that switch no protocols.
+pub fn is_foreign(name: &str, facts: &Facts) -> bool {
+    is_ours(name, facts) || is_hop_by_hop(name)
+}
+
+fn is_ours(name: &str, facts: &Facts) -> bool {
+    is_among(name, b"t", &[IDENTITY]) || facts.surface == Surface::Api && is_among(name, b"xrsd", OURS_ON_AN_API)
 }
 
 fn is_hop_by_hop(name: &str) -> bool {
@@ -140,12 +214,13 @@ fn is_among(name: &str, first_letters: &[u8], names: &[&str]) -> bool {
 }
 
 /// Removes what an upstream may not say. Looks at each field once: of most responses nothing is to be removed.
-fn remove_foreign(response: &mut ResponseHeader) {
+fn remove_foreign(response: &mut ResponseHeader, facts: &Facts) {
     // A switch of protocols is the one thing two connections agree on through us.
     let ends_here = response.status != StatusCode::SWITCHING_PROTOCOLS;
     let nominated = if ends_here { nominated(response) } else { Vec::new() };
-    let foreign =
-        |name: &str| is_ours(name) || ends_here && (is_hop_by_hop(name) || nominated.iter().any(|other| other == name));
+    let foreign = |name: &str| {
+        is_ours(name, facts) || ends_here && (is_hop_by_hop(name) || nominated.iter().any(|other| other == name))
+    };
     let names: Vec<HeaderName> = response.headers.keys().filter(|name| foreign(name.as_str())).cloned().collect();
     for name in &names {
         response.remove_header(name);

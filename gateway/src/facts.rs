@@ -16,7 +16,7 @@ use crate::overload::Reservation;
 use crate::quota::settings::Mode;
 use crate::quota::standing::{Outcome, Standing};
 use crate::rejection::Rejection;
-use crate::upstreams::{Endpoint, Permit, Upstream};
+use crate::upstreams::{Endpoint, Permit, Readers, Upstream};
 
 /// 128 random bits in hex: the request's id, and the trace id of what it causes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -118,10 +118,18 @@ pub struct Facts {
     pub surface: Surface,
     /// The host it is for.
     pub host: Option<Hostname>,
+    /// The port that was said with it.
+    pub port: Option<u16>,
     /// The site behind the host.
     pub site: Option<Arc<Site>>,
     /// The project behind the site; `None` on the platform's own hosts.
     pub project: Option<Arc<Project>>,
+    /// The backend of the site, if there is one with its name.
+    pub backend: Option<Arc<Upstream>>,
+    /// Who may read the response, where the backend says nothing of it.
+    pub readers: Readers,
+    /// A browser's preflight that the backend of an API is to answer: it has no key.
+    pub is_preflight: bool,
     /// The key it presented.
     pub key: Option<Arc<ApiKey>>,
     /// How authentication ended; `None` where none was asked for.
@@ -171,8 +179,12 @@ impl Facts {
             began,
             surface: Surface::Door,
             host: None,
+            port: None,
             site: None,
             project: None,
+            backend: None,
+            readers: Readers::Unsaid,
+            is_preflight: false,
             key: None,
             authentication: None,
             payer: None,

@@ -1,9 +1,12 @@
 //! Reaching an upstream: which address, how long to wait, what the request carries, and what may be tried again.
 
+mod fields;
+
 use std::sync::Arc;
 
 use contract::identity::{Caller, Identity, IdentityKey};
 use contract::time::UnixSeconds;
+pub use fields::{FieldPattern, FieldRules, is_method_override};
 use http::header::{self, HeaderName, InvalidHeaderValue};
 use http::{HeaderValue, StatusCode};
 use pingora::http::{RequestHeader, ResponseHeader};
@@ -11,7 +14,7 @@ use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 use pingora::{ErrorSource, ErrorType, OrErr as _};
 
 use crate::door::Connection;
-use crate::facts::Facts;
+use crate::facts::{Facts, Surface};
 use crate::rejection::Rejection;
 use crate::telemetry::client_span;
 use crate::upstreams::{Endpoint, IDLE_MAX, Upstream};
@@ -22,38 +25,7 @@ const ATTEMPTS_MAX: u32 = 2;
 /// A WebSocket may be silent this long.
 const UPGRADED_IDLE_MAX: std::time::Duration = std::time::Duration::from_hours(1);
 
-/// Headers with which a client could pretend to be the gateway or somebody else. They never reach an upstream as sent.
-const FORGED: &[&str] = &[
-    "forwarded",
-    "via",
-    "x-real-ip",
-    "x-client-ip",
-    "x-cluster-client-ip",
-    "true-client-ip",
-    "x-original-url",
-    "x-original-host",
-    "x-rewrite-url",
-    "x-http-method-override",
-    "x-request-id",
-    "traceparent",
-    "tracestate",
-    "baggage",
-    "expect",
-];
-
-/// Beginnings of header names that are the gateway's own.
-const FORGED_PREFIXES: &[&str] = &[
-    "x-forwarded-",
-    "tollhouse-",
-    "x-tollhouse-",
-    "x-tenant-",
-    "x-project-",
-    "x-plan",
-    "x-key-",
-    "x-account-",
-    "x-user-",
-    "x-auth-",
-];
+const USUAL: &FieldRules = &FieldRules::USUAL;
 
 /// The peer for the next attempt.
 pub fn peer(upstream: &Upstream, endpoint: &Endpoint, upgrade: bool) -> HttpPeer {
@@ -80,8 +52,13 @@ mod name {
     pub(super) static FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
     pub(super) static FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
     pub(super) static FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+    pub(super) static FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
+    pub(super) static FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
+    pub(super) static REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
     pub(super) static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
     pub(super) static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+    pub(super) static TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+    pub(super) static BAGGAGE: HeaderName = HeaderName::from_static("baggage");
     pub(super) static KEY_ID: HeaderName = HeaderName::from_static("x-tollhouse-key-id");
     pub(super) static PROJECT: HeaderName = HeaderName::from_static("x-tollhouse-project");
     pub(super) static PLAN: HeaderName = HeaderName::from_static("x-tollhouse-plan");
@@ -127,32 +104,68 @@ fn rewrite_fields(
     now: UnixSeconds,
 ) -> Result<(), InvalidHeaderValue> {
     let headers = &mut parts.headers;
-    let forged: Vec<HeaderName> = headers.keys().filter(|name| is_forged(name.as_str())).cloned().collect();
-    for name in forged {
+    let rules = facts.upstream().map_or(USUAL, |upstream| &upstream.settings.fields);
+    // A preflight comes without a key; no field may make another request of it.
+    let stays_behind = |name: &str| rules.stays_behind(name) || facts.is_preflight && is_method_override(name);
+    let behind: Vec<HeaderName> = headers.keys().filter(|name| stays_behind(name.as_str())).cloned().collect();
+    for name in behind {
         headers.remove(name);
     }
+    // The gateway has said yes itself.
+    headers.remove(header::EXPECT);
     // The key has done its work. A public site's own Authorization belongs to the application behind it.
-    if facts.key.is_some() {
+    if facts.surface == Surface::Api {
         headers.remove(header::AUTHORIZATION);
     }
+    // Codings ignore case, and not every server behind us knows.
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
     one_cookie(headers)?;
-    let proto = HeaderValue::from_static(if connection.is_tls() { "https" } else { "http" });
+    say_where(headers, facts, connection)?;
+    say_trace(headers, facts)?;
+    headers.insert(name::REQUEST_ID.clone(), HeaderValue::from_str(facts.request_id.as_str())?);
+    identify(parts, facts, key, connection.client().ip(), now)
+}
+
+/// Where the request came from and what for, as applications behind an edge expect it. The edge takes nothing from the
+/// start of a path, so its prefix is the root.
+fn say_where(headers: &mut http::HeaderMap, facts: &Facts, connection: &Connection) -> Result<(), InvalidHeaderValue> {
+    let (proto, usual, usual_text) = if connection.is_tls() { ("https", 443, "443") } else { ("http", 80, "80") };
     headers.insert(name::FORWARDED_FOR.clone(), connection.client_text().clone());
-    headers.insert(name::FORWARDED_PROTO.clone(), proto);
+    headers.insert(name::REAL_IP.clone(), connection.client_text().clone());
+    headers.insert(name::FORWARDED_PROTO.clone(), HeaderValue::from_static(proto));
+    headers.insert(name::FORWARDED_PREFIX.clone(), HeaderValue::from_static("/"));
+    let port = facts.port.filter(|port| *port != usual);
+    let port_text = port.map_or(HeaderValue::from_static(usual_text), HeaderValue::from);
+    headers.insert(name::FORWARDED_PORT.clone(), port_text);
     if let Some(host) = &facts.host {
-        let host = HeaderValue::from_str(host.as_str())?;
+        let host = match port {
+            None => HeaderValue::from_str(host.as_str())?,
+            Some(port) => HeaderValue::try_from(format!("{host}:{port}"))?,
+        };
         headers.insert(name::FORWARDED_HOST.clone(), host.clone());
         headers.insert(header::HOST, host);
     }
-    let id = facts.request_id.as_str();
-    headers.insert(name::REQUEST_ID.clone(), HeaderValue::from_str(id)?);
-    let parent = if facts.sampled {
-        format!("00-{id}-{:016x}-01", client_span(&facts.request_id))
-    } else {
-        ["00-", id, "-", id.get(..16).unwrap_or("0000000000000001"), "-00"].concat()
-    };
-    headers.insert(name::TRACEPARENT.clone(), HeaderValue::try_from(parent)?);
-    identify(parts, facts, key, connection.client().ip(), now)
+    Ok(())
+}
+
+/// Which trace the request belongs to: the gateway's own where it records one, and otherwise that of a site's visitor. What
+/// callers of an API claim is not believed. Nothing is said of a trace that nobody records: a service would leave it out too.
+fn say_trace(headers: &mut http::HeaderMap, facts: &Facts) -> Result<(), InvalidHeaderValue> {
+    let is_api = facts.surface == Surface::Api;
+    if is_api {
+        headers.remove(&name::BAGGAGE);
+    }
+    if facts.sampled || is_api {
+        headers.remove(&name::TRACEPARENT);
+        headers.remove(&name::TRACESTATE);
+    }
+    if facts.sampled {
+        let parent = format!("00-{}-{:016x}-01", facts.request_id, client_span(&facts.request_id));
+        headers.insert(name::TRACEPARENT.clone(), HeaderValue::try_from(parent)?);
+    }
+    Ok(())
 }
 
 /// HTTP/2 may send every cookie as a field of its own; HTTP/1.1 has one field for all (RFC 9113 section 8.2.3).
@@ -163,13 +176,6 @@ fn one_cookie(headers: &mut http::HeaderMap) -> Result<(), InvalidHeaderValue> {
         headers.insert(header::COOKIE, all);
     }
     Ok(())
-}
-
-/// Whether a client could pretend something with this field. Called for every field of every request: most names are
-/// told apart by their first letter.
-fn is_forged(name: &str) -> bool {
-    matches!(name.as_bytes().first(), Some(b'x' | b't' | b'f' | b'v' | b'b' | b'e'))
-        && (FORGED.contains(&name) || FORGED_PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
 }
 
 fn identify(

@@ -65,7 +65,7 @@ impl Pipeline {
         self.require_encryption(request, facts)?; //    keys never travel in the clear, visitors are led to https
         self.redirect_to_primary(request, facts)?; //   before authentication: moving house costs no quota
         self.answer_preflight(request, facts)?; //      browsers ask before they send; they have no key yet
-        if facts.surface == Surface::Api {
+        if facts.surface == Surface::Api && !facts.is_preflight {
             self.authenticate(request, facts)?; //      who is calling?
             self.charge(facts).await?; //               banned? then minute and day: both or neither
         }

@@ -1,5 +1,6 @@
 //! Where requests go: named backends of the configuration, their endpoints, their routes, and how much each may carry.
 
+mod browser;
 mod budget;
 mod bulkhead;
 mod endpoint;
@@ -17,6 +18,7 @@ use contract::project::{ProjectId, UpstreamName};
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
 
+pub use browser::{Cors, Hsts, Origin, Readers};
 pub use budget::RetryBudget;
 use bulkhead::Bulkhead;
 pub use bulkhead::{Busy, Permit};
@@ -24,6 +26,8 @@ pub use endpoint::{Endpoint, Endpoints, Place};
 pub use health::HealthCheck;
 pub use idle::IDLE_MAX;
 pub use route::{Route, RouteError, RouteTable};
+
+use crate::forward::FieldRules;
 
 /// How often the names among endpoints are looked up.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(5);
@@ -60,6 +64,12 @@ pub struct UpstreamSettings {
     pub health: Option<HealthCheck>,
     /// Which paths and methods exist; empty: every path and method.
     pub routes: Vec<Route>,
+    /// Which fields of a request reach it.
+    pub fields: FieldRules,
+    /// Who answers browsers that read its responses from other sites' pages.
+    pub cors: Cors,
+    /// Who says that it is reached over TLS alone.
+    pub hsts: Hsts,
 }
 
 /// One backend at work.
@@ -249,6 +259,9 @@ mod tests {
             body_bytes_max: 1,
             health: None,
             routes: Vec::new(),
+            fields: FieldRules::default(),
+            cors: Cors::default(),
+            hsts: Hsts::default(),
         };
         Arc::new(Upstreams::new([settings], 1))
     }

@@ -179,6 +179,12 @@ impl<'r> Section<'r> {
         }
     }
 
+    /// Whether the file has a list here, and the environment nothing else.
+    pub fn is_list(&self, name: &str) -> bool {
+        let path = self.path_of(name);
+        self.reader.environment(&path).is_none() && matches!(self.item(name), Some(Item::Value(Value::Array(_))))
+    }
+
     /// A list; absent is empty. In the environment, commas separate.
     pub fn list<T>(&self, name: &str) -> Option<Vec<T>>
     where

@@ -6,7 +6,8 @@ use chassis::config::Section;
 use contract::project::UpstreamName;
 use http::Method;
 
-use crate::upstreams::{HealthCheck, Place, Route, UpstreamSettings};
+use crate::forward::FieldRules;
+use crate::upstreams::{Cors, HealthCheck, Hsts, Origin, Place, Route, UpstreamSettings};
 
 /// The largest request body of an API route that takes one and says nothing else.
 const ROUTE_BODY_BYTES: u64 = 64 * 1024;
@@ -50,6 +51,14 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
     let in_flight = one.integer("in_flight_max", 256, 1..=1_000_000);
     let health = if one.has("health") { health(&one.section("health")).map(Some) } else { Some(None) };
     let body = one.integer("body_bytes_max", OPEN_BODY_BYTES, 0..=1 << 40);
+    let (pass, drop) = (one.list("pass_headers"), one.list("drop_headers"));
+    let cors = if one.is_list("cors") {
+        one.list::<Origin>("cors").map(Cors::Origins)
+    } else {
+        one.value("cors", Cors::default())
+    };
+    let hsts = one.value("hsts", Hsts::default());
+    let routes = routes?;
     Some(UpstreamSettings {
         name: parsed?,
         endpoints: endpoints.filter(|endpoints| !endpoints.is_empty())?,
@@ -59,7 +68,10 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
         in_flight_max: u32::try_from(in_flight?).ok()?,
         body_bytes_max: body?,
         health: health?,
-        routes: routes?,
+        fields: FieldRules { pass: pass?, drop: drop?, guards_methods: !routes.is_empty() },
+        cors: cors?,
+        hsts: hsts?,
+        routes,
     })
 }
 

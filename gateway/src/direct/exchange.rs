@@ -115,7 +115,7 @@ impl<'a> Exchange<'a> {
         let now = self.gateway.clock.now_seconds();
         forward::rewrite(&mut self.head, &self.facts, self.connection, &self.gateway.identity, now)?;
         let (mut upstream, head, mut out) = self.ask(body, client).await?;
-        ours(&self.facts, self.connection.is_tls(), &mut out)?;
+        ours(&self.facts, self.connection.is_tls(), head.spoken, &mut out)?;
         self.status = head.status.as_u16();
         let mut framing = head.framing;
         client.begin(out, framing.is_done()).await?;

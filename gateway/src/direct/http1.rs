@@ -6,7 +6,6 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use http::StatusCode;
-use pingora::protocols::http::date;
 use pingora::{Error, ErrorType};
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::Instant;
@@ -40,7 +39,6 @@ impl<'a> Http1<'a> {
 
     /// Ends a head: the fields of every final response, and the blank line.
     fn finish(&mut self, head: &mut Wire) -> pingora::Result<()> {
-        head.field("Date", date::get_cached_date().as_bytes())?;
         head.field("Connection", self.connection().as_bytes())?;
         head.0.put_slice(b"\r\n");
         Ok(())

@@ -8,8 +8,7 @@ use std::time::Duration;
 use bytes::{Buf as _, Bytes, BytesMut};
 use h2::server::SendResponse;
 use h2::{RecvStream, SendStream};
-use http::{HeaderName, HeaderValue, StatusCode, header};
-use pingora::protocols::http::date;
+use http::{HeaderName, HeaderValue, StatusCode};
 use pingora::{Error, ErrorType, OrErr as _};
 use tokio::time::Instant;
 
@@ -134,8 +133,7 @@ impl Downstream for Http2 {
         self.respond.send_informational(head.into_response()).or_else(unsent)
     }
 
-    async fn begin(&mut self, mut head: Fields, ends: bool) -> pingora::Result<()> {
-        head.1.insert(header::DATE, date::get_cached_date());
+    async fn begin(&mut self, head: Fields, ends: bool) -> pingora::Result<()> {
         self.response = Some(self.respond.send_response(head.into_response(), ends).or_else(unsent)?);
         self.ended = ends;
         Ok(())

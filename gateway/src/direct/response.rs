@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use http::StatusCode;
 use pingora::ErrorType::InvalidHTTPHeader;
 
-use crate::decorate::ResponseSink;
+use crate::decorate::{ResponseSink, Spoken};
 use crate::door::chunks::Chunks;
 
 /// The most field lines of a response.
@@ -36,6 +36,8 @@ pub(super) struct ResponseHead {
     /// Those of its fields.
     pub(super) fields_bytes: usize,
     pub(super) framing: Framing,
+    /// What it says that the gateway would say otherwise.
+    pub(super) spoken: Spoken,
     /// Whether the upstream takes another request on the connection once the body is there.
     pub(super) reusable: bool,
 }
@@ -47,6 +49,7 @@ struct Said {
     coded: bool,
     close: bool,
     keep_alive: bool,
+    spoken: Spoken,
 }
 
 /// Reads the head at the start of `buffer`, and writes its first line and the fields that go on to `out`. `None` asks for
@@ -83,7 +86,7 @@ pub(super) fn read(
     let announced = said.coded || status != StatusCode::NOT_MODIFIED && said.length.is_some_and(|length| length > 0);
     let ambiguous = said.coded && said.length.is_some() || framing == Framing::None && !to_head && announced;
     let reusable = stays && !ambiguous && framing != Framing::End;
-    Ok(Some(ResponseHead { status, bytes, fields_bytes, framing, reusable }))
+    Ok(Some(ResponseHead { status, bytes, fields_bytes, framing, spoken: said.spoken, reusable }))
 }
 
 /// Looks at the fields that frame the body; how many bytes all fields have.
@@ -91,6 +94,7 @@ fn hear(fields: &[httparse::Header<'_>]) -> pingora::Result<(Said, usize)> {
     let (mut said, mut bytes) = (Said::default(), 0);
     for field in fields {
         bytes += field.name.len() + field.value.len() + 4;
+        said.spoken.hear(field.name);
         if field.name.eq_ignore_ascii_case("content-length") {
             for one in field.value.split(|byte| *byte == b',') {
                 let length = number(one.trim_ascii());
@@ -165,12 +169,11 @@ fn write(
     }
 }
 
-/// Fields that are written anew: they frame this message on this connection, or say when we sent it.
+/// Fields that are written anew: they frame this message on this connection.
 fn is_framing(name: &str) -> bool {
     match name.as_bytes().first() {
         Some(b'c' | b'C') => name.eq_ignore_ascii_case("content-length") || name.eq_ignore_ascii_case("connection"),
         Some(b't' | b'T') => name.eq_ignore_ascii_case("transfer-encoding"),
-        Some(b'd' | b'D') => name.eq_ignore_ascii_case("date"),
         _ => false,
     }
 }

@@ -5,7 +5,7 @@ use super::downstream::Downstream as _;
 use super::http1::Http1;
 use super::response;
 use crate::answer::Answer;
-use crate::decorate::{is_foreign, ours};
+use crate::decorate::{Spoken, is_foreign, ours};
 use crate::facts::Facts;
 
 /// What goes on to a client of the head at the start of `bytes`, and how many bytes the head has. `Ok(None)` asks for more.
@@ -25,8 +25,8 @@ pub fn response_head(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, NoHead> {
 pub fn client_head(bytes: &[u8], facts: &Facts) -> Result<Vec<u8>, NoHead> {
     let mut out = Http1::head();
     let head = response::read(bytes, false, |name| is_foreign(name, facts), &mut out).map_err(|_| NoHead)?;
-    head.ok_or(NoHead)?;
-    ours(facts, true, &mut out).map_err(|_| NoHead)?;
+    let head = head.ok_or(NoHead)?;
+    ours(facts, true, head.spoken, &mut out).map_err(|_| NoHead)?;
     Ok(out.into_bytes())
 }
 
@@ -37,7 +37,7 @@ pub fn client_head(bytes: &[u8], facts: &Facts) -> Result<Vec<u8>, NoHead> {
 pub fn answer_head(answer: Answer, facts: &Facts) -> Result<Vec<u8>, NoHead> {
     let mut out = Http1::head();
     answer.say(&mut out).map_err(|_| NoHead)?;
-    ours(facts, true, &mut out).map_err(|_| NoHead)?;
+    ours(facts, true, Spoken::default(), &mut out).map_err(|_| NoHead)?;
     Ok(out.into_bytes())
 }
 

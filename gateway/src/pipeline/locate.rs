@@ -17,6 +17,7 @@ use crate::request::EdgeRequest;
 impl Pipeline {
     pub(super) fn locate(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> Result<(), Answer> {
         facts.host = Some(request.host.clone());
+        facts.port = request.port;
         if !self.replica.is_present() {
             return Err(Rejection::Starting.into());
         }
@@ -28,17 +29,19 @@ impl Pipeline {
             }
         }
         let site = site.ok_or(Rejection::UnknownHost)?;
-        let access = match &site.serves {
-            Serves::Platform { access, .. } => *access,
+        let (access, upstream) = match &site.serves {
+            Serves::Platform { access, upstream } => (*access, upstream),
             Serves::Project(id) => {
                 // A site whose project has not arrived yet: changes of one transaction come one after the other.
                 let project = self.replica.project(id).ok_or(Rejection::UnknownHost)?;
                 if project.suspended {
                     return Err(Rejection::ProjectSuspended.into());
                 }
-                facts.project.insert(project).access
+                let project = facts.project.insert(project);
+                (project.access, &project.upstream)
             }
         };
+        facts.backend = self.upstreams.find(upstream);
         facts.surface = match access {
             Access::Key => Surface::Api,
             Access::Public => Surface::Site,

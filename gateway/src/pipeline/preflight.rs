@@ -1,24 +1,58 @@
-//! A browser's preflight (OPTIONS with `Origin` and `Access-Control-Request-Method`) on an API: answered at the edge,
-//! without a key, free of charge. Browsers cannot send a key with it, and a 401 here would lock out every web page.
+//! What a browser asks before it sends: a preflight (OPTIONS with `Origin` and `Access-Control-Request-Method`).
+//!
+//! Who answers is a setting of the upstream ([`Cors`]). Where the gateway does, it needs no key and costs nothing: browsers
+//! cannot send a key with it, and a 401 would lock out every web page. Where the upstream of an API does, it is forwarded
+//! without a caller, as a public site's requests are, without a body and without a field that would change its method.
 
-use http::{Method, header};
+use http::{HeaderValue, Method, header};
 
 use super::Pipeline;
 use crate::answer::Answer;
 use crate::facts::{Facts, Surface};
 use crate::request::EdgeRequest;
+use crate::upstreams::{Cors, Readers};
+
+/// Bytes of a list of fields that a browser asks for and is granted.
+const ASKED_BYTES_MAX: usize = 1_024;
+
+/// What is granted to who does not ask for it by name.
+const FIELDS_USUAL: HeaderValue =
+    HeaderValue::from_static("Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, X-Request-Id");
 
 impl Pipeline {
     #[expect(clippy::unused_self, reason = "a stage like the others, so that the page reads alike")]
     pub(super) fn answer_preflight(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> Result<(), Answer> {
-        let is_preflight = facts.surface == Surface::Api
-            && *request.method == Method::OPTIONS
-            && request.headers.contains_key(header::ORIGIN)
+        let Some(upstream) = &facts.backend else { return Ok(()) };
+        let (cors, origin) = (&upstream.settings.cors, request.headers.get(header::ORIGIN));
+        facts.readers = cors.readers(origin);
+        let is_preflight = *request.method == Method::OPTIONS
+            && origin.is_some()
             && request.headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
         if !is_preflight {
             return Ok(());
         }
-        // An unauthenticated caller learns nothing about routes: the answer is the same for every path.
-        Err(Answer::Preflight { methods: "GET, HEAD, POST, PUT, PATCH, DELETE".to_owned() })
+        match cors {
+            Cors::Off => Ok(()),
+            Cors::Upstream => {
+                facts.is_preflight = facts.surface == Surface::Api;
+                Ok(())
+            }
+            // Somebody else learns nothing, of routes neither: the answer is the same for every path.
+            Cors::Open | Cors::Origins(_) => {
+                let fields = (facts.readers != Readers::Others).then(|| granted(request));
+                Err(Answer::Preflight { methods: "GET, HEAD, POST, PUT, PATCH, DELETE", fields })
+            }
+        }
     }
+}
+
+/// The fields that a page may send: those it asks for. `*` would leave out `Authorization`.
+fn granted(request: &EdgeRequest<'_>) -> HeaderValue {
+    let is_list = |value: &&HeaderValue| {
+        let text = value.as_bytes();
+        let is_text = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b',' | b' ');
+        (1..=ASKED_BYTES_MAX).contains(&text.len()) && text.iter().all(is_text)
+    };
+    let asked = request.headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS);
+    asked.filter(is_list).cloned().unwrap_or(FIELDS_USUAL)
 }

@@ -3,9 +3,6 @@
 
 use http::Method;
 
-use contract::project::UpstreamName;
-use contract::site::Serves;
-
 use super::Pipeline;
 use crate::answer::{Answer, Refusal};
 use crate::facts::{Facts, Surface, Target};
@@ -19,17 +16,21 @@ const TOO_MANY_OF_ADDRESS: &str =
 
 impl Pipeline {
     pub(super) fn route(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> Result<Target, Answer> {
-        let name = upstream_of(facts).ok_or(Rejection::UpstreamUnknown)?;
-        let upstream = self.upstreams.find(name).ok_or(Rejection::UpstreamUnknown)?;
+        let upstream = facts.backend.clone().ok_or(Rejection::UpstreamUnknown)?;
         if has_dot_segments(request.path) {
             return Err(Rejection::BadTarget.into());
         }
-        if *request.method == Method::OPTIONS && facts.surface == Surface::Api {
+        if *request.method == Method::OPTIONS && facts.surface == Surface::Api && !facts.is_preflight {
             let methods = upstream.routes.methods(request.path).ok_or(Rejection::NotFound)?;
             return Err(Answer::Options { methods });
         }
         let limit = upstream.settings.body_bytes_max;
-        let body_bytes_max = match upstream.routes.pick(request.method, request.path, request.body, limit) {
+        let picked = if facts.is_preflight {
+            upstream.routes.pick_preflight(request.path, request.body)
+        } else {
+            upstream.routes.pick(request.method, request.path, request.body, limit)
+        };
+        let body_bytes_max = match picked {
             Ok(limit) => limit,
             Err(RouteError::NotFound) => return Err(Rejection::NotFound.into()),
             Err(RouteError::Method(allow)) => {
@@ -50,12 +51,5 @@ impl Pipeline {
         let plan = project.map(|project| project.plan);
         let reservation = self.overload.enter(plan).ok_or(Rejection::Overloaded)?;
         Ok(Target { upstream: upstream.clone(), body_bytes_max, place, reservation })
-    }
-}
-
-fn upstream_of(facts: &Facts) -> Option<&UpstreamName> {
-    match &facts.site.as_ref()?.serves {
-        Serves::Platform { upstream, .. } => Some(upstream),
-        Serves::Project(_) => Some(&facts.project.as_ref()?.upstream),
     }
 }

@@ -9,7 +9,7 @@ use pingora::proxy::Session;
 
 use super::Gateway;
 use crate::answer::Answer;
-use crate::decorate::{ResponseSink, ours};
+use crate::decorate::{ResponseSink, Spoken, ours};
 use crate::door::Connection;
 use crate::facts::{Facts, Shown, Surface};
 use crate::quota::standing::Outcome;
@@ -37,7 +37,7 @@ impl Gateway {
             facts.refused = Some(refusal.rejection);
         }
         let (status, body) = answer.say(out)?;
-        ours(facts, connection.is_tls(), out)?;
+        ours(facts, connection.is_tls(), Spoken::default(), out)?;
         if status != StatusCode::NO_CONTENT {
             out.figure("Content-Length", body.len())?;
         }

@@ -57,6 +57,18 @@ impl RouteTable {
         }
     }
 
+    /// A browser's preflight on a path: it has no body.
+    ///
+    /// # Errors
+    /// [`RouteError`].
+    pub fn pick_preflight(&self, path: &str, body: BodyPromise) -> Result<u64, RouteError> {
+        match (self.methods(path), body) {
+            (None, _) => Err(RouteError::NotFound),
+            (Some(_), BodyPromise::None) => Ok(0),
+            (Some(_), BodyPromise::Length(_) | BodyPromise::Unknown) => Err(RouteError::BodyNotAllowed),
+        }
+    }
+
     /// The methods a path offers, for `Allow`; `None` when the path does not exist, "any" when there are no routes.
     pub fn methods(&self, path: &str) -> Option<String> {
         if self.0.is_empty() {

@@ -11,6 +11,8 @@ mod authentication;
 #[cfg(test)]
 mod balancers;
 #[cfg(test)]
+mod browsers;
+#[cfg(test)]
 mod challenges;
 #[cfg(test)]
 mod conformance;

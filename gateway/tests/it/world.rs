@@ -70,6 +70,8 @@ pub(crate) struct Setup {
     pub(crate) orders_endpoints: Vec<SocketAddr>,
     /// Lines for `[upstreams.orders]`.
     pub(crate) orders: &'static str,
+    /// What browsers are told of `orders`: lines for the same table.
+    pub(crate) browsers: &'static str,
     /// Lines for `[upstreams.blog]`.
     pub(crate) blog: &'static str,
     /// Lines for `[quota]`.
@@ -118,6 +120,7 @@ impl World {
             entities: published(&key, &other_key),
             orders_endpoints: Vec::new(),
             orders: "",
+            browsers: "cors = \"open\"\nhsts = \"on\"",
             blog: "",
             quota: "",
             listen: "",
@@ -292,6 +295,7 @@ fn configuration(setup: &Setup, control: &ControlPlane, blog: &Upstream, directo
             {{ path = "/v1/store/orders/{{orderId}}", methods = ["DELETE"] }},
             {{ path = "/v2/orders", methods = ["GET", "POST"], body_bytes_max = 100 }},
         ]
+        {browsers}
         {orders}
         [upstreams.blog]
         endpoints = ["{blog_address}"]
@@ -305,6 +309,7 @@ fn configuration(setup: &Setup, control: &ControlPlane, blog: &Upstream, directo
         quota = setup.quota,
         drain = setup.drain,
         endpoints = setup.orders_endpoints.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        browsers = setup.browsers,
         orders = setup.orders,
         blog_address = blog.address,
         blog = setup.blog,

@@ -61,6 +61,12 @@ async fn a_service_of_ones_own_stands_behind_the_edge() {
     assert_eq!(headers["x-tollhouse-plan"], "pro");
     assert_eq!(headers["x-forwarded-for"], "127.0.0.1");
     assert_eq!(headers["x-forwarded-proto"], "https");
+    assert_eq!(headers["x-real-ip"], "127.0.0.1");
+    let port = platform.https_port();
+    assert_eq!(headers["host"], format!("mine.tollhouse.localhost:{port}"), "the address that its clients use");
+    assert_eq!(headers["x-forwarded-host"], headers["host"]);
+    assert_eq!(headers["x-forwarded-port"], port.to_string());
+    assert_eq!(headers["traceparent"], Value::Null, "nobody records a trace, so the service decides");
     assert_ne!(headers["tollhouse-identity"], "v1.forged.forged");
     assert_eq!(headers["authorization"], Value::Null, "the key stays at the edge");
     let unknown = client.get(&url).send().await.unwrap();

@@ -1,0 +1,287 @@
+//! Which fields of a request reach an upstream as the client sent them, and which do not.
+//!
+//! One list ([`RESERVED`], explained in `docs/http.md`) names what would make an application take a client for the edge, for
+//! another address, or for a user that somebody has signed in. Everything else is the application's own. An upstream may
+//! widen or narrow the list ([`FieldRules`]); names under `tollhouse` are never a client's.
+
+use std::fmt;
+use std::str::FromStr;
+
+use http::HeaderName;
+
+/// What an edge, a balancer or a proxy that signs users in tells a service, by first letter. A trailing `*` is the rest of
+/// a name.
+const RESERVED: &[(u8, &[&str])] = &[
+    (b'c', &["cf-*", "client-cert", "client-cert-*", "client-ip", "clientip", "cloudfront-*"]),
+    (b'f', &["fastly-*", "fly-*", "forwarded", "front-end-https"]),
+    (b'm', &["mellon-*"]),
+    (b'o', &["oidc-*"]),
+    (b'p', &["proxy", "proxy-*"]),
+    (b'r', &["remote-*"]),
+    (b's', &["shib-*", "ssl-*"]),
+    (b't', &["tailscale-*", "tollhouse-*"]),
+    (b'v', &["via"]),
+    (b'w', &["wl-proxy-*"]),
+    (
+        b'x',
+        &[
+            "x-accel-*",
+            "x-amzn-mtls-*",
+            "x-amzn-oidc-*",
+            "x-anonymous-consumer",
+            "x-appengine-*",
+            "x-arr-*",
+            "x-auth-request-*",
+            "x-authenticated-*",
+            "x-authentik-*",
+            "x-azure-*",
+            "x-client-addr",
+            "x-client-cert*",
+            "x-client-dn",
+            "x-client-verif*",
+            "x-clientip",
+            "x-consumer-*",
+            "x-credential-*",
+            "x-envoy-*",
+            "x-forwarded",
+            "x-forwarded-*",
+            "x-goog-authenticated-user-*",
+            "x-goog-iap-*",
+            "x-host",
+            "x-http-host-override",
+            "x-https",
+            "x-ms-client-principal*",
+            "x-nf-client-connection-ip",
+            "x-original-*",
+            "x-originating-*",
+            "x-pomerium-*",
+            "x-proxy-*",
+            "x-proxyuser-ip",
+            "x-real-*",
+            "x-remote-*",
+            "x-request-id",
+            "x-rewrite-*",
+            "x-scheme",
+            "x-script-name",
+            "x-sendfile-type",
+            "x-ssl",
+            "x-ssl-*",
+            "x-sucuri-*",
+            "x-tls-*",
+            "x-tollhouse-*",
+            "x-url-scheme",
+            "x-vercel-*",
+            "x-webauth-*",
+        ],
+    ),
+];
+
+/// Ends of names that say where a client is, whatever they begin with.
+const RESERVED_ENDINGS: &[&str] = &["-client-ip", "-connecting-ip"];
+
+/// Names that would turn one method into another behind a rule about methods.
+const METHOD_OVERRIDES: &[&str] = &["x-http-method*", "x-method-override"];
+
+/// The gateway's own, and what frames a message: no setting changes them.
+const FIXED: &[&str] =
+    &["tollhouse-*", "x-tollhouse-*", "connection", "content-length", "host", "transfer-encoding", "expect"];
+
+/// A name in lower case, or the beginning of names (`x-auth-*`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldPattern(String);
+
+/// A text that names no field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidPattern {
+    /// Neither a name nor the beginning of names.
+    #[error("use the name of a header, such as X-User-Id, or the start of some names, such as X-Auth-*")]
+    NoName,
+    /// It is decided here alone.
+    #[error("leave it out: the gateway alone decides about this header")]
+    Fixed,
+}
+
+impl FromStr for FieldPattern {
+    type Err = InvalidPattern;
+
+    fn from_str(text: &str) -> Result<Self, InvalidPattern> {
+        let text = text.trim().to_ascii_lowercase();
+        let start = text.strip_suffix('*').unwrap_or(&text);
+        if HeaderName::from_bytes(start.as_bytes()).is_err() || start.contains('*') {
+            return Err(InvalidPattern::NoName);
+        }
+        let pattern = Self(text);
+        let is_fixed = |fixed: &&str| fits(fixed, pattern.start()) || pattern.fits(fixed.trim_end_matches('*'));
+        if FIXED.iter().any(is_fixed) { Err(InvalidPattern::Fixed) } else { Ok(pattern) }
+    }
+}
+
+impl FieldPattern {
+    fn start(&self) -> &str {
+        self.0.trim_end_matches('*')
+    }
+
+    fn fits(&self, name: &str) -> bool {
+        fits(&self.0, name)
+    }
+}
+
+impl fmt::Display for FieldPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn fits(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == pattern,
+    }
+}
+
+/// What an upstream wants otherwise than [`RESERVED`] has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldRules {
+    /// Reserved names that reach it all the same, unless the gateway sets them itself.
+    pub pass: Vec<FieldPattern>,
+    /// More names that do not reach it; they win over those that do.
+    pub drop: Vec<FieldPattern>,
+    /// Its routes have rules about methods, which no field may get around.
+    pub guards_methods: bool,
+}
+
+impl FieldRules {
+    /// Those of an upstream that has no wishes.
+    pub const USUAL: Self = Self { pass: Vec::new(), drop: Vec::new(), guards_methods: false };
+
+    /// Whether a field, its name in lower case, stays behind. Called for every field of every request: most names are told
+    /// apart by their first letter.
+    pub fn stays_behind(&self, name: &str) -> bool {
+        let fit = |patterns: &[FieldPattern]| patterns.iter().any(|pattern| pattern.fits(name));
+        if is_reserved(name) || self.guards_methods && is_method_override(name) {
+            return !fit(&self.pass) || fit(&self.drop);
+        }
+        fit(&self.drop)
+    }
+}
+
+fn is_reserved(name: &str) -> bool {
+    let letter = name.as_bytes().first();
+    let known = RESERVED.iter().find(|(first, _)| Some(first) == letter).map_or(&[][..], |(_, patterns)| patterns);
+    known.iter().any(|pattern| fits(pattern, name))
+        || name.ends_with("-ip") && RESERVED_ENDINGS.iter().any(|ending| name.ends_with(ending))
+}
+
+/// Whether a field asks for another method than that of its request.
+pub fn is_method_override(name: &str) -> bool {
+    name.starts_with("x-") && METHOD_OVERRIDES.iter().any(|pattern| fits(pattern, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(pass: &[&str], drop: &[&str]) -> FieldRules {
+        let parse = |patterns: &[&str]| patterns.iter().map(|pattern| pattern.parse().unwrap()).collect();
+        FieldRules { pass: parse(pass), drop: parse(drop), guards_methods: true }
+    }
+
+    #[test]
+    fn what_impersonates_the_edge_or_a_user_stays_behind() {
+        let plain = FieldRules::default();
+        for name in [
+            "cf-connecting-ip",
+            "client-ip",
+            "fastly-client-ip",
+            "forwarded",
+            "proxy",
+            "remote-user",
+            "tollhouse-identity",
+            "true-client-ip",
+            "via",
+            "wl-proxy-client-ip",
+            "x-any-client-ip",
+            "x-authenticated-user",
+            "x-envoy-external-address",
+            "x-forwarded-user",
+            "x-host",
+            "x-original-url",
+            "x-real-ip",
+            "x-ssl-client-cert",
+            "x-tollhouse-plan",
+        ] {
+            assert!(plain.stays_behind(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_the_applications_own_reaches_it() {
+        let plain = FieldRules::default();
+        for name in [
+            "authorization",
+            "client",
+            "cookie",
+            "origin",
+            "priority",
+            "sec-fetch-mode",
+            "x-account-id",
+            "x-api-key",
+            "x-auth-token",
+            "x-csrf-token",
+            "x-http-method-override",
+            "x-key-id",
+            "x-plan",
+            "x-planet",
+            "x-project-id",
+            "x-requested-with",
+            "x-tenant-id",
+            "x-user-agent",
+            "x-user-id",
+        ] {
+            assert!(!plain.stays_behind(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_upstream_widens_and_narrows_the_list() {
+        let rules = rules(&["X-Authenticated-*", "CF-Ray", "x-http-method"], &["X-User-*", "cf-ray"]);
+        assert!(!rules.stays_behind("x-authenticated-user"));
+        assert!(rules.stays_behind("x-authentik-username"));
+        assert!(rules.stays_behind("x-user-id") && !rules.stays_behind("x-use"));
+        assert!(rules.stays_behind("cf-ray"), "what is dropped wins");
+        assert!(!rules.stays_behind("x-http-method") && rules.stays_behind("x-http-method-override"));
+        assert!(rules.stays_behind("x-method-override"));
+    }
+
+    #[test]
+    fn no_setting_touches_what_is_the_gateways() {
+        for fixed in
+            ["Tollhouse-Identity", "tollhouse-*", "x-toll*", "X-Tollhouse-Plan", "Content-Length", "h*", "expect"]
+        {
+            assert_eq!(fixed.parse::<FieldPattern>(), Err(InvalidPattern::Fixed), "{fixed}");
+        }
+        for none in ["", "*", "a b", "x-*-id", "x-**"] {
+            assert_eq!(none.parse::<FieldPattern>(), Err(InvalidPattern::NoName), "{none}");
+        }
+        assert_eq!("X-User-*".parse::<FieldPattern>().unwrap().to_string(), "x-user-*");
+    }
+
+    /// The list in the documentation is this one.
+    #[test]
+    fn the_documentation_names_every_reserved_field() {
+        let text = include_str!("../../../docs/http.md");
+        let (_, list) = text.split_once("<!-- reserved -->").expect("the start of the list");
+        let (list, _) = list.split_once("<!-- end -->").expect("the end of the list");
+        let mut told: Vec<&str> = list.split('`').skip(1).step_by(2).collect();
+        let endings = RESERVED_ENDINGS.iter().map(|ending| format!("*{ending}"));
+        let all = RESERVED.iter().flat_map(|(_, patterns)| patterns.iter().map(|pattern| (*pattern).to_owned()));
+        let mut known: Vec<String> = all.chain(endings).collect();
+        known.sort();
+        told.sort_unstable();
+        assert_eq!(told, known);
+        let letters_fit = |(letter, patterns): &(u8, &[&str])| {
+            patterns.iter().all(|pattern| pattern.as_bytes().first() == Some(letter))
+        };
+        assert!(RESERVED.iter().all(letters_fit));
+    }
+}
