@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use contract::identity::{Caller, Identity, IdentityKey};
 use contract::time::UnixSeconds;
-pub use fields::{FieldPattern, FieldRules, is_method_override};
+pub use fields::{FieldPattern, FieldRules, is_method_override, is_reserved};
 use http::header::{self, HeaderName, InvalidHeaderValue};
 use http::{HeaderValue, StatusCode};
 use pingora::http::{RequestHeader, ResponseHeader};

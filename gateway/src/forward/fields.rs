@@ -165,7 +165,8 @@ impl FieldRules {
     }
 }
 
-fn is_reserved(name: &str) -> bool {
+/// Whether no client may send a field of this name, in lower case.
+pub fn is_reserved(name: &str) -> bool {
     let letter = name.as_bytes().first();
     let known = RESERVED.iter().find(|(first, _)| Some(first) == letter).map_or(&[][..], |(_, patterns)| patterns);
     known.iter().any(|pattern| fits(pattern, name))

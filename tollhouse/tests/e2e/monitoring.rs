@@ -12,13 +12,17 @@ use crate::world::{Platform, until};
 /// Series that one process may have; nothing that a client sends makes a new one.
 const SERIES_MAX: usize = 3_000;
 
-/// What each process says of itself, by its place in `run.json`.
+/// What each process says of itself, by its place in `run.json`. To a page whose name leads there it says nothing.
 async fn scrapes(platform: &Platform) -> Vec<(&'static str, String)> {
     let run: Value = serde_json::from_slice(&std::fs::read(platform.path("run.json")).unwrap()).unwrap();
+    let client = reqwest::Client::new();
     let mut all = Vec::new();
     for place in ["admin", "orders_admin", "domains_admin"] {
         let url = format!("http://{}/metrics", run[place].as_str().unwrap());
-        all.push((place, reqwest::get(url).await.unwrap().text().await.unwrap()));
+        all.push((place, client.get(&url).send().await.unwrap().text().await.unwrap()));
+        let rebound = client.get(&url).header("host", "evil.example").send().await.unwrap();
+        assert_eq!(rebound.status(), 421, "{place}");
+        assert!(rebound.text().await.unwrap().contains("misdirected_request"), "{place}");
     }
     all
 }

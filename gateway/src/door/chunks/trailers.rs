@@ -2,6 +2,7 @@
 //! merge into the head. The proxy drops all others.
 
 use crate::door::head::bytes::{is_control, is_token};
+use crate::forward::is_reserved;
 use crate::rejection::Rejection;
 
 /// Bytes of all trailer lines with their line ends.
@@ -11,7 +12,8 @@ const FIELDS_MAX: u8 = 16;
 /// Bytes of a trailer name: enough for every registered one.
 const NAME_BYTES_MAX: usize = 48;
 
-/// Names that frame, route, authenticate or describe a request (RFC 9110 section 6.5.1). A prefix ends with a hyphen.
+/// Names that frame, route, authenticate or describe a request (RFC 9110 section 6.5.1), beside those that no client may send
+/// at all ([`is_reserved`]).
 const FORBIDDEN: &[&[u8]] = &[
     b"authorization",
     b"cache-control",
@@ -22,21 +24,17 @@ const FORBIDDEN: &[&[u8]] = &[
     b"content-type",
     b"cookie",
     b"expect",
-    b"forwarded",
     b"host",
     b"http2-settings",
     b"keep-alive",
     b"max-forwards",
     b"origin",
-    b"proxy-",
     b"range",
     b"set-cookie",
     b"te",
     b"trailer",
     b"transfer-encoding",
     b"upgrade",
-    b"via",
-    b"x-forwarded-",
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,8 +106,7 @@ impl Trailers {
 
     fn name_complete(&self) -> Result<At, Rejection> {
         let name = self.name.get(..self.name_bytes).unwrap_or_default();
-        let forbidden =
-            FORBIDDEN.iter().any(|known| name == *known || (known.ends_with(b"-") && name.starts_with(known)));
+        let forbidden = FORBIDDEN.contains(&name) || std::str::from_utf8(name).is_ok_and(is_reserved);
         if forbidden { Err(Rejection::BadFraming) } else { Ok(At::Value) }
     }
 }
