@@ -54,6 +54,18 @@ async fn restarts_of_two_gateways_one_after_the_other_fail_no_request() {
     assert!(outcome.h1 > 0 && outcome.h2 > 0, "{outcome}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proxy_of_the_environment_is_not_told_what_the_control_plane_publishes() {
+    let proxy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut pair = Pair::prepare("0s").await;
+    pair.tell_of_proxy(proxy.local_addr().unwrap());
+    pair.run(0);
+    pair.serves().await;
+    proxy.set_nonblocking(true).unwrap();
+    let came = proxy.accept().map(|(_, from)| from);
+    assert_eq!(came.unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "nobody came to the proxy");
+}
+
 // A15, F31
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_that_is_killed_costs_what_it_had_in_progress_and_nothing_more() {

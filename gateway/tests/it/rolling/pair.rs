@@ -36,6 +36,7 @@ pub(crate) struct Pair {
     orders: Upstream,
     lame_duck: &'static str,
     descriptors: Option<u32>,
+    proxy: Option<SocketAddr>,
     directory: TempDir,
 }
 
@@ -82,6 +83,7 @@ impl Pair {
             orders: Upstream::start().await,
             lame_duck,
             descriptors: None,
+            proxy: None,
             directory,
         }
     }
@@ -89,6 +91,11 @@ impl Pair {
     /// Gateways that are started from now on may open so many.
     pub(crate) fn limit_descriptors(&mut self, descriptors: u32) {
         self.descriptors = Some(descriptors);
+    }
+
+    /// Gateways that are started from now on are told of a proxy by their environment.
+    pub(crate) fn tell_of_proxy(&mut self, proxy: SocketAddr) {
+        self.proxy = Some(proxy);
     }
 
     /// Waits until the first gateway answers a request with 200.
@@ -173,6 +180,11 @@ impl Pair {
             command.args(["-c", &format!("ulimit -n {descriptors}; exec \"$0\" \"$@\""), program]);
         }
         command.arg("--config").arg(&configuration).stdout(lines).stderr(Stdio::inherit());
+        if let Some(proxy) = self.proxy {
+            for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"] {
+                command.env(name, format!("http://{proxy}"));
+            }
+        }
         self.processes[node] = Some(command.spawn().unwrap());
     }
 
