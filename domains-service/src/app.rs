@@ -4,7 +4,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_lc_rs::hmac;
 use chassis::clock::Clock;
+use chassis::guard::operator_token;
 use chassis::seal::SealingKey;
 use chassis::webhook::{Rules, Sender, SystemLookup};
 use contract::hostname::Hostname;
@@ -38,6 +40,8 @@ pub(crate) struct App {
     pub(crate) authorities: Authorities,
     pub(crate) sealing: SealingKey,
     pub(crate) prover: Prover,
+    /// What operators' sessions and links are kept under is made with this key: they end when its secret changes.
+    pub(crate) operators: hmac::Key,
     pub(crate) plans: Plans,
     pub(crate) platform: Hostname,
     pub(crate) environment: Environment,
@@ -80,6 +84,7 @@ impl App {
             authorities,
             sealing: SealingKey::of(&config.sealing_secret)?,
             prover: Prover::new(&config.secret, config.edge_zone()?),
+            operators: hmac::Key::new(hmac::HMAC_SHA256, operator_token(&config.secret).reveal()),
             plans: config.plans,
             platform: config.platform_domain,
             environment: config.environment,

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::fault::Fault;
 use super::form::Fields;
 use super::moment::Moment;
-use super::session::{self, Session, digest_of};
+use super::session::{self, Session, operator_digest_of};
 use super::shell::{Section, Shell, html};
 use super::words as w;
 use super::{Dashboard, LABEL};
@@ -41,7 +41,7 @@ const BANS_SHOWN: usize = 20;
 pub(crate) async fn make_link(State(app): State<Arc<App>>) -> Result<Response, Stop> {
     let secret = session::random_secret()?;
     let expires_at = app.clock.now().plus(LINK_MILLIS);
-    app.store.save_link(&digest_of(&secret), expires_at).await?;
+    app.store.save_link(&operator_digest_of(&app, &secret), expires_at).await?;
     let body = json!({
         "host": format!("{LABEL}.{}", app.platform),
         "path": format!("/enter?link={secret}"),
@@ -77,7 +77,7 @@ pub(super) async fn entered(
         return Err(Fault::refused(429, "too_many_attempts", &w::too_many_attempts(seconds)));
     }
     let now = dashboard.app.clock.now();
-    if !dashboard.app.store.spend_link(&digest_of(fields.text("link")), now).await? {
+    if !dashboard.app.store.spend_link(&operator_digest_of(&dashboard.app, fields.text("link")), now).await? {
         return Err(Fault::refused(403, "link_spent", w::LINK_SPENT));
     }
     let cookie = session::open(&dashboard, None, &identity).await?;

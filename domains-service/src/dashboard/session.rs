@@ -1,8 +1,9 @@
 //! Who is signed in.
 //!
 //! The cookie holds 32 random bytes; the database their digest, the key they were opened with, and when. Every request
-//! looks the key up again, so whoever revokes a key ends its sessions with it. A session ends after an hour without a
-//! request, and after twelve hours whatever happens. Signing in always opens a new one.
+//! looks the key up again, so whoever revokes a key ends its sessions with it. An operator has no key: the digest of an
+//! operator's session is made with the operators' secret, so whoever changes that ends them all. A session ends after an
+//! hour without a request, and after twelve hours whatever happens. Signing in always opens a new one.
 
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use http::{HeaderMap, HeaderValue, header};
 use super::Dashboard;
 use super::fault::Fault;
 use crate::actor::Actor;
+use crate::app::App;
 use crate::error::Stop;
 use crate::store::sessions::SessionRecord;
 
@@ -35,6 +37,9 @@ const SEEN_MILLIS: i64 = 60 * 1_000;
 
 /// `__Host-`: only from https, only for this host, for all of it.
 const COOKIE: &str = "__Host-tollhouse";
+
+/// What begins an operator's cookie. Keys of projects have none, so nobody's session is taken for the other kind.
+const OPERATOR_MARK: &str = "operator.";
 
 /// Somebody who is signed in.
 #[derive(Clone, Debug)]
@@ -67,6 +72,16 @@ pub(super) fn digest_of(secret: &str) -> String {
     URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, secret.as_bytes()))
 }
 
+/// The digest by which an operator's session or link is kept: another one after the operators' secret has changed.
+pub(super) fn operator_digest_of(app: &App, secret: &str) -> String {
+    URL_SAFE_NO_PAD.encode(hmac::sign(&app.operators, secret.as_bytes()))
+}
+
+/// The digest of a cookie.
+fn kept_under(app: &App, secret: &str) -> String {
+    if secret.starts_with(OPERATOR_MARK) { operator_digest_of(app, secret) } else { digest_of(secret) }
+}
+
 /// 32 random bytes as text.
 pub(super) fn random_secret() -> Result<String, Stop> {
     Ok(URL_SAFE_NO_PAD.encode(chassis::random::bytes::<32>()?))
@@ -88,10 +103,12 @@ pub(super) async fn open(
     holder: Option<(ProjectId, KeyId)>,
     identity: &Identity,
 ) -> Result<HeaderValue, Stop> {
-    let secret = random_secret()?;
+    let random = random_secret()?;
+    let secret = if holder.is_none() { format!("{OPERATOR_MARK}{random}") } else { random };
     let now = dashboard.app.clock.now();
     let client = identity.client.to_string();
-    let record = SessionRecord { digest: digest_of(&secret), holder, client, created_at: now, seen_at: now };
+    let record =
+        SessionRecord { digest: kept_under(&dashboard.app, &secret), holder, client, created_at: now, seen_at: now };
     dashboard.app.store.open_session(&record).await?;
     cookie(&secret, ABSOLUTE_MILLIS_MAX / 1_000)
 }
@@ -130,7 +147,13 @@ pub(super) async fn recognise(State(dashboard): State<Arc<Dashboard>>, mut reque
 
 async fn find(dashboard: &Dashboard, secret: &str, identity: &Identity) -> Result<Option<Session>, Stop> {
     let store = &dashboard.app.store;
-    let Some(record) = store.find_session(&digest_of(secret)).await? else { return Ok(None) };
+    let Some(record) = store.find_session(&kept_under(&dashboard.app, secret)).await? else {
+        return Ok(None);
+    };
+    // Before, operators' sessions did not depend on their secret.
+    if record.holder.is_none() != secret.starts_with(OPERATOR_MARK) {
+        return Ok(None);
+    }
     let now = dashboard.app.clock.now();
     if now.since(record.seen_at) > IDLE_MILLIS_MAX || now.since(record.created_at) > ABSOLUTE_MILLIS_MAX {
         return Ok(None);

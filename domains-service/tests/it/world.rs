@@ -81,6 +81,7 @@ pub(crate) struct Bend {
     pub(crate) webhooks: WebhookConfig,
     pub(crate) sealing: SealingSecrets,
     pub(crate) sealing_secret_lost: bool,
+    pub(crate) secret: Secret,
 }
 
 impl Default for Bend {
@@ -95,6 +96,7 @@ impl Default for Bend {
             webhooks: WebhookConfig { allow_http: true, allow_private_addresses: true, ..Default::default() },
             sealing: Secret::new(vec![8; 32]).into(),
             sealing_secret_lost: false,
+            secret: Secret::new(vec![7; 32]),
         }
     }
 }
@@ -120,7 +122,7 @@ impl Platform {
     pub(crate) async fn try_bent(bend: Bend) -> anyhow::Result<Self> {
         let directory = bend.directory.unwrap_or_else(|| Arc::new(tempfile::tempdir().unwrap()));
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let secret = Secret::new(vec![7; 32]);
+        let secret = bend.secret;
         let config = Config {
             listen: any,
             internal_listen: any,

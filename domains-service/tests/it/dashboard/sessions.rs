@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::browser::{Browser, listed_key, new_key, origin};
-use crate::world::Platform;
+use crate::world::{Bend, Platform};
 
 const HOME: &str = "/projects/demo/domains";
 
@@ -209,6 +209,35 @@ async fn an_operator_signs_in_once_with_a_link() {
     platform.clock.advance(Duration::from_secs(301));
     let secret = late["path"].as_str().unwrap().strip_prefix("/enter?link=").unwrap().to_owned();
     assert_eq!(second.send("POST", "/enter", &[("link", &secret)], &ours).await.status, 403);
+}
+
+#[tokio::test]
+async fn operators_sessions_and_links_end_when_their_secret_changes_and_those_of_keys_do_not() {
+    let mut platform = demo().await;
+    let link = async |platform: &Platform| {
+        let link = platform.operator("POST", "/dashboard-links", Value::Null).await.body;
+        link["path"].as_str().unwrap().strip_prefix("/enter?link=").unwrap().to_owned()
+    };
+    let (spent, unspent) = (link(&platform).await, link(&platform).await);
+    let (ours, key) = (origin(), new_key(&platform, "demo", &["domains:read"]).await);
+    let ours = [("origin", ours.as_str())];
+    let (mut operator, mut holder) = (Browser::new(&platform), Browser::new(&platform));
+    assert_eq!(operator.send("POST", "/enter", &[("link", &spent)], &ours).await.status, 303);
+    assert_eq!(operator.get("/operator").await.status, 200);
+    holder.sign_in(&key).await;
+    let (operators, holders) = (operator.cookie.clone(), holder.cookie.clone());
+    for (byte, status) in [(7, 200), (9, 303)] {
+        platform.stop().await;
+        let directory = Some(platform.directory.clone());
+        let bend = Bend { directory, secret: chassis::secret::Secret::new(vec![byte; 32]), ..Default::default() };
+        platform = Platform::bent(bend).await;
+        let (mut operator, mut holder) = (Browser::new(&platform), Browser::new(&platform));
+        (operator.cookie, holder.cookie) = (operators.clone(), holders.clone());
+        assert_eq!(operator.get("/operator").await.status, status, "with the secret {byte}");
+        assert_eq!(holder.get(HOME).await.status, 200, "with the secret {byte}");
+    }
+    let entered = Browser::new(&platform).send("POST", "/enter", &[("link", &unspent)], &ours).await.status;
+    assert_eq!(entered, 403, "a link of before");
 }
 
 #[tokio::test]
