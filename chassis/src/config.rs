@@ -8,12 +8,14 @@
 //! overridden by `TOLLHOUSE_GATEWAY_QUOTA_ON_STORE_DOWN`. Secrets come as `name` (environment only in practice) or
 //! `name_file`.
 
+mod listen;
 mod problem;
 mod section;
 mod source;
 mod told;
 mod watch;
 
+pub use listen::{Listen, NoPlace};
 pub use problem::{Problem, Problems};
 pub use section::{Section, parse_duration};
 pub use source::{Reader, Source};

@@ -1,7 +1,9 @@
 //! Metrics: registered where they are counted, on a registry that was handed in.
 
+mod disk;
 mod process;
 
+pub use disk::free_disk;
 pub use prometheus::{
     Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
 };

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use chassis::admin::AdminHost;
-use chassis::config::{Problems, Section, Source, Told};
+use chassis::config::{Listen, Problems, Section, Source, Told};
 use chassis::logs::Format;
 use chassis::seal::SealingSecrets;
 use chassis::secret::Secret;
@@ -173,9 +173,9 @@ impl Config {
 
 fn read(root: &Section<'_>) -> Option<Config> {
     // Every setting is asked for before any `?`, so that all mistakes are reported together.
-    let listen = root.value("listen", SocketAddr::from(([127, 0, 0, 1], 7002)));
-    let internal_listen = root.value("internal_listen", SocketAddr::from(([127, 0, 0, 1], 7003)));
-    let admin_listen = root.value("admin_listen", SocketAddr::from(([127, 0, 0, 1], 9903)));
+    let listen = root.value("listen", Listen(SocketAddr::from(([127, 0, 0, 1], 7002))));
+    let internal_listen = root.value("internal_listen", Listen(SocketAddr::from(([127, 0, 0, 1], 7003))));
+    let admin_listen = root.value("admin_listen", Listen(SocketAddr::from(([127, 0, 0, 1], 9903))));
     let admin_hosts = root.list("admin_hosts");
     let database = read_place(root, "data/domains-service/domains.sqlite");
     let platform_domain = root.required::<Hostname>("platform_domain", "\"apps.example.com\"");
@@ -196,9 +196,9 @@ fn read(root: &Section<'_>) -> Option<Config> {
     let log_filter = root.value("log_filter", "info".to_owned());
     let tracing = TraceConfig::read(&root.section("tracing"));
     Some(Config {
-        listen: listen?,
-        internal_listen: internal_listen?,
-        admin_listen: admin_listen?,
+        listen: listen?.0,
+        internal_listen: internal_listen?.0,
+        admin_listen: admin_listen?.0,
         admin_hosts: admin_hosts?,
         database: database?,
         platform_domain: platform_domain?,

@@ -96,6 +96,9 @@ pub async fn start_in(
     let registry = chassis::metrics::registry(env!("CARGO_PKG_VERSION"))?;
     let metrics = Metrics::register(&registry)?;
     let watched = StoreMetrics::register(&registry, "domains")?;
+    if let sql::Place::Sqlite(path) = &config.database {
+        chassis::metrics::free_disk(&registry, "domains_disk_free_ratio", path)?;
+    }
     let (tracer, exporter) = tracing(&config, &registry)?;
     let traced_by = Traced { tracer, clock: clock.clone() };
     let store = Store::open(&config.database, clock.clone()).await?;

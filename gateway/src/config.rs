@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use chassis::admin::AdminHost;
-use chassis::config::{Problems, Section, Source, Told};
+use chassis::config::{Listen, Problems, Section, Source, Told};
 use chassis::logs::Format;
 use chassis::seal::SealingSecrets;
 use chassis::secret::Secret;
@@ -97,9 +97,9 @@ impl Config {
         let cores = std::thread::available_parallelism().map_or(2, std::num::NonZeroUsize::get);
         let threads = root.integer("threads", u64::try_from(cores).unwrap_or(2), 1..=1_024);
         let listen = root.section("listen");
-        let http = listen.value("http", SocketAddr::from(([0, 0, 0, 0], 8080)));
-        let https = listen.value("https", SocketAddr::from(([0, 0, 0, 0], 8443)));
-        let admin = listen.value("admin", SocketAddr::from(([127, 0, 0, 1], 9901)));
+        let http = listen.value("http", Listen(SocketAddr::from(([0, 0, 0, 0], 8080))));
+        let https = listen.value("https", Listen(SocketAddr::from(([0, 0, 0, 0], 8443))));
+        let admin = listen.value("admin", Listen(SocketAddr::from(([127, 0, 0, 1], 9901))));
         let admin_hosts = listen.list("admin_hosts");
         let has_public_https_port = listen.has("public_https_port");
         let public_https_port = listen.integer("public_https_port", 443, 1..=65_535);
@@ -136,9 +136,9 @@ impl Config {
         let log_filter = log.value("filter", "info".to_owned());
         let tracing = TraceConfig::read(&root.section("tracing"));
         Some(Self {
-            http: http?,
-            https: https?,
-            admin: admin?,
+            http: http?.0,
+            https: https?.0,
+            admin: admin?.0,
             admin_hosts: admin_hosts?,
             public_https_port: u16::try_from(public_https_port?).ok().filter(|_| has_public_https_port),
             trusted_proxies: trusted_proxies?.into_iter().map(|network| network.0).collect(),

@@ -97,6 +97,7 @@ pub async fn start(
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let node = node_name()?;
     let registry = metrics::registry(env!("CARGO_PKG_VERSION"))?;
+    metrics::free_disk(&registry, "edge_disk_free_ratio", &config.data_directory)?;
     let health = not_ready_yet();
     let (tracer, exporter) = tracing(&config, &registry)?;
     let telemetry = Arc::new(Telemetry::new(&registry, logs.lines(), clock.clone(), &node, tracer)?);

@@ -1,4 +1,4 @@
-//! Metrics and the one log line per request.
+//! Metrics and the one log line per request; of a flood of our own answers, so many lines as `own_answers` lets through.
 //!
 //! Label values come from enums and every series exists from the start, so nothing a client sends can make a new one.
 //! Hostnames, projects and keys belong to the log line.
@@ -6,6 +6,7 @@
 mod access_log;
 mod certificates;
 mod door_events;
+mod own_answers;
 mod quota_metrics;
 mod spans;
 
@@ -24,6 +25,8 @@ use crate::recent::Recent;
 use crate::rejection::{Blame, Rejection};
 use crate::replica::Invalid;
 use crate::usage::UsageBook;
+
+use own_answers::OwnAnswers;
 
 pub use access_log::{ConnectionFacts, Entry};
 pub use certificates::{CertificateKind, CertificateMetrics};
@@ -90,6 +93,7 @@ pub struct Telemetry {
     pub certificates: CertificateMetrics,
     door: door_events::DoorMetrics,
     lines: Lines,
+    own_answers: OwnAnswers,
     clock: Arc<dyn Clock>,
     node: String,
     /// Where spans of sampled requests go.
@@ -200,6 +204,7 @@ impl Telemetry {
             certificates: CertificateMetrics::new(registry)?,
             door: door_events::DoorMetrics::new(registry)?,
             lines,
+            own_answers: OwnAnswers::new(registry)?,
             clock,
             node: node.to_owned(),
             tracer,
@@ -240,7 +245,9 @@ impl Telemetry {
             self.usage.keys.note(&key.id, now);
         }
         let line = access_log::line(facts, entry, took, waited, &self.node);
-        self.lines.write(&line);
+        if facts.upstream_began.is_some() || self.own_answers.may_be_written(facts.payer.is_some(), ended_at) {
+            self.lines.write(&line);
+        }
         self.recent.ended(facts, entry.status, (ended_at, took), &line);
         if facts.sampled {
             spans::record(&self.tracer, facts, entry, took);

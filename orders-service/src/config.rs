@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use chassis::admin::AdminHost;
-use chassis::config::{Problems, Section, Source, Told};
+use chassis::config::{Listen, Problems, Section, Source, Told};
 use chassis::logs::Format;
 use chassis::secret::Secret;
 use chassis::sql::{Place, read_place};
@@ -67,9 +67,9 @@ impl Config {
     pub fn read(source: &Source) -> Result<Self, Problems> {
         let reader = source.reader()?;
         let root = reader.root();
-        let listen = root.value("listen", SocketAddr::from(([127, 0, 0, 1], 7001)));
-        let internal_listen = root.value("internal_listen", SocketAddr::from(([127, 0, 0, 1], 7004)));
-        let admin_listen = root.value("admin_listen", SocketAddr::from(([127, 0, 0, 1], 9902)));
+        let listen = root.value("listen", Listen(SocketAddr::from(([127, 0, 0, 1], 7001))));
+        let internal_listen = root.value("internal_listen", Listen(SocketAddr::from(([127, 0, 0, 1], 7004))));
+        let admin_listen = root.value("admin_listen", Listen(SocketAddr::from(([127, 0, 0, 1], 9902))));
         let admin_hosts = root.list("admin_hosts");
         let database = read_place(&root, "data/orders/orders.db");
         let secret = root.required_secret("secret", "/run/secrets/tollhouse", root.secret("secret"));
@@ -82,9 +82,9 @@ impl Config {
         let tracing = TraceConfig::read(&root.section("tracing"));
         let config = (|| {
             Some(Self {
-                listen: listen?,
-                internal_listen: internal_listen?,
-                admin_listen: admin_listen?,
+                listen: listen?.0,
+                internal_listen: internal_listen?.0,
+                admin_listen: admin_listen?.0,
                 admin_hosts: admin_hosts?,
                 database: database?,
                 secret: secret?,

@@ -55,6 +55,9 @@ pub async fn start_with(
         pets: Arc::new(config.pets),
     };
     let watched = StoreMetrics::register(&registry, "orders")?;
+    if let sql::Place::Sqlite(path) = &config.database {
+        metrics::free_disk(&registry, "orders_disk_free_ratio", path)?;
+    }
     if let Some(database) = orders.store().database() {
         tokio::spawn(sql::watch(database, watched, shutdown.clone()));
     }

@@ -7,6 +7,7 @@
 pub(crate) mod authority;
 pub(crate) mod demo;
 mod greet;
+mod logfile;
 mod platform;
 mod upstreams;
 
@@ -22,9 +23,6 @@ use crate::client::Client;
 use crate::directory::Directory;
 use crate::output::say;
 use crate::test_world::TestWorld;
-
-/// Days of logs that are kept.
-const LOG_FILES_MAX: usize = 7;
 
 /// Starts the platform and runs it until a signal.
 ///
@@ -68,19 +66,13 @@ pub async fn run(common: &Common, options: &Up) -> anyhow::Result<()> {
     stopped
 }
 
-/// JSON lines in a file per day: the terminal is for people.
+/// JSON lines in files: the terminal is for people.
 fn start_logs(directory: &Directory) -> anyhow::Result<Logs> {
-    std::fs::create_dir_all(directory.path("logs")).context("making the log directory")?;
-    let appender = tracing_appender::rolling::Builder::new()
-        .rotation(tracing_appender::rolling::Rotation::DAILY)
-        .filename_prefix("tollhouse")
-        .filename_suffix("log")
-        .max_log_files(LOG_FILES_MAX)
-        .build(directory.path("logs"))
-        .context("making the log directory")?;
+    let folder = directory.path("logs");
+    let file = logfile::LogFile::open(&folder).with_context(|| format!("opening the log in {}", folder.display()))?;
     Logs::start(
         Format::Json,
         "info,pingora_core=warn,pingora_proxy=warn,hickory_proto=warn,hickory_resolver=warn",
-        appender,
+        file,
     )
 }

@@ -1,0 +1,86 @@
+//! Which lines about the gateway's own answers are written: refusals and redirects, for which no upstream was asked.
+//!
+//! They cost a client next to nothing, and a flood of them would push everything else out of a log that has a bound. So
+//! there are so many a second, those about callers we know apart from those about strangers: a flood of strangers hides no
+//! customer. The rest is counted, like every request is. What an upstream was asked for always has its line.
+
+use std::time::Duration;
+
+use chassis::metrics::{self, IntCounter, Registry};
+use parking_lot::Mutex;
+
+/// Lines a second, in the long run.
+const LINES_PER_SECOND: u32 = 100;
+
+/// Lines at once, after some quiet.
+const LINES_AT_ONCE_MAX: u32 = 1_000;
+
+/// See the module.
+pub(super) struct OwnAnswers {
+    strangers: Mutex<Room>,
+    known: Mutex<Room>,
+    unwritten: IntCounter,
+}
+
+/// Lines that may be written now, and when that was last looked at.
+struct Room {
+    lines: f64,
+    at: Duration,
+}
+
+impl OwnAnswers {
+    pub(super) fn new(registry: &Registry) -> anyhow::Result<Self> {
+        let room = || Mutex::new(Room { lines: f64::from(LINES_AT_ONCE_MAX), at: Duration::ZERO });
+        let unwritten = metrics::counter(
+            registry,
+            "edge_log_unwritten_lines_total",
+            "Refusals and redirects without a line in the log, because there were too many.",
+        )?;
+        Ok(Self { strangers: room(), known: room(), unwritten })
+    }
+
+    /// Whether there is room for one more line; counts it if there is none.
+    pub(super) fn may_be_written(&self, is_known: bool, now: Duration) -> bool {
+        let room = if is_known { &self.known } else { &self.strangers };
+        let written = room.lock().take(now);
+        if !written {
+            self.unwritten.inc();
+        }
+        written
+    }
+}
+
+impl Room {
+    fn take(&mut self, now: Duration) -> bool {
+        let grown = now.saturating_sub(self.at).as_secs_f64() * f64::from(LINES_PER_SECOND);
+        self.lines = (self.lines + grown).min(f64::from(LINES_AT_ONCE_MAX));
+        self.at = self.at.max(now);
+        let written = self.lines >= 1.0;
+        if written {
+            self.lines -= 1.0;
+        }
+        written
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_strangers_is_bounded_and_takes_no_room_of_callers_we_know() {
+        let answers = OwnAnswers::new(&Registry::new()).unwrap();
+        let mut written = 0;
+        // A minute of a thousand a second.
+        for millis in 0..60_000 {
+            written += u32::from(answers.may_be_written(false, Duration::from_millis(millis)));
+        }
+        let most = LINES_AT_ONCE_MAX + 60 * LINES_PER_SECOND;
+        assert!((most - LINES_PER_SECOND..=most).contains(&written), "{written} lines");
+        assert_eq!(answers.unwritten.get(), 60_000 - u64::from(written));
+        assert!(answers.may_be_written(true, Duration::from_secs(60)));
+        let later = Duration::from_secs(3_600);
+        let at_once = (0..5_000).filter(|_| answers.may_be_written(false, later)).count();
+        assert_eq!(at_once, LINES_AT_ONCE_MAX as usize, "quiet does not add up for ever");
+    }
+}

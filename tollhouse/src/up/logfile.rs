@@ -1,0 +1,157 @@
+//! The log of `up`: lines in a file, the file before it, and so on, all together no more than a number of bytes.
+//!
+//! A flood of refusals may fill a file in minutes, so files end by size and not by the day. When the disk is full a line is
+//! lost and counted (`edge_log_dropped_lines`), and nobody waits.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Bytes of one file.
+const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Files, the one that is written to included: half a gibibyte together.
+const FILES_MAX: usize = 8;
+
+/// Bounds of one log.
+#[derive(Clone, Copy)]
+struct Bounds {
+    file_bytes: u64,
+    files: usize,
+}
+
+/// The log. Every call of `write` has whole lines.
+pub(super) struct LogFile {
+    folder: PathBuf,
+    file: File,
+    bytes: u64,
+    bounds: Bounds,
+}
+
+impl LogFile {
+    /// Goes on with the log in this folder.
+    pub(super) fn open(folder: &Path) -> std::io::Result<Self> {
+        Self::bounded(folder, Bounds { file_bytes: FILE_BYTES_MAX, files: FILES_MAX })
+    }
+
+    fn bounded(folder: &Path, bounds: Bounds) -> std::io::Result<Self> {
+        std::fs::create_dir_all(folder)?;
+        let file = File::options().append(true).create(true).open(current(folder))?;
+        let bytes = file.metadata()?.len();
+        let log = Self { folder: folder.to_owned(), file, bytes, bounds };
+        log.remove_oldest()?;
+        Ok(log)
+    }
+
+    /// Puts the file aside, and begins another one.
+    fn turn(&mut self) -> std::io::Result<()> {
+        let newest = finished(&self.folder)?.last().map_or(0, |(number, _)| *number);
+        let aside = self.folder.join(format!("tollhouse.{:06}.log", newest + 1));
+        std::fs::rename(current(&self.folder), aside)?;
+        self.file = File::options().append(true).create(true).open(current(&self.folder))?;
+        self.bytes = 0;
+        self.remove_oldest()
+    }
+
+    fn remove_oldest(&self) -> std::io::Result<()> {
+        let finished = finished(&self.folder)?;
+        let surplus = finished.len().saturating_sub(self.bounds.files.saturating_sub(1));
+        finished.iter().take(surplus).try_for_each(|(_, path)| std::fs::remove_file(path))
+    }
+}
+
+impl Write for LogFile {
+    fn write(&mut self, lines: &[u8]) -> std::io::Result<usize> {
+        if self.bytes >= self.bounds.file_bytes {
+            self.turn()?;
+        }
+        // No more than fits; the rest comes with the next call, into the next file.
+        let room = usize::try_from(self.bounds.file_bytes - self.bytes).unwrap_or(usize::MAX);
+        let fits = match lines.get(..room) {
+            None => lines.len(),
+            Some(start) => match start.iter().rposition(|byte| *byte == b'\n') {
+                Some(end) => end + 1,
+                None if self.bytes > 0 => {
+                    self.turn()?;
+                    return self.write(lines);
+                }
+                None => room,
+            },
+        };
+        let written = self.file.write(lines.get(..fits).unwrap_or(lines))?;
+        self.bytes += u64::try_from(written).unwrap_or(u64::MAX);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.flush()
+    }
+}
+
+fn current(folder: &Path) -> PathBuf {
+    folder.join("tollhouse.log")
+}
+
+/// Files that were put aside, the oldest first. Those of versions that wrote one a day come before all others.
+fn finished(folder: &Path) -> std::io::Result<Vec<(u64, PathBuf)>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if let Some(middle) = name.strip_prefix("tollhouse.").and_then(|rest| rest.strip_suffix(".log")) {
+            found.push((middle.parse().unwrap_or(0), path));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: Bounds = Bounds { file_bytes: 100, files: 3 };
+
+    /// Every file of the folder by name, with its text.
+    fn files(folder: &Path) -> Vec<(String, String)> {
+        let mut files: Vec<_> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| {
+                let path = entry.unwrap().path();
+                (path.file_name().unwrap().to_str().unwrap().to_owned(), std::fs::read_to_string(&path).unwrap())
+            })
+            .collect();
+        files.sort();
+        files
+    }
+
+    #[test]
+    fn a_flood_of_lines_keeps_the_newest_and_is_never_larger_than_its_bounds() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("tollhouse.2026-06-15.log"), "of an older version").unwrap();
+        for start in [0, 500] {
+            // The second time as after a restart.
+            let mut log = LogFile::bounded(folder.path(), SMALL).unwrap();
+            for number in start..start + 500 {
+                log.write_all(format!("line {number:>4}\n").as_bytes()).unwrap();
+                let bytes: usize = files(folder.path()).iter().map(|(_, text)| text.len()).sum();
+                assert!(bytes <= 300, "{bytes} bytes");
+            }
+        }
+        let files = files(folder.path());
+        assert_eq!(files.len(), 3, "{files:?}");
+        let text: String = files.iter().map(|(_, text)| text.as_str()).collect();
+        assert!(text.ends_with("line  998\nline  999\n") && text.lines().all(|line| line.len() == 9), "{files:?}");
+    }
+
+    #[test]
+    fn a_line_that_is_longer_than_a_file_is_cut_over_files_and_bounded_all_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut log = LogFile::bounded(folder.path(), SMALL).unwrap();
+        log.write_all(&[b'x'; 1_000]).unwrap();
+        log.write_all(b"last\n").unwrap();
+        let files = files(folder.path());
+        assert!(files.len() == 3 && files.iter().all(|(_, text)| text.len() <= 100), "{files:?}");
+        assert!(files.last().unwrap().1.ends_with("last\n"), "{files:?}");
+    }
+}
