@@ -56,7 +56,8 @@ pub async fn copy(from: &Path, to: &Path) -> anyhow::Result<Contents> {
     examine(to).await
 }
 
-/// Reads a whole database: every page, index and reference must be sound.
+/// Reads a whole database: every page, index and reference must be sound, and it has no triggers and no views. Ours never
+/// have any, and they would be somebody's SQL that runs with our statements.
 ///
 /// # Errors
 /// With SQLite's own words for what is wrong with it.
@@ -71,6 +72,13 @@ pub async fn examine(path: &Path) -> anyhow::Result<Contents> {
     let stray: i64 =
         sqlx::query_scalar("SELECT COUNT(*) FROM pragma_foreign_key_check").fetch_one(&mut database).await?;
     anyhow::ensure!(stray == 0, wrong(&format!("{stray} rows refer to nothing")));
+    let own: Option<(String, String)> =
+        sqlx::query_as("SELECT type, name FROM sqlite_schema WHERE type IN ('trigger', 'view') LIMIT 1")
+            .fetch_optional(&mut database)
+            .await?;
+    if let Some((kind, name)) = own {
+        anyhow::bail!("{} has a {kind} ({name:?}), which no version of ours makes: do not use it", path.display());
+    }
     let tables: Vec<String> = sqlx::query_scalar(
         "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name",
     )
@@ -149,8 +157,11 @@ async fn open(path: &Path) -> anyhow::Result<SqliteConnection> {
     options.connect().await.with_context(|| format!("opening the database {}", path.display()))
 }
 
-/// Bytes and digest of a file.
-fn digest(path: &Path) -> anyhow::Result<(u64, String)> {
+/// Bytes of a file, and their SHA-256 in hex.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn digest(path: &Path) -> anyhow::Result<(u64, String)> {
     let mut file = std::fs::File::open(path).with_context(|| format!("reading {}", path.display()))?;
     let (mut digest, mut bytes, mut piece) = (Digest::new(&SHA256), 0_u64, vec![0; 256 * 1024]);
     loop {
@@ -215,6 +226,24 @@ mod tests {
         assert!(examine(&to).await.map_or(true, |cut| cut.sha256 != sound.sha256), "half a file is not the backup");
         std::fs::write(&to, "no database at all, but text of some length").unwrap();
         assert!(examine(&to).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_database_with_sql_of_its_own_is_no_backup_of_ours() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("shop.sqlite");
+        let database = shop(&path).await;
+        for (kind, planted) in [
+            ("trigger", "CREATE TRIGGER planted AFTER DELETE ON items BEGIN DELETE FROM items; END"),
+            ("view", "CREATE VIEW planted AS SELECT * FROM items"),
+        ] {
+            sqlx::query(planted).execute(&database.write).await.unwrap();
+            let words = format!("{:#}", examine(&path).await.expect_err(planted));
+            assert!(words.contains(&format!("has a {kind} (\"planted\")")), "{words}");
+            let dropped = sqlx::AssertSqlSafe(format!("DROP {kind} planted"));
+            sqlx::query(dropped).execute(&database.write).await.unwrap();
+        }
+        examine(&path).await.unwrap();
     }
 
     #[tokio::test]

@@ -7,6 +7,7 @@ mod webhook;
 
 use std::path::PathBuf;
 
+use chassis::config::{Listen, NoPlace};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
@@ -18,7 +19,7 @@ use crate::directory::Address;
 use crate::test_world::Dns;
 
 pub use domain::Domain;
-pub use on_call::{By, Databases, Top};
+pub use on_call::{By, Databases, Restore, Top};
 pub use up::{Init, Up, UpstreamArgument};
 pub use webhook::Webhook;
 
@@ -72,6 +73,15 @@ pub struct Common {
     /// Print JSON, for programs.
     #[arg(long, global = true)]
     pub json: bool,
+}
+
+/// A name or an address, and a port; or, as in settings, a network for our own address in it.
+fn asked(text: &str) -> Result<Address, String> {
+    if text.contains('/') {
+        let at: Listen = text.parse().map_err(|error: NoPlace| error.to_string())?;
+        return Ok(at.0.into());
+    }
+    text.parse()
 }
 
 /// The commands.
@@ -138,8 +148,9 @@ pub enum Command {
     },
     /// Copy the databases, while the platform runs, and check the copies. Secrets are not among them.
     Backup(Databases),
-    /// Put the databases of a backup back, with everything stopped. What was there is moved aside.
-    Restore(Databases),
+    /// Put the databases of a backup back, with everything stopped. What was there is moved aside. A backup that was
+    /// changed by others is refused.
+    Restore(Restore),
     /// Make the secrets and certificates of a platform that runs as several processes. What is there stays.
     Init(Init),
     /// Make the demo projects on a running platform, unless they are there.
@@ -148,8 +159,8 @@ pub enum Command {
     Ca,
     /// Ask a process of the platform whether it may be sent traffic; for health checks of containers.
     Healthcheck {
-        /// Its admin listener.
-        #[arg(default_value = "127.0.0.1:9901")]
+        /// Its admin listener; a network and a port stand for the address that this machine has there.
+        #[arg(default_value = "127.0.0.1:9901", value_parser = asked)]
         address: Address,
     },
     /// Check configuration files without serving: gateway.toml, orders-service.toml, domains-service.toml.

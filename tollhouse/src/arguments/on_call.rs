@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// `tollhouse backup` and `tollhouse restore`.
+/// `tollhouse backup`, and what `tollhouse restore` shares with it.
 #[derive(Debug, Args)]
 pub struct Databases {
     /// The directory of the backup.
@@ -21,6 +21,19 @@ pub struct Databases {
     /// A file with the URL of the database of the orders-service, where it is PostgreSQL's.
     #[arg(long, conflicts_with = "orders_database")]
     pub orders_url_file: Option<PathBuf>,
+}
+
+/// `tollhouse restore`.
+#[derive(Debug, Args)]
+pub struct Restore {
+    /// Where from, and where to.
+    #[command(flatten)]
+    pub databases: Databases,
+    /// Restore a backup that the secret of this platform did not sign: one of another secret, or of a version that did not
+    /// sign. Read it before: who writes a backup decides whose keys are good, and the SQL of a dump of PostgreSQL runs as
+    /// the owner of the database (`pg_restore --file=- orders.dump`).
+    #[arg(long)]
+    pub accept_unsigned: bool,
 }
 
 /// `tollhouse top`.

@@ -4,6 +4,9 @@
 //! it a backup is not complete. Secrets are not in it; with the sealing secret a backup of the domains would be
 //! everybody's private keys. What this means for a file and for a server is in `kept`.
 //!
+//! Who may write to a backup could put in a key of their own, or SQL. So the platform's secret signs `backup.json`, which
+//! has the digest of everything, and nothing is opened before it is known to be what was signed.
+//!
 //! A database that was restored knows less than it did. Gateways know more, and refuse whatever is older than what they
 //! have. So the restored database continues above every number that was ever given out, and has no log from before:
 //! each gateway is sent everything anew. Entity tags of orders from before the restore do not match any more.
@@ -11,18 +14,23 @@
 mod kept;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use anyhow::Context as _;
 use chassis::clock::{Clock as _, SystemClock};
+use chassis::secret::Secret;
 use serde_json::{Value, json};
 
-use crate::arguments::{Common, Databases};
+use crate::arguments::{Common, Databases, Restore};
 use crate::directory::Directory;
 use crate::output::{answer, table};
 use kept::{Kept, Name};
 
 /// What says that a backup is complete.
 const MANIFEST: &str = "backup.json";
+
+/// What says that it is ours.
+const SIGNATURE: &str = "backup.json.sig";
 
 pub(super) async fn backup(common: &Common, directory: &Directory, options: &Databases) -> anyhow::Result<()> {
     // First, so that everything below is made private.
@@ -34,6 +42,7 @@ pub(super) async fn backup(common: &Common, directory: &Directory, options: &Dat
         "{} holds a backup already; choose another directory",
         target.display()
     );
+    let key = signing_key(directory)?;
     let mut databases = BTreeMap::new();
     for name in Name::ALL {
         let database = Kept::of(directory, options, name)?;
@@ -42,17 +51,23 @@ pub(super) async fn backup(common: &Common, directory: &Directory, options: &Dat
     }
     let now = SystemClock::new().now_seconds();
     let manifest = json!({ "version": env!("CARGO_PKG_VERSION"), "made_at": now, "databases": databases });
-    chassis::secret::write_private(&target.join(MANIFEST), format!("{manifest:#}\n").as_bytes())?;
+    let text = format!("{manifest:#}\n");
+    chassis::secret::write_private(&target.join(SIGNATURE), key.derive(&text).to_token().as_bytes())?;
+    chassis::secret::write_private(&target.join(MANIFEST), text.as_bytes())?;
     answer(common, &manifest, |manifest| readable(manifest, &format!("Checked and complete: {}", target.display())));
     Ok(())
 }
 
-pub(super) async fn restore(common: &Common, directory: &Directory, options: &Databases) -> anyhow::Result<()> {
+pub(super) async fn restore(common: &Common, directory: &Directory, restore: &Restore) -> anyhow::Result<()> {
     chassis::process::prepare()?;
+    let options = &restore.databases;
     let from = &options.directory;
     let path = from.join(MANIFEST);
-    let text = std::fs::read(&path).with_context(|| format!("{} is no complete backup", from.display()))?;
-    let manifest: Value = serde_json::from_slice(&text).with_context(|| format!("reading {}", path.display()))?;
+    let text = std::fs::read_to_string(&path).with_context(|| format!("{} is no complete backup", from.display()))?;
+    if !restore.accept_unsigned {
+        is_ours(from, &text, &signing_key(directory)?)?;
+    }
+    let manifest: Value = serde_json::from_str(&text).with_context(|| format!("reading {}", path.display()))?;
     let promised = |name: Name| manifest.pointer(&format!("/databases/{}", name.as_str())).unwrap_or(&Value::Null);
     let databases =
         Name::ALL.map(|name| Kept::of(directory, options, name).map(|kept| (name, kept.copy_in(from, name), kept)));
@@ -70,6 +85,30 @@ pub(super) async fn restore(common: &Common, directory: &Directory, options: &Da
                      that went on running are sent everything anew.";
         readable(manifest, words)
     });
+    Ok(())
+}
+
+/// The key that signs backups. It is not made here: a backup under a secret that nobody else has could not be restored.
+fn signing_key(directory: &Directory) -> anyhow::Result<Secret> {
+    let path = directory.path("secrets/platform.key");
+    let secret = Secret::load(&path).with_context(|| {
+        format!(
+            "the platform's secret signs backups; name the directory that has it ({}) with --data-dir",
+            path.display()
+        )
+    })?;
+    Ok(secret.derive("backup manifest"))
+}
+
+/// Makes sure that this platform wrote the manifest.
+fn is_ours(from: &Path, manifest: &str, key: &Secret) -> anyhow::Result<()> {
+    let signature = std::fs::read_to_string(from.join(SIGNATURE)).unwrap_or_default();
+    anyhow::ensure!(
+        key.derive(manifest).matches_token(signature.trim()),
+        "{} is not what this platform signed: it was changed, or made under another platform secret or by a version that \
+         did not sign; if you know where it was since it was made, restore it with --accept-unsigned",
+        from.join(MANIFEST).display()
+    );
     Ok(())
 }
 

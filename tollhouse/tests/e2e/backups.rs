@@ -1,8 +1,9 @@
 //! Backups of a platform that runs, and what becomes of it when one is restored.
 
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
+use chassis::secret::Secret;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -64,8 +65,29 @@ async fn a_backup_that_is_not_what_was_made_is_not_restored() {
     let orders = place.join("orders.sqlite");
     let whole = std::fs::read(&orders).unwrap();
     std::fs::write(&orders, whole.get(..whole.len() / 2).unwrap()).unwrap();
-    refused("orders.sqlite");
+    refused("orders.sqlite is not what was backed up");
     std::fs::write(&orders, &whole).unwrap();
+    // Somebody who may write to the backup plants a trigger, and makes the digest and the manifest agree with it.
+    let list = place.join("backup.json");
+    let (signed, domains) = (std::fs::read_to_string(&list).unwrap(), place.join("domains.sqlite"));
+    let sound = std::fs::read(&domains).unwrap();
+    let planted = "CREATE TRIGGER planted AFTER DELETE ON changes BEGIN UPDATE projects SET plan = 'enterprise'; END";
+    assert!(Command::new("sqlite3").arg(&domains).arg(planted).status().unwrap().success());
+    refused("domains.sqlite is not what was backed up");
+    let mut manifest: Value = serde_json::from_str(&signed).unwrap();
+    let (bytes, sha256) = chassis::backup::digest(&domains).unwrap();
+    manifest["databases"]["domains"]["bytes"] = bytes.into();
+    manifest["databases"]["domains"]["sha256"] = sha256.into();
+    std::fs::write(&list, manifest.to_string()).unwrap();
+    refused("is not what this platform signed");
+    let trusted = platform.command(&["restore", place.to_str().unwrap(), "--accept-unsigned"]);
+    let said = String::from_utf8_lossy(&trusted.stderr).into_owned();
+    assert!(!trusted.status.success() && said.contains("has a trigger (\"planted\")"), "{said}");
+    std::fs::write(&list, &signed).unwrap();
+    std::fs::write(&domains, &sound).unwrap();
+    std::fs::rename(place.join("backup.json.sig"), place.join("aside")).unwrap();
+    refused("is not what this platform signed");
+    std::fs::rename(place.join("aside"), place.join("backup.json.sig")).unwrap();
     std::fs::remove_file(place.join("backup.json")).unwrap();
     refused("is no complete backup");
 }
@@ -147,8 +169,15 @@ async fn a_platform_over_postgresql_is_restored_after_everything_is_lost_and_gat
             let list = place.join("backup.json");
             let text = std::fs::read_to_string(&list).unwrap();
             std::fs::write(&list, text.replace("\"schema\": ", "\"schema\": 99")).unwrap();
+            refused(&over_server(deployment, "restore", &place, &urls), "is not what this platform signed");
+            // One of a newer version of ours.
+            let (signature, newer) = (place.join("backup.json.sig"), std::fs::read_to_string(&list).unwrap());
+            let secret = Secret::load(&deployment.directory.path().join("secrets/platform.key")).unwrap();
+            let signed = std::fs::read(&signature).unwrap();
+            std::fs::write(&signature, &*secret.derive("backup manifest").derive(&newer).to_token()).unwrap();
             refused(&over_server(deployment, "restore", &place, &urls), "newer than this program");
             std::fs::write(&list, text).unwrap();
+            std::fs::write(&signature, signed).unwrap();
             let restored = over_server(deployment, "restore", &place, &urls);
             assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
             refused(&over_server(deployment, "restore", &place, &urls), "is not empty");

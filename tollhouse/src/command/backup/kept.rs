@@ -117,6 +117,8 @@ impl Kept {
             from.display(),
             name.newest_schema()
         );
+        // First: nothing reads the contents of a file that is not the one that was backed up.
+        is_what_was_backed_up(from, promised)?;
         let found = match self {
             Self::File(_) => backup::examine(from).await?,
             Self::Server(_) => {
@@ -127,7 +129,7 @@ impl Kept {
         };
         anyhow::ensure!(
             as_json(&found, schema) == *promised,
-            "{} is not what was backed up: its digest or rows differ",
+            "{} is not what was backed up: its rows differ",
             from.display()
         );
         match self {
@@ -140,7 +142,7 @@ impl Kept {
     /// Puts a copy in the database's place.
     pub(super) async fn put_back(&self, from: &Path, promised: &Value, name: Name) -> anyhow::Result<()> {
         match self {
-            Self::File(path) => put_back_file(from, path, name).await,
+            Self::File(path) => put_back_file(from, path, promised, name).await,
             Self::Server(database) => {
                 let renew: &[&str] = if name == Name::Domains { &RENEW_DOMAINS } else { &RENEW_ORDERS };
                 database.put_back(from, &rows_in(promised), renew).await
@@ -150,12 +152,14 @@ impl Kept {
 }
 
 /// Puts a file in its place; what was there is moved aside.
-async fn put_back_file(from: &Path, target: &Path, name: Name) -> anyhow::Result<()> {
+async fn put_back_file(from: &Path, target: &Path, promised: &Value, name: Name) -> anyhow::Result<()> {
     if let Some(above) = target.parent() {
         std::fs::create_dir_all(above).with_context(|| format!("making {}", above.display()))?;
     }
     let fresh = beside(target, "restoring");
     std::fs::copy(from, &fresh).with_context(|| format!("copying {} to {}", from.display(), fresh.display()))?;
+    // Again, of the copy: between the two looks somebody may have written to the backup.
+    is_what_was_backed_up(&fresh, promised)?;
     let statements = match name {
         Name::Domains => {
             let newest = "SELECT current FROM revision_counter WHERE id = 1";
@@ -184,6 +188,18 @@ async fn put_back_file(from: &Path, target: &Path, name: Name) -> anyhow::Result
         }
     }
     std::fs::rename(&fresh, target).with_context(|| format!("putting {} in its place", target.display()))
+}
+
+/// Makes sure that a file has the bytes that the manifest says.
+fn is_what_was_backed_up(file: &Path, promised: &Value) -> anyhow::Result<()> {
+    let (bytes, sha256) = backup::digest(file)?;
+    anyhow::ensure!(
+        promised.get("sha256").and_then(Value::as_str) == Some(&*sha256)
+            && promised.get("bytes").and_then(Value::as_u64) == Some(bytes),
+        "{} is not what was backed up: its digest differs",
+        file.display()
+    );
+    Ok(())
 }
 
 fn beside(path: &Path, ending: &str) -> PathBuf {
