@@ -118,7 +118,9 @@ impl IdentityKey {
         signed.push_str(payload);
         hmac::verify(&self.0, signed.as_bytes(), &signature).map_err(|_| InvalidIdentity::Signature)?;
         let payload = URL_SAFE_NO_PAD.decode(payload).map_err(|_| InvalidIdentity::Malformed)?;
-        let identity: Identity = serde_json::from_slice(&payload).map_err(|_| InvalidIdentity::Malformed)?;
+        let mut identity: Identity = serde_json::from_slice(&payload).map_err(|_| InvalidIdentity::Malformed)?;
+        // A gateway of an earlier version says `::ffff:192.0.2.1` where it listens for both versions of IP.
+        identity.client = identity.client.to_canonical();
         if (now.0 - identity.issued_at.0).abs() > IDENTITY_AGE_MAX_SECONDS {
             return Err(InvalidIdentity::Age);
         }
@@ -170,6 +172,14 @@ mod tests {
             other.verify(&header, "GET", "/v1/store/orders", UnixSeconds(1_030)),
             Err(InvalidIdentity::Signature)
         );
+    }
+
+    #[test]
+    fn a_client_has_one_address_however_its_gateway_wrote_it() {
+        let key = IdentityKey::new(b"secret");
+        let mapped = Identity { client: "::ffff:192.0.2.1".parse().unwrap(), ..identity() };
+        let header = key.sign(&mapped, "GET", "/");
+        assert_eq!(key.verify(&header, "GET", "/", UnixSeconds(1_000)), Ok(identity()));
     }
 
     #[test]

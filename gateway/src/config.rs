@@ -18,6 +18,7 @@ use contract::key::Environment;
 
 pub use self::overload::OverloadConfig;
 pub use self::quota::QuotaConfig;
+use crate::network::canonical_network;
 use crate::upstreams::UpstreamSettings;
 
 /// The prefix of environment variables that override the file.
@@ -174,6 +175,6 @@ impl std::str::FromStr for Network {
     type Err = InvalidNetwork;
 
     fn from_str(text: &str) -> Result<Self, InvalidNetwork> {
-        text.parse().map(Self).map_err(|_| InvalidNetwork)
+        text.parse().map(|network| Self(canonical_network(network))).map_err(|_| InvalidNetwork)
     }
 }

@@ -36,7 +36,7 @@ impl Attempts {
 
     /// Notes an attempt from an address, or says how many seconds to wait first.
     pub(super) fn from(&self, client: IpAddr) -> Result<(), u64> {
-        let who = match client {
+        let who = match client.to_canonical() {
             IpAddr::V4(address) => address.to_string(),
             IpAddr::V6(address) => format!("{:x}", u128::from(address) >> 64),
         };
@@ -82,6 +82,11 @@ mod tests {
         assert_eq!(attempts.from("2001:db8::ffff".parse().unwrap()), Err(200));
         assert_eq!(attempts.from("2001:db8:0:1::1".parse().unwrap()), Ok(()));
         assert_eq!(attempts.from("192.0.2.1".parse().unwrap()), Ok(()));
+        for _ in 0..PER_ADDRESS_MAX {
+            assert_eq!(attempts.from("::ffff:192.0.2.2".parse().unwrap()), Ok(()));
+        }
+        assert_eq!(attempts.from("192.0.2.2".parse().unwrap()), Err(300), "two spellings of one address");
+        assert_eq!(attempts.from("::ffff:192.0.2.3".parse().unwrap()), Ok(()), "others of IPv4 have their own");
         clock.advance(Duration::from_secs(200));
         assert_eq!(attempts.from("2001:db8::ffff".parse().unwrap()), Ok(()));
     }

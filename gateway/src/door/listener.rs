@@ -30,6 +30,7 @@ use super::settings::DoorSettings;
 use super::stream::{EdgeStream, Served, Transport};
 use super::tls::{Tickets, TlsTerms, accept};
 use super::{ConnectionEvent, Doorman, HandshakeOutcome, proxy_header};
+use crate::network::canonical;
 
 /// Pause after the kernel would not hand over a connection: long enough not to spin, short enough not to be noticed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -243,14 +244,15 @@ impl<A: ServerApp + Send + Sync + 'static> Desk<A> {
     ) -> Option<(Stream, Arc<Connection>)> {
         let started = Instant::now();
         let deadline = started + self.settings.handshake_timeout;
-        let trusted = self.settings.proxy_protocol_from.iter().any(|net| net.contains(&peer.ip().to_canonical()));
+        let peer = canonical(peer);
+        let trusted = self.settings.proxy_protocol_from.iter().any(|net| net.contains(&peer.ip()));
         let client = if trusted {
             let Ok(Ok(speaker)) = timeout_at(deadline, proxy_header::read(&mut tcp)).await else {
                 self.doorman.connection(ConnectionEvent::BadProxyHeader);
                 return None;
             };
             match speaker {
-                proxy_header::Speaker::Client(client) => Some(client),
+                proxy_header::Speaker::Client(client) => Some(canonical(client)),
                 proxy_header::Speaker::Balancer => None,
             }
         } else {
@@ -262,7 +264,7 @@ impl<A: ServerApp + Send + Sync + 'static> Desk<A> {
         {
             return None;
         }
-        let ends = Ends { client: client.unwrap_or(peer), peer, local: tcp.local_addr().ok()? };
+        let ends = Ends { client: client.unwrap_or(peer), peer, local: canonical(tcp.local_addr().ok()?) };
         let descriptor = tcp.as_raw_fd();
         let Some(terms) = &self.tls else {
             return self.stream(tcp, ends, None, slot, descriptor, started);

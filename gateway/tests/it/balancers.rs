@@ -1,6 +1,6 @@
 //! Behind a load balancer that speaks PROXY protocol v2: its word counts, nobody else's does.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
@@ -19,6 +19,13 @@ fn header(client: Ipv4Addr) -> Vec<u8> {
     let addresses = [&client.octets()[..], &[127, 0, 0, 1], &12_345_u16.to_be_bytes(), &443_u16.to_be_bytes()].concat();
     let length = u16::try_from(addresses.len()).unwrap().to_be_bytes();
     [&b"\r\n\r\n\0\r\nQUIT\n"[..], &[0x21, 0x11], &length, &addresses].concat()
+}
+
+/// The header for the same client from a balancer that listens for both versions of IP.
+fn mapped_header(client: Ipv4Addr) -> Vec<u8> {
+    let local = Ipv4Addr::LOCALHOST.to_ipv6_mapped().octets();
+    let addresses = [&client.to_ipv6_mapped().octets()[..], &local, &12_345_u16.to_be_bytes(), &443_u16.to_be_bytes()];
+    [&b"\r\n\r\n\0\r\nQUIT\n"[..], &[0x21, 0x21], &36_u16.to_be_bytes(), &addresses.concat()].concat()
 }
 
 /// A TLS connection that begins with these bytes.
@@ -49,6 +56,23 @@ async fn the_client_is_whom_the_balancer_names() {
     }
     let mut other = tls_behind(&world, &header(Ipv4Addr::new(192, 0, 2, 9)), DEMO).await.expect("a handshake");
     assert_eq!(other.ask(&Ask::get(DEMO, ORDERS)).await.status, 401);
+}
+
+#[tokio::test]
+async fn a_client_has_one_address_however_it_is_written() {
+    // A list of networks that are written as a socket for both versions sees them.
+    let world = World::with(|setup| setup.listen = "trusted_proxies = [\"::ffff:127.0.0.0/104\"]").await;
+    let mut client = tls_behind(&world, &mapped_header(Ipv4Addr::new(192, 0, 2, 7)), BLOG).await.expect("a handshake");
+    let reply = client.ask(&Ask::get(BLOG, "/")).await;
+    assert_eq!(world.blog.only_request().head.get("x-forwarded-for"), Some("192.0.2.7"));
+    assert_eq!(world.log.line_of(reply.request_id()).await["client_ip"], "192.0.2.7");
+    world.end().await;
+
+    let world = World::with(|setup| setup.https = "[::]:0").await;
+    let to = SocketAddr::from((Ipv4Addr::LOCALHOST, world.https.port()));
+    let reply = Client::tls(to, BLOG).await.ask(&Ask::get(BLOG, "/")).await;
+    assert_eq!(world.log.line_of(reply.request_id()).await["client_ip"], "127.0.0.1");
+    assert_eq!(world.blog.only_request().head.get("x-forwarded-for"), Some("127.0.0.1"));
 }
 
 #[tokio::test]

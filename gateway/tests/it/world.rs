@@ -68,6 +68,8 @@ pub(crate) struct Setup {
     pub(crate) entities: Vec<Entity>,
     /// Addresses of the `orders` upstream; empty: the fake one.
     pub(crate) orders_endpoints: Vec<SocketAddr>,
+    /// Addresses of the `blog` upstream; empty: the fake one.
+    pub(crate) blog_endpoints: Vec<SocketAddr>,
     /// Lines for `[upstreams.orders]`.
     pub(crate) orders: &'static str,
     /// What browsers are told of `orders`: lines for the same table.
@@ -76,6 +78,8 @@ pub(crate) struct Setup {
     pub(crate) blog: &'static str,
     /// Lines for `[quota]`.
     pub(crate) quota: &'static str,
+    /// Where HTTPS is listened for.
+    pub(crate) https: &'static str,
     /// Lines for `[listen]`.
     pub(crate) listen: &'static str,
     /// Lines for `[drain]`.
@@ -119,10 +123,12 @@ impl World {
         let mut setup = Setup {
             entities: published(&key, &other_key),
             orders_endpoints: Vec::new(),
+            blog_endpoints: Vec::new(),
             orders: "",
             browsers: "cors = \"open\"\nhsts = \"on\"",
             blog: "",
             quota: "",
+            https: "127.0.0.1:0",
             listen: "",
             drain: "lame_duck = \"0s\"\nrequests = \"5s\"",
             control_plane_is_dead: false,
@@ -132,13 +138,16 @@ impl World {
         if setup.orders_endpoints.is_empty() {
             setup.orders_endpoints.push(orders.address);
         }
+        if setup.blog_endpoints.is_empty() {
+            setup.blog_endpoints.push(blog.address);
+        }
         let secret = Secret::parse(PLATFORM_SECRET).unwrap();
         let control = ControlPlane::start(&secret, std::mem::take(&mut setup.entities)).await;
         if setup.control_plane_is_dead {
             control.die().await;
         }
         let directory = tempfile::tempdir().unwrap();
-        let configuration = configuration(&setup, &control, &blog, &directory);
+        let configuration = configuration(&setup, &control, &directory);
         let log = Log::default();
         let logs = setup.logs.take().unwrap_or_else(|| Arc::new(Logs::writer_only(log.clone()).unwrap()));
         let clock = Arc::new(ManualClock::at(UnixMillis(NOW * 1_000)));
@@ -263,7 +272,7 @@ fn published(key: &TestKey, other_key: &TestKey) -> Vec<Entity> {
     ]
 }
 
-fn configuration(setup: &Setup, control: &ControlPlane, blog: &Upstream, directory: &TempDir) -> String {
+fn configuration(setup: &Setup, control: &ControlPlane, directory: &TempDir) -> String {
     let (chain, key) = certificates::platform();
     let file = |name: &str| directory.path().join(name);
     std::fs::write(file("platform.pem"), chain).unwrap();
@@ -276,7 +285,7 @@ fn configuration(setup: &Setup, control: &ControlPlane, blog: &Upstream, directo
         threads = 1
         [listen]
         http = "127.0.0.1:0"
-        https = "127.0.0.1:0"
+        https = "{https}"
         admin = "127.0.0.1:0"
         {listen}
         [tls]
@@ -298,10 +307,11 @@ fn configuration(setup: &Setup, control: &ControlPlane, blog: &Upstream, directo
         {browsers}
         {orders}
         [upstreams.blog]
-        endpoints = ["{blog_address}"]
+        endpoints = {blog_endpoints:?}
         {blog}
         "#,
         data = file("data").display(),
+        https = setup.https,
         listen = setup.listen,
         chain = file("platform.pem").display(),
         key = file("platform.key").display(),
@@ -311,7 +321,7 @@ fn configuration(setup: &Setup, control: &ControlPlane, blog: &Upstream, directo
         endpoints = setup.orders_endpoints.iter().map(ToString::to_string).collect::<Vec<_>>(),
         browsers = setup.browsers,
         orders = setup.orders,
-        blog_address = blog.address,
+        blog_endpoints = setup.blog_endpoints.iter().map(ToString::to_string).collect::<Vec<_>>(),
         blog = setup.blog,
     )
 }
