@@ -21,7 +21,6 @@ use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType};
 
 pub(crate) use self::decide::connection_facts;
-pub use self::ids::RequestIds;
 pub(crate) use self::write::bytes;
 use crate::answer::Refusal;
 use crate::decorate::decorate;
@@ -52,8 +51,6 @@ pub struct Gateway {
     pub identity: IdentityKey,
     /// The time.
     pub clock: Arc<dyn Clock>,
-    /// Request ids: a random start per process, then steps of an odd constant through all 128-bit numbers.
-    pub ids: RequestIds,
 }
 
 /// What a request carries from phase to phase.

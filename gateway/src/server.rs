@@ -37,10 +37,11 @@ use self::reload::{Reload, ReloadMetrics};
 use self::watcher::EdgeWatcher;
 use crate::config::Config;
 use crate::door::{Connections, Door, DoorSettings, Engine, H2_IDLE_MAX, Listening, TicketSeed, Tickets};
+use crate::facts::RequestId;
 use crate::keys::Keys;
 use crate::overload::{Memory, Overload};
 use crate::pipeline::Pipeline;
-use crate::proxy::{Gateway, RequestIds, SharedGateway};
+use crate::proxy::{Gateway, SharedGateway};
 use crate::quota::anonymous::AnonymousLimits;
 use crate::replica::follow::Follower;
 use crate::replica::{HotBounds, Replica};
@@ -127,7 +128,6 @@ pub async fn start(
         telemetry: telemetry.clone(),
         identity: guard::identity_key(&config.secret),
         clock: clock.clone(),
-        ids: RequestIds::new(chassis::random::bytes()?),
     });
     let doorman = Arc::new(EdgeDoorman::new(gateway.clone(), connections.clone()));
     let tickets = tickets(&config, clock.clone())?;
@@ -333,7 +333,8 @@ fn admin_limits() -> ServeLimits {
 
 /// A name that no other run of a gateway has.
 fn node_name() -> anyhow::Result<String> {
-    Ok(format!("gw-{}", RequestIds::new(chassis::random::bytes()?).next().as_str().get(..12).unwrap_or("0")))
+    let name = RequestId::new(u128::from_le_bytes(chassis::random::bytes()?));
+    Ok(format!("gw-{}", name.as_str().get(..12).unwrap_or("0")))
 }
 
 /// Session tickets whose keys all gateways of the platform derive alike.

@@ -6,14 +6,14 @@ use pingora::http::RequestHeader;
 use super::Gateway;
 use crate::answer::Answer;
 use crate::door::Connection;
-use crate::facts::{Facts, Target};
+use crate::facts::{Facts, RequestId, Target};
 use crate::request::{BodyPromise, EdgeRequest};
 use crate::telemetry::ConnectionFacts;
 
 impl Gateway {
     /// A request begins: its id, and when.
     pub(crate) fn begin(&self) -> Box<Facts> {
-        let mut facts = Facts::new(self.ids.next(), self.clock.now(), self.clock.monotonic());
+        let mut facts = Facts::new(RequestId::random(), self.clock.now(), self.clock.monotonic());
         let tracer = &self.telemetry.tracer;
         // What clients say of traces is not believed: they would choose how much we record.
         facts.sampled =

@@ -7,6 +7,7 @@ use contract::hostname::Hostname;
 use rustls::sign::CertifiedKey;
 
 use crate::door::{ConnectionEvent, Connections, DoorRefusal, Doorman, HandshakeOutcome};
+use crate::facts::RequestId;
 use crate::proxy::Gateway;
 use crate::tls::challenge;
 
@@ -40,7 +41,7 @@ impl Doorman for EdgeDoorman {
     }
 
     fn request_id(&self) -> String {
-        self.gateway.ids.next().as_str().to_owned()
+        RequestId::random().as_str().to_owned()
     }
 
     fn refused(&self, refusal: &DoorRefusal<'_>) {
