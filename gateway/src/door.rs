@@ -46,7 +46,7 @@ pub use self::http1::{Client, Direct, Served};
 pub use self::http2::{Engine, H2_IDLE_MAX, H2Request};
 pub use self::listener::{Door, Listening};
 pub(crate) use self::pace::Pace;
-pub use self::pace::PaceLimits;
+pub use self::pace::{PaceLimits, WholeLimits};
 pub use self::registry::Connections;
 pub use self::settings::DoorSettings;
 pub(crate) use self::settings::{LINGER_BYTES_MAX, LINGER_MAX};

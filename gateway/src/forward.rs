@@ -272,6 +272,12 @@ pub fn inspect(status: StatusCode, bytes: usize, facts: &mut Facts) -> pingora::
     Ok(())
 }
 
+/// What is left of the time that its upstream grants the request as a whole; `None`: as long as it takes.
+pub fn time_left(facts: &Facts, now: std::time::Duration) -> Option<std::time::Duration> {
+    let granted = facts.upstream()?.settings.total_timeout?;
+    Some(granted.saturating_sub(now.saturating_sub(facts.began)))
+}
+
 /// Whether the request as a whole has taken longer than its upstream grants.
 ///
 /// # Errors

@@ -31,12 +31,16 @@ use crate::pipeline::Pipeline;
 use crate::rejection::Rejection;
 use crate::request::BodyPromise;
 use crate::telemetry::{Entry, Telemetry, UpstreamOutcome};
+use crate::upstreams::announces_body;
 
 /// The door keeps the time of idle connections; to pingora they may stay open.
 const KEEPALIVE_FOREVER: u64 = 0;
 
 /// How long one read or write on the client's side may take; the door's own clocks are shorter.
 const CLIENT_IO_MAX: Duration = Duration::from_mins(1);
+
+/// What the log says of an upstream whose time the door has kept; as [`explain`] would.
+const UPSTREAM_SILENT: &str = "Upstream ReadTimedout";
 
 /// A silent WebSocket is cut after this time.
 const UPGRADED_IO_MAX: Duration = Duration::from_hours(1);
@@ -57,6 +61,10 @@ pub struct Gateway {
 pub struct Context {
     facts: Box<Facts>,
     connection: Option<Arc<Connection>>,
+    /// The client sends a body.
+    uploads: bool,
+    /// A response without a body that says it has one: it is handed on, its connection is not used again.
+    doubtful: Option<Box<ResponseHeader>>,
 }
 
 /// The handle pingora owns; admin and door hold the same gateway.
@@ -77,7 +85,7 @@ impl ProxyHttp for SharedGateway {
 
     fn new_ctx(&self) -> Context {
         self.telemetry.in_flight.inc();
-        Context { facts: self.begin(), connection: None }
+        Context { facts: self.begin(), connection: None, uploads: false, doubtful: None }
     }
 
     /// No modules: the default would register compression, which the edge leaves to services.
@@ -107,6 +115,8 @@ impl ProxyHttp for SharedGateway {
         match decided {
             Ok((target, body)) => {
                 facts.target = Some(target);
+                ctx.uploads = body != BodyPromise::None;
+                connection.grant(forward::time_left(facts, self.clock.monotonic()));
                 if facts.upgrade {
                     session.set_read_timeout(Some(UPGRADED_IO_MAX));
                     session.set_write_timeout(Some(UPGRADED_IO_MAX));
@@ -128,7 +138,14 @@ impl ProxyHttp for SharedGateway {
         if let (true, Some(connection)) = (upgrade, &ctx.connection) {
             connection.await_answer(upstream.settings.connect_timeout + upstream.settings.first_byte_timeout);
         }
-        Ok(Box::new(forward::peer(&upstream, &endpoint, upgrade)))
+        let mut peer = forward::peer(&upstream, &endpoint, upgrade);
+        peer.group_key = ctx.facts.target.as_ref().map_or(0, |target| upstream.tenant(&target.place).0);
+        // The library takes a pause of the client for one of the upstream. The door ends such a pause before the library
+        // loses its patience, and from the end of the body on keeps the upstream's time itself.
+        if let (true, Some(connection)) = (ctx.uploads, &ctx.connection) {
+            peer.options.read_timeout = Some(upstream.settings.first_byte_timeout + connection.body_pace().idle);
+        }
+        Ok(Box::new(peer))
     }
 
     fn fail_to_connect(
@@ -178,7 +195,7 @@ impl ProxyHttp for SharedGateway {
         &self,
         _session: &mut Session,
         body: &mut Option<Bytes>,
-        _end: bool,
+        end: bool,
         ctx: &mut Context,
     ) -> pingora::Result<()> {
         ctx.facts.body_bytes += body.as_ref().map_or(0, |body| u64::try_from(body.len()).unwrap_or(u64::MAX));
@@ -188,12 +205,18 @@ impl ProxyHttp for SharedGateway {
         if ctx.facts.body_bytes > limit && !switched {
             return Error::e_explain(ErrorType::HTTPStatus(413), "the body exceeds the route's limit");
         }
+        if let (true, Some(connection), Some(upstream)) = (ctx.uploads, &ctx.connection, ctx.facts.upstream()) {
+            forward::in_time(&ctx.facts, self.clock.monotonic()).map_err(Error::into_down)?;
+            if end {
+                connection.await_answer(upstream.settings.first_byte_timeout);
+            }
+        }
         Ok(())
     }
 
     async fn upstream_response_filter(
         &self,
-        _session: &mut Session,
+        session: &mut Session,
         response: &mut ResponseHeader,
         ctx: &mut Context,
     ) -> pingora::Result<()> {
@@ -202,14 +225,28 @@ impl ProxyHttp for SharedGateway {
         if let Some(endpoint) = &ctx.facts.endpoint {
             endpoint.worked();
         }
-        ctx.facts.upstream_answered = Some(self.clock.monotonic());
-        if let Some(connection) = ctx.connection.as_ref().filter(|_| ctx.facts.upgrade) {
-            match response.status.as_u16() {
-                101 => connection.upgraded(),
-                100..200 => return Ok(()),
-                _ => {}
+        let Some(connection) = &ctx.connection else {
+            return Error::e_explain(ErrorType::InternalError, "no connection");
+        };
+        match response.status.as_u16() {
+            101 => connection.upgraded(),
+            100..200 => {
+                // Whoever says that there will be an answer has its time anew.
+                if let Some(upstream) = ctx.facts.upstream().filter(|_| ctx.uploads && connection.is_awaiting()) {
+                    connection.await_answer(upstream.settings.first_byte_timeout);
+                }
+                return Ok(());
             }
-            connection.answered();
+            _ => {}
+        }
+        ctx.facts.upstream_answered = Some(self.clock.monotonic());
+        match ctx.facts.upstream().filter(|_| ctx.uploads) {
+            Some(upstream) => connection.await_answer(upstream.settings.first_byte_timeout),
+            None => connection.answered(),
+        }
+        if is_doubtful(session, response) {
+            ctx.doubtful = Some(Box::new(std::mem::replace(response, ResponseHeader::build(response.status, None)?)));
+            return Error::e_explain(ErrorType::InvalidHTTPHeader, "a response without a body that announces one");
         }
         Ok(())
     }
@@ -218,13 +255,20 @@ impl ProxyHttp for SharedGateway {
         &self,
         _session: &mut Session,
         _body: &mut Option<Bytes>,
-        _end: bool,
+        end: bool,
         ctx: &mut Context,
     ) -> pingora::Result<Option<Duration>> {
         // A WebSocket's bytes are no response: it may go on for hours.
         let switched = ctx.connection.as_ref().is_some_and(|connection| connection.is_upgraded());
         if !switched {
             forward::in_time(&ctx.facts, self.clock.monotonic())?;
+            if let (true, Some(connection), Some(upstream)) = (ctx.uploads, &ctx.connection, ctx.facts.upstream()) {
+                if end {
+                    connection.answered();
+                } else {
+                    connection.await_answer(upstream.settings.first_byte_timeout);
+                }
+            }
         }
         Ok(None)
     }
@@ -244,6 +288,13 @@ impl ProxyHttp for SharedGateway {
     }
 
     async fn fail_to_proxy(&self, session: &mut Session, error: &Error, ctx: &mut Context) -> FailToProxy {
+        if let Some(response) = &ctx.doubtful {
+            let status = response.status.as_u16();
+            if let Err(failed) = self.hand_on(session, *response.clone(), ctx).await {
+                tracing::debug!(error = %failed, "a response could not be written");
+            }
+            return FailToProxy { error_code: status, can_reuse_downstream: false };
+        }
         let door_refused = ctx.connection.as_ref().and_then(|connection| connection.refusal());
         let rejection = door_refused.or_else(|| forward::rejection(error));
         let facts = &mut *ctx.facts;
@@ -267,13 +318,19 @@ impl ProxyHttp for SharedGateway {
     async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Context) {
         let head = session.req_header();
         let connection = ctx.connection.as_deref();
+        let error = match connection.and_then(Connection::refusal) {
+            _ if ctx.doubtful.is_some() => None,
+            // The door fails a read from the client to say so.
+            Some(Rejection::UpstreamTimeout) => Some(UPSTREAM_SILENT.to_owned()),
+            _ => error.map(explain),
+        };
         let entry = Entry {
             status: session.response_written().map_or(0, |response| response.status.as_u16()),
             method: head.method.as_str(),
             path: head.uri.path(),
             bytes_sent: session.body_bytes_sent(),
             connection: connection_facts(connection),
-            error: error.map(explain),
+            error,
         };
         self.account(&ctx.facts, &entry);
         self.telemetry.in_flight.dec();
@@ -317,6 +374,18 @@ impl Gateway {
         forward::may_try_another(facts)
     }
 
+    /// Writes a response of which only the head is believed.
+    async fn hand_on(&self, session: &mut Session, mut head: ResponseHeader, ctx: &Context) -> pingora::Result<()> {
+        if head.status == http::StatusCode::NO_CONTENT || head.headers.contains_key(http::header::TRANSFER_ENCODING) {
+            head.remove_header(&http::header::CONTENT_LENGTH);
+            head.remove_header(&http::header::TRANSFER_ENCODING);
+        }
+        let is_tls = ctx.connection.as_ref().is_some_and(|connection| connection.is_tls());
+        decorate(&mut head, &ctx.facts, is_tls)?;
+        session.set_keepalive(None);
+        session.write_response_header(Box::new(head), true).await
+    }
+
     /// `Expect: 100-continue`: the gateway says yes itself, once the request is accepted, and does not forward it.
     async fn welcome_body(&self, session: &mut Session, body: BodyPromise) -> pingora::Result<()> {
         let expects = session.req_header().headers.contains_key(http::header::EXPECT);
@@ -327,6 +396,17 @@ impl Gateway {
         }
         Ok(())
     }
+}
+
+/// Whether nobody can tell when this response is complete. The library would keep its connection, so the exchange has to
+/// break off.
+fn is_doubtful(session: &Session, response: &ResponseHeader) -> bool {
+    let bodiless = session.req_header().method == http::Method::HEAD
+        || matches!(response.status, http::StatusCode::NO_CONTENT | http::StatusCode::NOT_MODIFIED);
+    let length = response.headers.get(http::header::CONTENT_LENGTH);
+    // What is no number is no promise of nothing.
+    let length = length.map(|length| length.to_str().ok().and_then(|text| text.parse().ok()).unwrap_or(u64::MAX));
+    bodiless && announces_body(length, response.headers.contains_key(http::header::TRANSFER_ENCODING))
 }
 
 /// Whether the client speaks HTTP/1.0.

@@ -24,7 +24,7 @@ use bulkhead::Bulkhead;
 pub use bulkhead::{Busy, Permit};
 pub use endpoint::{Endpoint, Endpoints, Place};
 pub use health::HealthCheck;
-pub use idle::IDLE_MAX;
+pub use idle::{IDLE_MAX, Tenant, announces_body};
 pub use route::{Route, RouteError, RouteTable};
 
 use crate::forward::FieldRules;
@@ -58,6 +58,9 @@ pub struct UpstreamSettings {
     /// Requests in progress at once, 1 to a million; the next is refused with 503 `overloaded`. One project has seven
     /// eighths of them at most, and a visitor of its site three quarters of those.
     pub in_flight_max: u32,
+    /// Whether requests of several tenants may follow each other on one connection: for upstreams that never send a byte
+    /// too many or too late.
+    pub shared_connections: bool,
     /// The largest request body in bytes, for routes that do not say.
     pub body_bytes_max: u64,
     /// How its addresses are asked for their health; `None`: requests alone find out.
@@ -97,13 +100,23 @@ impl Upstream {
         }
     }
 
-    /// A place among the requests in progress, for a request of this project, sent by this visitor; the platform's own
-    /// hosts have no project, and a caller with a key is no visitor.
+    /// A place among the requests in progress, for a request that this project pays for, sent by this visitor. Visitors of
+    /// the platform's own hosts have no project, and a caller with a key is no visitor.
     ///
     /// # Errors
     /// [`Busy`], when there is none for it.
     pub fn enter(&self, project: Option<&ProjectId>, visitor: Option<IpAddr>) -> Result<Permit, Busy> {
         self.bulkhead.enter(project, visitor)
+    }
+
+    /// Whose connections a request with this place may use.
+    pub fn tenant(&self, place: &Permit) -> Tenant {
+        if self.settings.shared_connections { Tenant::default() } else { place.tenant() }
+    }
+
+    /// Connections that may wait for a request beside those in use: with them there are `in_flight_max`.
+    pub fn idle_max(&self) -> usize {
+        usize::try_from(self.settings.in_flight_max.saturating_sub(self.in_flight())).unwrap_or(usize::MAX)
     }
 
     async fn keep_checked(self: Arc<Self>) {
@@ -256,6 +269,7 @@ mod tests {
             first_byte_timeout: Duration::from_secs(1),
             total_timeout: None,
             in_flight_max: 1,
+            shared_connections: false,
             body_bytes_max: 1,
             health: None,
             routes: Vec::new(),

@@ -134,6 +134,7 @@ impl<'a> Exchange<'a> {
         client: &mut D,
     ) -> pingora::Result<(UpstreamConnection, ResponseHead, D::Head)> {
         let body_bytes_max = self.facts.target.as_ref().map_or(0, |target| target.body_bytes_max);
+        let tenant = self.facts.target.as_ref().map(|target| target.upstream.tenant(&target.place)).unwrap_or_default();
         let mut died = false;
         if poll_fn(|cx| Poll::Ready(client.poll_gone(cx).is_ready())).await {
             return Err(Error::explain(ErrorType::ConnectionClosed, "the client has left").into_down());
@@ -144,7 +145,7 @@ impl<'a> Exchange<'a> {
                 .ok_or_else(|| Error::explain(ErrorType::ConnectNoRoute, "the upstream has no address"))?;
             let age = now.saturating_sub(self.facts.began);
             let upload = || Upload::new(request::bytes(&self.head, body), body, body_bytes_max);
-            let mut opened = match UpstreamConnection::open(&upstream, &endpoint, died, upload, age).await {
+            let mut opened = match UpstreamConnection::open((&upstream, &endpoint), tenant, died, upload, age).await {
                 Ok(opened) => opened,
                 Err(_) if self.gateway.has_not_connected(&self.facts) => continue,
                 Err(error) => return Err(error),

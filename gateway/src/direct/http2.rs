@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::downstream::Downstream;
 use super::upstream::READ_BYTES;
 use crate::decorate::ResponseSink;
-use crate::door::{Connection, LINGER_BYTES_MAX, LINGER_MAX, Pace, PaceLimits, Timer};
+use crate::door::{Connection, LINGER_BYTES_MAX, LINGER_MAX, Pace, Timer};
 use crate::proxy::bytes;
 
 /// How long a client may leave a response lying, its window closed; what the door's own clock allows the connection as a
@@ -38,9 +38,7 @@ pub(super) struct Http2 {
 
 impl Http2 {
     pub(super) fn new(request: RecvStream, respond: SendResponse<Bytes>, connection: &Connection) -> Self {
-        let limits = connection.body_pace();
-        // Bodies that we do not read may hold the window of the whole connection: a pause is not always the client's.
-        let pace = Pace::new(PaceLimits { grace: limits.idle, ..limits });
+        let pace = Pace::new(connection.body_pace());
         Self { request, respond, response: None, ended: false, timer: Timer::default(), pace, body_bytes: 0 }
     }
 

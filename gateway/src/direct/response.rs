@@ -10,6 +10,7 @@ use pingora::ErrorType::InvalidHTTPHeader;
 
 use crate::decorate::{ResponseSink, Spoken};
 use crate::door::chunks::Chunks;
+use crate::upstreams::announces_body;
 
 /// The most field lines of a response.
 const FIELDS_MAX: usize = 256;
@@ -82,9 +83,8 @@ pub(super) fn read(
     let framing = framing(&said, status, version, to_head)?;
     write(&response, status, &said, &framing, &is_foreign, out)?;
     let stays = if version == 1 { !said.close } else { said.keep_alive && !said.close };
-    // What has no body and says that it has one may be followed by it.
-    let announced = said.coded || status != StatusCode::NOT_MODIFIED && said.length.is_some_and(|length| length > 0);
-    let ambiguous = said.coded && said.length.is_some() || framing == Framing::None && !to_head && announced;
+    let ambiguous =
+        said.coded && said.length.is_some() || framing == Framing::None && announces_body(said.length, said.coded);
     let reusable = stays && !ambiguous && framing != Framing::End;
     Ok(Some(ResponseHead { status, bytes, fields_bytes, framing, spoken: said.spoken, reusable }))
 }

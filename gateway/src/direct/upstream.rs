@@ -14,7 +14,7 @@ use tokio_util::io::poll_read_buf;
 
 use super::downstream::Downstream;
 use super::upload::{Upload, Waits};
-use crate::upstreams::{Endpoint, Upstream};
+use crate::upstreams::{Endpoint, Tenant, Upstream};
 
 /// Room for what one read brings at first: a small response as a whole.
 const FIRST_READ_BYTES: usize = 8 * 1024;
@@ -29,6 +29,8 @@ pub(super) struct UpstreamConnection {
     pub(super) buffer: BytesMut,
     /// The request that it is sent.
     pub(super) upload: Upload,
+    /// Whose requests it carries.
+    tenant: Tenant,
     /// It has served other requests.
     pub(super) reused: bool,
     /// The longest wait for one read or write.
@@ -38,19 +40,20 @@ pub(super) struct UpstreamConnection {
 }
 
 impl UpstreamConnection {
-    /// An idle connection, or a new one; `fresh` where an idle one has just died. What it is to be sent follows, for a
-    /// request that began so long ago.
+    /// An idle connection of this tenant, or a new one; `fresh` where an idle one has just died. What it is to be sent
+    /// follows, for a request that began so long ago.
     pub(super) async fn open(
-        upstream: &Upstream,
-        endpoint: &Endpoint,
+        (upstream, endpoint): (&Upstream, &Endpoint),
+        tenant: Tenant,
         fresh: bool,
         upload: impl FnOnce() -> Upload,
         age: Duration,
     ) -> pingora::Result<Self> {
         let patience = upstream.settings.first_byte_timeout;
         let ends = upstream.settings.total_timeout.map(|granted| Instant::now() + granted.saturating_sub(age));
-        let of = |stream, reused| Self { stream, buffer: BytesMut::new(), upload: upload(), reused, patience, ends };
-        if let Some(stream) = (!fresh).then(|| endpoint.idle.take()).flatten() {
+        let of =
+            |stream, reused| Self { stream, buffer: BytesMut::new(), upload: upload(), tenant, reused, patience, ends };
+        if let Some(stream) = (!fresh).then(|| endpoint.idle.take(tenant, upstream.idle_max())).flatten() {
             return Ok(of(stream, true));
         }
         match timeout(upstream.settings.connect_timeout, TcpStream::connect(endpoint.address)).await {
@@ -122,7 +125,7 @@ impl UpstreamConnection {
     /// The response is complete and nothing came after it: the connection can serve another request.
     pub(super) fn rest(self, endpoint: &Endpoint) {
         if self.buffer.is_empty() && self.upload.is_whole() {
-            endpoint.idle.keep(self.stream);
+            endpoint.idle.keep(self.stream, self.tenant);
         }
     }
 }
@@ -219,6 +222,7 @@ mod tests {
             stream,
             buffer: BytesMut::new(),
             upload: Upload::new("HEAD ".into(), body, 10),
+            tenant: Tenant::default(),
             reused: false,
             patience: Duration::from_secs(5),
             ends: Some(Instant::now() + Duration::from_mins(1)),

@@ -88,6 +88,10 @@ pub struct Connection {
     refusal: OnceLock<Rejection>,
     /// Milliseconds after `opened` until which the upstream must have answered; 0: no such deadline.
     answer_by: AtomicU64,
+    /// Milliseconds that `answer_by` was set ahead.
+    patience: AtomicU64,
+    /// The same for the whole request in hand.
+    ends_by: AtomicU64,
     cancelled: CancellationToken,
     /// Whoever waits for the next request.
     resting: AtomicWaker,
@@ -124,6 +128,8 @@ impl Connection {
             hosts: Mutex::new(Vec::new()),
             refusal: OnceLock::new(),
             answer_by: AtomicU64::new(0),
+            patience: AtomicU64::new(0),
+            ends_by: AtomicU64::new(0),
             cancelled: CancellationToken::new(),
             resting: AtomicWaker::new(),
             retired: watch::Sender::new(false),
@@ -214,12 +220,36 @@ impl Connection {
         }
     }
 
+    /// HTTP/1: the request in hand has this long as a whole; `None`: as long as it takes. A body that is not there by
+    /// then fails the proxy's read, with `RequestTimeout`; a response, with `UpstreamTimeout`.
+    pub fn grant(&self, time: Option<Duration>) {
+        self.ends_by.store(time.map_or(0, |time| self.millis_in(time)), Ordering::Release);
+    }
+
     /// HTTP/1: the upstream has this long to answer the request in hand; then the proxy's look at its client fails, and
-    /// [`Self::refusal`] is `UpstreamTimeout`. For switches of protocols, whose silence afterwards is nobody's fault, so
-    /// that the proxy's own patience with the upstream must be long.
+    /// [`Self::refusal`] is `UpstreamTimeout`. For switches of protocols, whose silence afterwards is nobody's fault, and
+    /// after bodies, in which pauses are the client's: there the proxy's own patience with the upstream must be long.
     pub fn await_answer(&self, patience: Duration) {
-        let until = (self.opened.elapsed() + patience).as_millis();
-        self.answer_by.store(u64::try_from(until).unwrap_or(u64::MAX).max(1), Ordering::Release);
+        self.patience.store(u64::try_from(patience.as_millis()).unwrap_or(u64::MAX), Ordering::Release);
+        self.answer_by.store(self.millis_in(patience), Ordering::Release);
+    }
+
+    /// The client has taken something of the response: the wait for it was not the upstream's.
+    pub(crate) fn client_took(&self) {
+        if self.is_awaiting() {
+            let patience = Duration::from_millis(self.patience.load(Ordering::Acquire));
+            self.answer_by.store(self.millis_in(patience), Ordering::Release);
+        }
+    }
+
+    /// The moment after this time, in milliseconds after the connection was opened; never 0.
+    fn millis_in(&self, time: Duration) -> u64 {
+        u64::try_from((self.opened.elapsed() + time).as_millis()).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// Whether the time of [`Self::await_answer`] runs.
+    pub fn is_awaiting(&self) -> bool {
+        self.answer_by.load(Ordering::Acquire) > 0
     }
 
     /// The upstream has answered in the time of [`Self::await_answer`].
@@ -234,6 +264,8 @@ impl Connection {
 
     /// The request is over, its response handed on to the last byte or given up. Call it once per request, last thing.
     pub fn request_done(&self) {
+        self.answered();
+        self.grant(None);
         self.done.fetch_add(1, Ordering::AcqRel);
         self.shared.in_flight.fetch_sub(1, Ordering::AcqRel);
     }
@@ -302,7 +334,17 @@ impl Connection {
 
     /// The deadline of [`Self::await_answer`].
     pub(crate) fn answer_by(&self) -> Option<Instant> {
-        let millis = self.answer_by.load(Ordering::Acquire);
+        let awaited = self.moment(&self.answer_by)?;
+        Some(self.ends_by().map_or(awaited, |ends| ends.min(awaited)))
+    }
+
+    /// The end of the time that [`Self::grant`] gave.
+    pub(crate) fn ends_by(&self) -> Option<Instant> {
+        self.moment(&self.ends_by)
+    }
+
+    fn moment(&self, after_opened: &AtomicU64) -> Option<Instant> {
+        let millis = after_opened.load(Ordering::Acquire);
         (millis > 0).then(|| self.opened + Duration::from_millis(millis))
     }
 

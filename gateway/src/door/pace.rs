@@ -1,8 +1,10 @@
 //! How slow a peer may be: an allowance of waiting that its bytes earn back.
 //!
 //! Waiting for the peer spends the allowance, every byte earns `1 / rate` seconds, and no more than `idle` can be saved
-//! up. One rule gives all three limits: a grace at the start, a longest pause, and a minimum average rate. Time in which
-//! we are the slow side (an upstream that does not read) is not counted: the caller starts and stops the clock.
+//! up. One rule gives all three limits: a grace at the start, a longest pause, and a minimum average rate. A second
+//! allowance without such a bound holds the message as a whole to a higher rate: who may be slow for minutes may not be
+//! so for hours. Time in which we are the slow side (an upstream that does not read) is not counted: the caller starts
+//! and stops the clock.
 //!
 //! Pure: moments are arguments.
 
@@ -19,34 +21,69 @@ pub struct PaceLimits {
     pub idle: Duration,
     /// Bytes per second that keep the allowance level.
     pub bytes_per_second: u32,
+    /// What the message is allowed as a whole.
+    pub whole: Option<WholeLimits>,
+}
+
+/// What a message is allowed as a whole: to be waited for no longer than the grace and its bytes at this rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WholeLimits {
+    /// Allowance at the start.
+    pub grace: Duration,
+    /// Bytes per second that keep the allowance level.
+    pub bytes_per_second: u32,
 }
 
 /// One direction of one message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    limits: PaceLimits,
-    allowance: Duration,
+    pause: Allowance,
+    whole: Option<Allowance>,
     waiting_since: Option<Instant>,
+}
+
+/// Waiting that is left.
+#[derive(Clone, Copy, Debug)]
+struct Allowance {
+    left: Duration,
+    left_max: Duration,
+    bytes_per_second: u32,
 }
 
 impl Pace {
     pub(crate) fn new(limits: PaceLimits) -> Self {
-        Self { limits, allowance: limits.grace.min(limits.idle), waiting_since: None }
+        let PaceLimits { grace, idle, bytes_per_second, whole } = limits;
+        let pause = Allowance { left: grace.min(idle), left_max: idle, bytes_per_second };
+        let whole = whole.map(|WholeLimits { grace, bytes_per_second }| Allowance {
+            left: grace,
+            left_max: Duration::MAX,
+            bytes_per_second,
+        });
+        Self { pause, whole, waiting_since: None }
     }
 
     /// We wait for the peer. Says until when.
     pub(crate) fn wait(&mut self, now: Instant) -> Instant {
-        *self.waiting_since.get_or_insert(now) + self.allowance
+        let left = self.whole.map_or(self.pause.left, |whole| whole.left.min(self.pause.left));
+        *self.waiting_since.get_or_insert(now) + left
     }
 
     /// The peer has moved so many bytes.
     pub(crate) fn moved(&mut self, bytes: usize, now: Instant) {
-        if let Some(since) = self.waiting_since.take() {
-            self.allowance = self.allowance.saturating_sub(now.saturating_duration_since(since));
+        let since = self.waiting_since.take();
+        let waited = since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        self.pause.moved(waited, bytes);
+        if let Some(whole) = &mut self.whole {
+            whole.moved(waited, bytes);
         }
-        let earned = u64::try_from(bytes).unwrap_or(u64::MAX).saturating_mul(1_000_000)
-            / u64::from(self.limits.bytes_per_second.max(1));
-        self.allowance = self.allowance.saturating_add(Duration::from_micros(earned)).min(self.limits.idle);
+    }
+}
+
+impl Allowance {
+    fn moved(&mut self, waited: Duration, bytes: usize) {
+        let micros = u64::try_from(bytes).unwrap_or(u64::MAX).saturating_mul(1_000_000);
+        let earned = Duration::from_micros(micros / u64::from(self.bytes_per_second.max(1)));
+        self.left = self.left.saturating_sub(waited).saturating_add(earned).min(self.left_max);
     }
 }
 
@@ -55,7 +92,7 @@ mod tests {
     use super::*;
 
     const LIMITS: PaceLimits =
-        PaceLimits { grace: Duration::from_secs(5), idle: Duration::from_secs(15), bytes_per_second: 500 };
+        PaceLimits { grace: Duration::from_secs(5), idle: Duration::from_secs(15), bytes_per_second: 500, whole: None };
 
     fn after(start: Instant, millis: u64) -> Instant {
         start + Duration::from_millis(millis)
@@ -82,6 +119,29 @@ mod tests {
         // 400 bytes a second: every second costs 0.2 s of five.
         assert!((20..=26).contains(&sends(400, 1_000, 10_000)));
         assert_eq!(sends(1, 1_000, 10_000), 5);
+    }
+
+    #[test]
+    fn as_a_whole_a_message_has_a_grace_and_its_bytes_at_a_higher_rate() {
+        let whole = Some(WholeLimits { grace: Duration::from_mins(2), bytes_per_second: 8_192 });
+        let (mut pace, start) = (Pace::new(PaceLimits { whole, ..LIMITS }), Instant::now());
+        let (mut now, mut sent) = (start, 0_u64);
+        while pace.wait(now) >= after(now, 1_000) {
+            now = after(now, 1_000);
+            pace.moved(600, now);
+            sent += 600;
+        }
+        let allowed = Duration::from_mins(2) + Duration::from_secs(1) * u32::try_from(sent / 8_192).unwrap();
+        assert!(now - start <= allowed && allowed - (now - start) <= Duration::from_secs(2), "{:?}", now - start);
+        // What a fast beginning has earned lasts, and ends.
+        let mut pace = Pace::new(PaceLimits { whole, ..LIMITS });
+        pace.moved(8_192 * 60, start);
+        let mut now = start;
+        while pace.wait(now) >= after(now, 10_000) {
+            now = after(now, 10_000);
+            pace.moved(5_000, now);
+        }
+        assert!((180..=200).contains(&(now - start).as_secs()), "{:?}", now - start);
     }
 
     #[test]

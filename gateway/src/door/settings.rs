@@ -6,12 +6,16 @@ use ipnet::IpNet;
 
 use super::frames::FrameLimits;
 use super::head::HeadLimits;
-use super::pace::PaceLimits;
+use super::pace::{PaceLimits, WholeLimits};
 
 /// How long, and how much, is still read of a request that was answered before it was there; the bounds of a stream of
 /// HTTP/2, and our defaults for a connection.
 pub(crate) const LINGER_MAX: Duration = Duration::from_secs(2);
 pub(crate) const LINGER_BYTES_MAX: usize = 256 * 1024;
+
+/// How slow a request body may be as a whole: every one holds a place at its upstream. 8 KiB per second is an uplink of
+/// 64 kbit/s; what is smaller than 1 MB may come over half of that.
+const WHOLE_BODY: WholeLimits = WholeLimits { grace: Duration::from_mins(2), bytes_per_second: 8 * 1024 };
 
 /// How patient, how large and how many.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +29,8 @@ pub struct DoorSettings {
     pub idle_timeout: Duration,
     /// The same when more than four fifths of `connections` are open. Default 5 s.
     pub idle_timeout_under_pressure: Duration,
-    /// How slowly a request body may come before it is 408. Default: 5 s grace, 15 s pause, 500 bytes per second.
+    /// How slowly a request body may come before it is 408. Default: 15 s grace and pause, 500 bytes per second; as a
+    /// whole two minutes and its bytes at 8 KiB per second.
     pub body_pace: PaceLimits,
     /// How slowly a response may be read before the connection is cut. Default: 30 s grace and pause, 500 bytes per
     /// second.
@@ -60,13 +65,14 @@ impl Default for DoorSettings {
             grace: Duration::from_secs(grace),
             idle: Duration::from_secs(idle),
             bytes_per_second: 500,
+            whole: None,
         };
         Self {
             head: HeadLimits::default(),
             head_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),
             idle_timeout_under_pressure: Duration::from_secs(5),
-            body_pace: pace(5, 15),
+            body_pace: PaceLimits { whole: Some(WHOLE_BODY), ..pace(15, 15) },
             write_pace: pace(30, 30),
             handshake_timeout: Duration::from_secs(10),
             idle_frames: FrameLimits::default(),

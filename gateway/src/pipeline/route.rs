@@ -41,14 +41,16 @@ impl Pipeline {
         };
         // WebSocket is for public sites: an upgraded connection would spend one unit for ever.
         facts.upgrade = request.wants_upgrade && facts.surface == Surface::Site;
-        let project = facts.project.as_ref();
+        // Who pays counts: on the platform's own hosts, which all projects share, that is the key's project. Where nobody
+        // pays it is the site's project, and its visitor.
+        let payer = facts.payer.as_ref().or(facts.project.as_ref());
         let visitor = facts.key.is_none().then_some(request.client);
-        let place = upstream.enter(project.map(|project| &project.id), visitor).map_err(|busy| match busy {
+        let place = upstream.enter(payer.map(|project| &project.id), visitor).map_err(|busy| match busy {
             Busy::Upstream => Refusal::new(Rejection::Overloaded),
             Busy::Project => Refusal::new(Rejection::TooManyInProgress).retry_after(1),
             Busy::Visitor => Refusal::new(Rejection::TooManyInProgress).retry_after(1).saying(TOO_MANY_OF_ADDRESS),
         })?;
-        let plan = project.map(|project| project.plan);
+        let plan = facts.project.as_ref().map(|project| project.plan);
         let reservation = self.overload.enter(plan).ok_or(Rejection::Overloaded)?;
         Ok(Target { upstream: upstream.clone(), body_bytes_max, place, reservation })
     }

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use contract::project::ProjectId;
 
+use super::idle::Tenant;
 use crate::network::network_of;
 
 /// A project has no more places than this many times those that are free.
@@ -52,6 +53,7 @@ pub struct Permit {
     bulkhead: Arc<Bulkhead>,
     /// In which counts it is: of its project, and of its visitor.
     counted: [Option<usize>; 2],
+    tenant: Tenant,
 }
 
 impl Bulkhead {
@@ -61,8 +63,8 @@ impl Bulkhead {
         Self { all, taken: AtomicU32::new(0), counts, secret: RandomState::new() }
     }
 
-    /// A place for a request of this project, sent by this visitor; the platform's own hosts have no project, and a
-    /// caller with a key is no visitor.
+    /// A place for a request that this project pays for, sent by this visitor. Visitors of the platform's own hosts have no
+    /// project, and a caller with a key is no visitor.
     ///
     /// # Errors
     /// [`Busy`], when there is none for it.
@@ -72,7 +74,8 @@ impl Bulkhead {
         visitor: Option<IpAddr>,
     ) -> Result<Permit, Busy> {
         let taken = one_more(&self.taken, self.all).ok_or(Busy::Upstream)?;
-        let mut permit = Permit { bulkhead: self.clone(), counted: [None; 2] };
+        let tenant = project.map(|project| Tenant(self.secret.hash_one(project))).unwrap_or_default();
+        let mut permit = Permit { bulkhead: self.clone(), counted: [None; 2], tenant };
         let [of_project, of_visitor] = &mut permit.counted;
         // The place that is asked for is one of those that are free.
         let free = self.all - taken;
@@ -101,6 +104,13 @@ impl Bulkhead {
         let has = one_more(self.counts.get(index)?, limit)?;
         *counted = Some(index);
         Some(has)
+    }
+}
+
+impl Permit {
+    /// The project whose place it is. Two that agree in all 64 bits of a hash, whose secret nobody knows, are not expected.
+    pub(super) fn tenant(&self) -> Tenant {
+        self.tenant
     }
 }
 

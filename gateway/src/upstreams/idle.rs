@@ -1,5 +1,10 @@
 //! Connections to one address of an upstream that wait for their next request.
+//!
+//! What an upstream sends late, or twice, is read as the response to the next request of its connection. So a connection
+//! waits here only when its last response is complete beyond doubt, and what carried requests of one tenant never
+//! carries another's, unless the settings say that the upstream can be trusted with that.
 
+use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -17,10 +22,21 @@ const IDLE_CONNECTIONS_MAX: usize = 1_024;
 /// being closed.
 pub const IDLE_MAX: Duration = Duration::from_secs(55);
 
+/// Whose requests a connection carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tenant(pub u64);
+
+/// Whether a response that has no body (to HEAD, 204, 304) says that it has one. An upstream that believes its own words
+/// sends the body after it, perhaps late: nobody can tell when such a response is complete.
+pub fn announces_body(length: Option<u64>, coded: bool) -> bool {
+    coded || length.is_some_and(|length| length > 0)
+}
+
 /// A connection and since when it waits.
 #[derive(Debug)]
 struct Waiting {
     stream: TcpStream,
+    tenant: Tenant,
     since: Instant,
     _place: OwnedSemaphorePermit,
 }
@@ -29,6 +45,12 @@ impl Waiting {
     fn is_good(&self) -> bool {
         self.since.elapsed() < IDLE_MAX && is_quiet(&self.stream)
     }
+
+    /// The connection will be reset: one that is closed in order keeps its port busy for a minute, and where many tenants
+    /// take turns there would soon be none left.
+    fn abandon(&self) {
+        let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+    }
 }
 
 /// The one used last is used next, so that those too many grow old.
@@ -36,7 +58,8 @@ impl Waiting {
 pub struct Idle {
     /// One for each connection that waits, whatever its address: each holds a descriptor.
     places: Arc<Semaphore>,
-    waiting: Mutex<Vec<Waiting>>,
+    /// Those that have waited longest come first.
+    waiting: Mutex<VecDeque<Waiting>>,
 }
 
 impl Idle {
@@ -45,23 +68,39 @@ impl Idle {
         Self { places, waiting: Mutex::default() }
     }
 
-    /// One that is open as far as is known here.
-    pub fn take(&self) -> Option<TcpStream> {
+    /// One of this tenant that is open as far as is known here. Without one, those of others make way for a new one until
+    /// no more than `others_max` are left.
+    pub fn take(&self, tenant: Tenant, others_max: usize) -> Option<TcpStream> {
         loop {
-            let waiting = self.waiting.lock().pop()?;
+            let mut all = self.waiting.lock();
+            let Some(waiting) = all.iter().rposition(|one| one.tenant == tenant).and_then(|at| all.remove(at)) else {
+                let too_many = all.len().saturating_sub(others_max);
+                let oldest: Vec<Waiting> = all.drain(..too_many).collect();
+                drop(all);
+                oldest.iter().for_each(Waiting::abandon);
+                return None;
+            };
+            drop(all);
             if waiting.is_good() {
                 return Some(waiting.stream);
             }
         }
     }
 
-    /// Keeps one whose last response is complete, or closes it when there is no place.
-    pub fn keep(&self, stream: TcpStream) {
+    /// Keeps one of this tenant whose last response is complete, in place of the oldest where there is no other, or closes it.
+    pub fn keep(&self, stream: TcpStream, tenant: Tenant) {
         let mut all = self.waiting.lock();
-        if all.len() < IDLE_CONNECTIONS_MAX
-            && let Ok(place) = self.places.clone().try_acquire_owned()
+        let free = || self.places.clone().try_acquire_owned().ok();
+        let mut place = free().filter(|_| all.len() < IDLE_CONNECTIONS_MAX);
+        if place.is_none()
+            && let Some(oldest) = all.pop_front()
         {
-            all.push(Waiting { stream, since: Instant::now(), _place: place });
+            oldest.abandon();
+            drop(oldest);
+            place = free();
+        }
+        if let Some(place) = place {
+            all.push_back(Waiting { stream, tenant, since: Instant::now(), _place: place });
         }
     }
 
@@ -84,6 +123,14 @@ mod tests {
 
     use super::*;
 
+    const TENANT: Tenant = Tenant(1);
+    const OTHER: Tenant = Tenant(2);
+
+    /// Which connection this tenant is given, if any.
+    fn take(idle: &Idle, tenant: Tenant) -> Option<std::net::SocketAddr> {
+        idle.take(tenant, usize::MAX).map(|stream| stream.local_addr().unwrap())
+    }
+
     /// An address, and connections to it.
     async fn connected<const N: usize>() -> (TcpListener, [TcpStream; N]) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -96,17 +143,38 @@ mod tests {
     #[tokio::test]
     async fn all_addresses_together_keep_no_more_than_there_are_places() {
         let places = Arc::new(Semaphore::new(2));
-        let (one, other) = (Idle::new(places.clone()), Idle::new(places));
-        let (_listener, [first, second, third]) = connected().await;
-        let kept = second.local_addr().unwrap();
-        one.keep(first);
-        other.keep(second);
-        other.keep(third);
-        assert_eq!(other.take().unwrap().local_addr().unwrap(), kept, "there was no place for the third");
-        assert!(other.take().is_none());
-        let (_listener, [fourth]) = connected().await;
-        one.keep(fourth);
-        assert!(one.take().is_some() && one.take().is_some(), "a place is free again when its connection is used");
+        let (one, other, last) = (Idle::new(places.clone()), Idle::new(places.clone()), Idle::new(places));
+        let (_listener, [first, second, third, fourth]) = connected().await;
+        let kept = third.local_addr().unwrap();
+        one.keep(first, TENANT);
+        other.keep(second, TENANT);
+        other.keep(third, TENANT);
+        last.keep(fourth, TENANT);
+        assert!(last.take(TENANT, 0).is_none(), "it has no older one to give up, and takes none from others");
+        assert_eq!(take(&other, TENANT), Some(kept), "the third has the place of the second");
+        assert_eq!(take(&other, TENANT), None);
+        let (_listener, [fifth]) = connected().await;
+        one.keep(fifth, TENANT);
+        assert!(
+            take(&one, TENANT).is_some() && take(&one, TENANT).is_some(),
+            "a place is free again when its connection is used"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_tenant_is_given_its_own_connections_and_new_ones_take_the_place_of_the_oldest() {
+        let idle = Idle::new(Arc::new(Semaphore::new(10)));
+        let (_listener, streams) = connected::<5>().await;
+        let [first, second, third, fourth, fifth] = streams.each_ref().map(|stream| stream.local_addr().unwrap());
+        for (stream, tenant) in streams.into_iter().zip([TENANT, OTHER, TENANT, OTHER, OTHER]) {
+            idle.keep(stream, tenant);
+        }
+        assert_eq!(take(&idle, TENANT), Some(third), "the one used last");
+        assert!(idle.take(Tenant(3), 3).is_none());
+        assert_eq!(idle.waiting.lock().front().unwrap().stream.local_addr().unwrap(), second, "the first made way");
+        assert_eq!(take(&idle, OTHER), Some(fifth));
+        assert_eq!([take(&idle, TENANT), take(&idle, OTHER), take(&idle, OTHER)], [None, Some(fourth), Some(second)]);
+        assert_ne!(first, second);
     }
 
     #[tokio::test]
@@ -116,7 +184,7 @@ mod tests {
         let (there, _) = listener.accept().await.unwrap();
         drop(there);
         stream.readable().await.unwrap();
-        idle.keep(stream);
-        assert!(idle.take().is_none());
+        idle.keep(stream, TENANT);
+        assert!(take(&idle, TENANT).is_none());
     }
 }

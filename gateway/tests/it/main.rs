@@ -57,4 +57,8 @@ mod routes;
 #[cfg(test)]
 mod scale;
 #[cfg(test)]
+mod tenants;
+#[cfg(test)]
+mod uploads;
+#[cfg(test)]
 mod websockets;

@@ -61,11 +61,21 @@ fn a_response_that_may_be_followed_by_a_body_it_cannot_have_ends_its_connection(
         ("204 No Content", "Content-Length: 0\r\n", true),
         ("204 No Content", "Content-Length: 9\r\n", false),
         ("204 No Content", "Transfer-Encoding: chunked\r\n", false),
-        ("304 Not Modified", "Content-Length: 9\r\n", true),
+        ("304 Not Modified", "", true),
+        ("304 Not Modified", "Content-Length: 9\r\n", false),
         ("304 Not Modified", "Transfer-Encoding: chunked\r\n", false),
     ] {
         let (_, framing, kept) = read_whole(&format!("HTTP/1.1 {status}\r\n{fields}\r\n"), false).unwrap();
         assert_eq!((framing, kept), (Framing::None, reusable), "{status} {fields}");
+    }
+    for (fields, reusable) in [
+        ("", true),
+        ("Content-Length: 0\r\n", true),
+        ("Content-Length: 9\r\n", false),
+        ("Transfer-Encoding: chunked\r\n", false),
+    ] {
+        let (_, framing, kept) = read_whole(&format!("HTTP/1.1 200 OK\r\n{fields}\r\n"), true).unwrap();
+        assert_eq!((framing, kept), (Framing::None, reusable), "to HEAD: {fields}");
     }
 }
 

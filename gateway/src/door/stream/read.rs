@@ -116,6 +116,7 @@ impl<S: Transport> EdgeStream<S> {
             Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
             Poll::Pending => {
                 let until = self.body_pace.wait(Instant::now());
+                let until = self.connection.ends_by().map_or(until, |ends| ends.min(until));
                 ready!(self.read_timer.poll(until, cx));
                 self.refuse(Rejection::RequestTimeout);
                 return Poll::Ready(Err(self.refused_body()));

@@ -93,6 +93,7 @@ impl<S: Transport> EdgeStream<S> {
             Poll::Ready(result) => {
                 if let Ok(bytes) = &result {
                     self.write_pace.moved(*bytes, Instant::now());
+                    self.connection.client_took();
                     if let Some(frames) = &mut self.frames {
                         frames.sent(*bytes);
                     }

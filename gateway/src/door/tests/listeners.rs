@@ -167,7 +167,7 @@ impl ServerApp for Generous {
 #[tokio::test]
 async fn what_a_client_did_not_take_in_time_is_not_kept_for_it() {
     let moment = Duration::from_millis(200);
-    let write_pace = PaceLimits { grace: moment, idle: moment, bytes_per_second: u32::MAX };
+    let write_pace = PaceLimits { grace: moment, idle: moment, bytes_per_second: u32::MAX, whole: None };
     let open = open(Arc::new(Generous), DoorSettings { write_pace, ..DoorSettings::default() }, false).await;
     let mut client = TcpStream::connect(open.address).await.unwrap();
     client.write_all(GET.as_bytes()).await.unwrap();

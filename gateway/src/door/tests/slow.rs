@@ -97,12 +97,12 @@ async fn under_pressure_a_client_rests_shorter() {
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_stops_or_drips_fails_and_the_proxy_answers_408() {
-    for (head, body) in [(POST_1000, "0123456789".to_owned()), (POST_CHUNKED, "3e8\r\n0123".to_owned())] {
+    for (head, body) in [(POST_1000, "0".repeat(20)), (POST_CHUNKED, format!("3e8\r\n{}", "0".repeat(15)))] {
         let mut rig = rig();
         rig.send(head).await;
         assert_eq!(rig.read().await.unwrap(), head);
         rig.connection.request_seen();
-        assert_eq!(next_read(&mut rig).await, (5, Err(ErrorKind::TimedOut)), "nothing came");
+        assert_eq!(next_read(&mut rig).await, (15, Err(ErrorKind::TimedOut)), "nothing came");
         assert_eq!(rig.connection.refusal(), Some(Rejection::RequestTimeout));
         assert!(rig.doorman.refused().is_empty());
 
@@ -118,7 +118,7 @@ async fn a_body_that_stops_or_drips_fails_and_the_proxy_answers_408() {
                 Err(error) => break error,
             }
         };
-        assert_eq!((error.kind(), start.elapsed().as_secs()), (ErrorKind::TimedOut, 5));
+        assert_eq!((error.kind(), start.elapsed().as_secs()), (ErrorKind::TimedOut, 15));
         drop(stream);
         assert_eq!(dripping.await.unwrap(), "");
     }
@@ -143,6 +143,67 @@ async fn a_body_at_the_minimum_rate_may_take_its_time() {
         total += read(&mut stream).await.unwrap().len();
     }
     drop(steady.await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_body_at_the_minimum_rate_is_given_up_after_minutes_and_not_after_days() {
+    let mut rig = rig();
+    rig.send("POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 104857600\r\n\r\n").await;
+    rig.read().await.unwrap();
+    rig.connection.request_seen();
+    let (mut client, mut stream, start) = (rig.client, rig.stream, Instant::now());
+    let steady = tokio::spawn(async move {
+        while client.write_all(&[b'0'; 600]).await.is_ok() {
+            sleep(Duration::from_secs(1)).await;
+        }
+    });
+    while read(&mut stream).await.is_ok_and(|piece| !piece.is_empty()) {}
+    assert_eq!(rig.connection.refusal(), Some(Rejection::RequestTimeout));
+    // Two minutes, and what 600 bytes a second earn.
+    assert!((120..=135).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
+    drop(stream);
+    steady.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_ends_with_the_time_of_its_request() {
+    let mut rig = rig();
+    rig.send(POST_1000).await;
+    rig.read().await.unwrap();
+    rig.connection.request_seen();
+    rig.connection.grant(Some(Duration::from_secs(7)));
+    assert_eq!(next_read(&mut rig).await, (7, Err(ErrorKind::TimedOut)));
+    assert_eq!(rig.connection.refusal(), Some(Rejection::RequestTimeout));
+
+    // The next request of a connection has its own time.
+    let mut rig = super::rig::rig();
+    rig.send(POST_1000).await;
+    rig.read().await.unwrap();
+    rig.connection.request_seen();
+    rig.connection.grant(Some(Duration::from_secs(7)));
+    rig.send("0".repeat(1_000)).await;
+    assert_eq!(rig.read().await.unwrap().len(), 1_000);
+    rig.connection.request_done();
+    rig.send(POST_1000).await;
+    rig.read().await.unwrap();
+    rig.connection.request_seen();
+    assert_eq!(next_read(&mut rig).await, (15, Err(ErrorKind::TimedOut)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_body_an_upstream_has_its_time_and_no_more_than_the_request_has() {
+    for (granted, expected) in [(None, 10), (Some(Duration::from_secs(7)), 7)] {
+        let mut rig = rig();
+        rig.send(POST_1000).await;
+        rig.read().await.unwrap();
+        rig.connection.request_seen();
+        rig.connection.grant(granted);
+        rig.send("0".repeat(1_000)).await;
+        assert_eq!(rig.read().await.unwrap().len(), 1_000);
+        rig.connection.await_answer(Duration::from_secs(10));
+        assert_eq!(next_read(&mut rig).await.0, expected);
+        assert_eq!(rig.connection.refusal(), Some(Rejection::UpstreamTimeout));
+    }
 }
 
 #[tokio::test(start_paused = true)]

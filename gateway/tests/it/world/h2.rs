@@ -23,6 +23,29 @@ fn request(ask: &Ask) -> http::Request<()> {
     request.body(()).unwrap()
 }
 
+/// Reads a response to its end.
+pub(crate) async fn read(response: ResponseFuture) -> Reply {
+    try_read(response).await.expect("a response")
+}
+
+async fn try_read(response: ResponseFuture) -> Result<Reply, h2::Error> {
+    let (parts, mut body) = response.await?.into_parts();
+    let mut bytes = Vec::new();
+    let mut complete = true;
+    while let Some(piece) = body.data().await {
+        let Ok(piece) = piece else {
+            complete = false;
+            break;
+        };
+        let _ = body.flow_control().release_capacity(piece.len());
+        bytes.extend_from_slice(&piece);
+    }
+    let fields = parts.headers.iter();
+    let fields = fields.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()));
+    let head = Head { first_line: String::new(), fields: fields.collect() };
+    Ok(Reply { status: parts.status.as_u16(), head, body: bytes, complete }.check())
+}
+
 /// One HTTP/2 connection to the gateway.
 pub(crate) struct H2 {
     sender: SendRequest<Bytes>,
@@ -56,24 +79,15 @@ impl H2 {
                 // A refusal may come before the body was taken; the response says so.
                 let _ = stream.send_data(Bytes::from(ask.body.clone()), true);
             }
-            let response = response.await?;
-            let (parts, mut body) = response.into_parts();
-            let mut bytes = Vec::new();
-            let mut complete = true;
-            while let Some(piece) = body.data().await {
-                let Ok(piece) = piece else {
-                    complete = false;
-                    break;
-                };
-                let _ = body.flow_control().release_capacity(piece.len());
-                bytes.extend_from_slice(&piece);
-            }
-            let fields = parts.headers.iter();
-            let fields = fields.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()));
-            let head = Head { first_line: String::new(), fields: fields.collect() };
-            Ok(Reply { status: parts.status.as_u16(), head, body: bytes, complete }.check())
+            try_read(response).await
         })
         .await
+    }
+
+    /// Sends a request without a body; nobody reads the response until it is asked for.
+    pub(crate) async fn hold(&self, ask: &Ask) -> ResponseFuture {
+        let mut sender = within(self.sender.clone().ready()).await.expect("a connection");
+        sender.send_request(request(ask), true).expect("a stream").0
     }
 
     /// Begins a request whose body follows.
