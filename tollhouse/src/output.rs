@@ -22,11 +22,11 @@ pub fn answer(common: &Common, value: &Value, show: impl FnOnce(&Value) -> Strin
 
 /// Prints a text and ends the line. Whoever has stopped reading (`| head`) has read enough: that is no failure.
 pub fn print(text: &str) {
-    line(text.trim_end());
+    write_line(text.trim_end());
 }
 
 /// The same for a text whose blank lines at the end are meant.
-pub fn line(text: &str) {
+pub fn write_line(text: &str) {
     if writeln!(std::io::stdout(), "{}", visible(text)).is_err() {
         std::process::exit(0);
     }
@@ -37,9 +37,9 @@ pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", visible(text));
 }
 
-/// `println!`, by way of [`line`].
+/// `println!`, by way of [`write_line`].
 macro_rules! line {
-    ($($text:tt)*) => { $crate::output::line(&format!($($text)*)) };
+    ($($text:tt)*) => { $crate::output::write_line(&format!($($text)*)) };
 }
 pub(crate) use line;
 
