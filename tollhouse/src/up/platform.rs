@@ -135,7 +135,9 @@ fn settings(name: &str, shipped: &str, ours: &str) -> anyhow::Result<Source> {
     for (section, setting) in OF_A_PLACE {
         let root = document.as_table_mut();
         let table = if section.is_empty() { Some(root) } else { root.get_mut(section).and_then(Item::as_table_mut) };
-        table.and_then(|table| table.remove(setting));
+        if let Some(table) = table {
+            table.remove(setting);
+        }
     }
     let ours: DocumentMut = ours.parse().with_context(|| format!("the {name}"))?;
     overlay(document.as_table_mut(), ours.as_table());
