@@ -44,7 +44,7 @@ pub fn router(health: Health, registry: Registry) -> Router {
 pub fn settings(path: &str, told: Arc<Mutex<Told>>, operator: Arc<Secret>) -> Router {
     Router::new()
         .route(path, get(move || async move { axum::Json(told.lock().to_json()) }))
-        .route_layer(axum::middleware::from_fn_with_state(operator, require_token))
+        .route_layer(middleware::from_fn_with_state(operator, require_token))
 }
 
 async fn readyz(State(admin): State<Admin>) -> Response {
