@@ -9,6 +9,7 @@ use contract::hostname::Hostname;
 use parking_lot::Mutex;
 use rustls::sign::CertifiedKey;
 use tokio::io::AsyncWriteExt as _;
+use tokio::sync::Notify;
 
 use super::head::Head;
 use super::{Client, Connection, ConnectionEvent, Direct, DoorRefusal, Doorman, H2Request, HandshakeOutcome, Served};
@@ -23,11 +24,23 @@ pub(crate) struct FakeDoorman {
     pub(crate) refusals: Mutex<Vec<(Rejection, String)>>,
     pub(crate) handshakes: Mutex<Vec<HandshakeOutcome>>,
     pub(crate) events: Mutex<Vec<ConnectionEvent>>,
+    event: Notify,
 }
 
 impl FakeDoorman {
     pub(crate) fn count(&self, event: ConnectionEvent) -> usize {
         self.events.lock().iter().filter(|seen| **seen == event).count()
+    }
+
+    /// Waits until this has happened once.
+    pub(crate) async fn happens(&self, event: ConnectionEvent) {
+        loop {
+            let another = self.event.notified();
+            if self.count(event) > 0 {
+                return;
+            }
+            another.await;
+        }
     }
 
     pub(crate) fn refused(&self) -> Vec<Rejection> {
@@ -58,6 +71,7 @@ impl Doorman for FakeDoorman {
 
     fn connection(&self, event: ConnectionEvent) {
         self.events.lock().push(event);
+        self.event.notify_waiters();
     }
 }
 

@@ -79,7 +79,7 @@ impl File {
     pub(super) fn open_on(path: &Path, room: Room) -> anyhow::Result<Self> {
         let place = || format!("opening the replica {}", path.display());
         if let Some(directory) = path.parent() {
-            std::fs::create_dir_all(directory).with_context(place)?;
+            chassis::durable::create_directories(directory).with_context(place)?;
         }
         let database = Database::builder().set_cache_size(PAGE_CACHE_BYTES).create(path).with_context(place)?;
         let write = database.begin_write()?;
@@ -89,6 +89,9 @@ impl File {
         write.open_table(REVISION)?;
         order_expiries(&write).with_context(place)?;
         write.commit()?;
+        if let Some(directory) = path.parent() {
+            chassis::durable::sync_names(directory).with_context(place)?;
+        }
         Ok(Self { database, path: path.to_owned(), room })
     }
 

@@ -1,3 +1,6 @@
+#[path = "../../../chassis/tests/support/power.rs"]
+mod power;
+
 use std::time::Duration;
 
 use chassis::clock::SystemClock;
@@ -6,6 +9,7 @@ use contract::project::Access;
 use contract::site::Serves;
 use contract::time::UnixMillis;
 use parking_lot::{Condvar, Mutex};
+use redb::ReadableDatabase as _;
 
 use super::follow::{Follower, Watcher};
 use super::*;
@@ -58,6 +62,104 @@ fn changes_are_seen_at_once_and_survive_a_restart() {
     let again = self::replica(directory.path());
     assert_eq!(again.revision(), Revision(6));
     assert!(again.site(&host("a.example")).is_some());
+}
+
+#[test]
+fn what_was_applied_is_there_after_a_power_failure() {
+    let left = power::fails_after("replica::tests::what_was_applied_is_there_after_a_power_failure", |directory| {
+        let replica = replica(&directory.join("data"));
+        replica.replace(&[project("a", Plan::Free)], Revision(5)).unwrap();
+        for (revision, id) in (6..).zip(["b", "c", "d"]) {
+            replica.apply(&[change(revision, Effect::Put(project(id, Plan::Pro)))]).unwrap();
+        }
+        // Before the database is closed, which writes as well.
+        std::process::exit(power::DONE);
+    });
+    let again = replica(&left.path().join("data"));
+    assert_eq!(again.revision(), Revision(8));
+    for id in ["a", "b", "c", "d"] {
+        assert!(again.project(&id.parse().unwrap()).is_some(), "{id}");
+    }
+}
+
+/// What every version writes: the kind of entity, its table, its key there, and its value.
+const STORED: [(&str, &str, &str, &str); 5] = [
+    (
+        "certificate",
+        "certificates",
+        "a.example",
+        r#"{"hostname":"a.example","chain_pem":"PEM\n","key":"sealed","not_before":1,"not_after":2}"#,
+    ),
+    ("challenge", "challenges", "t-_1", r#"{"hostname":"a.example","token":"t-_1","key_authorization":"t-_1.thumb"}"#),
+    (
+        "key",
+        "keys",
+        "__________________________________________8",
+        r#"{"digest":"__________________________________________8","id":"key_abcdefghij234567","project":"demo","environment":"live","scopes":["orders:read"],"expires_at":null}"#,
+    ),
+    (
+        "project",
+        "projects",
+        "demo",
+        r#"{"id":"demo","plan":"pro","limits":{"per_minute":300,"per_day":10000},"access":"key","upstream":"orders","suspended":false}"#,
+    ),
+    (
+        "site",
+        "sites",
+        "a.example",
+        r#"{"hostname":"a.example","serves":{"project":"demo"},"redirect":{"to":"www.a.example","status":"308"}}"#,
+    ),
+];
+
+const OF_REVISION: redb::TableDefinition<'static, (), u64> = redb::TableDefinition::new("revision");
+
+fn table(name: &str) -> redb::TableDefinition<'_, &'static str, &'static [u8]> {
+    redb::TableDefinition::new(name)
+}
+
+// A gateway that is updated, or set back to the version before, goes on with the file that it finds.
+#[test]
+fn a_file_that_another_version_wrote_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("replica.redb");
+    let written = redb::Database::create(&path).unwrap();
+    let write = written.begin_write().unwrap();
+    for (_, name, key, value) in STORED {
+        write.open_table(table(name)).unwrap().insert(key, value.as_bytes()).unwrap();
+    }
+    write.open_table(OF_REVISION).unwrap().insert((), 7).unwrap();
+    write.commit().unwrap();
+    drop(written);
+    let replica = replica(directory.path());
+    assert_eq!(replica.revision(), Revision(7));
+    let redirect = replica.site(&host("a.example")).unwrap().redirect.clone().unwrap();
+    assert_eq!(redirect.to, host("www.a.example"));
+    assert_eq!(replica.project(&"demo".parse().unwrap()).unwrap().plan, Plan::Pro);
+    assert_eq!(replica.key(&KeyDigest([255; 32])).unwrap().id.as_str(), "key_abcdefghij234567");
+    assert_eq!(replica.challenge("t-_1").unwrap().key_authorization, "t-_1.thumb");
+    let soonest = replica.soonest_to_expire(9);
+    assert_eq!(soonest.len(), 1, "the order of ends is made where it is missing");
+    assert_eq!((soonest[0].hostname.as_str(), soonest[0].not_after), ("a.example", UnixSeconds(2)));
+}
+
+#[test]
+fn a_file_is_written_as_other_versions_read_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("replica.redb");
+    let entities: Vec<Entity> = STORED
+        .iter()
+        .map(|(kind, _, _, value)| serde_json::from_str(&format!(r#"{{"{kind}":{value}}}"#)).unwrap())
+        .collect();
+    let file = File::open(&path).unwrap();
+    file.replace(&entities, Revision(7)).unwrap();
+    drop(file);
+    let written = redb::Database::open(&path).unwrap();
+    let read = written.begin_read().unwrap();
+    for (_, name, key, value) in STORED {
+        let stored = read.open_table(table(name)).unwrap().get(key).unwrap().unwrap().value().to_vec();
+        assert_eq!(String::from_utf8(stored).unwrap(), value);
+    }
+    assert_eq!(read.open_table(OF_REVISION).unwrap().get(()).unwrap().unwrap().value(), 7);
 }
 
 #[test]

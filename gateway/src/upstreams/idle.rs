@@ -8,12 +8,13 @@ use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 /// Connections kept per address; fewer than the concurrent requests is a cliff (half the throughput).
 const IDLE_CONNECTIONS_MAX: usize = 1_024;
@@ -186,5 +187,21 @@ mod tests {
         stream.readable().await.unwrap();
         idle.keep(stream, TENANT);
         assert!(take(&idle, TENANT).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_kept_for_55_seconds_from_its_last_response_on() {
+        let idle = Idle::new(Arc::new(Semaphore::new(2)));
+        let (_listener, [stream, other]) = connected().await;
+        idle.keep(stream);
+        tokio::time::advance(Duration::from_millis(54_999)).await;
+        let stream = idle.take().expect("services close theirs later");
+        idle.keep(other);
+        idle.keep(stream);
+        tokio::time::advance(Duration::from_millis(54_999)).await;
+        idle.tidy();
+        assert_eq!(idle.waiting.lock().len(), 2);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(idle.take().is_none(), "55 seconds are over");
     }
 }

@@ -90,12 +90,7 @@ async fn a_connection_without_requests_is_ended_and_one_with_a_request_in_progre
     let body = futures_util::stream::unfold(receive, async |mut receive| Some((receive.recv().await?, receive)));
     let url = format!("https://a.example:{}/slow", open.address.port());
     let asking = tokio::spawn(busy.post(url).body(reqwest::Body::wrap_stream(body)).send());
-    soon(async {
-        while open.doorman.count(ConnectionEvent::Closed) == 0 {
-            tokio::time::sleep(idle_max / 10).await;
-        }
-    })
-    .await;
+    soon(open.doorman.happens(ConnectionEvent::Closed)).await;
     assert_eq!((open.doorman.count(ConnectionEvent::Closed), open.doorman.count(ConnectionEvent::Opened)), (1, 2));
     send.send(Ok(bytes::Bytes::from_static(b"hello"))).await.unwrap();
     drop(send);

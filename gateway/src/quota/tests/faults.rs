@@ -100,6 +100,22 @@ const SHORT: Duration = Duration::from_millis(20);
 /// A budget nobody exceeds.
 const LONG: Duration = Duration::from_mins(1);
 
+/// Longer than anything here takes; reached only when it never comes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Looks at every turn of the others until there is something to see.
+async fn comes<T>(look: impl Fn() -> Option<T>) -> T {
+    let looking = async {
+        loop {
+            if let Some(seen) = look() {
+                return seen;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, looking).await.expect("it never came")
+}
+
 async fn outcomes(quota: &Quota, limits: Limits, requests: u32) -> (u32, u32, u32) {
     let (mut admitted, mut refused, mut unavailable) = (0, 0, 0);
     for _ in 0..requests {
@@ -195,14 +211,8 @@ async fn requests_that_wait_for_the_same_bucket_share_one_call() {
         })
         .collect();
     // The first call stands at the gate until everybody is waiting behind it.
-    let cell = loop {
-        tokio::task::yield_now().await;
-        if let Some(cell) = quota.0.cells.find(&project())
-            && cell.lock().waiting.len() == 1_000
-        {
-            break cell;
-        }
-    };
+    let waits = |cell: &Arc<Cell>| cell.lock().waiting.len() == 1_000;
+    let cell = comes(|| quota.0.cells.find(&project()).filter(waits)).await;
     store.gate.add_permits(1_000);
     let (mut admitted, mut refused) = (0, 0);
     for one in all {
@@ -230,9 +240,7 @@ async fn a_client_that_goes_away_while_it_waits_is_not_charged() {
         let quota = quota.clone();
         async move { quota.charge(&project(), limits, &key(1)).await }
     });
-    while store.calls() == 0 {
-        tokio::task::yield_now().await;
-    }
+    comes(|| (store.calls() > 0).then_some(())).await;
     waiting.abort();
     assert!(waiting.await.unwrap_err().is_cancelled());
     store.gate.add_permits(10);
@@ -253,9 +261,7 @@ async fn more_may_not_wait_than_there_is_room_for() {
         tokio::spawn(async move { quota.charge(&project(), limits, &key(1)).await })
     };
     let (first, second) = (start(), start());
-    while quota.0.cells.find(&project()).is_none_or(|cell| cell.lock().waiting.len() < 2) {
-        tokio::task::yield_now().await;
-    }
+    comes(|| quota.0.cells.find(&project()).filter(|cell| cell.lock().waiting.len() == 2)).await;
     let turned_away = quota.charge(&project(), limits, &key(1)).await;
     assert!(matches!(turned_away, Err(ChargeError::Unavailable { .. })));
     store.gate.add_permits(10);

@@ -77,7 +77,7 @@ impl Fleet {
     }
 }
 
-// rule: 8.9
+// rule: 8.1
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn three_nodes_let_exactly_the_limit_through_at_a_fraction_of_a_call_per_request() {
     for per_minute in [60, 300, 1_000, 20_000] {
@@ -93,7 +93,7 @@ async fn three_nodes_let_exactly_the_limit_through_at_a_fraction_of_a_call_per_r
     }
 }
 
-// rule: 8.9
+// rule: 8.1
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn three_nodes_let_exactly_the_day_through() {
     let fleet = Fleet::new();
