@@ -318,3 +318,39 @@ pub fn choose(facts: &mut Facts, now: std::time::Duration) -> Option<(Arc<Upstre
     facts.endpoint = Some(endpoint.clone());
     Some((upstream, endpoint))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use contract::time::UnixMillis;
+
+    use super::*;
+    use crate::facts::RequestId;
+
+    /// What an upstream is told of the trace that a visitor names: parent, state, baggage.
+    fn told(surface: Surface, sampled: bool) -> [Option<String>; 3] {
+        let mut facts = Facts::new(RequestId::new(7), UnixMillis(0), Duration::ZERO);
+        (facts.surface, facts.sampled) = (surface, sampled);
+        let names = [name::TRACEPARENT.clone(), name::TRACESTATE.clone(), name::BAGGAGE.clone()];
+        let mut headers: http::HeaderMap =
+            names.iter().map(|name| (name.clone(), HeaderValue::from_static("theirs"))).collect();
+        say_trace(&mut headers, &facts).unwrap();
+        names.map(|name| headers.get(name).map(|value| value.to_str().unwrap().to_owned()))
+    }
+
+    #[test]
+    fn a_trace_is_the_gateways_where_it_records_one_and_otherwise_the_visitors() {
+        let theirs = || Some("theirs".to_owned());
+        assert_eq!(told(Surface::Site, false), [theirs(), theirs(), theirs()]);
+        assert_eq!(told(Surface::Api, false), [None, None, None]);
+        let [parent, state, baggage] = told(Surface::Site, true);
+        let is_ours =
+            |parent: &String| parent.starts_with("00-00000000000000000000000000000007-") && parent.ends_with("-01");
+        assert!(parent.as_ref().is_some_and(is_ours), "{parent:?}");
+        assert_eq!((state, baggage), (None, theirs()));
+        let [parent, state, baggage] = told(Surface::Api, true);
+        assert!(parent.as_ref().is_some_and(is_ours), "{parent:?}");
+        assert_eq!((state, baggage), (None, None));
+    }
+}

@@ -37,9 +37,9 @@ struct Size<'a> {
 }
 
 impl Size<'_> {
-    fn add(&mut self, fields: usize, name: &[u8], value: &[u8]) -> Result<(), Rejection> {
+    fn add(&mut self, name: &[u8], value: &[u8]) -> Result<(), Rejection> {
         let line = name.len() + value.len() + LINE_BYTES;
-        self.fields += fields;
+        self.fields += 1;
         self.bytes += line;
         let fits = line - "\r\n".len() <= self.limits.field_bytes
             && self.fields <= self.limits.fields
@@ -84,8 +84,7 @@ impl<'head> Fields<'head> {
         if rest.is_empty() { Ok(fields) } else { Err(Rejection::BadRequest) }
     }
 
-    /// Reads the fields of HTTP/2, where `:authority` stands for Host and no field frames a body without a length. What
-    /// HTTP/2 sends of one cookie in a field of its own is part of one field.
+    /// Reads the fields of HTTP/2, where `:authority` stands for Host and no field frames a body without a length.
     pub(super) fn read_map(
         authority: Option<&'head [u8]>,
         headers: &'head HeaderMap,
@@ -94,16 +93,15 @@ impl<'head> Fields<'head> {
     ) -> Result<Self, Rejection> {
         let (mut fields, mut size) = (Self::default(), Size { limits, fields: 0, bytes: 0 });
         if let Some(authority) = authority {
-            size.add(1, b"host", authority)?;
+            size.add(b"host", authority)?;
             fields.note(b"host", authority)?;
         }
         for (name, value) in headers {
-            let (is_host, is_cookie) = (*name == header::HOST, *name == header::COOKIE);
-            if is_host && authority.is_some() {
+            if *name == header::HOST && authority.is_some() {
                 continue;
             }
             let value = trim(value.as_bytes());
-            size.add(usize::from(!is_cookie || fields.cookie_bytes == 0), name.as_str().as_bytes(), value)?;
+            size.add(name.as_str().as_bytes(), value)?;
             fields.note(name.as_str().as_bytes(), value)?;
         }
         if body_follows && fields.length.is_none() {

@@ -202,10 +202,12 @@ fn fields() -> impl Strategy<Value = Sent> {
         .prop_map(move |(name, value, times)| one(name, value.into(), times));
     let long = (select(&["x", "cookie"][..]), 8_170_usize..8_195)
         .prop_map(move |(name, bytes)| one(name, "a".repeat(bytes), 1));
-    let many = (97_usize..103).prop_map(move |count| one("x", "y".into(), count));
+    let halves = (4_090_usize..4_100).prop_map(move |bytes| one("cookie", "a".repeat(bytes), 2));
+    let many =
+        (select(&["x", "cookie"][..]), 97_usize..103).prop_map(move |(name, count)| one(name, "y".into(), count));
     // Host and the name with its line's end beside it: the limit is in between.
     let large = (8_140_usize..8_190).prop_map(move |bytes| one("x", "a".repeat(bytes), 4));
-    prop_oneof![6 => odd, 1 => long, 1 => many, 1 => large]
+    prop_oneof![6 => odd, 1 => long, 1 => halves, 1 => many, 1 => large]
 }
 
 fn bodies() -> impl Strategy<Value = Sent> {
