@@ -161,16 +161,31 @@ mod tests {
         let text = include_str!("../../config/orders-service.toml");
         let environment = BTreeMap::from([("TOLLHOUSE_ORDERS_SECRET".to_owned(), "0123456789abcdef".repeat(2))]);
         let config = Config::read(&Source::from_text("file", text, ENVIRONMENT_PREFIX, environment)).unwrap();
-        let default = read(SECRET).unwrap();
-        assert_eq!(config.listen, default.listen);
-        assert_eq!(config.internal_listen, default.internal_listen);
-        assert_eq!(config.admin_listen, default.admin_listen);
-        assert_eq!(format!("{:?}", config.database), format!("{:?}", default.database));
-        assert_eq!(config.environment, default.environment);
-        assert_eq!(config.control_plane, default.control_plane);
-        assert_eq!(config.pets, default.pets);
-        assert_eq!(config.log_format, default.log_format);
-        assert_eq!(config.log_filter, default.log_filter);
+        // Every field by name: a new one does not compile until it is compared.
+        let Config {
+            listen,
+            internal_listen,
+            admin_listen,
+            database,
+            secret: _,
+            environment,
+            control_plane,
+            pets,
+            log_format,
+            log_filter,
+            tracing,
+            told: _,
+        } = read(SECRET).unwrap();
+        assert_eq!(config.listen, listen);
+        assert_eq!(config.internal_listen, internal_listen);
+        assert_eq!(config.admin_listen, admin_listen);
+        assert_eq!(format!("{:?}", config.database), format!("{database:?}"));
+        assert_eq!(config.environment, environment);
+        assert_eq!(config.control_plane, control_plane);
+        assert_eq!(config.pets, pets);
+        assert_eq!(config.log_format, log_format);
+        assert_eq!(config.log_filter, log_filter);
+        assert_eq!(format!("{:?}", config.tracing), format!("{tracing:?}"));
     }
 
     #[test]

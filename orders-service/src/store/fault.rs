@@ -123,28 +123,109 @@ fn kind_of_sqlite(code: i32) -> FaultKind {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+    use std::error::Error;
+
     use super::*;
 
+    /// What SQLite's driver says: a result code as text, or that a check of a column failed.
+    #[derive(Debug, thiserror::Error)]
+    #[error("SQLite says {code:?}")]
+    struct Said {
+        code: Option<&'static str>,
+        check_failed: bool,
+    }
+
+    impl DatabaseError for Said {
+        fn message(&self) -> &'static str {
+            "a test says so"
+        }
+
+        fn code(&self) -> Option<Cow<'_, str>> {
+            self.code.map(Cow::Borrowed)
+        }
+
+        fn kind(&self) -> ErrorKind {
+            if self.check_failed { ErrorKind::CheckViolation } else { ErrorKind::Other }
+        }
+
+        fn as_error(&self) -> &(dyn Error + Send + Sync + 'static) {
+            self
+        }
+
+        fn as_error_mut(&mut self) -> &mut (dyn Error + Send + Sync + 'static) {
+            self
+        }
+
+        fn into_error(self: Box<Self>) -> Box<dyn Error + Send + Sync + 'static> {
+            self
+        }
+    }
+
+    fn told(code: Option<&'static str>, check_failed: bool) -> FaultKind {
+        StoreError::from(sqlx::Error::Database(Box::new(Said { code, check_failed }))).kind
+    }
+
     #[test]
-    fn extended_codes_of_sqlite_fall_under_their_primary_ones() {
-        const IOERR_FSYNC: i32 = 1034;
-        const BUSY_SNAPSHOT: i32 = 517;
-        assert_eq!(kind_of_sqlite(IOERR_FSYNC & 0xff), FaultKind::Io);
-        assert_eq!(kind_of_sqlite(BUSY_SNAPSHOT & 0xff), FaultKind::Busy);
-        assert_eq!(kind_of_sqlite(13), FaultKind::Full);
-        assert_eq!(kind_of_sqlite(26), FaultKind::Corrupt);
-        assert_eq!(kind_of(&sqlx::Error::PoolTimedOut), FaultKind::Busy);
+    fn codes_of_sqlite_are_told_apart_and_extended_ones_fall_under_their_primary_ones() {
+        for (code, name, kind) in [
+            ("5", "BUSY", FaultKind::Busy),
+            ("517", "BUSY_SNAPSHOT", FaultKind::Busy),
+            ("6", "LOCKED", FaultKind::Busy),
+            ("262", "LOCKED_SHAREDCACHE", FaultKind::Busy),
+            ("8", "READONLY", FaultKind::Io),
+            ("1032", "READONLY_DBMOVED", FaultKind::Io),
+            ("10", "IOERR", FaultKind::Io),
+            ("1034", "IOERR_FSYNC", FaultKind::Io),
+            ("11", "CORRUPT", FaultKind::Corrupt),
+            ("523", "CORRUPT_SEQUENCE", FaultKind::Corrupt),
+            ("13", "FULL", FaultKind::Full),
+            ("14", "CANTOPEN", FaultKind::Io),
+            ("270", "CANTOPEN_NOTEMPDIR", FaultKind::Io),
+            ("24", "FORMAT", FaultKind::Corrupt),
+            ("26", "NOTADB", FaultKind::Corrupt),
+            ("1", "ERROR", FaultKind::Other),
+            ("2067", "CONSTRAINT_UNIQUE", FaultKind::Other),
+        ] {
+            assert_eq!(told(Some(code), false), kind, "{name}");
+        }
+        assert_eq!(told(None, true), FaultKind::Corrupt);
+        assert_eq!(told(None, false), FaultKind::Other);
+    }
+
+    #[test]
+    fn trouble_of_the_driver_is_told_apart() {
+        let refused = || std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        for (error, kind) in [
+            (sqlx::Error::PoolTimedOut, FaultKind::Busy),
+            (sqlx::Error::Io(refused()), FaultKind::Unreachable),
+            (sqlx::Error::Protocol("cut off".to_owned()), FaultKind::Unreachable),
+            (sqlx::Error::Tls(Box::new(refused())), FaultKind::Unreachable),
+            (sqlx::Error::Decode(Box::new(refused())), FaultKind::Corrupt),
+            (sqlx::Error::PoolClosed, FaultKind::Other),
+        ] {
+            assert_eq!(kind_of(&error), kind, "{error}");
+        }
     }
 
     #[test]
     fn codes_of_postgresql_are_told_apart() {
         for (code, kind) in [
+            ("53300", FaultKind::Busy),
             ("55P03", FaultKind::Busy),
+            ("40P01", FaultKind::Busy),
+            ("40001", FaultKind::Busy),
             ("57014", FaultKind::Busy),
             ("53100", FaultKind::Full),
             ("XX001", FaultKind::Corrupt),
+            ("XX002", FaultKind::Corrupt),
+            ("58030", FaultKind::Io),
             ("25006", FaultKind::Io),
             ("57P01", FaultKind::Unreachable),
+            ("57P02", FaultKind::Unreachable),
+            ("57P03", FaultKind::Unreachable),
+            ("25P03", FaultKind::Unreachable),
+            ("08000", FaultKind::Unreachable),
             ("08006", FaultKind::Unreachable),
             ("42P01", FaultKind::Other),
         ] {

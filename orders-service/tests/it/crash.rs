@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use bytes::Bytes;
 use chassis::clock::{Clock as _, SystemClock};
@@ -16,6 +17,9 @@ use crate::world::{SECRET, caller, extent, lines, signed};
 /// How often the service is killed; `bench/orders-kill` says more.
 const KILLS: i64 = 20;
 const ORDERS_PER_KILL: i64 = 1_000;
+
+/// After this a client has an answer, or sees that the process is gone.
+const ANSWER_WAIT_MAX: Duration = Duration::from_mins(1);
 
 /// A service in a process of its own.
 pub(crate) struct Process {
@@ -78,7 +82,12 @@ impl Drop for Process {
 
 /// Cancels orders from `next` on with several clients until the process is gone; returns what was acknowledged and
 /// the highest id that was tried.
-async fn cancel_until_gone(http: SocketAddr, next: i64, kill_after: usize, kill: impl FnOnce()) -> (Vec<i64>, i64) {
+pub(crate) async fn cancel_until_gone(
+    http: SocketAddr,
+    next: i64,
+    kill_after: usize,
+    kill: impl FnOnce(),
+) -> (Vec<i64>, i64) {
     const CLIENTS: i64 = 8;
     let (acknowledge, mut acknowledged) = tokio::sync::mpsc::channel(64);
     for lane in 0..CLIENTS {
@@ -102,7 +111,9 @@ async fn cancel_until_gone(http: SocketAddr, next: i64, kill_after: usize, kill:
     drop(acknowledge);
     let (mut sure, mut highest) = (Vec::new(), next);
     let mut kill = Some(kill);
-    while let Some((id, status)) = acknowledged.recv().await {
+    loop {
+        let next = tokio::time::timeout(ANSWER_WAIT_MAX, acknowledged.recv()).await;
+        let Some((id, status)) = next.expect("an answer, or the end of the process") else { break };
         highest = highest.max(id);
         match status {
             Some(204) => sure.push(id),

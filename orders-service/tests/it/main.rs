@@ -17,14 +17,20 @@ mod pets;
 #[cfg(test)]
 mod postgres;
 #[cfg(test)]
+mod power;
+#[cfg(test)]
 mod races;
 #[cfg(test)]
 mod scale;
 #[cfg(test)]
 mod scopes;
 #[cfg(test)]
+mod slow;
+#[cfg(test)]
 mod v1;
 #[cfg(test)]
 mod v2;
+#[cfg(test)]
+mod versions;
 #[cfg(test)]
 mod world;

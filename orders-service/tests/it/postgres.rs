@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use reqwest::Method;
 use server::{Address, Server, name_in};
 
-use crate::world::{World, lines, refusal};
+use crate::world::{World, lines, refusal, until};
 
 /// A request is answered within the store's own patience, with some time for a busy machine.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(8);
@@ -38,11 +38,7 @@ async fn refused(world: &World, method: Method, target: &str) -> (u16, String) {
 
 /// Until a cancellation is carried out; nobody does anything for it.
 async fn recovered(world: &World, id: i64) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while cancel(world, id).await != 204 {
-        assert!(Instant::now() < deadline, "it did not recover");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    until("it has recovered", async || cancel(world, id).await == 204).await;
 }
 
 fn unavailable() -> (u16, String) {
@@ -146,11 +142,7 @@ async fn a_standby_that_takes_over_has_all_that_was_acknowledged() {
     assert!((20..5_000).contains(&acknowledged), "{acknowledged} before the server failed");
     address.lead_to(&standby);
     for world in &replicas {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while world.get("/v1/store/orders").await.status() != 200 {
-            assert!(Instant::now() < deadline, "the standby is not read");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        until("the standby is read", async || world.get("/v1/store/orders").await.status() == 200).await;
         assert_eq!(refused(world, Method::DELETE, "/v1/store/orders/4000").await, unavailable(), "it takes no changes");
     }
     standby.promote();

@@ -1,8 +1,10 @@
 //! Many at once, one truth.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use orders_service::Orders;
+use orders_service::order::Status;
 use reqwest::Method;
 
 use crate::world::{World, lines};
@@ -52,13 +54,53 @@ async fn shipping_against_cancelling_leaves_one_truth() {
 // rule: 4.2.204
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shutdown_finishes_what_was_begun_and_keeps_it() {
+    const LANES: usize = 16;
+    const ORDERS: i64 = 3_000;
+    /// Acknowledged before the shutdown; each lane but one has a request in progress then, or is about to send one.
+    const FIRST: usize = 100;
     let world = World::new().await;
-    world.given(&lines(0..20)).await;
-    for id in 0..20 {
-        assert_eq!(world.delete(&format!("/v1/store/orders/{id}")).await.status(), 204);
-    }
+    world.given(&lines(0..ORDERS)).await;
     let orders = world.orders.clone();
-    world.stop().await;
-    let refused = orders.store().cancel(&"demo".parse().unwrap(), 1, crate::world::NOW).await;
+    let (acknowledge, mut acknowledged) = tokio::sync::mpsc::channel(LANES);
+    for lane in 0..LANES {
+        let mine = (0..ORDERS).skip(lane).step_by(LANES);
+        let requests: Vec<_> =
+            mine.map(|id| (id, world.request(Method::DELETE, &format!("/v1/store/orders/{id}")))).collect();
+        let acknowledge = acknowledge.clone();
+        tokio::spawn(async move {
+            for (id, request) in requests {
+                // The service is gone, or ended the connection between two requests.
+                let Ok(answer) = request.send().await else { return };
+                assert_eq!(answer.status(), 204, "order {id}");
+                acknowledge.send(id).await.unwrap();
+            }
+        });
+    }
+    drop(acknowledge);
+    let mut cancelled = BTreeSet::new();
+    while cancelled.len() < FIRST {
+        cancelled.insert(acknowledged.recv().await.unwrap());
+    }
+    let stopping = tokio::spawn(world.stop());
+    while let Some(id) = acknowledged.recv().await {
+        cancelled.insert(id);
+    }
+    let directory = stopping.await.unwrap();
+    assert!(cancelled.len() > FIRST, "what was in progress was answered");
+    assert!(cancelled.len() < usize::try_from(ORDERS).unwrap(), "it stopped in the middle");
+    let project = "demo".parse().unwrap();
+    let refused = orders.store().cancel(&project, ORDERS - 1, crate::world::NOW).await;
     assert!(refused.is_err(), "a closed store takes no more");
+    // Everything that was answered is kept, and nothing that was not answered was done.
+    let kept = Orders::open(&directory.path().join("orders.db").into()).await.unwrap();
+    for id in 0..ORDERS {
+        let order = kept.store().find(&project, id).await.unwrap().unwrap();
+        assert_eq!(
+            order.status == Status::Cancelled,
+            cancelled.contains(&id),
+            "order {id} is {}",
+            order.status.as_str()
+        );
+    }
+    kept.close().await;
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use chassis::clock::{Clock, ManualClock};
 use chassis::config::Source;
@@ -22,6 +23,9 @@ pub(crate) const SECRET: &str = "0123456789abcdef0123456789abcdef";
 /// 2026-11-20T12:00:00Z.
 pub(crate) const NOW: UnixMillis = UnixMillis(1_795_176_000_000);
 
+/// How long anything may take before the test says what it waited for.
+const PATIENCE: Duration = Duration::from_mins(1);
+
 /// A service in this process, with a clock that stands still.
 pub(crate) struct World {
     pub(crate) clock: Arc<ManualClock>,
@@ -30,7 +34,7 @@ pub(crate) struct World {
     pub(crate) caller: Caller,
     running: Running,
     shutdown: Shutdown,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 /// The holder of a live key with all scopes on project `demo`.
@@ -70,14 +74,18 @@ impl World {
 
     /// With settings beside addresses, database and secret.
     pub(crate) async fn with(settings: &str) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        Self::over(tempfile::tempdir().unwrap(), settings).await
+    }
+
+    /// Over the `orders.db` in a directory, if there is one.
+    pub(crate) async fn over(directory: tempfile::TempDir, settings: &str) -> Self {
         let config = config(&directory.path().join("orders.db"), settings);
         let orders = Orders::open(&config.database).await.unwrap();
         let clock = Arc::new(ManualClock::at(NOW));
         let shutdown = Shutdown::new();
         let running =
             orders_service::start_with(config, orders.clone(), clock.clone(), shutdown.clone()).await.unwrap();
-        Self { clock, orders, client: Client::new(), caller: caller(), running, shutdown, _directory: directory }
+        Self { clock, orders, client: Client::new(), caller: caller(), running, shutdown, directory }
     }
 
     /// A request as the gateway forwards it for the world's caller.
@@ -133,11 +141,12 @@ impl World {
         self.client.get(format!("http://{address}/readyz")).send().await.unwrap().status().as_u16()
     }
 
-    /// Ends the service and waits for its end.
-    pub(crate) async fn stop(self) {
+    /// Ends the service, waits for its end and returns where `orders.db` lies.
+    pub(crate) async fn stop(self) -> tempfile::TempDir {
         self.shutdown.begin();
         drop(self.client);
         self.running.stopped().await.unwrap();
+        self.directory
     }
 }
 
@@ -173,6 +182,17 @@ pub(crate) async fn refusal(response: Response) -> (u16, String) {
         "{code} with {status} is not in the catalogue"
     );
     (status, code)
+}
+
+/// Waits for a condition that nobody but the service brings about, looking again and again.
+pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    let mut pause = tokio::time::interval(Duration::from_millis(20));
+    pause.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    while !holds().await {
+        assert!(Instant::now() < deadline, "waited in vain until {what}");
+        pause.tick().await;
+    }
 }
 
 /// How much a run does, from the environment: by default less than the commands in `bench/` ask for.

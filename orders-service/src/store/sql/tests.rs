@@ -48,6 +48,38 @@ async fn it_keeps_every_promise_of_a_store() {
     .await;
 }
 
+// rule: 4.2.204
+#[tokio::test]
+async fn a_commit_waits_for_the_disk() {
+    const FULL: i64 = 2;
+    let directory = tempfile::tempdir().unwrap();
+    let store = SqlOrders::open(&directory.path().join("orders.db").into()).await.unwrap();
+    let synchronous: i64 = sqlx::query_scalar("PRAGMA synchronous").fetch_one(writer(&store)).await.unwrap();
+    let journal: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(writer(&store)).await.unwrap();
+    assert_eq!((synchronous, journal.as_str()), (FULL, "wal"));
+    store.close().await;
+}
+
+#[tokio::test]
+async fn closing_writes_what_waits_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("orders.db");
+    let project = demo();
+    let store = SqlOrders::open(&path.clone().into()).await.unwrap();
+    store.import(&project, orders(0..100)).await.unwrap();
+    let mut waiting: Vec<_> = (0..100).map(|id| store.cancel(&project, id, AT)).collect();
+    for change in &mut waiting {
+        assert!(futures_util::poll!(change).is_pending(), "it waits for the writer");
+    }
+    store.close().await;
+    for change in waiting {
+        assert_eq!(change.await.unwrap().status, Status::Cancelled);
+    }
+    let store = SqlOrders::open(&path.into()).await.unwrap();
+    assert_eq!(store.summary(&project).await.unwrap().cancelled, 100);
+    store.close().await;
+}
+
 #[tokio::test]
 async fn a_full_disk_is_told_as_such_loses_nothing_and_passes() {
     let directory = tempfile::tempdir().unwrap();

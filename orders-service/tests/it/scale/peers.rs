@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use reqwest::Client;
 
 use super::{Kept, MEGABYTE, memory, rate, read, row};
+use crate::world::until;
 
 /// How long a program takes to read the same rows from the same file.
 fn beside(program: &str, arguments: &[&str]) -> Duration {
@@ -81,11 +82,8 @@ async fn beside_datasette(database: &Path, orders: i64) {
         .unwrap();
     let peer = Ended(child);
     let client = Client::new();
-    let began = Instant::now();
-    while client.get(format!("http://127.0.0.1:{port}/-/versions.json")).send().await.is_err() {
-        assert!(began.elapsed() < Duration::from_mins(1), "datasette does not answer");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    let versions = format!("http://127.0.0.1:{port}/-/versions.json");
+    until("datasette answers", async || client.get(&versions).send().await.is_ok()).await;
     let query = "select+id,pet_id,quantity,complete+from+orders+where+project='demo'+order+by+id";
     let url = format!("http://127.0.0.1:{port}/orders.json?_shape=array&sql={query}");
     let began = Instant::now();
