@@ -314,6 +314,13 @@ mod tests {
         let problems = Config::read(&Source::from_text("f", "platform_domain = \"a.b\"", "T", BTreeMap::new()));
         let text = problems.unwrap_err().to_string();
         assert!(text.contains("set it, for example secret_file"), "{text}");
-        assert!(!format!("{:?}", read("platform_domain = \"a.b\"").unwrap()).contains("0123456789"));
+        let config = read("platform_domain = \"a.b\"").unwrap();
+        let printed = format!("{config:?}");
+        assert!(printed.contains("secret: Secret(…)"), "{printed}");
+        // Neither as it was given nor as the bytes that it stands for.
+        let bytes = format!("{:?}", config.secret.reveal());
+        for secret in ["0123456789abcdef", bytes.trim_matches(['[', ']'])] {
+            assert!(!printed.contains(secret), "{printed}");
+        }
     }
 }

@@ -209,6 +209,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_heartbeat_is_the_one_that_gateways_were_promised() {
+        // `contract::feed`: one every second.
+        assert_eq!(HEARTBEAT, Duration::from_secs(1));
+    }
+
+    #[test]
     fn an_entity_sent_as_it_rests_reads_as_the_frame() {
         let site = contract::site::Site {
             hostname: "a.example".parse().unwrap(),

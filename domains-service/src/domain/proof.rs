@@ -77,9 +77,8 @@ mod tests {
     #[test]
     fn targets_are_unique_to_the_project_and_stable() {
         let target = prover(1).target("salt-a");
-        assert_eq!(target, prover(1).target("salt-a"));
-        assert!(target.is_under(&"edge.tollhouse.dev".parse().unwrap()));
-        assert_eq!(target.as_str().split('.').next().unwrap().len(), TARGET_CHARACTERS);
+        // Customers have it in their DNS: another derivation breaks every domain.
+        assert_eq!(target.as_str(), "h2novbv6xcyqyika.edge.tollhouse.dev");
         assert_ne!(target, prover(1).target("salt-b"));
         assert_ne!(target, prover(2).target("salt-a"));
     }
@@ -88,7 +87,8 @@ mod tests {
     fn a_text_proves_one_name_for_one_project() {
         let (one, other) = ("a.customer.com".parse().unwrap(), "b.customer.com".parse().unwrap());
         let text = prover(1).ownership_text("salt-a", &one);
-        assert_eq!(text, prover(1).ownership_text("salt-a", &one));
+        // Customers have it in their DNS, as above.
+        assert_eq!(text, "edge-verify=oaod47pu25zjpj35o35iq67qbz");
         assert_ne!(text, prover(1).ownership_text("salt-a", &other));
         assert_ne!(text, prover(1).ownership_text("salt-b", &one));
     }

@@ -146,6 +146,8 @@ mod tests {
         let target = node("b.example", Status::Active);
         assert_eq!(destination(Some(&rule), Some(&target)), Some((target.name.clone(), Some(RedirectStatus::Found))));
         assert_eq!(destination(Some(&rule), Some(&node("b.example", Status::Suspended))), None);
+        // A target that has come to redirect itself would be a second hop.
+        assert_eq!(destination(Some(&rule), Some(&Node { redirects: true, ..target.clone() })), None);
         assert_eq!(destination(Some(&rule), None), None);
         assert_eq!(destination(None, Some(&target)), None);
     }

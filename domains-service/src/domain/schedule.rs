@@ -120,11 +120,13 @@ mod tests {
 
     #[test]
     fn certificates_are_renewed_long_before_they_end_whatever_their_life() {
-        let day = 24 * HOUR;
-        for (life, at) in [(90, 60), (64, 42), (45, 30), (6, 3)] {
-            let renew = renew_at(START, START.plus(life * day), 0.0).since(START) / day;
-            assert_eq!(renew, at, "{life} days");
-            assert!(renew_at(START, START.plus(life * day), 1.0) < START.plus(at * day + day));
+        // Life, and in hours of it: a third before the end (half of a short life), and a twentieth earlier still.
+        for (days, latest, earliest) in
+            [(90, 1_440, 1_332), (60, 960, 888), (45, 720, 666), (10, 160, 148), (5, 60, 54)]
+        {
+            let until = START.plus(days * 24 * HOUR);
+            assert_eq!(renew_at(START, until, 0.0), START.plus(latest * HOUR), "{days} days");
+            assert_eq!(renew_at(START, until, 1.0), START.plus(earliest * HOUR), "{days} days");
         }
     }
 

@@ -157,13 +157,15 @@ async fn failed_orders_are_repeated_ever_rarer() {
     }
     let platform = with(&[&authority]).await;
     add(&platform).await;
-    platform.domain_when("demo", SHOP, |domain| domain["certificate"]["status"] == "failed").await;
-    for expected in 2..=4_u32 {
-        // Far enough for the next attempt, whatever its spread: 1, 10, 100 minutes.
-        platform.clock.advance(Duration::from_secs(75 * 10_u64.pow(expected - 2)));
-        platform.domain_when("demo", SHOP, |_| authority.orders() >= expected).await;
+    for (attempts, minutes) in [(1, 1), (2, 10), (3, 100), (4, 24 * 60)] {
+        let failed = |domain: &Value| domain["certificate"]["attempts"] == attempts;
+        let domain = platform.domain_when("demo", SHOP, failed).await;
+        assert_eq!(authority.orders(), attempts);
+        // Spread by a fifth either way, and told in whole seconds.
+        let wait = platform.seconds_until(&domain["certificate"]["next_attempt_at"]);
+        assert!((minutes * 48 - 1..=minutes * 72).contains(&wait), "{wait} s after attempt {attempts}");
+        platform.clock.advance(Duration::from_secs(wait.unsigned_abs() + 1));
     }
-    assert_eq!(authority.orders(), 4);
 }
 
 // rule: 1.13

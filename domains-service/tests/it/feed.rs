@@ -1,9 +1,26 @@
 //! The change stream: snapshot, changes, heartbeats, gaps.
 
+use std::sync::Arc;
+
 use contract::feed::{Entity, Frame, LINE_BYTES_MAX};
+use domains_service::{Authorities, Issuer, LocalAuthority};
+use rcgen::{BasicConstraints, CertificateParams, CustomExtension, IsCa, KeyPair};
 use serde_json::{Value, json};
 
 use crate::world::{Bend, Platform, eventually};
+
+/// The longest chain that is accepted, in bytes.
+const CHAIN_BYTES_MAX: usize = 64 * 1024;
+
+/// An authority whose own certificate, which every chain ends with, carries so many bytes more than it needs.
+fn authority_with_a_certificate_of(bytes: usize) -> Arc<dyn Issuer> {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.custom_extensions = vec![CustomExtension::from_oid_content(&[1, 3, 6, 1, 4, 1, 55555, 1], vec![0; bytes])];
+    let certificate = params.self_signed(&key).unwrap().pem();
+    Arc::new(LocalAuthority::from_pem(certificate, &key.serialize_pem()).unwrap())
+}
 
 /// The API and the dashboard.
 const PLATFORM_SITES: usize = 2;
@@ -25,7 +42,7 @@ async fn a_snapshot_is_followed_by_changes_without_gaps() {
 }
 
 #[tokio::test]
-async fn a_heartbeat_comes_every_second_and_names_the_newest_revision() {
+async fn heartbeats_go_on_and_name_the_newest_revision() {
     let platform = Platform::start().await;
     let mut stream = platform.follow(0).await;
     let (_, revision) = stream.snapshot().await;
@@ -60,10 +77,11 @@ async fn a_log_that_was_compacted_gives_a_snapshot_to_those_too_far_behind() {
     let bend = Bend { directory: Some(platform.directory.clone()), change_log_rows: 3, ..Bend::default() };
     let again = Platform::bent(bend).await;
     // Tidying up begins with the service; until it is done, the log still has everything.
-    let mut far = again.follow(start).await;
-    while matches!(far.next().await, Some(Frame::Change(_) | Frame::Heartbeat { .. })) {
-        far = again.follow(start).await;
-    }
+    eventually(2_000, async || match again.follow(start).await.next().await {
+        Some(Frame::SnapshotBegin { .. }) => Ok(()),
+        other => Err(format!("it goes on with {other:?}")),
+    })
+    .await;
     let (entities, revision) = again.follow(start).await.snapshot().await;
     assert_eq!((entities.len(), revision), (PLATFORM_SITES + 6, start + 6));
     let mut near = again.follow(revision - 3).await;
@@ -162,11 +180,32 @@ async fn a_restart_with_other_plans_publishes_their_limits() {
 
 #[tokio::test]
 async fn every_line_fits_the_bound_both_sides_agreed_on() {
-    let platform = Platform::start().await;
+    // The longest chain that is accepted belongs to the longest name that there is.
+    let ours = Authorities { local: Some(authority_with_a_certificate_of(46_500)), public: Vec::new() };
+    let platform = Platform::bent(Bend { authorities: Some(ours), ..Bend::default() }).await;
+    let project = "p".repeat(63);
+    platform.project(&project, "enterprise").await;
+    let label = "a".repeat(63);
+    let name = format!("{label}.{label}.{label}.{}.localhost", &label[..51]);
+    assert_eq!(name.len(), 253);
+    platform.local_domain(&project, json!({ "name": name })).await;
+    let lines: Vec<String> = platform
+        .snapshot()
+        .await
+        .into_iter()
+        .map(|entity| serde_json::to_string(&Frame::Entity(entity)).unwrap())
+        .collect();
+    let longest = lines.iter().map(String::len).max().unwrap();
+    assert!((CHAIN_BYTES_MAX * 49 / 50..LINE_BYTES_MAX / 2).contains(&longest), "{longest} bytes");
+    // A longer one is refused before it could become a line.
+    let ours = Authorities { local: Some(authority_with_a_certificate_of(47_700)), public: Vec::new() };
+    let platform = Platform::bent(Bend { authorities: Some(ours), ..Bend::default() }).await;
     platform.project("demo", "pro").await;
-    platform.local_domain("demo", json!({ "name": "shop.localhost" })).await;
-    let longest = platform.snapshot().await.iter().map(|entity| serde_json::to_vec(entity).unwrap().len()).max();
-    assert!(longest.unwrap() < LINE_BYTES_MAX / 2);
+    platform.operator("POST", "/projects/demo/domains", json!({ "name": "shop.localhost" })).await;
+    let failed = |domain: &Value| domain["certificate"]["status"] == "failed";
+    let domain = platform.domain_when("demo", "shop.localhost", failed).await;
+    let said = domain["certificate"]["last_error"].as_str().unwrap();
+    assert!(said.contains(&format!("longer than {CHAIN_BYTES_MAX} bytes")), "{said}");
 }
 
 #[tokio::test]

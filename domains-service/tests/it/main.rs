@@ -25,5 +25,6 @@ mod scopes;
 mod sealing;
 mod stores;
 mod verification;
+mod versions;
 mod webhooks;
 mod world;

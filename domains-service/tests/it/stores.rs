@@ -74,27 +74,51 @@ pub(crate) fn url_in(directory: &Path) -> String {
     std::fs::read_to_string(directory.join(NOTE)).unwrap()
 }
 
-/// The same suite over the other store: this program runs itself once more.
+/// The same suite over the other store: this program runs itself once more. Every statement of the store is among them.
 #[test]
-fn every_other_test_passes_over_postgresql_too() {
+fn every_test_of_what_is_kept_passes_over_postgresql_too() {
     if over_postgres() {
         return;
     }
-    // This one, those that have a server of their own, and those to which the store is nothing.
-    let skipped = [
-        "every_other_test_passes_over_postgresql_too",
-        "postgres::",
+    // This one, and those that have a store of their own.
+    let others = ["every_test_of_what_is_kept_passes_over_postgresql_too", "postgres::", "versions::"];
+    // Those to which the store is nothing: descriptions and refusals.
+    let refusing = [
         "openapi::",
         "http::",
+        "projects::wrong_projects_are_refused",
+        "domains::each_kind_of_wrong_name_has_its_own_code",
+        "domains::scopes_are_asked_for",
+        "domains::a_dry_run_shows_records_and_conflicts_and_changes_nothing",
+        "keys::wrong_keys_are_refused",
+        "webhooks::lifecycle::wrong_webhooks_are_refused",
+        "feed::the_stream_needs_the_gateways_token_and_a_name",
+        "feed::heartbeats_go_on_and_name_the_newest_revision",
+        "feed::every_line_fits_the_bound_both_sides_agreed_on",
+        "dashboard::pages::every_page_is_small",
+    ];
+    // Those about what DNS, an authority or a receiver does: what is written then, others write too.
+    let about_neighbours = [
         "verification::",
         "acme::pebble::",
+        "acme::a_name_of_two_hundred_characters",
+        "acme::another_authority_is_asked",
+        "acme::an_authority_that_fails_is_replaced",
+        "acme::a_certificate_for_another_name",
         "domains_added_all_at_once",
+        "acme::crowds::a_project_whose_orders_hang",
+        "certificates::the_authority_that_caa_permits",
+        "certificates::failed_orders_are_repeated_ever_rarer",
+        "certificates::what_caa_may_say_about_us",
+        "webhooks::receivers_in_python_verify",
+        "webhooks::no_message_goes_to_a_private_address",
     ];
+    let skipped = others.iter().chain(&refusing).chain(&about_neighbours);
     let mut again = Command::new(std::env::current_exe().unwrap());
-    again.env(OVER_POSTGRES, "1").args(skipped.iter().flat_map(|name| ["--skip", name]));
+    again.env(OVER_POSTGRES, "1").args(skipped.flat_map(|name| ["--skip", *name]));
     let output = again.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
     let passed = text.lines().filter(|line| line.starts_with("test ") && line.ends_with("... ok")).count();
-    assert!(passed > 50, "{passed} tests ran: {text}");
+    assert!(passed > 70, "{passed} tests ran: {text}");
 }

@@ -241,6 +241,12 @@ impl Platform {
         .await
     }
 
+    /// Seconds from now to a moment in an answer.
+    pub(crate) fn seconds_until(&self, moment: &Value) -> i64 {
+        let moment: jiff::Timestamp = moment.as_str().unwrap().parse().unwrap();
+        moment.as_second() - self.clock.now_seconds().0
+    }
+
     /// Follows the change stream.
     pub(crate) async fn follow(&self, after: u64) -> Stream {
         let token = edge_token(&self.secret).to_token();
@@ -356,12 +362,14 @@ impl Stream {
 /// Looks up to so many times, a hundredth of a second apart, and returns what was looked for. Fails with what it saw last.
 pub(crate) async fn eventually<T>(looks: usize, mut look: impl AsyncFnMut() -> Result<T, String>) -> T {
     let mut last = String::new();
+    let mut pause = tokio::time::interval(Duration::from_millis(10));
+    pause.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     for _ in 0..looks {
         match look().await {
             Ok(found) => return found,
             Err(instead) => last = instead,
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        pause.tick().await;
     }
     panic!("waited in vain: {last}");
 }

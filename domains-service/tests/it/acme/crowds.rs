@@ -127,7 +127,7 @@ async fn a_restart_remembers_which_account_caa_records_name() {
 }
 
 #[tokio::test]
-async fn an_authority_that_is_away_for_ten_minutes_delays_and_loses_nothing() {
+async fn an_authority_that_fails_twice_delays_and_loses_nothing() {
     let ca = FakeCa::start().await;
     ca.refuse(&[(500, "serverInternal", None); 2]);
     let platform = platform(&[("one", &ca)]).await;
