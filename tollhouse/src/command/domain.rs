@@ -58,12 +58,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Domain) -> any
             // All gateways having acknowledged, there is nothing to say; programs get the same fields in both cases.
             let lagging = answered.get("lagging").cloned().unwrap_or_else(|| json!([]));
             let removed = json!({ "name": name, "removed": true, "lagging": lagging });
-            answer(common, &removed, |_| match lagging.as_array() {
-                Some(nodes) if !nodes.is_empty() => {
-                    format!("{name} is removed; not yet acknowledged by {}", word(&lagging))
-                }
-                _ => format!("{name} is no longer served on any gateway"),
-            });
+            answer(common, &removed, |_| end_of(&name, &lagging));
         }
         Domain::Events { project, name, limit } => {
             let path = match &name {
@@ -84,6 +79,14 @@ async fn change(common: &Common, client: &Client, project: &ProjectId, name: &st
     let domain = client.control(Method::PATCH, &one(project, name), &body).await?;
     answer(common, &domain, story);
     Ok(())
+}
+
+/// Who still serves a removed name.
+fn end_of(name: &str, lagging: &Value) -> String {
+    match lagging.as_array() {
+        Some(nodes) if !nodes.is_empty() => format!("{name} is removed; not yet acknowledged by {}", word(lagging)),
+        _ => format!("{name} is no longer served on any gateway"),
+    }
 }
 
 /// Where a domain stands, and what its owner has to do.
@@ -124,4 +127,17 @@ fn one(project: &ProjectId, name: &str) -> String {
 /// Without a status it is 301 for GET and HEAD, and 308 for everything else.
 fn redirect(to: &str, status: Option<RedirectStatus>) -> Value {
     json!({ "to": to, "status": status.map(RedirectStatus::code) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_removal_names_the_gateways_that_have_not_acknowledged_it() {
+        assert_eq!(end_of("a.example", &json!([])), "a.example is no longer served on any gateway");
+        let lagging = end_of("a.example", &json!(["gw-1", "gw-2"]));
+        assert!(lagging.starts_with("a.example is removed; not yet acknowledged by "), "{lagging}");
+        assert!(lagging.contains("gw-1") && lagging.contains("gw-2"), "{lagging}");
+    }
 }

@@ -4,9 +4,18 @@ use serde_json::json;
 
 use crate::world::{Platform, until};
 
+/// One platform for all: each step uses what the others leave alone.
 #[tokio::test]
-async fn a_bad_line_is_named_and_nothing_is_imported() {
+async fn the_command_line_does_what_it_says() {
     let platform = Platform::start();
+    a_bad_line_is_named_and_nothing_is_imported(&platform).await;
+    keys_are_created_rotated_and_revoked(&platform).await;
+    status_says_how_the_platform_is(&platform).await;
+    explain_says_what_the_edge_believes_of_a_host(&platform).await;
+    a_second_platform_on_the_same_directory_is_refused(&platform).await;
+}
+
+async fn a_bad_line_is_named_and_nothing_is_imported(platform: &Platform) {
     let file = platform.path("bad.jsonl");
     std::fs::write(&file, "{\"id\":5001}\n{\"id\":5002,\"color\":\"red\"}\n").unwrap();
     let output = platform.command(&["orders", "import", file.to_str().unwrap(), "--project", "demo-pro"]);
@@ -14,20 +23,18 @@ async fn a_bad_line_is_named_and_nothing_is_imported() {
     assert!(!output.status.success());
     assert!(words.contains("Line 2") && words.contains("color"), "{words}");
     let shop = platform.project("pro");
-    let orders = shop.list(&platform, &platform.client()).await;
+    let orders = shop.list(platform, &platform.client()).await;
     assert!(orders.iter().all(|order| order["id"] != json!(5001)), "nothing is half imported");
 }
 
 // rule: 5.4
-#[tokio::test]
-async fn keys_are_created_rotated_and_revoked() {
-    let platform = Platform::start();
+async fn keys_are_created_rotated_and_revoked(platform: &Platform) {
     let (client, mut shop) = (platform.client(), platform.project("pro"));
     let created = platform.json(&["key", "create", &shop.id, "--scope", "orders:read", "--label", "till"]);
     shop.key = created["key"].as_str().unwrap().to_owned();
     let id = created["id"].as_str().unwrap().to_owned();
     let status = async |key: &str| {
-        let request = shop.bare(&platform, &client, reqwest::Method::GET, "/v1/store/orders").bearer_auth(key);
+        let request = shop.bare(platform, &client, reqwest::Method::GET, "/v1/store/orders").bearer_auth(key);
         request.send().await.unwrap().status().as_u16()
     };
     until("the key is known to the edge", async || status(&shop.key).await == 200).await;
@@ -44,9 +51,7 @@ async fn keys_are_created_rotated_and_revoked() {
     assert!(!listed.to_string().contains(&shop.key), "lists never show a key");
 }
 
-#[tokio::test]
-async fn status_says_how_the_platform_is() {
-    let platform = Platform::start();
+async fn status_says_how_the_platform_is(platform: &Platform) {
     let status = platform.json(&["status"]);
     assert_eq!(status["ready"], true);
     assert_eq!(status["edge"]["quota"]["mode"], "exact");
@@ -55,9 +60,7 @@ async fn status_says_how_the_platform_is() {
     assert!(String::from_utf8_lossy(&text.stdout).starts_with("edge      ready"));
 }
 
-#[tokio::test]
-async fn explain_says_what_the_edge_believes_of_a_host() {
-    let platform = Platform::start();
+async fn explain_says_what_the_edge_believes_of_a_host(platform: &Platform) {
     let known = platform.json(&["explain", "petshop.localhost"]);
     assert_eq!(known["site"]["redirect"]["to"], "www.petshop.localhost");
     assert_eq!(known["certificate"], "own");
@@ -75,9 +78,7 @@ fn without_a_platform_commands_say_how_to_start_one() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("tollhouse up"));
 }
 
-#[tokio::test]
-async fn a_second_platform_on_the_same_directory_is_refused() {
-    let platform = Platform::start();
+async fn a_second_platform_on_the_same_directory_is_refused(platform: &Platform) {
     let output = platform.command(&["up", "--http-port", "0", "--https-port", "0", "--admin-port", "0"]);
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("another tollhouse runs"));

@@ -8,6 +8,7 @@ pub(crate) mod postgres;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 use chassis::clock::SystemClock;
@@ -139,7 +140,10 @@ fn common(directory: &Path, environment: &str) -> String {
 impl Deployment {
     /// Of an environment (`live` or `test`), with so many gateways.
     pub(crate) async fn start(environment: &str, gateways: usize) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        Self::in_files(tempfile::tempdir().unwrap(), environment, gateways).await
+    }
+
+    async fn in_files(directory: TempDir, environment: &str, gateways: usize) -> Self {
         let store = |name: &str| format!("database = \"{}\"\n", directory.path().join(name).display());
         let (domains, orders) = (store("domains.sqlite"), store("orders.sqlite"));
         Self::over(directory, environment, gateways, 1, &domains, &orders).await
@@ -157,6 +161,19 @@ impl Deployment {
     pub(crate) async fn over_databases(domains: &str, orders: &str) -> Self {
         let store = |url: &str| format!("[store]\nkind = \"postgres\"\nurl = \"{url}\"\nconnections = 5\n");
         Self::over(tempfile::tempdir().unwrap(), "live", 1, 1, &store(domains), &store(orders)).await
+    }
+
+    /// Another deployment, of another environment, made from what the databases and secrets of one have been; that one ends.
+    pub(crate) async fn copy(mut original: Self, environment: &str) -> Self {
+        for services in &mut original.services {
+            services.end().await;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        for part in ["secrets", "ca", "domains.sqlite", "orders.sqlite"] {
+            let from = original.directory.path().join(part);
+            assert!(Command::new("cp").arg("-r").arg(from).arg(directory.path()).status().unwrap().success(), "{part}");
+        }
+        Self::in_files(directory, environment, 1).await
     }
 
     /// Ends the services and not the gateways, does something, and begins the services again where they were.
@@ -244,10 +261,7 @@ impl Deployment {
         let made = self.control(0, Method::POST, "/projects").json(&project).send().await.unwrap();
         assert_eq!(made.status(), 201, "{}", made.text().await.unwrap());
         self.control(0, Method::POST, &format!("/projects/{id}/deploy")).send().await.unwrap();
-        let key = json!({ "label": "test", "scopes": ["orders:read", "orders:write"] });
-        let keys = self.control(0, Method::POST, &format!("/projects/{id}/keys"));
-        let key = keys.json(&key).send().await.unwrap().json::<Value>().await.unwrap();
-        let key = key["key"].as_str().unwrap().to_owned();
+        let key = self.key(id).await;
         let import = self.operator(Method::POST, self.orders[0], &format!("/orders/{id}/import"));
         let imported = import.body(orders).send().await.unwrap();
         assert_eq!(imported.status(), 200, "{}", imported.text().await.unwrap());
@@ -260,6 +274,14 @@ impl Deployment {
             .await;
         }
         key
+    }
+
+    /// A new key of a project that may list and cancel.
+    pub(crate) async fn key(&self, project: &str) -> String {
+        let key = json!({ "label": "test", "scopes": ["orders:read", "orders:write"] });
+        let keys = self.control(0, Method::POST, &format!("/projects/{project}/keys"));
+        let key = keys.json(&key).send().await.unwrap().json::<Value>().await.unwrap();
+        key["key"].as_str().unwrap().to_owned()
     }
 
     /// A client that trusts this deployment's authority. Each has connections of its own.

@@ -18,14 +18,21 @@ pub(crate) fn refuses(platform: &Platform, arguments: &[&str]) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
+/// One platform for all: each step has names of its own.
 #[tokio::test]
-async fn a_domain_is_checked_added_shown_changed_and_removed() {
+async fn domains_are_looked_after_from_the_command_line() {
     let platform = Platform::start();
+    a_domain_is_checked_added_shown_changed_and_removed(&platform).await;
+    what_happened_is_listed_for_a_domain_and_for_a_project(&platform).await;
+    whoever_adds_a_name_of_the_internet_is_told_which_record_to_create(&platform).await;
+}
+
+async fn a_domain_is_checked_added_shown_changed_and_removed(platform: &Platform) {
     let shop = platform.project("pro").id;
     let name = "till.localhost";
     let checked = platform.json(&["domain", "check", &shop, name]);
     assert_eq!((&checked["name"], &checked["local"]), (&json!(name), &json!(true)));
-    assert!(refuses(&platform, &["domain", "show", &shop, name]).contains("domain_not_found"), "nothing is attached");
+    assert!(refuses(platform, &["domain", "show", &shop, name]).contains("domain_not_found"), "nothing is attached");
 
     let added = platform.json(&["domain", "add", &shop, name]);
     assert_eq!(added["name"], name);
@@ -36,10 +43,10 @@ async fn a_domain_is_checked_added_shown_changed_and_removed() {
     let listed = platform.json(&["domain", "list", &shop]);
     let names: Vec<&Value> = listed.as_array().unwrap().iter().map(|domain| &domain["name"]).collect();
     assert!(names.contains(&&json!(name)) && names.contains(&&json!("old.localhost")));
-    let table = says(&platform, &["domain", "list", &shop]);
+    let table = says(platform, &["domain", "list", &shop]);
     assert!(table.starts_with("DOMAIN") && table.lines().any(|line| line.starts_with("old.localhost")), "{table}");
 
-    let refused = refuses(&platform, &["domain", "remove", &shop, name]);
+    let refused = refuses(platform, &["domain", "remove", &shop, name]);
     assert!(refused.contains("primary_in_use") && refused.contains("old.localhost"), "{refused}");
     let off = platform.json(&["domain", "redirect", &shop, "old.localhost", "--off"]);
     assert_eq!(off["redirect"], Value::Null);
@@ -53,39 +60,35 @@ async fn a_domain_is_checked_added_shown_changed_and_removed() {
         platform.json(&["domain", "show", &shop, "old.localhost"])["status"] == "active"
     })
     .await;
-    let verified = says(&platform, &["domain", "verify", &shop, "old.localhost"]);
+    let verified = says(platform, &["domain", "verify", &shop, "old.localhost"]);
     assert!(verified.starts_with("old.localhost: active"), "{verified}");
 
     let removed = platform.json(&["domain", "remove", &shop, name, "--with-redirects"]);
     assert_eq!(removed, json!({ "name": name, "removed": true, "lagging": [] }));
-    assert!(refuses(&platform, &["domain", "show", &shop, "old.localhost"]).contains("domain_not_found"));
+    assert!(refuses(platform, &["domain", "show", &shop, "old.localhost"]).contains("domain_not_found"));
 }
 
-#[tokio::test]
-async fn what_happened_is_listed_for_a_domain_and_for_a_project() {
-    let platform = Platform::start();
+async fn what_happened_is_listed_for_a_domain_and_for_a_project(platform: &Platform) {
     let shop = platform.project("pro").id;
-    platform.json(&["domain", "add", &shop, "till.localhost"]);
+    platform.json(&["domain", "add", &shop, "bell.localhost"]);
     let kinds = |events: &Value| -> Vec<String> {
         events.as_array().unwrap().iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect()
     };
-    let of_domain = || kinds(&platform.json(&["domain", "events", &shop, "till.localhost"]));
+    let of_domain = || kinds(&platform.json(&["domain", "events", &shop, "bell.localhost"]));
     until("it is active", async || of_domain().contains(&"domain.active".to_owned())).await;
     assert_eq!(of_domain().last().unwrap(), "domain.created", "newest first");
     let of_project = kinds(&platform.json(&["domain", "events", &shop]));
     assert!(of_project.contains(&"project.created".to_owned()) && of_project.contains(&"domain.created".to_owned()));
     assert_eq!(platform.json(&["domain", "events", &shop, "--limit", "2"]).as_array().unwrap().len(), 2);
-    let table = says(&platform, &["domain", "events", &shop, "till.localhost"]);
+    let table = says(platform, &["domain", "events", &shop, "bell.localhost"]);
     assert!(table.starts_with("AT") && table.contains("domain.created"), "{table}");
 }
 
-#[tokio::test]
-async fn whoever_adds_a_name_of_the_internet_is_told_which_record_to_create() {
-    let platform = Platform::start();
+async fn whoever_adds_a_name_of_the_internet_is_told_which_record_to_create(platform: &Platform) {
     let shop = platform.project("pro").id;
-    let said = says(&platform, &["domain", "add", &shop, "shop.tollhouse-petshop.com"]);
+    let said = says(platform, &["domain", "add", &shop, "shop.tollhouse-petshop.com"]);
     assert!(said.starts_with("shop.tollhouse-petshop.com: pending_dns"), "{said}");
     assert!(said.contains("Create at your DNS provider:") && said.contains("CNAME") && said.contains("3600"), "{said}");
-    assert!(refuses(&platform, &["domain", "add", &shop, "not a name"]).contains("invalid_domain"));
-    assert!(refuses(&platform, &["domain", "show", &shop, "../keys"]).contains("domain_not_found"));
+    assert!(refuses(platform, &["domain", "add", &shop, "not a name"]).contains("invalid_domain"));
+    assert!(refuses(platform, &["domain", "show", &shop, "../keys"]).contains("domain_not_found"));
 }

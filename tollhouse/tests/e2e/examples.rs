@@ -37,11 +37,17 @@ async fn on(platform: &Platform, shop: &Project, example: &str, arguments: &[&st
     (output.status.success(), text(output.stdout), text(output.stderr))
 }
 
+/// One platform for both: each step has a project of its own.
 #[tokio::test]
-async fn the_example_for_curl_runs_as_it_is() {
+async fn the_examples_run_as_they_are() {
     let platform = Platform::start();
+    the_example_for_curl_runs_as_it_is(&platform).await;
+    the_example_for_python_runs_as_it_is(&platform).await;
+}
+
+async fn the_example_for_curl_runs_as_it_is(platform: &Platform) {
     let shop = platform.project("pro");
-    let (good, out, err) = on(&platform, &shop, "orders.sh", &[]).await;
+    let (good, out, err) = on(platform, &shop, "orders.sh", &[]).await;
     assert!(good, "{out}\n{err}");
     for expected in [
         "again: 304",
@@ -57,11 +63,9 @@ async fn the_example_for_curl_runs_as_it_is() {
     assert!(!out.contains(&shop.key));
 }
 
-#[tokio::test]
-async fn the_example_for_python_runs_as_it_is() {
-    let platform = Platform::start();
-    let shop = platform.project("pro");
-    let python = async |arguments: &[&str]| on(&platform, &shop, "orders.py", arguments).await;
+async fn the_example_for_python_runs_as_it_is(platform: &Platform) {
+    let shop = platform.project("business");
+    let python = async |arguments: &[&str]| on(platform, &shop, "orders.py", arguments).await;
     let (good, out, err) = python(&["place", "7", "2"]).await;
     assert!(good, "{err}");
     let placed: Value = serde_json::from_str(&out).unwrap();

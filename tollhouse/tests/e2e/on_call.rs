@@ -24,11 +24,21 @@ async fn traffic(platform: &Platform, client: &Client) -> String {
     nothing.headers()["x-request-id"].to_str().unwrap().to_owned()
 }
 
+/// One platform for all. The first step counts every request there was; the last one suspends a project.
 #[tokio::test]
-async fn top_says_who_uses_the_edge_and_how_it_ends() {
+async fn what_an_operator_asks_is_answered() {
     let platform = Platform::start();
+    top_says_who_uses_the_edge_and_how_it_ends(&platform).await;
+    the_five_questions_are_answered_by_the_documented_commands(&platform).await;
+    changes_say_what_was_done_and_when(&platform).await;
+    diff_compares_what_runs_with_what_a_file_says(&platform).await;
+    a_drained_gateway_is_not_ready_serves_on_and_comes_back(&platform).await;
+    explain_knows_requests_keys_and_hosts(&platform).await;
+}
+
+async fn top_says_who_uses_the_edge_and_how_it_ends(platform: &Platform) {
     let (client, shop) = (platform.client(), platform.project("pro"));
-    traffic(&platform, &client).await;
+    traffic(platform, &client).await;
     // The end of a request is counted after its response was sent.
     until("all is counted", async || row(&platform.json(&["top"]), &shop.id)["requests"] == 5).await;
     let by_project = platform.json(&["top", "--by", "project"]);
@@ -56,11 +66,9 @@ async fn top_says_who_uses_the_edge_and_how_it_ends() {
     assert!(ends.len() >= 3 && ends.is_sorted(), "the platform's and two domains', soonest first: {ends:?}");
 }
 
-#[tokio::test]
-async fn explain_knows_requests_keys_and_hosts() {
-    let platform = Platform::start();
+async fn explain_knows_requests_keys_and_hosts(platform: &Platform) {
     let client = platform.client();
-    let id = traffic(&platform, &client).await;
+    let id = traffic(platform, &client).await;
     until("the request is remembered", async || platform.command(&["explain", &id]).status.success()).await;
     let request = platform.json(&["explain", &id]);
     assert_eq!((&request["request"]["request_id"], &request["request"]["code"]), (&json!(id), &json!("not_found")));
@@ -88,9 +96,7 @@ async fn explain_knows_requests_keys_and_hosts() {
     }
 }
 
-#[tokio::test]
-async fn changes_say_what_was_done_and_when() {
-    let platform = Platform::start();
+async fn changes_say_what_was_done_and_when(platform: &Platform) {
     platform.json(&["project", "set", "demo-free", "--plan", "business"]);
     let published = |all: &Value| {
         let moments = all["moments"].as_array().unwrap();
@@ -104,9 +110,7 @@ async fn changes_say_what_was_done_and_when() {
     assert!(times.iter().rev().is_sorted(), "newest first");
 }
 
-#[tokio::test]
-async fn diff_compares_what_runs_with_what_a_file_says() {
-    let platform = Platform::start();
+async fn diff_compares_what_runs_with_what_a_file_says(platform: &Platform) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("gateway.toml");
     std::fs::write(&file, "threads = 3\n[quota]\nbans = \"off\"\n[drain]\nlame_duck = \"0s\"\n").unwrap();
@@ -122,14 +126,12 @@ async fn diff_compares_what_runs_with_what_a_file_says() {
     assert!(text.contains("database") && !text.contains("never shown"), "{text}");
 }
 
-#[tokio::test]
-async fn a_drained_gateway_is_not_ready_serves_on_and_comes_back() {
-    let platform = Platform::start();
+async fn a_drained_gateway_is_not_ready_serves_on_and_comes_back(platform: &Platform) {
     let (client, shop) = (platform.client(), platform.project("pro"));
     let node = platform.json(&["status"])["edge"]["node"].as_str().unwrap().to_owned();
     assert_eq!(platform.json(&["drain"])["draining"], true);
     assert!(platform.admin("/readyz").await.contains("\"ready\":false"));
-    assert_eq!(shop.list(&platform, &client).await.len(), 40, "whoever comes is served");
+    assert_eq!(shop.list(platform, &client).await.len(), 40, "whoever comes is served");
     let trouble = platform.json(&["status"])["trouble"].to_string();
     assert!(trouble.contains("out of rotation"), "{trouble}");
     assert_eq!(platform.json(&["drain", &node, "--resume"])["draining"], false);
@@ -139,10 +141,8 @@ async fn a_drained_gateway_is_not_ready_serves_on_and_comes_back() {
 }
 
 /// The commands that docs/operating.md gives for the five questions, run as they stand there.
-#[tokio::test]
-async fn the_five_questions_are_answered_by_the_documented_commands() {
-    let platform = Platform::start();
-    traffic(&platform, &platform.client()).await;
+async fn the_five_questions_are_answered_by_the_documented_commands(platform: &Platform) {
+    traffic(platform, &platform.client()).await;
     let page = include_str!("../../../docs/operating.md");
     let section = page.split("\n## Five questions\n").nth(1).unwrap().split("\n## ").next().unwrap();
     let commands: Vec<&str> =

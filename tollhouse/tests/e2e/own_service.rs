@@ -35,9 +35,15 @@ async fn echo() -> String {
     format!("echo=http://{address}")
 }
 
+/// One platform for both: each step has a project of its own.
 #[tokio::test]
-async fn a_service_of_ones_own_stands_behind_the_edge() {
+async fn anybodys_service_stands_behind_the_edge() {
     let platform = Platform::start_with(&["--upstream", &echo().await]);
+    a_service_of_ones_own_stands_behind_the_edge(&platform).await;
+    a_public_site_needs_no_key_and_speaks_websocket(&platform).await;
+}
+
+async fn a_service_of_ones_own_stands_behind_the_edge(platform: &Platform) {
     platform.json(&["project", "create", "mine", "--plan", "pro", "--upstream", "echo"]);
     let key = platform.json(&["key", "create", "mine"])["key"].as_str().unwrap().to_owned();
     let client = platform.client();
@@ -73,9 +79,7 @@ async fn a_service_of_ones_own_stands_behind_the_edge() {
     assert_eq!(error(unknown).await, (401, "missing_api_key".to_owned()));
 }
 
-#[tokio::test]
-async fn a_public_site_needs_no_key_and_speaks_websocket() {
-    let platform = Platform::start_with(&["--upstream", &echo().await]);
+async fn a_public_site_needs_no_key_and_speaks_websocket(platform: &Platform) {
     platform.json(&["project", "create", "open", "--plan", "free", "--upstream", "echo", "--access", "public"]);
     let client = platform.client();
     let host = "open.tollhouse.localhost";

@@ -4,10 +4,21 @@ use reqwest::Method;
 
 use crate::world::{Platform, error, trio};
 
-// rule: 1.15
+/// One platform for all: only the last step changes anything.
 #[tokio::test]
-async fn a_secondary_domain_leads_to_the_primary_in_one_hop_byte_for_byte() {
+async fn visitors_are_led_served_and_refused_as_they_should_be() {
     let platform = Platform::start();
+    a_secondary_domain_leads_to_the_primary_in_one_hop_byte_for_byte(&platform).await;
+    the_primary_domain_and_the_platform_host_serve_the_same_store(&platform).await;
+    a_key_over_plain_http_is_refused_and_never_redirected(&platform).await;
+    a_connection_opened_for_one_name_does_not_answer_for_another(&platform).await;
+    names_that_nobody_published_get_no_certificate_and_no_page(&platform).await;
+    both_protocols_of_http_are_spoken(&platform).await;
+    removing_a_domain_stops_traffic_at_once(&platform).await;
+}
+
+// rule: 1.15
+async fn a_secondary_domain_leads_to_the_primary_in_one_hop_byte_for_byte(platform: &Platform) {
     let (client, port) = (platform.client(), platform.https_port());
     for target in ["/v1/store/orders?a=b%20c", "/%2F//x?", "/a|b", "/?x=%0a"] {
         for scheme in ["https", "http"] {
@@ -22,9 +33,7 @@ async fn a_secondary_domain_leads_to_the_primary_in_one_hop_byte_for_byte() {
 }
 
 // rule: 1.6, 1.13
-#[tokio::test]
-async fn the_primary_domain_and_the_platform_host_serve_the_same_store() {
-    let platform = Platform::start();
+async fn the_primary_domain_and_the_platform_host_serve_the_same_store(platform: &Platform) {
     let (client, shop) = (platform.client(), platform.project("pro"));
     for host in [shop.host.as_str(), "www.petshop.localhost"] {
         let url = format!("https://{host}:{}/v1/store/orders", platform.https_port());
@@ -34,9 +43,7 @@ async fn the_primary_domain_and_the_platform_host_serve_the_same_store() {
 }
 
 // rule: 1.19
-#[tokio::test]
-async fn removing_a_domain_stops_traffic_at_once() {
-    let platform = Platform::start();
+async fn removing_a_domain_stops_traffic_at_once(platform: &Platform) {
     let (client, shop) = (platform.client(), platform.project("pro"));
     let url = format!("https://petshop.localhost:{}/", platform.https_port());
     assert_eq!(client.get(&url).send().await.unwrap().status(), 301);
@@ -48,9 +55,7 @@ async fn removing_a_domain_stops_traffic_at_once() {
 }
 
 // rule: 5.2
-#[tokio::test]
-async fn a_key_over_plain_http_is_refused_and_never_redirected() {
-    let platform = Platform::start();
+async fn a_key_over_plain_http_is_refused_and_never_redirected(platform: &Platform) {
     let (client, shop) = (platform.client(), platform.project("pro"));
     let url = format!("http://{}:{}/v1/store/orders", shop.host, platform.http_port());
     let exposed = client.get(&url).bearer_auth(&shop.key).send().await.unwrap();
@@ -65,20 +70,16 @@ async fn a_key_over_plain_http_is_refused_and_never_redirected() {
     assert_eq!(posted.status(), 308, "a method with a body keeps it");
 }
 
-#[tokio::test]
-async fn a_connection_opened_for_one_name_does_not_answer_for_another() {
-    let platform = Platform::start();
+async fn a_connection_opened_for_one_name_does_not_answer_for_another(platform: &Platform) {
     let (client, pro, free) = (platform.old_client(), platform.project("pro"), platform.project("free"));
     for host in [free.host.as_str(), "www.petshop.localhost", "nobody.example"] {
         let response =
-            pro.request(&platform, &client, Method::GET, "/v1/store/orders").header("host", host).send().await.unwrap();
+            pro.request(platform, &client, Method::GET, "/v1/store/orders").header("host", host).send().await.unwrap();
         assert_eq!(error(response).await, (421, "misdirected_request".to_owned()), "{host}");
     }
 }
 
-#[tokio::test]
-async fn names_that_nobody_published_get_no_certificate_and_no_page() {
-    let platform = Platform::start();
+async fn names_that_nobody_published_get_no_certificate_and_no_page(platform: &Platform) {
     let client = platform.client();
     let handshake = client.get(format!("https://nobody.tollhouse.localhost:{}/", platform.https_port())).send().await;
     assert!(handshake.unwrap_err().is_connect());
@@ -87,13 +88,11 @@ async fn names_that_nobody_published_get_no_certificate_and_no_page() {
     assert_eq!(error(plain).await, (404, "unknown_host".to_owned()));
 }
 
-#[tokio::test]
-async fn both_protocols_of_http_are_spoken() {
-    let platform = Platform::start();
+async fn both_protocols_of_http_are_spoken(platform: &Platform) {
     let shop = platform.project("pro");
-    let response = shop.request(&platform, &platform.client(), Method::GET, "/v1/store/orders").send().await.unwrap();
+    let response = shop.request(platform, &platform.client(), Method::GET, "/v1/store/orders").send().await.unwrap();
     assert_eq!(response.version(), reqwest::Version::HTTP_2);
     let response =
-        shop.request(&platform, &platform.old_client(), Method::GET, "/v1/store/orders").send().await.unwrap();
+        shop.request(platform, &platform.old_client(), Method::GET, "/v1/store/orders").send().await.unwrap();
     assert_eq!((response.version(), response.status().as_u16()), (reqwest::Version::HTTP_11, 200));
 }

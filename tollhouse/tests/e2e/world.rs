@@ -20,6 +20,8 @@ pub(crate) struct Platform {
     process: Option<Child>,
     pub(crate) demo: Value,
     arguments: Vec<String>,
+    /// How far its clock is behind.
+    seconds_behind: i64,
 }
 
 impl Platform {
@@ -30,11 +32,22 @@ impl Platform {
 
     /// First start with more arguments.
     pub(crate) fn start_with(arguments: &[&str]) -> Self {
+        Self::first(arguments, 0)
+    }
+
+    /// First start at the beginning of a minute: the process's clock is behind by as much as has passed of this one.
+    /// What fits into a minute need not wait for one.
+    pub(crate) fn start_in_a_new_minute() -> Self {
+        Self::first(&[], SystemClock::new().now_seconds().0 % 60)
+    }
+
+    fn first(arguments: &[&str], seconds_behind: i64) -> Self {
         let mut platform = Self {
             directory: tempfile::tempdir().unwrap(),
             process: None,
             demo: Value::Null,
             arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(),
+            seconds_behind,
         };
         platform.up();
         platform
@@ -42,7 +55,13 @@ impl Platform {
 
     /// Starts the process on the same directory and waits until it has said that it is up.
     pub(crate) fn up(&mut self) {
-        let mut process = tollhouse()
+        let mut program = tollhouse();
+        if self.seconds_behind > 0 {
+            // Deadlines go on as they are: a wrong clock is one that shows the wrong time.
+            program.env("LD_PRELOAD", wrong_clock_library()).env("FAKETIME", format!("-{}s", self.seconds_behind));
+            program.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        }
+        let mut process = program
             .args(["up", "--json", "--http-port", "0", "--https-port", "0", "--admin-port", "0", "--data-dir"])
             .arg(self.path(""))
             .args(&self.arguments)
@@ -215,19 +234,26 @@ pub(crate) fn trio(response: &Response) -> (i64, i64, i64) {
 }
 
 /// Waits for a condition, polling.
-pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+pub(crate) async fn until(what: &str, holds: impl AsyncFnMut() -> bool) {
+    until_looking_each(Duration::from_millis(20), what, holds).await;
+}
+
+/// The same, for looks that cost something.
+pub(crate) async fn until_looking_each(pause: Duration, what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let started = Instant::now();
-    let mut pause = tokio::time::interval(Duration::from_millis(20));
+    let mut pause = tokio::time::interval(pause);
     while !holds().await {
         assert!(started.elapsed() < PATIENCE, "waited in vain until {what}");
         pause.tick().await;
     }
 }
 
-/// Waits for a moment with at least this many seconds left in the UTC minute, so that a test fits into one.
-pub(crate) async fn seconds_left(seconds: i64) {
-    let clock = SystemClock::new();
-    until("a new minute begins", async || 60 - clock.now_seconds().0 % 60 > seconds).await;
+/// The library that makes a process's clock wrong, below the folder of this machine's architecture.
+fn wrong_clock_library() -> PathBuf {
+    let folders = std::fs::read_dir("/usr/lib").unwrap();
+    let libraries = folders.map(|folder| folder.unwrap().path().join("faketime/libfaketimeMT.so.1"));
+    let found = libraries.into_iter().find(|library| library.exists());
+    found.expect("faketime is needed for wrong clocks: install the package faketime (./check does)")
 }
 
 /// The program under test.

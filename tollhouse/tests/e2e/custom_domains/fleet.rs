@@ -29,7 +29,7 @@ pub(super) struct Fleet {
     run: Value,
     root: reqwest::Certificate,
     end: Shutdown,
-    _gateways: Vec<Running>,
+    gateways: Vec<Running>,
 }
 
 impl Drop for Fleet {
@@ -73,7 +73,7 @@ impl Fleet {
             let started = gateway::server::start(config, logs.clone(), clock, end.clone()).await;
             gateways.push(started.inspect_err(|_| end.begin())?);
         }
-        let fleet = Self { platform, run, root, end, _gateways: gateways };
+        let fleet = Self { platform, run, root, end, gateways };
         let edge = "*.edge.tollhouse.localhost A 127.0.0.";
         for number in 2..=GATEWAYS {
             fleet.dns_line(&format!("{edge}{number}"));
@@ -103,6 +103,25 @@ impl Fleet {
     fn builder(&self, gateway: u8) -> reqwest::ClientBuilder {
         let at = At(SocketAddr::from(([127, 0, 0, gateway + 1], 0)));
         Client::builder().tls_certs_only([self.root.clone()]).no_proxy().dns_resolver(at)
+    }
+
+    /// How often a gateway has shown an authority a proof, in a request or in a handshake.
+    pub(super) async fn proofs_shown(&self, gateway: u8) -> u64 {
+        let metrics = match usize::from(gateway).checked_sub(1) {
+            None => self.platform.admin("/metrics").await,
+            Some(number) => {
+                let address = self.gateways[number].address("admin").unwrap();
+                reqwest::get(format!("http://{address}/metrics")).await.unwrap().text().await.unwrap()
+            }
+        };
+        let of = |line: &str| {
+            line.starts_with("edge_tls_handshakes_total{outcome=\"challenge\"}")
+                || (line.starts_with("edge_requests_total{")
+                    && line.contains("surface=\"challenge\"")
+                    && line.contains("status_class=\"2xx\""))
+        };
+        let figure = |line: &str| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap();
+        metrics.lines().filter(|line| of(line)).map(figure).sum()
     }
 
     pub(super) fn url(&self, name: &str) -> String {
