@@ -166,6 +166,7 @@ mod tests {
             listen,
             internal_listen,
             admin_listen,
+            admin_hosts,
             database,
             secret: _,
             environment,
@@ -179,6 +180,7 @@ mod tests {
         assert_eq!(config.listen, listen);
         assert_eq!(config.internal_listen, internal_listen);
         assert_eq!(config.admin_listen, admin_listen);
+        assert_eq!(format!("{:?}", config.admin_hosts), format!("{admin_hosts:?}"));
         assert_eq!(format!("{:?}", config.database), format!("{database:?}"));
         assert_eq!(config.environment, environment);
         assert_eq!(config.control_plane, control_plane);

@@ -1,5 +1,6 @@
 //! Data that an earlier version has written: `versions/` holds whole databases as text, each made by the program of its
-//! name and never changed afterwards, and beside it what that program said of it. It is said still; more may be.
+//! name and never changed afterwards, and beside it what that program said of it. It is said still; more may be. (Why an
+//! attempt to deliver failed is left out: later versions say it in phrases of their own.)
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
