@@ -193,15 +193,15 @@ mod tests {
     async fn a_connection_is_kept_for_55_seconds_from_its_last_response_on() {
         let idle = Idle::new(Arc::new(Semaphore::new(2)));
         let (_listener, [stream, other]) = connected().await;
-        idle.keep(stream);
+        idle.keep(stream, TENANT);
         tokio::time::advance(Duration::from_millis(54_999)).await;
-        let stream = idle.take().expect("services close theirs later");
-        idle.keep(other);
-        idle.keep(stream);
+        let stream = idle.take(TENANT, usize::MAX).expect("services close theirs later");
+        idle.keep(other, TENANT);
+        idle.keep(stream, TENANT);
         tokio::time::advance(Duration::from_millis(54_999)).await;
         idle.tidy();
         assert_eq!(idle.waiting.lock().len(), 2);
         tokio::time::advance(Duration::from_millis(1)).await;
-        assert!(idle.take().is_none(), "55 seconds are over");
+        assert!(idle.take(TENANT, usize::MAX).is_none(), "55 seconds are over");
     }
 }
