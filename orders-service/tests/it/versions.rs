@@ -31,6 +31,7 @@ async fn create(world: &World, key: &str, body: &str) -> Response {
     let request = world.request(Method::POST, "/v2/store/orders").header("content-type", "application/json");
     request.header("idempotency-key", key).body(body.to_owned()).send().await.unwrap()
 }
+
 // rule: 4.1.200
 #[tokio::test]
 async fn what_an_earlier_version_has_written_is_said_still() {
@@ -81,7 +82,7 @@ async fn what_an_earlier_version_has_written_is_said_still() {
             (3, "shipped", 1_795_183_200_000, shipped),
         ]
     );
-    assert_eq!(waiting.damaged, [0_i64; 0]);
+    assert!(waiting.damaged.is_empty(), "{:?}", waiting.damaged);
     // The creation that was made under this key is remembered, by what was asked for.
     let again = create(&world, "placed-once", "{\"petId\":12,\"quantity\":3}").await;
     assert_eq!((again.status().as_u16(), &again.headers()["idempotency-replayed"]), (201, &"true".parse().unwrap()));
