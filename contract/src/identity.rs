@@ -1,8 +1,12 @@
 //! Who a request turned out to be, signed by the gateway and verified by services.
 //!
-//! The gateway authenticates; services authorise. What passes between them is one header, `Tollhouse-Identity:
-//! v1.<payload>.<signature>`: the payload is JSON in unpadded base64url, the signature HMAC-SHA-256 over the method,
-//! the request target and the payload. A request without a valid one did not come through the gateway and is refused.
+//! The gateway authenticates; services authorise. What passes between them is a [token](crate::token). A request without a
+//! valid one did not come through the gateway and is refused.
+//!
+//! Before there were tokens it was a signature with a shared secret, [`IdentityKey`]: `Tollhouse-Identity:
+//! v1.<payload>.<signature>`, the payload JSON in unpadded base64url, the signature HMAC-SHA-256 over the method, the
+//! request target and the payload. Gateways that have the platform's secret send it too, and services take it where there
+//! is no token, so that an installation is upgraded one process after the other.
 
 use std::net::IpAddr;
 

@@ -5,7 +5,7 @@
 //! times and random bytes are arguments.
 //!
 //! Reading order: names ([`hostname`], [`project`]), money ([`plan`], [`window`]), people ([`key`], [`ban`],
-//! [`identity`]), what the edge serves ([`site`], [`certificate`]), how it learns ([`feed`]) and what it tells back
+//! [`identity`], [`token`]), what the edge serves ([`site`], [`certificate`]), how it learns ([`feed`]) and what it tells back
 //! ([`usage`]), what is told to customers ([`event`]), and how anybody says no ([`error`]).
 
 pub mod ban;
@@ -20,6 +20,7 @@ pub mod plan;
 pub mod project;
 pub mod site;
 pub mod time;
+pub mod token;
 pub mod usage;
 pub mod window;
 

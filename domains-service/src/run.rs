@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use async_trait::async_trait;
 use axum::middleware::{self, Next};
 use chassis::clock::Clock;
-use chassis::guard::{GatewayGuard, edge_token, events_token, operator_token};
+use chassis::guard::{GatewayGuard, TrustedKeys, edge_token, events_token, operator_token};
 use chassis::health::Health;
 use chassis::metrics::Registry;
 use chassis::running::Running;
@@ -134,8 +134,9 @@ pub async fn start_in(
     let listening = health.condition("listening");
 
     let limits = ServeLimits { drain_timeout: DRAIN_TIME_MAX, ..ServeLimits::default() };
-    let guard = GatewayGuard::new(&secret, clock);
-    let pages = dashboard::router(app.clone(), guard.clone(), shutdown.clone());
+    let guard = GatewayGuard::new(&secret, TrustedKeys::derived(&secret)?, API_UPSTREAM, clock);
+    let for_pages = guard.for_audience(DASHBOARD_UPSTREAM);
+    let pages = dashboard::router(app.clone(), for_pages, shutdown.clone());
     let public = dashboard::beside(api::public(app.clone(), guard), pages, &app.platform)
         .layer(middleware::from_fn_with_state(traced_by, traced));
     let settings = chassis::admin::settings("/internal/settings", told, Arc::new(operator_token(&secret)));

@@ -12,6 +12,9 @@ use crate::rejection::Rejection;
 /// Redirects that caches may keep are kept for five minutes, so that a changed primary domain is not stuck.
 const REDIRECT_CACHE: &[u8] = b"max-age=300";
 
+/// A key is published this long before it is used.
+const KEY_SET_CACHE: &[u8] = b"max-age=60";
+
 /// How long a browser may remember the answer to a preflight, in seconds.
 const PREFLIGHT_MAX_AGE: &[u8] = b"600";
 
@@ -32,6 +35,8 @@ pub enum Answer {
     },
     /// The proof a certificate authority asked for.
     Challenge(String),
+    /// The public keys that verify identities.
+    KeySet(String),
     /// The answer to a browser's preflight: what it may send.
     Preflight {
         /// Methods of all routes.
@@ -55,7 +60,7 @@ impl Answer {
         let status = match &self {
             Self::Refuse(refusal) => refusal.rejection.status(),
             Self::Redirect { status, .. } => status.code(),
-            Self::Challenge(_) => 200,
+            Self::Challenge(_) | Self::KeySet(_) => 200,
             Self::Preflight { .. } | Self::Options { .. } => 204,
         };
         let status = StatusCode::from_u16(status).or_err(ErrorType::InternalError, "a status of our own")?;
@@ -75,6 +80,11 @@ impl Answer {
             Self::Challenge(text) => {
                 out.field("Content-Type", b"application/octet-stream")?;
                 out.field("Cache-Control", b"no-store")?;
+                text.into()
+            }
+            Self::KeySet(text) => {
+                out.field("Content-Type", b"application/jwk-set+json")?;
+                out.field("Cache-Control", KEY_SET_CACHE)?;
                 text.into()
             }
             Self::Preflight { methods, fields } => {

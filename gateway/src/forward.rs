@@ -4,7 +4,7 @@ mod fields;
 
 use std::sync::Arc;
 
-use contract::identity::{Caller, Identity, IdentityKey};
+use contract::identity::{Caller, Identity};
 use contract::time::UnixSeconds;
 pub use fields::{FieldPattern, FieldRules, is_method_override, is_reserved};
 use http::header::{self, HeaderName, InvalidHeaderValue};
@@ -17,7 +17,8 @@ use crate::door::Connection;
 use crate::facts::{Facts, Surface};
 use crate::rejection::Rejection;
 use crate::telemetry::client_span;
-use crate::upstreams::{Endpoint, IDLE_MAX, Upstream};
+use crate::upstreams::{Endpoint, IDLE_MAX, IdentityForm, Upstream};
+use crate::vouch::Vouchers;
 
 /// Attempts at an upstream, the first one included.
 const ATTEMPTS_MAX: u32 = 2;
@@ -63,6 +64,7 @@ mod name {
     pub(super) static PROJECT: HeaderName = HeaderName::from_static("x-tollhouse-project");
     pub(super) static PLAN: HeaderName = HeaderName::from_static("x-tollhouse-plan");
     pub(super) static IDENTITY: HeaderName = HeaderName::from_static(contract::identity::IDENTITY_HEADER);
+    pub(super) static IDENTITY_TOKEN: HeaderName = HeaderName::from_static(contract::token::IDENTITY_TOKEN_HEADER);
 }
 
 /// Rewrites the head for the upstream: what a client may not say is gone, what the gateway vouches for is added. A
@@ -78,11 +80,11 @@ pub fn rewrite(
     head: &mut RequestHeader,
     facts: &Facts,
     connection: &Connection,
-    key: &IdentityKey,
+    vouchers: &Vouchers,
     now: UnixSeconds,
 ) -> pingora::Result<()> {
     let mut parts = http::request::Parts::from(take_out(head)?);
-    let rewritten = rewrite_fields(&mut parts, facts, connection, key, now);
+    let rewritten = rewrite_fields(&mut parts, facts, connection, vouchers, now);
     *head = RequestHeader::from(parts);
     rewritten.or_err(ErrorType::InternalError, "a header value of our own")
 }
@@ -100,7 +102,7 @@ fn rewrite_fields(
     parts: &mut http::request::Parts,
     facts: &Facts,
     connection: &Connection,
-    key: &IdentityKey,
+    vouchers: &Vouchers,
     now: UnixSeconds,
 ) -> Result<(), InvalidHeaderValue> {
     let headers = &mut parts.headers;
@@ -125,7 +127,7 @@ fn rewrite_fields(
     say_where(headers, facts, connection)?;
     say_trace(headers, facts)?;
     headers.insert(name::REQUEST_ID.clone(), HeaderValue::from_str(facts.request_id.as_str())?);
-    identify(parts, facts, key, connection.client().ip(), now)
+    identify(parts, facts, vouchers, connection.client().ip(), now)
 }
 
 /// Where the request came from and what for, as applications behind an edge expect it. The edge takes nothing from the
@@ -181,32 +183,39 @@ fn one_cookie(headers: &mut http::HeaderMap) -> Result<(), InvalidHeaderValue> {
 fn identify(
     parts: &mut http::request::Parts,
     facts: &Facts,
-    key: &IdentityKey,
+    vouchers: &Vouchers,
     client: std::net::IpAddr,
     now: UnixSeconds,
 ) -> Result<(), InvalidHeaderValue> {
-    let caller = facts.key.as_deref().zip(facts.payer.as_deref()).map(|(key, payer)| Caller {
-        key: key.id.clone(),
-        project: key.project.clone(),
-        plan: payer.plan,
-        scopes: key.scopes.clone(),
-        environment: key.environment,
-    });
-    if let Some(caller) = &caller {
-        parts.headers.insert(name::KEY_ID.clone(), HeaderValue::from_str(caller.key.as_str())?);
-        parts.headers.insert(name::PROJECT.clone(), HeaderValue::from_str(caller.project.as_str())?);
-        parts.headers.insert(name::PLAN.clone(), HeaderValue::from_static(caller.plan.as_str()));
+    let caller = facts.key.as_deref().zip(facts.payer.as_deref());
+    if let Some((key, payer)) = caller {
+        parts.headers.insert(name::KEY_ID.clone(), HeaderValue::from_str(key.id.as_str())?);
+        parts.headers.insert(name::PROJECT.clone(), HeaderValue::from_str(key.project.as_str())?);
+        parts.headers.insert(name::PLAN.clone(), HeaderValue::from_static(payer.plan.as_str()));
     }
-    let identity = Identity {
+    let Some(upstream) = facts.upstream().filter(|upstream| upstream.settings.identity == IdentityForm::Jwt) else {
+        return Ok(());
+    };
+    let identity = || Identity {
         request_id: facts.request_id.as_str().to_owned(),
         client,
         site_project: facts.project.as_ref().map(|project| project.id.clone()),
-        caller,
+        caller: caller.map(|(key, payer)| Caller {
+            key: key.id.clone(),
+            project: key.project.clone(),
+            plan: payer.plan,
+            scopes: key.scopes.clone(),
+            environment: key.environment,
+        }),
         issued_at: now,
     };
+    if let Some(token) = vouchers.token(facts, &upstream.settings.name, now, identity)? {
+        parts.headers.insert(name::IDENTITY_TOKEN.clone(), token);
+    }
     let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
-    let signed = key.sign(&identity, parts.method.as_str(), target);
-    parts.headers.insert(name::IDENTITY.clone(), HeaderValue::try_from(signed)?);
+    if let Some(signed) = vouchers.sign_request(identity, parts.method.as_str(), target) {
+        parts.headers.insert(name::IDENTITY.clone(), HeaderValue::try_from(signed)?);
+    }
     Ok(())
 }
 

@@ -4,8 +4,8 @@
 //! [`tls`] and lets through only well-formed heads. [`direct`] serves requests over HTTP/2 and those without a body;
 //! all others pingora reads, and calls [`proxy`]. Either turns the request into a [`request::EdgeRequest`] and asks the [`pipeline`]: whose host, who
 //! is calling, what may they still spend, where does it go. What is learnt on the way stands in [`facts`]; what the gateway
-//! says itself is an [`answer`], and every no is a [`rejection`]. A request that goes on is rewritten by [`forward`] and
-//! sent to one of the [`upstreams`]; every response passes [`decorate`]; [`telemetry`] counts it and writes one line.
+//! says itself is an [`answer`], and every no is a [`rejection`]. A request that goes on is rewritten by [`forward`], with
+//! what [`vouch`] says of the caller, and sent to one of the [`upstreams`]; every response passes [`decorate`]; [`telemetry`] counts it and writes one line.
 //!
 //! The knowledge behind the stages is in the [`replica`] (sites, projects, [`keys`], certificates) and in the [`quota`]
 //! ledger. [`config`] says what to run, [`server`] puts it together, [`admin`] answers the operator, from what is
@@ -37,6 +37,7 @@ pub mod overload;
 pub mod quota;
 pub mod replica;
 pub mod upstreams;
+pub mod vouch;
 
 pub mod admin;
 pub mod recent;

@@ -9,6 +9,7 @@ mod charge;
 mod encrypt;
 mod locate;
 mod preflight;
+mod publish;
 mod redirect;
 mod route;
 mod shed;
@@ -28,6 +29,7 @@ use crate::replica::Replica;
 use crate::request::EdgeRequest;
 use crate::tls::PlatformCertificate;
 use crate::upstreams::Upstreams;
+use crate::vouch::Vouchers;
 
 /// The stages and the knowledge behind them.
 pub struct Pipeline {
@@ -43,6 +45,8 @@ pub struct Pipeline {
     pub anonymous: AnonymousLimits,
     /// Whom there is room for.
     pub overload: Arc<Overload>,
+    /// Tells upstreams who is calling.
+    pub vouchers: Vouchers,
     /// Where requests go.
     pub upstreams: Arc<Upstreams>,
     /// The certificate of the platform's hosts, for deciding which names share a connection.
@@ -64,6 +68,7 @@ impl Pipeline {
         self.shed(facts)?; //                           is there room for this plan?
         self.require_encryption(request, facts)?; //    keys never travel in the clear, visitors are led to https
         self.redirect_to_primary(request, facts)?; //   before authentication: moving house costs no quota
+        self.publish_keys(request, facts)?; //          the public keys of identities are for everybody
         self.answer_preflight(request, facts)?; //      browsers ask before they send; they have no key yet
         if facts.surface == Surface::Api && !facts.is_preflight {
             self.authenticate(request, facts)?; //      who is calling?

@@ -14,7 +14,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use chassis::clock::Clock;
-use contract::identity::IdentityKey;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora::upstreams::peer::HttpPeer;
@@ -51,8 +50,6 @@ pub struct Gateway {
     pub pipeline: Pipeline,
     /// Metrics and log.
     pub telemetry: Arc<Telemetry>,
-    /// For the identity header.
-    pub identity: IdentityKey,
     /// The time.
     pub clock: Arc<dyn Clock>,
 }
@@ -188,7 +185,7 @@ impl ProxyHttp for SharedGateway {
         let Some(connection) = &ctx.connection else {
             return Error::e_explain(ErrorType::InternalError, "no connection");
         };
-        forward::rewrite(head, &ctx.facts, connection, &self.identity, self.clock.now_seconds())
+        forward::rewrite(head, &ctx.facts, connection, &self.pipeline.vouchers, self.clock.now_seconds())
     }
 
     async fn request_body_filter(

@@ -49,6 +49,7 @@ use crate::telemetry::Telemetry;
 use crate::tls::{CertificateOpener, PlatformCertificate};
 use crate::upstreams::Upstreams;
 use crate::usage::Reporter;
+use crate::vouch::Vouchers;
 
 /// How long a listener may take to open.
 const LISTEN_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -118,6 +119,7 @@ pub async fn start(
         shadow_plans: config.quota.shadow_plans.clone(),
         anonymous: AnonymousLimits::new(config.quota.anonymous_per_minute, std::hash::RandomState::new()),
         overload: Arc::new(Overload::new(&registry)?),
+        vouchers: Vouchers::derived(&config.secret)?,
         upstreams,
         platform_certificate: platform.clone(),
         https_port: config.public_https_port.map_or_else(OnceLock::new, OnceLock::from),
@@ -126,7 +128,6 @@ pub async fn start(
     let gateway = Arc::new(Gateway {
         pipeline,
         telemetry: telemetry.clone(),
-        identity: guard::identity_key(&config.secret),
         clock: clock.clone(),
     });
     let doorman = Arc::new(EdgeDoorman::new(gateway.clone(), connections.clone()));

@@ -41,6 +41,32 @@ const LOOK_UP_SOON: Duration = Duration::from_millis(200);
 /// How soon the health of upstreams that came with a reload is asked for.
 const RELOADED_WITHIN: Duration = Duration::from_secs(1);
 
+/// How an upstream is told who is calling, beside `X-Tollhouse-…` in plain words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdentityForm {
+    /// Not at all.
+    None,
+    /// A signed token that it can verify with public keys.
+    Jwt,
+}
+
+/// What [`IdentityForm`] is not.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("use \"jwt\" or \"none\"")]
+pub struct UnknownIdentityForm;
+
+impl std::str::FromStr for IdentityForm {
+    type Err = UnknownIdentityForm;
+
+    fn from_str(text: &str) -> Result<Self, UnknownIdentityForm> {
+        match text {
+            "jwt" => Ok(Self::Jwt),
+            "none" => Ok(Self::None),
+            _ => Err(UnknownIdentityForm),
+        }
+    }
+}
+
 /// One backend as configured.
 #[derive(Clone, Debug)]
 pub struct UpstreamSettings {
@@ -65,6 +91,8 @@ pub struct UpstreamSettings {
     pub body_bytes_max: u64,
     /// How its addresses are asked for their health; `None`: requests alone find out.
     pub health: Option<HealthCheck>,
+    /// How it is told who is calling.
+    pub identity: IdentityForm,
     /// Which paths and methods exist; empty: every path and method.
     pub routes: Vec<Route>,
     /// Which fields of a request reach it.
@@ -272,6 +300,7 @@ mod tests {
             shared_connections: false,
             body_bytes_max: 1,
             health: None,
+            identity: IdentityForm::None,
             routes: Vec::new(),
             fields: FieldRules::default(),
             cors: Cors::default(),

@@ -1,6 +1,7 @@
 //! Settings of the orders-service: `config/orders-service.toml`, the environment (`TOLLHOUSE_ORDERS_…`) over it.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use chassis::admin::AdminHost;
 use chassis::config::{Listen, Problems, Section, Source, Told};
@@ -9,6 +10,7 @@ use chassis::secret::Secret;
 use chassis::sql::{Place, read_place};
 use chassis::trace::TraceConfig;
 use contract::key::Environment;
+use contract::project::UpstreamName;
 use contract::time::UnixSeconds;
 
 use crate::deprecation::{Deprecation, LinkTarget};
@@ -38,6 +40,10 @@ pub struct Config {
     pub environment: Environment,
     /// The control plane's internal listener, which is handed what happens to orders. Default `http://127.0.0.1:7003`.
     pub control_plane: ControlPlane,
+    /// What the gateway calls this upstream: identities for another one are refused. Default `orders`.
+    pub audience: UpstreamName,
+    /// A JWK set whose keys are believed; read again when it changes. Default: none.
+    pub key_set_file: Option<PathBuf>,
     /// What is said about the deprecated `GET /v1/pets/{petId}`.
     pub pets: Deprecation,
     /// How log lines look. Default JSON.
@@ -55,6 +61,9 @@ const PETS_DEPRECATED_SINCE: UnixSeconds = UnixSeconds(1_767_225_600);
 
 /// The control plane on the same machine.
 const CONTROL_PLANE: &str = "http://127.0.0.1:7003";
+
+/// This upstream's name in the shipped settings of the gateway.
+const AUDIENCE: &str = "orders";
 
 /// Where the deprecation is explained unless configured: the reference served beside the API.
 const PETS_LINK: &str = "/reference#getPet";
@@ -75,6 +84,9 @@ impl Config {
         let secret = root.required_secret("secret", "/run/secrets/tollhouse", root.secret("secret"));
         let environment = root.value("environment", Environment::Live);
         let control_plane = read_control_plane(&root.section("events"));
+        let identity = root.section("identity");
+        let audience = identity.optional::<UpstreamName>("audience");
+        let key_set_file = identity.path("key_set_file");
         let pets = read_pets(&root.section("pets"));
         let log = root.section("log");
         let log_format = log.value("format", Format::Json);
@@ -90,6 +102,8 @@ impl Config {
                 secret: secret?,
                 environment: environment?,
                 control_plane: control_plane?,
+                audience: audience?.map_or_else(|| AUDIENCE.parse().ok(), Some)?,
+                key_set_file: key_set_file?,
                 pets: pets?,
                 log_format: log_format?,
                 log_filter: log_filter?,
@@ -171,6 +185,8 @@ mod tests {
             secret: _,
             environment,
             control_plane,
+            audience,
+            key_set_file,
             pets,
             log_format,
             log_filter,
@@ -184,6 +200,8 @@ mod tests {
         assert_eq!(format!("{:?}", config.database), format!("{database:?}"));
         assert_eq!(config.environment, environment);
         assert_eq!(config.control_plane, control_plane);
+        assert_eq!(config.audience, audience);
+        assert_eq!(config.key_set_file, key_set_file);
         assert_eq!(config.pets, pets);
         assert_eq!(config.log_format, log_format);
         assert_eq!(config.log_filter, log_filter);

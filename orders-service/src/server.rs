@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chassis::clock::Clock;
-use chassis::guard::{GatewayGuard, operator_token};
+use chassis::guard::{GatewayGuard, TrustedKeys, operator_token};
 use chassis::health::Health;
 use chassis::running::Running;
 use chassis::serve::{ServeLimits, bind, serve};
@@ -70,7 +70,12 @@ pub async fn start_with(
         [("http", http.local_addr()?), ("internal", operators.local_addr()?), ("admin", watchers.local_addr()?)];
     let limits = ServeLimits::default();
     let operators_limits = ServeLimits { connections_max: INTERNAL_CONNECTIONS_MAX, ..limits };
-    let guard = GatewayGuard::new(&config.secret, clock);
+    let keys = TrustedKeys::derived(&config.secret)?;
+    if let Some(file) = &config.key_set_file {
+        keys.read(file)?;
+        tokio::spawn(keys.clone().keep_read(file.clone(), shutdown.clone()));
+    }
+    let guard = GatewayGuard::new(&config.secret, keys, config.audience.as_str(), clock);
     let token = Arc::new(operator_token(&config.secret));
     let api = api::router(api, guard).layer(axum::middleware::from_fn_with_state(traced_by, traced));
     let telling = tokio::spawn(handover.run(shutdown.clone()));

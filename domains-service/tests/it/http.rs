@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use contract::identity::IDENTITY_HEADER;
+use contract::token::IDENTITY_TOKEN_HEADER;
 use serde_json::{Value, json};
 
 use crate::world::{Answer, Platform};
@@ -14,7 +14,7 @@ async fn what_did_not_come_through_the_gateway_is_refused() {
     let url = format!("{}/v1/projects/demo", platform.http);
     let bare = Answer::of(platform.client.get(&url).send().await.unwrap()).await;
     assert_eq!(bare.code(), (401, "identity_required"));
-    let forged = platform.client.get(&url).header(IDENTITY_HEADER, "v1.e30.AAAA").send().await.unwrap();
+    let forged = platform.client.get(&url).header(IDENTITY_TOKEN_HEADER, "e30.e30.AAAA").send().await.unwrap();
     assert_eq!(Answer::of(forged).await.code(), (401, "identity_required"));
     for path in ["/internal/projects", "/internal/edge/feed?node=a", "/livez"] {
         let hidden = Answer::of(platform.client.get(format!("{}{path}", platform.http)).send().await.unwrap()).await;

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chassis::clock::{Clock as _, ManualClock};
-use chassis::guard::{edge_token, identity_key, operator_token};
+use chassis::guard::{edge_token, operator_token, token_key};
 use chassis::running::Running;
 use chassis::seal::SealingSecrets;
 use chassis::secret::Secret;
 use chassis::shutdown::Shutdown;
 use contract::feed::Frame;
-use contract::identity::{Caller, IDENTITY_HEADER, Identity};
+use contract::identity::Caller;
 use contract::key::{Environment, KeyId, Scope, Scopes};
 use contract::plan::Plan;
 use contract::time::UnixMillis;
+use contract::token::{Claims, IDENTITY_TOKEN_HEADER};
 use domains_service::config::WebhookConfig;
 use domains_service::{AcmeSettings, Authorities, Config, Issuer, LocalAuthority, Plans, World, start_in};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
@@ -188,11 +189,23 @@ impl Platform {
         Answer::of(request.send().await.unwrap()).await
     }
 
+    /// A request as the gateway would forward it.
+    pub(crate) fn signed(
+        &self,
+        request: reqwest::RequestBuilder,
+        claims: Claims,
+        client: &str,
+    ) -> reqwest::RequestBuilder {
+        let claims = Claims { issued_at: self.clock.now_seconds(), ..claims };
+        let token = token_key(&self.secret).unwrap().sign(&claims);
+        let request = request.header("x-request-id", "r1").header("x-forwarded-for", client);
+        request.header(IDENTITY_TOKEN_HEADER, token)
+    }
+
     /// A caller of a project with these scopes.
     pub(crate) fn caller<'a>(&'a self, project: &str, scopes: &[Scope]) -> Client<'a> {
-        let identity = Identity {
-            request_id: "r1".to_owned(),
-            client: "192.0.2.1".parse().unwrap(),
+        let claims = Claims {
+            audience: "domains".to_owned(),
             site_project: None,
             caller: Some(Caller {
                 key: KeyId::from_random([1; 10]),
@@ -203,7 +216,7 @@ impl Platform {
             }),
             issued_at: self.clock.now_seconds(),
         };
-        Client { platform: self, identity }
+        Client { platform: self, claims }
     }
 
     /// A caller who may do everything in a project.
@@ -279,7 +292,7 @@ impl Platform {
 /// A caller whose requests the gateway signs.
 pub(crate) struct Client<'a> {
     platform: &'a Platform,
-    identity: Identity,
+    claims: Claims,
 }
 
 impl Client<'_> {
@@ -288,12 +301,9 @@ impl Client<'_> {
     }
 
     pub(crate) async fn send_with(&self, method: &str, path: &str, body: Value, headers: &[(&str, &str)]) -> Answer {
-        let key = identity_key(&self.platform.secret);
-        let mut identity = self.identity.clone();
-        identity.issued_at = self.platform.clock.now_seconds();
-        let signed = key.sign(&identity, method, path);
         let url = format!("{}{path}", self.platform.http);
-        let mut request = self.platform.client.request(method.parse().unwrap(), url).header(IDENTITY_HEADER, signed);
+        let request = self.platform.client.request(method.parse().unwrap(), url);
+        let mut request = self.platform.signed(request, self.claims.clone(), "192.0.2.1");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }

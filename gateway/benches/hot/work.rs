@@ -9,7 +9,6 @@ use anyhow::Context as _;
 use chassis::clock::{Clock, SystemClock};
 use chassis::logs::Logs;
 use contract::hostname::Hostname;
-use contract::identity::IdentityKey;
 use contract::key::{ApiKey, Environment, KeyId, PresentedKey, Scopes};
 use contract::plan::{Limits, Plan};
 use contract::project::{Access, Project, ProjectId};
@@ -140,11 +139,11 @@ pub(crate) fn all() -> anyhow::Result<Vec<Work>> {
     let charge = move || {
         let _ = black_box(runtime.block_on(quota.charge(&hot, plan_limits, &key_id)));
     };
-    let identity = IdentityKey::new(&[3; 32]);
+    let vouchers = gateway::vouch::Vouchers::derived(&chassis::secret::Secret::new(vec![3; 32]))?;
     let (sent, known) = (facts.clone(), connection);
     let rewrite = move || {
         let mut head = request.clone();
-        let _ = black_box(gateway::forward::rewrite(&mut head, &sent, &known, &identity, UnixSeconds(1_700_000_000)));
+        let _ = black_box(gateway::forward::rewrite(&mut head, &sent, &known, &vouchers, UnixSeconds(1_700_000_000)));
     };
     let (shown, refused) = (facts.clone(), facts.clone());
     let respond = move || {

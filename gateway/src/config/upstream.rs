@@ -7,7 +7,10 @@ use contract::project::UpstreamName;
 use http::Method;
 
 use crate::forward::FieldRules;
-use crate::upstreams::{Cors, HealthCheck, Hsts, Origin, Place, Route, UpstreamSettings};
+use crate::upstreams::{Cors, HealthCheck, Hsts, IdentityForm, Origin, Place, Route, UpstreamSettings};
+
+/// The platform's own services, which take requests only with an identity.
+const OWN_SERVICES: [&str; 3] = ["orders", "domains", "dashboard"];
 
 /// The largest request body of an API route that takes one and says nothing else.
 const ROUTE_BODY_BYTES: u64 = 64 * 1024;
@@ -51,6 +54,8 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
     let in_flight = one.integer("in_flight_max", 256, 1..=1_000_000);
     let shared = one.flag("shared_connections", false);
     let health = if one.has("health") { health(&one.section("health")).map(Some) } else { Some(None) };
+    let usual = if OWN_SERVICES.contains(&name) { IdentityForm::Jwt } else { IdentityForm::None };
+    let identity = one.value("identity", usual);
     let body = one.integer("body_bytes_max", OPEN_BODY_BYTES, 0..=1 << 40);
     let (pass, drop) = (one.list("pass_headers"), one.list("drop_headers"));
     let cors = if one.is_list("cors") {
@@ -70,6 +75,7 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
         shared_connections: shared?,
         body_bytes_max: body?,
         health: health?,
+        identity: identity?,
         fields: FieldRules { pass: pass?, drop: drop?, guards_methods: !routes.is_empty() },
         cors: cors?,
         hsts: hsts?,

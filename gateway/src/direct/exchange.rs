@@ -113,7 +113,7 @@ impl<'a> Exchange<'a> {
             client.interim(head).await?;
         }
         let now = self.gateway.clock.now_seconds();
-        forward::rewrite(&mut self.head, &self.facts, self.connection, &self.gateway.identity, now)?;
+        forward::rewrite(&mut self.head, &self.facts, self.connection, &self.gateway.pipeline.vouchers, now)?;
         let (mut upstream, head, mut out) = self.ask(body, client).await?;
         ours(&self.facts, self.connection.is_tls(), head.spoken, &mut out)?;
         self.status = head.status.as_u16();

@@ -64,7 +64,7 @@ async fn answers_are_those_of_the_proxy_to_the_byte_and_in_the_log() {
 
 /// What an upstream is told, but for what differs from request to request and what the library adds to a body of nothing.
 fn told(head: &crate::world::wire::Head) -> (String, Vec<(String, String)>) {
-    let own = ["x-request-id", "traceparent", "tollhouse-identity", "content-length"];
+    let own = ["x-request-id", "traceparent", "tollhouse-identity", "tollhouse-identity-token", "content-length"];
     let fields = head.fields.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone()));
     let mut fields: Vec<_> = fields.filter(|(name, _)| !own.contains(&name.as_str())).collect();
     fields.sort();

@@ -31,6 +31,8 @@ mod health;
 #[cfg(test)]
 mod hosts;
 #[cfg(test)]
+mod identities;
+#[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
 mod measured;

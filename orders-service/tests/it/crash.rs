@@ -99,7 +99,7 @@ pub(crate) async fn cancel_until_gone(
             loop {
                 let target = format!("/v1/store/orders/{id}");
                 let request = client.request(Method::DELETE, format!("http://{http}{target}"));
-                let answer = signed(request, &Method::DELETE, &target, Some(caller()), clock.now()).send().await;
+                let answer = signed(request, Some(caller()), clock.now()).send().await;
                 let status = answer.ok().map(|response| response.status().as_u16());
                 if acknowledge.send((id, status)).await.is_err() || status.is_none() {
                     return;

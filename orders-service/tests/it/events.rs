@@ -160,7 +160,7 @@ async fn a_kill_between_the_change_and_the_handover_loses_no_event() {
             let target = format!("/v1/store/orders/{id}");
             let request = client.delete(format!("http://{}{target}", process.http));
             let now = chassis::clock::Clock::now(&chassis::clock::SystemClock::new());
-            let answer = signed(request, &Method::DELETE, &target, Some(caller()), now).send().await.unwrap();
+            let answer = signed(request, Some(caller()), now).send().await.unwrap();
             assert_eq!(answer.status(), 204);
         }
         process.kill();

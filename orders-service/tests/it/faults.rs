@@ -124,8 +124,8 @@ impl Service {
     }
 
     async fn ask(&self, method: Method, target: &str) -> Response {
-        let request = Client::new().request(method.clone(), format!("{}{target}", self.http));
-        signed(request, &method, target, Some(caller()), NOW).send().await.unwrap()
+        let request = Client::new().request(method, format!("{}{target}", self.http));
+        signed(request, Some(caller()), NOW).send().await.unwrap()
     }
 }
 
@@ -166,7 +166,7 @@ async fn a_list_that_cannot_be_finished_is_cut_visibly_and_never_ends_early() {
             let service = Service::over(FaultKind::Io, fails_from).await;
             let request = Client::new().get(format!("{}/v1/store/orders", service.http));
             let request = request.header("accept-encoding", encoding);
-            let sent = signed(request, &Method::GET, "/v1/store/orders", Some(caller()), NOW).send().await;
+            let sent = signed(request, Some(caller()), NOW).send().await;
             // A fault that follows at once may cut the connection before the head was flushed; that is visible too.
             if let Ok(response) = sent {
                 assert_eq!(response.status(), 200);

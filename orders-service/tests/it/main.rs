@@ -9,6 +9,8 @@ mod events;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod identities;
+#[cfg(test)]
 mod internal;
 #[cfg(test)]
 mod list;

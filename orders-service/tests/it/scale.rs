@@ -95,7 +95,7 @@ impl Service {
 
     fn request(&self, method: &Method, target: &str) -> RequestBuilder {
         let request = self.client.request(method.clone(), format!("http://{}{target}", self.process.http));
-        signed(request, method, target, Some(caller()), SystemClock::new().now())
+        signed(request, Some(caller()), SystemClock::new().now())
     }
 
     async fn list(&self) -> Response {

@@ -4,7 +4,7 @@ use contract::key::{Environment, Scope};
 use contract::time::UnixMillis;
 use reqwest::Method;
 
-use crate::world::{NOW, World, caller, refusal, signed};
+use crate::world::{NOW, World, caller, refusal, signed, signed_for};
 
 const ORDERS: &str = "{\"id\":1,\"petId\":10,\"quantity\":2,\"shipDate\":\"2026-12-01T08:00:00+01:00\",\"complete\":false}\n\
                       {\"id\":2,\"status\":\"shipped\",\"complete\":true}\n\
@@ -154,29 +154,20 @@ async fn a_request_the_gateway_did_not_sign_is_refused_whatever_it_asks() {
         assert_eq!(refusal(bare.send().await.unwrap()).await, (401, "identity_required".to_owned()), "{target}");
         let forged = world.unsigned(method.clone(), target).header("tollhouse-identity", "v1.e30.AAAA");
         assert_eq!(refusal(forged.send().await.unwrap()).await, (401, "identity_required".to_owned()), "{target}");
+        let forged = world.unsigned(method.clone(), target).header("tollhouse-identity-token", "e30.e30.AAAA");
+        assert_eq!(refusal(forged.send().await.unwrap()).await, (401, "identity_required".to_owned()), "{target}");
         let bearer = world.unsigned(method.clone(), target).bearer_auth("th_live_x");
         assert_eq!(refusal(bearer.send().await.unwrap()).await, (401, "identity_required".to_owned()), "{target}");
     }
     let long_ago = UnixMillis(NOW.0 - 61_000);
-    let stale = signed(
-        world.unsigned(Method::DELETE, "/v1/store/orders/1"),
-        &Method::DELETE,
-        "/v1/store/orders/1",
-        Some(caller()),
-        long_ago,
-    );
+    let delete = || world.unsigned(Method::DELETE, "/v1/store/orders/1");
+    let stale = signed(delete(), Some(caller()), long_ago);
     assert_eq!(refusal(stale.send().await.unwrap()).await, (401, "identity_required".to_owned()));
-    let elsewhere = signed(
-        world.unsigned(Method::DELETE, "/v1/store/orders/1"),
-        &Method::DELETE,
-        "/v1/store/orders/4",
-        Some(caller()),
-        NOW,
-    );
+    let elsewhere = signed_for("domains", delete(), Some(caller()), NOW);
     assert_eq!(refusal(elsewhere.send().await.unwrap()).await, (401, "identity_required".to_owned()));
-    let twice = world.request(Method::GET, "/v1/store/orders").header("tollhouse-identity", "v1.e30.AAAA");
+    let twice = world.request(Method::GET, "/v1/store/orders").header("tollhouse-identity-token", "e30.e30.AAAA");
     assert_eq!(refusal(twice.send().await.unwrap()).await, (401, "identity_required".to_owned()));
-    let nobody = signed(world.unsigned(Method::GET, "/v1/store/orders"), &Method::GET, "/v1/store/orders", None, NOW);
+    let nobody = signed(world.unsigned(Method::GET, "/v1/store/orders"), None, NOW);
     assert_eq!(refusal(nobody.send().await.unwrap()).await, (401, "identity_required".to_owned()));
     assert_eq!(world.orders.summary(&"demo".parse().unwrap()).await.unwrap().pending, 2);
 }

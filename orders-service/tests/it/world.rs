@@ -7,14 +7,15 @@ use std::time::{Duration, Instant};
 
 use chassis::clock::{Clock, ManualClock};
 use chassis::config::Source;
-use chassis::guard::{identity_key, operator_token};
+use chassis::guard::{operator_token, token_key};
 use chassis::running::Running;
 use chassis::secret::Secret;
 use chassis::shutdown::Shutdown;
-use contract::identity::{Caller, IDENTITY_HEADER, Identity};
+use contract::identity::Caller;
 use contract::key::{Environment, Scopes};
 use contract::plan::Plan;
 use contract::time::UnixMillis;
+use contract::token::{Claims, IDENTITY_TOKEN_HEADER};
 use orders_service::{Config, ENVIRONMENT_PREFIX, Orders};
 use reqwest::{Client, Method, RequestBuilder, Response};
 
@@ -48,23 +49,27 @@ pub(crate) fn caller() -> Caller {
     }
 }
 
-/// Signs a request as the gateway does.
-pub(crate) fn signed(
+/// A request as the gateway forwards it to the upstream `audience`.
+pub(crate) fn signed_for(
+    audience: &str,
     request: RequestBuilder,
-    method: &Method,
-    target: &str,
     caller: Option<Caller>,
     now: UnixMillis,
 ) -> RequestBuilder {
-    let identity = Identity {
-        request_id: "r1".to_owned(),
-        client: "192.0.2.1".parse().unwrap(),
+    let claims = Claims {
+        audience: audience.to_owned(),
         site_project: caller.as_ref().map(|caller| caller.project.clone()),
         caller,
         issued_at: now.to_seconds(),
     };
-    let key = identity_key(&Secret::parse(SECRET).unwrap());
-    request.header(IDENTITY_HEADER, key.sign(&identity, method.as_str(), target))
+    let token = token_key(&Secret::parse(SECRET).unwrap()).unwrap().sign(&claims);
+    let request = request.header("x-request-id", "r1").header("x-forwarded-for", "192.0.2.1");
+    request.header(IDENTITY_TOKEN_HEADER, token)
+}
+
+/// A request as the gateway forwards it to the orders-service.
+pub(crate) fn signed(request: RequestBuilder, caller: Option<Caller>, now: UnixMillis) -> RequestBuilder {
+    signed_for("orders", request, caller, now)
 }
 
 impl World {
@@ -91,8 +96,7 @@ impl World {
     /// A request as the gateway forwards it for the world's caller.
     pub(crate) fn request(&self, method: Method, target: &str) -> RequestBuilder {
         let caller = Some(self.caller.clone());
-        let name = method.clone();
-        signed(self.unsigned(method, target), &name, target, caller, self.clock.now())
+        signed(self.unsigned(method, target), caller, self.clock.now())
     }
 
     /// A request that did not come through the gateway.

@@ -1,8 +1,7 @@
 //! A browser without script: it keeps the cookie, follows no redirect by itself, and sends forms as pages write them.
 
 use chassis::clock::Clock as _;
-use chassis::guard::identity_key;
-use contract::identity::{IDENTITY_HEADER, Identity};
+use contract::token::Claims;
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
@@ -123,16 +122,15 @@ impl<'a> Browser<'a> {
 impl Browser<'_> {
     /// A request as the gateway would forward it.
     fn request(&self, method: &str, path: &str) -> reqwest::RequestBuilder {
-        let identity = Identity {
-            request_id: "r1".to_owned(),
-            client: self.address.parse().unwrap(),
-            site_project: None,
+        let claims = Claims {
+            audience: "dashboard".to_owned(),
             caller: None,
+            site_project: None,
             issued_at: self.platform.clock.now_seconds(),
         };
-        let signed = identity_key(&self.platform.secret).sign(&identity, method, path);
         let request = self.client.request(method.parse().unwrap(), format!("{}{path}", self.platform.http));
-        let request = request.header(IDENTITY_HEADER, signed).header("host", format!("dashboard.{PLATFORM}"));
+        let request =
+            self.platform.signed(request, claims, self.address).header("host", format!("dashboard.{PLATFORM}"));
         match &self.cookie {
             Some(cookie) => request.header("cookie", format!("other=1; {cookie}")),
             None => request,

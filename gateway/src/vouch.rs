@@ -1,0 +1,135 @@
+//! Vouching for callers: the token that tells an upstream who is asking, so that it need not be told our secrets.
+//!
+//! A token is signed once for a caller, the site it asks, and an upstream; it is sent with all of their requests while it
+//! is fresh. What it says is what the replica said when it was signed: when a key or a project changes, the next request
+//! has a new one. Without a signing key no token is sent, and services that ask for one refuse.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use chassis::guard;
+use chassis::secret::Secret;
+use contract::identity::{Identity, IdentityKey};
+use contract::key::{ApiKey, KeyId};
+use contract::project::{Project, ProjectId, UpstreamName};
+use contract::time::UnixSeconds;
+use contract::token::{Claims, KeySet, SigningKey, TOKEN_AGE_MAX_SECONDS};
+use http::HeaderValue;
+use http::header::InvalidHeaderValue;
+use moka::sync::Cache;
+
+use crate::facts::Facts;
+
+/// Tokens that are kept for the next request: some twenty megabytes at most.
+const TOKENS_MAX: u64 = 16_384;
+
+/// A token is sent for this long after it was signed; then it has half of its time left.
+const FRESH_SECONDS: i64 = TOKEN_AGE_MAX_SECONDS / 2;
+
+/// What tokens are signed with, and the keys that verify them.
+struct Keys {
+    signing: Option<SigningKey>,
+    published: KeySet,
+}
+
+/// Signs tokens and keeps them while they are fresh.
+pub struct Vouchers {
+    keys: ArcSwap<Keys>,
+    /// For services of before there were tokens: a gateway with the platform's secret signs each request as well.
+    each_request: Option<IdentityKey>,
+    tokens: Cache<Occasion, Arc<Token>>,
+}
+
+/// Who asks whom.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Occasion {
+    upstream: UpstreamName,
+    key: Option<KeyId>,
+    site: Option<ProjectId>,
+}
+
+struct Token {
+    value: HeaderValue,
+    signed_at: UnixSeconds,
+    /// The records that it was made from.
+    key: Option<Arc<ApiKey>>,
+    payer: Option<Arc<Project>>,
+    site: Option<Arc<Project>>,
+}
+
+impl Token {
+    fn is_good(&self, facts: &Facts, now: UnixSeconds) -> bool {
+        (0..FRESH_SECONDS).contains(&now.0.saturating_sub(self.signed_at.0))
+            && is_same(self.key.as_ref(), facts.key.as_ref())
+            && is_same(self.payer.as_ref(), facts.payer.as_ref())
+            && is_same(self.site.as_ref(), facts.project.as_ref())
+    }
+}
+
+/// Whether both are one record, unchanged since.
+fn is_same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+impl Vouchers {
+    /// For a gateway with the platform's secret: it signs with a key derived from it.
+    ///
+    /// # Errors
+    /// Never in practice: the derived key always has the right length.
+    pub fn derived(platform_secret: &Secret) -> anyhow::Result<Self> {
+        let signing = guard::token_key(platform_secret)?;
+        let published = [signing.public().clone()].into_iter().collect();
+        Ok(Self {
+            keys: ArcSwap::from_pointee(Keys { signing: Some(signing), published }),
+            each_request: Some(guard::identity_key(platform_secret)),
+            tokens: Cache::new(TOKENS_MAX),
+        })
+    }
+
+    /// The keys that verify what is signed here and at other gateways.
+    pub fn published(&self) -> KeySet {
+        self.keys.load().published.clone()
+    }
+
+    /// The token for a request; `None` without a key to sign with. `identity` is asked for when one has to be made.
+    ///
+    /// # Errors
+    /// Never: a token is base64url.
+    pub fn token(
+        &self,
+        facts: &Facts,
+        upstream: &UpstreamName,
+        now: UnixSeconds,
+        identity: impl FnOnce() -> Identity,
+    ) -> Result<Option<HeaderValue>, InvalidHeaderValue> {
+        let occasion = Occasion {
+            upstream: upstream.clone(),
+            key: facts.key.as_ref().map(|key| key.id.clone()),
+            site: facts.project.as_ref().map(|project| project.id.clone()),
+        };
+        if let Some(token) = self.tokens.get(&occasion).filter(|token| token.is_good(facts, now)) {
+            return Ok(Some(token.value.clone()));
+        }
+        let keys = self.keys.load();
+        let Some(signing) = &keys.signing else { return Ok(None) };
+        let value = HeaderValue::try_from(signing.sign(&Claims::of(&identity(), upstream.as_str())))?;
+        let token = Token {
+            value: value.clone(),
+            signed_at: now,
+            key: facts.key.clone(),
+            payer: facts.payer.clone(),
+            site: facts.project.clone(),
+        };
+        self.tokens.insert(occasion, Arc::new(token));
+        Ok(Some(value))
+    }
+
+    /// The signature of one request, for services of before there were tokens.
+    pub fn sign_request(&self, identity: impl FnOnce() -> Identity, method: &str, target: &str) -> Option<String> {
+        self.each_request.as_ref().map(|key| key.sign(&identity(), method, target))
+    }
+}

@@ -1,0 +1,110 @@
+//! The token that tells an upstream who is calling: to whom it is sent, for whom it is good, and how long.
+
+use contract::feed::Entity;
+use contract::project::Access;
+use contract::site::{Serves, Site};
+use contract::time::UnixSeconds;
+use contract::token::{Claims, InvalidToken, KEY_SET_PATH, KeySet};
+
+use crate::world::client::Ask;
+use crate::world::upstream::Received;
+use crate::world::{BLOG, DEMO, NOW, SHOP, World};
+
+/// The platform's own host.
+const API: &str = "api.tollhouse.localhost";
+
+fn api() -> Entity {
+    let serves = Serves::Platform { upstream: "domains".parse().unwrap(), access: Access::Key };
+    Entity::Site(Site { hostname: API.parse().unwrap(), serves, redirect: None })
+}
+
+/// A world with the platform's own host, whose `blog` upstream asks who is calling.
+async fn world() -> World {
+    World::with(|setup| {
+        setup.entities.push(api());
+        setup.blog = "identity = \"jwt\"";
+    })
+    .await
+}
+
+fn token(request: &Received) -> &str {
+    request.head.get("tollhouse-identity-token").expect("a token")
+}
+
+/// The published keys, asked for without a key of the API.
+async fn published(world: &World) -> KeySet {
+    let reply = world.ask(Ask::get(API, KEY_SET_PATH)).await;
+    assert_eq!((reply.status, reply.header("content-type")), (200, Some("application/jwk-set+json")));
+    serde_json::from_str(reply.text()).unwrap()
+}
+
+fn claims(keys: &KeySet, request: &Received, audience: &str, at: i64) -> Result<Claims, InvalidToken> {
+    keys.verify(token(request), &[audience], UnixSeconds(at))
+}
+
+#[tokio::test]
+async fn a_backend_verifies_who_calls_with_the_published_keys() {
+    let world = world().await;
+    let keys = published(&world).await;
+    assert_eq!(world.ask(world.list()).await.status, 200);
+    let told = claims(&keys, &world.orders.only_request(), "orders", NOW).unwrap();
+    let caller = told.caller.unwrap();
+    assert_eq!((caller.key, caller.project.as_str()), (world.key.record.id.clone(), "demo"));
+    assert_eq!((caller.plan.as_str(), caller.scopes), ("pro", world.key.record.scopes.clone()));
+    assert_eq!((told.site_project, told.issued_at), (Some("demo".parse().unwrap()), UnixSeconds(NOW)));
+    assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
+    let visitor = claims(&keys, &world.blog.only_request(), "blog", NOW).unwrap();
+    assert_eq!((visitor.caller, visitor.site_project), (None, Some("blog".parse().unwrap())));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_token_made_for_one_upstream_is_refused_by_another() {
+    let world = world().await;
+    let keys = published(&world).await;
+    assert_eq!(world.ask(world.list()).await.status, 200);
+    let request = world.orders.only_request();
+    assert_eq!(claims(&keys, &request, "blog", NOW), Err(InvalidToken::Audience));
+    assert_eq!(claims(&keys, &request, "orders", NOW + 60), Err(InvalidToken::Age));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_token_is_signed_once_and_sent_while_it_is_fresh() {
+    let world = world().await;
+    let ask = async |ask: Ask| assert_eq!(world.ask(ask).await.status, 200);
+    ask(world.list()).await;
+    ask(world.list()).await;
+    // Another site of the same caller.
+    ask(Ask::get(SHOP, "/v1/store/orders").key(&world.key.text)).await;
+    world.clock.advance(std::time::Duration::from_secs(30));
+    ask(world.list()).await;
+    let requests = world.orders.requests();
+    let tokens: Vec<&str> = requests.iter().map(token).collect();
+    assert_eq!((tokens[0], tokens[0]), (tokens[1], tokens[2]), "one project, one token");
+    assert_ne!(tokens[0], tokens[3], "half of its time is gone");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_change_of_the_caller_is_in_the_next_token() {
+    let world = world().await;
+    let keys = published(&world).await;
+    assert_eq!(world.ask(world.list()).await.status, 200);
+    let project = crate::world::entities::project("demo", contract::plan::Plan::Business);
+    world.control.put(Entity::Project(project)).await;
+    assert_eq!(world.ask(world.list()).await.status, 200);
+    let requests = world.orders.requests();
+    let plans = requests.iter().map(|request| claims(&keys, request, "orders", NOW).unwrap().caller.unwrap().plan);
+    assert_eq!(plans.map(contract::plan::Plan::as_str).collect::<Vec<_>>(), ["pro", "business"]);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn the_keys_are_published_on_the_platforms_own_hosts_alone() {
+    let world = world().await;
+    assert_eq!(world.ask(Ask::get(BLOG, KEY_SET_PATH)).await.status, 200, "the blog answers its own paths");
+    assert_eq!(world.blog.only_request().head.first_line, format!("GET {KEY_SET_PATH} HTTP/1.1"));
+    world.ask(Ask::get(DEMO, KEY_SET_PATH)).await.refused(401, "missing_api_key");
+    world.end().await;
+}
