@@ -16,11 +16,10 @@ use axum::routing::get;
 use parking_lot::Mutex;
 
 use crate::config::Told;
-use crate::guard::require_token;
+use crate::guard::{Openers, require_opener};
 use crate::health::Health;
 use crate::metrics::{self, Registry};
 use crate::refusal::Refusal;
-use crate::secret::Secret;
 
 /// Requests the admin listener works on at once; a storm of scrapes waits for each other, not for the data plane.
 pub const CONCURRENT_REQUESTS_MAX: usize = 8;
@@ -41,10 +40,10 @@ pub fn router(health: Health, registry: Registry) -> Router {
 }
 
 /// `GET {path}`, with the operator's token: every setting that the process was given and is in force.
-pub fn settings(path: &str, told: Arc<Mutex<Told>>, operator: Arc<Secret>) -> Router {
+pub fn settings(path: &str, told: Arc<Mutex<Told>>, operator: Openers) -> Router {
     Router::new()
         .route(path, get(move || async move { axum::Json(told.lock().to_json()) }))
-        .route_layer(middleware::from_fn_with_state(operator, require_token))
+        .route_layer(middleware::from_fn_with_state(operator, require_opener))
 }
 
 async fn readyz(State(admin): State<Admin>) -> Response {

@@ -164,6 +164,61 @@ pub fn operator_token(platform_secret: &Secret) -> Secret {
     platform_secret.derive("operator")
 }
 
+/// The token with which operators call the admin listeners of gateways. It opens nothing else: a gateway in wrong hands
+/// that is asked learns it.
+pub fn gateway_operator_token(platform_secret: &Secret) -> Secret {
+    platform_secret.derive("operator of gateways")
+}
+
+/// SHA-256 of a token as it is sent: what is kept of it where it is only recognised.
+pub fn digest_of(token: &str) -> [u8; 32] {
+    let mut digest = [0; 32];
+    digest.copy_from_slice(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, token.as_bytes()).as_ref());
+    digest
+}
+
+/// The bearer token of a request.
+pub fn bearer(headers: &HeaderMap) -> Option<&str> {
+    headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")
+}
+
+/// Tokens that open a listener, known by their digests. Clones share them.
+#[derive(Clone, Default)]
+pub struct Openers(Arc<RwLock<Vec<[u8; 32]>>>);
+
+impl Openers {
+    /// Those that these secrets are.
+    pub fn of<'a>(secrets: impl IntoIterator<Item = &'a Secret>) -> Self {
+        let digests = secrets.into_iter().map(|secret| digest_of(&secret.to_token())).collect();
+        Self(Arc::new(RwLock::new(digests)))
+    }
+
+    /// From now on those with these digests.
+    pub fn replace(&self, digests: Vec<[u8; 32]>) {
+        *self.0.write() = digests;
+    }
+
+    /// Whether this token is one of them. Digests are compared, so time tells nothing of the token.
+    pub fn opens(&self, token: &str) -> bool {
+        let presented = digest_of(token);
+        self.0.read().contains(&presented)
+    }
+}
+
+/// Lets through requests that carry `Authorization: Bearer <token>` with one of these tokens.
+pub async fn require_opener(State(openers): State<Openers>, request: Request, next: Next) -> Response {
+    if bearer(request.headers()).is_some_and(|token| openers.opens(token)) {
+        next.run(request).await
+    } else {
+        token_required()
+    }
+}
+
+/// The answer to who has no good token.
+pub fn token_required() -> Response {
+    Refusal::new(401, TOKEN_REQUIRED, "Send the platform's token: Authorization: Bearer <token>.").into_response()
+}
+
 /// The code of a request that did not come through the gateway.
 pub const IDENTITY_REQUIRED: &str = "identity_required";
 
@@ -205,15 +260,10 @@ fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 
 /// Lets through requests that carry `Authorization: Bearer <token>` of the given secret.
 pub async fn require_token(State(token): State<Arc<Secret>>, request: Request, next: Next) -> Response {
-    let presented = request
-        .headers()
-        .get(header::AUTHORIZATION)
-        .and_then(|value| value.to_str().ok())
-        .and_then(|value| value.strip_prefix("Bearer "));
-    if presented.is_some_and(|presented| token.matches_token(presented)) {
+    if bearer(request.headers()).is_some_and(|presented| token.matches_token(presented)) {
         next.run(request).await
     } else {
-        Refusal::new(401, TOKEN_REQUIRED, "Send the platform's token: Authorization: Bearer <token>.").into_response()
+        token_required()
     }
 }
 

@@ -110,6 +110,11 @@ impl Secret {
         &self.0
     }
 
+    /// The bytes as text that [`Secret::parse`] takes.
+    pub fn to_text(&self) -> Zeroizing<String> {
+        Zeroizing::new(STANDARD.encode(&*self.0))
+    }
+
     /// The bytes as text that fits a header: unpadded base64url.
     pub fn to_token(&self) -> Zeroizing<String> {
         Zeroizing::new(URL_SAFE_NO_PAD.encode(&*self.0))

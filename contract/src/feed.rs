@@ -121,6 +121,12 @@ pub enum Frame {
     },
     /// The next change.
     Change(Change),
+    /// The gateways' keys, sealed ([`crate::keyring::Keyring`]): at the beginning and when they change, for gateways that
+    /// ask for it with `keyring=1`.
+    Keyring {
+        /// The sealed JSON.
+        sealed: String,
+    },
     /// Nothing new; the stream lives, and the newest revision is this.
     Heartbeat {
         /// The newest revision.

@@ -16,6 +16,7 @@ pub mod feed;
 pub mod hostname;
 pub mod identity;
 pub mod key;
+pub mod keyring;
 pub mod plan;
 pub mod project;
 pub mod site;

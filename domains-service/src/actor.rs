@@ -29,6 +29,11 @@ impl Actor {
         Self { name: "operator".to_owned(), client: None, rights: Rights::Everything }
     }
 
+    /// An operator with a token of this name.
+    pub(crate) fn operator_named(name: &str) -> Self {
+        Self { name: format!("operator:{name}"), ..Self::operator() }
+    }
+
     /// The service, acting on schedule.
     pub(crate) fn system() -> Self {
         Self { name: "system".to_owned(), client: None, rights: Rights::Everything }

@@ -8,8 +8,10 @@ mod describe;
 mod domains;
 mod edge;
 mod extract;
+pub(crate) mod gateways;
 pub(crate) mod keys;
 mod operations;
+mod operators;
 mod projects;
 mod services;
 mod view;
@@ -22,7 +24,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Extension, Router};
-use chassis::guard::{GatewayGuard, IDENTITY_REQUIRED, require_gateway, require_token};
+use chassis::guard::{GatewayGuard, IDENTITY_REQUIRED, Openers, require_gateway, require_token};
 use chassis::refusal::Refusal;
 use chassis::routes::{Routes, routed};
 use chassis::secret::Secret;
@@ -75,6 +77,7 @@ pub(crate) struct Tokens {
 /// The internal API: the change stream with the gateways' token, events with the services', everything else with the
 /// operators'.
 pub(crate) fn internal(app: Arc<App>, tokens: Tokens, shutdown: Shutdown) -> Router {
+    let door = gateways::EdgeDoor { app: app.clone(), shared: Openers::of([&tokens.edge]) };
     let edge = Router::new()
         .route("/internal/edge/feed", get(edge::feed))
         .route("/internal/edge/nodes", post(edge::report))
@@ -83,25 +86,31 @@ pub(crate) fn internal(app: Arc<App>, tokens: Tokens, shutdown: Shutdown) -> Rou
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
         .layer(Extension(shutdown))
         .layer(Extension(Arc::new(Places::default())))
-        .layer(middleware::from_fn_with_state(Arc::new(tokens.edge), require_token));
+        .layer(middleware::from_fn_with_state(door, gateways::require_gateway));
     let project = Router::new()
         .route("/", get(projects::show).patch(projects::change).delete(projects::remove))
         .route("/deploy", post(projects::deploy))
         .merge(routed(of_one_project()));
+    let office = operators::OperatorDoor { app: app.clone(), derived: Openers::of([&tokens.operator]) };
     let operators = Router::new()
         .route("/internal/projects", get(projects::list).post(projects::create))
         .nest("/internal/projects/{project}", project)
         .route("/internal/nodes", get(edge::nodes))
+        .route("/internal/gateways", get(gateways::list).post(gateways::create))
+        .route("/internal/gateways/{gateway}", delete(gateways::revoke))
+        .route("/internal/operator-tokens", get(operators::list).post(operators::create))
+        .route("/internal/operator-tokens/{operator}", delete(operators::revoke))
+        .route("/internal/gateway-keys", post(gateways::rotate))
         .route("/internal/status", get(edge::status))
         .route("/internal/dashboard-links", post(crate::dashboard::make_link))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
-        .layer(Extension(Actor::operator()))
-        .layer(middleware::from_fn_with_state(Arc::new(tokens.operator), require_token));
+        .layer(middleware::from_fn_with_state(office, operators::require_operator));
     // These are many at once, so their bodies have a bound of their own.
     let events = Router::new()
         .route(ORDER_EVENTS_PATH, post(services::take_order_events))
+        .route("/internal/key-set", get(gateways::key_set))
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
         .layer(DefaultBodyLimit::max(EVENTS_BYTES_MAX))
         .layer(middleware::from_fn_with_state(Arc::new(tokens.events), require_token));

@@ -39,6 +39,8 @@ pub(crate) struct App {
     pub(crate) dns: Arc<dyn Dns>,
     pub(crate) authorities: Authorities,
     pub(crate) sealing: SealingKey,
+    /// The digest of the token for gateways' admin listeners.
+    pub(crate) gateway_operator: [u8; 32],
     pub(crate) prover: Prover,
     /// What operators' sessions and links are kept under is made with this key: they end when its secret changes.
     pub(crate) operators: hmac::Key,
@@ -83,6 +85,7 @@ impl App {
             dns,
             authorities,
             sealing: SealingKey::of(&config.sealing_secret)?,
+            gateway_operator: crate::keyring::operator_of(&config.secret),
             prover: Prover::new(&config.secret, config.edge_zone()?),
             operators: hmac::Key::new(hmac::HMAC_SHA256, operator_token(&config.secret).reveal()),
             plans: config.plans,

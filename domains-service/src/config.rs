@@ -52,6 +52,8 @@ pub struct Config {
     pub secret: Secret,
     /// Private keys rest sealed with a key derived from the first of these.
     pub sealing_secret: SealingSecrets,
+    /// Credentials of gateways that are put on record at the start, each in a file NAME.key.
+    pub gateways_directory: Option<PathBuf>,
     /// Whether to go on without what is sealed with a secret that nobody has any more.
     pub sealing_secret_lost: bool,
     /// What plans grant.
@@ -182,6 +184,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
     let environment = root.value("environment", Environment::Live);
     let secret = root.required_secret("secret", SECRET_EXAMPLE, root.secret("secret"));
     let sealing_secret = root.required_secret("sealing_secret", SECRET_EXAMPLE, root.sealing_secrets("sealing_secret"));
+    let gateways_directory = root.path("gateways_directory");
     let sealing_secret_lost = root.flag("sealing_secret_lost", false);
     let plans = read_plans(root);
     let change_log_rows = root.integer("change_log_rows", 100_000, 1_000..=10_000_000);
@@ -205,6 +208,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
         environment: environment?,
         secret: secret?,
         sealing_secret: sealing_secret?,
+        gateways_directory: gateways_directory?,
         sealing_secret_lost: sealing_secret_lost?,
         plans: plans?,
         change_log_rows: change_log_rows?,

@@ -79,6 +79,10 @@ catalogue! {
     DeliveryNotFound = 404 "delivery_not_found",
     /// The method is not allowed here.
     MethodNotAllowed = 405 "method_not_allowed",
+    /// There is a gateway of this name.
+    GatewayExists = 409 "gateway_exists",
+    /// There is an operator's token of this name.
+    TokenExists = 409 "token_exists",
     /// There is a project of this name.
     ProjectExists = 409 "project_exists",
     /// The platform speaks at this name.

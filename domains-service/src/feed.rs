@@ -14,6 +14,7 @@ use contract::feed::{Change, Frame, Revision};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::app::App;
+use crate::keyring;
 use crate::metrics::Metrics;
 use crate::store::log::Next;
 use crate::store::{Store, StoreError};
@@ -59,6 +60,8 @@ impl Default for Places {
 pub(crate) enum Ended {
     #[error("the follower left")]
     Left,
+    #[error("the credential of the follower is revoked")]
+    Revoked,
     #[error("the follower does not read")]
     Stalled,
     #[error(transparent)]
@@ -82,37 +85,77 @@ impl Drop for Counted {
 }
 
 /// Serves one follower until it leaves, stalls, or the service ends.
-pub(crate) async fn serve(
-    app: Arc<App>,
-    places: Arc<Places>,
-    after: Revision,
-    pieces: mpsc::Sender<Bytes>,
-    shutdown: Shutdown,
-) -> Result<(), Ended> {
-    let _counted = Counted::new(app.metrics.clone());
-    let mut news = app.store.news();
-    let mut follower = Follower { app, places, pieces, sent: after };
+pub(crate) async fn serve(mut follower: Follower, shutdown: Shutdown) -> Result<(), Ended> {
+    let _counted = Counted::new(follower.app.metrics.clone());
+    let mut news = follower.app.store.news();
     let mut beat = tokio::time::interval(HEARTBEAT);
+    // First, so that a gateway that is ready has them.
+    follower.keyring().await?;
     loop {
         news.mark_unchanged();
         follower.catch_up().await?;
         tokio::select! {
             () = shutdown.begun() => return Ok(()),
             changed = news.changed() => if changed.is_err() { return Ok(()) },
-            _ = beat.tick() => follower.heartbeat().await?,
+            _ = beat.tick() => {
+                follower.still_welcome().await?;
+                follower.keyring().await?;
+                follower.heartbeat().await?;
+            }
         }
     }
 }
 
-struct Follower {
+/// Who follows, and what it has been sent.
+pub(crate) struct Follower {
     app: Arc<App>,
     places: Arc<Places>,
+    /// The gateway on record that it is.
+    gateway: Option<String>,
+    wants_keyring: bool,
+    /// The generations of keys it has been sent.
+    generations: Vec<i64>,
     pieces: mpsc::Sender<Bytes>,
     /// The revision the follower has been sent.
     sent: Revision,
 }
 
 impl Follower {
+    pub(crate) fn new(
+        app: Arc<App>,
+        places: Arc<Places>,
+        gateway: Option<String>,
+        wants_keyring: bool,
+        after: Revision,
+        pieces: mpsc::Sender<Bytes>,
+    ) -> Self {
+        Self { app, places, gateway, wants_keyring, generations: Vec::new(), pieces, sent: after }
+    }
+
+    /// Whether the gateway's credential is good, still. Asked every second.
+    async fn still_welcome(&self) -> Result<(), Ended> {
+        match &self.gateway {
+            Some(gateway) if !self.app.store.is_welcome(gateway).await? => Err(Ended::Revoked),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends the keys if they are others than those sent last. Without a database the follower keeps what it has.
+    async fn keyring(&mut self) -> Result<(), Ended> {
+        if self.gateway.is_none() || !self.wants_keyring {
+            return Ok(());
+        }
+        let Ok((sealed, generations)) = keyring::sealed(&self.app).await else { return Ok(()) };
+        if generations == self.generations {
+            return Ok(());
+        }
+        let mut piece = Vec::new();
+        write_frame(&mut piece, &Frame::Keyring { sealed });
+        self.send(piece).await?;
+        self.generations = generations;
+        Ok(())
+    }
+
     /// Sends everything the follower lacks.
     async fn catch_up(&mut self) -> Result<(), Ended> {
         loop {

@@ -20,6 +20,7 @@ mod domain;
 mod error;
 mod feed;
 mod issuer;
+mod keyring;
 mod metrics;
 mod nodes;
 mod openapi;

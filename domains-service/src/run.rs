@@ -1,5 +1,6 @@
 //! From a configuration to a running service.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,11 +8,12 @@ use anyhow::Context as _;
 use async_trait::async_trait;
 use axum::middleware::{self, Next};
 use chassis::clock::Clock;
-use chassis::guard::{GatewayGuard, TrustedKeys, edge_token, events_token, operator_token};
+use chassis::guard::{GatewayGuard, Openers, TrustedKeys, edge_token, events_token, operator_token};
 use chassis::health::Health;
 use chassis::metrics::Registry;
 use chassis::running::Running;
 use chassis::seal::SealingKey;
+use chassis::secret::Secret;
 use chassis::serve::{ServeLimits, bind, serve};
 use chassis::shutdown::Shutdown;
 use chassis::sql::{self, StoreMetrics};
@@ -30,6 +32,7 @@ use crate::dns::wire::WireDns;
 use crate::dns::{Dns, DnsFailure, RecordKind, Reply};
 use crate::issuer::acme::{AcmeAuthority, Desk};
 use crate::issuer::{Authorities, Issuer, LocalAuthority};
+use crate::keyring;
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use crate::peers;
@@ -125,21 +128,24 @@ pub async fn start_in(
         }
         authorities.public.push(Arc::new(authority));
     }
-    let lost = config.sealing_secret_lost;
+    let (lost, gateways_directory) = (config.sealing_secret_lost, config.gateways_directory.clone());
     let dns = Arc::new(CountedDns { dns: world.dns, metrics: metrics.clone() });
     let app = Arc::new(App::new(config, store, nodes, clock.clone(), dns, authorities, metrics)?);
     seals::check(&app, lost).await?;
     publish_platform(&app).await?;
+    enrol(&app, gateways_directory.as_deref()).await?;
+    let trusted = TrustedKeys::derived(&secret)?;
+    keyring::look(&app, &trusted).await?;
     let health = Health::new();
     let listening = health.condition("listening");
 
     let limits = ServeLimits { drain_timeout: DRAIN_TIME_MAX, ..ServeLimits::default() };
-    let guard = GatewayGuard::new(&secret, TrustedKeys::derived(&secret)?, API_UPSTREAM, clock);
+    let guard = GatewayGuard::new(&secret, trusted.clone(), API_UPSTREAM, clock);
     let for_pages = guard.for_audience(DASHBOARD_UPSTREAM);
     let pages = dashboard::router(app.clone(), for_pages, shutdown.clone());
     let public = dashboard::beside(api::public(app.clone(), guard), pages, &app.platform)
         .layer(middleware::from_fn_with_state(traced_by, traced));
-    let settings = chassis::admin::settings("/internal/settings", told, Arc::new(operator_token(&secret)));
+    let settings = chassis::admin::settings("/internal/settings", told, Openers::of([&operator_token(&secret)]));
     let tokens = Tokens { edge: edge_token(&secret), events: events_token(&secret), operator: operator_token(&secret) };
     let inside = api::internal(app.clone(), tokens, shutdown.clone());
     let inside = inside.merge(settings);
@@ -158,6 +164,7 @@ pub async fn start_in(
         tokio::spawn(sql::watch(app.store.database(), watched, shutdown.clone())),
         tokio::spawn(peers::listen(app.clone(), shutdown.clone())),
         tokio::spawn(seals::keep_new(app.clone(), shutdown.clone())),
+        tokio::spawn(keyring::keep(app.clone(), trusted, shutdown.clone())),
         tokio::spawn(worker::tidy(app.clone(), shutdown.clone())),
         tokio::spawn(worker::abandon_orders(app.clone(), shutdown.clone())),
         tokio::spawn(deliver::deliver(app.clone(), shutdown.clone())),
@@ -208,6 +215,24 @@ fn admin_router(app: &Arc<App>, health: &Health, registry: Registry) -> axum::Ro
             }
         },
     ))
+}
+
+/// Puts gateways on record whose credentials are in a directory, each in a file NAME.key.
+async fn enrol(app: &App, directory: Option<&Path>) -> anyhow::Result<()> {
+    let Some(directory) = directory else { return Ok(()) };
+    let place = || format!("the credentials of gateways in {}", directory.display());
+    for entry in std::fs::read_dir(directory).with_context(place)? {
+        let path = entry.with_context(place)?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".key"));
+        let Some(name) = name.filter(|name| api::gateways::is_name(name)) else { continue };
+        let digest = api::gateways::digest_of(&Secret::load(&path)?);
+        let mut write = app.store.write().await?;
+        if write.enrol_file(name, &digest).await? {
+            tracing::info!(gateway = name, "a gateway is on record");
+        }
+        write.commit().await?;
+    }
+    Ok(())
 }
 
 /// Publishes the platform's own sites, and projects whose plan's figures were changed in the configuration.

@@ -15,9 +15,11 @@ pub(crate) mod acme;
 pub(crate) mod bans;
 pub(crate) mod domains;
 pub(crate) mod events;
+pub(crate) mod gateways;
 mod kept;
 pub(crate) mod keys;
 pub(crate) mod log;
+pub(crate) mod operators;
 pub(crate) mod overview;
 pub(crate) mod projects;
 pub(crate) mod seals;
@@ -148,6 +150,7 @@ fn migrations() -> Migrations {
             "0006_sealing.sql",
             "0007_keys_at_work.sql",
             "0012_bounds.sql",
+            "0013_gateways.sql",
         ],
         postgres: [
             "0001_start.sql",
@@ -156,6 +159,7 @@ fn migrations() -> Migrations {
             "0006_sealing.sql",
             "0007_keys_at_work.sql",
             "0012_bounds.sql",
+            "0013_gateways.sql",
         ],
     }
 }

@@ -10,8 +10,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use chassis::clock::Clock;
+use chassis::guard::{Openers, require_opener};
 use chassis::refusal::Refusal;
-use chassis::secret::Secret;
 use contract::hostname::Hostname;
 use contract::key::KeyId;
 use contract::project::ProjectId;
@@ -38,11 +38,11 @@ pub struct View {
 /// `GET /status`, `GET /hosts/{host}`, `GET /usage/{project}`, `GET /bans`; and with the operator's token
 /// `POST /bans/{key}?seconds=N` (at most a day), `DELETE /bans/{key}`, `POST` and `DELETE /drain`, `GET /top`,
 /// `/requests/{id}`, `/keys/{id}` and `/moments`.
-pub fn router(view: View, operator: Arc<Secret>) -> Router {
+pub fn router(view: View, operators: Openers) -> Router {
     let with_token = Router::new()
         .route("/bans/{key}", post(ban).delete(lift))
         .merge(recall::router())
-        .route_layer(axum::middleware::from_fn_with_state(operator, chassis::guard::require_token));
+        .route_layer(axum::middleware::from_fn_with_state(operators, require_opener));
     Router::new()
         .route("/status", get(status))
         .route("/hosts/{host}", get(host))

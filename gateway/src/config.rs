@@ -1,5 +1,6 @@
 //! The gateway's settings. Text becomes a [`Config`] whose fields cannot be wrong; `config/gateway.toml` documents each.
 
+mod credential;
 mod overload;
 mod quota;
 mod upstream;
@@ -12,10 +13,10 @@ use chassis::admin::AdminHost;
 use chassis::config::{Listen, Problems, Section, Source, Told};
 use chassis::logs::Format;
 use chassis::seal::SealingSecrets;
-use chassis::secret::Secret;
 use chassis::trace::TraceConfig;
 use contract::key::Environment;
 
+pub use self::credential::Credential;
 pub use self::overload::OverloadConfig;
 pub use self::quota::QuotaConfig;
 use crate::network::canonical_network;
@@ -46,8 +47,8 @@ pub struct Config {
     pub environment: Environment,
     /// Where the replica lives.
     pub data_directory: PathBuf,
-    /// The secret all processes of the platform share.
-    pub secret: Secret,
+    /// What the gateway proves itself with.
+    pub credential: Credential,
     /// The secret private keys are sealed with.
     pub sealing_secret: SealingSecrets,
     /// Chain and key of the platform's wildcard certificate.
@@ -121,7 +122,7 @@ impl Config {
             }
             _ => None,
         };
-        let secret = root.required_secret("secret", SECRET_EXAMPLE, root.secret("secret"));
+        let credential = credential::read(root);
         let sealing_secret =
             root.required_secret("sealing_secret", SECRET_EXAMPLE, root.sealing_secrets("sealing_secret"));
         let feed_url = root.section("feed").value("url", "http://127.0.0.1:7003".to_owned());
@@ -145,7 +146,7 @@ impl Config {
             trusted_proxies: trusted_proxies?.into_iter().map(|network| network.0).collect(),
             environment: environment?,
             data_directory: data_directory?,
-            secret: secret?,
+            credential: credential?,
             sealing_secret: sealing_secret?,
             platform_certificate: platform_certificate?,
             feed_url: feed_url?,

@@ -30,6 +30,7 @@ pub mod rejection;
 pub mod decorate;
 pub mod forward;
 
+pub mod keyring;
 pub mod keys;
 pub mod names;
 pub mod network;

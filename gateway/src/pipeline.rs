@@ -46,7 +46,7 @@ pub struct Pipeline {
     /// Whom there is room for.
     pub overload: Arc<Overload>,
     /// Tells upstreams who is calling.
-    pub vouchers: Vouchers,
+    pub vouchers: Arc<Vouchers>,
     /// Where requests go.
     pub upstreams: Arc<Upstreams>,
     /// The certificate of the platform's hosts, for deciding which names share a connection.

@@ -8,6 +8,7 @@ mod counting;
 mod doorman;
 mod lifecycle;
 mod reload;
+mod secrets;
 mod watcher;
 
 use std::net::SocketAddr;
@@ -17,7 +18,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use chassis::clock::Clock;
 use chassis::config::FileWatch;
-use chassis::guard;
+use chassis::guard::Openers;
 use chassis::health::Health;
 use chassis::logs::Logs;
 use chassis::metrics;
@@ -34,9 +35,10 @@ use tokio::sync::watch;
 use self::doorman::EdgeDoorman;
 use self::lifecycle::DataPlane;
 use self::reload::{Reload, ReloadMetrics};
+use self::secrets::Secrets;
 use self::watcher::EdgeWatcher;
 use crate::config::Config;
-use crate::door::{Connections, Door, DoorSettings, Engine, H2_IDLE_MAX, Listening, TicketSeed, Tickets};
+use crate::door::{Connections, Door, DoorSettings, Engine, H2_IDLE_MAX, Listening};
 use crate::facts::RequestId;
 use crate::keys::Keys;
 use crate::overload::{Memory, Overload};
@@ -49,7 +51,6 @@ use crate::telemetry::Telemetry;
 use crate::tls::{CertificateOpener, PlatformCertificate};
 use crate::upstreams::Upstreams;
 use crate::usage::Reporter;
-use crate::vouch::Vouchers;
 
 /// How long a listener may take to open.
 const LISTEN_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -103,6 +104,7 @@ pub async fn start(
     let health = not_ready_yet();
     let (tracer, exporter) = tracing(&config, &registry)?;
     let telemetry = Arc::new(Telemetry::new(&registry, logs.lines(), clock.clone(), &node, tracer)?);
+    let secrets = Secrets::of(&config, clock.clone())?;
     let opener = CertificateOpener::new(SealingKey::of(&config.sealing_secret)?);
     let replica = Arc::new(Replica::open(&config.data_directory.join("replica.redb"), opener, HotBounds::default())?);
     let platform = platform_certificate(&config)?;
@@ -119,7 +121,7 @@ pub async fn start(
         shadow_plans: config.quota.shadow_plans.clone(),
         anonymous: AnonymousLimits::new(config.quota.anonymous_per_minute, std::hash::RandomState::new()),
         overload: Arc::new(Overload::new(&registry)?),
-        vouchers: Vouchers::derived(&config.secret)?,
+        vouchers: secrets.vouchers.clone(),
         upstreams,
         platform_certificate: platform.clone(),
         https_port: config.public_https_port.map_or_else(OnceLock::new, OnceLock::from),
@@ -131,7 +133,7 @@ pub async fn start(
         clock: clock.clone(),
     });
     let doorman = Arc::new(EdgeDoorman::new(gateway.clone(), connections.clone()));
-    let tickets = tickets(&config, clock.clone())?;
+    let tickets = secrets.tickets.clone();
     let watchdog = watchdog(clock.clone())?;
     let direct = Arc::new(SharedGateway(gateway.clone()));
     let conf = || server_conf(&config, descriptors);
@@ -155,14 +157,22 @@ pub async fn start(
     let admin_listener = bind(config.admin).await?;
     let admin_address = admin_listener.local_addr()?;
     let view = crate::admin::View { gateway: gateway.clone(), live: live.clone(), clock: clock.clone() };
-    let (admin, reload) = admin_router(&config, view, registry, &logs)?;
+    let (admin, reload) = admin_router(&config, secrets.operators.clone(), view, registry, &logs)?;
     // The admin listener outlives the data plane: operators watch the drain.
     let admin_end = Shutdown::new();
     let admin_task = tokio::spawn(serve(admin_listener, admin, admin_limits(), admin_end.clone()));
 
     let kept = replica.clone();
     let watcher = Arc::new(EdgeWatcher::new(replica.clone(), connections, telemetry.clone(), &health));
-    let follower = follower(&config, node, replica, watcher, clock.clone());
+    let follower = Follower {
+        url: config.feed_url.clone(),
+        token: config.credential.token(),
+        node,
+        keyring: secrets.keyring,
+        replica,
+        watcher,
+        clock: clock.clone(),
+    };
     let ledger_task = tokio::spawn({
         let quota = quota.clone();
         async move { quota.run().await }
@@ -222,18 +232,6 @@ async fn upstreams(config: &Config, idle_max: usize, shutdown: &Shutdown) -> Arc
     upstreams
 }
 
-/// Who keeps the replica current.
-fn follower(
-    config: &Config,
-    node: String,
-    replica: Arc<Replica>,
-    watcher: Arc<EdgeWatcher>,
-    clock: Arc<dyn Clock>,
-) -> Follower {
-    let (url, token) = (config.feed_url.clone(), guard::edge_token(&config.secret));
-    Follower { url, token, node, replica, watcher, clock }
-}
-
 /// Starts what sends traces and what takes changed settings, where there is such; the former has something to finish.
 fn beside(
     exporter: Option<Exporter>,
@@ -256,7 +254,7 @@ fn background(config: &Config, gateway: &Gateway, live: &Live) -> impl Future<Ou
     let checking = pipeline.upstreams.clone().keep_checked();
     let reporter = Reporter {
         url: config.feed_url.clone(),
-        token: guard::edge_token(&config.secret),
+        token: config.credential.token(),
         node: live.node.clone(),
         book: gateway.telemetry.usage.clone(),
         quota: pipeline.quota.clone(),
@@ -277,11 +275,11 @@ fn tracing(config: &Config, registry: &metrics::Registry) -> anyhow::Result<(Tra
 /// Health, metrics, and what operators ask; and who takes settings while the gateway runs, if they come from a file.
 fn admin_router(
     config: &Config,
+    operators: Openers,
     view: crate::admin::View,
     registry: metrics::Registry,
     logs: &Arc<Logs>,
 ) -> anyhow::Result<(axum::Router, Option<(Reload, FileWatch)>)> {
-    let operator = Arc::new(guard::operator_token(&config.secret));
     let running = Arc::new(Mutex::new(config.told.clone()));
     let reload = Reload {
         metrics: ReloadMetrics::new(&registry)?,
@@ -291,9 +289,9 @@ fn admin_router(
         telemetry: view.gateway.telemetry.clone(),
     };
     let file = config.file.as_deref().map(FileWatch::new).transpose()?;
-    let settings = chassis::admin::settings("/settings", running, operator.clone());
+    let settings = chassis::admin::settings("/settings", running, operators.clone());
     let health = view.live.health.clone();
-    let admin = chassis::admin::router(health, registry).merge(crate::admin::router(view, operator)).merge(settings);
+    let admin = chassis::admin::router(health, registry).merge(crate::admin::router(view, operators)).merge(settings);
     let admin = chassis::admin::answer_to(admin, config.admin_hosts.clone());
     Ok((admin, file.map(|file| (reload, file))))
 }
@@ -336,13 +334,6 @@ fn admin_limits() -> ServeLimits {
 fn node_name() -> anyhow::Result<String> {
     let name = RequestId::new(u128::from_le_bytes(chassis::random::bytes()?));
     Ok(format!("gw-{}", name.as_str().get(..12).unwrap_or("0")))
-}
-
-/// Session tickets whose keys all gateways of the platform derive alike.
-fn tickets(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<Arc<Tickets>> {
-    let seed = config.secret.derive("session tickets");
-    let bytes: [u8; 32] = seed.reveal().try_into().context("the ticket seed has the wrong length")?;
-    Ok(Tickets::new(vec![TicketSeed::new(bytes)], Arc::new(move || clock.now_seconds())))
 }
 
 fn server_conf(config: &Config, descriptors: u64) -> ServerConf {

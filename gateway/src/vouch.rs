@@ -11,6 +11,7 @@ use chassis::guard;
 use chassis::secret::Secret;
 use contract::identity::{Identity, IdentityKey};
 use contract::key::{ApiKey, KeyId};
+use contract::keyring::Generation;
 use contract::project::{Project, ProjectId, UpstreamName};
 use contract::time::UnixSeconds;
 use contract::token::{Claims, KeySet, SigningKey, TOKEN_AGE_MAX_SECONDS};
@@ -27,9 +28,18 @@ const TOKENS_MAX: u64 = 16_384;
 const FRESH_SECONDS: i64 = TOKEN_AGE_MAX_SECONDS / 2;
 
 /// What tokens are signed with, and the keys that verify them.
+#[derive(Default)]
 struct Keys {
-    signing: Option<SigningKey>,
+    /// From when each signs, the newest first.
+    signing: Vec<(UnixSeconds, SigningKey)>,
     published: KeySet,
+}
+
+impl Keys {
+    /// The newest whose time has come.
+    fn at(&self, now: UnixSeconds) -> Option<&SigningKey> {
+        self.signing.iter().find(|(from, _)| *from <= now).map(|(_, key)| key)
+    }
 }
 
 /// Signs tokens and keeps them while they are fresh.
@@ -84,10 +94,28 @@ impl Vouchers {
         let signing = guard::token_key(platform_secret)?;
         let published = [signing.public().clone()].into_iter().collect();
         Ok(Self {
-            keys: ArcSwap::from_pointee(Keys { signing: Some(signing), published }),
+            keys: ArcSwap::from_pointee(Keys { signing: vec![(UnixSeconds(i64::MIN), signing)], published }),
             each_request: Some(guard::identity_key(platform_secret)),
             tokens: Cache::new(TOKENS_MAX),
         })
+    }
+
+    /// For a gateway that is sent its keys.
+    pub fn waiting() -> Self {
+        Self { keys: ArcSwap::default(), each_request: None, tokens: Cache::new(TOKENS_MAX) }
+    }
+
+    /// Signs with these from now on. Tokens that were signed with others are not sent any more.
+    ///
+    /// # Errors
+    /// Never in practice: a generation's key has the right length.
+    pub fn replace(&self, generations: &[Generation]) -> anyhow::Result<()> {
+        let key = |generation: &Generation| Ok((generation.signs_from, SigningKey::from_seed(&generation.identity)?));
+        let signing = generations.iter().map(key).collect::<anyhow::Result<Vec<_>>>()?;
+        let published = signing.iter().map(|(_, key)| key.public().clone()).collect();
+        self.keys.store(Arc::new(Keys { signing, published }));
+        self.tokens.invalidate_all();
+        Ok(())
     }
 
     /// The keys that verify what is signed here and at other gateways.
@@ -115,7 +143,7 @@ impl Vouchers {
             return Ok(Some(token.value.clone()));
         }
         let keys = self.keys.load();
-        let Some(signing) = &keys.signing else { return Ok(None) };
+        let Some(signing) = keys.at(now) else { return Ok(None) };
         let value = HeaderValue::try_from(signing.sign(&Claims::of(&identity(), upstream.as_str())))?;
         let token = Token {
             value: value.clone(),

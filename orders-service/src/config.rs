@@ -42,7 +42,7 @@ pub struct Config {
     pub control_plane: ControlPlane,
     /// What the gateway calls this upstream: identities for another one are refused. Default `orders`.
     pub audience: UpstreamName,
-    /// A JWK set whose keys are believed; read again when it changes. Default: none.
+    /// A JWK set whose keys are believed; read again when it changes. Default: what the control plane publishes.
     pub key_set_file: Option<PathBuf>,
     /// What is said about the deprecated `GET /v1/pets/{petId}`.
     pub pets: Deprecation,

@@ -56,6 +56,13 @@ impl std::str::FromStr for ControlPlane {
     }
 }
 
+impl ControlPlane {
+    /// What is at this path.
+    pub(crate) fn at(&self, path: &str) -> String {
+        format!("{}{path}", self.0)
+    }
+}
+
 /// The way to the control plane.
 pub(crate) struct Handover {
     orders: Orders,
@@ -93,7 +100,7 @@ impl Handover {
             .no_proxy()
             .build()
             .context("an HTTP client for events")?;
-        let url = format!("{}{ORDER_EVENTS_PATH}", control_plane.0);
+        let url = control_plane.at(ORDER_EVENTS_PATH);
         Ok(Self { orders, metrics, client, url, token: chassis::guard::events_token(secret) })
     }
 

@@ -19,6 +19,7 @@ mod etag;
 mod handover;
 mod import;
 mod internal;
+mod key_set;
 mod metrics;
 mod observe;
 mod openapi;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chassis::clock::Clock;
-use chassis::guard::{GatewayGuard, TrustedKeys, operator_token};
+use chassis::guard::{GatewayGuard, Openers, TrustedKeys, operator_token};
 use chassis::health::Health;
 use chassis::running::Running;
 use chassis::serve::{ServeLimits, bind, serve};
@@ -17,6 +17,7 @@ use crate::api::{self, Api};
 use crate::config::Config;
 use crate::handover::Handover;
 use crate::internal::{self, Internal};
+use crate::key_set::Publisher;
 use crate::metrics::Metrics;
 use crate::orders::Orders;
 
@@ -74,13 +75,16 @@ pub async fn start_with(
     if let Some(file) = &config.key_set_file {
         keys.read(file)?;
         tokio::spawn(keys.clone().keep_read(file.clone(), shutdown.clone()));
+    } else {
+        let publisher = Publisher::new(&config.control_plane, &config.secret, keys.clone())?;
+        tokio::spawn(publisher.keep_asking(shutdown.clone()));
     }
     let guard = GatewayGuard::new(&config.secret, keys, config.audience.as_str(), clock);
     let token = Arc::new(operator_token(&config.secret));
     let api = api::router(api, guard).layer(axum::middleware::from_fn_with_state(traced_by, traced));
     let telling = tokio::spawn(handover.run(shutdown.clone()));
     let public = serve(http, api, limits, shutdown.clone());
-    let settings = admin::settings("/internal/settings", Arc::new(Mutex::new(config.told)), token.clone());
+    let settings = admin::settings("/internal/settings", Arc::new(Mutex::new(config.told)), Openers::of([&*token]));
     let inside = internal::router(internal, token).merge(settings);
     let private = serve(operators, inside, operators_limits, shutdown.clone());
     // The admin listener ends last: it tells that the others are draining.

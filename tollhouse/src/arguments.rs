@@ -1,5 +1,6 @@
 //! What a person types.
 
+mod access;
 mod domain;
 mod on_call;
 mod up;
@@ -18,6 +19,7 @@ use contract::project::{Access, ProjectId, UpstreamName};
 use crate::directory::Address;
 use crate::test_world::Dns;
 
+pub use access::{Node, Token};
 pub use domain::Domain;
 pub use on_call::{By, Databases, Restore, Top};
 pub use up::{Init, Up, UpstreamArgument};
@@ -110,8 +112,14 @@ pub enum Command {
     /// Keys that are refused for a while.
     #[command(subcommand)]
     Ban(Ban),
+    /// Gateways: who may follow the control plane.
+    #[command(subcommand)]
+    Node(Node),
+    /// Tokens for operators who have not this machine's data directory.
+    #[command(subcommand)]
+    Token(Token),
     /// Write the DNS of the test world (`./up --test-world`).
-    #[cfg_attr(feature = "test-world", command(subcommand))]
+    #[command(subcommand)]
     Dns(Dns),
     /// What the edge believes about a hostname, a request or a key, and why.
     Explain {

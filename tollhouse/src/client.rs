@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use chassis::guard::{gateway_operator_token, operator_token};
 use chassis::secret::Secret;
 use contract::error::ErrorBody;
 use reqwest::{Method, Response};
@@ -21,6 +22,8 @@ const EDGES_MAX: usize = 256;
 pub struct Client {
     http: reqwest::Client,
     token: Secret,
+    /// For the gateways: one that is in wrong hands learns what it is asked with.
+    gateways: Secret,
     /// Where it listens.
     pub run: RunFile,
 }
@@ -40,7 +43,7 @@ impl Client {
     /// When the HTTP client cannot be made.
     pub fn new(run: RunFile, secret: &Secret) -> anyhow::Result<Self> {
         let http = reqwest::Client::builder().connect_timeout(Duration::from_secs(2)).no_proxy().build()?;
-        Ok(Self { http, token: chassis::guard::operator_token(secret), run })
+        Ok(Self { http, token: operator_token(secret), gateways: gateway_operator_token(secret), run })
     }
 
     /// Calls the control plane. `Value::Null` is no body, in both directions.
@@ -48,7 +51,7 @@ impl Client {
     /// # Errors
     /// When it cannot be reached, or says no: the message is its own.
     pub async fn control(&self, method: Method, path: &str, body: &Value) -> anyhow::Result<Value> {
-        self.json(&self.run.control, method, path, body).await
+        self.json(&self.run.control, &self.token, method, path, body).await
     }
 
     /// Calls the edge's admin listener.
@@ -56,7 +59,7 @@ impl Client {
     /// # Errors
     /// As [`Client::control`].
     pub async fn edge(&self, method: Method, path: &str) -> anyhow::Result<Value> {
-        self.json(&self.run.admin, method, path, &Value::Null).await
+        self.json(&self.run.admin, &self.gateways, method, path, &Value::Null).await
     }
 
     /// Calls the admin listener of one gateway.
@@ -64,7 +67,7 @@ impl Client {
     /// # Errors
     /// As [`Client::control`].
     pub async fn edge_at(&self, address: &Address, method: Method, path: &str) -> anyhow::Result<Value> {
-        self.json(address, method, path, &Value::Null).await
+        self.json(address, &self.gateways, method, path, &Value::Null).await
     }
 
     /// Asks every gateway: a name may stand for several, and there may be more addresses. Whoever does not answer has
@@ -80,7 +83,7 @@ impl Client {
         }
         let asked = addresses.into_iter().take(EDGES_MAX).map(|address| async move {
             let answer = match address.parse() {
-                Ok(place) => self.json(&place, method.clone(), path, &Value::Null).await,
+                Ok(place) => self.json(&place, &self.gateways, method.clone(), path, &Value::Null).await,
                 Err(reason) => Err(anyhow::Error::msg::<String>(reason)),
             };
             (address, answer)
@@ -93,7 +96,7 @@ impl Client {
     /// # Errors
     /// As [`Client::control`].
     pub async fn orders_json(&self, path: &str) -> anyhow::Result<Value> {
-        self.json(&self.run.orders, Method::GET, path, &Value::Null).await
+        self.json(&self.run.orders, &self.token, Method::GET, path, &Value::Null).await
     }
 
     /// Calls the orders-service's internal listener with a body that may be long.
@@ -106,9 +109,16 @@ impl Client {
         checked(request.send().await.context("the orders-service does not answer; is the platform running?")?).await
     }
 
-    async fn json(&self, address: &Address, method: Method, path: &str, body: &Value) -> anyhow::Result<Value> {
+    async fn json(
+        &self,
+        address: &Address,
+        token: &Secret,
+        method: Method,
+        path: &str,
+        body: &Value,
+    ) -> anyhow::Result<Value> {
         let mut request =
-            self.http.request(method, url(address, path)).bearer_auth(&*self.token.to_token()).timeout(ANSWER_MAX);
+            self.http.request(method, url(address, path)).bearer_auth(&*token.to_token()).timeout(ANSWER_MAX);
         if !body.is_null() {
             request = request.json(body);
         }

@@ -11,11 +11,13 @@ mod drain;
 mod explain;
 mod init;
 mod key;
+mod node;
 mod orders;
 mod project;
 mod quota;
 mod status;
 mod switches;
+mod token;
 mod top;
 mod webhook;
 
@@ -68,6 +70,8 @@ pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
         Command::Orders(action) => orders::run(common, &client, action).await,
         Command::Quota(action) => quota::run(common, &client, action).await,
         Command::Ban(action) => ban::run(common, &client, action).await,
+        Command::Node(action) => node::run(common, &client, action).await,
+        Command::Token(action) => token::run(common, &client, action).await,
         Command::Explain { about } => explain::run(common, &client, &about).await,
         Command::Status => status::run(common, &client).await,
         Command::DashboardLink => dashboard::link(common, &client).await,

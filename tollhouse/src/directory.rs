@@ -8,6 +8,9 @@ use anyhow::Context as _;
 use chassis::secret::{Secret, write_private};
 use serde::{Deserialize, Serialize};
 
+/// Where the credentials of gateways are.
+pub(crate) const GATEWAYS: &str = "secrets/gateways";
+
 /// The data directory.
 #[derive(Clone, Debug)]
 pub struct Directory(PathBuf);
@@ -113,6 +116,16 @@ impl Directory {
     /// When the file is not usable.
     pub fn platform_secret(&self) -> anyhow::Result<Secret> {
         Secret::load_or_create(&self.path("secrets/platform.key"))
+    }
+
+    /// The credential of a gateway of this machine, in the directory that the control plane reads when it starts.
+    ///
+    /// # Errors
+    /// When the file is not usable.
+    pub fn gateway_credential(&self, gateway: &str) -> anyhow::Result<PathBuf> {
+        let path = self.path(GATEWAYS).join(format!("{gateway}.key"));
+        Secret::load_or_create(&path)?;
+        Ok(path)
     }
 
     /// Where the running platform listens.

@@ -15,6 +15,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::extract::{Json, Params};
+use super::gateways::Edge;
 use crate::app::App;
 use crate::error::{Code, Stop};
 use crate::feed::{self, Ended, PIECES_WAITING_MAX, Places};
@@ -24,11 +25,13 @@ use crate::store::keys;
 /// The longest name of a node.
 const NODE_BYTES_MAX: usize = 128;
 
-/// `GET /internal/edge/feed?node=ID&after=REVISION`: frames, for ever.
+/// `GET /internal/edge/feed?node=ID&after=REVISION&keyring=1`: frames, for ever; with the gateways' keys for those that
+/// are on record and ask for them.
 pub(super) async fn feed(
     State(app): State<Arc<App>>,
     Extension(places): Extension<Arc<Places>>,
     Extension(shutdown): Extension<Shutdown>,
+    Extension(edge): Extension<Edge>,
     params: Params,
 ) -> Result<Response, Stop> {
     let node = params.text("node").unwrap_or_default().to_owned();
@@ -40,9 +43,18 @@ pub(super) async fn feed(
         return Err(Code::StorageUnavailable.refuse("There are as many followers as can be served.").into());
     };
     let (pieces, waiting) = mpsc::channel(PIECES_WAITING_MAX);
+    let wants_keyring = params.text("keyring") == Some("1");
+    if edge.0.is_none() {
+        tracing::warn!(
+            node,
+            "a gateway follows with the platform's secret; give it a credential of its own with `tollhouse node add` \
+             and take the secret away from it"
+        );
+    }
+    let follower = feed::Follower::new(app, places, edge.0, wants_keyring, after, pieces);
     tokio::spawn(async move {
         let _place = place;
-        match feed::serve(app, places, after, pieces, shutdown).await {
+        match feed::serve(follower, shutdown).await {
             Ok(()) | Err(Ended::Left) => tracing::debug!(node, "a follower left"),
             Err(error) => tracing::warn!(node, %error, "a follower was dropped"),
         }
@@ -55,22 +67,32 @@ pub(super) async fn feed(
 }
 
 /// `POST /internal/edge/nodes`: how far a gateway has come.
-pub(super) async fn report(State(app): State<Arc<App>>, Json(report): Json<NodeReport>) -> Result<Response, Stop> {
+pub(super) async fn report(
+    State(app): State<Arc<App>>,
+    Extension(edge): Extension<Edge>,
+    Json(report): Json<NodeReport>,
+) -> Result<Response, Stop> {
     if report.node.is_empty() || report.node.len() > NODE_BYTES_MAX || report.version.len() > NODE_BYTES_MAX {
         return Err(Code::InvalidBody.refuse("node and version have 1 to 128 characters.").into());
     }
+    let report = NodeReport { node: edge.node(&report.node), ..report };
     app.nodes.report(report.clone());
     app.peers.tell(&report).await;
     Ok(http::StatusCode::NO_CONTENT.into_response())
 }
 
 /// `POST /internal/edge/usage`: the requests a gateway has counted, for the dashboard.
-pub(super) async fn usage(State(app): State<Arc<App>>, Json(report): Json<UsageReport>) -> Result<Response, Stop> {
+pub(super) async fn usage(
+    State(app): State<Arc<App>>,
+    Extension(edge): Extension<Edge>,
+    Json(report): Json<UsageReport>,
+) -> Result<Response, Stop> {
     let UsageReport { node, projects } = report;
     if node.is_empty() || node.len() > NODE_BYTES_MAX || projects.len() > USAGE_PROJECTS_MAX {
         let message = format!("node has 1 to 128 characters, and a report at most {USAGE_PROJECTS_MAX} projects.");
         return Err(Code::InvalidBody.refuse(message).into());
     }
+    let node = edge.node(&node);
     let mut write = app.store.write().await?;
     for usage in &projects {
         write.note_usage(&node, usage).await?;
@@ -80,13 +102,18 @@ pub(super) async fn usage(State(app): State<Arc<App>>, Json(report): Json<UsageR
 }
 
 /// `POST /internal/edge/keys`: the keys a gateway has seen, and the bans it knows.
-pub(super) async fn take_keys(State(app): State<Arc<App>>, Json(report): Json<KeyReport>) -> Result<Response, Stop> {
+pub(super) async fn take_keys(
+    State(app): State<Arc<App>>,
+    Extension(edge): Extension<Edge>,
+    Json(report): Json<KeyReport>,
+) -> Result<Response, Stop> {
     let is_named = (1..=NODE_BYTES_MAX).contains(&report.node.len());
     if !is_named || report.used.len() > KEY_USES_MAX || report.bans.len() > BANS_MAX {
         let message =
             format!("node has 1 to 128 characters, and a report at most {KEY_USES_MAX} keys and {BANS_MAX} bans.");
         return Err(Code::InvalidBody.refuse(message).into());
     }
+    let report = KeyReport { node: edge.node(&report.node), ..report };
     let mut write = app.store.write().await?;
     let now = write.now();
     for KeyUse { key, minute } in &report.used {

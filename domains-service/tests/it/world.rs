@@ -134,6 +134,7 @@ impl Platform {
             environment: Environment::Live,
             secret: secret.clone(),
             sealing_secret: bend.sealing,
+            gateways_directory: None,
             sealing_secret_lost: bend.sealing_secret_lost,
             plans: bend.plans,
             change_log_rows: bend.change_log_rows,
@@ -263,8 +264,13 @@ impl Platform {
     /// Follows the change stream.
     pub(crate) async fn follow(&self, after: u64) -> Stream {
         let token = edge_token(&self.secret).to_token();
-        let url = format!("{}/internal/edge/feed?node=test&after={after}", self.internal);
-        let response = self.client.get(url).bearer_auth(&*token).send().await.unwrap();
+        self.follow_with(&token, &format!("node=test&after={after}")).await
+    }
+
+    /// Follows the change stream with this token.
+    pub(crate) async fn follow_with(&self, token: &str, query: &str) -> Stream {
+        let url = format!("{}/internal/edge/feed?{query}", self.internal);
+        let response = self.client.get(url).bearer_auth(token).send().await.unwrap();
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "application/x-ndjson");
         Stream { response, buffer: Vec::new() }

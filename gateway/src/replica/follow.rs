@@ -19,6 +19,7 @@ use tokio_util::io::StreamReader;
 
 use super::validate::ENTITIES_MAX;
 use super::{Invalid, Replica, ReplicaError};
+use crate::keyring::KeyringHolder;
 use crate::names;
 
 /// Heartbeats come every second; three missing ones mean the stream is dead.
@@ -52,6 +53,8 @@ pub struct Follower {
     pub token: Secret,
     /// This node's name.
     pub node: String,
+    /// Who takes the keys that the control plane sends; `None`: they are derived from the platform's secret.
+    pub keyring: Option<Arc<KeyringHolder>>,
     /// The replica to keep current.
     pub replica: Arc<Replica>,
     /// Who else must know.
@@ -101,7 +104,9 @@ impl Follower {
 
     async fn follow_once(&self) -> anyhow::Result<()> {
         let client = self.client().await?;
-        let url = format!("{}/internal/edge/feed?node={}&after={}", self.url, self.node, self.replica.revision());
+        let keyring = u8::from(self.keyring.is_some());
+        let (node, after) = (&self.node, self.replica.revision());
+        let url = format!("{}/internal/edge/feed?node={node}&after={after}&keyring={keyring}", self.url);
         let response = client.get(url).bearer_auth(&*self.token.to_token()).send().await?.error_for_status()?;
         let bytes = response.bytes_stream().map_err(std::io::Error::other);
         let lines = FramedRead::new(StreamReader::new(bytes), LinesCodec::new_with_max_length(LINE_BYTES_MAX));
@@ -115,6 +120,7 @@ impl Follower {
                     Told::Change(change) => changes.push(change),
                     Told::Alive(revision, at) => self.watcher.heard(revision, at),
                     Told::Part => {}
+                    Told::Keyring(sealed) => self.take_keys(sealed).await,
                     Told::Whole(entities, revision) => self.replace(entities, revision).await?,
                 }
             }
@@ -132,6 +138,18 @@ impl Follower {
         self.watcher.replaced();
         tracing::info!(%revision, entities = count, "replica replaced by a snapshot");
         Ok(())
+    }
+
+    /// Takes keys in. Those that are not good change nothing: what is signed with the ones before is good for a day.
+    async fn take_keys(&self, sealed: String) {
+        let Some(keyring) = self.keyring.clone() else { return };
+        let taken = tokio::task::spawn_blocking(move || keyring.take(&sealed)).await;
+        if let Err(error) = taken.map_err(anyhow::Error::from).and_then(|taken| taken) {
+            tracing::error!(
+                error = format!("{error:#}"),
+                "the keys that the control plane has sent are refused; is the sealing secret the same?"
+            );
+        }
     }
 
     /// Takes changes in.
@@ -195,6 +213,8 @@ pub(super) enum Told {
     Change(Change),
     /// The control plane is there, and this is the newest there is.
     Alive(Revision, UnixMillis),
+    /// The gateways' keys, sealed.
+    Keyring(String),
     /// Part of a snapshot.
     Part,
     /// The last line of a snapshot, as many entities as were announced.
@@ -216,6 +236,7 @@ impl ChangeStream {
         match frame {
             Frame::Change(change) => Ok(Told::Change(change)),
             Frame::Heartbeat { revision, at } => Ok(Told::Alive(revision, at)),
+            Frame::Keyring { sealed } => Ok(Told::Keyring(sealed)),
             Frame::SnapshotBegin { entities } => {
                 self.0 = Some(Snapshot::announced(entities));
                 Ok(Told::Part)

@@ -311,6 +311,7 @@ async fn others_go_on_while_the_replica_is_written() {
         url: String::new(),
         token: chassis::secret::Secret::new(vec![1; 32]),
         node: "n".to_owned(),
+        keyring: None,
         replica: Arc::new(Replica::over(file, opener(), HotBounds::default()).unwrap()),
         watcher: Arc::new(Nobody),
         clock: Arc::new(SystemClock::new()),

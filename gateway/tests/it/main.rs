@@ -33,6 +33,8 @@ mod hosts;
 #[cfg(test)]
 mod identities;
 #[cfg(test)]
+mod keyrings;
+#[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
 mod measured;

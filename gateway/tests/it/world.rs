@@ -76,6 +76,8 @@ pub(crate) struct Setup {
     pub(crate) browsers: &'static str,
     /// Lines for `[upstreams.blog]`.
     pub(crate) blog: &'static str,
+    /// What the gateway proves itself with, a line.
+    pub(crate) proof: String,
     /// Lines for `[quota]`.
     pub(crate) quota: &'static str,
     /// Where HTTPS is listened for.
@@ -127,6 +129,7 @@ impl World {
             orders: "",
             browsers: "cors = \"open\"\nhsts = \"on\"",
             blog: "",
+            proof: format!("secret = \"{PLATFORM_SECRET}\""),
             quota: "",
             https: "127.0.0.1:0",
             listen: "",
@@ -280,7 +283,7 @@ fn configuration(setup: &Setup, control: &ControlPlane, directory: &TempDir) -> 
     format!(
         r#"
         data_directory = "{data}"
-        secret = "{PLATFORM_SECRET}"
+        {proof}
         sealing_secret = "{SEALING_SECRET}"
         threads = 1
         [listen]
@@ -312,6 +315,7 @@ fn configuration(setup: &Setup, control: &ControlPlane, directory: &TempDir) -> 
         "#,
         data = file("data").display(),
         https = setup.https,
+        proof = setup.proof,
         listen = setup.listen,
         chain = file("platform.pem").display(),
         key = file("platform.key").display(),

@@ -26,11 +26,17 @@ const PASSWORDS: [&str; 4] = [
     "secrets/domains-database.password",
 ];
 
+/// The gateways of `docker-compose.yml`. Those that are started in numbers share a credential.
+const GATEWAYS: [&str; 3] = ["gateway-1", "gateway-2", "gateway-more"];
+
 pub(super) fn init(common: &Common, directory: &Directory, options: &Init) -> anyhow::Result<()> {
     // First, so that everything below is made private.
     chassis::process::prepare()?;
     directory.platform_secret()?;
     Secret::load_or_create(&directory.path("secrets/sealing.key"))?;
+    for gateway in GATEWAYS {
+        directory.gateway_credential(gateway)?;
+    }
     for name in PASSWORDS {
         password(directory, name)?;
     }

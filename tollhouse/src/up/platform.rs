@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,11 +19,14 @@ use toml_edit::{DocumentMut, Item, TableLike};
 
 use crate::arguments::Up;
 use crate::client::Client;
-use crate::directory::{Directory, RunFile};
+use crate::directory::{Directory, GATEWAYS, RunFile};
 use crate::test_world::TestWorld;
 
 /// How long the parts may take to be ready before that is an error.
 const READY_MAX: Duration = Duration::from_secs(20);
+
+/// The one gateway.
+const NAME: &str = "gateway";
 
 /// The running platform.
 pub(super) struct Platform {
@@ -49,6 +53,7 @@ impl Platform {
     ) -> anyhow::Result<Self> {
         // Made here, so that every part finds the same.
         directory.platform_secret()?;
+        let credential = directory.gateway_credential(NAME)?;
         chassis::secret::Secret::load_or_create(&directory.path("secrets/sealing.key"))?;
         let (edge_end, services_end) = (Shutdown::new(), Shutdown::new());
 
@@ -73,7 +78,7 @@ impl Platform {
         let edge = gateway::config::Config::read(&settings(
             "gateway settings",
             GATEWAY,
-            &(edge_settings(directory, options, &parts, upstreams) + &tracing_settings(options)),
+            &(edge_settings(directory, options, &credential, &parts, upstreams) + &tracing_settings(options)),
         )?)?;
         let edge = gateway::server::start(edge, logs, clock, edge_end.clone()).await?;
         let run = RunFile {
@@ -183,6 +188,7 @@ fn domains_settings(directory: &Directory, options: &Up, world: Option<&TestWorl
     let path = |name: &str| quoted(&directory.path(name));
     let mut text = secrets(directory);
     let _ = writeln!(text, "sealing_secret_file = {}", path("secrets/sealing.key"));
+    let _ = writeln!(text, "gateways_directory = {}", path(GATEWAYS));
     let _ = writeln!(text, "database = {}", path("domains/domains.sqlite"));
     let _ = writeln!(text, "platform_domain = \"{}\"", options.platform_domain);
     text.push_str("listen = \"127.0.0.1:0\"\ninternal_listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n");
@@ -205,13 +211,14 @@ fn domains_settings(directory: &Directory, options: &Up, world: Option<&TestWorl
 fn edge_settings(
     directory: &Directory,
     options: &Up,
+    credential: &Path,
     parts: &[(&str, SocketAddr); 3],
     upstreams: &BTreeMap<UpstreamName, Vec<SocketAddr>>,
 ) -> String {
     let path = |name: &str| quoted(&directory.path(name));
     let [(_, domains), (_, orders), (_, control)] = parts;
     let address = |port| SocketAddr::new(options.listen, port);
-    let mut text = secrets(directory);
+    let mut text = format!("credential_file = {}\n", quoted(credential));
     let _ = write!(
         text,
         "sealing_secret_file = {}\ndata_directory = {}\n\
@@ -279,18 +286,19 @@ mod tests {
         let (_place, directory) = directory();
         let options = crate::arguments::Arguments::read(["tollhouse"]).unwrap().up;
         let at = SocketAddr::from(([127, 0, 0, 1], 7));
-        let edge =
-            edge_settings(&directory, &options, &[("domains", at), ("orders", at), ("control", at)], &BTreeMap::new());
+        let credential = directory.gateway_credential(NAME).unwrap();
+        let parts = [("domains", at), ("orders", at), ("control", at)];
+        let edge = edge_settings(&directory, &options, &credential, &parts, &BTreeMap::new());
         assert_eq!(
             different(GATEWAY, &edge),
             [
+                "credential_file",
                 "data_directory",
                 "drain.lame_duck",
                 "feed.url",
                 "listen.http",
                 "listen.https",
                 "sealing_secret_file",
-                "secret_file",
                 "tls.platform_certificate_file",
                 "tls.platform_key_file",
                 "upstreams.dashboard.endpoints",
@@ -305,6 +313,7 @@ mod tests {
         let places = [
             "admin_listen",
             "database",
+            "gateways_directory",
             "internal_listen",
             "listen",
             "local_authority.ca_certificate_file",

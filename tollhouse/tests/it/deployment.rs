@@ -35,7 +35,8 @@ fn every_process_understands_what_the_deployment_tells_it() {
         let mut environment = BTreeMap::new();
         for (name, value) in variables {
             // What only the containers have is stood in for: secrets by a value, plans by the file that is mounted.
-            let secret = ["SECRET_FILE", "PASSWORD_FILE"].iter().any(|ending| name.ends_with(ending));
+            let secret =
+                ["SECRET_FILE", "PASSWORD_FILE", "CREDENTIAL_FILE"].iter().any(|ending| name.ends_with(ending));
             let known = substitutions(&value).into_iter().next();
             let (name, value) = match (secret, known) {
                 (true, _) => (name.trim_end_matches("_FILE").to_owned(), shipped::SECRET.to_owned()),

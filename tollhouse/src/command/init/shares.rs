@@ -23,7 +23,9 @@ const OURS: [(&str, &[&str]); 3] = [
     (
         "gateway",
         &[
-            "secrets/platform.key",
+            "secrets/gateways/gateway-1.key",
+            "secrets/gateways/gateway-2.key",
+            "secrets/gateways/gateway-more.key",
             "secrets/sealing.key",
             "secrets/redis.password",
             "ca/platform.pem",
@@ -31,8 +33,22 @@ const OURS: [(&str, &[&str]); 3] = [
         ],
     ),
     ("orders-service", &["secrets/platform.key"]),
-    ("domains-service", &["secrets/platform.key", "secrets/sealing.key", "ca/ca.pem", "ca/ca.key"]),
+    (
+        "domains-service",
+        &[
+            "secrets/platform.key",
+            "secrets/gateways/gateway-1.key",
+            "secrets/gateways/gateway-2.key",
+            "secrets/gateways/gateway-more.key",
+            "secrets/sealing.key",
+            "ca/ca.pem",
+            "ca/ca.key",
+        ],
+    ),
 ];
+
+/// What processes had in earlier versions and have no more.
+const TAKEN_AWAY: [(&str, &str); 1] = [("gateway", "secrets/platform.key")];
 
 /// What a gateway may do in Redis; config/redis.conf proposes the same.
 const REDIS_RIGHTS: &str = "~tollhouse:* &tollhouse:* -@all +evalsha +eval +script|load +info +time +hgetall +hset \
@@ -55,6 +71,15 @@ pub(super) fn write(directory: &Directory, target: &Path) -> anyhow::Result<()> 
             let original = directory.path(file);
             let contents = std::fs::read(&original).with_context(|| format!("reading {}", original.display()))?;
             replace(&target.join(process).join(file), &contents, 0o600)?;
+        }
+    }
+    for (process, file) in TAKEN_AWAY {
+        let path = target.join(process).join(file);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("removing {}", path.display()));
+            }
+            _ => {}
         }
     }
     let password = |name: &str| {

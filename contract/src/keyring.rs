@@ -1,0 +1,42 @@
+//! The keys that gateways sign and seal with, as the control plane makes them and sends them: a gateway that has them
+//! needs no secret of the platform.
+//!
+//! They travel sealed with the platform's sealing secret, as private keys of certificates do, and rest sealed at the
+//! gateway. The control plane makes a new generation every day; the one before stays good for as long as what was made
+//! with it. When a gateway's credential is revoked, all generations are replaced at once.
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::UnixSeconds;
+use crate::token::SEED_BYTES;
+
+/// The place that a keyring is sealed for.
+pub const KEYRING_PLACE: &str = "keyring of the gateways";
+
+/// Generations of one keyring: the next, the present and the one before.
+pub const GENERATIONS_MAX: usize = 3;
+
+/// Digests of operators' tokens in one keyring.
+pub const OPERATORS_MAX: usize = 1_024;
+
+/// The keys of one time.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Generation {
+    /// Higher than those of all generations before.
+    pub number: i64,
+    /// Tokens are signed with it from this moment; its public key is known earlier.
+    pub signs_from: UnixSeconds,
+    /// The private key of identities.
+    pub identity: [u8; SEED_BYTES],
+    /// What the keys of session tickets are derived from.
+    pub tickets: [u8; SEED_BYTES],
+}
+
+/// Everything a gateway needs beside its own credential and the sealing secret. Not printable.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Keyring {
+    /// The newest first.
+    pub generations: Vec<Generation>,
+    /// SHA-256 of the tokens that open the gateway's admin listener to operators.
+    pub operators: Vec<[u8; 32]>,
+}

@@ -1,0 +1,92 @@
+//! Operators' tokens: who has one, until when, and when it was used last.
+
+use chassis::sql::{query, query_as};
+use contract::time::UnixMillis;
+
+use super::{Store, StoreError, Write};
+
+/// Tokens on record, expired ones too.
+pub(crate) const TOKENS_MAX: i64 = 1_024;
+
+/// How often the use of a token is written down, in milliseconds.
+const USED_EVERY_MILLIS: i64 = 60_000;
+
+/// A token on record.
+#[derive(Clone, Debug)]
+pub(crate) struct OperatorToken {
+    pub(crate) name: String,
+    pub(crate) created_at: UnixMillis,
+    pub(crate) expires_at: UnixMillis,
+    pub(crate) last_used_at: Option<UnixMillis>,
+}
+
+impl Store {
+    /// All tokens on record, by name.
+    pub(crate) async fn operator_tokens(&self) -> Result<Vec<OperatorToken>, StoreError> {
+        let rows: Vec<(String, i64, i64, Option<i64>)> =
+            query_as("SELECT name, created_at, expires_at, last_used_at FROM operator_tokens ORDER BY name LIMIT $1")
+                .bind(TOKENS_MAX)
+                .fetch_all(self.reader())
+                .await?;
+        let token = |(name, created_at, expires_at, last_used_at): (String, i64, i64, Option<i64>)| OperatorToken {
+            name,
+            created_at: UnixMillis(created_at),
+            expires_at: UnixMillis(expires_at),
+            last_used_at: last_used_at.map(UnixMillis),
+        };
+        Ok(rows.into_iter().map(token).collect())
+    }
+
+    /// Whose token has this digest, unless it has expired; notes now and then that it was used.
+    pub(crate) async fn hear_operator(&self, digest: &str, now: UnixMillis) -> Result<Option<String>, StoreError> {
+        let found = query_as("SELECT name, last_used_at FROM operator_tokens WHERE digest = $1 AND expires_at > $2");
+        let found: Option<(String, Option<i64>)> = found.bind(digest).bind(now.0).fetch_optional(self.reader()).await?;
+        let Some((name, used)) = found else { return Ok(None) };
+        if used.is_none_or(|used| now.0.saturating_sub(used) >= USED_EVERY_MILLIS) {
+            query("UPDATE operator_tokens SET last_used_at = $2 WHERE name = $1")
+                .bind(&name)
+                .bind(now.0)
+                .execute(self.writer())
+                .await?;
+        }
+        Ok(Some(name))
+    }
+}
+
+impl Write {
+    /// Puts a token on record; one of the same name that has expired is replaced. Whether there was room and no other of
+    /// this name.
+    pub(crate) async fn add_operator(
+        &mut self,
+        name: &str,
+        digest: &str,
+        expires_at: UnixMillis,
+    ) -> Result<bool, StoreError> {
+        let now = self.now().0;
+        query("DELETE FROM operator_tokens WHERE name = $1 AND expires_at <= $2")
+            .bind(name)
+            .bind(now)
+            .execute(self.connection())
+            .await?;
+        let added = query(
+            "INSERT INTO operator_tokens (name, digest, created_at, expires_at)
+             SELECT $1, $2, $3, $4 WHERE (SELECT COUNT(*) FROM operator_tokens) < $5
+             ON CONFLICT DO NOTHING",
+        )
+        .bind(name)
+        .bind(digest)
+        .bind(now)
+        .bind(expires_at.0)
+        .bind(TOKENS_MAX)
+        .execute(self.connection())
+        .await?;
+        Ok(added.rows_affected() > 0)
+    }
+
+    /// Forgets a token. Whether there was one.
+    pub(crate) async fn remove_operator(&mut self, name: &str) -> Result<bool, StoreError> {
+        let removed =
+            query("DELETE FROM operator_tokens WHERE name = $1").bind(name).execute(self.connection()).await?;
+        Ok(removed.rows_affected() > 0)
+    }
+}

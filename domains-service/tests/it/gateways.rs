@@ -1,0 +1,125 @@
+//! Gateways with a credential of their own: what it opens, and how it ends.
+
+use chassis::guard::{edge_token, events_token};
+use chassis::seal::SealingKey;
+use chassis::secret::Secret;
+use contract::feed::Frame;
+use contract::keyring::{KEYRING_PLACE, Keyring};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::world::{Platform, Stream};
+
+/// Puts a gateway on record; its token.
+async fn enrolled(platform: &Platform, name: &str) -> String {
+    let made = platform.operator("POST", "/gateways", json!({ "name": name })).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    let credential = Secret::parse(made.body["credential"].as_str().unwrap()).unwrap();
+    credential.to_token().to_string()
+}
+
+async fn status(platform: &Platform, token: &str, method: &str, path: &str, body: Value) -> u16 {
+    let url = format!("{}{path}", platform.internal);
+    let mut request = platform.client.request(method.parse::<Method>().unwrap(), url).bearer_auth(token);
+    if !body.is_null() {
+        request = request.json(&body);
+    }
+    request.send().await.unwrap().status().as_u16()
+}
+
+/// The next keys on a stream, opened.
+async fn keyring(stream: &mut Stream) -> Keyring {
+    let sealing = SealingKey::new(&Secret::new(vec![8; 32])).unwrap();
+    loop {
+        if let Frame::Keyring { sealed } = stream.next().await.expect("the stream goes on") {
+            return serde_json::from_slice(&sealing.open(&sealed, KEYRING_PLACE).unwrap()).unwrap();
+        }
+    }
+}
+
+/// What a thief can do with the credential of a gateway is the table of SECURITY.md: to follow, and to speak for it.
+#[tokio::test]
+async fn a_stolen_credential_opens_the_stream_and_the_gateways_own_reports_alone() {
+    let platform = Platform::start().await;
+    platform.project("demo", "pro").await;
+    let token = enrolled(&platform, "edge-1").await;
+    let report = json!({ "node": "gw-1", "applied": 1, "version": "1" });
+    assert_eq!(status(&platform, &token, "POST", "/internal/edge/nodes", report).await, 204);
+    for (method, path) in [
+        ("GET", "/internal/projects"),
+        ("POST", "/internal/projects"),
+        ("GET", "/internal/projects/demo"),
+        ("DELETE", "/internal/projects/demo"),
+        ("POST", "/internal/projects/demo/keys"),
+        ("GET", "/internal/nodes"),
+        ("GET", "/internal/gateways"),
+        ("POST", "/internal/gateways"),
+        ("DELETE", "/internal/gateways/edge-1"),
+        ("POST", "/internal/gateway-keys"),
+        ("GET", "/internal/status"),
+        ("GET", "/internal/settings"),
+        ("POST", "/internal/dashboard-links"),
+        ("POST", "/internal/events/orders"),
+    ] {
+        assert_eq!(status(&platform, &token, method, path, json!({})).await, 401, "{method} {path}");
+    }
+    let nodes = platform.operator("GET", "/nodes", Value::Null).await;
+    assert_eq!(nodes.body["nodes"][0]["node"], "edge-1/gw-1", "nobody speaks for another gateway");
+    let public = platform.client.get(format!("{}/v1/projects/demo", platform.http)).bearer_auth(&token);
+    assert_eq!(public.send().await.unwrap().status(), 401);
+}
+
+#[tokio::test]
+async fn a_revoked_gateway_is_refused_at_once_its_stream_ends_and_the_others_have_new_keys() {
+    let platform = Platform::start().await;
+    let (thief, honest) = (enrolled(&platform, "edge-1").await, enrolled(&platform, "edge-2").await);
+    let mut stolen = platform.follow_with(&thief, "node=a&after=0&keyring=1").await;
+    let mut kept = platform.follow_with(&honest, "node=b&after=0&keyring=1").await;
+    let (before, same) = (keyring(&mut stolen).await, keyring(&mut kept).await);
+    assert_eq!(before.generations[0].identity, same.generations[0].identity);
+    assert_eq!(platform.operator("DELETE", "/gateways/edge-1", Value::Null).await.status, 204);
+    assert_eq!(status(&platform, &thief, "GET", "/internal/edge/feed?node=a&after=0", Value::Null).await, 401);
+    // The test's patience is that of the client; what is promised is a second.
+    while stolen.next().await.is_some() {}
+    let after = keyring(&mut kept).await;
+    assert_eq!(after.generations.len(), 1, "what the thief has is worth nothing");
+    assert_ne!(after.generations[0].identity, before.generations[0].identity);
+    assert_ne!(after.generations[0].tickets, before.generations[0].tickets);
+    let listed = platform.operator("GET", "/gateways", Value::Null).await;
+    let revoked = |index: usize| listed.body["gateways"][index]["revoked_at"].is_string();
+    assert_eq!((revoked(0), revoked(1)), (true, false), "{listed:?}");
+    assert!(!listed.body.to_string().contains(&thief));
+    assert_eq!(platform.operator("DELETE", "/gateways/edge-1", Value::Null).await.status, 404);
+    let again = enrolled(&platform, "edge-1").await;
+    assert_ne!(again, thief);
+    let exists = platform.operator("POST", "/gateways", json!({ "name": "edge-1" })).await;
+    assert_eq!(exists.code(), (409, "gateway_exists"));
+}
+
+#[tokio::test]
+async fn a_gateway_with_the_platforms_secret_works_as_before_and_is_sent_no_keys() {
+    let platform = Platform::start().await;
+    let token = edge_token(&platform.secret).to_token();
+    let mut stream = platform.follow_with(&token, "node=a&after=0&keyring=1").await;
+    let mut heartbeats = 0;
+    while heartbeats < 2 {
+        match stream.next().await.expect("the stream goes on") {
+            Frame::Heartbeat { .. } => heartbeats += 1,
+            frame => assert!(!matches!(frame, Frame::Keyring { .. })),
+        }
+    }
+}
+
+#[tokio::test]
+async fn services_are_told_the_public_keys() {
+    let platform = Platform::start().await;
+    let token = enrolled(&platform, "edge-1").await;
+    let ring = keyring(&mut platform.follow_with(&token, "node=a&after=0&keyring=1").await).await;
+    let url = format!("{}/internal/key-set", platform.internal);
+    let services = events_token(&platform.secret).to_token();
+    let set = platform.client.get(&url).bearer_auth(&*services).send().await.unwrap();
+    let set: contract::token::KeySet = set.json().await.unwrap();
+    let key = contract::token::SigningKey::from_seed(&ring.generations[0].identity).unwrap();
+    assert_eq!(set.keys(), [key.public().clone()]);
+    assert_eq!(platform.client.get(&url).bearer_auth(&token).send().await.unwrap().status(), 401);
+}

@@ -1,0 +1,107 @@
+//! A gateway with a credential of its own: what it signs with, and whom it obeys, is what the control plane sends it.
+
+use chassis::guard::{digest_of, edge_token, gateway_operator_token, operator_token};
+use chassis::seal::SealingKey;
+use chassis::secret::Secret;
+use contract::feed::Frame;
+use contract::keyring::{Generation, KEYRING_PLACE, Keyring};
+use contract::time::UnixSeconds;
+use contract::token::{KeySet, SigningKey};
+
+use crate::world::control::line;
+use crate::world::{NOW, PLATFORM_SECRET, SEALING_SECRET, World, eventually};
+
+fn platform() -> Secret {
+    Secret::parse(PLATFORM_SECRET).unwrap()
+}
+
+/// A gateway that has no secret of the platform.
+async fn world() -> World {
+    World::with(|setup| {
+        setup.proof = format!("credential = \"{}\"", *edge_token(&platform()).to_text());
+    })
+    .await
+}
+
+fn generation(number: u8, signs_from: i64) -> Generation {
+    Generation {
+        number: i64::from(number),
+        signs_from: UnixSeconds(signs_from),
+        identity: [number; 32],
+        tickets: [number; 32],
+    }
+}
+
+/// What the control plane sends.
+fn keys(generations: Vec<Generation>) -> String {
+    let operators = vec![digest_of(&gateway_operator_token(&platform()).to_token())];
+    let keyring = serde_json::to_vec(&Keyring { generations, operators }).unwrap();
+    let sealing = SealingKey::new(&Secret::parse(SEALING_SECRET).unwrap()).unwrap();
+    line(&Frame::Keyring { sealed: sealing.seal(&keyring, KEYRING_PLACE).unwrap() })
+}
+
+/// The number of the generation that signs, once a request carries a token of one of them.
+async fn signer(world: &World, numbers: &[u8]) -> u8 {
+    eventually("a token", async || {
+        assert_eq!(world.ask(world.list()).await.status, 200);
+        let requests = world.orders.requests();
+        let head = &requests.last().unwrap().head;
+        assert_eq!(head.get("tollhouse-identity"), None, "this gateway has no secret to sign so with");
+        let token = head.get("tollhouse-identity-token")?;
+        numbers.iter().copied().find(|number| {
+            let key = SigningKey::from_seed(&[*number; 32]).unwrap();
+            let set: KeySet = [key.public().clone()].into_iter().collect();
+            set.verify(token, &["orders"], UnixSeconds(NOW)).is_ok()
+        })
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_gateway_signs_with_the_newest_key_whose_time_has_come_also_after_a_restart_alone() {
+    let mut world = world().await;
+    assert_eq!(world.ask(world.list()).await.status, 200);
+    assert_eq!(world.orders.only_request().head.get("tollhouse-identity-token"), None, "it has no key yet");
+    world.control.say(&keys(vec![generation(2, NOW + 100), generation(1, NOW)]));
+    assert_eq!(signer(&world, &[1, 2]).await, 1);
+    world.begin_stop();
+    world.stopped().await.unwrap();
+    world.control.die().await;
+    world.run().await;
+    assert_eq!(signer(&world, &[1, 2]).await, 1);
+    world.control.revive().await;
+    world.control.asked(2).await;
+    world.control.say(&keys(vec![generation(3, NOW)]));
+    while signer(&world, &[1, 3]).await != 3 {}
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_keyring_that_does_not_open_changes_nothing() {
+    let world = world().await;
+    world.control.say(&keys(vec![generation(1, NOW)]));
+    assert_eq!(signer(&world, &[1]).await, 1);
+    let stranger = SealingKey::new(&Secret::new(vec![9; 32])).unwrap();
+    let keyring = Keyring { generations: vec![generation(2, NOW)], operators: Vec::new() };
+    let sealed = stranger.seal(&serde_json::to_vec(&keyring).unwrap(), KEYRING_PLACE).unwrap();
+    world.control.say(&line(&Frame::Keyring { sealed }));
+    // The stream goes on: what comes after is applied.
+    world.control.put(crate::world::entities::site("later.tollhouse.localhost", "demo")).await;
+    assert_eq!(signer(&world, &[1, 2]).await, 1);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn an_operator_is_known_by_the_token_for_gateways_alone() {
+    let world = world().await;
+    let drained = async |token: &Secret| {
+        let header = format!("Authorization: Bearer {}\r\n", *token.to_token());
+        world.admin.ask("GET", "/top", &header).await.0
+    };
+    assert_eq!(drained(&gateway_operator_token(&platform())).await, 401, "it knows nobody yet");
+    world.control.say(&keys(vec![generation(1, NOW)]));
+    assert_eq!(signer(&world, &[1]).await, 1);
+    assert_eq!(drained(&gateway_operator_token(&platform())).await, 200);
+    assert_eq!(drained(&operator_token(&platform())).await, 401);
+    world.end().await;
+}

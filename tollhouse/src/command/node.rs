@@ -1,0 +1,53 @@
+//! `tollhouse node`.
+
+use anyhow::Context as _;
+use chassis::percent::segment;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::arguments::{Common, Node};
+use crate::client::Client;
+use crate::output::{answer, table};
+
+pub(super) async fn run(common: &Common, client: &Client, action: Node) -> anyhow::Result<()> {
+    match action {
+        Node::Add { name } => {
+            let made = client.control(Method::POST, "/internal/gateways", &json!({ "name": name })).await?;
+            let credential =
+                made.get("credential").and_then(Value::as_str).context("an answer without a credential")?;
+            let credential = credential.to_owned();
+            answer(common, &made, |_| {
+                format!(
+                    "{credential}\n\nThis is the credential of {name}, shown once. Put it into a file that only the \
+                     gateway may read, and name that file in its settings: credential_file."
+                )
+            });
+        }
+        Node::List => {
+            let found = client.control(Method::GET, "/internal/gateways", &Value::Null).await?;
+            let rows = found.get("gateways").cloned().unwrap_or(found);
+            let columns = [
+                ("NAME", "/name"),
+                ("ADDED", "/created_at"),
+                ("LAST SEEN", "/last_seen_at"),
+                ("REVOKED", "/revoked_at"),
+            ];
+            answer(common, &rows, |rows| table(rows, &columns));
+        }
+        Node::Revoke { name } => {
+            let path = format!("/internal/gateways/{}", segment(&name));
+            let answered = client.control(Method::DELETE, &path, &Value::Null).await?;
+            answer(common, &answered, |_| {
+                format!(
+                    "{name} is refused from now on, and the other gateways have new keys. If it is in wrong hands, change \
+                     the sealing secret too: docs/operating.md says how."
+                )
+            });
+        }
+        Node::Rotate => {
+            let answered = client.control(Method::POST, "/internal/gateway-keys", &Value::Null).await?;
+            answer(common, &answered, |_| "all gateways have new keys".to_owned());
+        }
+    }
+    Ok(())
+}
