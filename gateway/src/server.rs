@@ -127,11 +127,7 @@ pub async fn start(
         https_port: config.public_https_port.map_or_else(OnceLock::new, OnceLock::from),
         clock: clock.clone(),
     };
-    let gateway = Arc::new(Gateway {
-        pipeline,
-        telemetry: telemetry.clone(),
-        clock: clock.clone(),
-    });
+    let gateway = Arc::new(Gateway { pipeline, telemetry: telemetry.clone(), clock: clock.clone() });
     let doorman = Arc::new(EdgeDoorman::new(gateway.clone(), connections.clone()));
     let tickets = secrets.tickets.clone();
     let watchdog = watchdog(clock.clone())?;
