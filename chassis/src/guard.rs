@@ -287,7 +287,7 @@ mod tests {
             client: std::net::Ipv4Addr::LOCALHOST.into(),
             site_project: None,
             caller: None,
-            issued_at: contract::time::UnixSeconds(1_000),
+            issued_at: UnixSeconds(1_000),
         };
         let header = identity_key(&secret).sign(&identity, "GET", "/");
         let derived = Secret::new(secret.derive("sign identities").reveal().to_vec());

@@ -66,8 +66,8 @@ mod tests {
         assert_eq!(at("127.0.0.1:8080").as_deref(), Ok("127.0.0.1:8080"));
         assert_eq!(at("[::1]:8080").as_deref(), Ok("[::1]:8080"));
         assert_eq!(at("127.0.0.0/8:8080").as_deref(), Ok("127.0.0.1:8080"));
-        // TEST-NET-1 (RFC 5737): nobody is there.
-        assert_eq!(at("192.0.2.0/24:8080"), Err(NoPlace::Elsewhere("192.0.2.0/24".parse().unwrap())));
+        // Reserved (RFC 1112 section 4): no interface has such an address.
+        assert_eq!(at("240.0.0.0/24:8080"), Err(NoPlace::Elsewhere("240.0.0.0/24".parse().unwrap())));
     }
 
     #[test]

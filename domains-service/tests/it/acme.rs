@@ -34,7 +34,7 @@ async fn add(platform: &Platform, name: &str) {
 async fn add_to(platform: &Platform, project: &str, name: &str) {
     let owner = platform.operator("GET", &format!("/projects/{project}"), Value::Null).await.body;
     let zone = name.rsplitn(3, '.').take(2).collect::<Vec<_>>();
-    platform.dns.zone(&format!("{}.{}", zone[1], zone[0]), &["192.88.99.1"]);
+    platform.dns.zone(&format!("{}.{}", zone[1], zone[0]), &["192.31.196.1"]);
     platform.dns.set(name, RecordData::Cname(owner["cname_target"].as_str().unwrap().to_owned()));
     let added = platform.operator("POST", &format!("/projects/{project}/domains"), json!({ "name": name })).await;
     assert_eq!(added.status, 201, "{added:?}");
@@ -188,7 +188,7 @@ async fn nothing_is_asked_for_names_nobody_has_proven() {
     let ca = FakeCa::start().await;
     let platform = platform(&[("one", &ca)]).await;
     platform.operator("POST", "/projects/demo/domains", json!({ "name": SHOP })).await;
-    platform.dns.zone("customer.test", &["192.88.99.1"]);
+    platform.dns.zone("customer.test", &["192.31.196.1"]);
     platform.clock.advance(Duration::from_hours(1));
     failed(&platform, "DNS_NO_RECORD").await;
     assert_eq!(ca.requests(), 0);

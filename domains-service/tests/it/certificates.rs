@@ -64,7 +64,7 @@ async fn with(authorities: &[&Arc<FakeAuthority>]) -> Platform {
     let platform = Platform::bent(Bend { authorities: Some(authorities), ..Bend::default() }).await;
     platform.project("demo", "pro").await;
     let project = platform.operator("GET", "/projects/demo", Value::Null).await.body;
-    platform.dns.zone("customer.test", &["192.88.99.1"]);
+    platform.dns.zone("customer.test", &["192.31.196.1"]);
     platform.dns.set(SHOP, RecordData::Cname(project["cname_target"].as_str().unwrap().to_owned()));
     platform
 }

@@ -167,7 +167,7 @@ async fn scopes_are_asked_for() {
 async fn a_dry_run_shows_records_and_conflicts_and_changes_nothing() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
-    platform.dns.zone("customer.test", &["192.88.99.1"]);
+    platform.dns.zone("customer.test", &["192.31.196.1"]);
     platform.dns.set("shop.customer.test", domains_service::RecordData::A("198.51.100.7".parse().unwrap()));
     let owner = platform.owner("demo");
     let check = "/v1/projects/demo/domain-check?name=shop.customer.test";

@@ -115,7 +115,7 @@ async fn the_service_answers_as_it_is_described() {
     platform.domain_in("demo", "old.localhost", "active").await;
     ask("changeDomain", at("/domains/old.localhost"), json!({ "redirect": null }), 200).await;
     // A name without its record: checks, records and problems are there.
-    platform.dns.zone("customer.test", &["192.88.99.1"]);
+    platform.dns.zone("customer.test", &["192.31.196.1"]);
     ask("checkDomain", at("/domain-check?name=shop.customer.test"), Value::Null, 200).await;
     ask("addDomain", at("/domains"), json!({ "name": "www.customer.test" }), 201).await;
     platform.domain_when("demo", "www.customer.test", |domain| !domain["checks"].is_null()).await;

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use crate::world::{Answer, Behaviour, Platform};
 
 const SHOP: &str = "shop.customer.test";
-const ONE: &str = "192.88.99.1";
-const TWO: &str = "192.88.99.2";
+const ONE: &str = "192.31.196.1";
+const TWO: &str = "192.31.196.2";
 
 async fn with_zone() -> Platform {
     let platform = Platform::start().await;
@@ -287,7 +287,7 @@ async fn no_packet_goes_to_nameservers_at_private_addresses() {
 async fn a_verification_asks_a_bounded_number_of_questions() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
-    let servers: Vec<String> = (1..=50).map(|index| format!("192.88.99.{index}")).collect();
+    let servers: Vec<String> = (1..=50).map(|index| format!("192.31.196.{index}")).collect();
     platform.dns.zone("customer.test", &servers.iter().map(String::as_str).collect::<Vec<_>>());
     add(&platform, "demo", SHOP).await;
     let domain = platform.domain_in("demo", SHOP, "pending_dns").await;

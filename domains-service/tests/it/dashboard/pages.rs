@@ -16,7 +16,7 @@ const SHOP: &str = "shop.customer.test";
 async fn demo(plan: &str) -> Platform {
     let platform = Platform::start().await;
     platform.project("demo", plan).await;
-    platform.dns.zone("customer.test", &["192.88.99.1", "192.88.99.2"]);
+    platform.dns.zone("customer.test", &["192.31.196.1", "192.31.196.2"]);
     platform
 }
 
@@ -124,7 +124,7 @@ async fn a_domain_is_added_watched_verified_and_live() {
     let page = browser.get(&path).await;
     is_sound(&page, &path);
     for words in
-        ["Waiting for DNS", "You must act · DNS_NO_RECORD", "3600", "192.88.99.1", "Nothing there yet", "Verify"]
+        ["Waiting for DNS", "You must act · DNS_NO_RECORD", "3600", "192.31.196.1", "Nothing there yet", "Verify"]
     {
         page.says(words);
     }
@@ -134,7 +134,7 @@ async fn a_domain_is_added_watched_verified_and_live() {
     );
     assert!(page.text.contains("data-live=\"/projects/demo/live?domain=shop.customer.test\""));
 
-    platform.dns.set_at("192.88.99.1", SHOP, RecordData::Cname(target(&platform).await));
+    platform.dns.set_at("192.31.196.1", SHOP, RecordData::Cname(target(&platform).await));
     platform.clock.advance(std::time::Duration::from_secs(11));
     let verified = browser.post(&path, &format!("{path}/verify"), &[]).await;
     assert_eq!(verified.status, 303, "{}", verified.words());
@@ -145,7 +145,7 @@ async fn a_domain_is_added_watched_verified_and_live() {
     assert_eq!(again.status, 429);
     again.says("A domain is checked once in ten seconds");
 
-    platform.dns.set_at("192.88.99.2", SHOP, RecordData::Cname(target(&platform).await));
+    platform.dns.set_at("192.31.196.2", SHOP, RecordData::Cname(target(&platform).await));
     platform.clock.advance(std::time::Duration::from_mins(1));
     browser.post(&path, &format!("{path}/verify"), &[]).await;
     platform.domain_in("demo", SHOP, "active").await;
