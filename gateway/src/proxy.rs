@@ -5,6 +5,7 @@
 //! speaks through [`Rejection`] like everyone else.
 
 mod decide;
+mod doubtful;
 mod ids;
 mod write;
 
@@ -20,6 +21,7 @@ use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType};
 
 pub(crate) use self::decide::connection_facts;
+use self::doubtful::is_doubtful;
 pub(crate) use self::write::bytes;
 use crate::answer::Refusal;
 use crate::decorate::decorate;
@@ -30,7 +32,6 @@ use crate::pipeline::Pipeline;
 use crate::rejection::Rejection;
 use crate::request::BodyPromise;
 use crate::telemetry::{Entry, Telemetry, UpstreamOutcome};
-use crate::upstreams::announces_body;
 
 /// The door keeps the time of idle connections; to pingora they may stay open.
 const KEEPALIVE_FOREVER: u64 = 0;
@@ -371,18 +372,6 @@ impl Gateway {
         forward::may_try_another(facts)
     }
 
-    /// Writes a response of which only the head is believed.
-    async fn hand_on(&self, session: &mut Session, mut head: ResponseHeader, ctx: &Context) -> pingora::Result<()> {
-        if head.status == http::StatusCode::NO_CONTENT || head.headers.contains_key(http::header::TRANSFER_ENCODING) {
-            head.remove_header(&http::header::CONTENT_LENGTH);
-            head.remove_header(&http::header::TRANSFER_ENCODING);
-        }
-        let is_tls = ctx.connection.as_ref().is_some_and(|connection| connection.is_tls());
-        decorate(&mut head, &ctx.facts, is_tls)?;
-        session.set_keepalive(None);
-        session.write_response_header(Box::new(head), true).await
-    }
-
     /// `Expect: 100-continue`: the gateway says yes itself, once the request is accepted, and does not forward it.
     async fn welcome_body(&self, session: &mut Session, body: BodyPromise) -> pingora::Result<()> {
         let expects = session.req_header().headers.contains_key(http::header::EXPECT);
@@ -393,17 +382,6 @@ impl Gateway {
         }
         Ok(())
     }
-}
-
-/// Whether nobody can tell when this response is complete. The library would keep its connection, so the exchange has to
-/// break off.
-fn is_doubtful(session: &Session, response: &ResponseHeader) -> bool {
-    let bodiless = session.req_header().method == http::Method::HEAD
-        || matches!(response.status, http::StatusCode::NO_CONTENT | http::StatusCode::NOT_MODIFIED);
-    let length = response.headers.get(http::header::CONTENT_LENGTH);
-    // What is no number is no promise of nothing.
-    let length = length.map(|length| length.to_str().ok().and_then(|text| text.parse().ok()).unwrap_or(u64::MAX));
-    bodiless && announces_body(length, response.headers.contains_key(http::header::TRANSFER_ENCODING))
 }
 
 /// Whether the client speaks HTTP/1.0.
