@@ -45,7 +45,7 @@ impl Shop {
 
     async fn ask(&self, method: Method, target: &str) -> Response {
         let began = Instant::now();
-        let request = self.client.request(method, format!("http://{}{target}", self.process.http));
+        let request = self.client.request(method.clone(), format!("http://{}{target}", self.process.http));
         let answer = signed(request, Some(caller()), SystemClock::new().now()).send().await.unwrap();
         assert!(began.elapsed() < ANSWER_MAX, "{method} {target} took {:?}", began.elapsed());
         answer

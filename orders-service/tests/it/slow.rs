@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use chassis::clock::{Clock as _, SystemClock};
-use reqwest::{Client, Method};
+use reqwest::Client;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -30,7 +30,7 @@ impl SlowReader {
     pub(crate) async fn ask(http: SocketAddr) -> Self {
         let target = "/v1/store/orders";
         let request = Client::new().get(format!("http://{http}{target}"));
-        let request = signed(request, &Method::GET, target, Some(caller()), SystemClock::new().now()).build().unwrap();
+        let request = signed(request, Some(caller()), SystemClock::new().now()).build().unwrap();
         let mut head = format!("GET {target} HTTP/1.1\r\nhost: {http}\r\n");
         for (name, value) in request.headers() {
             head.push_str(&format!("{name}: {}\r\n", value.to_str().unwrap()));

@@ -161,7 +161,7 @@ fn overlay(base: &mut dyn TableLike, ours: &dyn TableLike) {
     }
 }
 
-fn quoted(path: &std::path::Path) -> String {
+fn quoted(path: &Path) -> String {
     toml_edit::Value::from(path.display().to_string()).to_string()
 }
 
