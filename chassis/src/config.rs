@@ -8,6 +8,7 @@
 //! overridden by `TOLLHOUSE_GATEWAY_QUOTA_ON_STORE_DOWN`. Secrets come as `name` (environment only in practice) or
 //! `name_file`.
 
+mod duration;
 mod listen;
 mod problem;
 mod section;
@@ -15,9 +16,10 @@ mod source;
 mod told;
 mod watch;
 
+pub use duration::parse_duration;
 pub use listen::{Listen, NoPlace};
 pub use problem::{Problem, Problems};
-pub use section::{Section, parse_duration};
+pub use section::Section;
 pub use source::{Reader, Source};
 pub use told::{Origin, Told};
 pub use watch::{FileWatch, keep_log_filter};

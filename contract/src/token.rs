@@ -1,6 +1,6 @@
 //! Who is calling, in a form that any backend can check with a public key.
 //!
-//! The gateway signs a JSON Web Token (RFC 7519) with EdDSA over Ed25519 (RFC 8037) and sends it as
+//! The gateway signs a JSON Web Token (RFC 7519) with `EdDSA` over Ed25519 (RFC 8037) and sends it as
 //! `Tollhouse-Identity-Token` to upstreams that ask for it. A token is for one upstream, its `aud`, and good for
 //! [`TOKEN_AGE_MAX_SECONDS`]. It says who calls, not what is asked: the same token comes with every request of a caller
 //! while it is fresh. The public keys are published as a JWK set (RFC 7517). `docs/identity.md` is for those who verify.
@@ -221,7 +221,7 @@ pub struct PublicKey {
     /// The key's thumbprint (RFC 7638), which tokens name.
     #[serde(default)]
     pub kid: String,
-    /// "EdDSA".
+    /// "`EdDSA`".
     #[serde(default)]
     pub alg: String,
     /// "sig".

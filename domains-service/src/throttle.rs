@@ -107,7 +107,9 @@ impl Pace {
                 Err(until) => return Err(Duration::from_millis(until.since(now).unsigned_abs())),
             }
         }
-        taken.into_iter().for_each(|(name, free_at)| self.free_at.insert(name, free_at));
+        for (name, free_at) in taken {
+            self.free_at.insert(name, free_at);
+        }
         Ok(())
     }
 }

@@ -115,6 +115,7 @@ pub fn decorate(response: &mut ResponseHeader, facts: &Facts, is_tls: bool) -> p
 }
 
 /// What an upstream has said itself and the gateway therefore does not.
+#[expect(clippy::struct_excessive_bools, reason = "four fields of a response, each there or not")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spoken {
     /// Who may read the response: all fields of CORS stay together.

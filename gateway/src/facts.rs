@@ -106,6 +106,7 @@ pub struct Target {
 }
 
 /// Everything known of one request.
+#[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with each other")]
 #[derive(Debug)]
 pub struct Facts {
     /// Its id.

@@ -89,6 +89,7 @@ impl Live {
 ///
 /// # Errors
 /// When a listener, file or secret is not usable, with the reason.
+#[expect(clippy::too_many_lines, reason = "the parts, in the order in which they are put together")]
 pub async fn start(
     config: Config,
     logs: Arc<Logs>,

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use toml_edit::{Item, TableLike, Value};
 
+use super::duration::{parse_duration, show_duration};
 use super::problem::Problem;
 use super::source::Reader;
 use crate::seal::SealingSecrets;
@@ -370,36 +371,6 @@ pub(super) fn without_password(shown: &str) -> String {
     match (shown.find("://"), shown.rfind('@')) {
         (Some(scheme), Some(at)) if scheme + 3 < at => format!("{}…{}", &shown[..scheme + 3], &shown[at..]),
         _ => shown.to_owned(),
-    }
-}
-
-/// A span of time as settings write it: `90s`, `15m`, `3h`, `7d`. `None` for anything else.
-pub fn parse_duration(text: &str) -> Option<Duration> {
-    let digits = text.find(|letter: char| !letter.is_ascii_digit())?;
-    let (number, unit) = text.split_at_checked(digits)?;
-    let number: u64 = number.parse().ok()?;
-    match unit {
-        "ms" => Some(Duration::from_millis(number)),
-        "s" => Some(Duration::from_secs(number)),
-        "m" => Some(Duration::from_secs(number.checked_mul(60)?)),
-        "h" => Some(Duration::from_secs(number.checked_mul(3_600)?)),
-        "d" => Some(Duration::from_secs(number.checked_mul(86_400)?)),
-        _ => None,
-    }
-}
-
-fn show_duration(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    if duration.subsec_millis() != 0 || seconds == 0 {
-        format!("{}ms", duration.as_millis())
-    } else if seconds.is_multiple_of(86_400) {
-        format!("{}d", seconds / 86_400)
-    } else if seconds.is_multiple_of(3_600) {
-        format!("{}h", seconds / 3_600)
-    } else if seconds.is_multiple_of(60) {
-        format!("{}m", seconds / 60)
-    } else {
-        format!("{seconds}s")
     }
 }
 

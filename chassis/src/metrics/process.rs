@@ -131,6 +131,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "the system's own clock is what the figure is compared with")]
     fn all_seven_figures_are_of_this_process() {
         let figures = ProcessFigures::new().unwrap();
         let value = |name: &str| {

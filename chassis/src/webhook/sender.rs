@@ -196,9 +196,8 @@ impl Sender {
 
     /// Makes one attempt. It takes at most the timeout of the rules.
     pub async fn send(&self, url: &str, message: &Message<'_>) -> Attempt {
-        let url = match self.check(url) {
-            Ok(url) => url,
-            Err(_) => return Attempt::failed(AttemptResult::Blocked, "the address may not be used; change the URL"),
+        let Ok(url) = self.check(url) else {
+            return Attempt::failed(AttemptResult::Blocked, "the address may not be used; change the URL");
         };
         let signatures: Vec<String> =
             message.secrets.iter().map(|secret| secret.sign(message.id, message.at, message.body.as_bytes())).collect();

@@ -3,6 +3,7 @@
 //! The server is kept by a shell that waits for the end of its input. That end comes with the end of the test process,
 //! however it ends; then the shell stops the server and removes the directory. The server listens on a socket in that
 //! directory and on a free port of loopback. Nothing of it lasts, so it does not wait for disks.
+#![allow(clippy::disallowed_methods, reason = "the environment says whether a server is there (.ci/with-postgres)")]
 #![allow(dead_code, reason = "every test binary that includes this file uses another part of it")]
 
 use std::net::{Shutdown, TcpListener, TcpStream};

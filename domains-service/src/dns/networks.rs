@@ -35,7 +35,7 @@ const PROXIES_V6: &[(Ipv6Addr, u32, &str)] = &[
 
 /// Networks within the global part of IPv6 that are not the internet: those that carry an IPv4 address with them, which
 /// would lead wherever its author likes, and those that nobody routes (RFC 6890 and the registry behind it). The prefix of
-/// NAT64, 64:ff9b::/96, lies outside of that part.
+/// NAT64, `64:ff9b::/96`, lies outside of that part.
 const NOT_PUBLIC_V6: &[(Ipv6Addr, u32)] = &[
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23), // protocols of their own, Teredo (2001::/32) among them
     (Ipv6Addr::new(0x2001, 0x0db8, 0, 0, 0, 0, 0, 0), 32), // documentation

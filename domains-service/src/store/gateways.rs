@@ -153,12 +153,15 @@ impl Write {
         .bind(kept)
         .execute(self.connection())
         .await?;
-        query("INSERT INTO gateway_keys (number, sealed, signs_from) VALUES ($1, $2, $3)")
-            .bind(generation.number)
-            .bind(&generation.sealed)
-            .bind(generation.signs_from.0)
-            .execute(self.connection())
-            .await?;
+        // Another replica that started in the same second was first: its generation is as good.
+        query(
+            "INSERT INTO gateway_keys (number, sealed, signs_from) VALUES ($1, $2, $3) ON CONFLICT (number) DO NOTHING",
+        )
+        .bind(generation.number)
+        .bind(&generation.sealed)
+        .bind(generation.signs_from.0)
+        .execute(self.connection())
+        .await?;
         Ok(())
     }
 }

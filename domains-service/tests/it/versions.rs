@@ -75,8 +75,8 @@ async fn what_an_earlier_version_has_written_is_said_still() {
         Entity::Certificate(bundle) => Some(bundle),
         _ => None,
     });
-    let keys = bundles.map(|bundle| sealing.open(&bundle.key.0, bundle.hostname.as_str()).unwrap()).count();
-    assert_eq!(keys, 2);
+    let keys: Vec<_> = bundles.map(|bundle| sealing.open(&bundle.key.0, bundle.hostname.as_str()).unwrap()).collect();
+    assert_eq!(keys.len(), 2);
     let revision = was["revision"].as_u64().unwrap();
     platform.operator("POST", "/projects", json!({ "id": "later" })).await;
     assert_eq!(platform.follow(revision).await.change().await.revision.0, revision + 1);

@@ -4,13 +4,13 @@
 mod exactness;
 mod fault_proxy;
 mod faults;
+mod outcome;
 mod restarts;
 #[path = "../../src/quota/tests/redis/server.rs"]
 #[expect(dead_code, reason = "the tests of the store itself need sentinels as well")]
 mod server;
 mod shared;
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -24,8 +24,9 @@ use contract::feed::Entity;
 use tempfile::TempDir;
 
 use self::fault_proxy::FaultProxy;
+pub(crate) use self::outcome::Outcome;
 use self::server::Redis;
-use crate::world::client::{Ask, Reply};
+use crate::world::client::Ask;
 use crate::world::control::ControlPlane;
 use crate::world::entities::{TestKey, limited, site};
 use crate::world::h2::H2;
@@ -362,54 +363,6 @@ impl Drop for Node {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
-    }
-}
-
-/// What became of many requests.
-#[derive(Debug, Default)]
-pub(super) struct Outcome {
-    /// Let through, by the minute whose end the answer names.
-    pub(super) admitted: BTreeMap<i64, u32>,
-    pub(super) statuses: BTreeMap<u16, u32>,
-    /// Connections that broke before an answer.
-    pub(super) broken: u32,
-}
-
-impl Outcome {
-    fn note(&mut self, reply: Option<&Reply>) {
-        let Some(reply) = reply else {
-            self.broken += 1;
-            return;
-        };
-        *self.statuses.entry(reply.status).or_default() += 1;
-        if reply.status == 200 {
-            // The trio may describe the day; the minute's end follows from the other field.
-            let minute = reply.header("ratelimit").and_then(|both| both.split("t=").nth(1)?.split(',').next());
-            let left: i64 = minute.and_then(|left| left.parse().ok()).unwrap_or(60);
-            let reset = reply.number("x-ratelimit-reset");
-            let minute = if reset % 86_400 == 0 { left } else { reset / 60 };
-            *self.admitted.entry(minute).or_default() += 1;
-        }
-    }
-
-    fn add(&mut self, other: Self) {
-        for (minute, admitted) in other.admitted {
-            *self.admitted.entry(minute).or_default() += admitted;
-        }
-        for (status, count) in other.statuses {
-            *self.statuses.entry(status).or_default() += count;
-        }
-        self.broken += other.broken;
-    }
-
-    pub(super) fn total(&self) -> u32 {
-        self.admitted.values().sum()
-    }
-
-    /// No answer was an error of ours.
-    #[track_caller]
-    pub(super) fn only(&self, statuses: &[u16]) {
-        assert!(self.statuses.keys().all(|status| statuses.contains(status)), "{self:?}");
     }
 }
 

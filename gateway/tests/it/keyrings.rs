@@ -96,7 +96,7 @@ async fn an_operator_is_known_by_the_token_for_gateways_alone() {
     let world = world().await;
     let drained = async |token: &Secret| {
         let header = format!("Authorization: Bearer {}\r\n", *token.to_token());
-        world.admin.ask("GET", "/top", &header).await.0
+        world.admin.ask("GET", "/top?by=project&minutes=1&limit=1", &header).await.0
     };
     assert_eq!(drained(&gateway_operator_token(&platform())).await, 401, "it knows nobody yet");
     world.control.say(&keys(vec![generation(1, NOW)]));

@@ -267,7 +267,7 @@ async fn whatever_an_upstream_sends_and_when_no_byte_reaches_another_tenant() {
 fn undone(id: &str) -> u128 {
     let inverse =
         |odd: u128| (0..7).fold(odd, |guess, _| guess.wrapping_mul(2_u128.wrapping_sub(odd.wrapping_mul(guess))));
-    let unshifted = |bits: u128, by: u32| (0..128 / by + 1).fold(bits, |guess, _| bits ^ (guess >> by));
+    let unshifted = |bits: u128, by: u32| (0..=(128 / by)).fold(bits, |guess, _| bits ^ (guess >> by));
     let mut bits = unshifted(u128::from_str_radix(id, 16).unwrap(), 64);
     bits = unshifted(bits.wrapping_mul(inverse(0x2127_599b_f432_5c37_e995_e0ca_bd51_9d9b)), 61);
     unshifted(bits.wrapping_mul(inverse(0xff51_afd7_ed55_8ccd_c4ce_b9fe_1a85_ec53)), 67)

@@ -258,15 +258,14 @@ mod tests {
     fn flat(path: &str, table: &dyn TableLike, all: &mut BTreeMap<String, String>) {
         for (key, item) in table.iter() {
             let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
-            match item.as_table_like() {
-                Some(table) => flat(&path, table, all),
-                None => {
-                    let mut item = item.clone();
-                    if let Some(value) = item.as_value_mut() {
-                        value.decor_mut().clear(); // comments
-                    }
-                    all.insert(path, item.to_string());
+            if let Some(table) = item.as_table_like() {
+                flat(&path, table, all)
+            } else {
+                let mut item = item.clone();
+                if let Some(value) = item.as_value_mut() {
+                    value.decor_mut().clear(); // comments
                 }
+                all.insert(path, item.to_string());
             }
         }
     }

@@ -10,9 +10,9 @@ async fn the_command_line_does_what_it_says() {
     let platform = Platform::start();
     a_bad_line_is_named_and_nothing_is_imported(&platform).await;
     keys_are_created_rotated_and_revoked(&platform).await;
-    status_says_how_the_platform_is(&platform).await;
-    explain_says_what_the_edge_believes_of_a_host(&platform).await;
-    a_second_platform_on_the_same_directory_is_refused(&platform).await;
+    status_says_how_the_platform_is(&platform);
+    explain_says_what_the_edge_believes_of_a_host(&platform);
+    a_second_platform_on_the_same_directory_is_refused(&platform);
 }
 
 async fn a_bad_line_is_named_and_nothing_is_imported(platform: &Platform) {
@@ -51,7 +51,7 @@ async fn keys_are_created_rotated_and_revoked(platform: &Platform) {
     assert!(!listed.to_string().contains(&shop.key), "lists never show a key");
 }
 
-async fn status_says_how_the_platform_is(platform: &Platform) {
+fn status_says_how_the_platform_is(platform: &Platform) {
     let status = platform.json(&["status"]);
     assert_eq!(status["ready"], true);
     assert_eq!(status["edge"]["quota"]["mode"], "exact");
@@ -60,7 +60,7 @@ async fn status_says_how_the_platform_is(platform: &Platform) {
     assert!(String::from_utf8_lossy(&text.stdout).starts_with("edge      ready"));
 }
 
-async fn explain_says_what_the_edge_believes_of_a_host(platform: &Platform) {
+fn explain_says_what_the_edge_believes_of_a_host(platform: &Platform) {
     let known = platform.json(&["explain", "petshop.localhost"]);
     assert_eq!(known["site"]["redirect"]["to"], "www.petshop.localhost");
     assert_eq!(known["certificate"], "own");
@@ -78,7 +78,7 @@ fn without_a_platform_commands_say_how_to_start_one() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("tollhouse up"));
 }
 
-async fn a_second_platform_on_the_same_directory_is_refused(platform: &Platform) {
+fn a_second_platform_on_the_same_directory_is_refused(platform: &Platform) {
     let output = platform.command(&["up", "--http-port", "0", "--https-port", "0", "--admin-port", "0"]);
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("another tollhouse runs"));

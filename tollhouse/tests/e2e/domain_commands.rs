@@ -24,7 +24,7 @@ async fn domains_are_looked_after_from_the_command_line() {
     let platform = Platform::start();
     a_domain_is_checked_added_shown_changed_and_removed(&platform).await;
     what_happened_is_listed_for_a_domain_and_for_a_project(&platform).await;
-    whoever_adds_a_name_of_the_internet_is_told_which_record_to_create(&platform).await;
+    whoever_adds_a_name_of_the_internet_is_told_which_record_to_create(&platform);
 }
 
 async fn a_domain_is_checked_added_shown_changed_and_removed(platform: &Platform) {
@@ -84,7 +84,7 @@ async fn what_happened_is_listed_for_a_domain_and_for_a_project(platform: &Platf
     assert!(table.starts_with("AT") && table.contains("domain.created"), "{table}");
 }
 
-async fn whoever_adds_a_name_of_the_internet_is_told_which_record_to_create(platform: &Platform) {
+fn whoever_adds_a_name_of_the_internet_is_told_which_record_to_create(platform: &Platform) {
     let shop = platform.project("pro").id;
     let said = says(platform, &["domain", "add", &shop, "shop.tollhouse-petshop.com"]);
     assert!(said.starts_with("shop.tollhouse-petshop.com: pending_dns"), "{said}");

@@ -31,7 +31,7 @@ async fn what_an_operator_asks_is_answered() {
     top_says_who_uses_the_edge_and_how_it_ends(&platform).await;
     the_five_questions_are_answered_by_the_documented_commands(&platform).await;
     changes_say_what_was_done_and_when(&platform).await;
-    diff_compares_what_runs_with_what_a_file_says(&platform).await;
+    diff_compares_what_runs_with_what_a_file_says(&platform);
     a_drained_gateway_is_not_ready_serves_on_and_comes_back(&platform).await;
     explain_knows_requests_keys_and_hosts(&platform).await;
 }
@@ -110,7 +110,7 @@ async fn changes_say_what_was_done_and_when(platform: &Platform) {
     assert!(times.iter().rev().is_sorted(), "newest first");
 }
 
-async fn diff_compares_what_runs_with_what_a_file_says(platform: &Platform) {
+fn diff_compares_what_runs_with_what_a_file_says(platform: &Platform) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("gateway.toml");
     std::fs::write(&file, "threads = 3\n[quota]\nbans = \"off\"\n[drain]\nlame_duck = \"0s\"\n").unwrap();

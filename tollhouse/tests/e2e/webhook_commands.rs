@@ -15,7 +15,7 @@ const BLOCKED: &str = "https://localhost/hooks";
 async fn webhooks_are_looked_after_from_the_command_line() {
     let platform = Platform::start();
     a_webhook_is_added_told_repeated_and_removed(&platform).await;
-    people_read_tables_and_reasons(&platform).await;
+    people_read_tables_and_reasons(&platform);
 }
 
 async fn a_webhook_is_added_told_repeated_and_removed(platform: &Platform) {
@@ -78,7 +78,7 @@ async fn what_is_to_be_told_survives_a_kill() {
     .await;
 }
 
-async fn people_read_tables_and_reasons(platform: &Platform) {
+fn people_read_tables_and_reasons(platform: &Platform) {
     let shop = platform.project("business").id;
     assert_eq!(says(platform, &["webhook", "list", &shop]), "none\n");
     let added = says(platform, &["webhook", "add", &shop, "https://hooks.example.com/in"]);

@@ -36,7 +36,7 @@ fn every_shipped_file_is_good() {
             // The plans are read by the domains-service, below; what only containers have, by the tests of the deployment.
             continue;
         }
-        let mut environment = vec![("SECRET", SECRET)];
+        let mut environment = vec![(if name == "gateway" { "CREDENTIAL" } else { "SECRET" }, SECRET)];
         if name != "orders-service" {
             environment.push(("SEALING_SECRET", SECRET));
         }
@@ -54,7 +54,7 @@ fn every_shipped_file_is_good() {
 // rule: 8.5
 #[test]
 fn the_shipped_limits_leave_a_list_of_all_orders_its_time() {
-    let environment = ["SECRET", "SEALING_SECRET"].map(|name| (format!("TEST_{name}"), SECRET.to_owned()));
+    let environment = ["CREDENTIAL", "SEALING_SECRET"].map(|name| (format!("TEST_{name}"), SECRET.to_owned()));
     let source = Source::from_text("file", &tree::read("config/gateway.toml"), "TEST", BTreeMap::from(environment));
     let config = gateway::config::Config::read(&source).unwrap();
     let orders = config.upstreams.iter().find(|upstream| upstream.name.as_str() == "orders").unwrap();

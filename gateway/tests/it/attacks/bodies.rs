@@ -109,7 +109,7 @@ async fn a_refusal_reaches_a_client_that_goes_on_writing() {
     let mut client = world.tls(DEMO).await;
     client.send(format!("POST /v2/orders HTTP/1.1\r\n{fields}\r\n\r\n")).await;
     for _ in 0..50 {
-        client.send([b'x'; 20_000]).await;
+        client.send("x".repeat(20_000)).await;
     }
     client.reply("POST").await.expect("an answer").refused(413, "body_too_large");
     world.assert_upstreams_untouched();

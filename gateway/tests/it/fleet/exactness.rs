@@ -1,6 +1,7 @@
 //! Exactly the limit, whoever asks whom.
 
 use super::*;
+use std::collections::BTreeMap;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn three_gateways_admit_exactly_the_limit_and_the_books_agree_with_the_logs() {

@@ -1,6 +1,7 @@
 //! What all nodes know alike: bans, changes of plan, revoked keys; and what every answer says of the limits.
 
 use contract::feed::Effect;
+use std::collections::BTreeMap;
 
 use super::*;
 

@@ -1,0 +1,53 @@
+//! What became of many requests, for every test of a fleet.
+
+use std::collections::BTreeMap;
+
+use crate::world::client::Reply;
+
+/// What became of many requests.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    /// Let through, by the minute whose end the answer names.
+    pub(crate) admitted: BTreeMap<i64, u32>,
+    pub(crate) statuses: BTreeMap<u16, u32>,
+    /// Connections that broke before an answer.
+    pub(crate) broken: u32,
+}
+
+impl Outcome {
+    pub(crate) fn note(&mut self, reply: Option<&Reply>) {
+        let Some(reply) = reply else {
+            self.broken += 1;
+            return;
+        };
+        *self.statuses.entry(reply.status).or_default() += 1;
+        if reply.status == 200 {
+            // The trio may describe the day; the minute's end follows from the other field.
+            let minute = reply.header("ratelimit").and_then(|both| both.split("t=").nth(1)?.split(',').next());
+            let left: i64 = minute.and_then(|left| left.parse().ok()).unwrap_or(60);
+            let reset = reply.number("x-ratelimit-reset");
+            let minute = if reset % 86_400 == 0 { left } else { reset / 60 };
+            *self.admitted.entry(minute).or_default() += 1;
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        for (minute, admitted) in other.admitted {
+            *self.admitted.entry(minute).or_default() += admitted;
+        }
+        for (status, count) in other.statuses {
+            *self.statuses.entry(status).or_default() += count;
+        }
+        self.broken += other.broken;
+    }
+
+    pub(crate) fn total(&self) -> u32 {
+        self.admitted.values().sum()
+    }
+
+    /// No answer was an error of ours.
+    #[track_caller]
+    pub(crate) fn only(&self, statuses: &[u16]) {
+        assert!(self.statuses.keys().all(|status| statuses.contains(status)), "{self:?}");
+    }
+}
