@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::project::ProjectId;
+use crate::project::ProjectUid;
 use crate::time::UnixMillis;
 
 /// The path of the control plane's internal listener that takes events of orders.
@@ -38,8 +38,8 @@ pub struct OrderEvents {
 pub struct OrderEvent {
     /// Its number within the source; later events have larger ones.
     pub number: i64,
-    /// Whose order it is.
-    pub project: ProjectId,
+    /// Whose order it is: the project's identity.
+    pub project: ProjectUid,
     /// One of [`ORDER_EVENTS`].
     pub kind: String,
     /// When it happened.

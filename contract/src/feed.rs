@@ -176,6 +176,7 @@ mod tests {
     fn every_entity_is_written_and_named_as_other_versions_read_it() {
         let project = Project {
             id: "demo".parse().unwrap(),
+            uid: None,
             plan: Plan::Pro,
             limits: Plan::Pro.stated_limits(),
             access: Access::Key,
@@ -192,6 +193,7 @@ mod tests {
             digest,
             id: "key_abcdefghij234567".parse().unwrap(),
             project: "demo".parse().unwrap(),
+            project_uid: None,
             environment: Environment::Test,
             scopes: [Scope::OrdersRead].into_iter().collect(),
             expires_at: None,

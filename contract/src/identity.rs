@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::key::{Environment, KeyId, Scopes};
 use crate::plan::Plan;
-use crate::project::ProjectId;
+use crate::project::{ProjectId, ProjectUid};
 use crate::time::UnixSeconds;
 
 /// The header's name, lower case.
@@ -37,14 +37,25 @@ const SIGNATURE_LETTERS: usize = 43;
 pub struct Caller {
     /// The key's public name.
     pub key: KeyId,
-    /// The project it belongs to.
+    /// The name of the project it belongs to.
     pub project: ProjectId,
+    /// The identity of that project, which services keep its data under; absent as in
+    /// [`crate::project::Project::uid`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project_uid: Option<ProjectUid>,
     /// The project's plan.
     pub plan: Plan,
     /// What the key may do.
     pub scopes: Scopes,
     /// The deployment the key belongs to.
     pub environment: Environment,
+}
+
+impl Caller {
+    /// Which project the key belongs to, whatever that is called.
+    pub fn project_identity(&self) -> ProjectUid {
+        self.project_uid.clone().unwrap_or_else(|| ProjectUid::of_old(&self.project))
+    }
 }
 
 /// What the gateway vouches for.
@@ -218,6 +229,7 @@ mod tests {
         let caller = Caller {
             key: "key_abcdefghij234567".parse().unwrap(),
             project: "demo".parse().unwrap(),
+            project_uid: None,
             plan: Plan::Pro,
             scopes: [Scope::OrdersRead, Scope::OrdersWrite].into_iter().collect(),
             environment: Environment::Live,

@@ -14,7 +14,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use crate::project::ProjectId;
+use crate::project::{ProjectId, ProjectUid};
 use crate::text::{serde_as_text, words};
 use crate::time::UnixSeconds;
 
@@ -259,12 +259,22 @@ pub struct ApiKey {
     pub id: KeyId,
     /// Whose quota it spends and whose hosts it opens.
     pub project: ProjectId,
+    /// The identity of that project; absent as in [`crate::project::Project::uid`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project_uid: Option<ProjectUid>,
     /// The deployment it belongs to.
     pub environment: Environment,
     /// What it may do.
     pub scopes: Scopes,
     /// From this second on it is refused with 401 `expired_api_key`.
     pub expires_at: Option<UnixSeconds>,
+}
+
+impl ApiKey {
+    /// Which project it belongs to, whatever that is called.
+    pub fn project_identity(&self) -> ProjectUid {
+        self.project_uid.clone().unwrap_or_else(|| ProjectUid::of_old(&self.project))
+    }
 }
 
 #[cfg(test)]
@@ -336,6 +346,7 @@ mod tests {
             digest: sample().digest(),
             id: KeyId::from_random([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
             project: "demo".parse().unwrap(),
+            project_uid: None,
             environment: Environment::Live,
             scopes: Scopes::all(),
             expires_at: Some(UnixSeconds(1_700_000_000)),

@@ -10,6 +10,7 @@
 
 pub mod ban;
 pub mod certificate;
+pub mod erasure;
 pub mod error;
 pub mod event;
 pub mod feed;

@@ -1,4 +1,7 @@
 //! Projects: the tenants' published things.
+//!
+//! A project has a name, which people see and which a later project may take once it is free, and an identity, which no
+//! other project ever has. Whatever is kept about a project is kept under its identity.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -58,6 +61,62 @@ macro_rules! label {
 label!(ProjectId);
 label!(UpstreamName);
 
+/// What a project is, whatever it is called: orders, events, usage, quotas and everything else hang on it.
+///
+/// `prj_` and 26 characters of `a-z 2-7`: 128 random bits, never given twice. A project that is older than identities
+/// has the name it had then: no later project is given a name as its identity, and no name contains `_`. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProjectUid(Arc<str>);
+
+/// Text that is no identity of a project.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a project's identity is prj_ followed by 26 characters of a-z and 2-7, or the name of an old project")]
+pub struct InvalidProjectUid;
+
+/// 128 bits in base32: 26 characters of 5 bits each.
+const UID_CHARACTERS: usize = 26;
+
+impl ProjectUid {
+    /// The identity of a new project.
+    pub fn from_random(random: [u8; 16]) -> Self {
+        const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+        let bits = u128::from_be_bytes(random);
+        let letter = |index: usize| {
+            let at = usize::try_from((bits >> (index * 5)) & 31).unwrap_or(0);
+            char::from(LETTERS.get(at).copied().unwrap_or(b'a'))
+        };
+        let text: String = (0..UID_CHARACTERS).map(letter).collect();
+        Self(format!("prj_{text}").into())
+    }
+
+    /// The identity of a project that is older than identities.
+    pub fn of_old(name: &ProjectId) -> Self {
+        Self(name.0.clone())
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for ProjectUid {
+    type Err = InvalidProjectUid;
+
+    fn from_str(text: &str) -> Result<Self, InvalidProjectUid> {
+        let random = |rest: &str| {
+            rest.len() == UID_CHARACTERS && rest.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'2'..=b'7'))
+        };
+        if text.strip_prefix("prj_").is_some_and(random) || is_label(text) {
+            Ok(Self(text.into()))
+        } else {
+            Err(InvalidProjectUid)
+        }
+    }
+}
+
+serde_as_text!(ProjectUid);
+
 words! {
     /// Who may send requests to a project's site.
     pub enum Access {
@@ -74,6 +133,9 @@ words! {
 pub struct Project {
     /// The project's name.
     pub id: ProjectId,
+    /// Its identity; absent where the project, or who told of it, is older than identities: see [`Project::identity`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<ProjectUid>,
     /// The plan it is on.
     pub plan: Plan,
     /// The limits in force: the plan's, or the project's own.
@@ -84,6 +146,13 @@ pub struct Project {
     pub upstream: UpstreamName,
     /// A suspended project is answered 403 `project_suspended` on all its hosts.
     pub suspended: bool,
+}
+
+impl Project {
+    /// What its quota and its usage are counted under.
+    pub fn identity(&self) -> ProjectUid {
+        self.uid.clone().unwrap_or_else(|| ProjectUid::of_old(&self.id))
+    }
 }
 
 #[cfg(test)]
@@ -97,6 +166,21 @@ mod tests {
         }
         for bad in ["", "-a", "a-", "A", "a.b", "a_b", "ü", &"x".repeat(64)] {
             assert!(bad.parse::<ProjectId>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn no_name_is_the_identity_of_a_new_project() {
+        let uid = ProjectUid::from_random([0xa5; 16]);
+        assert_eq!((uid.as_str().len(), uid.as_str().parse()), (30, Ok(uid.clone())));
+        assert!(uid.as_str().parse::<ProjectId>().is_err());
+        assert_ne!(uid, ProjectUid::from_random([0xa4; 16]));
+        let mut last_bit = [0xa5; 16];
+        last_bit[0] ^= 0x80;
+        assert_ne!(uid, ProjectUid::from_random(last_bit), "all 128 bits are in it");
+        assert_eq!(ProjectUid::of_old(&"demo".parse().unwrap()).as_str(), "demo");
+        for bad in ["", "prj_", "prj_UPPERCASEUPPERCASEUPPERCA", "prj_a1aaaaaaaaaaaaaaaaaaaaaaaa", "a/b", "prj_abc"] {
+            assert!(bad.parse::<ProjectUid>().is_err(), "{bad}");
         }
     }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ban::Ban;
 use crate::key::KeyId;
-use crate::project::ProjectId;
+use crate::project::ProjectUid;
 
 /// What the control plane reads of one report, in bytes.
 pub const REPORT_BYTES_MAX: usize = 16 * 1024;
@@ -18,8 +18,8 @@ pub const USAGE_PROJECTS_MAX: usize = 50;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UsageOfProject {
-    /// The project whose quota was charged.
-    pub project: ProjectId,
+    /// The identity of the project whose quota was charged.
+    pub project: ProjectUid,
     /// Days since the epoch.
     pub day: i64,
     /// Requests that spent a unit.

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use chassis::refusal::Refusal;
 use contract::identity::Identity;
 use contract::key::{KeyId, Scope, Scopes};
-use contract::project::ProjectId;
 
 use crate::error::Code;
+use crate::project::ProjectRef;
 
 /// Who asks.
 #[derive(Clone, Debug)]
@@ -15,18 +15,20 @@ pub(crate) struct Actor {
     name: String,
     client: Option<IpAddr>,
     rights: Rights,
+    /// The project it acts in: a key's own, or the one an operator names.
+    place: Option<ProjectRef>,
 }
 
 #[derive(Clone, Debug)]
 enum Rights {
     Everything,
-    Key { project: ProjectId, scopes: Scopes },
+    Key { scopes: Scopes },
 }
 
 impl Actor {
     /// An operator of the platform.
     pub(crate) fn operator() -> Self {
-        Self { name: "operator".to_owned(), client: None, rights: Rights::Everything }
+        Self { name: "operator".to_owned(), client: None, rights: Rights::Everything, place: None }
     }
 
     /// An operator with a token of this name.
@@ -36,19 +38,30 @@ impl Actor {
 
     /// The service, acting on schedule.
     pub(crate) fn system() -> Self {
-        Self { name: "system".to_owned(), client: None, rights: Rights::Everything }
+        Self { name: "system".to_owned(), client: None, rights: Rights::Everything, place: None }
     }
 
     /// The holder of the key the gateway vouches for; `None` when it vouches for nobody.
     pub(crate) fn of(identity: &Identity) -> Option<Self> {
         let caller = identity.caller.as_ref()?;
-        let rights = Rights::Key { project: caller.project.clone(), scopes: caller.scopes.clone() };
-        Some(Self { name: caller.key.to_string(), client: Some(identity.client), rights })
+        let place = ProjectRef { uid: caller.project_identity(), name: caller.project.clone() };
+        Some(Self::holder(&caller.key, place, caller.scopes.clone(), identity.client))
+    }
+
+    /// Whether the actor may act in every project, and has to be told in which.
+    pub(crate) fn is_operator(&self) -> bool {
+        matches!(self.rights, Rights::Everything)
+    }
+
+    /// An operator, acting in this project.
+    pub(crate) fn within(self, place: Option<ProjectRef>) -> Self {
+        Self { place, ..self }
     }
 
     /// The holder of a key, signed in to the dashboard from `client`.
-    pub(crate) fn holder(key: &KeyId, project: ProjectId, scopes: Scopes, client: IpAddr) -> Self {
-        Self { name: key.to_string(), client: Some(client), rights: Rights::Key { project, scopes } }
+    pub(crate) fn holder(key: &KeyId, project: ProjectRef, scopes: Scopes, client: IpAddr) -> Self {
+        let rights = Rights::Key { scopes };
+        Self { name: key.to_string(), client: Some(client), rights, place: Some(project) }
     }
 
     /// An operator, signed in to the dashboard from `client`.
@@ -63,9 +76,9 @@ impl Actor {
 
     /// Whose changes are counted together: a key's, wherever it is used, and those of an operator at one address; and the
     /// one project in which a key may change anything.
-    pub(crate) fn session(&self) -> (String, Option<&ProjectId>) {
+    pub(crate) fn session(&self) -> (String, Option<&ProjectRef>) {
         match (&self.rights, self.client) {
-            (Rights::Key { project, .. }, _) => (self.name.clone(), Some(project)),
+            (Rights::Key { .. }, _) => (self.name.clone(), self.place.as_ref()),
             (Rights::Everything, Some(client)) => (format!("{} {client}", self.name), None),
             (Rights::Everything, None) => (self.name.clone(), None),
         }
@@ -77,18 +90,15 @@ impl Actor {
     }
 
     /// The project a path names, if the actor may do this in it. A project that is not the caller's does not exist.
-    pub(crate) fn enter(&self, project: &str, scope: Option<Scope>) -> Result<ProjectId, Refusal> {
+    pub(crate) fn enter(&self, project: &str, scope: Option<Scope>) -> Result<ProjectRef, Refusal> {
         let not_found = || Code::ProjectNotFound.refuse("There is no such project.");
-        let id: ProjectId = project.parse().map_err(|_| not_found())?;
-        let Rights::Key { project, scopes } = &self.rights else { return Ok(id) };
-        if *project != id {
-            return Err(not_found());
-        }
+        let place = self.place.as_ref().filter(|place| place.name.as_str() == project).ok_or_else(not_found)?.clone();
+        let Rights::Key { scopes } = &self.rights else { return Ok(place) };
         match scope {
             Some(scope) if !scopes.contains(scope) => {
                 Err(Code::InsufficientScope.refuse(format!("This needs a key with the scope {scope}.")))
             }
-            _ => Ok(id),
+            _ => Ok(place),
         }
     }
 

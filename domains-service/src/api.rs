@@ -13,13 +13,14 @@ pub(crate) mod keys;
 mod operations;
 mod operators;
 mod projects;
+mod removal;
 mod services;
 mod view;
 pub(crate) mod webhooks;
 
 use std::sync::Arc;
 
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{DefaultBodyLimit, RawPathParams, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
@@ -29,6 +30,7 @@ use chassis::refusal::Refusal;
 use chassis::routes::{Routes, routed};
 use chassis::secret::Secret;
 use chassis::shutdown::Shutdown;
+use contract::erasure::ERASURES_PATH;
 use contract::event::{EVENTS_BYTES_MAX, ORDER_EVENTS_PATH};
 use contract::identity::Identity;
 #[cfg(test)]
@@ -36,7 +38,7 @@ pub(crate) use operations::operation;
 
 use crate::actor::Actor;
 use crate::app::App;
-use crate::error::Code;
+use crate::error::{Code, Stop};
 use crate::feed::Places;
 
 /// Where everything of one project is.
@@ -88,12 +90,15 @@ pub(crate) fn internal(app: Arc<App>, tokens: Tokens, shutdown: Shutdown) -> Rou
         .layer(Extension(Arc::new(Places::default())))
         .layer(middleware::from_fn_with_state(door, gateways::require_gateway));
     let project = Router::new()
-        .route("/", get(projects::show).patch(projects::change).delete(projects::remove))
+        .route("/", get(projects::show).patch(projects::change).delete(removal::remove))
         .route("/deploy", post(projects::deploy))
-        .merge(routed(of_one_project()));
+        .route("/restore", post(removal::restore))
+        .merge(routed(of_one_project()))
+        .route_layer(middleware::from_fn_with_state(app.clone(), place));
     let office = operators::OperatorDoor { app: app.clone(), derived: Openers::of([&tokens.operator]) };
     let operators = Router::new()
         .route("/internal/projects", get(projects::list).post(projects::create))
+        .route("/internal/removed-projects", get(removal::list))
         .nest("/internal/projects/{project}", project)
         .route("/internal/nodes", get(edge::nodes))
         .route("/internal/gateways", get(gateways::list).post(gateways::create))
@@ -111,6 +116,7 @@ pub(crate) fn internal(app: Arc<App>, tokens: Tokens, shutdown: Shutdown) -> Rou
     let events = Router::new()
         .route(ORDER_EVENTS_PATH, post(services::take_order_events))
         .route("/internal/key-set", get(gateways::key_set))
+        .route(ERASURES_PATH, get(services::erasures).post(services::erased))
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
         .layer(DefaultBodyLimit::max(EVENTS_BYTES_MAX))
         .layer(middleware::from_fn_with_state(Arc::new(tokens.events), require_token));
@@ -120,8 +126,9 @@ pub(crate) fn internal(app: Arc<App>, tokens: Tokens, shutdown: Shutdown) -> Rou
 /// The operations for the dashboard, which is a client of the API in the same process: what it can do is what the API
 /// can do, with the same refusals. Requests carry their [`Actor`] as an extension.
 pub(crate) fn in_process(app: Arc<App>) -> Router {
+    let project = routed(of_a_callers_project()).route_layer(middleware::from_fn_with_state(app.clone(), place));
     Router::new()
-        .nest(PROJECT, routed(of_a_callers_project()))
+        .nest(PROJECT, project)
         .route("/internal/projects", get(projects::list))
         .route("/internal/nodes", get(edge::nodes))
         .route("/internal/status", get(edge::status))
@@ -164,6 +171,24 @@ fn of_all_callers() -> Routes<Arc<App>> {
     let mut routes = describe::routes();
     routes.push(("/v1/acme-account", get(projects::acme_account)));
     routes
+}
+
+/// Finds the project that an operator names in the path. Holders of keys are in their own wherever they ask.
+pub(crate) async fn place(
+    State(app): State<Arc<App>>,
+    parameters: RawPathParams,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let operator = request.extensions().get::<Actor>().filter(|actor| actor.is_operator()).cloned();
+    let name = parameters.iter().find(|(parameter, _)| *parameter == "project").and_then(|(_, name)| name.parse().ok());
+    if let Some((actor, name)) = operator.zip(name) {
+        match app.store.project_named(&name).await {
+            Ok(place) => drop(request.extensions_mut().insert(actor.within(place))),
+            Err(error) => return Stop::from(error).into_response(),
+        }
+    }
+    next.run(request).await
 }
 
 /// From the gateway's identity to who asks. The platform's own host asks for a key, so there is always a caller.

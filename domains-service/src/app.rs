@@ -29,6 +29,9 @@ use crate::throttle::{Pace, Throttles};
 /// How long a change waits for the gateways.
 pub(crate) const ACKNOWLEDGEMENT_TIME_MAX: Duration = Duration::from_secs(1);
 
+/// A day.
+const DAY_MILLIS: i64 = 86_400 * 1_000;
+
 /// What every part of the service shares.
 pub(crate) struct App {
     pub(crate) store: Store,
@@ -51,6 +54,8 @@ pub(crate) struct App {
     pub(crate) dns_config: DnsConfig,
     pub(crate) edge_addresses: Vec<IpAddr>,
     pub(crate) change_log_rows: u64,
+    /// How long a removed project can be restored.
+    pub(crate) removed_kept_millis: i64,
     pub(crate) throttles: Throttles,
     pub(crate) pace: Pace,
     pub(crate) webhooks: WebhookConfig,
@@ -86,7 +91,7 @@ impl App {
             authorities,
             sealing: SealingKey::of(&config.sealing_secret)?,
             gateway_operator: crate::keyring::operator_of(&config.secret),
-            prover: Prover::new(&config.secret, config.edge_zone()?),
+            prover: Prover::new(config.edge_zone()?),
             operators: hmac::Key::new(hmac::HMAC_SHA256, operator_token(&config.secret).reveal()),
             plans: config.plans,
             platform: config.platform_domain,
@@ -95,6 +100,7 @@ impl App {
             dns_config: config.dns,
             edge_addresses: config.edge_addresses,
             change_log_rows: config.change_log_rows,
+            removed_kept_millis: i64::from(config.removed_projects_kept_days) * DAY_MILLIS,
             throttles: Throttles::new(clock.clone()),
             pace: Pace::new(clock.clone()),
             webhooks: config.webhooks,

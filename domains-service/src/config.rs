@@ -58,6 +58,8 @@ pub struct Config {
     pub sealing_secret_lost: bool,
     /// What plans grant.
     pub plans: Plans,
+    /// For how many days a removed project can be restored before it is erased everywhere.
+    pub removed_projects_kept_days: u16,
     /// Changes kept for followers of the stream.
     pub change_log_rows: u64,
     /// Addresses of the edge, for apex domains. Those of the CNAME target count too.
@@ -188,6 +190,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
     let sealing_secret_lost = root.flag("sealing_secret_lost", false);
     let plans = read_plans(root);
     let change_log_rows = root.integer("change_log_rows", 100_000, 1_000..=10_000_000);
+    let kept_days = root.integer("removed_projects_kept_days", 30, 0..=3_650);
     let edge_addresses = root.list("edge_addresses");
     let allow_local = root.flag("allow_local_names", false);
     let allow_test = root.flag("allow_test_names", false);
@@ -211,6 +214,7 @@ fn read(root: &Section<'_>) -> Option<Config> {
         gateways_directory: gateways_directory?,
         sealing_secret_lost: sealing_secret_lost?,
         plans: plans?,
+        removed_projects_kept_days: kept_days?.try_into().ok()?,
         change_log_rows: change_log_rows?,
         edge_addresses: edge_addresses?,
         names: NameRules { allow_local: allow_local?, allow_test: allow_test? },

@@ -93,7 +93,7 @@ pub(crate) fn router(app: Arc<App>, guard: GatewayGuard, shutdown: Shutdown) -> 
         .route("/operator", get(operator::overview))
         .route("/operator/projects", get(operator::projects))
         .route("/assets/{file}", get(assets::serve))
-        .nest("/projects/{project}", of_one_project())
+        .nest("/projects/{project}", of_one_project(dashboard.clone()))
         .fallback(async || Fault::nothing_here())
         .method_not_allowed_fallback(async || Fault::nothing_here())
         .layer(middleware::from_fn(form::same_origin))
@@ -105,7 +105,7 @@ pub(crate) fn router(app: Arc<App>, guard: GatewayGuard, shutdown: Shutdown) -> 
         .with_state(dashboard)
 }
 
-fn of_one_project() -> Router<Arc<Dashboard>> {
+fn of_one_project(dashboard: Arc<Dashboard>) -> Router<Arc<Dashboard>> {
     Router::new()
         .route("/", get(domains::list::home))
         .route("/live", get(live::watch))
@@ -125,4 +125,5 @@ fn of_one_project() -> Router<Arc<Dashboard>> {
         .route("/webhooks/{webhook}", get(webhooks::show))
         .route("/webhooks/{webhook}/change", post(webhooks::change))
         .route("/webhooks/{webhook}/repeat", post(webhooks::repeat))
+        .route_layer(middleware::from_fn_with_state(dashboard, session::place))
 }

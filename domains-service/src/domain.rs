@@ -4,6 +4,7 @@
 //! visitors where, [`schedule`] when it is looked at next, [`proof`] what its owner must put into DNS. Nobody here asks
 //! a database, a resolver or a clock.
 
+pub(crate) mod kept;
 pub(crate) mod name;
 pub(crate) mod problem;
 pub(crate) mod proof;
@@ -12,12 +13,12 @@ pub(crate) mod schedule;
 pub(crate) mod state;
 
 use contract::hostname::Hostname;
-use contract::project::ProjectId;
 use contract::site::{RedirectStatus, Serves, Site};
 use contract::time::{UnixMillis, UnixSeconds};
 use serde::{Deserialize, Serialize};
 
 use crate::dns::verdict::Checks;
+use crate::project::ProjectRef;
 use problem::Problem;
 pub(crate) use redirect::{RedirectRule, RedirectTarget};
 pub(crate) use state::Status;
@@ -26,7 +27,7 @@ pub(crate) use state::Status;
 #[derive(Clone, Debug)]
 pub(crate) struct Domain {
     pub(crate) name: Hostname,
-    pub(crate) project: ProjectId,
+    pub(crate) project: ProjectRef,
     pub(crate) status: Status,
     pub(crate) status_since: UnixMillis,
     /// The project's canonical name.
@@ -58,7 +59,7 @@ pub(crate) struct Domain {
 
 impl Domain {
     /// A domain as it is when somebody adds it: nothing known, to be looked at now.
-    pub(crate) fn added(name: Hostname, project: ProjectId, now: UnixMillis) -> Self {
+    pub(crate) fn added(name: Hostname, project: ProjectRef, now: UnixMillis) -> Self {
         Self {
             name,
             project,
@@ -103,7 +104,7 @@ impl Domain {
     pub(crate) fn site(&self, redirect: Option<(Hostname, Option<RedirectStatus>)>) -> Option<Site> {
         self.status.is_served().then(|| Site {
             hostname: self.name.clone(),
-            serves: Serves::Project(self.project.clone()),
+            serves: Serves::Project(self.project.name.clone()),
             redirect: redirect.map(|(to, status)| contract::site::Redirect { to, status }),
         })
     }

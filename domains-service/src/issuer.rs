@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use contract::hostname::Hostname;
-use contract::project::ProjectId;
+use contract::project::ProjectUid;
 use contract::time::UnixSeconds;
 use zeroize::Zeroizing;
 
@@ -32,7 +32,7 @@ pub struct IssueRequest {
     /// The moment of the request.
     pub now: UnixSeconds,
     /// Whose domain it is: projects share an authority's limits fairly.
-    pub project: ProjectId,
+    pub project: ProjectUid,
     /// Failed attempts before this one; each may prove control another way.
     pub attempt: u32,
     /// The chain in service that came from this authority, PEM: the certificate this one replaces.

@@ -26,6 +26,7 @@ mod nodes;
 mod openapi;
 mod peers;
 mod plans;
+mod project;
 mod publish;
 mod run;
 mod seals;

@@ -30,6 +30,7 @@ use crate::config::Config;
 use crate::dashboard;
 use crate::dns::wire::WireDns;
 use crate::dns::{Dns, DnsFailure, RecordKind, Reply};
+use crate::domain::proof::ProofKey;
 use crate::issuer::acme::{AcmeAuthority, Desk};
 use crate::issuer::{Authorities, Issuer, LocalAuthority};
 use crate::keyring;
@@ -105,6 +106,10 @@ pub async fn start_in(
     let (tracer, exporter) = tracing(&config, &registry)?;
     let traced_by = Traced { tracer, clock: clock.clone() };
     let store = Store::open(&config.database, clock.clone()).await?;
+    let completed = store.complete_proof_keys(&ProofKey::of_old(&config.secret)).await?;
+    if completed > 0 {
+        tracing::info!(completed, "the DNS records of these projects do not depend on the platform's secret any more");
+    }
     let (http, internal, admin) =
         (bind(config.listen).await?, bind(config.internal_listen).await?, bind(config.admin_listen).await?);
     let addresses =

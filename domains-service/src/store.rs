@@ -40,6 +40,8 @@ use tokio::sync::watch;
 
 pub(crate) use write::Write;
 
+use crate::project::ProjectRef;
+
 /// Why the database did not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
@@ -151,6 +153,7 @@ fn migrations() -> Migrations {
             "0007_keys_at_work.sql",
             "0012_bounds.sql",
             "0013_gateways.sql",
+            "0014_project_identities.sql",
         ],
         postgres: [
             "0001_start.sql",
@@ -160,6 +163,7 @@ fn migrations() -> Migrations {
             "0007_keys_at_work.sql",
             "0012_bounds.sql",
             "0013_gateways.sql",
+            "0014_project_identities.sql",
         ],
     }
 }
@@ -177,6 +181,11 @@ fn announce(newest: &watch::Sender<Revision>, revision: Revision) {
         *newest = revision.max(*newest);
         newer
     });
+}
+
+/// Reads a project back from the columns of its identity and its name.
+pub(crate) fn read_project(uid: &str, name: &str) -> Result<ProjectRef, StoreError> {
+    Ok(ProjectRef { uid: read_word(uid, "project id")?, name: read_word(name, "project name")? })
 }
 
 /// Reads a closed set's word back from a column.

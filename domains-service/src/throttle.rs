@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::project::ProjectRef;
 use chassis::clock::Clock;
-use contract::project::ProjectId;
 use contract::time::UnixMillis;
 use moka::sync::Cache;
 use parking_lot::Mutex;
@@ -29,7 +29,7 @@ const REMEMBERED_MAX: u64 = 100_000;
 pub(crate) struct Throttles {
     clock: Arc<dyn Clock>,
     domains: Cache<String, Duration>,
-    projects: Cache<ProjectId, Arc<Mutex<VecDeque<Duration>>>>,
+    projects: Cache<ProjectRef, Arc<Mutex<VecDeque<Duration>>>>,
 }
 
 impl Throttles {
@@ -42,7 +42,7 @@ impl Throttles {
     }
 
     /// Notes that a check of `domain` is asked for, or says how long to wait first.
-    pub(crate) fn check(&self, project: &ProjectId, domain: &str) -> Result<(), Duration> {
+    pub(crate) fn check(&self, project: &ProjectRef, domain: &str) -> Result<(), Duration> {
         let now = self.clock.monotonic();
         let asked = self.projects.get_with(project.clone(), Arc::default);
         // The lock orders those who ask at the same moment.
@@ -50,7 +50,7 @@ impl Throttles {
         while asked.front().is_some_and(|at| now.saturating_sub(*at) >= PROJECT_WINDOW) {
             asked.pop_front();
         }
-        let key = format!("{project} {domain}");
+        let key = format!("{} {domain}", project.uid);
         if let Some(last) = self.domains.get(&key) {
             let since = now.saturating_sub(last);
             if since < DOMAIN_INTERVAL {
@@ -93,11 +93,11 @@ impl Pace {
 
     /// Notes a change by `session`, in `project` when it is one's own, or says how long to wait first. Who has to wait
     /// has spent nothing.
-    pub(crate) fn change(&self, session: &str, project: Option<&ProjectId>) -> Result<(), Duration> {
+    pub(crate) fn change(&self, session: &str, project: Option<&ProjectRef>) -> Result<(), Duration> {
         let since_start = i64::try_from(self.clock.monotonic().as_millis()).unwrap_or(i64::MAX);
         let now = UnixMillis(since_start);
         let mut limits = vec![(format!("session {session}"), SESSION_CHANGES)];
-        limits.extend(project.map(|project| (format!("project {project}"), PROJECT_CHANGES)));
+        limits.extend(project.map(|project| (format!("project {}", project.uid), PROJECT_CHANGES)));
         let _turn = self.turn.lock();
         let mut taken = Vec::new();
         for (name, limit) in limits {
@@ -125,8 +125,8 @@ mod tests {
     fn changes_have_a_pace_by_session_and_by_project_and_waiting_costs_nothing() {
         let clock = Arc::new(ManualClock::at(UnixMillis(0)));
         let pace = Pace::new(clock.clone());
-        let (demo, other): (ProjectId, ProjectId) = ("demo".parse().unwrap(), "other".parse().unwrap());
-        let changes = |session: &str, project: &ProjectId| {
+        let (demo, other): (ProjectRef, ProjectRef) = ("demo".parse().unwrap(), "other".parse().unwrap());
+        let changes = |session: &str, project: &ProjectRef| {
             std::iter::from_fn(|| pace.change(session, Some(project)).ok()).take(10_000).count()
         };
         assert_eq!(changes("one", &demo), 300);
@@ -143,7 +143,7 @@ mod tests {
     fn a_domain_is_checked_once_in_ten_seconds_and_a_project_thirty_times_a_minute() {
         let clock = Arc::new(ManualClock::at(UnixMillis(0)));
         let throttles = Throttles::new(clock.clone());
-        let project: ProjectId = "demo".parse().unwrap();
+        let project: ProjectRef = "demo".parse().unwrap();
         assert_eq!(throttles.check(&project, "a.example"), Ok(()));
         clock.advance(Duration::from_secs(4));
         assert_eq!(throttles.check(&project, "a.example"), Err(Duration::from_secs(6)));

@@ -10,15 +10,15 @@ use std::time::Duration;
 use chassis::shutdown::Shutdown;
 use contract::feed::{EntityName, Revision};
 use contract::hostname::Hostname;
-use contract::project::ProjectId;
 use tokio::task::{self, JoinSet};
 
 use crate::app::App;
 use crate::attend::{self, Reason};
 use crate::dashboard::{ABSOLUTE_MILLIS_MAX, IDLE_MILLIS_MAX};
 use crate::domain::{Domain, Status};
+use crate::project::ProjectRef;
 use crate::store::usage::USAGE_DAYS_MAX;
-use crate::store::{StoreError, acme, domains, keys, webhooks};
+use crate::store::{StoreError, acme, domains, keys, projects, webhooks};
 
 /// Between two searches for domains that are due; a change wakes the worker at once.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(200);
@@ -60,6 +60,9 @@ const DELIVERIES_MILLIS: i64 = 30 * 86_400 * 1_000;
 /// A delivery that is due for longer than this is overdue.
 const OVERDUE_MILLIS: i64 = 60 * 1_000;
 
+/// Removed projects erased per round: each may have many events.
+const PROJECTS_ERASED_AT_ONCE: i64 = 10;
+
 /// Stale keys deleted per round.
 const KEYS_PER_TIDYING: i64 = 500;
 
@@ -67,7 +70,7 @@ const KEYS_PER_TIDYING: i64 = 500;
 #[derive(Default)]
 struct InProgress {
     tasks: JoinSet<Result<(), StoreError>>,
-    domains: HashMap<task::Id, (ProjectId, Hostname)>,
+    domains: HashMap<task::Id, (ProjectRef, Hostname)>,
 }
 
 impl InProgress {
@@ -248,7 +251,21 @@ async fn tidy_once(app: &App) -> Result<(), StoreError> {
     write.tidy_bans().await?;
     webhooks::forget_taken(&mut write, now.plus(-DELIVERIES_MILLIS)).await?;
     write.commit().await?;
+    erase_due_projects(app).await?;
     app.store.forget_sessions(now.plus(-ABSOLUTE_MILLIS_MAX), now.plus(-IDLE_MILLIS_MAX), now).await?;
+    Ok(())
+}
+
+/// Erases removed projects whose time is over.
+async fn erase_due_projects(app: &App) -> Result<(), StoreError> {
+    let mut write = app.store.write().await?;
+    let now = write.now();
+    for project in projects::to_erase(write.connection(), now, PROJECTS_ERASED_AT_ONCE).await? {
+        projects::erase(write.connection(), &project.id, now).await?;
+        tracing::info!(project.id = %project.id, project.uid = %project.id.uid, "a removed project was erased: its time is over");
+    }
+    projects::forget_erasures(write.connection(), now.plus(-EVENTS_MILLIS)).await?;
+    write.commit().await?;
     Ok(())
 }
 

@@ -203,6 +203,7 @@ fn identify(
         caller: caller.map(|(key, payer)| Caller {
             key: key.id.clone(),
             project: key.project.clone(),
+            project_uid: key.project_uid.clone(),
             plan: payer.plan,
             scopes: key.scopes.clone(),
             environment: key.environment,

@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use contract::key::KeyId;
 use contract::plan::Limits;
-use contract::project::ProjectId;
+use contract::project::ProjectUid;
 use contract::time::UnixSeconds;
 use contract::window::Window;
 use parking_lot::Mutex;
@@ -118,7 +118,7 @@ impl Quota {
 
     /// Takes back the unit of a request that never reached an upstream through our own fault. `standing` is what
     /// [`Quota::charge`] answered for it.
-    pub fn refund(&self, project: &ProjectId, standing: &Standing) {
+    pub fn refund(&self, project: &ProjectUid, standing: &Standing) {
         if let Some(cell) = self.0.cells.find(project) {
             cell.lock().bucket.refund(self.0.clock.monotonic(), standing);
             self.0.cells.watch(&cell);
@@ -127,20 +127,20 @@ impl Quota {
 
     /// Hands back at once what this node holds for a project, because another node would refuse for want of it. For
     /// stores that pass such calls between nodes.
-    pub fn recall(&self, project: &ProjectId) {
+    pub fn recall(&self, project: &ProjectUid) {
         if let Some(cell) = self.0.cells.find(project).filter(|cell| cell.lock().bucket.owes()) {
             self.0.state_in_background(&cell, ledger::node::Purpose::HandBack);
         }
     }
 
     /// The books of a project: both windows, and every node's part. `None` when nothing was charged yet.
-    pub async fn usage(&self, project: &ProjectId) -> Result<Option<BucketView>, StoreOutage> {
+    pub async fn usage(&self, project: &ProjectUid) -> Result<Option<BucketView>, StoreOutage> {
         let budget = self.0.settings.call_budget;
         tokio::time::timeout(budget, self.0.store.view(project)).await.unwrap_or(Err(StoreOutage::TimedOut))
     }
 
     /// Where a project stands on this node, without charging anything.
-    pub fn standing(&self, project: &ProjectId, limits: Limits) -> Standing {
+    pub fn standing(&self, project: &ProjectUid, limits: Limits) -> Standing {
         let (now, wall) = (self.0.clock.monotonic(), self.0.clock.wall());
         match self.0.cells.find(project) {
             Some(cell) => cell.lock().bucket.peek(now, wall),

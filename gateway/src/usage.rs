@@ -11,7 +11,7 @@ mod report;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 
-use contract::project::ProjectId;
+use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 use contract::usage::UsageOfProject;
 use contract::window::Window;
@@ -45,7 +45,7 @@ struct Page {
 pub struct UsageBook {
     /// When keys were used last.
     pub keys: KeyBook,
-    parts: Vec<Mutex<HashMap<ProjectId, Page>>>,
+    parts: Vec<Mutex<HashMap<ProjectUid, Page>>>,
     /// Days that ended before they were reported in full.
     ended: Mutex<Vec<UsageOfProject>>,
     hasher: RandomState,
@@ -64,7 +64,7 @@ impl Default for UsageBook {
 
 impl UsageBook {
     /// Counts a request that was charged or refused for its quota.
-    pub fn count(&self, project: &ProjectId, decision: Decision, now: UnixMillis) {
+    pub fn count(&self, project: &ProjectUid, decision: Decision, now: UnixMillis) {
         let Some(part) = self.part(project) else { return };
         let (day, minute) = (Window::Day.index(now), Window::Minute.index(now));
         let mut pages = part.lock();
@@ -125,12 +125,12 @@ impl UsageBook {
         }
     }
 
-    fn part(&self, project: &ProjectId) -> Option<&Mutex<HashMap<ProjectId, Page>>> {
+    fn part(&self, project: &ProjectUid) -> Option<&Mutex<HashMap<ProjectUid, Page>>> {
         self.parts.get(usize::try_from(self.hasher.hash_one(project) % PARTS as u64).unwrap_or(0))
     }
 }
 
-fn usage(project: &ProjectId, page: &Page) -> UsageOfProject {
+fn usage(project: &ProjectUid, page: &Page) -> UsageOfProject {
     UsageOfProject {
         project: project.clone(),
         day: page.day,
@@ -151,7 +151,7 @@ mod tests {
 
     fn book_with(decisions: &[(Decision, UnixMillis)]) -> UsageBook {
         let book = UsageBook::default();
-        let project: ProjectId = "demo".parse().unwrap();
+        let project: ProjectUid = "demo".parse().unwrap();
         for (decision, at) in decisions {
             book.count(&project, *decision, *at);
         }

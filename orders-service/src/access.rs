@@ -7,15 +7,15 @@ use chassis::guard::IDENTITY_REQUIRED;
 use chassis::refusal::Refusal;
 use contract::identity::Identity;
 use contract::key::{Environment, Scope};
-use contract::project::ProjectId;
+use contract::project::ProjectUid;
 
 use crate::error::{ApiError, Code};
 
 /// RFC 6750: there is a key, and it is not good here.
 const CHALLENGE: &str = "Bearer realm=\"api\", error=\"invalid_token\"";
 
-/// The project of a caller who may use `scope` in this deployment.
-pub(crate) fn authorise(identity: &Identity, environment: Environment, scope: Scope) -> Result<ProjectId, ApiError> {
+/// The identity of the project of a caller who may use `scope` in this deployment.
+pub(crate) fn authorise(identity: &Identity, environment: Environment, scope: Scope) -> Result<ProjectUid, ApiError> {
     let Some(caller) = &identity.caller else {
         return Err(Refusal::new(401, IDENTITY_REQUIRED, "This operation needs an API key.").into());
     };
@@ -30,7 +30,7 @@ pub(crate) fn authorise(identity: &Identity, environment: Environment, scope: Sc
     if !caller.scopes.contains(scope) {
         return Err(Code::InsufficientScope.because(format!("This API key lacks the scope {scope}.")));
     }
-    Ok(caller.project.clone())
+    Ok(caller.project_identity())
 }
 
 #[cfg(test)]
@@ -49,6 +49,7 @@ mod tests {
             caller: Some(Caller {
                 key: "key_aaaaaaaaaaaaaaaa".parse().unwrap(),
                 project: "demo".parse().unwrap(),
+                project_uid: None,
                 plan: Plan::Free,
                 scopes: [Scope::OrdersRead].into_iter().collect(),
                 environment: Environment::Live,

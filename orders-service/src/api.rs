@@ -21,7 +21,7 @@ use chassis::guard::{GatewayGuard, require_gateway};
 use chassis::routes::{Routes, routed};
 use contract::identity::Identity;
 use contract::key::{Environment, Scope};
-use contract::project::ProjectId;
+use contract::project::ProjectUid;
 use tower_http::CompressionLevel;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
@@ -48,7 +48,7 @@ pub(crate) struct Api {
 
 impl Api {
     /// The caller's project, if its key has the scope.
-    pub(crate) fn authorise(&self, identity: &Identity, scope: Scope) -> Result<ProjectId, ApiError> {
+    pub(crate) fn authorise(&self, identity: &Identity, scope: Scope) -> Result<ProjectUid, ApiError> {
         access::authorise(identity, self.environment, scope)
     }
 }

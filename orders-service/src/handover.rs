@@ -63,6 +63,15 @@ impl ControlPlane {
     }
 }
 
+/// An HTTP client for the control plane.
+///
+/// # Errors
+/// When there can be none.
+pub(crate) fn client() -> anyhow::Result<Client> {
+    let builder = Client::builder().timeout(HANDOVER_TIME_MAX).redirect(reqwest::redirect::Policy::none()).no_proxy();
+    builder.build().context("an HTTP client for the control plane")
+}
+
 /// The way to the control plane.
 pub(crate) struct Handover {
     orders: Orders,
@@ -94,14 +103,8 @@ impl Handover {
         control_plane: &ControlPlane,
         secret: &Secret,
     ) -> anyhow::Result<Self> {
-        let client = Client::builder()
-            .timeout(HANDOVER_TIME_MAX)
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .build()
-            .context("an HTTP client for events")?;
         let url = control_plane.at(ORDER_EVENTS_PATH);
-        Ok(Self { orders, metrics, client, url, token: chassis::guard::events_token(secret) })
+        Ok(Self { orders, metrics, client: client()?, url, token: chassis::guard::events_token(secret) })
     }
 
     /// Hands over until `shutdown`. What is on its way then is repeated at the next start.

@@ -35,6 +35,9 @@ pub enum ImportFailure {
     /// Somebody else imports right now.
     #[error("another import is in progress")]
     InProgress,
+    /// The project was erased.
+    #[error("there is no such project")]
+    NoProject,
     /// The lines stopped coming.
     #[error("the lines could not be read: {0}")]
     Broken(String),
@@ -160,6 +163,7 @@ impl Lines {
                 line: self.of(index),
                 reason: format!("order {} stands on line {} already", id(index), self.of(first)),
             },
+            ImportError::Erased => ImportFailure::NoProject,
             ImportError::Store(error) => error.into(),
         }
     }

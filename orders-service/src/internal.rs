@@ -15,7 +15,7 @@ use chassis::clock::Clock;
 use chassis::guard::require_token;
 use chassis::refusal::Refusal;
 use chassis::secret::Secret;
-use contract::project::ProjectId;
+use contract::project::ProjectUid;
 use futures_util::StreamExt as _;
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -96,6 +96,7 @@ fn import_refusal(failure: ImportFailure) -> ApiError {
             Code::ImportTooLarge.because(format!("Nothing was imported. {}", capitalised(&failure.to_string())))
         }
         ImportFailure::InProgress => Code::ImportInProgress.refuse(),
+        ImportFailure::NoProject => no_project(),
         ImportFailure::Store(error) => error.into(),
     }
 }
@@ -155,7 +156,11 @@ pub(crate) fn ship_refusal(id: i64, error: ChangeError<ShipError>) -> ApiError {
     }
 }
 
-fn project_in(segment: Result<Path<String>, PathRejection>) -> Result<ProjectId, ApiError> {
+fn project_in(segment: Result<Path<String>, PathRejection>) -> Result<ProjectUid, ApiError> {
     let project = segment.ok().and_then(|Path(text)| text.parse().ok());
-    project.ok_or_else(|| Code::NotFound.because("There is no project with this name."))
+    project.ok_or_else(no_project)
+}
+
+fn no_project() -> ApiError {
+    Code::NotFound.because("There is no such project.")
 }

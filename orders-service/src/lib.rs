@@ -14,6 +14,7 @@ mod access;
 mod api;
 mod config;
 mod deprecation;
+mod erasure;
 mod error;
 mod etag;
 mod handover;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chassis::sql::Place;
-use contract::project::ProjectId;
+use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 use futures_util::{Stream, StreamExt as _, stream};
 use tokio::sync::Semaphore;
@@ -54,7 +54,7 @@ impl Orders {
     /// [`ImportFailure`]; nothing was imported.
     pub async fn import<E: std::fmt::Display>(
         &self,
-        project: &ProjectId,
+        project: &ProjectUid,
         lines: impl Stream<Item = Result<Bytes, E>> + Send,
     ) -> Result<u64, ImportFailure> {
         let _place = self.importing.try_acquire().map_err(|_| ImportFailure::InProgress)?;
@@ -77,9 +77,9 @@ impl Orders {
     }
 
     /// All orders of a project as JSON lines, in id order; what [`Orders::import`] takes. An error ends the stream.
-    pub fn export(&self, project: &ProjectId) -> impl Stream<Item = Result<Bytes, StoreError>> + Send + 'static {
+    pub fn export(&self, project: &ProjectUid) -> impl Stream<Item = Result<Bytes, StoreError>> + Send + 'static {
         enum Export {
-            Begin(Arc<dyn OrderStore>, ProjectId),
+            Begin(Arc<dyn OrderStore>, ProjectUid),
             Walk(Walk),
         }
         stream::try_unfold(Export::Begin(self.store.clone(), project.clone()), |export| async move {
@@ -95,7 +95,7 @@ impl Orders {
     ///
     /// # Errors
     /// When there is no such order, it is not pending, or the store has trouble.
-    pub async fn ship(&self, project: &ProjectId, id: i64, at: UnixMillis) -> Result<Order, ChangeError<ShipError>> {
+    pub async fn ship(&self, project: &ProjectUid, id: i64, at: UnixMillis) -> Result<Order, ChangeError<ShipError>> {
         self.store.ship(project, id, at).await
     }
 
@@ -103,7 +103,7 @@ impl Orders {
     ///
     /// # Errors
     /// When the store has trouble.
-    pub async fn summary(&self, project: &ProjectId) -> Result<Summary, StoreError> {
+    pub async fn summary(&self, project: &ProjectUid) -> Result<Summary, StoreError> {
         self.store.summary(project).await
     }
 

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 
 use crate::api::{self, Api};
 use crate::config::Config;
+use crate::erasure::Eraser;
 use crate::handover::Handover;
 use crate::internal::{self, Internal};
 use crate::key_set::Publisher;
@@ -64,6 +65,7 @@ pub async fn start_with(
     }
     let internal = Internal { orders: orders.clone(), clock: clock.clone(), metrics: api.metrics.clone() };
     let handover = Handover::new(orders.clone(), api.metrics.clone(), &config.control_plane, &config.secret)?;
+    let eraser = Eraser::new(orders.clone(), clock.clone(), &config.control_plane, &config.secret)?;
     let http = bind(config.listen).await?;
     let operators = bind(config.internal_listen).await?;
     let watchers = bind(config.admin_listen).await?;
@@ -83,6 +85,7 @@ pub async fn start_with(
     let token = Arc::new(operator_token(&config.secret));
     let api = api::router(api, guard).layer(axum::middleware::from_fn_with_state(traced_by, traced));
     let telling = tokio::spawn(handover.run(shutdown.clone()));
+    let erasing = tokio::spawn(eraser.run(shutdown.clone()));
     let public = serve(http, api, limits, shutdown.clone());
     let settings = admin::settings("/internal/settings", Arc::new(Mutex::new(config.told)), Openers::of([&*token]));
     let inside = internal::router(internal, token).merge(settings);
@@ -103,6 +106,7 @@ pub async fn start_with(
         };
         let (public, private, ()) = tokio::join!(public, private, draining);
         telling.await?;
+        erasing.await?;
         orders.close().await;
         exporter_end.begin();
         if let Some(exporter) = exporter {

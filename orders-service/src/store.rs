@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chassis::sql::Database;
-use contract::project::ProjectId;
+use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 
 use crate::order::{CancelError, Order, ShipDate, ShipError, Status};
@@ -80,6 +80,9 @@ pub enum ImportError {
         /// Place of the earlier one.
         first: usize,
     },
+    /// The project was erased.
+    #[error("the project was erased")]
+    Erased,
     /// Nobody could tell; nothing was acknowledged.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -133,6 +136,9 @@ pub enum CreateError {
     /// Every id up to 2^53 - 1 is taken; larger ones would be rounded by many clients.
     #[error("the project has no order ids left")]
     IdsExhausted,
+    /// The project was erased.
+    #[error("the project was erased")]
+    Erased,
     /// Nobody could tell.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -230,43 +236,47 @@ pub trait OrderStore: Send + Sync {
     fn mark(&self) -> &str;
 
     /// Version and number of a project's orders, as of one moment.
-    async fn edition(&self, project: &ProjectId) -> Result<Edition, StoreError>;
+    async fn edition(&self, project: &ProjectUid) -> Result<Edition, StoreError>;
 
     /// The next `limit` orders with ids above `after`, in id order. Holds nothing once it has answered.
-    async fn batch(&self, project: &ProjectId, after: Option<i64>, limit: u32) -> Result<Vec<Order>, StoreError>;
+    async fn batch(&self, project: &ProjectUid, after: Option<i64>, limit: u32) -> Result<Vec<Order>, StoreError>;
 
     /// One page of orders.
-    async fn page(&self, project: &ProjectId, query: &PageQuery) -> Result<Vec<Order>, StoreError>;
+    async fn page(&self, project: &ProjectUid, query: &PageQuery) -> Result<Vec<Order>, StoreError>;
 
     /// One order.
-    async fn find(&self, project: &ProjectId, id: i64) -> Result<Option<Order>, StoreError>;
+    async fn find(&self, project: &ProjectUid, id: i64) -> Result<Option<Order>, StoreError>;
 
     /// What happened to an order, oldest first; `None` when there is no such order.
-    async fn events(&self, project: &ProjectId, id: i64) -> Result<Option<Vec<Event>>, StoreError>;
+    async fn events(&self, project: &ProjectUid, id: i64) -> Result<Option<Vec<Event>>, StoreError>;
 
     /// Whether any order of the project is for this pet.
-    async fn knows_pet(&self, project: &ProjectId, pet_id: i64) -> Result<bool, StoreError>;
+    async fn knows_pet(&self, project: &ProjectUid, pet_id: i64) -> Result<bool, StoreError>;
 
     /// How many orders there are in each state.
-    async fn summary(&self, project: &ProjectId) -> Result<Summary, StoreError>;
+    async fn summary(&self, project: &ProjectUid) -> Result<Summary, StoreError>;
 
     /// Cancels a pending order. When this answers `Ok`, the cancellation is on disk.
-    async fn cancel(&self, project: &ProjectId, id: i64, at: UnixMillis) -> Result<Order, ChangeError<CancelError>>;
+    async fn cancel(&self, project: &ProjectUid, id: i64, at: UnixMillis) -> Result<Order, ChangeError<CancelError>>;
 
     /// Ships a pending order, durably.
-    async fn ship(&self, project: &ProjectId, id: i64, at: UnixMillis) -> Result<Order, ChangeError<ShipError>>;
+    async fn ship(&self, project: &ProjectUid, id: i64, at: UnixMillis) -> Result<Order, ChangeError<ShipError>>;
 
     /// Places a pending order under the next free id, durably; once per idempotency key.
     async fn create(
         &self,
-        project: &ProjectId,
+        project: &ProjectUid,
         order: NewOrder,
         idempotency: Option<Idempotency>,
         at: UnixMillis,
     ) -> Result<Created, CreateError>;
 
     /// Adds all the orders, durably, or none.
-    async fn import(&self, project: &ProjectId, orders: Vec<Order>) -> Result<u64, ImportError>;
+    async fn import(&self, project: &ProjectUid, orders: Vec<Order>) -> Result<u64, ImportError>;
+
+    /// Erases everything of the project, durably, and refuses what is still on its way to it. One that was erased, or
+    /// never was, is erased. Others' changes go in between.
+    async fn erase(&self, project: &ProjectUid, at: UnixMillis) -> Result<(), StoreError>;
 
     /// The oldest events that nobody was told of yet, in the order of their numbers. Every change of an order writes one
     /// in its own transaction; an import writes none.

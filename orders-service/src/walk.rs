@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::project::ProjectId;
+use contract::project::ProjectUid;
 use tokio::sync::Semaphore;
 
 use crate::order::Order;
@@ -35,7 +35,7 @@ const TURN_WAIT_MAX: Duration = Duration::from_secs(9);
 /// A walk in progress.
 pub(crate) struct Walk {
     store: Arc<dyn OrderStore>,
-    project: ProjectId,
+    project: ProjectUid,
     edition: Edition,
     after: Option<i64>,
     seen: i64,
@@ -44,7 +44,7 @@ pub(crate) struct Walk {
 
 impl Walk {
     /// At the beginning, knowing which edition it walks through.
-    pub(crate) async fn begin(store: Arc<dyn OrderStore>, project: ProjectId) -> Result<Self, StoreError> {
+    pub(crate) async fn begin(store: Arc<dyn OrderStore>, project: ProjectUid) -> Result<Self, StoreError> {
         let edition = store.edition(&project).await?;
         Ok(Self { store, project, edition, after: None, seen: 0, finished: false })
     }

@@ -241,11 +241,21 @@ pub enum Project {
         /// Its name.
         id: ProjectId,
     },
-    /// Remove it with its keys and domains.
+    /// Remove it: its keys and traffic stop at once. Its data is kept for a while, then erased everywhere.
     Remove {
         /// Its name.
         id: ProjectId,
+        /// Erase its data at once, and what is kept of removed projects of this name. It cannot be restored.
+        #[arg(long)]
+        now: bool,
     },
+    /// Bring a removed project back, with its keys and its data. Its domains are verified anew.
+    Restore {
+        /// Its name.
+        id: ProjectId,
+    },
+    /// Removed projects that can be restored, and when they are erased.
+    Removed,
 }
 
 /// `tollhouse key`.

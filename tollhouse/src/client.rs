@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use chassis::guard::{gateway_operator_token, operator_token};
 use chassis::secret::Secret;
 use contract::error::ErrorBody;
+use contract::project::ProjectUid;
 use reqwest::{Method, Response};
 use serde_json::Value;
 
@@ -97,6 +98,15 @@ impl Client {
     /// As [`Client::control`].
     pub async fn orders_json(&self, path: &str) -> anyhow::Result<Value> {
         self.json(&self.run.orders, &self.token, Method::GET, path, &Value::Null).await
+    }
+
+    /// The identity of a project, under which services keep what is its.
+    ///
+    /// # Errors
+    /// As [`Client::control`], and when there is no such project.
+    pub async fn identity_of(&self, project: &str) -> anyhow::Result<ProjectUid> {
+        let project = self.control(Method::GET, &format!("/internal/projects/{project}"), &Value::Null).await?;
+        Ok(serde_json::from_value(project.get("uid").cloned().unwrap_or_default())?)
     }
 
     /// Calls the orders-service's internal listener with a body that may be long.

@@ -8,6 +8,7 @@ fn claims() -> Claims {
         caller: Some(Caller {
             key: "key_aaaaaaaaaaaaaaaa".parse().unwrap(),
             project: "demo".parse().unwrap(),
+            project_uid: None,
             plan: Plan::Pro,
             scopes: Scopes::all(),
             environment: Environment::Live,

@@ -23,6 +23,7 @@ use crate::domain::redirect::{RedirectError, permit};
 use crate::domain::{Domain, RedirectRule, RedirectTarget};
 use crate::error::{Code, Stop};
 use crate::nodes::Acknowledged;
+use crate::project::ProjectRef;
 use crate::publish::{self, node, target_of};
 use crate::store::{Write, domains};
 
@@ -145,7 +146,7 @@ fn view_of_choice(domain: &Domain) -> serde_json::Value {
     })
 }
 
-async fn find(write: &mut Write, project: &contract::project::ProjectId, name: &str) -> Result<Domain, Stop> {
+async fn find(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Domain, Stop> {
     let name = Hostname::parse(name).map_err(|_| no_domain())?;
     let domain = domains::find_domain(write.connection(), project, &name).await?.ok_or_else(no_domain)?;
     if domain.removal.is_some() {

@@ -9,7 +9,6 @@ use axum::response::{IntoResponse, Response};
 use chassis::refusal::Refusal;
 use contract::hostname::Hostname;
 use contract::key::Scope;
-use contract::project::ProjectId;
 use http::{StatusCode, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -25,6 +24,7 @@ use crate::domain::name::{Attachable, NameError, attachable};
 use crate::domain::problem::ProblemCode;
 use crate::domain::{Domain, Status};
 use crate::error::{Code, Stop};
+use crate::project::ProjectRef;
 use crate::store::projects::ProjectRecord;
 use crate::store::{StoreError, domains};
 
@@ -142,7 +142,7 @@ pub(super) async fn list(
 }
 
 /// The project's domain of a name in a path, or 404.
-pub(super) async fn load(app: &App, id: &ProjectId, name: &str) -> Result<Domain, Stop> {
+pub(super) async fn load(app: &App, id: &ProjectRef, name: &str) -> Result<Domain, Stop> {
     let found = match Hostname::parse(name) {
         Ok(name) => app.store.find_domain(id, &name).await?,
         Err(_) => None,
@@ -207,7 +207,7 @@ async fn look_now(app: &App, domain: &Domain) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn throttle(app: &App, project: &ProjectId, name: &str) -> Result<(), Refusal> {
+fn throttle(app: &App, project: &ProjectRef, name: &str) -> Result<(), Refusal> {
     app.throttles.check(project, name).map_err(|wait| {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         let message = format!("A domain is checked once in ten seconds. Ask again in {seconds} s.");

@@ -7,7 +7,6 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use contract::feed::{Entity, EntityName};
 use contract::key::{Environment, KeyId, PresentedKey, Scope, Scopes};
-use contract::project::ProjectId;
 use contract::time::{UnixMillis, UnixSeconds};
 use http::StatusCode;
 use serde::Deserialize;
@@ -18,6 +17,7 @@ use super::view::{rfc3339, rfc3339_seconds};
 use crate::actor::Actor;
 use crate::app::App;
 use crate::error::{Code, Stop};
+use crate::project::ProjectRef;
 use crate::store::keys::{self, KeyRecord};
 use crate::store::{Write, projects};
 
@@ -163,7 +163,7 @@ pub(super) async fn revoke(
 }
 
 fn generate(
-    project: &ProjectId,
+    project: &ProjectRef,
     environment: Environment,
     label: String,
     scopes: Scopes,
@@ -198,7 +198,7 @@ async fn withdraw(write: &mut Write, key: &mut KeyRecord) -> Result<(), Stop> {
     Ok(write.remove(EntityName::Key(key.digest)).await?)
 }
 
-async fn find(write: &mut Write, project: &ProjectId, id: &str) -> Result<KeyRecord, Stop> {
+async fn find(write: &mut Write, project: &ProjectRef, id: &str) -> Result<KeyRecord, Stop> {
     project_exists(write, project).await?;
     let key = match id.parse::<KeyId>() {
         Ok(id) => keys::find_key(write.connection(), project, &id).await?,
@@ -207,7 +207,7 @@ async fn find(write: &mut Write, project: &ProjectId, id: &str) -> Result<KeyRec
     key.ok_or_else(|| Code::KeyNotFound.refuse("The project has no key of this id.").into())
 }
 
-async fn project_exists(write: &mut Write, project: &ProjectId) -> Result<(), Stop> {
+async fn project_exists(write: &mut Write, project: &ProjectRef) -> Result<(), Stop> {
     match projects::find_project(write.connection(), project).await? {
         Some(_) => Ok(()),
         None => Err(no_project().into()),
@@ -219,7 +219,7 @@ fn no_project() -> chassis::refusal::Refusal {
 }
 
 /// Whether the project may have one more key while `leaving` others go. Makes room among those that are gone.
-async fn room_for_one(write: &mut Write, project: &ProjectId, leaving: u64) -> Result<(), Stop> {
+async fn room_for_one(write: &mut Write, project: &ProjectRef, leaving: u64) -> Result<(), Stop> {
     let now = write.now().to_seconds();
     for gone in keys::keys_beyond(write.connection(), project, KEYS_GONE_MAX, now).await? {
         write.remove(EntityName::Key(gone.digest)).await?;

@@ -1,30 +1,30 @@
 //! Projects: created, changed and deployed by operators, seen by their callers.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use contract::feed::{Entity, EntityName};
+use contract::feed::Entity;
 use contract::key::Scope;
 use contract::plan::{Limits, Plan};
-use contract::project::{Access, ProjectId, RESERVED_LABELS, UpstreamName};
+use contract::project::{Access, ProjectId, ProjectUid, RESERVED_LABELS, UpstreamName};
 use contract::site::{Serves, Site};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::extract::{Field, Json, Params, Segments};
-use super::{changes, view};
+use super::view;
 use crate::actor::Actor;
-use crate::app::{ACKNOWLEDGEMENT_TIME_MAX, App};
+use crate::app::App;
+use crate::domain::proof::{KEY_BYTES, ProofKey};
 use crate::error::{Code, Stop};
-use crate::publish;
+use crate::project::ProjectRef;
 use crate::store::projects::{self, ProjectRecord};
-use crate::store::{Write, domains, keys};
+use crate::store::{Write, domains};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -57,23 +57,24 @@ pub(super) async fn create(
     Extension(actor): Extension<Actor>,
     Json(wanted): Json<NewProject>,
 ) -> Result<Response, Stop> {
-    let id: ProjectId = wanted.id.parse().map_err(|error| invalid("id", error))?;
+    let name: ProjectId = wanted.id.parse().map_err(|error| invalid("id", error))?;
     let upstream: UpstreamName = wanted.upstream.parse().map_err(|error| invalid("upstream", error))?;
-    if RESERVED_LABELS.contains(&id.as_str()) {
+    if RESERVED_LABELS.contains(&name.as_str()) {
         return Err(Code::ProjectReserved.refuse("The platform itself speaks at this name; choose another.").into());
     }
-    if app.platform.child(id.as_str()).is_err() {
+    if app.platform.child(name.as_str()).is_err() {
         return Err(Code::InvalidProject.refuse("The project's hostname would be too long.").into());
     }
     let mut write = app.store.write().await?;
-    if projects::find_project(write.connection(), &id).await?.is_some() {
+    if projects::find_named(write.connection(), &name).await?.is_some() {
         return Err(Code::ProjectExists.refuse("There is a project of this name.").into());
     }
     let now = write.now();
     let salt = chassis::random::bytes::<16>()?;
     let project = ProjectRecord {
-        id,
+        id: ProjectRef { uid: ProjectUid::from_random(chassis::random::bytes()?), name },
         salt: URL_SAFE_NO_PAD.encode(salt),
+        proof_key: ProofKey::new(chassis::random::bytes::<KEY_BYTES>()?.to_vec()),
         plan: wanted.plan,
         limits: wanted.limits,
         access: wanted.access,
@@ -83,6 +84,7 @@ pub(super) async fn create(
         updated_at: now,
         deployed_at: None,
         unpaid_since: None,
+        removed: None,
     };
     save(&app, &mut write, &project).await?;
     write.record(&project.id, None, "project.created", &actor, json!({ "plan": project.plan })).await?;
@@ -95,19 +97,28 @@ fn invalid(field: &str, error: contract::project::NotALabel) -> Stop {
 }
 
 /// Writes a project and tells the edge.
-async fn save(app: &App, write: &mut Write, project: &ProjectRecord) -> Result<(), Stop> {
+pub(super) async fn save(app: &App, write: &mut Write, project: &ProjectRecord) -> Result<(), Stop> {
     projects::save_project(write.connection(), project).await?;
     Ok(write.put(Entity::Project(project.published(&app.plans))).await?)
 }
 
+/// Tells the edge to serve the project at its own host.
+pub(super) async fn publish_host(app: &App, write: &mut Write, project: &ProjectRecord) -> Result<(), Stop> {
+    if let Some(hostname) = project.host(&app.platform) {
+        let serves = Serves::Project(project.id.name.clone());
+        write.put(Entity::Site(Site { hostname, serves, redirect: None })).await?;
+    }
+    Ok(())
+}
+
 /// The project, or 404.
-pub(super) async fn find(write: &mut Write, id: &ProjectId) -> Result<ProjectRecord, Stop> {
+pub(super) async fn find(write: &mut Write, id: &ProjectRef) -> Result<ProjectRecord, Stop> {
     let project = projects::find_project(write.connection(), id).await?;
     project.ok_or_else(|| Code::ProjectNotFound.refuse("There is no such project.").into())
 }
 
 /// The project, or 404, without a transaction.
-pub(super) async fn load(app: &App, id: &ProjectId) -> Result<ProjectRecord, Stop> {
+pub(super) async fn load(app: &App, id: &ProjectRef) -> Result<ProjectRecord, Stop> {
     let project = app.store.find_project(id).await?;
     project.ok_or_else(|| Code::ProjectNotFound.refuse("There is no such project.").into())
 }
@@ -117,7 +128,7 @@ pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<
     let limit = params.limit()?;
     let found = app.store.projects(params.text("cursor").unwrap_or_default(), limit).await?;
     let full = i64::try_from(found.len()).is_ok_and(|count| count == limit);
-    let next = found.last().filter(|_| full).map(|project| project.id.clone());
+    let next = found.last().filter(|_| full).map(|project| project.id.name.clone());
     let list: Vec<Value> = found.iter().map(|project| view::project(&app, project)).collect();
     Ok(axum::Json(json!({ "projects": list, "next_cursor": next })).into_response())
 }
@@ -201,44 +212,10 @@ pub(super) async fn deploy(
     project.deployed_at = Some(now);
     project.updated_at = now;
     save(&app, &mut write, &project).await?;
-    if let Some(hostname) = project.host(&app.platform) {
-        write.put(Entity::Site(Site { hostname, serves: Serves::Project(id.clone()), redirect: None })).await?;
-    }
+    publish_host(&app, &mut write, &project).await?;
     write.record(&id, None, "project.deployed", &actor, json!({})).await?;
     app.commit_everywhere(write).await?;
     Ok(axum::Json(view::project(&app, &project)).into_response())
-}
-
-/// `DELETE /internal/projects/{project}`: everything of it is gone, and gone from the edge.
-pub(super) async fn remove(
-    State(app): State<Arc<App>>,
-    Extension(actor): Extension<Actor>,
-    Segments([project]): Segments<1>,
-) -> Result<Response, Stop> {
-    let id = actor.enter(&project, None)?;
-    let started = app.clock.monotonic();
-    let mut write = app.store.write().await?;
-    let now = write.now();
-    let project = find(&mut write, &id).await?;
-    for domain in domains::all_domains(write.connection(), &id).await? {
-        publish::withdraw(&mut write, &domain).await?;
-        domains::let_go(write.connection(), &domain.name, &id, &project.salt, now).await?;
-        domains::delete_domain(write.connection(), &domain).await?;
-    }
-    for key in keys::all_keys(write.connection(), &id).await? {
-        write.remove(EntityName::Key(key.digest)).await?;
-        keys::delete_key(write.connection(), &key.id).await?;
-    }
-    if let Some(host) = project.host(&app.platform) {
-        write.remove(EntityName::Site(host)).await?;
-    }
-    write.remove(EntityName::Project(id.clone())).await?;
-    projects::delete_project(write.connection(), &id).await?;
-    write.record(&id, None, "project.deleted", &actor, json!({})).await?;
-    let revision = write.commit().await?;
-    let acknowledged = app.nodes.acknowledged(revision, ACKNOWLEDGEMENT_TIME_MAX).await;
-    let took = app.clock.monotonic().saturating_sub(started);
-    Ok(changes::removed(&acknowledged, took.min(Duration::from_mins(1))))
 }
 
 /// `GET …/projects/{project}/events`.

@@ -11,7 +11,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chassis::webhook::SigningSecret;
 use contract::key::Scope;
-use contract::project::ProjectId;
 use http::{StatusCode, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -21,6 +20,7 @@ use super::view::rfc3339;
 use crate::actor::Actor;
 use crate::app::App;
 use crate::error::{Code, Stop};
+use crate::project::ProjectRef;
 use crate::store::{Write, projects, webhooks};
 use crate::webhook::endpoint::{WANTED_MAX, generate_secret};
 use crate::webhook::{DisabledReason, EVENTS, EndpointRecord, Wanted};
@@ -237,7 +237,7 @@ fn check(app: &App, url: Option<&str>, description: Option<&str>) -> Result<(), 
     description.map_or(Ok(()), |text| name_text("description", text, DESCRIPTION_CHARACTERS_MAX))
 }
 
-async fn project_exists(write: &mut Write, project: &ProjectId) -> Result<(), Stop> {
+async fn project_exists(write: &mut Write, project: &ProjectRef) -> Result<(), Stop> {
     match projects::find_project(write.connection(), project).await? {
         Some(_) => Ok(()),
         None => Err(Code::ProjectNotFound.refuse("There is no such project.").into()),
@@ -245,7 +245,7 @@ async fn project_exists(write: &mut Write, project: &ProjectId) -> Result<(), St
 }
 
 /// The endpoint, or 404, within a transaction. One that is told of orders is there for those who may see orders.
-async fn find(write: &mut Write, actor: &Actor, project: &ProjectId, id: &str) -> Result<EndpointRecord, Stop> {
+async fn find(write: &mut Write, actor: &Actor, project: &ProjectRef, id: &str) -> Result<EndpointRecord, Stop> {
     project_exists(write, project).await?;
     let endpoint = webhooks::find_webhook(write.connection(), project, id).await?.ok_or_else(no_webhook)?;
     may_be_told(actor, &endpoint.events)?;
@@ -253,7 +253,7 @@ async fn find(write: &mut Write, actor: &Actor, project: &ProjectId, id: &str) -
 }
 
 /// The same without a transaction.
-async fn load(app: &App, actor: &Actor, project: &ProjectId, id: &str) -> Result<EndpointRecord, Stop> {
+async fn load(app: &App, actor: &Actor, project: &ProjectRef, id: &str) -> Result<EndpointRecord, Stop> {
     super::projects::load(app, project).await?;
     let endpoint = app.store.find_webhook(project, id).await?.ok_or_else(no_webhook)?;
     may_be_told(actor, &endpoint.events)?;

@@ -105,7 +105,7 @@ async fn issue(
         hostname: domain.name.clone(),
         methods,
         now,
-        project: domain.project.clone(),
+        project: domain.project.uid.clone(),
         attempt: domain.certificate.attempts,
         replaces,
     };

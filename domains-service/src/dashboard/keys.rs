@@ -8,7 +8,6 @@ use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use contract::ban::Ban;
 use contract::key::{KeyId, Scope, Scopes};
-use contract::project::ProjectId;
 use contract::time::UnixMillis;
 use http::Method;
 use serde::Deserialize;
@@ -23,6 +22,7 @@ use super::session::Session;
 use super::shell::{Section, Shell, html_with};
 use super::words as w;
 use crate::error::Stop;
+use crate::project::ProjectRef;
 use chassis::percent::segment;
 
 /// Lifetimes offered, in days; 0: it does not expire.
@@ -51,7 +51,7 @@ struct Keys {
 }
 
 /// Every key of the project: their number is bounded, so all of them are a few pages.
-async fn all_keys(dashboard: &Dashboard, session: &Session, project: &ProjectId) -> Result<Vec<Key>, Fault> {
+async fn all_keys(dashboard: &Dashboard, session: &Session, project: &ProjectRef) -> Result<Vec<Key>, Fault> {
     let mut all = Vec::new();
     let mut cursor = String::new();
     loop {
@@ -180,7 +180,7 @@ async fn page(
     Ok(html_with(status, &page))
 }
 
-fn path(project: &ProjectId) -> String {
+fn path(project: &ProjectRef) -> String {
     format!("/v1/projects/{project}/keys")
 }
 

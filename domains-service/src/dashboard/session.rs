@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use aws_lc_rs::{digest, hmac};
-use axum::extract::{FromRequestParts, Request, State};
+use axum::extract::{FromRequestParts, RawPathParams, Request, State};
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -16,7 +16,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use contract::identity::Identity;
 use contract::key::{KeyId, Scope, Scopes};
-use contract::project::ProjectId;
 use http::{HeaderMap, HeaderValue, header};
 
 use super::Dashboard;
@@ -24,6 +23,7 @@ use super::fault::Fault;
 use crate::actor::Actor;
 use crate::app::App;
 use crate::error::Stop;
+use crate::project::ProjectRef;
 use crate::store::sessions::SessionRecord;
 
 /// Without a request for this long, a session ends: an hour.
@@ -58,7 +58,7 @@ impl Session {
     }
 
     /// The project of the key, nothing for an operator.
-    pub(super) fn project(&self) -> Option<&ProjectId> {
+    pub(super) fn project(&self) -> Option<&ProjectRef> {
         self.record.holder.as_ref().map(|(project, _)| project)
     }
 
@@ -100,7 +100,7 @@ pub(super) fn same(left: &str, right: &str) -> bool {
 /// Opens a session; the value of `Set-Cookie`.
 pub(super) async fn open(
     dashboard: &Dashboard,
-    holder: Option<(ProjectId, KeyId)>,
+    holder: Option<(ProjectRef, KeyId)>,
     identity: &Identity,
 ) -> Result<HeaderValue, Stop> {
     let random = random_secret()?;
@@ -143,6 +143,24 @@ pub(super) async fn recognise(State(dashboard): State<Arc<Dashboard>>, mut reque
         // Whoever cannot be recognised is not signed out: the page says what is the matter.
         Err(stop) => super::fault::page(None, &Fault::from(stop)).into_response(),
     }
+}
+
+/// Finds the project that an operator names in the path, as [`crate::api::place`] does.
+pub(super) async fn place(
+    State(dashboard): State<Arc<Dashboard>>,
+    parameters: RawPathParams,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let name = parameters.iter().find(|(parameter, _)| *parameter == "project").and_then(|(_, name)| name.parse().ok());
+    let session = request.extensions_mut().get_mut::<Session>().filter(|session| session.is_operator());
+    if let Some((session, name)) = session.zip(name) {
+        match dashboard.app.store.project_named(&name).await {
+            Ok(place) => session.actor = session.actor.clone().within(place),
+            Err(error) => return Fault::from(Stop::from(error)).into_response(),
+        }
+    }
+    next.run(request).await
 }
 
 async fn find(dashboard: &Dashboard, secret: &str, identity: &Identity) -> Result<Option<Session>, Stop> {

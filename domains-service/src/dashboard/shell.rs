@@ -2,11 +2,11 @@
 
 use askama::Template;
 use axum::response::{Html, IntoResponse, Response};
-use contract::project::ProjectId;
 use http::StatusCode;
 
 use super::assets;
 use super::session::Session;
+use crate::project::ProjectRef;
 
 /// Which part of a project a page belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(super) struct Shell {
     pub(super) section: Section,
     pub(super) signed_in: bool,
     pub(super) operator: bool,
-    pub(super) project: Option<ProjectId>,
+    pub(super) project: Option<ProjectRef>,
     pub(super) csrf: String,
     /// Where a page that may change by itself is told so.
     pub(super) live: Option<String>,
@@ -55,7 +55,7 @@ impl Shell {
     }
 
     /// For a page of a project.
-    pub(super) fn within(session: &Session, project: &ProjectId, section: Section, title: impl Into<String>) -> Self {
+    pub(super) fn within(session: &Session, project: &ProjectRef, section: Section, title: impl Into<String>) -> Self {
         Self { project: Some(project.clone()), ..Self::of(session, section, title) }
     }
 

@@ -6,7 +6,6 @@ use askama::Template;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use contract::key::Scope;
-use contract::project::ProjectId;
 use contract::time::UnixMillis;
 use http::Method;
 use serde::Deserialize;
@@ -21,6 +20,7 @@ use super::session::Session;
 use super::shell::{Section, Shell, html_with};
 use super::words as w;
 use crate::error::Stop;
+use crate::project::ProjectRef;
 use crate::webhook::EVENTS;
 use chassis::percent::segment;
 
@@ -119,7 +119,7 @@ struct OnePage {
     problem: Option<Refused>,
 }
 
-fn path(project: &ProjectId) -> String {
+fn path(project: &ProjectRef) -> String {
     format!("/v1/projects/{project}/webhooks")
 }
 

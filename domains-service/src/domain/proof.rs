@@ -1,14 +1,24 @@
 //! What an owner must put into DNS: a CNAME target that is the project's alone, and a text where ownership is contested.
 //!
-//! Both derive from the platform's secret and the project's salt, so they are stateless, cannot be guessed, and are
-//! never used again: a dangling CNAME of a deleted project leads nowhere, not even to a new project of the same id.
+//! Both derive from a random key that is stored with the project, and from its salt: they cannot be guessed, stay the
+//! same whatever happens to the platform's secret, and are never used again. A dangling CNAME of a deleted project leads
+//! nowhere, not even to a new project of the same name. Projects from before keys were stored have as their key what was
+//! derived from the platform's secret until then, so that their owners' records stay good.
 
 use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chassis::secret::Secret;
 use contract::hostname::Hostname;
 
+use crate::store::projects::ProjectRecord;
+
 /// 80 bits in base32: too many to guess, short enough to read aloud.
 const TARGET_CHARACTERS: usize = 16;
+
+/// Bytes of a new project's key, and the fewest a stored one has.
+pub(crate) const KEY_BYTES: usize = 32;
+const KEY_BYTES_MIN: usize = 16;
 
 /// 130 bits in base32.
 const TEXT_CHARACTERS: usize = 26;
@@ -19,35 +29,67 @@ pub(crate) const TEXT_LABEL: &str = "_edge-verify";
 /// The lifetime every record is suggested with, in seconds: the specification's.
 pub(crate) const TTL_SECONDS: u32 = 3_600;
 
+/// The key that a project's proofs derive from: random, and the same for ever.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct ProofKey(Vec<u8>);
+
+impl ProofKey {
+    /// Of a new project.
+    pub(crate) const fn new(random: Vec<u8>) -> Self {
+        Self(random)
+    }
+
+    /// Of projects that are older than stored keys: what was derived from the platform's secret.
+    pub(crate) fn of_old(platform_secret: &Secret) -> Self {
+        Self(platform_secret.derive("prove ownership").reveal().to_vec())
+    }
+
+    /// From its text at rest; `None` when that is damaged.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+        (bytes.len() >= KEY_BYTES_MIN).then_some(Self(bytes))
+    }
+
+    /// The text at rest.
+    pub(crate) fn to_text(&self) -> String {
+        URL_SAFE_NO_PAD.encode(&self.0)
+    }
+}
+
+impl std::fmt::Debug for ProofKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ProofKey(…)")
+    }
+}
+
 /// Derives proofs.
 pub(crate) struct Prover {
-    key: hmac::Key,
     zone: Hostname,
 }
 
 impl Prover {
-    /// With the platform's secret and the zone that holds the targets.
-    pub(crate) fn new(platform_secret: &Secret, zone: Hostname) -> Self {
-        let secret = platform_secret.derive("prove ownership");
-        Self { key: hmac::Key::new(hmac::HMAC_SHA256, secret.reveal()), zone }
+    /// With the zone that holds the targets.
+    pub(crate) const fn new(zone: Hostname) -> Self {
+        Self { zone }
     }
 
     /// The name a project's custom domains must point at. The zone's length is checked at start, so it always fits.
-    pub(crate) fn target(&self, salt: &str) -> Hostname {
-        let label = self.text(&["target", salt], TARGET_CHARACTERS);
+    pub(crate) fn target(&self, project: &ProjectRecord) -> Hostname {
+        let label = text(&project.proof_key, &["target", &project.salt], TARGET_CHARACTERS);
         self.zone.child(&label).unwrap_or_else(|_| self.zone.clone())
     }
 
     /// The text below [`TEXT_LABEL`] that proves a name for a project; worth nothing for another name or project.
-    pub(crate) fn ownership_text(&self, salt: &str, name: &Hostname) -> String {
-        format!("edge-verify={}", self.text(&["text", salt, name.as_str()], TEXT_CHARACTERS))
+    pub(crate) fn ownership_text(&self, project: &ProjectRecord, name: &Hostname) -> String {
+        format!("edge-verify={}", text(&project.proof_key, &["text", &project.salt, name.as_str()], TEXT_CHARACTERS))
     }
+}
 
-    fn text(&self, parts: &[&str], characters: usize) -> String {
-        // No part contains a line feed, so no two lists of parts give the same text.
-        let tag = hmac::sign(&self.key, parts.join("\n").as_bytes());
-        base32(tag.as_ref()).take(characters).collect()
-    }
+fn text(key: &ProofKey, parts: &[&str], characters: usize) -> String {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, &key.0);
+    // No part contains a line feed, so no two lists of parts give the same text.
+    let tag = hmac::sign(&key, parts.join("\n").as_bytes());
+    base32(tag.as_ref()).take(characters).collect()
 }
 
 /// RFC 4648 base32 in lower case, without padding.
@@ -65,8 +107,30 @@ fn base32(bytes: &[u8]) -> impl Iterator<Item = char> + '_ {
 mod tests {
     use super::*;
 
-    fn prover(secret: u8) -> Prover {
-        Prover::new(&Secret::new(vec![secret; 32]), "edge.tollhouse.dev".parse().unwrap())
+    fn prover() -> Prover {
+        Prover::new("edge.tollhouse.dev".parse().unwrap())
+    }
+
+    fn project(key: ProofKey, salt: &str) -> ProjectRecord {
+        ProjectRecord {
+            id: "demo".parse().unwrap(),
+            salt: salt.to_owned(),
+            proof_key: key,
+            plan: contract::plan::Plan::Pro,
+            limits: None,
+            access: contract::project::Access::Key,
+            upstream: "orders".parse().unwrap(),
+            suspended: false,
+            created_at: contract::time::UnixMillis(0),
+            updated_at: contract::time::UnixMillis(0),
+            deployed_at: None,
+            unpaid_since: None,
+            removed: None,
+        }
+    }
+
+    fn key(byte: u8) -> ProofKey {
+        ProofKey::new(vec![byte; KEY_BYTES])
     }
 
     #[test]
@@ -76,20 +140,33 @@ mod tests {
 
     #[test]
     fn targets_are_unique_to_the_project_and_stable() {
-        let target = prover(1).target("salt-a");
-        // Customers have it in their DNS: another derivation breaks every domain.
-        assert_eq!(target.as_str(), "h2novbv6xcyqyika.edge.tollhouse.dev");
-        assert_ne!(target, prover(1).target("salt-b"));
-        assert_ne!(target, prover(2).target("salt-a"));
+        let target = prover().target(&project(key(1), "salt-a"));
+        assert_eq!(target, prover().target(&project(key(1), "salt-a")));
+        assert!(target.is_under(&"edge.tollhouse.dev".parse().unwrap()));
+        assert_eq!(target.as_str().split('.').next().unwrap().len(), TARGET_CHARACTERS);
+        assert_ne!(target, prover().target(&project(key(1), "salt-b")));
+        assert_ne!(target, prover().target(&project(key(2), "salt-a")));
     }
 
     #[test]
     fn a_text_proves_one_name_for_one_project() {
         let (one, other) = ("a.customer.com".parse().unwrap(), "b.customer.com".parse().unwrap());
-        let text = prover(1).ownership_text("salt-a", &one);
-        // Customers have it in their DNS, as above.
-        assert_eq!(text, "edge-verify=oaod47pu25zjpj35o35iq67qbz");
-        assert_ne!(text, prover(1).ownership_text("salt-a", &other));
-        assert_ne!(text, prover(1).ownership_text("salt-b", &one));
+        let text = prover().ownership_text(&project(key(1), "salt-a"), &one);
+        assert_eq!(text, prover().ownership_text(&project(key(1), "salt-a"), &one));
+        assert_ne!(text, prover().ownership_text(&project(key(1), "salt-a"), &other));
+        assert_ne!(text, prover().ownership_text(&project(key(1), "salt-b"), &one));
+    }
+
+    /// As 0c0be3e gave them to customers, who have them in their DNS.
+    #[test]
+    fn projects_older_than_stored_keys_keep_their_records() {
+        let old = project(ProofKey::of_old(&Secret::new(vec![1; 32])), "salt-a");
+        let stored = project(ProofKey::read(&old.proof_key.to_text()).unwrap(), "salt-a");
+        assert_eq!(prover().target(&stored).as_str(), "h2novbv6xcyqyika.edge.tollhouse.dev");
+        assert_eq!(
+            prover().ownership_text(&stored, &"a.customer.com".parse().unwrap()),
+            "edge-verify=oaod47pu25zjpj35o35iq67qbz"
+        );
+        assert_eq!(ProofKey::read("AAAA"), None);
     }
 }

@@ -118,6 +118,7 @@ fn projects() -> Value {
     let access: Vec<&str> = Access::ALL.iter().map(|access| access.as_str()).collect();
     let project = json!({
         "id": text("Its name, and the label of its host."),
+        "uid": text("Its identity, which no other project ever has, also not one of the same name."),
         "plan": word(&words(&plans), "What it pays for."),
         "limits": reference("Limits"),
         "limits_override": or_null(&reference("Limits")),

@@ -103,10 +103,11 @@ impl Store {
         bans.sort_by_key(|ban| Reverse(ban.until));
         let mut listed = Vec::new();
         for ban in bans.into_iter().take(limit) {
-            let row: Option<(String, String)> = query_as("SELECT project, label FROM api_keys WHERE id = $1")
-                .bind(ban.key.as_str())
-                .fetch_optional(self.reader())
-                .await?;
+            let row: Option<(String, String)> =
+                query_as("SELECT p.name, k.label FROM api_keys k JOIN projects p ON p.id = k.project WHERE k.id = $1")
+                    .bind(ban.key.as_str())
+                    .fetch_optional(self.reader())
+                    .await?;
             let holder = match row {
                 Some((project, label)) => Some((read_word(&project, "project id")?, label)),
                 None => None,

@@ -2,12 +2,12 @@
 
 use chassis::sql::{Connection, Kind, query, query_as, query_scalar};
 use contract::hostname::Hostname;
-use contract::project::ProjectId;
 use contract::site::RedirectStatus;
 use contract::time::UnixMillis;
 
-use super::{Store, StoreError, read_json, read_word, to_json};
+use super::{Store, StoreError, read_json, read_project, read_word, to_json};
 use crate::domain::{Domain, RedirectRule, RedirectTarget};
+use crate::project::ProjectRef;
 
 /// Names of one project that it had and that are remembered.
 pub(crate) const TOMBSTONES_PER_PROJECT_MAX: i64 = 10_000;
@@ -16,6 +16,7 @@ chassis::record! {
     struct Row {
         name: String,
         project: String,
+        project_name: String,
         status: String,
         status_since: i64,
         is_primary: bool,
@@ -56,7 +57,7 @@ impl TryFrom<Row> for Domain {
         };
         Ok(Self {
             name: read_word(&row.name, "domain")?,
-            project: read_word(&row.project, "project id")?,
+            project: read_project(&row.project, &row.project_name)?,
             status: read_word(&row.status, "status")?,
             status_since: UnixMillis(row.status_since),
             primary: row.is_primary,
@@ -85,21 +86,25 @@ fn all(rows: Vec<Row>) -> Result<Vec<Domain>, StoreError> {
 
 impl Store {
     /// The project's domain of this name.
-    pub(crate) async fn find_domain(&self, project: &ProjectId, name: &Hostname) -> Result<Option<Domain>, StoreError> {
+    pub(crate) async fn find_domain(
+        &self,
+        project: &ProjectRef,
+        name: &Hostname,
+    ) -> Result<Option<Domain>, StoreError> {
         let row: Option<Row> =
-            query_as(FIND).bind(name.as_str()).bind(project.as_str()).fetch_optional(self.reader()).await?;
+            query_as(FIND).bind(name.as_str()).bind(project.uid.as_str()).fetch_optional(self.reader()).await?;
         row.map(Domain::try_from).transpose()
     }
 
     /// Up to `limit` domains of the project after the name `after`, by name.
     pub(crate) async fn domains(
         &self,
-        project: &ProjectId,
+        project: &ProjectRef,
         after: &str,
         limit: i64,
     ) -> Result<Vec<Domain>, StoreError> {
-        let rows = query_as("SELECT * FROM domains WHERE project = $1 AND name > $2 ORDER BY name LIMIT $3")
-            .bind(project.as_str())
+        let rows = query_as("SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name FROM domains WHERE project = $1 AND name > $2 ORDER BY name LIMIT $3")
+            .bind(project.uid.as_str())
             .bind(after)
             .bind(limit)
             .fetch_all(self.reader())
@@ -116,7 +121,8 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<Domain>, StoreError> {
         let rows = query_as(
-            "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY project ORDER BY due_at) AS turn
+            "SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name
+             FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY project ORDER BY due_at) AS turn
                             FROM domains WHERE due_at <= $1 AND lease_until <= $1) AS due
              WHERE turn <= $2 ORDER BY turn, due_at LIMIT $3",
         )
@@ -130,7 +136,7 @@ impl Store {
 
     /// Domains that are being removed, at most `limit`.
     pub(crate) async fn removing_domains(&self, limit: i64) -> Result<Vec<Domain>, StoreError> {
-        let rows = query_as("SELECT * FROM domains WHERE removal IS NOT NULL ORDER BY removal LIMIT $1")
+        let rows = query_as("SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name FROM domains WHERE removal IS NOT NULL ORDER BY removal LIMIT $1")
             .bind(limit)
             .fetch_all(self.reader())
             .await?;
@@ -151,7 +157,7 @@ impl Store {
         )
         .bind(until.0)
         .bind(domain.name.as_str())
-        .bind(domain.project.as_str())
+        .bind(domain.project.uid.as_str())
         .bind(now.0)
         .fetch_optional(self.writer())
         .await?;
@@ -159,7 +165,7 @@ impl Store {
     }
 
     /// Domains of a project that count towards its limit.
-    pub(crate) async fn count_domains(&self, project: &ProjectId) -> Result<u64, StoreError> {
+    pub(crate) async fn count_domains(&self, project: &ProjectRef) -> Result<u64, StoreError> {
         let mut connection = self.reader().acquire().await?;
         count_domains(&mut connection, project).await
     }
@@ -171,28 +177,29 @@ impl Store {
 }
 
 /// `$1` name, `$2` project.
-const FIND: &str = "SELECT * FROM domains WHERE name = $1 AND project = $2";
-const FIND_AND_LOCK: &str = "SELECT * FROM domains WHERE name = $1 AND project = $2 FOR UPDATE";
+const FIND: &str = "SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name FROM domains WHERE name = $1 AND project = $2";
+const FIND_AND_LOCK: &str = "SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name FROM domains WHERE name = $1 AND project = $2 FOR UPDATE";
 
 /// The project's domain of this name, within a writing transaction. Until its end nobody takes the domain's lease: one
 /// whose fence was looked at here is still the one when the result is written. (SQLite has one writer anyway.)
 pub(crate) async fn find_domain(
     connection: &mut Connection,
-    project: &ProjectId,
+    project: &ProjectRef,
     name: &Hostname,
 ) -> Result<Option<Domain>, StoreError> {
     let text = match connection.kind() {
         Kind::Sqlite => FIND,
         Kind::Postgres => FIND_AND_LOCK,
     };
-    let row: Option<Row> = query_as(text).bind(name.as_str()).bind(project.as_str()).fetch_optional(connection).await?;
+    let row: Option<Row> =
+        query_as(text).bind(name.as_str()).bind(project.uid.as_str()).fetch_optional(connection).await?;
     row.map(Domain::try_from).transpose()
 }
 
 /// Domains of a project that count towards its limit.
-pub(crate) async fn count_domains(connection: &mut Connection, project: &ProjectId) -> Result<u64, StoreError> {
+pub(crate) async fn count_domains(connection: &mut Connection, project: &ProjectRef) -> Result<u64, StoreError> {
     let count: i64 = query_scalar("SELECT COUNT(*) FROM domains WHERE project = $1 AND removal IS NULL")
-        .bind(project.as_str())
+        .bind(project.uid.as_str())
         .fetch_one(connection)
         .await?;
     Ok(count.unsigned_abs())
@@ -201,10 +208,10 @@ pub(crate) async fn count_domains(connection: &mut Connection, project: &Project
 /// The project's primary domain.
 pub(crate) async fn find_primary(
     connection: &mut Connection,
-    project: &ProjectId,
+    project: &ProjectRef,
 ) -> Result<Option<Domain>, StoreError> {
-    let row: Option<Row> = query_as("SELECT * FROM domains WHERE project = $1 AND is_primary")
-        .bind(project.as_str())
+    let row: Option<Row> = query_as("SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name FROM domains WHERE project = $1 AND is_primary")
+        .bind(project.uid.as_str())
         .fetch_optional(connection)
         .await?;
     row.map(Domain::try_from).transpose()
@@ -214,10 +221,10 @@ pub(crate) async fn find_primary(
 pub(crate) async fn dependants(connection: &mut Connection, target: &Domain) -> Result<Vec<Domain>, StoreError> {
     let as_primary = if target.primary { "primary" } else { target.name.as_str() };
     let rows = query_as(
-        "SELECT * FROM domains WHERE project = $1 AND (redirect_to = $2 OR redirect_to = $3) AND removal IS NULL
+        "SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name FROM domains WHERE project = $1 AND (redirect_to = $2 OR redirect_to = $3) AND removal IS NULL
          ORDER BY name",
     )
-    .bind(target.project.as_str())
+    .bind(target.project.uid.as_str())
     .bind(target.name.as_str())
     .bind(as_primary)
     .fetch_all(connection)
@@ -226,9 +233,9 @@ pub(crate) async fn dependants(connection: &mut Connection, target: &Domain) -> 
 }
 
 /// All domains of a project.
-pub(crate) async fn all_domains(connection: &mut Connection, project: &ProjectId) -> Result<Vec<Domain>, StoreError> {
-    let rows = query_as("SELECT * FROM domains WHERE project = $1 ORDER BY name")
-        .bind(project.as_str())
+pub(crate) async fn all_domains(connection: &mut Connection, project: &ProjectRef) -> Result<Vec<Domain>, StoreError> {
+    let rows = query_as("SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name FROM domains WHERE project = $1 ORDER BY name")
+        .bind(project.uid.as_str())
         .fetch_all(connection)
         .await?;
     all(rows)
@@ -250,7 +257,7 @@ pub(crate) async fn save_domain(connection: &mut Connection, domain: &Domain) ->
              removal = excluded.removal, rev = excluded.rev, updated_at = excluded.updated_at",
     )
     .bind(domain.name.as_str())
-    .bind(domain.project.as_str())
+    .bind(domain.project.uid.as_str())
     .bind(domain.status.as_str())
     .bind(domain.status_since.0)
     .bind(domain.primary)
@@ -277,12 +284,12 @@ pub(crate) async fn save_domain(connection: &mut Connection, domain: &Domain) ->
 /// Has the worker look at the project's domains now: its plan has changed.
 pub(crate) async fn look_again(
     connection: &mut Connection,
-    project: &ProjectId,
+    project: &ProjectRef,
     now: UnixMillis,
 ) -> Result<(), StoreError> {
     query("UPDATE domains SET due_at = $1 WHERE project = $2 AND removal IS NULL")
         .bind(now.0)
-        .bind(project.as_str())
+        .bind(project.uid.as_str())
         .execute(connection)
         .await?;
     Ok(())
@@ -292,7 +299,7 @@ pub(crate) async fn look_again(
 pub(crate) async fn release_lease(connection: &mut Connection, domain: &Domain) -> Result<(), StoreError> {
     query("UPDATE domains SET lease_until = 0 WHERE name = $1 AND project = $2")
         .bind(domain.name.as_str())
-        .bind(domain.project.as_str())
+        .bind(domain.project.uid.as_str())
         .execute(connection)
         .await?;
     Ok(())
@@ -302,7 +309,7 @@ pub(crate) async fn release_lease(connection: &mut Connection, domain: &Domain) 
 pub(crate) async fn delete_domain(connection: &mut Connection, domain: &Domain) -> Result<(), StoreError> {
     query("DELETE FROM domains WHERE name = $1 AND project = $2")
         .bind(domain.name.as_str())
-        .bind(domain.project.as_str())
+        .bind(domain.project.uid.as_str())
         .execute(connection)
         .await?;
     Ok(())
@@ -312,14 +319,14 @@ pub(crate) async fn delete_domain(connection: &mut Connection, domain: &Domain) 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Claims {
     /// The project that holds it.
-    pub(crate) holder: Option<ProjectId>,
+    pub(crate) holder: Option<ProjectRef>,
     /// The lineage of the project that held it before.
     pub(crate) lineage: Option<String>,
 }
 
 impl Claims {
     /// Whether a project must prove that the name is its own: another project has or had it.
-    pub(crate) fn contest(&self, project: &ProjectId, salt: &str) -> bool {
+    pub(crate) fn contest(&self, project: &ProjectRef, salt: &str) -> bool {
         match &self.holder {
             Some(holder) => holder != project,
             None => self.lineage.as_deref().is_some_and(|lineage| lineage != salt),
@@ -329,25 +336,26 @@ impl Claims {
 
 /// The claims on a name.
 pub(crate) async fn find_claims(connection: &mut Connection, name: &Hostname) -> Result<Claims, StoreError> {
-    let holder: Option<String> = query_scalar("SELECT project FROM holders WHERE name = $1")
-        .bind(name.as_str())
-        .fetch_optional(&mut *connection)
-        .await?;
+    let holder: Option<(String, String)> =
+        query_as("SELECT p.id, p.name FROM holders h JOIN projects p ON p.id = h.project WHERE h.name = $1")
+            .bind(name.as_str())
+            .fetch_optional(&mut *connection)
+            .await?;
     let lineage = query_scalar("SELECT lineage FROM tombstones WHERE name = $1")
         .bind(name.as_str())
         .fetch_optional(connection)
         .await?;
-    Ok(Claims { holder: holder.as_deref().map(|id| read_word(id, "project id")).transpose()?, lineage })
+    Ok(Claims { holder: holder.map(|(uid, name)| read_project(&uid, &name)).transpose()?, lineage })
 }
 
 /// Gives a name to a project.
-pub(crate) async fn hold(connection: &mut Connection, name: &Hostname, project: &ProjectId) -> Result<(), StoreError> {
+pub(crate) async fn hold(connection: &mut Connection, name: &Hostname, project: &ProjectRef) -> Result<(), StoreError> {
     query(
         "INSERT INTO holders (name, project) VALUES ($1, $2)
          ON CONFLICT (name) DO UPDATE SET project = excluded.project",
     )
     .bind(name.as_str())
-    .bind(project.as_str())
+    .bind(project.uid.as_str())
     .execute(&mut *connection)
     .await?;
     query("DELETE FROM tombstones WHERE name = $1").bind(name.as_str()).execute(connection).await?;
@@ -358,13 +366,13 @@ pub(crate) async fn hold(connection: &mut Connection, name: &Hostname, project: 
 pub(crate) async fn let_go(
     connection: &mut Connection,
     name: &Hostname,
-    project: &ProjectId,
+    project: &ProjectRef,
     lineage: &str,
     now: UnixMillis,
 ) -> Result<(), StoreError> {
     let held = query("DELETE FROM holders WHERE name = $1 AND project = $2")
         .bind(name.as_str())
-        .bind(project.as_str())
+        .bind(project.uid.as_str())
         .execute(&mut *connection)
         .await?;
     if held.rows_affected() == 0 {
@@ -379,7 +387,7 @@ pub(crate) async fn let_go(
     .bind(name.as_str())
     .bind(lineage)
     .bind(now.0)
-    .bind(project.as_str())
+    .bind(project.uid.as_str())
     .execute(&mut *connection)
     .await?;
     // Whoever proves a zone can make names in it without end, so of one project so many are remembered.
@@ -416,10 +424,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::at(UnixMillis(1_000)));
         let store = Store::open(&directory.path().join("db.sqlite").into(), clock).await.unwrap();
-        let project: ProjectId = "demo".parse().unwrap();
+        let project: ProjectRef = "demo".parse().unwrap();
         sqlx::raw_sql(
-            "INSERT INTO projects (id, salt, plan, access, upstream, suspended, created_at, updated_at)
-             VALUES ('demo', 's', 'pro', 'key', 'orders', FALSE, 1, 1);",
+            "INSERT INTO projects (id, name, salt, plan, access, upstream, suspended, created_at, updated_at)
+             VALUES ('demo', 'demo', 's', 'pro', 'key', 'orders', FALSE, 1, 1);",
         )
         .execute(store.writer().sqlite().unwrap())
         .await

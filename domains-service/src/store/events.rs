@@ -2,11 +2,11 @@
 
 use chassis::sql::{query, query_as, query_scalar};
 use contract::hostname::Hostname;
-use contract::project::ProjectId;
 use contract::time::UnixMillis;
 
 use super::{Store, StoreError, Write, kept, read_json, webhooks};
 use crate::actor::Actor;
+use crate::project::ProjectRef;
 
 /// Events kept of one project, whatever their age.
 const EVENTS_PER_PROJECT_MAX: i64 = 100_000;
@@ -46,7 +46,7 @@ impl Write {
     /// commits.
     pub(crate) async fn record(
         &mut self,
-        project: &ProjectId,
+        project: &ProjectRef,
         domain: Option<&Hostname>,
         kind: &str,
         actor: &Actor,
@@ -57,7 +57,7 @@ impl Write {
             "INSERT INTO events (project, domain, kind, actor, client, detail, at_ms)
              VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id",
         )
-        .bind(project.as_str())
+        .bind(project.uid.as_str())
         .bind(domain.map(Hostname::as_str))
         .bind(kind)
         .bind(actor.name())
@@ -71,8 +71,8 @@ impl Write {
     }
 
     /// Counts the event, and forgets the oldest of a project that has more than [`EVENTS_PER_PROJECT_MAX`].
-    async fn bound_events(&mut self, project: &ProjectId) -> Result<(), StoreError> {
-        let owner = format!("events {project}");
+    async fn bound_events(&mut self, project: &ProjectRef) -> Result<(), StoreError> {
+        let owner = format!("events {}", project.uid);
         if kept::one_more(self.connection(), &owner).await? <= EVENTS_PER_PROJECT_MAX {
             return Ok(());
         }
@@ -80,12 +80,12 @@ impl Write {
             "DELETE FROM events WHERE project = $1
                  AND id <= (SELECT id FROM events WHERE project = $1 ORDER BY id DESC LIMIT 1 OFFSET $2)",
         )
-        .bind(project.as_str())
+        .bind(project.uid.as_str())
         .bind(EVENTS_LEFT)
         .execute(self.connection())
         .await?;
         let left = query_scalar("SELECT COUNT(*) FROM events WHERE project = $1");
-        let left: i64 = left.bind(project.as_str()).fetch_one(self.connection()).await?;
+        let left: i64 = left.bind(project.uid.as_str()).fetch_one(self.connection()).await?;
         kept::put_right(self.connection(), &owner, left).await
     }
 
@@ -107,7 +107,7 @@ impl Store {
     /// A project's events, newest first, of one domain when given, below event `before` when given.
     pub(crate) async fn events(
         &self,
-        project: &ProjectId,
+        project: &ProjectRef,
         domain: Option<&Hostname>,
         before: Option<i64>,
     ) -> Result<Vec<Event>, StoreError> {
@@ -115,7 +115,7 @@ impl Store {
             "SELECT id, domain, kind, actor, client, detail, at_ms FROM events
              WHERE project = $1 AND ($2 IS NULL OR domain = $2) AND id < $3 ORDER BY id DESC LIMIT $4",
         )
-        .bind(project.as_str())
+        .bind(project.uid.as_str())
         .bind(domain.map(Hostname::as_str))
         .bind(before.unwrap_or(i64::MAX))
         .bind(EVENTS_PER_PAGE)
@@ -159,7 +159,7 @@ mod tests {
         .execute(store.writer().sqlite().unwrap())
         .await
         .unwrap();
-        let project: ProjectId = "demo".parse().unwrap();
+        let project: ProjectRef = "demo".parse().unwrap();
         for expected in [100_000, 90_000, 90_001] {
             let mut write = store.write().await.unwrap();
             write.record(&project, None, "project.changed", &Actor::system(), json!({})).await.unwrap();

@@ -2,17 +2,17 @@
 
 use chassis::sql::{Connection, query, query_as, query_scalar};
 use contract::key::{ApiKey, Environment, KeyDigest, KeyId, Scopes};
-use contract::project::ProjectId;
 use contract::time::{UnixMillis, UnixSeconds};
 use contract::window::Window;
 
-use super::{Store, StoreError, read_json, read_word, to_json};
+use super::{Store, StoreError, read_json, read_project, read_word, to_json};
+use crate::project::ProjectRef;
 
 /// A key's record.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyRecord {
     pub(crate) id: KeyId,
-    pub(crate) project: ProjectId,
+    pub(crate) project: ProjectRef,
     pub(crate) digest: KeyDigest,
     pub(crate) label: String,
     pub(crate) scopes: Scopes,
@@ -32,7 +32,8 @@ impl KeyRecord {
         ApiKey {
             digest: self.digest,
             id: self.id.clone(),
-            project: self.project.clone(),
+            project: self.project.name.clone(),
+            project_uid: self.project.told(),
             environment: self.environment,
             scopes: self.scopes.clone(),
             expires_at: self.expires_at,
@@ -44,6 +45,7 @@ chassis::record! {
     struct Row {
         id: String,
         project: String,
+        project_name: String,
         digest: String,
         label: String,
         scopes: String,
@@ -62,7 +64,7 @@ impl TryFrom<Row> for KeyRecord {
     fn try_from(row: Row) -> Result<Self, StoreError> {
         Ok(Self {
             id: read_word(&row.id, "key id")?,
-            project: read_word(&row.project, "project id")?,
+            project: read_project(&row.project, &row.project_name)?,
             digest: read_word(&row.digest, "key digest")?,
             label: row.label,
             scopes: read_json(&row.scopes, "scope")?,
@@ -80,31 +82,33 @@ impl Store {
     /// Up to `limit` of a project's keys, oldest first, those revoked lately included, behind the moment and id `after`.
     pub(crate) async fn keys(
         &self,
-        project: &ProjectId,
+        project: &ProjectRef,
         after: &(i64, String),
         limit: i64,
     ) -> Result<Vec<KeyRecord>, StoreError> {
         let rows: Vec<Row> = query_as(
-            "SELECT * FROM api_keys WHERE project = $1 AND (created_at, id) > ($2, $3) ORDER BY created_at, id LIMIT $4",
+            "SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name
+             FROM api_keys WHERE project = $1 AND (created_at, id) > ($2, $3) ORDER BY created_at, id LIMIT $4",
         )
-            .bind(project.as_str())
-            .bind(after.0)
-            .bind(&after.1)
-            .bind(limit)
-            .fetch_all(self.reader())
-            .await?;
+        .bind(project.uid.as_str())
+        .bind(after.0)
+        .bind(&after.1)
+        .bind(limit)
+        .fetch_all(self.reader())
+        .await?;
         rows.into_iter().map(KeyRecord::try_from).collect()
     }
 }
 
-/// The project's key with this id, within a transaction.
+/// The project's key with this id, within a transaction; none of a removed project.
 pub(crate) async fn find_key(
     connection: &mut Connection,
-    project: &ProjectId,
+    project: &ProjectRef,
     id: &KeyId,
 ) -> Result<Option<KeyRecord>, StoreError> {
-    let row: Option<Row> = query_as("SELECT * FROM api_keys WHERE project = $1 AND id = $2")
-        .bind(project.as_str())
+    let row: Option<Row> = query_as("SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name FROM api_keys WHERE project = $1 AND id = $2
+             AND EXISTS (SELECT 1 FROM projects WHERE id = $1 AND removed_at IS NULL)")
+        .bind(project.uid.as_str())
         .bind(id.as_str())
         .fetch_optional(connection)
         .await?;
@@ -112,23 +116,27 @@ pub(crate) async fn find_key(
 }
 
 /// All keys of a project.
-pub(crate) async fn all_keys(connection: &mut Connection, project: &ProjectId) -> Result<Vec<KeyRecord>, StoreError> {
-    let rows: Vec<Row> =
-        query_as("SELECT * FROM api_keys WHERE project = $1").bind(project.as_str()).fetch_all(connection).await?;
+pub(crate) async fn all_keys(connection: &mut Connection, project: &ProjectRef) -> Result<Vec<KeyRecord>, StoreError> {
+    let rows: Vec<Row> = query_as(
+        "SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name FROM api_keys WHERE project = $1",
+    )
+    .bind(project.uid.as_str())
+    .fetch_all(connection)
+    .await?;
     rows.into_iter().map(KeyRecord::try_from).collect()
 }
 
 /// How many keys of the project may still be used.
 pub(crate) async fn count_usable(
     connection: &mut Connection,
-    project: &ProjectId,
+    project: &ProjectRef,
     now: UnixSeconds,
 ) -> Result<u64, StoreError> {
     let count: i64 = query_scalar(
         "SELECT COUNT(*) FROM api_keys
          WHERE project = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2)",
     )
-    .bind(project.as_str())
+    .bind(project.uid.as_str())
     .bind(now.0)
     .fetch_one(connection)
     .await?;
@@ -138,17 +146,18 @@ pub(crate) async fn count_usable(
 /// The oldest keys of the project that are revoked or expired, beyond the `kept` newest of them.
 pub(crate) async fn keys_beyond(
     connection: &mut Connection,
-    project: &ProjectId,
+    project: &ProjectRef,
     kept: i64,
     now: UnixSeconds,
 ) -> Result<Vec<KeyRecord>, StoreError> {
     /// So many at once; there is one more with each key that is made.
     const AT_ONCE: i64 = 100;
     let rows: Vec<Row> = query_as(
-        "SELECT * FROM api_keys WHERE project = $1 AND (revoked_at IS NOT NULL OR expires_at <= $2)
+        "SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name
+         FROM api_keys WHERE project = $1 AND (revoked_at IS NOT NULL OR expires_at <= $2)
          ORDER BY created_at DESC, id LIMIT $3 OFFSET $4",
     )
-    .bind(project.as_str())
+    .bind(project.uid.as_str())
     .bind(now.0)
     .bind(AT_ONCE)
     .bind(kept)
@@ -165,7 +174,7 @@ pub(crate) async fn save_key(connection: &mut Connection, key: &KeyRecord) -> Re
          ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, revoked_at = excluded.revoked_at",
     )
     .bind(key.id.as_str())
-    .bind(key.project.as_str())
+    .bind(key.project.uid.as_str())
     .bind(key.digest.to_text())
     .bind(&key.label)
     .bind(to_json(&key.scopes))
@@ -203,7 +212,7 @@ pub(crate) async fn stale_keys(
     limit: i64,
 ) -> Result<Vec<KeyRecord>, StoreError> {
     let rows: Vec<Row> =
-        query_as("SELECT * FROM api_keys WHERE revoked_at < $1 OR expires_at < $2 ORDER BY id LIMIT $3")
+        query_as("SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name FROM api_keys WHERE revoked_at < $1 OR expires_at < $2 ORDER BY id LIMIT $3")
             .bind(before.0)
             .bind(before.to_seconds().0)
             .bind(limit)

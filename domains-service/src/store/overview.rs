@@ -35,7 +35,7 @@ impl Store {
     /// changes its domain.
     pub(crate) async fn certificates_ending(&self, limit: i64) -> Result<Vec<Expiring>, StoreError> {
         let rows: Vec<(String, String, String)> = query_as(
-            "SELECT name, project, certificate FROM domains WHERE status IN ('active', 'degraded')
+            "SELECT name, (SELECT p.name FROM projects p WHERE p.id = project), certificate FROM domains WHERE status IN ('active', 'degraded')
              ORDER BY updated_at LIMIT $1",
         )
         .bind(CANDIDATES_MAX)
@@ -56,7 +56,7 @@ impl Store {
     /// Domains that wait for somebody to act, the longest first.
     pub(crate) async fn stuck_domains(&self, limit: i64) -> Result<Vec<Stuck>, StoreError> {
         let rows: Vec<(String, String, String, String, i64)> = query_as(
-            "SELECT name, project, status, problems, status_since FROM domains
+            "SELECT name, (SELECT p.name FROM projects p WHERE p.id = project), status, problems, status_since FROM domains
              WHERE status IN ('action_required', 'degraded', 'suspended') ORDER BY status_since LIMIT $1",
         )
         .bind(limit)

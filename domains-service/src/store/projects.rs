@@ -1,21 +1,28 @@
-//! Projects at rest.
+//! Projects at rest: those that are there, and those that are removed and kept for a while.
 
 use chassis::sql::{Connection, query, query_as};
 use contract::hostname::Hostname;
 use contract::plan::{Limits, Plan};
-use contract::project::{Access, Project, ProjectId, UpstreamName};
+use contract::project::{Access, Project, ProjectId, ProjectUid, UpstreamName};
 use contract::time::UnixMillis;
 
-use super::{Store, StoreError, read_word};
+use super::{Store, StoreError, read_json, read_project, read_word, to_json};
+use crate::domain::kept::KeptDomain;
+use crate::domain::proof::ProofKey;
 use crate::plans::Plans;
+use crate::project::ProjectRef;
+
+/// Removed projects listed at once.
+const REMOVED_LISTED_MAX: i64 = 1_000;
 
 /// A project's record.
 #[derive(Clone, Debug)]
 pub(crate) struct ProjectRecord {
-    pub(crate) id: ProjectId,
-    /// Random text that no other project ever has, not even a later one of the same id: what its CNAME target and
-    /// ownership proofs derive from.
+    pub(crate) id: ProjectRef,
+    /// Random text that no other project ever has: the lineage by which names remember whose they were.
     pub(crate) salt: String,
+    /// What its CNAME target and ownership texts derive from, together with the salt.
+    pub(crate) proof_key: ProofKey,
     pub(crate) plan: Plan,
     /// The project's own limits, in place of the plan's.
     pub(crate) limits: Option<Limits>,
@@ -28,13 +35,26 @@ pub(crate) struct ProjectRecord {
     pub(crate) deployed_at: Option<UnixMillis>,
     /// Since when a plan without custom domains is in force while there are some.
     pub(crate) unpaid_since: Option<UnixMillis>,
+    /// Set while the project is removed and kept.
+    pub(crate) removed: Option<Removed>,
+}
+
+/// What is known of a project that is removed and can be restored.
+#[derive(Clone, Debug)]
+pub(crate) struct Removed {
+    pub(crate) at: UnixMillis,
+    /// From then on everything of it is erased.
+    pub(crate) erase_at: UnixMillis,
+    /// The domains it had.
+    pub(crate) domains: Vec<KeptDomain>,
 }
 
 impl ProjectRecord {
     /// What the edge must know.
     pub(crate) fn published(&self, plans: &Plans) -> Project {
         Project {
-            id: self.id.clone(),
+            id: self.id.name.clone(),
+            uid: self.id.told(),
             plan: self.plan,
             limits: self.limits.unwrap_or_else(|| plans.of(self.plan).limits),
             access: self.access,
@@ -45,14 +65,16 @@ impl ProjectRecord {
 
     /// Where the project is served by default.
     pub(crate) fn host(&self, platform: &Hostname) -> Option<Hostname> {
-        platform.child(self.id.as_str()).ok()
+        platform.child(self.id.name.as_str()).ok()
     }
 }
 
 chassis::record! {
     struct Row {
         id: String,
+        name: String,
         salt: String,
+        proof_key: Option<String>,
         plan: String,
         per_minute: Option<i64>,
         per_day: Option<i64>,
@@ -63,6 +85,9 @@ chassis::record! {
         updated_at: i64,
         deployed_at: Option<i64>,
         unpaid_since: Option<i64>,
+        removed_at: Option<i64>,
+        erase_at: Option<i64>,
+        kept_domains: Option<String>,
     }
 }
 
@@ -77,9 +102,18 @@ impl TryFrom<Row> for ProjectRecord {
             }
             _ => None,
         };
+        let removed = match (row.removed_at, row.erase_at) {
+            (Some(at), Some(erase_at)) => {
+                let domains = row.kept_domains.as_deref().map(|text| read_json(text, "kept domain")).transpose()?;
+                let domains = domains.unwrap_or_default();
+                Some(Removed { at: UnixMillis(at), erase_at: UnixMillis(erase_at), domains })
+            }
+            _ => None,
+        };
         Ok(Self {
-            id: read_word(&row.id, "project id")?,
+            id: read_project(&row.id, &row.name)?,
             salt: row.salt,
+            proof_key: row.proof_key.as_deref().and_then(ProofKey::read).ok_or(StoreError::Damaged("proof key"))?,
             plan: read_word(&row.plan, "plan")?,
             limits,
             access: read_word(&row.access, "access")?,
@@ -89,57 +123,147 @@ impl TryFrom<Row> for ProjectRecord {
             updated_at: UnixMillis(row.updated_at),
             deployed_at: row.deployed_at.map(UnixMillis),
             unpaid_since: row.unpaid_since.map(UnixMillis),
+            removed,
         })
     }
 }
 
 impl Store {
-    /// The project with this id.
-    pub(crate) async fn find_project(&self, id: &ProjectId) -> Result<Option<ProjectRecord>, StoreError> {
+    /// The project, unless it is removed.
+    pub(crate) async fn find_project(&self, id: &ProjectRef) -> Result<Option<ProjectRecord>, StoreError> {
         let mut connection = self.reader().acquire().await?;
         find_project(&mut connection, id).await
     }
 
-    /// How many projects and keys there are.
-    pub(crate) async fn count_projects_and_keys(&self) -> Result<(i64, i64), StoreError> {
-        Ok(query_as("SELECT (SELECT COUNT(*) FROM projects), (SELECT COUNT(*) FROM api_keys WHERE revoked_at IS NULL)")
-            .fetch_one(self.reader())
-            .await?)
+    /// Which project has this name at present.
+    pub(crate) async fn project_named(&self, name: &ProjectId) -> Result<Option<ProjectRef>, StoreError> {
+        let mut connection = self.reader().acquire().await?;
+        Ok(find_named(&mut connection, name).await?.map(|project| project.id))
     }
 
-    /// Up to `limit` projects after `after`, by id.
-    pub(crate) async fn projects(&self, after: &str, limit: i64) -> Result<Vec<ProjectRecord>, StoreError> {
-        let rows: Vec<Row> = query_as("SELECT * FROM projects WHERE id > $1 ORDER BY id LIMIT $2")
-            .bind(after)
+    /// Removed projects that can be restored, the one removed last first.
+    pub(crate) async fn removed_projects(&self) -> Result<Vec<ProjectRecord>, StoreError> {
+        let rows: Vec<Row> =
+            query_as("SELECT * FROM projects WHERE removed_at IS NOT NULL ORDER BY removed_at DESC, id LIMIT $1")
+                .bind(REMOVED_LISTED_MAX)
+                .fetch_all(self.reader())
+                .await?;
+        rows.into_iter().map(ProjectRecord::try_from).collect()
+    }
+
+    /// Gives projects that are older than proof keys the one that their owners' DNS records derive from.
+    pub(crate) async fn complete_proof_keys(&self, old: &ProofKey) -> Result<u64, StoreError> {
+        let completed = query("UPDATE projects SET proof_key = $1 WHERE proof_key IS NULL")
+            .bind(old.to_text())
+            .execute(self.writer())
+            .await?;
+        Ok(completed.rows_affected())
+    }
+
+    /// Projects that are erased here and not yet by other services, the oldest first.
+    pub(crate) async fn erasures(&self, limit: i64) -> Result<Vec<ProjectUid>, StoreError> {
+        let rows: Vec<(String,)> = query_as("SELECT project FROM erasures ORDER BY erased_at, project LIMIT $1")
             .bind(limit)
             .fetch_all(self.reader())
             .await?;
+        rows.into_iter().map(|(project,)| read_word(&project, "project id")).collect()
+    }
+
+    /// How many projects and keys there are.
+    pub(crate) async fn count_projects_and_keys(&self) -> Result<(i64, i64), StoreError> {
+        Ok(query_as(
+            "SELECT (SELECT COUNT(*) FROM projects WHERE removed_at IS NULL),
+                (SELECT COUNT(*) FROM api_keys k JOIN projects p ON p.id = k.project
+                 WHERE k.revoked_at IS NULL AND p.removed_at IS NULL)",
+        )
+        .fetch_one(self.reader())
+        .await?)
+    }
+
+    /// Up to `limit` projects after `after`, by name.
+    pub(crate) async fn projects(&self, after: &str, limit: i64) -> Result<Vec<ProjectRecord>, StoreError> {
+        let rows: Vec<Row> =
+            query_as("SELECT * FROM projects WHERE name > $1 AND removed_at IS NULL ORDER BY name LIMIT $2")
+                .bind(after)
+                .bind(limit)
+                .fetch_all(self.reader())
+                .await?;
         rows.into_iter().map(ProjectRecord::try_from).collect()
     }
 }
 
-/// The project with this id, within a transaction.
+/// The project, unless it is removed, within a transaction.
 pub(crate) async fn find_project(
     connection: &mut Connection,
-    id: &ProjectId,
+    id: &ProjectRef,
 ) -> Result<Option<ProjectRecord>, StoreError> {
-    let row: Option<Row> =
-        query_as("SELECT * FROM projects WHERE id = $1").bind(id.as_str()).fetch_optional(connection).await?;
+    find_by_uid(connection, &id.uid).await
+}
+
+/// The same, where only its identity is known.
+pub(crate) async fn find_by_uid(
+    connection: &mut Connection,
+    uid: &ProjectUid,
+) -> Result<Option<ProjectRecord>, StoreError> {
+    let row: Option<Row> = query_as("SELECT * FROM projects WHERE id = $1 AND removed_at IS NULL")
+        .bind(uid.as_str())
+        .fetch_optional(connection)
+        .await?;
     row.map(ProjectRecord::try_from).transpose()
+}
+
+/// The project that has this name at present.
+pub(crate) async fn find_named(
+    connection: &mut Connection,
+    name: &ProjectId,
+) -> Result<Option<ProjectRecord>, StoreError> {
+    let row: Option<Row> = query_as("SELECT * FROM projects WHERE name = $1 AND removed_at IS NULL")
+        .bind(name.as_str())
+        .fetch_optional(connection)
+        .await?;
+    row.map(ProjectRecord::try_from).transpose()
+}
+
+/// Removed projects that had this name, the one removed last first.
+pub(crate) async fn find_removed(
+    connection: &mut Connection,
+    name: &ProjectId,
+) -> Result<Vec<ProjectRecord>, StoreError> {
+    let rows: Vec<Row> =
+        query_as("SELECT * FROM projects WHERE name = $1 AND removed_at IS NOT NULL ORDER BY removed_at DESC, id")
+            .bind(name.as_str())
+            .fetch_all(connection)
+            .await?;
+    rows.into_iter().map(ProjectRecord::try_from).collect()
+}
+
+/// Removed projects whose time is over, at most `limit`.
+pub(crate) async fn to_erase(
+    connection: &mut Connection,
+    now: UnixMillis,
+    limit: i64,
+) -> Result<Vec<ProjectRecord>, StoreError> {
+    let rows: Vec<Row> = query_as("SELECT * FROM projects WHERE erase_at <= $1 ORDER BY erase_at LIMIT $2")
+        .bind(now.0)
+        .bind(limit)
+        .fetch_all(connection)
+        .await?;
+    rows.into_iter().map(ProjectRecord::try_from).collect()
 }
 
 /// Writes a project, new or changed.
 pub(crate) async fn save_project(connection: &mut Connection, project: &ProjectRecord) -> Result<(), StoreError> {
     query(
         "INSERT INTO projects (id, salt, plan, per_minute, per_day, access, upstream, suspended, created_at, updated_at,
-                               deployed_at, unpaid_since)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+                               deployed_at, unpaid_since, name, proof_key, removed_at, erase_at, kept_domains)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
          ON CONFLICT (id) DO UPDATE SET plan = excluded.plan, per_minute = excluded.per_minute,
              per_day = excluded.per_day, access = excluded.access, upstream = excluded.upstream,
              suspended = excluded.suspended, updated_at = excluded.updated_at, deployed_at = excluded.deployed_at,
-             unpaid_since = excluded.unpaid_since",
+             unpaid_since = excluded.unpaid_since, removed_at = excluded.removed_at, erase_at = excluded.erase_at,
+             kept_domains = excluded.kept_domains",
     )
-    .bind(project.id.as_str())
+    .bind(project.id.uid.as_str())
     .bind(&project.salt)
     .bind(project.plan.as_str())
     .bind(project.limits.map(|limits| i64::from(limits.per_minute.get())))
@@ -151,13 +275,55 @@ pub(crate) async fn save_project(connection: &mut Connection, project: &ProjectR
     .bind(project.updated_at.0)
     .bind(project.deployed_at.map(|at| at.0))
     .bind(project.unpaid_since.map(|at| at.0))
+    .bind(project.id.name.as_str())
+    .bind(project.proof_key.to_text())
+    .bind(project.removed.as_ref().map(|removed| removed.at.0))
+    .bind(project.removed.as_ref().map(|removed| removed.erase_at.0))
+    .bind(project.removed.as_ref().map(|removed| to_json(&removed.domains)))
     .execute(connection)
     .await?;
     Ok(())
 }
 
-/// Deletes a project's row. Its keys and domains must be gone.
-pub(crate) async fn delete_project(connection: &mut Connection, id: &ProjectId) -> Result<(), StoreError> {
-    query("DELETE FROM projects WHERE id = $1").bind(id.as_str()).execute(connection).await?;
+/// Ends all sessions of the project's keys in the dashboard.
+pub(crate) async fn end_sessions(connection: &mut Connection, id: &ProjectRef) -> Result<(), StoreError> {
+    query("DELETE FROM dashboard_sessions WHERE project = $1").bind(id.uid.as_str()).execute(connection).await?;
+    Ok(())
+}
+
+/// Erases a removed project with everything that hangs on it, and notes that other services must do the same.
+pub(crate) async fn erase(connection: &mut Connection, id: &ProjectRef, now: UnixMillis) -> Result<(), StoreError> {
+    // Deliveries go with their endpoints.
+    for statement in [
+        "DELETE FROM dashboard_sessions WHERE project = $1",
+        "DELETE FROM kept_rows WHERE owner IN (SELECT 'deliveries ' || id FROM webhook_endpoints WHERE project = $1)",
+        "DELETE FROM webhook_endpoints WHERE project = $1",
+        "DELETE FROM domains WHERE project = $1",
+        "DELETE FROM holders WHERE project = $1",
+        "DELETE FROM api_keys WHERE project = $1",
+        "DELETE FROM events WHERE project = $1",
+        "DELETE FROM kept_rows WHERE owner = 'events ' || $1",
+        "DELETE FROM usage_days WHERE project = $1",
+        "DELETE FROM projects WHERE id = $1",
+    ] {
+        query(statement).bind(id.uid.as_str()).execute(&mut *connection).await?;
+    }
+    query("INSERT INTO erasures (project, erased_at) VALUES ($1, $2) ON CONFLICT (project) DO NOTHING")
+        .bind(id.uid.as_str())
+        .bind(now.0)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Forgets what no service has asked for since `before`: there is none.
+pub(crate) async fn forget_erasures(connection: &mut Connection, before: UnixMillis) -> Result<(), StoreError> {
+    query("DELETE FROM erasures WHERE erased_at < $1").bind(before.0).execute(connection).await?;
+    Ok(())
+}
+
+/// The other services have erased the project, too.
+pub(crate) async fn forget_erasure(connection: &mut Connection, uid: &ProjectUid) -> Result<(), StoreError> {
+    query("DELETE FROM erasures WHERE project = $1").bind(uid.as_str()).execute(connection).await?;
     Ok(())
 }

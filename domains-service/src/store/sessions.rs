@@ -2,11 +2,11 @@
 
 use chassis::sql::{query, query_as};
 use contract::key::{KeyDigest, KeyId};
-use contract::project::ProjectId;
 use contract::time::UnixMillis;
 
 use super::keys::KeyRecord;
-use super::{Store, StoreError, keys, read_word};
+use super::{Store, StoreError, keys, read_project, read_word};
+use crate::project::ProjectRef;
 
 /// Sessions one key may have at once; beyond that, the oldest ends.
 const SESSIONS_PER_KEY_MAX: i64 = 20;
@@ -16,7 +16,7 @@ const SESSIONS_PER_KEY_MAX: i64 = 20;
 pub(crate) struct SessionRecord {
     pub(crate) digest: String,
     /// The project and key it was opened with; nothing for an operator.
-    pub(crate) holder: Option<(ProjectId, KeyId)>,
+    pub(crate) holder: Option<(ProjectRef, KeyId)>,
     pub(crate) client: String,
     pub(crate) created_at: UnixMillis,
     pub(crate) seen_at: UnixMillis,
@@ -26,6 +26,7 @@ chassis::record! {
     struct Row {
         digest: String,
         project: Option<String>,
+        project_name: Option<String>,
         key_id: Option<String>,
         client: String,
         created_at: i64,
@@ -37,9 +38,12 @@ impl TryFrom<Row> for SessionRecord {
     type Error = StoreError;
 
     fn try_from(row: Row) -> Result<Self, StoreError> {
-        let holder = match (row.project, row.key_id) {
-            (Some(project), Some(key)) => Some((read_word(&project, "project id")?, read_word(&key, "key id")?)),
-            _ => None,
+        let holder = match (row.project, row.project_name, row.key_id) {
+            (Some(project), Some(name), Some(key)) => {
+                Some((read_project(&project, &name)?, read_word(&key, "key id")?))
+            }
+            (None, _, None) => None,
+            _ => return Err(StoreError::Damaged("session")),
         };
         Ok(Self {
             digest: row.digest,
@@ -54,7 +58,7 @@ impl TryFrom<Row> for SessionRecord {
 impl Store {
     /// Opens a session, and ends the oldest ones of its key beyond [`SESSIONS_PER_KEY_MAX`].
     pub(crate) async fn open_session(&self, session: &SessionRecord) -> Result<(), StoreError> {
-        let (project, key) = session.holder.as_ref().map(|(project, key)| (project.as_str(), key.as_str())).unzip();
+        let (project, key) = session.holder.as_ref().map(|(project, key)| (project.uid.as_str(), key.as_str())).unzip();
         let mut write = self.write().await?;
         query(
             "INSERT INTO dashboard_sessions (digest, project, key_id, client, created_at, seen_at)
@@ -84,10 +88,13 @@ impl Store {
 
     /// The session with this digest.
     pub(crate) async fn find_session(&self, digest: &str) -> Result<Option<SessionRecord>, StoreError> {
-        let row: Option<Row> = query_as("SELECT * FROM dashboard_sessions WHERE digest = $1")
-            .bind(digest)
-            .fetch_optional(self.reader())
-            .await?;
+        let row: Option<Row> = query_as(
+            "SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name FROM dashboard_sessions
+             WHERE digest = $1",
+        )
+        .bind(digest)
+        .fetch_optional(self.reader())
+        .await?;
         row.map(SessionRecord::try_from).transpose()
     }
 
@@ -158,18 +165,20 @@ impl Store {
         Ok(spent.rows_affected() == 1)
     }
 
-    /// The key with this digest, whosever it is.
+    /// The key with this digest, whosever it is, unless its project is removed.
     pub(crate) async fn key_by_digest(&self, digest: KeyDigest) -> Result<Option<KeyRecord>, StoreError> {
-        let found: Option<(String, String)> = query_as("SELECT project, id FROM api_keys WHERE digest = $1")
-            .bind(digest.to_text())
-            .fetch_optional(self.reader())
-            .await?;
-        let Some((project, id)) = found else { return Ok(None) };
-        self.key(&read_word(&project, "project id")?, &read_word(&id, "key id")?).await
+        let found: Option<(String, String, String)> = query_as(
+            "SELECT p.id, p.name, k.id FROM api_keys k JOIN projects p ON p.id = k.project WHERE k.digest = $1",
+        )
+        .bind(digest.to_text())
+        .fetch_optional(self.reader())
+        .await?;
+        let Some((project, name, id)) = found else { return Ok(None) };
+        self.key(&read_project(&project, &name)?, &read_word(&id, "key id")?).await
     }
 
     /// The project's key with this id.
-    pub(crate) async fn key(&self, project: &ProjectId, id: &KeyId) -> Result<Option<KeyRecord>, StoreError> {
+    pub(crate) async fn key(&self, project: &ProjectRef, id: &KeyId) -> Result<Option<KeyRecord>, StoreError> {
         let mut connection = self.reader().acquire().await?;
         keys::find_key(&mut connection, project, id).await
     }

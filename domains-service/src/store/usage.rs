@@ -5,10 +5,10 @@
 //! is for looking at. Quotas are counted elsewhere, exactly.
 
 use chassis::sql::{query, query_as, query_scalar};
-use contract::project::ProjectId;
 use contract::usage::UsageOfProject;
 
 use super::{Store, StoreError, Write};
+use crate::project::ProjectRef;
 
 /// Days kept.
 pub(crate) const USAGE_DAYS_MAX: i64 = 62;
@@ -25,12 +25,12 @@ pub(crate) struct DayUsage {
 
 impl Write {
     /// Takes down what a gateway says of a project and day. What it said before about them is replaced, unless this is
-    /// older.
+    /// older. Figures of a project that is erased are not kept.
     pub(crate) async fn note_usage(&mut self, node: &str, usage: &UsageOfProject) -> Result<(), StoreError> {
         let whole = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         query(
             "INSERT INTO usage_days (project, day, node, admitted, refused, banned, minute, in_minute)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+             SELECT id, $2, $3, $4, $5, $6, $7, $8 FROM projects WHERE id = $1
              ON CONFLICT (project, day, node) DO UPDATE SET admitted = excluded.admitted, refused = excluded.refused,
                  banned = excluded.banned, minute = excluded.minute, in_minute = excluded.in_minute
              WHERE excluded.admitted + excluded.refused + excluded.banned
@@ -70,12 +70,12 @@ impl Write {
 
 impl Store {
     /// A project's days from `first` on that had requests, oldest first.
-    pub(crate) async fn usage(&self, project: &ProjectId, first: i64) -> Result<Vec<DayUsage>, StoreError> {
+    pub(crate) async fn usage(&self, project: &ProjectRef, first: i64) -> Result<Vec<DayUsage>, StoreError> {
         let rows: Vec<(i64, i64, i64, i64)> = query_as(
             "SELECT day, CAST(SUM(admitted) AS BIGINT), CAST(SUM(refused) AS BIGINT), CAST(SUM(banned) AS BIGINT)
              FROM usage_days WHERE project = $1 AND day >= $2 GROUP BY day ORDER BY day",
         )
-        .bind(project.as_str())
+        .bind(project.uid.as_str())
         .bind(first)
         .fetch_all(self.reader())
         .await?;
@@ -84,11 +84,11 @@ impl Store {
     }
 
     /// Requests of a project admitted in a minute, by its number since the epoch.
-    pub(crate) async fn usage_of_minute(&self, project: &ProjectId, minute: i64) -> Result<i64, StoreError> {
+    pub(crate) async fn usage_of_minute(&self, project: &ProjectRef, minute: i64) -> Result<i64, StoreError> {
         let sum: Option<i64> = query_scalar(
             "SELECT CAST(SUM(in_minute) AS BIGINT) FROM usage_days WHERE project = $1 AND day = $2 AND minute = $3",
         )
-        .bind(project.as_str())
+        .bind(project.uid.as_str())
         .bind(minute.div_euclid(1_440))
         .bind(minute)
         .fetch_one(self.reader())

@@ -5,10 +5,10 @@ mod outbox;
 mod taken;
 
 use chassis::sql::{Connection, Pool, query, query_as, query_scalar};
-use contract::project::ProjectId;
 use contract::time::UnixMillis;
 
-use super::{Store, StoreError, kept, read_json, read_word, to_json};
+use super::{Store, StoreError, kept, read_json, read_project, read_word, to_json};
+use crate::project::ProjectRef;
 use crate::webhook::EndpointRecord;
 
 pub(crate) use outbox::{
@@ -20,6 +20,7 @@ chassis::record! {
     struct Row {
         id: String,
         project: String,
+        project_name: String,
         url: String,
         description: String,
         events: String,
@@ -42,7 +43,7 @@ impl TryFrom<Row> for EndpointRecord {
         let reason = row.disabled_reason.as_deref().map(|reason| read_word(reason, "reason")).transpose()?;
         Ok(Self {
             id: row.id,
-            project: read_word(&row.project, "project id")?,
+            project: read_project(&row.project, &row.project_name)?,
             url: row.url,
             description: row.description,
             events: read_json(&row.events, "list of events")?,
@@ -61,15 +62,16 @@ impl Store {
     /// Up to `limit` of a project's endpoints, oldest first, behind the moment and id `after`.
     pub(crate) async fn webhooks(
         &self,
-        project: &ProjectId,
+        project: &ProjectRef,
         after: &(i64, String),
         limit: i64,
     ) -> Result<Vec<EndpointRecord>, StoreError> {
         let rows: Vec<Row> = query_as(
-            "SELECT * FROM webhook_endpoints WHERE project = $1 AND (created_at, id) > ($2, $3)
+            "SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name
+             FROM webhook_endpoints WHERE project = $1 AND (created_at, id) > ($2, $3)
              ORDER BY created_at, id LIMIT $4",
         )
-        .bind(project.as_str())
+        .bind(project.uid.as_str())
         .bind(after.0)
         .bind(&after.1)
         .bind(limit)
@@ -81,7 +83,7 @@ impl Store {
     /// The project's endpoint with this id.
     pub(crate) async fn find_webhook(
         &self,
-        project: &ProjectId,
+        project: &ProjectRef,
         id: &str,
     ) -> Result<Option<EndpointRecord>, StoreError> {
         find_in(self.reader(), project, id).await
@@ -90,23 +92,23 @@ impl Store {
     /// The endpoint with this id, whosever it is.
     pub(crate) async fn webhook(&self, id: &str) -> Result<Option<EndpointRecord>, StoreError> {
         let row: Option<Row> =
-            query_as("SELECT * FROM webhook_endpoints WHERE id = $1").bind(id).fetch_optional(self.reader()).await?;
+            query_as("SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name FROM webhook_endpoints WHERE id = $1").bind(id).fetch_optional(self.reader()).await?;
         row.map(EndpointRecord::try_from).transpose()
     }
 }
 
-async fn find_in(pool: &Pool, project: &ProjectId, id: &str) -> Result<Option<EndpointRecord>, StoreError> {
+async fn find_in(pool: &Pool, project: &ProjectRef, id: &str) -> Result<Option<EndpointRecord>, StoreError> {
     find_webhook(&mut pool.acquire().await?, project, id).await
 }
 
 /// The project's endpoint with this id, within a transaction.
 pub(crate) async fn find_webhook(
     connection: &mut Connection,
-    project: &ProjectId,
+    project: &ProjectRef,
     id: &str,
 ) -> Result<Option<EndpointRecord>, StoreError> {
-    let row: Option<Row> = query_as("SELECT * FROM webhook_endpoints WHERE project = $1 AND id = $2")
-        .bind(project.as_str())
+    let row: Option<Row> = query_as("SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name FROM webhook_endpoints WHERE project = $1 AND id = $2")
+        .bind(project.uid.as_str())
         .bind(id)
         .fetch_optional(connection)
         .await?;
@@ -114,9 +116,9 @@ pub(crate) async fn find_webhook(
 }
 
 /// How many endpoints the project has.
-pub(crate) async fn count_webhooks(connection: &mut Connection, project: &ProjectId) -> Result<u64, StoreError> {
+pub(crate) async fn count_webhooks(connection: &mut Connection, project: &ProjectRef) -> Result<u64, StoreError> {
     let count: i64 = query_scalar("SELECT COUNT(*) FROM webhook_endpoints WHERE project = $1")
-        .bind(project.as_str())
+        .bind(project.uid.as_str())
         .fetch_one(connection)
         .await?;
     Ok(count.unsigned_abs())
@@ -136,7 +138,7 @@ pub(crate) async fn save_webhook(connection: &mut Connection, endpoint: &Endpoin
              updated_at = excluded.updated_at",
     )
     .bind(&endpoint.id)
-    .bind(endpoint.project.as_str())
+    .bind(endpoint.project.uid.as_str())
     .bind(&endpoint.url)
     .bind(&endpoint.description)
     .bind(to_json(&endpoint.events))

@@ -4,10 +4,10 @@ use anyhow::Context as _;
 use chassis::seal::SealingKey;
 use chassis::webhook::SigningSecret;
 use contract::event::ORDER_EVENTS;
-use contract::project::ProjectId;
 use contract::time::UnixMillis;
 
 use super::EVENTS;
+use crate::project::ProjectRef;
 
 /// Entries of an endpoint's list of events.
 pub(crate) const WANTED_MAX: usize = 50;
@@ -92,7 +92,7 @@ impl std::str::FromStr for DisabledReason {
 #[derive(Clone, Debug)]
 pub(crate) struct EndpointRecord {
     pub(crate) id: String,
-    pub(crate) project: ProjectId,
+    pub(crate) project: ProjectRef,
     pub(crate) url: String,
     pub(crate) description: String,
     pub(crate) events: Wanted,

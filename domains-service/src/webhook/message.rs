@@ -1,14 +1,14 @@
 //! What a receiver is told: the event as JSON, the same bytes in every attempt.
 
+use crate::project::ProjectRef;
 use contract::event::OrderEvent;
 use contract::hostname::Hostname;
-use contract::project::ProjectId;
 use contract::time::UnixMillis;
 use serde_json::{Value, json};
 
 /// The body for an event. `id` is the event's number: it grows, so a receiver can put events in order.
 pub(crate) fn compose(
-    project: &ProjectId,
+    project: &ProjectRef,
     domain: Option<&Hostname>,
     kind: &str,
     detail: &Value,
@@ -24,11 +24,11 @@ pub(crate) fn compose(
 }
 
 /// The body for an event of an order. `event_id` is its number among those of the store of orders.
-pub(crate) fn compose_order(event: &OrderEvent) -> String {
+pub(crate) fn compose_order(project: &ProjectRef, event: &OrderEvent) -> String {
     json!({
         "type": event.kind,
         "timestamp": jiff::Timestamp::from_millisecond(event.at.0).unwrap_or_default().to_string(),
-        "data": { "event_id": event.number, "project_id": event.project, "order": event.order },
+        "data": { "event_id": event.number, "project_id": project, "order": event.order },
     })
     .to_string()
 }

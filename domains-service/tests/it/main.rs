@@ -15,6 +15,7 @@ mod domains;
 mod feed;
 mod gateways;
 mod http;
+mod identities;
 mod keys;
 mod openapi;
 mod operators;

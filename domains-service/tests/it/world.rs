@@ -1,5 +1,6 @@
 //! A service on loopback with a scripted DNS, a clock that stands, and a gateway's signature at hand.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +15,12 @@ use contract::feed::Frame;
 use contract::identity::Caller;
 use contract::key::{Environment, KeyId, Scope, Scopes};
 use contract::plan::Plan;
+use contract::project::{ProjectId, ProjectUid};
 use contract::time::UnixMillis;
 use contract::token::{Claims, IDENTITY_TOKEN_HEADER};
 use domains_service::config::WebhookConfig;
 use domains_service::{AcmeSettings, Authorities, Config, Issuer, LocalAuthority, Plans, World, start_in};
+use parking_lot::Mutex;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -41,6 +44,8 @@ pub(crate) struct Platform {
     pub(crate) admin: String,
     pub(crate) client: reqwest::Client,
     pub(crate) secret: Secret,
+    /// The identities of projects by their names, as they were made or asked for.
+    identities: Mutex<HashMap<String, ProjectUid>>,
     shutdown: Shutdown,
     running: Option<Running>,
 }
@@ -82,6 +87,7 @@ pub(crate) struct Bend {
     pub(crate) webhooks: WebhookConfig,
     pub(crate) sealing: SealingSecrets,
     pub(crate) sealing_secret_lost: bool,
+    /// The platform's secret.
     pub(crate) secret: Secret,
 }
 
@@ -137,6 +143,7 @@ impl Platform {
             gateways_directory: None,
             sealing_secret_lost: bend.sealing_secret_lost,
             plans: bend.plans,
+            removed_projects_kept_days: 30,
             change_log_rows: bend.change_log_rows,
             edge_addresses: vec!["203.0.113.10".parse().unwrap()],
             names: domains_service::config::NameRules { allow_local: true, allow_test: true },
@@ -166,6 +173,7 @@ impl Platform {
             admin: url("admin"),
             client: reqwest::Client::builder().timeout(Duration::from_secs(30)).build().unwrap(),
             secret,
+            identities: Mutex::default(),
             shutdown,
             running: Some(running),
         })
@@ -187,7 +195,20 @@ impl Platform {
         if !body.is_null() {
             request = request.json(&body);
         }
-        Answer::of(request.send().await.unwrap()).await
+        let answer = Answer::of(request.send().await.unwrap()).await;
+        if let (Some(name), Some(uid)) = (answer.body["id"].as_str(), answer.body["uid"].as_str()) {
+            self.identities.lock().insert(name.to_owned(), uid.parse().unwrap());
+        }
+        answer
+    }
+
+    /// The identity of the project of this name; that of an old one where there is none.
+    pub(crate) async fn identity(&self, project: &ProjectId) -> ProjectUid {
+        if let Some(known) = self.identities.lock().get(project.as_str()) {
+            return known.clone();
+        }
+        self.operator("GET", &format!("/projects/{project}"), Value::Null).await;
+        self.identities.lock().get(project.as_str()).cloned().unwrap_or_else(|| ProjectUid::of_old(project))
     }
 
     /// A request as the gateway would forward it.
@@ -211,6 +232,7 @@ impl Platform {
             caller: Some(Caller {
                 key: KeyId::from_random([1; 10]),
                 project: project.parse().unwrap(),
+                project_uid: None,
                 plan: Plan::Pro,
                 scopes: scopes.iter().copied().collect(),
                 environment: Environment::Live,
@@ -302,14 +324,26 @@ pub(crate) struct Client<'a> {
 }
 
 impl Client<'_> {
+    /// The same key, of the project that has this identity.
+    pub(crate) fn of(mut self, uid: &ProjectUid) -> Self {
+        if let Some(caller) = self.claims.caller.as_mut() {
+            caller.project_uid = Some(uid.clone());
+        }
+        self
+    }
+
     pub(crate) async fn send(&self, method: &str, path: &str, body: Value) -> Answer {
         self.send_with(method, path, body, &[]).await
     }
 
     pub(crate) async fn send_with(&self, method: &str, path: &str, body: Value, headers: &[(&str, &str)]) -> Answer {
+        let mut claims = self.claims.clone();
+        if let Some(caller) = claims.caller.as_mut().filter(|caller| caller.project_uid.is_none()) {
+            caller.project_uid = Some(self.platform.identity(&caller.project).await);
+        }
         let url = format!("{}{path}", self.platform.http);
         let request = self.platform.client.request(method.parse().unwrap(), url);
-        let mut request = self.platform.signed(request, self.claims.clone(), "192.0.2.1");
+        let mut request = self.platform.signed(request, claims, "192.0.2.1");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }

@@ -11,7 +11,7 @@ use chassis::logs::Logs;
 use contract::hostname::Hostname;
 use contract::key::{ApiKey, Environment, KeyId, PresentedKey, Scopes};
 use contract::plan::{Limits, Plan};
-use contract::project::{Access, Project, ProjectId};
+use contract::project::{Access, Project, ProjectId, ProjectUid};
 use contract::time::{UnixMillis, UnixSeconds};
 use gateway::answer::Refusal;
 use gateway::direct::trial::{answer_head, client_head};
@@ -70,9 +70,11 @@ struct Sample {
 fn sample(quota: &Quota, runtime: &tokio::runtime::Runtime) -> anyhow::Result<Sample> {
     let host: Hostname = Hostname::parse("demo-pro.tollhouse.localhost")?;
     let id: ProjectId = "demo-pro".parse()?;
+    let uid = ProjectUid::from_random([5; 16]);
     let limits = Limits::new(u32::MAX, u32::MAX).context("limits")?;
     let project = Arc::new(Project {
         id: id.clone(),
+        uid: Some(uid.clone()),
         plan: Plan::Pro,
         limits,
         access: Access::Key,
@@ -84,6 +86,7 @@ fn sample(quota: &Quota, runtime: &tokio::runtime::Runtime) -> anyhow::Result<Sa
         digest: presented.digest(),
         id: KeyId::from_random([7; 10]),
         project: id.clone(),
+        project_uid: Some(uid),
         environment: Environment::Live,
         scopes: Scopes::all(),
         expires_at: None,

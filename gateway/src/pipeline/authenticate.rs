@@ -18,8 +18,10 @@ impl Pipeline {
         let project = facts.project.as_ref().map(|project| project.id.clone());
         match self.keys.authenticate(request, project.as_ref(), self.clock.now_seconds()) {
             Ok(key) => {
-                // A key whose project has not arrived yet is not known yet.
+                // A key whose project has not arrived yet is not known yet. One of a removed project stays unknown
+                // also where another project has its name by now.
                 let payer = self.replica.project(&key.project);
+                let payer = payer.filter(|payer| payer.identity() == key.project_identity());
                 facts.key = Some(key);
                 facts.payer = payer;
                 if facts.payer.is_none() {

@@ -15,11 +15,12 @@ impl Pipeline {
         let (Some(key), Some(payer)) = (facts.key.clone(), facts.payer.clone()) else {
             return Err(Rejection::InternalError.into());
         };
+        let bucket = payer.identity();
         let in_shadow = self.shadow_plans.contains(&payer.plan);
         let charged = if in_shadow {
-            self.quota.try_charge(&payer.id, payer.limits, &key.id).await
+            self.quota.try_charge(&bucket, payer.limits, &key.id).await
         } else {
-            self.quota.charge(&payer.id, payer.limits, &key.id).await
+            self.quota.charge(&bucket, payer.limits, &key.id).await
         };
         facts.quota_mode = Some(self.quota.mode());
         match charged {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use contract::plan::Limits;
-use contract::project::ProjectId;
+use contract::project::ProjectUid;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::oneshot;
 
@@ -32,7 +32,7 @@ pub(super) enum Served {
 /// One bucket and those who wait for it.
 pub(super) struct Cell {
     /// Whose it is.
-    pub(super) project: ProjectId,
+    pub(super) project: ProjectUid,
     state: Mutex<CellState>,
     /// Whether the cell is in the queue of those that owe the store a statement.
     watched: AtomicBool,
@@ -61,7 +61,7 @@ impl Cell {
     }
 }
 
-type Shard = RwLock<HashMap<ProjectId, Arc<Cell>>>;
+type Shard = RwLock<HashMap<ProjectUid, Arc<Cell>>>;
 
 /// All cells.
 pub(super) struct Cells {
@@ -89,12 +89,12 @@ impl Cells {
     }
 
     /// The cell of a project, if it has one.
-    pub(super) fn find(&self, project: &ProjectId) -> Option<Arc<Cell>> {
+    pub(super) fn find(&self, project: &ProjectUid) -> Option<Arc<Cell>> {
         self.shard(project)?.read().get(project).cloned()
     }
 
     /// The cell of a project, made when missing. `None` when all the room is taken by cells that are in use.
-    pub(super) fn get(&self, project: &ProjectId, limits: Limits, now: Duration) -> Option<Arc<Cell>> {
+    pub(super) fn get(&self, project: &ProjectUid, limits: Limits, now: Duration) -> Option<Arc<Cell>> {
         let shard = self.shard(project)?;
         if let Some(cell) = shard.read().get(project) {
             return Some(Arc::clone(cell));
@@ -132,7 +132,7 @@ impl Cells {
 
     /// Forgets an eighth of a shard, as far as its cells are idle and owe nothing, so that a full map is not searched
     /// for every newcomer.
-    fn make_room(&self, shard: &mut HashMap<ProjectId, Arc<Cell>>, now: Duration) -> bool {
+    fn make_room(&self, shard: &mut HashMap<ProjectUid, Arc<Cell>>, now: Duration) -> bool {
         let mut quota = (self.shard_max / 8).max(1);
         let before = shard.len();
         shard.retain(|_, cell| {
@@ -148,7 +148,7 @@ impl Cells {
         shard.len() < before
     }
 
-    fn shard(&self, project: &ProjectId) -> Option<&Shard> {
+    fn shard(&self, project: &ProjectUid) -> Option<&Shard> {
         self.shards.get(usize::try_from(self.hasher.hash_one(project) % SHARDS as u64).unwrap_or(0))
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use contract::key::KeyId;
 use contract::plan::Limits;
-use contract::project::ProjectId;
+use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 use contract::window::Window;
 use tokio::sync::oneshot;
@@ -31,7 +31,7 @@ type Call = Pin<Box<dyn Future<Output = Result<Reply, StoreOutage>> + Send>>;
 
 impl Quota {
     /// Charges one request of `key` to its project's minute and day, or to neither. A refusal counts against the key.
-    pub async fn charge(&self, project: &ProjectId, limits: Limits, key: &KeyId) -> Result<Standing, ChargeError> {
+    pub async fn charge(&self, project: &ProjectUid, limits: Limits, key: &KeyId) -> Result<Standing, ChargeError> {
         let arrived = self.0.clock.monotonic();
         let outcome = self.try_charge(project, limits, key).await;
         if let Err(ChargeError::Exceeded { standing, window }) = outcome {
@@ -41,7 +41,7 @@ impl Quota {
     }
 
     /// Charges one request, and holds a refusal against nobody.
-    pub async fn try_charge(&self, project: &ProjectId, limits: Limits, key: &KeyId) -> Result<Standing, ChargeError> {
+    pub async fn try_charge(&self, project: &ProjectUid, limits: Limits, key: &KeyId) -> Result<Standing, ChargeError> {
         let inner = &self.0;
         let arrived = inner.clock.monotonic();
         let Some(cell) = inner.cells.get(project, limits, arrived) else {

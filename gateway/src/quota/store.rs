@@ -12,7 +12,7 @@ use std::num::NonZeroU32;
 
 use async_trait::async_trait;
 use contract::key::KeyId;
-use contract::project::ProjectId;
+use contract::project::ProjectUid;
 use contract::time::UnixSeconds;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
@@ -62,7 +62,7 @@ pub struct Pulse {
 #[serde(rename_all = "snake_case")]
 pub enum News {
     /// A node would refuse a request of this project while others hold units that they do not use.
-    Recall(ProjectId),
+    Recall(ProjectUid),
     /// A key was banned.
     Banned(Ban),
     /// A ban was lifted.
@@ -87,14 +87,14 @@ pub enum Heard {
 #[async_trait]
 pub trait Store: Send + Sync {
     /// Executes one statement about one bucket. Sent once: a retry would be a new statement.
-    async fn settle(&self, bucket: &ProjectId, statement: Statement) -> Result<Reply, StoreOutage>;
+    async fn settle(&self, bucket: &ProjectUid, statement: Statement) -> Result<Reply, StoreOutage>;
 
     /// Shows this node to the others and asks whether the store is alive and still the same. Cheap: it is called
     /// every [`super::HEARTBEAT`].
     async fn pulse(&self) -> Result<Pulse, StoreOutage>;
 
     /// The books of one bucket, for people; `None` when nothing was ever charged.
-    async fn view(&self, bucket: &ProjectId) -> Result<Option<BucketView>, StoreOutage>;
+    async fn view(&self, bucket: &ProjectUid) -> Result<Option<BucketView>, StoreOutage>;
 
     /// Tells the other nodes, and those that come later as long as it matters. A store of one node has nobody to tell.
     async fn tell(&self, _news: &News) -> Result<(), StoreOutage> {

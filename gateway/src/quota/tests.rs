@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use contract::key::KeyId;
 use contract::plan::{Limits, Plan};
-use contract::project::ProjectId;
+use contract::project::ProjectUid;
 use contract::time::{UnixMillis, UnixSeconds};
 use contract::window::Window;
 
@@ -84,7 +84,7 @@ fn embedded() -> (Quota, Arc<TestClock>, Arc<MemoryStore>) {
     (Quota::new(store.clone(), QuotaSettings::new(1), clock.clone()), clock, store)
 }
 
-fn project() -> ProjectId {
+fn project() -> ProjectUid {
     "demo".parse().unwrap()
 }
 
@@ -303,7 +303,7 @@ async fn a_full_map_forgets_idle_buckets_and_their_charges_stay() {
     let settings = QuotaSettings { buckets_max: 64, nodes: NonZeroU32::MIN, ..QuotaSettings::new(1) };
     let quota = Quota::new(store, settings, clock.clone());
     let limits = limits(100, 3);
-    let name = |number: u32| format!("p{number}").parse::<ProjectId>().unwrap();
+    let name = |number: u32| format!("p{number}").parse::<ProjectUid>().unwrap();
     for _round in 0..3 {
         for number in 0..500 {
             quota.charge(&name(number), limits, &key(1)).await.unwrap();

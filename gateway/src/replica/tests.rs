@@ -26,6 +26,7 @@ fn replica(directory: &Path) -> Replica {
 fn project(id: &str, plan: Plan) -> Entity {
     Entity::Project(Project {
         id: id.parse().unwrap(),
+        uid: None,
         plan,
         limits: plan.stated_limits(),
         access: Access::Key,

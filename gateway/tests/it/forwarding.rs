@@ -160,6 +160,7 @@ async fn an_api_is_told_who_asks_and_nobody_can_pretend() {
                 caller: Some(Caller {
                     key: world.key.record.id.clone(),
                     project: "demo".parse().unwrap(),
+                    project_uid: None,
                     plan: Plan::Pro,
                     scopes: Scopes::all(),
                     environment: Environment::Live,

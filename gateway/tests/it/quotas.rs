@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use contract::feed::{Entity, EntityName};
 use contract::plan::Plan;
+use contract::project::{Project, ProjectUid};
 
 use crate::world::client::{Ask, Reply};
 use crate::world::entities::{TestKey, limited, project};
@@ -44,6 +45,25 @@ async fn every_response_says_how_many_requests_are_left() {
             assert!(exposed.split(", ").any(|one| one == name), "{name}");
         }
     }
+}
+
+/// A project is removed and another one takes its name: it has its own quota, and the old key opens nothing of it, also
+/// where the gateway has not heard that it is gone.
+#[tokio::test]
+async fn a_project_of_the_same_name_has_a_quota_of_its_own() {
+    let world = world_with(3, 100).await;
+    let mut client = world.tls(DEMO).await;
+    for left in [2, 1] {
+        assert_eq!(client.ask(&world.list()).await.trio(), (3, left, MINUTE_END));
+    }
+    let uid = ProjectUid::from_random([7; 16]);
+    world.control.put(Entity::Project(Project { uid: Some(uid.clone()), ..limited("demo", 3, 100) })).await;
+    client.ask(&world.list()).await.refused(401, "invalid_api_key");
+    let mut key = TestKey::new("demo", 9);
+    key.record.project_uid = Some(uid);
+    world.control.put(key.entity()).await;
+    let reply = client.ask(&Ask::get(DEMO, ORDERS).key(&key.text)).await;
+    assert_eq!((reply.status, reply.trio()), (200, (3, 2, MINUTE_END)));
 }
 
 // rule: 7.429, 8.1, 8.2, 8.12

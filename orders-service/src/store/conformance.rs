@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use contract::project::ProjectId;
+use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 
 use super::{
@@ -15,7 +15,7 @@ use crate::order::{CancelError, Order, ShipDate, ShipError, Status};
 
 const AT: UnixMillis = UnixMillis(1_795_176_000_000);
 
-fn project(name: &str) -> ProjectId {
+fn project(name: &str) -> ProjectUid {
     name.parse().unwrap()
 }
 
@@ -47,6 +47,7 @@ where
     pages_filter(&*make().await).await;
     pages_sort_and_resume(&*make().await).await;
     every_change_waits_to_be_told(&*make().await).await;
+    an_erased_project_leaves_nothing_and_takes_nothing(&*make().await).await;
     concurrent_changes_agree(make().await).await;
 }
 
@@ -196,6 +197,31 @@ async fn new_orders_get_the_next_id(store: &dyn OrderStore) {
     store.import(&other, vec![order(-9)]).await.unwrap();
     let Ok(Created::Now(first)) = store.create(&other, NEW, None, AT).await else { unreachable!("it was made now") };
     assert_eq!(first.id, 1, "new ids start at one");
+}
+
+async fn an_erased_project_leaves_nothing_and_takes_nothing(store: &dyn OrderStore) {
+    let (gone, other) = (ProjectUid::from_random([1; 16]), project("other"));
+    let key = || Some(Idempotency { key: "k".to_owned(), fingerprint: 1, expires_at: UnixMillis(AT.0 + 1) });
+    for project in [&gone, &other] {
+        // More than one transaction erases.
+        store.import(project, (10..5_010).map(order).collect()).await.unwrap();
+        store.create(project, NEW, key(), AT).await.unwrap();
+    }
+    for _ in 0..2 {
+        store.erase(&gone, AT).await.unwrap();
+    }
+    assert_eq!(store.edition(&gone).await, Ok(Edition::default()));
+    assert_eq!(store.batch(&gone, None, 10).await, Ok(Vec::new()));
+    assert_eq!(store.events(&gone, 5_010).await, Ok(None));
+    let waiting = store.untold(10).await.unwrap();
+    assert!(waiting.events.iter().all(|event| event.project == other) && waiting.events.len() == 1, "{waiting:?}");
+    // What is still on its way, from a gateway that is behind, is not kept.
+    assert_eq!(store.create(&gone, NEW, key(), AT).await, Err(CreateError::Erased));
+    assert_eq!(store.import(&gone, vec![order(1)]).await, Err(ImportError::Erased));
+    assert_eq!(store.summary(&gone).await, Ok(Summary::default()));
+    assert_eq!(store.edition(&other).await, Ok(Edition { version: 2, orders: 5_001 }));
+    let again = store.create(&other, NEW, key(), AT).await;
+    assert!(matches!(again, Ok(Created::Before(made)) if made.id == 5_010), "{again:?}");
 }
 
 async fn an_idempotency_key_makes_one_order(store: &dyn OrderStore) {

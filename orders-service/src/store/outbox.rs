@@ -1,6 +1,6 @@
 //! Events that wait to be told: what a store keeps of each until it is handed over.
 
-use contract::project::ProjectId;
+use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 
 use super::EventKind;
@@ -35,7 +35,7 @@ pub struct Untold {
     /// Unique in the store; of two events of one order the later has the larger one.
     pub number: i64,
     /// Whose order it is.
-    pub project: ProjectId,
+    pub project: ProjectUid,
     /// What happened.
     pub kind: EventKind,
     /// When.
@@ -52,7 +52,7 @@ impl Untold {
 }
 
 /// CRC-32 over everything that is told.
-pub(super) fn checksum(project: &ProjectId, event: EventKind, at: UnixMillis, order: &str) -> i64 {
+pub(super) fn checksum(project: &ProjectUid, event: EventKind, at: UnixMillis, order: &str) -> i64 {
     let mut hasher = crc32fast::Hasher::new();
     for text in [project.as_str(), event.as_str(), order] {
         hasher.update(text.as_bytes());

@@ -6,6 +6,7 @@
 //! requests, so what one replica has acknowledged every other one shows.
 
 mod apply;
+mod erase;
 mod import;
 mod outbox;
 mod page;
@@ -19,7 +20,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use async_trait::async_trait;
 use chassis::sql::{Database, Kind, Migrations, Place, query, query_as, query_scalar};
-use contract::project::ProjectId;
+use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 use tokio::sync::oneshot;
 
@@ -45,10 +46,12 @@ fn migrations() -> Migrations {
         sqlite: [
             "0001_orders.sql",
             "0002_outbox.sql",
+            "0003_erasures.sql",
         ],
         postgres: [
             "0001_orders.sql",
             "0002_outbox.sql",
+            "0003_erasures.sql",
         ],
     }
 }
@@ -78,7 +81,7 @@ impl SqlOrders {
     }
 
     /// The writer of a project. Its changes follow one another, so they need not wait for locks here.
-    fn writer_of(&self, project: &ProjectId) -> Result<&Writer, StoreError> {
+    fn writer_of(&self, project: &ProjectUid) -> Result<&Writer, StoreError> {
         let number = usize::try_from(crc32fast::hash(project.as_str().as_bytes())).unwrap_or_default();
         let writer = number.checked_rem(self.writers.len()).and_then(|index| self.writers.get(index));
         writer.ok_or_else(no_writer)
@@ -86,9 +89,9 @@ impl SqlOrders {
 
     async fn write<T>(
         &self,
-        project: &ProjectId,
+        project: &ProjectUid,
         wait: Duration,
-        job: impl FnOnce(ProjectId, oneshot::Sender<T>) -> Job,
+        job: impl FnOnce(ProjectUid, oneshot::Sender<T>) -> Job,
     ) -> Result<T, StoreError> {
         Self::write_by(self.writer_of(project)?, wait, |reply| job(project.clone(), reply)).await
     }
@@ -135,7 +138,7 @@ impl OrderStore for SqlOrders {
         &self.mark
     }
 
-    async fn edition(&self, project: &ProjectId) -> Result<Edition, StoreError> {
+    async fn edition(&self, project: &ProjectUid) -> Result<Edition, StoreError> {
         let row = within(
             query_as("SELECT version, orders FROM stores WHERE project = $1")
                 .bind(project.as_str())
@@ -145,7 +148,7 @@ impl OrderStore for SqlOrders {
         Ok(row.map_or_else(Edition::default, |(version, orders)| Edition { version, orders }))
     }
 
-    async fn batch(&self, project: &ProjectId, after: Option<i64>, limit: u32) -> Result<Vec<Order>, StoreError> {
+    async fn batch(&self, project: &ProjectUid, after: Option<i64>, limit: u32) -> Result<Vec<Order>, StoreError> {
         // Two texts and not one with an "or": each is a plain walk along the primary key.
         let first = "SELECT id, pet_id, quantity, ship_date_micros, complete, status, checksum FROM orders \
                      WHERE project = $1 ORDER BY id LIMIT $2";
@@ -160,17 +163,17 @@ impl OrderStore for SqlOrders {
         rows.into_iter().map(|columns| row::read(project, columns)).collect()
     }
 
-    async fn page(&self, project: &ProjectId, query: &PageQuery) -> Result<Vec<Order>, StoreError> {
+    async fn page(&self, project: &ProjectUid, query: &PageQuery) -> Result<Vec<Order>, StoreError> {
         page::read(&self.database.read, project, query).await
     }
 
-    async fn find(&self, project: &ProjectId, id: i64) -> Result<Option<Order>, StoreError> {
+    async fn find(&self, project: &ProjectUid, id: i64) -> Result<Option<Order>, StoreError> {
         let found =
             within(query_as(row::SELECT_ONE).bind(project.as_str()).bind(id).fetch_optional(&self.database.read));
         found.await?.map(|columns| row::read(project, columns)).transpose()
     }
 
-    async fn events(&self, project: &ProjectId, id: i64) -> Result<Option<Vec<Event>>, StoreError> {
+    async fn events(&self, project: &ProjectUid, id: i64) -> Result<Option<Vec<Event>>, StoreError> {
         if self.find(project, id).await?.is_none() {
             return Ok(None);
         }
@@ -184,14 +187,14 @@ impl OrderStore for SqlOrders {
         events.collect::<Result<_, StoreError>>().map(Some)
     }
 
-    async fn knows_pet(&self, project: &ProjectId, pet_id: i64) -> Result<bool, StoreError> {
+    async fn knows_pet(&self, project: &ProjectUid, pet_id: i64) -> Result<bool, StoreError> {
         let text = "SELECT id FROM orders WHERE project = $1 AND pet_id = $2 LIMIT 1";
         let found =
             within(query_scalar::<i64>(text).bind(project.as_str()).bind(pet_id).fetch_optional(&self.database.read));
         Ok(found.await?.is_some())
     }
 
-    async fn summary(&self, project: &ProjectId) -> Result<Summary, StoreError> {
+    async fn summary(&self, project: &ProjectUid) -> Result<Summary, StoreError> {
         let text = "SELECT status, COUNT(*) FROM orders WHERE project = $1 GROUP BY status";
         let rows: Vec<(String, i64)> =
             within(query_as(text).bind(project.as_str()).fetch_all(&self.database.read)).await?;
@@ -206,17 +209,17 @@ impl OrderStore for SqlOrders {
         Ok(summary)
     }
 
-    async fn cancel(&self, project: &ProjectId, id: i64, at: UnixMillis) -> Result<Order, ChangeError<CancelError>> {
+    async fn cancel(&self, project: &ProjectUid, id: i64, at: UnixMillis) -> Result<Order, ChangeError<CancelError>> {
         self.write(project, WAIT_MAX, |project, reply| Job::Cancel { project, id, at, reply }).await?
     }
 
-    async fn ship(&self, project: &ProjectId, id: i64, at: UnixMillis) -> Result<Order, ChangeError<ShipError>> {
+    async fn ship(&self, project: &ProjectUid, id: i64, at: UnixMillis) -> Result<Order, ChangeError<ShipError>> {
         self.write(project, WAIT_MAX, |project, reply| Job::Ship { project, id, at, reply }).await?
     }
 
     async fn create(
         &self,
-        project: &ProjectId,
+        project: &ProjectUid,
         order: NewOrder,
         idempotency: Option<Idempotency>,
         at: UnixMillis,
@@ -224,8 +227,13 @@ impl OrderStore for SqlOrders {
         self.write(project, WAIT_MAX, |project, reply| Job::Create { project, order, idempotency, at, reply }).await?
     }
 
-    async fn import(&self, project: &ProjectId, orders: Vec<Order>) -> Result<u64, ImportError> {
+    async fn import(&self, project: &ProjectUid, orders: Vec<Order>) -> Result<u64, ImportError> {
         self.write(project, IMPORT_WAIT_MAX, |project, reply| Job::Import { project, orders, reply }).await?
+    }
+
+    async fn erase(&self, project: &ProjectUid, at: UnixMillis) -> Result<(), StoreError> {
+        while self.write(project, WAIT_MAX, |project, reply| Job::Erase { project, at, reply }).await?? {}
+        Ok(())
     }
 
     fn database(&self) -> Option<Database> {

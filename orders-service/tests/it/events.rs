@@ -105,7 +105,7 @@ async fn what_happens_to_orders_is_handed_over_in_order() {
     world.stop().await;
 }
 
-async fn until(mut holds: impl AsyncFnMut() -> bool, what: &str) {
+pub(crate) async fn until(mut holds: impl AsyncFnMut() -> bool, what: &str) {
     let mut pause = tokio::time::interval(Duration::from_millis(10));
     let started = Instant::now();
     while !holds().await {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use async_trait::async_trait;
 use chassis::clock::ManualClock;
 use chassis::shutdown::Shutdown;
-use contract::project::ProjectId;
+use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 use orders_service::Orders;
 use orders_service::order::{CancelError, Order, ShipError, Status};
@@ -39,11 +39,11 @@ impl OrderStore for Failing {
         "failing"
     }
 
-    async fn edition(&self, _: &ProjectId) -> Result<Edition, StoreError> {
+    async fn edition(&self, _: &ProjectUid) -> Result<Edition, StoreError> {
         Ok(Edition { version: 1, orders: ORDERS })
     }
 
-    async fn batch(&self, _: &ProjectId, after: Option<i64>, limit: u32) -> Result<Vec<Order>, StoreError> {
+    async fn batch(&self, _: &ProjectUid, after: Option<i64>, limit: u32) -> Result<Vec<Order>, StoreError> {
         if self.batches.fetch_add(1, Ordering::SeqCst) >= self.fails_from {
             return Err(self.trouble());
         }
@@ -53,37 +53,37 @@ impl OrderStore for Failing {
         Ok(ids.map(|id| Order { id, pet_id: None, quantity: None, ship_date: None, complete: None, status }).collect())
     }
 
-    async fn page(&self, _: &ProjectId, _: &PageQuery) -> Result<Vec<Order>, StoreError> {
+    async fn page(&self, _: &ProjectUid, _: &PageQuery) -> Result<Vec<Order>, StoreError> {
         Err(self.trouble())
     }
 
-    async fn find(&self, _: &ProjectId, _: i64) -> Result<Option<Order>, StoreError> {
+    async fn find(&self, _: &ProjectUid, _: i64) -> Result<Option<Order>, StoreError> {
         Err(self.trouble())
     }
 
-    async fn events(&self, _: &ProjectId, _: i64) -> Result<Option<Vec<Event>>, StoreError> {
+    async fn events(&self, _: &ProjectUid, _: i64) -> Result<Option<Vec<Event>>, StoreError> {
         Err(self.trouble())
     }
 
-    async fn knows_pet(&self, _: &ProjectId, _: i64) -> Result<bool, StoreError> {
+    async fn knows_pet(&self, _: &ProjectUid, _: i64) -> Result<bool, StoreError> {
         Err(self.trouble())
     }
 
-    async fn summary(&self, _: &ProjectId) -> Result<Summary, StoreError> {
+    async fn summary(&self, _: &ProjectUid) -> Result<Summary, StoreError> {
         Err(self.trouble())
     }
 
-    async fn cancel(&self, _: &ProjectId, _: i64, _: UnixMillis) -> Result<Order, ChangeError<CancelError>> {
+    async fn cancel(&self, _: &ProjectUid, _: i64, _: UnixMillis) -> Result<Order, ChangeError<CancelError>> {
         Err(self.trouble().into())
     }
 
-    async fn ship(&self, _: &ProjectId, _: i64, _: UnixMillis) -> Result<Order, ChangeError<ShipError>> {
+    async fn ship(&self, _: &ProjectUid, _: i64, _: UnixMillis) -> Result<Order, ChangeError<ShipError>> {
         Err(self.trouble().into())
     }
 
     async fn create(
         &self,
-        _: &ProjectId,
+        _: &ProjectUid,
         _: NewOrder,
         _: Option<Idempotency>,
         _: UnixMillis,
@@ -91,8 +91,12 @@ impl OrderStore for Failing {
         Err(self.trouble().into())
     }
 
-    async fn import(&self, _: &ProjectId, _: Vec<Order>) -> Result<u64, ImportError> {
+    async fn import(&self, _: &ProjectUid, _: Vec<Order>) -> Result<u64, ImportError> {
         Err(self.trouble().into())
+    }
+
+    async fn erase(&self, _: &ProjectUid, _: UnixMillis) -> Result<(), StoreError> {
+        Err(self.trouble())
     }
 
     async fn untold(&self, _: u32) -> Result<Waiting, StoreError> {

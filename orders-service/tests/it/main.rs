@@ -5,6 +5,8 @@ mod crash;
 #[cfg(test)]
 mod disk;
 #[cfg(test)]
+mod erasures;
+#[cfg(test)]
 mod events;
 #[cfg(test)]
 mod faults;

@@ -43,6 +43,7 @@ pub(crate) fn caller() -> Caller {
     Caller {
         key: "key_aaaaaaaaaaaaaaaa".parse().unwrap(),
         project: "demo".parse().unwrap(),
+        project_uid: None,
         plan: Plan::Pro,
         scopes: Scopes::all(),
         environment: Environment::Live,

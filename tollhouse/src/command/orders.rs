@@ -24,6 +24,8 @@ pub(super) async fn run(common: &Common, client: &Client, action: Orders) -> any
 }
 
 async fn import(common: &Common, client: &Client, file: &Path, project: &ProjectId) -> anyhow::Result<()> {
+    // A project that is not there has no identity, and its name may be another's tomorrow.
+    let path = format!("/internal/orders/{}/import", client.identity_of(project.as_str()).await?);
     let opened = tokio::fs::File::open(file).await.with_context(|| format!("opening {}", file.display()))?;
     let size = opened.metadata().await?.len();
     let bar = progress(common, Some(size), "importing");
@@ -33,7 +35,6 @@ async fn import(common: &Common, client: &Client, file: &Path, project: &Project
             seen.inc(u64::try_from(chunk.len()).unwrap_or(0));
         }
     });
-    let path = format!("/internal/orders/{project}/import");
     let outcome = client.orders(Method::POST, &path, Body::wrap_stream(stream)).await;
     bar.finish_and_clear();
     let imported: Value = outcome.with_context(|| format!("importing {}", file.display()))?.json().await?;
@@ -44,7 +45,7 @@ async fn import(common: &Common, client: &Client, file: &Path, project: &Project
 }
 
 async fn export(common: &Common, client: &Client, file: &Path, project: &ProjectId) -> anyhow::Result<()> {
-    let path = format!("/internal/orders/{project}/export");
+    let path = format!("/internal/orders/{}/export", client.identity_of(project.as_str()).await?);
     let response = client.orders(Method::GET, &path, Body::default()).await?;
     let mut chunks = response.bytes_stream();
     if file == Path::new("-") {

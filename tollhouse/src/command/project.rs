@@ -68,9 +68,27 @@ pub(super) async fn run(common: &Common, client: &Client, action: Project) -> an
         }
         Project::Suspend { id } => change(common, client, &id, &json!({ "suspended": true })).await?,
         Project::Resume { id } => change(common, client, &id, &json!({ "suspended": false })).await?,
-        Project::Remove { id } => {
-            let removed = client.control(Method::DELETE, &format!("/internal/projects/{id}"), &Value::Null).await?;
-            answer(common, &removed, |_| format!("{id} is removed"));
+        Project::Remove { id, now } => {
+            let path = format!("/internal/projects/{id}?now={now}");
+            let removed = client.control(Method::DELETE, &path, &Value::Null).await?;
+            answer(common, &removed, |_| {
+                if now {
+                    format!("{id} is removed and its data is erased")
+                } else {
+                    format!("{id} is removed; tollhouse project restore {id} brings it back until it is erased")
+                }
+            });
+        }
+        Project::Restore { id } => {
+            let path = format!("/internal/projects/{id}/restore");
+            let project = client.control(Method::POST, &path, &Value::Null).await?;
+            answer(common, &project, |_| format!("{id} is back"));
+        }
+        Project::Removed => {
+            let removed = client.control(Method::GET, "/internal/removed-projects", &Value::Null).await?;
+            let rows = removed.get("projects").cloned().unwrap_or(removed);
+            let columns = [("PROJECT", "/id"), ("PLAN", "/plan"), ("REMOVED", "/removed_at"), ("ERASED", "/erase_at")];
+            answer(common, &rows, |rows| table(rows, &columns));
         }
     }
     Ok(())

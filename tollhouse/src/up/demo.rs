@@ -65,7 +65,7 @@ async fn make(plan: Plan, client: &Client, clock: &dyn Clock) -> anyhow::Result<
     let id = format!("demo-{plan}");
     // A start that was interrupted left the project behind: begin again.
     if client.control(Method::GET, &format!("/internal/projects/{id}"), &Value::Null).await.is_ok() {
-        client.control(Method::DELETE, &format!("/internal/projects/{id}"), &Value::Null).await?;
+        client.control(Method::DELETE, &format!("/internal/projects/{id}?now=true"), &Value::Null).await?;
     }
     let project = json!({ "id": id, "plan": plan, "upstream": "orders", "access": "key" });
     client.control(Method::POST, "/internal/projects", &project).await?;
@@ -84,12 +84,6 @@ async fn make(plan: Plan, client: &Client, clock: &dyn Clock) -> anyhow::Result<
 }
 
 async fn orders(client: &Client, project: &str, clock: &dyn Clock) -> anyhow::Result<Value> {
-    // Left over from an interrupted start: importing again would find the ids taken.
-    let summary: Value = client
-        .orders(Method::GET, &format!("/internal/orders/{project}/summary"), reqwest::Body::default())
-        .await?
-        .json()
-        .await?;
     let (mut pending, mut shipped) = (Vec::new(), Vec::new());
     let mut lines = String::new();
     for id in 1..=ORDERS {
@@ -116,10 +110,8 @@ async fn orders(client: &Client, project: &str, clock: &dyn Clock) -> anyhow::Re
         lines.push_str(&order.to_string());
         lines.push('\n');
     }
-    let there = ["pending", "shipped", "cancelled"].iter().filter_map(|name| summary.get(name)?.as_i64()).sum::<i64>();
-    if there == 0 {
-        client.orders(Method::POST, &format!("/internal/orders/{project}/import"), lines.into()).await?;
-    }
+    let path = format!("/internal/orders/{}/import", client.identity_of(project).await?);
+    client.orders(Method::POST, &path, lines.into()).await?;
     Ok(json!({ "pending": pending, "shipped": shipped }))
 }
 

@@ -31,6 +31,8 @@ mod orders_at_once;
 #[cfg(test)]
 mod own_service;
 #[cfg(test)]
+mod projects;
+#[cfg(test)]
 mod replicas;
 #[cfg(test)]
 mod sealing;

@@ -1,10 +1,10 @@
 //! Addressing a message: who wants it, and a place in the outbox of each.
 
 use chassis::sql::{query, query_as, query_scalar};
-use contract::project::ProjectId;
 
 use super::super::{StoreError, Write, kept, read_json};
 use super::outbox::disable;
+use crate::project::ProjectRef;
 use crate::webhook::{DisabledReason, Wanted};
 
 /// Deliveries that may wait for one endpoint. It is switched off when more come: what nobody fetches must not grow.
@@ -25,10 +25,10 @@ pub(crate) struct Outgoing<'m> {
 }
 
 /// The endpoints of the project that are on and want this kind of event.
-pub(crate) async fn who_wants(write: &mut Write, project: &ProjectId, kind: &str) -> Result<Vec<String>, StoreError> {
+pub(crate) async fn who_wants(write: &mut Write, project: &ProjectRef, kind: &str) -> Result<Vec<String>, StoreError> {
     let endpoints: Vec<(String, String)> =
         query_as("SELECT id, events FROM webhook_endpoints WHERE project = $1 AND disabled_at IS NULL")
-            .bind(project.as_str())
+            .bind(project.uid.as_str())
             .fetch_all(write.connection())
             .await?;
     let mut wanting = Vec::new();
@@ -44,7 +44,7 @@ pub(crate) async fn who_wants(write: &mut Write, project: &ProjectId, kind: &str
 /// Puts a message into the outbox of each of the endpoints.
 pub(crate) async fn deliver_to(
     write: &mut Write,
-    project: &ProjectId,
+    project: &ProjectRef,
     endpoints: Vec<String>,
     message: &Outgoing<'_>,
 ) -> Result<(), StoreError> {

@@ -3,12 +3,12 @@
 use chassis::sql::{Connection, query, query_as, query_scalar};
 use chassis::webhook::{Attempt, AttemptResult};
 use contract::hostname::Hostname;
-use contract::project::ProjectId;
 use contract::time::UnixMillis;
 
 use super::super::{Store, StoreError, Write};
 use super::address::{Outgoing, deliver_to, who_wants};
 use crate::actor::Actor;
+use crate::project::ProjectRef;
 use crate::webhook::{DisabledReason, EVENTS, compose};
 
 /// Endpoints looked at per search for what is due.
@@ -80,7 +80,7 @@ chassis::record! {
 /// Puts an event into the outbox of every endpoint of the project that wants it, within the event's transaction.
 pub(crate) async fn enqueue(
     write: &mut Write,
-    project: &ProjectId,
+    project: &ProjectRef,
     domain: Option<&Hostname>,
     kind: &str,
     detail: &serde_json::Value,
@@ -103,7 +103,7 @@ pub(crate) async fn enqueue(
 /// Stops sending to an endpoint; what waits for it has failed.
 pub(super) async fn disable(
     write: &mut Write,
-    project: &ProjectId,
+    project: &ProjectRef,
     endpoint: &str,
     reason: DisabledReason,
 ) -> Result<(), StoreError> {
@@ -169,7 +169,7 @@ pub(crate) async fn renew(store: &Store, delivery: &mut Delivery, end: UnixMilli
 pub(crate) async fn note(
     store: &Store,
     delivery: &Delivery,
-    project: &ProjectId,
+    project: &ProjectRef,
     attempt: &Attempt,
     next: Option<UnixMillis>,
     patience_millis: i64,
@@ -261,12 +261,13 @@ pub(crate) async fn forget_deliveries(write: &mut Write, before: UnixMillis) -> 
 }
 
 impl Store {
-    /// Endpoints for which something is due, the longest-waiting first.
+    /// Endpoints for which something is due, the longest-waiting first. Those of removed projects wait.
     pub(crate) async fn due_deliveries(&self, now: UnixMillis) -> Result<Vec<Due>, StoreError> {
         Ok(query_as(
             "SELECT MIN(d.id) AS delivery, d.endpoint, e.project
              FROM webhook_deliveries d JOIN webhook_endpoints e ON e.id = d.endpoint
-             WHERE d.due_at <= $1 GROUP BY d.endpoint, e.project ORDER BY MIN(d.due_at) LIMIT $2",
+             JOIN projects p ON p.id = e.project
+             WHERE d.due_at <= $1 AND p.removed_at IS NULL GROUP BY d.endpoint, e.project ORDER BY MIN(d.due_at) LIMIT $2",
         )
         .bind(now.0)
         .bind(ENDPOINTS_PER_SEARCH)
@@ -320,8 +321,8 @@ mod tests {
         let clock = Arc::new(ManualClock::at(UnixMillis(1_000)));
         let store = Store::open(&directory.path().join("db.sqlite").into(), clock).await.unwrap();
         sqlx::raw_sql(
-            "INSERT INTO projects (id, salt, plan, access, upstream, suspended, created_at, updated_at)
-             VALUES ('demo', 's', 'pro', 'key', 'orders', FALSE, 1, 1);
+            "INSERT INTO projects (id, name, salt, plan, access, upstream, suspended, created_at, updated_at)
+             VALUES ('demo', 'demo', 's', 'pro', 'key', 'orders', FALSE, 1, 1);
              INSERT INTO webhook_endpoints (id, project, url, description, events, sealed_secret, created_at, updated_at)
              VALUES ('full', 'demo', '', '', '[\"domain.*\"]', '', 1, 1), ('other', 'demo', '', '', '[\"domain.*\"]', '', 1, 1);
              WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9999)
@@ -331,7 +332,7 @@ mod tests {
         .execute(store.writer().sqlite().unwrap())
         .await
         .unwrap();
-        let project: ProjectId = "demo".parse().unwrap();
+        let project: ProjectRef = "demo".parse().unwrap();
         for expected in [(10_001, None), (2, Some("backlog")), (3, Some("backlog"))] {
             let mut write = store.write().await.unwrap();
             write.record(&project, None, "domain.created", &Actor::system(), json!({})).await.unwrap();
@@ -353,8 +354,8 @@ mod tests {
         let clock = Arc::new(ManualClock::at(UnixMillis(1_000)));
         let store = Store::open(&directory.path().join("db.sqlite").into(), clock).await.unwrap();
         sqlx::raw_sql(
-            "INSERT INTO projects (id, salt, plan, access, upstream, suspended, created_at, updated_at)
-             VALUES ('demo', 's', 'pro', 'key', 'orders', FALSE, 1, 1);
+            "INSERT INTO projects (id, name, salt, plan, access, upstream, suspended, created_at, updated_at)
+             VALUES ('demo', 'demo', 's', 'pro', 'key', 'orders', FALSE, 1, 1);
              INSERT INTO webhook_endpoints (id, project, url, description, events, sealed_secret, created_at, updated_at)
              VALUES ('full', 'demo', '', '', '[\"domain.*\"]', '', 1, 1);
              WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
@@ -366,7 +367,7 @@ mod tests {
         .execute(store.writer().sqlite().unwrap())
         .await
         .unwrap();
-        let project: ProjectId = "demo".parse().unwrap();
+        let project: ProjectRef = "demo".parse().unwrap();
         let mut write = store.write().await.unwrap();
         write.record(&project, None, "domain.created", &Actor::system(), json!({})).await.unwrap();
         write.commit().await.unwrap();

@@ -4,6 +4,7 @@ use chassis::sql::query;
 use contract::event::{OrderEvent, OrderEvents};
 use contract::time::UnixMillis;
 
+use super::super::projects::find_by_uid;
 use super::super::{StoreError, Write};
 use super::address::{Outgoing, deliver_to, who_wants};
 use crate::webhook::compose_order;
@@ -12,16 +13,19 @@ use crate::webhook::compose_order;
 /// nobody wants leaves no trace.
 pub(crate) async fn take(write: &mut Write, events: &OrderEvents) -> Result<(), StoreError> {
     for event in &events.events {
-        let endpoints = who_wants(write, &event.project, &event.kind).await?;
+        // What happened in a project that is removed by now is told to nobody.
+        let Some(project) = find_by_uid(write.connection(), &event.project).await? else { continue };
+        let project = project.id;
+        let endpoints = who_wants(write, &project, &event.kind).await?;
         if endpoints.is_empty() || !is_new(write, &events.source, event).await? {
             continue;
         }
         let message = Outgoing {
             id: format!("msg_{}_{:x}", events.source, event.number),
             kind: &event.kind,
-            body: compose_order(event),
+            body: compose_order(&project, event),
         };
-        deliver_to(write, &event.project, endpoints, &message).await?;
+        deliver_to(write, &project, endpoints, &message).await?;
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use contract::project::ProjectId;
+use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -32,12 +32,12 @@ const SHARDS: usize = 64;
 #[serde(deny_unknown_fields)]
 pub struct Snapshot {
     /// Every bucket whose day was not over.
-    pub buckets: Vec<(ProjectId, Bucket)>,
+    pub buckets: Vec<(ProjectUid, Bucket)>,
 }
 
 /// The in-process store.
 pub struct MemoryStore {
-    shards: Vec<Mutex<HashMap<ProjectId, Bucket>>>,
+    shards: Vec<Mutex<HashMap<ProjectUid, Bucket>>>,
     shard_max: usize,
     hasher: RandomState,
     clock: Arc<dyn QuotaClock>,
@@ -92,12 +92,12 @@ impl MemoryStore {
         self.len() == 0
     }
 
-    fn shard(&self, project: &ProjectId) -> Option<&Mutex<HashMap<ProjectId, Bucket>>> {
+    fn shard(&self, project: &ProjectUid) -> Option<&Mutex<HashMap<ProjectUid, Bucket>>> {
         let hash = usize::try_from(self.hasher.hash_one(project) % SHARDS as u64).unwrap_or(0);
         self.shards.get(hash)
     }
 
-    fn apply(&self, project: &ProjectId, statement: &Statement) -> Result<Reply, StoreOutage> {
+    fn apply(&self, project: &ProjectUid, statement: &Statement) -> Result<Reply, StoreOutage> {
         let mut shard = self.shard(project).ok_or(StoreOutage::Full)?.lock();
         // Read under the lock: statements of one bucket see the clock in the order in which they are executed.
         let around = Surroundings {
@@ -120,7 +120,7 @@ impl MemoryStore {
 
 #[async_trait]
 impl Store for MemoryStore {
-    async fn settle(&self, bucket: &ProjectId, statement: Statement) -> Result<Reply, StoreOutage> {
+    async fn settle(&self, bucket: &ProjectUid, statement: Statement) -> Result<Reply, StoreOutage> {
         self.apply(bucket, &statement)
     }
 
@@ -128,7 +128,7 @@ impl Store for MemoryStore {
         Ok(Pulse { incarnation: Incarnation::default(), nodes: NonZeroU32::MIN })
     }
 
-    async fn view(&self, bucket: &ProjectId) -> Result<Option<BucketView>, StoreOutage> {
+    async fn view(&self, bucket: &ProjectUid) -> Result<Option<BucketView>, StoreOutage> {
         let now = self.clock.wall();
         Ok(self.shard(bucket).and_then(|shard| shard.lock().get(bucket).map(|bucket| bucket.view(now))))
     }

@@ -22,7 +22,7 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use chassis::metrics::{Histogram, IntCounterVec};
-use contract::project::ProjectId;
+use contract::project::ProjectUid;
 use futures_util::future::join_all;
 use redis::{Cmd, Value};
 use tokio::sync::mpsc;
@@ -154,7 +154,7 @@ impl RedisStore {
 }
 
 /// The key of a bucket's books. The braces keep all that belongs to a bucket on one server of a Cluster.
-fn bucket_key(bucket: &ProjectId) -> String {
+fn bucket_key(bucket: &ProjectUid) -> String {
     format!("tollhouse:q:{{{bucket}}}")
 }
 
@@ -185,7 +185,7 @@ fn explain(error: &redis::RedisError) -> (&'static str, Result<Value, StoreOutag
 
 #[async_trait]
 impl Store for RedisStore {
-    async fn settle(&self, bucket: &ProjectId, statement: Statement) -> Result<Reply, StoreOutage> {
+    async fn settle(&self, bucket: &ProjectUid, statement: Statement) -> Result<Reply, StoreOutage> {
         let key = bucket_key(bucket);
         let link = self.servers.of(&key)?;
         let salt = self.salt();
@@ -224,7 +224,7 @@ impl Store for RedisStore {
         Ok(Pulse { incarnation: self.servers.incarnation(), nodes: NonZeroU32::new(nodes).unwrap_or(NonZeroU32::MIN) })
     }
 
-    async fn view(&self, bucket: &ProjectId) -> Result<Option<BucketView>, StoreOutage> {
+    async fn view(&self, bucket: &ProjectUid) -> Result<Option<BucketView>, StoreOutage> {
         let key = bucket_key(bucket);
         let link = self.servers.of(&key)?;
         let mut books_of = redis::cmd("HGETALL");

@@ -70,7 +70,7 @@ impl Moody {
 
 #[async_trait]
 impl Store for Moody {
-    async fn settle(&self, _bucket: &ProjectId, statement: Statement) -> Result<Reply, StoreOutage> {
+    async fn settle(&self, _bucket: &ProjectUid, statement: Statement) -> Result<Reply, StoreOutage> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         self.behave().await?;
         self.gate.acquire().await.unwrap().forget();
@@ -84,7 +84,7 @@ impl Store for Moody {
         Ok(Pulse { incarnation: Incarnation(self.incarnation.load(Ordering::SeqCst)), nodes: self.nodes })
     }
 
-    async fn view(&self, _bucket: &ProjectId) -> Result<Option<BucketView>, StoreOutage> {
+    async fn view(&self, _bucket: &ProjectUid) -> Result<Option<BucketView>, StoreOutage> {
         self.behave().await?;
         Ok(self.bucket.lock().as_ref().map(|bucket| bucket.view(self.clock.wall())))
     }

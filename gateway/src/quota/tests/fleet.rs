@@ -17,7 +17,7 @@ struct Shared {
 
 #[async_trait]
 impl Store for Shared {
-    async fn settle(&self, bucket: &ProjectId, statement: Statement) -> Result<Reply, StoreOutage> {
+    async fn settle(&self, bucket: &ProjectUid, statement: Statement) -> Result<Reply, StoreOutage> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         self.store.settle(bucket, statement).await
     }
@@ -26,7 +26,7 @@ impl Store for Shared {
         Ok(Pulse { nodes: NonZeroU32::new(3).unwrap(), ..self.store.pulse().await? })
     }
 
-    async fn view(&self, bucket: &ProjectId) -> Result<Option<BucketView>, StoreOutage> {
+    async fn view(&self, bucket: &ProjectUid) -> Result<Option<BucketView>, StoreOutage> {
         self.store.view(bucket).await
     }
 }

@@ -9,7 +9,7 @@ fn state(process: u64, seq: u64, claim: Claim, need: u32, limits: Limits) -> Sta
     Statement { node: NodeId { process, life: 0 }, seq, heard: seq - 1, claim, need, spare: 0, limits }
 }
 
-async fn settle(store: &dyn Store, bucket: &ProjectId, statement: Statement) -> Settlement {
+async fn settle(store: &dyn Store, bucket: &ProjectUid, statement: Statement) -> Settlement {
     match store.settle(bucket, statement).await.unwrap() {
         Reply::Settled(settlement) => settlement,
         Reply::Stale => panic!("stale: {statement:?}"),
@@ -17,7 +17,7 @@ async fn settle(store: &dyn Store, bucket: &ProjectId, statement: Statement) -> 
 }
 
 /// The suite. `name` makes projects that nobody has charged yet.
-pub(super) async fn keeps_the_promises_of_a_store(store: &dyn Store, name: impl Fn(u32) -> ProjectId) {
+pub(super) async fn keeps_the_promises_of_a_store(store: &dyn Store, name: impl Fn(u32) -> ProjectUid) {
     assert!(store.pulse().await.is_ok());
     let few = limits(3, 1_000);
 
@@ -61,7 +61,7 @@ async fn the_embedded_store_keeps_the_promises_of_a_store() {
 async fn the_embedded_store_forgets_no_bucket_whose_day_is_not_over() {
     let clock = TestClock::new();
     let store = MemoryStore::new(clock.clone(), 1);
-    let name = |number: u32| format!("p{number}").parse::<ProjectId>().unwrap();
+    let name = |number: u32| format!("p{number}").parse::<ProjectUid>().unwrap();
     let one = |number: u32| (name(number), state(1, 1, Claim::NOTHING, 1, limits(60, 1_000)));
     let mut full = None;
     for number in 0..1_000 {

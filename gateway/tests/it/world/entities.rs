@@ -16,6 +16,7 @@ use super::{SEALING_SECRET, certificates};
 pub(crate) fn project(id: &str, plan: Plan) -> Project {
     Project {
         id: id.parse().unwrap(),
+        uid: None,
         plan,
         limits: plan.stated_limits(),
         access: Access::Key,
@@ -95,6 +96,7 @@ impl TestKey {
             digest: presented.digest(),
             id: KeyId::from_random(id),
             project: project.parse().unwrap(),
+            project_uid: None,
             environment,
             scopes: Scopes::all(),
             expires_at: None,

@@ -64,6 +64,10 @@ pub(super) async fn create_order(
         Ok(Created::Before(order)) => (order, true),
         Err(CreateError::KeyReused) => return Err(Code::IdempotencyKeyReused.refuse()),
         Err(CreateError::IdsExhausted) => return Err(Code::OrderIdsExhausted.refuse()),
+        // A gateway that has not heard of it yet let the request through.
+        Err(CreateError::Erased) => {
+            return Err(Code::WrongProject.because("The project of this API key has been removed."));
+        }
         Err(CreateError::Store(error)) => return Err(error.into()),
     };
     let location = [(header::LOCATION, format!("/v2/store/orders/{}", order.id))];

@@ -5,7 +5,7 @@ use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use contract::identity::Identity;
 use contract::key::Scope;
-use contract::project::ProjectId;
+use contract::project::ProjectUid;
 use serde::Serialize;
 
 use super::super::Api;
@@ -61,7 +61,7 @@ pub(super) async fn order_history(
     Ok(Json(History { events: events.collect() }))
 }
 
-fn named(api: &Api, identity: &Identity, scope: Scope, id: OrderId) -> Result<(ProjectId, i64), ApiError> {
+fn named(api: &Api, identity: &Identity, scope: Scope, id: OrderId) -> Result<(ProjectUid, i64), ApiError> {
     let project = api.authorise(identity, scope)?;
     let id = order_id(id).ok_or_else(|| Code::OrderNotFound.because(NOT_AN_ID))?;
     Ok((project, id))

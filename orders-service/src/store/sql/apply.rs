@@ -1,10 +1,10 @@
 //! Single changes inside the writer's transaction: read, decide by the pure rules, write.
 
 use chassis::sql::{Connection, Kind, query, query_as, query_scalar};
-use contract::project::ProjectId;
+use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 
-use super::{outbox, row};
+use super::{erase, outbox, row};
 use crate::order::{CancelError, Order, ShipDate, ShipError};
 use crate::store::{ChangeError, CreateError, Created, EventKind, Idempotency, NewOrder, StoreError};
 
@@ -32,7 +32,11 @@ impl Change<()> {
 
 /// Takes the lock under which a project's orders change, before anything is read, until the transaction ends. SQLite
 /// has one writer and needs none. `may_be_new`: the project may have no orders yet, and then gets the row to lock.
-pub(super) async fn lock(connection: &mut Connection, project: &ProjectId, may_be_new: bool) -> Result<(), StoreError> {
+pub(super) async fn lock(
+    connection: &mut Connection,
+    project: &ProjectUid,
+    may_be_new: bool,
+) -> Result<(), StoreError> {
     if connection.kind() == Kind::Sqlite {
         return Ok(());
     }
@@ -50,7 +54,7 @@ pub(super) async fn lock(connection: &mut Connection, project: &ProjectId, may_b
 /// not apply a decision to another state.
 pub(super) async fn change<E>(
     connection: &mut Connection,
-    project: &ProjectId,
+    project: &ProjectUid,
     id: i64,
     at: UnixMillis,
     change: Change<impl FnOnce(Order) -> Result<Order, E>>,
@@ -86,11 +90,14 @@ pub(super) async fn change<E>(
 /// Places a new order, or finds the one its idempotency key made before.
 pub(super) async fn create(
     connection: &mut Connection,
-    project: &ProjectId,
+    project: &ProjectUid,
     new: NewOrder,
     idempotency: Option<Idempotency>,
     at: UnixMillis,
 ) -> Result<Created, CreateError> {
+    if erase::is_erased(connection, project).await? {
+        return Err(CreateError::Erased);
+    }
     if let Some(idempotency) = &idempotency
         && let Some(id) = made_before(connection, project, idempotency, at).await?
     {
@@ -121,7 +128,7 @@ pub(super) async fn create(
 
 async fn made_before(
     connection: &mut Connection,
-    project: &ProjectId,
+    project: &ProjectUid,
     idempotency: &Idempotency,
     at: UnixMillis,
 ) -> Result<Option<i64>, CreateError> {
@@ -143,7 +150,7 @@ async fn made_before(
 
 async fn remember(
     connection: &mut Connection,
-    project: &ProjectId,
+    project: &ProjectUid,
     idempotency: &Idempotency,
     id: i64,
     at: UnixMillis,
@@ -178,7 +185,7 @@ async fn remember(
     Ok(())
 }
 
-async fn insert(connection: &mut Connection, project: &ProjectId, order: &Order) -> Result<(), StoreError> {
+async fn insert(connection: &mut Connection, project: &ProjectUid, order: &Order) -> Result<(), StoreError> {
     let text = "INSERT INTO orders (project, id, pet_id, quantity, ship_date_micros, complete, status, checksum) \
                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
     query(text)
@@ -197,7 +204,7 @@ async fn insert(connection: &mut Connection, project: &ProjectId, order: &Order)
 
 async fn record(
     connection: &mut Connection,
-    project: &ProjectId,
+    project: &ProjectUid,
     id: i64,
     event: EventKind,
     at: UnixMillis,
@@ -212,7 +219,7 @@ async fn record(
 /// Raises the project's version, in the transaction of the change itself.
 pub(super) async fn touch(
     connection: &mut Connection,
-    project: &ProjectId,
+    project: &ProjectUid,
     more_orders: i64,
 ) -> Result<(), StoreError> {
     let text = "INSERT INTO stores (project, version, orders) VALUES ($1, 1, $2) ON CONFLICT (project) DO UPDATE SET \

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use chassis::sql::{Begin, Builder, Connection, Pool, query_as};
-use contract::project::ProjectId;
+use contract::project::ProjectUid;
 
-use super::{apply, row};
+use super::{apply, erase, row};
 use crate::order::{Order, ShipDate};
 use crate::store::{IMPORT_WAIT_MAX, ImportError, StoreError};
 
@@ -14,7 +14,7 @@ use crate::store::{IMPORT_WAIT_MAX, ImportError, StoreError};
 const ROWS_PER_STATEMENT: usize = 500;
 
 /// Writes all the orders or none.
-pub(super) async fn write(pool: &Pool, project: &ProjectId, orders: &[Order]) -> Result<u64, ImportError> {
+pub(super) async fn write(pool: &Pool, project: &ProjectUid, orders: &[Order]) -> Result<u64, ImportError> {
     if orders.is_empty() {
         return Ok(0);
     }
@@ -28,6 +28,10 @@ pub(super) async fn write(pool: &Pool, project: &ProjectId, orders: &[Order]) ->
             transaction.roll_back().await;
             Err(whose_id(pool, project, orders, rows).await?)
         }
+        Err(Refused::Erased) => {
+            transaction.roll_back().await;
+            Err(ImportError::Erased)
+        }
         Err(Refused::Store(error)) => {
             transaction.roll_back().await;
             Err(error.into())
@@ -38,12 +42,17 @@ pub(super) async fn write(pool: &Pool, project: &ProjectId, orders: &[Order]) ->
 enum Refused {
     /// An id among these rows is taken.
     Taken(Range<usize>),
+    /// The project was erased.
+    Erased,
     Store(StoreError),
 }
 
-async fn write_rows(connection: &mut Connection, project: &ProjectId, orders: &[Order]) -> Result<(), Refused> {
+async fn write_rows(connection: &mut Connection, project: &ProjectUid, orders: &[Order]) -> Result<(), Refused> {
     connection.allow(IMPORT_WAIT_MAX).await.map_err(|error| Refused::Store(error.into()))?;
     apply::lock(connection, project, true).await.map_err(Refused::Store)?;
+    if erase::is_erased(connection, project).await.map_err(Refused::Store)? {
+        return Err(Refused::Erased);
+    }
     let mut written = 0;
     for rows in orders.chunks(ROWS_PER_STATEMENT) {
         let end = written + rows.len();
@@ -56,7 +65,7 @@ async fn write_rows(connection: &mut Connection, project: &ProjectId, orders: &[
     apply::touch(connection, project, i64::try_from(written).unwrap_or(i64::MAX)).await.map_err(Refused::Store)
 }
 
-async fn insert(connection: &mut Connection, project: &ProjectId, rows: &[Order]) -> Result<(), sqlx::Error> {
+async fn insert(connection: &mut Connection, project: &ProjectUid, rows: &[Order]) -> Result<(), sqlx::Error> {
     let mut query = Builder::new(
         "INSERT INTO orders (project, id, pet_id, quantity, ship_date_micros, complete, status, checksum) VALUES ",
     );
@@ -74,7 +83,7 @@ async fn insert(connection: &mut Connection, project: &ProjectId, rows: &[Order]
 /// Finds the first order of `refused` whose id was taken; everything before it went in.
 async fn whose_id(
     pool: &Pool,
-    project: &ProjectId,
+    project: &ProjectUid,
     orders: &[Order],
     refused: Range<usize>,
 ) -> Result<ImportError, StoreError> {

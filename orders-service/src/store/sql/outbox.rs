@@ -1,7 +1,7 @@
 //! The outbox of events as a table: written with each change, read and emptied by whoever tells them.
 
 use chassis::sql::{Begin, Builder, Connection, Pool, query, query_as};
-use contract::project::ProjectId;
+use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 
 use super::within;
@@ -15,7 +15,7 @@ const DELETED_AT_ONCE: usize = 1_000;
 /// Notes an event in the transaction of its change.
 pub(super) async fn note(
     connection: &mut Connection,
-    project: &ProjectId,
+    project: &ProjectUid,
     order: &Order,
     event: EventKind,
     at: UnixMillis,

@@ -1,13 +1,13 @@
 //! One page of orders: filters, sort and keyset as SQL.
 
 use chassis::sql::{Builder, Pool};
-use contract::project::ProjectId;
+use contract::project::ProjectUid;
 
 use super::{row, within};
 use crate::order::{Order, ShipDate};
 use crate::store::{After, PageQuery, Sort, StoreError};
 
-pub(super) async fn read(pool: &Pool, project: &ProjectId, page: &PageQuery) -> Result<Vec<Order>, StoreError> {
+pub(super) async fn read(pool: &Pool, project: &ProjectUid, page: &PageQuery) -> Result<Vec<Order>, StoreError> {
     let mut query = Builder::new(
         "SELECT id, pet_id, quantity, ship_date_micros, complete, status, checksum FROM orders WHERE project = ",
     );

@@ -1,6 +1,6 @@
 //! Orders as rows: columns, and the checksum that notices a changed byte.
 
-use contract::project::ProjectId;
+use contract::project::ProjectUid;
 
 use crate::order::{Order, ShipDate, Status};
 use crate::store::StoreError;
@@ -13,7 +13,7 @@ pub(super) const SELECT_ONE: &str = "SELECT id, pet_id, quantity, ship_date_micr
 pub(super) type Columns = (i64, Option<i64>, Option<i64>, Option<i64>, Option<i64>, String, i64);
 
 /// Reads the columns and checks the last of them.
-pub(super) fn read(project: &ProjectId, columns: Columns) -> Result<Order, StoreError> {
+pub(super) fn read(project: &ProjectUid, columns: Columns) -> Result<Order, StoreError> {
     let (id, pet_id, quantity, ship_date, complete, word, written) = columns;
     let damaged = || StoreError::corrupt(format!("order {id} of project {project} is not what was written"));
     let order = Order {
@@ -33,7 +33,7 @@ pub(super) fn status(word: &str) -> Result<Status, StoreError> {
 }
 
 /// CRC-32 over everything a row says, its project and id included: a row that moved to another key is noticed too.
-pub(super) fn checksum(project: &ProjectId, order: &Order) -> i64 {
+pub(super) fn checksum(project: &ProjectUid, order: &Order) -> i64 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(project.as_str().as_bytes());
     hasher.update(&order.id.to_le_bytes());

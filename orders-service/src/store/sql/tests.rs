@@ -5,7 +5,7 @@ mod postgres;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use contract::project::ProjectId;
+use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 use sqlx::Executor as _;
 
@@ -16,7 +16,7 @@ use crate::walk::Walk;
 
 const AT: UnixMillis = UnixMillis(1_795_176_000_000);
 
-fn demo() -> ProjectId {
+fn demo() -> ProjectUid {
     "demo".parse().unwrap()
 }
 

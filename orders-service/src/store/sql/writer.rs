@@ -13,13 +13,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use chassis::sql::{Begin, Connection, Kind, Pool};
-use contract::project::ProjectId;
+use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use super::{apply, import, outbox};
+use super::{apply, erase, import, outbox};
 use crate::order::{CancelError, Order, ShipError};
 use crate::store::{ChangeError, CreateError, Created, FaultKind, Idempotency, ImportError, NewOrder, StoreError};
 
@@ -35,28 +35,33 @@ type Reply<T> = oneshot::Sender<T>;
 /// A change that waits.
 pub(super) enum Job {
     Cancel {
-        project: ProjectId,
+        project: ProjectUid,
         id: i64,
         at: UnixMillis,
         reply: Reply<Result<Order, ChangeError<CancelError>>>,
     },
     Ship {
-        project: ProjectId,
+        project: ProjectUid,
         id: i64,
         at: UnixMillis,
         reply: Reply<Result<Order, ChangeError<ShipError>>>,
     },
     Create {
-        project: ProjectId,
+        project: ProjectUid,
         order: NewOrder,
         idempotency: Option<Idempotency>,
         at: UnixMillis,
         reply: Reply<Result<Created, CreateError>>,
     },
     Import {
-        project: ProjectId,
+        project: ProjectUid,
         orders: Vec<Order>,
         reply: Reply<Result<u64, ImportError>>,
+    },
+    Erase {
+        project: ProjectUid,
+        at: UnixMillis,
+        reply: Reply<Result<bool, StoreError>>,
     },
     Forget {
         told: Vec<i64>,
@@ -67,12 +72,13 @@ pub(super) enum Job {
 
 impl Job {
     /// Whose orders it changes; forgetting what was told changes none.
-    fn project(&self) -> Option<&ProjectId> {
+    fn project(&self) -> Option<&ProjectUid> {
         match self {
             Self::Cancel { project, .. }
             | Self::Ship { project, .. }
             | Self::Create { project, .. }
-            | Self::Import { project, .. } => Some(project),
+            | Self::Import { project, .. }
+            | Self::Erase { project, .. } => Some(project),
             Self::Forget { .. } => None,
         }
     }
@@ -147,6 +153,10 @@ async fn run(pool: Pool, mut jobs: mpsc::Receiver<Job>, mut stopped: oneshot::Re
                     write_group(&pool, std::mem::take(&mut group)).await;
                     let _ = reply.send(import::write(&pool, &project, &orders).await);
                 }
+                Job::Erase { project, at, reply } => {
+                    write_group(&pool, std::mem::take(&mut group)).await;
+                    let _ = reply.send(erase::some(&pool, &project, at).await);
+                }
                 Job::Forget { told, keep, reply } => {
                     // Nobody waits for this one: changes go first.
                     write_group(&pool, std::mem::take(&mut group)).await;
@@ -166,7 +176,7 @@ async fn write_group(pool: &Pool, mut group: Vec<Job>) {
     let mut answers = Vec::with_capacity(group.len());
     if pool.kind() == Kind::Postgres {
         fn name(job: &Job) -> &str {
-            job.project().map_or("", ProjectId::as_str)
+            job.project().map_or("", ProjectUid::as_str)
         }
         // Stable: changes of one project keep their order.
         group.sort_by(|left, right| name(left).cmp(name(right)));
@@ -257,7 +267,7 @@ async fn apply_one(connection: &mut Connection, job: Job) -> Applied {
             }))
         }
         // These never stand in a group.
-        Job::Import { .. } | Job::Forget { .. } => None,
+        Job::Import { .. } | Job::Erase { .. } | Job::Forget { .. } => None,
     }
 }
 
@@ -293,6 +303,7 @@ fn refuse(job: Job, error: &StoreError) {
         Job::Ship { reply, .. } => drop(reply.send(Err(error.into()))),
         Job::Create { reply, .. } => drop(reply.send(Err(error.into()))),
         Job::Import { reply, .. } => drop(reply.send(Err(error.into()))),
+        Job::Erase { reply, .. } => drop(reply.send(Err(error))),
         Job::Forget { reply, .. } => drop(reply.send(Err(error))),
     }
 }

@@ -75,7 +75,7 @@ async fn a_cluster_that_loses_a_master(lose: impl FnOnce(&mut Redis), full_cover
     eventually("every bucket is counted again", async || {
         let mut good = true;
         for number in 0..12 {
-            let project: ProjectId = format!("healed-{number}").parse().unwrap();
+            let project: ProjectUid = format!("healed-{number}").parse().unwrap();
             good &= nodes.all[number % 3].charge(&project, limits(1_000, 10_000), &key(1)).await.is_ok();
         }
         good
@@ -110,7 +110,7 @@ async fn behind_sentinel_the_new_master_is_found() {
         settings.on_store_down = OnStoreDown::Deny;
     })
     .await;
-    let project: ProjectId = "sentinel".parse().unwrap();
+    let project: ProjectUid = "sentinel".parse().unwrap();
     for node in &nodes.all {
         assert!(node.charge(&project, limits(1_000, 10_000), &key(1)).await.is_ok());
     }

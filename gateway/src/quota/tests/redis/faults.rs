@@ -4,12 +4,12 @@ use super::nodes::Nodes;
 use super::*;
 use crate::quota::settings::OnStoreDown;
 
-fn named(name: &str) -> ProjectId {
+fn named(name: &str) -> ProjectUid {
     name.parse().unwrap()
 }
 
 /// Charges one after the other at every node in turn; how many were let through.
-async fn ask_in_turn(nodes: &Nodes, project: &ProjectId, limits: Limits, requests: usize) -> u32 {
+async fn ask_in_turn(nodes: &Nodes, project: &ProjectUid, limits: Limits, requests: usize) -> u32 {
     let mut admitted = 0;
     for number in 0..requests {
         let outcome = nodes.all[number % nodes.all.len()].charge(project, limits, &key(1)).await;

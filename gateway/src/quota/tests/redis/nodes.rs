@@ -53,7 +53,7 @@ impl Nodes {
         eventually("every node is let through", async || {
             let mut good = true;
             for (number, node) in nodes.all.iter().enumerate() {
-                let warm: ProjectId = format!("warm-{number}").parse().unwrap();
+                let warm: ProjectUid = format!("warm-{number}").parse().unwrap();
                 good &=
                     node.charge(&warm, limits(1_000, 100_000), &key(9)).await.is_ok() && node.mode() == nodes.mode();
             }
@@ -68,7 +68,7 @@ impl Nodes {
     }
 
     /// So many requests, 512 at a time, each at a node chosen at random; what was admitted in each minute.
-    pub(super) async fn burst(&self, project: &ProjectId, limits: Limits, requests: u32) -> Vec<(i64, u32)> {
+    pub(super) async fn burst(&self, project: &ProjectUid, limits: Limits, requests: u32) -> Vec<(i64, u32)> {
         let next = Arc::new(AtomicU32::new(0));
         let workers: Vec<_> = (0..512_u64)
             .map(|worker| {
@@ -99,7 +99,7 @@ impl Nodes {
     }
 }
 
-fn named(name: &str) -> ProjectId {
+fn named(name: &str) -> ProjectUid {
     name.parse().unwrap()
 }
 
@@ -114,7 +114,7 @@ fn bucket_calls(redis: &Redis) -> u64 {
 }
 
 /// Attempts with a project each, until one lies within a minute: a minute may end at any time, five in a row cannot.
-pub(super) async fn within_one_minute<T>(name: &str, mut attempt: impl AsyncFnMut(ProjectId) -> Option<T>) -> T {
+pub(super) async fn within_one_minute<T>(name: &str, mut attempt: impl AsyncFnMut(ProjectUid) -> Option<T>) -> T {
     for number in 0..5 {
         if let Some(seen) = attempt(named(&format!("{name}-{number}"))).await {
             return seen;

@@ -44,7 +44,7 @@ fn drafts() -> impl Strategy<Value = Vec<Draft>> {
 /// One bucket in both worlds.
 struct Pair<'a> {
     store: &'a RedisStore,
-    project: ProjectId,
+    project: ProjectUid,
     mirror: Option<Bucket>,
     seqs: std::collections::HashMap<(u64, u32), u64>,
 }

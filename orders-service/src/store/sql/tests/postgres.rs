@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use chassis::secret::Secret;
 use chassis::sql::PostgresSettings;
-use contract::project::ProjectId;
+use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 
 use self::server::{Server, name_in};
@@ -51,45 +51,45 @@ impl OrderStore for Replicas {
         self.next().mark()
     }
 
-    async fn edition(&self, project: &ProjectId) -> Result<Edition, StoreError> {
+    async fn edition(&self, project: &ProjectUid) -> Result<Edition, StoreError> {
         self.next().edition(project).await
     }
 
-    async fn batch(&self, project: &ProjectId, after: Option<i64>, limit: u32) -> Result<Vec<Order>, StoreError> {
+    async fn batch(&self, project: &ProjectUid, after: Option<i64>, limit: u32) -> Result<Vec<Order>, StoreError> {
         self.next().batch(project, after, limit).await
     }
 
-    async fn page(&self, project: &ProjectId, query: &PageQuery) -> Result<Vec<Order>, StoreError> {
+    async fn page(&self, project: &ProjectUid, query: &PageQuery) -> Result<Vec<Order>, StoreError> {
         self.next().page(project, query).await
     }
 
-    async fn find(&self, project: &ProjectId, id: i64) -> Result<Option<Order>, StoreError> {
+    async fn find(&self, project: &ProjectUid, id: i64) -> Result<Option<Order>, StoreError> {
         self.next().find(project, id).await
     }
 
-    async fn events(&self, project: &ProjectId, id: i64) -> Result<Option<Vec<Event>>, StoreError> {
+    async fn events(&self, project: &ProjectUid, id: i64) -> Result<Option<Vec<Event>>, StoreError> {
         self.next().events(project, id).await
     }
 
-    async fn knows_pet(&self, project: &ProjectId, pet_id: i64) -> Result<bool, StoreError> {
+    async fn knows_pet(&self, project: &ProjectUid, pet_id: i64) -> Result<bool, StoreError> {
         self.next().knows_pet(project, pet_id).await
     }
 
-    async fn summary(&self, project: &ProjectId) -> Result<Summary, StoreError> {
+    async fn summary(&self, project: &ProjectUid) -> Result<Summary, StoreError> {
         self.next().summary(project).await
     }
 
-    async fn cancel(&self, project: &ProjectId, id: i64, at: UnixMillis) -> Result<Order, ChangeError<CancelError>> {
+    async fn cancel(&self, project: &ProjectUid, id: i64, at: UnixMillis) -> Result<Order, ChangeError<CancelError>> {
         self.next().cancel(project, id, at).await
     }
 
-    async fn ship(&self, project: &ProjectId, id: i64, at: UnixMillis) -> Result<Order, ChangeError<ShipError>> {
+    async fn ship(&self, project: &ProjectUid, id: i64, at: UnixMillis) -> Result<Order, ChangeError<ShipError>> {
         self.next().ship(project, id, at).await
     }
 
     async fn create(
         &self,
-        project: &ProjectId,
+        project: &ProjectUid,
         order: NewOrder,
         idempotency: Option<Idempotency>,
         at: UnixMillis,
@@ -97,8 +97,12 @@ impl OrderStore for Replicas {
         self.next().create(project, order, idempotency, at).await
     }
 
-    async fn import(&self, project: &ProjectId, orders: Vec<Order>) -> Result<u64, ImportError> {
+    async fn import(&self, project: &ProjectUid, orders: Vec<Order>) -> Result<u64, ImportError> {
         self.next().import(project, orders).await
+    }
+
+    async fn erase(&self, project: &ProjectUid, at: UnixMillis) -> Result<(), StoreError> {
+        self.next().erase(project, at).await
     }
 
     async fn untold(&self, limit: u32) -> Result<Waiting, StoreError> {
@@ -142,7 +146,7 @@ async fn ids_and_idempotency_keys_are_given_once_over_all_replicas() {
         // Twenty keys, each used three times; two projects, so that groups hold several.
         let key = Idempotency { key: (number / 3).to_string(), fingerprint: 1, expires_at: UnixMillis(AT.0 + 1_000) };
         clients.spawn(async move {
-            let project: ProjectId = if number / 3 % 2 == 0 { demo() } else { "other".parse().unwrap() };
+            let project: ProjectUid = if number / 3 % 2 == 0 { demo() } else { "other".parse().unwrap() };
             let first = replicas.create(&project, NEW, Some(key.clone()), AT).await.unwrap();
             let again = replicas.create(&project, NEW, Some(key), AT).await.unwrap();
             let id = |created| match created {
@@ -163,7 +167,7 @@ async fn ids_and_idempotency_keys_are_given_once_over_all_replicas() {
 #[tokio::test(flavor = "multi_thread")]
 async fn imports_cancellations_and_creations_of_replicas_never_wait_for_each_other_in_a_ring() {
     let replicas = Arc::new(Replicas::over(&Server::shared().database()).await);
-    let projects: Vec<ProjectId> = ["a", "b", "c", "d"].map(|name| name.parse().unwrap()).to_vec();
+    let projects: Vec<ProjectUid> = ["a", "b", "c", "d"].map(|name| name.parse().unwrap()).to_vec();
     for project in &projects {
         replicas.import(project, orders(1..200)).await.unwrap();
     }

@@ -1,0 +1,148 @@
+//! The end of a project, in three steps: removed, kept for a while, erased.
+//!
+//! Removed means that its keys and its traffic stop at once and its name is free. Whoever takes the name makes another
+//! project, with another identity, which sees nothing of this one. Until the time is over an operator can restore it;
+//! then, or at once when asked, everything of it is erased here, and the other services are told to do the same.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use contract::feed::{Entity, EntityName};
+use contract::project::ProjectId;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::extract::{Params, Segments};
+use super::{changes, projects, view};
+use crate::actor::Actor;
+use crate::app::{ACKNOWLEDGEMENT_TIME_MAX, App};
+use crate::domain::kept::KeptDomain;
+use crate::error::{Code, Stop};
+use crate::publish;
+use crate::store::projects::{ProjectRecord, Removed, end_sessions, erase, find_named, find_removed, save_project};
+use crate::store::{Write, acme, domains, keys};
+
+/// `DELETE /internal/projects/{project}?now=bool`: keys and traffic stop, the name is free, and the data is kept until
+/// its time is over; with `now` it is erased at once, together with what is kept of earlier projects of the name.
+pub(super) async fn remove(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
+    Segments([project]): Segments<1>,
+    params: Params,
+) -> Result<Response, Stop> {
+    let at_once = params.value("now", false, "true or false")?;
+    let name = name(&project)?;
+    let started = app.clock.monotonic();
+    let mut write = app.store.write().await?;
+    let found = find_named(write.connection(), &name).await?;
+    let kept = if at_once { find_removed(write.connection(), &name).await? } else { Vec::new() };
+    if found.is_none() && kept.is_empty() {
+        return Err(no_project());
+    }
+    let now = write.now();
+    if let Some(mut project) = found {
+        withdraw(&app, &mut write, &mut project).await?;
+        if at_once {
+            erase(write.connection(), &project.id, now).await?;
+        } else {
+            write.record(&project.id, None, "project.deleted", &actor, json!({})).await?;
+        }
+    }
+    for project in &kept {
+        erase(write.connection(), &project.id, now).await?;
+    }
+    let revision = write.commit().await?;
+    let acknowledged = app.nodes.acknowledged(revision, ACKNOWLEDGEMENT_TIME_MAX).await;
+    let took = app.clock.monotonic().saturating_sub(started);
+    Ok(changes::removed(&acknowledged, took.min(Duration::from_mins(1))))
+}
+
+/// Takes everything of the project from the edge and lets its names go.
+async fn withdraw(app: &App, write: &mut Write, project: &mut ProjectRecord) -> Result<(), Stop> {
+    let now = write.now();
+    let mut kept = Vec::new();
+    for domain in domains::all_domains(write.connection(), &project.id).await? {
+        publish::withdraw(write, &domain).await?;
+        domains::let_go(write.connection(), &domain.name, &project.id, &project.salt, now).await?;
+        domains::delete_domain(write.connection(), &domain).await?;
+        acme::abandon_orders(write.connection(), &domain.name, now).await?;
+        if domain.removal.is_none() {
+            kept.push(KeptDomain::of(&domain));
+        }
+    }
+    for key in keys::all_keys(write.connection(), &project.id).await? {
+        write.remove(EntityName::Key(key.digest)).await?;
+    }
+    if let Some(host) = project.host(&app.platform) {
+        write.remove(EntityName::Site(host)).await?;
+    }
+    write.remove(EntityName::Project(project.id.name.clone())).await?;
+    end_sessions(write.connection(), &project.id).await?;
+    let erase_at = now.plus(app.removed_kept_millis);
+    project.removed = Some(Removed { at: now, erase_at, domains: kept });
+    project.updated_at = now;
+    Ok(save_project(write.connection(), project).await?)
+}
+
+/// `POST /internal/projects/{project}/restore`: the project of this name that was removed last is there again, with its
+/// keys, its data and its webhooks. Its domains are verified anew: somebody else may have them by now.
+pub(super) async fn restore(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
+    Segments([project]): Segments<1>,
+) -> Result<Response, Stop> {
+    let name = name(&project)?;
+    let mut write = app.store.write().await?;
+    let now = write.now();
+    if find_named(write.connection(), &name).await?.is_some() {
+        let message = "There is a project of this name. Remove it first; both are kept then.";
+        return Err(Code::ProjectExists.refuse(message).into());
+    }
+    let removed = find_removed(write.connection(), &name).await?;
+    let mut project = removed.into_iter().next().ok_or_else(no_project)?;
+    let domains = project.removed.take().map(|removed| removed.domains).unwrap_or_default();
+    project.updated_at = now;
+    projects::save(&app, &mut write, &project).await?;
+    if project.deployed_at.is_some() {
+        projects::publish_host(&app, &mut write, &project).await?;
+    }
+    for key in keys::all_keys(write.connection(), &project.id).await? {
+        if key.revoked_at.is_none() {
+            write.put(Entity::Key(key.published())).await?;
+        }
+    }
+    for kept in domains {
+        domains::save_domain(write.connection(), &kept.added(&project.id, now)).await?;
+    }
+    write.record(&project.id, None, "project.restored", &actor, json!({})).await?;
+    app.commit_everywhere(write).await?;
+    app.wake.notify_one();
+    Ok(axum::Json(view::project(&app, &project)).into_response())
+}
+
+/// `GET /internal/removed-projects`: those that can be restored, the one removed last first.
+pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Response, Stop> {
+    let list: Vec<Value> = app.store.removed_projects().await?.iter().map(kept).collect();
+    Ok((StatusCode::OK, axum::Json(json!({ "projects": list }))).into_response())
+}
+
+fn kept(project: &ProjectRecord) -> Value {
+    json!({
+        "id": project.id,
+        "uid": project.id.uid,
+        "plan": project.plan,
+        "removed_at": project.removed.as_ref().map(|removed| view::rfc3339(removed.at)),
+        "erase_at": project.removed.as_ref().map(|removed| view::rfc3339(removed.erase_at)),
+    })
+}
+
+fn name(text: &str) -> Result<ProjectId, Stop> {
+    text.parse().map_err(|_| no_project())
+}
+
+fn no_project() -> Stop {
+    Code::ProjectNotFound.refuse("There is no such project.").into()
+}

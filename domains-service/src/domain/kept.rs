@@ -1,0 +1,52 @@
+//! What is kept of the domains of a removed project.
+//!
+//! Its domains leave the edge and are let go at once: their names belong to whoever proves them. A project that is
+//! restored has them again as if they were just added, with the place they had: DNS decides anew.
+
+use contract::hostname::Hostname;
+use contract::site::RedirectStatus;
+use contract::time::UnixMillis;
+use serde::{Deserialize, Serialize};
+
+use super::{Domain, RedirectRule, RedirectTarget};
+use crate::project::ProjectRef;
+
+/// A domain as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KeptDomain {
+    name: Hostname,
+    primary: bool,
+    redirect: Option<KeptRedirect>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct KeptRedirect {
+    /// The name; nothing: the primary domain.
+    to: Option<Hostname>,
+    status: Option<RedirectStatus>,
+}
+
+impl KeptDomain {
+    /// What to keep of a domain.
+    pub(crate) fn of(domain: &Domain) -> Self {
+        let redirect = domain.redirect.as_ref().map(|rule| KeptRedirect {
+            to: match &rule.to {
+                RedirectTarget::Primary => None,
+                RedirectTarget::Name(name) => Some(name.clone()),
+            },
+            status: rule.status,
+        });
+        Self { name: domain.name.clone(), primary: domain.primary || domain.primary_wanted, redirect }
+    }
+
+    /// The domain again, to be verified.
+    pub(crate) fn added(self, project: &ProjectRef, now: UnixMillis) -> Domain {
+        let mut domain = Domain::added(self.name, project.clone(), now);
+        domain.primary_wanted = self.primary;
+        domain.redirect = self.redirect.map(|kept| RedirectRule {
+            to: kept.to.map_or(RedirectTarget::Primary, RedirectTarget::Name),
+            status: kept.status,
+        });
+        domain
+    }
+}

@@ -1,0 +1,45 @@
+//! Which project something belongs to: the identity decides, the name is shown.
+//!
+//! Everything at rest hangs on the identity, so that a project made under a name that was free again inherits nothing.
+
+use std::fmt;
+
+use contract::project::{ProjectId, ProjectUid};
+
+/// A project, as records and callers refer to it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ProjectRef {
+    pub(crate) uid: ProjectUid,
+    pub(crate) name: ProjectId,
+}
+
+impl ProjectRef {
+    /// The identity as it is told to gateways: it is left out where it is the name, so that one of an older version
+    /// understands all it can.
+    pub(crate) fn told(&self) -> Option<ProjectUid> {
+        (self.uid != ProjectUid::of_old(&self.name)).then(|| self.uid.clone())
+    }
+}
+
+impl fmt::Display for ProjectRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.name.fmt(f)
+    }
+}
+
+impl serde::Serialize for ProjectRef {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.name.serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+impl std::str::FromStr for ProjectRef {
+    type Err = contract::project::NotALabel;
+
+    /// A project that is older than identities.
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let name: ProjectId = name.parse()?;
+        Ok(Self { uid: ProjectUid::of_old(&name), name })
+    }
+}

@@ -1,0 +1,304 @@
+//! A project is more than its name: what one leaves behind is nobody else's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chassis::clock::Clock as _;
+use chassis::guard::{edge_token, events_token};
+use chassis::secret::Secret;
+use contract::erasure::Erasures;
+use contract::feed::Entity;
+use contract::project::ProjectUid;
+use contract::time::UnixMillis;
+use domains_service::RecordData;
+use serde_json::{Value, json};
+use sqlx::Connection as _;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+
+use crate::stores;
+use crate::world::{Answer, Bend, Client, Platform, START, eventually};
+
+const PROJECT: &str = "/v1/projects/acme";
+
+/// Thirty days and a minute.
+const AFTER: Duration = Duration::from_secs(30 * 86_400 + 60);
+
+/// A project `acme` in which something has happened: its identity.
+async fn busy(platform: &Platform) -> ProjectUid {
+    platform.project("acme", "pro").await;
+    let uid = platform.identity(&"acme".parse().unwrap()).await;
+    let key = platform.operator("POST", "/projects/acme/keys", json!({ "scopes": ["orders:read"] })).await;
+    assert_eq!(key.status, 201);
+    let webhook = json!({ "url": "http://127.0.0.1:9/hook", "events": ["order.*", "domain.*"] });
+    assert_eq!(platform.operator("POST", "/projects/acme/webhooks", webhook).await.status, 201);
+    platform.local_domain("acme", json!({ "name": "shop.localhost", "primary": true })).await;
+    report_usage(platform, &uid, 7).await;
+    uid
+}
+
+/// A gateway counts requests of a project.
+async fn report_usage(platform: &Platform, uid: &ProjectUid, admitted: u64) {
+    let day = platform.clock.now().to_seconds().0 / 86_400;
+    let usage = json!({ "project": uid, "day": day, "admitted": admitted, "refused": 0, "banned": 0, "minute": 0,
+        "in_minute": 0 });
+    let request = platform.client.post(format!("{}/internal/edge/usage", platform.internal));
+    let request = request.bearer_auth(&*edge_token(&platform.secret).to_token());
+    let answer = request.json(&json!({ "node": "edge-1", "projects": [usage] })).send().await.unwrap();
+    assert_eq!(answer.status(), 204);
+}
+
+/// What services are told to erase.
+async fn erasures(platform: &Platform) -> Vec<ProjectUid> {
+    let request = platform.client.get(format!("{}/internal/erasures", platform.internal));
+    let token = events_token(&platform.secret).to_token();
+    request.bearer_auth(&*token).send().await.unwrap().json::<Erasures>().await.unwrap().projects
+}
+
+/// A service says that it has erased these.
+async fn erased(platform: &Platform, projects: Vec<ProjectUid>) {
+    let request = platform.client.post(format!("{}/internal/erasures", platform.internal));
+    let token = events_token(&platform.secret).to_token();
+    let answer = request.bearer_auth(&*token).json(&Erasures { projects }).send().await.unwrap();
+    assert_eq!(answer.status(), 204);
+}
+
+/// The kinds of the project's events, the newest first.
+async fn kinds(client: &Client<'_>) -> Vec<String> {
+    let events = client.get(&format!("{PROJECT}/events")).await.body;
+    events["events"].as_array().unwrap().iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect()
+}
+
+async fn remove(platform: &Platform, query: &str) -> Answer {
+    platform.operator("DELETE", &format!("/projects/acme{query}"), Value::Null).await
+}
+
+fn keys_in(entities: &[Entity]) -> usize {
+    entities.iter().filter(|entity| matches!(entity, Entity::Key(_))).count()
+}
+
+#[tokio::test]
+async fn a_project_made_under_a_free_name_sees_nothing_of_the_one_before() {
+    let platform = Platform::start().await;
+    let first = busy(&platform).await;
+    assert_eq!(remove(&platform, "").await.status, 204);
+    platform.project("acme", "pro").await;
+    let second = platform.identity(&"acme".parse().unwrap()).await;
+    assert_ne!(first, second);
+    for uid in [&first, &second] {
+        assert!(uid.as_str().starts_with("prj_") && uid.as_str().len() == 30, "{uid}");
+    }
+    let owner = platform.owner("acme");
+    assert_eq!(kinds(&owner).await, ["project.deployed", "project.created"]);
+    for (path, list) in [("keys", "keys"), ("webhooks", "webhooks"), ("domains", "domains")] {
+        assert_eq!(owner.get(&format!("{PROJECT}/{path}")).await.body[list], json!([]), "{path}");
+    }
+    // What a gateway still has to say of the first is not said of the second.
+    report_usage(&platform, &first, 8).await;
+    let told = platform.snapshot().await.into_iter().find_map(|entity| match entity {
+        Entity::Project(project) => Some(project.identity()),
+        _ => None,
+    });
+    assert_eq!(told, Some(second.clone()));
+    // A key of the first opens nothing of the second, whatever a gateway that is behind believes.
+    let stale = platform.owner("acme").of(&first);
+    for path in ["", "/keys", "/events", "/domains", "/webhooks"] {
+        assert_eq!(stale.get(&format!("{PROJECT}{path}")).await.code(), (404, "project_not_found"), "{path}");
+    }
+    let key = stale.send("POST", &format!("{PROJECT}/keys"), json!({ "scopes": ["orders:read"] })).await;
+    assert_eq!(key.code(), (404, "project_not_found"));
+}
+
+const RESTORE: &str = "/projects/acme/restore";
+
+#[tokio::test]
+async fn a_removed_project_can_be_restored_while_it_is_kept() {
+    let platform = Platform::start().await;
+    let uid = busy(&platform).await;
+    let target = platform.operator("GET", "/projects/acme", Value::Null).await.body["cname_target"].clone();
+    let before = kinds(&platform.owner("acme")).await;
+    assert_eq!(keys_in(&platform.snapshot().await), 1);
+    assert_eq!(remove(&platform, "").await.status, 204);
+    assert_eq!(keys_in(&platform.snapshot().await), 0, "keys stop at once");
+    assert_eq!(platform.operator("GET", "/projects", Value::Null).await.body["projects"], json!([]));
+    let kept = platform.operator("GET", "/removed-projects", Value::Null).await.body["projects"][0].clone();
+    assert_eq!((&kept["id"], &kept["uid"]), (&json!("acme"), &json!(uid)));
+    let moments = (&kept["removed_at"], &kept["erase_at"]);
+    assert_eq!(moments, (&json!("2026-06-15T00:00:00Z"), &json!("2026-07-15T00:00:00Z")));
+    assert_eq!(erasures(&platform).await, [], "nothing is erased while it may come back");
+    let back = platform.operator("POST", RESTORE, Value::Null).await;
+    assert_eq!((back.status, &back.body["uid"], &back.body["cname_target"]), (200, &json!(uid), &target));
+    assert_eq!(keys_in(&platform.snapshot().await), 1);
+    let owner = platform.owner("acme");
+    assert_eq!(owner.get(&format!("{PROJECT}/webhooks")).await.body["webhooks"].as_array().unwrap().len(), 1);
+    let domain = platform.domain_in("acme", "shop.localhost", "active").await;
+    assert_eq!(domain["primary"], true, "a domain is verified anew and has its place again");
+    let after = kinds(&owner).await;
+    assert!(after.ends_with(&before), "what happened before is there: {after:?}");
+    assert!(after.contains(&"project.restored".to_owned()) && after.contains(&"project.deleted".to_owned()));
+}
+
+#[tokio::test]
+async fn a_removed_project_does_not_come_back_where_another_has_its_name() {
+    let platform = Platform::start().await;
+    platform.project("acme", "pro").await;
+    assert_eq!(remove(&platform, "").await.status, 204);
+    platform.project("acme", "free").await;
+    assert_eq!(platform.operator("POST", RESTORE, Value::Null).await.code(), (409, "project_exists"));
+    assert_eq!(remove(&platform, "").await.status, 204);
+    let back = platform.operator("POST", RESTORE, Value::Null).await;
+    assert_eq!((back.status, &back.body["plan"]), (200, &json!("free")), "the one that was removed last");
+}
+
+#[tokio::test]
+async fn a_removed_project_is_erased_when_its_time_is_over_and_services_are_told_until_they_have_done_it() {
+    let mut platform = Platform::start().await;
+    let uid = busy(&platform).await;
+    assert_eq!(remove(&platform, "").await.status, 204);
+    platform.stop().await;
+    let start = START.plus(i64::try_from(AFTER.as_millis()).unwrap());
+    let bend = || Bend { directory: Some(platform.directory.clone()), start, ..Bend::default() };
+    let mut later = Platform::bent(bend()).await;
+    let told = eventually(2_000, async || {
+        let told = erasures(&later).await;
+        if told.is_empty() { Err("nothing is erased".to_owned()) } else { Ok(told) }
+    });
+    assert_eq!(told.await, std::slice::from_ref(&uid));
+    assert_eq!(later.operator("POST", "/projects/acme/restore", Value::Null).await.status, 404);
+    // The control plane and the service may be down in between: it is told again.
+    later.stop().await;
+    let bytes = stores::at_rest(platform.directory.path());
+    let holds = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+    // SQLite uses the space of deleted rows again when it needs it; PostgreSQL tells what there is.
+    if stores::over_postgres() {
+        assert!(!holds("127.0.0.1:9/hook") && !holds("key.created"), "its rows are gone");
+    }
+    let mut again = Platform::bent(bend()).await;
+    assert_eq!(erasures(&again).await, std::slice::from_ref(&uid));
+    erased(&again, vec![uid]).await;
+    assert_eq!(erasures(&again).await, []);
+    again.stop().await;
+}
+
+#[tokio::test]
+async fn now_erases_at_once_and_what_was_kept_under_the_name_too() {
+    let platform = Platform::start().await;
+    let first = busy(&platform).await;
+    assert_eq!(remove(&platform, "").await.status, 204);
+    platform.project("acme", "pro").await;
+    let second = platform.identity(&"acme".parse().unwrap()).await;
+    assert_eq!(remove(&platform, "?now=true").await.status, 204);
+    let mut told = erasures(&platform).await;
+    told.sort();
+    let mut both = vec![first, second];
+    both.sort();
+    assert_eq!(told, both);
+    assert_eq!(platform.operator("GET", "/removed-projects", Value::Null).await.body["projects"], json!([]));
+    assert_eq!(remove(&platform, "?now=true").await.code(), (404, "project_not_found"));
+}
+
+#[tokio::test]
+async fn removal_ends_what_is_signed_in_and_waiting() {
+    let platform = Platform::start().await;
+    let uid = busy(&platform).await;
+    assert_eq!(remove(&platform, "").await.status, 204);
+    // An order's event that was on its way is told to nobody.
+    let event = json!({ "number": 1, "project": uid, "kind": "order.created", "at": START, "order": {} });
+    let request = platform.client.post(format!("{}/internal/events/orders", platform.internal));
+    let request = request.bearer_auth(&*events_token(&platform.secret).to_token());
+    let answer = request.json(&json!({ "source": "ab12", "events": [event] })).send().await.unwrap();
+    assert_eq!(answer.status(), 204);
+    platform.operator("POST", "/projects/acme/restore", Value::Null).await;
+    let owner = platform.owner("acme");
+    let webhook =
+        owner.get(&format!("{PROJECT}/webhooks")).await.body["webhooks"][0]["id"].as_str().unwrap().to_owned();
+    let deliveries = owner.get(&format!("{PROJECT}/webhooks/{webhook}/deliveries")).await.body;
+    let deliveries = deliveries["deliveries"].as_array().unwrap();
+    assert!(deliveries.iter().all(|delivery| delivery["type"] != "order.created"), "{deliveries:?}");
+}
+
+/// Verifies `shop.customer.test` as often as somebody else is at it.
+async fn verify(platform: &Platform) -> Answer {
+    for _ in 0..100 {
+        platform.clock.advance(Duration::from_secs(11));
+        let path = format!("{PROJECT}/domains/shop.customer.test/verify");
+        let answer = platform.owner("acme").send("POST", &path, Value::Null).await;
+        if answer.status != 202 {
+            return answer;
+        }
+    }
+    panic!("somebody else is always at it");
+}
+
+#[tokio::test]
+async fn another_platform_secret_breaks_no_domain() {
+    let mut before = Platform::start().await;
+    before.project("acme", "pro").await;
+    before.dns.zone("customer.test", &["192.88.99.1"]);
+    let target = before.operator("GET", "/projects/acme", Value::Null).await.body["cname_target"].clone();
+    before.dns.set("shop.customer.test", RecordData::Cname(target.as_str().unwrap().to_owned()));
+    let body = json!({ "name": "shop.customer.test" });
+    assert_eq!(before.operator("POST", "/projects/acme/domains", body).await.status, 201);
+    before.domain_in("acme", "shop.customer.test", "active").await;
+    before.stop().await;
+    // The domain is looked at and its certificate renewed with the secret that nobody knew before.
+    let directory = Some(before.directory.clone());
+    let start = UnixMillis(START.0 + 65 * 86_400_000);
+    let secret = Secret::new(vec![9; 32]);
+    let after = Platform::bent(Bend { directory, start, secret, ..Bend::default() }).await;
+    after.dns.take_over(&before.dns);
+    let answer = verify(&after).await;
+    assert_eq!((&answer.body["status"], &answer.body["problems"]), (&json!("active"), &json!([])), "{answer:?}");
+    assert_eq!(answer.body["records"][0]["value"], target);
+    let renewed = after
+        .domain_when("acme", "shop.customer.test", |domain| {
+            domain["certificate"]["not_before"].as_str().is_some_and(|at| at > "2026-08-01")
+        })
+        .await;
+    assert_eq!(renewed["status"], "active");
+}
+
+/// A directory with the database that 0c0be3e left.
+async fn old_database() -> Arc<tempfile::TempDir> {
+    let directory = Arc::new(tempfile::tempdir().unwrap());
+    if stores::over_postgres() {
+        let url = stores::postgres::Server::shared().database();
+        stores::postgres::Server::shared()
+            .sql(stores::postgres::name_in(&url), include_str!("old/0c0be3e.postgres.sql"));
+        std::fs::write(directory.path().join("database.url"), url).unwrap();
+    } else {
+        let file =
+            SqliteConnectOptions::new().filename(directory.path().join("domains.sqlite")).create_if_missing(true);
+        let mut connection = SqliteConnection::connect_with(&file).await.unwrap();
+        sqlx::raw_sql(include_str!("old/0c0be3e.sqlite.sql")).execute(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+    }
+    directory
+}
+
+#[tokio::test]
+async fn a_database_of_0c0be3e_is_migrated() {
+    let platform = Platform::bent(Bend { directory: Some(old_database().await), ..Bend::default() }).await;
+    let project = platform.operator("GET", "/projects/acme", Value::Null).await.body;
+    assert_eq!((&project["id"], &project["uid"]), (&json!("acme"), &json!("acme")), "an old project keeps its name");
+    assert_eq!(project["cname_target"], "twzod3tbp5ucljpn.edge.apps.tollhouse.dev", "what its owner has in DNS");
+    let owner = platform.owner("acme");
+    assert_eq!(kinds(&owner).await, ["project.created"]);
+    assert_eq!(owner.get(&format!("{PROJECT}/keys")).await.body["keys"][0]["label"], "old");
+    // Its domain goes live with the records it was given then, also when the secret changes.
+    platform.dns.zone("customer.test", &["192.88.99.1"]);
+    let target = project["cname_target"].as_str().unwrap().to_owned();
+    platform.dns.set("shop.customer.test", RecordData::Cname(target));
+    verify(&platform).await;
+    platform.domain_in("acme", "shop.customer.test", "active").await;
+    // What a project left behind that was removed before is erased, here and elsewhere.
+    assert_eq!(erasures(&platform).await, ["gone".parse().unwrap()]);
+    platform.project("gone", "pro").await;
+    let gone = platform.owner("gone").get("/v1/projects/gone/events").await.body;
+    assert_eq!(gone["events"].as_array().unwrap().len(), 2, "created and deployed just now: {gone}");
+    // From here on it is a project like others: its name can be another's, its identity cannot.
+    assert_eq!(remove(&platform, "?now=true").await.status, 204);
+    platform.project("acme", "pro").await;
+    let uid = platform.identity(&"acme".parse().unwrap()).await;
+    assert!(uid.as_str().starts_with("prj_"));
+    assert_eq!(platform.owner("acme").of(&"acme".parse().unwrap()).get(PROJECT).await.status, 404);
+}

@@ -1,0 +1,106 @@
+//! A project is removed, and its name is used again: what the first left behind is nobody's.
+
+use chassis::guard::operator_token;
+use chassis::secret::Secret;
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use crate::world::{Platform, Project, order_file, trio, until};
+
+/// Creates the project with limits of its own, and a key.
+fn create(platform: &Platform, name: &str) -> Project {
+    platform.json(&["project", "create", name, "--plan", "enterprise", "--per-minute", "1000", "--per-day", "50000"]);
+    let key = platform.json(&["key", "create", name])["key"].as_str().unwrap().to_owned();
+    let host = format!("{name}.tollhouse.localhost");
+    let id = name.to_owned();
+    Project { id, host, read_only_key: key.clone(), key, pending: Vec::new(), shipped: Vec::new() }
+}
+
+/// Places an order under an idempotency key; its id.
+async fn place(platform: &Platform, project: &Project) -> i64 {
+    let request = project.request(platform, &platform.client(), Method::POST, "/v2/store/orders");
+    let answer =
+        request.header("idempotency-key", "once").json(&json!({ "petId": 5, "quantity": 1 })).send().await.unwrap();
+    assert_eq!(answer.status(), 201);
+    answer.json::<Value>().await.unwrap()["id"].as_i64().unwrap()
+}
+
+/// How many orders the project shows, and what is left of its day.
+async fn seen(platform: &Platform, project: &Project) -> (usize, i64) {
+    let request = project.request(platform, &platform.client(), Method::GET, "/v1/store/orders");
+    let answer = request.send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let (_, remaining, _) = trio(&answer);
+    (answer.json::<Vec<Value>>().await.unwrap().len(), remaining)
+}
+
+fn said(platform: &Platform, arguments: &[&str]) -> String {
+    let output = platform.command(arguments);
+    assert!(!output.status.success(), "{arguments:?} succeeds");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_project_created_under_a_removed_ones_name_sees_nothing_of_it() {
+    let platform = Platform::start();
+    let first = create(&platform, "acme");
+    order_file(&platform.path("orders.jsonl"), 100, 20);
+    let file = platform.path("orders.jsonl").to_str().unwrap().to_owned();
+    platform.json(&["orders", "import", &file, "--project", "acme"]);
+    for _ in 0..3 {
+        assert_eq!(place(&platform, &first).await, 120, "one order per idempotency key");
+    }
+    let (orders, spent) = seen(&platform, &first).await;
+    assert_eq!(orders, 21);
+    platform.json(&["project", "remove", "acme"]);
+    let request = first.request(&platform, &platform.client(), Method::GET, "/v1/store/orders");
+    assert!(request.send().await.is_err(), "its host is gone with it");
+
+    let second = create(&platform, "acme");
+    let (orders, fresh) = seen(&platform, &second).await;
+    assert_eq!(orders, 0);
+    assert!(fresh > spent, "a quota of its own: {fresh} left, of the first {spent}");
+    let answer = second.bare(&platform, &platform.client(), Method::GET, "/v1/store/orders").bearer_auth(&first.key);
+    assert_eq!(answer.send().await.unwrap().status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(place(&platform, &second).await, 1, "no stored answer, and ids from one");
+    let export = platform.path("export.jsonl");
+    let exported = platform.json(&["orders", "export", export.to_str().unwrap(), "--project", "acme"]);
+    assert_eq!(exported["exported"], 1);
+
+    // The first comes back when the name is free, with its key and its orders.
+    assert!(said(&platform, &["project", "restore", "acme"]).contains("project_exists"));
+    platform.json(&["project", "remove", "acme", "--now"]);
+    assert!(said(&platform, &["project", "restore", "acme"]).contains("project_not_found"), "--now spares nothing");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removed_project_comes_back_with_its_orders_until_it_is_erased_everywhere() {
+    let platform = Platform::start();
+    let shop = create(&platform, "acme");
+    let uid = platform.json(&["project", "show", "acme"])["uid"].as_str().unwrap().to_owned();
+    place(&platform, &shop).await;
+    platform.json(&["project", "remove", "acme"]);
+    assert_eq!(platform.json(&["project", "removed"])[0]["uid"], json!(uid));
+    platform.json(&["project", "restore", "acme"]);
+    assert_eq!(seen(&platform, &shop).await.0, 1);
+    platform.json(&["project", "remove", "acme", "--now"]);
+    // Nobody can ask for an identity that is gone but the operator of the service itself.
+    let run: Value = serde_json::from_slice(&std::fs::read(platform.path("run.json")).unwrap()).unwrap();
+    let secret = Secret::load_or_create(&platform.path("secrets/platform.key")).unwrap();
+    let token = operator_token(&secret).to_token();
+    let url = format!("http://{}/internal/orders/{uid}/summary", run["orders"].as_str().unwrap());
+    let none = json!({ "pending": 0, "shipped": 0, "cancelled": 0 });
+    until("the orders are erased", async || {
+        let answer = platform.client().get(&url).bearer_auth(token.as_str()).send().await.unwrap();
+        answer.json::<Value>().await.unwrap() == none
+    })
+    .await;
+}
+
+#[test]
+fn orders_are_imported_into_projects_that_are_there() {
+    let platform = Platform::start();
+    order_file(&platform.path("orders.jsonl"), 1, 3);
+    let file = platform.path("orders.jsonl").to_str().unwrap().to_owned();
+    assert!(said(&platform, &["orders", "import", &file, "--project", "nope"]).contains("no such project"));
+}
