@@ -68,7 +68,13 @@ impl Walk {
         let batch = self.read(limit).await?;
         let length = u32::try_from(batch.len()).unwrap_or(u32::MAX);
         self.seen += i64::from(length);
-        self.after = batch.last().map(|order| order.id).or(self.after);
+        for order in &batch {
+            // A damaged page may show an order twice, and another one not at all.
+            if self.after.is_some_and(|before| before >= order.id) {
+                return Err(StoreError::corrupt(format!("orders of project {} are out of order", self.project)));
+            }
+            self.after = Some(order.id);
+        }
         if length < limit {
             self.check_complete().await?;
             self.finished = true;

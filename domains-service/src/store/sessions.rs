@@ -198,6 +198,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::at(UnixMillis(1_000)));
         let store = Store::open(&directory.path().join("db.sqlite").into(), clock).await.unwrap();
+        sqlx::raw_sql(
+            "INSERT INTO projects (id, name, salt, plan, access, upstream, suspended, created_at, updated_at)
+             VALUES ('demo', 'demo', 's', 'pro', 'key', 'orders', FALSE, 1, 1);",
+        )
+        .execute(store.writer().sqlite().unwrap())
+        .await
+        .unwrap();
         let holder = |key: u8| Some(("demo".parse().unwrap(), KeyId::from_random([key; 10])));
         for number in 0..SESSIONS_PER_KEY_MAX + 5 {
             let session = SessionRecord {

@@ -144,6 +144,7 @@ async fn a_removed_project_does_not_come_back_where_another_has_its_name() {
     assert_eq!(remove(&platform, "").await.status, 204);
     platform.project("acme", "free").await;
     assert_eq!(platform.operator("POST", RESTORE, Value::Null).await.code(), (409, "project_exists"));
+    platform.clock.advance(Duration::from_secs(1));
     assert_eq!(remove(&platform, "").await.status, 204);
     let back = platform.operator("POST", RESTORE, Value::Null).await;
     assert_eq!((back.status, &back.body["plan"]), (200, &json!("free")), "the one that was removed last");
@@ -233,7 +234,7 @@ async fn verify(platform: &Platform) -> Answer {
 async fn another_platform_secret_breaks_no_domain() {
     let mut before = Platform::start().await;
     before.project("acme", "pro").await;
-    before.dns.zone("customer.test", &["192.88.99.1"]);
+    before.dns.zone("customer.test", &["192.31.196.1"]);
     let target = before.operator("GET", "/projects/acme", Value::Null).await.body["cname_target"].clone();
     before.dns.set("shop.customer.test", RecordData::Cname(target.as_str().unwrap().to_owned()));
     let body = json!({ "name": "shop.customer.test" });
@@ -285,7 +286,7 @@ async fn a_database_of_0c0be3e_is_migrated() {
     assert_eq!(kinds(&owner).await, ["project.created"]);
     assert_eq!(owner.get(&format!("{PROJECT}/keys")).await.body["keys"][0]["label"], "old");
     // Its domain goes live with the records it was given then, also when the secret changes.
-    platform.dns.zone("customer.test", &["192.88.99.1"]);
+    platform.dns.zone("customer.test", &["192.31.196.1"]);
     let target = project["cname_target"].as_str().unwrap().to_owned();
     platform.dns.set("shop.customer.test", RecordData::Cname(target));
     verify(&platform).await;

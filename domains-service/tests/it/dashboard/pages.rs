@@ -252,13 +252,14 @@ async fn a_key_is_made_shown_once_rotated_and_revoked() {
 #[tokio::test]
 async fn usage_is_what_gateways_report_added_up() {
     let platform = demo("pro").await;
+    let uid = platform.identity(&"demo".parse().unwrap()).await;
     let token = edge_token(&platform.secret).to_token();
     let day = crate::world::START.to_seconds().0 / 86_400;
     let minute = day * 1_440;
     let report = async |node: &str, day: i64, minute: i64, counts: [u64; 4]| {
         let [admitted, refused, banned, in_minute] = counts;
         let project = json!({
-            "project": "demo", "day": day, "admitted": admitted, "refused": refused, "banned": banned,
+            "project": uid, "day": day, "admitted": admitted, "refused": refused, "banned": banned,
             "minute": minute, "in_minute": in_minute,
         });
         let request = platform.client.post(format!("{}/internal/edge/usage", platform.internal)).bearer_auth(&*token);

@@ -11,10 +11,11 @@ use super::{WEBHOOKS, deliveries, endpoint, happen, is_signed, platform};
 use crate::webhooks::receiver::{Received, Receiver};
 use crate::world::{Bend, Platform, START};
 
-fn event(number: i64, kind: &str) -> OrderEvent {
+/// Something that happened to an order of the project `demo`.
+async fn event(platform: &Platform, number: i64, kind: &str) -> OrderEvent {
     OrderEvent {
         number,
-        project: "demo".parse().unwrap(),
+        project: platform.identity(&"demo".parse().unwrap()).await,
         kind: kind.to_owned(),
         at: UnixMillis(1_781_481_600_000),
         order: json!({ "id": number * 10, "status": "cancelled" }),
@@ -38,7 +39,10 @@ async fn hand_over(platform: &Platform, source: &str, events: Vec<OrderEvent>) -
 async fn events_of_orders_are_told_once_however_often_they_are_handed_over() {
     let (mut platform, receiver) = (platform().await, Receiver::start().await);
     let (id, secret) = endpoint(&platform, &receiver, json!(["order.cancelled", "order.shipped"])).await;
-    let first = vec![event(1, "order.cancelled"), event(2, "order.created"), event(3, "order.shipped")];
+    let mut first = Vec::new();
+    for (number, kind) in [(1, "order.cancelled"), (2, "order.created"), (3, "order.shipped")] {
+        first.push(event(&platform, number, kind).await);
+    }
     assert_eq!(hand_over(&platform, "ab12", first.clone()).await, 204);
     let message = receiver.message(1).await;
     assert!(is_signed(&message, &secret, START));
@@ -57,7 +61,7 @@ async fn events_of_orders_are_told_once_however_often_they_are_handed_over() {
     let platform = Platform::bent(Bend { directory: Some(platform.directory.clone()), ..Bend::default() }).await;
     assert_eq!(hand_over(&platform, "ab12", first).await, 204);
     // Numbers of another database are other events.
-    assert_eq!(hand_over(&platform, "cd34", vec![event(1, "order.cancelled")]).await, 204);
+    assert_eq!(hand_over(&platform, "cd34", vec![event(&platform, 1, "order.cancelled").await]).await, 204);
     assert_eq!(receiver.message(2).await.header("webhook-id"), "msg_cd34_1");
     let list = deliveries(&platform, &id, |list| list.iter().all(|one| one["state"] == "delivered")).await;
     assert_eq!((list.len(), receiver.all().len()), (3, 3));
@@ -68,7 +72,7 @@ async fn who_names_no_events_is_told_of_domains_alone() {
     let (platform, all, orders) = (platform().await, Receiver::start().await, Receiver::start().await);
     endpoint(&platform, &all, Value::Null).await;
     endpoint(&platform, &orders, json!(["order.*"])).await;
-    assert_eq!(hand_over(&platform, "ab12", vec![event(1, "order.created")]).await, 204);
+    assert_eq!(hand_over(&platform, "ab12", vec![event(&platform, 1, "order.created").await]).await, 204);
     happen(&platform, "a.localhost").await;
     assert_eq!(all.message(0).await.json()["type"], "domain.created");
     assert_eq!(orders.message(0).await.json()["type"], "order.created");
@@ -99,16 +103,15 @@ async fn orders_are_told_on_behalf_of_those_who_may_read_them() {
 #[tokio::test]
 async fn only_services_of_the_platform_hand_over_and_only_what_is_sound() {
     let platform = platform().await;
-    let sound = json!({ "source": "ab12", "events": [event(1, "order.created")] });
+    let sound = json!({ "source": "ab12", "events": [event(&platform, 1, "order.created").await] });
     let token = events_token(&platform.secret);
     let (status, body) = hand_over_with(&platform, &operator_token(&platform.secret), &sound).await;
     assert_eq!((status, &body["code"]), (401, &json!("token_required")));
-    let many: Vec<OrderEvent> =
-        (0..=EVENTS_MAX).map(|number| event(number.try_into().unwrap(), "order.created")).collect();
+    let many = vec![event(&platform, 1, "order.created").await; EVENTS_MAX + 1];
     for unsound in [
         json!({ "source": "ab12" }),
         json!({ "source": "", "events": [] }),
-        json!({ "source": "ab12", "events": [event(1, "domain.removed")] }),
+        json!({ "source": "ab12", "events": [event(&platform, 1, "domain.removed").await] }),
         json!({ "source": "ab12", "events": many }),
     ] {
         let (status, body) = hand_over_with(&platform, &token, &unsound).await;
