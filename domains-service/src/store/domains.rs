@@ -1,5 +1,7 @@
 //! Domains at rest, who holds a name, and the leases by which one worker acts on one domain.
 
+mod claims;
+
 use chassis::sql::{Connection, Kind, query, query_as, query_scalar};
 use contract::hostname::Hostname;
 use contract::site::RedirectStatus;
@@ -7,10 +9,9 @@ use contract::time::UnixMillis;
 
 use super::{Store, StoreError, read_json, read_project, read_word, to_json};
 use crate::domain::{Domain, RedirectRule, RedirectTarget};
-use crate::project::ProjectRef;
 
-/// Names of one project that it had and that are remembered.
-pub(crate) const TOMBSTONES_PER_PROJECT_MAX: i64 = 10_000;
+pub(crate) use self::claims::{Claims, find_claims, forget_tombstones, hold, let_go};
+use crate::project::ProjectRef;
 
 chassis::record! {
     struct Row {
@@ -313,155 +314,4 @@ pub(crate) async fn delete_domain(connection: &mut Connection, domain: &Domain) 
         .execute(connection)
         .await?;
     Ok(())
-}
-
-/// Who a name belongs to, and who it belonged to last.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Claims {
-    /// The project that holds it.
-    pub(crate) holder: Option<ProjectRef>,
-    /// The lineage of the project that held it before.
-    pub(crate) lineage: Option<String>,
-}
-
-impl Claims {
-    /// Whether a project must prove that the name is its own: another project has or had it.
-    pub(crate) fn contest(&self, project: &ProjectRef, salt: &str) -> bool {
-        match &self.holder {
-            Some(holder) => holder != project,
-            None => self.lineage.as_deref().is_some_and(|lineage| lineage != salt),
-        }
-    }
-}
-
-/// The claims on a name.
-pub(crate) async fn find_claims(connection: &mut Connection, name: &Hostname) -> Result<Claims, StoreError> {
-    let holder: Option<(String, String)> =
-        query_as("SELECT p.id, p.name FROM holders h JOIN projects p ON p.id = h.project WHERE h.name = $1")
-            .bind(name.as_str())
-            .fetch_optional(&mut *connection)
-            .await?;
-    let lineage = query_scalar("SELECT lineage FROM tombstones WHERE name = $1")
-        .bind(name.as_str())
-        .fetch_optional(connection)
-        .await?;
-    Ok(Claims { holder: holder.map(|(uid, name)| read_project(&uid, &name)).transpose()?, lineage })
-}
-
-/// Gives a name to a project.
-pub(crate) async fn hold(connection: &mut Connection, name: &Hostname, project: &ProjectRef) -> Result<(), StoreError> {
-    query(
-        "INSERT INTO holders (name, project) VALUES ($1, $2)
-         ON CONFLICT (name) DO UPDATE SET project = excluded.project",
-    )
-    .bind(name.as_str())
-    .bind(project.uid.as_str())
-    .execute(&mut *connection)
-    .await?;
-    query("DELETE FROM tombstones WHERE name = $1").bind(name.as_str()).execute(connection).await?;
-    Ok(())
-}
-
-/// Lets a name go, if the project holds it, and remembers whose it was.
-pub(crate) async fn let_go(
-    connection: &mut Connection,
-    name: &Hostname,
-    project: &ProjectRef,
-    lineage: &str,
-    now: UnixMillis,
-) -> Result<(), StoreError> {
-    let held = query("DELETE FROM holders WHERE name = $1 AND project = $2")
-        .bind(name.as_str())
-        .bind(project.uid.as_str())
-        .execute(&mut *connection)
-        .await?;
-    if held.rows_affected() == 0 {
-        return Ok(());
-    }
-    query(
-        "INSERT INTO tombstones (name, lineage, removed_at, is_apex)
-         VALUES ($1, $2, $3, COALESCE((SELECT is_apex FROM domains WHERE name = $1 AND project = $4), TRUE))
-         ON CONFLICT (name) DO UPDATE SET lineage = excluded.lineage, removed_at = excluded.removed_at,
-             is_apex = excluded.is_apex",
-    )
-    .bind(name.as_str())
-    .bind(lineage)
-    .bind(now.0)
-    .bind(project.uid.as_str())
-    .execute(&mut *connection)
-    .await?;
-    // Whoever proves a zone can make names in it without end, so of one project so many are remembered.
-    query(
-        "DELETE FROM tombstones WHERE name IN
-             (SELECT name FROM tombstones WHERE lineage = $1 ORDER BY removed_at DESC LIMIT 1000 OFFSET $2)",
-    )
-    .bind(lineage)
-    .bind(TOMBSTONES_PER_PROJECT_MAX)
-    .execute(connection)
-    .await?;
-    Ok(())
-}
-
-/// Forgets whose names were before `before`. Those of apexes stay: an apex that still leads to us by its addresses says
-/// nothing of whose it is, however long ago it was somebody's.
-pub(crate) async fn forget_tombstones(connection: &mut Connection, before: UnixMillis) -> Result<(), StoreError> {
-    query("DELETE FROM tombstones WHERE removed_at < $1 AND NOT is_apex").bind(before.0).execute(connection).await?;
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use chassis::clock::ManualClock;
-
-    use super::*;
-
-    const DAY: i64 = 86_400 * 1_000;
-
-    #[tokio::test]
-    async fn names_that_were_somebodys_are_remembered_by_number_and_apexes_without_end() {
-        let directory = tempfile::tempdir().unwrap();
-        let clock = Arc::new(ManualClock::at(UnixMillis(1_000)));
-        let store = Store::open(&directory.path().join("db.sqlite").into(), clock).await.unwrap();
-        let project: ProjectRef = "demo".parse().unwrap();
-        sqlx::raw_sql(
-            "INSERT INTO projects (id, name, salt, plan, access, upstream, suspended, created_at, updated_at)
-             VALUES ('demo', 'demo', 's', 'pro', 'key', 'orders', FALSE, 1, 1);",
-        )
-        .execute(store.writer().sqlite().unwrap())
-        .await
-        .unwrap();
-        let (apex, below): (Hostname, Hostname) =
-            ("customer.com".parse().unwrap(), "shop.customer.com".parse().unwrap());
-        let mut write = store.write().await.unwrap();
-        for (name, is_apex) in [(&apex, true), (&below, false)] {
-            let mut domain = Domain::added(name.clone(), project.clone(), UnixMillis(1));
-            domain.is_apex = Some(is_apex);
-            save_domain(write.connection(), &domain).await.unwrap();
-            hold(write.connection(), name, &project).await.unwrap();
-            let_go(write.connection(), name, &project, "mine", UnixMillis(DAY)).await.unwrap();
-        }
-        forget_tombstones(write.connection(), UnixMillis(DAY)).await.unwrap();
-        let lineage = async |write: &mut crate::store::Write, name: &Hostname| {
-            find_claims(write.connection(), name).await.unwrap().lineage
-        };
-        assert_eq!(lineage(&mut write, &below).await.as_deref(), Some("mine"));
-        forget_tombstones(write.connection(), UnixMillis(10_000 * DAY)).await.unwrap();
-        assert_eq!(lineage(&mut write, &below).await, None);
-        assert_eq!(lineage(&mut write, &apex).await.as_deref(), Some("mine"), "an apex is remembered without end");
-        // Somebody with a zone of their own makes names in it without end.
-        query(
-            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10000)
-             INSERT INTO tombstones (name, lineage, removed_at) SELECT 'a' || i || '.customer.com', 'mine', 86400001 + i FROM n",
-        )
-        .execute(write.connection())
-        .await
-        .unwrap();
-        hold(write.connection(), &below, &project).await.unwrap();
-        let_go(write.connection(), &below, &project, "mine", UnixMillis(20_000 * DAY)).await.unwrap();
-        let count: i64 = query_scalar("SELECT COUNT(*) FROM tombstones").fetch_one(write.connection()).await.unwrap();
-        assert_eq!(count, TOMBSTONES_PER_PROJECT_MAX);
-        assert_eq!(lineage(&mut write, &below).await.as_deref(), Some("mine"), "the newest stay");
-    }
 }

@@ -11,7 +11,6 @@ use chassis::running::Running;
 use chassis::seal::SealingSecrets;
 use chassis::secret::Secret;
 use chassis::shutdown::Shutdown;
-use contract::feed::Frame;
 use contract::identity::Caller;
 use contract::key::{Environment, KeyId, Scope, Scopes};
 use contract::plan::Plan;
@@ -26,8 +25,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 mod dns;
+mod stream;
 
 pub(crate) use dns::{Behaviour, FakeDns};
+pub(crate) use stream::Stream;
 
 pub(crate) const PLATFORM: &str = "apps.tollhouse.dev";
 
@@ -355,57 +356,6 @@ impl Client<'_> {
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
         self.send("GET", path, Value::Null).await
-    }
-}
-
-/// The change stream, frame by frame.
-pub(crate) struct Stream {
-    response: reqwest::Response,
-    buffer: Vec<u8>,
-}
-
-impl Stream {
-    /// The next frame; `None` when the stream ended.
-    pub(crate) async fn next(&mut self) -> Option<Frame> {
-        loop {
-            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.buffer.drain(..=end).collect();
-                return Some(serde_json::from_slice(&line).unwrap());
-            }
-            match self.response.chunk().await {
-                Ok(Some(bytes)) => self.buffer.extend_from_slice(&bytes),
-                Ok(None) | Err(_) => return None,
-            }
-        }
-    }
-
-    /// The next change, heartbeats passed over.
-    pub(crate) async fn change(&mut self) -> contract::feed::Change {
-        loop {
-            match self.next().await.expect("the stream goes on") {
-                Frame::Change(change) => return change,
-                Frame::Heartbeat { .. } => {}
-                other => panic!("no change: {other:?}"),
-            }
-        }
-    }
-
-    /// A whole snapshot and its revision.
-    pub(crate) async fn snapshot(&mut self) -> (Vec<contract::feed::Entity>, u64) {
-        let mut announced = None;
-        let mut entities = Vec::new();
-        loop {
-            match self.next().await.expect("the stream goes on") {
-                Frame::SnapshotBegin { entities } => announced = Some(entities),
-                Frame::Entity(entity) => entities.push(entity),
-                Frame::SnapshotEnd { revision } => {
-                    assert_eq!(announced, Some(entities.len() as u64));
-                    return (entities, revision.0);
-                }
-                Frame::Heartbeat { .. } if announced.is_none() => {}
-                other => panic!("not part of a snapshot: {other:?}"),
-            }
-        }
     }
 }
 
