@@ -12,7 +12,7 @@ use gateway::config::{Config, ENVIRONMENT_PREFIX};
 
 /// 13 % more requests per core than glibc's allocator, and idle memory goes back to the system.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// The edge of Tollhouse: TLS, redirects, API keys, quotas, forwarding.
 #[derive(Parser)]

@@ -80,6 +80,7 @@ impl Prover {
     }
 
     /// The text below [`TEXT_LABEL`] that proves a name for a project; worth nothing for another name or project.
+    #[expect(clippy::unused_self, reason = "both proofs are asked of the prover")]
     pub(crate) fn ownership_text(&self, project: &ProjectRecord, name: &Hostname) -> String {
         format!("edge-verify={}", text(&project.proof_key, &["text", &project.salt, name.as_str()], TEXT_CHARACTERS))
     }

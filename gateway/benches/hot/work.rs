@@ -86,7 +86,7 @@ fn sample(quota: &Quota, runtime: &tokio::runtime::Runtime) -> anyhow::Result<Sa
         digest: presented.digest(),
         id: KeyId::from_random([7; 10]),
         project: id.clone(),
-        project_uid: Some(uid),
+        project_uid: Some(uid.clone()),
         environment: Environment::Live,
         scopes: Scopes::all(),
         expires_at: None,
@@ -101,7 +101,7 @@ fn sample(quota: &Quota, runtime: &tokio::runtime::Runtime) -> anyhow::Result<Sa
     facts.project = Some(project.clone());
     facts.payer = Some(project);
     let standing = runtime
-        .block_on(quota.charge(&id, limits, &key.id))
+        .block_on(quota.charge(&uid, limits, &key.id))
         .map_err(|error| anyhow::anyhow!("the charge failed: {error:?}"))?;
     facts.shown = Some(Shown { standing, outcome: Outcome::Admitted });
     facts.key = Some(key);
