@@ -259,10 +259,12 @@ impl Deployment {
         let limits = json!({ "per_minute": 1_000_000, "per_day": 100_000_000 });
         let project = json!({ "id": id, "plan": "enterprise", "limits": limits, "upstream": "orders" });
         let made = self.control(0, Method::POST, "/projects").json(&project).send().await.unwrap();
-        assert_eq!(made.status(), 201, "{}", made.text().await.unwrap());
+        assert_eq!(made.status(), 201);
+        let made: Value = made.json().await.unwrap();
+        let uid = made["uid"].as_str().unwrap();
         self.control(0, Method::POST, &format!("/projects/{id}/deploy")).send().await.unwrap();
         let key = self.key(id).await;
-        let import = self.operator(Method::POST, self.orders[0], &format!("/orders/{id}/import"));
+        let import = self.operator(Method::POST, self.orders[0], &format!("/orders/{uid}/import"));
         let imported = import.body(orders).send().await.unwrap();
         assert_eq!(imported.status(), 200, "{}", imported.text().await.unwrap());
         let client = self.client();
