@@ -259,7 +259,7 @@ mod tests {
         for (key, item) in table.iter() {
             let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
             if let Some(table) = item.as_table_like() {
-                flat(&path, table, all)
+                flat(&path, table, all);
             } else {
                 let mut item = item.clone();
                 if let Some(value) = item.as_value_mut() {
