@@ -5,7 +5,7 @@
 //! Host and one statement of the body's length; a lenient parser and a strict one then agree about it.
 //!
 //! Which methods, paths and hosts exist is left to the pipeline: `TRACE /` and `DELETE /nowhere` are good heads.
-//! What HTTP/2 delivers is held to the same rules ([`judge`]), so that both versions have one verdict of one request.
+//! What HTTP/2 delivers is held to the same rules (`judge`), so that both versions have one verdict of one request.
 //!
 //! Nothing here allocates, waits or remembers more than a few counters, and nothing is depended on.
 

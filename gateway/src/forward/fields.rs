@@ -139,7 +139,7 @@ fn fits(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// What an upstream wants otherwise than [`RESERVED`] has it.
+/// What an upstream wants otherwise than `RESERVED` has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldRules {
     /// Reserved names that reach it all the same, unless the gateway sets them itself.
