@@ -21,7 +21,7 @@ use crate::world::{Answer, Bend, Client, Platform, START, eventually};
 const PROJECT: &str = "/v1/projects/acme";
 
 /// Thirty days and a minute.
-const AFTER: Duration = Duration::from_secs(30 * 86_400 + 60);
+const AFTER: Duration = Duration::from_mins(30 * 24 * 60 + 1);
 
 /// A project `acme` in which something has happened: its identity.
 async fn busy(platform: &Platform) -> ProjectUid {
