@@ -14,7 +14,9 @@ FROM gcr.io/distroless/cc-debian12:nonroot AS base
 COPY --from=empty --chown=65532:65532 /home/nonroot /data
 COPY --from=empty --chown=65532:65532 /home/nonroot /data/test-world
 COPY --from=empty --chown=65532:65532 /home/nonroot /run/tollhouse
-COPY --from=empty --chown=65532:65532 /home/nonroot /shares/gateway
+COPY --from=empty --chown=65532:65532 /home/nonroot /shares/gateway-1
+COPY --from=empty --chown=65532:65532 /home/nonroot /shares/gateway-2
+COPY --from=empty --chown=65532:65532 /home/nonroot /shares/gateway-more
 COPY --from=empty --chown=65532:65532 /home/nonroot /shares/orders-service
 COPY --from=empty --chown=65532:65532 /home/nonroot /shares/domains-service
 COPY --from=empty --chown=65532:65532 /home/nonroot /shares/redis

@@ -15,7 +15,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use contract::identity::{IDENTITY_HEADER, Identity, IdentityKey};
 use contract::time::UnixSeconds;
-use contract::token::{Claims, IDENTITY_TOKEN_HEADER, KeySet, SigningKey};
+use contract::token::{Claims, IDENTITY_TOKEN_HEADER, KeySet, PublicKey, SigningKey};
+use contract::trust::pass_audience;
 use parking_lot::{Mutex, RwLock};
 
 use crate::clock::Clock;
@@ -33,19 +34,29 @@ const READ_EVERY: Duration = Duration::from_secs(5);
 /// The public keys that a service believes. Clones share them.
 #[derive(Clone)]
 pub struct TrustedKeys {
-    /// Derived from the platform's secret: of gateways that have that secret and no credential of their own.
+    /// Derived from the platform's secret.
     derived: KeySet,
     believed: Arc<RwLock<KeySet>>,
 }
 
 impl TrustedKeys {
+    /// None, until some are told.
+    pub fn none() -> Self {
+        Self { derived: KeySet::default(), believed: Arc::default() }
+    }
+
+    /// This one always, beside those that are told.
+    pub fn always(key: &PublicKey) -> Self {
+        let derived: KeySet = [key.clone()].into_iter().collect();
+        Self { believed: Arc::new(RwLock::new(derived.clone())), derived }
+    }
+
     /// The key that gateways with the platform's secret sign with.
     ///
     /// # Errors
     /// Never in practice: the derived key always has the right length.
     pub fn derived(platform_secret: &Secret) -> anyhow::Result<Self> {
-        let derived: KeySet = [token_key(platform_secret)?.public().clone()].into_iter().collect();
-        Ok(Self { believed: Arc::new(RwLock::new(derived.clone())), derived })
+        Ok(Self::always(token_key(platform_secret)?.public()))
     }
 
     /// From now on these are believed, beside the derived one.
@@ -86,6 +97,12 @@ impl TrustedKeys {
         }
     }
 
+    /// What a token says that was signed lately with one of them, for this audience.
+    fn verified(&self, token: &str, audience: &str, now: UnixSeconds) -> Option<Claims> {
+        let claims = self.believed.read().verify(token, &[audience], now);
+        claims.inspect_err(|error| tracing::debug!(%error, audience, "a token was refused")).ok()
+    }
+
     /// The keys.
     pub fn all(&self) -> KeySet {
         self.believed.read().clone()
@@ -95,8 +112,9 @@ impl TrustedKeys {
 /// What is needed to check that a request came through the gateway.
 #[derive(Clone)]
 pub struct GatewayGuard {
-    /// For gateways of before there were tokens, which are replaced first or last.
-    key: IdentityKey,
+    /// For gateways of before there were tokens, which are replaced first or last. Only who has the platform's secret
+    /// knows them.
+    key: Option<IdentityKey>,
     keys: TrustedKeys,
     audience: Arc<str>,
     clock: Arc<dyn Clock>,
@@ -105,8 +123,9 @@ pub struct GatewayGuard {
 
 impl GatewayGuard {
     /// For the service that is the upstream `audience` in the gateway's configuration.
-    pub fn new(platform_secret: &Secret, keys: TrustedKeys, audience: &str, clock: Arc<dyn Clock>) -> Self {
-        Self { key: identity_key(platform_secret), keys, audience: audience.into(), clock, good: Arc::default() }
+    pub fn new(platform_secret: Option<&Secret>, keys: TrustedKeys, audience: &str, clock: Arc<dyn Clock>) -> Self {
+        let key = platform_secret.map(identity_key);
+        Self { key, keys, audience: audience.into(), clock, good: Arc::default() }
     }
 
     /// The same for another upstream's name.
@@ -117,14 +136,12 @@ impl GatewayGuard {
 
     /// What a good token says.
     fn claims(&self, token: &str, now: UnixSeconds) -> Option<Claims> {
-        let keys = self.keys.believed.read();
         let known = self.good.lock().get(token).cloned();
-        if let Some(claims) = known.filter(|claims| claims.is_fresh(now) && keys.has_key_of(token)) {
+        let is_good = |claims: &Claims| claims.is_fresh(now) && self.keys.believed.read().has_key_of(token);
+        if let Some(claims) = known.filter(is_good) {
             return Some(claims);
         }
-        let claims = keys.verify(token, &[&self.audience], now);
-        drop(keys);
-        let claims = claims.inspect_err(|error| tracing::debug!(%error, "an identity token was refused")).ok()?;
+        let claims = self.keys.verified(token, &self.audience, now)?;
         let mut good = self.good.lock();
         if good.len() >= TOKENS_REMEMBERED_MAX {
             good.retain(|_, claims| claims.is_fresh(now));
@@ -157,6 +174,19 @@ pub fn edge_token(platform_secret: &Secret) -> Secret {
 /// The token with which services hand their events to the control plane.
 pub fn events_token(platform_secret: &Secret) -> Secret {
     platform_secret.derive("events")
+}
+
+/// The key that signs passes: of the control plane, and of the command line beside it.
+///
+/// # Errors
+/// Never in practice: the derived key always has the right length.
+pub fn pass_key(platform_secret: &Secret) -> anyhow::Result<SigningKey> {
+    Ok(SigningKey::from_seed(platform_secret.derive("sign passes of operators").reveal())?)
+}
+
+/// A pass for one service, good for less than a minute: who is shown it can neither use it elsewhere nor for long.
+pub fn pass(key: &SigningKey, service: &str, now: UnixSeconds) -> String {
+    key.sign(&Claims { audience: pass_audience(service), caller: None, site_project: None, issued_at: now })
 }
 
 /// The token with which operators call the internal admin API.
@@ -248,7 +278,7 @@ fn identity_of(guard: &GatewayGuard, request: &Request) -> Option<Identity> {
         return Some(claims.into_identity(only(headers, "x-request-id")?.to_owned(), client));
     }
     let target = request.uri().path_and_query()?.as_str();
-    guard.key.verify(only(headers, IDENTITY_HEADER)?, request.method().as_str(), target, now).ok()
+    guard.key.as_ref()?.verify(only(headers, IDENTITY_HEADER)?, request.method().as_str(), target, now).ok()
 }
 
 /// The value of a header that comes once.
@@ -258,9 +288,32 @@ fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     if values.next().is_some() { None } else { Some(value) }
 }
 
-/// Lets through requests that carry `Authorization: Bearer <token>` of the given secret.
-pub async fn require_token(State(token): State<Arc<Secret>>, request: Request, next: Next) -> Response {
-    if bearer(request.headers()).is_some_and(|presented| token.matches_token(presented)) {
+/// Who opens a service's internal listener: operators with a pass of the control plane.
+#[derive(Clone)]
+pub struct PassGuard {
+    keys: TrustedKeys,
+    audience: Arc<str>,
+    /// Of command lines of before there were passes.
+    derived: Openers,
+    clock: Arc<dyn Clock>,
+}
+
+impl PassGuard {
+    /// Of the service with this name on record. One that has the platform's secret takes the operators' token that derives
+    /// from it, too.
+    pub fn new(keys: TrustedKeys, service: &str, platform_secret: Option<&Secret>, clock: Arc<dyn Clock>) -> Self {
+        let derived = Openers::of(platform_secret.map(operator_token).as_ref());
+        Self { keys, audience: pass_audience(service).into(), derived, clock }
+    }
+
+    fn opens(&self, token: &str) -> bool {
+        self.derived.opens(token) || self.keys.verified(token, &self.audience, self.clock.now_seconds()).is_some()
+    }
+}
+
+/// Lets through requests that carry `Authorization: Bearer <pass>`.
+pub async fn require_pass(State(guard): State<PassGuard>, request: Request, next: Next) -> Response {
+    if bearer(request.headers()).is_some_and(|token| guard.opens(token)) {
         next.run(request).await
     } else {
         token_required()

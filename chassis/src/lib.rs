@@ -2,7 +2,7 @@
 //!
 //! Nothing here knows what a process does: [`config`] reads settings and reports every mistake at once, [`clock`]
 //! hands in the time, [`logs`] and [`metrics`] tell what happens, [`health`] and [`admin`] answer the operator,
-//! [`serve`] accepts and drains HTTP, [`shutdown`] ends it, [`routes`] lists what it offers, [`guard`] lets in only what came through the gateway,
+//! [`serve`] accepts and drains HTTP, [`shutdown`] ends it, [`routes`] lists what it offers, [`peer`] is the way from one process to another, [`guard`] lets in only what came through the gateway,
 //! [`secret`] and [`seal`] keep secrets, [`sql`] speaks to the database, [`sqlite`] or [`postgres`], [`backup`] copies it,
 //! [`trace`] tells a collector where the time went, [`watchdog`] notices a runtime that is
 //! stuck, [`durable`] makes names that a power failure leaves, [`json`] reads what others wrote, [`percent`] escapes what goes into a URL, [`webhook`] signs and sends what customers want to be told.
@@ -17,6 +17,7 @@ pub mod health;
 pub mod json;
 pub mod logs;
 pub mod metrics;
+pub mod peer;
 pub mod percent;
 pub mod postgres;
 #[cfg(test)]

@@ -13,6 +13,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
+use crate::peer::ServerTls;
 use crate::shutdown::Shutdown;
 
 /// Bounds of one listener of a service.
@@ -51,6 +52,20 @@ pub async fn serve(
     limits: ServeLimits,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
+    serve_over(listener, None, router, limits, shutdown).await
+}
+
+/// As [`serve`], over TLS if there is something to show. Whoever speaks plain text then is not answered.
+///
+/// # Errors
+/// As [`serve`].
+pub async fn serve_over(
+    listener: TcpListener,
+    tls: Option<ServerTls>,
+    router: Router,
+    limits: ServeLimits,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
     let places = Arc::new(Semaphore::new(limits.connections_max));
     let graceful = GracefulShutdown::new();
     loop {
@@ -74,16 +89,24 @@ pub async fn serve(
         };
         let _ = stream.set_nodelay(true);
         let service = TowerToHyperService::new(router.clone());
-        let connection = hyper::server::conn::http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(limits.head_timeout)
-            .max_headers(128)
-            .serve_connection(TokioIo::new(stream), service);
-        let watched = graceful.watch(connection);
+        let mut builder = hyper::server::conn::http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(limits.head_timeout).max_headers(128);
+        let (watcher, tls) = (graceful.watcher(), tls.clone());
         tokio::spawn(async move {
             let _place = place;
-            if let Err(error) = watched.await {
-                tracing::debug!(%error, "a connection ended early");
+            let ended: anyhow::Result<()> = match tls {
+                None => {
+                    watcher.watch(builder.serve_connection(TokioIo::new(stream), service)).await.map_err(Into::into)
+                }
+                Some(tls) => match tls.accept(stream).await {
+                    Ok(stream) => {
+                        watcher.watch(builder.serve_connection(TokioIo::new(stream), service)).await.map_err(Into::into)
+                    }
+                    Err(error) => Err(error.into()),
+                },
+            };
+            if let Err(error) = ended {
+                tracing::debug!(error = format!("{error:#}"), "a connection ended early");
             }
         });
     }

@@ -1,8 +1,8 @@
 //! Projects that are gone for good: the control plane's word to the services that keep data of projects.
 //!
 //! `GET /internal/erasures` answers with the [`Erasures`] that wait, the oldest first; a service erases them and says so
-//! with `POST` of the same. Until then they are told again, so that the message survives either side being down, and
-//! erasing twice is erased.
+//! with `POST` of the same. Until then it is told again, so that the message survives either side being down, and
+//! erasing twice is erased. An erasure ends when every service on record has said so.
 
 use serde::{Deserialize, Serialize};
 

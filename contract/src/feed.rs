@@ -1,6 +1,6 @@
 //! The change stream: how the control plane tells every gateway what it must know.
 //!
-//! `GET /internal/edge/feed?node=ID&after=REVISION` answers with one JSON document per line
+//! `GET /internal/edge/feed?node=ID&after=REVISION&history=1` answers with one JSON document per line
 //! (`application/x-ndjson`), for ever. When the log still holds every change after `after`, changes follow at once;
 //! otherwise a snapshot comes first, between [`Frame::SnapshotBegin`] and [`Frame::SnapshotEnd`]. A heartbeat comes
 //! every second. Revisions of changes rise by exactly one; any gap means: ask again from what you have applied.
@@ -127,6 +127,13 @@ pub enum Frame {
         /// The sealed JSON.
         sealed: String,
     },
+    /// Whose revisions these are: the first frame, for gateways that ask for it with `history=1`. Each database of a
+    /// control plane has an id of its own, which it keeps through backups and restores. Revisions of two of them mean
+    /// nothing to each other.
+    History {
+        /// 32 hexadecimal digits.
+        id: String,
+    },
     /// Nothing new; the stream lives, and the newest revision is this.
     Heartbeat {
         /// The newest revision.
@@ -169,6 +176,7 @@ mod tests {
     fn frames_are_written_as_other_versions_read_them() {
         means(r#"{"snapshot_begin":{"entities":1}}"#, &Frame::SnapshotBegin { entities: 1 });
         means(r#"{"snapshot_end":{"revision":7}}"#, &Frame::SnapshotEnd { revision: Revision(7) });
+        means(r#"{"history":{"id":"0123"}}"#, &Frame::History { id: "0123".to_owned() });
         means(r#"{"heartbeat":{"revision":8,"at":2}}"#, &Frame::Heartbeat { revision: Revision(8), at: UnixMillis(2) });
     }
 

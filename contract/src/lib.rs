@@ -6,7 +6,7 @@
 //!
 //! Reading order: names ([`hostname`], [`project`]), money ([`plan`], [`window`]), people ([`key`], [`ban`],
 //! [`identity`], [`token`]), what the edge serves ([`site`], [`certificate`]), how it learns ([`feed`]) and what it tells back
-//! ([`usage`]), what is told to customers ([`event`]), and how anybody says no ([`error`]).
+//! ([`usage`]), whom services believe ([`trust`]), what is told to customers ([`event`]), and how anybody says no ([`error`]).
 
 pub mod ban;
 pub mod certificate;
@@ -23,6 +23,7 @@ pub mod project;
 pub mod site;
 pub mod time;
 pub mod token;
+pub mod trust;
 pub mod usage;
 pub mod window;
 

@@ -43,6 +43,16 @@ pub enum Manners {
     Brief,
 }
 
+impl std::fmt::Display for Manners {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Gentle => "gentle",
+            Self::Strict => "strict",
+            Self::Brief => "brief",
+        })
+    }
+}
+
 impl FromStr for Manners {
     type Err = &'static str;
 

@@ -41,6 +41,10 @@
     for (const menu of menus()) if (!menu.contains(event.target)) menu.open = false;
   });
 
+  // What tells a thing from all others: where it leads, or what it sends.
+  const marked = (one) => [one.tagName, one.id, one.getAttribute("href"), one.closest("form")?.getAttribute("action"),
+    one.closest("details")?.id, one.name, one.value, one.getAttribute("aria-label")].join("\n");
+
   // The part of a fetched page with an id, in place of ours. What is open stays open; the focus stays where it was.
   const exchange = (text, id) => {
     const fresh = new DOMParser().parseFromString(text, "text/html").getElementById(id);
@@ -51,10 +55,11 @@
       if (same) same.open = true;
     }
     const focused = old.contains(document.activeElement) ? document.activeElement : null;
-    const place = focused ? [...old.querySelectorAll("a, button, input, select, summary, [tabindex]")].indexOf(focused) : -1;
+    const mark = focused ? marked(focused) : null;
     old.replaceWith(fresh);
-    if (place >= 0) {
-      const again = fresh.querySelectorAll("a, button, input, select, summary, [tabindex]")[place];
+    if (mark) {
+      // Its own row may be gone: then nothing else is focused, so that Enter hits nothing else.
+      const again = [...fresh.querySelectorAll("a, button, input, select, summary, [tabindex]")].find((one) => marked(one) === mark);
       if (again) again.focus({ preventScroll: true });
     }
     return true;
@@ -65,13 +70,14 @@
   if (main.dataset.live && live() && window.EventSource) {
     let latest = null;
     let busy = false;
+    const untouched = (select) => Math.max([...select.options].findIndex((option) => option.defaultSelected), 0);
     const touched = () => [...live().querySelectorAll("select")].some((select) => select === document.activeElement
-      || [...select.options].some((option) => option.selected !== option.defaultSelected && option.index > 0));
+      || select.selectedIndex !== untouched(select));
     const refresh = async () => {
       if (busy || touched() || latest === live().dataset.state) return;
       busy = true;
       try {
-        const response = await fetch(location.pathname, { headers: { accept: "text/html" } });
+        const response = await fetch(location.pathname + location.search, { headers: { accept: "text/html", "x-by-itself": "yes" } });
         const before = live().querySelector(".badge")?.textContent;
         if (response.redirected || response.status === 404) { location.reload(); return; }
         if (response.ok && exchange(await response.text(), "live")) {

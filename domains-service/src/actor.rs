@@ -64,9 +64,14 @@ impl Actor {
         Self { name: key.to_string(), client: Some(client), rights, place: Some(project) }
     }
 
-    /// An operator, signed in to the dashboard from `client`.
-    pub(crate) fn operator_at(client: IpAddr) -> Self {
-        Self { client: Some(client), ..Self::operator() }
+    /// An operator, signed in to the dashboard from `client`, with a token of this name if it has one.
+    pub(crate) fn operator_at(client: IpAddr, token: Option<&str>) -> Self {
+        Self { client: Some(client), ..token.map_or_else(Self::operator, Self::operator_named) }
+    }
+
+    /// The name of the operator's token, if it has one.
+    pub(crate) fn token(&self) -> Option<&str> {
+        self.name.strip_prefix("operator:").filter(|_| self.is_operator())
     }
 
     /// The word in the audit log.

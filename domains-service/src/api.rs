@@ -25,7 +25,8 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Extension, Router};
-use chassis::guard::{GatewayGuard, IDENTITY_REQUIRED, Openers, require_gateway, require_token};
+use chassis::config::Told;
+use chassis::guard::{GatewayGuard, IDENTITY_REQUIRED, Openers, require_gateway};
 use chassis::refusal::Refusal;
 use chassis::routes::{Routes, routed};
 use chassis::secret::Secret;
@@ -33,8 +34,10 @@ use chassis::shutdown::Shutdown;
 use contract::erasure::ERASURES_PATH;
 use contract::event::{EVENTS_BYTES_MAX, ORDER_EVENTS_PATH};
 use contract::identity::Identity;
+use contract::trust::{PASSES_PATH, TRUST_PATH};
 #[cfg(test)]
 pub(crate) use operations::operation;
+use parking_lot::Mutex;
 
 use crate::actor::Actor;
 use crate::app::App;
@@ -46,6 +49,10 @@ const PROJECT: &str = "/v1/projects/{project}";
 
 /// The public API; every request must carry the gateway's signature.
 pub(crate) fn public(app: Arc<App>, guard: GatewayGuard) -> Router {
+    // What the API is may be read by everybody.
+    let descriptions = routed(describe::routes())
+        .method_not_allowed_fallback(method_not_allowed)
+        .route_layer(middleware::from_fn_with_state(app.clone(), operations::count));
     Router::new()
         .nest(PROJECT, routed(of_a_callers_project()))
         .merge(routed(of_all_callers()))
@@ -54,6 +61,7 @@ pub(crate) fn public(app: Arc<App>, guard: GatewayGuard) -> Router {
         .route_layer(middleware::from_fn_with_state(app.clone(), pace))
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
         .layer(middleware::from_fn(caller))
+        .merge(descriptions)
         .layer(middleware::from_fn_with_state(guard, require_gateway))
         .layer(middleware::from_fn(extract::bound_body))
         .with_state(app)
@@ -63,22 +71,23 @@ pub(crate) fn public(app: Arc<App>, guard: GatewayGuard) -> Router {
 pub(crate) fn paths() -> Vec<String> {
     let of_project =
         of_a_callers_project().into_iter().map(|(path, _)| format!("{PROJECT}{}", path.trim_end_matches('/')));
-    of_project.chain(of_all_callers().into_iter().map(|(path, _)| path.to_owned())).collect()
+    let others = of_all_callers().into_iter().chain(describe::routes());
+    of_project.chain(others.map(|(path, _)| path.to_owned())).collect()
 }
 
 /// The tokens of the internal API: each opens what its holders need.
 pub(crate) struct Tokens {
     /// Of gateways.
     pub(crate) edge: Secret,
-    /// Of services that have events to tell.
+    /// Of an orders-service that has the platform's secret.
     pub(crate) events: Secret,
     /// Of operators.
     pub(crate) operator: Secret,
 }
 
-/// The internal API: the change stream with the gateways' token, events with the services', everything else with the
-/// operators'.
-pub(crate) fn internal(app: Arc<App>, tokens: Tokens, shutdown: Shutdown) -> Router {
+/// The internal API: the change stream with the gateways' credentials, events and what services need with theirs,
+/// everything else with the operators'.
+pub(crate) fn internal(app: Arc<App>, tokens: &Tokens, told: Arc<Mutex<Told>>, shutdown: Shutdown) -> Router {
     let door = gateways::EdgeDoor { app: app.clone(), shared: Openers::of([&tokens.edge]) };
     let edge = Router::new()
         .route("/internal/edge/feed", get(edge::feed))
@@ -108,18 +117,23 @@ pub(crate) fn internal(app: Arc<App>, tokens: Tokens, shutdown: Shutdown) -> Rou
         .route("/internal/gateway-keys", post(gateways::rotate))
         .route("/internal/status", get(edge::status))
         .route("/internal/dashboard-links", post(crate::dashboard::make_link))
+        .route(PASSES_PATH, post(operators::pass))
+        .merge(chassis::admin::settings("/internal/settings", told))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
         .layer(middleware::from_fn_with_state(office, operators::require_operator));
     // These are many at once, so their bodies have a bound of their own.
+    let services = services::ServiceDoor { app: app.clone(), shared: Openers::of([&tokens.events]) };
     let events = Router::new()
         .route(ORDER_EVENTS_PATH, post(services::take_order_events))
-        .route("/internal/key-set", get(gateways::key_set))
+        .route("/internal/key-set", get(services::key_set))
+        .route(TRUST_PATH, get(services::trust))
+        .route("/internal/known-projects/{uid}", get(services::known_project))
         .route(ERASURES_PATH, get(services::erasures).post(services::erased))
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
         .layer(DefaultBodyLimit::max(EVENTS_BYTES_MAX))
-        .layer(middleware::from_fn_with_state(Arc::new(tokens.events), require_token));
+        .layer(middleware::from_fn_with_state(services, services::require_service));
     edge.merge(operators).layer(middleware::from_fn(extract::bound_body)).merge(events).with_state(app)
 }
 
@@ -168,9 +182,7 @@ fn of_a_callers_project() -> Routes<Arc<App>> {
 
 /// What needs no project.
 fn of_all_callers() -> Routes<Arc<App>> {
-    let mut routes = describe::routes();
-    routes.push(("/v1/acme-account", get(projects::acme_account)));
-    routes
+    vec![("/v1/acme-account", get(projects::acme_account))]
 }
 
 /// Finds the project that an operator names in the path. Holders of keys are in their own wherever they ask.

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use aws_lc_rs::hmac;
 use chassis::clock::Clock;
-use chassis::guard::operator_token;
+use chassis::guard::{TrustedKeys, operator_token, pass_key};
 use chassis::seal::SealingKey;
 use chassis::webhook::{Rules, Sender, SystemLookup};
 use contract::hostname::Hostname;
 use contract::key::Environment;
 use contract::time::UnixMillis;
+use contract::token::{KeySet, SigningKey};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -44,6 +45,10 @@ pub(crate) struct App {
     pub(crate) sealing: SealingKey,
     /// The digest of the token for gateways' admin listeners.
     pub(crate) gateway_operator: [u8; 32],
+    /// Signs operators' passes for services.
+    pub(crate) pass_key: SigningKey,
+    /// Of gateways with the platform's secret: services believe what is signed with it.
+    pub(crate) derived_keys: KeySet,
     pub(crate) prover: Prover,
     /// What operators' sessions and links are kept under is made with this key: they end when its secret changes.
     pub(crate) operators: hmac::Key,
@@ -91,6 +96,8 @@ impl App {
             authorities,
             sealing: SealingKey::of(&config.sealing_secret)?,
             gateway_operator: crate::keyring::operator_of(&config.secret),
+            pass_key: pass_key(&config.secret)?,
+            derived_keys: TrustedKeys::derived(&config.secret)?.all(),
             prover: Prover::new(config.edge_zone()?),
             operators: hmac::Key::new(hmac::HMAC_SHA256, operator_token(&config.secret).reveal()),
             plans: config.plans,
@@ -119,7 +126,11 @@ impl App {
         let revision = write.commit().await?;
         let learnt = self.nodes.acknowledged(revision, ACKNOWLEDGEMENT_TIME_MAX).await;
         if !learnt.lagging.is_empty() {
-            tracing::warn!(revision = revision.0, gateways = ?learnt.lagging, "a change is not on every gateway yet");
+            tracing::warn!(
+                revision = revision.0,
+                gateways = learnt.lagging.join(", "),
+                "a change is not on every gateway yet"
+            );
         }
         Ok(())
     }

@@ -83,9 +83,11 @@ pub(crate) struct Look {
 }
 
 impl Look {
-    /// Whether not even the zone could be asked for.
+    /// Whether not even the zone could be asked for, and nobody said why.
     pub(crate) fn unreachable(&self) -> bool {
-        self.judged.records == Records::Unknown && self.checks.as_ref().is_some_and(|checks| checks.zone.is_none())
+        let is_known = self.judged.problems.iter().any(|problem| problem.code == ProblemCode::DnsDnssec);
+        let has_no_zone = self.checks.as_ref().is_some_and(|checks| checks.zone.is_none());
+        self.judged.records == Records::Unknown && has_no_zone && !is_known
     }
 }
 
@@ -120,7 +122,7 @@ pub(crate) async fn look_at(app: &App, project: &ProjectRecord, domain: &Domain,
     let authorities = app.authorities.caa();
     let question = Question {
         name: &domain.name,
-        registrable: &attachable.registrable,
+        registrable: &attachable.delegable,
         target: &target,
         claim,
         caa: !authorities.is_empty(),

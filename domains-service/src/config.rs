@@ -13,6 +13,7 @@ use std::str::FromStr;
 use chassis::admin::AdminHost;
 use chassis::config::{Listen, Problems, Section, Source, Told};
 use chassis::logs::Format;
+use chassis::peer::ServerTls;
 use chassis::seal::SealingSecrets;
 use chassis::secret::Secret;
 use chassis::sql::{Place, read_place};
@@ -42,6 +43,10 @@ pub struct Config {
     pub admin_listen: SocketAddr,
     /// Names under which it is asked, beside addresses and `localhost`.
     pub admin_hosts: Vec<AdminHost>,
+    /// What `listen` shows; `None`: plain text.
+    pub tls: Option<ServerTls>,
+    /// What `internal_listen` shows; `None`: plain text, on loopback unless said otherwise.
+    pub internal_tls: Option<ServerTls>,
     /// Where everything is kept that must last.
     pub database: Place,
     /// Projects live at `{project}.{platform_domain}`.
@@ -54,6 +59,8 @@ pub struct Config {
     pub sealing_secret: SealingSecrets,
     /// Credentials of gateways that are put on record at the start, each in a file NAME.key.
     pub gateways_directory: Option<PathBuf>,
+    /// Credentials of services that are put on record at the start, each in a file NAME.key.
+    pub services_directory: Option<PathBuf>,
     /// Whether to go on without what is sealed with a secret that nobody has any more.
     pub sealing_secret_lost: bool,
     /// What plans grant.
@@ -181,12 +188,16 @@ fn read(root: &Section<'_>) -> Option<Config> {
     let internal_listen = root.value("internal_listen", Listen(SocketAddr::from(([127, 0, 0, 1], 7003))));
     let admin_listen = root.value("admin_listen", Listen(SocketAddr::from(([127, 0, 0, 1], 9903))));
     let admin_hosts = root.list("admin_hosts");
+    let tls = ServerTls::read(&root.section("tls"));
+    let internal_address = internal_listen.as_ref().map(|listen| listen.0);
+    let internal_tls = ServerTls::read_for(&root.section("internal_tls"), "internal_listen", internal_address);
     let database = read_place(root, "data/domains-service/domains.sqlite");
     let platform_domain = root.required::<Hostname>("platform_domain", "\"apps.example.com\"");
     let environment = root.value("environment", Environment::Live);
     let secret = root.required_secret("secret", SECRET_EXAMPLE, root.secret("secret"));
     let sealing_secret = root.required_secret("sealing_secret", SECRET_EXAMPLE, root.sealing_secrets("sealing_secret"));
     let gateways_directory = root.path("gateways_directory");
+    let services_directory = root.path("services_directory");
     let sealing_secret_lost = root.flag("sealing_secret_lost", false);
     let plans = read_plans(root);
     let change_log_rows = root.integer("change_log_rows", 100_000, 1_000..=10_000_000);
@@ -206,12 +217,15 @@ fn read(root: &Section<'_>) -> Option<Config> {
         internal_listen: internal_listen?.0,
         admin_listen: admin_listen?.0,
         admin_hosts: admin_hosts?,
+        tls: tls?,
+        internal_tls: internal_tls?,
         database: database?,
         platform_domain: platform_domain?,
         environment: environment?,
         secret: secret?,
         sealing_secret: sealing_secret?,
         gateways_directory: gateways_directory?,
+        services_directory: services_directory?,
         sealing_secret_lost: sealing_secret_lost?,
         plans: plans?,
         removed_projects_kept_days: kept_days?.try_into().ok()?,

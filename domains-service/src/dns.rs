@@ -10,6 +10,7 @@ pub(crate) mod caa;
 pub(crate) mod collect;
 pub(crate) mod facts;
 pub(crate) mod networks;
+mod race;
 pub mod trial;
 pub(crate) mod verdict;
 pub(crate) mod wire;
@@ -105,6 +106,8 @@ pub enum ReplyCode {
     NoSuchName,
     /// The server could not find out.
     ServFail,
+    /// The records are there, and DNSSEC says that they are false.
+    Bogus,
     /// The server does not want to say.
     Refused,
     /// Anything else.
@@ -124,14 +127,21 @@ pub struct Reply {
     pub authority: Vec<DnsRecord>,
 }
 
+impl Reply {
+    /// Whether it answers the question, be it that there is no such record.
+    pub fn is_answer(&self) -> bool {
+        matches!(self.code, ReplyCode::NoError | ReplyCode::NoSuchName)
+    }
+}
+
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DnsFailure {
-    /// Nobody answered in time.
+    /// Nobody answered in time, or nobody listens.
     #[error("no answer in time")]
     Timeout,
-    /// The network refused.
-    #[error("the nameserver cannot be reached")]
+    /// This machine has no way there, such as one without IPv6.
+    #[error("the nameserver cannot be reached from here")]
     Unreachable,
     /// Something answered that is no answer.
     #[error("the answer cannot be read")]

@@ -51,7 +51,7 @@ pub(crate) struct Domain {
     pub(crate) lease_fence: i64,
     /// The revision whose acknowledgement by every live gateway ends the removal.
     pub(crate) removal: Option<u64>,
-    /// Counts changes of configuration and status: the `ETag`.
+    /// Counts changes of configuration and status.
     pub(crate) rev: i64,
     pub(crate) created_at: UnixMillis,
     pub(crate) updated_at: UnixMillis,

@@ -79,6 +79,8 @@ catalogue! {
     DeliveryNotFound = 404 "delivery_not_found",
     /// The method is not allowed here.
     MethodNotAllowed = 405 "method_not_allowed",
+    /// The project has the domain already, with other settings than those that are asked for.
+    DomainExists = 409 "domain_exists",
     /// There is a gateway of this name.
     GatewayExists = 409 "gateway_exists",
     /// There is an operator's token of this name.

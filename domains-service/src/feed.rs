@@ -5,13 +5,15 @@
 //! the heartbeat. A follower that does not read is
 //! dropped after a while; it comes back and continues, or gets a snapshot when the log no longer holds what it lacks.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use chassis::shutdown::Shutdown;
 use contract::feed::{Change, Frame, Revision};
-use tokio::sync::{Semaphore, mpsc};
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::app::App;
 use crate::keyring;
@@ -40,18 +42,74 @@ const SNAPSHOT_TIME_MAX: Duration = Duration::from_mins(2);
 /// Followers served at once.
 pub(crate) const FOLLOWERS_MAX: usize = 256;
 
+/// Of them with one credential: those gateways that are started in numbers share one. A credential in wrong hands leaves
+/// places to the others.
+const FOLLOWERS_OF_ONE_MAX: usize = 128;
+
 /// Snapshots read at once: each occupies a reading connection, and requests need some too.
 const SNAPSHOTS_MAX: usize = 3;
 
 /// The right to follow, and the right to read snapshots.
 pub(crate) struct Places {
-    pub(crate) followers: Arc<Semaphore>,
+    followers: Arc<Semaphore>,
+    /// Followers by the digest of their credential.
+    by_credential: Mutex<HashMap<String, usize>>,
     snapshots: Arc<Semaphore>,
 }
 
 impl Default for Places {
     fn default() -> Self {
-        Self { followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)), snapshots: Arc::new(Semaphore::new(SNAPSHOTS_MAX)) }
+        Self {
+            followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
+            by_credential: Mutex::default(),
+            snapshots: Arc::new(Semaphore::new(SNAPSHOTS_MAX)),
+        }
+    }
+}
+
+/// What a gateway on record came in with.
+#[derive(Clone, Debug)]
+pub(crate) struct Credential {
+    /// The gateway's name.
+    pub(crate) gateway: String,
+    /// What is kept of its credential.
+    pub(crate) digest: String,
+}
+
+/// The place of one follower, until dropped.
+pub(crate) struct Place {
+    places: Arc<Places>,
+    digest: Option<String>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Places {
+    /// A place for who came in with this credential, if there is one.
+    pub(crate) fn take(self: &Arc<Self>, credential: Option<&Credential>) -> Option<Place> {
+        let permit = self.followers.clone().try_acquire_owned().ok()?;
+        let digest = credential.map(|credential| credential.digest.clone());
+        if let Some(digest) = &digest {
+            let mut by_credential = self.by_credential.lock();
+            let has = by_credential.get(digest).copied().unwrap_or_default();
+            if has >= FOLLOWERS_OF_ONE_MAX {
+                return None;
+            }
+            by_credential.insert(digest.clone(), has + 1);
+        }
+        Some(Place { places: self.clone(), digest, _permit: permit })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Some(digest) = &self.digest else { return };
+        let mut by_credential = self.places.by_credential.lock();
+        if let Some(has) = by_credential.get_mut(digest) {
+            *has -= 1;
+            if *has == 0 {
+                by_credential.remove(digest);
+            }
+        }
     }
 }
 
@@ -89,6 +147,7 @@ pub(crate) async fn serve(mut follower: Follower, shutdown: Shutdown) -> Result<
     let _counted = Counted::new(follower.app.metrics.clone());
     let mut news = follower.app.store.news();
     let mut beat = tokio::time::interval(HEARTBEAT);
+    follower.history().await?;
     // First, so that a gateway that is ready has them.
     follower.keyring().await?;
     loop {
@@ -106,13 +165,20 @@ pub(crate) async fn serve(mut follower: Follower, shutdown: Shutdown) -> Result<
     }
 }
 
+/// Frames that not every version of a gateway understands: those that do ask for them.
+#[derive(Clone, Copy)]
+pub(crate) struct Wants {
+    pub(crate) keyring: bool,
+    pub(crate) history: bool,
+}
+
 /// Who follows, and what it has been sent.
 pub(crate) struct Follower {
     app: Arc<App>,
     places: Arc<Places>,
-    /// The gateway on record that it is.
-    gateway: Option<String>,
-    wants_keyring: bool,
+    /// What it came in with, if it is a gateway on record.
+    credential: Option<Credential>,
+    wants: Wants,
     /// The generations of keys it has been sent.
     generations: Vec<i64>,
     pieces: mpsc::Sender<Bytes>,
@@ -124,25 +190,36 @@ impl Follower {
     pub(crate) fn new(
         app: Arc<App>,
         places: Arc<Places>,
-        gateway: Option<String>,
-        wants_keyring: bool,
+        credential: Option<Credential>,
+        wants: Wants,
         after: Revision,
         pieces: mpsc::Sender<Bytes>,
     ) -> Self {
-        Self { app, places, gateway, wants_keyring, generations: Vec::new(), pieces, sent: after }
+        Self { app, places, credential, wants, generations: Vec::new(), pieces, sent: after }
     }
 
     /// Whether the gateway's credential is good, still. Asked every second.
     async fn still_welcome(&self) -> Result<(), Ended> {
-        match &self.gateway {
-            Some(gateway) if !self.app.store.is_welcome(gateway).await? => Err(Ended::Revoked),
+        match &self.credential {
+            Some(credential) if !self.app.store.is_welcome(&credential.digest).await? => Err(Ended::Revoked),
             _ => Ok(()),
         }
     }
 
+    /// Says whose revisions follow.
+    async fn history(&self) -> Result<(), Ended> {
+        if !self.wants.history {
+            return Ok(());
+        }
+        let id = self.app.store.history().await?;
+        let mut piece = Vec::new();
+        write_frame(&mut piece, &Frame::History { id });
+        self.send(piece).await
+    }
+
     /// Sends the keys if they are others than those sent last. Without a database the follower keeps what it has.
     async fn keyring(&mut self) -> Result<(), Ended> {
-        if self.gateway.is_none() || !self.wants_keyring {
+        if self.credential.is_none() || !self.wants.keyring {
             return Ok(());
         }
         let Ok((sealed, generations)) = keyring::sealed(&self.app).await else { return Ok(()) };
@@ -255,6 +332,19 @@ mod tests {
     fn the_heartbeat_is_the_one_that_gateways_were_promised() {
         // `contract::feed`: one every second.
         assert_eq!(HEARTBEAT, Duration::from_secs(1));
+    }
+
+    #[test]
+    fn one_credential_leaves_places_to_others() {
+        let places = Arc::new(Places::default());
+        let credential = |digest: &str| Credential { gateway: "edge".to_owned(), digest: digest.to_owned() };
+        let mut stolen: Vec<_> = (0..FOLLOWERS_MAX).map_while(|_| places.take(Some(&credential("stolen")))).collect();
+        assert_eq!(stolen.len(), FOLLOWERS_OF_ONE_MAX);
+        assert!(places.take(Some(&credential("another"))).is_some() && places.take(None).is_some());
+        stolen.pop();
+        assert!(places.take(Some(&credential("stolen"))).is_some(), "a place that is given back is there again");
+        drop(stolen);
+        assert!(places.by_credential.lock().is_empty());
     }
 
     #[test]

@@ -14,10 +14,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use contract::hostname::Hostname;
 use contract::project::ProjectUid;
+use contract::text::is_deceptive;
 use contract::time::UnixSeconds;
 use zeroize::Zeroizing;
 
 pub use crate::dns::caa::CaaIdentity;
+use crate::domain::problem::ProblemCode;
 pub use acme::limits::Limits;
 pub use acme::settings::{AcmeSettings, ChallengeKind, ExternalAccount};
 pub use local::LocalAuthority;
@@ -85,6 +87,41 @@ pub enum IssueError {
     Unavailable(String),
 }
 
+/// Letters of an authority's verdict that the domain's owner is shown.
+const VERDICT_LETTERS_MAX: usize = 500;
+
+impl IssueError {
+    /// The problem that the domain has with it.
+    pub(crate) fn code(&self) -> ProblemCode {
+        match self {
+            Self::RateLimited { .. } => ProblemCode::CaRateLimited,
+            Self::Unreachable(_) => ProblemCode::ChallengeUnreachable,
+            Self::Caa(_) => ProblemCode::CaaForbids,
+            Self::Rejected(_) => ProblemCode::CaRejected,
+            Self::Unavailable(_) => ProblemCode::CaUnavailable,
+        }
+    }
+
+    /// What the domain's owner reads of it: nothing that a network, the operating system or another server said.
+    pub(crate) fn phrase(&self) -> &'static str {
+        match self {
+            Self::RateLimited { .. } => "the certificate authority limits us",
+            Self::Unreachable(_) => "the certificate authority could not verify the name",
+            Self::Caa(_) => "CAA records forbid the certificate authority to issue",
+            Self::Rejected(_) => "the certificate authority refuses the name",
+            Self::Unavailable(_) => "the certificate authority is not available",
+        }
+    }
+
+    /// What the authority found when it looked at the owner's own name, in its words: the owner needs them to mend it.
+    /// Every other text is for operators.
+    pub(crate) fn verdict(&self) -> Option<String> {
+        let (Self::Unreachable(words) | Self::Caa(words) | Self::Rejected(words)) = self else { return None };
+        let shown = words.chars().map(|letter| if is_deceptive(letter) { ' ' } else { letter });
+        Some(shown.take(VERDICT_LETTERS_MAX).collect())
+    }
+}
+
 /// A certificate authority.
 #[async_trait]
 pub trait Issuer: Send + Sync {
@@ -150,5 +187,22 @@ impl Authorities {
                 .map(|(_, methods)| (issuer.clone(), methods.clone())),
         };
         self.public.iter().filter_map(allowed).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_read_phrases_of_ours_and_the_authoritys_verdict_about_their_name() {
+        let words = || "tcp connect error: Connection refused (os error 111)".to_owned();
+        for error in [IssueError::Unavailable(words()), IssueError::RateLimited { until: None, message: words() }] {
+            assert_eq!(error.verdict(), None);
+            assert!(!error.phrase().contains("os error"), "{error}");
+        }
+        let long = format!("a\u{202e}b\n{}", "c".repeat(1_000));
+        let shown = IssueError::Unreachable(long).verdict().unwrap();
+        assert_eq!((shown.chars().count(), shown.starts_with("a b c")), (VERDICT_LETTERS_MAX, true));
     }
 }

@@ -20,6 +20,10 @@ pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// ones pile up.
 const NODES_MAX: usize = 1_024;
 
+/// Of them processes of one gateway on record: those that are started in numbers share a credential. What one says too many
+/// of takes the place of its own, not of others.
+const NODES_OF_ONE_MAX: usize = 128;
+
 /// What we know of one node.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
@@ -54,11 +58,10 @@ impl Nodes {
         let seen = self.clock.monotonic();
         {
             let mut nodes = self.by_name.lock();
-            if nodes.len() >= NODES_MAX && !nodes.contains_key(&report.node) {
-                let oldest = nodes.iter().min_by_key(|(_, node)| node.seen).map(|(name, _)| name.clone());
-                if let Some(oldest) = oldest {
-                    nodes.remove(&oldest);
-                }
+            if !nodes.contains_key(&report.node)
+                && let Some(oldest) = in_the_way(&nodes, &report.node)
+            {
+                nodes.remove(&oldest);
             }
             nodes.insert(report.node.clone(), Node { report, seen });
         }
@@ -102,6 +105,23 @@ impl Nodes {
     }
 }
 
+/// Who has to go so that there is room for one more.
+fn in_the_way(nodes: &HashMap<String, Node>, newcomer: &str) -> Option<String> {
+    let gateway = gateway_of(newcomer);
+    let siblings = nodes.iter().filter(|(name, _)| gateway.is_some() && gateway_of(name) == gateway);
+    let oldest = if siblings.clone().count() >= NODES_OF_ONE_MAX {
+        siblings.min_by_key(|(_, node)| node.seen)
+    } else {
+        nodes.iter().filter(|_| nodes.len() >= NODES_MAX).min_by_key(|(_, node)| node.seen)
+    };
+    oldest.map(|(name, _)| name.clone())
+}
+
+/// The gateway on record that a node is a process of.
+fn gateway_of(node: &str) -> Option<&str> {
+    node.split_once('/').map(|(gateway, _)| gateway)
+}
+
 fn is_live(node: &Node, now: Duration) -> bool {
     now.saturating_sub(node.seen) <= SILENCE_MAX
 }
@@ -143,6 +163,19 @@ mod tests {
         assert_eq!(waiting.await.unwrap(), Acknowledged { live: 1, lagging: Vec::new() });
         let late = nodes.acknowledged(Revision(3), Duration::from_secs(1)).await;
         assert_eq!(late.lagging, ["a"]);
+    }
+
+    #[test]
+    fn a_gateway_that_says_too_much_pushes_out_itself_alone() {
+        let clock = Arc::new(ManualClock::at(UnixMillis(0)));
+        let nodes = Nodes::new(clock.clone());
+        nodes.report(report("honest/gw-1", 5));
+        for index in 0..NODES_MAX * 2 {
+            clock.advance(Duration::from_micros(1));
+            nodes.report(report(&format!("thief/{index}"), 0));
+        }
+        assert_eq!(nodes.all().len(), NODES_OF_ONE_MAX + 1);
+        assert!(nodes.all().iter().any(|(node, live)| *live && node.report.node == "honest/gw-1"));
     }
 
     #[test]

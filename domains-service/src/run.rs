@@ -8,13 +8,13 @@ use anyhow::Context as _;
 use async_trait::async_trait;
 use axum::middleware::{self, Next};
 use chassis::clock::Clock;
-use chassis::guard::{GatewayGuard, Openers, TrustedKeys, edge_token, events_token, operator_token};
+use chassis::guard::{GatewayGuard, TrustedKeys, edge_token, events_token, operator_token};
 use chassis::health::Health;
 use chassis::metrics::Registry;
 use chassis::running::Running;
 use chassis::seal::SealingKey;
 use chassis::secret::Secret;
-use chassis::serve::{ServeLimits, bind, serve};
+use chassis::serve::{ServeLimits, bind, serve, serve_over};
 use chassis::shutdown::Shutdown;
 use chassis::sql::{self, StoreMetrics};
 use chassis::trace::{Exporter, Traced, Tracer, traced};
@@ -38,6 +38,7 @@ use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use crate::peers;
 use crate::seals;
+use crate::store::gateways::Kind;
 use crate::store::{Store, projects};
 use crate::webhook::deliver;
 use crate::worker;
@@ -116,6 +117,7 @@ pub async fn start_in(
         [("http", http.local_addr()?), ("internal", internal.local_addr()?), ("admin", admin.local_addr()?)];
     let (secret, told) = (config.secret.clone(), Arc::new(Mutex::new(config.told.clone())));
     let admin_hosts = config.admin_hosts.clone();
+    let (tls, internal_tls) = (config.tls.clone(), config.internal_tls.clone());
     let nodes = Arc::new(Nodes::new(clock.clone()));
     let mut authorities = world.authorities;
     let desk = Desk {
@@ -133,27 +135,29 @@ pub async fn start_in(
         }
         authorities.public.push(Arc::new(authority));
     }
-    let (lost, gateways_directory) = (config.sealing_secret_lost, config.gateways_directory.clone());
+    let lost = config.sealing_secret_lost;
+    let credentials =
+        [(Kind::Gateway, config.gateways_directory.clone()), (Kind::Service, config.services_directory.clone())];
     let dns = Arc::new(CountedDns { dns: world.dns, metrics: metrics.clone() });
     let app = Arc::new(App::new(config, store, nodes, clock.clone(), dns, authorities, metrics)?);
     seals::check(&app, lost).await?;
     publish_platform(&app).await?;
-    enrol(&app, gateways_directory.as_deref()).await?;
+    for (kind, directory) in credentials {
+        enrol(&app, kind, directory.as_deref()).await?;
+    }
     let trusted = TrustedKeys::derived(&secret)?;
     keyring::look(&app, &trusted).await?;
     let health = Health::new();
     let listening = health.condition("listening");
 
     let limits = ServeLimits { drain_timeout: DRAIN_TIME_MAX, ..ServeLimits::default() };
-    let guard = GatewayGuard::new(&secret, trusted.clone(), API_UPSTREAM, clock);
+    let guard = GatewayGuard::new(Some(&secret), trusted.clone(), API_UPSTREAM, clock);
     let for_pages = guard.for_audience(DASHBOARD_UPSTREAM);
     let pages = dashboard::router(app.clone(), for_pages, shutdown.clone());
     let public = dashboard::beside(api::public(app.clone(), guard), pages, &app.platform)
         .layer(middleware::from_fn_with_state(traced_by, traced));
-    let settings = chassis::admin::settings("/internal/settings", told, Openers::of([&operator_token(&secret)]));
     let tokens = Tokens { edge: edge_token(&secret), events: events_token(&secret), operator: operator_token(&secret) };
-    let inside = api::internal(app.clone(), tokens, shutdown.clone());
-    let inside = inside.merge(settings);
+    let inside = api::internal(app.clone(), &tokens, told, shutdown.clone());
     let for_admin = chassis::admin::answer_to(admin_router(&app, &health, registry), admin_hosts);
     // The admin listener outlives the others, so that a drain can be watched.
     let admin_shutdown = Shutdown::new();
@@ -161,8 +165,8 @@ pub async fn start_in(
     let exporter_end = Shutdown::new();
     let exporter = exporter.map(|exporter| tokio::spawn(exporter.run(exporter_end.clone())));
     let mut parts = JoinSet::new();
-    parts.spawn(serve(http, public, limits, shutdown.clone()));
-    parts.spawn(serve(internal, inside, limits, shutdown.clone()));
+    parts.spawn(serve_over(http, tls, public, limits, shutdown.clone()));
+    parts.spawn(serve_over(internal, internal_tls, inside, limits, shutdown.clone()));
     let workers = [
         tokio::spawn(worker::attend_to_domains(app.clone(), shutdown.clone())),
         tokio::spawn(worker::finish_removals(app.clone(), shutdown.clone())),
@@ -222,18 +226,18 @@ fn admin_router(app: &Arc<App>, health: &Health, registry: Registry) -> axum::Ro
     ))
 }
 
-/// Puts gateways on record whose credentials are in a directory, each in a file NAME.key.
-async fn enrol(app: &App, directory: Option<&Path>) -> anyhow::Result<()> {
+/// Puts gateways or services on record whose credentials are in a directory, each in a file NAME.key.
+async fn enrol(app: &App, kind: Kind, directory: Option<&Path>) -> anyhow::Result<()> {
     let Some(directory) = directory else { return Ok(()) };
-    let place = || format!("the credentials of gateways in {}", directory.display());
+    let place = || format!("the credentials in {}", directory.display());
     for entry in std::fs::read_dir(directory).with_context(place)? {
         let path = entry.with_context(place)?.path();
         let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".key"));
         let Some(name) = name.filter(|name| api::gateways::is_name(name)) else { continue };
         let digest = api::gateways::digest_of(&Secret::load(&path)?);
         let mut write = app.store.write().await?;
-        if write.enrol_file(name, &digest).await? {
-            tracing::info!(gateway = name, "a gateway is on record");
+        if write.enrol_file(kind, name, &digest).await? {
+            tracing::info!(gateway = name, kind = kind.as_str(), "a credential is on record");
         }
         write.commit().await?;
     }

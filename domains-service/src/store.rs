@@ -34,13 +34,32 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use chassis::clock::Clock;
-use chassis::sql::{Begin, Connection, Database, Migrations, Place, Pool, query, query_scalar};
+use chassis::sql::{Begin, Connection, Database, Migrations, Place, Pool, Record, query, query_as, query_scalar};
 use contract::feed::Revision;
 use tokio::sync::watch;
 
 pub(crate) use write::Write;
 
 use crate::project::ProjectRef;
+
+/// A statement that reads whole rows of what belongs to projects, each with the name that its project has.
+macro_rules! with_project {
+    ($rest:literal) => {
+        concat!("SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name FROM ", $rest)
+    };
+}
+
+/// The same for one page of a project's things, oldest first: for [`Store::page`].
+macro_rules! page_of {
+    ($table:literal) => {
+        concat!(
+            "SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name FROM ",
+            $table,
+            " WHERE project = $1 AND (created_at, id) > ($2, $3) ORDER BY created_at, id LIMIT $4"
+        )
+    };
+}
+pub(crate) use {page_of, with_project};
 
 /// Why the database did not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -111,6 +130,18 @@ impl Store {
         announce(&self.newest, revision);
     }
 
+    /// Up to `limit` rows of a statement of [`page_of`], behind the moment and id `after`.
+    pub(crate) async fn page<R: Record>(
+        &self,
+        statement: &'static str,
+        project: &ProjectRef,
+        after: &(i64, String),
+        limit: i64,
+    ) -> Result<Vec<R>, StoreError> {
+        let rows = query_as(statement).bind(project.uid.as_str()).bind(after.0).bind(&after.1).bind(limit);
+        Ok(rows.fetch_all(self.reader()).await?)
+    }
+
     /// What the service remembers under a name.
     pub(crate) async fn setting(&self, name: &str) -> Result<Option<String>, StoreError> {
         let value = query_scalar("SELECT value FROM settings WHERE name = $1");
@@ -154,6 +185,8 @@ fn migrations() -> Migrations {
             "0012_bounds.sql",
             "0013_gateways.sql",
             "0014_project_identities.sql",
+            "0015_services.sql",
+            "0016_operator_sessions.sql",
         ],
         postgres: [
             "0001_start.sql",
@@ -164,6 +197,8 @@ fn migrations() -> Migrations {
             "0012_bounds.sql",
             "0013_gateways.sql",
             "0014_project_identities.sql",
+            "0015_services.sql",
+            "0016_operator_sessions.sql",
         ],
     }
 }

@@ -25,11 +25,20 @@ const PROJECT_WINDOW: Duration = Duration::from_mins(1);
 /// Domains and projects remembered.
 const REMEMBERED_MAX: u64 = 100_000;
 
+/// Why somebody looks at a domain's DNS. Each has a pace of its own: who has tried a name out may attach and verify it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Asking {
+    /// What would attaching it mean?
+    Check,
+    /// Is it right now?
+    Verify,
+}
+
 /// Who asked when.
 pub(crate) struct Throttles {
     clock: Arc<dyn Clock>,
-    domains: Cache<String, Duration>,
-    projects: Cache<ProjectRef, Arc<Mutex<VecDeque<Duration>>>>,
+    domains: Cache<(Asking, String), Duration>,
+    projects: Cache<(Asking, ProjectRef), Arc<Mutex<VecDeque<Duration>>>>,
 }
 
 impl Throttles {
@@ -41,16 +50,16 @@ impl Throttles {
         }
     }
 
-    /// Notes that a check of `domain` is asked for, or says how long to wait first.
-    pub(crate) fn check(&self, project: &ProjectRef, domain: &str) -> Result<(), Duration> {
+    /// Notes that a look at `domain` is asked for, or says how long to wait first.
+    pub(crate) fn look(&self, asking: Asking, project: &ProjectRef, domain: &str) -> Result<(), Duration> {
         let now = self.clock.monotonic();
-        let asked = self.projects.get_with(project.clone(), Arc::default);
+        let asked = self.projects.get_with((asking, project.clone()), Arc::default);
         // The lock orders those who ask at the same moment.
         let mut asked = asked.lock();
         while asked.front().is_some_and(|at| now.saturating_sub(*at) >= PROJECT_WINDOW) {
             asked.pop_front();
         }
-        let key = format!("{} {domain}", project.uid);
+        let key = (asking, format!("{} {domain}", project.uid));
         if let Some(last) = self.domains.get(&key) {
             let since = now.saturating_sub(last);
             if since < DOMAIN_INTERVAL {
@@ -144,16 +153,17 @@ mod tests {
         let clock = Arc::new(ManualClock::at(UnixMillis(0)));
         let throttles = Throttles::new(clock.clone());
         let project: ProjectRef = "demo".parse().unwrap();
-        assert_eq!(throttles.check(&project, "a.example"), Ok(()));
+        assert_eq!(throttles.look(Asking::Check, &project, "a.example"), Ok(()));
         clock.advance(Duration::from_secs(4));
-        assert_eq!(throttles.check(&project, "a.example"), Err(Duration::from_secs(6)));
-        assert_eq!(throttles.check(&project, "b.example"), Ok(()));
+        assert_eq!(throttles.look(Asking::Check, &project, "a.example"), Err(Duration::from_secs(6)));
+        assert_eq!(throttles.look(Asking::Check, &project, "b.example"), Ok(()));
         for index in 0..28 {
-            assert_eq!(throttles.check(&project, &format!("{index}.example")), Ok(()));
+            assert_eq!(throttles.look(Asking::Check, &project, &format!("{index}.example")), Ok(()));
         }
-        assert_eq!(throttles.check(&project, "c.example"), Err(Duration::from_secs(56)));
-        assert_eq!(throttles.check(&"other".parse().unwrap(), "c.example"), Ok(()));
+        assert_eq!(throttles.look(Asking::Check, &project, "c.example"), Err(Duration::from_secs(56)));
+        assert_eq!(throttles.look(Asking::Verify, &project, "a.example"), Ok(()), "checking costs no verification");
+        assert_eq!(throttles.look(Asking::Check, &"other".parse().unwrap(), "c.example"), Ok(()));
         clock.advance(Duration::from_secs(56));
-        assert_eq!(throttles.check(&project, "c.example"), Ok(()));
+        assert_eq!(throttles.look(Asking::Check, &project, "c.example"), Ok(()));
     }
 }

@@ -52,7 +52,7 @@ const AUTHORIZATION_MILLIS_MAX: i64 = 60 * 86_400 * 1_000;
 const MEMORY_MILLIS: i64 = 90 * 86_400 * 1_000;
 
 /// Events are kept this long.
-const EVENTS_MILLIS: i64 = 400 * 86_400 * 1_000;
+pub(crate) const EVENTS_MILLIS: i64 = 400 * 86_400 * 1_000;
 
 /// Settled deliveries of webhooks are kept this long, to be looked at and repeated.
 const DELIVERIES_MILLIS: i64 = 30 * 86_400 * 1_000;
@@ -264,7 +264,7 @@ async fn erase_due_projects(app: &App) -> Result<(), StoreError> {
         projects::erase(write.connection(), &project.id, now).await?;
         tracing::info!(project.id = %project.id, project.uid = %project.id.uid, "a removed project was erased: its time is over");
     }
-    projects::forget_erasures(write.connection(), now.plus(-EVENTS_MILLIS)).await?;
+    projects::end_erasures(write.connection(), now.plus(-EVENTS_MILLIS)).await?;
     write.commit().await?;
     Ok(())
 }

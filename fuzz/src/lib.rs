@@ -19,9 +19,9 @@ use chassis::secret::Secret;
 use contract::feed::Frame;
 use contract::hostname::Hostname;
 use contract::key::PresentedKey;
-use gateway::direct::trial as direct;
 use gateway::door::chunks::{Chunks, Progress};
 use gateway::door::trial;
+use gateway::exchange::trial as direct;
 use gateway::replica::trial as replica;
 use gateway::tls::CertificateOpener;
 
@@ -59,25 +59,27 @@ pub fn gate(bytes: &[u8]) {
     let (piece, bytes) = cut(bytes);
     let (whole, parts) = (trial::gate(bytes, 0), trial::gate(bytes, piece));
     for gate in [&whole, &parts] {
-        assert!(was_sent(bytes, &gate.released, &gate.ends), "what is released was sent");
+        assert!(was_sent(bytes, &gate.messages), "what is released was sent");
     }
-    assert_eq!(whole.ends, parts.ends, "messages end where they end");
+    assert_eq!(whole.messages, parts.messages, "messages are what they are");
     assert_eq!(whole.refusal, parts.refusal, "and are refused for what they are");
     // Bytes of a body that turns bad in a later piece may have gone before; nothing else may differ.
-    let complete = whole.ends.last().copied().unwrap_or_default();
-    assert_eq!(whole.released.get(..complete), parts.released.get(..complete));
-    assert!(whole.released.len() <= parts.released.len() || whole.refusal.is_none());
+    assert!(whole.rest.len() <= parts.rest.len() || whole.refusal.is_none());
 }
 
-/// Whether nothing was changed, and nothing left out but one empty line before a message (RFC 9112 section 2.2).
-fn was_sent(sent: &[u8], released: &[u8], ends: &[usize]) -> bool {
-    let (mut sent, mut from) = (sent, 0);
-    ends.iter().copied().chain([released.len()]).all(|end| {
-        let message = released.get(from..end).unwrap_or_default();
-        from = end;
-        let rest = sent.strip_prefix(message).or_else(|| sent.strip_prefix(b"\r\n")?.strip_prefix(message));
-        sent = rest.unwrap_or_default();
-        rest.is_some()
+/// Whether heads were not changed, with nothing left out but one empty line before a message (RFC 9112 section 2.2), and
+/// bodies are what came behind them, without the framing of chunks.
+fn was_sent(sent: &[u8], messages: &[(usize, Vec<u8>, Vec<u8>)]) -> bool {
+    let mut from = 0;
+    messages.iter().all(|(end, head, body)| {
+        let message = sent.get(from..*end).unwrap_or_default();
+        from = *end;
+        let Some(rest) =
+            message.strip_prefix(&head[..]).or_else(|| message.strip_prefix(b"\r\n")?.strip_prefix(&head[..]))
+        else {
+            return false;
+        };
+        rest == body || rest.ends_with(b"\r\n") && rest.len() > body.len()
     })
 }
 

@@ -19,7 +19,8 @@ use contract::site::Serves;
 use contract::window::Window;
 use serde_json::{Value, json};
 
-use crate::proxy::Gateway;
+use crate::clock::FleetClock;
+use crate::gateway::Gateway;
 use crate::quota::ledger::{self, bucket::NodeView};
 use crate::quota::standing::Allowance;
 use crate::server::Live;
@@ -33,6 +34,8 @@ pub struct View {
     pub live: Arc<Live>,
     /// The time.
     pub clock: Arc<dyn Clock>,
+    /// The time as the fleet has it.
+    pub fleet_clock: Arc<FleetClock>,
 }
 
 /// `GET /status`, `GET /hosts/{host}`, `GET /usage/{project}`, `GET /bans`; and with the operator's token
@@ -41,6 +44,7 @@ pub struct View {
 pub fn router(view: View, operators: Openers) -> Router {
     let with_token = Router::new()
         .route("/bans/{key}", post(ban).delete(lift))
+        .route("/replica/accept", post(accept))
         .merge(recall::router())
         .route_layer(axum::middleware::from_fn_with_state(operators, require_opener));
     Router::new()
@@ -77,8 +81,10 @@ async fn status(State(view): State<View>) -> Json<Value> {
         "node": view.live.node,
         "version": env!("CARGO_PKG_VERSION"),
         "revision": pipeline.replica.revision(),
+        "replica_refuses": pipeline.replica.refusal(),
         "ready": view.live.health.is_ready(),
-        "now": view.clock.now_seconds(),
+        "now": view.fleet_clock.now_seconds(),
+        "clock_behind_milliseconds": view.fleet_clock.behind(),
         "feed_heard_at": view.gateway.telemetry.feed_heard.get(),
         "log_lines_dropped": view.gateway.telemetry.lines_dropped(),
         "certificates": recall::certificates(&view, CERTIFICATES_SHOWN),
@@ -177,6 +183,14 @@ fn node(part: &NodeView) -> Value {
     })
 }
 
+/// The next state of the control plane is right, even if it is of another database or lacks most of what is served.
+async fn accept(State(view): State<View>) -> Json<Value> {
+    view.gateway.pipeline.replica.accept_next();
+    view.gateway.telemetry.recent.moments.now("replica", "an operator accepts whatever state comes next".to_owned());
+    tracing::info!("an operator accepts whatever state of the control plane comes next");
+    Json(json!({ "accepts": true }))
+}
+
 async fn bans(State(view): State<View>) -> Json<Value> {
     Json(json!({ "bans": view.gateway.pipeline.quota.bans() }))
 }
@@ -189,16 +203,25 @@ struct BanFor {
 
 async fn ban(State(view): State<View>, Path(key): Path<String>, Query(duration): Query<BanFor>) -> Response {
     let until = view.clock.now_seconds().plus(duration.seconds.clamp(1, 86_400));
-    change_ban(&view, &key, |view, key| view.gateway.pipeline.quota.ban(key, until))
+    change_ban(&view, &key, "banned", |view, key| view.gateway.pipeline.quota.ban(key, until))
 }
 
 async fn lift(State(view): State<View>, Path(key): Path<String>) -> Response {
-    change_ban(&view, &key, |view, key| view.gateway.pipeline.quota.lift(key))
+    change_ban(&view, &key, "lifted", |view, key| view.gateway.pipeline.quota.lift(key))
 }
 
-fn change_ban<T: serde::Serialize>(view: &View, key: &str, change: impl FnOnce(&View, &KeyId) -> T) -> Response {
+fn change_ban<T: serde::Serialize>(
+    view: &View,
+    key: &str,
+    what: &'static str,
+    change: impl FnOnce(&View, &KeyId) -> T,
+) -> Response {
     match key.parse::<KeyId>() {
-        Ok(key) => Json(json!({ "key": key, "result": change(view, &key) })).into_response(),
+        Ok(key) => {
+            let result = json!(change(view, &key));
+            tracing::info!(%key, what, %result, "an operator changed a ban");
+            Json(json!({ "key": key, "result": result })).into_response()
+        }
         Err(error) => Refusal::new(400, "bad_request", error.to_string()).into_response(),
     }
 }

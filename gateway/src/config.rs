@@ -12,6 +12,7 @@ use std::time::Duration;
 use chassis::admin::AdminHost;
 use chassis::config::{Listen, Problems, Section, Source, Told};
 use chassis::logs::Format;
+use chassis::peer::Peer;
 use chassis::seal::SealingSecrets;
 use chassis::trace::TraceConfig;
 use contract::key::Environment;
@@ -54,7 +55,7 @@ pub struct Config {
     /// Chain and key of the platform's wildcard certificate.
     pub platform_certificate: Option<(PathBuf, PathBuf)>,
     /// The control plane's internal listener.
-    pub feed_url: String,
+    pub feed: Peer,
     /// The quota.
     pub quota: QuotaConfig,
     /// The backends.
@@ -125,7 +126,7 @@ impl Config {
         let credential = credential::read(root);
         let sealing_secret =
             root.required_secret("sealing_secret", SECRET_EXAMPLE, root.sealing_secrets("sealing_secret"));
-        let feed_url = root.section("feed").value("url", "http://127.0.0.1:7003".to_owned());
+        let feed = Peer::read(&root.section("feed"), "http://127.0.0.1:7003");
         let quota = quota::read(&root.section("quota"));
         let upstreams = upstream::read_all(&root.section("upstreams"));
         let overload = overload::read(&root.section("overload"));
@@ -135,7 +136,7 @@ impl Config {
         let patience = drain.duration("requests", seconds(25), seconds(1)..=seconds(3_600));
         let log = root.section("log");
         let log_format = log.value("format", Format::Json);
-        let log_filter = log.value("filter", "info".to_owned());
+        let log_filter = log.value("filter", "info,pingora_core=warn,pingora_proxy=warn".to_owned());
         let tracing = TraceConfig::read(&root.section("tracing"));
         Some(Self {
             http: http?.0,
@@ -149,7 +150,7 @@ impl Config {
             credential: credential?,
             sealing_secret: sealing_secret?,
             platform_certificate: platform_certificate?,
-            feed_url: feed_url?,
+            feed: feed?,
             quota: quota?,
             upstreams: upstreams?,
             overload: overload?,

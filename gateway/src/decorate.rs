@@ -1,11 +1,8 @@
 //! Headers every response carries, whoever wrote it, and what of an upstream's own stands ([`Spoken`]).
 //!
-//! [`decorate`] is for responses that pingora forwards. What is forwarded without it, and what the gateway says itself (pingora
-//! skips `response_filter` then), is said field by field: [`ours`], and [`is_foreign`] for what stays behind.
+//! Field by field: [`ours`] says what is added, and [`is_foreign`] what stays behind.
 
 use http::StatusCode;
-use http::header::{self, HeaderName};
-use pingora::http::ResponseHeader;
 use pingora::protocols::http::date;
 
 use crate::facts::{Facts, Shown, Surface};
@@ -50,12 +47,9 @@ const OURS_ON_AN_API: &[&str] = &[
 /// On every surface.
 const IDENTITY: &str = contract::identity::IDENTITY_HEADER;
 
-/// Fields that concern the connection to the upstream alone (RFC 9110 section 7.6.1). `Connection` and
-/// `Transfer-Encoding` are the proxy library's, which writes its own.
+/// Fields that concern the connection to the upstream alone (RFC 9110 section 7.6.1). Those
+/// that frame the message are written anew.
 const HOP_BY_HOP: &[&str] = &["keep-alive", "proxy-connection", "te", "trailer", "upgrade"];
-
-/// Fields that say where a response ends: an upstream that names them in `Connection` is not believed.
-const FRAMING: &[&str] = &["connection", "content-length", "transfer-encoding"];
 
 /// The head of a response as it grows.
 pub trait ResponseSink: Send {
@@ -71,14 +65,6 @@ pub trait ResponseSink: Send {
     /// When it is no field.
     fn field(&mut self, name: &str, value: &[u8]) -> pingora::Result<()>;
 
-    /// One field more, beside those of its name.
-    ///
-    /// # Errors
-    /// Those of [`Self::field`].
-    fn also(&mut self, name: &'static str, value: &[u8]) -> pingora::Result<()> {
-        self.field(name, value)
-    }
-
     /// One field more, whose value is a number.
     ///
     /// # Errors
@@ -86,32 +72,6 @@ pub trait ResponseSink: Send {
     fn figure(&mut self, name: &str, value: impl itoa::Integer) -> pingora::Result<()> {
         self.field(name, itoa::Buffer::new().format(value).as_bytes())
     }
-}
-
-/// The library's: a field takes the place of those of its name.
-impl ResponseSink for ResponseHeader {
-    fn status(&mut self, status: StatusCode, _reason: &str) -> pingora::Result<()> {
-        self.set_status(status)
-    }
-
-    fn field(&mut self, name: &str, value: &[u8]) -> pingora::Result<()> {
-        self.insert_header(name.to_owned(), value)
-    }
-
-    fn also(&mut self, name: &'static str, value: &[u8]) -> pingora::Result<()> {
-        self.append_header(name, value).map(|_| ())
-    }
-}
-
-/// Adds what every response of this surface carries and removes what an upstream may not say.
-///
-/// # Errors
-/// Only if what we say ourselves is no field.
-pub fn decorate(response: &mut ResponseHeader, facts: &Facts, is_tls: bool) -> pingora::Result<()> {
-    remove_foreign(response, facts);
-    let mut spoken = Spoken::default();
-    response.headers.keys().for_each(|name| spoken.hear(name.as_str()));
-    ours(facts, is_tls, spoken, response)
 }
 
 /// What an upstream has said itself and the gateway therefore does not.
@@ -187,15 +147,14 @@ fn readers(readers: &Readers, out: &mut impl ResponseSink) -> pingora::Result<()
         Readers::All => out.field(ALLOW_ORIGIN, b"*")?,
         Readers::Origin(origin) => {
             out.field(ALLOW_ORIGIN, origin.as_bytes())?;
-            out.also("Vary", b"Origin")?;
+            out.field("Vary", b"Origin")?;
         }
-        Readers::Others => return out.also("Vary", b"Origin"),
+        Readers::Others => return out.field("Vary", b"Origin"),
     }
     out.field(EXPOSE_HEADERS, EXPOSED.as_bytes())
 }
 
-/// Whether a field of an upstream's response stays behind: it is ours to say, or concerns that connection alone. For responses
-/// that switch no protocols.
+/// Whether a field of an upstream's response stays behind: it is ours to say, or concerns that connection alone.
 pub fn is_foreign(name: &str, facts: &Facts) -> bool {
     is_ours(name, facts) || is_hop_by_hop(name)
 }
@@ -212,28 +171,4 @@ fn is_hop_by_hop(name: &str) -> bool {
 fn is_among(name: &str, first_letters: &[u8], names: &[&str]) -> bool {
     name.as_bytes().first().is_some_and(|letter| first_letters.contains(&letter.to_ascii_lowercase()))
         && names.iter().any(|other| other.eq_ignore_ascii_case(name))
-}
-
-/// Removes what an upstream may not say. Looks at each field once: of most responses nothing is to be removed.
-fn remove_foreign(response: &mut ResponseHeader, facts: &Facts) {
-    // A switch of protocols is the one thing two connections agree on through us.
-    let ends_here = response.status != StatusCode::SWITCHING_PROTOCOLS;
-    let nominated = if ends_here { nominated(response) } else { Vec::new() };
-    let foreign = |name: &str| {
-        is_ours(name, facts) || ends_here && (is_hop_by_hop(name) || nominated.iter().any(|other| other == name))
-    };
-    let names: Vec<HeaderName> = response.headers.keys().filter(|name| foreign(name.as_str())).cloned().collect();
-    for name in &names {
-        response.remove_header(name);
-    }
-}
-
-/// Fields that `Connection` names (RFC 9110 section 7.6.1).
-fn nominated(response: &ResponseHeader) -> Vec<String> {
-    let values = response.headers.get_all(header::CONNECTION).iter();
-    values
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(',').map(|name| name.trim().to_ascii_lowercase()))
-        .filter(|name| !FRAMING.contains(&name.as_str()))
-        .collect()
 }

@@ -1,7 +1,7 @@
-//! The door of the gateway: our own listeners, plain and TLS, in front of the proxy.
+//! The door of the gateway: our own listeners, plain and TLS, in front of whoever serves requests.
 //!
 //! It accepts connections within limits, agrees on TLS with a certificate from memory, and puts a strict gate between
-//! the socket and the proxy's HTTP/1 parser: only bytes that have one reading are ever released, heads and bodies have
+//! the socket and whoever reads HTTP/1: only bytes that have one reading are ever released, heads and bodies have
 //! deadlines, and whatever is refused here gets the same Error body, log line and metric as every other refusal.
 //!
 //! Left to others: which hosts exist, who may ask and where requests go (the pipeline); HTTP/2 framing (an engine, for
@@ -42,8 +42,8 @@ use rustls::sign::CertifiedKey;
 
 pub use self::connection::{Connection, Ends, TlsFacts};
 pub use self::frames::FrameLimits;
-pub use self::http1::{Client, Direct, Served};
-pub use self::http2::{Engine, H2_IDLE_MAX, H2Request};
+pub use self::http1::{Broken, Client, Handler, Served};
+pub use self::http2::H2Request;
 pub use self::listener::{Door, Listening};
 pub(crate) use self::pace::Pace;
 pub use self::pace::{PaceLimits, WholeLimits};

@@ -9,42 +9,20 @@ use contract::time::UnixSeconds;
 pub use fields::{FieldPattern, FieldRules, is_method_override, is_reserved};
 use http::header::{self, HeaderName, InvalidHeaderValue};
 use http::{HeaderValue, StatusCode};
-use pingora::http::{RequestHeader, ResponseHeader};
-use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 use pingora::{ErrorSource, ErrorType, OrErr as _};
+use pingora_http::RequestHeader;
 
 use crate::door::Connection;
 use crate::facts::{Facts, Surface};
 use crate::rejection::Rejection;
 use crate::telemetry::client_span;
-use crate::upstreams::{Endpoint, IDLE_MAX, IdentityForm, Upstream};
+use crate::upstreams::{Endpoint, IdentityForm, Upstream};
 use crate::vouch::Vouchers;
 
 /// Attempts at an upstream, the first one included.
 const ATTEMPTS_MAX: u32 = 2;
 
-/// A WebSocket may be silent this long.
-const UPGRADED_IDLE_MAX: std::time::Duration = std::time::Duration::from_hours(1);
-
 const USUAL: &FieldRules = &FieldRules::USUAL;
-
-/// The peer for the next attempt.
-pub fn peer(upstream: &Upstream, endpoint: &Endpoint, upgrade: bool) -> HttpPeer {
-    let mut peer = HttpPeer::new(endpoint.address, false, String::new());
-    let settings = &upstream.settings;
-    let options = &mut peer.options;
-    options.connection_timeout = Some(settings.connect_timeout);
-    options.total_connection_timeout = Some(settings.connect_timeout);
-    let patience = if upgrade { UPGRADED_IDLE_MAX } else { settings.first_byte_timeout };
-    options.read_timeout = Some(patience);
-    options.write_timeout = Some(patience);
-    options.idle_timeout = Some(IDLE_MAX);
-    if !upgrade {
-        // An upstream that is never asked to switch protocols has no reason to.
-        options.http_upstream_request_policy = HttpUpstreamRequestPolicy::deny_upgrades();
-    }
-    peer
-}
 
 /// Names of what the gateway adds, parsed once. In lower case, as HTTP/2 has them all.
 mod name {
@@ -68,11 +46,10 @@ mod name {
 }
 
 /// Rewrites the head for the upstream: what a client may not say is gone, what the gateway vouches for is added. A
-/// `Connection` header cannot strip what is added here: pingora has removed the hop-by-hop headers before, and
-/// [`crate::direct`] leaves out those of a fixed list afterwards.
+/// `Connection` header cannot strip what is added here: [`crate::exchange`] leaves out those of a fixed list afterwards.
 ///
 /// The head is taken apart and put together without pingora's second map of names as they were spelt, so names reach an
-/// upstream in lower case; and with the path as its target, also where the client sent an absolute one.
+/// upstream in lower case.
 ///
 /// # Errors
 /// Only if a value of ours is no header value.
@@ -118,10 +95,6 @@ fn rewrite_fields(
     // The key has done its work. A public site's own Authorization belongs to the application behind it.
     if facts.surface == Surface::Api {
         headers.remove(header::AUTHORIZATION);
-    }
-    // Codings ignore case, and not every server behind us knows.
-    if headers.contains_key(header::TRANSFER_ENCODING) {
-        headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
     one_cookie(headers)?;
     say_where(headers, facts, connection)?;
@@ -255,11 +228,6 @@ const INTERIM_RESPONSES_MAX: u32 = 16;
 /// The largest head of a response: what common clients still take.
 pub const RESPONSE_HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes of a response's fields.
-pub fn fields_bytes(response: &ResponseHeader) -> usize {
-    response.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum()
-}
-
 /// Looks at the head of a response, whose syntax is good, before anything of it reaches the client: its status, and how
 /// many bytes its fields have.
 ///
@@ -280,12 +248,6 @@ pub fn inspect(status: StatusCode, bytes: usize, facts: &mut Facts) -> pingora::
         return wrong("the head of the response is too large");
     }
     Ok(())
-}
-
-/// What is left of the time that its upstream grants the request as a whole; `None`: as long as it takes.
-pub fn time_left(facts: &Facts, now: std::time::Duration) -> Option<std::time::Duration> {
-    let granted = facts.upstream()?.settings.total_timeout?;
-    Some(granted.saturating_sub(now.saturating_sub(facts.began)))
 }
 
 /// Whether the request as a whole has taken longer than its upstream grants.

@@ -11,6 +11,7 @@ use clap::Parser;
 use gateway::config::{Config, ENVIRONMENT_PREFIX};
 
 /// 13 % more requests per core than glibc's allocator, and idle memory goes back to the system.
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -24,8 +24,9 @@ pub mod settings;
 pub mod standing;
 pub mod store;
 
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use contract::key::KeyId;
@@ -42,11 +43,14 @@ use clock::QuotaClock;
 use ledger::bucket::BucketView;
 use settings::{Mode, OnStoreDown, QuotaSettings};
 use standing::Standing;
-use store::{News, Store, StoreOutage};
+use store::{Fleet, News, Store, StoreOutage};
 
 /// How often a node shows itself to the store, notices that the store's memory is a new one, and hands back what
 /// idle buckets hold.
 pub const HEARTBEAT: Duration = Duration::from_millis(100);
+
+/// What stands in place of the store's clock before it was heard.
+const NEVER_HEARD: i64 = i64::MIN;
 
 /// Why a request is not let through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,9 +93,16 @@ struct Inner {
     store_fails: AtomicBool,
     store_is_gone: AtomicBool,
     /// The store's clock less this machine's, in milliseconds, as last heard: bans end by one clock everywhere.
+    /// [`NEVER_HEARD`] until then.
     store_ahead: AtomicI64,
-    /// Nodes the store knew of when it last said so.
-    nodes: AtomicU32,
+    /// The nodes that share the limits, as the store last said.
+    fleet: Mutex<Fleet>,
+    /// When the nodes are to be counted next, in milliseconds of the monotonic clock.
+    count_at: AtomicU64,
+    /// Bans and lifts that the other nodes have not been told yet, by key.
+    untold: Mutex<HashMap<KeyId, News>>,
+    /// Somebody is telling them.
+    telling: AtomicBool,
     /// The life of the store's memory, once it was heard of.
     incarnation: AtomicU64,
     store_was_heard: AtomicBool,
@@ -106,8 +117,11 @@ impl Quota {
             breaker: Mutex::default(),
             store_fails: AtomicBool::new(false),
             store_is_gone: AtomicBool::new(false),
-            store_ahead: AtomicI64::new(0),
-            nodes: AtomicU32::new(settings.nodes.get()),
+            store_ahead: AtomicI64::new(NEVER_HEARD),
+            fleet: Mutex::new(settings.fleet),
+            count_at: AtomicU64::new(0),
+            untold: Mutex::default(),
+            telling: AtomicBool::new(false),
             incarnation: AtomicU64::new(0),
             store_was_heard: AtomicBool::new(false),
             store,
@@ -150,28 +164,38 @@ impl Quota {
 
     /// The bans in force, the one that ends last first.
     pub fn bans(&self) -> Vec<Ban> {
-        self.0.bans.list(self.0.store_now())
+        self.0.bans.list(self.0.shared_now())
     }
 
     /// Bans a key until a moment, on all nodes. `None` when the table is full of banned keys.
     pub fn ban(&self, key: &KeyId, until: UnixSeconds) -> Option<Ban> {
-        let ban = self.0.bans.add(key, self.0.store_now(), until)?;
+        let ban = self.0.bans.add(key, self.0.shared_now(), until)?;
         self.0.tell(News::Banned(ban.clone()));
         Some(ban)
     }
 
     /// Lifts a ban, on all nodes. `false` when the key was not banned.
     pub fn lift(&self, key: &KeyId) -> bool {
-        let Some(ban) = self.0.bans.lift(key, self.0.store_now()) else { return false };
-        self.0.tell(News::Lifted { key: ban.key, began: ban.since });
+        let Some(ban) = self.0.bans.lift(key, self.0.shared_now()) else { return false };
+        self.0.tell(News::Lifted { key: ban.key, began: ban.since, until: ban.until });
         true
+    }
+
+    /// The nodes that share the limits, to be remembered for a start without the store.
+    pub fn fleet(&self) -> Fleet {
+        *self.0.fleet.lock()
+    }
+
+    /// By how many milliseconds the store's clock is ahead of this machine's; `None` while it was never heard.
+    pub fn store_ahead(&self) -> Option<i64> {
+        Some(self.0.store_ahead.load(Ordering::Relaxed)).filter(|ahead| *ahead != NEVER_HEARD)
     }
 
     /// How requests are being counted right now.
     pub fn mode(&self) -> Mode {
         let gone = self.0.store_is_gone.load(Ordering::Relaxed);
         match self.0.settings.on_store_down {
-            _ if !gone && self.0.nodes.load(Ordering::Relaxed) <= 1 => Mode::Exact,
+            _ if !gone && self.0.fleet.lock().nodes.get() <= 1 => Mode::Exact,
             _ if !gone => Mode::Lease,
             OnStoreDown::Share => Mode::Share,
             OnStoreDown::Deny => Mode::Deny,

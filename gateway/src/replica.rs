@@ -13,7 +13,7 @@ mod validate;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use contract::certificate::Challenge;
 use contract::feed::{Change, Effect, Entity, EntityName, Revision};
@@ -22,6 +22,7 @@ use contract::key::{ApiKey, KeyDigest, KeyId};
 use contract::project::{Project, ProjectId};
 use contract::site::Site;
 use contract::time::UnixSeconds;
+use parking_lot::Mutex;
 use rustls::sign::CertifiedKey;
 
 use self::file::{File, Kind};
@@ -94,7 +95,14 @@ pub struct Replica {
     keys: Hot<KeyDigest, ApiKey>,
     certificates: Hot<Hostname, CertifiedKey>,
     challenges: Hot<String, Challenge>,
+    /// An operator has said that whatever comes next is right.
+    accepts: AtomicBool,
+    /// Why the control plane's state is refused, while it is.
+    refusal: Mutex<Option<String>>,
 }
+
+/// A snapshot may have less than half of the hostnames that are served if these are no more.
+const HOSTNAMES_FEW: u64 = 10;
 
 impl Replica {
     /// Opens the local file, making it when there is none.
@@ -116,6 +124,8 @@ impl Replica {
             keys: Hot::new(bounds.entries_max),
             certificates: Hot::new(bounds.certificates_max),
             challenges: Hot::new(1_000),
+            accepts: AtomicBool::new(false),
+            refusal: Mutex::default(),
         })
     }
 
@@ -220,6 +230,11 @@ impl Replica {
             return Err(Invalid::Older { known, found: revision }.into());
         }
         validate::snapshot(entities, &self.opener)?;
+        let served = self.file.count(Kind::Site).map_err(ReplicaError::File)?;
+        let found = entities.iter().filter(|entity| matches!(entity, Entity::Site(_))).count() as u64;
+        if served > HOSTNAMES_FEW && found < served / 2 && !self.accepts.load(Ordering::Acquire) {
+            return Err(Invalid::Shrunk { known: served, found }.into());
+        }
         self.file.replace(entities, revision).map_err(ReplicaError::File)?;
         self.revision.store(revision.0, Ordering::Release);
         self.sites.forget_all();
@@ -227,7 +242,45 @@ impl Replica {
         self.keys.forget_all();
         self.certificates.forget_all();
         self.challenges.forget_all();
+        self.accepts.store(false, Ordering::Release);
         Ok(())
+    }
+
+    /// Learns whose revisions will follow. `true` when it is another history than before, which an operator has accepted:
+    /// then everything is to be asked for anew, and is served meanwhile as it was.
+    ///
+    /// # Errors
+    /// [`Invalid::History`] when this gateway knows the state of another database.
+    pub fn follow_history(&self, id: &str) -> Result<bool, ReplicaError> {
+        let known = self.file.history().map_err(ReplicaError::File)?;
+        match known {
+            Some(known) if known == id => Ok(false),
+            Some(known) if !self.accepts.load(Ordering::Acquire) => {
+                Err(Invalid::History { known, found: id.to_owned() }.into())
+            }
+            Some(_) => {
+                self.file.begin_history(id, Revision::default()).map_err(ReplicaError::File)?;
+                self.revision.store(0, Ordering::Release);
+                Ok(true)
+            }
+            // A gateway of before there were histories, or one that knows nothing.
+            None => self.file.begin_history(id, self.revision()).map(|()| false).map_err(ReplicaError::File),
+        }
+    }
+
+    /// An operator says that the state which comes next is right, whatever it is.
+    pub fn accept_next(&self) {
+        self.accepts.store(true, Ordering::Release);
+    }
+
+    /// Why what the control plane says is refused, while it is.
+    pub fn refusal(&self) -> Option<String> {
+        self.refusal.lock().clone()
+    }
+
+    /// What the control plane says is refused for this reason, or is taken again.
+    pub(crate) fn note_refusal(&self, why: Option<String>) {
+        *self.refusal.lock() = why;
     }
 
     fn forget(&self, effect: &Effect, retired: &mut Vec<Hostname>) {

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use contract::hostname::Hostname;
 use http::{HeaderMap, Method, header};
-use pingora::http::RequestHeader;
+use pingora_http::RequestHeader;
 
 use crate::door::Connection;
 use crate::door::head::{self, HeadLimits};

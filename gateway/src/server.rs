@@ -1,6 +1,6 @@
 //! The composition root: parts become listeners, and one place knows in which order things begin and end.
 //!
-//! The data plane (doors, pingora) runs on pingora's runtimes in a thread of its own; the admin listener and the
+//! The data plane (the doors) runs on pingora's runtimes in a thread of its own; the admin listener and the
 //! follower of the change stream run on the caller's runtime. On shutdown the gateway first says it is not ready and
 //! keeps accepting (lame duck), then stops accepting and finishes what it has, then exits as soon as nothing is left.
 
@@ -37,13 +37,15 @@ use self::lifecycle::DataPlane;
 use self::reload::{Reload, ReloadMetrics};
 use self::secrets::Secrets;
 use self::watcher::EdgeWatcher;
+use crate::clock::FleetClock;
 use crate::config::Config;
-use crate::door::{Connections, Door, DoorSettings, Engine, H2_IDLE_MAX, Listening};
+use crate::door::{Connections, Door, DoorSettings, Listening};
+use crate::exchange::Exchanges;
 use crate::facts::RequestId;
+use crate::gateway::Gateway;
 use crate::keys::Keys;
 use crate::overload::{Memory, Overload};
 use crate::pipeline::Pipeline;
-use crate::proxy::{Gateway, SharedGateway};
 use crate::quota::anonymous::AnonymousLimits;
 use crate::replica::follow::Follower;
 use crate::replica::{HotBounds, Replica};
@@ -58,13 +60,9 @@ const LISTEN_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How long names of upstreams that cannot be looked up keep the doors of a new gateway shut.
 const FIRST_LOOK_UP_MAX: Duration = Duration::from_secs(10);
 
-/// Idle connections to upstreams that the library keeps; fewer than its concurrent requests is a cliff (half the throughput).
-const LIBRARY_POOL_MAX: usize = 1_024;
-
-/// What part of the descriptors connections to upstreams may have that wait for a request: ours, and the library's. Those in
-/// use have their part with those of the clients, see [`DoorSettings::for_descriptors`].
+/// What part of the descriptors connections to upstreams may have that wait for a request. Those in use have their part with
+/// those of the clients, see [`DoorSettings::for_descriptors`].
 const IDLE_PART: u64 = 10;
-const LIBRARY_IDLE_PART: u64 = 50;
 
 /// What the running gateway shares with its admin listener.
 pub struct Live {
@@ -111,6 +109,7 @@ pub async fn start(
     let platform = platform_certificate(&config)?;
     let (quota, usage) = counting::open(&config, clock.clone(), &registry).await?;
     telemetry.quota.show_mode(quota.mode());
+    let fleet_clock = Arc::new(FleetClock::new(clock.clone(), quota.clone()));
     let descriptors = chassis::process::prepare()?;
     let settings = door_settings(&config, descriptors);
     let connections = Connections::new(&settings);
@@ -126,24 +125,22 @@ pub async fn start(
         upstreams,
         platform_certificate: platform.clone(),
         https_port: config.public_https_port.map_or_else(OnceLock::new, OnceLock::from),
-        clock: clock.clone(),
+        clock: fleet_clock.clone(),
     };
-    let gateway = Arc::new(Gateway { pipeline, telemetry: telemetry.clone(), clock: clock.clone() });
+    let gateway = Arc::new(Gateway { pipeline, telemetry: telemetry.clone(), clock: fleet_clock.clone() });
     let doorman = Arc::new(EdgeDoorman::new(gateway.clone(), connections.clone()));
     let tickets = secrets.tickets.clone();
     let watchdog = watchdog(clock.clone())?;
-    let direct = Arc::new(SharedGateway(gateway.clone()));
-    let conf = || server_conf(&config, descriptors);
-    let proxy = pingora::proxy::http_proxy(&Arc::new(conf()), SharedGateway(gateway.clone()));
-    let app = Arc::new(Engine::new(proxy, direct, doorman.clone(), H2_IDLE_MAX));
-    let http = Door::plain("http", config.http, app.clone(), doorman.clone(), connections.clone(), settings.clone())
-        .threads(config.threads)
-        .beating(watchdog.watch("http"));
-    let https = Door::tls("https", config.https, app, doorman, connections.clone(), settings, tickets)?
+    let handler = Arc::new(Exchanges(gateway.clone()));
+    let http =
+        Door::plain("http", config.http, handler.clone(), doorman.clone(), connections.clone(), settings.clone())
+            .threads(config.threads)
+            .beating(watchdog.watch("http"));
+    let https = Door::tls("https", config.https, handler, doorman, connections.clone(), settings, tickets)?
         .threads(config.threads)
         .beating(watchdog.watch("https"));
     let (plain_state, tls_state) = (http.listening(), https.listening());
-    let data_plane = DataPlane::start(conf(), http, https)?;
+    let data_plane = DataPlane::start(server_conf(&config), http, https)?;
     let plain_address = listening(plain_state, "http").await?;
     let tls_address = listening(tls_state, "https").await?;
     // Redirects name the port, which port 0 has left open until now.
@@ -153,16 +150,22 @@ pub async fn start(
     let live = Arc::new(Live::new(&node, &connections, &health, &shutdown));
     let admin_listener = bind(config.admin).await?;
     let admin_address = admin_listener.local_addr()?;
-    let view = crate::admin::View { gateway: gateway.clone(), live: live.clone(), clock: clock.clone() };
+    let view = crate::admin::View {
+        gateway: gateway.clone(),
+        live: live.clone(),
+        clock: clock.clone(),
+        fleet_clock: fleet_clock.clone(),
+    };
     let (admin, reload) = admin_router(&config, secrets.operators.clone(), view, registry, &logs)?;
     // The admin listener outlives the data plane: operators watch the drain.
     let admin_end = Shutdown::new();
     let admin_task = tokio::spawn(serve(admin_listener, admin, admin_limits(), admin_end.clone()));
 
     let kept = replica.clone();
-    let watcher = Arc::new(EdgeWatcher::new(replica.clone(), connections, telemetry.clone(), &health));
+    let watcher =
+        Arc::new(EdgeWatcher::new(replica.clone(), connections, telemetry.clone(), fleet_clock.clone(), &health));
     let follower = Follower {
-        url: config.feed_url.clone(),
+        control: config.feed.clone(),
         token: config.credential.token(),
         node,
         keyring: secrets.keyring,
@@ -184,7 +187,7 @@ pub async fn start(
         logs,
         live: live.clone(),
         watchdog,
-        clock: clock.clone(),
+        clock: fleet_clock.clone(),
         exporter,
         end: chores_end.clone(),
     };
@@ -250,7 +253,7 @@ fn background(config: &Config, gateway: &Gateway, live: &Live) -> impl Future<Ou
     let looking_up = pipeline.upstreams.clone().keep_looked_up();
     let checking = pipeline.upstreams.clone().keep_checked();
     let reporter = Reporter {
-        url: config.feed_url.clone(),
+        control: config.feed.clone(),
         token: config.credential.token(),
         node: live.node.clone(),
         book: gateway.telemetry.usage.clone(),
@@ -286,7 +289,8 @@ fn admin_router(
         telemetry: view.gateway.telemetry.clone(),
     };
     let file = config.file.as_deref().map(FileWatch::new).transpose()?;
-    let settings = chassis::admin::settings("/settings", running, operators.clone());
+    let settings = chassis::admin::settings("/settings", running)
+        .route_layer(axum::middleware::from_fn_with_state(operators.clone(), chassis::guard::require_opener));
     let health = view.live.health.clone();
     let admin = chassis::admin::router(health, registry).merge(crate::admin::router(view, operators)).merge(settings);
     let admin = chassis::admin::answer_to(admin, config.admin_hosts.clone());
@@ -301,7 +305,11 @@ fn watchdog(clock: Arc<dyn Clock>) -> std::io::Result<Watchdog> {
             std::process::abort();
         }
         // The log's own thread has until the next look to write it.
-        tracing::error!(runtime = stall.runtime, silent = ?stall.silent, "a runtime is stuck: the process ends");
+        tracing::error!(
+            runtime = stall.runtime,
+            silent_ms = stall.silent.as_millis(),
+            "a runtime is stuck: the process ends"
+        );
         said.push(stall.runtime);
     })?;
     tokio::spawn(watchdog.watch("control").beat());
@@ -333,14 +341,12 @@ fn node_name() -> anyhow::Result<String> {
     Ok(format!("gw-{}", name.as_str().get(..12).unwrap_or("0")))
 }
 
-fn server_conf(config: &Config, descriptors: u64) -> ServerConf {
+fn server_conf(config: &Config) -> ServerConf {
     ServerConf {
         threads: config.threads,
         // Without it a request would be a few percent cheaper on one thread. But the library then remembers runtimes by
         // numbers of threads, which are given again to others when several gateways live and end in one process.
         work_stealing: true,
-        upstream_keepalive_pool_size: part(descriptors, LIBRARY_IDLE_PART).min(LIBRARY_POOL_MAX),
-        max_retries: 2,
         // Our own drain has run by the time pingora hears of the end.
         grace_period_seconds: Some(0),
         graceful_shutdown_timeout_seconds: Some(1),

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use contract::project::{ProjectId, UpstreamName};
+use contract::project::{ProjectUid, UpstreamName};
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -24,7 +24,7 @@ use bulkhead::Bulkhead;
 pub use bulkhead::{Busy, Permit};
 pub use endpoint::{Endpoint, Endpoints, Place};
 pub use health::HealthCheck;
-pub use idle::{IDLE_MAX, Tenant, announces_body};
+pub use idle::{Tenant, announces_body};
 pub use route::{Route, RouteError, RouteTable};
 
 use crate::forward::FieldRules;
@@ -133,7 +133,7 @@ impl Upstream {
     ///
     /// # Errors
     /// [`Busy`], when there is none for it.
-    pub fn enter(&self, project: Option<&ProjectId>, visitor: Option<IpAddr>) -> Result<Permit, Busy> {
+    pub fn enter(&self, project: Option<&ProjectUid>, visitor: Option<IpAddr>) -> Result<Permit, Busy> {
         self.bulkhead.enter(project, visitor)
     }
 

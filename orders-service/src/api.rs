@@ -4,6 +4,7 @@
 //! which paths exist.
 
 mod cancel_order;
+mod coding;
 mod describe;
 mod get_pet;
 mod list_orders;
@@ -91,6 +92,7 @@ pub(crate) fn router(api: Api, guard: GatewayGuard) -> Router {
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn(problem::on_request))
         .layer(compression)
+        .layer(middleware::from_fn(coding::always_answerable))
         .layer(middleware::from_fn(observe::name))
         .layer(middleware::from_fn_with_state(guard, require_gateway))
         .layer(CatchPanicLayer::custom(panicked))

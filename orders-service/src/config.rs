@@ -6,15 +6,15 @@ use std::path::PathBuf;
 use chassis::admin::AdminHost;
 use chassis::config::{Listen, Problems, Section, Source, Told};
 use chassis::logs::Format;
-use chassis::secret::Secret;
+use chassis::peer::{Peer, ServerTls};
 use chassis::sql::{Place, read_place};
 use chassis::trace::TraceConfig;
 use contract::key::Environment;
 use contract::project::UpstreamName;
 use contract::time::UnixSeconds;
 
+use crate::control::Credential;
 use crate::deprecation::{Deprecation, LinkTarget};
-use crate::handover::ControlPlane;
 use crate::order::ShipDate;
 
 /// Prefix of the environment variables that override the file.
@@ -33,17 +33,23 @@ pub struct Config {
     pub admin_hosts: Vec<AdminHost>,
     /// Where orders are kept. Default: the SQLite file `data/orders/orders.db`, made when it is missing.
     pub database: Place,
-    /// The platform's secret, which the gateway has too: it proves that a request came through the gateway, and
-    /// operators' tokens are derived from it.
-    pub secret: Secret,
+    /// What it proves itself with to the control plane.
+    pub credential: Credential,
     /// The deployment this is; keys of the other one are refused.
     pub environment: Environment,
     /// The control plane's internal listener, which is handed what happens to orders. Default `http://127.0.0.1:7003`.
-    pub control_plane: ControlPlane,
+    pub control_plane: Peer,
+    /// What `listen` shows; `None`: plain text.
+    pub tls: Option<ServerTls>,
+    /// What `internal_listen` shows; `None`: plain text, on loopback unless said otherwise.
+    pub internal_tls: Option<ServerTls>,
     /// What the gateway calls this upstream: identities for another one are refused. Default `orders`.
     pub audience: UpstreamName,
     /// A JWK set whose keys are believed; read again when it changes. Default: what the control plane publishes.
     pub key_set_file: Option<PathBuf>,
+    /// Where what the control plane said last is kept, for starts without it. Default: `trust.json` beside the database
+    /// file of SQLite, or `data/orders/trust.json`.
+    pub trust_file: PathBuf,
     /// What is said about the deprecated `GET /v1/pets/{petId}`.
     pub pets: Deprecation,
     /// How log lines look. Default JSON.
@@ -81,27 +87,35 @@ impl Config {
         let admin_listen = root.value("admin_listen", Listen(SocketAddr::from(([127, 0, 0, 1], 9902))));
         let admin_hosts = root.list("admin_hosts");
         let database = read_place(&root, "data/orders/orders.db");
-        let secret = root.required_secret("secret", "/run/secrets/tollhouse", root.secret("secret"));
+        let credential = Credential::read(&root);
         let environment = root.value("environment", Environment::Live);
-        let control_plane = read_control_plane(&root.section("events"));
+        let control_plane = Peer::read(&root.section("events"), CONTROL_PLANE);
+        let tls = ServerTls::read(&root.section("tls"));
+        let internal_address = internal_listen.as_ref().map(|listen| listen.0);
+        let internal_tls = ServerTls::read_for(&root.section("internal_tls"), "internal_listen", internal_address);
         let identity = root.section("identity");
         let audience = identity.optional::<UpstreamName>("audience");
         let key_set_file = identity.path("key_set_file");
+        let trust_file = identity.path("trust_file");
         let pets = read_pets(&root.section("pets"));
         let log = root.section("log");
         let log_format = log.value("format", Format::Json);
         let log_filter = log.value("filter", "info".to_owned());
         let tracing = TraceConfig::read(&root.section("tracing"));
         let config = (|| {
+            let database = database?;
             Some(Self {
+                trust_file: trust_file?.unwrap_or_else(|| default_trust_file(&database)),
                 listen: listen?.0,
                 internal_listen: internal_listen?.0,
                 admin_listen: admin_listen?.0,
                 admin_hosts: admin_hosts?,
-                database: database?,
-                secret: secret?,
+                database,
+                credential: credential?,
                 environment: environment?,
                 control_plane: control_plane?,
+                tls: tls?,
+                internal_tls: internal_tls?,
                 audience: audience?.map_or_else(|| AUDIENCE.parse().ok(), Some)?,
                 key_set_file: key_set_file?,
                 pets: pets?,
@@ -132,8 +146,11 @@ impl std::str::FromStr for Day {
     }
 }
 
-fn read_control_plane(section: &Section<'_>) -> Option<ControlPlane> {
-    section.optional::<ControlPlane>("url")?.map_or_else(|| CONTROL_PLANE.parse().ok(), Some)
+fn default_trust_file(database: &Place) -> PathBuf {
+    match database {
+        Place::Sqlite(file) => file.with_file_name("trust.json"),
+        Place::Postgres(_) => PathBuf::from("data/orders/trust.json"),
+    }
 }
 
 fn read_pets(section: &Section<'_>) -> Option<Deprecation> {
@@ -173,7 +190,7 @@ mod tests {
     #[test]
     fn the_published_file_is_valid_and_says_the_defaults() {
         let text = include_str!("../../config/orders-service.toml");
-        let environment = BTreeMap::from([("TOLLHOUSE_ORDERS_SECRET".to_owned(), "0123456789abcdef".repeat(2))]);
+        let environment = BTreeMap::from([("TOLLHOUSE_ORDERS_CREDENTIAL".to_owned(), "0123456789abcdef".repeat(2))]);
         let config = Config::read(&Source::from_text("file", text, ENVIRONMENT_PREFIX, environment)).unwrap();
         // Every field by name: a new one does not compile until it is compared.
         let Config {
@@ -182,11 +199,14 @@ mod tests {
             admin_listen,
             admin_hosts,
             database,
-            secret: _,
+            credential: _,
             environment,
             control_plane,
+            tls,
+            internal_tls,
             audience,
             key_set_file,
+            trust_file,
             pets,
             log_format,
             log_filter,
@@ -200,8 +220,10 @@ mod tests {
         assert_eq!(format!("{:?}", config.database), format!("{database:?}"));
         assert_eq!(config.environment, environment);
         assert_eq!(config.control_plane, control_plane);
+        assert!([config.tls, tls, config.internal_tls, internal_tls].iter().all(Option::is_none));
         assert_eq!(config.audience, audience);
         assert_eq!(config.key_set_file, key_set_file);
+        assert_eq!(config.trust_file, trust_file);
         assert_eq!(config.pets, pets);
         assert_eq!(config.log_format, log_format);
         assert_eq!(config.log_filter, log_filter);
@@ -230,6 +252,6 @@ mod tests {
         let problems = read(&format!("{SECRET}[pets]\nsunset = \"2025-01-01\"\n")).unwrap_err();
         assert!(problems.to_string().contains("deprecated before it goes"), "{problems}");
         let problems = read("").unwrap_err();
-        assert!(problems.to_string().contains("TOLLHOUSE_ORDERS_SECRET"), "{problems}");
+        assert!(problems.to_string().contains("TOLLHOUSE_ORDERS_CREDENTIAL_FILE"), "{problems}");
     }
 }

@@ -85,6 +85,8 @@ catalogue! {
     IdempotencyKeyReused = 409 "idempotency_key_reused" "This Idempotency-Key was used for a different request. Use a new one.";
     /// A fault of ours.
     InternalError = 500 "internal_error" "Something went wrong on our side.";
+    /// Nobody says whether there is such a project.
+    ControlPlaneUnavailable = 503 "control_plane_unavailable" "Nothing was imported: the control plane does not say whether there is such a project.";
     /// The store cannot answer right now.
     StorageUnavailable = 503 "storage_unavailable" "The store cannot answer right now; the request may be repeated.";
     /// No space left on the disk.

@@ -18,6 +18,9 @@ pub const BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// Bytes of one line.
 pub const LINE_BYTES_MAX: usize = 4_096;
 
+/// U+FEFF in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// Why an import did not happen. Nothing of it was imported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImportFailure {
@@ -98,6 +101,8 @@ impl Collector {
 
     fn line(&mut self, text: &[u8]) -> Result<(), ImportFailure> {
         self.line += 1;
+        // Some editors put a mark of the byte order before the first line.
+        let text = if self.line == 1 { text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text) } else { text };
         if text.len() > LINE_BYTES_MAX {
             return Err(too_long(self.line));
         }
@@ -193,6 +198,7 @@ mod tests {
             assert_eq!(collect(text, piece).unwrap(), [(1, 1), (2, 3), (3, 4), (4, 6)], "pieces of {piece}");
         }
         assert_eq!(collect(b"", 1).unwrap(), []);
+        assert_eq!(collect(b"\xef\xbb\xbf{\"id\":1}\n{\"id\":2}\n", 2).unwrap(), [(1, 1), (2, 2)]);
     }
 
     #[test]

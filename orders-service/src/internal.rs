@@ -1,4 +1,4 @@
-//! The operators' listener: import, export, ship and count, guarded by the platform's operator token.
+//! The operators' listener: import, export, ship and count, for operators with a pass of the control plane.
 //!
 //! It speaks for every project, so it belongs on loopback or a private network.
 
@@ -12,14 +12,16 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router, middleware};
 use chassis::clock::Clock;
-use chassis::guard::require_token;
+use chassis::config::Told;
+use chassis::guard::{PassGuard, require_pass};
 use chassis::refusal::Refusal;
-use chassis::secret::Secret;
 use contract::project::ProjectUid;
 use futures_util::StreamExt as _;
+use parking_lot::Mutex;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::api::{method_not_allowed, not_found, panicked};
+use crate::control::Control;
 use crate::error::{ApiError, Code};
 use crate::import::ImportFailure;
 use crate::metrics::Metrics;
@@ -35,10 +37,11 @@ pub(crate) struct Internal {
     pub(crate) orders: Orders,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Metrics,
+    pub(crate) control: Control,
 }
 
 /// The router of the operators' listener.
-pub(crate) fn router(internal: Internal, token: Arc<Secret>) -> Router {
+pub(crate) fn router(internal: Internal, told: Arc<Mutex<Told>>, guard: PassGuard) -> Router {
     let observer = Observer { metrics: internal.metrics.clone(), clock: internal.clock.clone() };
     Router::new()
         .route("/internal/status", get(status))
@@ -46,9 +49,10 @@ pub(crate) fn router(internal: Internal, token: Arc<Secret>) -> Router {
         .route("/internal/orders/{project}/export", get(export))
         .route("/internal/orders/{project}/summary", get(summary))
         .route("/internal/orders/{project}/{id}/ship", post(ship))
+        .merge(chassis::admin::settings("/internal/settings", told))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(middleware::from_fn_with_state(token, require_token))
+        .layer(middleware::from_fn_with_state(guard, require_pass))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(middleware::from_fn_with_state(observer, observe::observe))
         .with_state(internal)
@@ -76,6 +80,15 @@ async fn import(
     body: Body,
 ) -> Result<Json<Imported>, ApiError> {
     let project = project_in(project)?;
+    // One that is erased after this is erased here as well: the import comes before that, or is refused.
+    match internal.control.has_project(&project).await {
+        Ok(true) => {}
+        Ok(false) => return Err(no_project()),
+        Err(error) => {
+            tracing::warn!(%error, project.uid = %project, "nobody says whether there is such a project");
+            return Err(Code::ControlPlaneUnavailable.refuse());
+        }
+    }
     let imported = internal.orders.import(&project, body.into_data_stream()).await.map_err(import_refusal)?;
     tracing::info!(project.id = %project, imported, "orders imported");
     Ok(Json(Imported { imported }))

@@ -4,15 +4,17 @@
 //! about and whether it may, `api/list_orders`, `api/cancel_order` and `api/get_pet` each answer one operation,
 //! [`order`] holds the rules, [`store`] keeps the orders (SQLite or PostgreSQL, in `store/sql`), `walk` reads all of them without
 //! holding anything, `wire` writes them, `error` says no. Beside it `internal` serves operators and `import` reads
-//! what they bring, `handover` passes on what happened; [`Orders`] is the same for a process that runs this service inside itself.
+//! what they bring, `control` is the way to the control plane: `handover` passes on what happened, `erasure` erases what is
+//! gone, `trust` asks whose word is believed; [`Orders`] is the same for a process that runs this service inside itself.
 //!
-//! Left to others: authentication, quotas and TLS are the gateway's; which projects exist is nobody's business here:
-//! a project without orders has an empty list. When the database cannot answer, requests get 503 within seconds and
+//! Left to others: authentication, quotas and customers' TLS are the gateway's; which projects there are, the control
+//! plane's: a project without orders has an empty list, and an import asks first. When the database cannot answer, requests get 503 within seconds and
 //! nothing acknowledged is lost.
 
 mod access;
 mod api;
 mod config;
+mod control;
 mod deprecation;
 mod erasure;
 mod error;
@@ -20,7 +22,6 @@ mod etag;
 mod handover;
 mod import;
 mod internal;
-mod key_set;
 mod metrics;
 mod observe;
 mod openapi;
@@ -30,13 +31,14 @@ mod orders;
 mod reference;
 mod server;
 pub mod store;
+mod trust;
 mod walk;
 mod wire;
 
 pub use config::{Config, ENVIRONMENT_PREFIX};
+pub use control::Credential;
 pub use deprecation::{Deprecation, InvalidLinkTarget, LinkTarget};
 pub use error::CATALOGUE;
-pub use handover::{ControlPlane, InvalidControlPlane};
 pub use import::{BYTES_MAX, ImportFailure, LINE_BYTES_MAX, ORDERS_MAX};
 pub use orders::Orders;
 pub use server::{start, start_with};

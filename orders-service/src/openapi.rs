@@ -61,7 +61,7 @@ fn document(
             path.insert(operation.method.to_owned(), operation.describe());
         }
     }
-    json!({
+    let mut document = json!({
         "openapi": "3.1.0",
         "info": {
             "title": title,
@@ -74,7 +74,22 @@ fn document(
         "security": [{ "bearerAuth": [] }],
         "paths": paths,
         "components": schemas::components(),
-    })
+    });
+    leave_out_what_nothing_refers_to(&mut document);
+    document
+}
+
+/// Takes schemas away that belong to the other version: a generator would make types of them.
+fn leave_out_what_nothing_refers_to(document: &mut Value) {
+    loop {
+        let text = document.to_string();
+        let Some(schemas) = document.pointer_mut("/components/schemas").and_then(Value::as_object_mut) else { return };
+        let before = schemas.len();
+        schemas.retain(|name, _| text.contains(&format!("\"#/components/schemas/{name}\"")));
+        if schemas.len() == before {
+            return;
+        }
+    }
 }
 
 impl Operation {

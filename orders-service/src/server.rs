@@ -3,24 +3,26 @@
 use std::sync::Arc;
 
 use chassis::clock::Clock;
-use chassis::guard::{GatewayGuard, Openers, TrustedKeys, operator_token};
+use chassis::guard::{GatewayGuard, PassGuard, TrustedKeys, pass_key};
 use chassis::health::Health;
 use chassis::running::Running;
-use chassis::serve::{ServeLimits, bind, serve};
+use chassis::serve::{ServeLimits, bind, serve, serve_over};
 use chassis::shutdown::Shutdown;
 use chassis::sql::{self, StoreMetrics};
 use chassis::trace::{Exporter, Traced, Tracer, traced};
 use chassis::{admin, metrics};
+use contract::trust::ORDERS_SERVICE;
 use parking_lot::Mutex;
 
 use crate::api::{self, Api};
 use crate::config::Config;
+use crate::control::{Control, keep};
 use crate::erasure::Eraser;
 use crate::handover::Handover;
 use crate::internal::{self, Internal};
-use crate::key_set::Publisher;
 use crate::metrics::Metrics;
 use crate::orders::Orders;
+use crate::trust::{Believed, Publisher};
 
 /// Connections of operators served at once.
 const INTERNAL_CONNECTIONS_MAX: usize = 64;
@@ -63,9 +65,22 @@ pub async fn start_with(
     if let Some(database) = orders.store().database() {
         tokio::spawn(sql::watch(database, watched, shutdown.clone()));
     }
-    let internal = Internal { orders: orders.clone(), clock: clock.clone(), metrics: api.metrics.clone() };
-    let handover = Handover::new(orders.clone(), api.metrics.clone(), &config.control_plane, &config.secret)?;
-    let eraser = Eraser::new(orders.clone(), clock.clone(), &config.control_plane, &config.secret)?;
+    let platform = config.credential.platform();
+    if platform.is_some() {
+        tracing::warn!(
+            "this service has the secret of the platform, which opens everything; give it a credential of its own with \
+             `tollhouse node add orders-service --service`, set credential_file, and take secret_file away"
+        );
+    }
+    let control = Control::new(config.control_plane, &config.credential)?;
+    let internal = Internal {
+        orders: orders.clone(),
+        clock: clock.clone(),
+        metrics: api.metrics.clone(),
+        control: control.clone(),
+    };
+    let handover = Handover { orders: orders.clone(), metrics: api.metrics.clone(), control: control.clone() };
+    let eraser = Eraser { orders: orders.clone(), clock: clock.clone(), control: control.clone() };
     let http = bind(config.listen).await?;
     let operators = bind(config.internal_listen).await?;
     let watchers = bind(config.admin_listen).await?;
@@ -73,23 +88,27 @@ pub async fn start_with(
         [("http", http.local_addr()?), ("internal", operators.local_addr()?), ("admin", watchers.local_addr()?)];
     let limits = ServeLimits::default();
     let operators_limits = ServeLimits { connections_max: INTERNAL_CONNECTIONS_MAX, ..limits };
-    let keys = TrustedKeys::derived(&config.secret)?;
+    let (keys, operator_keys) = match platform {
+        Some(secret) => (TrustedKeys::derived(secret)?, TrustedKeys::always(pass_key(secret)?.public())),
+        None => (TrustedKeys::none(), TrustedKeys::none()),
+    };
+    let mut believed = Believed { gateways: Some(keys.clone()), operators: operator_keys.clone() };
     if let Some(file) = &config.key_set_file {
         keys.read(file)?;
         tokio::spawn(keys.clone().keep_read(file.clone(), shutdown.clone()));
-    } else {
-        let publisher = Publisher::new(&config.control_plane, &config.secret, keys.clone())?;
-        tokio::spawn(publisher.keep_asking(shutdown.clone()));
+        believed.gateways = None;
     }
-    let guard = GatewayGuard::new(&config.secret, keys, config.audience.as_str(), clock);
-    let token = Arc::new(operator_token(&config.secret));
+    let publisher = Publisher::recalling(believed, control, config.trust_file);
+    publisher.begin().await;
+    tokio::spawn(keep(publisher, shutdown.clone()));
+    let guard = GatewayGuard::new(platform, keys, config.audience.as_str(), clock.clone());
+    let passes = PassGuard::new(operator_keys, ORDERS_SERVICE, platform, clock);
     let api = api::router(api, guard).layer(axum::middleware::from_fn_with_state(traced_by, traced));
-    let telling = tokio::spawn(handover.run(shutdown.clone()));
-    let erasing = tokio::spawn(eraser.run(shutdown.clone()));
-    let public = serve(http, api, limits, shutdown.clone());
-    let settings = admin::settings("/internal/settings", Arc::new(Mutex::new(config.told)), Openers::of([&*token]));
-    let inside = internal::router(internal, token).merge(settings);
-    let private = serve(operators, inside, operators_limits, shutdown.clone());
+    let telling = tokio::spawn(keep(handover, shutdown.clone()));
+    let erasing = tokio::spawn(keep(eraser, shutdown.clone()));
+    let public = serve_over(http, config.tls, api, limits, shutdown.clone());
+    let inside = internal::router(internal, Arc::new(Mutex::new(config.told)), passes);
+    let private = serve_over(operators, config.internal_tls, inside, operators_limits, shutdown.clone());
     // The admin listener ends last: it tells that the others are draining.
     let admin_end = Shutdown::new();
     let admin_limits = ServeLimits { connections_max: admin::CONCURRENT_REQUESTS_MAX, ..limits };

@@ -121,10 +121,10 @@ pub enum Command {
     /// Write the DNS of the test world (`./up --test-world`).
     #[command(subcommand)]
     Dns(Dns),
-    /// What the edge believes about a hostname, a request or a key, and why.
+    /// What the edge believes about a hostname, a project, a request or a key, and why.
     Explain {
-        /// A hostname, the X-Request-Id of a response, or the id of a key.
-        #[arg(value_name = "HOST|REQUEST-ID|KEY-ID")]
+        /// A hostname or a URL, a project's name, the X-Request-Id of a response, the id of a key, or a key itself.
+        #[arg(value_name = "HOST|URL|PROJECT|REQUEST-ID|KEY-ID|KEY")]
         about: String,
     },
     /// How the running platform is: every process, what it leans on, what ends soon, what is refused, what is wrong.
@@ -248,6 +248,9 @@ pub enum Project {
         /// Erase its data at once, and what is kept of removed projects of this name. It cannot be restored.
         #[arg(long)]
         now: bool,
+        /// Do not ask whether that is meant.
+        #[arg(long)]
+        yes: bool,
     },
     /// Bring a removed project back, with its keys and its data. Its domains are verified anew.
     Restore {

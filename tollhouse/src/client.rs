@@ -4,14 +4,17 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use chassis::guard::{gateway_operator_token, operator_token};
+use chassis::clock::{Clock as _, SystemClock};
+use chassis::guard::{gateway_operator_token, operator_token, pass, pass_key};
 use chassis::secret::Secret;
 use contract::error::ErrorBody;
 use contract::project::ProjectUid;
+use contract::token::SigningKey;
+use contract::trust::ORDERS_SERVICE;
 use reqwest::{Method, Response};
 use serde_json::Value;
 
-use crate::directory::{Address, Directory, RunFile};
+use crate::directory::{Address, Directory, INTERNAL_AUTHORITY, RunFile};
 
 /// How long an answer may take, imports and exports aside.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
@@ -23,6 +26,8 @@ const EDGES_MAX: usize = 256;
 pub struct Client {
     http: reqwest::Client,
     token: Secret,
+    /// Signs what services are asked with: each is shown what opens that service alone, for less than a minute.
+    passes: SigningKey,
     /// For the gateways: one that is in wrong hands learns what it is asked with.
     gateways: Secret,
     /// Where it listens.
@@ -35,16 +40,24 @@ impl Client {
     /// # Errors
     /// When none runs there.
     pub fn of(directory: &Directory) -> anyhow::Result<Self> {
-        Self::new(directory.running()?, &directory.platform_secret()?)
+        let run = directory.running()?;
+        let authority = if run.tls { Some(directory.path(INTERNAL_AUTHORITY)) } else { None };
+        let authority =
+            authority.map(std::fs::read).transpose().context("reading the authority of internal listeners")?;
+        Self::new(run, &directory.platform_secret()?, authority.as_deref())
     }
 
-    /// A client of a platform whose addresses and secret are known.
+    /// A client of a platform whose addresses, secret and authority of internal listeners (PEM) are known.
     ///
     /// # Errors
     /// When the HTTP client cannot be made.
-    pub fn new(run: RunFile, secret: &Secret) -> anyhow::Result<Self> {
-        let http = reqwest::Client::builder().connect_timeout(Duration::from_secs(2)).no_proxy().build()?;
-        Ok(Self { http, token: operator_token(secret), gateways: gateway_operator_token(secret), run })
+    pub fn new(run: RunFile, secret: &Secret, authority: Option<&[u8]>) -> anyhow::Result<Self> {
+        let mut http = reqwest::Client::builder().connect_timeout(Duration::from_secs(2)).no_proxy();
+        if let Some(pem) = authority {
+            http = http.tls_certs_only(reqwest::Certificate::from_pem_bundle(pem)?);
+        }
+        let (token, gateways) = (operator_token(secret), gateway_operator_token(secret));
+        Ok(Self { http: http.build()?, token, passes: pass_key(secret)?, gateways, run })
     }
 
     /// Calls the control plane. `Value::Null` is no body, in both directions.
@@ -52,15 +65,25 @@ impl Client {
     /// # Errors
     /// When it cannot be reached, or says no: the message is its own.
     pub async fn control(&self, method: Method, path: &str, body: &Value) -> anyhow::Result<Value> {
-        self.json(&self.run.control, &self.token, method, path, body).await
+        self.json(&self.internal(&self.run.control, path), &self.token.to_token(), method, body).await
     }
 
-    /// Calls the edge's admin listener.
+    /// Calls the admin listener of a gateway: the first that can be reached, for what one of them can do for all.
     ///
     /// # Errors
     /// As [`Client::control`].
     pub async fn edge(&self, method: Method, path: &str) -> anyhow::Result<Value> {
-        self.json(&self.run.admin, &self.gateways, method, path, &Value::Null).await
+        let mut answer = self.edge_at(&self.run.admin, method.clone(), path).await;
+        for address in self.edges().await {
+            let silent = answer.as_ref().err().and_then(|error| error.downcast_ref::<reqwest::Error>());
+            if !silent.is_some_and(reqwest::Error::is_connect) {
+                break;
+            }
+            if let Ok(place) = address.parse() {
+                answer = self.edge_at(&place, method.clone(), path).await;
+            }
+        }
+        answer
     }
 
     /// Calls the admin listener of one gateway.
@@ -68,12 +91,24 @@ impl Client {
     /// # Errors
     /// As [`Client::control`].
     pub async fn edge_at(&self, address: &Address, method: Method, path: &str) -> anyhow::Result<Value> {
-        self.json(address, &self.gateways, method, path, &Value::Null).await
+        self.json(&format!("http://{address}{path}"), &self.gateways.to_token(), method, &Value::Null).await
     }
 
     /// Asks every gateway: a name may stand for several, and there may be more addresses. Whoever does not answer has
     /// its reason in place of an answer.
     pub async fn every_edge(&self, method: &Method, path: &str) -> Vec<(String, anyhow::Result<Value>)> {
+        let asked = self.edges().await.into_iter().map(|address| async move {
+            let answer = match address.parse() {
+                Ok(place) => self.edge_at(&place, method.clone(), path).await,
+                Err(reason) => Err(anyhow::Error::msg::<String>(reason)),
+            };
+            (address, answer)
+        });
+        futures_util::future::join_all(asked).await
+    }
+
+    /// The addresses of the gateways' admin listeners: a name may stand for several.
+    async fn edges(&self) -> BTreeSet<String> {
         let mut addresses = BTreeSet::new();
         for address in std::iter::once(&self.run.admin).chain(&self.run.more_admins) {
             match tokio::net::lookup_host(address.to_string()).await {
@@ -82,14 +117,7 @@ impl Client {
                 Err(_) => drop(addresses.insert(address.to_string())),
             }
         }
-        let asked = addresses.into_iter().take(EDGES_MAX).map(|address| async move {
-            let answer = match address.parse() {
-                Ok(place) => self.json(&place, &self.gateways, method.clone(), path, &Value::Null).await,
-                Err(reason) => Err(anyhow::Error::msg::<String>(reason)),
-            };
-            (address, answer)
-        });
-        futures_util::future::join_all(asked).await
+        addresses.into_iter().take(EDGES_MAX).collect()
     }
 
     /// Asks the orders-service's internal listener for something short.
@@ -97,7 +125,7 @@ impl Client {
     /// # Errors
     /// As [`Client::control`].
     pub async fn orders_json(&self, path: &str) -> anyhow::Result<Value> {
-        self.json(&self.run.orders, &self.token, Method::GET, path, &Value::Null).await
+        self.json(&self.internal(&self.run.orders, path), &self.pass(), Method::GET, &Value::Null).await
     }
 
     /// The identity of a project, under which services keep what is its.
@@ -115,20 +143,23 @@ impl Client {
     /// As [`Client::control`].
     pub async fn orders(&self, method: Method, path: &str, body: reqwest::Body) -> anyhow::Result<Response> {
         let request =
-            self.http.request(method, url(&self.run.orders, path)).bearer_auth(&*self.token.to_token()).body(body);
+            self.http.request(method, self.internal(&self.run.orders, path)).bearer_auth(self.pass()).body(body);
         checked(request.send().await.context("the orders-service does not answer; is the platform running?")?).await
     }
 
-    async fn json(
-        &self,
-        address: &Address,
-        token: &Secret,
-        method: Method,
-        path: &str,
-        body: &Value,
-    ) -> anyhow::Result<Value> {
-        let mut request =
-            self.http.request(method, url(address, path)).bearer_auth(&*token.to_token()).timeout(ANSWER_MAX);
+    /// A way into the orders-service.
+    fn pass(&self) -> String {
+        pass(&self.passes, ORDERS_SERVICE, SystemClock::new().now_seconds())
+    }
+
+    /// What is at a path of an internal listener.
+    fn internal(&self, address: &Address, path: &str) -> String {
+        let scheme = if self.run.tls { "https" } else { "http" };
+        format!("{scheme}://{address}{path}")
+    }
+
+    async fn json(&self, url: &str, token: &str, method: Method, body: &Value) -> anyhow::Result<Value> {
+        let mut request = self.http.request(method, url).bearer_auth(token).timeout(ANSWER_MAX);
         if !body.is_null() {
             request = request.json(body);
         }
@@ -136,10 +167,6 @@ impl Client {
         let text = checked(response).await?.text().await?;
         if text.is_empty() { Ok(Value::Null) } else { Ok(serde_json::from_str(&text)?) }
     }
-}
-
-fn url(address: &Address, path: &str) -> String {
-    format!("http://{address}{path}")
 }
 
 /// A service that answered, and said no.
@@ -167,7 +194,10 @@ async fn checked(response: Response) -> anyhow::Result<Response> {
     let text = response.text().await.unwrap_or_default();
     match serde_json::from_str::<ErrorBody>(&text) {
         Ok(body) => {
-            let details = body.details.map(|details| format!(" {details}")).unwrap_or_default();
+            let said = |value: &Value| value.as_str().is_some_and(|text| body.message.contains(text));
+            let repeats = |details: &Value| details.get("reason").is_some_and(said);
+            let details = body.details.as_ref().filter(|details| !repeats(details));
+            let details = details.map(|details| format!(" {details}")).unwrap_or_default();
             let words = format!("{} ({}){details}", body.message, body.code);
             Err(Refused { code: body.code, words }.into())
         }

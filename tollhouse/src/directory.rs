@@ -8,8 +8,13 @@ use anyhow::Context as _;
 use chassis::secret::{Secret, write_private};
 use serde::{Deserialize, Serialize};
 
-/// Where the credentials of gateways are.
+/// Where the credentials of gateways and of services are.
 pub(crate) const GATEWAYS: &str = "secrets/gateways";
+/// See [`GATEWAYS`].
+pub(crate) const SERVICES: &str = "secrets/services";
+
+/// The authority whose certificates internal listeners show.
+pub(crate) const INTERNAL_AUTHORITY: &str = "ca/internal.pem";
 
 /// The data directory.
 #[derive(Clone, Debug)]
@@ -21,6 +26,11 @@ pub struct Directory(PathBuf);
 pub struct Address(String);
 
 impl Address {
+    /// The name or address.
+    pub fn host(&self) -> &str {
+        self.0.rsplit_once(':').map_or("", |(host, _)| host).trim_matches(['[', ']'])
+    }
+
     /// The port; 0 if there is none, which parsing excludes.
     pub fn port(&self) -> u16 {
         self.0.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0)
@@ -74,6 +84,9 @@ pub struct RunFile {
     pub control: Address,
     /// Internal API of the orders.
     pub orders: Address,
+    /// Whether both speak TLS, with certificates of the authority in `ca/internal.pem`.
+    #[serde(default)]
+    pub tls: bool,
     /// Health and metrics of the orders-service; `None` where this platform does not know it.
     #[serde(default)]
     pub orders_admin: Option<Address>,
@@ -118,12 +131,13 @@ impl Directory {
         Secret::load_or_create(&self.path("secrets/platform.key"))
     }
 
-    /// The credential of a gateway of this machine, in the directory that the control plane reads when it starts.
+    /// The credential of a gateway or service of this machine, in the directory ([`GATEWAYS`] or [`SERVICES`]) that the
+    /// control plane reads when it starts.
     ///
     /// # Errors
     /// When the file is not usable.
-    pub fn gateway_credential(&self, gateway: &str) -> anyhow::Result<PathBuf> {
-        let path = self.path(GATEWAYS).join(format!("{gateway}.key"));
+    pub(crate) fn credential(&self, directory: &str, name: &str) -> anyhow::Result<PathBuf> {
+        let path = self.path(directory).join(format!("{name}.key"));
         Secret::load_or_create(&path)?;
         Ok(path)
     }

@@ -3,15 +3,40 @@
 use std::process::ExitCode;
 
 use tollhouse::arguments::{Arguments, Command};
-use tollhouse::output::say;
+use tollhouse::client::Refused;
+use tollhouse::output::{Attention, say};
 use tollhouse::{command, up};
 
 /// 13 % more requests per core than glibc's allocator, and idle memory goes back to the system.
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+/// What is wrong stands on the command line.
+const USAGE: u8 = 2;
+
+/// The command was carried out, and what it shows needs attention.
+const ATTENTION: u8 = 3;
+
+/// Says what went wrong: to a person, or to a program.
+fn complain(json: bool, code: &str, words: &str) {
+    if json {
+        say(&serde_json::json!({ "error": { "code": code, "message": words } }).to_string());
+    } else {
+        say(&format!("tollhouse: {words}"));
+    }
+}
+
 fn main() -> ExitCode {
-    let arguments = Arguments::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
+    let arguments = match Arguments::read(std::env::args_os()) {
+        Ok(arguments) => arguments,
+        Err(error) if error.exit_code() != 0 && std::env::args_os().any(|word| word == "--json") => {
+            complain(true, "usage", error.to_string().trim_end());
+            return ExitCode::from(USAGE);
+        }
+        Err(error) => error.exit(),
+    };
+    let json = arguments.common.json;
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -28,9 +53,12 @@ fn main() -> ExitCode {
     });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is::<Attention>() => ExitCode::from(ATTENTION),
         Err(error) => {
+            let refused = error.chain().find_map(|cause| cause.downcast_ref::<Refused>());
+            let code = refused.map_or("failed", |refused| refused.code.as_str());
             // The whole chain on one line: what was being done, and why it did not work.
-            say(&format!("tollhouse: {error:#}"));
+            complain(json, code, &format!("{error:#}"));
             ExitCode::FAILURE
         }
     }

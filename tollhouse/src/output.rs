@@ -4,32 +4,105 @@
 //! shown escaped instead, in the same way in both forms.
 
 use std::borrow::Cow;
-use std::io::Write as _;
+use std::io::{BufRead as _, IsTerminal as _, Read as _, Write as _};
 
 use contract::text::is_deceptive;
 use serde_json::Value;
 
 use crate::arguments::Common;
 
+/// What a command has shown needs somebody's attention: trouble, a difference, a gateway that lags. It has been said; the
+/// exit code reports it to programs.
+#[derive(Debug)]
+pub struct Attention;
+
+impl std::fmt::Display for Attention {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("what is shown needs attention")
+    }
+}
+
+impl std::error::Error for Attention {}
+
+impl Attention {
+    /// An error when something needs attention.
+    ///
+    /// # Errors
+    /// [`Attention`], when it does.
+    pub fn when(needed: bool) -> anyhow::Result<()> {
+        if needed { Err(Self.into()) } else { Ok(()) }
+    }
+}
+
+/// Bytes of an answer at the terminal.
+const TYPED_BYTES_MAX: u64 = 256;
+
 /// Prints a value: as JSON when asked for, else as the text `show` makes of it.
 pub fn answer(common: &Common, value: &Value, show: impl FnOnce(&Value) -> String) {
     if common.json {
         print(&format!("{value:#}"));
     } else {
-        print(&show(value));
+        print(&show(&with_times(value.clone())));
     }
 }
 
-/// Prints a text and ends the line. Whoever has stopped reading (`| head`) has read enough: that is no failure.
+/// The value with moments as people write them: whole seconds or milliseconds since 1970 in fields that are named so.
+fn with_times(value: Value) -> Value {
+    match value {
+        Value::Array(list) => list.into_iter().map(with_times).collect(),
+        Value::Object(fields) => {
+            let is_moment = |name: &str| name.ends_with("_at") || matches!(name, "until" | "now" | "expires");
+            let shown = fields.into_iter().map(|(name, value)| match value.as_i64() {
+                Some(at) if is_moment(&name) => (name, moment(at).map_or(value, Value::String)),
+                _ => (name, with_times(value)),
+            });
+            Value::Object(shown.collect())
+        }
+        other => other,
+    }
+}
+
+fn moment(at: i64) -> Option<String> {
+    const FIRST_SECOND: i64 = 1_000_000_000;
+    const FIRST_MILLISECOND: i64 = 1_000_000_000_000;
+    match at {
+        FIRST_MILLISECOND.. => jiff::Timestamp::from_millisecond(at).ok(),
+        FIRST_SECOND.. => jiff::Timestamp::from_second(at).ok(),
+        _ => None,
+    }
+    .map(|at| at.to_string())
+}
+
+/// Prints a text and ends the line. Whoever has stopped reading (`| head`) has read enough: that is no failure. A text that
+/// could not be written, to a full disk for example, is one: it may hold a key that is shown once.
 pub fn print(text: &str) {
-    write_line(text.trim_end());
+    match writeln!(std::io::stdout(), "{}", visible(text.trim_end())) {
+        Ok(()) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(error) => {
+            say(&format!("tollhouse: what was done could not be written to the output: {error}"));
+            std::process::exit(1);
+        }
+    }
 }
 
-/// The same for a text whose blank lines at the end are meant.
-pub fn write_line(text: &str) {
-    if writeln!(std::io::stdout(), "{}", visible(text)).is_err() {
-        std::process::exit(0);
+/// The same for a process that serves: it goes on whoever reads.
+pub fn tell_line(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{}", visible(text));
+}
+
+/// Asks whoever sits at the terminal; `None` where nobody does.
+///
+/// # Errors
+/// When the terminal cannot be read.
+pub fn ask(question: &str) -> std::io::Result<Option<String>> {
+    if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
+        return Ok(None);
     }
+    say(question);
+    let mut typed = String::new();
+    std::io::stdin().lock().take(TYPED_BYTES_MAX).read_line(&mut typed)?;
+    Ok(Some(typed.trim().to_owned()))
 }
 
 /// Says something beside the answer, on the error stream. Nobody may be there to read it.
@@ -37,11 +110,11 @@ pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", visible(text));
 }
 
-/// `println!`, by way of [`write_line`].
-macro_rules! line {
-    ($($text:tt)*) => { $crate::output::write_line(&format!($($text)*)) };
+/// `println!`, by way of [`tell_line`].
+macro_rules! tell {
+    ($($text:tt)*) => { $crate::output::tell_line(&format!($($text)*)) };
 }
-pub(crate) use line;
+pub(crate) use tell;
 
 /// A text of several lines as it may be shown: what a terminal would obey, and what would change the order of letters, is
 /// escaped as JSON escapes it, so that JSON stays JSON.
@@ -163,6 +236,19 @@ mod tests {
         assert_eq!(shown, "two\nlines, \\u001b]0;title\\u0007bücher \\u2066");
         // What is printed as JSON is the same JSON.
         assert_eq!(serde_json::from_str::<Value>(&visible(&format!("{rows:#}"))).unwrap(), rows);
+    }
+
+    #[test]
+    fn moments_read_as_moments() {
+        let shown = with_times(json!({
+            "bans": [{ "key": "key_1", "until": 1_700_000_000 }],
+            "minute": { "resets_at": 1_700_000_040, "used": 1_700_000_000 },
+            "feed_heard_at": 0,
+            "checked_at": 1_700_000_000_500_i64,
+        }));
+        assert_eq!(shown["bans"][0]["until"], "2023-11-14T22:13:20Z");
+        assert_eq!(shown["minute"], json!({ "resets_at": "2023-11-14T22:14:00Z", "used": 1_700_000_000 }));
+        assert_eq!((&shown["feed_heard_at"], &shown["checked_at"]), (&json!(0), &json!("2023-11-14T22:13:20.5Z")));
     }
 
     #[test]

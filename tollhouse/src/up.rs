@@ -2,13 +2,15 @@
 //!
 //! The first start makes everything under the data directory: secrets, a local certificate authority with a wildcard
 //! certificate, databases, demo projects. Later starts find it again. Ctrl-C drains and stops; a second Ctrl-C stops at
-//! once.
+//! once. Nothing that happens to the terminal stops it: neither that it is closed, nor that nobody reads what is said.
 
 pub(crate) mod authority;
 pub(crate) mod demo;
 mod greet;
 mod logfile;
 mod platform;
+mod ports;
+mod remembered;
 mod upstreams;
 
 use std::sync::Arc;
@@ -17,7 +19,10 @@ use anyhow::Context as _;
 use chassis::clock::{Clock, SystemClock};
 use chassis::logs::{Format, Logs};
 use chassis::shutdown::Shutdown;
+use serde_json::Value;
+use tokio::signal::unix::{SignalKind, signal};
 
+use self::remembered::Remembered;
 use crate::arguments::{Common, Up};
 use crate::client::Client;
 use crate::directory::Directory;
@@ -35,24 +40,29 @@ pub async fn run(common: &Common, options: &Up) -> anyhow::Result<()> {
     chassis::process::prepare()?;
     let directory = Directory::new(&common.data_dir);
     let _lock = directory.take()?;
+    ports::check(options)?;
+    let mut remembered = Remembered::of(&directory, options)?;
+    let domain = remembered.platform_domain.clone();
     let logs = Arc::new(start_logs(&directory)?);
+    outlive_the_terminal()?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    authority::ensure(&directory, &options.platform_domain, clock.now_seconds())?;
+    authority::ensure(&directory, &domain, clock.now_seconds())?;
     let upstreams = upstreams::resolve(&directory, &options.upstreams).await?;
     let mut world = match options.test_world {
-        Some(manners) => Some(TestWorld::start(&directory.path(""), &options.platform_domain, manners).await?),
+        Some(manners) => Some(TestWorld::start(&directory.path(""), &domain, manners).await?),
         None => None,
     };
-    let platform =
-        platform::Platform::start(&directory, options, world.as_ref(), &upstreams, logs, clock.clone()).await?;
+    let environment = remembered.environment;
+    let given = platform::Given { options, domain: &domain, environment, world: world.as_ref(), upstreams: &upstreams };
+    let platform = platform::Platform::start(&directory, &given, logs, clock.clone()).await?;
     if let Some(world) = &mut world {
         world.open(&directory.path(""), (platform.run.http.port(), platform.run.https.port())).await?;
     }
-    let client = Client::new(platform.run.clone(), &directory.platform_secret()?)?;
+    let client = Client::new(platform.run.clone(), &directory.platform_secret()?, None)?;
     platform.ready(&client).await?;
-    let demo = if options.no_demo { None } else { Some(demo::ensure(&directory, &client, clock.as_ref()).await?) };
+    let demo = if options.no_demo { None } else { demo_of(&directory, &client, &mut remembered, clock.as_ref()).await };
     directory.write_json("run.json", &platform.run)?;
-    greet::print(common, &directory, &platform.run, demo.as_ref());
+    greet::print(common, &directory, &platform.run, options, demo.as_ref());
     if let (Some(world), false) = (&world, common.json) {
         greet::print_test_world(&directory, &platform.run, world);
     }
@@ -66,13 +76,42 @@ pub async fn run(common: &Common, options: &Up) -> anyhow::Result<()> {
     stopped
 }
 
+/// The demo, made on the first start. Without it everything else runs.
+async fn demo_of(
+    directory: &Directory,
+    client: &Client,
+    remembered: &mut Remembered,
+    clock: &dyn Clock,
+) -> Option<Value> {
+    let made = match demo::known(directory, client) {
+        Some(demo) => Ok(demo),
+        None if remembered.demo_pending => demo::make(directory, client, clock).await,
+        None => return None,
+    };
+    let made = made.and_then(|demo| remembered.demo_is_made(directory).map(|()| demo));
+    let trouble = |error: &anyhow::Error| {
+        say(&format!(
+            "The demo projects could not be made: {error:#}. Everything else runs; the next start tries again."
+        ));
+    };
+    made.inspect_err(trouble).ok()
+}
+
+/// From now on the platform goes on when its terminal is closed (SIGHUP). Whoever wants it to stop presses Ctrl-C, or
+/// sends SIGTERM.
+fn outlive_the_terminal() -> anyhow::Result<()> {
+    let mut hangup = signal(SignalKind::hangup())?;
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            tracing::info!("the terminal is gone (SIGHUP); the platform goes on until SIGTERM or SIGINT");
+        }
+    });
+    Ok(())
+}
+
 /// JSON lines in files: the terminal is for people.
 fn start_logs(directory: &Directory) -> anyhow::Result<Logs> {
     let folder = directory.path("logs");
     let file = logfile::LogFile::open(&folder).with_context(|| format!("opening the log in {}", folder.display()))?;
-    Logs::start(
-        Format::Json,
-        "info,pingora_core=warn,pingora_proxy=warn,hickory_proto=warn,hickory_resolver=warn",
-        file,
-    )
+    Logs::start(Format::Json, "info,pingora_core=warn,hickory_proto=warn,hickory_resolver=warn", file)
 }

@@ -37,7 +37,7 @@ impl Source {
             None => ("the environment".to_owned(), String::new()),
         };
         let file = path.map(Path::to_owned);
-        Ok(Self { name, file, text, prefix: prefix.to_owned(), environment: std::env::vars().collect() })
+        Ok(Self { name, file, text, prefix: prefix.to_owned(), environment: environment() })
     }
 
     /// Settings from text, with an environment of the caller's.
@@ -211,8 +211,8 @@ impl Reader<'_> {
     fn report_unknown_environment(&self) {
         let asked: BTreeSet<String> = self.state.borrow().asked.iter().map(|path| self.variable(path)).collect();
         let prefix = format!("{}_", self.source.prefix);
-        for variable in self.source.environment.keys().filter(|name| name.starts_with(&prefix)) {
-            if !asked.contains(variable) {
+        for (variable, value) in self.source.environment.iter().filter(|(name, _)| name.starts_with(&prefix)) {
+            if !asked.contains(variable) && !is_of_a_service(variable, value) {
                 self.report(Problem {
                     line: None,
                     setting: format!("environment variable {variable}"),
@@ -222,6 +222,29 @@ impl Reader<'_> {
             }
         }
     }
+}
+
+/// The environment as text. What is not Unicode is shown as such, and is then no value that a setting could have.
+fn environment() -> BTreeMap<String, String> {
+    let text = |value: std::ffi::OsString| value.to_string_lossy().into_owned();
+    std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect()
+}
+
+/// Whether Kubernetes puts this variable into pods: it does so for every Service, and one may be called like a prefix of
+/// ours (`tollhouse-gateway`).
+fn is_of_a_service(name: &str, value: &str) -> bool {
+    const PROTOCOLS: [&str; 3] = ["TCP", "UDP", "SCTP"];
+    if name.ends_with("_SERVICE_HOST") || name.ends_with("_SERVICE_PORT") || name.contains("_SERVICE_PORT_") {
+        return true;
+    }
+    if name.ends_with("_PORT") && value.contains("://") {
+        return true;
+    }
+    // `…_PORT_80_TCP`, and behind it `_PROTO`, `_PORT`, `_ADDR`.
+    let Some((_, rest)) = name.split_once("_PORT_") else { return false };
+    let mut parts = rest.split('_');
+    let has_number = parts.next().is_some_and(|number| number.parse::<u16>().is_ok());
+    has_number && parts.next().is_some_and(|protocol| PROTOCOLS.contains(&protocol))
 }
 
 /// Every value below a table by its path; members of lists of tables by their place.

@@ -24,25 +24,61 @@ pub(crate) fn fails_after(test: &str, work: impl FnOnce(&Path)) -> TempDir {
         // No destructor runs and no connection is closed.
         std::process::exit(DONE);
     }
-    let place = tempfile::tempdir().unwrap();
-    let [worked, kept, library] = ["work", "kept", "power.so"].map(|name| place.path().join(name));
-    std::fs::create_dir(&worked).unwrap();
-    std::fs::create_dir(&kept).unwrap();
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../chassis/tests/support/power.c");
-    let compiled = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).status();
-    assert!(compiled.expect("a C compiler is needed: install gcc (./check does)").success());
+    let (disk, worked) = (Disk::new(), tempfile::tempdir().unwrap());
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture"])
-        .env(WORK, &worked)
-        .env("POWER_KEPT", &kept)
-        .env("LD_PRELOAD", &library)
+        .env(WORK, worked.path())
+        .envs(disk.environment())
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(DONE), "is {test} the path of this test? {said}");
-    let left = tempfile::tempdir().unwrap();
-    come_back(&kept, std::fs::metadata(&worked).unwrap().ino(), left.path());
-    left
+    disk.comes_back(worked.path())
+}
+
+/// A disk that keeps what was synced and nothing else.
+pub(crate) struct Disk {
+    place: TempDir,
+}
+
+impl Disk {
+    /// One that keeps nothing yet.
+    pub(crate) fn new() -> Self {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::create_dir(place.path().join("kept")).unwrap();
+        let (source, library) =
+            (concat!(env!("CARGO_MANIFEST_DIR"), "/../chassis/tests/support/power.c"), place.path().join("power.so"));
+        let compiled = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(library).arg(source).status();
+        assert!(compiled.expect("a C compiler is needed: install gcc (./check does)").success());
+        Self { place }
+    }
+
+    /// What a process is started with that writes to it.
+    pub(crate) fn environment(&self) -> [(&'static str, PathBuf); 2] {
+        [("LD_PRELOAD", self.place.path().join("power.so")), ("POWER_KEPT", self.kept())]
+    }
+
+    /// Keeps a directory of files as it is now.
+    pub(crate) fn keep(&self, directory: &Path) {
+        let inode = |path: &Path| std::fs::metadata(path).unwrap().ino();
+        let mut names = String::new();
+        for file in std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
+            names.push_str(&format!("{} f {}\n", inode(&file), file.file_name().unwrap().to_str().unwrap()));
+            std::fs::copy(&file, self.kept().join(format!("file-{}", inode(&file)))).unwrap();
+        }
+        std::fs::write(self.kept().join(format!("folder-{}", inode(directory))), names).unwrap();
+    }
+
+    /// A directory as it is after a power failure.
+    pub(crate) fn comes_back(&self, directory: &Path) -> TempDir {
+        let left = tempfile::tempdir().unwrap();
+        come_back(&self.kept(), std::fs::metadata(directory).unwrap().ino(), left.path());
+        left
+    }
+
+    fn kept(&self) -> PathBuf {
+        self.place.path().join("kept")
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "which of two processes of one test this is, not a setting")]

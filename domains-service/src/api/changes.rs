@@ -103,7 +103,7 @@ pub(super) async fn change(
     let mut write = app.store.write().await?;
     let project = projects::find(&mut write, &id).await?;
     let mut domain = find(&mut write, &project.id, &name).await?;
-    check_revision(&headers, &domain)?;
+    check_revision(&headers, &view::domain(&app, &project, &domain))?;
     let before = view_of_choice(&domain);
     match rule {
         Field::Null => domain.redirect = None,
@@ -133,8 +133,8 @@ pub(super) async fn change(
         write.record(&id, Some(&domain.name), kind, &actor, json!({ "before": before, "after": after })).await?;
         write.commit().await?;
     }
-    let headers = [(header::ETAG, view::etag(&domain))];
-    Ok((headers, axum::Json(view::domain(&app, &project, &domain))).into_response())
+    let shown = view::domain(&app, &project, &domain);
+    Ok(([(header::ETAG, view::etag(&shown))], axum::Json(shown)).into_response())
 }
 
 fn view_of_choice(domain: &Domain) -> serde_json::Value {
@@ -156,16 +156,17 @@ async fn find(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Dom
 }
 
 /// `If-Match`: the change is made to what its author has seen.
-fn check_revision(headers: &HeaderMap, domain: &Domain) -> Result<(), Stop> {
-    let Some(expected) = headers.get(header::IF_MATCH) else { return Ok(()) };
-    let current = view::etag(domain);
-    let matches =
-        expected.to_str().is_ok_and(|text| text.split(',').map(str::trim).any(|tag| tag == "*" || tag == current));
-    if matches {
+fn check_revision(headers: &HeaderMap, shown: &serde_json::Value) -> Result<(), Stop> {
+    let mut expected = headers.get_all(header::IF_MATCH).iter().peekable();
+    if expected.peek().is_none() {
         return Ok(());
     }
-    let message =
-        format!("The domain has changed since; its revision is {}. Read it again and repeat the change.", domain.rev);
+    let current = view::etag(shown);
+    let tags = expected.filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(',')).map(str::trim);
+    if tags.into_iter().any(|tag| tag == "*" || tag == current) {
+        return Ok(());
+    }
+    let message = format!("The domain has changed since; its ETag is {current}. Read it again and repeat the change.");
     Err(Code::StaleRevision.refuse(message).into())
 }
 
@@ -212,6 +213,7 @@ pub(super) async fn remove(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Actor>,
     Segments([project, name]): Segments<2>,
+    headers: HeaderMap,
     params: Params,
 ) -> Result<Response, Stop> {
     let id = actor.enter(&project, Some(Scope::DomainsWrite))?;
@@ -220,6 +222,7 @@ pub(super) async fn remove(
     let mut write = app.store.write().await?;
     let project = projects::find(&mut write, &id).await?;
     let domain = find(&mut write, &id, &name).await?;
+    check_revision(&headers, &view::domain(&app, &project, &domain))?;
     let dependants = domains::dependants(write.connection(), &domain).await?;
     if let Some(first) = dependants.first()
         && !with_redirects

@@ -22,11 +22,12 @@ use crate::attend::{self, Attended, Reason};
 use crate::dns::verdict::Claim;
 use crate::domain::name::{Attachable, NameError, attachable};
 use crate::domain::problem::ProblemCode;
-use crate::domain::{Domain, Status};
+use crate::domain::{Domain, RedirectRule, Status};
 use crate::error::{Code, Stop};
 use crate::project::ProjectRef;
 use crate::store::projects::ProjectRecord;
 use crate::store::{StoreError, domains};
+use crate::throttle::Asking;
 
 /// The longest an answer to Verify takes; what takes longer goes on without it.
 const VERIFY_TIME_MAX: Duration = Duration::from_secs(8);
@@ -64,7 +65,14 @@ pub(super) async fn add(
             let message = "The domain is being removed. Add it again in a moment.";
             return Err(Code::RemovalInProgress.refuse(message).into());
         }
-        return Ok(shown(&app, &project, &known, StatusCode::OK)); // adding twice is added
+        return match differs(&known, wanted.primary, rule.as_ref()) {
+            None => Ok(shown(&app, &project, &known, StatusCode::OK)), // adding twice is added
+            Some(what) => {
+                let message =
+                    format!("The project has this domain already, and its {what} is another. Change it with PATCH.");
+                Err(Code::DomainExists.refuse(message).into())
+            }
+        };
     }
     let used = domains::count_domains(write.connection(), &id).await?;
     if used >= u64::from(limit) {
@@ -83,6 +91,15 @@ pub(super) async fn add(
     write.commit().await?;
     app.wake.notify_one();
     Ok(shown(&app, &project, &domain, StatusCode::CREATED))
+}
+
+/// What is wanted of a domain that is there already and has it otherwise.
+fn differs(known: &Domain, primary: bool, rule: Option<&RedirectRule>) -> Option<&'static str> {
+    match rule {
+        _ if primary && !(known.primary || known.primary_wanted) => Some("role"),
+        Some(rule) if known.redirect.as_ref() != Some(rule) => Some("redirect"),
+        _ => None,
+    }
 }
 
 /// A paid plan and a successful deploy. Returns how many domains the plan has.
@@ -113,8 +130,8 @@ fn unattachable(error: NameError) -> Stop {
 }
 
 fn shown(app: &App, project: &ProjectRecord, domain: &Domain, status: StatusCode) -> Response {
-    let headers = [(header::ETAG, view::etag(domain))];
-    (status, headers, axum::Json(view::domain(app, project, domain))).into_response()
+    let shown = view::domain(app, project, domain);
+    (status, [(header::ETAG, view::etag(&shown))], axum::Json(shown)).into_response()
 }
 
 /// `GET …/domains`.
@@ -179,7 +196,7 @@ pub(super) async fn verify(
     if domain.removal.is_some() {
         return Err(Code::RemovalInProgress.refuse("The domain is being removed.").into());
     }
-    throttle(&app, &id, domain.name.as_str())?;
+    throttle(&app, Asking::Verify, &id, domain.name.as_str())?;
     begin_again(&app, &domain, &actor).await?;
     // On a task of its own, so that a client that leaves does not break it off.
     let attending = tokio::spawn({
@@ -207,8 +224,8 @@ async fn look_now(app: &App, domain: &Domain) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn throttle(app: &App, project: &ProjectRef, name: &str) -> Result<(), Refusal> {
-    app.throttles.check(project, name).map_err(|wait| {
+fn throttle(app: &App, asking: Asking, project: &ProjectRef, name: &str) -> Result<(), Refusal> {
+    app.throttles.look(asking, project, name).map_err(|wait| {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         let message = format!("A domain is checked once in ten seconds. Ask again in {seconds} s.");
         Code::VerifyThrottled.refuse(message).with_header(header::RETRY_AFTER, &seconds.max(1).to_string())
@@ -260,7 +277,7 @@ pub(super) async fn check(
     let project = projects::load(&app, &id).await?;
     let text = params.text("name").unwrap_or_default();
     let Attachable { name, local, .. } = attachable(text, &app.platform, app.names).map_err(unattachable)?;
-    throttle(&app, &id, name.as_str())?;
+    throttle(&app, Asking::Check, &id, name.as_str())?;
     let mut connection = app.store.reader().acquire().await?;
     let claims = domains::find_claims(&mut connection, &name).await?;
     drop(connection);

@@ -25,8 +25,8 @@ use crate::store::keys;
 /// The longest name of a node.
 const NODE_BYTES_MAX: usize = 128;
 
-/// `GET /internal/edge/feed?node=ID&after=REVISION&keyring=1`: frames, for ever; with the gateways' keys for those that
-/// are on record and ask for them.
+/// `GET /internal/edge/feed?node=ID&after=REVISION&keyring=1&history=1`: frames, for ever; with the id of the database for
+/// those that ask for it, and with the gateways' keys for those that are on record and ask for them.
 pub(super) async fn feed(
     State(app): State<Arc<App>>,
     Extension(places): Extension<Arc<Places>>,
@@ -39,11 +39,12 @@ pub(super) async fn feed(
         return Err(Code::InvalidQuery.refuse("Say who follows: node=NAME.").into());
     }
     let after = Revision(params.value("after", 0, "a revision")?);
-    let Ok(place) = places.followers.clone().try_acquire_owned() else {
+    let Some(place) = places.take(edge.0.as_ref()) else {
         return Err(Code::StorageUnavailable.refuse("There are as many followers as can be served.").into());
     };
     let (pieces, waiting) = mpsc::channel(PIECES_WAITING_MAX);
-    let wants_keyring = params.text("keyring") == Some("1");
+    let wants =
+        feed::Wants { keyring: params.text("keyring") == Some("1"), history: params.text("history") == Some("1") };
     if edge.0.is_none() {
         tracing::warn!(
             node,
@@ -51,7 +52,7 @@ pub(super) async fn feed(
              and take the secret away from it"
         );
     }
-    let follower = feed::Follower::new(app, places, edge.0, wants_keyring, after, pieces);
+    let follower = feed::Follower::new(app, places, edge.0, wants, after, pieces);
     tokio::spawn(async move {
         let _place = place;
         match feed::serve(follower, shutdown).await {

@@ -1,4 +1,4 @@
-//! Gateways on record, for operators; and the door of their part of the internal API.
+//! Gateways and services on record, for operators; and the door of the gateways' part of the internal API.
 
 use std::sync::Arc;
 
@@ -15,20 +15,23 @@ use super::extract::{Json, Segments};
 use super::view::rfc3339;
 use crate::app::App;
 use crate::error::{Code, Stop};
+use crate::feed::Credential;
 use crate::keyring;
-use crate::store::gateways::{GATEWAYS_MAX, Gateway, NotEnrolled};
+use crate::store::gateways::{GATEWAYS_MAX, Gateway, Kind, NotEnrolled};
+use crate::store::projects;
+use crate::worker::EVENTS_MILLIS;
 
 /// The longest name of a gateway on record.
 const NAME_BYTES_MAX: usize = 63;
 
 /// Who follows and reports: a gateway on record, or one with the platform's secret.
 #[derive(Clone, Debug)]
-pub(super) struct Edge(pub(super) Option<String>);
+pub(super) struct Edge(pub(super) Option<Credential>);
 
 impl Edge {
     /// What the node that a gateway names is called here: nobody speaks for a node of another gateway.
     pub(super) fn node(&self, node: &str) -> String {
-        self.0.as_ref().map_or_else(|| node.to_owned(), |gateway| format!("{gateway}/{node}"))
+        self.0.as_ref().map_or_else(|| node.to_owned(), |credential| format!("{}/{node}", credential.gateway))
     }
 }
 
@@ -47,8 +50,8 @@ pub(super) async fn require_gateway(State(door): State<EdgeDoor>, mut request: R
     let edge = if is_shared {
         Edge(None)
     } else {
-        match door.app.store.hear_gateway(&digest, door.app.clock.now()).await {
-            Ok(Some(gateway)) => Edge(Some(gateway)),
+        match door.app.store.hear(Kind::Gateway, &digest, door.app.clock.now()).await {
+            Ok(Some(gateway)) => Edge(Some(Credential { gateway, digest })),
             Ok(None) => return guard::token_required(),
             Err(error) => return Stop::from(error).into_response(),
         }
@@ -67,7 +70,7 @@ pub(super) fn hexadecimal(digest: [u8; 32]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether a gateway may be called this: letters, digits, hyphens and full stops.
+/// Whether a gateway or a service may be called this: letters, digits, hyphens and full stops.
 pub(crate) fn is_name(name: &str) -> bool {
     let is_good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
     (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_good)
@@ -77,31 +80,33 @@ pub(crate) fn is_name(name: &str) -> bool {
 #[serde(deny_unknown_fields)]
 pub(super) struct NewGateway {
     name: String,
+    #[serde(default)]
+    kind: Kind,
 }
 
 /// `POST /internal/gateways`: the credential is in this answer and nowhere else.
 pub(super) async fn create(State(app): State<Arc<App>>, Json(wanted): Json<NewGateway>) -> Result<Response, Stop> {
-    let name = wanted.name;
+    let NewGateway { name, kind } = wanted;
     if !is_name(&name) {
-        let message = format!("Call a gateway 1 to {NAME_BYTES_MAX} characters of a-z, 0-9, - and full stops.");
+        let message = format!("Call it 1 to {NAME_BYTES_MAX} characters of a-z, 0-9, - and full stops.");
         return Err(Code::InvalidBody.refuse(message).into());
     }
     let credential = Secret::generate().map_err(|_| Code::InternalError.refuse("There is no randomness."))?;
     let mut write = app.store.write().await?;
-    match write.enrol(&name, &digest_of(&credential)).await? {
+    match write.enrol(kind, &name, &digest_of(&credential)).await? {
         Ok(()) => {}
         Err(NotEnrolled::Exists) => {
-            let message = format!("There is a gateway {name:?}. Revoke it first, or choose another name.");
+            let message = format!("There is one called {name:?}. Revoke it first, or choose another name.");
             return Err(Code::GatewayExists.refuse(message).into());
         }
         Err(NotEnrolled::TooMany) => {
-            let message = format!("There are {GATEWAYS_MAX} gateways on record, as many as there may be.");
+            let message = format!("There are {GATEWAYS_MAX} on record, as many as there may be.");
             return Err(Code::GatewayExists.refuse(message).into());
         }
     }
     write.commit().await?;
-    tracing::info!(gateway = name, "a gateway is on record");
-    let body = json!({ "name": name, "credential": &*credential.to_text() });
+    tracing::info!(gateway = name, kind = kind.as_str(), "a credential was made");
+    let body = json!({ "name": name, "kind": kind, "credential": &*credential.to_text() });
     Ok((StatusCode::CREATED, axum::Json(body)).into_response())
 }
 
@@ -115,6 +120,7 @@ fn view(gateway: &Gateway) -> serde_json::Value {
     let moment = |at: i64| rfc3339(contract::time::UnixMillis(at));
     json!({
         "name": gateway.name,
+        "kind": gateway.kind,
         "created_at": moment(gateway.created_at),
         "last_seen_at": gateway.last_seen_at.map(moment),
         "revoked_at": gateway.revoked_at.map(moment),
@@ -122,14 +128,16 @@ fn view(gateway: &Gateway) -> serde_json::Value {
 }
 
 /// `DELETE /internal/gateways/{gateway}`: its credential opens nothing any more, streams end within a second, and the
-/// other gateways are given new keys.
+/// other gateways are given new keys. A revoked service is waited for no longer.
 pub(super) async fn revoke(State(app): State<Arc<App>>, Segments([gateway]): Segments<1>) -> Result<Response, Stop> {
     let mut write = app.store.write().await?;
     if !write.revoke_gateway(&gateway).await? {
         return Err(Code::NotFound.refuse("There is no such gateway, or it is revoked already.").into());
     }
+    let before = write.now().plus(-EVENTS_MILLIS);
+    projects::end_erasures(write.connection(), before).await?;
     write.commit().await?;
-    tracing::warn!(gateway, "a gateway's credential is revoked");
+    tracing::warn!(gateway, "a credential is revoked");
     keyring::renew(&app, true).await.map_err(|error| {
         tracing::error!(error = format!("{error:#}"), "the keys that the gateway had are still in force");
         let message = "The credential is revoked, but the keys that the gateway had could not be replaced. Try: \
@@ -146,13 +154,4 @@ pub(super) async fn rotate(State(app): State<Arc<App>>) -> Result<Response, Stop
         Code::StorageUnavailable.refuse("The keys of the gateways could not be replaced.")
     })?;
     Ok(StatusCode::NO_CONTENT.into_response())
-}
-
-/// `GET /internal/key-set`: the public keys of all gateways.
-pub(super) async fn key_set(State(app): State<Arc<App>>) -> Result<Response, Stop> {
-    let generations = keyring::generations(&app).await.map_err(|error| {
-        tracing::error!(error = format!("{error:#}"), "the keys of the gateways cannot be read");
-        Code::StorageUnavailable.refuse("The database does not answer.")
-    })?;
-    Ok(axum::Json(keyring::public(&generations)).into_response())
 }

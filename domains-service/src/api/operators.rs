@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use chassis::guard::{self, Openers};
 use chassis::secret::Secret;
+use contract::trust::{Pass, PassRequest};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
@@ -102,4 +104,20 @@ pub(super) async fn revoke(State(app): State<Arc<App>>, Segments([name]): Segmen
     write.commit().await?;
     tracing::warn!(operator = name, "an operator's token is revoked");
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// `POST /internal/passes`: the operator's way into one service, for less than a minute. The operator's own token stays
+/// here: a service in wrong hands that was shown it could use it.
+pub(super) async fn pass(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
+    Json(wanted): Json<PassRequest>,
+) -> Result<Response, Stop> {
+    let PassRequest { service } = wanted;
+    if !is_name(&service) {
+        return Err(Code::InvalidBody.refuse("Name a service, such as \"orders-service\".").into());
+    }
+    tracing::info!(operator = actor.name(), service, "an operator has a pass");
+    let pass = guard::pass(&app.pass_key, &service, app.clock.now_seconds());
+    Ok((StatusCode::CREATED, axum::Json(Pass { pass })).into_response())
 }

@@ -1,24 +1,40 @@
-//! For other services of the platform: what happened there, to be told by webhooks, and which projects they must erase.
+//! For other services of the platform: what happened there, to be told by webhooks, which projects there are and which
+//! they must erase, and whose word they may believe. Each has a credential of its own.
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::body::Bytes;
-use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
+use axum::extract::{Request, State};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use chassis::guard::{self, Openers};
 use contract::erasure::{ERASURES_MAX, Erasures};
 use contract::event::{EVENTS_BYTES_MAX, OrderEvents};
+use contract::project::ProjectUid;
+use contract::token::KeySet;
+use contract::trust::{ORDERS_SERVICE, Trust};
 use http::StatusCode;
 
+use super::extract::Segments;
+use super::gateways::hexadecimal;
 use crate::app::App;
 use crate::error::{Code, Stop};
+use crate::keyring;
+use crate::store::gateways::Kind;
 use crate::store::{projects, webhooks};
+use crate::worker::EVENTS_MILLIS;
 
 /// `POST /internal/events/orders`: 204 when all of the events are on disk. They may come again; each is told once.
 pub(super) async fn take_order_events(
     State(app): State<Arc<App>>,
+    Extension(Service(service)): Extension<Service>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Stop> {
+    if service != ORDERS_SERVICE {
+        return Err(Code::InsufficientScope.refuse(format!("Events of orders come from {ORDERS_SERVICE}.")).into());
+    }
     let body = body.map_err(|_| Code::BodyTooLarge.refuse(format!("Send at most {EVENTS_BYTES_MAX} bytes.")))?;
     let events: OrderEvents = serde_json::from_slice(&body)
         .map_err(|error| Code::InvalidBody.refuse(format!("These are no events: {error}.")))?;
@@ -33,20 +49,97 @@ pub(super) async fn take_order_events(
 
 /// `GET /internal/erasures`: projects that are erased here and must be erased by the service that asks, the oldest first.
 /// They are told until the service says that it has done so.
-pub(super) async fn erasures(State(app): State<Arc<App>>) -> Result<Response, Stop> {
+pub(super) async fn erasures(
+    State(app): State<Arc<App>>,
+    Extension(Service(service)): Extension<Service>,
+) -> Result<Response, Stop> {
     let limit = i64::try_from(ERASURES_MAX).unwrap_or(i64::MAX);
-    Ok(axum::Json(Erasures { projects: app.store.erasures(limit).await? }).into_response())
+    Ok(axum::Json(Erasures { projects: app.store.erasures(&service, limit).await? }).into_response())
 }
 
 /// `POST /internal/erasures`: the service has erased these.
-pub(super) async fn erased(State(app): State<Arc<App>>, body: Result<Bytes, BytesRejection>) -> Result<Response, Stop> {
+pub(super) async fn erased(
+    State(app): State<Arc<App>>,
+    Extension(Service(service)): Extension<Service>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, Stop> {
     let body = body.map_err(|_| Code::BodyTooLarge.refuse(format!("Send at most {EVENTS_BYTES_MAX} bytes.")))?;
     let done: Erasures = serde_json::from_slice(&body)
         .map_err(|error| Code::InvalidBody.refuse(format!("These are no projects: {error}.")))?;
     let mut write = app.store.write().await?;
     for project in done.projects.iter().take(ERASURES_MAX) {
-        projects::forget_erasure(write.connection(), project).await?;
+        projects::note_erased(write.connection(), project, &service).await?;
     }
+    let before = write.now().plus(-EVENTS_MILLIS);
+    projects::end_erasures(write.connection(), before).await?;
     write.commit().await?;
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// `GET /internal/known-projects/{project}`: whether there is a project with this identity. One that is removed is not
+/// there, even while it is kept.
+pub(super) async fn known_project(
+    State(app): State<Arc<App>>,
+    Segments([project]): Segments<1>,
+) -> Result<Response, Stop> {
+    let project: Option<ProjectUid> = project.parse().ok();
+    let found = match &project {
+        Some(project) => projects::find_by_uid(&mut app.store.reading().await?, project).await?,
+        None => None,
+    };
+    match found {
+        Some(_) => Ok(StatusCode::NO_CONTENT.into_response()),
+        None => Err(Code::ProjectNotFound.refuse("There is no such project.").into()),
+    }
+}
+
+/// `GET /internal/trust`: whose word the service may believe.
+pub(super) async fn trust(State(app): State<Arc<App>>) -> Result<Response, Stop> {
+    let gateways = keys_of_gateways(&app).await?;
+    let derived = app.derived_keys.keys().iter().cloned();
+    let gateways = gateways.keys().iter().cloned().chain(derived).collect();
+    let operators = [app.pass_key.public().clone()].into_iter().collect();
+    Ok(axum::Json(Trust { gateways, operators }).into_response())
+}
+
+/// `GET /internal/key-set`: the public keys of all gateways, as services of earlier versions ask for them.
+pub(super) async fn key_set(State(app): State<Arc<App>>) -> Result<Response, Stop> {
+    Ok(axum::Json(keys_of_gateways(&app).await?).into_response())
+}
+
+async fn keys_of_gateways(app: &App) -> Result<KeySet, Stop> {
+    let generations = keyring::generations(app).await.map_err(|error| {
+        tracing::error!(error = format!("{error:#}"), "the keys of the gateways cannot be read");
+        Code::StorageUnavailable.refuse("The database does not answer.")
+    })?;
+    Ok(keyring::public(&generations))
+}
+
+/// Which service asks, by its name on record.
+#[derive(Clone, Debug)]
+pub(super) struct Service(String);
+
+/// What opens the services' part.
+#[derive(Clone)]
+pub(super) struct ServiceDoor {
+    pub(super) app: Arc<App>,
+    /// Of an orders-service with the platform's secret.
+    pub(super) shared: Openers,
+}
+
+/// Lets in services on record, and the orders-service with the platform's secret. Requests carry their [`Service`].
+pub(super) async fn require_service(State(door): State<ServiceDoor>, mut request: Request, next: Next) -> Response {
+    let Some(token) = guard::bearer(request.headers()) else { return guard::token_required() };
+    let (is_shared, digest) = (door.shared.opens(token), hexadecimal(guard::digest_of(token)));
+    let service = if is_shared {
+        ORDERS_SERVICE.to_owned()
+    } else {
+        match door.app.store.hear(Kind::Service, &digest, door.app.clock.now()).await {
+            Ok(Some(service)) => service,
+            Ok(None) => return guard::token_required(),
+            Err(error) => return Stop::from(error).into_response(),
+        }
+    };
+    request.extensions_mut().insert(Service(service));
+    next.run(request).await
 }

@@ -1,5 +1,8 @@
 //! How things look to whoever asks.
 
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use contract::time::{UnixMillis, UnixSeconds};
 use serde_json::{Value, json};
 
@@ -9,6 +12,9 @@ use crate::domain::proof::{TEXT_LABEL, TTL_SECONDS};
 use crate::domain::{Domain, Status, name};
 use crate::store::events::Event;
 use crate::store::projects::ProjectRecord;
+
+/// Bytes of a digest that are enough to tell two states of one domain apart.
+const TAG_BYTES: usize = 12;
 
 /// A moment in RFC 3339, UTC.
 pub(super) fn rfc3339(at: UnixMillis) -> String {
@@ -91,9 +97,10 @@ pub(super) fn domain(app: &App, project: &ProjectRecord, domain: &Domain) -> Val
     })
 }
 
-/// The value of `ETag` for a domain.
-pub(super) fn etag(domain: &Domain) -> String {
-    format!("\"{}\"", domain.rev)
+/// The value of `ETag` for a domain: another one whenever anything that is shown is another.
+pub(super) fn etag(shown: &Value) -> String {
+    let digest = digest(&SHA256, shown.to_string().as_bytes());
+    format!("\"{}\"", URL_SAFE_NO_PAD.encode(digest.as_ref().get(..TAG_BYTES).unwrap_or_default()))
 }
 
 fn is_apex(app: &App, domain: &Domain) -> bool {

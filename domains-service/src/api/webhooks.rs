@@ -54,7 +54,9 @@ pub(super) async fn create(
     Json(wanted): Json<NewWebhook>,
 ) -> Result<Response, Stop> {
     let project = actor.enter(&project, Some(Scope::DomainsWrite))?;
-    let events = wanted.events.map_or(Ok(Wanted::domains()), parse_events)?;
+    // Nothing named is everything that may be told.
+    let everything = || Wanted::everything(may_see_orders(&actor));
+    let events = wanted.events.map_or_else(|| Ok(everything()), parse_events)?;
     may_be_told(&actor, &events)?;
     check(&app, Some(&wanted.url), Some(&wanted.description))?;
     let mut write = app.store.write().await?;
@@ -213,7 +215,7 @@ fn parse_events(entries: Vec<String>) -> Result<Wanted, Stop> {
                     EVENTS.join(", ")
                 )
             }
-            None => format!("events: name 1 to {WANTED_MAX} events, or leave it out for all of domains."),
+            None => format!("events: name 1 to {WANTED_MAX} events, or leave it out for all that you may be told."),
         };
         Code::InvalidBody.refuse(message).into()
     })
@@ -222,12 +224,16 @@ fn parse_events(entries: Vec<String>) -> Result<Wanted, Stop> {
 /// Orders are told on behalf of those who may read them, and such a webhook is touched by them alone: its secret, its
 /// deliveries and its address are worth what it is told.
 fn may_be_told(actor: &Actor, events: &Wanted) -> Result<(), Stop> {
-    if events.include_orders() && !actor.may_grant(&std::iter::once(Scope::OrdersRead).collect()) {
+    if events.include_orders() && !may_see_orders(actor) {
         let scope = Scope::OrdersRead;
         let message = format!("Events of orders are told to holders of a key with the scope {scope}.");
         return Err(Code::InsufficientScope.refuse(message).into());
     }
     Ok(())
+}
+
+fn may_see_orders(actor: &Actor) -> bool {
+    actor.may_grant(&std::iter::once(Scope::OrdersRead).collect())
 }
 
 fn check(app: &App, url: Option<&str>, description: Option<&str>) -> Result<(), Stop> {

@@ -30,7 +30,10 @@ const ORDER_TIME_MAX: Duration = Duration::from_mins(2);
 /// Why no certificate came of an order.
 struct Failure {
     code: ProblemCode,
-    message: String,
+    /// What its owner reads: a phrase of ours for each class of failure.
+    phrase: String,
+    /// The authority's own verdict about the name, for its owner. What comes from elsewhere is for the log alone.
+    verdict: Option<String>,
     until: Option<UnixMillis>,
     /// The authority has given its verdict: the next attempt begins with a new order.
     is_final: bool,
@@ -63,7 +66,8 @@ pub(super) async fn order(
     let local = name::attachable(domain.name.as_str(), &app.platform, app.names).is_ok_and(|name| name.local);
     let mut failure = Failure {
         code: ProblemCode::CaUnavailable,
-        message: "No certificate authority is configured for this name.".to_owned(),
+        phrase: "No certificate authority is configured for this name.".to_owned(),
+        verdict: None,
         until: None,
         is_final: false,
         authority: None,
@@ -73,8 +77,6 @@ pub(super) async fn order(
         match issue(app, domain, issuer.as_ref(), methods, deadline).await {
             Ok((bundle, facts)) => return succeed(app, domain, fence, issuer.name(), bundle, facts).await,
             Err(error) => {
-                tracing::warn!(domain = %domain.name, authority = issuer.name(), error = error.message,
-                    "a certificate order failed");
                 let leads_on = error.leads_on(domain.certificate.attempts);
                 // The first that limits us decides when it is asked again, whoever else fails.
                 let until = failure.until.max(error.until);
@@ -113,33 +115,38 @@ async fn issue(
         Ok(outcome) => outcome,
         Err(_) => Err(IssueError::Unavailable("it did not finish in time".to_owned())),
     };
-    let issued = issued.map_err(|error| Failure {
-        code: match &error {
-            IssueError::RateLimited { .. } => ProblemCode::CaRateLimited,
-            IssueError::Unreachable(_) => ProblemCode::ChallengeUnreachable,
-            IssueError::Caa(_) => ProblemCode::CaaForbids,
-            IssueError::Rejected(_) => ProblemCode::CaRejected,
-            IssueError::Unavailable(_) => ProblemCode::CaUnavailable,
-        },
-        message: error.to_string(),
-        until: match &error {
-            IssueError::RateLimited { until, .. } => until.map(contract::time::UnixSeconds::to_millis),
-            _ => None,
-        },
-        is_final: !matches!(error, IssueError::RateLimited { .. } | IssueError::Unavailable(_)),
-        authority: Some(authority.name().to_owned()),
+    let warn = |error: &dyn std::fmt::Display| {
+        tracing::warn!(domain = %domain.name, authority = authority.name(), %error, "a certificate order failed");
+    };
+    let issued = issued.map_err(|error| {
+        warn(&error);
+        Failure {
+            code: error.code(),
+            phrase: error.phrase().to_owned(),
+            verdict: error.verdict(),
+            until: match &error {
+                IssueError::RateLimited { until, .. } => until.map(contract::time::UnixSeconds::to_millis),
+                _ => None,
+            },
+            is_final: !matches!(error, IssueError::RateLimited { .. } | IssueError::Unavailable(_)),
+            authority: Some(authority.name().to_owned()),
+        }
     })?;
     // An order takes its time: what it brought may have begun to be valid after it was made.
     let now = app.clock.now_seconds();
     // An expired certificate is no measure for its successor.
     let deployed_until = domain.certificate.not_after.filter(|end| now <= *end);
     let checked = bundle::bundle(&issued, &domain.name, now, deployed_until, &app.sealing);
-    checked.map_err(|unfit| Failure {
-        code: ProblemCode::CaUnavailable,
-        message: format!("The authority returned a certificate that cannot be used: {unfit}."),
-        until: None,
-        is_final: true,
-        authority: Some(authority.name().to_owned()),
+    checked.map_err(|unfit| {
+        warn(&format!("{unfit}: {}", unfit.cause()));
+        Failure {
+            code: ProblemCode::CaUnavailable,
+            phrase: format!("The authority returned a certificate that cannot be used: {unfit}."),
+            verdict: None,
+            until: None,
+            is_final: true,
+            authority: Some(authority.name().to_owned()),
+        }
     })
 }
 
@@ -240,7 +247,7 @@ async fn fail(app: &App, seen: &Domain, fence: i64, failure: Failure) -> Result<
     let next = failure.until.map_or(scheduled, |until| until.max(scheduled)).to_seconds();
     domain.certificate.attempts = attempts;
     domain.certificate.status = CertificateStatus::Failed;
-    domain.certificate.last_error = Some(failure.message.clone());
+    domain.certificate.last_error = Some(failure.phrase.clone());
     domain.certificate.next_attempt_at = Some(next);
     domain.certificate.rate_limited_until = failure.until.map(UnixMillis::to_seconds);
     domain.problems.retain(|problem| problem.code != failure.code);
@@ -250,9 +257,10 @@ async fn fail(app: &App, seen: &Domain, fence: i64, failure: Failure) -> Result<
         ProblemCode::CaRejected => "The authority does not issue for this name; use another one.",
         _ => "There is nothing to do: we try again automatically.",
     };
-    let said = failure.authority.is_some().then(|| failure.message.clone());
-    let message = if said.is_some() { explain(failure.code, &domain.name) } else { failure.message };
-    let problem = Problem::new(failure.code, domain.name.as_str(), message, fix).until(Some(next)).seen([], said);
+    let message =
+        if failure.authority.is_some() { explain(failure.code, &domain.name) } else { failure.phrase.clone() };
+    let observed = failure.verdict.or_else(|| failure.authority.is_some().then_some(failure.phrase));
+    let problem = Problem::new(failure.code, domain.name.as_str(), message, fix).until(Some(next)).seen([], observed);
     domain.problems.push(problem);
     domain.due_at = super::due_at(&domain, now);
     if failure.is_final {
@@ -269,7 +277,7 @@ async fn fail(app: &App, seen: &Domain, fence: i64, failure: Failure) -> Result<
     Ok(())
 }
 
-/// What an authority's failure means for the domain's owner; its own words are what was observed.
+/// What an authority's failure means for the domain's owner.
 fn explain(code: ProblemCode, name: &Hostname) -> String {
     match code {
         ProblemCode::ChallengeUnreachable => format!("The certificate authority could not reach us under {name}."),

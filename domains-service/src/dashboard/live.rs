@@ -39,6 +39,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(5);
 #[derive(Deserialize)]
 pub(super) struct What {
     domain: Option<String>,
+    /// Which page of the list.
+    after: Option<String>,
 }
 
 struct Watch {
@@ -63,9 +65,11 @@ pub(super) async fn watch(
         return Err(Fault::refused(503, "too_many_watchers", w::TOO_MANY_WATCHERS));
     };
     let project = segment(&project);
-    let path = match what.domain {
-        Some(domain) => format!("/v1/projects/{project}/domains/{}", segment(&domain)),
-        None => format!("/v1/projects/{project}/domains?limit=200"),
+    let path = if let Some(domain) = what.domain {
+        format!("/v1/projects/{project}/domains/{}", segment(&domain))
+    } else {
+        let cursor = what.after.map(|after| format!("&cursor={}", segment(&after))).unwrap_or_default();
+        format!("/v1/projects/{project}/domains?limit=200{cursor}")
     };
     let watch = Watch { dashboard, session, path, seen: None, looks: 0, _place: place };
     let events = stream::unfold(watch, |mut watch| async move {

@@ -22,6 +22,7 @@ use super::session::{self, Session, operator_digest_of};
 use super::shell::{Section, Shell, html};
 use super::words as w;
 use super::{Dashboard, LABEL};
+use crate::actor::Actor;
 use crate::app::App;
 use crate::error::Stop;
 use crate::store::bans::KnownBan;
@@ -38,10 +39,13 @@ const ROWS_MAX: i64 = 20;
 const BANS_SHOWN: usize = 20;
 
 /// `POST /internal/dashboard-links`: a link that signs an operator in, once.
-pub(crate) async fn make_link(State(app): State<Arc<App>>) -> Result<Response, Stop> {
+pub(crate) async fn make_link(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
+) -> Result<Response, Stop> {
     let secret = session::random_secret()?;
     let expires_at = app.clock.now().plus(LINK_MILLIS);
-    app.store.save_link(&operator_digest_of(&app, &secret), expires_at).await?;
+    app.store.save_link(&operator_digest_of(&app, &secret), actor.token(), expires_at).await?;
     let body = json!({
         "host": format!("{LABEL}.{}", app.platform),
         "path": format!("/enter?link={secret}"),
@@ -77,10 +81,11 @@ pub(super) async fn entered(
         return Err(Fault::refused(429, "too_many_attempts", &w::too_many_attempts(seconds)));
     }
     let now = dashboard.app.clock.now();
-    if !dashboard.app.store.spend_link(&operator_digest_of(&dashboard.app, fields.text("link")), now).await? {
+    let digest = operator_digest_of(&dashboard.app, fields.text("link"));
+    let Some(operator) = dashboard.app.store.spend_link(&digest, now).await? else {
         return Err(Fault::refused(403, "link_spent", w::LINK_SPENT));
-    }
-    let cookie = session::open(&dashboard, None, &identity).await?;
+    };
+    let cookie = session::open(&dashboard, None, operator, &identity).await?;
     tracing::info!(client = %identity.client, "an operator signed in to the dashboard");
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/operator")).into_response())
 }

@@ -2,7 +2,8 @@
 //!
 //! The cookie holds 32 random bytes; the database their digest, the key they were opened with, and when. Every request
 //! looks the key up again, so whoever revokes a key ends its sessions with it. An operator has no key: the digest of an
-//! operator's session is made with the operators' secret, so whoever changes that ends them all. A session ends after an
+//! operator's session is made with the operators' secret, so whoever changes that ends them all; one that a token led to
+//! ends with the token. A session ends after an
 //! hour without a request, and after twelve hours whatever happens. Signing in always opens a new one.
 
 use std::sync::Arc;
@@ -31,6 +32,9 @@ pub(crate) const IDLE_MILLIS_MAX: i64 = 3_600 * 1_000;
 
 /// The longest a session lasts: twelve hours.
 pub(crate) const ABSOLUTE_MILLIS_MAX: i64 = 12 * 3_600 * 1_000;
+
+/// The field of requests that an open page makes by itself (`app.js`).
+const BY_ITSELF: &str = "x-by-itself";
 
 /// A session's last use is written down this often at most.
 const SEEN_MILLIS: i64 = 60 * 1_000;
@@ -101,14 +105,21 @@ pub(super) fn same(left: &str, right: &str) -> bool {
 pub(super) async fn open(
     dashboard: &Dashboard,
     holder: Option<(ProjectRef, KeyId)>,
+    operator: Option<String>,
     identity: &Identity,
 ) -> Result<HeaderValue, Stop> {
     let random = random_secret()?;
     let secret = if holder.is_none() { format!("{OPERATOR_MARK}{random}") } else { random };
     let now = dashboard.app.clock.now();
     let client = identity.client.to_string();
-    let record =
-        SessionRecord { digest: kept_under(&dashboard.app, &secret), holder, client, created_at: now, seen_at: now };
+    let record = SessionRecord {
+        digest: kept_under(&dashboard.app, &secret),
+        holder,
+        operator,
+        client,
+        created_at: now,
+        seen_at: now,
+    };
     dashboard.app.store.open_session(&record).await?;
     cookie(&secret, ABSOLUTE_MILLIS_MAX / 1_000)
 }
@@ -134,7 +145,9 @@ pub(super) async fn recognise(State(dashboard): State<Arc<Dashboard>>, mut reque
     let secret = presented(request.headers()).map(str::to_owned);
     let identity = request.extensions().get::<Identity>().cloned();
     let (Some(secret), Some(identity)) = (secret, identity) else { return next.run(request).await };
-    match find(&dashboard, &secret, &identity).await {
+    // What an open page asks by itself is nobody's doing: it does not keep the session alive.
+    let by_itself = request.uri().path().ends_with("/live") || request.headers().contains_key(BY_ITSELF);
+    match find(&dashboard, &secret, &identity, by_itself).await {
         Ok(Some(session)) => {
             request.extensions_mut().insert(session);
             next.run(request).await
@@ -163,7 +176,12 @@ pub(super) async fn place(
     next.run(request).await
 }
 
-async fn find(dashboard: &Dashboard, secret: &str, identity: &Identity) -> Result<Option<Session>, Stop> {
+async fn find(
+    dashboard: &Dashboard,
+    secret: &str,
+    identity: &Identity,
+    by_itself: bool,
+) -> Result<Option<Session>, Stop> {
     let store = &dashboard.app.store;
     let Some(record) = store.find_session(&kept_under(&dashboard.app, secret)).await? else {
         return Ok(None);
@@ -177,7 +195,15 @@ async fn find(dashboard: &Dashboard, secret: &str, identity: &Identity) -> Resul
         return Ok(None);
     }
     let (actor, scopes) = match &record.holder {
-        None => (Actor::operator_at(identity.client), Scopes::all()),
+        None => {
+            // It ends with the token that asked for its link.
+            if let Some(token) = &record.operator
+                && !store.is_operator(token, now).await?
+            {
+                return Ok(None);
+            }
+            (Actor::operator_at(identity.client, record.operator.as_deref()), Scopes::all())
+        }
         Some((project, id)) => {
             let Some(key) = store.key(project, id).await? else { return Ok(None) };
             if !is_usable(&key, now.to_seconds()) {
@@ -186,7 +212,7 @@ async fn find(dashboard: &Dashboard, secret: &str, identity: &Identity) -> Resul
             (Actor::holder(id, project.clone(), key.scopes.clone(), identity.client), key.scopes)
         }
     };
-    if now.since(record.seen_at) > SEEN_MILLIS {
+    if !by_itself && now.since(record.seen_at) > SEEN_MILLIS {
         store.see_session(&record.digest, now).await?;
     }
     Ok(Some(Session { record, actor, csrf: csrf_of(secret), scopes }))

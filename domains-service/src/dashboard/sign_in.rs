@@ -75,7 +75,7 @@ pub(super) async fn sign_in(
     if !SCOPES.iter().any(|scope| key.scopes.contains(*scope)) {
         return refused(403, w::KEY_WITHOUT_USE.to_owned());
     }
-    let cookie = session::open(&dashboard, Some((key.project.clone(), key.id.clone())), &identity).await?;
+    let cookie = session::open(&dashboard, Some((key.project.clone(), key.id.clone())), None, &identity).await?;
     note(&dashboard, &key, &identity).await?;
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to(&format!("/projects/{}/domains", key.project))).into_response())
 }

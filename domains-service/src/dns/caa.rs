@@ -26,6 +26,9 @@ pub(crate) enum CaaRuling {
     Permits(Vec<String>),
     /// It may not; the name whose records say so.
     Forbids(String),
+    /// Nobody may: the records of this name hold a critical property that authorities do not know. Whether it would be
+    /// forbidden without that property too.
+    Critical(String, bool),
     /// It may, but not for our account.
     OtherAccount(String),
     /// It may, but not by any method of ours.
@@ -47,14 +50,12 @@ pub(crate) fn rule(levels: &[CaaLevel], identity: &CaaIdentity, wildcard: bool) 
 }
 
 fn rule_at(place: &str, records: &[CaaRecord], identity: &CaaIdentity, wildcard: bool) -> CaaRuling {
-    let tagged = |tag: &str| records.iter().filter(|record| record.tag.eq_ignore_ascii_case(tag)).collect::<Vec<_>>();
-    let known = ["issue", "issuewild", "iodef", "issuemail"];
-    let critical_unknown = records.iter().any(|record| {
-        record.flags & (128 | 1) != 0 && !known.iter().any(|known| record.tag.eq_ignore_ascii_case(known))
-    });
-    if critical_unknown {
-        return CaaRuling::Forbids(place.to_owned());
+    if records.iter().any(is_critical_unknown) {
+        let others: Vec<CaaRecord> = records.iter().filter(|record| !is_critical_unknown(record)).cloned().collect();
+        let without = rule_at(place, &others, identity, wildcard);
+        return CaaRuling::Critical(place.to_owned(), !matches!(without, CaaRuling::Permits(_)));
     }
+    let tagged = |tag: &str| records.iter().filter(|record| record.tag.eq_ignore_ascii_case(tag)).collect::<Vec<_>>();
     let issuewild = tagged("issuewild");
     let relevant = if wildcard && !issuewild.is_empty() { issuewild } else { tagged("issue") };
     if relevant.is_empty() {
@@ -77,6 +78,12 @@ fn rule_at(place: &str, records: &[CaaRecord], identity: &CaaIdentity, wildcard:
         ruling = CaaRuling::OtherMethod(place.to_owned());
     }
     ruling
+}
+
+/// Whether authorities must refuse because of this record: they have to understand it and do not.
+pub(crate) fn is_critical_unknown(record: &CaaRecord) -> bool {
+    let known = ["issue", "issuewild", "iodef", "issuemail"];
+    record.flags & (128 | 1) != 0 && !known.iter().any(|known| record.tag.eq_ignore_ascii_case(known))
 }
 
 /// The value of an `issue` or `issuewild` property.

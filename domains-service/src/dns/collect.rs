@@ -4,37 +4,42 @@
 //! propagation is seen as such. Nameservers and their addresses are the customer's choice, so there is a limit to how
 //! many are asked, and private addresses are never sent anything. What cannot be asked becomes a fact, never an error.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+mod zone;
+
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use chassis::clock::Clock;
 use contract::hostname::Hostname;
 use futures_util::future::join_all;
+use tokio::time::Instant;
 
+use self::zone::{Found, Nameserver, Parent};
 use super::facts::{Answer, CaaLevel, DnsFacts, ServerFacts, Why, Zone};
-use super::networks::is_public;
+use super::race::first_good;
 use super::verdict::Claim;
-use super::{Dns, DnsFailure, RecordData, RecordKind, Reply, ReplyCode};
+use super::{CaaRecord, Dns, DnsFailure, RecordData, RecordKind, Reply, ReplyCode};
 use crate::config::{DnsConfig, DnsMode};
 use crate::domain::proof::TEXT_LABEL;
 
-/// Nameservers asked per domain.
-const NAMESERVERS_MAX: usize = 6;
+/// Questions per verification; what is beyond counts as unanswered. A name of seven labels in a zone of six nameservers
+/// needs about 60.
+const QUERIES_MAX: u32 = 80;
 
-/// Addresses of nameservers asked per domain: with few nameservers two each, with many one.
-const SERVERS_MAX: usize = 6;
+/// The longest a verification takes. Questions that are open then count as unanswered; the answers that came count.
+const TIME_MAX: Duration = Duration::from_secs(7);
 
-/// Questions per verification; what is beyond counts as unanswered.
-const QUERIES_MAX: u32 = 48;
+/// After this long without an answer another nameserver that knows the same is asked as well.
+const NEXT_SERVER_AFTER: Duration = Duration::from_millis(700);
 
-/// The longest a verification takes.
-const TIME_MAX: Duration = Duration::from_secs(5);
+/// A label below a domain that nobody has created: when it has records, they are those of a wildcard.
+const NOBODYS_LABEL: &str = "tollhouse-asks-for-wildcards";
 
 /// What to ask about.
 pub(crate) struct Question<'a> {
     pub(crate) name: &'a Hostname,
-    /// The part its owner registered: below it a missing zone is a missing record, at it a missing domain.
+    /// The part registered with a public registry: below it a missing zone is a missing record, at it a missing domain.
     pub(crate) registrable: &'a Hostname,
     /// The project's CNAME target.
     pub(crate) target: &'a Hostname,
@@ -47,11 +52,9 @@ pub(crate) struct Question<'a> {
 /// Asks everything. Always answers within [`TIME_MAX`]; what is not known by then is unknown.
 pub(crate) async fn collect(dns: &dyn Dns, config: &DnsConfig, clock: &dyn Clock, question: &Question<'_>) -> DnsFacts {
     let started = clock.monotonic();
-    let asking = Asking { dns, config, queries: AtomicU32::new(0) };
-    let mut facts = match tokio::time::timeout(TIME_MAX, asking.everything(question)).await {
-        Ok(facts) => facts,
-        Err(_) => unanswered(config),
-    };
+    let until = Instant::now() + TIME_MAX;
+    let asking = Asking { dns, config, queries: AtomicU32::new(0), until };
+    let mut facts = asking.everything(question).await;
     facts.queries = asking.queries.load(Ordering::Relaxed);
     facts.duration_ms = u64::try_from(clock.monotonic().saturating_sub(started).as_millis()).unwrap_or(u64::MAX);
     facts
@@ -64,18 +67,13 @@ fn resolver(config: &DnsConfig) -> &'static str {
     }
 }
 
-fn unanswered(config: &DnsConfig) -> DnsFacts {
-    DnsFacts {
-        zone: Zone::Unknown(Why::Timeout),
-        servers: Vec::new(),
-        chain: Vec::new(),
-        target_addresses: Vec::new(),
-        texts: None,
-        caa: Vec::new(),
-        resolver: resolver(config),
-        queries: 0,
-        duration_ms: 0,
-    }
+/// What is asked of a nameserver.
+#[derive(Clone, Copy)]
+enum Role {
+    /// It must know.
+    Knows,
+    /// It may refer to others.
+    Refers,
 }
 
 /// One verification in progress.
@@ -83,25 +81,22 @@ struct Asking<'a> {
     dns: &'a dyn Dns,
     config: &'a DnsConfig,
     queries: AtomicU32,
-}
-
-/// A nameserver of the zone.
-struct Nameserver {
-    host: String,
-    address: Result<IpAddr, Why>,
+    until: Instant,
 }
 
 impl Asking<'_> {
     async fn everything(&self, question: &Question<'_>) -> DnsFacts {
-        let ((zone, servers), target_addresses, chain, caa) = tokio::join!(
-            self.zone_and_servers(question),
-            self.addresses(question.target.as_str()),
-            self.chain(question.name.as_str()),
-            self.caa(question),
-        );
-        let asked = servers.iter().map(|server| self.ask_about(server, question.name.as_str()));
-        let (mut answers, texts) = tokio::join!(join_all(asked), self.texts(question, &zone, &servers));
-        answers.sort_by(|left, right| left.host.cmp(&right.host));
+        let asked = async {
+            let Found { zone, servers, parent } = self.zone_and_servers(question).await;
+            let (answers, texts, caa) = tokio::join!(
+                self.ask_all(&servers, &zone, question),
+                self.texts(question, &zone, &servers),
+                self.caa(question, &zone, &servers, parent.as_ref()),
+            );
+            (zone, answers, texts, caa)
+        };
+        let (target_addresses, chain, (zone, answers, texts, caa)) =
+            tokio::join!(self.addresses(question.target.as_str(), 2), self.chain(question.name.as_str()), asked);
         DnsFacts {
             zone,
             servers: answers,
@@ -115,102 +110,28 @@ impl Asking<'_> {
         }
     }
 
-    /// The zone the name lies in, and its nameservers.
-    async fn zone_and_servers(&self, question: &Question<'_>) -> (Zone, Vec<Nameserver>) {
-        let zone = match self.zone_of(question).await {
-            Ok(Some(zone)) => zone,
-            Ok(None) => return (Zone::Missing, Vec::new()),
-            Err(why) => return (Zone::Unknown(why), Vec::new()),
-        };
-        if self.config.mode == DnsMode::Recursive {
-            // The resolver stands in for all nameservers.
-            let address = Err(Why::NoAddress);
-            return (Zone::Is(zone), vec![Nameserver { host: "resolver".to_owned(), address }]);
-        }
-        match self.recurse(&zone, RecordKind::Ns).await {
-            Err(why) => (Zone::Unknown(why), Vec::new()),
-            Ok(reply) => {
-                let mut hosts: Vec<String> = reply
-                    .answers
-                    .iter()
-                    .filter_map(|record| match &record.data {
-                        RecordData::Ns(host) => Some(host.clone()),
-                        _ => None,
-                    })
-                    .collect();
-                hosts.sort();
-                hosts.dedup();
-                hosts.truncate(NAMESERVERS_MAX);
-                if hosts.is_empty() {
-                    return (Zone::Unknown(Why::Lame), Vec::new());
-                }
-                let each = if hosts.len() * 2 > SERVERS_MAX { 1 } else { 2 };
-                let servers = join_all(hosts.into_iter().map(|host| self.nameserver(host, each))).await;
-                (Zone::Is(zone), servers.into_iter().flatten().collect())
+    /// What all nameservers say. An address that could not be reached from here says nothing about a nameserver that has
+    /// another: a control plane may be without IPv6.
+    async fn ask_all(&self, servers: &[Nameserver], zone: &Zone, question: &Question<'_>) -> Vec<ServerFacts> {
+        let mut answers = join_all(servers.iter().map(|server| self.ask_about(server, zone, question))).await;
+        let is_v6 = |facts: &ServerFacts| facts.ip.is_some_and(|ip| ip.is_ipv6());
+        let answered = |facts: &ServerFacts| !matches!(facts.cname, Answer::Failed(Why::Timeout | Why::Unreachable));
+        let has_v6 = answers.iter().any(|facts| is_v6(facts) && answered(facts));
+        let heard: Vec<String> =
+            answers.iter().filter(|facts| answered(facts)).map(|facts| facts.host.clone()).collect();
+        if !has_v6 && !heard.is_empty() {
+            answers.retain(|facts| answered(facts) || !is_v6(facts) || !heard.contains(&facts.host));
+            for facts in answers.iter_mut().filter(|facts| is_v6(facts)) {
+                facts.cname = Answer::Failed(Why::Unreachable);
             }
         }
-    }
-
-    /// The name of the zone, from the SOA record of the answer or of its denial. `None`: there is no such domain.
-    async fn zone_of(&self, question: &Question<'_>) -> Result<Option<String>, Why> {
-        let name = question.name.as_str();
-        let reply = self.recurse(name, RecordKind::Soa).await?;
-        let soa = |record: &&super::DnsRecord| record.data == RecordData::Soa;
-        // Only a SOA of the name itself makes it an apex: one behind a CNAME belongs to another name.
-        if reply.answers.iter().filter(soa).any(|record| record.owner == name) {
-            return Ok(Some(name.to_owned()));
-        }
-        // Behind a CNAME the denial is that of the target's zone; the zone of the name is then found from its parents.
-        let followed = reply.answers.iter().any(|record| matches!(record.data, RecordData::Cname(_)));
-        let denial = reply.authority.iter().find(soa).map(|record| record.owner.clone());
-        if let Some(zone) = denial.filter(|zone| !followed && is_at_or_above(zone, name)) {
-            let registrable = question.registrable.as_str();
-            // A denial by the registry's own zone: the domain itself does not exist.
-            return Ok(is_at_or_above(registrable, &zone).then_some(zone));
-        }
-        if followed {
-            return self.zone_above(name, question.registrable.as_str()).await;
-        }
-        Err(Why::ServFail)
-    }
-
-    /// The closest ancestor of the name that is the apex of a zone.
-    async fn zone_above(&self, name: &str, registrable: &str) -> Result<Option<String>, Why> {
-        let mut candidate = name;
-        while let Some((_, parent)) = candidate.split_once('.') {
-            if !is_at_or_above(registrable, parent) {
-                break;
-            }
-            let reply = self.recurse(parent, RecordKind::Soa).await?;
-            let here = |record: &super::DnsRecord| record.data == RecordData::Soa && record.owner == parent;
-            if reply.answers.iter().any(here) {
-                return Ok(Some(parent.to_owned()));
-            }
-            candidate = parent;
-        }
-        Ok(None)
-    }
-
-    async fn nameserver(&self, host: String, addresses_max: usize) -> Vec<Nameserver> {
-        let addresses = self.addresses(&host).await;
-        let allowed = |address: &IpAddr| self.config.allow_private_nameservers || is_public(*address);
-        let addresses: Vec<IpAddr> = addresses.into_iter().filter(allowed).take(addresses_max).collect();
-        if addresses.is_empty() {
-            return vec![Nameserver { host, address: Err(Why::NoAddress) }];
-        }
-        addresses.into_iter().map(|address| Nameserver { host: host.clone(), address: Ok(address) }).collect()
-    }
-
-    /// The addresses of a name, IPv4 first: more machines can send to those.
-    async fn addresses(&self, name: &str) -> Vec<IpAddr> {
-        let (v4, v6) = tokio::join!(self.recurse(name, RecordKind::A), self.recurse(name, RecordKind::Aaaa));
-        let v4 = v4.map(|reply| addresses_v4(&reply, None)).unwrap_or_default();
-        let v6 = v6.map(|reply| addresses_v6(&reply, None)).unwrap_or_default();
-        v4.into_iter().map(IpAddr::V4).chain(v6.into_iter().map(IpAddr::V6)).collect()
+        answers.sort_by(|left, right| left.host.cmp(&right.host));
+        answers
     }
 
     /// What one nameserver says: the CNAME first, since asking for addresses would follow it.
-    async fn ask_about(&self, server: &Nameserver, name: &str) -> ServerFacts {
+    async fn ask_about(&self, server: &Nameserver, zone: &Zone, question: &Question<'_>) -> ServerFacts {
+        let name = question.name.as_str();
         let mut facts = ServerFacts {
             host: server.host.clone(),
             ip: server.address.ok(),
@@ -218,6 +139,7 @@ impl Asking<'_> {
             a: Vec::new(),
             aaaa: Vec::new(),
             ttl: None,
+            wildcard: None,
         };
         let reply = match self.ask(server, name, RecordKind::Cname).await {
             Ok(reply) => reply,
@@ -228,6 +150,9 @@ impl Asking<'_> {
             _ => None,
         });
         if let Some((target, ttl)) = cname {
+            if target != question.target.as_str() {
+                facts.wildcard = self.wildcard(server, zone, name, RecordKind::Cname, &reply).await;
+            }
             return ServerFacts { cname: Answer::Is(target), ttl: Some(ttl), ..facts };
         }
         let (v4, v6) = tokio::join!(self.ask(server, name, RecordKind::A), self.ask(server, name, RecordKind::Aaaa));
@@ -236,34 +161,61 @@ impl Asking<'_> {
                 facts.ttl = v4.answers.first().or(v6.answers.first()).map(|record| record.ttl);
                 facts.a = addresses_v4(&v4, Some(name));
                 facts.aaaa = addresses_v6(&v6, Some(name));
+                let (kind, seen) = if facts.a.is_empty() { (RecordKind::Aaaa, &v6) } else { (RecordKind::A, &v4) };
+                facts.wildcard = self.wildcard(server, zone, name, kind, seen).await;
             }
             (Err(why), _) | (_, Err(why)) => facts.cname = Answer::Failed(why),
         }
         facts
     }
 
-    /// The ownership texts, from the first nameserver that answers.
+    /// The wildcard whose records these are, if the name has none of its own: a name below it, which nobody has created,
+    /// then has the same.
+    async fn wildcard(
+        &self,
+        server: &Nameserver,
+        zone: &Zone,
+        name: &str,
+        kind: RecordKind,
+        seen: &Reply,
+    ) -> Option<String> {
+        let Zone::Is(zone) = zone else { return None };
+        let seen = records_of(seen, name);
+        if seen.is_empty() || zone == name {
+            return None;
+        }
+        let nobodys = format!("{NOBODYS_LABEL}.{name}");
+        if records_of(&self.ask(server, &nobodys, kind).await.ok()?, &nobodys) != seen {
+            return None;
+        }
+        let mut below = name;
+        while let Some((_, above)) = below.split_once('.').filter(|(_, above)| is_at_or_above(zone, above)) {
+            let owner = format!("*.{above}");
+            if !records_of(&self.ask(server, &owner, kind).await.ok()?, &owner).is_empty() {
+                return Some(owner);
+            }
+            below = above;
+        }
+        None
+    }
+
+    /// The ownership texts.
     async fn texts(&self, question: &Question<'_>, zone: &Zone, servers: &[Nameserver]) -> Option<Answer<Vec<String>>> {
         let is_apex = matches!(zone, Zone::Is(zone) if zone == question.name.as_str());
         if !question.claim.may_ask_for_text(is_apex) {
             return None;
         }
         let place = format!("{TEXT_LABEL}.{}", question.name);
-        let mut answer = Answer::Failed(Why::Timeout);
-        for server in servers {
-            match self.ask(server, &place, RecordKind::Txt).await {
-                Ok(reply) => {
-                    let texts = reply.answers.into_iter().filter_map(|record| match record.data {
-                        RecordData::Txt(text) => Some(text),
-                        _ => None,
-                    });
-                    let texts: Vec<String> = texts.collect();
-                    return Some(if texts.is_empty() { Answer::Nothing } else { Answer::Is(texts) });
-                }
-                Err(why) => answer = Answer::Failed(why),
-            }
-        }
-        Some(answer)
+        let reply = match self.first(servers, &place, RecordKind::Txt, Role::Knows).await {
+            Ok(reply) => reply,
+            Err(why) => return Some(Answer::Failed(why)),
+        };
+        let texts = reply.answers.into_iter().filter_map(|record| match record.data {
+            RecordData::Txt(text) => Some(text),
+            _ => None,
+        });
+        let texts: Vec<String> = texts.collect();
+        Some(if texts.is_empty() { Answer::Nothing } else { Answer::Is(texts) })
     }
 
     /// The names that the CNAME chain of the name leads through, as a resolver follows it.
@@ -285,25 +237,58 @@ impl Asking<'_> {
         chain
     }
 
-    /// The CAA records of the name and all its ancestors, asked at once.
-    async fn caa(&self, question: &Question<'_>) -> Vec<CaaLevel> {
+    /// The CAA records of the name and all its ancestors, asked at once: those of its zone and of the zone above from their
+    /// nameservers, so that what an owner has just changed is seen.
+    async fn caa(
+        &self,
+        question: &Question<'_>,
+        zone: &Zone,
+        servers: &[Nameserver],
+        parent: Option<&Parent>,
+    ) -> Vec<CaaLevel> {
         if !question.caa {
             return Vec::new();
         }
         let name = question.name.as_str();
         let ancestors = std::iter::successors(Some(name), |name| name.split_once('.').map(|(_, parent)| parent));
         let levels = ancestors.map(|name| async move {
-            let reply = self.recurse(name, RecordKind::Caa).await;
-            let records = reply.map(|reply| {
-                let records = reply.answers.into_iter().filter_map(|record| match record.data {
-                    RecordData::Caa(caa) => Some(caa),
-                    _ => None,
-                });
-                records.collect()
-            });
-            CaaLevel { name: name.to_owned(), records }
+            let servers = match (zone, parent) {
+                (Zone::Is(zone), _) if is_at_or_above(zone, name) => servers,
+                (_, Some(parent)) if is_at_or_above(&parent.apex, name) => &parent.servers,
+                _ => &[],
+            };
+            CaaLevel { name: name.to_owned(), records: self.caa_at(name, servers).await }
         });
         join_all(levels).await
+    }
+
+    /// The CAA records of one name. Where its nameservers do not answer, a resolver may know.
+    async fn caa_at(&self, name: &str, servers: &[Nameserver]) -> Result<Vec<CaaRecord>, Why> {
+        let asked = self.first(servers, name, RecordKind::Caa, Role::Knows).await;
+        let Ok(reply) = asked else { return Ok(caa_in(self.recurse(name, RecordKind::Caa).await?)) };
+        let leads_to = reply.answers.iter().rev().find_map(|record| match &record.data {
+            RecordData::Cname(target) => Some(target.clone()),
+            _ => None,
+        });
+        let found = caa_in(reply);
+        match leads_to {
+            // The records of what a CNAME leads to count as the name's own.
+            Some(target) if found.is_empty() => Ok(caa_in(self.recurse(&target, RecordKind::Caa).await?)),
+            _ => Ok(found),
+        }
+    }
+
+    /// The first usable answer of servers that know the same.
+    async fn first(&self, servers: &[Nameserver], name: &str, kind: RecordKind, from: Role) -> Result<Reply, Why> {
+        let try_one = |server| async move {
+            match from {
+                Role::Knows => self.ask(server, name, kind).await,
+                Role::Refers => self.refer(server, name, kind).await,
+            }
+        };
+        let tries: Vec<_> = servers.iter().map(try_one).collect();
+        let answer = first_good(tries, NEXT_SERVER_AFTER, Result::is_ok).await;
+        answer.unwrap_or_else(|failed| failed.into_iter().next().unwrap_or(Err(Why::NoAddress)))
     }
 
     /// Whether one more question may be asked.
@@ -312,31 +297,55 @@ impl Asking<'_> {
         if asked < QUERIES_MAX { Ok(()) } else { Err(Why::Timeout) }
     }
 
-    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<Reply, Why> {
+    /// The outcome of a question within the time that is left.
+    async fn within(&self, asking: impl Future<Output = Result<Reply, DnsFailure>>) -> Result<Reply, Why> {
         self.count()?;
-        usable(self.dns.recurse(name, kind).await)
+        Ok(tokio::time::timeout_at(self.until, asking).await.map_err(|_| Why::Timeout)??)
     }
 
+    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<Reply, Why> {
+        let reply = self.within(self.dns.recurse(name, kind)).await?;
+        match reply.code {
+            ReplyCode::NoError | ReplyCode::NoSuchName => Ok(reply),
+            ReplyCode::Bogus => Err(Why::Bogus),
+            ReplyCode::Refused | ReplyCode::ServFail | ReplyCode::Other => Err(Why::ServFail),
+        }
+    }
+
+    /// Asks a nameserver that must know.
     async fn ask(&self, server: &Nameserver, name: &str, kind: RecordKind) -> Result<Reply, Why> {
         if self.config.mode == DnsMode::Recursive {
             return self.recurse(name, kind).await;
         }
-        self.count()?;
-        let reply = self.dns.ask(server.address?, name, kind).await;
-        match usable(reply) {
-            Ok(reply) if !reply.authoritative => Err(Why::Lame),
-            other => other,
+        let reply = self.refer(server, name, kind).await?;
+        if reply.authoritative { Ok(reply) } else { Err(Why::Lame) }
+    }
+
+    /// Asks a nameserver that may refer to another.
+    async fn refer(&self, server: &Nameserver, name: &str, kind: RecordKind) -> Result<Reply, Why> {
+        let reply = self.within(self.dns.ask(server.address?, name, kind)).await?;
+        match reply.code {
+            ReplyCode::NoError | ReplyCode::NoSuchName => Ok(reply),
+            ReplyCode::Refused => Err(Why::Lame),
+            ReplyCode::ServFail | ReplyCode::Bogus | ReplyCode::Other => Err(Why::ServFail),
         }
     }
 }
 
-fn usable(reply: Result<Reply, DnsFailure>) -> Result<Reply, Why> {
-    let reply = reply?;
-    match reply.code {
-        ReplyCode::NoError | ReplyCode::NoSuchName => Ok(reply),
-        ReplyCode::Refused => Err(Why::Lame),
-        ReplyCode::ServFail | ReplyCode::Other => Err(Why::ServFail),
-    }
+fn caa_in(reply: Reply) -> Vec<CaaRecord> {
+    let records = reply.answers.into_iter().filter_map(|record| match record.data {
+        RecordData::Caa(caa) => Some(caa),
+        _ => None,
+    });
+    records.collect()
+}
+
+/// What the records of a name say, in an order that does not depend on the nameserver's.
+fn records_of(reply: &Reply, name: &str) -> Vec<String> {
+    let of_name = reply.answers.iter().filter(|record| record.owner == name);
+    let mut said: Vec<String> = of_name.map(|record| format!("{:?}", record.data)).collect();
+    said.sort();
+    said
 }
 
 fn is_at_or_above(ancestor: &str, name: &str) -> bool {
@@ -362,3 +371,7 @@ fn addresses_v6(reply: &Reply, owner: Option<&str>) -> Vec<Ipv6Addr> {
         })
         .collect()
 }
+
+#[cfg(test)]
+#[path = "collect/tests.rs"]
+mod tests;

@@ -11,6 +11,10 @@ pub(crate) enum Why {
     ServFail,
     /// It answers, but not as an authority for the zone.
     Lame,
+    /// This machine has no way to it, such as one without IPv6.
+    Unreachable,
+    /// The records are there, and DNSSEC says that they are false.
+    Bogus,
     Malformed,
     /// It has no address, or only ones we do not send packets to.
     NoAddress,
@@ -19,7 +23,8 @@ pub(crate) enum Why {
 impl From<DnsFailure> for Why {
     fn from(failure: DnsFailure) -> Self {
         match failure {
-            DnsFailure::Timeout | DnsFailure::Unreachable => Self::Timeout,
+            DnsFailure::Timeout => Self::Timeout,
+            DnsFailure::Unreachable => Self::Unreachable,
             DnsFailure::Malformed => Self::Malformed,
         }
     }
@@ -54,6 +59,8 @@ pub(crate) struct ServerFacts {
     pub(crate) a: Vec<Ipv4Addr>,
     pub(crate) aaaa: Vec<Ipv6Addr>,
     pub(crate) ttl: Option<u32>,
+    /// The wildcard whose records these are: the name has none of its own.
+    pub(crate) wildcard: Option<String>,
 }
 
 /// The CAA records of one level of the tree.

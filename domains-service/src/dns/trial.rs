@@ -37,8 +37,9 @@ pub struct Case {
     pub caa: bool,
 }
 
-/// Whether the domain passes when its questions are answered with these messages, one after the other, each behind two
-/// bytes of its length; and nobody answers when they have run out. Questions about the target are answered rightly.
+/// Whether the domain passes when its questions are answered with these messages, each behind two bytes of its length. A
+/// question gets the first message left that repeats it, else the first that repeats no question; and nobody answers when
+/// there is none. Questions about the target are answered rightly.
 ///
 /// # Errors
 /// When a name of this module is none, or what was found cannot be written down.
@@ -53,7 +54,7 @@ pub async fn passes(case: Case, messages: &[u8]) -> anyhow::Result<bool> {
         methods: vec!["http-01".to_owned()],
     };
     let authorities = if case.caa { vec![authority] } else { Vec::new() };
-    let answers = Answers(Mutex::new(messages));
+    let answers = Answers(Mutex::new(split(messages)));
     let claim = if case.contested { Claim::Contested } else { Claim::Open };
     let question = Question { name: &name, registrable: &registrable, target: &target, claim, caa: case.caa };
     let facts = collect(&answers, &config, &SystemClock::new(), &question).await;
@@ -71,16 +72,27 @@ pub async fn passes(case: Case, messages: &[u8]) -> anyhow::Result<bool> {
     Ok(judged.passes())
 }
 
+/// Messages, each behind its length.
+fn split(mut messages: &[u8]) -> Vec<&[u8]> {
+    let mut all = Vec::new();
+    while let Some((length, rest)) = messages.split_first_chunk() {
+        let (message, rest) = rest.split_at(usize::from(u16::from_be_bytes(*length)).min(rest.len()));
+        all.push(message);
+        messages = rest;
+    }
+    all
+}
+
 /// A world that says what it is told to say.
-struct Answers<'a>(Mutex<&'a [u8]>);
+struct Answers<'a>(Mutex<Vec<&'a [u8]>>);
 
 impl Answers<'_> {
-    fn next(&self) -> Result<Reply, DnsFailure> {
+    fn next(&self, name: &str, kind: RecordKind) -> Result<Reply, DnsFailure> {
         let mut left = self.0.lock();
-        let (length, rest) = left.split_first_chunk().ok_or(DnsFailure::Timeout)?;
-        let length = usize::from(u16::from_be_bytes(*length)).min(rest.len());
-        let (message, rest) = rest.split_at_checked(length).ok_or(DnsFailure::Timeout)?;
-        *left = rest;
+        let of = |wanted: Option<bool>| left.iter().position(|message| wire::repeats(message, name, kind) == wanted);
+        let place = of(Some(true)).or_else(|| of(None)).ok_or(DnsFailure::Timeout)?;
+        let message = left.remove(place);
+        drop(left);
         wire::read(message)
     }
 }
@@ -89,15 +101,15 @@ impl Answers<'_> {
 impl Dns for Answers<'_> {
     async fn recurse(&self, name: &str, kind: RecordKind) -> Result<Reply, DnsFailure> {
         if name != TARGET {
-            return self.next();
+            return self.next(name, kind);
         }
         let record = DnsRecord { owner: name.to_owned(), ttl: 60, data: RecordData::A(EDGE) };
         let answers = if kind == RecordKind::A { vec![record] } else { Vec::new() };
         Ok(Reply { code: ReplyCode::NoError, authoritative: false, answers, authority: Vec::new() })
     }
 
-    async fn ask(&self, _server: IpAddr, _name: &str, _kind: RecordKind) -> Result<Reply, DnsFailure> {
-        self.next()
+    async fn ask(&self, _server: IpAddr, name: &str, kind: RecordKind) -> Result<Reply, DnsFailure> {
+        self.next(name, kind)
     }
 }
 

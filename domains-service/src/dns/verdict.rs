@@ -11,7 +11,7 @@ use contract::hostname::Hostname;
 use serde::{Deserialize, Serialize};
 
 use super::caa::{CaaIdentity, CaaRuling, rule};
-use super::facts::{Answer, DnsFacts, Zone};
+use super::facts::{Answer, DnsFacts, Why, Zone};
 use crate::domain::problem::{Problem, ProblemCode};
 use crate::domain::proof::TEXT_LABEL;
 pub(crate) use server::ServerVerdict;
@@ -194,7 +194,7 @@ fn judge_records(facts: &DnsFacts, expected: &Expectation<'_>, apex: bool, probl
             return Records::Missing;
         }
         Zone::Unknown(why) => {
-            problems.push(explain::unanswered(expected.name.as_str(), *why));
+            problems.push(explain::zone_unknown(expected, *why));
             return Records::Unknown;
         }
         Zone::Is(_) => {}
@@ -202,12 +202,16 @@ fn judge_records(facts: &DnsFacts, expected: &Expectation<'_>, apex: bool, probl
     let verdicts = server_verdicts(facts, expected, apex);
     let count = |is: fn(&ServerVerdict) -> bool| verdicts.iter().filter(|verdict| is(verdict)).count();
     let ok = count(|verdict| verdict.is_ok());
-    let missing = count(|verdict| *verdict == ServerVerdict::Missing);
+    let missing = count(|verdict| matches!(verdict, ServerVerdict::Missing | ServerVerdict::Wildcard));
     let unknown = count(|verdict| matches!(verdict, ServerVerdict::Unknown(_)));
     let wrong = verdicts.len() - ok - missing - unknown;
+    let nobody = unknown == verdicts.len();
     for (server, verdict) in facts.servers.iter().zip(&verdicts) {
-        if let ServerVerdict::Unknown(why) = verdict {
-            problems.push(explain::unanswered(&server.host, *why));
+        match verdict {
+            // Not asked, so nothing is known against it.
+            ServerVerdict::Unknown(Why::Unreachable) if !nobody => {}
+            ServerVerdict::Unknown(why) => problems.push(explain::unanswered(server, *why, nobody)),
+            _ => {}
         }
     }
     if let Some((server, _)) = facts.servers.iter().zip(&verdicts).find(|(_, v)| **v == ServerVerdict::OkApexCname) {
@@ -217,7 +221,7 @@ fn judge_records(facts: &DnsFacts, expected: &Expectation<'_>, apex: bool, probl
         (0, 0, 0) => Records::Unknown,
         (_, 0, 0) => Records::Pass,
         (0, _, 0) => {
-            problems.push(explain::no_record(expected, apex));
+            problems.push(explain::no_record(facts, expected, apex));
             Records::Missing
         }
         (0, _, _) => {
@@ -268,7 +272,7 @@ fn judge_ownership(
             (Ownership::Missing, Some(RecordState::Missing))
         }
         Some(Answer::Failed(why)) => {
-            problems.push(explain::unanswered(&format!("{TEXT_LABEL}.{}", expected.name), *why));
+            problems.push(explain::text_unknown(&format!("{TEXT_LABEL}.{}", expected.name), *why));
             (Ownership::Unknown, Some(RecordState::Unknown))
         }
         None => (Ownership::Unknown, Some(RecordState::Unknown)),

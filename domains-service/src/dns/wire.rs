@@ -2,29 +2,32 @@
 //!
 //! Each question is its own socket with its own random port, its own random identifier and randomly cased letters in
 //! its name, all of which the answer must repeat: that is what makes an answer hard to forge. Nothing is cached:
-//! verification wants to see what is there now. A truncated answer is asked for again over TCP.
+//! verification wants to see what is there now. A truncated answer is asked for again over TCP, a lost one is asked for
+//! again soon, and where one resolver fails or is silent the next one is asked.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+mod exchange;
+
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use async_trait::async_trait;
-use hickory_resolver::proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
+use hickory_resolver::proto::op::{Message, ResponseCode};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpStream, UdpSocket};
 
+use self::exchange::{Asked, exchange};
+use super::race::first_good;
 use super::{CaaRecord, Dns, DnsFailure, DnsRecord, RecordData, RecordKind, Reply, ReplyCode};
 use crate::config::DnsConfig;
 
-/// One try with one server.
-const TRY_TIME_MAX: Duration = Duration::from_millis(800);
+/// The longest one nameserver is waited for.
+const ASK_TIME_MAX: Duration = Duration::from_millis(2_500);
 
-/// Tries with a recursive resolver, which may have to ask the whole world first.
-const RECURSE_TIME_MAX: Duration = Duration::from_secs(2);
+/// The longest one recursive resolver is waited for: it may have to ask the whole world first.
+const RECURSE_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// The largest UDP answer accepted: what passes every network unfragmented.
-const UDP_BYTES_MAX: u16 = 1_232;
+/// After this long the next resolver is asked as well.
+const NEXT_RESOLVER_AFTER: Duration = Duration::from_millis(500);
 
 /// DNS as it is.
 pub(crate) struct WireDns {
@@ -49,107 +52,45 @@ fn system_resolvers() -> anyhow::Result<Vec<SocketAddr>> {
     Ok(resolvers)
 }
 
+impl WireDns {
+    async fn resolve(&self, asked: Asked<'_>) -> Result<Reply, DnsFailure> {
+        let try_one = async |resolver| exchange(resolver, asked, RECURSE_TIME_MAX).await.map(|message| reply(&message));
+        let tries: Vec<_> = self.resolvers.iter().copied().map(try_one).collect();
+        let is_good = |outcome: &Result<Reply, DnsFailure>| outcome.as_ref().is_ok_and(Reply::is_answer);
+        first_good(tries, NEXT_RESOLVER_AFTER, is_good).await.unwrap_or_else(|failed| {
+            // That a resolver failed says more than that another is silent.
+            failed
+                .into_iter()
+                .reduce(|best, next| if best.is_ok() { best } else { next })
+                .unwrap_or(Err(DnsFailure::Timeout))
+        })
+    }
+
+    /// Whether the resolvers fail because DNSSEC says that the records are false: unchecked they have an answer, and
+    /// checked they still have none.
+    async fn is_bogus(&self, asked: Asked<'_>) -> bool {
+        let unchecked = self.resolve(Asked { unchecked: true, ..asked }).await;
+        unchecked.is_ok_and(|reply| reply.is_answer())
+            && self.resolve(asked).await.is_ok_and(|reply| reply.code == ReplyCode::ServFail)
+    }
+}
+
 #[async_trait]
 impl Dns for WireDns {
     async fn recurse(&self, name: &str, kind: RecordKind) -> Result<Reply, DnsFailure> {
-        let mut failure = DnsFailure::Timeout;
-        for resolver in &self.resolvers {
-            match exchange(*resolver, name, kind, true, RECURSE_TIME_MAX).await {
-                Ok(reply) => return Ok(reply),
-                Err(error) => failure = error,
-            }
+        let asked = Asked { name, kind, recursion: true, unchecked: false };
+        let mut reply = self.resolve(asked).await?;
+        if reply.code == ReplyCode::ServFail && self.is_bogus(asked).await {
+            reply.code = ReplyCode::Bogus;
         }
-        Err(failure)
+        Ok(reply)
     }
 
     async fn ask(&self, server: IpAddr, name: &str, kind: RecordKind) -> Result<Reply, DnsFailure> {
-        let server = SocketAddr::new(server, self.authoritative_port);
-        match exchange(server, name, kind, false, TRY_TIME_MAX).await {
-            // A lost packet is not a dead server: one more try.
-            Err(DnsFailure::Timeout) => exchange(server, name, kind, false, TRY_TIME_MAX).await,
-            other => other,
-        }
+        let asked = Asked { name, kind, recursion: false, unchecked: false };
+        let message = exchange(SocketAddr::new(server, self.authoritative_port), asked, ASK_TIME_MAX).await?;
+        Ok(reply(&message))
     }
-}
-
-async fn exchange(
-    server: SocketAddr,
-    name: &str,
-    kind: RecordKind,
-    recursion: bool,
-    time: Duration,
-) -> Result<Reply, DnsFailure> {
-    let question = question(name, kind, recursion)?;
-    let bytes = question.to_vec().map_err(|_| DnsFailure::Malformed)?;
-    let answer = tokio::time::timeout(time, async {
-        let answer = over_udp(server, &question, &bytes).await?;
-        if answer.metadata.truncation { over_tcp(server, &question, &bytes).await } else { Ok(answer) }
-    });
-    let answer = answer.await.map_err(|_| DnsFailure::Timeout)??;
-    Ok(reply(&answer))
-}
-
-/// A question with a random identifier and randomly cased letters.
-fn question(name: &str, kind: RecordKind, recursion: bool) -> Result<Message, DnsFailure> {
-    let random = chassis::random::bytes::<34>().map_err(|_| DnsFailure::Malformed)?;
-    let [high, low, coins @ ..] = random;
-    let coin =
-        |index: usize| coins.get(index % coins.len()).is_some_and(|byte| byte >> (index / coins.len() % 8) & 1 == 1);
-    let cased: String = name
-        .chars()
-        .enumerate()
-        .map(|(index, letter)| if coin(index) { letter.to_ascii_uppercase() } else { letter })
-        .collect();
-    let name = Name::from_ascii(format!("{cased}.")).map_err(|_| DnsFailure::Malformed)?;
-    let mut message = Message::new(u16::from_be_bytes([high, low]), MessageType::Query, OpCode::Query);
-    message.metadata.recursion_desired = recursion;
-    message.add_query(Query::query(name, record_type(kind)));
-    let mut edns = Edns::new();
-    edns.set_max_payload(UDP_BYTES_MAX);
-    message.set_edns(edns);
-    Ok(message)
-}
-
-async fn over_udp(server: SocketAddr, question: &Message, bytes: &[u8]) -> Result<Message, DnsFailure> {
-    let local: IpAddr = if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let socket = UdpSocket::bind((local, 0)).await.map_err(|_| DnsFailure::Unreachable)?;
-    // Connected: answers from other addresses never reach us.
-    socket.connect(server).await.map_err(|_| DnsFailure::Unreachable)?;
-    socket.send(bytes).await.map_err(|_| DnsFailure::Unreachable)?;
-    let mut buffer = vec![0; usize::from(UDP_BYTES_MAX) * 4];
-    loop {
-        let length = socket.recv(&mut buffer).await.map_err(|_| DnsFailure::Unreachable)?;
-        // A forged or foreign answer is waited past, not believed and not given up on.
-        if let Ok(answer) = Message::from_vec(buffer.get(..length).unwrap_or_default())
-            && answers(question, &answer)
-        {
-            return Ok(answer);
-        }
-    }
-}
-
-async fn over_tcp(server: SocketAddr, question: &Message, bytes: &[u8]) -> Result<Message, DnsFailure> {
-    let failed = |_: std::io::Error| DnsFailure::Unreachable;
-    let mut stream = TcpStream::connect(server).await.map_err(failed)?;
-    let length = u16::try_from(bytes.len()).map_err(|_| DnsFailure::Malformed)?;
-    stream.write_all(&[&length.to_be_bytes(), bytes].concat()).await.map_err(failed)?;
-    let length = stream.read_u16().await.map_err(failed)?;
-    let mut buffer = vec![0; usize::from(length)];
-    stream.read_exact(&mut buffer).await.map_err(failed)?;
-    let answer = Message::from_vec(&buffer).map_err(|_| DnsFailure::Malformed)?;
-    if answers(question, &answer) { Ok(answer) } else { Err(DnsFailure::Malformed) }
-}
-
-/// Whether a message answers our question: same identifier, same question, letters cased alike.
-fn answers(question: &Message, answer: &Message) -> bool {
-    answer.metadata.id == question.metadata.id
-        && answer.metadata.message_type == MessageType::Response
-        && match (question.queries.as_slice(), answer.queries.as_slice()) {
-            ([asked], [answered]) => asked.query_type == answered.query_type && asked.name.eq_case(&answered.name),
-            // Some servers leave the question out of a refusal.
-            (_, []) => answer.answers.is_empty(),
-            _ => false,
-        }
 }
 
 /// What is made of a message that answers some question of ours.
@@ -158,6 +99,13 @@ fn answers(question: &Message, answer: &Message) -> bool {
 /// When it is no message.
 pub(super) fn read(bytes: &[u8]) -> Result<Reply, DnsFailure> {
     Message::from_vec(bytes).map(|message| reply(&message)).map_err(|_| DnsFailure::Malformed)
+}
+
+/// Whether a message repeats this question; `None` when it repeats none.
+pub(super) fn repeats(bytes: &[u8], name: &str, kind: RecordKind) -> Option<bool> {
+    let message = Message::from_vec(bytes).ok()?;
+    let query = message.queries.first()?;
+    Some(text_of(&query.name) == name && query.query_type == record_type(kind))
 }
 
 fn reply(message: &Message) -> Reply {

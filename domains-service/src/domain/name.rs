@@ -41,6 +41,9 @@ pub(crate) struct Attachable {
     pub(crate) local: bool,
     /// The part its owner registered, as far as the public suffix list knows.
     pub(crate) registrable: Hostname,
+    /// The part registered with a public registry. Names below a private suffix of the list, such as `github.io`, often
+    /// lie in that suffix's own zone.
+    pub(crate) delegable: Hostname,
 }
 
 impl Attachable {
@@ -72,9 +75,34 @@ pub(crate) fn attachable(text: &str, platform: &Hostname, rules: NameRules) -> R
     }
     let registrable = psl::domain_str(name.as_str()).and_then(|text| Hostname::from_ascii(text).ok());
     match registrable {
-        Some(registrable) => Ok(Attachable { name, local, registrable }),
+        Some(registrable) => Ok(Attachable { delegable: delegable(&registrable), name, local, registrable }),
         None => Err(NameError::PublicSuffix),
     }
+}
+
+/// What a public registry delegated: the registrable name, or what the private suffix above it is registered as.
+fn delegable(registrable: &Hostname) -> Hostname {
+    let mut name = registrable.as_str();
+    while psl::suffix(name.as_bytes()).and_then(|suffix| suffix.typ()) == Some(psl::Type::Private) {
+        let Some(suffix) = psl::suffix_str(name) else { break };
+        match suffix.split_once('.') {
+            // The suffix stands directly below a registry's: it is what was registered.
+            Some((_, above)) if is_registry(above) => return owned(suffix, registrable),
+            Some((_, above)) => name = above,
+            None => break,
+        }
+    }
+    owned(psl::domain_str(name).unwrap_or(name), registrable)
+}
+
+/// Whether this is a public registry's suffix.
+fn is_registry(name: &str) -> bool {
+    let suffix = psl::suffix(name.as_bytes());
+    psl::suffix_str(name) == Some(name) && suffix.is_some_and(|suffix| suffix.typ() != Some(psl::Type::Private))
+}
+
+fn owned(name: &str, otherwise: &Hostname) -> Hostname {
+    Hostname::from_ascii(name).unwrap_or_else(|_| otherwise.clone())
 }
 
 fn is_under(name: &Hostname, zone: &str) -> bool {
@@ -145,6 +173,21 @@ mod tests {
             ("demo.apps.tollhouse.dev", "Platform"),
         ] {
             assert_eq!(reason(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn below_a_private_suffix_the_zone_may_be_that_suffixs() {
+        for (name, registrable, delegable) in [
+            ("shop.customer.com", "customer.com", "customer.com"),
+            ("shop.customer.co.uk", "customer.co.uk", "customer.co.uk"),
+            ("me.github.io", "me.github.io", "github.io"),
+            ("www.me.github.io", "me.github.io", "github.io"),
+            ("foo.is-a.dev", "foo.is-a.dev", "is-a.dev"),
+            ("bucket.s3.us-east-1.amazonaws.com", "bucket.s3.us-east-1.amazonaws.com", "amazonaws.com"),
+        ] {
+            let found = check(name, NONE).unwrap();
+            assert_eq!((found.registrable.as_str(), found.delegable.as_str()), (registrable, delegable), "{name}");
         }
     }
 

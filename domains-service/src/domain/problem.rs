@@ -78,6 +78,8 @@ codes! {
     DnsServfail = "DNS_SERVFAIL" You Warning,
     /// A nameserver does not answer.
     DnsTimeout = "DNS_TIMEOUT" You Warning,
+    /// The zone's DNSSEC signatures do not hold.
+    DnsDnssec = "DNS_DNSSEC" You Error,
     /// The name is proxied by a content delivery network.
     DnsProxied = "DNS_PROXIED" You Error,
     /// A cache still holds the old answer.
@@ -153,6 +155,18 @@ impl Problem {
     ) -> Self {
         self.expected = expected.into_iter().collect();
         self.observed = observed.into_iter().collect();
+        self
+    }
+
+    /// As one that holds the domain up.
+    pub(crate) fn holding_up(mut self) -> Self {
+        self.severity = Severity::Error;
+        self
+    }
+
+    /// As one that the platform must solve.
+    pub(crate) fn ours(mut self) -> Self {
+        self.who = Who::Us;
         self
     }
 

@@ -24,11 +24,13 @@ const CHAIN_MAX: usize = 5;
 /// Bytes a chain may have, so that a bundle fits a line of the change stream.
 const CHAIN_BYTES_MAX: usize = 64 * 1024;
 
-/// Why a certificate is not published.
+/// Why a certificate is not published. The domain's owner reads it, so it repeats nothing that a library said.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unfit {
-    #[error("the chain cannot be read: {0}")]
+    #[error("the chain cannot be read")]
     Chain(String),
+    #[error("the chain is longer than {CHAIN_BYTES_MAX} bytes")]
+    TooLong,
     #[error("the private key cannot be read or does not belong to the certificate")]
     Key,
     #[error("the certificate is not for {0}")]
@@ -37,8 +39,18 @@ pub(crate) enum Unfit {
     Dates,
     #[error("the certificate ends no later than the one deployed")]
     Worse,
-    #[error("the key could not be sealed: {0}")]
+    #[error("the key could not be sealed")]
     Seal(String),
+}
+
+impl Unfit {
+    /// What is behind it, for operators.
+    pub(crate) fn cause(&self) -> &str {
+        match self {
+            Self::Chain(cause) | Self::Seal(cause) => cause,
+            _ => "as it is",
+        }
+    }
 }
 
 /// What people want to know of a certificate.
@@ -86,7 +98,7 @@ pub(crate) fn bundle(
 
 fn certified(chain_pem: &str, key_pem: &str) -> Result<CertifiedKey, Unfit> {
     if chain_pem.len() > CHAIN_BYTES_MAX {
-        return Err(Unfit::Chain(format!("it is longer than {CHAIN_BYTES_MAX} bytes")));
+        return Err(Unfit::TooLong);
     }
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(chain_pem.as_bytes())
         .collect::<Result<_, _>>()
@@ -195,7 +207,7 @@ mod tests {
         let empty = Issued { chain_pem: String::new(), key_pem: issued.key_pem.clone() };
         assert!(matches!(check(&empty, &name, NOW, None), Err(Unfit::Chain(_))));
         let long = Issued { chain_pem: issued.chain_pem.repeat(100), key_pem: issued.key_pem.clone() };
-        assert!(matches!(check(&long, &name, NOW, None), Err(Unfit::Chain(_))));
+        assert!(matches!(check(&long, &name, NOW, None), Err(Unfit::TooLong)));
     }
 
     #[test]

@@ -42,6 +42,13 @@ pub(super) fn operations() -> impl Iterator<Item = Operation> {
     managing().into_iter().chain(looking())
 }
 
+fn if_match() -> serde_json::Value {
+    json!({
+        "name": "If-Match", "in": "header", "required": false, "schema": { "type": "string" },
+        "description": "`ETag` of what you have seen; a domain that has changed since is left alone.",
+    })
+}
+
 fn managing() -> [Operation; 5] {
     [
         Operation {
@@ -65,6 +72,7 @@ fn managing() -> [Operation; 5] {
                 Code::InvalidRedirectStatus,
                 Code::PlanRequired,
                 Code::DomainLimitReached,
+                Code::DomainExists,
                 Code::ProjectNotDeployed,
                 Code::RedirectLoop,
                 Code::RedirectTargetInactive,
@@ -84,10 +92,7 @@ fn managing() -> [Operation; 5] {
             ..reading("showDomain", ONE, "Show a domain", "Where it stands, and what its owner has to do.")
         },
         Operation {
-            parameters: vec![json!({
-                "name": "If-Match", "in": "header", "required": false, "schema": { "type": "string" },
-                "description": "`ETag` of what you have seen; a domain that has changed since is left alone.",
-            })],
+            parameters: vec![if_match()],
             body: Some("DomainChange"),
             answers: vec![answer(200, "The domain as it is now.", "Domain").with(&["ETag"])],
             errors: &[
@@ -103,17 +108,26 @@ fn managing() -> [Operation; 5] {
             ..writing("changeDomain", "patch", ONE, "Change a domain", "Makes it the primary one, or redirects it.")
         },
         Operation {
-            parameters: vec![parts::query(
-                "with_redirects",
-                "Whether domains that redirect to it are removed too; otherwise they are in the way.",
-                &json!({ "type": "boolean", "default": false }),
-            )],
+            parameters: vec![
+                if_match(),
+                parts::query(
+                    "with_redirects",
+                    "Whether domains that redirect to it are removed too; otherwise they are in the way.",
+                    &json!({ "type": "boolean", "default": false }),
+                ),
+            ],
             answers: vec![
                 empty(204, "No live gateway serves it any more.").with(&["X-Edge-Ack"]),
                 answer(202, "It is removed; the gateways listed have not said yet that they know.", "Removal")
                     .with(&["X-Edge-Ack"]),
             ],
-            errors: &[Code::InvalidQuery, Code::DomainNotFound, Code::PrimaryInUse, Code::RemovalInProgress],
+            errors: &[
+                Code::InvalidQuery,
+                Code::DomainNotFound,
+                Code::PrimaryInUse,
+                Code::RemovalInProgress,
+                Code::StaleRevision,
+            ],
             ..writing("removeDomain", "delete", ONE, "Remove a domain", "Traffic stops at once, on every gateway.")
         },
     ]

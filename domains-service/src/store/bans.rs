@@ -19,7 +19,7 @@ use super::{Store, StoreError, Write, read_json, read_word, to_json};
 /// How long a gateway's word counts: three of its reports may be lost.
 pub(crate) const HEARD_MILLIS: i64 = 30_000;
 
-/// Gateways whose word is read.
+/// Gateways whose word is taken, and read.
 const NODES_MAX: i64 = 1_024;
 
 /// A ban and whose key it is.
@@ -48,13 +48,15 @@ impl Write {
         }
         let now = self.now();
         query(
-            "INSERT INTO edge_bans (node, bans, total, heard_at) VALUES ($1, $2, $3, $4)
+            "INSERT INTO edge_bans (node, bans, total, heard_at)
+             SELECT $1, $2, $3, $4 WHERE (SELECT COUNT(*) FROM edge_bans WHERE node <> $1) < $5
              ON CONFLICT (node) DO UPDATE SET bans = excluded.bans, total = excluded.total, heard_at = excluded.heard_at",
         )
         .bind(&report.node)
         .bind(to_json(&report.bans))
         .bind(i64::try_from(report.bans_total).unwrap_or(i64::MAX))
         .bind(now.0)
+        .bind(NODES_MAX)
         .execute(self.connection())
         .await?;
         Ok(())

@@ -7,7 +7,7 @@ use contract::hostname::Hostname;
 use contract::site::RedirectStatus;
 use contract::time::UnixMillis;
 
-use super::{Store, StoreError, read_json, read_project, read_word, to_json};
+use super::{Store, StoreError, read_json, read_project, read_word, to_json, with_project};
 use crate::domain::{Domain, RedirectRule, RedirectTarget};
 
 pub(crate) use self::claims::{Claims, find_claims, forget_tombstones, hold, let_go};
@@ -104,7 +104,7 @@ impl Store {
         after: &str,
         limit: i64,
     ) -> Result<Vec<Domain>, StoreError> {
-        let rows = query_as("SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name FROM domains WHERE project = $1 AND name > $2 ORDER BY name LIMIT $3")
+        let rows = query_as(with_project!("domains WHERE project = $1 AND name > $2 ORDER BY name LIMIT $3"))
             .bind(project.uid.as_str())
             .bind(after)
             .bind(limit)
@@ -121,12 +121,11 @@ impl Store {
         per_project: usize,
         limit: i64,
     ) -> Result<Vec<Domain>, StoreError> {
-        let rows = query_as(
-            "SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name
-             FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY project ORDER BY due_at) AS turn
+        let rows = query_as(with_project!(
+            "(SELECT *, ROW_NUMBER() OVER (PARTITION BY project ORDER BY due_at) AS turn
                             FROM domains WHERE due_at <= $1 AND lease_until <= $1) AS due
-             WHERE turn <= $2 ORDER BY turn, due_at LIMIT $3",
-        )
+             WHERE turn <= $2 ORDER BY turn, due_at LIMIT $3"
+        ))
         .bind(now.0)
         .bind(i64::try_from(per_project).unwrap_or(i64::MAX))
         .bind(limit)
@@ -137,7 +136,7 @@ impl Store {
 
     /// Domains that are being removed, at most `limit`.
     pub(crate) async fn removing_domains(&self, limit: i64) -> Result<Vec<Domain>, StoreError> {
-        let rows = query_as("SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name FROM domains WHERE removal IS NOT NULL ORDER BY removal LIMIT $1")
+        let rows = query_as(with_project!("domains WHERE removal IS NOT NULL ORDER BY removal LIMIT $1"))
             .bind(limit)
             .fetch_all(self.reader())
             .await?;
@@ -178,8 +177,8 @@ impl Store {
 }
 
 /// `$1` name, `$2` project.
-const FIND: &str = "SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name FROM domains WHERE name = $1 AND project = $2";
-const FIND_AND_LOCK: &str = "SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name FROM domains WHERE name = $1 AND project = $2 FOR UPDATE";
+const FIND: &str = with_project!("domains WHERE name = $1 AND project = $2");
+const FIND_AND_LOCK: &str = with_project!("domains WHERE name = $1 AND project = $2 FOR UPDATE");
 
 /// The project's domain of this name, within a writing transaction. Until its end nobody takes the domain's lease: one
 /// whose fence was looked at here is still the one when the result is written. (SQLite has one writer anyway.)
@@ -211,7 +210,7 @@ pub(crate) async fn find_primary(
     connection: &mut Connection,
     project: &ProjectRef,
 ) -> Result<Option<Domain>, StoreError> {
-    let row: Option<Row> = query_as("SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name FROM domains WHERE project = $1 AND is_primary")
+    let row: Option<Row> = query_as(with_project!("domains WHERE project = $1 AND is_primary"))
         .bind(project.uid.as_str())
         .fetch_optional(connection)
         .await?;
@@ -221,10 +220,10 @@ pub(crate) async fn find_primary(
 /// Domains of the project that redirect to this one: by its name, or as the primary one when it is that.
 pub(crate) async fn dependants(connection: &mut Connection, target: &Domain) -> Result<Vec<Domain>, StoreError> {
     let as_primary = if target.primary { "primary" } else { target.name.as_str() };
-    let rows = query_as(
-        "SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name FROM domains WHERE project = $1 AND (redirect_to = $2 OR redirect_to = $3) AND removal IS NULL
-         ORDER BY name",
-    )
+    let rows = query_as(with_project!(
+        "domains WHERE project = $1 AND (redirect_to = $2 OR redirect_to = $3) AND removal IS NULL
+         ORDER BY name"
+    ))
     .bind(target.project.uid.as_str())
     .bind(target.name.as_str())
     .bind(as_primary)
@@ -235,7 +234,7 @@ pub(crate) async fn dependants(connection: &mut Connection, target: &Domain) -> 
 
 /// All domains of a project.
 pub(crate) async fn all_domains(connection: &mut Connection, project: &ProjectRef) -> Result<Vec<Domain>, StoreError> {
-    let rows = query_as("SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name FROM domains WHERE project = $1 ORDER BY name")
+    let rows = query_as(with_project!("domains WHERE project = $1 ORDER BY name"))
         .bind(project.uid.as_str())
         .fetch_all(connection)
         .await?;

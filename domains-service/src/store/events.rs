@@ -4,6 +4,7 @@ use chassis::sql::{query, query_as, query_scalar};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
+use super::write::Done;
 use super::{Store, StoreError, Write, kept, read_json, webhooks};
 use crate::actor::Actor;
 use crate::project::ProjectRef;
@@ -66,6 +67,15 @@ impl Write {
         .bind(now.0)
         .fetch_one(self.connection())
         .await?;
+        if actor.name() != Actor::system().name() {
+            self.note(Done {
+                kind: kind.to_owned(),
+                project: project.name.to_string(),
+                domain: domain.map(ToString::to_string),
+                actor: actor.name().to_owned(),
+                client: actor.client().map(|client| client.to_string()),
+            });
+        }
         self.bound_events(project).await?;
         webhooks::enqueue(self, project, domain, kind, &detail, id).await
     }

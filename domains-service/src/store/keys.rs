@@ -5,7 +5,7 @@ use contract::key::{ApiKey, Environment, KeyDigest, KeyId, Scopes};
 use contract::time::{UnixMillis, UnixSeconds};
 use contract::window::Window;
 
-use super::{Store, StoreError, read_json, read_project, read_word, to_json};
+use super::{Store, StoreError, page_of, read_json, read_project, read_word, to_json, with_project};
 use crate::project::ProjectRef;
 
 /// A key's record.
@@ -86,16 +86,7 @@ impl Store {
         after: &(i64, String),
         limit: i64,
     ) -> Result<Vec<KeyRecord>, StoreError> {
-        let rows: Vec<Row> = query_as(
-            "SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name
-             FROM api_keys WHERE project = $1 AND (created_at, id) > ($2, $3) ORDER BY created_at, id LIMIT $4",
-        )
-        .bind(project.uid.as_str())
-        .bind(after.0)
-        .bind(&after.1)
-        .bind(limit)
-        .fetch_all(self.reader())
-        .await?;
+        let rows: Vec<Row> = self.page(page_of!("api_keys"), project, after, limit).await?;
         rows.into_iter().map(KeyRecord::try_from).collect()
     }
 }
@@ -106,23 +97,21 @@ pub(crate) async fn find_key(
     project: &ProjectRef,
     id: &KeyId,
 ) -> Result<Option<KeyRecord>, StoreError> {
-    let row: Option<Row> = query_as("SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name FROM api_keys WHERE project = $1 AND id = $2
-             AND EXISTS (SELECT 1 FROM projects WHERE id = $1 AND removed_at IS NULL)")
-        .bind(project.uid.as_str())
-        .bind(id.as_str())
-        .fetch_optional(connection)
-        .await?;
+    let row: Option<Row> = query_as(with_project!(
+        "api_keys WHERE project = $1 AND id = $2
+             AND EXISTS (SELECT 1 FROM projects WHERE id = $1 AND removed_at IS NULL)"
+    ))
+    .bind(project.uid.as_str())
+    .bind(id.as_str())
+    .fetch_optional(connection)
+    .await?;
     row.map(KeyRecord::try_from).transpose()
 }
 
 /// All keys of a project.
 pub(crate) async fn all_keys(connection: &mut Connection, project: &ProjectRef) -> Result<Vec<KeyRecord>, StoreError> {
-    let rows: Vec<Row> = query_as(
-        "SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name FROM api_keys WHERE project = $1",
-    )
-    .bind(project.uid.as_str())
-    .fetch_all(connection)
-    .await?;
+    let rows: Vec<Row> =
+        query_as(with_project!("api_keys WHERE project = $1")).bind(project.uid.as_str()).fetch_all(connection).await?;
     rows.into_iter().map(KeyRecord::try_from).collect()
 }
 
@@ -152,11 +141,10 @@ pub(crate) async fn keys_beyond(
 ) -> Result<Vec<KeyRecord>, StoreError> {
     /// So many at once; there is one more with each key that is made.
     const AT_ONCE: i64 = 100;
-    let rows: Vec<Row> = query_as(
-        "SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name
-         FROM api_keys WHERE project = $1 AND (revoked_at IS NOT NULL OR expires_at <= $2)
-         ORDER BY created_at DESC, id LIMIT $3 OFFSET $4",
-    )
+    let rows: Vec<Row> = query_as(with_project!(
+        "api_keys WHERE project = $1 AND (revoked_at IS NOT NULL OR expires_at <= $2)
+         ORDER BY created_at DESC, id LIMIT $3 OFFSET $4"
+    ))
     .bind(project.uid.as_str())
     .bind(now.0)
     .bind(AT_ONCE)
@@ -212,7 +200,7 @@ pub(crate) async fn stale_keys(
     limit: i64,
 ) -> Result<Vec<KeyRecord>, StoreError> {
     let rows: Vec<Row> =
-        query_as("SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name FROM api_keys WHERE revoked_at < $1 OR expires_at < $2 ORDER BY id LIMIT $3")
+        query_as(with_project!("api_keys WHERE revoked_at < $1 OR expires_at < $2 ORDER BY id LIMIT $3"))
             .bind(before.0)
             .bind(before.to_seconds().0)
             .bind(limit)

@@ -17,7 +17,22 @@ pub(crate) enum Next {
     Snapshot,
 }
 
+/// The setting that holds the id of the database.
+const HISTORY: &str = "history";
+
 impl Store {
+    /// The id of this database, made when it is first asked for. A backup takes it along, so gateways know a restored
+    /// database again.
+    pub(crate) async fn history(&self) -> Result<String, StoreError> {
+        if let Some(id) = self.setting(HISTORY).await? {
+            return Ok(id);
+        }
+        let bytes =
+            chassis::random::bytes().map_err(|_| sqlx::Error::Io(std::io::Error::other("no random numbers")))?;
+        let id = format!("{:032x}", u128::from_le_bytes(bytes));
+        self.remember(HISTORY, &id).await
+    }
+
     /// The newest revision.
     pub(crate) async fn newest_revision(&self) -> Result<Revision, StoreError> {
         let current: i64 =

@@ -1,6 +1,6 @@
 //! Operators' tokens: who has one, until when, and when it was used last.
 
-use chassis::sql::{query, query_as};
+use chassis::sql::{query, query_as, query_scalar};
 use contract::time::UnixMillis;
 
 use super::{Store, StoreError, Write};
@@ -53,6 +53,15 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Whether the operator of this name has a token that is good, still.
+    pub(crate) async fn is_operator(&self, name: &str, now: UnixMillis) -> Result<bool, StoreError> {
+        let found = query_scalar("SELECT COUNT(*) FROM operator_tokens WHERE name = $1 AND expires_at > $2");
+        let found: i64 = found.bind(name).bind(now.0).fetch_one(self.reader()).await?;
+        Ok(found > 0)
+    }
+}
+
 impl Write {
     /// Puts a token on record; one of the same name that has expired is replaced. Whether there was room and no other of
     /// this name.
@@ -63,11 +72,14 @@ impl Write {
         expires_at: UnixMillis,
     ) -> Result<bool, StoreError> {
         let now = self.now().0;
-        query("DELETE FROM operator_tokens WHERE name = $1 AND expires_at <= $2")
+        let replaced = query("DELETE FROM operator_tokens WHERE name = $1 AND expires_at <= $2")
             .bind(name)
             .bind(now)
             .execute(self.connection())
             .await?;
+        if replaced.rows_affected() > 0 {
+            self.end_operator(name).await?;
+        }
         let added = query(
             "INSERT INTO operator_tokens (name, digest, created_at, expires_at)
              SELECT $1, $2, $3, $4 WHERE (SELECT COUNT(*) FROM operator_tokens) < $5
@@ -87,6 +99,17 @@ impl Write {
     pub(crate) async fn remove_operator(&mut self, name: &str) -> Result<bool, StoreError> {
         let removed =
             query("DELETE FROM operator_tokens WHERE name = $1").bind(name).execute(self.connection()).await?;
+        self.end_operator(name).await?;
         Ok(removed.rows_affected() > 0)
+    }
+
+    /// Ends what a token led to in the dashboard.
+    async fn end_operator(&mut self, name: &str) -> Result<(), StoreError> {
+        for statement in
+            ["DELETE FROM dashboard_sessions WHERE operator = $1", "DELETE FROM dashboard_links WHERE operator = $1"]
+        {
+            query(statement).bind(name).execute(self.connection()).await?;
+        }
+        Ok(())
     }
 }

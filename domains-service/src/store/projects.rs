@@ -160,12 +160,17 @@ impl Store {
         Ok(completed.rows_affected())
     }
 
-    /// Projects that are erased here and not yet by other services, the oldest first.
-    pub(crate) async fn erasures(&self, limit: i64) -> Result<Vec<ProjectUid>, StoreError> {
-        let rows: Vec<(String,)> = query_as("SELECT project FROM erasures ORDER BY erased_at, project LIMIT $1")
-            .bind(limit)
-            .fetch_all(self.reader())
-            .await?;
+    /// Projects that are erased here and not yet by this service, the oldest first.
+    pub(crate) async fn erasures(&self, service: &str, limit: i64) -> Result<Vec<ProjectUid>, StoreError> {
+        let rows: Vec<(String,)> = query_as(
+            "SELECT project FROM erasures WHERE NOT EXISTS
+                 (SELECT 1 FROM erased_by b WHERE b.project = erasures.project AND b.service = $2)
+             ORDER BY erased_at, project LIMIT $1",
+        )
+        .bind(limit)
+        .bind(service)
+        .fetch_all(self.reader())
+        .await?;
         rows.into_iter().map(|(project,)| read_word(&project, "project id")).collect()
     }
 
@@ -316,14 +321,37 @@ pub(crate) async fn erase(connection: &mut Connection, id: &ProjectRef, now: Uni
     Ok(())
 }
 
-/// Forgets what no service has asked for since `before`: there is none.
-pub(crate) async fn forget_erasures(connection: &mut Connection, before: UnixMillis) -> Result<(), StoreError> {
-    query("DELETE FROM erasures WHERE erased_at < $1").bind(before.0).execute(connection).await?;
+/// A service has erased the project, too.
+pub(crate) async fn note_erased(
+    connection: &mut Connection,
+    uid: &ProjectUid,
+    service: &str,
+) -> Result<(), StoreError> {
+    query(
+        "INSERT INTO erased_by (project, service) SELECT project, $2 FROM erasures WHERE project = $1
+         ON CONFLICT DO NOTHING",
+    )
+    .bind(uid.as_str())
+    .bind(service)
+    .execute(connection)
+    .await?;
     Ok(())
 }
 
-/// The other services have erased the project, too.
-pub(crate) async fn forget_erasure(connection: &mut Connection, uid: &ProjectUid) -> Result<(), StoreError> {
-    query("DELETE FROM erasures WHERE project = $1").bind(uid.as_str()).execute(connection).await?;
+/// Ends the erasures that every service on record has carried out, and those from before `before` where no service is on
+/// record: there is none to ask.
+pub(crate) async fn end_erasures(connection: &mut Connection, before: UnixMillis) -> Result<(), StoreError> {
+    query(
+        "DELETE FROM erasures
+         WHERE EXISTS (SELECT 1 FROM erased_by b WHERE b.project = erasures.project)
+             AND NOT EXISTS (SELECT 1 FROM gateways s WHERE s.kind = 'service' AND s.revoked_at IS NULL AND NOT EXISTS
+                 (SELECT 1 FROM erased_by b WHERE b.project = erasures.project AND b.service = s.name))
+             OR erased_at < $1
+             AND NOT EXISTS (SELECT 1 FROM gateways s WHERE s.kind = 'service' AND s.revoked_at IS NULL)",
+    )
+    .bind(before.0)
+    .execute(&mut *connection)
+    .await?;
+    query("DELETE FROM erased_by WHERE project NOT IN (SELECT project FROM erasures)").execute(connection).await?;
     Ok(())
 }

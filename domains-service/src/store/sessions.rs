@@ -5,7 +5,7 @@ use contract::key::{KeyDigest, KeyId};
 use contract::time::UnixMillis;
 
 use super::keys::KeyRecord;
-use super::{Store, StoreError, keys, read_project, read_word};
+use super::{Store, StoreError, keys, read_project, read_word, with_project};
 use crate::project::ProjectRef;
 
 /// Sessions one key may have at once; beyond that, the oldest ends.
@@ -17,6 +17,8 @@ pub(crate) struct SessionRecord {
     pub(crate) digest: String,
     /// The project and key it was opened with; nothing for an operator.
     pub(crate) holder: Option<(ProjectRef, KeyId)>,
+    /// The operator whose token asked for the link; nothing where the command line asked for it.
+    pub(crate) operator: Option<String>,
     pub(crate) client: String,
     pub(crate) created_at: UnixMillis,
     pub(crate) seen_at: UnixMillis,
@@ -28,6 +30,7 @@ chassis::record! {
         project: Option<String>,
         project_name: Option<String>,
         key_id: Option<String>,
+        operator: Option<String>,
         client: String,
         created_at: i64,
         seen_at: i64,
@@ -48,6 +51,7 @@ impl TryFrom<Row> for SessionRecord {
         Ok(Self {
             digest: row.digest,
             holder,
+            operator: row.operator,
             client: row.client,
             created_at: UnixMillis(row.created_at),
             seen_at: UnixMillis(row.seen_at),
@@ -61,8 +65,8 @@ impl Store {
         let (project, key) = session.holder.as_ref().map(|(project, key)| (project.uid.as_str(), key.as_str())).unzip();
         let mut write = self.write().await?;
         query(
-            "INSERT INTO dashboard_sessions (digest, project, key_id, client, created_at, seen_at)
-             VALUES ($1, $2, $3, $4, $5, $6)",
+            "INSERT INTO dashboard_sessions (digest, project, key_id, client, created_at, seen_at, operator)
+             VALUES ($1, $2, $3, $4, $5, $6, $7)",
         )
         .bind(&session.digest)
         .bind(project)
@@ -70,6 +74,7 @@ impl Store {
         .bind(&session.client)
         .bind(session.created_at.0)
         .bind(session.seen_at.0)
+        .bind(session.operator.as_deref())
         .execute(write.connection())
         .await?;
         if let Some(key) = key {
@@ -88,10 +93,10 @@ impl Store {
 
     /// The session with this digest.
     pub(crate) async fn find_session(&self, digest: &str) -> Result<Option<SessionRecord>, StoreError> {
-        let row: Option<Row> = query_as(
-            "SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name FROM dashboard_sessions
-             WHERE digest = $1",
-        )
+        let row: Option<Row> = query_as(with_project!(
+            "dashboard_sessions
+             WHERE digest = $1"
+        ))
         .bind(digest)
         .fetch_optional(self.reader())
         .await?;
@@ -141,28 +146,35 @@ impl Store {
         Ok(())
     }
 
-    /// Keeps a link that signs an operator in until `expires_at`.
-    pub(crate) async fn save_link(&self, digest: &str, expires_at: UnixMillis) -> Result<(), StoreError> {
+    /// Keeps a link that signs an operator in until `expires_at`; `operator` is whose token asked for it.
+    pub(crate) async fn save_link(
+        &self,
+        digest: &str,
+        operator: Option<&str>,
+        expires_at: UnixMillis,
+    ) -> Result<(), StoreError> {
         let mut write = self.write().await?;
-        query("INSERT INTO dashboard_links (digest, expires_at) VALUES ($1, $2)")
+        query("INSERT INTO dashboard_links (digest, expires_at, operator) VALUES ($1, $2, $3)")
             .bind(digest)
             .bind(expires_at.0)
+            .bind(operator)
             .execute(write.connection())
             .await?;
         write.commit().await?;
         Ok(())
     }
 
-    /// Spends a link. Whether it was good: of two who try at once, one finds it.
-    pub(crate) async fn spend_link(&self, digest: &str, now: UnixMillis) -> Result<bool, StoreError> {
+    /// Spends a link: whose token asked for it, or nothing if it is not good. Of two who try at once, one finds it.
+    pub(crate) async fn spend_link(&self, digest: &str, now: UnixMillis) -> Result<Option<Option<String>>, StoreError> {
         let mut write = self.write().await?;
-        let spent = query("DELETE FROM dashboard_links WHERE digest = $1 AND expires_at >= $2")
-            .bind(digest)
-            .bind(now.0)
-            .execute(write.connection())
-            .await?;
+        let spent: Option<(Option<String>,)> =
+            query_as("DELETE FROM dashboard_links WHERE digest = $1 AND expires_at >= $2 RETURNING operator")
+                .bind(digest)
+                .bind(now.0)
+                .fetch_optional(write.connection())
+                .await?;
         write.commit().await?;
-        Ok(spent.rows_affected() == 1)
+        Ok(spent.map(|(operator,)| operator))
     }
 
     /// The key with this digest, whosever it is, unless its project is removed.
@@ -210,6 +222,7 @@ mod tests {
             let session = SessionRecord {
                 digest: format!("one-{number}"),
                 holder: holder(1),
+                operator: None,
                 client: "192.0.2.1".to_owned(),
                 created_at: UnixMillis(number),
                 seen_at: UnixMillis(number),

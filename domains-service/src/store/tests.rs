@@ -89,6 +89,89 @@ async fn nobody_takes_the_lease_between_a_look_at_its_fence_and_the_result() {
     assert_eq!(stores[0].lease_domain(&domain, NOW.plus(30), NOW.plus(40)).await.unwrap(), None);
 }
 
+/// A store in a file and one on a server, each with the project `demo`.
+async fn both() -> [(Store, Option<tempfile::TempDir>); 2] {
+    let (directory, server) = (tempfile::tempdir().unwrap(), Server::shared());
+    let place = directory.path().join("domains.sqlite").into();
+    let file = Store::open(&place, Arc::new(ManualClock::at(NOW))).await.unwrap();
+    let stores = [(file, Some(directory)), (replica(&server.database()).await, None)];
+    for (store, _) in &stores {
+        query(
+            "INSERT INTO projects (id, name, salt, plan, access, upstream, suspended, created_at, updated_at)
+             VALUES ('demo', 'demo', 's', 'pro', 'key', 'orders', FALSE, 1, 1)",
+        )
+        .execute(store.writer())
+        .await
+        .unwrap();
+    }
+    stores
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_gateways_say_of_usage_and_bans_is_bounded() {
+    for (store, _directory) in both().await {
+        let rows =
+            async |statement: &'static str| query_scalar::<i64>(statement).fetch_one(store.reader()).await.unwrap();
+        let of = |day, admitted| contract::usage::UsageOfProject {
+            project: "demo".parse().unwrap(),
+            day,
+            admitted,
+            refused: u64::MAX,
+            banned: u64::MAX,
+            minute: i64::MAX,
+            in_minute: u64::MAX,
+        };
+        // Days that are nobody's, which nothing would ever forget.
+        let mut write = store.write().await.unwrap();
+        for day in [i64::MIN, -63, 2, 1_000, i64::MAX] {
+            write.note_usage("thief/a", &of(day, 1)).await.unwrap();
+        }
+        write.commit().await.unwrap();
+        assert_eq!(rows("SELECT COUNT(*) FROM usage_days").await, 0);
+        // Names without end, and figures whose sum would leave the numbers of the database and end all tidying.
+        let mut write = store.write().await.unwrap();
+        for node in 0..2_100 {
+            write.note_usage(&format!("thief/{node}"), &of(0, u64::MAX)).await.unwrap();
+        }
+        write.note_usage("thief/7", &of(0, u64::MAX)).await.unwrap();
+        write.commit().await.unwrap();
+        assert_eq!(rows("SELECT COUNT(*) FROM usage_days").await, 2_048);
+        assert!(store.usage_of_minute(&"demo".parse().unwrap(), i64::MAX).await.is_ok());
+        let mut write = store.write().await.unwrap();
+        write.tidy_usage(-60, 1).await.unwrap();
+        for node in 0..1_100 {
+            let report = contract::usage::KeyReport {
+                node: format!("thief/{node}"),
+                used: Vec::new(),
+                bans: Vec::new(),
+                bans_total: u64::MAX,
+            };
+            write.note_bans(&report).await.unwrap();
+        }
+        write.commit().await.unwrap();
+        assert_eq!(rows("SELECT COUNT(*) FROM usage_days").await, 1);
+        assert_eq!(rows("SELECT COUNT(*) FROM edge_bans").await, 1_024);
+        assert!(store.usage(&"demo".parse().unwrap(), 0).await.is_ok());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn credentials_and_tokens_are_bounded_by_number() {
+    for (store, _directory) in both().await {
+        let mut write = store.write().await.unwrap();
+        for number in 0..gateways::GATEWAYS_MAX {
+            let kind = if number % 2 == 0 { gateways::Kind::Gateway } else { gateways::Kind::Service };
+            let name = number.to_string();
+            assert_eq!(write.enrol(kind, &name, &format!("digest {name}")).await.unwrap(), Ok(()));
+            assert!(write.add_operator(&name, &format!("digest {name}"), NOW.plus(1)).await.unwrap());
+        }
+        let one_more = write.enrol(gateways::Kind::Gateway, "one-more", "digest").await.unwrap();
+        assert_eq!(one_more, Err(gateways::NotEnrolled::TooMany));
+        assert!(!write.add_operator("one-more", "digest", NOW.plus(1)).await.unwrap());
+        write.commit().await.unwrap();
+    }
+}
+
 #[test]
 fn every_migration_is_in_the_program() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");

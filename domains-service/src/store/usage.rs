@@ -13,6 +13,13 @@ use crate::project::ProjectRef;
 /// Days kept.
 pub(crate) const USAGE_DAYS_MAX: i64 = 62;
 
+/// Processes of gateways whose figures of a project and day are kept, until they are added up.
+const NODES_MAX: i64 = 2_048;
+
+/// What one of them may say of a day: no sum of it, added up each minute for as long as the day is kept, leaves the numbers
+/// of the database.
+const COUNT_MAX: u64 = 10_000_000_000;
+
 /// Figures of a day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DayUsage {
@@ -25,12 +32,19 @@ pub(crate) struct DayUsage {
 
 impl Write {
     /// Takes down what a gateway says of a project and day. What it said before about them is replaced, unless this is
-    /// older. Figures of a project that is erased are not kept.
+    /// older. Figures of a project that is erased are not kept, nor those of a day that would be forgotten at once or never:
+    /// a gateway in wrong hands may say anything.
     pub(crate) async fn note_usage(&mut self, node: &str, usage: &UsageOfProject) -> Result<(), StoreError> {
-        let whole = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        let whole = |count: u64| i64::try_from(count.min(COUNT_MAX)).unwrap_or(i64::MAX);
+        let today = self.now().to_seconds().0.div_euclid(86_400);
+        // The clock of a gateway may be ahead at midnight.
+        if !(today - USAGE_DAYS_MAX..=today + 1).contains(&usage.day) {
+            return Ok(());
+        }
         query(
             "INSERT INTO usage_days (project, day, node, admitted, refused, banned, minute, in_minute)
              SELECT id, $2, $3, $4, $5, $6, $7, $8 FROM projects WHERE id = $1
+                 AND (SELECT COUNT(*) FROM usage_days u WHERE u.project = $1 AND u.day = $2 AND u.node <> $3) < $9
              ON CONFLICT (project, day, node) DO UPDATE SET admitted = excluded.admitted, refused = excluded.refused,
                  banned = excluded.banned, minute = excluded.minute, in_minute = excluded.in_minute
              WHERE excluded.admitted + excluded.refused + excluded.banned
@@ -44,6 +58,7 @@ impl Write {
         .bind(whole(usage.banned))
         .bind(usage.minute)
         .bind(whole(usage.in_minute))
+        .bind(NODES_MAX)
         .execute(self.connection())
         .await?;
         Ok(())

@@ -7,7 +7,7 @@ mod taken;
 use chassis::sql::{Connection, Pool, query, query_as, query_scalar};
 use contract::time::UnixMillis;
 
-use super::{Store, StoreError, kept, read_json, read_project, read_word, to_json};
+use super::{Store, StoreError, kept, page_of, read_json, read_project, read_word, to_json, with_project};
 use crate::project::ProjectRef;
 use crate::webhook::EndpointRecord;
 
@@ -66,17 +66,7 @@ impl Store {
         after: &(i64, String),
         limit: i64,
     ) -> Result<Vec<EndpointRecord>, StoreError> {
-        let rows: Vec<Row> = query_as(
-            "SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name
-             FROM webhook_endpoints WHERE project = $1 AND (created_at, id) > ($2, $3)
-             ORDER BY created_at, id LIMIT $4",
-        )
-        .bind(project.uid.as_str())
-        .bind(after.0)
-        .bind(&after.1)
-        .bind(limit)
-        .fetch_all(self.reader())
-        .await?;
+        let rows: Vec<Row> = self.page(page_of!("webhook_endpoints"), project, after, limit).await?;
         rows.into_iter().map(EndpointRecord::try_from).collect()
     }
 
@@ -92,7 +82,7 @@ impl Store {
     /// The endpoint with this id, whosever it is.
     pub(crate) async fn webhook(&self, id: &str) -> Result<Option<EndpointRecord>, StoreError> {
         let row: Option<Row> =
-            query_as("SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name FROM webhook_endpoints WHERE id = $1").bind(id).fetch_optional(self.reader()).await?;
+            query_as(with_project!("webhook_endpoints WHERE id = $1")).bind(id).fetch_optional(self.reader()).await?;
         row.map(EndpointRecord::try_from).transpose()
     }
 }
@@ -107,7 +97,7 @@ pub(crate) async fn find_webhook(
     project: &ProjectRef,
     id: &str,
 ) -> Result<Option<EndpointRecord>, StoreError> {
-    let row: Option<Row> = query_as("SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name FROM webhook_endpoints WHERE project = $1 AND id = $2")
+    let row: Option<Row> = query_as(with_project!("webhook_endpoints WHERE project = $1 AND id = $2"))
         .bind(project.uid.as_str())
         .bind(id)
         .fetch_optional(connection)

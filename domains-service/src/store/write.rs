@@ -17,6 +17,16 @@ pub(crate) struct Write {
     committed: i64,
     now: UnixMillis,
     newest: Arc<watch::Sender<Revision>>,
+    done: Vec<Done>,
+}
+
+/// What somebody did, for the log: one line for each change, once it is certain.
+pub(super) struct Done {
+    pub(super) kind: String,
+    pub(super) project: String,
+    pub(super) domain: Option<String>,
+    pub(super) actor: String,
+    pub(super) client: Option<String>,
 }
 
 impl Write {
@@ -30,7 +40,7 @@ impl Write {
         let current: i64 = query_scalar("UPDATE revision_counter SET current = current WHERE id = 1 RETURNING current")
             .fetch_one(&mut transaction)
             .await?;
-        Ok(Self { transaction, current, committed: current, now, newest })
+        Ok(Self { transaction, current, committed: current, now, newest, done: Vec::new() })
     }
 
     /// The connection, for statements within the transaction.
@@ -41,6 +51,11 @@ impl Write {
     /// The moment of the transaction.
     pub(crate) fn now(&self) -> UnixMillis {
         self.now
+    }
+
+    /// To be logged when the transaction commits.
+    pub(super) fn note(&mut self, done: Done) {
+        self.done.push(done);
     }
 
     /// The revision of the last change so far: what [`Write::commit`] returns if nothing more is changed.
@@ -116,6 +131,9 @@ impl Write {
             }
         }
         self.transaction.commit().await?;
+        for Done { kind, project, domain, actor, client } in self.done {
+            tracing::info!(project.id = project, domain, actor, client, what = kind, "something was changed");
+        }
         let revision = Revision(self.current.unsigned_abs());
         if self.current != self.committed {
             announce(&self.newest, revision);

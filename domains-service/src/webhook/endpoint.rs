@@ -18,9 +18,10 @@ pub(crate) const WANTED_MAX: usize = 50;
 pub(crate) struct Wanted(Vec<String>);
 
 impl Wanted {
-    /// What is told to an endpoint that names nothing: its project's domains. Orders are told to those who ask for them.
-    pub(crate) fn domains() -> Self {
-        Self(vec!["domain.*".to_owned()])
+    /// What is told to an endpoint that names nothing: everything that its owner may see.
+    pub(crate) fn everything(with_orders: bool) -> Self {
+        let orders = with_orders.then_some("order.*");
+        Self(std::iter::once("domain.*").chain(orders).map(str::to_owned).collect())
     }
 
     /// From what somebody typed; the entry that fits no event when there is one, nothing when there are none or too
@@ -155,8 +156,9 @@ mod tests {
             assert_eq!(wanted.include(event), is, "{event}");
         }
         let of_domains = |event: &&&str| event.starts_with("domain.");
-        assert!(EVENTS.iter().filter(of_domains).all(|event| Wanted::domains().include(event)));
-        assert!(!Wanted::domains().include_orders());
+        assert!(EVENTS.iter().filter(of_domains).all(|event| Wanted::everything(false).include(event)));
+        assert!(!Wanted::everything(false).include_orders());
+        assert!(EVENTS.iter().all(|event| Wanted::everything(true).include(event)));
         assert!(parse(&["order.*"]).unwrap().include_orders());
         assert!(parse(&["domain.active", "order.shipped"]).unwrap().include_orders());
     }

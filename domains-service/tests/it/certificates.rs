@@ -153,10 +153,17 @@ async fn without_a_certificate_after_thirty_minutes_the_owner_is_asked_to_look()
 async fn failed_orders_are_repeated_ever_rarer() {
     let authority = FakeAuthority::new("one.ca");
     for _ in 0..50 {
-        authority.failures.lock().push(IssueError::Unavailable("maintenance".to_owned()));
+        let words = "tcp connect error: Connection refused (os error 111)".to_owned();
+        authority.failures.lock().push(IssueError::Unavailable(words));
     }
     let platform = with(&[&authority]).await;
     add(&platform).await;
+    let failed = platform.domain_when("demo", SHOP, |domain| domain["certificate"]["attempts"] == 1).await;
+    assert_eq!(failed["certificate"]["last_error"], "the certificate authority is not available");
+    let events = platform.operator("GET", &format!("/projects/demo/domains/{SHOP}/events"), Value::Null).await;
+    for read in [&failed, &events.body] {
+        assert!(!read.to_string().contains("os error"), "what the system said is for operators: {read}");
+    }
     for (attempts, minutes) in [(1, 1), (2, 10), (3, 100), (4, 24 * 60)] {
         let failed = |domain: &Value| domain["certificate"]["attempts"] == attempts;
         let domain = platform.domain_when("demo", SHOP, failed).await;

@@ -35,7 +35,8 @@ async fn adding_a_domain_says_which_record_to_create() {
     platform.project("demo", "pro").await;
     let owner = platform.owner("demo");
     let added = owner.send("POST", DOMAINS, json!({ "name": "Shop.Customer.Test." })).await;
-    assert_eq!((added.status, added.header("etag")), (201, "\"1\""));
+    assert_eq!(added.status, 201);
+    assert!(added.header("etag").starts_with('"'), "{added:?}");
     let domain = &added.body;
     assert_eq!((&domain["name"], &domain["status"]), (&json!("shop.customer.test"), &json!("pending_dns")));
     let record = &domain["records"][0];

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use chassis::guard::edge_token;
 use contract::feed::{Entity, Frame, LINE_BYTES_MAX};
 use domains_service::{Authorities, Issuer, LocalAuthority};
 use rcgen::{BasicConstraints, CertificateParams, CustomExtension, IsCa, KeyPair};
@@ -24,6 +25,24 @@ fn authority_with_a_certificate_of(bytes: usize) -> Arc<dyn Issuer> {
 
 /// The API and the dashboard.
 const PLATFORM_SITES: usize = 2;
+
+#[tokio::test]
+async fn a_database_says_who_it_is_to_gateways_that_ask() {
+    let mut platform = Platform::start().await;
+    let token = edge_token(&platform.secret).to_token();
+    let history =
+        async |platform: &Platform| match platform.follow_with(&token, "node=a&after=0&history=1").await.next().await {
+            Some(Frame::History { id }) => id,
+            other => panic!("{other:?}"),
+        };
+    let id = history(&platform).await;
+    assert_eq!(id.len(), 32);
+    assert!(matches!(platform.follow(0).await.next().await, Some(Frame::SnapshotBegin { .. })), "to an older gateway");
+    platform.stop().await;
+    let bend = Bend { directory: Some(platform.directory.clone()), ..Bend::default() };
+    assert_eq!(history(&Platform::bent(bend).await).await, id);
+    assert_ne!(history(&Platform::start().await).await, id);
+}
 
 #[tokio::test]
 async fn a_snapshot_is_followed_by_changes_without_gaps() {
@@ -128,7 +147,7 @@ async fn the_stream_needs_the_gateways_token_and_a_name() {
     let operators = chassis::guard::operator_token(&platform.secret).to_token();
     let wrong = platform.client.get(&url).bearer_auth(&*operators).send().await.unwrap();
     assert_eq!(wrong.status(), 401);
-    let edge = chassis::guard::edge_token(&platform.secret).to_token();
+    let edge = edge_token(&platform.secret).to_token();
     for query in ["after=0", "node=&after=0", "node=a&after=x", "node=a&after=-1"] {
         let url = format!("{}/internal/edge/feed?{query}", platform.internal);
         assert_eq!(platform.client.get(url).bearer_auth(&*edge).send().await.unwrap().status(), 400, "{query}");

@@ -97,6 +97,22 @@ async fn a_revoked_gateway_is_refused_at_once_its_stream_ends_and_the_others_hav
 }
 
 #[tokio::test]
+async fn a_stream_of_a_revoked_credential_ends_though_the_name_has_another_at_once() {
+    let platform = Platform::start().await;
+    let thief = enrolled(&platform, "edge-1").await;
+    let mut stolen = platform.follow_with(&thief, "node=a&after=0&keyring=1").await;
+    keyring(&mut stolen).await;
+    // As an operator does who replaces a credential: the stream is asked about once a second.
+    assert_eq!(platform.operator("DELETE", "/gateways/edge-1", Value::Null).await.status, 204);
+    let honest = enrolled(&platform, "edge-1").await;
+    let mut kept = platform.follow_with(&honest, "node=b&after=0&keyring=1").await;
+    keyring(&mut kept).await;
+    let ended = async { while stolen.next().await.is_some() {} };
+    tokio::time::timeout(std::time::Duration::from_secs(20), ended).await.expect("the thief's stream ends");
+    assert!(kept.next().await.is_some());
+}
+
+#[tokio::test]
 async fn a_gateway_with_the_platforms_secret_works_as_before_and_is_sent_no_keys() {
     let platform = Platform::start().await;
     let token = edge_token(&platform.secret).to_token();

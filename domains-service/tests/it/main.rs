@@ -26,6 +26,7 @@ mod redirects;
 mod removal;
 mod scopes;
 mod sealing;
+mod services;
 mod stores;
 mod verification;
 mod versions;

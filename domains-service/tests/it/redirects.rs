@@ -155,3 +155,29 @@ async fn a_change_is_made_to_what_its_author_has_seen() {
     let same = owner.send("PATCH", &path("b.localhost"), json!({})).await;
     assert_eq!(same.header("etag"), any.header("etag"), "nothing changed");
 }
+
+#[tokio::test]
+async fn a_removal_is_of_what_its_author_has_seen() {
+    let platform = three().await;
+    let owner = platform.owner("demo");
+    let tag = owner.get(&path("b.localhost")).await.header("etag").to_owned();
+    let body = json!({ "redirect": { "to": "primary" } });
+    assert_eq!(owner.send("PATCH", &path("b.localhost"), body).await.status, 200);
+    let stale = owner.send_with("DELETE", &path("b.localhost"), Value::Null, &[("if-match", &tag)]).await;
+    assert_eq!(stale.code(), (412, "stale_revision"));
+    let seen = owner.get(&path("b.localhost")).await.header("etag").to_owned();
+    assert_ne!(seen, tag);
+    let removed = owner.send_with("DELETE", &path("b.localhost"), Value::Null, &[("if-match", &seen)]).await;
+    assert_eq!(removed.status, 204);
+}
+
+#[tokio::test]
+async fn adding_a_domain_again_with_other_wishes_says_that_it_is_there() {
+    let platform = three().await;
+    let owner = platform.owner("demo");
+    let add = async |body| owner.send("POST", "/v1/projects/demo/domains", body).await;
+    assert_eq!(add(json!({ "name": "b.localhost" })).await.status, 200);
+    let redirect = add(json!({ "name": "b.localhost", "redirect": { "to": "primary" } })).await;
+    assert_eq!(redirect.code(), (409, "domain_exists"));
+    assert_eq!(add(json!({ "name": "b.localhost", "primary": true })).await.code(), (409, "domain_exists"));
+}

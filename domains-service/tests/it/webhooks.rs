@@ -315,7 +315,7 @@ async fn a_rotated_secret_signs_beside_the_old_one_for_a_while() {
 #[tokio::test]
 async fn keys_need_the_scopes_of_domains() {
     let (platform, receiver) = (platform().await, Receiver::start().await);
-    let (id, _) = endpoint(&platform, &receiver, Value::Null).await;
+    let (id, _) = endpoint(&platform, &receiver, json!(["domain.*"])).await;
     let (reader, writer) =
         (platform.caller("demo", &[Scope::DomainsRead]), platform.caller("demo", &[Scope::DomainsWrite]));
     let one = format!("{WEBHOOKS}/{id}");

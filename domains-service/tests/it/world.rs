@@ -90,6 +90,7 @@ pub(crate) struct Bend {
     pub(crate) sealing_secret_lost: bool,
     /// The platform's secret.
     pub(crate) secret: Secret,
+    pub(crate) services_directory: Option<std::path::PathBuf>,
 }
 
 impl Default for Bend {
@@ -105,6 +106,7 @@ impl Default for Bend {
             sealing: Secret::new(vec![8; 32]).into(),
             sealing_secret_lost: false,
             secret: Secret::new(vec![7; 32]),
+            services_directory: None,
         }
     }
 }
@@ -136,12 +138,15 @@ impl Platform {
             internal_listen: any,
             admin_listen: any,
             admin_hosts: Vec::new(),
+            tls: None,
+            internal_tls: None,
             database: crate::stores::place(directory.path()),
             platform_domain: PLATFORM.parse().unwrap(),
             environment: Environment::Live,
             secret: secret.clone(),
             sealing_secret: bend.sealing,
             gateways_directory: None,
+            services_directory: bend.services_directory,
             sealing_secret_lost: bend.sealing_secret_lost,
             plans: bend.plans,
             removed_projects_kept_days: 30,

@@ -14,9 +14,9 @@ use contract::plan::{Limits, Plan};
 use contract::project::{Access, Project, ProjectId, ProjectUid};
 use contract::time::{UnixMillis, UnixSeconds};
 use gateway::answer::Refusal;
-use gateway::direct::trial::{answer_head, client_head};
 use gateway::door::head::{HeadLimits, HeadReader};
 use gateway::door::{Connection, Ends};
+use gateway::exchange::trial::{answer_head, client_head};
 use gateway::facts::{Facts, RequestId, Shown, Surface};
 use gateway::quota::Quota;
 use gateway::quota::clock::QuotaClock;
@@ -25,7 +25,7 @@ use gateway::quota::standing::Outcome;
 use gateway::quota::store::memory::MemoryStore;
 use gateway::rejection::Rejection;
 use gateway::telemetry::{ConnectionFacts, Entry, Telemetry};
-use pingora::http::RequestHeader;
+use pingora_http::RequestHeader;
 
 /// What a browser sends for a small resource.
 const HEAD: &[u8] = b"GET /v1/store/orders?status=shipped HTTP/1.1\r\n\

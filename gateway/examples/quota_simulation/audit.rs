@@ -23,6 +23,8 @@ use super::scenario::{Kind, Scenario};
 struct Tally {
     admitted: u64,
     refused: bool,
+    /// Some were admitted by a clock that is not the store's.
+    by_own_clock: bool,
 }
 
 /// Everything that is remembered for the final check.
@@ -71,10 +73,18 @@ impl Audit {
         self.inside.extend(first..until.div_euclid(60_000));
     }
 
-    /// A request was let through.
-    pub(super) fn admitted(&mut self, process: u64, standing: &Standing, alone: bool) -> Result<(), String> {
-        let minute = minute_of(standing);
-        self.minutes.entry(minute).or_default().admitted += 1;
+    /// A request was let through, in a minute of the store's clock, or of the one that the node shows.
+    pub(super) fn admitted(
+        &mut self,
+        process: u64,
+        standing: &Standing,
+        alone: bool,
+        own_clock: Option<i64>,
+    ) -> Result<(), String> {
+        let minute = own_clock.unwrap_or_else(|| minute_of(standing));
+        let tally = self.minutes.entry(minute).or_default();
+        tally.admitted += 1;
+        tally.by_own_clock |= own_clock.is_some();
         self.days.entry(day_of(minute)).or_default().admitted += 1;
         self.summary.admitted += 1;
         self.summary.alone += u64::from(alone);
@@ -129,8 +139,10 @@ impl Audit {
                 let inside = window == Window::Minute && self.inside.contains(index);
                 let most = match self.kind {
                     Kind::Calm | Kind::Lossy | Kind::Forgetful => limit,
-                    Kind::Outage if inside => limit,
-                    Kind::Outage => 2 * limit,
+                    Kind::Outage if inside && !tally.by_own_clock => limit,
+                    // A minute of a clock that is off lies in two of the store's.
+                    Kind::Outage if inside || !tally.by_own_clock => 2 * limit,
+                    Kind::Outage => 3 * limit,
                     Kind::Chaos => 12 * limit,
                 };
                 if tally.admitted > most {

@@ -1,12 +1,11 @@
 //! A simulated gateway node: the real bucket, and around it what the gateway does with it: one statement at a time,
 //! a budget per call, a breaker, a heartbeat.
 
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 use contract::plan::Limits;
 use contract::time::UnixMillis;
-use gateway::quota::ledger::node::{Alone, AloneStep, NodeBucket, Purpose, Step};
+use gateway::quota::ledger::node::{Alone, AloneClock, AloneStep, NodeBucket, Purpose, Share, Step};
 use gateway::quota::ledger::{Incarnation, NodeId, Reply, Statement};
 
 use super::scenario::Micros;
@@ -19,8 +18,8 @@ const FAILURES_MAX: u32 = 3;
 pub(super) enum Fate {
     /// The ledger decided: let through or refused.
     Decided(Step),
-    /// Without the store, the node decided.
-    Alone(AloneStep),
+    /// Without the store, the node decided; by its own clock if it has never heard the store's.
+    Alone(AloneStep, bool),
     /// 503.
     Unavailable,
 }
@@ -37,13 +36,15 @@ pub(super) struct SimNode {
     clock_off: Duration,
     /// Its own time of day, possibly wrong.
     wall_off: i64,
-    share_of: Option<NonZeroU32>,
+    share: Option<Share>,
+    /// The store's clock less its own, as it last heard.
+    store_ahead: Option<i64>,
     pub(super) fates: Vec<Fate>,
 }
 
 impl SimNode {
-    /// A fresh process. `share_of` nodes share when the store is gone; without it everything is denied.
-    pub(super) fn new(process: u64, limits: Limits, share_of: Option<NonZeroU32>) -> Self {
+    /// A fresh process. With a share it admits that when the store is gone; without one it denies everything.
+    pub(super) fn new(process: u64, limits: Limits, share: Option<Share>) -> Self {
         Self {
             process,
             bucket: NodeBucket::new(NodeId { process, life: 0 }, limits),
@@ -52,7 +53,8 @@ impl SimNode {
             incarnation: None,
             clock_off: Duration::from_secs(process * 1_000),
             wall_off: i64::try_from(process % 7).unwrap_or(0) * 30_000 - 90_000,
-            share_of,
+            share,
+            store_ahead: None,
             fates: Vec::new(),
         }
     }
@@ -135,7 +137,13 @@ impl SimNode {
     }
 
     /// A heartbeat was answered.
-    pub(super) fn feel(&mut self, now: Micros, incarnation: Incarnation) -> Option<Statement> {
+    pub(super) fn feel(
+        &mut self,
+        now: Micros,
+        wall: i64,
+        (incarnation, clock): (Incarnation, UnixMillis),
+    ) -> Option<Statement> {
+        self.store_ahead = Some(clock.0 - (wall + self.wall_off));
         let was_gone = self.store_is_gone();
         self.failures = 0;
         if was_gone {
@@ -181,9 +189,11 @@ impl SimNode {
 
     fn decide_alone(&mut self, now: Micros, wall: i64) {
         let clock = self.clock(now);
-        self.fates.push(match self.share_of {
-            Some(nodes) => {
-                Fate::Alone(self.bucket.spend_alone(clock, UnixMillis(wall + self.wall_off), Alone::Share(nodes)))
+        self.fates.push(match self.share {
+            Some(share) => {
+                let own = UnixMillis(wall + self.wall_off);
+                let time = self.store_ahead.map_or(AloneClock::Own(own), |ahead| AloneClock::Heard(own.plus(ahead)));
+                Fate::Alone(self.bucket.spend_alone(clock, time, Alone::Share(share)), self.store_ahead.is_none())
             }
             None => Fate::Unavailable,
         });

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use contract::time::UnixMillis;
+use contract::window::Window;
 use gateway::quota::ledger::bucket::{Bucket, BucketView, Surroundings};
 use gateway::quota::ledger::{Incarnation, LEARNING_MILLIS, Reply, Statement};
 
@@ -86,6 +87,13 @@ impl SimStore {
         self.incarnation += 1;
         self.learning_until = if listens { self.clock(now).plus(LEARNING_MILLIS) } else { UnixMillis(i64::MIN) };
         self.writes = VecDeque::from([(now, self.bucket.clone())]);
+    }
+
+    /// Whether no node has moved the books to a minute that has not begun. A memory that was lost may have known one.
+    pub(super) fn is_in_its_own_minute(&self, now: Micros) -> Result<(), String> {
+        let Some(books) = self.bucket.as_ref().filter(|_| !self.remembers) else { return Ok(()) };
+        let (named, now) = (books.minute(), Window::Minute.index(self.clock(now)));
+        if named > now { Err(format!("a node has moved the books from minute {now} to {named}")) } else { Ok(()) }
     }
 
     /// The books.

@@ -5,8 +5,9 @@ use std::collections::BinaryHeap;
 use std::num::NonZeroU32;
 
 use contract::plan::Limits;
+use contract::time::UnixMillis;
 use contract::window::Window;
-use gateway::quota::ledger::node::{AloneStep, Step};
+use gateway::quota::ledger::node::{AloneStep, Share, Step};
 use gateway::quota::ledger::{Incarnation, Reply, Statement, day_of};
 
 use super::Summary;
@@ -38,7 +39,7 @@ enum Event {
     TimedOut(usize, u64, u64),
     /// A heartbeat reaches the store; its answer reaches the node; its budget is over.
     PulseSent(usize, u64, u64),
-    PulseFelt(usize, u64, u64, Incarnation),
+    PulseFelt(usize, u64, u64, Incarnation, UnixMillis),
     PulseTimedOut(usize, u64, u64),
     AskAgain(usize, u64),
     /// Another node would refuse for want of what this one holds.
@@ -88,6 +89,8 @@ pub(super) struct World<'a> {
     /// The heartbeat each node waits for.
     pulses: Vec<Option<u64>>,
     limits: Limits,
+    /// Somebody was let through by a clock that is not the store's.
+    own_clocks: bool,
     audit: Audit,
 }
 
@@ -106,6 +109,7 @@ impl<'a> World<'a> {
             cut_until: vec![0; scenario.nodes],
             pulses: vec![None; scenario.nodes],
             limits: scenario.limits,
+            own_clocks: false,
             audit: Audit::new(scenario),
         };
         for place in 0..scenario.nodes {
@@ -129,6 +133,7 @@ impl<'a> World<'a> {
             self.now = at;
             self.happen(event);
             self.collect()?;
+            self.store.is_in_its_own_minute(self.now)?;
         }
         self.audit.judge()?;
         self.judge_books()?;
@@ -145,9 +150,10 @@ impl<'a> World<'a> {
         self.processes += 1;
         let process = self.processes;
         let shares = matches!(self.scenario.kind, Kind::Outage | Kind::Chaos);
-        let share_of = u32::try_from(self.scenario.nodes).ok().and_then(NonZeroU32::new).filter(|_| shares);
+        let nodes = u32::try_from(self.scenario.nodes).ok().and_then(NonZeroU32::new).filter(|_| shares);
+        let share = nodes.map(|nodes| Share::new(nodes, u32::try_from(place).unwrap_or(0)));
         if let Some(node) = self.nodes.get_mut(place) {
-            *node = Some(SimNode::new(process, self.limits, share_of));
+            *node = Some(SimNode::new(process, self.limits, share));
         }
         let first = self.random.between(0, HEARTBEAT);
         self.at(self.now + first, Event::Beat(place, process));
@@ -177,13 +183,14 @@ impl<'a> World<'a> {
                 if self.now < self.store.stalled_until {
                     self.at(self.store.stalled_until, Event::PulseSent(place, process, pulse));
                 } else {
-                    let felt = Event::PulseFelt(place, process, pulse, self.store.incarnation());
+                    let felt =
+                        Event::PulseFelt(place, process, pulse, self.store.incarnation(), self.store.clock(self.now));
                     self.travel(place, &felt);
                 }
             }
-            Event::PulseFelt(place, process, pulse, incarnation) => {
+            Event::PulseFelt(place, process, pulse, incarnation, clock) => {
                 if self.pulse_ends(place, pulse) {
-                    self.with(place, process, |node, now, _| node.feel(now, incarnation));
+                    self.with(place, process, |node, now, wall| node.feel(now, wall, (incarnation, clock)));
                 }
             }
             Event::PulseTimedOut(place, process, pulse) => {
@@ -327,13 +334,19 @@ impl<'a> World<'a> {
         for node in self.nodes.iter_mut().flatten() {
             for fate in node.fates.drain(..) {
                 match fate {
-                    Fate::Decided(Step::Admit(standing)) => self.audit.admitted(node.process, &standing, false)?,
-                    Fate::Alone(AloneStep::Admit(standing)) => self.audit.admitted(node.process, &standing, true)?,
+                    Fate::Decided(Step::Admit(standing)) => {
+                        self.audit.admitted(node.process, &standing, false, None)?;
+                    }
+                    Fate::Alone(AloneStep::Admit(standing), by_own_clock) => {
+                        let minute = by_own_clock.then(|| Window::Minute.index(self.store.clock(self.now)));
+                        self.own_clocks |= by_own_clock;
+                        self.audit.admitted(node.process, &standing, true, minute)?;
+                    }
                     Fate::Decided(Step::Refuse(standing, window))
-                    | Fate::Alone(AloneStep::Refuse(standing, window)) => {
+                    | Fate::Alone(AloneStep::Refuse(standing, window), _) => {
                         self.audit.refused(node.process, &standing, window)?;
                     }
-                    Fate::Unavailable | Fate::Alone(AloneStep::Spent) => self.audit.unavailable()?,
+                    Fate::Unavailable | Fate::Alone(AloneStep::Spent, _) => self.audit.unavailable()?,
                     Fate::Decided(Step::Ask) => return Err("a request was left without an answer".to_owned()),
                 }
                 if let Fate::Decided(Step::Admit(standing)) = fate
@@ -354,7 +367,7 @@ impl<'a> World<'a> {
         let admitted = self.audit.admitted_in_day(day_of(books.minute));
         let wrong = if self.scenario.kind == Kind::Chaos {
             false
-        } else if self.scenario.crashes() {
+        } else if self.scenario.crashes() || self.own_clocks {
             books.day_charged < admitted
         } else {
             books.day_charged != admitted

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use chassis::refusal::Refusal;
-use contract::key::KeyId;
+use contract::key::{KeyDigest, KeyId};
 use contract::project::{Project, UpstreamName};
 use contract::site::Site;
 use serde_json::{Value, json};
@@ -110,14 +110,13 @@ async fn request(State(view): State<View>, Path(id): Path<String>) -> Response {
 }
 
 async fn key(State(view): State<View>, Path(id): Path<String>) -> Response {
-    let id: KeyId = match id.parse() {
-        Ok(id) => id,
-        Err(error) => return Refusal::new(400, "bad_request", format!("{error}")).into_response(),
-    };
     let replica = view.gateway.pipeline.replica.clone();
-    let wanted = id.clone();
-    // There may be a million keys to look through: not on a thread that serves.
-    let found = tokio::task::spawn_blocking(move || replica.key_called(&wanted)).await.ok().flatten();
+    let found = match (id.parse::<KeyId>(), id.parse::<KeyDigest>()) {
+        // There may be a million keys to look through: not on a thread that serves.
+        (Ok(id), _) => tokio::task::spawn_blocking(move || replica.key_called(&id)).await.ok().flatten(),
+        (_, Ok(digest)) => replica.key(&digest).map(|key| (*key).clone()),
+        (Err(error), _) => return Refusal::new(400, "bad_request", format!("{error}")).into_response(),
+    };
     let pipeline = &view.gateway.pipeline;
     let Some(key) = found else {
         let words = format!(
@@ -129,7 +128,7 @@ async fn key(State(view): State<View>, Path(id): Path<String>) -> Response {
     let project = pipeline.replica.project(&key.project);
     let now = view.clock.now_seconds();
     let bans = pipeline.quota.bans();
-    let ban = bans.iter().find(|ban| ban.key == id);
+    let ban = bans.iter().find(|ban| ban.key == key.id);
     let mut why = Vec::new();
     match &key.expires_at {
         Some(ends) if *ends <= now => why.push(format!("It expired at {}: 401 expired_api_key.", ends.0)),

@@ -116,5 +116,6 @@ fn route(section: &Section<'_>) -> Option<Route> {
         section.missing("methods", "[\"GET\"]");
     }
     let body = section.integer("body_bytes_max", ROUTE_BODY_BYTES, 0..=1 << 40);
-    Some(Route { pattern: pattern?, methods: methods?, body_bytes_max: body? })
+    let open = section.value("open", false);
+    Some(Route { pattern: pattern?, methods: methods?, body_bytes_max: body?, open: open? })
 }

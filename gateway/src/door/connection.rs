@@ -1,14 +1,9 @@
-//! What is known about one client connection, shared by the stream that reads it, the proxy that serves its requests and
-//! the registry that may have to end it.
-//!
-//! The proxy reports four moments back: a request seen, its host, a protocol switched, a request done. The gate goes by
-//! them, so a proxy that forgets `request_done` leaves the next request of the connection unread.
-
-mod deadlines;
+//! What is known about one client connection, shared by the stream that reads it, whoever serves its requests and the
+//! registry that may have to end it.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use contract::hostname::Hostname;
@@ -22,7 +17,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::pace::PaceLimits;
 use super::settings::DoorSettings;
-use crate::rejection::Rejection;
 
 /// Hostnames remembered per connection. A client that uses more of them on one connection is asked to open a new one,
 /// and is treated as a user of any name that goes away.
@@ -77,9 +71,9 @@ pub struct Connection {
     requests_max: u32,
     age_max: Duration,
     body_pace: PaceLimits,
+    write_pace: PaceLimits,
     seen: AtomicU32,
     done: AtomicU32,
-    upgraded: AtomicBool,
     closed: AtomicBool,
     crowded: AtomicBool,
     /// For HTTP/2: flushes wait for [`Self::gather`]`(false)`.
@@ -87,13 +81,6 @@ pub struct Connection {
     /// A flush waits.
     holds: AtomicBool,
     hosts: Mutex<Vec<Hostname>>,
-    refusal: OnceLock<Rejection>,
-    /// Milliseconds after `opened` until which the upstream must have answered; 0: no such deadline.
-    answer_by: AtomicU64,
-    /// Milliseconds that `answer_by` was set ahead.
-    patience: AtomicU64,
-    /// The same for the whole request in hand.
-    ends_by: AtomicU64,
     cancelled: CancellationToken,
     /// Whoever waits for the next request.
     resting: AtomicWaker,
@@ -120,18 +107,14 @@ impl Connection {
             requests_max: settings.requests_per_connection,
             age_max: spread(settings.connection_age, id),
             body_pace: settings.body_pace,
+            write_pace: settings.write_pace,
             seen: AtomicU32::new(0),
             done: AtomicU32::new(0),
-            upgraded: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             crowded: AtomicBool::new(false),
             gathers: AtomicBool::new(false),
             holds: AtomicBool::new(false),
             hosts: Mutex::new(Vec::new()),
-            refusal: OnceLock::new(),
-            answer_by: AtomicU64::new(0),
-            patience: AtomicU64::new(0),
-            ends_by: AtomicU64::new(0),
             cancelled: CancellationToken::new(),
             resting: AtomicWaker::new(),
             retired: watch::Sender::new(false),
@@ -142,16 +125,6 @@ impl Connection {
     /// A connection that no door knows, in the clear: for measuring what is done with one.
     pub fn unattached(ends: Ends) -> Self {
         Self::new(0, ends, None, &DoorSettings::default(), Arc::default(), Instant::now())
-    }
-
-    /// The connection that carries the request of `session`; `None` when the session did not come through a door.
-    pub fn of(session: &pingora::proxy::Session) -> Option<Arc<Self>> {
-        Self::named(session.digest()?.proxy_digest.as_ref()?)
-    }
-
-    /// The connection that this names; `None` when it is not from a door.
-    pub(crate) fn named(digest: &pingora::protocols::raw_connect::ProxyDigest) -> Option<Arc<Self>> {
-        digest.user_data.as_ref()?.downcast_ref::<Arc<Self>>().cloned()
     }
 
     /// A number that no other connection of this process has.
@@ -199,7 +172,7 @@ impl Connection {
         self.tls.as_ref().map(|tls| &tls.sni)
     }
 
-    /// The proxy has a request in hand; from here on it answers, not the door. Call it once per request, first thing.
+    /// A request is in hand. Call it once per request, first thing.
     pub fn request_seen(&self) {
         let seen = self.seen.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
         if seen >= self.requests_max {
@@ -222,28 +195,20 @@ impl Connection {
         }
     }
 
-    /// The upstream answered 101: what follows is a WebSocket's.
-    pub fn upgraded(&self) {
-        self.upgraded.store(true, Ordering::Release);
-    }
-
     /// The request is over, its response handed on to the last byte or given up. Call it once per request, last thing.
     pub fn request_done(&self) {
-        self.answered();
-        self.grant(None);
         self.done.fetch_add(1, Ordering::AcqRel);
         self.shared.in_flight.fetch_sub(1, Ordering::AcqRel);
-    }
-
-    /// Why the gate stopped releasing the body of the request in hand. The read that failed for it surfaces in the
-    /// proxy, which answers with this if it has not begun to answer yet.
-    pub fn refusal(&self) -> Option<Rejection> {
-        self.refusal.get().copied()
     }
 
     /// How slow the body of a request may be.
     pub(crate) fn body_pace(&self) -> PaceLimits {
         self.body_pace
+    }
+
+    /// How slowly a response may be taken.
+    pub(crate) fn write_pace(&self) -> PaceLimits {
+        self.write_pace
     }
 
     /// Whether the response should say `Connection: close`: requests or age are used up, or we drain. HTTP/2 needs no
@@ -310,10 +275,6 @@ impl Connection {
         self.seen().wrapping_sub(self.done())
     }
 
-    pub(crate) fn is_upgraded(&self) -> bool {
-        self.upgraded.load(Ordering::Acquire)
-    }
-
     /// While `gathers`, what is written is kept for one write; only what is too much for that leaves by itself.
     pub(crate) fn gather(&self, gathers: bool) {
         self.gathers.store(gathers, Ordering::Relaxed);
@@ -333,11 +294,6 @@ impl Connection {
 
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn refuse(&self, rejection: Rejection) {
-        // The first refusal is the one that counts; nothing is released after it.
-        let _ = self.refusal.set(rejection);
     }
 
     /// Whether requests of this connection may be for a host that `gone` names.

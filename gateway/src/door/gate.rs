@@ -1,21 +1,21 @@
-//! The gate of one HTTP/1 connection: what of the bytes that came may be read by the proxy behind it.
+//! The gate of one HTTP/1 connection: what of the bytes that came may be read by whoever serves its requests.
 //!
-//! A head is released when all of it has passed the lint, a body byte when the framing says that it belongs to the body.
-//! Bytes behind the end of a message are held until the response to that message is complete; only then are they read as
-//! the next head. So the proxy never sees two messages at once, pipelined requests are answered in order, and bytes sent
-//! early behind an `Upgrade` are a WebSocket's only when the upstream has agreed.
+//! A head is released when all of it has passed the lint, a body byte when the framing says that it is data of the body;
+//! the framing itself stays here. Bytes behind the end of a message are held until the response to that message is
+//! complete; only then are they read as the next head. So nobody ever sees two messages at once, pipelined requests are
+//! answered in order, and bytes sent early behind an `Upgrade` are a WebSocket's only when the upstream has agreed.
 //!
 //! Pure: no I/O, no time. The stream around it reads sockets and keeps deadlines. It holds at most one head and one
 //! read's worth of bytes (`HELD_BYTES_MAX` beside the head's own limits).
 
-use super::chunks::{Chunks, Progress};
+use super::chunks::Chunks;
 use super::head::{Framing, Head, HeadLimits, HeadReader};
 use crate::rejection::Rejection;
 
 /// Bytes the stream hands to [`Gate::feed`] at once, which is the most that can lie here behind a complete message.
 pub(crate) const PIECE_BYTES_MAX: usize = 8 * 1024;
 
-/// The most one read into the proxy's own buffer may bring while chunks are read: what lies behind the body is held.
+/// The most one read into the reader's own buffer may bring while chunks are read: what lies behind the body is held.
 pub(crate) const HELD_BYTES_MAX: usize = 64 * 1024;
 
 /// What the connection is in the middle of.
@@ -41,7 +41,7 @@ enum Phase {
 pub(crate) enum Want {
     /// Feed bytes of a head. `begun` when some came already.
     Head { begun: bool },
-    /// Bytes of a body: at most so many may be read straight into the proxy's buffer and then passed.
+    /// Bytes of a body: at most so many may be read straight into the reader's buffer and then passed.
     Body { most: usize },
     /// Nothing until the response is complete.
     Response,
@@ -56,26 +56,39 @@ pub(crate) enum Want {
 pub(crate) struct Gate {
     limits: HeadLimits,
     phase: Phase,
-    /// Bytes that came; those before `clean` may be read by the proxy, those before `read` were.
+    /// Bytes that came; those before `clean` may be read, those before `read` were.
     held: Vec<u8>,
     clean: usize,
     read: usize,
     /// The last head released.
     head: Option<Head>,
-    heads: u32,
+    /// Its bytes, while nobody has read it.
+    head_bytes: usize,
 }
 
 impl Gate {
     pub(crate) fn new(limits: HeadLimits) -> Self {
-        Self { limits, phase: Phase::Rest, held: Vec::new(), clean: 0, read: 0, head: None, heads: 0 }
+        Self { limits, phase: Phase::Rest, held: Vec::new(), clean: 0, read: 0, head: None, head_bytes: 0 }
     }
 
-    /// Bytes the proxy may read now.
+    /// The head that waits to be read, and what it says.
+    pub(crate) fn head(&self) -> Option<(&[u8], Head)> {
+        let bytes = self.held.get(self.read..self.read + self.head_bytes).filter(|bytes| !bytes.is_empty())?;
+        Some((bytes, self.head?))
+    }
+
+    /// The head was read.
+    pub(crate) fn take_head(&mut self) {
+        let bytes = std::mem::take(&mut self.head_bytes);
+        self.consume(bytes);
+    }
+
+    /// Bytes of the body that may be read now, once the head was.
     pub(crate) fn ready(&self) -> &[u8] {
-        self.held.get(self.read..self.clean).unwrap_or_default()
+        self.held.get(self.read + self.head_bytes..self.clean).unwrap_or_default()
     }
 
-    /// The proxy has read so many of the ready bytes.
+    /// So many of the ready bytes were read.
     pub(crate) fn consume(&mut self, bytes: usize) {
         self.read = self.read.saturating_add(bytes).min(self.clean);
         if self.read == self.held.len() {
@@ -86,10 +99,9 @@ impl Gate {
         }
     }
 
-    /// The last head released and what it says, while nobody has read of it, if no body follows.
-    pub(crate) fn bare_head(&self) -> Option<(&[u8], Head)> {
-        let head = self.head.filter(|head| head.framing == Framing::None)?;
-        matches!(self.phase, Phase::Response).then(|| (self.ready(), head))
+    /// Whether the message is here to its last byte, read or not.
+    pub(crate) fn is_whole(&self) -> bool {
+        matches!(self.phase, Phase::Response)
     }
 
     pub(crate) fn want(&self) -> Want {
@@ -103,22 +115,27 @@ impl Gate {
         }
     }
 
-    /// Heads released so far.
-    pub(crate) fn heads(&self) -> u32 {
-        self.heads
+    /// Whether more of a body is to come.
+    pub(crate) fn is_in_body(&self) -> bool {
+        matches!(self.phase, Phase::Length(_) | Phase::Chunked(_))
     }
 
     /// Whether bytes lie here that nobody has read and nobody will, should the connection end now.
     pub(crate) fn leaves_bytes(&self) -> bool {
-        self.read < self.held.len() || matches!(self.phase, Phase::Length(_) | Phase::Chunked(_) | Phase::Shut)
+        self.read < self.held.len() || self.is_in_body() || matches!(self.phase, Phase::Shut)
     }
 
     /// Whether bytes of a later message lie here.
     pub(crate) fn holds(&self) -> bool {
-        self.clean < self.held.len()
+        self.held_bytes() > 0
     }
 
-    /// The first line of what the proxy has not read, without its end: the request line of a refused message.
+    /// How many bytes lie here that nobody may read yet.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held.len() - self.clean
+    }
+
+    /// The first line of what nobody has read, without its end: the request line of a refused message.
     pub(crate) fn first_line(&self) -> &[u8] {
         let unread = self.held.get(self.read..).unwrap_or_default();
         unread.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default()
@@ -133,24 +150,21 @@ impl Gate {
         self.advance()
     }
 
-    /// Takes bytes of a body that were read into the proxy's buffer, when nothing was held and [`Want::Body`] asked for
-    /// them. Says how many the proxy may keep; the others are held here.
-    pub(crate) fn pass(&mut self, piece: &[u8]) -> Result<usize, Rejection> {
-        let used = self.body_bytes(piece).inspect_err(|_| self.phase = Phase::Shut)?;
-        let rest = piece.get(used..).unwrap_or_default();
-        if !rest.is_empty() {
-            self.held.extend_from_slice(rest);
-        }
-        Ok(used)
+    /// Takes bytes of a body that were read into the reader's buffer, when nothing was held and [`Want::Body`] asked for
+    /// them. Says how many the reader has now, at the start of the piece; bytes behind the body are held here.
+    pub(crate) fn pass(&mut self, piece: &mut [u8]) -> Result<usize, Rejection> {
+        let (data, used) = self.unframe(piece).inspect_err(|_| self.phase = Phase::Shut)?;
+        self.held.extend_from_slice(piece.get(used..).unwrap_or_default());
+        Ok(data)
     }
 
     /// The response to the released message is complete: what lies here is the next message.
     pub(crate) fn response_complete(&mut self) -> Result<(), Rejection> {
-        if matches!(self.phase, Phase::Response) {
-            // What was read is forgotten, so that a client that always pipelines does not make this grow.
-            self.held.drain(..self.read.min(self.held.len()));
-            self.clean -= self.read;
-            self.read = 0;
+        if self.is_whole() {
+            // What was released is forgotten, read or not, so that a client that always pipelines does not make this grow.
+            self.held.drain(..self.clean.min(self.held.len()));
+            (self.clean, self.read, self.head_bytes) = (0, 0, 0);
+            self.consume(0);
             self.phase = Phase::Rest;
             self.advance()?;
         }
@@ -159,7 +173,7 @@ impl Gate {
 
     /// The upstream switched protocols: everything from here on belongs to it.
     pub(crate) fn open(&mut self) {
-        if matches!(self.phase, Phase::Response) && self.head.is_some_and(|head| head.websocket) {
+        if self.is_whole() && self.head.is_some_and(|head| head.websocket) {
             self.phase = Phase::Open;
             self.clean = self.held.len();
         }
@@ -189,8 +203,7 @@ impl Gate {
                         return Ok(());
                     };
                     self.clean += bytes;
-                    self.heads = self.heads.wrapping_add(1);
-                    self.head = Some(head);
+                    (self.head, self.head_bytes) = (Some(head), bytes);
                     self.phase = match head.framing {
                         Framing::None | Framing::Length(0) => Phase::Response,
                         Framing::Length(bytes) => Phase::Length(bytes),
@@ -201,10 +214,14 @@ impl Gate {
                     if fresh.is_empty() {
                         return Ok(());
                     }
-                    let piece = std::mem::take(&mut self.held);
-                    let used = self.body_bytes(piece.get(self.clean..).unwrap_or_default());
-                    self.held = piece;
-                    self.clean += used?;
+                    let mut held = std::mem::take(&mut self.held);
+                    let unframed = self.unframe(held.get_mut(self.clean..).unwrap_or_default());
+                    self.held = held;
+                    let (data, used) = unframed?;
+                    self.held.drain(self.clean + data..self.clean + used);
+                    self.clean += data;
+                    // A piece that was framing alone leaves no buffer behind either.
+                    self.consume(0);
                 }
                 Phase::Open => {
                     self.clean = self.held.len();
@@ -215,24 +232,31 @@ impl Gate {
         }
     }
 
-    /// How many of the bytes belong to the body; all of them unless it ends here.
-    fn body_bytes(&mut self, piece: &[u8]) -> Result<usize, Rejection> {
-        let (used, done) = match &mut self.phase {
+    /// Moves the data of the body to the start of the piece: how many bytes it has, and how many of the piece belong to the
+    /// body with its framing; all of them unless it ends here.
+    fn unframe(&mut self, piece: &mut [u8]) -> Result<(usize, usize), Rejection> {
+        let (data, used, done) = match &mut self.phase {
             Phase::Length(left) => {
                 let used = usize::try_from(*left).unwrap_or(usize::MAX).min(piece.len());
                 *left -= used as u64;
-                (used, *left == 0)
+                (used, used, *left == 0)
             }
-            Phase::Chunked(chunks) => match chunks.push(piece)? {
-                Progress::More => (piece.len(), false),
-                Progress::Done(used) => (used, true),
-            },
-            _ => (0, false),
+            Phase::Chunked(chunks) => {
+                let (mut data, mut used) = (0, 0);
+                while used < piece.len() && !chunks.is_done() {
+                    let (read, fresh) = chunks.run(piece.get(used..).unwrap_or_default())?;
+                    used += read;
+                    piece.copy_within(used - fresh..used, data);
+                    data += fresh;
+                }
+                (data, used, chunks.is_done())
+            }
+            _ => (0, 0, false),
         };
         if done {
             self.phase = Phase::Response;
         }
-        Ok(used)
+        Ok((data, used))
     }
 }
 

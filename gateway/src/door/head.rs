@@ -1,7 +1,7 @@
 //! The lint of a request head: raw bytes in, one reading or one refusal out.
 //!
 //! Tenants of this edge do not trust each other, so a head that two servers could read differently is refused here,
-//! before the proxy parses it. What passes has exactly one request line, CRLF line ends, token names, one well-formed
+//! before anybody else parses it. What passes has exactly one request line, CRLF line ends, token names, one well-formed
 //! Host and one statement of the body's length; a lenient parser and a strict one then agree about it.
 //!
 //! Which methods, paths and hosts exist is left to the pipeline: `TRACE /` and `DELETE /nowhere` are good heads.
@@ -18,7 +18,7 @@ mod target;
 #[cfg(test)]
 mod vectors;
 
-use pingora::http::RequestHeader;
+use pingora_http::RequestHeader;
 
 use self::fields::Fields;
 use self::line::RequestLine;
@@ -63,7 +63,7 @@ pub struct Head {
     /// The client waits for `100 Continue` before it sends the body. Never on HTTP/1.0, where the expectation is ignored.
     pub expects_continue: bool,
     /// The client asks to speak WebSocket afterwards: `Upgrade: websocket` on HTTP/1.1, without a body. Whether
-    /// `Connection` nominates it is left to the proxy, which forwards it only then.
+    /// `Connection` nominates it is left to [`crate::request`].
     pub websocket: bool,
     /// The client wants to use the connection again.
     pub keep_alive: bool,

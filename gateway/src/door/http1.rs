@@ -1,7 +1,4 @@
-//! HTTP/1 connections: one request after the other, by [`Direct`] where it can, by the proxy library where it must.
-//!
-//! The library serves one request at a time and hands the stream back, so between two requests the connection is ours.
-//! While it rests nothing of the library lives, which is most of what an idle connection would cost.
+//! HTTP/1 connections: one request after the other.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -9,9 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use async_trait::async_trait;
-use pingora::apps::HttpServerApp;
-use pingora::protocols::Stream;
-use pingora::protocols::http::ServerSession;
+use bytes::BytesMut;
 use pingora::server::ShutdownWatch;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::time::Instant;
@@ -19,11 +14,12 @@ use tokio::time::Instant;
 use super::head::Head;
 use super::stream::{EdgeStream, Transport};
 use super::{Connection, H2Request};
+use crate::rejection::Rejection;
 
-/// Whoever serves requests by itself: those of HTTP/1 without a body, and all of HTTP/2.
+/// Whoever serves requests.
 #[async_trait]
-pub trait Direct: Send + Sync + 'static {
-    /// Serves the request whose head waits at `client`, or leaves it to the proxy.
+pub trait Handler: Send + Sync + 'static {
+    /// Serves the request whose head waits at `client`.
     async fn serve(&self, client: &mut dyn Client) -> Served;
 
     /// Serves a request over HTTP/2. Whether it was one: `false` when it was refused for its form.
@@ -33,14 +29,23 @@ pub trait Direct: Send + Sync + 'static {
 /// How a request was served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
-    /// Not at all, and nothing of it was taken: the proxy serves it.
-    Passed,
     /// To the last byte, and the connection goes on.
     Whole,
     /// To the last byte, and the connection ends, as the response says.
     Last,
     /// The response broke off: the connection ends with what was written of it.
     Cut,
+    /// Not at all: it is no request of a kind that there is, and the door answers.
+    Refused(Rejection),
+}
+
+/// Why a body does not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// What came is no part of a body, or nothing came in time.
+    Refused(Rejection),
+    /// The client has left in the middle of it.
+    Gone,
 }
 
 /// A client that waits for the response to a request. What is written is its response; a flush sends it.
@@ -48,11 +53,21 @@ pub trait Client: AsyncWrite + Unpin + Send {
     /// What is known about the connection.
     fn connection(&self) -> &Arc<Connection>;
 
-    /// The head that waits, from the request line to the blank line, and what it says; `None` where a body follows.
-    fn bare_head(&self) -> Option<(&[u8], Head)>;
+    /// The head that waits, from the request line to the blank line, and what it says.
+    fn head(&self) -> Option<(&[u8], Head)>;
 
     /// The waiting head was read.
     fn take_head(&mut self);
+
+    /// Puts some more of the request's body behind what is there, without its framing; zero at its end. After
+    /// [`Self::switch`], whatever the client sends, to the end of the connection.
+    fn poll_body(&mut self, into: &mut BytesMut, cx: &mut Context<'_>) -> Poll<Result<usize, Broken>>;
+
+    /// Whether the request has come to its last byte, read or not.
+    fn is_whole(&self) -> bool;
+
+    /// The upstream has switched protocols: everything from here on belongs to it.
+    fn switch(&mut self);
 
     /// Ready when the client has left. Registers the task to be woken.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
@@ -61,16 +76,10 @@ pub trait Client: AsyncWrite + Unpin + Send {
     fn poll_deadline(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()>;
 }
 
-/// The stream of a door over this transport; `None` when it is none.
-pub(super) fn own<S: Transport>(stream: Stream) -> Option<Box<EdgeStream<S>>> {
-    stream.into_any().downcast().ok()
-}
-
 /// Serves a connection to its last request.
-pub(super) async fn serve<S: Transport, P: HttpServerApp + Send + Sync>(
+pub(super) async fn serve<S: Transport>(
     mut stream: Box<EdgeStream<S>>,
-    direct: &dyn Direct,
-    proxy: &Arc<P>,
+    handler: &dyn Handler,
     shutdown: &ShutdownWatch,
 ) {
     let mut stop = shutdown.clone();
@@ -91,7 +100,7 @@ pub(super) async fn serve<S: Transport, P: HttpServerApp + Send + Sync>(
         if !came.await {
             return;
         }
-        match direct.serve(&mut *stream).await {
+        match handler.serve(&mut *stream).await {
             Served::Whole => {}
             Served::Cut => return,
             Served::Last => {
@@ -99,13 +108,7 @@ pub(super) async fn serve<S: Transport, P: HttpServerApp + Send + Sync>(
                 let _ = stream.shutdown().await;
                 return;
             }
-            Served::Passed => {
-                let session = ServerSession::new_http1(stream as Stream);
-                let Some(reused) = proxy.process_new_http(session, shutdown).await else { return };
-                let (back, _) = reused.consume();
-                let Some(back) = own(back) else { return };
-                stream = back;
-            }
+            Served::Refused(rejection) => return stream.refuse(rejection),
         }
     }
 }

@@ -1,6 +1,5 @@
-//! Connections in the hands of whoever serves them. Those of HTTP/1 are [`super::http1`]'s; for those of HTTP/2 there is an
-//! engine that knows of frames, windows and compressed fields, and an accept loop around it: a task per request, GOAWAY at
-//! the signal, the end when nothing was in progress for long.
+//! HTTP/2 connections: an engine that knows of frames, windows and compressed fields, and an accept loop around it: a task per
+//! request, GOAWAY at the signal and when nothing was in progress for long.
 //!
 //! What the engine takes for no request at all it resets by itself, as RFC 9113 section 8.1.1 has it, and ends connections
 //! that go on with it. What it lets through and the gateway refuses for its form is answered and logged like every other
@@ -12,25 +11,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use h2::RecvStream;
 use h2::server::SendResponse;
-use pingora::apps::{HttpServerApp, ServerApp};
-use pingora::protocols::Stream;
-use pingora::protocols::tls::ALPN;
 use pingora::server::ShutdownWatch;
-use tokio::net::TcpStream;
-use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::turn::in_turn;
-use super::{Connection, ConnectionEvent, Direct, Doorman, http1};
+use super::stream::{EdgeStream, Transport};
+use super::{Connection, ConnectionEvent, Doorman, Handler};
 
-/// An HTTP/2 connection without requests is closed after this time.
-pub const H2_IDLE_MAX: Duration = Duration::from_secs(75);
-
+/// How long a client that was told to go may take to say that it has heard it, once nothing is in progress.
+const LEAVE_MAX: Duration = Duration::from_secs(5);
 /// Streams of one connection at once.
 const STREAMS_MAX: u32 = 100;
 /// Bytes of one header list as RFC 9113 section 6.5.2 counts them, with 32 for each field: enough for what the lint of heads
@@ -55,65 +48,51 @@ pub struct H2Request {
     pub respond: SendResponse<Bytes>,
 }
 
-/// Whoever serves connections of both versions.
-pub struct Engine<P> {
-    proxy: Arc<P>,
-    direct: Arc<dyn Direct>,
-    doorman: Arc<dyn Doorman>,
+/// Serves a connection to its last request.
+pub(super) async fn serve<S: Transport>(
+    stream: Box<EdgeStream<S>>,
+    connection: Arc<Connection>,
+    handler: &Arc<dyn Handler>,
+    doorman: &dyn Doorman,
     idle_max: Duration,
-}
-
-impl<P: HttpServerApp + Send + Sync + 'static> Engine<P> {
-    /// Leaves to `proxy` what `direct` does not serve of HTTP/1, and tells `doorman` of connections that are cut. Those of
-    /// HTTP/2 end when nothing was in progress for `idle_max`.
-    pub fn new(proxy: P, direct: Arc<dyn Direct>, doorman: Arc<dyn Doorman>, idle_max: Duration) -> Self {
-        Self { proxy: Arc::new(proxy), direct, doorman, idle_max }
-    }
-
-    async fn http1(&self, stream: Stream, shutdown: &ShutdownWatch) {
-        let (direct, proxy) = (&*self.direct, &self.proxy);
-        if stream.get_ssl_digest().is_some() {
-            if let Some(stream) = http1::own::<TlsStream<TcpStream>>(stream) {
-                http1::serve(stream, direct, proxy, shutdown).await;
+    mut signal: ShutdownWatch,
+) {
+    // A client without a good preface gets no answer it could read.
+    let Ok(mut engine) = options().handshake::<_, Bytes>(stream).await else { return };
+    let (requests, mut leaving) = (TaskTracker::new(), false);
+    requests.close();
+    let (refused, cut) = (Arc::new(AtomicU32::new(0)), CancellationToken::new());
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            // A sender that is gone means the end as well.
+            _ = signal.changed(), if !leaving => {
+                engine.graceful_shutdown();
+                leaving = true;
+                continue;
             }
-        } else if let Some(stream) = http1::own::<TcpStream>(stream) {
-            http1::serve(stream, direct, proxy, shutdown).await;
-        }
-    }
-
-    async fn http2(&self, stream: Stream, mut signal: ShutdownWatch) {
-        let connection = stream.get_proxy_digest().and_then(|digest| Connection::named(&digest));
-        // A client without a good preface gets no answer it could read.
-        let (Some(connection), Ok(mut engine)) = (connection, options().handshake::<_, Bytes>(stream).await) else {
-            return;
+            accepted = in_turn(&connection, engine.accept()) => accepted,
+            () = cut.cancelled() => return doorman.connection(ConnectionEvent::Flooded),
+            // A request that is on its way meets a GOAWAY that says whether it was taken, and not a closed door.
+            () = idle(&requests, if leaving { LEAVE_MAX } else { idle_max }) => {
+                if leaving {
+                    return;
+                }
+                engine.graceful_shutdown();
+                leaving = true;
+                continue;
+            }
         };
-        let (requests, mut leaving) = (TaskTracker::new(), false);
-        requests.close();
-        let (refused, cut) = (Arc::new(AtomicU32::new(0)), CancellationToken::new());
-        loop {
-            let accepted = tokio::select! {
-                biased;
-                // A sender that is gone means the end as well.
-                _ = signal.changed(), if !leaving => {
-                    engine.graceful_shutdown();
-                    leaving = true;
-                    continue;
-                }
-                accepted = in_turn(&connection, engine.accept()) => accepted,
-                () = cut.cancelled() => return self.doorman.connection(ConnectionEvent::Flooded),
-                () = idle(&requests, self.idle_max), if !leaving => return,
-            };
-            let Some(Ok((request, respond))) = accepted else { return };
-            let (head, body) = request.into_parts();
-            let (direct, connection) = (Arc::clone(&self.direct), Arc::clone(&connection));
-            let (refused, cut) = (Arc::clone(&refused), cut.clone());
-            requests.spawn(async move {
-                let is_request = direct.serve_stream(H2Request { head, body, respond }, &connection).await;
-                if !is_request && refused.fetch_add(1, Ordering::AcqRel) + 1 == REFUSED_MAX {
-                    cut.cancel();
-                }
-            });
-        }
+        let Some(Ok((request, respond))) = accepted else { return };
+        let (head, body) = request.into_parts();
+        let (handler, connection) = (Arc::clone(handler), Arc::clone(&connection));
+        let (refused, cut) = (Arc::clone(&refused), cut.clone());
+        requests.spawn(async move {
+            let is_request = handler.serve_stream(H2Request { head, body, respond }, &connection).await;
+            if !is_request && refused.fetch_add(1, Ordering::AcqRel) + 1 == REFUSED_MAX {
+                cut.cancel();
+            }
+        });
     }
 }
 
@@ -133,20 +112,4 @@ fn options() -> h2::server::Builder {
 async fn idle(requests: &TaskTracker, idle_max: Duration) {
     requests.wait().await;
     tokio::time::sleep(idle_max).await;
-}
-
-#[async_trait]
-impl<P: HttpServerApp + Send + Sync + 'static> ServerApp for Engine<P> {
-    async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
-        if matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
-            self.http2(stream, shutdown.clone()).await;
-        } else {
-            self.http1(stream, shutdown).await;
-        }
-        None
-    }
-
-    async fn cleanup(&self) {
-        self.proxy.http_cleanup().await;
-    }
 }

@@ -1,6 +1,6 @@
 //! Listening: sockets, limits, and one task per connection.
 //!
-//! A door is a pingora service, so the proxy's server starts it, stops it and hands its socket to a successor. It stops
+//! A door is a pingora service, so pingora's server starts it, stops it and hands its socket to a successor. It stops
 //! accepting at the shutdown signal, lets idle connections go and requests in progress finish; how long they may take is
 //! decided by whoever drains. A connection that panics takes nothing else with it. When the kernel has no descriptor to
 //! give, accepting pauses and the backlog waits.
@@ -15,11 +15,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chassis::watchdog::Heartbeat;
 use futures_util::FutureExt as _;
-use pingora::apps::ServerApp;
-use pingora::protocols::Stream;
 use pingora::server::{ListenFds, ShutdownWatch};
 use pingora::services::Service;
-use std::os::fd::AsRawFd as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
@@ -27,9 +24,9 @@ use tokio::time::{Instant, timeout_at};
 use super::connection::{Connection, Ends, TlsFacts};
 use super::registry::{Connections, Slot};
 use super::settings::DoorSettings;
-use super::stream::{EdgeStream, Served, Transport};
+use super::stream::{EdgeStream, Transport};
 use super::tls::{Tickets, TlsTerms, accept};
-use super::{ConnectionEvent, Doorman, HandshakeOutcome, proxy_header};
+use super::{ConnectionEvent, Doorman, Handler, HandshakeOutcome, http1, http2, proxy_header};
 use crate::network::canonical;
 
 /// Pause after the kernel would not hand over a connection: long enough not to spin, short enough not to be noticed.
@@ -49,35 +46,35 @@ pub enum Listening {
 }
 
 /// One listener. Give it to `pingora::server::Server::add_service`.
-pub struct Door<A> {
+pub struct Door {
     name: String,
     address: SocketAddr,
     threads: Option<usize>,
     heartbeat: Option<Heartbeat>,
     state: watch::Sender<Listening>,
-    desk: Arc<Desk<A>>,
+    desk: Arc<Desk>,
 }
 
 /// What every connection of a door is served with.
-struct Desk<A> {
-    app: Arc<A>,
+struct Desk {
+    handler: Arc<dyn Handler>,
     doorman: Arc<dyn Doorman>,
     connections: Arc<Connections>,
     settings: Arc<DoorSettings>,
     tls: Option<TlsTerms>,
 }
 
-impl<A: ServerApp + Send + Sync + 'static> Door<A> {
+impl Door {
     /// A door for plain HTTP.
     pub fn plain(
         name: impl Into<String>,
         address: SocketAddr,
-        app: Arc<A>,
+        handler: Arc<dyn Handler>,
         doorman: Arc<dyn Doorman>,
         connections: Arc<Connections>,
         settings: Arc<DoorSettings>,
     ) -> Self {
-        let desk = Arc::new(Desk { app, doorman, connections, settings, tls: None });
+        let desk = Arc::new(Desk { handler, doorman, connections, settings, tls: None });
         Self {
             name: name.into(),
             address,
@@ -92,13 +89,13 @@ impl<A: ServerApp + Send + Sync + 'static> Door<A> {
     pub fn tls(
         name: impl Into<String>,
         address: SocketAddr,
-        app: Arc<A>,
+        handler: Arc<dyn Handler>,
         doorman: Arc<dyn Doorman>,
         connections: Arc<Connections>,
         settings: Arc<DoorSettings>,
         tickets: Arc<Tickets>,
     ) -> Result<Self, rustls::Error> {
-        let desk = Arc::new(Desk { app, doorman, connections, settings, tls: Some(TlsTerms::new(tickets)?) });
+        let desk = Arc::new(Desk { handler, doorman, connections, settings, tls: Some(TlsTerms::new(tickets)?) });
         Ok(Self {
             name: name.into(),
             address,
@@ -168,7 +165,7 @@ impl<A: ServerApp + Send + Sync + 'static> Door<A> {
 }
 
 #[async_trait]
-impl<A: ServerApp + Send + Sync + 'static> Service for Door<A> {
+impl Service for Door {
     async fn start_service(&mut self, fds: Option<ListenFds>, shutdown: ShutdownWatch, _listeners_per_fd: usize) {
         let bound = bind::listen(self.address, self.desk.settings.backlog, fds.as_ref());
         let (listener, address) = match bound.and_then(|listener| Ok((listener.local_addr()?, listener))) {
@@ -184,8 +181,6 @@ impl<A: ServerApp + Send + Sync + 'static> Service for Door<A> {
         }
         self.accept_until_drain(listener, shutdown).await;
         self.state.send_replace(Listening::Stopped);
-        // Connections that wait for their next request end now.
-        self.desk.app.cleanup().await;
     }
 
     fn name(&self) -> &str {
@@ -201,7 +196,7 @@ impl<A: ServerApp + Send + Sync + 'static> Service for Door<A> {
     }
 }
 
-impl<A: ServerApp + Send + Sync + 'static> Desk<A> {
+impl Desk {
     async fn isolated(&self, tcp: TcpStream, peer: SocketAddr, slot: Slot, shutdown: ShutdownWatch) {
         let served = AssertUnwindSafe(self.serve(tcp, peer, slot, &shutdown)).catch_unwind().await;
         if served.is_err() {
@@ -209,45 +204,35 @@ impl<A: ServerApp + Send + Sync + 'static> Desk<A> {
         }
     }
 
-    /// A connection from accept to its last request.
-    async fn serve(&self, tcp: TcpStream, peer: SocketAddr, slot: Slot, shutdown: &ShutdownWatch) {
-        // Errors here mean that the client is gone, or will get no answer it could read.
-        let Some((stream, connection)) = self.establish(tcp, peer, slot).await else {
-            return;
-        };
-        if connection.is_h2() {
-            // An HTTP/1 response can ask its client to leave; HTTP/2 has a frame for it, which the engine sends at the
-            // shutdown signal. So each connection has a signal of its own.
-            let retirement = connection.retirement();
-            tokio::select! {
-                () = self.process(stream, &retirement) => {}
-                () = retire_in_time(&connection, shutdown.clone()) => {}
-            }
-        } else {
-            drop(connection);
-            self.process(stream, shutdown).await;
-        }
-    }
-
-    async fn process(&self, stream: Stream, shutdown: &ShutdownWatch) {
-        let mut next = self.app.process_new(stream, shutdown).await;
-        while let Some(stream) = next {
-            next = self.app.process_new(stream, shutdown).await;
-        }
-    }
-
-    async fn establish(
-        &self,
-        mut tcp: TcpStream,
-        peer: SocketAddr,
-        mut slot: Slot,
-    ) -> Option<(Stream, Arc<Connection>)> {
+    /// A connection from accept to its last request. What is needed only for a while lies in boxes of its own, so that a
+    /// connection that rests is small.
+    async fn serve(&self, mut tcp: TcpStream, peer: SocketAddr, mut slot: Slot, shutdown: &ShutdownWatch) {
         let started = Instant::now();
         let deadline = started + self.settings.handshake_timeout;
+        // Errors here mean that the client is gone, or will get no answer it could read.
+        let Some(ends) = Box::pin(self.greet(&mut tcp, peer, &mut slot, deadline)).await else { return };
+        let Some(terms) = &self.tls else {
+            return self.attend(tcp, ends, None, slot, shutdown).await;
+        };
+        let outcome = timeout_at(deadline, Box::pin(accept::accept(tcp, terms, &*self.doorman))).await;
+        let shaken = outcome.unwrap_or(Err(HandshakeOutcome::TimedOut));
+        let known = match &shaken {
+            Ok((_, facts)) if facts.resumed => HandshakeOutcome::Resumed,
+            Ok(_) => HandshakeOutcome::Full,
+            Err(outcome) => *outcome,
+        };
+        self.doorman.handshake(known, started.elapsed());
+        if let Ok((tls, facts)) = shaken {
+            self.attend(tls, ends, Some(facts), slot, shutdown).await;
+        }
+    }
+
+    /// Whose connection it is, if it is let in.
+    async fn greet(&self, tcp: &mut TcpStream, peer: SocketAddr, slot: &mut Slot, deadline: Instant) -> Option<Ends> {
         let peer = canonical(peer);
         let trusted = self.settings.proxy_protocol_from.iter().any(|net| net.contains(&peer.ip()));
         let client = if trusted {
-            let Ok(Ok(speaker)) = timeout_at(deadline, proxy_header::read(&mut tcp)).await else {
+            let Ok(Ok(speaker)) = timeout_at(deadline, proxy_header::read(tcp)).await else {
                 self.doorman.connection(ConnectionEvent::BadProxyHeader);
                 return None;
             };
@@ -264,45 +249,36 @@ impl<A: ServerApp + Send + Sync + 'static> Desk<A> {
         {
             return None;
         }
-        let ends = Ends { client: client.unwrap_or(peer), peer, local: canonical(tcp.local_addr().ok()?) };
-        let descriptor = tcp.as_raw_fd();
-        let Some(terms) = &self.tls else {
-            return self.stream(tcp, ends, None, slot, descriptor, started);
-        };
-        let outcome = timeout_at(deadline, accept::accept(tcp, terms, &*self.doorman)).await;
-        let shaken = outcome.unwrap_or(Err(HandshakeOutcome::TimedOut));
-        let known = match &shaken {
-            Ok((_, facts)) if facts.resumed => HandshakeOutcome::Resumed,
-            Ok(_) => HandshakeOutcome::Full,
-            Err(outcome) => *outcome,
-        };
-        self.doorman.handshake(known, started.elapsed());
-        let (tls, facts) = shaken.ok()?;
-        self.stream(tls, ends, Some(facts), slot, descriptor, started)
+        Some(Ends { client: client.unwrap_or(peer), peer, local: canonical(tcp.local_addr().ok()?) })
     }
 
-    fn stream<S: Transport>(
+    /// Serves a connection whose ends and protocol are agreed on.
+    async fn attend<S: Transport>(
         &self,
         io: S,
         ends: Ends,
         tls: Option<TlsFacts>,
         slot: Slot,
-        descriptor: i32,
-        started: Instant,
-    ) -> Option<(Stream, Arc<Connection>)> {
+        shutdown: &ShutdownWatch,
+    ) {
         let connection = Connection::new(slot.id(), ends, tls, &self.settings, slot.shared(), Instant::now());
         let connection = Arc::new(connection);
         slot.register(&connection);
-        let served = Served {
-            connection: Arc::clone(&connection),
-            doorman: Arc::clone(&self.doorman),
-            settings: Arc::clone(&self.settings),
-            slot,
-            established_in: started.elapsed(),
-            descriptor,
-        };
-        let stream: Stream = Box::new(EdgeStream::new(io, served).ok()?);
-        Some((stream, connection))
+        let (doorman, settings) = (Arc::clone(&self.doorman), Arc::clone(&self.settings));
+        let stream = Box::new(EdgeStream::new(io, slot, Arc::clone(&connection), doorman, settings));
+        if !connection.is_h2() {
+            drop(connection);
+            return http1::serve(stream, &*self.handler, shutdown).await;
+        }
+        // An HTTP/1 response can ask its client to leave; HTTP/2 has a frame for it, which the engine sends at the
+        // shutdown signal. So each connection has a signal of its own.
+        let (retirement, idle_max) = (connection.retirement(), self.settings.h2_idle_timeout);
+        let (served, doorman) = (Arc::clone(&connection), &*self.doorman);
+        let serving = Box::pin(http2::serve(stream, served, &self.handler, doorman, idle_max, retirement));
+        tokio::select! {
+            () = serving => {}
+            () = retire_in_time(&connection, shutdown.clone()) => {}
+        }
     }
 }
 

@@ -21,6 +21,14 @@ use crate::network::network_of;
 /// Locks the table is divided into, so that accepting on every core at once does not queue on one.
 const SHARDS: usize = 16;
 
+/// Connections of one client address.
+#[derive(Default)]
+struct OfAddress {
+    open: u32,
+    /// Those of them that are read on for long although they were ended.
+    lingering: u32,
+}
+
 /// The open connections of all doors that share it.
 pub struct Connections {
     most: usize,
@@ -29,7 +37,7 @@ pub struct Connections {
     last_id: AtomicU64,
     /// Bounded by `most`, as every entry belongs to a slot.
     shards: [Mutex<HashMap<u64, Arc<Connection>>>; SHARDS],
-    addresses: Mutex<HashMap<IpAddr, u32>>,
+    addresses: Mutex<HashMap<IpAddr, OfAddress>>,
     /// Idle connections go sooner, whatever their number.
     pressed: AtomicBool,
     /// Nobody is let in for now.
@@ -62,7 +70,7 @@ impl Connections {
         self.live.load(Ordering::Acquire)
     }
 
-    /// Requests that the proxy has seen and not finished, on all connections.
+    /// Requests that were seen and are not done, on all connections.
     pub fn in_flight(&self) -> usize {
         self.shared.in_flight.load(Ordering::Acquire)
     }
@@ -170,6 +178,7 @@ impl Connections {
             id: self.last_id.fetch_add(1, Ordering::Relaxed) + 1,
             connections: Arc::clone(self),
             address: None,
+            lingers: false,
             doorman: Arc::clone(doorman),
         })
     }
@@ -190,6 +199,8 @@ pub(crate) struct Slot {
     id: u64,
     connections: Arc<Connections>,
     address: Option<IpAddr>,
+    /// It is counted among those that linger long.
+    lingers: bool,
     doorman: Arc<dyn Doorman>,
 }
 
@@ -213,15 +224,26 @@ impl Slot {
     pub(crate) fn admit_address(&mut self, client: IpAddr) -> bool {
         let key = network_of(client);
         let mut addresses = self.connections.addresses.lock();
-        let open = addresses.entry(key).or_default();
-        if *open >= self.connections.most_per_address {
+        let of_address = addresses.entry(key).or_default();
+        if of_address.open >= self.connections.most_per_address {
             drop(addresses);
             self.doorman.connection(ConnectionEvent::TooManyFromAddress);
             return false;
         }
-        *open += 1;
+        of_address.open += 1;
         self.address = Some(key);
         true
+    }
+
+    /// Whether the connection may linger long: while no more than `most` of its client do.
+    pub(crate) fn linger_long(&mut self, most: u32) -> bool {
+        let mut addresses = self.connections.addresses.lock();
+        let of_address = self.address.and_then(|address| addresses.get_mut(&address));
+        if let Some(of_address) = of_address.filter(|of_address| !self.lingers && of_address.lingering < most) {
+            of_address.lingering += 1;
+            self.lingers = true;
+        }
+        self.lingers
     }
 
     /// Makes the connection known to [`Connections::close_where`].
@@ -237,11 +259,13 @@ impl Drop for Slot {
         let gone = self.connections.shard(self.id).and_then(|shard| shard.lock().remove(&self.id));
         drop(gone);
         if let Some(address) = self.address
-            && let Entry::Occupied(mut open) = self.connections.addresses.lock().entry(address)
+            && let Entry::Occupied(mut entry) = self.connections.addresses.lock().entry(address)
         {
-            *open.get_mut() -= 1;
-            if *open.get() == 0 {
-                open.remove();
+            let of_address = entry.get_mut();
+            of_address.open -= 1;
+            of_address.lingering -= u32::from(self.lingers);
+            if of_address.open == 0 {
+                entry.remove();
             }
         }
         self.doorman.connection(ConnectionEvent::Closed);

@@ -50,11 +50,19 @@ pub struct DoorSettings {
     /// Peers that speak PROXY protocol v2 and are believed. From them every connection must begin with its header, and
     /// their own address is not limited; from anybody else the header is refused. Default: none.
     pub proxy_protocol_from: Vec<IpNet>,
-    /// How long a connection that we end early is still read, so that our last words are not lost in a reset. Default
-    /// 2 s.
+    /// An HTTP/2 connection without requests is told to go after this time. Default 75 s.
+    pub h2_idle_timeout: Duration,
+    /// How long a connection that we end is still read, so that our last words are not lost in a reset. Default 2 s.
     pub linger_timeout: Duration,
     /// How much is read in that time. Default 256 KiB.
     pub linger_bytes: usize,
+    /// How long a connection is read whose client is still sending a body, or takes its responses, with pauses of at most
+    /// `linger_timeout`. Default 30 s.
+    pub linger_timeout_long: Duration,
+    /// How much is read in that time. Default 256 MiB.
+    pub linger_bytes_long: usize,
+    /// Connections of one client address that may be read so long at once; the others have `linger_timeout`. Default 16.
+    pub lingering_per_address: u32,
     /// Connections the kernel completes before we accept them. Default 4096.
     pub backlog: i32,
 }
@@ -81,8 +89,12 @@ impl Default for DoorSettings {
             requests_per_connection: 10_000,
             connection_age: Duration::from_hours(1),
             proxy_protocol_from: Vec::new(),
+            h2_idle_timeout: Duration::from_secs(75),
             linger_timeout: LINGER_MAX,
             linger_bytes: LINGER_BYTES_MAX,
+            linger_timeout_long: Duration::from_secs(30),
+            linger_bytes_long: 256 * 1024 * 1024,
+            lingering_per_address: 16,
             backlog: 4096,
         }
     }

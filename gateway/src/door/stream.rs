@@ -1,41 +1,40 @@
-//! One client connection as the proxy sees it: a stream whose reads have passed the gate and whose peers have deadlines.
+//! One client connection: an owned value whose reads have passed the gate and whose peers have deadlines, and which ends in
+//! one way, whatever version it speaks.
 //!
-//! The proxy reads only what [`super::gate`] released. What is refused before the proxy has seen the request is answered
-//! here, with the Error body of the catalogue; the proxy then sees the end of the connection. What is refused in the
-//! body of a request that the proxy has in hand fails its read, and the proxy answers with
-//! [`Connection::refusal`](super::Connection::refusal), decorated like any other response. Responses that the proxy
-//! library would write for a request our code never saw are replaced by ours.
-//!
-//! Most requests without a body never reach the proxy ([`super::http1`], `stream/request.rs`).
+//! HTTP/1: heads and bodies are read through [`super::gate`]. What is refused before anybody has the request in hand is
+//! answered here, with the Error body of the catalogue; what is refused in the body of a request in hand fails its read, and
+//! whoever serves it answers. HTTP/2: bytes pass as they came, but for frames that do no work, which are counted.
 //!
 //! Deadlines: the head as a whole, the pause between requests, the pace of bodies and of responses. When the client does
 //! not keep them the connection ends; nobody else waits for it.
+//!
+//! The end: what was written is sent, then that nothing more will come, and what the client still sends is read for a while
+//! (`stream/linger.rs`), since bytes that nobody read turn a close into a reset, which erases our last words from the
+//! client's buffers. Only whoever stalls, floods or is ended from outside is cut off.
 
 mod answer;
 mod buffer;
 mod linger;
-mod proxy;
 mod read;
 mod request;
 mod timer;
 mod write;
 
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use pingora::protocols::l4::socket::SocketAddr as PingoraAddress;
-use pingora::protocols::raw_connect::ProxyDigest;
-use pingora::protocols::tls::SslDigest;
-use pingora::protocols::{SocketDigest, TimingDigest, UniqueIDType};
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use self::buffer::WriteBuffer;
+use self::linger::Patience;
 pub(crate) use self::timer::Timer;
 use super::connection::Connection;
 use super::frames::Frames;
@@ -46,9 +45,14 @@ use super::settings::DoorSettings;
 use super::{ConnectionEvent, Doorman};
 
 /// What a socket or a TLS session over one can do.
-pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + Sync + std::fmt::Debug + 'static {
+pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static {
     /// The client will be cut off: what it has not taken must not stay in the kernel, which would offer it for minutes.
     fn give_up(&self) {}
+
+    /// Reads what nobody will look at, as it comes from the network.
+    fn poll_discard(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(self).poll_read(cx, buf)
+    }
 }
 
 impl Transport for TcpStream {
@@ -62,31 +66,24 @@ impl<S: Transport> Transport for TlsStream<S> {
     fn give_up(&self) {
         self.get_ref().0.give_up();
     }
+
+    /// Nothing is deciphered to be thrown away.
+    fn poll_discard(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().0.poll_discard(cx, buf)
+    }
 }
 
 #[cfg(test)]
 impl Transport for tokio::io::DuplexStream {}
 
-/// What an established connection is served with.
-pub(crate) struct Served {
-    pub(crate) connection: Arc<Connection>,
-    pub(crate) doorman: Arc<dyn Doorman>,
-    pub(crate) settings: Arc<DoorSettings>,
-    pub(crate) slot: Slot,
-    /// Time from accept to the end of the handshake.
-    pub(crate) established_in: Duration,
-    /// The descriptor of the socket: an identity for the proxy, never used to read or write.
-    pub(crate) descriptor: UniqueIDType,
-}
-
 /// Whether the connection may still be used, and for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Good,
-    /// The door has answered: reads end, what the proxy still writes is dropped.
-    Answered,
-    /// The body was refused: reads fail, the proxy answers.
+    /// Something was refused: nothing more is read of it.
     Refused,
+    /// The client is cut off: it gets no last words.
+    Cut,
 }
 
 /// What a read is waiting for, and until when.
@@ -111,7 +108,7 @@ pub(crate) struct EdgeStream<S: Transport> {
     doorman: Arc<dyn Doorman>,
     settings: Arc<DoorSettings>,
     /// `None` for HTTP/2, whose framing is the engine's.
-    gate: Option<Gate>,
+    pub(super) gate: Option<Gate>,
     /// `None` for HTTP/1.
     frames: Option<Frames>,
     standing: Standing,
@@ -119,61 +116,45 @@ pub(crate) struct EdgeStream<S: Transport> {
     /// The client has said that it will send nothing more.
     ended: bool,
     body_pace: Pace,
-    /// The head the body pace belongs to.
-    body_of: u32,
     read_timer: Timer,
     write_pace: Pace,
     write_timer: Timer,
     out: WriteBuffer,
     cancelled: Pin<Box<WaitForCancellationFutureOwned>>,
-    descriptor: UniqueIDType,
-    ssl: Option<Arc<SslDigest>>,
-    proxy: Arc<ProxyDigest>,
-    socket: Arc<SocketDigest>,
-    timing: TimingDigest,
 }
 
 impl<S: Transport> EdgeStream<S> {
-    /// Puts the gate in front of `io`. Fails only if the proxy library refuses to build an empty response header.
-    pub(crate) fn new(io: S, served: Served) -> std::io::Result<Self> {
-        let Served { connection, doorman, settings, slot, established_in, descriptor } = served;
-        // The digest travels with every request of the connection; its user data is how the proxy finds our facts.
-        let header = pingora::http::ResponseHeader::build(200, Some(0)).map_err(std::io::Error::other)?;
-        let proxy = ProxyDigest::new(Box::new(header), Some(Box::new(Arc::clone(&connection))));
-        let socket = SocketDigest::from_raw_fd(descriptor);
-        // Set before anybody asks, so that the descriptor is never used and the PROXY header's address is the client's.
-        let _ = socket.peer_addr.set(Some(PingoraAddress::from(connection.client())));
-        let _ = socket.local_addr.set(Some(PingoraAddress::from(connection.local())));
-        let ssl = connection.tls().map(|tls| Arc::new(SslDigest::new(tls.cipher, tls.version, None, None, Vec::new())));
+    /// Puts the gate in front of `io`.
+    pub(crate) fn new(
+        io: S,
+        slot: Slot,
+        connection: Arc<Connection>,
+        doorman: Arc<dyn Doorman>,
+        settings: Arc<DoorSettings>,
+    ) -> Self {
         let h2 = connection.is_h2();
-        Ok(Self {
+        Self {
             gate: (!h2).then(|| Gate::new(settings.head)),
             frames: h2.then(|| Frames::new(settings.idle_frames, Instant::now())),
             standing: Standing::Good,
             waiting: Waiting::FirstHead(Instant::now() + settings.head_timeout),
             ended: false,
             body_pace: Pace::new(settings.body_pace),
-            body_of: 0,
             read_timer: Timer::default(),
             write_pace: Pace::new(settings.write_pace),
             write_timer: Timer::default(),
             out: WriteBuffer::default(),
             cancelled: Box::pin(connection.cancelled().clone().cancelled_owned()),
-            descriptor,
-            ssl,
-            proxy: Arc::new(proxy),
-            socket: Arc::new(socket),
-            timing: TimingDigest { establishment_duration: Some(established_in), ..TimingDigest::default() },
             io: Some(io),
             slot: Some(slot),
             connection,
             doorman,
             settings,
-        })
+        }
     }
 
     /// Reads and writes end here when the connection was ended from outside. Registers the task to be woken.
-    fn poll_cancelled(&mut self, cx: &mut std::task::Context<'_>) -> bool {
+    fn poll_cancelled(&mut self, cx: &mut Context<'_>) -> bool {
         self.cancelled.as_mut().poll(cx).is_ready()
     }
 }
@@ -187,22 +168,19 @@ impl<S: Transport> Drop for EdgeStream<S> {
             self.doorman.connection(ConnectionEvent::Ended);
             return;
         }
-        // Bytes of the client that nobody read would turn our close into a reset, and the reset would erase what we
-        // wrote from the client's buffers: read on for a moment.
-        let unread = self.standing != Standing::Good || self.gate.as_ref().is_some_and(Gate::leaves_bytes);
         let unsent = self.out.take();
-        if unread || !unsent.is_empty() {
-            linger::spawn(io, unsent, Arc::clone(&self.settings), slot);
+        if self.standing == Standing::Cut || self.ended && unsent.is_empty() {
+            return;
         }
-    }
-}
-
-impl<S: Transport> std::fmt::Debug for EdgeStream<S> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EdgeStream")
-            .field("connection", &self.connection.id())
-            .field("client", &self.connection.client())
-            .field("standing", &self.standing)
-            .finish_non_exhaustive()
+        let patience = match &self.gate {
+            // A client that has its responses may not have taken all of them, and still says so.
+            None => Patience::Long,
+            Some(gate) if gate.is_in_body() => Patience::Long,
+            Some(gate) if self.standing != Standing::Good || gate.leaves_bytes() || !unsent.is_empty() => {
+                Patience::Short
+            }
+            Some(_) => return,
+        };
+        linger::spawn(io, unsent, patience, &self.settings, slot);
     }
 }

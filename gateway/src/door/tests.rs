@@ -1,13 +1,12 @@
-//! The door with sockets: streams over memory pipes with a clock that the tests move, listeners on loopback, and a real
-//! proxy behind them.
+//! The door with sockets: streams over memory pipes with a clock that the tests move, listeners on loopback, and a
+//! small service behind them.
 
-mod backend;
 mod certificates;
 mod http1;
 mod http2;
 mod listeners;
-mod proxied;
 mod requests;
 mod rig;
+mod served;
 mod slow;
 mod tls;

@@ -19,10 +19,11 @@ use crate::request::lint;
 /// What the gate made of the bytes of one HTTP/1 connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Passed {
-    /// Every byte that the proxy could have read.
-    pub released: Vec<u8>,
-    /// Where in `released` each complete message ends.
-    pub ends: Vec<usize>,
+    /// Every message that came whole: where it ends among the bytes, and what of it could be read: its head, and its body
+    /// without framing.
+    pub messages: Vec<(usize, Vec<u8>, Vec<u8>)>,
+    /// What could be read of a last message that is not whole.
+    pub rest: Vec<u8>,
     /// Why it went no further.
     pub refusal: Option<Rejection>,
 }
@@ -32,23 +33,33 @@ pub struct Passed {
 pub fn gate(bytes: &[u8], piece: usize) -> Passed {
     let mut gate = Gate::new(HeadLimits::default());
     let mut passed = Passed::default();
+    let (mut sent, mut head, mut body) = (0, Vec::new(), Vec::new());
     let piece = if piece == 0 { PIECE_BYTES_MAX } else { piece.min(PIECE_BYTES_MAX) };
     for part in bytes.chunks(piece) {
+        sent += part.len();
         let mut outcome = gate.feed(part);
         loop {
-            passed.released.extend_from_slice(gate.ready());
+            if outcome.is_ok()
+                && let Some((bytes, _)) = gate.head()
+            {
+                head = bytes.to_vec();
+                gate.take_head();
+            }
+            body.extend_from_slice(gate.ready());
             gate.consume(gate.ready().len());
             if let Err(rejection) = outcome {
+                passed.rest = [head, body].concat();
                 passed.refusal = Some(rejection);
                 return passed;
             }
             if gate.want() != Want::Response {
                 break;
             }
-            passed.ends.push(passed.released.len());
+            passed.messages.push((sent - gate.held_bytes(), std::mem::take(&mut head), std::mem::take(&mut body)));
             outcome = gate.response_complete();
         }
     }
+    passed.rest = [head, body].concat();
     passed
 }
 

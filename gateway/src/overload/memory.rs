@@ -1,8 +1,9 @@
 //! How much memory the process has for itself, and how much it may have.
 //!
-//! What counts is what only this process holds (`RssAnon`): pages of files can be dropped by the kernel at any time. The
-//! limit is the configured one, else that of the control group as its own files say, looked at anew every time because it
-//! can be changed while the process runs.
+//! What counts is what only this process holds (`RssAnon`), and the socket buffers of its control group: the kernel charges
+//! both, and can drop neither. Pages of files it can drop at any time. The limit is the configured one, else the lowest of
+//! the control group and those above it, as their own files say: a container's, or `MemoryMax` of a systemd unit or of its
+//! slice. They are looked at anew every time, because they can be changed while the process runs.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -11,27 +12,68 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug)]
 pub struct Memory {
     bytes_max: Option<u64>,
-    control_group: PathBuf,
+    control_groups: PathBuf,
+    membership: PathBuf,
     status: PathBuf,
 }
 
 impl Memory {
-    /// With a limit of its own, or with that of the control group whose files are in this directory.
-    pub fn new(bytes_max: Option<u64>, control_group: PathBuf) -> Self {
-        Self { bytes_max, control_group, status: PathBuf::from("/proc/self/status") }
+    /// With a limit of its own, or with that of the control group, found below this directory.
+    pub fn new(bytes_max: Option<u64>, control_groups: PathBuf) -> Self {
+        let of_process = |file: &str| Path::new("/proc/self").join(file);
+        Self { bytes_max, control_groups, membership: of_process("cgroup"), status: of_process("status") }
     }
 
     /// How it is now.
     pub fn look(&self) -> Look {
-        let Ok(limit) = self.bytes_max.map_or_else(|| limit_of(&self.control_group), |limit| Ok(Some(limit))) else {
-            return Look::InVain;
-        };
-        let Some(limit) = limit.filter(|limit| *limit > 0) else {
+        // Where nobody says which group it is, the top one is.
+        let membership = std::fs::read_to_string(&self.membership).unwrap_or_default();
+        let groups = groups(&self.control_groups, &membership);
+        let Ok(of_groups) = lowest_limit(&groups) else { return Look::InVain };
+        let Some(limit) = self.bytes_max.or(of_groups).filter(|limit| *limit > 0) else {
             return Look::Unlimited;
         };
-        let used = std::fs::read_to_string(&self.status).ok().and_then(|status| own(&status));
-        used.map_or(Look::InVain, |used| Look::Seen(Seen { used, limit }))
+        // Without a limit of its own a group may be that of many processes.
+        let sockets = of_groups.and_then(|_| groups.iter().find_map(|group| sockets(group))).unwrap_or(0);
+        let own = std::fs::read_to_string(&self.status).ok().and_then(|status| own(&status));
+        own.map_or(Look::InVain, |own| Look::Seen(Seen { used: own.saturating_add(sockets), limit }))
     }
+}
+
+/// The groups that the process is in and that limit memory, the innermost first; the top one is always among them.
+fn groups(top: &Path, membership: &str) -> Vec<PathBuf> {
+    let mut groups = Vec::new();
+    for line in membership.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+        let base = match controllers {
+            "" => top.to_owned(),
+            _ if controllers.split(',').any(|controller| controller == "memory") => top.join("memory"),
+            _ => continue,
+        };
+        let own = base.join(path.trim_start_matches('/'));
+        // A path outside of what a container sees leads nowhere.
+        groups.extend(
+            own.ancestors()
+                .take_while(|group| group.starts_with(&base))
+                .filter(|group| group.is_dir())
+                .map(Path::to_owned),
+        );
+    }
+    groups.push(top.to_owned());
+    groups
+}
+
+/// The lowest limit of these groups.
+fn lowest_limit(groups: &[PathBuf]) -> Result<Option<u64>, Unreadable> {
+    let limits = groups.iter().map(|group| limit_of(group)).collect::<Result<Vec<_>, _>>()?;
+    Ok(limits.into_iter().flatten().min())
+}
+
+/// Bytes that the sockets of a group hold, which version 2 says.
+fn sockets(group: &Path) -> Option<u64> {
+    let figures = std::fs::read_to_string(group.join("memory.stat")).ok()?;
+    figures.lines().find_map(|line| line.strip_prefix("sock ")?.trim().parse().ok())
 }
 
 /// What a look at the memory says.
@@ -102,7 +144,52 @@ mod tests {
             std::fs::create_dir_all(directory.path().join("memory")).unwrap();
             std::fs::write(directory.path().join(file), limit).unwrap();
         }
-        Memory { bytes_max, control_group: directory.path().to_owned(), status: status_file }.look()
+        let membership = directory.path().join("cgroup");
+        Memory { bytes_max, control_groups: directory.path().to_owned(), membership, status: status_file }.look()
+    }
+
+    /// A look in a world of these files.
+    fn look_at(files: &[(&str, &str)], bytes_max: Option<u64>) -> Look {
+        let directory = tempfile::tempdir().unwrap();
+        for (file, text) in files.iter().chain(&[("status", STATUS)]) {
+            let path = directory.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let path = |file: &str| directory.path().join(file);
+        Memory { bytes_max, control_groups: path("groups"), membership: path("cgroup"), status: path("status") }.look()
+    }
+
+    #[test]
+    fn socket_buffers_of_the_group_count() {
+        let files = [("groups/memory.max", "1048576"), ("groups/memory.stat", "anon 77\nsock 131072\nshmem 5\n")];
+        assert_eq!(look_at(&files, None), Look::Seen(Seen { used: USED + 131_072, limit: 1_048_576 }));
+        assert_eq!(look_at(&files, Some(900_000)), Look::Seen(Seen { used: USED + 131_072, limit: 900_000 }));
+        // A group without a limit may be that of a whole machine.
+        let files = [("groups/memory.max", "max"), ("groups/memory.stat", "sock 131072\n")];
+        assert_eq!(look_at(&files, Some(900_000)), Look::Seen(Seen { used: USED, limit: 900_000 }));
+    }
+
+    #[test]
+    fn the_limit_of_a_systemd_unit_or_of_its_slice_is_found() {
+        let unit = "groups/system.slice/tollhouse.service";
+        let membership = ("cgroup", "0::/system.slice/tollhouse.service\n");
+        let (of_unit, stat) = (format!("{unit}/memory.max"), format!("{unit}/memory.stat"));
+        let seen = |used, limit| Look::Seen(Seen { used, limit });
+        let files = [membership, (of_unit.as_str(), "2097152"), (stat.as_str(), "sock 4096\n")];
+        assert_eq!(look_at(&files, None), seen(USED + 4_096, 2_097_152));
+        let files = [membership, (of_unit.as_str(), "max"), ("groups/system.slice/memory.max", "1048576")];
+        assert_eq!(look_at(&files, None), seen(USED, 1_048_576), "that of its slice");
+        let files = [membership, (of_unit.as_str(), "2097152"), ("groups/system.slice/memory.max", "1048576")];
+        assert_eq!(look_at(&files, None), seen(USED, 1_048_576), "the lower one");
+        let files = [("cgroup", "0::/not/seen/from/here\n"), ("groups/memory.max", "1048576")];
+        assert_eq!(look_at(&files, None), seen(USED, 1_048_576), "a container sees its own group at the top");
+        let files = [
+            ("cgroup", "4:cpu:/\n9:memory:/unit\n0::/\n"),
+            ("groups/memory/unit/memory.limit_in_bytes", "1048576"),
+            ("groups/memory/memory.limit_in_bytes", "9223372036854771712"),
+        ];
+        assert_eq!(look_at(&files, None), seen(USED, 1_048_576), "version 1");
     }
 
     const USED: u64 = 512 * 1_024;

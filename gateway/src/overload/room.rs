@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use contract::plan::Plan;
 
-/// What a request may come to hold: four pieces of 64 KiB of its body, and as much of its response, are on their way
-/// inside the proxy library at the most; over HTTP/2 a window of 64 KiB of each and a piece of both.
+/// What a request may come to hold: 64 KiB of its body gathered for a write and a piece more, 64 KiB of its response, and
+/// what TLS and, over HTTP/2, a window of both hold beside that.
 const BYTES_OF_ONE: u64 = 512 * 1024;
 
 /// For whom there is how much room: hundredths of it, and places that there always are. A process that is short of memory

@@ -13,7 +13,25 @@ use crate::rejection::Rejection;
 use crate::request::EdgeRequest;
 use contract::window::Window;
 
+/// How an API key is sent.
+const NO_BEARER: &str = "Send the API key as: Authorization: Bearer <API_KEY>.";
+
+/// One that cannot be ours: a part of it is missing, or a letter is wrong.
+const NOT_WHOLE: &str =
+    "This is not a whole API key: it is cut short, or a letter is wrong. A key begins with th_live_ or th_test_.";
+
 impl Pipeline {
+    /// Whether anybody may ask for this, without a key. It costs nothing; the headers tell where the address stands.
+    pub(super) fn is_open(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> bool {
+        let is_open =
+            facts.backend.as_ref().is_some_and(|upstream| upstream.routes.is_open(request.method, request.path));
+        if is_open {
+            let (Ok(standing) | Err(standing)) = self.anonymous.check(request.client, self.clock.now());
+            facts.shown = Some(Shown { standing, outcome: Outcome::Admitted });
+        }
+        is_open
+    }
+
     pub(super) fn authenticate(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> Result<(), Answer> {
         let project = facts.project.as_ref().map(|project| project.id.clone());
         match self.keys.authenticate(request, project.as_ref(), self.clock.now_seconds()) {
@@ -57,6 +75,17 @@ impl Pipeline {
                 r#"Bearer realm="tollhouse", error="invalid_token", error_description="The API key has expired""#,
             ),
         };
-        Refusal::new(rejection).with("WWW-Authenticate", challenge).into()
+        let refusal = Refusal::new(rejection).with("WWW-Authenticate", challenge);
+        match error {
+            AuthError::Malformed if has_no_scheme(request) => refusal.saying(NO_BEARER).into(),
+            AuthError::Malformed => refusal.saying(NOT_WHOLE).into(),
+            AuthError::Missing | AuthError::Unknown | AuthError::Expired => refusal.into(),
+        }
     }
+}
+
+/// Whether a credential was sent that is not called one of bearers.
+fn has_no_scheme(request: &EdgeRequest<'_>) -> bool {
+    let value = request.single(http::header::AUTHORIZATION).unwrap_or_default();
+    !value.split_once(' ').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
 }

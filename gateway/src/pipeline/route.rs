@@ -43,9 +43,10 @@ impl Pipeline {
         facts.upgrade = request.wants_upgrade && facts.surface == Surface::Site;
         // Who pays counts: on the platform's own hosts, which all projects share, that is the key's project. Where nobody
         // pays it is the site's project, and its visitor.
-        let payer = facts.payer.as_ref().or(facts.project.as_ref());
+        // By its identity: a project that takes a name that is free again has nothing to do with the one before.
+        let payer = facts.payer.as_ref().or(facts.project.as_ref()).map(|project| project.identity());
         let visitor = facts.key.is_none().then_some(request.client);
-        let place = upstream.enter(payer.map(|project| &project.id), visitor).map_err(|busy| match busy {
+        let place = upstream.enter(payer.as_ref(), visitor).map_err(|busy| match busy {
             Busy::Upstream => Refusal::new(Rejection::Overloaded),
             Busy::Project => Refusal::new(Rejection::TooManyInProgress).retry_after(1),
             Busy::Visitor => Refusal::new(Rejection::TooManyInProgress).retry_after(1).saying(TOO_MANY_OF_ADDRESS),

@@ -14,10 +14,10 @@ use contract::window::Window;
 use tokio::sync::oneshot;
 
 use super::cells::{Cell, CellState, Served};
-use super::ledger::node::{Alone, AloneStep, Purpose, Step};
+use super::ledger::node::{Alone, AloneClock, AloneStep, Purpose, Step};
 use super::ledger::{Reply, Statement};
 use super::settings::OnStoreDown;
-use super::standing::Standing;
+use super::standing::{Standing, seconds_until};
 use super::store::{News, StoreOutage};
 use super::{ChargeError, Inner, Quota};
 
@@ -262,12 +262,16 @@ impl Inner {
     fn decide_alone(&self, cell: &Arc<Cell>) -> Result<Standing, ChargeError> {
         let (now, wall) = (self.clock.monotonic(), self.clock.wall());
         let how = match self.settings.on_store_down {
-            OnStoreDown::Share => Alone::Share(self.nodes()),
+            OnStoreDown::Share => Alone::Share(self.fleet().share_of(&cell.project)),
             OnStoreDown::Allow => Alone::Everything,
             OnStoreDown::Deny => return Err(unavailable(cell.lock().bucket.peek(now, wall))),
         };
+        let clock = match self.store_now() {
+            Some(clock) => AloneClock::Heard(clock),
+            None => AloneClock::Own(wall),
+        };
         let mut state = cell.lock();
-        let step = state.bucket.spend_alone(now, wall, how);
+        let step = state.bucket.spend_alone(now, clock, how);
         let standing = state.bucket.peek(now, wall);
         drop(state);
         match step {
@@ -276,7 +280,11 @@ impl Inner {
                 Ok(standing)
             }
             AloneStep::Refuse(standing, window) => Err(ChargeError::Exceeded { standing, window }),
-            AloneStep::Spent => Err(unavailable(standing)),
+            // By then the share is new, whether the store is back or not.
+            AloneStep::Spent => Err(ChargeError::Unavailable {
+                retry_after_seconds: seconds_until(standing.minute.resets_at, standing.as_of).max(1),
+                standing,
+            }),
         }
     }
 
@@ -285,9 +293,7 @@ impl Inner {
         let waited = self.clock.monotonic().saturating_sub(arrived).as_millis();
         let arrived: UnixMillis = standing.as_of.plus(-i64::try_from(waited).unwrap_or(0));
         if let Some(ban) = self.bans.refuse(key, window, limits.of(Window::Minute), arrived) {
-            tracing::warn!(api_key.id = %ban.key, until = ban.until.0, level = ban.level, shadow = ban.shadow,
-                "banned a key that kept sending after 429");
-            self.tell(News::Banned(ban));
+            self.begin_ban(ban);
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Keeping in touch with the store: noticing that it is gone, that it is back, that it has forgotten; handing back what
 //! nobody needs.
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use contract::time::UnixMillis;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 
@@ -13,9 +13,13 @@ use super::breaker::{Change, PROBE_EVERY};
 use super::cells::Cell;
 use super::ledger::node::Purpose;
 use super::ledger::{Incarnation, Reply};
-use super::store::{Pulse, StoreOutage};
+use super::store::{Fleet, Pulse, StoreOutage};
 use super::{HEARTBEAT, Inner, Quota};
 
+/// Pause between two counts of the nodes: so many milliseconds for each of them, since each count looks at all.
+const COUNT_MILLIS_PER_NODE: u64 = 10;
+/// The longest pause, well below the silence after which a node is not counted any more.
+const COUNT_MILLIS_MAX: u64 = 1_000;
 /// Statements under way at once when many buckets have something to say.
 const STATEMENTS_AT_ONCE: usize = 64;
 /// How long the hand-back at shutdown may take altogether. What is not handed back by then stays charged.
@@ -46,10 +50,13 @@ impl Quota {
 
     /// One round of [`Quota::run`], for those who own the clock.
     pub async fn heartbeat(&self) {
-        let pulse = tokio::time::timeout(self.0.settings.call_budget, self.0.store.pulse());
+        let count = self.0.is_time_to_count();
+        let pulse = tokio::time::timeout(self.0.settings.call_budget, self.0.store.pulse(count));
         self.0.feel(&pulse.await.unwrap_or(Err(StoreOutage::TimedOut)));
         if !self.0.store_is_gone.load(Ordering::Relaxed) {
             self.0.hand_back_idle();
+            self.0.tell_strikes();
+            self.0.tell_rest();
         }
     }
 
@@ -67,16 +74,27 @@ impl Quota {
 }
 
 impl Inner {
-    /// Nodes among which limits are shared while the store is gone.
-    pub(super) fn nodes(&self) -> NonZeroU32 {
-        NonZeroU32::new(self.nodes.load(Ordering::Relaxed)).unwrap_or(NonZeroU32::MIN)
+    /// The nodes among which limits are shared while the store is gone.
+    pub(super) fn fleet(&self) -> Fleet {
+        *self.fleet.lock()
+    }
+
+    /// Whether the nodes were last counted long enough ago; says so once.
+    fn is_time_to_count(&self) -> bool {
+        let now = u64::try_from(self.clock.monotonic().as_millis()).unwrap_or(u64::MAX);
+        let due = now >= self.count_at.load(Ordering::Relaxed);
+        if due {
+            let pause = (COUNT_MILLIS_PER_NODE * u64::from(self.fleet().nodes.get())).min(COUNT_MILLIS_MAX);
+            self.count_at.store(now.saturating_add(pause), Ordering::Relaxed);
+        }
+        due
     }
 
     /// Draws conclusions from the end of a call.
     pub(super) fn note(self: &Arc<Self>, answer: &Result<Reply, StoreOutage>) {
         match answer {
             Ok(Reply::Settled(settlement)) => {
-                self.store_ahead.store(settlement.now.since(self.clock.wall()), Ordering::Relaxed);
+                self.note_clock(settlement.now);
                 self.note_life(true);
                 self.note_incarnation(settlement.incarnation);
             }
@@ -89,12 +107,19 @@ impl Inner {
     fn feel(self: &Arc<Self>, pulse: &Result<Pulse, StoreOutage>) {
         match pulse {
             Ok(pulse) => {
-                self.nodes.store(pulse.nodes.get(), Ordering::Relaxed);
+                self.note_clock(pulse.now);
+                if let Some(fleet) = pulse.fleet {
+                    *self.fleet.lock() = fleet;
+                }
                 self.note_life(true);
                 self.note_incarnation(pulse.incarnation);
             }
             Err(outage) => self.note_life(!outage.is_of_the_store()),
         }
+    }
+
+    fn note_clock(&self, now: UnixMillis) {
+        self.store_ahead.store(now.since(self.clock.wall()), Ordering::Relaxed);
     }
 
     fn note_life(self: &Arc<Self>, alive: bool) {
@@ -126,8 +151,9 @@ impl Inner {
         }
         let before = self.incarnation.swap(incarnation.0, Ordering::AcqRel);
         if self.store_was_heard.swap(true, Ordering::AcqRel) && before != incarnation.0 {
-            tracing::warn!("the memory of the quota store is a new one: repeating what was spent");
+            tracing::warn!("the memory of the quota store is a new one: repeating what was spent and who is banned");
             self.assert_all();
+            self.repeat_bans();
         }
     }
 

@@ -1,19 +1,30 @@
-//! What other nodes say: bans and their ends, and that they would refuse for want of what this node holds.
+//! What nodes say to each other: bans and their ends, refusals that count against a key, and that they would refuse for
+//! want of what another node holds.
 //!
-//! Without the store nodes do not hear each other: each bans for itself, and reads what it missed when the store is back.
+//! A ban or its end is repeated until the store has taken it, and once more when the store's memory is a new one. What
+//! a node missed while it did not listen it reads when it listens again. Without the store each node bans for itself.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use contract::key::KeyId;
 use contract::time::UnixMillis;
 use tokio::sync::mpsc;
 
-use super::ban::Ban;
-use super::store::{Heard, News};
+use super::ban::{Ban, OFFENDERS_MAX};
+use super::store::{Heard, News, StoreOutage};
 use super::{Inner, Quota};
 
-/// Bans that are forgotten at once, so that a long list is no long command.
-const FORGET_AT_ONCE: usize = 100;
+/// How often the list of bans is read and cleared of those that are over, besides each time the store is found again.
+const READ_EVERY: Duration = Duration::from_mins(10);
+
+/// How long after its end a ban is still kept for nodes whose clock is wrong, in seconds.
+const KEPT_SECONDS: i64 = 3_600;
+
+/// A lifted ban of a version that did not say when it would have ended is kept for this long.
+const LIFT_KEPT_SECONDS: i64 = 86_400;
 
 impl Quota {
     /// Listens to the other nodes; returns only when there are none to listen to.
@@ -23,20 +34,29 @@ impl Quota {
     }
 
     async fn hear(&self, news: &mut mpsc::Receiver<Heard>) {
-        while let Some(heard) = news.recv().await {
-            match heard {
-                Heard::News(news) => self.take(&news),
-                Heard::Connected => self.read_past().await,
+        loop {
+            match tokio::time::timeout(READ_EVERY, news.recv()).await {
+                Ok(Some(Heard::News(news))) => self.take(&news),
+                Ok(Some(Heard::Connected)) | Err(_) => self.read_past().await,
+                Ok(None) => return,
             }
         }
     }
 
     fn take(&self, news: &News) {
-        let now = self.0.store_now();
+        let now = self.0.shared_now();
         match news {
             News::Recall(project) => self.recall(project),
-            News::Banned(ban) => self.0.bans.adopt(ban, now),
-            News::Lifted { key, began } => self.0.bans.lift_begun_by(key, *began, now),
+            News::Banned(ban) => match self.0.bans.lift_of(ban) {
+                Some(lift) => self.0.tell(lift),
+                None => self.0.bans.adopt(ban, now),
+            },
+            News::Lifted { key, began, until } => self.0.bans.lift_begun_by(key, *began, *until, now),
+            News::Struck(strikes) => {
+                for ban in strikes.iter().filter_map(|strikes| self.0.bans.count(strikes)) {
+                    self.0.begin_ban(ban);
+                }
+            }
         }
     }
 
@@ -45,43 +65,120 @@ impl Quota {
         let past = match self.0.store.past().await {
             Ok(past) => past,
             Err(outage) => {
-                tracing::warn!(reason = %outage, "the bans of other nodes could not be read");
+                tracing::warn!(reason = %outage, "could not read the bans of other gateways; trying again later");
                 return;
             }
         };
-        let now = self.0.store_now().to_seconds();
-        let mut over: Vec<Ban> = Vec::new();
+        let now = self.0.shared_now().to_seconds();
+        let mut over: Vec<KeyId> = Vec::new();
         for news in &past {
             self.take(news);
-            if let News::Banned(ban) = news
-                && ban.until <= now
-                && over.len() < FORGET_AT_ONCE
-            {
-                over.push(ban.clone());
+            let (key, until) = match news {
+                News::Banned(ban) => (&ban.key, ban.until),
+                News::Lifted { key, began, until } => (key, (*until).max(began.plus(LIFT_KEPT_SECONDS))),
+                News::Recall(_) | News::Struck(_) => continue,
+            };
+            if until.plus(KEPT_SECONDS) <= now {
+                over.push(key.clone());
             }
         }
         if let Err(outage) = self.0.store.forget(&over).await {
-            tracing::debug!(reason = %outage, "bans that are over could not be forgotten");
+            tracing::debug!(reason = %outage, "could not remove bans that are over; trying again later");
         }
     }
 }
 
 impl Inner {
-    /// The store's clock, as far as it was heard of.
-    pub(super) fn store_now(&self) -> UnixMillis {
-        self.clock.wall().plus(self.store_ahead.load(Ordering::Relaxed))
+    /// The store's clock, once it was heard.
+    pub(super) fn store_now(&self) -> Option<UnixMillis> {
+        let ahead = self.store_ahead.load(Ordering::Relaxed);
+        (ahead != super::NEVER_HEARD).then(|| self.clock.wall().plus(ahead))
     }
 
-    /// Tells the other nodes in the background. What cannot be told is not repeated: a recall is late by then, and a
-    /// ban holds here in any case.
+    /// The clock by which bans begin and end: the store's, or this machine's before the store was heard.
+    pub(super) fn shared_now(&self) -> UnixMillis {
+        self.store_now().unwrap_or_else(|| self.clock.wall())
+    }
+
+    /// A rule has banned a key.
+    pub(super) fn begin_ban(self: &Arc<Self>, ban: Ban) {
+        tracing::warn!(api_key.id = %ban.key, until = ban.until.0, level = ban.level, shadow = ban.shadow,
+            "banned a key that kept sending after 429");
+        self.tell(News::Banned(ban));
+    }
+
+    /// Tells the other nodes in the background. A ban and its end are repeated until they are told. Anything else is not:
+    /// it is late by then.
     pub(super) fn tell(self: &Arc<Self>, news: News) {
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let key = match &news {
+            News::Banned(ban) => &ban.key,
+            News::Lifted { key, .. } => key,
+            News::Recall(_) | News::Struck(_) => {
+                let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+                let inner = Arc::clone(self);
+                runtime.spawn(async move { inner.say(&news).await });
+                return;
+            }
+        };
+        let mut untold = self.untold.lock();
+        if untold.len() < OFFENDERS_MAX || untold.contains_key(key) {
+            untold.insert(key.clone(), news);
+        }
+        drop(untold);
+        self.tell_rest();
+    }
+
+    /// Tells what has not been told yet; one task at a time.
+    pub(super) fn tell_rest(self: &Arc<Self>) {
+        if self.untold.lock().is_empty() || self.telling.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            self.telling.store(false, Ordering::Release);
+            return;
+        };
         let inner = Arc::clone(self);
         runtime.spawn(async move {
-            let told = tokio::time::timeout(inner.settings.call_budget, inner.store.tell(&news)).await;
-            if !matches!(told, Ok(Ok(()))) && !matches!(news, News::Recall(_)) {
-                tracing::warn!(?news, "the other nodes could not be told");
+            while let Some((key, news)) = inner.next_untold() {
+                if let Err(outage) = inner.say(&news).await {
+                    tracing::debug!(api_key.id = %key, reason = %outage, "could not tell the other gateways of a ban; repeating it");
+                    break;
+                }
+                // A later word about the same key is still to be told.
+                let mut untold = inner.untold.lock();
+                if untold.get(&key) == Some(&news) {
+                    untold.remove(&key);
+                }
             }
+            inner.telling.store(false, Ordering::Release);
         });
+    }
+
+    fn next_untold(&self) -> Option<(KeyId, News)> {
+        self.untold.lock().iter().next().map(|(key, news)| (key.clone(), news.clone()))
+    }
+
+    /// Tells the others how often keys were refused here since they were last told. A key's refusals count together.
+    pub(super) fn tell_strikes(self: &Arc<Self>) {
+        let strikes = self.bans.take_untold_strikes();
+        if !strikes.is_empty() && self.fleet().nodes.get() > 1 {
+            self.tell(News::Struck(strikes));
+        }
+    }
+
+    /// Tells of every ban that holds and every one that was lifted, because the store may have forgotten them.
+    pub(super) fn repeat_bans(self: &Arc<Self>) {
+        let known: HashMap<KeyId, News> = self.bans.known(self.shared_now());
+        let mut untold = self.untold.lock();
+        for (key, news) in known {
+            untold.entry(key).or_insert(news);
+        }
+        drop(untold);
+        self.tell_rest();
+    }
+
+    async fn say(&self, news: &News) -> Result<(), StoreOutage> {
+        let saying = tokio::time::timeout(self.settings.call_budget, self.store.tell(news));
+        saying.await.unwrap_or(Err(StoreOutage::TimedOut))
     }
 }

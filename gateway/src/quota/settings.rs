@@ -1,10 +1,10 @@
 //! What an operator may choose about quotas. The defaults are the safe ones.
 
-use std::num::NonZeroU32;
 use std::str::FromStr;
 use std::time::Duration;
 
 use super::ban::BanRules;
+use super::store::Fleet;
 
 /// What becomes of requests while the quota store cannot be asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,8 +88,8 @@ pub struct QuotaSettings {
     pub on_store_down: OnStoreDown,
     /// How long one call to the store may take; 50 ms by default.
     pub call_budget: Duration,
-    /// Nodes among which the limits are shared while the store is gone and has never said how many there are.
-    pub nodes: NonZeroU32,
+    /// The fleet that shares the limits while the store is gone and has not said how many nodes there are.
+    pub fleet: Fleet,
     /// Buckets this node keeps in memory; 100 000 by default, about 400 bytes each.
     pub buckets_max: usize,
     /// Requests of one bucket that may wait for one answer of the store; 10 000 by default. More are answered 503.
@@ -105,7 +105,7 @@ impl QuotaSettings {
             process,
             on_store_down: OnStoreDown::default(),
             call_budget: Duration::from_millis(50),
-            nodes: NonZeroU32::MIN,
+            fleet: Fleet::ALONE,
             buckets_max: 100_000,
             waiting_max: 10_000,
             ban: BanRules::default(),

@@ -147,7 +147,7 @@ impl Standing {
 }
 
 /// Whole seconds from `now` until `until`, rounded up; 0 when it has passed.
-fn seconds_until(until: UnixSeconds, now: UnixMillis) -> u32 {
+pub(super) fn seconds_until(until: UnixSeconds, now: UnixMillis) -> u32 {
     let millis = until.to_millis().since(now).max(0);
     u32::try_from(millis.saturating_add(999) / 1_000).unwrap_or(u32::MAX)
 }

@@ -13,12 +13,13 @@ use std::num::NonZeroU32;
 use async_trait::async_trait;
 use contract::key::KeyId;
 use contract::project::ProjectUid;
-use contract::time::UnixSeconds;
+use contract::time::{UnixMillis, UnixSeconds};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use super::ban::Ban;
 use super::ledger::bucket::BucketView;
+use super::ledger::node::Share;
 use super::ledger::{Incarnation, Reply, Statement};
 
 /// Why a store gave no answer.
@@ -53,8 +54,31 @@ impl StoreOutage {
 pub struct Pulse {
     /// The present life of the store's memory.
     pub incarnation: Incarnation,
-    /// Gateway nodes that showed themselves lately, this one included.
+    /// The store's clock.
+    pub now: UnixMillis,
+    /// The fleet, where it was asked for.
+    pub fleet: Option<Fleet>,
+}
+
+/// The gateway nodes that share a quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fleet {
+    /// Nodes that showed themselves lately, this one included.
     pub nodes: NonZeroU32,
+    /// How many of them come before this one, in an order that all agree on.
+    pub turn: u32,
+}
+
+impl Fleet {
+    /// One node by itself.
+    pub const ALONE: Self = Self { nodes: NonZeroU32::MIN, turn: 0 };
+
+    /// This node's share of a project's limits. Which nodes get the units that cannot be divided differs from project
+    /// to project.
+    pub fn share_of(self, project: &ProjectUid) -> Share {
+        let first = project.as_str().bytes().fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+        Share::new(self.nodes, self.turn.wrapping_add(first % self.nodes))
+    }
 }
 
 /// What nodes tell each other through the store.
@@ -71,7 +95,25 @@ pub enum News {
         key: KeyId,
         /// When the ban had begun that was lifted: a later one stays.
         began: UnixSeconds,
+        /// When it would have ended: from then on nobody needs to know. Earlier versions do not say.
+        #[serde(default)]
+        until: UnixSeconds,
     },
+    /// Requests of these keys were refused at one node, and count against them at all.
+    Struck(Vec<Strikes>),
+}
+
+/// Refusals of one key that one node has counted since it last said so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Strikes {
+    /// The key.
+    pub key: KeyId,
+    /// How many.
+    pub count: u32,
+    /// The moment of the last, by the store's clock.
+    pub at: UnixMillis,
+    /// The limit of the key's minute.
+    pub limit: u32,
 }
 
 /// What a node hears from the others.
@@ -89,9 +131,9 @@ pub trait Store: Send + Sync {
     /// Executes one statement about one bucket. Sent once: a retry would be a new statement.
     async fn settle(&self, bucket: &ProjectUid, statement: Statement) -> Result<Reply, StoreOutage>;
 
-    /// Shows this node to the others and asks whether the store is alive and still the same. Cheap: it is called
-    /// every [`super::HEARTBEAT`].
-    async fn pulse(&self) -> Result<Pulse, StoreOutage>;
+    /// Asks whether the store is alive and still the same. Cheap: it is called every [`super::HEARTBEAT`]. With `count`
+    /// it also shows this node to the others and counts them.
+    async fn pulse(&self, count: bool) -> Result<Pulse, StoreOutage>;
 
     /// The books of one bucket, for people; `None` when nothing was ever charged.
     async fn view(&self, bucket: &ProjectUid) -> Result<Option<BucketView>, StoreOutage>;
@@ -106,8 +148,8 @@ pub trait Store: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Forgets bans that are over.
-    async fn forget(&self, _bans: &[Ban]) -> Result<(), StoreOutage> {
+    /// Forgets what was said of these keys.
+    async fn forget(&self, _keys: &[KeyId]) -> Result<(), StoreOutage> {
         Ok(())
     }
 

@@ -300,7 +300,7 @@ async fn a_restart_that_imports_the_charges_hands_out_no_fresh_day() {
 async fn a_full_map_forgets_idle_buckets_and_their_charges_stay() {
     let clock = TestClock::new();
     let store = Arc::new(MemoryStore::new(clock.clone(), BUCKETS_MAX));
-    let settings = QuotaSettings { buckets_max: 64, nodes: NonZeroU32::MIN, ..QuotaSettings::new(1) };
+    let settings = QuotaSettings { buckets_max: 64, ..QuotaSettings::new(1) };
     let quota = Quota::new(store, settings, clock.clone());
     let limits = limits(100, 3);
     let name = |number: u32| format!("p{number}").parse::<ProjectUid>().unwrap();

@@ -23,6 +23,9 @@ const EXPIRIES: TableDefinition<'static, (i64, &'static str), i64> = TableDefini
 
 const REVISION: TableDefinition<'static, (), u64> = TableDefinition::new("revision");
 
+/// The id of the control plane's database that the revision belongs to.
+const HISTORY: TableDefinition<'static, (), &'static str> = TableDefinition::new("history");
+
 /// Memory redb may use for pages; the hot caches above it do the real work.
 const PAGE_CACHE_BYTES: usize = 32 * 1024 * 1024;
 
@@ -87,6 +90,7 @@ impl File {
             write.open_table(kind.table())?;
         }
         write.open_table(REVISION)?;
+        write.open_table(HISTORY)?;
         order_expiries(&write).with_context(place)?;
         write.commit()?;
         if let Some(directory) = path.parent() {
@@ -130,6 +134,24 @@ impl File {
     pub(super) fn revision(&self) -> anyhow::Result<Revision> {
         let read = self.database.begin_read()?;
         Ok(Revision(read.open_table(REVISION)?.get(())?.map_or(0, |stored| stored.value())))
+    }
+
+    pub(super) fn history(&self) -> anyhow::Result<Option<String>> {
+        let read = self.database.begin_read()?;
+        Ok(read.open_table(HISTORY)?.get(())?.map(|stored| stored.value().to_owned()))
+    }
+
+    /// From now on the revision is one of this history.
+    pub(super) fn begin_history(&self, id: &str, revision: Revision) -> anyhow::Result<()> {
+        let write = self.write(0)?;
+        write.open_table(HISTORY)?.insert((), id)?;
+        finish(write, revision)
+    }
+
+    /// How many there are of a kind.
+    pub(super) fn count(&self, kind: Kind) -> anyhow::Result<u64> {
+        use redb::ReadableTableMetadata as _;
+        Ok(self.database.begin_read()?.open_table(kind.table())?.len()?)
     }
 
     /// An entity; an unreadable file or value is logged and counts as absent, so that a request is refused, not broken.

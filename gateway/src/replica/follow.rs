@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use chassis::clock::Clock;
+use chassis::peer::Peer;
 use chassis::secret::Secret;
 use chassis::shutdown::Shutdown;
 use contract::feed::{Change, Entity, Frame, LINE_BYTES_MAX, NodeReport, Revision};
@@ -47,8 +48,8 @@ pub trait Watcher: Send + Sync {
 
 /// Where to follow, and as whom.
 pub struct Follower {
-    /// Base URL of the control plane's internal listener.
-    pub url: String,
+    /// The control plane's internal listener.
+    pub control: Peer,
     /// The token for it.
     pub token: Secret,
     /// This node's name.
@@ -89,10 +90,8 @@ impl Follower {
     /// A client that knows the control plane's addresses: it would look them up within the time for connecting, which is
     /// less than a nameserver may need.
     async fn client(&self) -> anyhow::Result<reqwest::Client> {
-        // Without a proxy of the environment: it would be given our token and every sealed key.
-        let client = reqwest::Client::builder().no_proxy().connect_timeout(CONNECT_MAX).read_timeout(SILENCE_MAX);
-        let url = reqwest::Url::parse(&self.url)?;
-        let client = match (url.domain(), url.port_or_known_default()) {
+        let client = self.control.client()?.connect_timeout(CONNECT_MAX).read_timeout(SILENCE_MAX);
+        let client = match self.control.place() {
             (Some(name), Some(port)) => {
                 let found = names::look_up(name, port).await.context("looking up the control plane")?;
                 client.resolve_to_addrs(name, &found.collect::<Vec<_>>())
@@ -106,7 +105,8 @@ impl Follower {
         let client = self.client().await?;
         let keyring = u8::from(self.keyring.is_some());
         let (node, after) = (&self.node, self.replica.revision());
-        let url = format!("{}/internal/edge/feed?node={node}&after={after}&keyring={keyring}", self.url);
+        let query = format!("node={node}&after={after}&keyring={keyring}&history=1");
+        let url = self.control.at(&format!("/internal/edge/feed?{query}"));
         let response = client.get(url).bearer_auth(&*self.token.to_token()).send().await?.error_for_status()?;
         let bytes = response.bytes_stream().map_err(std::io::Error::other);
         let lines = FramedRead::new(StreamReader::new(bytes), LinesCodec::new_with_max_length(LINE_BYTES_MAX));
@@ -120,11 +120,18 @@ impl Follower {
                     Told::Change(change) => changes.push(change),
                     Told::Alive(revision, at) => self.watcher.heard(revision, at),
                     Told::Part => {}
+                    Told::History(id) => {
+                        // Accepted by an operator: asked for from its beginning.
+                        if self.written(move |replica| replica.follow_history(&id)).await? {
+                            return Ok(());
+                        }
+                    }
                     Told::Keyring(sealed) => self.take_keys(sealed).await,
                     Told::Whole(entities, revision) => self.replace(entities, revision).await?,
                 }
             }
             self.apply(changes).await?;
+            self.replica.note_refusal(None);
             // The report follows the commit: what it says is stored, forgotten by the caches, and cut off.
             self.report(&client).await;
         }
@@ -182,7 +189,7 @@ impl Follower {
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         let sent = client
-            .post(format!("{}/internal/edge/nodes", self.url))
+            .post(self.control.at("/internal/edge/nodes"))
             .bearer_auth(&*self.token.to_token())
             .timeout(REPORT_MAX)
             .json(&report)
@@ -203,6 +210,7 @@ impl Follower {
 
     fn refuse(&self, invalid: Invalid) -> anyhow::Error {
         self.watcher.refused(invalid.reason());
+        self.replica.note_refusal(Some(invalid.to_string()));
         anyhow::Error::new(invalid).context("refused, the last good state stays")
     }
 }
@@ -215,6 +223,8 @@ pub(super) enum Told {
     Alive(Revision, UnixMillis),
     /// The gateways' keys, sealed.
     Keyring(String),
+    /// The id of the control plane's database.
+    History(String),
     /// Part of a snapshot.
     Part,
     /// The last line of a snapshot, as many entities as were announced.
@@ -237,6 +247,7 @@ impl ChangeStream {
             Frame::Change(change) => Ok(Told::Change(change)),
             Frame::Heartbeat { revision, at } => Ok(Told::Alive(revision, at)),
             Frame::Keyring { sealed } => Ok(Told::Keyring(sealed)),
+            Frame::History { id } => Ok(Told::History(id)),
             Frame::SnapshotBegin { entities } => {
                 self.0 = Some(Snapshot::announced(entities));
                 Ok(Told::Part)

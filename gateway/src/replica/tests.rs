@@ -218,6 +218,44 @@ fn a_snapshot_of_less_than_is_known_is_refused() {
 }
 
 #[test]
+fn a_snapshot_without_most_of_what_is_served_is_taken_when_an_operator_accepts_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let replica = replica(directory.path());
+    let sites = |count: usize| (0..count).map(|number| site(&format!("{number}.example"), "a")).collect::<Vec<_>>();
+    replica.replace(&sites(11), Revision(1)).unwrap();
+    let refused = replica.replace(&sites(4), Revision(2));
+    assert!(matches!(refused, Err(ReplicaError::Invalid(Invalid::Shrunk { known: 11, found: 4 }))), "{refused:?}");
+    assert!(replica.site(&host("10.example")).is_some());
+    replica.replace(&sites(5), Revision(2)).unwrap();
+    replica.replace(&[], Revision(3)).expect("a few may all go");
+    replica.replace(&sites(11), Revision(4)).unwrap();
+    replica.accept_next();
+    replica.replace(&[], Revision(5)).unwrap();
+    replica.replace(&sites(11), Revision(6)).unwrap();
+    assert!(replica.replace(&[], Revision(7)).is_err(), "accepted once");
+}
+
+#[test]
+fn a_history_is_kept_through_restarts_and_another_is_refused_until_it_is_accepted() {
+    let directory = tempfile::tempdir().unwrap();
+    let known = replica(directory.path());
+    assert!(!known.follow_history("one").unwrap());
+    known.replace(&[project("a", Plan::Free)], Revision(7)).unwrap();
+    drop(known);
+    let known = replica(directory.path());
+    assert!(!known.follow_history("one").unwrap());
+    let refused = known.follow_history("two");
+    assert!(matches!(refused, Err(ReplicaError::Invalid(Invalid::History { .. }))), "{refused:?}");
+    known.accept_next();
+    assert!(known.follow_history("two").unwrap());
+    assert_eq!(known.revision(), Revision(0), "everything is asked for");
+    assert!(known.project(&"a".parse().unwrap()).is_some(), "and served meanwhile");
+    known.replace(&[project("b", Plan::Free)], Revision(3)).expect("revisions of another history");
+    drop(known);
+    assert!(matches!(replica(directory.path()).follow_history("one"), Err(ReplicaError::Invalid(_))));
+}
+
+#[test]
 fn certificates_stand_in_the_order_of_their_ends() {
     let directory = tempfile::tempdir().unwrap();
     let file = File::open(&directory.path().join("replica.redb")).unwrap();
@@ -309,7 +347,7 @@ async fn others_go_on_while_the_replica_is_written() {
     let directory = tempfile::tempdir().unwrap();
     let file = File::open_on(&directory.path().join("replica.redb"), room_when_others_go_on).unwrap();
     let follower = Follower {
-        url: String::new(),
+        control: "http://127.0.0.1:9".parse().unwrap(),
         token: chassis::secret::Secret::new(vec![1; 32]),
         node: "n".to_owned(),
         keyring: None,

@@ -32,6 +32,28 @@ pub enum Invalid {
         /// What the snapshot describes.
         found: Revision,
     },
+    /// The control plane has another database than the one whose state is known.
+    #[error(
+        "the control plane has another database ({found}) than the one this gateway knows ({known}): put the right one \
+         back, or, if this one is meant, run `tollhouse node accept`"
+    )]
+    History {
+        /// The database whose state is known.
+        known: String,
+        /// The one that is followed.
+        found: String,
+    },
+    /// A snapshot without most of what is served.
+    #[error(
+        "the snapshot has {found} hostnames and {known} are served: if most of them were removed, run `tollhouse node \
+         accept`"
+    )]
+    Shrunk {
+        /// Hostnames that are served.
+        known: u64,
+        /// Hostnames of the snapshot.
+        found: u64,
+    },
     /// Two entities have one name.
     #[error("{0:?} appears twice")]
     Duplicate(EntityName),
@@ -60,6 +82,8 @@ impl Invalid {
         match self {
             Self::Count { .. } => "count",
             Self::Older { .. } => "older",
+            Self::History { .. } => "history",
+            Self::Shrunk { .. } => "shrunk",
             Self::Duplicate(_) => "duplicate",
             Self::Certificate { .. } => "certificate",
             Self::Loop(_) => "loop",
@@ -70,7 +94,7 @@ impl Invalid {
 
     /// Every word [`Invalid::reason`] can say.
     pub const REASONS: &'static [&'static str] =
-        &["count", "older", "duplicate", "certificate", "loop", "token", "line"];
+        &["count", "older", "history", "shrunk", "duplicate", "certificate", "loop", "token", "line"];
 }
 
 pub(super) fn entity(entity: &Entity, opener: &CertificateOpener) -> Result<(), Invalid> {

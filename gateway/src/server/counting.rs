@@ -2,7 +2,8 @@
 //! restart.
 //!
 //! The file is written once a second and at the end. A process killed in between forgets at most a second of counting;
-//! the limit of the window then admits that much again, which is the stated bound of the embedded store.
+//! the limit of the window then admits that much again, which is the stated bound of the embedded store. Over Redis the
+//! file says how many gateways there are, for a start while Redis is away.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,33 +36,34 @@ impl QuotaClock for LedgerClock {
     }
 }
 
-/// The file of counts; of nothing, where another process counts.
-pub(super) struct UsageFile(Option<Counts>);
-
-struct Counts {
+/// What the next start has to know, in a file.
+pub(super) struct UsageFile {
     path: PathBuf,
-    store: Arc<MemoryStore>,
+    known: Known,
     written: Mutex<Vec<u8>>,
 }
 
-impl UsageFile {
-    /// Writes the counts if they changed. A disk that is full costs the counts of a restart, not a request.
-    pub(super) fn write(&self) {
-        if let Some(counts) = &self.0 {
-            counts.write();
-        }
-    }
+enum Known {
+    /// The counts of the embedded store.
+    Counts(Arc<MemoryStore>),
+    /// The gateways that share the limits.
+    Fleet(Quota),
 }
 
-impl Counts {
-    fn write(&self) {
-        let Ok(counts) = serde_json::to_vec(&self.store.export()) else { return };
+impl UsageFile {
+    /// Writes the file if something changed. A disk that is full costs the knowledge of a restart, not a request.
+    pub(super) fn write(&self) {
+        let known = match &self.known {
+            Known::Counts(store) => serde_json::to_vec(&store.export()),
+            Known::Fleet(quota) => serde_json::to_vec(&quota.fleet()),
+        };
+        let Ok(known) = known else { return };
         let mut written = self.written.lock();
-        if *written == counts {
+        if *written == known {
             return;
         }
-        match write_private(&self.path, &counts) {
-            Ok(()) => *written = counts,
+        match write_private(&self.path, &known) {
+            Ok(()) => *written = known,
             Err(error) => tracing::warn!(error = format!("{error:#}"), "usage could not be written"),
         }
     }
@@ -83,14 +85,19 @@ pub(super) async fn open(
     settings.ban.switch = config.quota.bans;
     if let Some(redis) = &config.quota.redis {
         settings.call_budget = redis.call_budget;
+        let path = config.data_directory.join("fleet.json");
+        if let Some(fleet) = std::fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok()) {
+            settings.fleet = fleet;
+        }
         let store = RedisStore::start(redis.clone(), settings.process, calls);
         if let Err(outage) = store.connected(CONNECT_WAIT).await {
             tracing::warn!(reason = %outage, "starting without the quota's Redis");
         }
-        return Ok((Quota::new(Arc::new(store), settings, clock), UsageFile(None)));
+        let quota = Quota::new(Arc::new(store), settings, clock);
+        return Ok((quota.clone(), UsageFile { path, known: Known::Fleet(quota), written: Mutex::default() }));
     }
-    let (store, counts) = embedded(config, clock.clone())?;
-    Ok((Quota::new(store, settings, clock), UsageFile(Some(counts))))
+    let (store, file) = embedded(config, clock.clone())?;
+    Ok((Quota::new(store, settings, clock), file))
 }
 
 fn call_metrics(registry: &Registry) -> anyhow::Result<CallMetrics> {
@@ -113,7 +120,7 @@ fn call_metrics(registry: &Registry) -> anyhow::Result<CallMetrics> {
 }
 
 /// The embedded store, with the counts of an earlier life.
-fn embedded(config: &Config, clock: Arc<dyn QuotaClock>) -> anyhow::Result<(Arc<MemoryStore>, Counts)> {
+fn embedded(config: &Config, clock: Arc<dyn QuotaClock>) -> anyhow::Result<(Arc<MemoryStore>, UsageFile)> {
     let store = Arc::new(MemoryStore::new(clock, BUCKETS_MAX));
     let path = config.data_directory.join("usage.json");
     if path.exists() {
@@ -129,5 +136,5 @@ fn embedded(config: &Config, clock: Arc<dyn QuotaClock>) -> anyhow::Result<(Arc<
             }
         }
     }
-    Ok((store.clone(), Counts { path, store, written: Mutex::default() }))
+    Ok((store.clone(), UsageFile { path, known: Known::Counts(store), written: Mutex::default() }))
 }

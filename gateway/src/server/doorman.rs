@@ -8,7 +8,7 @@ use rustls::sign::CertifiedKey;
 
 use crate::door::{ConnectionEvent, Connections, DoorRefusal, Doorman, HandshakeOutcome};
 use crate::facts::RequestId;
-use crate::proxy::Gateway;
+use crate::gateway::Gateway;
 use crate::tls::challenge;
 
 pub(super) struct EdgeDoorman {

@@ -10,7 +10,6 @@ use chassis::logs::Logs;
 use chassis::shutdown::Shutdown;
 use chassis::watchdog::Watchdog;
 use parking_lot::Mutex;
-use pingora::apps::ServerApp;
 use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
 use tokio::sync::oneshot;
@@ -53,10 +52,7 @@ impl ShutdownSignalWatch for EndSignal {
 }
 
 impl DataPlane {
-    pub(super) fn start<A>(conf: ServerConf, http: Door<A>, https: Door<A>) -> anyhow::Result<Self>
-    where
-        A: ServerApp + Send + Sync + 'static,
-    {
+    pub(super) fn start(conf: ServerConf, http: Door, https: Door) -> anyhow::Result<Self> {
         let (end, receiver) = oneshot::channel();
         let (ended_now, ended) = oneshot::channel();
         let run = move || {

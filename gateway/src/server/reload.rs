@@ -102,8 +102,8 @@ impl Reload {
         if taken.is_empty() && waiting.is_empty() {
             return;
         }
-        tracing::info!(?taken, at_the_next_start = ?waiting, "settings read again");
         let list = |paths: &[String]| if paths.is_empty() { "nothing".to_owned() } else { paths.join(", ") };
+        tracing::info!(taken = list(&taken), at_the_next_start = list(&waiting), "settings read again");
         self.remember(format!("taken: {}; at the next start: {}", list(&taken), list(&waiting)));
     }
 

@@ -7,6 +7,7 @@ use contract::feed::{Change, Revision};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
+use crate::clock::FleetClock;
 use crate::door::Connections;
 use crate::replica::Replica;
 use crate::replica::follow::Watcher;
@@ -16,6 +17,7 @@ pub(super) struct EdgeWatcher {
     replica: Arc<Replica>,
     connections: Arc<Connections>,
     telemetry: Arc<Telemetry>,
+    clock: Arc<FleetClock>,
     present: Condition,
 }
 
@@ -24,9 +26,10 @@ impl EdgeWatcher {
         replica: Arc<Replica>,
         connections: Arc<Connections>,
         telemetry: Arc<Telemetry>,
+        clock: Arc<FleetClock>,
         health: &Health,
     ) -> Self {
-        let watcher = Self { replica, connections, telemetry, present: health.condition("replica") };
+        let watcher = Self { replica, connections, telemetry, clock, present: health.condition("replica") };
         watcher.show();
         watcher
     }
@@ -42,7 +45,8 @@ impl Watcher for EdgeWatcher {
         self.show();
         if !hostnames.is_empty() {
             let closed = self.connections.close_where(|host| hostnames.contains(host));
-            tracing::info!(?hostnames, connections = closed, "hostnames are no longer served");
+            let names: Vec<&str> = hostnames.iter().map(Hostname::as_str).collect();
+            tracing::info!(hostnames = names.join(", "), connections = closed, "hostnames are no longer served");
         }
     }
 
@@ -59,6 +63,7 @@ impl Watcher for EdgeWatcher {
 
     fn heard(&self, _newest: Revision, at: UnixMillis) {
         self.telemetry.feed_heard.set(at.to_seconds().0);
+        self.clock.heard_control(at);
     }
 
     fn refused(&self, reason: &'static str) {

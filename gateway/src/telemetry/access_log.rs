@@ -111,7 +111,7 @@ pub(super) struct Line(String);
 impl Line {
     pub(super) fn begin(at: UnixMillis) -> Self {
         let mut line = Self(String::with_capacity(LINE_BYTES_USUAL));
-        line.0.push_str("{\"ts\":\"");
+        line.0.push_str("{\"timestamp\":\"");
         push_time(&mut line.0, at);
         line.0.push('"');
         line
@@ -218,7 +218,7 @@ mod tests {
         let text = String::from_utf8(line.end()).unwrap();
         assert_eq!(text.matches('\n').count(), 1);
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(value["ts"], "2023-11-14T22:13:20.123Z");
+        assert_eq!(value["timestamp"], "2023-11-14T22:13:20.123Z");
         assert_eq!(value["path"], "/a\"\r\n\u{1b}[31m\\\u{85}ü");
         assert!(value["long"].as_str().unwrap().ends_with("…10000"));
         assert!(text.len() < 1_000);

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use contract::project::ProjectId;
+use contract::project::ProjectUid;
 
 use super::idle::Tenant;
 use crate::network::network_of;
@@ -70,7 +70,7 @@ impl Bulkhead {
     /// [`Busy`], when there is none for it.
     pub(super) fn enter(
         self: &Arc<Self>,
-        project: Option<&ProjectId>,
+        project: Option<&ProjectUid>,
         visitor: Option<IpAddr>,
     ) -> Result<Permit, Busy> {
         let taken = one_more(&self.taken, self.all).ok_or(Busy::Upstream)?;
@@ -141,7 +141,7 @@ mod tests {
     }
 
     /// As many as one may have.
-    fn taken_by(bulkhead: &Arc<Bulkhead>, project: Option<&ProjectId>, visitor: Option<IpAddr>) -> Vec<Permit> {
+    fn taken_by(bulkhead: &Arc<Bulkhead>, project: Option<&ProjectUid>, visitor: Option<IpAddr>) -> Vec<Permit> {
         (0..10_000).map_while(|_| bulkhead.enter(project, visitor).ok()).collect()
     }
 
@@ -151,7 +151,7 @@ mod tests {
         all.filter(|one| seen.insert(bulkhead.secret.hash_one(one) % COUNTS as u64)).take(how_many).collect()
     }
 
-    fn projects(bulkhead: &Bulkhead, how_many: usize) -> Vec<ProjectId> {
+    fn projects(bulkhead: &Bulkhead, how_many: usize) -> Vec<ProjectUid> {
         strangers(bulkhead, how_many, (0..).map(|number| format!("project-{number}").parse().unwrap()))
     }
 

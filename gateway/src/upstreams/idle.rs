@@ -21,7 +21,7 @@ const IDLE_CONNECTIONS_MAX: usize = 1_024;
 
 /// They are kept this long: shorter than most services keep theirs, so that few requests are sent into a connection that is
 /// being closed.
-pub const IDLE_MAX: Duration = Duration::from_secs(55);
+const IDLE_MAX: Duration = Duration::from_secs(55);
 
 /// Whose requests a connection carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,12 +39,13 @@ struct Waiting {
     stream: TcpStream,
     tenant: Tenant,
     since: Instant,
+    good_for: Duration,
     _place: OwnedSemaphorePermit,
 }
 
 impl Waiting {
     fn is_good(&self) -> bool {
-        self.since.elapsed() < IDLE_MAX && is_quiet(&self.stream)
+        self.since.elapsed() < self.good_for && is_quiet(&self.stream)
     }
 
     /// The connection will be reset: one that is closed in order keeps its port busy for a minute, and where many tenants
@@ -69,12 +70,13 @@ impl Idle {
         Self { places, waiting: Mutex::default() }
     }
 
-    /// One of this tenant that is open as far as is known here. Without one, those of others make way for a new one until
+    /// One of this tenant that is open as far as is known here, and has waited no longer than `rested_max`. Without one, those of others make way for a new one until
     /// no more than `others_max` are left.
-    pub fn take(&self, tenant: Tenant, others_max: usize) -> Option<TcpStream> {
+    pub fn take(&self, tenant: Tenant, others_max: usize, rested_max: Duration) -> Option<TcpStream> {
         loop {
             let mut all = self.waiting.lock();
-            let Some(waiting) = all.iter().rposition(|one| one.tenant == tenant).and_then(|at| all.remove(at)) else {
+            let fits = |one: &Waiting| one.tenant == tenant && one.since.elapsed() <= rested_max;
+            let Some(waiting) = all.iter().rposition(fits).and_then(|at| all.remove(at)) else {
                 let too_many = all.len().saturating_sub(others_max);
                 let oldest: Vec<Waiting> = all.drain(..too_many).collect();
                 drop(all);
@@ -89,7 +91,8 @@ impl Idle {
     }
 
     /// Keeps one of this tenant whose last response is complete, in place of the oldest where there is no other, or closes it.
-    pub fn keep(&self, stream: TcpStream, tenant: Tenant) {
+    /// The other side keeps it for `good_for`, as far as it has said.
+    pub fn keep(&self, stream: TcpStream, tenant: Tenant, good_for: Duration) {
         let mut all = self.waiting.lock();
         let free = || self.places.clone().try_acquire_owned().ok();
         let mut place = free().filter(|_| all.len() < IDLE_CONNECTIONS_MAX);
@@ -101,7 +104,13 @@ impl Idle {
             place = free();
         }
         if let Some(place) = place {
-            all.push_back(Waiting { stream, tenant, since: Instant::now(), _place: place });
+            all.push_back(Waiting {
+                stream,
+                tenant,
+                since: Instant::now(),
+                good_for: good_for.min(IDLE_MAX),
+                _place: place,
+            });
         }
     }
 
@@ -129,7 +138,7 @@ mod tests {
 
     /// Which connection this tenant is given, if any.
     fn take(idle: &Idle, tenant: Tenant) -> Option<std::net::SocketAddr> {
-        idle.take(tenant, usize::MAX).map(|stream| stream.local_addr().unwrap())
+        idle.take(tenant, usize::MAX, IDLE_MAX).map(|stream| stream.local_addr().unwrap())
     }
 
     /// An address, and connections to it.
@@ -147,15 +156,15 @@ mod tests {
         let (one, other, last) = (Idle::new(places.clone()), Idle::new(places.clone()), Idle::new(places));
         let (_listener, [first, second, third, fourth]) = connected().await;
         let kept = third.local_addr().unwrap();
-        one.keep(first, TENANT);
-        other.keep(second, TENANT);
-        other.keep(third, TENANT);
-        last.keep(fourth, TENANT);
-        assert!(last.take(TENANT, 0).is_none(), "it has no older one to give up, and takes none from others");
+        one.keep(first, TENANT, IDLE_MAX);
+        other.keep(second, TENANT, IDLE_MAX);
+        other.keep(third, TENANT, IDLE_MAX);
+        last.keep(fourth, TENANT, IDLE_MAX);
+        assert!(last.take(TENANT, 0, IDLE_MAX).is_none(), "it has no older one to give up, and takes none from others");
         assert_eq!(take(&other, TENANT), Some(kept), "the third has the place of the second");
         assert_eq!(take(&other, TENANT), None);
         let (_listener, [fifth]) = connected().await;
-        one.keep(fifth, TENANT);
+        one.keep(fifth, TENANT, IDLE_MAX);
         assert!(
             take(&one, TENANT).is_some() && take(&one, TENANT).is_some(),
             "a place is free again when its connection is used"
@@ -168,10 +177,10 @@ mod tests {
         let (_listener, streams) = connected::<5>().await;
         let [first, second, third, fourth, fifth] = streams.each_ref().map(|stream| stream.local_addr().unwrap());
         for (stream, tenant) in streams.into_iter().zip([TENANT, OTHER, TENANT, OTHER, OTHER]) {
-            idle.keep(stream, tenant);
+            idle.keep(stream, tenant, IDLE_MAX);
         }
         assert_eq!(take(&idle, TENANT), Some(third), "the one used last");
-        assert!(idle.take(Tenant(3), 3).is_none());
+        assert!(idle.take(Tenant(3), 3, IDLE_MAX).is_none());
         assert_eq!(idle.waiting.lock().front().unwrap().stream.local_addr().unwrap(), second, "the first made way");
         assert_eq!(take(&idle, OTHER), Some(fifth));
         assert_eq!([take(&idle, TENANT), take(&idle, OTHER), take(&idle, OTHER)], [None, Some(fourth), Some(second)]);
@@ -185,7 +194,7 @@ mod tests {
         let (there, _) = listener.accept().await.unwrap();
         drop(there);
         stream.readable().await.unwrap();
-        idle.keep(stream, TENANT);
+        idle.keep(stream, TENANT, IDLE_MAX);
         assert!(take(&idle, TENANT).is_none());
     }
 
@@ -193,15 +202,30 @@ mod tests {
     async fn a_connection_is_kept_for_55_seconds_from_its_last_response_on() {
         let idle = Idle::new(Arc::new(Semaphore::new(2)));
         let (_listener, [stream, other]) = connected().await;
-        idle.keep(stream, TENANT);
+        idle.keep(stream, TENANT, IDLE_MAX);
         tokio::time::advance(Duration::from_millis(54_999)).await;
-        let stream = idle.take(TENANT, usize::MAX).expect("services close theirs later");
-        idle.keep(other, TENANT);
-        idle.keep(stream, TENANT);
+        let stream = idle.take(TENANT, usize::MAX, IDLE_MAX).expect("services close theirs later");
+        idle.keep(other, TENANT, IDLE_MAX);
+        idle.keep(stream, TENANT, IDLE_MAX);
         tokio::time::advance(Duration::from_millis(54_999)).await;
         idle.tidy();
         assert_eq!(idle.waiting.lock().len(), 2);
         tokio::time::advance(Duration::from_millis(1)).await;
-        assert!(idle.take(TENANT, usize::MAX).is_none(), "55 seconds are over");
+        assert!(idle.take(TENANT, usize::MAX, IDLE_MAX).is_none(), "55 seconds are over");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_says_how_long_is_believed_and_who_must_not_repeat_gets_one_that_was_just_used() {
+        let idle = Idle::new(Arc::new(Semaphore::new(2)));
+        let (_listener, [stream, other]) = connected().await;
+        idle.keep(stream, TENANT, Duration::from_secs(4));
+        idle.keep(other, TENANT, IDLE_MAX);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert!(idle.take(TENANT, usize::MAX, Duration::from_secs(1)).is_none(), "both have rested for two seconds");
+        let other = idle.take(TENANT, usize::MAX, Duration::from_secs(2)).expect("the one used last");
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert!(take(&idle, TENANT).is_none(), "four seconds are over");
+        idle.keep(other, TENANT, IDLE_MAX);
+        assert!(idle.take(TENANT, usize::MAX, Duration::ZERO).is_some());
     }
 }

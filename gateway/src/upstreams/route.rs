@@ -16,6 +16,8 @@ pub struct Route {
     pub methods: Vec<Method>,
     /// The largest body in bytes of methods other than GET, HEAD and DELETE (those take none).
     pub body_bytes_max: u64,
+    /// Whether anybody may ask, without a key: what describes an interface, such as `/openapi.json`.
+    pub open: bool,
 }
 
 /// Why a request fits no route.
@@ -55,6 +57,13 @@ impl RouteTable {
             BodyPromise::Length(length) if length > limit => Err(RouteError::BodyTooLarge),
             BodyPromise::None | BodyPromise::Length(_) | BodyPromise::Unknown => Ok(limit),
         }
+    }
+
+    /// Whether anybody may ask for this without a key.
+    pub fn is_open(&self, method: &Method, path: &str) -> bool {
+        let fits = |route: &&Route| matches(&route.pattern, path);
+        let wanted = if *method == Method::HEAD { &Method::GET } else { method };
+        self.0.iter().filter(fits).any(|route| route.open && route.methods.contains(wanted))
     }
 
     /// A browser's preflight on a path: it has no body.
@@ -129,13 +138,24 @@ mod tests {
 
     fn table() -> RouteTable {
         RouteTable::new(vec![
-            Route { pattern: "/v1/store/orders".to_owned(), methods: vec![Method::GET], body_bytes_max: 0 },
+            Route {
+                pattern: "/v1/store/orders".to_owned(),
+                methods: vec![Method::GET],
+                body_bytes_max: 0,
+                open: false,
+            },
             Route {
                 pattern: "/v1/store/orders/{orderId}".to_owned(),
                 methods: vec![Method::DELETE],
                 body_bytes_max: 0,
+                open: false,
             },
-            Route { pattern: "/v2/orders".to_owned(), methods: vec![Method::GET, Method::POST], body_bytes_max: 100 },
+            Route {
+                pattern: "/v2/orders".to_owned(),
+                methods: vec![Method::GET, Method::POST],
+                body_bytes_max: 100,
+                open: false,
+            },
         ])
     }
 

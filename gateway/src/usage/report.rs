@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chassis::clock::Clock;
+use chassis::peer::Peer;
 use chassis::secret::Secret;
 use contract::ban::Ban;
 use contract::usage::{BANS_MAX, KEY_USES_MAX, KeyReport, USAGE_PROJECTS_MAX, UsageReport};
@@ -26,8 +27,8 @@ const BANS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Where to report, and as whom.
 pub struct Reporter {
-    /// Base URL of the control plane's internal listener.
-    pub url: String,
+    /// The control plane's internal listener.
+    pub control: Peer,
     /// The token for it.
     pub token: Secret,
     /// This node's name.
@@ -59,7 +60,7 @@ impl Told {
 impl Reporter {
     /// Reports until it is dropped.
     pub async fn run(self) {
-        let Ok(client) = reqwest::Client::builder().timeout(REPORT_MAX).no_proxy().build() else { return };
+        let Ok(client) = self.control.client().and_then(|client| client.timeout(REPORT_MAX).build()) else { return };
         let mut told = Told::default();
         loop {
             tokio::time::sleep(INTERVAL).await;
@@ -104,7 +105,7 @@ impl Reporter {
     }
 
     async fn send(&self, client: &reqwest::Client, what: &str, report: &impl Serialize) -> reqwest::Result<()> {
-        let url = format!("{}/internal/edge/{what}", self.url);
+        let url = self.control.at(&format!("/internal/edge/{what}"));
         let sent = client.post(url).bearer_auth(&*self.token.to_token()).json(report).send().await?;
         sent.error_for_status().map(drop)
     }

@@ -11,13 +11,15 @@ mod authentication;
 #[cfg(test)]
 mod balancers;
 #[cfg(test)]
+mod bodies;
+#[cfg(test)]
 mod browsers;
 #[cfg(test)]
 mod challenges;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
-mod direct;
+mod exchange;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]

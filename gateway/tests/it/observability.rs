@@ -55,7 +55,7 @@ async fn every_request_is_one_line_with_what_one_wants_to_know() {
     let reply = world.ask(world.list()).await;
     let line = world.log.line_of(reply.request_id()).await;
     let expected = serde_json::json!({
-        "ts": "2027-01-15T08:00:10.000Z",
+        "timestamp": "2027-01-15T08:00:10.000Z",
         "request_id": reply.request_id(),
         "node": line["node"],
         "client_ip": "127.0.0.1",

@@ -1,5 +1,7 @@
 //! What the gateway knows: learnt within a moment, kept when the control plane is gone, and never traded for nonsense.
 
+use chassis::guard::gateway_operator_token;
+use chassis::secret::Secret;
 use contract::feed::{Change, Effect, Entity, EntityName, Frame, Revision};
 use contract::plan::Plan;
 use contract::time::UnixMillis;
@@ -8,7 +10,7 @@ use crate::world::client::{Ask, Client, handshake};
 use crate::world::control::line;
 use crate::world::entities::{limited, project, site};
 use crate::world::upstream::{Act, response};
-use crate::world::{BLOG, DEMO, ORDERS, SHOP, World, certificates};
+use crate::world::{BLOG, DEMO, ORDERS, PLATFORM_SECRET, SHOP, World, certificates, eventually};
 
 fn name(host: &str) -> EntityName {
     EntityName::Site(host.parse().unwrap())
@@ -99,6 +101,46 @@ async fn a_gateway_that_restarts_while_the_control_plane_is_dead_serves_everythi
     assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
     assert_eq!(world.ask(Ask::get("late.tollhouse.localhost", "/")).await.status, 200);
     world.ask(Ask::get(DEMO, ORDERS)).await.refused(401, "missing_api_key");
+}
+
+#[tokio::test]
+async fn another_database_takes_nothing_away_until_an_operator_says_so() {
+    let mut world = World::start().await;
+    world.control.put(site("late.tollhouse.localhost", "blog")).await;
+    let right = world.control.lose_database();
+    let refuses = |world: &World| {
+        let admin = world.admin;
+        async move {
+            let (_, status) = admin.get("/status").await;
+            let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+            status["replica_refuses"].as_str().map(str::to_owned)
+        }
+    };
+    let why = eventually("the other database is refused", async || refuses(&world).await).await;
+    assert!(why.contains("tollhouse node accept"), "{why}");
+    assert!(world.admin.metric("edge_replica_refused_total{reason=\"history\"}").await > 0);
+    world.begin_stop();
+    world.stopped().await.expect("a clean end");
+    world.run().await;
+    assert_eq!(world.ask(Ask::get("late.tollhouse.localhost", "/")).await.status, 200, "after a restart as well");
+    world.control.put_back(right);
+    eventually("the right database is followed", async || refuses(&world).await.is_none().then_some(())).await;
+    world.control.put(site("later.tollhouse.localhost", "blog")).await;
+    assert_eq!(world.ask(Ask::get("later.tollhouse.localhost", "/")).await.status, 200);
+
+    drop(world.control.lose_database());
+    eventually("the other database is refused again", async || refuses(&world).await).await;
+    assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200, "whatever the other database says");
+    assert_eq!(world.admin.ask("POST", "/replica/accept", "").await.0, 401, "operators alone");
+    let token = gateway_operator_token(&Secret::parse(PLATFORM_SECRET).unwrap()).to_token();
+    let accepted = world.admin.ask("POST", "/replica/accept", &format!("Authorization: Bearer {}\r\n", &*token)).await;
+    assert_eq!(accepted.0, 200);
+    eventually("the other database is taken", async || {
+        (world.admin.metric("edge_replica_revision").await > 1_000).then_some(())
+    })
+    .await;
+    assert_eq!(refuses(&world).await, None);
+    world.ask_plain(Ask::get(BLOG, "/")).await.refused(404, "unknown_host");
 }
 
 #[tokio::test]

@@ -94,7 +94,6 @@ async fn a_response_that_may_be_followed_by_a_body_it_cannot_have_is_its_connect
         Last { method: "GET", head: "304 Not Modified\r\nTransfer-Encoding: chunked\r\n" },
     ];
     for Last { method, head } in last {
-        // With a body a request of HTTP/1 is the proxy library's.
         for (body, over_h2) in [("", false), ("", true), ("body", false)] {
             let before = world.blog.requests().len();
             let first = Ask::new(method, BLOG, "/");

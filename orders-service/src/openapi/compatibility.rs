@@ -54,7 +54,9 @@ fn differences(released: &Value, current: &Value) -> Vec<String> {
 #[test]
 fn what_was_released_of_v1_is_still_there() {
     let released = include_str!("../../../docs/openapi/released/orders-1.0.0.json");
-    let released: Value = serde_json::from_str(released).unwrap();
+    let mut released: Value = serde_json::from_str(released).unwrap();
+    // Schemas that no operation of `/v1` uses were those of `/v2`.
+    super::leave_out_what_nothing_refers_to(&mut released);
     let broken = differences(&released, &super::v1());
     assert!(broken.is_empty(), "this breaks clients of /v1:\n{}", broken.join("\n"));
 }

@@ -14,7 +14,7 @@ pub(super) fn document() -> Value {
     let tags = json!([{ "name": "orders", "description": "Find, place, cancel and ship orders." }]);
     let description = "The next version of the orders API. Beta: it may still change.";
     let operations = [list(), create(), get(), cancel(), ship(), history()];
-    super::document("Pet Store Orders", "2.0.0-beta", description, "/v2", &tags, &operations)
+    super::document("Pet Store Orders v2", "2.0.0-beta", description, "/v2", &tags, &operations)
 }
 
 /// An operation on one order that answers with it; the others differ from it.

@@ -12,7 +12,7 @@ use contract::time::UnixMillis;
 use orders_service::Orders;
 use reqwest::{Client, Method};
 
-use crate::world::{SECRET, caller, extent, lines, signed};
+use crate::world::{SECRET, caller, control_plane, extent, lines, signed};
 
 /// How often the service is killed; `bench/orders-kill` says more.
 const KILLS: i64 = 20;
@@ -31,8 +31,8 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn start(database: &Path) -> Self {
-        // Nobody listens there.
-        Self::start_with(database, &[("TOLLHOUSE_ORDERS_EVENTS_URL", "http://127.0.0.1:9")])
+        let control = format!("http://{}", control_plane());
+        Self::start_with(database, &[("TOLLHOUSE_ORDERS_EVENTS_URL", &control)])
     }
 
     pub(crate) fn start_with(database: &Path, settings: &[(&str, &str)]) -> Self {

@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::crash::Process;
-use crate::world::{SECRET, World, caller, lines, signed};
+use crate::world::{SECRET, World, caller, known_projects, lines, signed};
 
 /// How long anything may take before the test says what it waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -47,7 +47,8 @@ impl ControlPlane {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let plane = Self { taken: Arc::default(), mood: watch::channel(mood).0 };
-        let router = Router::new().route(ORDER_EVENTS_PATH, post(take)).with_state(plane.clone());
+        let router =
+            Router::new().route(ORDER_EVENTS_PATH, post(take)).merge(known_projects()).with_state(plane.clone());
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         (plane, address)
     }

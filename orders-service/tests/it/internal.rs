@@ -126,3 +126,17 @@ async fn shipping_says_when_and_only_a_pending_order_ships() {
     let nowhere = world.operator(Method::GET, "/internal/orders/NOT_A_PROJECT/summary").send().await.unwrap();
     assert_eq!(refusal(nowhere).await, (404, "not_found".to_owned()));
 }
+
+#[tokio::test]
+async fn orders_are_imported_into_projects_that_the_control_plane_knows() {
+    let world = World::new().await;
+    assert_eq!(refusal(world.import("nobody", lines(1..2)).await).await, (404, "not_found".to_owned()));
+    let alone = World::with("[events]\nurl = \"http://127.0.0.1:9\"\n").await;
+    let refused = refusal(alone.import("demo", lines(1..2)).await).await;
+    assert_eq!(refused, (503, "control_plane_unavailable".to_owned()));
+    for world in [&world, &alone] {
+        for project in ["nobody", "demo"] {
+            assert_eq!(world.orders.summary(&project.parse().unwrap()).await.unwrap().pending, 0);
+        }
+    }
+}

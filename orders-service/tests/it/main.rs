@@ -25,11 +25,15 @@ mod power;
 #[cfg(test)]
 mod races;
 #[cfg(test)]
+mod refused;
+#[cfg(test)]
 mod scale;
 #[cfg(test)]
 mod scopes;
 #[cfg(test)]
 mod slow;
+#[cfg(test)]
+mod trust;
 #[cfg(test)]
 mod v1;
 #[cfg(test)]

@@ -17,7 +17,7 @@ use reqwest::{Client, Method, RequestBuilder, Response};
 use crate::crash::Process;
 use crate::postgres::server::Server;
 use crate::slow::{MORE_THAN_FITS, SlowReader};
-use crate::world::{SECRET, caller, extent, lines, signed};
+use crate::world::{SECRET, caller, control_plane, extent, lines, signed};
 
 /// Lists read at the same time.
 const LISTS: usize = 50;
@@ -69,12 +69,13 @@ impl Service {
 
     async fn keeping(orders: i64, kept: Kept, directory: tempfile::TempDir) -> (Self, Duration) {
         const PIECE: i64 = 10_000;
-        let nobody = ("TOLLHOUSE_ORDERS_EVENTS_URL", "http://127.0.0.1:9");
+        let control = format!("http://{}", control_plane());
+        let control = ("TOLLHOUSE_ORDERS_EVENTS_URL", control.as_str());
         let start = |kept: &Kept| match kept {
-            Kept::File(file) => Process::start_with(file, &[nobody]),
+            Kept::File(file) => Process::start_with(file, &[control]),
             Kept::Server { url, .. } => {
                 let store = [("TOLLHOUSE_ORDERS_STORE_KIND", "postgres"), ("TOLLHOUSE_ORDERS_STORE_URL", url)];
-                Process::start_on(&[&store[..], &[nobody]].concat())
+                Process::start_on(&[&store[..], &[control]].concat())
             }
         };
         let mut service = Self { process: start(&kept), client: Client::new(), kept, _directory: directory };

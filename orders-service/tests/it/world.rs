@@ -1,13 +1,19 @@
 //! A running service, a gateway to sign for it, and an operator.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use axum::Router;
+use axum::extract::Path;
+use axum::http::StatusCode;
+use axum::response::IntoResponse as _;
+use axum::routing::get;
 use chassis::clock::{Clock, ManualClock};
 use chassis::config::Source;
 use chassis::guard::{operator_token, token_key};
+use chassis::refusal::Refusal;
 use chassis::running::Running;
 use chassis::secret::Secret;
 use chassis::shutdown::Shutdown;
@@ -156,14 +162,48 @@ impl World {
 }
 
 /// Settings for tests: free ports, a database of their own.
-pub(crate) fn config(database: &Path, settings: &str) -> Config {
-    // Nobody listens there, unless a test says who does.
-    let events = if settings.contains("[events]") { "" } else { "[events]\nurl = \"http://127.0.0.1:9\"\n" };
+pub(crate) fn config(database: &std::path::Path, settings: &str) -> Config {
+    let events = format!("[events]\nurl = \"http://{}\"\n", control_plane());
+    let events = if settings.contains("[events]") { "" } else { &events };
+    let secret = if settings.contains("credential") { String::new() } else { format!("secret = \"{SECRET}\"\n") };
     let text = format!(
         "listen = \"127.0.0.1:0\"\ninternal_listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n\
-         database = {database:?}\nsecret = \"{SECRET}\"\n{settings}\n{events}"
+         database = {database:?}\n{secret}{settings}\n{events}"
     );
     Config::read(&Source::from_text("test", &text, ENVIRONMENT_PREFIX, BTreeMap::new())).unwrap()
+}
+
+/// What a control plane says that knows every project but `nobody`.
+pub(crate) fn known_projects<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    Router::new().route(
+        "/internal/known-projects/{uid}",
+        get(|Path(uid): Path<String>| async move {
+            if uid == "nobody" {
+                Refusal::new(404, "project_not_found", "There is no such project.").into_response()
+            } else {
+                StatusCode::NO_CONTENT.into_response()
+            }
+        }),
+    )
+}
+
+/// Where one listens that can say nothing else.
+pub(crate) fn control_plane() -> SocketAddr {
+    static PLACE: OnceLock<SocketAddr> = OnceLock::new();
+    *PLACE.get_or_init(|| {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        // It outlives the runtime of the test that asked first.
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+                axum::serve(listener, known_projects::<()>()).await.unwrap();
+            });
+        });
+        address
+    })
 }
 
 /// Pending orders as JSON lines, in pet, quantity and completeness alike.

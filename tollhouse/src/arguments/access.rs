@@ -1,24 +1,30 @@
-//! Who may speak to the control plane: gateways and operators.
+//! Who may speak to the control plane: gateways, services and operators.
 
 use clap::Subcommand;
 
 /// `tollhouse node`.
 #[derive(Debug, Subcommand)]
 pub enum Node {
-    /// Make a credential for a gateway. It is shown once.
+    /// Make a credential for a gateway or a service. It is shown once.
     Add {
-        /// What to call the gateway.
+        /// What to call it.
         name: String,
+        /// It is a service that keeps data of projects: an erasure waits until it has carried it out.
+        #[arg(long)]
+        service: bool,
     },
-    /// All gateways on record.
+    /// All gateways and services on record.
     List,
-    /// Refuse a gateway within a second, and give the others new keys.
+    /// Refuse a gateway within a second, and give the others new keys; or refuse a service, and wait for it no longer.
     Revoke {
         /// What it is called.
         name: String,
     },
     /// Give all gateways new keys; those of before are worth nothing.
     Rotate,
+    /// Let all gateways take the next state of the control plane, although it is of another database or lacks most of what
+    /// they serve. They refuse such a state until then.
+    Accept,
 }
 
 /// `tollhouse token`.

@@ -8,24 +8,33 @@ use contract::project::UpstreamName;
 use crate::directory::Address;
 use crate::test_world::Manners;
 
+const HTTP_PORT: u16 = 8080;
+const HTTPS_PORT: u16 = 8443;
+const ADMIN_PORT: u16 = 9901;
+
 /// Options of `up`.
 #[derive(Clone, Debug, Args)]
 pub struct Up {
     /// Port for plain HTTP; 0 takes any free port.
-    #[arg(long, default_value_t = 8080)]
+    #[arg(long, default_value_t = HTTP_PORT)]
     pub http_port: u16,
     /// Port for HTTPS; 0 takes any free port.
-    #[arg(long, default_value_t = 8443)]
+    #[arg(long, default_value_t = HTTPS_PORT)]
     pub https_port: u16,
     /// Port for health, metrics and status, on loopback; 0 takes any free port.
-    #[arg(long, default_value_t = 9901)]
+    #[arg(long, default_value_t = ADMIN_PORT)]
     pub admin_port: u16,
     /// The address HTTP and HTTPS listen on. The default is this machine alone; 0.0.0.0 is everybody.
     #[arg(long, default_value = "127.0.0.1")]
     pub listen: std::net::IpAddr,
-    /// Projects are published at {project}.NAME. Names below .localhost reach this machine without DNS.
-    #[arg(long, default_value = "tollhouse.localhost")]
-    pub platform_domain: contract::hostname::Hostname,
+    /// Projects are published at {project}.NAME. Names below .localhost reach this machine without DNS. Said at the first
+    /// start (else it is tollhouse.localhost) and remembered with the data; it cannot be changed later.
+    #[arg(long, value_name = "NAME")]
+    pub platform_domain: Option<contract::hostname::Hostname>,
+    /// live, or test for staging beside production: whose keys are made and accepted (`th_live_…` or `th_test_…`). Said at the
+    /// first start (else it is live) and remembered with the data; it cannot be changed later.
+    #[arg(long, value_name = "live|test")]
+    pub environment: Option<contract::key::Environment>,
     /// A backend for projects, as NAME=URL, for example echo=http://127.0.0.1:9000. Repeatable; remembered.
     #[arg(long = "upstream", value_name = "NAME=URL")]
     pub upstreams: Vec<UpstreamArgument>,
@@ -40,6 +49,24 @@ pub struct Up {
     /// (certificates for a minute). Only in a build with the feature `test-world`, as `./up --test-world` makes.
     #[arg(long, value_name = "MANNERS", num_args = 0..=1, require_equals = true, default_missing_value = "gentle")]
     pub test_world: Option<Manners>,
+}
+
+impl Up {
+    /// What a start without options is given.
+    pub fn usual() -> Self {
+        Self {
+            http_port: HTTP_PORT,
+            https_port: HTTPS_PORT,
+            admin_port: ADMIN_PORT,
+            listen: std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
+            platform_domain: None,
+            environment: None,
+            upstreams: Vec::new(),
+            no_demo: false,
+            trace_to: None,
+            test_world: None,
+        }
+    }
 }
 
 /// `NAME=URL`.
@@ -89,6 +116,9 @@ pub struct Init {
     /// Internal listener of the orders-service.
     #[arg(long, default_value = "orders-service:7004")]
     pub orders: Address,
+    /// Both internal listeners speak TLS, with the certificates that this command makes in `tls/`.
+    #[arg(long)]
+    pub internal_tls: bool,
     /// The port of https URLs as clients see it.
     #[arg(long, default_value_t = 443)]
     pub https_port: u16,

@@ -77,13 +77,18 @@ pub(super) async fn restore(common: &Common, directory: &Directory, restore: &Re
     for (name, copy, database) in &databases {
         database.may_be_restored(copy, promised(*name), *name).await?;
     }
+    let mut aside = Vec::new();
     for (name, copy, database) in &databases {
-        database.put_back(copy, promised(*name), *name).await?;
+        aside.extend(database.put_back(copy, promised(*name), *name).await?);
     }
     answer(common, &manifest, |manifest| {
-        let words = "Restored. A file that was there is kept beside it, as NAME.before-restore. Start the platform; gateways\n\
-                     that went on running are sent everything anew.";
-        readable(manifest, words)
+        let kept: Vec<String> =
+            aside.iter().map(|path| format!("What was there is kept as {}.\n", path.display())).collect();
+        let words = format!(
+            "Restored. {}Start the platform; gateways that went on running are sent everything anew.",
+            kept.concat()
+        );
+        readable(manifest, &words)
     });
     Ok(())
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::check_config::default_files;
 use crate::arguments::Common;
 use crate::client::Client;
-use crate::output::{answer, table};
+use crate::output::{Attention, answer, table};
 
 pub(super) async fn run(common: &Common, client: &Client, files: &[PathBuf]) -> anyhow::Result<()> {
     let defaults = default_files();
@@ -32,6 +32,7 @@ pub(super) async fn run(common: &Common, client: &Client, files: &[PathBuf]) -> 
             rows.extend(differences(process, &place, &running, &told(file)?));
         }
     }
+    let differ = !rows.is_empty();
     answer(common, &Value::Array(rows), |rows| {
         if rows.as_array().is_some_and(Vec::is_empty) {
             return "Every process runs with what the files say.".to_owned();
@@ -39,7 +40,7 @@ pub(super) async fn run(common: &Common, client: &Client, files: &[PathBuf]) -> 
         let columns = [("PROCESS", "/process"), ("SETTING", "/setting"), ("RUNNING", "/running"), ("FILE", "/file")];
         table(rows, &columns)
     });
-    Ok(())
+    Attention::when(differ)
 }
 
 /// What every process of this kind runs with.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::all_pages;
 use crate::arguments::{Common, Domain};
 use crate::client::Client;
-use crate::output::{answer, lines, table, word};
+use crate::output::{Attention, answer, lines, table, word};
 use chassis::percent::segment;
 
 pub(super) async fn run(common: &Common, client: &Client, action: Domain) -> anyhow::Result<()> {
@@ -17,7 +17,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Domain) -> any
             let redirect = redirect_to.map(|to| redirect(&to, status));
             let body = json!({ "name": name, "primary": primary, "redirect": redirect });
             let domain = client.control(Method::POST, &all(&project), &body).await?;
-            answer(common, &domain, story);
+            answer(common, &domain, |domain| format!("{}\n{}", story(domain), next_step(&project, domain)));
         }
         Domain::Check { project, name } => {
             let path = format!("/internal/projects/{project}/domain-check?name={}", segment(&name));
@@ -38,7 +38,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Domain) -> any
         }
         Domain::Show { project, name } => {
             let domain = client.control(Method::GET, &one(&project, &name), &Value::Null).await?;
-            answer(common, &domain, lines);
+            answer(common, &domain, |domain| format!("{}\n{}", story(domain), details(domain)));
         }
         Domain::Verify { project, name } => {
             let path = format!("{}/verify", one(&project, &name));
@@ -59,6 +59,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Domain) -> any
             let lagging = answered.get("lagging").cloned().unwrap_or_else(|| json!([]));
             let removed = json!({ "name": name, "removed": true, "lagging": lagging });
             answer(common, &removed, |_| end_of(&name, &lagging));
+            Attention::when(lagging.as_array().is_some_and(|nodes| !nodes.is_empty()))?;
         }
         Domain::Events { project, name, limit } => {
             let path = match &name {
@@ -79,6 +80,31 @@ async fn change(common: &Common, client: &Client, project: &ProjectId, name: &st
     let domain = client.control(Method::PATCH, &one(project, name), &body).await?;
     answer(common, &domain, story);
     Ok(())
+}
+
+/// What its owner does after adding it.
+fn next_step(project: &ProjectId, domain: &Value) -> String {
+    let name = domain.get("name").map(word).unwrap_or_default();
+    let has = |list: &str| domain.get(list).and_then(Value::as_array).is_some_and(|list| !list.is_empty());
+    let look = format!("tollhouse domain show {project} {name}");
+    match domain.get("status").and_then(Value::as_str) {
+        Some("active") => format!("It is live at https://{name}/"),
+        _ if has("records") => {
+            format!(
+                "Create the records, then: tollhouse domain verify {project} {name}\nIt is also looked at by itself; to see how it stands: {look}"
+            )
+        }
+        _ => format!("It is verified and gets its certificate by itself; to see how it stands: {look}"),
+    }
+}
+
+/// What the story leaves out.
+fn details(domain: &Value) -> String {
+    let mut rest = domain.clone();
+    if let Some(fields) = rest.as_object_mut() {
+        fields.retain(|name, _| !["name", "status", "problems"].contains(&name.as_str()));
+    }
+    lines(&rest)
 }
 
 /// Who still serves a removed name.
@@ -132,6 +158,21 @@ fn redirect(to: &str, status: Option<RedirectStatus>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn after_adding_the_next_step_is_said() {
+        let project = "my-site".parse().unwrap();
+        let local = json!({ "name": "www.my-site.localhost", "status": "pending_dns", "records": [] });
+        assert!(next_step(&project, &local).contains("tollhouse domain show my-site www.my-site.localhost"));
+        let remote = json!({ "name": "shop.example.com", "status": "pending_dns", "records": [{ "type": "CNAME" }] });
+        assert!(next_step(&project, &remote).contains("tollhouse domain verify my-site shop.example.com"));
+    }
+
+    #[test]
+    fn showing_a_domain_begins_with_how_it_stands() {
+        let domain = json!({ "name": "a.example", "checks": null, "problems": [], "rev": 3, "status": "active" });
+        assert_eq!(format!("{}\n{}", story(&domain), details(&domain)), "a.example: active\n\nchecks  -\nrev     3\n");
+    }
 
     #[test]
     fn a_removal_names_the_gateways_that_have_not_acknowledged_it() {

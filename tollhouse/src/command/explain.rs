@@ -1,6 +1,7 @@
 //! `tollhouse explain`: what the edge believes of a host, a request or a key, and why.
 
-use contract::key::KeyId;
+use contract::key::{KeyId, PresentedKey};
+use contract::project::ProjectId;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -16,10 +17,13 @@ pub(super) async fn run(common: &Common, client: &Client, about: &str) -> anyhow
     let is_request = about.len() == REQUEST_ID_LENGTH && about.bytes().all(|byte| byte.is_ascii_hexdigit());
     let path = if about.parse::<KeyId>().is_ok() {
         format!("/keys/{about}")
+    } else if let Ok(key) = PresentedKey::parse(about) {
+        // Only its digest leaves this process.
+        format!("/keys/{}", key.digest().to_text())
     } else if is_request {
         format!("/requests/{}", about.to_ascii_lowercase())
     } else {
-        format!("/hosts/{}", segment(about))
+        format!("/hosts/{}", segment(&host(client, about).await))
     };
     let answers = client.every_edge(&Method::GET, &path).await;
     // A request was on one node; of hosts and keys all believe the same, or the difference is worth seeing.
@@ -50,4 +54,48 @@ pub(super) async fn run(common: &Common, client: &Client, about: &str) -> anyhow
     }
     answer(common, &known, lines);
     Ok(())
+}
+
+/// The host that is meant: of a URL its own, of a project the one it is published at.
+async fn host(client: &Client, about: &str) -> String {
+    let host = host_in(about);
+    if !host.contains('.')
+        && let Ok(project) = host.parse::<ProjectId>()
+        && let Ok(found) = client.control(Method::GET, &format!("/internal/projects/{project}"), &Value::Null).await
+        && let Some(published) = found.get("host").and_then(Value::as_str)
+    {
+        return published.to_owned();
+    }
+    host.to_owned()
+}
+
+/// The host in what somebody pasted.
+fn host_in(about: &str) -> &str {
+    let rest = about.trim().split_once("://").map_or(about.trim(), |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    match host.rsplit_once(':') {
+        Some((name, port)) if !name.contains(':') && port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_is_pasted_its_host_is_found() {
+        for pasted in [
+            "shop.example.com",
+            "https://shop.example.com",
+            "https://shop.example.com:8443/v1/orders?a=b#c",
+            " http://user@shop.example.com/ ",
+            "shop.example.com:8443",
+            "shop.example.com/path",
+        ] {
+            assert_eq!(host_in(pasted), "shop.example.com", "{pasted}");
+        }
+        assert_eq!(host_in("my-site"), "my-site");
+    }
 }

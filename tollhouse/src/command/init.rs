@@ -10,11 +10,12 @@ use anyhow::Context as _;
 use chassis::clock::{Clock as _, SystemClock};
 use chassis::secret::{Secret, write_private};
 use contract::hostname::Hostname;
+use contract::trust::ORDERS_SERVICE;
 use serde_json::json;
 
 use crate::arguments::{Common, Init};
 use crate::client::Client;
-use crate::directory::{Address, Directory, RunFile};
+use crate::directory::{Address, Directory, GATEWAYS, RunFile, SERVICES};
 use crate::output::{answer, lines};
 use crate::up::{authority, demo};
 
@@ -27,20 +28,24 @@ const PASSWORDS: [&str; 4] = [
 ];
 
 /// The gateways of `docker-compose.yml`. Those that are started in numbers share a credential.
-const GATEWAYS: [&str; 3] = ["gateway-1", "gateway-2", "gateway-more"];
+const NAMES: [&str; 3] = ["gateway-1", "gateway-2", "gateway-more"];
 
 pub(super) fn init(common: &Common, directory: &Directory, options: &Init) -> anyhow::Result<()> {
     // First, so that everything below is made private.
     chassis::process::prepare()?;
     directory.platform_secret()?;
     Secret::load_or_create(&directory.path("secrets/sealing.key"))?;
-    for gateway in GATEWAYS {
-        directory.gateway_credential(gateway)?;
+    for gateway in NAMES {
+        directory.credential(GATEWAYS, gateway)?;
     }
+    directory.credential(SERVICES, ORDERS_SERVICE)?;
     for name in PASSWORDS {
         password(directory, name)?;
     }
-    authority::ensure(directory, &options.platform_domain, SystemClock::new().now_seconds())?;
+    let now = SystemClock::new().now_seconds();
+    authority::ensure(directory, &options.platform_domain, now)?;
+    let services = [("domains-service", options.control.host()), (ORDERS_SERVICE, options.orders.host())];
+    authority::ensure_internal(directory, &services, now)?;
     let edge = |port| -> anyhow::Result<Address> {
         edge_address(&options.platform_domain, port).parse().map_err(anyhow::Error::msg)
     };
@@ -53,6 +58,7 @@ pub(super) fn init(common: &Common, directory: &Directory, options: &Init) -> an
         more_admins: options.more_edges.clone(),
         control: options.control.clone(),
         orders: options.orders.clone(),
+        tls: options.internal_tls,
         orders_admin: None,
         domains_admin: None,
     };
@@ -80,7 +86,10 @@ fn password(directory: &Directory, name: &str) -> anyhow::Result<()> {
 }
 
 pub(super) async fn make_demo(common: &Common, directory: &Directory, client: &Client) -> anyhow::Result<()> {
-    let demo = demo::ensure(directory, client, &SystemClock::new()).await?;
+    let demo = match demo::known(directory, client) {
+        Some(demo) => demo,
+        None => demo::make(directory, client, &SystemClock::new()).await?,
+    };
     answer(common, &demo, lines);
     Ok(())
 }

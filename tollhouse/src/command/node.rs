@@ -11,15 +11,17 @@ use crate::output::{answer, table};
 
 pub(super) async fn run(common: &Common, client: &Client, action: Node) -> anyhow::Result<()> {
     match action {
-        Node::Add { name } => {
-            let made = client.control(Method::POST, "/internal/gateways", &json!({ "name": name })).await?;
+        Node::Add { name, service } => {
+            let kind = if service { "service" } else { "gateway" };
+            let body = json!({ "name": name, "kind": kind });
+            let made = client.control(Method::POST, "/internal/gateways", &body).await?;
             let credential =
                 made.get("credential").and_then(Value::as_str).context("an answer without a credential")?;
             let credential = credential.to_owned();
             answer(common, &made, |_| {
                 format!(
                     "{credential}\n\nThis is the credential of {name}, shown once. Put it into a file that only the \
-                     gateway may read, and name that file in its settings: credential_file."
+                     {kind} may read, and name that file in its settings: credential_file."
                 )
             });
         }
@@ -28,6 +30,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Node) -> anyho
             let rows = found.get("gateways").cloned().unwrap_or(found);
             let columns = [
                 ("NAME", "/name"),
+                ("KIND", "/kind"),
                 ("ADDED", "/created_at"),
                 ("LAST SEEN", "/last_seen_at"),
                 ("REVOKED", "/revoked_at"),
@@ -42,6 +45,16 @@ pub(super) async fn run(common: &Common, client: &Client, action: Node) -> anyho
                     "{name} is refused from now on, and the other gateways have new keys. If it is in wrong hands, change \
                      the sealing secret too: docs/operating.md says how."
                 )
+            });
+        }
+        Node::Accept => {
+            let mut answers = client.every_edge(&Method::POST, "/replica/accept").await;
+            let silent = answers.extract_if(.., |(_, answer)| answer.is_err());
+            let silent: Vec<_> = silent.map(|(address, _)| address).collect();
+            anyhow::ensure!(silent.is_empty(), "these gateways do not answer: {}", silent.join(", "));
+            let addresses: Vec<_> = answers.into_iter().map(|(address, _)| address).collect();
+            answer(common, &json!({ "gateways": addresses }), |_| {
+                "all gateways take the next state, whatever it is".to_owned()
             });
         }
         Node::Rotate => {

@@ -6,9 +6,10 @@ use contract::project::{ProjectId, UpstreamName};
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use super::all_pages;
 use crate::arguments::{Common, Project};
 use crate::client::Client;
-use crate::output::{answer, lines, table};
+use crate::output::{Attention, answer, ask, lines, table, word};
 
 pub(super) async fn run(common: &Common, client: &Client, action: Project) -> anyhow::Result<()> {
     match action {
@@ -26,8 +27,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Project) -> an
             answer(common, &project, |_| format!("{id} is published at {url}"));
         }
         Project::List => {
-            let projects = client.control(Method::GET, "/internal/projects", &Value::Null).await?;
-            let rows = projects.get("projects").cloned().unwrap_or(projects);
+            let rows = all_pages(client, "/internal/projects?limit=200", "projects", usize::MAX).await?;
             let columns = [
                 ("PROJECT", "/id"),
                 ("PLAN", "/plan"),
@@ -68,17 +68,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Project) -> an
         }
         Project::Suspend { id } => change(common, client, &id, &json!({ "suspended": true })).await?,
         Project::Resume { id } => change(common, client, &id, &json!({ "suspended": false })).await?,
-        Project::Remove { id, now } => {
-            let path = format!("/internal/projects/{id}?now={now}");
-            let removed = client.control(Method::DELETE, &path, &Value::Null).await?;
-            answer(common, &removed, |_| {
-                if now {
-                    format!("{id} is removed and its data is erased")
-                } else {
-                    format!("{id} is removed; tollhouse project restore {id} brings it back until it is erased")
-                }
-            });
-        }
+        Project::Remove { id, now, yes } => remove(common, client, &id, now, yes).await?,
         Project::Restore { id } => {
             let path = format!("/internal/projects/{id}/restore");
             let project = client.control(Method::POST, &path, &Value::Null).await?;
@@ -92,6 +82,69 @@ pub(super) async fn run(common: &Common, client: &Client, action: Project) -> an
         }
     }
     Ok(())
+}
+
+async fn remove(common: &Common, client: &Client, id: &ProjectId, now: bool, yes: bool) -> anyhow::Result<()> {
+    if !yes {
+        agreed(id, &what_goes(client, id, now).await?)?;
+    }
+    let path = format!("/internal/projects/{id}?now={now}");
+    let answered = client.control(Method::DELETE, &path, &Value::Null).await?;
+    let lagging = answered.get("lagging").cloned().unwrap_or_else(|| json!([]));
+    let lags = lagging.as_array().is_some_and(|nodes| !nodes.is_empty());
+    let removed = json!({ "id": id, "removed": true, "erased": now, "lagging": lagging });
+    answer(common, &removed, |removed| {
+        let end = if now {
+            format!("{id} is removed and its data is erased")
+        } else {
+            format!("{id} is removed; tollhouse project restore {id} brings it back until it is erased")
+        };
+        let nodes = removed.get("lagging").map(word).unwrap_or_default();
+        if lags { format!("{end}; not yet acknowledged by {nodes}") } else { end }
+    });
+    Attention::when(lags)
+}
+
+/// What a removal takes away, in words. A project that is only kept has nothing to count.
+async fn what_goes(client: &Client, id: &ProjectId, now: bool) -> anyhow::Result<String> {
+    let path = |list: &str| format!("/internal/projects/{id}{list}");
+    let found = client.control(Method::GET, &path(""), &Value::Null).await;
+    let mut words = match found {
+        Ok(project) => {
+            let text = |name: &str| project.get(name).map(word).unwrap_or_default();
+            let domains = client.control(Method::GET, &path("/domains?limit=1"), &Value::Null).await?;
+            let domains = domains.pointer("/quota/used").map(word).unwrap_or_default();
+            let count = async |list: &str| -> anyhow::Result<usize> {
+                let page = client.control(Method::GET, &path(&format!("/{list}")), &Value::Null).await?;
+                Ok(page.get(list).and_then(Value::as_array).map_or(0, Vec::len))
+            };
+            let (keys, webhooks) = (count("keys").await?, count("webhooks").await?);
+            let orders = client.orders_json(&format!("/internal/orders/{}/summary", text("uid"))).await?;
+            let orders: i64 = orders.as_object().into_iter().flatten().filter_map(|(_, count)| count.as_i64()).sum();
+            format!(
+                "{id} ({} plan) has {domains} domains, {keys} API keys, {webhooks} webhooks and {orders} orders. Its \
+                 hosts and keys stop at once.",
+                text("plan")
+            )
+        }
+        Err(_) if now => format!("{id} is removed already; what is kept of it goes."),
+        Err(error) => return Err(error),
+    };
+    words.push_str(if now {
+        " All of it is erased everywhere and cannot be restored."
+    } else {
+        " What is its stays for a while: `tollhouse project removed` says until when it can be restored."
+    });
+    Ok(words)
+}
+
+/// Asks whoever sits at the terminal. Programs say `--yes`.
+fn agreed(id: &ProjectId, words: &str) -> anyhow::Result<()> {
+    match ask(&format!("{words}\nType the project's name to go on:"))? {
+        Some(typed) if typed == id.as_str() => Ok(()),
+        Some(_) => anyhow::bail!("nothing was removed"),
+        None => anyhow::bail!("{words} Nothing was removed; say --yes to go on"),
+    }
 }
 
 async fn change(common: &Common, client: &Client, id: &ProjectId, body: &Value) -> anyhow::Result<()> {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::Common;
 use crate::client::{Client, Refused};
-use crate::output::{answer, table, word};
+use crate::output::{Attention, answer, table, word};
 
 pub(super) async fn run(common: &Common, client: &Client) -> anyhow::Result<()> {
     let get = Method::GET;
@@ -43,7 +43,7 @@ pub(super) async fn run(common: &Common, client: &Client) -> anyhow::Result<()> 
         fields.insert("trouble".to_owned(), json!(found));
     }
     answer(common, &all, readable);
-    Ok(())
+    Attention::when(!found.is_empty())
 }
 
 /// What a process said, or why it did not. One that answered and refused names the code.

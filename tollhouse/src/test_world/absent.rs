@@ -25,13 +25,18 @@ impl FromStr for Manners {
     }
 }
 
+impl std::fmt::Display for Manners {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {}
+    }
+}
+
 /// Any words: they are all refused.
-#[derive(Clone, Debug, clap::Args)]
-#[command(disable_help_flag = true)]
-pub struct Dns {
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum Dns {
     /// Needs a build with the test world.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    words: Vec<String>,
+    #[command(external_subcommand)]
+    Any(Vec<String>),
 }
 
 /// Says how to get it.

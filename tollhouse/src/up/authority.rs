@@ -2,6 +2,13 @@
 //!
 //! `ca/ca.pem` is the root (ten years), `ca/platform.pem` the wildcard certificate of the platform's hosts. The wildcard
 //! is made anew when it has less than a month left or another platform domain is asked for.
+//!
+//! Another authority, `ca/internal.pem`, is for the listeners between processes and nothing else: who has its key could
+//! pretend to be the control plane, and no process is given it. Each service has a certificate of it in `tls/`, for as long
+//! as the authority itself.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
 
 use anyhow::Context as _;
 use chassis::secret::write_private;
@@ -11,9 +18,10 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, SanType,
 };
+use x509_parser::extensions::GeneralName;
 use x509_parser::pem::parse_x509_pem;
 
-use crate::directory::Directory;
+use crate::directory::{Directory, INTERNAL_AUTHORITY};
 
 const DAY: i64 = 86_400;
 const ROOT_DAYS: i64 = 3_650;
@@ -29,45 +37,99 @@ pub(crate) fn ensure(directory: &Directory, platform_domain: &Hostname, now: Uni
     let root_path = directory.path("ca/ca.pem");
     let root_key_path = directory.path("ca/ca.key");
     if !root_path.exists() || !root_key_path.exists() {
-        let (certificate, key) = make_root(now)?;
+        let (certificate, key) = make_root("Tollhouse local authority", now)?;
         write_private(&root_key_path, key.as_bytes())?;
         write_public(&root_path, &certificate)?;
     }
     if leaf_is_good(directory, platform_domain, now) {
         return Ok(());
     }
-    let root = std::fs::read_to_string(&root_path).with_context(|| format!("reading {}", root_path.display()))?;
-    let root_key =
-        std::fs::read_to_string(&root_key_path).with_context(|| format!("reading {}", root_key_path.display()))?;
-    let issuer =
-        Issuer::from_ca_cert_pem(&root, KeyPair::from_pem(&root_key)?).context("the local authority is damaged")?;
-    let (certificate, key) = make_leaf(&issuer, platform_domain, now)?;
+    let names = vec![
+        SanType::DnsName(format!("*.{platform_domain}").try_into()?),
+        SanType::DnsName(platform_domain.as_str().try_into()?),
+    ];
+    let issuer = issuer(&root_path, &root_key_path)?;
+    let (certificate, key) = make_leaf(&issuer, "Tollhouse platform", names, now, LEAF_DAYS)?;
     write_private(&directory.path("ca/platform.key"), key.as_bytes())?;
     write_public(&directory.path("ca/platform.pem"), &certificate)
 }
 
-fn leaf_is_good(directory: &Directory, platform_domain: &Hostname, now: UnixSeconds) -> bool {
-    let Ok(text) = std::fs::read(directory.path("ca/platform.pem")) else { return false };
+/// Makes what is missing for the listeners between processes: for each service a certificate for these names, and one that
+/// is good on this machine.
+///
+/// # Errors
+/// When a file cannot be read or written, or is not what it should be.
+pub(crate) fn ensure_internal(
+    directory: &Directory,
+    services: &[(&str, &str)],
+    now: UnixSeconds,
+) -> anyhow::Result<()> {
+    let (root_path, root_key_path) = (directory.path(INTERNAL_AUTHORITY), directory.path("ca/internal.key"));
+    if !root_path.exists() || !root_key_path.exists() {
+        let (certificate, key) = make_root("Tollhouse internal authority", now)?;
+        write_private(&root_key_path, key.as_bytes())?;
+        write_public(&root_path, &certificate)?;
+    }
+    let issuer = issuer(&root_path, &root_key_path)?;
+    for (service, host) in services {
+        let [certificate, key] = ["pem", "key"].map(|kind| directory.path(&format!("tls/{service}.{kind}")));
+        if is_for(&certificate, host) && is_for(&certificate, service) && key.exists() {
+            continue;
+        }
+        let mut names = Vec::new();
+        for name in [*host, service, "localhost"] {
+            names.push(match name.parse() {
+                Ok(address) => SanType::IpAddress(address),
+                Err(_) => SanType::DnsName(name.try_into()?),
+            });
+        }
+        names.extend([Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()].map(SanType::IpAddress));
+        let (text, secret) = make_leaf(&issuer, service, names, now, ROOT_DAYS)?;
+        write_private(&key, secret.as_bytes())?;
+        write_public(&certificate, &text)?;
+    }
+    Ok(())
+}
+
+/// Whether a certificate is there for this name or address.
+fn is_for(file: &Path, name: &str) -> bool {
+    let Ok(text) = std::fs::read(file) else { return false };
     let Ok((_, pem)) = parse_x509_pem(&text) else { return false };
     let Ok(leaf) = pem.parse_x509() else { return false };
-    let wanted = format!("*.{platform_domain}");
-    let alternative = leaf.subject_alternative_name().ok().flatten();
-    let named = alternative.is_some_and(|names| {
-        names
-            .value
-            .general_names
-            .iter()
-            .any(|name| matches!(name, x509_parser::extensions::GeneralName::DNSName(name) if *name == wanted))
+    let address = name.parse::<IpAddr>().ok().map(|address| match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
     });
-    named
+    let names = leaf.subject_alternative_name().ok().flatten();
+    names.is_some_and(|names| {
+        names.value.general_names.iter().any(|found| match found {
+            GeneralName::DNSName(found) => *found == name,
+            GeneralName::IPAddress(found) => address.as_deref() == Some(*found),
+            _ => false,
+        })
+    })
+}
+
+fn issuer(root: &Path, key: &Path) -> anyhow::Result<Issuer<'static, KeyPair>> {
+    let read = |path: &Path| std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()));
+    let key = KeyPair::from_pem(&read(key)?)?;
+    Issuer::from_ca_cert_pem(&read(root)?, key).with_context(|| format!("the authority {} is damaged", root.display()))
+}
+
+fn leaf_is_good(directory: &Directory, platform_domain: &Hostname, now: UnixSeconds) -> bool {
+    let file = directory.path("ca/platform.pem");
+    let Ok(text) = std::fs::read(&file) else { return false };
+    let Ok((_, pem)) = parse_x509_pem(&text) else { return false };
+    let Ok(leaf) = pem.parse_x509() else { return false };
+    is_for(&file, &format!("*.{platform_domain}"))
         && leaf.validity().not_after.timestamp() > now.0 + RENEW_DAYS_BEFORE * DAY
         && directory.path("ca/platform.key").exists()
 }
 
-fn make_root(now: UnixSeconds) -> anyhow::Result<(String, String)> {
+fn make_root(common_name: &str, now: UnixSeconds) -> anyhow::Result<(String, String)> {
     let key = KeyPair::generate()?;
     let mut params = CertificateParams::default();
-    params.distinguished_name = name("Tollhouse local authority");
+    params.distinguished_name = name(common_name);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     set_validity(&mut params, now, ROOT_DAYS)?;
@@ -76,20 +138,19 @@ fn make_root(now: UnixSeconds) -> anyhow::Result<(String, String)> {
 
 fn make_leaf(
     issuer: &Issuer<'_, KeyPair>,
-    platform_domain: &Hostname,
+    common_name: &str,
+    names: Vec<SanType>,
     now: UnixSeconds,
+    days: i64,
 ) -> anyhow::Result<(String, String)> {
     let key = KeyPair::generate()?;
     let mut params = CertificateParams::default();
-    params.distinguished_name = name("Tollhouse platform");
-    params.subject_alt_names = vec![
-        SanType::DnsName(format!("*.{platform_domain}").try_into()?),
-        SanType::DnsName(platform_domain.as_str().try_into()?),
-    ];
+    params.distinguished_name = name(common_name);
+    params.subject_alt_names = names;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params.use_authority_key_identifier_extension = true;
-    set_validity(&mut params, now, LEAF_DAYS)?;
+    set_validity(&mut params, now, days)?;
     Ok((params.signed_by(&key, issuer)?.pem(), key.serialize_pem()))
 }
 
@@ -107,7 +168,7 @@ fn set_validity(params: &mut CertificateParams, now: UnixSeconds, days: i64) -> 
 }
 
 /// Certificates are public: readable by whoever wants to trust them.
-fn write_public(path: &std::path::Path, text: &str) -> anyhow::Result<()> {
+fn write_public(path: &Path, text: &str) -> anyhow::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     write_private(path, text.as_bytes())?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644))?;

@@ -1,7 +1,8 @@
 //! The demo: projects on every plan with keys and orders, and two domains of which one redirects to the other.
 //!
-//! Created on the first start through the same internal interfaces that operators use. `demo.json` is written last: it
-//! is the mark that the demo is complete, and what later starts read.
+//! Created on the first start through the same internal interfaces that operators use. `demo.json` is written last; later
+//! starts read it. It holds keys, so people delete it: then nothing is made anew, and nothing is taken away. What an
+//! interrupted start has left is completed, never removed.
 
 use anyhow::Context as _;
 use chassis::clock::Clock;
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use crate::client::Client;
 use crate::directory::Directory;
 
-const FILE: &str = "demo.json";
+pub(super) const FILE: &str = "demo.json";
 
 /// The plans the demo shows, each with a project `demo-{plan}`.
 const PLANS: [Plan; 3] = [Plan::Free, Plan::Pro, Plan::Business];
@@ -25,22 +26,30 @@ const SECONDARY: &str = "petshop.localhost";
 /// Orders per project: the first half pending, then shipped, then cancelled.
 const ORDERS: i64 = 40;
 
-/// The demo as `demo.json` describes it, made if it is not there.
+/// The demo as `demo.json` describes it, if it is there and can be read.
+pub(crate) fn known(directory: &Directory, client: &Client) -> Option<Value> {
+    let text = std::fs::read(directory.path(FILE)).ok()?;
+    let read = serde_json::from_slice(&text).inspect_err(|error| tracing::warn!(%error, "demo.json cannot be read"));
+    let mut demo: Value = read.ok()?;
+    // Ports may be others than last time.
+    describe_run(&mut demo, directory, client);
+    if let Err(error) = directory.write_json(FILE, &demo) {
+        tracing::warn!(%error, "demo.json could not be brought up to date");
+    }
+    Some(demo)
+}
+
+/// Makes the demo, or what is missing of it, with keys of its own, and writes `demo.json`.
 ///
 /// # Errors
 /// When a part of the platform refuses, with its words.
-pub(crate) async fn ensure(directory: &Directory, client: &Client, clock: &dyn Clock) -> anyhow::Result<Value> {
-    if let Ok(text) = std::fs::read(directory.path(FILE)) {
-        let mut demo: Value = serde_json::from_slice(&text).context("reading demo.json")?;
-        // Ports may be others than last time.
-        describe_run(&mut demo, directory, client);
-        directory.write_json(FILE, &demo)?;
-        return Ok(demo);
-    }
+pub(crate) async fn make(directory: &Directory, client: &Client, clock: &dyn Clock) -> anyhow::Result<Value> {
     let mut projects = Vec::new();
     for plan in PLANS {
         projects.push(
-            make(plan, client, clock).await.with_context(|| format!("making the demo project of the {plan} plan"))?,
+            project(plan, client, clock)
+                .await
+                .with_context(|| format!("making the demo project of the {plan} plan"))?,
         );
     }
     let mut demo = json!({ "projects": projects });
@@ -61,14 +70,13 @@ fn describe_run(demo: &mut Value, directory: &Directory, client: &Client) {
     }
 }
 
-async fn make(plan: Plan, client: &Client, clock: &dyn Clock) -> anyhow::Result<Value> {
+async fn project(plan: Plan, client: &Client, clock: &dyn Clock) -> anyhow::Result<Value> {
     let id = format!("demo-{plan}");
-    // A start that was interrupted left the project behind: begin again.
-    if client.control(Method::GET, &format!("/internal/projects/{id}"), &Value::Null).await.is_ok() {
-        client.control(Method::DELETE, &format!("/internal/projects/{id}?now=true"), &Value::Null).await?;
+    let published = client.control(Method::GET, &format!("/internal/projects/{id}"), &Value::Null).await;
+    if published.is_err() {
+        let project = json!({ "id": id, "plan": plan, "upstream": "orders", "access": "key" });
+        client.control(Method::POST, "/internal/projects", &project).await?;
     }
-    let project = json!({ "id": id, "plan": plan, "upstream": "orders", "access": "key" });
-    client.control(Method::POST, "/internal/projects", &project).await?;
     client.control(Method::POST, &format!("/internal/projects/{id}/deploy"), &Value::Null).await?;
     let all = ["orders:read", "orders:write", "domains:read", "domains:write", "keys:write"];
     let mut keys = Vec::new();
@@ -110,7 +118,12 @@ async fn orders(client: &Client, project: &str, clock: &dyn Clock) -> anyhow::Re
         lines.push_str(&order.to_string());
         lines.push('\n');
     }
-    let path = format!("/internal/orders/{}/import", client.identity_of(project).await?);
+    let of_project = format!("/internal/orders/{}", client.identity_of(project).await?);
+    let kept = client.orders_json(&format!("{of_project}/summary")).await?;
+    if kept.as_object().into_iter().flatten().any(|(_, count)| count.as_i64().is_some_and(|count| count > 0)) {
+        return Ok(json!({ "pending": [], "shipped": [] })); // whose they are is not ours to say
+    }
+    let path = format!("{of_project}/import");
     client.orders(Method::POST, &path, lines.into()).await?;
     Ok(json!({ "pending": pending, "shipped": shipped }))
 }

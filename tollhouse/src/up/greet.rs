@@ -2,38 +2,46 @@
 
 use serde_json::Value;
 
-use crate::arguments::Common;
+use crate::arguments::{Common, Up};
 use crate::directory::{Directory, RunFile};
-use crate::output::line;
+use crate::output::tell;
 use crate::test_world::{ROOT, TestWorld};
 
 /// Prints the greeting; with `--json`, the run file.
-pub(super) fn print(common: &Common, directory: &Directory, run: &RunFile, demo: Option<&Value>) {
+pub(super) fn print(common: &Common, directory: &Directory, run: &RunFile, options: &Up, demo: Option<&Value>) {
     if common.json {
-        line!("{}", serde_json::to_string(run).unwrap_or_default());
+        tell!("{}", serde_json::to_string(run).unwrap_or_default());
         return;
     }
     let ca = directory.path("ca/ca.pem");
     let ca = ca.canonicalize().unwrap_or(ca);
     let ca = shell_quoted(&ca.display().to_string());
-    line!("Tollhouse is up.\n");
-    line!("  https   *.{}:{}", run.platform_domain, run.https.port());
-    line!("  http    port {} (leads to https)", run.http.port());
-    line!("  pages   https://dashboard.{}:{} (sign in with a key)", run.platform_domain, run.https.port());
-    line!("  admin   http://{}/status   /metrics   /readyz", run.admin);
-    line!("  data    {}", directory.path("").display());
-    line!("  trust   {ca}");
-    line!("  build   {}\n", build());
-    let Some(projects) = demo.and_then(|demo| demo.get("projects")).and_then(Value::as_array) else { return };
-    line!("Try it (these lines work when pasted; all keys are in {}):\n", directory.path("demo.json").display());
+    tell!("Tollhouse is up.\n");
+    tell!("  https   *.{}:{}", run.platform_domain, run.https.port());
+    tell!("  http    port {} (leads to https)", run.http.port());
+    tell!("  pages   https://dashboard.{}:{} (sign in with a key)", run.platform_domain, run.https.port());
+    tell!("  admin   http://{}/status   /metrics   /readyz", run.admin);
+    tell!("  data    {}", directory.path("").display());
+    tell!("  trust   {ca}");
+    tell!("  build   {}\n", build());
+    let projects = demo.and_then(|demo| demo.get("projects")).and_then(Value::as_array);
+    if let Some(projects) = projects {
+        print_demo(directory, run, projects, &ca);
+    }
+    print_commands(directory, run, options);
+}
+
+/// Lines that show what the demo's projects can do.
+fn print_demo(directory: &Directory, run: &RunFile, projects: &[Value], ca: &str) {
+    tell!("Try it (these lines work when pasted; all keys are in {}):\n", directory.path("demo.json").display());
     for project in projects {
         let text = |pointer: &str| project.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (host, key, plan) = (text("/host"), text("/keys/0/key"), text("/plan"));
-        line!("  # {} ({plan} plan)", text("/id"));
+        tell!("  # {} ({plan} plan)", text("/id"));
         let base = format!("https://{host}:{}/v1/store/orders", run.https.port());
-        line!("  curl --cacert {ca} -i -H 'Authorization: Bearer {key}' {base}");
+        tell!("  curl --cacert {ca} -i -H 'Authorization: Bearer {key}' {base}");
         if let Some(pending) = project.pointer("/orders/pending/0").and_then(Value::as_i64) {
-            line!("  curl --cacert {ca} -i -X DELETE -H 'Authorization: Bearer {key}' {base}/{pending}");
+            tell!("  curl --cacert {ca} -i -X DELETE -H 'Authorization: Bearer {key}' {base}/{pending}");
         }
         for domain in project.get("domains").and_then(Value::as_array).into_iter().flatten() {
             let name = domain.get("name").and_then(Value::as_str).unwrap_or_default();
@@ -41,27 +49,65 @@ pub(super) fn print(common: &Common, directory: &Directory, run: &RunFile, demo:
                 Some(status) => format!("redirects with {status}"),
                 None => "the primary domain".to_owned(),
             };
-            line!("  # {name}: {what}");
-            line!(
+            tell!("  # {name}: {what}");
+            tell!(
                 "  curl --cacert {ca} -i -H 'Authorization: Bearer {key}' https://{name}:{}/v1/store/orders",
                 run.https.port()
             );
         }
-        line!("");
+        tell!("");
     }
+}
+
+/// Lines for whoever goes on from here.
+fn print_commands(directory: &Directory, run: &RunFile, options: &Up) {
     let program = std::env::current_exe().map_or_else(|_| "tollhouse".to_owned(), |path| path.display().to_string());
     let place = directory.path("");
     let place = place.canonicalize().unwrap_or(place);
     let tollhouse = |arguments: &str| {
         format!("  {} {arguments} --data-dir {}", shell_quoted(&program), shell_quoted(&place.display().to_string()))
     };
-    line!("How it is doing:\n\n{}\n", tollhouse("status"));
-    line!("Publish a service of your own: stop this, start it again with the service as an upstream, and then, in");
-    line!("another terminal, publish a project on it and give it a domain:\n");
-    line!("{}", tollhouse("up --upstream echo=http://127.0.0.1:9000"));
-    line!("{}", tollhouse("project create my-site --plan pro --upstream echo --access public"));
-    line!("{}\n", tollhouse("domain add my-site www.my-site.localhost"));
-    line!("Ctrl-C stops.");
+    tell!("How it is doing:\n\n{}\n", tollhouse("status"));
+    tell!("Publish a service of your own: stop this, start it again with the service as an upstream, and then, in");
+    tell!("another terminal, publish a project on it and give it a domain:\n");
+    tell!("{}", tollhouse(&format!("up{} --upstream echo=http://127.0.0.1:9000", again(run, options))));
+    tell!("{}", tollhouse("project create my-site --plan pro --upstream echo --access public"));
+    tell!("{}\n", tollhouse("domain add my-site www.my-site.localhost"));
+    tell!("Ctrl-C stops.");
+}
+
+/// The options that start this platform again as it is.
+fn again(run: &RunFile, options: &Up) -> String {
+    let usual = Up::usual();
+    let mut words = String::new();
+    for (option, now, usual) in [
+        ("--http-port", run.http.port(), usual.http_port),
+        ("--https-port", run.https.port(), usual.https_port),
+        ("--admin-port", run.admin.port(), usual.admin_port),
+    ] {
+        if now != usual {
+            words.push_str(&format!(" {option} {now}"));
+        }
+    }
+    if options.listen != usual.listen {
+        words.push_str(&format!(" --listen {}", options.listen));
+    }
+    if options.platform_domain.is_some() {
+        words.push_str(&format!(" --platform-domain {}", run.platform_domain));
+    }
+    if let Some(environment) = options.environment {
+        words.push_str(&format!(" --environment {environment}"));
+    }
+    if options.no_demo {
+        words.push_str(" --no-demo");
+    }
+    if let Some(collector) = &options.trace_to {
+        words.push_str(&format!(" --trace-to {}", shell_quoted(collector)));
+    }
+    if let Some(manners) = &options.test_world {
+        words.push_str(&format!(" --test-world={manners}"));
+    }
+    words
 }
 
 /// Prints how a domain is attached in the test world.
@@ -70,15 +116,15 @@ pub(super) fn print_test_world(directory: &Directory, run: &RunFile, world: &Tes
     let place = directory.path("");
     let place = place.canonicalize().unwrap_or(place);
     let place = shell_quoted(&place.display().to_string());
-    let tollhouse = |arguments: &str| line!("  {} {arguments} --data-dir {place}", shell_quoted(&program));
+    let tollhouse = |arguments: &str| tell!("  {} {arguments} --data-dir {place}", shell_quoted(&program));
     let root = directory.path(ROOT);
     let root = root.canonicalize().unwrap_or(root);
-    line!("\nThe test world is open: DNS answers as {} says, and pebble issues certificates.", world.zones().display());
-    line!("Attach a domain; the first command says which record to create, the second creates it:\n");
+    tell!("\nThe test world is open: DNS answers as {} says, and pebble issues certificates.", world.zones().display());
+    tell!("Attach a domain; the first command says which record to create, the second creates it:\n");
     tollhouse("domain add demo-pro shop.customer.test");
     tollhouse("dns set shop.customer.test CNAME TARGET");
     tollhouse("domain verify demo-pro shop.customer.test");
-    line!(
+    tell!(
         "  curl --cacert {} --resolve shop.customer.test:{port}:127.0.0.1 -i https://shop.customer.test:{port}/v1/store/orders",
         shell_quoted(&root.display().to_string()),
         port = run.https.port()
@@ -91,6 +137,40 @@ fn build() -> &'static str {
 }
 
 fn shell_quoted(text: &str) -> String {
-    let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte));
+    let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-:".contains(&byte));
     if plain { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run_file(http: u16, https: u16, domain: &str) -> RunFile {
+        let at = |port: u16| std::net::SocketAddr::from(([127, 0, 0, 1], port)).into();
+        RunFile {
+            pid: None,
+            platform_domain: domain.to_owned(),
+            http: at(http),
+            https: at(https),
+            admin: at(9901),
+            more_admins: Vec::new(),
+            control: at(1),
+            orders: at(2),
+            orders_admin: None,
+            domains_admin: None,
+            tls: false,
+        }
+    }
+
+    #[test]
+    fn the_line_that_starts_it_again_keeps_everything_that_was_chosen() {
+        let line = ["tollhouse", "--platform-domain", "apps.localhost", "--http-port", "0", "--listen", "0.0.0.0"];
+        let options = crate::arguments::Arguments::read(line).unwrap().up;
+        assert_eq!(
+            again(&run_file(40_123, 8_443, "apps.localhost"), &options),
+            " --http-port 40123 --listen 0.0.0.0 --platform-domain apps.localhost"
+        );
+        let options = crate::arguments::Arguments::read(["tollhouse", "--no-demo"]).unwrap().up;
+        assert_eq!(again(&run_file(8_080, 8_443, "tollhouse.localhost"), &options), " --no-demo");
+    }
 }

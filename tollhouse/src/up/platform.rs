@@ -13,13 +13,16 @@ use chassis::config::Source;
 use chassis::logs::Logs;
 use chassis::running::Running;
 use chassis::shutdown::Shutdown;
+use contract::hostname::Hostname;
+use contract::key::Environment;
 use contract::project::UpstreamName;
+use contract::trust::ORDERS_SERVICE;
 use reqwest::Method;
 use toml_edit::{DocumentMut, Item, TableLike};
 
 use crate::arguments::Up;
 use crate::client::Client;
-use crate::directory::{Directory, GATEWAYS, RunFile};
+use crate::directory::{Directory, GATEWAYS, RunFile, SERVICES};
 use crate::test_world::TestWorld;
 
 /// How long the parts may take to be ready before that is an error.
@@ -38,6 +41,16 @@ pub(super) struct Platform {
     services_end: Shutdown,
 }
 
+/// What a start is given.
+pub(super) struct Given<'a> {
+    pub(super) options: &'a Up,
+    /// The platform's domain.
+    pub(super) domain: &'a Hostname,
+    pub(super) environment: Environment,
+    pub(super) world: Option<&'a TestWorld>,
+    pub(super) upstreams: &'a BTreeMap<UpstreamName, Vec<SocketAddr>>,
+}
+
 impl Platform {
     /// Starts all parts.
     ///
@@ -45,28 +58,31 @@ impl Platform {
     /// When one cannot start.
     pub(super) async fn start(
         directory: &Directory,
-        options: &Up,
-        world: Option<&TestWorld>,
-        upstreams: &BTreeMap<UpstreamName, Vec<SocketAddr>>,
+        given: &Given<'_>,
         logs: Arc<Logs>,
         clock: Arc<dyn Clock>,
     ) -> anyhow::Result<Self> {
+        let Given { options, domain, environment, world, upstreams } = *given;
+        let deployment = format!("environment = \"{environment}\"\n");
         // Made here, so that every part finds the same.
         directory.platform_secret()?;
-        let credential = directory.gateway_credential(NAME)?;
+        let credential = directory.credential(GATEWAYS, NAME)?;
+        let of_orders = directory.credential(SERVICES, ORDERS_SERVICE)?;
         chassis::secret::Secret::load_or_create(&directory.path("secrets/sealing.key"))?;
         let (edge_end, services_end) = (Shutdown::new(), Shutdown::new());
 
         let domains = domains_service::Config::read(&settings(
             "domains-service settings",
             DOMAINS,
-            &(domains_settings(directory, options, world) + &tracing_settings(options)),
+            &(deployment.clone() + &domains_settings(directory, domain, world) + &tracing_settings(options)),
         )?)?;
         let domains = domains_service::start(domains, clock.clone(), services_end.clone()).await?;
         let orders = orders_service::Config::read(&settings(
             "orders-service settings",
             ORDERS,
-            &(orders_settings(directory, domains.address("internal")?) + &tracing_settings(options)),
+            &(deployment.clone()
+                + &orders_settings(directory, &of_orders, domains.address("internal")?)
+                + &tracing_settings(options)),
         )?)?;
         let orders = orders_service::start(orders, clock.clone(), services_end.clone()).await?;
 
@@ -78,18 +94,21 @@ impl Platform {
         let edge = gateway::config::Config::read(&settings(
             "gateway settings",
             GATEWAY,
-            &(edge_settings(directory, options, &credential, &parts, upstreams) + &tracing_settings(options)),
+            &(deployment
+                + &edge_settings(directory, options, &credential, &parts, upstreams)
+                + &tracing_settings(options)),
         )?)?;
         let edge = gateway::server::start(edge, logs, clock, edge_end.clone()).await?;
         let run = RunFile {
             pid: Some(std::process::id()),
-            platform_domain: options.platform_domain.as_str().to_owned(),
+            platform_domain: domain.as_str().to_owned(),
             http: edge.address("http")?.into(),
             https: edge.address("https")?.into(),
             admin: edge.address("admin")?.into(),
             more_admins: Vec::new(),
             control: domains.address("internal")?.into(),
             orders: orders.address("internal")?.into(),
+            tls: false,
             orders_admin: Some(orders.address("admin")?.into()),
             domains_admin: Some(domains.address("admin")?.into()),
         };
@@ -165,10 +184,6 @@ fn quoted(path: &Path) -> String {
     toml_edit::Value::from(path.display().to_string()).to_string()
 }
 
-fn secrets(directory: &Directory) -> String {
-    format!("secret_file = {}\n", quoted(&directory.path("secrets/platform.key")))
-}
-
 /// One machine can afford to look at every request.
 fn tracing_settings(options: &Up) -> String {
     options.trace_to.as_ref().map_or_else(String::new, |url| {
@@ -176,21 +191,22 @@ fn tracing_settings(options: &Up) -> String {
     })
 }
 
-fn orders_settings(directory: &Directory, control: SocketAddr) -> String {
+fn orders_settings(directory: &Directory, credential: &Path, control: SocketAddr) -> String {
     let database = quoted(&directory.path("orders/orders.sqlite"));
     format!(
-        "{}database = {database}\nlisten = \"127.0.0.1:0\"\ninternal_listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n[events]\nurl = \"http://{control}\"\n",
-        secrets(directory)
+        "credential_file = {}\ndatabase = {database}\nlisten = \"127.0.0.1:0\"\ninternal_listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n[events]\nurl = \"http://{control}\"\n",
+        quoted(credential)
     )
 }
 
-fn domains_settings(directory: &Directory, options: &Up, world: Option<&TestWorld>) -> String {
+fn domains_settings(directory: &Directory, domain: &Hostname, world: Option<&TestWorld>) -> String {
     let path = |name: &str| quoted(&directory.path(name));
-    let mut text = secrets(directory);
+    let mut text = format!("secret_file = {}\n", path("secrets/platform.key"));
     let _ = writeln!(text, "sealing_secret_file = {}", path("secrets/sealing.key"));
     let _ = writeln!(text, "gateways_directory = {}", path(GATEWAYS));
+    let _ = writeln!(text, "services_directory = {}", path(SERVICES));
     let _ = writeln!(text, "database = {}", path("domains/domains.sqlite"));
-    let _ = writeln!(text, "platform_domain = \"{}\"", options.platform_domain);
+    let _ = writeln!(text, "platform_domain = \"{domain}\"");
     text.push_str("listen = \"127.0.0.1:0\"\ninternal_listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n");
     text.push_str("allow_local_names = true\n");
     if world.is_some() {
@@ -285,7 +301,7 @@ mod tests {
         let (_place, directory) = directory();
         let options = crate::arguments::Arguments::read(["tollhouse"]).unwrap().up;
         let at = SocketAddr::from(([127, 0, 0, 1], 7));
-        let credential = directory.gateway_credential(NAME).unwrap();
+        let credential = directory.credential(GATEWAYS, NAME).unwrap();
         let parts = [("domains", at), ("orders", at), ("control", at)];
         let edge = edge_settings(&directory, &options, &credential, &parts, &BTreeMap::new());
         assert_eq!(
@@ -305,10 +321,10 @@ mod tests {
                 "upstreams.orders.endpoints",
             ]
         );
-        let orders = orders_settings(&directory, at);
-        let places = ["admin_listen", "database", "events.url", "internal_listen", "listen", "secret_file"];
+        let orders = orders_settings(&directory, &credential, at);
+        let places = ["admin_listen", "credential_file", "database", "events.url", "internal_listen", "listen"];
         assert_eq!(different(ORDERS, &orders), places);
-        let domains = domains_settings(&directory, &options, None);
+        let domains = domains_settings(&directory, &"tollhouse.localhost".parse().unwrap(), None);
         let places = [
             "admin_listen",
             "database",
@@ -319,6 +335,7 @@ mod tests {
             "local_authority.ca_key_file",
             "sealing_secret_file",
             "secret_file",
+            "services_directory",
         ];
         assert_eq!(different(DOMAINS, &domains), places);
         // And the dashboard's own, which were other ones here.

@@ -12,6 +12,9 @@ async fn the_command_line_does_what_it_says() {
     keys_are_created_rotated_and_revoked(&platform).await;
     status_says_how_the_platform_is(&platform);
     explain_says_what_the_edge_believes_of_a_host(&platform);
+    all_projects_are_listed(&platform);
+    what_goes_wrong_is_json_for_programs_and_an_exit_code(&platform);
+    what_describes_the_api_needs_no_key_and_a_bad_key_is_explained(&platform).await;
     a_second_platform_on_the_same_directory_is_refused(&platform);
 }
 
@@ -64,6 +67,64 @@ fn explain_says_what_the_edge_believes_of_a_host(platform: &Platform) {
     let known = platform.json(&["explain", "petshop.localhost"]);
     assert_eq!(known["site"]["redirect"]["to"], "www.petshop.localhost");
     assert_eq!(known["certificate"], "own");
+    let port = platform.https_port();
+    let pasted = platform.json(&["explain", &format!("https://petshop.localhost:{port}/v1/store/orders?a=b")]);
+    assert_eq!(pasted["site"]["redirect"]["to"], "www.petshop.localhost");
+    let shop = platform.project("pro");
+    assert_eq!(platform.json(&["explain", &shop.id])["project"]["id"], shop.id.as_str());
+    let key = platform.json(&["explain", &shop.key]);
+    assert!(key["key"]["id"].as_str().unwrap().starts_with("key_"), "{key}");
+    assert!(!key.to_string().contains(&shop.key), "the key itself is not shown again");
+}
+
+fn all_projects_are_listed(platform: &Platform) {
+    let before = platform.json(&["project", "list"]).as_array().unwrap().len();
+    for number in 0..55 {
+        platform.json(&["project", "create", &format!("many-{number}")]);
+    }
+    assert_eq!(platform.json(&["project", "list"]).as_array().unwrap().len(), before + 55);
+}
+
+fn what_goes_wrong_is_json_for_programs_and_an_exit_code(platform: &Platform) {
+    let missing = platform.command(&["project", "show", "nobody", "--json"]);
+    let error: serde_json::Value = serde_json::from_slice(&missing.stderr).unwrap();
+    assert_eq!((missing.status.code(), &error["error"]["code"]), (Some(1), &json!("project_not_found")));
+    let usage = platform.command(&["project", "shwo", "--json"]);
+    let error: serde_json::Value = serde_json::from_slice(&usage.stderr).unwrap();
+    assert_eq!((usage.status.code(), &error["error"]["code"]), (Some(2), &json!("usage")));
+    // A key that could not be written down is lost: that is no success.
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut create = crate::world::tollhouse();
+    create.args(["key", "create", "demo-pro", "--data-dir"]).arg(platform.path("")).stdout(full);
+    let lost = create.stderr(std::process::Stdio::piped()).output().unwrap();
+    assert_eq!(lost.status.code(), Some(1), "{}", String::from_utf8_lossy(&lost.stderr));
+}
+
+async fn what_describes_the_api_needs_no_key_and_a_bad_key_is_explained(platform: &Platform) {
+    let (client, shop) = (platform.client(), platform.project("pro"));
+    for path in ["/openapi.json", "/v1/openapi.json", "/v2/openapi.json", "/reference"] {
+        let answer = shop.bare(platform, &client, reqwest::Method::GET, path).send().await.unwrap();
+        assert_eq!(answer.status(), 200, "{path}");
+        assert!(answer.headers().contains_key("x-ratelimit-limit"), "{path}");
+    }
+    let url = format!("https://api.tollhouse.localhost:{}/v1/openapi.json", platform.https_port());
+    assert_eq!(client.get(url).send().await.unwrap().status(), 200);
+    let mut cut = shop.key.clone();
+    cut.pop();
+    let (mut flipped, last) = (shop.key.clone(), if shop.key.ends_with('a') { 'b' } else { 'a' });
+    flipped.pop();
+    flipped.push(last);
+    for (value, words) in [
+        (shop.key.clone(), "Authorization: Bearer"),
+        (format!("Bearer {cut}"), "cut short"),
+        (format!("Bearer {flipped}"), "a letter is wrong"),
+    ] {
+        let request = shop.bare(platform, &client, reqwest::Method::GET, "/v1/store/orders");
+        let answer = request.header("authorization", value).send().await.unwrap();
+        assert_eq!(answer.status(), 401);
+        let body: serde_json::Value = answer.json().await.unwrap();
+        assert!(body["message"].as_str().unwrap().contains(words), "{body}");
+    }
 }
 
 #[test]

@@ -211,7 +211,7 @@ impl Deployment {
                 path("ca/ca.pem"),
                 path("ca/ca.key"),
             );
-            let orders = format!("{common}{orders_store}");
+            let orders = format!("{common}{orders_store}[identity]\ntrust_file = \"{}\"\n", path("orders-trust.json"));
             let mut both = Services { settings: [domains, orders], end: Shutdown::new(), running: None };
             both.begin(None).await;
             services.push(both);

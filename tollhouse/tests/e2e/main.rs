@@ -1,6 +1,8 @@
 //! The promises, in the customer's words, against the real program: `tollhouse up` as a process, TLS, real keys.
 
 #[cfg(test)]
+mod access;
+#[cfg(test)]
 mod backups;
 #[cfg(test)]
 mod bounds;
@@ -16,6 +18,8 @@ mod domain_commands;
 mod durability;
 #[cfg(test)]
 mod examples;
+#[cfg(test)]
+mod internal_tls;
 #[cfg(test)]
 mod limits;
 #[cfg(test)]
@@ -38,6 +42,8 @@ mod replicas;
 mod sealing;
 #[cfg(test)]
 mod secrets;
+#[cfg(test)]
+mod start;
 #[cfg(test)]
 mod traces;
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! A project is removed, and its name is used again: what the first left behind is nobody's.
 
-use chassis::guard::operator_token;
+use chassis::clock::{Clock as _, SystemClock};
+use chassis::guard::{pass, pass_key};
 use chassis::secret::Secret;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -52,7 +53,10 @@ async fn a_project_created_under_a_removed_ones_name_sees_nothing_of_it() {
     }
     let (orders, spent) = seen(&platform, &first).await;
     assert_eq!(orders, 21);
-    platform.json(&["project", "remove", "acme"]);
+    let unasked = platform.command(&["project", "remove", "acme"]);
+    let words = String::from_utf8_lossy(&unasked.stderr).into_owned();
+    assert!(!unasked.status.success() && words.contains("--yes") && words.contains("orders"), "{words}");
+    platform.json(&["project", "remove", "acme", "--yes"]);
     let request = first.request(&platform, &platform.client(), Method::GET, "/v1/store/orders");
     assert!(request.send().await.is_err(), "its host is gone with it");
 
@@ -69,7 +73,7 @@ async fn a_project_created_under_a_removed_ones_name_sees_nothing_of_it() {
 
     // The first comes back when the name is free, with its key and its orders.
     assert!(said(&platform, &["project", "restore", "acme"]).contains("project_exists"));
-    platform.json(&["project", "remove", "acme", "--now"]);
+    platform.json(&["project", "remove", "acme", "--now", "--yes"]);
     assert!(said(&platform, &["project", "restore", "acme"]).contains("project_not_found"), "--now spares nothing");
 }
 
@@ -79,19 +83,20 @@ async fn a_removed_project_comes_back_with_its_orders_until_it_is_erased_everywh
     let shop = create(&platform, "acme");
     let uid = platform.json(&["project", "show", "acme"])["uid"].as_str().unwrap().to_owned();
     place(&platform, &shop).await;
-    platform.json(&["project", "remove", "acme"]);
+    platform.json(&["project", "remove", "acme", "--yes"]);
     assert_eq!(platform.json(&["project", "removed"])[0]["uid"], json!(uid));
     platform.json(&["project", "restore", "acme"]);
     assert_eq!(seen(&platform, &shop).await.0, 1);
-    platform.json(&["project", "remove", "acme", "--now"]);
+    platform.json(&["project", "remove", "acme", "--now", "--yes"]);
     // Nobody can ask for an identity that is gone but the operator of the service itself.
     let run: Value = serde_json::from_slice(&std::fs::read(platform.path("run.json")).unwrap()).unwrap();
     let secret = Secret::load_or_create(&platform.path("secrets/platform.key")).unwrap();
-    let token = operator_token(&secret).to_token();
+    let key = pass_key(&secret).unwrap();
     let url = format!("http://{}/internal/orders/{uid}/summary", run["orders"].as_str().unwrap());
     let none = json!({ "pending": 0, "shipped": 0, "cancelled": 0 });
     until("the orders are erased", async || {
-        let answer = platform.client().get(&url).bearer_auth(token.as_str()).send().await.unwrap();
+        let pass = pass(&key, "orders-service", SystemClock::new().now_seconds());
+        let answer = platform.client().get(&url).bearer_auth(pass).send().await.unwrap();
         answer.json::<Value>().await.unwrap() == none
     })
     .await;

@@ -33,6 +33,48 @@ fn every_table_has_its_bound() {
     assert_eq!(rows("Tables of the orders-service"), tables("orders-service"));
 }
 
+/// Whether a line declares a field that can grow.
+fn is_growing_field(line: &str) -> bool {
+    let field = line
+        .trim_start()
+        .trim_start_matches("pub(crate) ")
+        .trim_start_matches("pub(super) ")
+        .trim_start_matches("pub ");
+    let Some((name, kind)) = field.split_once(": ") else { return false };
+    let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    let grows = ["HashMap<", "HashSet<", "BTreeMap<", "BTreeSet<", "VecDeque<", "Cache<"];
+    line.starts_with("    ") && is_name && kind.ends_with(',') && grows.iter().any(|grows| kind.contains(grows))
+}
+
+#[test]
+fn every_map_in_memory_has_its_bound() {
+    let processes = ["chassis/src/", "domains-service/src/", "gateway/src/", "orders-service/src/"];
+    let of_tests = ["/tests", "fakes", "trial"];
+    let sources = tree::files(".rs").into_iter().filter(|path| {
+        processes.iter().any(|start| path.starts_with(start)) && !of_tests.iter().any(|part| path.contains(part))
+    });
+    let growing = sources.filter(|path| {
+        // Parameters of functions are indented deeper, or stand on the line of their function.
+        let text = tree::read(path);
+        let program = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        program.lines().any(|line| !line.starts_with("        ") && is_growing_field(line))
+    });
+    let named = rows("Maps in memory");
+    assert_eq!(growing.collect::<BTreeSet<_>>(), named);
+    let text = tree::read("docs/bounds.md");
+    let mut bounds = 0;
+    for row in text.lines().filter(|line| line.starts_with("| `") && line.contains("/src/")) {
+        let words: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
+        let (files, constants): (Vec<_>, Vec<_>) = words.into_iter().partition(|word| word.contains('/'));
+        bounds += constants.len();
+        for constant in constants {
+            let is_there = files.iter().any(|file| tree::read(file).contains(&format!("const {constant}: ")));
+            assert!(is_there, "{files:?} name no {constant}");
+        }
+    }
+    assert!(bounds >= 15, "{bounds}");
+}
+
 #[test]
 fn every_test_of_a_bound_exists() {
     let sources: Vec<String> = tree::files(".rs").iter().map(|path| tree::read(path)).collect();

@@ -47,6 +47,38 @@ fn an_unknown_environment_variable_is_a_mistake() {
 }
 
 #[test]
+fn what_kubernetes_tells_of_services_is_no_mistake() {
+    let told = |name: &str, value: &str| {
+        let environment = BTreeMap::from([(name.to_owned(), value.to_owned())]);
+        let source = Source::from_text("x", "", "TOLLHOUSE_GATEWAY", environment);
+        source.reader().unwrap().finish(Some(())).is_ok()
+    };
+    for (name, value) in [
+        ("TOLLHOUSE_GATEWAY_SERVICE_HOST", "10.0.0.7"),
+        ("TOLLHOUSE_GATEWAY_SERVICE_PORT", "443"),
+        ("TOLLHOUSE_GATEWAY_SERVICE_PORT_HTTPS", "443"),
+        ("TOLLHOUSE_GATEWAY_PORT", "tcp://10.0.0.7:443"),
+        ("TOLLHOUSE_GATEWAY_PORT_443_TCP", "tcp://10.0.0.7:443"),
+        ("TOLLHOUSE_GATEWAY_PORT_443_TCP_PROTO", "tcp"),
+        ("TOLLHOUSE_GATEWAY_PORT_443_TCP_PORT", "443"),
+        ("TOLLHOUSE_GATEWAY_PORT_443_TCP_ADDR", "10.0.0.7"),
+        ("TOLLHOUSE_GATEWAY_PORT_443_UDP_ADDR", "10.0.0.7"),
+        ("TOLLHOUSE_GATEWAY_ADMIN_SERVICE_HOST", "10.0.0.8"),
+        ("TOLLHOUSE_GATEWAY_ADMIN_PORT_9901_TCP_ADDR", "10.0.0.8"),
+    ] {
+        assert!(told(name, value), "{name}");
+    }
+    for (name, value) in [
+        ("TOLLHOUSE_GATEWAY_LISTEN_PORT", "80"),
+        ("TOLLHOUSE_GATEWAY_PORT", "80"),
+        ("TOLLHOUSE_GATEWAY_PORT_HTTP_TCP", "80"),
+        ("TOLLHOUSE_GATEWAY_SERVICE", "x"),
+    ] {
+        assert!(!told(name, value), "{name}");
+    }
+}
+
+#[test]
 fn a_password_in_a_url_is_not_repeated() {
     let source = source("urls = [\"redis://:hunter2@cache:6379\"]\n");
     let reader = source.reader().unwrap();

@@ -115,6 +115,10 @@ pub(super) async fn page(
         .domains
         .iter()
         .filter(|other| other.name != domain.name && other.is_served() && other.redirect.is_none());
+    let mut targets: Vec<String> = targets.map(|other| other.name.clone()).collect();
+    // Where it leads now is a choice, served or not: saving something else must not take the redirect away.
+    let now_to = domain.redirect.as_ref().map(|redirect| redirect.to.clone()).filter(|to| to != "primary");
+    targets.extend(now_to.filter(|to| !targets.contains(to)));
     let mut shell = Shell::within(session, &project, Section::Domains, domain.name.clone());
     shell = shell.live(format!("/projects/{project}/live?domain={}", segment(&domain.name)), RELOAD_SECONDS);
     if !domain.is_moving() {
@@ -130,7 +134,7 @@ pub(super) async fn page(
         times,
         events: entries.into_iter().take(EVENTS_MAX).collect(),
         certificates,
-        targets: targets.map(|other| other.name.clone()).collect(),
+        targets,
         has_primary,
         may_write: session.may(Scope::DomainsWrite),
         note,

@@ -91,7 +91,8 @@ pub(in crate::dashboard) async fn show(
     let base = format!("/v1/projects/{}", segment(&id));
     let project: Project = dashboard.api.get(&session.actor, &base).await?;
     let query = query.unwrap_or_default();
-    let cursor = query.strip_prefix("after=").map(|after| format!("&cursor={}", segment(after))).unwrap_or_default();
+    let after = query.strip_prefix("after=").map(segment);
+    let cursor = after.as_ref().map(|after| format!("&cursor={after}")).unwrap_or_default();
     let listed = format!("{base}/domains?limit=200{cursor}");
     let answered = dashboard.api.call(&session.actor, Method::GET, &listed, &Value::Null).await?;
     let state = digest_of(&answered.body.to_string());
@@ -101,7 +102,9 @@ pub(in crate::dashboard) async fn show(
         list.domains.into_iter().map(|domain| Row { ends: domain.certificate_ends(now), domain }).collect();
     let mut shell = Shell::within(&session, &project_id, Section::Domains, w::DOMAINS);
     if rows.iter().any(|row| row.domain.is_moving()) || session.may(Scope::DomainsWrite) {
-        shell = shell.live(format!("/projects/{project_id}/live"), RELOAD_SECONDS);
+        // Of this page, not of the first.
+        let page = after.map(|after| format!("?after={after}")).unwrap_or_default();
+        shell = shell.live(format!("/projects/{project_id}/live{page}"), RELOAD_SECONDS);
     }
     if !rows.iter().any(|row| row.domain.is_moving()) {
         shell.reload_seconds = None; // nothing to wait for

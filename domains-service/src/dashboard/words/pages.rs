@@ -238,7 +238,11 @@ words! {
     SEND_AGAIN = "Send again";
     ATTEMPTS = "Attempts";
     LAST_DELIVERY = "Last delivery";
+    OPEN_SITE = "Open the site";
     FAILING_SINCE = "Failing since";
+    FAILING = "On, and failing";
+    ROTATE_SECRET_LEAD = "Messages carry signatures of both secrets for a day; then the old one is gone.";
+    REMOVE_WEBHOOK_LEAD = "Nothing is sent to it any more, and what waits for it is dropped.";
     SWITCH_ON = "Switch on";
     SWITCH_OFF = "Switch off";
     ROTATE_SECRET = "New secret";

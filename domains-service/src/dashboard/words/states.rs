@@ -81,6 +81,7 @@ pub(in crate::dashboard) fn verdict(verdict: &str) -> (&'static str, &'static st
         "ok" => ("Right", "good"),
         "ok_apex_cname" => ("Right, but a CNAME at an apex", "good"),
         "missing" => ("Nothing there yet", "wait"),
+        "wildcard" => ("Only a wildcard so far", "wait"),
         "cname_mismatch" => ("CNAME leads elsewhere", "bad"),
         "cname_chained" => ("CNAME by way of another name", "bad"),
         "conflicting_a" => ("A record in the way", "bad"),
@@ -91,6 +92,7 @@ pub(in crate::dashboard) fn verdict(verdict: &str) -> (&'static str, &'static st
         "timeout" => ("Does not answer", "off"),
         "servfail" => ("Reports a failure", "off"),
         "lame" => ("Does not know the zone", "off"),
+        "unreachable" => ("Not asked: no way there", "off"),
         _ => ("No usable answer", "off"),
     }
 }

@@ -83,8 +83,11 @@ fn properties_that_do_not_matter_do_not_forbid() {
 
 #[test]
 fn unknown_critical_properties_forbid() {
-    assert_eq!(shop(&["128 future value", "0 issue letsencrypt.org"]), forbids("shop.customer.com"), "23");
-    assert_eq!(shop(&["1 future value", "0 issue letsencrypt.org"]), forbids("shop.customer.com"), "24: the wrong bit");
+    let critical = |without_it_too| CaaRuling::Critical("shop.customer.com".to_owned(), without_it_too);
+    assert_eq!(shop(&["128 future value", "0 issue letsencrypt.org"]), critical(false), "23");
+    assert_eq!(shop(&["1 future value", "0 issue letsencrypt.org"]), critical(false), "24: the wrong bit");
+    assert_eq!(shop(&["128 future value"]), critical(false), "24: alone");
+    assert_eq!(shop(&["128 future value", "0 issue ;"]), critical(true), "24: and forbidden without it too");
     assert_eq!(shop(&["2 future value", "0 issue letsencrypt.org"]), both(), "25: a bit without meaning");
 }
 

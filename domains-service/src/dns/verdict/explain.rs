@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::{Claim, Expectation, ServerVerdict};
 use crate::dns::CaaRecord;
-use crate::dns::caa::{CaaIdentity, CaaRuling};
+use crate::dns::caa::{CaaIdentity, CaaRuling, is_critical_unknown};
 use crate::dns::facts::{Answer, CaaLevel, DnsFacts, ServerFacts, Why};
 use crate::dns::networks::proxy_of;
 use crate::domain::problem::{Problem, ProblemCode};
@@ -25,19 +25,54 @@ pub(super) fn zone_missing(expected: &Expectation<'_>) -> Problem {
     )
 }
 
-pub(super) fn unanswered(place: &str, why: Why) -> Problem {
+/// Nobody could say which nameservers are responsible.
+pub(super) fn zone_unknown(expected: &Expectation<'_>, why: Why) -> Problem {
+    let name = expected.name;
+    if why == Why::Bogus {
+        return Problem::new(
+            ProblemCode::DnsDnssec,
+            name.as_str(),
+            format!(
+                "DNSSEC of {name} is broken: its signatures do not fit the DS record at the registrar. Resolvers that check them, and certificate authorities, see no records at all."
+            ),
+            "Sign the zone again at your DNS provider, or remove the DS record at your registrar; then choose Verify.",
+        );
+    }
+    let (code, what) = match why {
+        Why::Lame => (ProblemCode::DnsLameNs, "No nameservers are listed for it"),
+        Why::ServFail | Why::Malformed => (ProblemCode::DnsServfail, "Every resolver reported a failure"),
+        _ => (ProblemCode::DnsTimeout, "The resolvers did not answer in time"),
+    };
+    let fix =
+        "If this stays, ask your DNS provider whether the nameservers of the domain work; we ask again automatically.";
+    let message = format!("The nameservers of {name} could not be found. {what}.");
+    Problem::new(code, name.as_str(), message, fix).holding_up()
+}
+
+/// What a nameserver did instead of answering. When it is so with all of them, nothing goes on.
+pub(super) fn unanswered(server: &ServerFacts, why: Why, nobody_answered: bool) -> Problem {
+    let host = server.host.as_str();
+    let place = server.ip.map_or_else(|| host.to_owned(), |ip| format!("{host} ({ip})"));
+    let problem = silence(host, &place, why);
+    if nobody_answered { problem.holding_up() } else { problem }
+}
+
+/// The ownership text could not be asked for.
+pub(super) fn text_unknown(place: &str, why: Why) -> Problem {
+    silence(place, place, why)
+}
+
+fn silence(host: &str, place: &str, why: Why) -> Problem {
     let (code, what) = match why {
         Why::Timeout => (ProblemCode::DnsTimeout, "did not answer in time"),
-        Why::ServFail | Why::Malformed => (ProblemCode::DnsServfail, "reported a failure"),
+        Why::Unreachable => (ProblemCode::DnsTimeout, "cannot be reached from our network, which may have no IPv6"),
+        Why::ServFail | Why::Malformed | Why::Bogus => (ProblemCode::DnsServfail, "reported a failure"),
         Why::Lame => (ProblemCode::DnsLameNs, "is listed as a nameserver but does not know the zone"),
         Why::NoAddress => (ProblemCode::DnsLameNs, "is listed as a nameserver but has no public address"),
     };
-    Problem::new(
-        code,
-        place,
-        format!("{place} {what}."),
-        "If this stays, ask your DNS provider; we ask again automatically.",
-    )
+    let fix = "If this stays, ask your DNS provider; we ask again automatically.";
+    let problem = Problem::new(code, host, format!("{place} {what}."), fix);
+    if why == Why::Unreachable { problem.ours() } else { problem }
 }
 
 fn create(expected: &Expectation<'_>, apex: bool) -> String {
@@ -49,16 +84,19 @@ fn create(expected: &Expectation<'_>, apex: bool) -> String {
     }
 }
 
-pub(super) fn no_record(expected: &Expectation<'_>, apex: bool) -> Problem {
+pub(super) fn no_record(facts: &DnsFacts, expected: &Expectation<'_>, apex: bool) -> Problem {
     let kind = if apex { "ALIAS or ANAME" } else { "CNAME" };
-    let name = expected.name;
-    Problem::new(
-        ProblemCode::DnsNoRecord,
-        name.as_str(),
-        format!("{name} has no {kind} record yet. DNS changes can take up to 48 hours."),
-        create(expected, apex),
-    )
-    .seen([expected.target.to_string()], [])
+    let (name, code) = (expected.name, ProblemCode::DnsNoRecord);
+    let wild = facts.servers.iter().find_map(|server| server.wildcard.as_ref().map(|wildcard| (wildcard, server)));
+    let Some((wildcard, server)) = wild else {
+        let message = format!("{name} has no {kind} record yet. DNS changes can take up to 48 hours.");
+        let problem = Problem::new(code, name.as_str(), message, create(expected, apex));
+        return problem.seen([expected.target.to_string()], []);
+    };
+    let seen = format!("{wildcard} {}", answer(server, ServerVerdict::Wildcard));
+    let message = format!("{name} has no record of its own: the wildcard record {seen} answers for it.");
+    let fix = format!("{}. The wildcard record can stay.", create(expected, apex));
+    Problem::new(code, name.as_str(), message, fix).seen([expected.target.to_string()], [seen])
 }
 
 pub(super) fn apex_cname(expected: &Expectation<'_>, server: &ServerFacts) -> Problem {
@@ -165,8 +203,12 @@ fn explain_one(
                 foreign,
             ));
         }
-        ServerVerdict::Missing => {
-            problems.push(no_record(expected, matches!(&facts.zone, super::Zone::Is(zone) if zone == name.as_str())));
+        ServerVerdict::Missing | ServerVerdict::Wildcard => {
+            problems.push(no_record(
+                facts,
+                expected,
+                matches!(&facts.zone, super::Zone::Is(zone) if zone == name.as_str()),
+            ));
         }
         ServerVerdict::Ok | ServerVerdict::OkByAddress | ServerVerdict::OkApexCname | ServerVerdict::Unknown(_) => {}
     }
@@ -252,6 +294,25 @@ pub(super) fn caa(identity: &CaaIdentity, ruling: &CaaRuling, levels: &[CaaLevel
             place,
             format!("The CAA records of {place} allow {authority}, but not by {}.", identity.methods.join(" or ")),
             format!("Add: {place} CAA 0 issue \"{authority}; validationmethods={}\"", identity.methods.join(",")),
+        ),
+        CaaRuling::Critical(place, still_forbidden) => (
+            ProblemCode::CaaForbids,
+            place,
+            format!(
+                "The CAA records of {place} contain a critical one that certificate authorities do not know, so none may issue."
+            ),
+            {
+                let critical =
+                    levels.iter().find(|level| level.name == *place).and_then(|level| level.records.as_ref().ok());
+                let critical = critical.into_iter().flatten().filter(|record| is_critical_unknown(record));
+                let delete: Vec<String> = critical.map(|record| show_caa(place, record)).take(SHOWN_MAX).collect();
+                let then = if *still_forbidden {
+                    format!(". Then add: {place} CAA 0 issue \"{authority}\"")
+                } else {
+                    String::new()
+                };
+                format!("Delete: {}{then}", delete.join(", "))
+            },
         ),
         CaaRuling::Forbids(place) => (
             ProblemCode::CaaForbids,

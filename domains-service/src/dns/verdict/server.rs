@@ -16,6 +16,8 @@ pub(crate) enum ServerVerdict {
     OkApexCname,
     /// No such record.
     Missing,
+    /// None of its own: a wildcard's records, which do not lead to us, answer in its place.
+    Wildcard,
     /// A CNAME that leads elsewhere.
     CnameMismatch,
     /// A CNAME that leads to us by way of another name.
@@ -57,6 +59,9 @@ impl ServerVerdict {
             Self::Unknown(Why::Lame) => "lame",
             Self::Unknown(Why::Malformed) => "malformed",
             Self::Unknown(Why::NoAddress) => "no_address",
+            Self::Unknown(Why::Unreachable) => "unreachable",
+            Self::Unknown(Why::Bogus) => "dnssec_bogus",
+            Self::Wildcard => "wildcard",
         }
     }
 }
@@ -69,6 +74,16 @@ pub(super) fn judge(
     apex: bool,
     chain: &[String],
 ) -> ServerVerdict {
+    let verdict = judge_answer(server, target, edge, apex, chain);
+    match verdict {
+        ServerVerdict::Unknown(_) => verdict,
+        // What stands at the wildcard is in nobody's way: a record of the name itself counts before it.
+        _ if server.wildcard.is_some() && !verdict.is_ok() => ServerVerdict::Wildcard,
+        _ => verdict,
+    }
+}
+
+fn judge_answer(server: &ServerFacts, target: &str, edge: &[IpAddr], apex: bool, chain: &[String]) -> ServerVerdict {
     match &server.cname {
         Answer::Failed(why) => ServerVerdict::Unknown(*why),
         Answer::Is(cname) if cname.eq_ignore_ascii_case(target) && apex => ServerVerdict::OkApexCname,

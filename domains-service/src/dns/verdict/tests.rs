@@ -13,7 +13,15 @@ fn server(host: &str, cname: Answer<&str>) -> ServerFacts {
         Answer::Nothing => Answer::Nothing,
         Answer::Failed(why) => Answer::Failed(why),
     };
-    ServerFacts { host: host.to_owned(), ip: None, cname, a: Vec::new(), aaaa: Vec::new(), ttl: Some(3_600) }
+    ServerFacts {
+        host: host.to_owned(),
+        ip: None,
+        cname,
+        a: Vec::new(),
+        aaaa: Vec::new(),
+        ttl: Some(3_600),
+        wildcard: None,
+    }
 }
 
 fn addressed(host: &str, addresses: &[&str]) -> ServerFacts {
@@ -274,6 +282,30 @@ fn caa_that_blocks_names_the_level_and_the_record_to_add() {
     facts.caa = vec![CaaLevel { name: "shop.customer.com".to_owned(), records: Err(Why::ServFail) }];
     let judged = two.judge(&facts);
     assert_eq!((judged.caa, codes(&judged)), (Caa::Unknown, vec!["CAA_LOOKUP_FAILED"]));
+}
+
+#[test]
+fn the_remedy_for_a_critical_caa_record_works_when_followed() {
+    let case = Case { authorities: vec![authority("letsencrypt.org")], ..Case::of("shop.customer.com") };
+    let record =
+        |flags, tag: &str, value: &str| CaaRecord { flags, tag: tag.to_owned(), value: value.as_bytes().to_vec() };
+    let judged = |records: &[CaaRecord]| {
+        let mut facts = facts("customer.com", vec![server("ns1", Answer::Is(TARGET))]);
+        facts.caa = vec![CaaLevel { name: "customer.com".to_owned(), records: Ok(records.to_vec()) }];
+        case.judge(&facts)
+    };
+    let (critical, digicert, ours) =
+        (record(128, "tbs", "x"), record(0, "issue", "digicert.com"), record(0, "issue", "letsencrypt.org"));
+    let alone = judged(std::slice::from_ref(&critical));
+    assert_eq!(codes(&alone), ["CAA_FORBIDS"]);
+    assert_eq!(alone.problems[0].fix, "Delete: customer.com CAA 128 tbs \"x\"");
+    assert_eq!(judged(&[]).caa, Caa::Allowed);
+    let both = judged(&[critical, digicert.clone()]);
+    assert_eq!(
+        both.problems[0].fix,
+        "Delete: customer.com CAA 128 tbs \"x\". Then add: customer.com CAA 0 issue \"letsencrypt.org\""
+    );
+    assert_eq!(judged(&[digicert, ours]).caa, Caa::Allowed);
 }
 
 #[test]

@@ -178,7 +178,7 @@ fn certificate() -> Value {
             "key_type": text_or_null("The type of its key."),
             "renew_at": date_or_null("When its successor will be asked for."),
             "attempts": count("Failed attempts in a row."),
-            "last_error": text_or_null("What the last one failed with."),
+            "last_error": text_or_null("What the last one failed with: one phrase for each class of failure."),
             "next_attempt_at": date_or_null("When the next one is made."),
             "rate_limited_until": date_or_null("Until when the authority wants to be left alone."),
         }),

@@ -313,6 +313,15 @@ async fn webhooks_are_added_shown_switched_and_removed() {
 }
 
 #[tokio::test]
+async fn checking_a_name_puts_no_token_into_the_address() {
+    let platform = demo("pro").await;
+    let mut browser = Browser::signed_in(&platform, "demo", &ALL).await;
+    let page = browser.get("/projects/demo/domains/new").await;
+    let form = page.between("<form method=\"get\"", "</form>");
+    assert!(!form.contains("type=\"hidden\"") && form.contains("formmethod=\"post\" name=\"csrf\""), "{form}");
+}
+
+#[tokio::test]
 async fn a_page_that_is_open_is_told_when_its_domain_changes() {
     let platform = demo("pro").await;
     let mut browser = Browser::signed_in(&platform, "demo", &ALL).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::browser::{Browser, listed_key, new_key, origin};
 use crate::world::{Bend, Platform};
@@ -111,6 +111,15 @@ async fn a_session_ends_when_it_is_idle_when_it_is_old_and_with_its_key() {
     platform.clock.advance(Duration::from_mins(61));
     assert_eq!(idle.get(HOME).await.location(), "/sign-in");
 
+    // A page that stands open somewhere asks by itself; nobody sits before it.
+    let mut open = Browser::signed_in(&platform, "demo", &["domains:read"]).await;
+    for _ in 0..3 {
+        platform.clock.advance(Duration::from_mins(19));
+        assert_eq!(open.send("GET", HOME, &[], &[("x-by-itself", "yes")]).await.status, 200);
+    }
+    platform.clock.advance(Duration::from_mins(4));
+    assert_eq!(open.get(HOME).await.location(), "/sign-in");
+
     platform.project("other", "pro").await;
     let mut revoked = Browser::signed_in(&platform, "other", &["domains:read"]).await;
     let id = listed_key(&platform, "other").await["id"].as_str().unwrap().to_owned();
@@ -209,6 +218,45 @@ async fn an_operator_signs_in_once_with_a_link() {
     platform.clock.advance(Duration::from_secs(301));
     let secret = late["path"].as_str().unwrap().strip_prefix("/enter?link=").unwrap().to_owned();
     assert_eq!(second.send("POST", "/enter", &[("link", &secret)], &ours).await.status, 403);
+}
+
+#[tokio::test]
+async fn what_a_token_of_an_operator_led_to_ends_with_the_token() {
+    let platform = demo().await;
+    let ours = origin();
+    let ours = [("origin", ours.as_str())];
+    let token = async |name: &str| {
+        let made = platform.operator("POST", "/operator-tokens", json!({ "name": name, "days": 1 })).await;
+        made.body["token"].as_str().unwrap().to_owned()
+    };
+    let link = async |token: &str| {
+        let request = platform.client.post(format!("{}/internal/dashboard-links", platform.internal));
+        let made = request.bearer_auth(token).send().await.unwrap().json::<Value>().await.unwrap();
+        made["path"].as_str().unwrap().strip_prefix("/enter?link=").unwrap().to_owned()
+    };
+    let (ada, bob) = (token("ada").await, token("bob").await);
+    let (mut of_ada, mut of_bob) = (Browser::new(&platform), Browser::new(&platform));
+    for (browser, token) in [(&mut of_ada, &ada), (&mut of_bob, &bob)] {
+        assert_eq!(browser.send("POST", "/enter", &[("link", &link(token).await)], &ours).await.status, 303);
+        assert_eq!(browser.get("/operator").await.status, 200);
+    }
+    let unspent = link(&ada).await;
+    assert_eq!(platform.operator("DELETE", "/operator-tokens/ada", Value::Null).await.status, 204);
+    assert_eq!(of_ada.get("/operator").await.status, 303, "signed out with the token");
+    assert_eq!(of_bob.get("/operator").await.status, 200);
+    token("ada").await;
+    assert_eq!(of_ada.get("/operator").await.status, 303, "and a new one of the name does not bring it back");
+    assert_eq!(Browser::new(&platform).send("POST", "/enter", &[("link", &unspent)], &ours).await.status, 403);
+    // And a token that comes to its end, though the session is used all the while.
+    platform.clock.advance(Duration::from_hours(20));
+    let mut late = Browser::new(&platform);
+    assert_eq!(late.send("POST", "/enter", &[("link", &link(&bob).await)], &ours).await.status, 303);
+    let mut still = 0;
+    while late.get("/operator").await.status == 200 {
+        platform.clock.advance(Duration::from_mins(50));
+        still += 1;
+    }
+    assert_eq!(still, 5, "four hours were left");
 }
 
 #[tokio::test]

@@ -68,16 +68,21 @@ async fn events_of_orders_are_told_once_however_often_they_are_handed_over() {
 }
 
 #[tokio::test]
-async fn who_names_no_events_is_told_of_domains_alone() {
+async fn who_names_no_events_is_told_everything_that_he_may_see() {
     let (platform, all, orders) = (platform().await, Receiver::start().await, Receiver::start().await);
+    let domains = Receiver::start().await;
     endpoint(&platform, &all, Value::Null).await;
+    let blind = platform.caller("demo", &[Scope::DomainsRead, Scope::DomainsWrite]);
+    assert_eq!(blind.send("POST", WEBHOOKS, json!({ "url": domains.url() })).await.status, 201);
     endpoint(&platform, &orders, json!(["order.*"])).await;
     assert_eq!(hand_over(&platform, "ab12", vec![event(&platform, 1, "order.created").await]).await, 204);
     happen(&platform, "a.localhost").await;
-    assert_eq!(all.message(0).await.json()["type"], "domain.created");
     assert_eq!(orders.message(0).await.json()["type"], "order.created");
+    assert_eq!(domains.message(0).await.json()["type"], "domain.created");
     let of_domains = |message: &Received| message.json()["type"].as_str().unwrap().starts_with("domain.");
-    assert!(all.all().iter().all(of_domains));
+    all.message(1).await;
+    assert!(all.all().iter().any(of_domains) && !all.all().iter().all(of_domains));
+    assert!(domains.all().iter().all(of_domains));
     assert!(!orders.all().iter().any(of_domains));
 }
 

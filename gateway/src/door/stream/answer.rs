@@ -13,38 +13,9 @@ const EXCERPT_BYTES_MAX: usize = 256;
 const ALLOW: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
 impl<S: Transport> EdgeStream<S> {
-    /// Refuses what came. The door answers if the proxy has not seen the request; else the proxy does, and this says
-    /// that its read must fail.
-    pub(super) fn refuse(&mut self, rejection: Rejection) -> Standing {
-        self.standing = if self.proxy_has_the_request() {
-            self.connection.refuse(rejection);
-            Standing::Refused
-        } else {
-            self.answer(rejection);
-            Standing::Answered
-        };
-        self.standing
-    }
-
-    /// Answers in place of the proxy library, which wrote `theirs` for a request that our code never saw.
-    pub(super) fn answer_instead_of(&mut self, theirs: &[u8]) {
-        let rejection = match theirs.get(9..12) {
-            Some(b"405") => Rejection::MethodNotAllowed,
-            Some(b"408") => Rejection::RequestTimeout,
-            Some([b'5', ..]) => Rejection::InternalError,
-            _ => Rejection::BadRequest,
-        };
-        self.answer(rejection);
-        self.standing = Standing::Answered;
-    }
-
-    /// Whether a request was released, seen by the proxy, and is not done.
-    fn proxy_has_the_request(&self) -> bool {
-        let released = self.gate.as_ref().map_or(0, super::Gate::heads);
-        self.connection.seen() == released && self.connection.done() != released
-    }
-
-    fn answer(&mut self, rejection: Rejection) {
+    /// Refuses what came as no request, and answers.
+    pub(crate) fn refuse(&mut self, rejection: Rejection) {
+        self.standing = Standing::Refused;
         let line = self.gate.as_ref().map(super::Gate::first_line).unwrap_or_default();
         // A response to HEAD has no body, and a client that sent HEAD would take one for the next response.
         let to_head = line.starts_with(b"HEAD ");

@@ -1,4 +1,4 @@
-//! The read side: sockets, deadlines and the gate between them and the proxy.
+//! The read side: sockets, deadlines, and the bytes of HTTP/2 on their way to its engine.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{EdgeStream, Standing, Transport, Waiting};
 use crate::door::ConnectionEvent;
-use crate::door::gate::{PIECE_BYTES_MAX, Want};
+use crate::door::gate::PIECE_BYTES_MAX;
 use crate::rejection::Rejection;
 
 /// What the client brought into a buffer of ours.
@@ -19,13 +19,14 @@ pub(super) enum Brought {
     End,
 }
 
+/// For the engine of HTTP/2; HTTP/1 is read as a [`crate::door::http1::Client`].
 impl<S: Transport> AsyncRead for EdgeStream<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let me = self.get_mut();
         if me.connection.is_closed() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
-        let polled = if me.gate.is_some() { me.poll_gated(cx, buf) } else { me.poll_h2(cx, buf) };
+        let polled = me.poll_h2(cx, buf);
         if polled.is_pending() && me.poll_cancelled(cx) {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
@@ -34,54 +35,6 @@ impl<S: Transport> AsyncRead for EdgeStream<S> {
 }
 
 impl<S: Transport> EdgeStream<S> {
-    fn poll_gated(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        loop {
-            match self.standing {
-                Standing::Good => {}
-                Standing::Answered => return Poll::Ready(Ok(())),
-                Standing::Refused => return Poll::Ready(Err(self.refused_body())),
-            }
-            let Some(gate) = &mut self.gate else {
-                return Poll::Ready(Ok(()));
-            };
-            if self.connection.is_upgraded() {
-                gate.open();
-            } else if self.connection.done() == gate.heads()
-                && let Err(rejection) = gate.response_complete()
-            {
-                self.refuse(rejection);
-                continue;
-            }
-            let ready = gate.ready();
-            if !ready.is_empty() {
-                let taken = ready.len().min(buf.remaining());
-                buf.put_slice(ready.get(..taken).unwrap_or_default());
-                gate.consume(taken);
-                self.waiting = Waiting::Nothing;
-                return Poll::Ready(Ok(()));
-            }
-            match gate.want() {
-                Want::Head { begun } => match self.poll_piece(cx) {
-                    Poll::Ready(Ok(Brought::Bytes)) => {}
-                    Poll::Ready(Ok(Brought::End)) => return Poll::Ready(Ok(())),
-                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                    Poll::Pending => ready!(self.poll_head_deadline(begun, cx)),
-                },
-                Want::Body { most } => return self.poll_body(most, cx, buf),
-                // The proxy looks whether its client is still there. Bytes of a later message say that it is, and wait.
-                Want::Response if gate.holds() => ready!(self.poll_answer_deadline(cx)),
-                Want::Response => match self.poll_piece(cx) {
-                    Poll::Ready(Ok(Brought::Bytes)) => {}
-                    Poll::Ready(Ok(Brought::End)) => return Poll::Ready(Ok(())),
-                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                    Poll::Pending => ready!(self.poll_answer_deadline(cx)),
-                },
-                Want::Anything => return self.poll_io(cx, buf),
-                Want::Nothing => return Poll::Ready(Ok(())),
-            }
-        }
-    }
-
     /// Brings some bytes to the gate.
     pub(super) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Brought>> {
         let mut room = [MaybeUninit::uninit(); PIECE_BYTES_MAX];
@@ -98,57 +51,6 @@ impl<S: Transport> EdgeStream<S> {
         Poll::Ready(Ok(Brought::Bytes))
     }
 
-    /// Reads body bytes straight into the proxy's buffer and takes back what does not belong to the body.
-    fn poll_body(&mut self, most: usize, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.pace_this_body();
-        let before = buf.filled().len();
-        let polled = if buf.remaining() <= most {
-            self.poll_io(cx, buf)
-        } else {
-            let mut part = ReadBuf::new(buf.initialize_unfilled_to(most));
-            let polled = self.poll_io(cx, &mut part);
-            let brought = part.filled().len();
-            buf.advance(brought);
-            polled
-        };
-        match polled {
-            Poll::Ready(Ok(())) => {}
-            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-            Poll::Pending => {
-                let until = self.body_pace.wait(Instant::now());
-                let until = self.connection.ends_by().map_or(until, |ends| ends.min(until));
-                ready!(self.read_timer.poll(until, cx));
-                self.refuse(Rejection::RequestTimeout);
-                return Poll::Ready(Err(self.refused_body()));
-            }
-        }
-        let brought = buf.filled().get(before..).unwrap_or_default();
-        self.body_pace.moved(brought.len(), Instant::now());
-        let Some(gate) = self.gate.as_mut().filter(|_| !brought.is_empty()) else {
-            return Poll::Ready(Ok(()));
-        };
-        match gate.pass(brought) {
-            Ok(used) => {
-                buf.set_filled(before + used);
-                Poll::Ready(Ok(()))
-            }
-            Err(rejection) => {
-                buf.set_filled(before);
-                self.refuse(rejection);
-                Poll::Ready(Err(self.refused_body()))
-            }
-        }
-    }
-
-    /// Every body starts with a fresh allowance.
-    fn pace_this_body(&mut self) {
-        let heads = self.gate.as_ref().map_or(0, super::Gate::heads);
-        if self.body_of != heads {
-            self.body_of = heads;
-            self.body_pace = super::Pace::new(self.settings.body_pace);
-        }
-    }
-
     /// Pending until the time for a head is over; then the refusal, or a silent end if not a byte of it came.
     pub(super) fn poll_head_deadline(&mut self, begun: bool, cx: &mut Context<'_>) -> Poll<()> {
         if !begun {
@@ -163,16 +65,6 @@ impl<S: Transport> EdgeStream<S> {
             // An end like the client's own: nothing was sent, so there is nothing to linger for.
             self.ended = true;
         }
-        Poll::Ready(())
-    }
-
-    /// Pending until the upstream's time to answer is over, if it has one; then the proxy has to answer in its place.
-    fn poll_answer_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(deadline) = self.connection.answer_by() else {
-            return Poll::Pending;
-        };
-        ready!(self.read_timer.poll(deadline, cx));
-        self.refuse(Rejection::UpstreamTimeout);
         Poll::Ready(())
     }
 
@@ -200,6 +92,7 @@ impl<S: Transport> EdgeStream<S> {
         let polled = self.poll_io(cx, buf);
         let Some(frames) = &mut self.frames else { return polled };
         if frames.came(buf.filled().get(before..).unwrap_or_default(), Instant::now()).is_err() {
+            self.standing = Standing::Cut;
             self.doorman.connection(ConnectionEvent::Flooded);
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "too many frames that do no work")));
         }
@@ -224,13 +117,5 @@ impl<S: Transport> EdgeStream<S> {
         };
         self.ended = read.is_ok() && buf.filled().len() == before && buf.remaining() > 0;
         Poll::Ready(read)
-    }
-
-    fn refused_body(&self) -> io::Error {
-        let (kind, code) = match self.connection.refusal() {
-            Some(Rejection::RequestTimeout) => (io::ErrorKind::TimedOut, Rejection::RequestTimeout.code()),
-            other => (io::ErrorKind::InvalidData, other.unwrap_or(Rejection::BadFraming).code()),
-        };
-        io::Error::new(kind, code)
     }
 }

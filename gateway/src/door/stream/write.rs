@@ -1,4 +1,4 @@
-//! The write side: collected, paced, and watched for responses that are not ours.
+//! The write side: collected and paced.
 
 use std::io;
 use std::pin::Pin;
@@ -14,12 +14,6 @@ impl<S: Transport> AsyncWrite for EdgeStream<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let me = self.get_mut();
         me.check_open()?;
-        if me.standing == Standing::Good && me.nobody_saw_the_request() {
-            me.answer_instead_of(bytes);
-        }
-        if me.standing == Standing::Answered || bytes.is_empty() {
-            return Poll::Ready(Ok(bytes.len()));
-        }
         let mut collected = me.out.collect(bytes);
         if collected == 0 {
             ready!(me.poll_send_all(cx))?;
@@ -34,7 +28,7 @@ impl<S: Transport> AsyncWrite for EdgeStream<S> {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let me = self.get_mut();
         me.check_open()?;
-        if me.standing == Standing::Answered || me.connection.hold() {
+        if me.connection.hold() {
             return Poll::Ready(Ok(()));
         }
         me.poll_flush_all(cx)
@@ -43,21 +37,12 @@ impl<S: Transport> AsyncWrite for EdgeStream<S> {
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let me = self.get_mut();
         me.check_open()?;
-        // Our last words are said, and the socket is closed, when the stream is dropped.
-        if me.standing == Standing::Answered {
-            return Poll::Ready(Ok(()));
-        }
         ready!(me.poll_send_all(cx))?;
         me.poll_paced(cx, |io, cx| Pin::new(io).poll_shutdown(cx).map_ok(|()| 0)).map_ok(|_| ())
     }
 }
 
 impl<S: Transport> EdgeStream<S> {
-    /// A write for an HTTP/1 request that the proxy has not reported: the proxy library speaks for itself.
-    fn nobody_saw_the_request(&self) -> bool {
-        self.gate.as_ref().is_some_and(|gate| gate.heads() == 0 || self.connection.seen() != gate.heads())
-    }
-
     fn check_open(&self) -> io::Result<()> {
         if self.connection.is_closed() { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(()) }
     }
@@ -93,7 +78,6 @@ impl<S: Transport> EdgeStream<S> {
             Poll::Ready(result) => {
                 if let Ok(bytes) = &result {
                     self.write_pace.moved(*bytes, Instant::now());
-                    self.connection.client_took();
                     if let Some(frames) = &mut self.frames {
                         frames.sent(*bytes);
                     }
@@ -107,8 +91,7 @@ impl<S: Transport> EdgeStream<S> {
                 let until = self.write_pace.wait(Instant::now());
                 ready!(self.write_timer.poll(until, cx));
                 self.doorman.connection(ConnectionEvent::Stalled);
-                // Nothing that lies here will be read: it must not keep the connection lingering.
-                drop(self.out.take());
+                self.standing = Standing::Cut;
                 if let Some(io) = &self.io {
                     io.give_up();
                 }

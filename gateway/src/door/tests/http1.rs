@@ -7,7 +7,6 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::backend::{Upstream, proxy};
 use super::rig::{GET, POST_5, Rig, rig, rig_with};
 use crate::door::connection::Connection;
 use crate::door::fakes::FakeDoorman;
@@ -17,26 +16,24 @@ const KNOWN: &str = "GET /known HTTP/1.1\r\nHost: a.example\r\n\r\n";
 const LAST: &str = "GET /last HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
 const ANSWER: &str = "HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno";
 
-/// A connection that is served: [`KNOWN`] and [`LAST`] without the proxy, everything else by it.
+/// A connection that is served: [`KNOWN`] and [`LAST`] are known.
 struct Open {
     client: DuplexStream,
     connection: Arc<Connection>,
     doorman: Arc<FakeDoorman>,
-    upstream: Arc<Upstream>,
     drain: watch::Sender<bool>,
     serving: JoinHandle<()>,
 }
 
-async fn open(rig: Rig) -> Open {
+fn open(rig: Rig) -> Open {
     let Rig { client, stream, connection, doorman, .. } = rig;
-    for head in [KNOWN, LAST, POST_5] {
+    for head in [KNOWN, LAST] {
         doorman.known.lock().insert(head.as_bytes().to_vec(), ANSWER.as_bytes().to_vec());
     }
-    let (proxy, _, upstream) = proxy().await;
     let (drain, draining) = watch::channel(false);
-    let direct = Arc::clone(&doorman);
-    let serving = tokio::spawn(async move { http1::serve(Box::new(stream), &*direct, &proxy, &draining).await });
-    Open { client, connection, doorman, upstream, drain, serving }
+    let handler = Arc::clone(&doorman);
+    let serving = tokio::spawn(async move { http1::serve(Box::new(stream), &*handler, &draining).await });
+    Open { client, connection, doorman, drain, serving }
 }
 
 impl Open {
@@ -63,30 +60,30 @@ impl Open {
 }
 
 #[tokio::test]
-async fn requests_are_served_in_order_whoever_serves_them() {
-    let mut open = open(rig()).await;
+async fn requests_are_served_in_order() {
+    let mut open = open(rig());
     open.send(&format!("{KNOWN}{KNOWN}{GET}{POST_5}hello{KNOWN}")).await;
     assert_eq!(open.until(ANSWER).await, ANSWER);
     assert_eq!(open.until(ANSWER).await, ANSWER);
     assert!(open.until("GET / 0\n").await.starts_with("HTTP/1.1 200 OK\r\n"));
-    assert!(open.until("POST / 5\n").await.starts_with("HTTP/1.1 200 OK\r\n"), "a body is the proxy's");
+    assert!(open.until("POST / 5\n").await.starts_with("HTTP/1.1 200 OK\r\n"));
     assert_eq!(open.until(ANSWER).await, ANSWER);
     assert_eq!((open.connection.seen(), open.connection.done()), (5, 5));
 }
 
 #[tokio::test]
-async fn what_is_served_without_the_proxy_reaches_no_upstream() {
-    let mut open = open(rig()).await;
-    let upstream = Arc::clone(&open.upstream);
+async fn after_the_last_request_nothing_is_read() {
+    let mut open = open(rig());
+    let doorman = Arc::clone(&open.doorman);
     open.send(&format!("{KNOWN}{LAST}{GET}")).await;
     assert_eq!(open.rest().await, format!("{ANSWER}{ANSWER}"), "a client that asks to close gets nothing after that");
-    assert_eq!(upstream.bytes.load(std::sync::atomic::Ordering::Acquire), 0);
+    assert_eq!(doorman.heads.load(std::sync::atomic::Ordering::Acquire), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_without_requests_ends_in_time_after_any_number_of_them() {
     let settings = DoorSettings::default();
-    let (idle, mut open) = (settings.idle_timeout, open(rig_with(settings, None, 64 * 1024)).await);
+    let (idle, mut open) = (settings.idle_timeout, open(rig_with(settings, None, 64 * 1024)));
     for _ in 0..5 {
         open.send(KNOWN).await;
         assert_eq!(open.until(ANSWER).await, ANSWER);
@@ -99,10 +96,10 @@ async fn a_connection_without_requests_ends_in_time_after_any_number_of_them() {
 
 #[tokio::test(start_paused = true)]
 async fn at_a_drain_a_resting_connection_ends_at_once_and_one_in_a_head_is_served() {
-    let open_at_rest = open(rig()).await;
+    let open_at_rest = open(rig());
     open_at_rest.drain.send_replace(true);
     assert_eq!(tokio::time::timeout(Duration::from_millis(1), open_at_rest.rest()).await.unwrap(), "");
-    let mut open = open(rig()).await;
+    let mut open = open(rig());
     let (begin, end) = KNOWN.split_at(20);
     open.send(begin).await;
     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -114,7 +111,7 @@ async fn at_a_drain_a_resting_connection_ends_at_once_and_one_in_a_head_is_serve
 
 #[tokio::test(start_paused = true)]
 async fn who_does_not_read_answers_is_not_read_either_and_cut_in_time() {
-    let mut open = open(rig_with(DoorSettings::default(), None, 256)).await;
+    let mut open = open(rig_with(DoorSettings::default(), None, 256));
     let bytes = KNOWN.repeat(100);
     assert!(open.client.write_all(bytes.as_bytes()).await.is_err(), "all was taken although no answer was read");
     open.serving.await.unwrap();

@@ -4,28 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::sign::CertifiedKey;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::backend::proxy;
 use super::certificates::{certificate, client, connect};
 use super::listeners::{Open, open_with, soon};
 use crate::door::fakes::FakeDoorman;
-use crate::door::{ConnectionEvent, DoorSettings, Engine, H2_IDLE_MAX};
+use crate::door::{ConnectionEvent, DoorSettings};
 
 async fn secure(settings: DoorSettings) -> (Open, Arc<CertifiedKey>) {
-    secure_for(settings, H2_IDLE_MAX).await
-}
-
-/// With connections that end when nothing was in progress for so long.
-async fn secure_for(settings: DoorSettings, idle_max: Duration) -> (Open, Arc<CertifiedKey>) {
-    let (proxy, _, _) = proxy().await;
-    let proxy = Arc::into_inner(proxy).unwrap();
     let (doorman, key) = (Arc::new(FakeDoorman::default()), certificate(&["a.example"]));
     doorman.certificates.lock().insert("a.example".parse().unwrap(), Arc::clone(&key));
-    let (direct, told) = (Arc::<FakeDoorman>::clone(&doorman), Arc::<FakeDoorman>::clone(&doorman));
-    let engine = Engine::new(proxy, direct, told, idle_max);
-    (open_with(Arc::new(engine), settings, true, doorman, [1; 32]).await, key)
+    (open_with(Arc::<FakeDoorman>::clone(&doorman), settings, true, doorman, [1; 32]).await, key)
 }
 
 fn browser(open: &Open, key: &CertifiedKey) -> reqwest::Client {
@@ -82,8 +72,8 @@ async fn a_connection_goes_away_when_it_is_old_or_the_process_is_to_end() {
 
 #[tokio::test]
 async fn a_connection_without_requests_is_ended_and_one_with_a_request_in_progress_is_not() {
-    let idle_max = Duration::from_millis(300);
-    let (open, key) = secure_for(DoorSettings::default(), idle_max).await;
+    let settings = DoorSettings { h2_idle_timeout: Duration::from_millis(300), ..DoorSettings::default() };
+    let (open, key) = secure(settings).await;
     let (resting, busy) = (browser(&open, &key), browser(&open, &key));
     assert_eq!(get(&resting, &open, "/").await, "GET / 0\n");
     let (send, receive) = tokio::sync::mpsc::channel::<std::io::Result<bytes::Bytes>>(1);
@@ -107,6 +97,62 @@ async fn a_host_that_goes_away_takes_its_connections_with_it() {
     assert_eq!(open.connections.close_where(|host| host.as_str() == "a.example"), 1);
     soon(open.connections.idle()).await;
     assert_eq!(open.doorman.count(ConnectionEvent::Ended), 1);
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_told_to_go_before_it_is_closed() {
+    let settings = DoorSettings { h2_idle_timeout: Duration::from_millis(50), ..DoorSettings::default() };
+    let (open, key) = secure(settings).await;
+    let tcp = TcpStream::connect(open.address).await.unwrap();
+    let mut stream = connect(&client(&key, &[b"h2"]), "a.example", tcp).await.unwrap();
+    let preface = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(4, 0, &[])].concat();
+    stream.write_all(&preface).await.unwrap();
+    let mut kinds = Vec::new();
+    loop {
+        let mut head = [0; 9];
+        soon(stream.read_exact(&mut head)).await.unwrap();
+        let length = usize::from(head[1]) << 8 | usize::from(head[2]);
+        let mut payload = vec![0; length];
+        stream.read_exact(&mut payload).await.unwrap();
+        kinds.push(head[3]);
+        match head[3] {
+            // The ping that asks whether the first GOAWAY was heard.
+            6 => stream.write_all(&frame(6, 1, &payload)).await.unwrap(),
+            7 if payload[..4] == [0; 4] => break,
+            _ => {}
+        }
+    }
+    let goaways: Vec<_> = kinds.iter().filter(|kind| **kind == 7).collect();
+    assert_eq!(goaways.len(), 2, "{kinds:?}");
+    assert_eq!(soon(stream.read(&mut [0; 1])).await.unwrap(), 0);
+    soon(open.connections.idle()).await;
+}
+
+/// What lies in the kernel when the last response is written still reaches a client that reads slowly, and says so.
+#[tokio::test]
+async fn the_last_response_of_a_connection_arrives_whole() {
+    let (open, key) = secure(DoorSettings { requests_per_connection: 1, ..DoorSettings::default() }).await;
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4 * 1024).unwrap();
+    let stream =
+        connect(&client(&key, &[b"h2"]), "a.example", socket.connect(open.address).await.unwrap()).await.unwrap();
+    let mut builder = h2::client::Builder::new();
+    builder.initial_window_size(1 << 20).initial_connection_window_size(1 << 20);
+    let (mut sender, connection) = builder.handshake::<_, bytes::Bytes>(stream).await.unwrap();
+    let driven = tokio::spawn(connection);
+    let request = http::Request::get("https://a.example/large").body(()).unwrap();
+    let (response, _) = sender.send_request(request, true).unwrap();
+    let (_, mut body) = soon(response).await.unwrap().into_parts();
+    let mut came = 0;
+    while let Some(piece) = soon(body.data()).await {
+        came += piece.as_ref().unwrap().len();
+        body.flow_control().release_capacity(piece.unwrap().len()).unwrap();
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert_eq!(came, 262_144);
+    drop(sender);
+    soon(driven).await.unwrap().unwrap();
+    soon(open.connections.idle()).await;
 }
 
 /// A frame of HTTP/2 on stream 0.

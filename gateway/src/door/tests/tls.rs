@@ -170,5 +170,5 @@ async fn http_2_has_time_for_its_preface_and_then_passes_untouched() {
     speaking.send("\0\0\0\u{4}\0\0\0\0\0").await;
     assert_eq!(speaking.read().await.unwrap(), "\0\0\0\u{4}\0\0\0\0\0");
     let hour = tokio::time::timeout(Duration::from_hours(1), speaking.read()).await;
-    assert!(hour.is_err(), "the proxy's own engine times the rest");
+    assert!(hour.is_err(), "the engine's loop times the rest");
 }

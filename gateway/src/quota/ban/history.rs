@@ -4,6 +4,7 @@ use contract::time::{UnixMillis, UnixSeconds};
 use contract::window::Window;
 
 use super::{BanReason, BanRules};
+use crate::quota::store::Strikes;
 
 /// Slots of the sliding minute; at [`SLOT_MILLIS`] each the last 50 to 60 seconds are seen, never more.
 const SLOTS: usize = 6;
@@ -55,16 +56,8 @@ impl History {
         }
     }
 
-    /// Notes a refusal by `window` of a request that arrived at `arrived`, and bans the key when it was one too many.
-    /// `limit` is the minute's. Answers whether a ban began.
-    pub(super) fn refuse(
-        &mut self,
-        rules: &BanRules,
-        window: Window,
-        limit: u32,
-        arrived: UnixMillis,
-        shadow: bool,
-    ) -> bool {
+    /// Notes a refusal by `window` of a request that arrived at `arrived`. Answers whether it is a strike.
+    pub(super) fn refuse(&mut self, rules: &BanRules, window: Window, arrived: UnixMillis) -> bool {
         let window = (window, window.index(arrived));
         if self.window != window {
             self.window = window;
@@ -72,20 +65,22 @@ impl History {
             return false;
         }
         let grace = i64::try_from(rules.grace.as_millis()).unwrap_or(i64::MAX);
-        if arrived.since(self.refused_at) <= grace || self.is_serving(arrived) {
-            return false;
-        }
-        self.strike(rules, arrived);
+        arrived.since(self.refused_at) > grace && !self.is_serving(arrived)
+    }
+
+    /// Counts strikes, and bans the key when they were too many. Answers whether a ban began.
+    pub(super) fn strike(&mut self, rules: &BanRules, strikes: &Strikes, shadow: bool) -> bool {
+        self.count(rules, strikes.count, strikes.at);
         let recent = self.strikes.iter().copied().fold(0, u32::saturating_add);
-        let too_many = recent >= rules.strikes_min.max(limit / 2);
+        let too_many = recent >= rules.strikes_min.max(strikes.limit / 2);
         let too_often = self.minute_strikes >= rules.bad_minute && self.bad_minutes + 1 >= rules.bad_minutes;
         if too_many || too_often {
-            self.sentence_for(rules, arrived.to_seconds(), shadow);
+            self.sentence_for(rules, strikes.at.to_seconds(), shadow);
         }
         too_many || too_often
     }
 
-    fn strike(&mut self, rules: &BanRules, at: UnixMillis) {
+    fn count(&mut self, rules: &BanRules, strikes: u32, at: UnixMillis) {
         let slot = at.0.div_euclid(SLOT_MILLIS);
         let forward = usize::try_from(slot.saturating_sub(self.slot).max(0)).unwrap_or(SLOTS).min(SLOTS);
         // Slots move towards the front; those that fall off are older than a minute.
@@ -93,7 +88,7 @@ impl History {
         self.strikes.iter_mut().rev().take(forward).for_each(|old| *old = 0);
         self.slot = self.slot.max(slot);
         if let Some(newest) = self.strikes.last_mut() {
-            *newest = newest.saturating_add(1);
+            *newest = newest.saturating_add(strikes);
         }
         let minute = Window::Minute.index(at);
         if minute != self.minute {
@@ -103,7 +98,7 @@ impl History {
             self.minute = minute;
             self.minute_strikes = 0;
         }
-        self.minute_strikes = self.minute_strikes.saturating_add(1);
+        self.minute_strikes = self.minute_strikes.saturating_add(strikes);
     }
 
     fn sentence_for(&mut self, rules: &BanRules, since: UnixSeconds, shadow: bool) {

@@ -10,18 +10,33 @@ use parking_lot::Mutex;
 
 use super::history::{History, Sentence};
 use super::{Ban, BanReason, BanRules, BanSwitch};
+use crate::quota::store::{News, Strikes};
 
 /// Keys whose refusals are remembered. Beyond it the history with nothing in it goes first; when all matter, further
 /// keys are not watched: they are still refused by their quota, only not banned.
 pub const OFFENDERS_MAX: usize = 10_000;
 
+/// Keys whose strikes wait to be told to the other nodes; what does not fit is counted here alone.
+const UNTOLD_MAX: usize = 1_000;
+
 /// How wrong this machine's clock may be before bans of other nodes are missed, in seconds.
 const CLOCK_ERROR_SECONDS_MAX: i64 = 3_600;
+
+/// A ban that was lifted, so that it does not come back with a node that has missed its end.
+#[derive(Clone, Copy)]
+struct Lift {
+    began: UnixSeconds,
+    until: UnixSeconds,
+}
 
 /// Who was refused lately, and who is banned.
 pub struct BanTable {
     rules: BanRules,
     histories: Mutex<HashMap<KeyId, History>>,
+    /// Bans that would hold if they had not been lifted; as many as there are histories at most.
+    lifted: Mutex<HashMap<KeyId, Lift>>,
+    /// Strikes that the other nodes have not been told of.
+    untold: Mutex<HashMap<KeyId, Strikes>>,
     /// Keys with a ban, over or not: while there are none the hot path takes no lock.
     sentenced: AtomicUsize,
 }
@@ -29,7 +44,13 @@ pub struct BanTable {
 impl BanTable {
     /// A table without a past.
     pub fn new(rules: BanRules) -> Self {
-        Self { rules, histories: Mutex::default(), sentenced: AtomicUsize::new(0) }
+        Self {
+            rules,
+            histories: Mutex::default(),
+            lifted: Mutex::default(),
+            untold: Mutex::default(),
+            sentenced: AtomicUsize::new(0),
+        }
     }
 
     /// The end of the key's ban, when it has one that is imposed at `now`. `now` is only asked when it matters.
@@ -54,13 +75,61 @@ impl BanTable {
             histories.insert(key.clone(), History::new());
         }
         let history = histories.get_mut(key)?;
+        if !history.refuse(&self.rules, window, arrived) {
+            return None;
+        }
+        let strikes = Strikes { key: key.clone(), count: 1, at: arrived, limit };
+        self.note_untold(&strikes);
+        self.judge(history, &strikes)
+    }
+
+    /// Counts strikes of another node. Answers the ban that began by them, if one did.
+    pub fn count(&self, strikes: &Strikes) -> Option<Ban> {
+        if self.rules.switch == BanSwitch::Off {
+            return None;
+        }
+        let mut histories = self.histories.lock();
+        if !histories.contains_key(&strikes.key) {
+            self.make_room(&mut histories, strikes.at)?;
+            histories.insert(strikes.key.clone(), History::new());
+        }
+        let history = histories.get_mut(&strikes.key)?;
+        if history.is_serving(strikes.at) { None } else { self.judge(history, strikes) }
+    }
+
+    fn judge(&self, history: &mut History, strikes: &Strikes) -> Option<Ban> {
         let shadow = self.rules.switch == BanSwitch::Shadow;
         let was_sentenced = history.sentence.is_some();
-        if !history.refuse(&self.rules, window, limit, arrived, shadow) {
+        if !history.strike(&self.rules, strikes, shadow) {
             return None;
         }
         self.sentenced.fetch_add(usize::from(!was_sentenced), Ordering::Relaxed);
-        history.sentence.map(|sentence| ban(key, sentence))
+        history.sentence.map(|sentence| ban(&strikes.key, sentence))
+    }
+
+    fn note_untold(&self, strikes: &Strikes) {
+        let mut untold = self.untold.lock();
+        if let Some(known) = untold.get_mut(&strikes.key) {
+            *known = Strikes { count: known.count.saturating_add(strikes.count), ..strikes.clone() };
+        } else if untold.len() < UNTOLD_MAX {
+            untold.insert(strikes.key.clone(), strikes.clone());
+        }
+    }
+
+    /// Strikes of this node since this was last asked, by key.
+    pub fn take_untold_strikes(&self) -> Vec<Strikes> {
+        std::mem::take(&mut *self.untold.lock()).into_values().collect()
+    }
+
+    /// What a store that has forgotten everything has to be told: the bans that hold, and those that were lifted.
+    pub fn known(&self, now: UnixMillis) -> HashMap<KeyId, News> {
+        let lifted = self.lifted.lock();
+        let lifted = lifted.iter().filter(|(_, lift)| now < lift.until.to_millis());
+        let lifted = lifted
+            .map(|(key, lift)| (key.clone(), News::Lifted { key: key.clone(), began: lift.began, until: lift.until }));
+        let mut known: HashMap<_, _> = lifted.collect();
+        known.extend(self.list(now).into_iter().map(|ban| (ban.key.clone(), News::Banned(ban))));
+        known
     }
 
     /// Bans a key by hand from `now` until `until`, whatever the switch says. `None` when the table is full of keys
@@ -87,16 +156,37 @@ impl BanTable {
         if let Some(history) = histories.remove(key) {
             self.forget(&history);
         }
+        drop(histories);
+        self.note_lift(key, Lift { began: sentence.since, until: sentence.until }, now);
         Some(ban(key, sentence))
     }
 
-    /// Takes over a ban that another node has imposed, unless it is over or known.
+    fn note_lift(&self, key: &KeyId, lift: Lift, now: UnixMillis) {
+        let mut lifted = self.lifted.lock();
+        if lifted.len() >= OFFENDERS_MAX {
+            lifted.retain(|_, lift| now < lift.until.to_millis());
+        }
+        if lifted.len() < OFFENDERS_MAX && now < lift.until.to_millis() {
+            lifted.insert(key.clone(), lift);
+        }
+    }
+
+    /// The end of a ban that was lifted, for a node that still speaks of the ban.
+    pub fn lift_of(&self, ban: &Ban) -> Option<News> {
+        let lift = self.lifted.lock().get(&ban.key).copied().filter(|lift| ban.since <= lift.began)?;
+        Some(News::Lifted { key: ban.key.clone(), began: lift.began, until: lift.until })
+    }
+
+    /// Takes over a ban that another node has imposed, unless it is over, known, or was lifted.
     pub fn adopt(&self, ban: &Ban, now: UnixMillis) {
         let by_rule = ban.reason == BanReason::Strikes;
         // Moments of a ban are the store's; this machine's clock may be wrong by a while.
         if now >= ban.until.plus(CLOCK_ERROR_SECONDS_MAX).to_millis()
             || (by_rule && self.rules.switch == BanSwitch::Off)
         {
+            return;
+        }
+        if self.lift_of(ban).is_some() {
             return;
         }
         let mut histories = self.histories.lock();
@@ -111,14 +201,24 @@ impl BanTable {
         if known {
             return;
         }
+        // Two nodes that counted the same strikes ban within a moment of each other: that is one ban, the longer one.
+        if let Some(mine) = &mut history.sentence
+            && (mine.reason, ban.reason) == (BanReason::Strikes, BanReason::Strikes)
+            && (mine.since..mine.until).contains(&ban.since)
+        {
+            mine.until = mine.until.max(ban.until);
+            return;
+        }
         let shadow = ban.shadow || (by_rule && self.rules.switch == BanSwitch::Shadow);
         self.sentenced.fetch_add(usize::from(history.sentence.is_none()), Ordering::Relaxed);
         let Ban { since, until, reason, level, .. } = *ban;
         history.impose(Sentence { since, until, reason, level, shadow });
     }
 
-    /// Lifts a ban that began at that moment or before: a later one was imposed by somebody who knew.
-    pub fn lift_begun_by(&self, key: &KeyId, began: UnixSeconds, now: UnixMillis) {
+    /// Lifts a ban that began at that moment or before and would have ended at `until`: a later one was imposed by
+    /// somebody who knew.
+    pub fn lift_begun_by(&self, key: &KeyId, began: UnixSeconds, until: UnixSeconds, now: UnixMillis) {
+        self.note_lift(key, Lift { began, until }, now);
         let is_meant = {
             let histories = self.histories.lock();
             histories.get(key).and_then(|history| history.sentence).is_some_and(|sentence| sentence.since <= began)

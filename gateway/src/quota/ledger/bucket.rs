@@ -172,6 +172,11 @@ impl Bucket {
         })
     }
 
+    /// The minute of the books.
+    pub fn minute(&self) -> i64 {
+        self.minute
+    }
+
     /// Whether the bucket can be forgotten without changing anybody's quota: its day is over, and so far back that
     /// no clock within [`CLOCK_STEP_BACK_MINUTES_MAX`] could return to it.
     pub fn is_over(&self, now: UnixMillis) -> bool {

@@ -7,7 +7,6 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -16,7 +15,7 @@ use contract::time::UnixMillis;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::{Pulse, Store, StoreOutage};
+use super::{Fleet, Pulse, Store, StoreOutage};
 use crate::quota::clock::QuotaClock;
 use crate::quota::ledger::bucket::{Bucket, BucketView, Surroundings};
 use crate::quota::ledger::{Incarnation, Reply, Statement};
@@ -124,8 +123,8 @@ impl Store for MemoryStore {
         self.apply(bucket, &statement)
     }
 
-    async fn pulse(&self) -> Result<Pulse, StoreOutage> {
-        Ok(Pulse { incarnation: Incarnation::default(), nodes: NonZeroU32::MIN })
+    async fn pulse(&self, _count: bool) -> Result<Pulse, StoreOutage> {
+        Ok(Pulse { incarnation: Incarnation::default(), now: self.clock.wall(), fleet: Some(Fleet::ALONE) })
     }
 
     async fn view(&self, bucket: &ProjectUid) -> Result<Option<BucketView>, StoreOutage> {

@@ -22,15 +22,16 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use chassis::metrics::{Histogram, IntCounterVec};
+use contract::key::KeyId;
 use contract::project::ProjectUid;
+use contract::time::UnixMillis;
 use futures_util::future::join_all;
 use redis::{Cmd, Value};
 use tokio::sync::mpsc;
 
 use self::servers::{Link, Servers};
 use self::settings::RedisSettings;
-use super::{Heard, News, Pulse, Store, StoreOutage};
-use crate::quota::ban::Ban;
+use super::{Fleet, Heard, News, Pulse, Store, StoreOutage};
 use crate::quota::ledger::bucket::BucketView;
 use crate::quota::ledger::{Reply, Statement};
 
@@ -40,8 +41,11 @@ const SILENT_MILLIS: u32 = 3_000;
 /// Timeouts in a row after which the connection itself is doubted and made anew.
 const TIMEOUTS_MAX: u32 = 3;
 
-/// Gateways of the platform, by their last sign of life.
-const NODES_KEY: &str = "tollhouse:nodes";
+/// Bans that one command forgets, so that a long list is no long command.
+const FORGOTTEN_AT_ONCE: usize = 100;
+
+/// Gateways of the platform, and the last sign of life of each.
+const GATEWAYS_KEY: &str = "tollhouse:gateways";
 
 /// What is counted of calls.
 #[derive(Clone)]
@@ -200,28 +204,31 @@ impl Store for RedisStore {
         Ok(reply)
     }
 
-    async fn pulse(&self) -> Result<Pulse, StoreOutage> {
+    async fn pulse(&self, count: bool) -> Result<Pulse, StoreOutage> {
         let servers = self.servers.all()?;
         let salt = self.salt();
-        let silent = SILENT_MILLIS.to_string();
+        let silent = if count { SILENT_MILLIS.to_string() } else { String::new() };
         let pulses = servers.iter().map(|link| {
             let (salt, silent) = (&salt, &silent);
             async move {
                 // Every server keeps a list of its own: a key of another slot cannot be written from a script.
-                let key = link.local_key(NODES_KEY);
+                let key = link.local_key(GATEWAYS_KEY);
                 let arguments = [&self.process, &link.memory_key, &link.run_id, salt, silent].map(String::as_str);
                 let answer = self.run(link, &link.pulse, &key, &arguments).await?;
-                let [incarnation, nodes] = books::integers::<2>(&answer)?;
+                let [incarnation, now, nodes, turn] = books::integers::<4>(&answer)?;
                 self.servers.heard_of(link, u64::try_from(incarnation).unwrap_or(0));
-                Ok::<u32, StoreOutage>(u32::try_from(nodes).unwrap_or(u32::MAX))
+                let fleet = NonZeroU32::new(u32::try_from(nodes).unwrap_or(0));
+                let turn = u32::try_from(turn).unwrap_or(0);
+                Ok::<_, StoreOutage>((UnixMillis(now), fleet.map(|nodes| Fleet { nodes, turn })))
             }
         });
         let answers = join_all(pulses).await;
-        let nodes = answers.iter().flatten().copied().max();
-        let Some(nodes) = nodes else {
+        // The server that most gateways reach counts, and its clock.
+        let best = answers.iter().flatten().copied().max_by_key(|(_, fleet)| fleet.map(|fleet| fleet.nodes));
+        let Some((now, fleet)) = best else {
             return Err(answers.into_iter().find_map(Result::err).unwrap_or(StoreOutage::TimedOut));
         };
-        Ok(Pulse { incarnation: self.servers.incarnation(), nodes: NonZeroU32::new(nodes).unwrap_or(NonZeroU32::MIN) })
+        Ok(Pulse { incarnation: self.servers.incarnation(), now, fleet })
     }
 
     async fn view(&self, bucket: &ProjectUid) -> Result<Option<BucketView>, StoreOutage> {
@@ -230,16 +237,22 @@ impl Store for RedisStore {
         let mut books_of = redis::cmd("HGETALL");
         books_of.arg(&key);
         let time = redis::cmd("TIME");
-        let (fields, now) = (self.call(&link, &books_of).await?, self.call(&link, &time).await?);
+        // Side by side: one way to the server and back, like any other call.
+        let (fields, now) = futures_util::try_join!(self.call(&link, &books_of), self.call(&link, &time))?;
         books::view(&fields, &now)
     }
 
     async fn tell(&self, news: &News) -> Result<(), StoreOutage> {
+        let mut outcome = Ok(());
         for (key, command) in news::commands(&self.process, news)? {
-            let link = self.servers.of(&key)?;
-            self.call(&link, &command).await?;
+            // A server without room to write it down can still pass it on.
+            let said = match self.servers.of(&key) {
+                Ok(link) => self.call(&link, &command).await.map(drop),
+                Err(outage) => Err(outage),
+            };
+            outcome = outcome.and(said);
         }
-        Ok(())
+        outcome
     }
 
     async fn past(&self) -> Result<Vec<News>, StoreOutage> {
@@ -249,14 +262,14 @@ impl Store for RedisStore {
         news::past(&self.call(&link, &command).await?)
     }
 
-    async fn forget(&self, bans: &[Ban]) -> Result<(), StoreOutage> {
+    async fn forget(&self, keys: &[KeyId]) -> Result<(), StoreOutage> {
         let link = self.servers.of(news::BANS_KEY)?;
-        let mut command = redis::cmd("HDEL");
-        command.arg(news::BANS_KEY);
-        for ban in bans {
-            command.arg(ban.key.as_str());
-        }
-        if !bans.is_empty() {
+        for some in keys.chunks(FORGOTTEN_AT_ONCE) {
+            let mut command = redis::cmd("HDEL");
+            command.arg(news::BANS_KEY);
+            for key in some {
+                command.arg(key.as_str());
+            }
             self.call(&link, &command).await?;
         }
         Ok(())

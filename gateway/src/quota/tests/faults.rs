@@ -11,7 +11,7 @@ use super::*;
 use crate::quota::ledger::bucket::{Bucket, BucketView, Surroundings};
 use crate::quota::ledger::{Incarnation, Reply, Statement};
 use crate::quota::settings::OnStoreDown;
-use crate::quota::store::{Pulse, StoreOutage};
+use crate::quota::store::{Fleet, Pulse, StoreOutage};
 
 /// What the store does with a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,6 +31,8 @@ struct Moody {
     calls: AtomicU64,
     incarnation: AtomicU64,
     nodes: NonZeroU32,
+    /// Milliseconds by which its clock is ahead of the nodes'.
+    ahead: i64,
 }
 
 impl Moody {
@@ -43,7 +45,17 @@ impl Moody {
             calls: AtomicU64::new(0),
             incarnation: AtomicU64::new(1),
             nodes: NonZeroU32::new(nodes).unwrap(),
+            ahead: 0,
         })
+    }
+
+    fn now(&self) -> UnixMillis {
+        self.clock.wall().plus(self.ahead)
+    }
+
+    fn whose_clock_is_ahead_by(millis: i64) -> Arc<Self> {
+        let store = Arc::into_inner(Self::new(1)).unwrap();
+        Arc::new(Self { ahead: millis, ..store })
     }
 
     fn be(&self, mood: Mood) {
@@ -64,7 +76,7 @@ impl Moody {
     }
 
     fn books(&self) -> BucketView {
-        self.bucket.lock().as_ref().unwrap().view(self.clock.wall())
+        self.bucket.lock().as_ref().unwrap().view(self.now())
     }
 }
 
@@ -75,18 +87,19 @@ impl Store for Moody {
         self.behave().await?;
         self.gate.acquire().await.unwrap().forget();
         let incarnation = Incarnation(self.incarnation.load(Ordering::SeqCst));
-        let around = Surroundings { now: self.clock.wall(), incarnation, learning_until: UnixMillis(i64::MIN) };
+        let around = Surroundings { now: self.now(), incarnation, learning_until: UnixMillis(i64::MIN) };
         Ok(self.bucket.lock().get_or_insert_with(|| Bucket::new(&around)).apply(&statement, &around))
     }
 
-    async fn pulse(&self) -> Result<Pulse, StoreOutage> {
+    async fn pulse(&self, _count: bool) -> Result<Pulse, StoreOutage> {
         self.behave().await?;
-        Ok(Pulse { incarnation: Incarnation(self.incarnation.load(Ordering::SeqCst)), nodes: self.nodes })
+        let incarnation = Incarnation(self.incarnation.load(Ordering::SeqCst));
+        Ok(Pulse { incarnation, now: self.now(), fleet: Some(Fleet { nodes: self.nodes, turn: 0 }) })
     }
 
     async fn view(&self, _bucket: &ProjectUid) -> Result<Option<BucketView>, StoreOutage> {
         self.behave().await?;
-        Ok(self.bucket.lock().as_ref().map(|bucket| bucket.view(self.clock.wall())))
+        Ok(self.bucket.lock().as_ref().map(|bucket| bucket.view(self.now())))
     }
 }
 
@@ -121,7 +134,7 @@ async fn outcomes(quota: &Quota, limits: Limits, requests: u32) -> (u32, u32, u3
     for _ in 0..requests {
         match quota.charge(&project(), limits, &key(1)).await {
             Ok(_) => admitted += 1,
-            Err(ChargeError::Unavailable { retry_after_seconds: 1, .. }) => unavailable += 1,
+            Err(ChargeError::Unavailable { .. }) => unavailable += 1,
             Err(_) => refused += 1,
         }
     }
@@ -140,6 +153,51 @@ async fn without_the_store_a_node_lets_its_share_through_and_asks_only_three_tim
         assert_eq!(store.calls(), 3);
         assert_eq!(quota.mode(), Mode::Share);
     }
+}
+
+// rule: 8.12
+#[tokio::test]
+async fn without_the_store_a_spent_share_says_when_it_returns() {
+    let store = Moody::new(3);
+    let quota = over(&store, OnStoreDown::Share, SHORT);
+    quota.heartbeat().await;
+    store.be(Mood::Fails);
+    assert_eq!(outcomes(&quota, limits(60, 1_000), 21).await, (20, 0, 1));
+    let refused = quota.charge(&project(), limits(60, 1_000), &key(1)).await.unwrap_err();
+    let ChargeError::Unavailable { retry_after_seconds, standing } = refused else { unreachable!("{refused:?}") };
+    let until = standing.minute.resets_at.to_millis().since(standing.as_of);
+    assert_eq!(i64::from(retry_after_seconds), (until + 999) / 1_000);
+}
+
+// rule: 8.1
+#[tokio::test]
+async fn a_limit_that_is_smaller_than_the_fleet_serves_as_many_as_it_says() {
+    let mut admitted = 0;
+    for turn in 0..3 {
+        let store = Moody::new(3);
+        let fleet = Fleet { nodes: store.nodes, turn };
+        let settings = QuotaSettings { fleet, call_budget: SHORT, ..QuotaSettings::new(1) };
+        let quota = Quota::new(store.clone(), settings, store.clock.clone());
+        store.be(Mood::Fails);
+        admitted += outcomes(&quota, limits(2, 1_000), 10).await.0;
+    }
+    assert_eq!(admitted, 2, "three nodes that were started without the store and remember each other");
+}
+
+// rule: 8.1
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_clock_is_fast_leaves_the_minutes_of_all_others_alone() {
+    let store = Moody::whose_clock_is_ahead_by(-600_000);
+    let quota = over(&store, OnStoreDown::Share, SHORT);
+    quota.heartbeat().await;
+    store.be(Mood::Fails);
+    assert_eq!(outcomes(&quota, limits(60, 1_000), 10).await, (10, 0, 0), "the first it does with this bucket");
+    store.be(Mood::Works);
+    quota.heartbeat().await;
+    let standing = quota.charge(&project(), limits(60, 1_000), &key(1)).await.unwrap();
+    assert_eq!(standing.minute.resets_at, Window::Minute.ends_at(Window::Minute.index(store.now())));
+    quota.hand_back_all().await;
+    assert_eq!((store.books().minute, store.books().minute_charged), (Window::Minute.index(store.now()), 11));
 }
 
 #[tokio::test]

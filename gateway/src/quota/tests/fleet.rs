@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::*;
 use crate::quota::ledger::bucket::BucketView;
 use crate::quota::ledger::{Reply, Statement};
-use crate::quota::store::{Pulse, StoreOutage};
+use crate::quota::store::{self, Pulse, StoreOutage};
 
 /// The embedded store, shared and counted.
 struct Shared {
@@ -22,8 +22,9 @@ impl Store for Shared {
         self.store.settle(bucket, statement).await
     }
 
-    async fn pulse(&self) -> Result<Pulse, StoreOutage> {
-        Ok(Pulse { nodes: NonZeroU32::new(3).unwrap(), ..self.store.pulse().await? })
+    async fn pulse(&self, count: bool) -> Result<Pulse, StoreOutage> {
+        let fleet = Some(store::Fleet { nodes: NonZeroU32::new(3).unwrap(), turn: 0 });
+        Ok(Pulse { fleet, ..self.store.pulse(count).await? })
     }
 
     async fn view(&self, bucket: &ProjectUid) -> Result<Option<BucketView>, StoreOutage> {

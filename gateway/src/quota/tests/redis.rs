@@ -81,9 +81,13 @@ async fn redis_keeps_the_promises_of_a_store() {
     let store = store(&[redis.port], RedisMode::Standalone, 1).await;
     grants(&store).await;
     keeps_the_promises_of_a_store(&store, |number| format!("suite-{number}").parse().unwrap()).await;
-    assert_eq!(store.pulse().await.unwrap().nodes.get(), 1);
+    assert_eq!(store.pulse(true).await.unwrap().fleet.unwrap().nodes.get(), 1);
     let other = self::store(&[redis.port], RedisMode::Standalone, 2).await;
-    assert_eq!(other.pulse().await.unwrap().nodes.get(), 2, "nodes are counted by their signs of life");
+    assert_eq!(
+        other.pulse(true).await.unwrap().fleet.unwrap().nodes.get(),
+        2,
+        "nodes are counted by their signs of life"
+    );
 }
 
 /// The rights that config/redis.conf proposes, as one line of it.
@@ -126,7 +130,7 @@ async fn the_proposed_user_has_the_rights_it_needs_and_no_others() {
     };
     store.tell(&crate::quota::store::News::Banned(ban.clone())).await.unwrap();
     assert_eq!(store.past().await.unwrap().len(), 1);
-    store.forget(&[ban]).await.unwrap();
+    store.forget(&[ban.key]).await.unwrap();
     assert!(store.past().await.unwrap().is_empty());
     assert!(redis.ask(&["--user", "tollhouse", "--pass", "open-sesame", "FLUSHALL"]).contains("NOPERM"));
 }
@@ -141,5 +145,5 @@ async fn a_password_opens_and_a_wrong_one_does_not() {
     settings.password = Some(chassis::secret::Secret::new(b"open-sesame".to_vec()));
     let store = RedisStore::start(settings, 2, call_metrics());
     store.connected(PATIENCE).await.unwrap();
-    assert!(store.pulse().await.is_ok());
+    assert!(store.pulse(true).await.is_ok());
 }

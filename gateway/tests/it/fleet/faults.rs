@@ -2,6 +2,10 @@
 
 use std::time::Instant;
 
+use chassis::guard;
+use contract::time::UnixSeconds;
+use contract::token::KeySet;
+
 use super::*;
 
 /// Asks one after the other, at every node in turn; what was admitted, and every status seen.
@@ -156,7 +160,7 @@ async fn a_slow_store_is_waited_for_within_its_budget_and_no_longer() {
         (reply.status == 200).then_some(())
     })
     .await;
-    fleet.proxies[0].delay(Duration::from_millis(20));
+    fleet.proxies[0].delay(Duration::from_millis(10));
     fleet.burst(0, 200).await.only(&[200]);
     fleet.proxies[0].delay(Duration::from_millis(400));
     eventually("the node stops asking", async || {
@@ -259,4 +263,33 @@ async fn gateways_with_wrong_clocks_count_the_same_minutes() {
     let outcome = fleet.burst(0, 900).await;
     outcome.only(&[200, 429]);
     assert_eq!(outcome.total() + 3, 300, "{outcome:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_with_a_wrong_clock_tells_callers_and_upstreams_the_time_of_the_others() {
+    let turn = TURN.lock().await;
+    let limits = [(300, 100_000)];
+    let fleet = Fleet::over(Redis::start(), &[90, -90], &limits, "on_store_down = \"deny\"", "1s", turn).await;
+    fleet.control.show_real_time();
+    let now = || jiff::Timestamp::now().as_second();
+    let keys: KeySet =
+        [guard::token_key(&Secret::parse(PLATFORM_SECRET).unwrap()).unwrap().public().clone()].into_iter().collect();
+    for (node, behind) in [(0, -90_000), (1, 90_000)] {
+        eventually("the gateway knows that its clock is wrong", async || {
+            let (_, status) = fleet.nodes[node].admin.get("/status").await;
+            let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+            let found = status["clock_behind_milliseconds"].as_i64().unwrap();
+            ((found - behind).abs() < 5_000).then_some(())
+        })
+        .await;
+        let connection = fleet.connect(node, 0).await;
+        assert_eq!(connection.ask(&fleet.ask(0)).await.status, 200);
+        let asked = fleet.orders.requests().pop().unwrap();
+        let token = asked.head.get("tollhouse-identity-token").expect("a token");
+        let told = keys.verify(token, &["orders"], UnixSeconds(now())).expect("good for whoever has the right time");
+        assert!((told.issued_at.0 - now()).abs() < 30, "{told:?}");
+        let refused = connection.ask(&Ask::get(&fleet.tenants[0].host, ORDERS)).await;
+        assert_eq!(refused.status, 401);
+        assert!((0..=61).contains(&(refused.number("x-ratelimit-reset") - now())), "{refused:?}");
+    }
 }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chassis::clock::{Clock as _, SystemClock};
 use chassis::guard::edge_token;
 use chassis::secret::Secret;
 use contract::feed::{Change, Effect, Entity, EntityName, Frame, NodeReport, Revision};
@@ -40,6 +41,10 @@ struct Book {
     /// What the next streams say instead of what is true; they end after it.
     lies: VecDeque<String>,
     silent: bool,
+    /// How many other databases it has had.
+    databases: u64,
+    /// Its heartbeats show this machine's time, and not the one at which the worlds of most tests stand still.
+    shows_real_time: bool,
 }
 
 /// The control plane.
@@ -87,6 +92,32 @@ impl ControlPlane {
     /// Back at the same address.
     pub(crate) async fn revive(&self) {
         self.serve(TcpListener::bind(self.address).await.unwrap());
+    }
+
+    /// Heartbeats show this machine's time.
+    pub(crate) fn show_real_time(&self) {
+        self.book.lock().shows_real_time = true;
+    }
+
+    /// Another database, with nothing in it, whose revisions are higher. Answers what there was.
+    pub(crate) fn lose_database(&self) -> (Vec<Entity>, u64) {
+        let mut book = self.book.lock();
+        let (entities, databases) = (std::mem::take(&mut book.entities), book.databases);
+        book.databases += 1;
+        book.revision += 1_000;
+        book.forgotten = book.revision;
+        book.changes.clear();
+        book.streams.clear();
+        (entities, databases)
+    }
+
+    /// The database of before.
+    pub(crate) fn put_back(&self, (entities, databases): (Vec<Entity>, u64)) {
+        let mut book = self.book.lock();
+        (book.entities, book.databases) = (entities, databases);
+        book.revision -= 1_000;
+        book.forgotten = book.revision;
+        book.streams.clear();
     }
 
     /// Streams stay open, but nothing is said on them any more.
@@ -249,7 +280,9 @@ async fn stream_to(mut wire: Wire, head: &Head, book: &Mutex<Book>) {
             (lie, true)
         } else {
             book.streams.push(sender);
-            (book.story(after), false)
+            let history = Frame::History { id: format!("{:032x}", book.databases) };
+            let history = if head.first_line.contains("&history=1") { line(&history) } else { String::new() };
+            (history + &book.story(after), false)
         }
     };
     let head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nConnection: close\r\n\r\n";
@@ -263,7 +296,9 @@ async fn stream_to(mut wire: Wire, head: &Head, book: &Mutex<Book>) {
             line = lines.recv() => line,
             _ = heartbeat.tick() => Some({
                 let book = book.lock();
-                let frame = Frame::Heartbeat { revision: Revision(book.revision), at: UnixMillis(1_800_000_000_000) };
+                let stopped = UnixMillis(1_800_000_000_000);
+                let at = if book.shows_real_time { SystemClock::new().now() } else { stopped };
+                let frame = Frame::Heartbeat { revision: Revision(book.revision), at };
                 if book.silent { String::new() } else { line(&frame) }
             }),
         };

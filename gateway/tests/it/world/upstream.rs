@@ -26,6 +26,8 @@ pub(crate) enum Act {
     AnswerInTwo(Vec<u8>, Arc<Semaphore>, Vec<u8>),
     /// Sends these bytes before it reads the body.
     AnswerBeforeBody(Vec<u8>),
+    /// Sends these bytes before it reads the body, and closes.
+    AnswerBeforeBodyAndClose(Vec<u8>),
     /// Says nothing until the gateway gives up.
     Hang,
     /// Agrees to speak WebSocket and sends back whatever comes.
@@ -137,11 +139,18 @@ async fn serve(stream: TcpStream, connection: usize, book: Arc<Mutex<Book>>) {
         book.lock().heads += 1;
         let head = Head::parse(&raw_head);
         let early = match book.lock().acts.front() {
-            Some(Act::AnswerBeforeBody(bytes)) => Some(bytes.clone()),
+            Some(Act::AnswerBeforeBody(bytes)) => Some((bytes.clone(), false)),
+            Some(Act::AnswerBeforeBodyAndClose(bytes)) => Some((bytes.clone(), true)),
             _ => None,
         };
-        if let Some(bytes) = early {
+        if let Some((bytes, closes)) = early {
             drop(wire.send(&bytes).await);
+            if closes {
+                let mut book = book.lock();
+                book.acts.pop_front();
+                book.requests.push(Received { connection, raw_head, head, body: Vec::new(), complete: false });
+                return;
+            }
         }
         let body = wire.body(head.framing(Framing::Length(0))).await;
         let act = {
@@ -152,7 +161,7 @@ async fn serve(stream: TcpStream, connection: usize, book: Arc<Mutex<Book>>) {
         };
         match act {
             Act::Answer(bytes) => drop(wire.send(&bytes).await),
-            Act::AnswerBeforeBody(_) => {}
+            Act::AnswerBeforeBody(_) | Act::AnswerBeforeBodyAndClose(_) => {}
             Act::AnswerAndClose(bytes) => {
                 drop(wire.send(&bytes).await);
                 return wire.close().await;

@@ -139,20 +139,20 @@ impl Kept {
         }
     }
 
-    /// Puts a copy in the database's place.
-    pub(super) async fn put_back(&self, from: &Path, promised: &Value, name: Name) -> anyhow::Result<()> {
+    /// Puts a copy in the database's place. Where what was there is now.
+    pub(super) async fn put_back(&self, from: &Path, promised: &Value, name: Name) -> anyhow::Result<Option<PathBuf>> {
         match self {
             Self::File(path) => put_back_file(from, path, promised, name).await,
             Self::Server(database) => {
                 let renew: &[&str] = if name == Name::Domains { &RENEW_DOMAINS } else { &RENEW_ORDERS };
-                database.put_back(from, &rows_in(promised), renew).await
+                database.put_back(from, &rows_in(promised), renew).await.map(|()| None)
             }
         }
     }
 }
 
 /// Puts a file in its place; what was there is moved aside.
-async fn put_back_file(from: &Path, target: &Path, promised: &Value, name: Name) -> anyhow::Result<()> {
+async fn put_back_file(from: &Path, target: &Path, promised: &Value, name: Name) -> anyhow::Result<Option<PathBuf>> {
     if let Some(above) = target.parent() {
         std::fs::create_dir_all(above).with_context(|| format!("making {}", above.display()))?;
     }
@@ -176,10 +176,7 @@ async fn put_back_file(from: &Path, target: &Path, promised: &Value, name: Name)
     };
     backup::amend(&fresh, &statements).await?;
     std::fs::File::open(&fresh)?.sync_all()?;
-    if target.exists() {
-        let aside = beside(target, "before-restore");
-        std::fs::rename(target, &aside).with_context(|| format!("moving {} aside", target.display()))?;
-    }
+    let aside = if target.exists() { Some(move_aside(target)?) } else { None };
     // A log of the old file must not be taken for one of the new.
     for ending in ["wal", "shm"] {
         let stray = PathBuf::from(format!("{}-{ending}", target.display()));
@@ -187,7 +184,31 @@ async fn put_back_file(from: &Path, target: &Path, promised: &Value, name: Name)
             std::fs::remove_file(&stray).with_context(|| format!("removing {}", stray.display()))?;
         }
     }
-    std::fs::rename(&fresh, target).with_context(|| format!("putting {} in its place", target.display()))
+    std::fs::rename(&fresh, target).with_context(|| format!("putting {} in its place", target.display()))?;
+    if let Some(above) = target.parent() {
+        std::fs::File::open(above).and_then(|folder| folder.sync_all()).context("writing the directory to the disk")?;
+    }
+    Ok(aside)
+}
+
+/// Gives a file a second name that nothing has yet: what an earlier restore put aside stays. The file keeps its first name
+/// until another takes it, so there is never none.
+fn move_aside(target: &Path) -> anyhow::Result<PathBuf> {
+    let names =
+        std::iter::once("before-restore".to_owned()).chain((2..).map(|count| format!("before-restore-{count}")));
+    for aside in names.map(|name| beside(target, &name)) {
+        match std::fs::hard_link(target, &aside) {
+            Ok(()) => return Ok(aside),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            // A file system without hard links.
+            Err(_) if !aside.exists() => {
+                std::fs::rename(target, &aside).with_context(|| format!("moving {} aside", target.display()))?;
+                return Ok(aside);
+            }
+            Err(_) => {}
+        }
+    }
+    anyhow::bail!("no name is left for {}", target.display())
 }
 
 /// Makes sure that a file has the bytes that the manifest says.
@@ -218,6 +239,21 @@ fn rows_in(promised: &Value) -> std::collections::BTreeMap<String, u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_earlier_restores_put_aside_stays() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("orders.sqlite");
+        let mut kept = Vec::new();
+        for contents in ["first", "second", "third"] {
+            let _ = std::fs::remove_file(&file);
+            std::fs::write(&file, contents).unwrap();
+            kept.push((move_aside(&file).unwrap(), contents));
+        }
+        for (aside, contents) in kept {
+            assert_eq!(std::fs::read_to_string(aside).unwrap(), contents);
+        }
+    }
 
     #[test]
     fn operators_are_told_the_statements_that_a_restore_carries_out() {

@@ -18,21 +18,15 @@ use chassis::secret::write_private;
 
 use crate::directory::Directory;
 
-/// Which of our processes needs which files.
-const OURS: [(&str, &[&str]); 3] = [
+/// Which of our processes needs which files. A gateway has its own credential and no other's.
+const OURS: [(&str, &[&str]); 5] = [
+    ("gateway-1", &gateway("secrets/gateways/gateway-1.key")),
+    ("gateway-2", &gateway("secrets/gateways/gateway-2.key")),
+    ("gateway-more", &gateway("secrets/gateways/gateway-more.key")),
     (
-        "gateway",
-        &[
-            "secrets/gateways/gateway-1.key",
-            "secrets/gateways/gateway-2.key",
-            "secrets/gateways/gateway-more.key",
-            "secrets/sealing.key",
-            "secrets/redis.password",
-            "ca/platform.pem",
-            "ca/platform.key",
-        ],
+        "orders-service",
+        &["secrets/services/orders-service.key", "ca/internal.pem", "tls/orders-service.pem", "tls/orders-service.key"],
     ),
-    ("orders-service", &["secrets/platform.key"]),
     (
         "domains-service",
         &[
@@ -40,15 +34,29 @@ const OURS: [(&str, &[&str]); 3] = [
             "secrets/gateways/gateway-1.key",
             "secrets/gateways/gateway-2.key",
             "secrets/gateways/gateway-more.key",
+            "secrets/services/orders-service.key",
             "secrets/sealing.key",
             "ca/ca.pem",
             "ca/ca.key",
+            "tls/domains-service.pem",
+            "tls/domains-service.key",
         ],
     ),
 ];
 
+const fn gateway(credential: &'static str) -> [&'static str; 6] {
+    [
+        credential,
+        "secrets/sealing.key",
+        "secrets/redis.password",
+        "ca/platform.pem",
+        "ca/platform.key",
+        "ca/internal.pem",
+    ]
+}
+
 /// What processes had in earlier versions and have no more.
-const TAKEN_AWAY: [(&str, &str); 1] = [("gateway", "secrets/platform.key")];
+const TAKEN_AWAY: [(&str, &str); 1] = [("orders-service", "secrets/platform.key")];
 
 /// What a gateway may do in Redis; config/redis.conf proposes the same.
 const REDIS_RIGHTS: &str = "~tollhouse:* &tollhouse:* -@all +evalsha +eval +script|load +info +time +hgetall +hset \
@@ -191,21 +199,34 @@ mod tests {
             ("domains-service/secrets/gateways/gateway-more.key", 0o600),
             ("domains-service/secrets/platform.key", 0o600),
             ("domains-service/secrets/sealing.key", 0o600),
-            ("gateway/ca/platform.key", 0o600),
-            ("gateway/ca/platform.pem", 0o600),
-            ("gateway/secrets/gateways/gateway-1.key", 0o600),
-            ("gateway/secrets/gateways/gateway-2.key", 0o600),
-            ("gateway/secrets/gateways/gateway-more.key", 0o600),
-            ("gateway/secrets/redis.password", 0o600),
-            ("gateway/secrets/sealing.key", 0o600),
+            ("domains-service/secrets/services/orders-service.key", 0o600),
+            ("domains-service/tls/domains-service.key", 0o600),
+            ("domains-service/tls/domains-service.pem", 0o600),
             ("grafana/admin.password", 0o644),
+            ("orders-service/ca/internal.pem", 0o600),
             ("orders-service/secrets/database.url", 0o600),
-            ("orders-service/secrets/platform.key", 0o600),
+            ("orders-service/secrets/services/orders-service.key", 0o600),
+            ("orders-service/tls/orders-service.key", 0o600),
+            ("orders-service/tls/orders-service.pem", 0o600),
             ("postgres/roles.sql", 0o644),
             ("redis/users.acl", 0o644),
         ];
-        assert_eq!(tree(&target), expected.map(|(path, mode)| (path.to_owned(), mode)));
-        assert_eq!(std::fs::read(target.join("gateway/ca/platform.key")).unwrap(), b"ca/platform.key");
+        let mut expected: Vec<_> = expected.iter().map(|(path, mode)| ((*path).to_owned(), *mode)).collect();
+        for name in ["gateway-1", "gateway-2", "gateway-more"] {
+            for file in [
+                "ca/internal.pem",
+                "ca/platform.key",
+                "ca/platform.pem",
+                &format!("secrets/gateways/{name}.key"),
+                "secrets/redis.password",
+                "secrets/sealing.key",
+            ] {
+                expected.push((format!("{name}/{file}"), 0o600));
+            }
+        }
+        expected.sort();
+        assert_eq!(tree(&target), expected);
+        assert_eq!(std::fs::read(target.join("gateway-1/ca/platform.key")).unwrap(), b"ca/platform.key");
     }
 
     #[test]
@@ -213,7 +234,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let (directory, target) = (platform(&place.path().join("data")), place.path().join("shares"));
         write(&directory, &target).unwrap();
-        let copy = |name: &str| target.join("gateway").join(name);
+        let copy = |name: &str| target.join("gateway-1").join(name);
         let inode = |name: &str| std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(copy(name)).unwrap());
         let before = inode("ca/platform.key");
         write_private(&directory.path("ca/platform.pem"), b"renewed").unwrap();

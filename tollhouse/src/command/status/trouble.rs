@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 /// The control plane's heartbeat comes every second.
 const SILENT_SECONDS_MAX: i64 = 5;
 
+/// A clock that is further off than this is not kept by anything.
+const CLOCK_OFF_MILLISECONDS_MAX: i64 = 5_000;
+
 /// Trouble of a store that was met longer ago counts as over.
 const RECENT_SECONDS: u64 = 60;
 
@@ -56,6 +59,17 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
     }
     if let Some(mode @ ("share" | "deny" | "allow")) = edge.pointer("/quota/mode").and_then(Value::as_str) {
         found.push(format!("gateway {name} counts without the quota store: {mode}"));
+    }
+    if let Some(why) = edge.get("replica_refuses").and_then(Value::as_str) {
+        found.push(format!("gateway {name} serves what it knew before: {why}"));
+    }
+    let behind = edge.get("clock_behind_milliseconds").and_then(Value::as_i64).unwrap_or(0);
+    if behind.abs() > CLOCK_OFF_MILLISECONDS_MAX {
+        let how = if behind > 0 { "behind" } else { "ahead" };
+        found.push(format!(
+            "the clock of gateway {name} is {} s {how}, by the quota store and the control plane: set it (NTP)",
+            behind.abs() / 1_000
+        ));
     }
     let now = edge.get("now").and_then(Value::as_i64);
     let heard = edge.get("feed_heard_at").and_then(Value::as_i64);
@@ -115,7 +129,8 @@ mod tests {
         json!({
             "edges": [{
                 "node": "gw-1", "address": "10.0.0.1:9901", "ready": true, "draining": false, "revision": 7,
-                "now": 1_000, "feed_heard_at": 999, "quota": { "mode": "lease" }, "log_lines_dropped": 0,
+                "replica_refuses": null,
+                "now": 1_000, "feed_heard_at": 999, "clock_behind_milliseconds": 40, "quota": { "mode": "lease" }, "log_lines_dropped": 0,
                 "upstreams": [{ "name": "orders", "endpoints": 1, "up": 1 }],
                 "certificates": [{ "host": "a.example", "lifetime_left": 0.6 }],
             }],
@@ -140,6 +155,8 @@ mod tests {
             ),
             ("/edges/0/ready", json!(false), "is not ready"),
             ("/edges/0/draining", json!(true), "is out of rotation"),
+            ("/edges/0/replica_refuses", json!("another database"), "serves what it knew before: another database"),
+            ("/edges/0/clock_behind_milliseconds", json!(-90_400), "(10.0.0.1:9901) is 90 s ahead"),
             ("/edges/0/quota/mode", json!("share"), "counts without the quota store: share"),
             ("/edges/0/feed_heard_at", json!(900), "last heard the control plane 100 seconds ago"),
             ("/edges/0/feed_heard_at", json!(0), "has not heard the control plane since it started"),

@@ -1,10 +1,13 @@
 //! Deciding without the store.
 //!
 //! While the store cannot be asked, a node lets through its share of the limits: with the same number of nodes known
-//! everywhere, the shares of a minute that lies wholly inside the outage add up to no more than the limit. In the
-//! minute in which the outage begins a node shares only what it last knew to be left, which the units other nodes
-//! were granted since may exceed: at most twice the limit in that one minute. Everything spent is claimed by the next
-//! statement, so the day is right again once the store is back.
+//! everywhere, the shares of a minute that lies wholly inside the outage add up to the limit. In the minute in which
+//! the outage begins a node shares only what it last knew to be left, which the units other nodes were granted since
+//! may exceed: at most twice the limit in that one minute. Everything spent is claimed by the next statement, so the
+//! day is right again once the store is back.
+//!
+//! A node that has never heard the store's clock counts by its own. It names no minute to the store by that clock: it
+//! first asks what minute it is, and then claims what it spent in that one.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -14,16 +17,44 @@ use contract::window::Window;
 
 use super::NodeBucket;
 use super::known::Known;
-use crate::quota::ledger::{day_of, ends_at, left};
+use crate::quota::ledger::{Settlement, day_of, ends_at, left};
 use crate::quota::standing::Standing;
 
 /// How a node decides without the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alone {
-    /// Admit this node's share of the limits among so many nodes.
-    Share(NonZeroU32),
+    /// Admit this node's share of the limits.
+    Share(Share),
     /// Admit everything, and count it.
     Everything,
+}
+
+/// One node's share of a limit: an equal part, and one unit of the rest where its turn comes early enough. The shares
+/// of all nodes add up to the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    nodes: NonZeroU32,
+    turn: u32,
+}
+
+impl Share {
+    /// Of this many nodes the one whose turn it is after `turn` others.
+    pub fn new(nodes: NonZeroU32, turn: u32) -> Self {
+        Self { nodes, turn: turn % nodes }
+    }
+
+    pub(super) fn of(self, units: u32) -> u32 {
+        units / self.nodes + u32::from(self.turn < units % self.nodes)
+    }
+}
+
+/// The time by which a node decides without the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AloneClock {
+    /// The store's, as this node last heard it.
+    Heard(UnixMillis),
+    /// This machine's: the store was never heard.
+    Own(UnixMillis),
 }
 
 /// What became of an attempt to spend a unit without the store.
@@ -37,6 +68,18 @@ pub enum AloneStep {
     Spent,
 }
 
+/// What a node that counts by its own clock remembers of the day before.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct OwnClock {
+    /// Units spent before midnight.
+    pub(super) yesterday: u32,
+    /// When that was.
+    pub(super) midnight: Duration,
+}
+
+/// How far apart the clocks of machines that keep the time well may be.
+const CLOCKS_APART: Duration = Duration::from_secs(1);
+
 /// What is left of this node's share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ShareLeft {
@@ -46,25 +89,28 @@ pub(super) struct ShareLeft {
 
 impl NodeBucket {
     /// Tries to spend a unit without asking anybody, after [`NodeBucket::spend`] said that the store had to be asked.
-    /// The window is that of the store's clock as far as it was ever heard of, else of `wall`, this machine's.
-    pub fn spend_alone(&mut self, now: Duration, wall: UnixMillis, how: Alone) -> AloneStep {
+    /// `clock` is used for a bucket about which the store was never heard.
+    pub fn spend_alone(&mut self, now: Duration, clock: AloneClock, how: Alone) -> AloneStep {
         let limits = self.limits;
-        let known = self.known.get_or_insert_with(|| Known::blank(wall, now));
+        let known = self.known.get_or_insert_with(|| match clock {
+            AloneClock::Heard(clock) => Known::blank(clock, now),
+            AloneClock::Own(clock) => Known::by_own_clock(clock, now),
+        });
         let clock = known.clock(now);
         let minute = Window::Minute.index(clock);
         if minute > known.minute {
             let day_left = known.share.map(|share| share.day);
             let same_day = day_of(minute) == day_of(known.minute);
             known.enter_alone(minute, now, clock);
-            if let Alone::Share(nodes) = how {
+            if let Alone::Share(share) = how {
                 let day = match day_left {
                     Some(day) if same_day => day,
-                    _ => left(limits.of(Window::Day), known.day_charged) / nodes,
+                    _ => share.of(left(limits.of(Window::Day), known.day_charged)),
                 };
-                known.share = Some(ShareLeft { minute: limits.of(Window::Minute) / nodes, day });
+                known.share = Some(ShareLeft { minute: share.of(limits.of(Window::Minute)), day });
             }
         }
-        if let Alone::Share(nodes) = how {
+        if let Alone::Share(of_all) = how {
             let reached = [Window::Day, Window::Minute];
             if let Some(window) =
                 reached.into_iter().find(|window| left(limits.of(*window), known.charged(*window)) == 0)
@@ -72,8 +118,8 @@ impl NodeBucket {
                 return AloneStep::Refuse(known.show(limits, now), window);
             }
             let share = known.share.get_or_insert(ShareLeft {
-                minute: left(limits.of(Window::Minute), known.minute_charged) / nodes,
-                day: left(limits.of(Window::Day), known.day_charged) / nodes,
+                minute: of_all.of(left(limits.of(Window::Minute), known.minute_charged)),
+                day: of_all.of(left(limits.of(Window::Day), known.day_charged)),
             });
             if share.minute == 0 || share.day == 0 {
                 return AloneStep::Spent;
@@ -87,6 +133,26 @@ impl NodeBucket {
 }
 
 impl Known {
+    /// Moves what was spent by this machine's clock to the windows that the store has named. What was spent in a minute
+    /// or a day that had ended by then is left out; where that is not known it is kept.
+    pub(super) fn adopt_windows(&mut self, books: &Settlement, now: Duration) {
+        let Some(own) = self.own_clock.take() else { return };
+        let began = |window: Window| {
+            let passed = window.seconds() * 1_000 - books.millis_left(window);
+            now.saturating_sub(super::millis(passed))
+        };
+        if self.minute_until <= began(Window::Minute) {
+            self.minute_spent = 0;
+        }
+        if self.minute_until <= began(Window::Day) {
+            self.day_spent = 0;
+        }
+        if own.midnight > began(Window::Day) + CLOCKS_APART {
+            self.day_spent = self.day_spent.saturating_add(own.yesterday);
+        }
+        self.move_to(books.minute);
+    }
+
     /// Begins a minute that no store has announced.
     fn enter_alone(&mut self, minute: i64, now: Duration, clock: UnixMillis) {
         self.enter(minute);

@@ -6,7 +6,7 @@ use contract::plan::Limits;
 use contract::time::UnixMillis;
 use contract::window::Window;
 
-use super::alone::ShareLeft;
+use super::alone::{OwnClock, ShareLeft};
 use super::{Claim, Settlement, millis};
 use crate::quota::ledger::bucket::CLOCK_STEP_BACK_MINUTES_MAX;
 use crate::quota::ledger::{day_of, ends_at, left};
@@ -34,7 +34,7 @@ pub(super) struct Known {
     /// Until when `held` may be spent.
     spendable_until: Duration,
     /// Until when a refusal holds.
-    minute_until: Duration,
+    pub(super) minute_until: Duration,
     refused: Option<Window>,
     /// The lowest Remaining shown in each window: what was said is not taken back.
     shown_minute: u32,
@@ -42,6 +42,8 @@ pub(super) struct Known {
     /// The store's clock, and the moment at which it had said so at the latest.
     clock: UnixMillis,
     clock_at: Duration,
+    /// Set while the windows are those of this machine's clock, because the store has never named any.
+    pub(super) own_clock: Option<OwnClock>,
     pub(super) share: Option<ShareLeft>,
 }
 
@@ -67,8 +69,14 @@ impl Known {
             shown_day: u32::MAX,
             clock,
             clock_at: now,
+            own_clock: None,
             share: None,
         }
+    }
+
+    /// Windows in which nothing was charged, by this machine's clock.
+    pub(super) fn by_own_clock(clock: UnixMillis, now: Duration) -> Self {
+        Self { own_clock: Some(OwnClock::default()), ..Self::blank(clock, now) }
     }
 
     /// The store's clock by now; never ahead of it.
@@ -90,6 +98,9 @@ impl Known {
             return;
         }
         if day_of(minute) != day_of(self.minute) {
+            if let Some(own) = &mut self.own_clock {
+                *own = OwnClock { yesterday: self.day_spent, midnight: self.minute_until };
+            }
             self.day_spent = 0;
             self.day_charged = 0;
             self.own_day = 0;
@@ -109,6 +120,7 @@ impl Known {
     /// Takes over a settlement of which `granted` units count, `need` of them for requests that wait.
     pub(super) fn hear(&mut self, books: &Settlement, granted: u32, need: u32, asked_at: Duration, now: Duration) {
         self.keep_rest();
+        self.adopt_windows(books, now);
         self.enter(books.minute);
         self.due = granted.min(need);
         self.held = self.held.saturating_add(granted - self.due);
@@ -215,7 +227,22 @@ impl Known {
         self.shown_day = u32::MAX;
     }
 
+    /// Calls the present minute by another number, with all that was spent in it and its day.
+    pub(super) fn move_to(&mut self, minute: i64) {
+        if minute != self.minute {
+            self.shown_minute = u32::MAX;
+        }
+        if day_of(minute) != day_of(self.minute) {
+            self.shown_day = u32::MAX;
+        }
+        self.minute = minute;
+    }
+
+    /// What the node states. Windows of its own clock are not named to the store.
     pub(super) fn claim(&self) -> Claim {
+        if self.own_clock.is_some() {
+            return Claim::NOTHING;
+        }
         Claim {
             minute: self.minute,
             minute_spent: self.minute_spent,

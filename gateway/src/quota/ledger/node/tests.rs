@@ -223,12 +223,13 @@ fn a_refund_after_the_minute_goes_back_to_the_day_alone() {
 #[test]
 fn alone_a_node_spends_its_share_and_claims_it_afterwards() {
     let mut pair = Pair::new(60, 1_000);
-    let three = Alone::Share(NonZeroU32::new(3).unwrap());
+    let three = Alone::Share(Share::new(NonZeroU32::new(3).unwrap(), 0));
     let mut admitted = 0;
     for _minute in 0..2 {
         for _ in 0..100 {
             assert_eq!(pair.spend(), Step::Ask);
-            let step = pair.node.spend_alone(pair.now, START.plus(i64::try_from(pair.now.as_millis()).unwrap()), three);
+            let clock = AloneClock::Heard(Pair::around(pair.now).now);
+            let step = pair.node.spend_alone(pair.now, clock, three);
             admitted += u32::from(matches!(step, AloneStep::Admit(_)));
         }
         pair.pass(60 * SECOND);
@@ -247,10 +248,39 @@ fn alone_after_the_day_is_known_to_be_spent_it_refuses_truthfully() {
     }
     pair.pass(60 * SECOND);
     assert_eq!(pair.spend(), Step::Ask);
-    let step = pair.node.spend_alone(pair.now, START, Alone::Share(NonZeroU32::MIN));
+    let clock = AloneClock::Heard(START);
+    let step = pair.node.spend_alone(pair.now, clock, Alone::Share(Share::new(NonZeroU32::MIN, 0)));
     assert!(matches!(step, AloneStep::Refuse(_, Window::Day)), "{step:?}");
-    let step = pair.node.spend_alone(pair.now, START, Alone::Everything);
+    let step = pair.node.spend_alone(pair.now, clock, Alone::Everything);
     assert!(matches!(step, AloneStep::Admit(_)), "{step:?}");
+}
+
+#[test]
+fn the_shares_of_all_nodes_add_up_to_the_limit() {
+    for nodes in (1..8).filter_map(NonZeroU32::new) {
+        for limit in 0..100 {
+            let shares = (7..7 + nodes.get()).map(|turn| Share::new(nodes, turn).of(limit));
+            assert_eq!(shares.sum::<u32>(), limit, "{nodes} nodes");
+        }
+    }
+}
+
+#[test]
+fn a_node_with_a_wrong_clock_names_no_minute_that_the_store_has_not_named() {
+    for wrong_by in [-600, -50, 50, 600, 86_400] {
+        let mut pair = Pair::new(60, 1_000);
+        let clock = AloneClock::Own(START.plus(wrong_by * 1_000));
+        let all = Alone::Share(Share::new(NonZeroU32::MIN, 0));
+        for _ in 0..5 {
+            assert_eq!(pair.spend(), Step::Ask);
+            assert!(matches!(pair.node.spend_alone(pair.now, clock, all), AloneStep::Admit(_)));
+        }
+        let asked = pair.exchange(Purpose::Spend(1));
+        assert_eq!((asked.granted, asked.minute), (0, Window::Minute.index(START)), "{wrong_by} s");
+        assert!(pair.node.wants_assert());
+        let told = pair.exchange(Purpose::Assert);
+        assert_eq!((told.minute, told.minute_charged, told.day_charged), (asked.minute, 5, 5), "{wrong_by} s");
+    }
 }
 
 /// A process beside ours, which holds this many units of the same bucket.

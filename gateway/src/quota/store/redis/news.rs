@@ -38,7 +38,7 @@ struct Message {
 pub(super) fn commands(process: &str, news: &News) -> Result<Vec<(String, Cmd)>, StoreOutage> {
     let mut commands = Vec::new();
     let key = match news {
-        News::Recall(_) => None,
+        News::Recall(_) | News::Struck(_) => None,
         News::Banned(ban) => Some(&ban.key),
         News::Lifted { key, .. } => Some(key),
     };

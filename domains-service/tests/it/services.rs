@@ -1,0 +1,174 @@
+//! Services with a credential of their own: what it opens, what they are told, and whom an erasure waits for.
+
+use chassis::guard::{events_token, pass_key, token_key};
+use chassis::secret::{Secret, write_private};
+use contract::erasure::Erasures;
+use contract::project::ProjectUid;
+use contract::trust::{Pass, Trust, pass_audience};
+use reqwest::{Method, Response};
+use serde_json::{Value, json};
+
+use crate::world::{Bend, Platform};
+
+/// Puts one on record; its token.
+async fn enrolled(platform: &Platform, name: &str, kind: &str) -> String {
+    let made = platform.operator("POST", "/gateways", json!({ "name": name, "kind": kind })).await;
+    assert_eq!((made.status, &made.body["kind"]), (201, &json!(kind)), "{made:?}");
+    Secret::parse(made.body["credential"].as_str().unwrap()).unwrap().to_token().to_string()
+}
+
+async fn ask(platform: &Platform, token: &str, method: &str, path: &str, body: Value) -> Response {
+    let url = format!("{}/internal{path}", platform.internal);
+    let mut request = platform.client.request(method.parse::<Method>().unwrap(), url).bearer_auth(token);
+    if !body.is_null() {
+        request = request.json(&body);
+    }
+    request.send().await.unwrap()
+}
+
+/// What a service is told to erase.
+async fn told(platform: &Platform, token: &str) -> Vec<ProjectUid> {
+    ask(platform, token, "GET", "/erasures", Value::Null).await.json::<Erasures>().await.unwrap().projects
+}
+
+async fn done(platform: &Platform, token: &str, project: &ProjectUid) {
+    let answer = ask(platform, token, "POST", "/erasures", json!({ "projects": [project] })).await;
+    assert_eq!(answer.status(), 204);
+}
+
+async fn erased_project(platform: &Platform, name: &str) -> ProjectUid {
+    platform.project(name, "pro").await;
+    let uid = platform.identity(&name.parse().unwrap()).await;
+    assert_eq!(platform.operator("DELETE", &format!("/projects/{name}?now=true"), Value::Null).await.status, 204);
+    uid
+}
+
+#[tokio::test]
+async fn an_erasure_ends_when_every_service_on_record_has_carried_it_out() {
+    let platform = Platform::start().await;
+    let orders = events_token(&platform.secret).to_token().to_string();
+    let files = enrolled(&platform, "files", "service").await;
+    let mail = enrolled(&platform, "mail", "service").await;
+    let gone = erased_project(&platform, "gone").await;
+    for service in [&orders, &files, &mail] {
+        assert_eq!(told(&platform, service).await, std::slice::from_ref(&gone));
+    }
+    done(&platform, &orders, &gone).await;
+    done(&platform, &files, &gone).await;
+    assert_eq!((told(&platform, &orders).await, told(&platform, &files).await), (Vec::new(), Vec::new()));
+    // What one service has done is not what another has.
+    assert_eq!(told(&platform, &mail).await, std::slice::from_ref(&gone));
+    done(&platform, &mail, &gone).await;
+    assert_eq!(told(&platform, &mail).await, []);
+    // Somebody new has nothing of it, and is not waited for.
+    let late = enrolled(&platform, "late", "service").await;
+    assert_eq!(told(&platform, &late).await, []);
+    // One that is gone for good is not waited for any more.
+    let second = erased_project(&platform, "second").await;
+    for service in [&files, &mail] {
+        done(&platform, service, &second).await;
+    }
+    assert_eq!(told(&platform, &late).await, [second]);
+    assert_eq!(platform.operator("DELETE", "/gateways/late", Value::Null).await.status, 204);
+    let newest = enrolled(&platform, "newest", "service").await;
+    assert_eq!(told(&platform, &newest).await, []);
+    assert_eq!(ask(&platform, &late, "GET", "/erasures", Value::Null).await.status(), 401);
+}
+
+/// The row "a service's credential" of the table in SECURITY.md.
+#[tokio::test]
+async fn a_stolen_credential_of_a_service_opens_the_services_part_alone() {
+    let platform = Platform::start().await;
+    platform.project("demo", "pro").await;
+    let service = enrolled(&platform, "orders-service", "service").await;
+    let gateway = enrolled(&platform, "edge-1", "gateway").await;
+    for (method, path) in [
+        ("GET", "/projects"),
+        ("POST", "/projects"),
+        ("DELETE", "/projects/demo"),
+        ("GET", "/gateways"),
+        ("POST", "/gateways"),
+        ("POST", "/gateway-keys"),
+        ("GET", "/operator-tokens"),
+        ("POST", "/operator-tokens"),
+        ("POST", "/passes"),
+        ("GET", "/settings"),
+        ("GET", "/status"),
+        ("POST", "/dashboard-links"),
+        ("GET", "/edge/feed?node=a&after=0"),
+        ("POST", "/edge/nodes"),
+    ] {
+        assert_eq!(ask(&platform, &service, method, path, json!({})).await.status(), 401, "{method} {path}");
+    }
+    for path in ["/erasures", "/trust", "/key-set", "/known-projects/demo"] {
+        assert_eq!(ask(&platform, &gateway, "GET", path, Value::Null).await.status(), 401, "{path}");
+        let derived = events_token(&platform.secret).to_token();
+        assert_ne!(ask(&platform, &derived, "GET", path, Value::Null).await.status(), 401, "{path}");
+    }
+    // Whose orders they are is for one service to tell.
+    let files = enrolled(&platform, "files", "service").await;
+    let events = json!({ "source": "ab12", "events": [] });
+    for (token, status) in [(&service, 204), (&files, 403)] {
+        assert_eq!(ask(&platform, token, "POST", "/events/orders", events.clone()).await.status(), status);
+    }
+    let listed = platform.operator("GET", "/gateways", Value::Null).await.body;
+    let kinds: Vec<_> = listed["gateways"].as_array().unwrap().iter().map(|one| one["kind"].clone()).collect();
+    assert_eq!(kinds, ["gateway", "service", "service"]);
+    assert_eq!(platform.operator("DELETE", "/gateways/orders-service", Value::Null).await.status, 204);
+    assert_eq!(ask(&platform, &service, "GET", "/trust", Value::Null).await.status(), 401, "at once");
+}
+
+#[tokio::test]
+async fn services_are_told_which_projects_there_are() {
+    let platform = Platform::start().await;
+    let service = enrolled(&platform, "orders-service", "service").await;
+    platform.project("demo", "pro").await;
+    let uid = platform.identity(&"demo".parse().unwrap()).await;
+    let known = async |uid: &str| {
+        let answer = ask(&platform, &service, "GET", &format!("/known-projects/{uid}"), Value::Null).await;
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    };
+    assert_eq!(known(uid.as_str()).await.0, 204);
+    for nobody in ["demo", "prj_aaaaaaaaaaaaaaaaaaaaaaaaaa", "NOT-ONE"] {
+        let (status, body) = known(nobody).await;
+        assert!(status == 404 && body.contains("project_not_found"), "{nobody}: {status} {body}");
+    }
+    platform.operator("DELETE", "/projects/demo", Value::Null).await;
+    assert_eq!(known(uid.as_str()).await.0, 404, "nothing is added to what is removed");
+}
+
+#[tokio::test]
+async fn credentials_in_files_are_on_record_from_the_start() {
+    let directory = std::sync::Arc::new(tempfile::tempdir().unwrap());
+    let credential = Secret::generate().unwrap();
+    let services = directory.path().join("services");
+    write_private(&services.join("orders-service.key"), credential.to_text().as_bytes()).unwrap();
+    let bend = Bend { directory: Some(directory.clone()), services_directory: Some(services), ..Bend::default() };
+    let platform = Platform::bent(bend).await;
+    let token = credential.to_token();
+    let trust: Trust = ask(&platform, &token, "GET", "/trust", Value::Null).await.json().await.unwrap();
+    let derived = token_key(&platform.secret).unwrap();
+    assert!(trust.gateways.keys().len() == 2 && trust.gateways.keys().contains(derived.public()), "{trust:?}");
+    assert_eq!(trust.operators.keys(), [pass_key(&platform.secret).unwrap().public().clone()]);
+}
+
+#[tokio::test]
+async fn an_operator_with_a_token_is_given_a_pass_for_one_service() {
+    let platform = Platform::start().await;
+    let service = enrolled(&platform, "orders-service", "service").await;
+    let made = platform.operator("POST", "/operator-tokens", json!({ "name": "ada" })).await;
+    let ada = made.body["token"].as_str().unwrap();
+    let asked = ask(&platform, ada, "POST", "/passes", json!({ "service": "orders-service" })).await;
+    assert_eq!(asked.status(), 201);
+    let Pass { pass } = asked.json().await.unwrap();
+    let trust: Trust = ask(&platform, &service, "GET", "/trust", Value::Null).await.json().await.unwrap();
+    let now = chassis::clock::Clock::now(platform.clock.as_ref()).to_seconds();
+    let good = |audience: &str, seconds| trust.operators.verify(&pass, &[audience], now.plus(seconds)).is_ok();
+    let audience = pass_audience("orders-service");
+    assert!(good(&audience, 0) && good(&audience, 59) && !good(&audience, 60));
+    assert!(!good(&pass_audience("files"), 0) && !good("orders", 0));
+    assert!(trust.gateways.verify(&pass, &[&audience], now).is_err(), "no gateway can make one");
+    for (token, status) in [(ada, 200), (service.as_str(), 401)] {
+        assert_eq!(ask(&platform, token, "GET", "/settings", Value::Null).await.status(), status);
+    }
+}

@@ -1,0 +1,164 @@
+//! Where requests come in: their heads are read, and they are in progress from here to the end of their exchange.
+
+use std::borrow::Cow;
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use pingora::{ErrorType, OrErr as _};
+use pingora_http::RequestHeader;
+
+use super::Exchange;
+use super::downstream::http1::{Http1, Wishes};
+use super::downstream::http2::Http2;
+use crate::door::head::Framing;
+use crate::door::{Client, Connection, H2Request, Handler, Served};
+use crate::gateway::Gateway;
+use crate::rejection::Rejection;
+
+/// Field lines of a head that is read here; the door's lint has a limit of its own, which is smaller.
+const FIELDS_MAX: usize = 256;
+
+/// Serves what comes through the doors.
+pub struct Exchanges(pub Arc<Gateway>);
+
+#[async_trait]
+impl Handler for Exchanges {
+    async fn serve(&self, client: &mut dyn Client) -> Served {
+        let read = client.head().map(|(bytes, said)| (parse(bytes), said));
+        let (head, said) = match read {
+            Some((Ok(head), said)) => (head, said),
+            Some((Err(rejection), _)) => return Served::Refused(rejection),
+            None => return Served::Cut,
+        };
+        client.take_head();
+        let connection = Arc::clone(client.connection());
+        let _progress = Progress::begin(&self.0, &connection);
+        let is_old = head.version == http::Version::HTTP_10;
+        let body_follows = !matches!(said.framing, Framing::None | Framing::Length(0));
+        let wishes = Wishes { keep_alive: said.keep_alive, websocket: said.websocket, is_old };
+        let mut client = Http1::new(client, wishes);
+        let outcome = Exchange::new(&self.0, &connection, head).serve(&mut client, body_follows).await;
+        match (outcome.whole, client.closes) {
+            (true, false) => Served::Whole,
+            (true, true) => Served::Last,
+            (false, _) => Served::Cut,
+        }
+    }
+
+    async fn serve_stream(&self, request: H2Request, connection: &Arc<Connection>) -> bool {
+        let H2Request { head, body, respond } = request;
+        let progress = Progress::begin(&self.0, connection);
+        let (body_follows, head) = (!body.is_end_stream(), RequestHeader::from(head));
+        let mut client = Http2::new(body, respond, connection);
+        let outcome = Exchange::new(&self.0, connection, head).serve(&mut client, body_follows).await;
+        drop(progress);
+        client.linger().await;
+        !outcome.malformed
+    }
+}
+
+/// A request in progress, as the door, the drain and the metrics see it.
+struct Progress<'a> {
+    gateway: &'a Gateway,
+    connection: &'a Connection,
+}
+
+impl<'a> Progress<'a> {
+    fn begin(gateway: &'a Gateway, connection: &'a Connection) -> Self {
+        connection.request_seen();
+        gateway.telemetry.in_flight.inc();
+        Self { gateway, connection }
+    }
+}
+
+impl Drop for Progress<'_> {
+    fn drop(&mut self) {
+        self.gateway.telemetry.in_flight.dec();
+        self.connection.request_done();
+    }
+}
+
+/// The head, whose form is good, as it is served. An absolute target becomes the path in it: its authority is the host, as the
+/// door has seen (RFC 9112 section 3.2.2).
+///
+/// # Errors
+/// When it asks for what no edge does.
+fn parse(bytes: &[u8]) -> Result<RequestHeader, Rejection> {
+    let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
+    let mut request = httparse::Request::new(&mut []);
+    let whole = request.parse_with_uninit_headers(bytes, &mut fields).is_ok_and(|status| status.is_complete());
+    let (Some(method), Some(target), true) = (request.method, request.path, whole) else {
+        return Err(Rejection::BadRequest);
+    };
+    if method == "CONNECT" {
+        return Err(Rejection::MethodNotAllowed);
+    }
+    head(method, &origin(method, target), request.headers, request.version == Some(0))
+        .map_err(|_| Rejection::BadRequest)
+}
+
+fn head(method: &str, target: &str, fields: &[httparse::Header<'_>], is_old: bool) -> pingora::Result<RequestHeader> {
+    let mut head = RequestHeader::build_no_case(method, target.as_bytes(), Some(fields.len()))?;
+    for field in fields {
+        let name = http::HeaderName::from_bytes(field.name.as_bytes());
+        head.append_header(name.or_err(ErrorType::InvalidHTTPHeader, "a name that is none")?, field.value)?;
+    }
+    if is_old {
+        head.set_version(http::Version::HTTP_10);
+    }
+    Ok(head)
+}
+
+/// The target without scheme and authority.
+fn origin<'a>(method: &str, target: &'a str) -> Cow<'a, str> {
+    if target.starts_with('/') || target == "*" {
+        return Cow::Borrowed(target);
+    }
+    let rest = target.split_once("://").map_or(target, |(_, rest)| rest);
+    match rest.find(['/', '?']).map(|at| rest.split_at(at).1) {
+        Some(path) if path.starts_with('/') => Cow::Borrowed(path),
+        Some(query) => Cow::Owned(format!("/{query}")),
+        // RFC 9112 section 3.2.4.
+        None if method == "OPTIONS" => Cow::Borrowed("*"),
+        None => Cow::Borrowed("/"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_is_read_as_it_stands() {
+        let head = parse(b"GET /a?b=c HTTP/1.1\r\nHost: a.example\r\nX-One: 1\r\nx-one:  2 \r\n\r\n").unwrap();
+        assert_eq!((head.method.as_str(), head.uri.path(), head.uri.query()), ("GET", "/a", Some("b=c")));
+        assert_eq!(head.headers.get("host").unwrap(), "a.example");
+        let ones: Vec<_> = head.headers.get_all("x-one").iter().collect();
+        assert_eq!(ones, ["1", "2"]);
+        assert_eq!(head.version, http::Version::HTTP_11);
+    }
+
+    #[test]
+    fn every_form_of_target_becomes_one_that_an_upstream_takes() {
+        for (line, expected) in [
+            ("GET /a?b HTTP/1.1", "/a?b"),
+            ("OPTIONS * HTTP/1.1", "*"),
+            ("OPTIONS http://a.example HTTP/1.1", "*"),
+            ("GET http://a.example HTTP/1.1", "/"),
+            ("GET HTTPS://a.example:81/a/b?c=//d HTTP/1.0", "/a/b?c=//d"),
+            ("GET http://a.example?q=/ HTTP/1.1", "/?q=/"),
+        ] {
+            let head = parse(format!("{line}\r\nHost: a.example\r\n\r\n").as_bytes()).unwrap();
+            assert_eq!(head.uri.path_and_query().unwrap().as_str(), expected, "{line}");
+            assert_eq!(head.version == http::Version::HTTP_10, line.ends_with("1.0"), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_no_edge_does_is_refused() {
+        let connect = parse(b"CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n");
+        assert_eq!(connect.unwrap_err(), Rejection::MethodNotAllowed);
+        assert_eq!(parse(b"GET / HTTP/1.1\r\nHost: a.exam").unwrap_err(), Rejection::BadRequest);
+    }
+}

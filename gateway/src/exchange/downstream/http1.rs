@@ -1,0 +1,261 @@
+//! A client that speaks HTTP/1.1 or HTTP/1.0.
+
+use std::borrow::Cow;
+use std::future::poll_fn;
+use std::io;
+use std::io::Write as _;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf as _, BufMut as _, BytesMut};
+use http::StatusCode;
+use pingora::{Error, ErrorType};
+use tokio::io::AsyncWriteExt as _;
+use tokio::time::Instant;
+
+use super::Downstream;
+use crate::decorate::ResponseSink;
+use crate::door::{Broken, Client};
+use crate::rejection::Rejection;
+
+/// Bytes of a usual head, with the body of a refusal.
+const HEAD_BYTES_USUAL: usize = 1_280;
+
+/// What a client asked for beside the request itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wishes {
+    /// It wants to use the connection again.
+    pub(crate) keep_alive: bool,
+    /// It wants to speak WebSocket.
+    pub(crate) websocket: bool,
+    /// It speaks HTTP/1.0: it knows neither chunks nor interim responses, and reads to the end of the connection (RFC 9112
+    /// section 9.3).
+    pub(crate) is_old: bool,
+}
+
+/// See the module.
+pub(crate) struct Http1<'a> {
+    client: &'a mut dyn Client,
+    wishes: Wishes,
+    /// The response says that the connection ends with it.
+    pub(crate) closes: bool,
+    /// The response goes in chunks.
+    chunked: bool,
+    /// Framing of chunks that waits to be written before anything else.
+    framing: Vec<u8>,
+    /// The size of the chunk in hand was said.
+    in_chunk: bool,
+    body_bytes: u64,
+    refusal: Option<Rejection>,
+}
+
+impl<'a> Http1<'a> {
+    pub(crate) fn new(client: &'a mut dyn Client, wishes: Wishes) -> Self {
+        Self {
+            client,
+            wishes,
+            closes: false,
+            chunked: false,
+            framing: Vec::new(),
+            in_chunk: false,
+            body_bytes: 0,
+            refusal: None,
+        }
+    }
+
+    /// Ends a head: the fields of every final response, and the blank line. Where the client has not sent all of its body by
+    /// now, what is left of it would be read as the next request: the connection ends.
+    fn finish(&mut self, head: &mut Wire) -> pingora::Result<()> {
+        let again = self.wishes.keep_alive && !self.wishes.is_old && self.client.is_whole();
+        self.closes = !again || self.client.connection().should_close();
+        head.field("Connection", if self.closes { b"close" } else { b"keep-alive" })?;
+        head.bytes.put_slice(b"\r\n");
+        Ok(())
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> pingora::Result<()> {
+        self.client.write_all(bytes).await.or_else(unsent)
+    }
+
+    async fn flush(&mut self) -> pingora::Result<()> {
+        self.client.flush().await.or_else(unsent)
+    }
+
+    /// Writes the framing that waits.
+    fn poll_framing(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.framing.is_empty() {
+            let written = ready!(Pin::new(&mut *self.client).poll_write(cx, &self.framing))?;
+            self.framing.drain(..written);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_write(&mut self, from: &mut BytesMut, left: &mut usize, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.chunked && !self.in_chunk {
+            write!(self.framing, "{left:x}\r\n")?;
+            self.in_chunk = true;
+        }
+        ready!(self.poll_framing(cx))?;
+        while *left > 0 {
+            let piece = from.get(..*left).unwrap_or_default();
+            let written = ready!(Pin::new(&mut *self.client).poll_write(cx, piece))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            from.advance(written);
+            *left -= written;
+        }
+        if std::mem::take(&mut self.in_chunk) {
+            // It travels with what comes next.
+            self.framing.extend_from_slice(b"\r\n");
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// A head as it travels.
+pub(crate) struct Wire {
+    bytes: Vec<u8>,
+    is_old: bool,
+}
+
+impl Wire {
+    pub(crate) fn new(is_old: bool) -> Self {
+        Self { bytes: Vec::with_capacity(HEAD_BYTES_USUAL), is_old }
+    }
+
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+impl ResponseSink for Wire {
+    fn status(&mut self, status: StatusCode, reason: &str) -> pingora::Result<()> {
+        self.bytes.put_slice(b"HTTP/1.1 ");
+        self.bytes.put_slice(status.as_str().as_bytes());
+        self.bytes.put_u8(b' ');
+        self.bytes.put_slice(reason.as_bytes());
+        self.bytes.put_slice(b"\r\n");
+        Ok(())
+    }
+
+    fn field(&mut self, name: &str, value: &[u8]) -> pingora::Result<()> {
+        // Without chunks a body of unknown length ends with the connection (RFC 9112 section 6.3).
+        if self.is_old && name.eq_ignore_ascii_case("transfer-encoding") {
+            return Ok(());
+        }
+        self.bytes.put_slice(name.as_bytes());
+        self.bytes.put_slice(b": ");
+        self.bytes.put_slice(value);
+        self.bytes.put_slice(b"\r\n");
+        Ok(())
+    }
+}
+
+impl Downstream for Http1<'_> {
+    type Head = Wire;
+
+    fn head(&self) -> Wire {
+        Wire::new(self.wishes.is_old)
+    }
+
+    fn may_switch(&self) -> bool {
+        self.wishes.websocket
+    }
+
+    fn ends(&mut self) {
+        self.wishes.keep_alive = false;
+    }
+
+    async fn interim(&mut self, mut head: Wire) -> pingora::Result<()> {
+        if self.wishes.is_old {
+            return Ok(());
+        }
+        head.bytes.put_slice(b"\r\n");
+        self.write(&head.bytes).await?;
+        self.flush().await
+    }
+
+    async fn switch(&mut self, mut head: Wire) -> pingora::Result<()> {
+        self.closes = true;
+        head.bytes.put_slice(b"Connection: upgrade\r\n\r\n");
+        self.write(&head.bytes).await?;
+        self.flush().await?;
+        self.client.switch();
+        Ok(())
+    }
+
+    async fn begin(&mut self, mut head: Wire, _ends: bool, chunked: bool) -> pingora::Result<()> {
+        self.chunked = chunked && !self.wishes.is_old;
+        self.finish(&mut head)?;
+        self.write(&head.bytes).await
+    }
+
+    fn poll_data(
+        &mut self,
+        from: &mut BytesMut,
+        left: &mut usize,
+        _last: bool,
+        cx: &mut Context<'_>,
+    ) -> Poll<pingora::Result<()>> {
+        self.poll_write(from, left, cx).map(|written| written.or_else(unsent))
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<pingora::Result<()>> {
+        if let Err(error) = ready!(self.poll_framing(cx)) {
+            return Poll::Ready(unsent(error));
+        }
+        Pin::new(&mut *self.client).poll_flush(cx).map(|flushed| flushed.or_else(unsent))
+    }
+
+    async fn end(&mut self) -> pingora::Result<()> {
+        if self.chunked {
+            self.framing.extend_from_slice(b"0\r\n\r\n");
+        }
+        poll_fn(|cx| self.poll_flush(cx)).await
+    }
+
+    async fn answer(&mut self, mut head: Wire, body: Cow<'static, str>) -> pingora::Result<()> {
+        self.finish(&mut head)?;
+        head.bytes.put_slice(body.as_bytes());
+        self.write(&head.bytes).await?;
+        self.flush().await
+    }
+
+    fn poll_body(&mut self, into: &mut BytesMut, cx: &mut Context<'_>) -> Poll<pingora::Result<usize>> {
+        let kind = match ready!(self.client.poll_body(into, cx)) {
+            Ok(bytes) => {
+                self.body_bytes += bytes as u64;
+                return Poll::Ready(Ok(bytes));
+            }
+            Err(Broken::Gone) => ErrorType::ReadError,
+            Err(Broken::Refused(rejection)) => {
+                self.refusal = Some(rejection);
+                if rejection == Rejection::RequestTimeout { ErrorType::ReadTimedout } else { ErrorType::ReadError }
+            }
+        };
+        Poll::Ready(Err(Error::explain(kind, "the body of a request").into_down()))
+    }
+
+    fn refusal(&self) -> Option<Rejection> {
+        self.refusal
+    }
+
+    fn body_bytes(&self) -> u64 {
+        self.body_bytes
+    }
+
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.client.poll_gone(cx)
+    }
+
+    fn poll_deadline(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        self.client.poll_deadline(deadline, cx)
+    }
+}
+
+/// The client did not take what it was sent.
+fn unsent<T>(error: io::Error) -> pingora::Result<T> {
+    let kind = if error.kind() == io::ErrorKind::TimedOut { ErrorType::WriteTimedout } else { ErrorType::WriteError };
+    Err(Error::because(kind, "to the client", error).into_down())
+}

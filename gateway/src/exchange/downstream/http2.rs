@@ -1,0 +1,307 @@
+//! A client that speaks HTTP/2, in one of its streams.
+
+use std::borrow::Cow;
+use std::future::poll_fn;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use h2::server::SendResponse;
+use h2::{RecvStream, SendStream};
+use http::{HeaderName, HeaderValue, StatusCode};
+use pingora::{Error, ErrorType, OrErr as _};
+use tokio::time::Instant;
+
+use super::Downstream;
+use crate::decorate::ResponseSink;
+use crate::door::{Connection, LINGER_BYTES_MAX, LINGER_MAX, Pace, Timer};
+use crate::exchange::upstream::connection::READ_BYTES;
+use crate::gateway::bytes;
+use crate::rejection::Rejection;
+
+/// See the module. Dropped before its response is complete, it resets the stream.
+pub(crate) struct Http2 {
+    request: RecvStream,
+    respond: SendResponse<Bytes>,
+    /// The response, once its head is on its way.
+    response: Option<SendStream<Bytes>>,
+    /// The response is complete.
+    ended: bool,
+    timer: Timer,
+    /// Of the request's body.
+    pace: Pace,
+    /// Of the response: each holds a place at its upstream.
+    write_pace: Pace,
+    body_bytes: u64,
+}
+
+impl Http2 {
+    pub(crate) fn new(request: RecvStream, respond: SendResponse<Bytes>, connection: &Connection) -> Self {
+        let (pace, write_pace) = (Pace::new(connection.body_pace()), Pace::new(connection.write_pace()));
+        let timer = Timer::default();
+        Self { request, respond, response: None, ended: false, timer, pace, write_pace, body_bytes: 0 }
+    }
+
+    /// Takes what the client still sends after a response that is complete, for a while and no more: a stream that is reset at
+    /// once costs some clients the response (curl 7.88 shows none).
+    pub(crate) async fn linger(mut self) {
+        if !self.ended {
+            return;
+        }
+        let taking = async {
+            let mut left = LINGER_BYTES_MAX;
+            while let Ok(Some(piece)) = poll_fn(|cx| self.poll_piece(cx)).await {
+                let Some(rest) = left.checked_sub(piece.len()) else { return };
+                left = rest;
+            }
+        };
+        let _ = tokio::time::timeout(LINGER_MAX, taking).await;
+    }
+
+    /// How many of so many bytes the client takes now, at least one.
+    fn poll_room(&mut self, wanted: usize, cx: &mut Context<'_>) -> Poll<pingora::Result<usize>> {
+        let Some(response) = &mut self.response else {
+            return Poll::Ready(Err(Error::explain(ErrorType::InternalError, "no head")));
+        };
+        response.reserve_capacity(wanted);
+        match response.poll_capacity(cx) {
+            Poll::Ready(Some(Ok(room))) => {
+                let room = room.min(wanted);
+                self.write_pace.moved(room, Instant::now());
+                Poll::Ready(Ok(room))
+            }
+            Poll::Ready(Some(Err(error))) => Poll::Ready(unsent(error)),
+            Poll::Ready(None) => Poll::Ready(unsent("the stream is gone")),
+            Poll::Pending => {
+                let until = self.write_pace.wait(Instant::now());
+                let late = || Error::explain(ErrorType::WriteTimedout, "to the client").into_down();
+                self.timer.poll(until, cx).map(|()| Err(late()))
+            }
+        }
+    }
+
+    fn send(&mut self, piece: Bytes, last: bool) -> pingora::Result<()> {
+        let response = self.response.as_mut().ok_or_else(|| Error::explain(ErrorType::InternalError, "no head"))?;
+        response.send_data(piece, last).or_else(unsent)?;
+        self.ended = last;
+        Ok(())
+    }
+
+    /// Some more of the request's body, never nothing; `None` at its end.
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<pingora::Result<Option<Bytes>>> {
+        loop {
+            let piece = match self.request.poll_data(cx) {
+                Poll::Ready(Some(Ok(piece))) => piece,
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(broken(error)),
+                Poll::Ready(None) => return Poll::Ready(Ok(None)),
+                Poll::Pending => {
+                    let until = self.pace.wait(Instant::now());
+                    let late = || Error::explain(ErrorType::ReadTimedout, "the body of a request").into_down();
+                    return self.timer.poll(until, cx).map(|()| Err(late()));
+                }
+            };
+            self.body_bytes += piece.len() as u64;
+            self.pace.moved(piece.len(), Instant::now());
+            // More is taken when this has been sent on.
+            if let Err(error) = self.request.flow_control().release_capacity(piece.len()) {
+                return Poll::Ready(broken(error));
+            }
+            if !piece.is_empty() {
+                return Poll::Ready(Ok(Some(piece)));
+            }
+        }
+    }
+}
+
+/// Fields whose values are another's in the next response. They are kept out of the table of fields that both sides remember
+/// (RFC 7541 section 7.1.3), or they would push out of it what every response repeats.
+const FLEETING: &[&str] = &["x-request-id", "x-ratelimit-remaining", "x-ratelimit-reset", "ratelimit"];
+
+/// Fields of a usual response.
+const FIELDS_USUAL: usize = 24;
+
+/// A head as the engine takes it.
+pub(crate) struct Fields(StatusCode, http::HeaderMap);
+
+impl Fields {
+    fn into_response(self) -> http::Response<()> {
+        let mut response = http::Response::new(());
+        (*response.status_mut(), *response.headers_mut()) = (self.0, self.1);
+        response
+    }
+}
+
+impl ResponseSink for Fields {
+    fn status(&mut self, status: StatusCode, _reason: &str) -> pingora::Result<()> {
+        self.0 = status;
+        Ok(())
+    }
+
+    fn field(&mut self, name: &str, value: &[u8]) -> pingora::Result<()> {
+        // Chunks are HTTP/1.1's (RFC 9113 section 8.2.2).
+        if name.eq_ignore_ascii_case("transfer-encoding") {
+            return Ok(());
+        }
+        let name = HeaderName::from_bytes(name.as_bytes());
+        let name = name.or_err(ErrorType::InvalidHTTPHeader, "a name that is none").map_err(Error::into_up)?;
+        let value = HeaderValue::from_bytes(value);
+        let mut value = value.or_err(ErrorType::InvalidHTTPHeader, "a value that is none").map_err(Error::into_up)?;
+        value.set_sensitive(FLEETING.contains(&name.as_str()));
+        self.1.append(name, value);
+        Ok(())
+    }
+}
+
+impl Downstream for Http2 {
+    type Head = Fields;
+
+    fn head(&self) -> Fields {
+        Fields(StatusCode::OK, http::HeaderMap::with_capacity(FIELDS_USUAL))
+    }
+
+    fn may_switch(&self) -> bool {
+        false
+    }
+
+    fn ends(&mut self) {}
+
+    async fn interim(&mut self, head: Fields) -> pingora::Result<()> {
+        self.respond.send_informational(head.into_response()).or_else(unsent)
+    }
+
+    async fn switch(&mut self, _head: Fields) -> pingora::Result<()> {
+        Err(Error::explain(ErrorType::InternalError, "a stream switches no protocols"))
+    }
+
+    async fn begin(&mut self, head: Fields, ends: bool, _chunked: bool) -> pingora::Result<()> {
+        self.response = Some(self.respond.send_response(head.into_response(), ends).or_else(unsent)?);
+        self.ended = ends;
+        Ok(())
+    }
+
+    fn poll_data(
+        &mut self,
+        from: &mut BytesMut,
+        left: &mut usize,
+        last: bool,
+        cx: &mut Context<'_>,
+    ) -> Poll<pingora::Result<()>> {
+        while *left > 0 {
+            let room = ready!(self.poll_room(*left, cx))?;
+            // A piece that waits for the client keeps all of the buffer it is part of.
+            let piece = if room < READ_BYTES / 2 {
+                let piece = Bytes::copy_from_slice(from.get(..room).unwrap_or_default());
+                from.advance(room);
+                piece
+            } else {
+                from.split_to(room).freeze()
+            };
+            *left -= room;
+            self.send(piece, last && *left == 0)?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// The engine sends as soon as it may.
+    fn poll_flush(&mut self, _cx: &mut Context<'_>) -> Poll<pingora::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    async fn end(&mut self) -> pingora::Result<()> {
+        if self.ended || self.response.is_none() {
+            return Ok(());
+        }
+        self.send(Bytes::new(), true)
+    }
+
+    async fn answer(&mut self, head: Fields, body: Cow<'static, str>) -> pingora::Result<()> {
+        self.begin(head, body.is_empty(), false).await?;
+        let mut body = bytes(body);
+        while !body.is_empty() {
+            let room = poll_fn(|cx| self.poll_room(body.len(), cx)).await?;
+            let piece = body.split_to(room);
+            self.send(piece, body.is_empty())?;
+        }
+        Ok(())
+    }
+
+    fn poll_body(&mut self, into: &mut BytesMut, cx: &mut Context<'_>) -> Poll<pingora::Result<usize>> {
+        self.poll_piece(cx).map_ok(|piece| {
+            piece.map_or(0, |piece| {
+                into.extend_from_slice(&piece);
+                piece.len()
+            })
+        })
+    }
+
+    /// The engine judges the form of bodies.
+    fn refusal(&self) -> Option<Rejection> {
+        None
+    }
+
+    fn body_bytes(&self) -> u64 {
+        self.body_bytes
+    }
+
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.response {
+            Some(response) => response.poll_reset(cx).map(|_| ()),
+            None => self.respond.poll_reset(cx).map(|_| ()),
+        }
+    }
+
+    fn poll_deadline(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        self.timer.poll(deadline, cx)
+    }
+}
+
+/// The client did not take what it was sent.
+fn unsent<T>(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> pingora::Result<T> {
+    Err(Error::because(ErrorType::WriteError, "to the client", error).into_down())
+}
+
+/// The client did not send what it announced.
+fn broken<T>(error: h2::Error) -> pingora::Result<T> {
+    Err(Error::because(ErrorType::ReadError, "the body of a request", error).into_down())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::door::Ends;
+
+    /// Between two pieces less passes than a client may be silent, and yet it is too slow.
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_drips_is_given_up() {
+        let (here, there) = tokio::io::duplex(64 * 1024);
+        let client = tokio::spawn(async move {
+            let (mut sender, connection) = h2::client::handshake(there).await.unwrap();
+            let driven = tokio::spawn(connection);
+            let request = http::Request::post("https://a.example/").body(()).unwrap();
+            let (_response, mut body) = sender.send_request(request, false).unwrap();
+            while body.send_data("x".into(), false).is_ok() {
+                sleep(Duration::from_secs(10)).await;
+            }
+            drop(driven.await);
+        });
+        let mut engine = h2::server::handshake(here).await.unwrap();
+        let (request, respond) = engine.accept().await.unwrap().unwrap();
+        let driven = tokio::spawn(async move { while engine.accept().await.is_some() {} });
+        let address = "192.0.2.1:1".parse().unwrap();
+        let connection = Connection::unattached(Ends { client: address, peer: address, local: address });
+        let mut stream = Http2::new(request.into_body(), respond, &connection);
+        let error = loop {
+            match poll_fn(|cx| stream.poll_piece(cx)).await {
+                Ok(piece) => assert_eq!(piece.unwrap(), "x"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!((error.etype(), error.esource().as_str()), (&ErrorType::ReadTimedout, "Downstream"));
+        assert_eq!(stream.body_bytes(), 2);
+        driven.abort();
+        client.abort();
+    }
+}

@@ -1,0 +1,45 @@
+//! The pure parts of this module as functions of bytes, for benchmarks and for campaigns of random input, which live outside
+//! of this crate. Nothing in a running gateway calls this.
+
+use super::downstream::http1::Wire;
+use super::upstream::response;
+use crate::answer::Answer;
+use crate::decorate::{Spoken, is_foreign, ours};
+use crate::facts::Facts;
+
+/// What goes on to a client of the head at the start of `bytes`, and how many bytes the head has. `Ok(None)` asks for more.
+///
+/// # Errors
+/// When it is no head of a response.
+pub fn response_head(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, NoHead> {
+    let mut out = Wire::new(false);
+    let head = response::read(bytes, false, |_| false, &mut out).map_err(|_| NoHead)?;
+    Ok(head.map(|head| (out.into_bytes(), head.bytes)))
+}
+
+/// The same with the fields that the edge adds, all but what concerns the connection.
+///
+/// # Errors
+/// When it is no head of a response, or not a whole one.
+pub fn client_head(bytes: &[u8], facts: &Facts) -> Result<Vec<u8>, NoHead> {
+    let mut out = Wire::new(false);
+    let head = response::read(bytes, false, |name| is_foreign(name, facts), &mut out).map_err(|_| NoHead)?;
+    let head = head.ok_or(NoHead)?;
+    ours(facts, true, head.spoken, &mut out).map_err(|_| NoHead)?;
+    Ok(out.into_bytes())
+}
+
+/// The head of what the gateway says itself, all but what concerns the connection.
+///
+/// # Errors
+/// When it is none.
+pub fn answer_head(answer: Answer, facts: &Facts) -> Result<Vec<u8>, NoHead> {
+    let mut out = Wire::new(false);
+    answer.say(&mut out).map_err(|_| NoHead)?;
+    ours(facts, true, Spoken::default(), &mut out).map_err(|_| NoHead)?;
+    Ok(out.into_bytes())
+}
+
+/// It is no head of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoHead;

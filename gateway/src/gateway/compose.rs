@@ -1,0 +1,66 @@
+//! What the gateway says itself, as it is written.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use http::StatusCode;
+
+use super::Gateway;
+use crate::answer::Answer;
+use crate::decorate::{ResponseSink, Spoken, ours};
+use crate::door::Connection;
+use crate::facts::{Facts, Shown, Surface};
+use crate::quota::standing::Outcome;
+
+impl Gateway {
+    /// Writes the head of an answer to `out`, all but what concerns the client's connection. Its status and body.
+    pub(crate) fn compose(
+        &self,
+        facts: &mut Facts,
+        connection: &Connection,
+        answer: Answer,
+        out: &mut impl ResponseSink,
+    ) -> pingora::Result<(StatusCode, Cow<'static, str>)> {
+        // What never reached an upstream through our own fault costs nothing; whoever else is to blame was served.
+        if matches!(&answer, Answer::Refuse(refusal) if refusal.rejection.is_free())
+            && facts.upstream_answered.is_none()
+        {
+            self.refund(facts);
+        }
+        self.show_limits(facts, connection);
+        if let Answer::Refuse(refusal) = &answer {
+            facts.refused = Some(refusal.rejection);
+        }
+        let (status, body) = answer.say(out)?;
+        ours(facts, connection.is_tls(), Spoken::default(), out)?;
+        if status != StatusCode::NO_CONTENT {
+            out.figure("Content-Length", body.len())?;
+        }
+        Ok((status, body))
+    }
+
+    /// Takes the charge back. The response still shows what was left after it: figures never rise within a window.
+    fn refund(&self, facts: &mut Facts) {
+        if let (Some(standing), Some(payer)) = (facts.charged.take(), &facts.payer) {
+            self.pipeline.quota.refund(&payer.identity(), &standing);
+        }
+    }
+
+    /// Every API response shows limits: those of the caller, or those of an address that has not said who it is.
+    fn show_limits(&self, facts: &mut Facts, connection: &Connection) {
+        if facts.surface == Surface::Api && facts.shown.is_none() {
+            let standing = match self.pipeline.anonymous.check(connection.client().ip(), self.clock.now()) {
+                Ok(standing) | Err(standing) => standing,
+            };
+            facts.shown = Some(Shown { standing, outcome: Outcome::Admitted });
+        }
+    }
+}
+
+/// A text as a body; nothing is copied.
+pub(crate) fn bytes(text: Cow<'static, str>) -> Bytes {
+    match text {
+        Cow::Borrowed(text) => Bytes::from_static(text.as_bytes()),
+        Cow::Owned(text) => Bytes::from(text),
+    }
+}

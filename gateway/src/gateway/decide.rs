@@ -1,0 +1,56 @@
+//! From a head to a decision.
+
+use chassis::trace::TraceId;
+use pingora_http::RequestHeader;
+
+use super::Gateway;
+use crate::answer::Answer;
+use crate::door::Connection;
+use crate::facts::{Facts, RequestId, Target};
+use crate::request::{BodyPromise, EdgeRequest};
+use crate::telemetry::ConnectionFacts;
+
+impl Gateway {
+    /// A request begins: its id, and when.
+    pub(crate) fn begin(&self) -> Box<Facts> {
+        let mut facts = Facts::new(RequestId::random(), self.clock.now(), self.clock.monotonic());
+        let tracer = &self.telemetry.tracer;
+        // What clients say of traces is not believed: they would choose how much we record.
+        facts.sampled =
+            tracer.is_on() && TraceId::parse(facts.request_id.as_str()).is_some_and(|trace| tracer.samples(trace));
+        Box::new(facts)
+    }
+
+    /// Where the request goes and what body it announces, or what is said instead.
+    pub(crate) async fn decide(
+        &self,
+        head: &RequestHeader,
+        body_follows: bool,
+        connection: &Connection,
+        facts: &mut Facts,
+    ) -> Result<(Target, BodyPromise), Answer> {
+        facts.client = Some(connection.client());
+        let request = EdgeRequest::parse(head, body_follows, connection)?;
+        connection.note_host(&request.host);
+        facts.client_request_id = client_request_id(&request);
+        let target = self.pipeline.decide(&request, facts).await?;
+        Ok((target, request.body))
+    }
+}
+
+/// What a log line says of the connection.
+pub(crate) fn connection_facts(connection: Option<&Connection>) -> ConnectionFacts<'_> {
+    ConnectionFacts {
+        protocol: if connection.is_some_and(Connection::is_h2) { "h2" } else { "h1" },
+        tls: connection.and_then(Connection::tls).map_or("", |tls| tls.version),
+        client: connection.and_then(|connection| connection.client_text().to_str().ok()),
+    }
+}
+
+/// Kept for the log when it could be one: 16 to 64 characters of `A-Z a-z 0-9 _ -`.
+fn client_request_id(request: &EdgeRequest<'_>) -> Option<String> {
+    let id = request.single(http::header::HeaderName::from_static("x-request-id"))?;
+    let fits = (16..=64).contains(&id.len())
+        && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
+    fits.then(|| id.to_owned())
+}

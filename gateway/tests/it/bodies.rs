@@ -1,0 +1,297 @@
+//! Requests with bodies, each sent over HTTP/1.1 and over HTTP/2: the client gets the same response, the upstream the same
+//! request, and the log the same line.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::Semaphore;
+
+use crate::exchange::{loose, told};
+use crate::world::client::{Ask, Client, Reply, status_of};
+use crate::world::upstream::{Act, response};
+use crate::world::{BLOG, DEMO, World, eventually, h2, within};
+
+/// How a client says where its body ends, and how it ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// It says its length.
+    Length,
+    /// In chunks; over HTTP/2 without a length.
+    Unknown,
+    /// In chunks, with fields behind them.
+    Trailers,
+    /// It says its length, and asks first.
+    Asking,
+    /// It says that there is more than it sends, and waits for the response.
+    Unfinished,
+    /// It says that there is more than it sends, and leaves.
+    Leaving,
+}
+
+struct Case {
+    what: &'static str,
+    way: Way,
+    pieces: Vec<Bytes>,
+    pause: Duration,
+    act: Act,
+    /// What the client gets; none when it has left.
+    status: Option<u16>,
+}
+
+fn cases() -> Vec<Case> {
+    let answer = || Act::Answer(response("201 Created", "X-A: 1\r\n", "made").into_bytes());
+    let early = |status: &str| response(status, "", "early").into_bytes();
+    let slow = Duration::from_millis(40);
+    let large = Bytes::from("0123456789abcdef".repeat(40_000));
+    let case = |what, way, pieces: &[&'static str], pause, act, status| {
+        let pieces = pieces.iter().map(|piece| Bytes::from_static(piece.as_bytes())).collect();
+        Case { what, way, pieces, pause, act, status }
+    };
+    let none = Duration::ZERO;
+    vec![
+        case("a length", Way::Length, &["hello"], none, answer(), Some(201)),
+        case("chunks", Way::Unknown, &["hello", "world"], none, answer(), Some(201)),
+        case("no chunk", Way::Unknown, &[], none, answer(), Some(201)),
+        case("trailers", Way::Trailers, &["hello"], none, answer(), Some(201)),
+        case("asked for", Way::Asking, &["hello"], none, answer(), Some(201)),
+        case("in pieces", Way::Length, &["a", "b", "c", "d", "e", "f"], slow, answer(), Some(201)),
+        case("in chunks of a byte", Way::Unknown, &["a", "b", "c", "d", "e", "f"], slow, answer(), Some(201)),
+        case("with a pause", Way::Length, &["hello", "world"], Duration::from_millis(600), answer(), Some(201)),
+        Case {
+            what: "large",
+            way: Way::Length,
+            pieces: vec![large.clone()],
+            pause: none,
+            act: answer(),
+            status: Some(201),
+        },
+        Case {
+            what: "large chunks",
+            way: Way::Unknown,
+            pieces: vec![large; 2],
+            pause: none,
+            act: answer(),
+            status: Some(201),
+        },
+        case("an early response", Way::Unfinished, &["half"], none, Act::AnswerBeforeBody(early("200 OK")), Some(200)),
+        case(
+            "an early 413 of the upstream, which closes",
+            Way::Unfinished,
+            &["half"],
+            none,
+            Act::AnswerBeforeBodyAndClose(early("413 Too Much")),
+            Some(413),
+        ),
+        case("a response that breaks off", Way::Length, &["x"], none, Act::AnswerAndReset(b"HT".to_vec()), Some(502)),
+        case("abandoned", Way::Leaving, &["half"], slow, answer(), None),
+    ]
+}
+
+fn ask(case: &Case, over_h2: bool) -> Ask {
+    let length: usize = case.pieces.iter().map(Bytes::len).sum();
+    let ask = Ask::new("POST", BLOG, "/body?a=b").field("Content-Type", "text/plain");
+    match case.way {
+        Way::Length => ask.field("Content-Length", &length.to_string()),
+        Way::Asking => ask.field("Content-Length", &length.to_string()).field("Expect", "100-continue"),
+        Way::Unfinished | Way::Leaving => ask.field("Content-Length", &(length + 1_000).to_string()),
+        Way::Unknown | Way::Trailers if over_h2 => ask,
+        Way::Unknown | Way::Trailers => ask.field("Transfer-Encoding", "chunked"),
+    }
+}
+
+async fn over_h1(world: &World, case: &Case) -> Option<Reply> {
+    let mut client: Client = world.tls(BLOG).await;
+    client.send(ask(case, false).to_bytes()).await;
+    if case.way == Way::Asking {
+        assert_eq!(status_of(&client.head().await), 100);
+    }
+    let chunked = matches!(case.way, Way::Unknown | Way::Trailers);
+    for piece in &case.pieces {
+        tokio::time::sleep(case.pause).await;
+        if chunked {
+            client.send([format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat()).await;
+        } else {
+            client.send(piece).await;
+        }
+    }
+    match case.way {
+        Way::Unknown => client.send("0\r\n\r\n").await,
+        Way::Trailers => client.send("0\r\nX-Sum: 1\r\n\r\n").await,
+        Way::Leaving => {
+            eventually("the upstream is asked", async || (world.blog.heads() > 0).then_some(())).await;
+            drop(client);
+            return None;
+        }
+        _ => {}
+    }
+    let reply = client.reply("POST").await.expect("a response");
+    let closes = reply.header("connection") == Some("close");
+    assert_eq!(closes, case.way == Way::Unfinished, "{}: {reply:?}", case.what);
+    if closes {
+        // Whoever sends on is read, and sees an end and no reset.
+        client.send("more").await;
+        assert_eq!(client.rest().await, b"");
+    } else if reply.complete {
+        assert_eq!(client.ask(&Ask::get(BLOG, "/next")).await.status, 200, "{}: the connection goes on", case.what);
+    }
+    Some(reply)
+}
+
+async fn over_h2(world: &World, case: &Case) -> Option<Reply> {
+    let client = world.h2(BLOG).await;
+    let (mut response, mut body) = client.begin(&ask(case, true)).await;
+    if case.way == Way::Asking {
+        let permission = std::future::poll_fn(|cx| response.poll_informational(cx));
+        assert_eq!(within(permission).await.unwrap().unwrap().status(), 100);
+    }
+    let last = case.pieces.len().saturating_sub(1);
+    for (number, piece) in case.pieces.iter().enumerate() {
+        tokio::time::sleep(case.pause).await;
+        let ends = number == last && matches!(case.way, Way::Length | Way::Unknown | Way::Asking);
+        body.send_data(piece.clone(), ends).unwrap();
+    }
+    match case.way {
+        Way::Unknown if case.pieces.is_empty() => body.send_data(Bytes::new(), true).unwrap(),
+        Way::Trailers => {
+            let mut trailers = http::HeaderMap::new();
+            trailers.insert("x-sum", http::HeaderValue::from_static("1"));
+            body.send_trailers(trailers).unwrap();
+        }
+        Way::Leaving => {
+            eventually("the upstream is asked", async || (world.blog.heads() > 0).then_some(())).await;
+            body.send_reset(::h2::Reason::CANCEL);
+            drop(within(response).await);
+            return None;
+        }
+        _ => {}
+    }
+    let reply = within(h2::read(response)).await;
+    assert_eq!(client.ask(&Ask::get(BLOG, "/next")).await.status, 200, "{}: the connection goes on", case.what);
+    Some(reply)
+}
+
+/// What client, upstream and log saw of a request.
+type Seen = (Option<(u16, Vec<(String, String)>, String)>, (String, Vec<(String, String)>), Vec<u8>, bool, Value);
+
+async fn seen(world: &World, case: &Case, reply: Option<Reply>) -> Seen {
+    world.blog.asked(1).await;
+    let request =
+        world.blog.requests().into_iter().find(|one| one.head.first_line.contains("/body")).expect("a request");
+    let line = world.log.line_of(request.head.get("x-request-id").expect("an id")).await;
+    let same =
+        ["status", "code", "blame", "path", "method", "surface", "upstream", "attempts", "bytes_in", "bytes_out"];
+    let told_log = same.iter().map(|name| ((*name).to_owned(), line.get(name).cloned().unwrap_or_default())).collect();
+    let (first_line, mut fields) = told(&request.head);
+    fields.retain(|(name, _)| name != "x-forwarded-port");
+    let lengths = request.head.get("content-length").map(str::to_owned);
+    fields.push(("length".to_owned(), lengths.unwrap_or_default()));
+    let reply = reply.map(|reply| (reply.status, loose(&reply), reply.text().to_owned()));
+    assert_eq!(reply.as_ref().map(|reply| reply.0), case.status, "{}: {line}", case.what);
+    let (mut body, mut told_log): (_, Value) = (request.body, told_log);
+    if matches!(case.way, Way::Unfinished | Way::Leaving) {
+        // How much of it went up before it ended is a matter of time.
+        body.clear();
+        told_log["bytes_in"] = Value::Null;
+    }
+    (reply, (first_line, fields), body, request.complete, told_log)
+}
+
+#[tokio::test]
+async fn bodies_are_the_same_over_both_versions() {
+    for case in cases() {
+        let mut both = Vec::new();
+        for is_h2 in [false, true] {
+            let world = World::with(|setup| setup.blog = "first_byte_timeout = \"300ms\"").await;
+            world.blog.next(case.act.clone());
+            let reply = if is_h2 { over_h2(&world, &case).await } else { over_h1(&world, &case).await };
+            both.push(seen(&world, &case, reply).await);
+            world.end().await;
+        }
+        let [old, new] = both.as_slice() else { unreachable!() };
+        assert_eq!(old, new, "{}", case.what);
+        if matches!(case.way, Way::Length | Way::Unknown | Way::Trailers | Way::Asking) {
+            assert_eq!((&old.2, old.3), (&case.pieces.concat(), true), "{}", case.what);
+        }
+    }
+}
+
+/// Most clients send all of a body before they read.
+#[tokio::test]
+async fn a_refusal_reaches_a_client_that_sends_all_of_its_body_first() {
+    let world = World::start().await;
+    let body = vec![b'x'; 20_000_000];
+    let ask = Ask::new("POST", DEMO, "/v2/orders").field("Content-Length", &body.len().to_string());
+    let cases = [(ask.clone(), 401, "missing_api_key"), (ask.key(&world.key.text), 413, "body_too_large")];
+    for (ask, status, code) in cases {
+        let mut client = world.tls(DEMO).await;
+        client.send(ask.to_bytes()).await;
+        client.send(&body).await;
+        let reply = client.reply("POST").await.expect("an answer");
+        reply.refused(status, code);
+        assert_eq!(reply.header("connection"), Some("close"));
+        assert_eq!(client.rest().await, b"");
+    }
+    world.assert_upstreams_untouched();
+}
+
+/// A small body is here with its head: nobody has to come again because of a refusal.
+#[tokio::test]
+async fn a_refusal_of_a_request_that_is_whole_leaves_its_connection_open() {
+    let world = World::start().await;
+    let mut client = world.tls(DEMO).await;
+    for _ in 0..3 {
+        let reply = client.ask(&Ask::new("POST", DEMO, "/v2/orders").body("{}")).await;
+        reply.refused(401, "missing_api_key");
+        assert_eq!(reply.header("connection"), Some("keep-alive"));
+    }
+}
+
+/// What an upstream flushes is on the wire, whatever the method and however the response says its length.
+#[tokio::test]
+async fn the_response_to_a_post_travels_as_it_comes() {
+    let world = World::start().await;
+    let pieces = [
+        "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nfirst",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n",
+    ];
+    for (first, second) in pieces.into_iter().zip(["other", "5\r\nother\r\n0\r\n\r\n"]) {
+        let gate = Arc::new(Semaphore::new(0));
+        world.blog.next(Act::AnswerInTwo(first.into(), gate.clone(), second.into()));
+        let mut client = world.tls(BLOG).await;
+        client.send(Ask::new("POST", BLOG, "/").body("hello").to_bytes()).await;
+        let head = client.head().await;
+        let come = if head.get("content-length").is_some() { "first" } else { "5\r\nfirst" };
+        assert_eq!(within(client.wire.exactly(come.len())).await, come.as_bytes());
+        gate.add_permits(1);
+        let rest = if head.get("content-length").is_some() { "other" } else { "\r\n5\r\nother\r\n0\r\n\r\n" };
+        assert_eq!(within(client.wire.exactly(rest.len())).await, rest.as_bytes());
+    }
+}
+
+/// Neither side waits for the other to finish: megabytes go up and come back before the last of them was sent.
+#[tokio::test]
+async fn a_websocket_carries_megabytes_both_ways_at_once() {
+    let world = World::start().await;
+    world.blog.next(Act::Echo);
+    let mut client = world.tls(BLOG).await;
+    let ask = Ask::get(BLOG, "/").field("Connection", "Upgrade").field("Upgrade", "websocket");
+    client.send(ask.to_bytes()).await;
+    assert_eq!(status_of(&client.head().await), 101);
+    let sent = Bytes::from("0123456789abcdef".repeat(500_000));
+    let (socket, held) = client.wire.into_parts();
+    assert!(held.is_empty());
+    let (mut reading, mut writing) = tokio::io::split(socket);
+    let all = sent.clone();
+    let sending = tokio::spawn(async move {
+        writing.write_all(&all).await.unwrap();
+        writing.flush().await.unwrap();
+        writing
+    });
+    let mut came = vec![0; sent.len()];
+    within(reading.read_exact(&mut came)).await.unwrap();
+    assert!(came == sent, "what came back is what was sent");
+    drop(sending.await.unwrap());
+}

@@ -1,0 +1,158 @@
+//! The control plane as this service speaks to it: where it is, what this service proves itself with, and how often it is
+//! asked. Requests of customers wait for none of this.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use chassis::config::Section;
+use chassis::peer::Peer;
+use chassis::secret::Secret;
+use chassis::shutdown::Shutdown;
+use contract::project::ProjectUid;
+use contract::trust::known_project_path;
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
+
+use crate::store::StoreError;
+
+/// How long one question may take.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// After a question that failed: the first wait, and the longest of those that double from there.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(30);
+
+/// What this service proves itself with.
+#[derive(Clone, Debug)]
+pub enum Credential {
+    /// A credential of its own.
+    Own(Secret),
+    /// The secret of the platform, which opens everything: in installations from before services had credentials.
+    Platform(Secret),
+}
+
+impl Credential {
+    /// The token for the control plane.
+    fn token(&self) -> Secret {
+        match self {
+            Self::Own(credential) => credential.clone(),
+            Self::Platform(secret) => chassis::guard::events_token(secret),
+        }
+    }
+
+    /// The platform's secret, where this service has it.
+    pub(crate) fn platform(&self) -> Option<&Secret> {
+        match self {
+            Self::Own(_) => None,
+            Self::Platform(secret) => Some(secret),
+        }
+    }
+
+    /// A credential of its own wins over the platform's secret, so that one can be added before the other is taken away.
+    pub(crate) fn read(root: &Section<'_>) -> Option<Self> {
+        let (own, shared) = (root.secret("credential"), root.secret("secret"));
+        match (own?, shared?) {
+            (Some(own), _) => Some(Self::Own(own)),
+            (None, Some(shared)) => Some(Self::Platform(shared)),
+            (None, None) => {
+                root.missing("credential_file", "\"/run/secrets/orders-service.key\"");
+                None
+            }
+        }
+    }
+}
+
+/// Why the control plane was not asked, or what it was asked could not be done.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// No connection, or no answer.
+    #[error("the control plane is not reached: {0}")]
+    Unreached(#[from] reqwest::Error),
+    /// An answer that is not the one.
+    #[error("the control plane answered {0}")]
+    Refused(StatusCode),
+    /// Our own store.
+    #[error("the store has trouble: {0}")]
+    Store(#[from] StoreError),
+}
+
+/// The way to the control plane. Clones share connections.
+#[derive(Clone)]
+pub(crate) struct Control {
+    client: Client,
+    place: Peer,
+    token: Secret,
+}
+
+impl Control {
+    /// # Errors
+    /// When there can be no HTTP client.
+    pub(crate) fn new(place: Peer, credential: &Credential) -> anyhow::Result<Self> {
+        let client = place.client().and_then(|builder| builder.timeout(ANSWER_TIME_MAX).build());
+        Ok(Self { client: client.context("an HTTP client for the control plane")?, place, token: credential.token() })
+    }
+
+    /// A request to it, as this service.
+    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.client.request(method, self.place.at(path)).bearer_auth(self.token.to_token().as_str())
+    }
+
+    /// Whether there is a project with this identity.
+    pub(crate) async fn has_project(&self, project: &ProjectUid) -> Result<bool, Failure> {
+        let answer = self.request(Method::GET, &known_project_path(project)).send().await?;
+        match answer.status() {
+            StatusCode::NO_CONTENT => Ok(true),
+            // An older control plane has nothing at this path, and says so in other words.
+            StatusCode::NOT_FOUND if code(answer).await.as_deref() == Some("project_not_found") => Ok(false),
+            status => Err(Failure::Refused(status)),
+        }
+    }
+}
+
+async fn code(answer: Response) -> Option<String> {
+    answer.json::<contract::error::ErrorBody>().await.ok().map(|body| body.code)
+}
+
+/// Something that is done again and again.
+pub(crate) trait Chore: Send + Sync {
+    /// Said once when it begins to fail, and once when it goes on.
+    const FAILS: &'static str;
+    /// See [`Chore::FAILS`].
+    const GOES_ON: &'static str;
+
+    /// The longest wait after a round that failed.
+    const RETRY_MAX: Duration = RETRY_MAX;
+
+    /// Does it once; how long until it is done again.
+    fn round(&self) -> impl Future<Output = Result<Duration, Failure>> + Send;
+}
+
+/// Does it until `shutdown`, ever rarer while it fails. What is on its way then is repeated at the next start.
+pub(crate) async fn keep<C: Chore>(chore: C, shutdown: Shutdown) {
+    let mut failures = 0_u32;
+    while !shutdown.has_begun() {
+        let round = tokio::select! {
+            round = chore.round() => round,
+            () = shutdown.begun() => return,
+        };
+        let wait = match round {
+            Ok(wait) => {
+                if failures > 0 {
+                    tracing::info!("{}", C::GOES_ON);
+                }
+                failures = 0;
+                wait
+            }
+            Err(error) => {
+                if failures == 0 {
+                    tracing::warn!(%error, "{}", C::FAILS);
+                }
+                failures = failures.saturating_add(1);
+                RETRY_FIRST.saturating_mul(1 << (failures - 1).min(5)).min(C::RETRY_MAX)
+            }
+        };
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            () = shutdown.begun() => return,
+        }
+    }
+}

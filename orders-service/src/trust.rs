@@ -1,0 +1,154 @@
+//! Whose word is believed about callers and operators: what the control plane says, asked for again and again, so that a
+//! change of keys, or a gateway that is revoked, is known within a second or two. Requests wait for none of this.
+//!
+//! What it said last is kept in a file, so that this service starts and serves while the control plane is away. Whoever may
+//! write that file may say who calls: one that others than its owner may write is not read.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use chassis::guard::TrustedKeys;
+use chassis::secret::write_private;
+use contract::trust::{TRUST_PATH, Trust};
+use parking_lot::Mutex;
+use reqwest::Method;
+
+use crate::control::{Chore, Control, Failure};
+
+/// Between two questions.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+
+/// How long the control plane may take.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Bytes of the file: two sets of sixteen keys at most.
+const FILE_BYTES_MAX: u64 = 16 * 1024;
+
+/// Who believes.
+#[derive(Clone)]
+pub(crate) struct Believed {
+    /// About callers; `None` where a file of the operator's says which.
+    pub(crate) gateways: Option<TrustedKeys>,
+    /// About operators.
+    pub(crate) operators: TrustedKeys,
+}
+
+/// Asks the control plane, and keeps what it says.
+pub(crate) struct Publisher {
+    believed: Believed,
+    control: Control,
+    file: PathBuf,
+    /// What is in the file.
+    kept: Mutex<Option<Trust>>,
+    /// Whether the file could not be written last.
+    failing: AtomicBool,
+}
+
+impl Publisher {
+    /// Believes what was kept, if anything was.
+    pub(crate) fn recalling(believed: Believed, control: Control, file: PathBuf) -> Self {
+        let kept = read(&file).unwrap_or_else(|error| {
+            tracing::warn!(error = format!("{error:#}"), "the keys that were kept are not used; they are asked for");
+            None
+        });
+        if let Some(kept) = &kept {
+            believed.take(kept);
+        }
+        Self { believed, control, file, kept: Mutex::new(kept), failing: AtomicBool::new(false) }
+    }
+
+    /// Asks now if nobody is believed yet: who starts everything at once finds this service knowing whom to believe. A
+    /// control plane that is away costs a moment.
+    pub(crate) async fn begin(&self) {
+        if self.believed.operators.all().keys().is_empty()
+            && let Err(error) = self.round().await
+        {
+            tracing::warn!(%error, "nobody is believed until the control plane says who");
+        }
+    }
+
+    async fn keep(&self, trust: Trust) {
+        if self.kept.lock().as_ref() == Some(&trust) {
+            return;
+        }
+        let (file, text) = (self.file.clone(), serde_json::to_vec(&trust).unwrap_or_default());
+        let written = tokio::task::spawn_blocking(move || write_private(&file, &text)).await;
+        match written.map_err(anyhow::Error::from).and_then(|written| written) {
+            Ok(()) => {
+                self.failing.store(false, Ordering::Relaxed);
+                *self.kept.lock() = Some(trust);
+            }
+            Err(error) if !self.failing.swap(true, Ordering::Relaxed) => tracing::warn!(
+                error = format!("{error:#}"),
+                "the keys are believed but cannot be kept; a start without the control plane would not know them"
+            ),
+            Err(_) => {}
+        }
+    }
+}
+
+impl Believed {
+    fn take(&self, trust: &Trust) {
+        if let Some(gateways) = &self.gateways {
+            gateways.replace(&trust.gateways);
+        }
+        self.operators.replace(&trust.operators);
+    }
+}
+
+/// What was kept; `None` when nothing was.
+fn read(file: &Path) -> anyhow::Result<Option<Trust>> {
+    let place = || format!("the file {}", file.display());
+    let facts = match std::fs::metadata(file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        facts => facts.with_context(place)?,
+    };
+    anyhow::ensure!(facts.permissions().mode() & 0o022 == 0, "others may write {}", file.display());
+    anyhow::ensure!(facts.len() <= FILE_BYTES_MAX, "{} is too long", file.display());
+    let trust: Trust = serde_json::from_slice(&std::fs::read(file).with_context(place)?).with_context(place)?;
+    anyhow::ensure!(!trust.gateways.keys().is_empty(), "there is no key in {}", file.display());
+    Ok(Some(trust))
+}
+
+impl Chore for Publisher {
+    const FAILS: &'static str = "the keys of gateways cannot be asked for; those from before are believed";
+    const GOES_ON: &'static str = "the keys of gateways are known again";
+    // A gateway that was revoked while the control plane was away is known at once when it is back.
+    const RETRY_MAX: Duration = ASK_EVERY;
+
+    async fn round(&self) -> Result<Duration, Failure> {
+        let answer = self.control.request(Method::GET, TRUST_PATH).timeout(ANSWER_TIME_MAX).send().await?;
+        let trust: Trust = answer.error_for_status()?.json().await?;
+        self.believed.take(&trust);
+        self.keep(trust).await;
+        Ok(ASK_EVERY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::token::SigningKey;
+
+    use super::*;
+
+    #[test]
+    fn what_others_may_write_what_is_too_long_and_what_says_nothing_is_not_believed() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("trust.json");
+        assert_eq!(read(&file).unwrap(), None);
+        let key = SigningKey::from_seed(&[1; 32]).unwrap().public().clone();
+        let trust = Trust { gateways: [key].into_iter().collect(), ..Trust::default() };
+        write_private(&file, &serde_json::to_vec(&trust).unwrap()).unwrap();
+        assert_eq!(read(&file).unwrap(), Some(trust));
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o666)).unwrap();
+        assert!(read(&file).unwrap_err().to_string().contains("others may write"));
+        for text in ["", "[]", "{\"gateways\":{\"keys\":[]},\"operators\":{\"keys\":[]}}", &" ".repeat(20_000)] {
+            write_private(&file, text.as_bytes()).unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+            assert!(read(&file).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! A service with a credential of its own and no secret of the platform: whom it believes, and for how long.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use chassis::guard::{operator_token, pass, pass_key};
+use chassis::secret::Secret;
+use contract::token::{Claims, IDENTITY_TOKEN_HEADER, KeySet, SigningKey};
+use contract::trust::{ORDERS_SERVICE, TRUST_PATH, Trust};
+use parking_lot::Mutex;
+use reqwest::Method;
+
+use crate::world::{NOW, SECRET, World, caller, refusal, signed, until};
+
+/// What the service proves itself with.
+const CREDENTIAL: &str = "the credential of the service of orders";
+
+fn key(seed: u8) -> SigningKey {
+    SigningKey::from_seed(&[seed; 32]).unwrap()
+}
+
+fn set(key: &SigningKey) -> KeySet {
+    [key.public().clone()].into_iter().collect()
+}
+
+/// A control plane that says whom to believe, until it is gone.
+#[derive(Clone)]
+struct ControlPlane(Arc<Mutex<Option<Trust>>>);
+
+impl ControlPlane {
+    async fn start(trust: Trust) -> (Self, SocketAddr) {
+        let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let plane = Self(Arc::new(Mutex::new(Some(trust))));
+        let router = Router::new().route(TRUST_PATH, get(tell)).with_state(plane.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        (plane, address)
+    }
+}
+
+async fn tell(State(plane): State<ControlPlane>, headers: HeaderMap) -> Response {
+    let token = Secret::parse(CREDENTIAL).unwrap().to_token();
+    assert_eq!(headers["authorization"], format!("Bearer {}", &*token));
+    match &*plane.0.lock() {
+        Some(trust) => Json(trust).into_response(),
+        None => StatusCode::SERVICE_UNAVAILABLE.into_response(),
+    }
+}
+
+fn settings(control: SocketAddr) -> String {
+    format!("credential = \"{CREDENTIAL}\"\n[events]\nurl = \"http://{control}\"\n")
+}
+
+/// The status of a request that a gateway with this key vouches for.
+async fn listed(world: &World, key: &SigningKey) -> u16 {
+    let claims = Claims {
+        audience: "orders".to_owned(),
+        caller: Some(caller()),
+        site_project: None,
+        issued_at: NOW.to_seconds(),
+    };
+    let request = world.unsigned(Method::GET, "/v1/store/orders").header("x-forwarded-for", "192.0.2.1");
+    let request = request.header("x-request-id", "r1").header(IDENTITY_TOKEN_HEADER, key.sign(&claims));
+    request.send().await.unwrap().status().as_u16()
+}
+
+/// The status of an operator's question with this token.
+async fn asked(world: &World, token: &str) -> u16 {
+    world.outsider(Method::GET, "/internal/status").bearer_auth(token).send().await.unwrap().status().as_u16()
+}
+
+#[tokio::test]
+async fn who_was_believed_is_believed_after_a_start_without_the_control_plane() {
+    let (gateways, operators) = (key(1), pass_key(&Secret::parse(SECRET).unwrap()).unwrap());
+    let trust = Trust { gateways: set(&gateways), operators: set(&operators) };
+    let (plane, address) = ControlPlane::start(trust).await;
+    let world = World::with(&settings(address)).await;
+    until("the gateways are believed", async || listed(&world, &gateways).await == 200).await;
+    let place = world.stop().await;
+    let kept = std::fs::read_to_string(place.path().join("trust.json")).unwrap();
+    assert!(!kept.contains("\"d\""), "public keys and nothing else: {kept}");
+    *plane.0.lock() = None;
+    let world = World::over(place, &settings(address)).await;
+    assert_eq!(listed(&world, &gateways).await, 200);
+    assert_eq!(listed(&world, &key(2)).await, 401);
+    assert_eq!(asked(&world, &pass(&operators, ORDERS_SERVICE, NOW.to_seconds())).await, 200);
+    // When it is back, who was revoked meanwhile is believed no longer.
+    *plane.0.lock() = Some(Trust { gateways: set(&key(2)), operators: set(&operators) });
+    until("the new keys are known", async || listed(&world, &key(2)).await == 200).await;
+    assert_eq!(listed(&world, &gateways).await, 401);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn what_others_have_put_in_the_place_of_the_keys_is_not_believed() {
+    let place = tempfile::tempdir().unwrap();
+    let forged = serde_json::to_string(&Trust { gateways: set(&key(1)), operators: set(&key(1)) }).unwrap();
+    let file = place.path().join("trust.json");
+    std::fs::write(&file, forged).unwrap();
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+    let world = World::over(place, &settings(SocketAddr::from((Ipv4Addr::LOCALHOST, 9)))).await;
+    assert_eq!(listed(&world, &key(1)).await, 401);
+    assert_eq!(asked(&world, &pass(&key(1), ORDERS_SERVICE, NOW.to_seconds())).await, 401);
+}
+
+#[tokio::test]
+async fn operators_have_a_pass_for_this_service_and_less_than_a_minute() {
+    let (gateways, operators) = (key(1), pass_key(&Secret::parse(SECRET).unwrap()).unwrap());
+    let trust = Trust { gateways: set(&gateways), operators: set(&operators) };
+    let (_plane, address) = ControlPlane::start(trust).await;
+    let world = World::with(&settings(address)).await;
+    let now = NOW.to_seconds();
+    let good = pass(&operators, ORDERS_SERVICE, now);
+    until("passes are believed", async || asked(&world, &good).await == 200).await;
+    for (bad, why) in [
+        (pass(&operators, "another-service", now), "for another service"),
+        (pass(&operators, ORDERS_SERVICE, now.plus(-60)), "a minute old"),
+        (pass(&gateways, ORDERS_SERVICE, now), "of a stolen gateway"),
+        (CREDENTIAL.to_owned(), "the service's own credential"),
+        (operator_token(&Secret::parse(SECRET).unwrap()).to_token().to_string(), "of the platform's secret"),
+    ] {
+        assert_eq!(asked(&world, &bad).await, 401, "{why}");
+    }
+    let settings = world.outsider(Method::GET, "/internal/settings");
+    let settings = settings.bearer_auth(&good).send().await.unwrap().text().await.unwrap();
+    assert!(!settings.contains(CREDENTIAL), "{settings}");
+    // A pass is no identity, and what derives from the platform's secret is nothing here.
+    let request = world.unsigned(Method::GET, "/v1/store/orders").header(IDENTITY_TOKEN_HEADER, &good);
+    let request = request.header("x-request-id", "r1").header("x-forwarded-for", "192.0.2.1");
+    assert_eq!(refusal(request.send().await.unwrap()).await, (401, "identity_required".to_owned()));
+    let derived = signed(world.unsigned(Method::GET, "/v1/store/orders"), Some(caller()), NOW).send().await.unwrap();
+    assert_eq!(refusal(derived).await, (401, "identity_required".to_owned()));
+    world.stop().await;
+}

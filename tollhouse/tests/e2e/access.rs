@@ -1,0 +1,88 @@
+//! Who may speak to the platform's own listeners, as operators give and take it: `tollhouse node`, `tollhouse token`.
+
+use std::time::{Duration, Instant};
+
+use chassis::secret::Secret;
+use reqwest::Client;
+use serde_json::{Value, json};
+
+use crate::world::Platform;
+
+/// A revoked gateway is refused, and its stream ends, within a second; and a heartbeat is a second.
+const REVOKED_WITHIN: Duration = Duration::from_secs(2);
+
+/// Where the control plane listens for gateways, services and operators.
+fn control(platform: &Platform) -> String {
+    let run: Value = serde_json::from_slice(&std::fs::read(platform.path("run.json")).unwrap()).unwrap();
+    format!("http://{}/internal", run["control"].as_str().unwrap())
+}
+
+/// The status of a question with a token.
+async fn asked(platform: &Platform, token: &str, path: &str) -> u16 {
+    let request = Client::new().get(format!("{}{path}", control(platform))).bearer_auth(token);
+    request.send().await.unwrap().status().as_u16()
+}
+
+/// What a list says of a name.
+fn listed(platform: &Platform, noun: &str, name: &str) -> Value {
+    let all = platform.json(&[noun, "list"]);
+    all.as_array().unwrap().iter().find(|one| one["name"] == name).cloned().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_gateway_is_added_listed_and_revoked_within_a_second() {
+    let platform = Platform::start();
+    assert_eq!(listed(&platform, "node", "gateway")["kind"], "gateway", "the one that `up` enrols");
+    assert_eq!(listed(&platform, "node", "orders-service")["kind"], "service");
+    let made = platform.json(&["node", "add", "edge-9"]);
+    let credential = Secret::parse(made["credential"].as_str().unwrap()).unwrap().to_token();
+    let again = platform.command(&["node", "add", "edge-9"]);
+    assert!(!again.status.success() && String::from_utf8_lossy(&again.stderr).contains("gateway_exists"));
+    let feed = format!("{}/edge/feed?node=a&after=0&keyring=1", control(&platform));
+    let mut stream = Client::new().get(&feed).bearer_auth(&*credential).send().await.unwrap();
+    assert_eq!(stream.status(), 200);
+    assert!(stream.chunk().await.unwrap().is_some());
+    assert!(listed(&platform, "node", "edge-9")["last_seen_at"].is_string());
+    platform.json(&["node", "revoke", "edge-9"]);
+    let revoked = Instant::now();
+    assert_eq!(asked(&platform, &credential, "/edge/feed?node=a&after=0").await, 401, "at once");
+    let ended = async { while let Ok(Some(_)) = stream.chunk().await {} };
+    tokio::time::timeout(REVOKED_WITHIN, ended).await.expect("its stream ends");
+    assert!(revoked.elapsed() < REVOKED_WITHIN);
+    let gone = listed(&platform, "node", "edge-9");
+    assert!(gone["revoked_at"].is_string() && !gone.to_string().contains(&*credential), "{gone}");
+    let text = String::from_utf8(platform.command(&["node", "list"]).stdout).unwrap();
+    assert!(text.contains("KIND") && text.contains("REVOKED"), "{text}");
+    // The platform's own gateway has new keys, and customers notice nothing.
+    let shop = platform.project("pro");
+    assert_eq!(shop.list(&platform, &platform.client()).await.len(), 40);
+    platform.json(&["node", "rotate"]);
+}
+
+#[tokio::test]
+async fn a_token_is_created_used_listed_and_revoked_and_leads_to_the_orders() {
+    let platform = Platform::start();
+    let made = platform.json(&["token", "create", "ada", "--days", "2"]);
+    let token = made["token"].as_str().unwrap().to_owned();
+    assert_eq!(listed(&platform, "token", "ada")["last_used_at"], Value::Null);
+    for path in ["/projects", "/gateways", "/operator-tokens", "/settings", "/status"] {
+        assert_eq!(asked(&platform, &token, path).await, 200, "{path}");
+    }
+    let ada = listed(&platform, "token", "ada");
+    assert!(ada["last_used_at"].is_string() && ada["expires_at"].is_string(), "{ada}");
+    // The token itself is shown to the control plane alone: for the orders it brings a pass.
+    let run: Value = serde_json::from_slice(&std::fs::read(platform.path("run.json")).unwrap()).unwrap();
+    let orders = format!("http://{}/internal/status", run["orders"].as_str().unwrap());
+    let opens =
+        async |token: &str| Client::new().get(&orders).bearer_auth(token).send().await.unwrap().status().as_u16();
+    let request = Client::new().post(format!("{}/passes", control(&platform))).bearer_auth(&token);
+    let given = request.json(&json!({ "service": "orders-service" })).send().await.unwrap();
+    let pass = given.json::<Value>().await.unwrap()["pass"].as_str().unwrap().to_owned();
+    assert_eq!((opens(&token).await, opens(&pass).await), (401, 200));
+    assert_eq!(asked(&platform, &pass, "/projects").await, 401, "and the pass opens nothing else");
+    platform.json(&["token", "revoke", "ada"]);
+    assert_eq!(asked(&platform, &token, "/projects").await, 401);
+    assert_eq!(listed(&platform, "token", "ada"), Value::Null);
+    let gone = platform.command(&["token", "revoke", "ada"]);
+    assert!(!gone.status.success() && String::from_utf8_lossy(&gone.stderr).contains("no such token"));
+}
