@@ -22,7 +22,7 @@ pub use crate::dns::caa::CaaIdentity;
 use crate::domain::problem::ProblemCode;
 pub use acme::limits::Limits;
 pub use acme::settings::{AcmeSettings, ChallengeKind, ExternalAccount};
-pub use local::LocalAuthority;
+pub use local::{LocalAuthority, signing};
 
 /// What is asked for.
 #[derive(Clone, Debug)]

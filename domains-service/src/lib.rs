@@ -41,7 +41,7 @@ pub use dns::{CaaRecord, Dns, DnsFailure, DnsRecord, RecordData, RecordKind, Rep
 pub use error::CATALOGUE;
 pub use issuer::{
     AcmeSettings, Authorities, CaaIdentity, ChallengeKind, ExternalAccount, IssueError, IssueRequest, Issued, Issuer,
-    Limits, LocalAuthority, RenewalAdvice,
+    Limits, LocalAuthority, RenewalAdvice, signing,
 };
 pub use plans::{Grant, Plans};
 pub use run::{World, start, start_in};

@@ -23,9 +23,7 @@ use chassis::routes::{Routes, routed};
 use contract::identity::Identity;
 use contract::key::{Environment, Scope};
 use contract::project::ProjectUid;
-use tower_http::CompressionLevel;
 use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::compression::CompressionLayer;
 
 use crate::access;
 use crate::deprecation::Deprecation;
@@ -79,8 +77,6 @@ pub(crate) fn paths() -> Vec<&'static str> {
 /// The router of the API's listener.
 pub(crate) fn router(api: Api, guard: GatewayGuard) -> Router {
     let observer = Observer::from_ref(&api);
-    // A body of unknown length is compressed as it is written; the fastest level keeps each stream's tables small.
-    let compression = CompressionLayer::new().quality(CompressionLevel::Fastest);
     let pets = routed(of_pets())
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state(api.clone(), get_pet::deprecated));
@@ -91,8 +87,7 @@ pub(crate) fn router(api: Api, guard: GatewayGuard) -> Router {
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn(problem::on_request))
-        .layer(compression)
-        .layer(middleware::from_fn(coding::always_answerable))
+        .layer(middleware::from_fn(coding::compressed))
         .layer(middleware::from_fn(observe::name))
         .layer(middleware::from_fn_with_state(guard, require_gateway))
         .layer(CatchPanicLayer::custom(panicked))

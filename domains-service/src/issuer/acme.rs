@@ -25,8 +25,9 @@ use instant_acme::{
 };
 use parking_lot::Mutex;
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, Der};
+use x509_parser::prelude::{FromDer as _, ParsedExtension, X509Certificate};
 use zeroize::Zeroizing;
 
 pub(crate) use self::desk::Desk;
@@ -329,7 +330,12 @@ async fn deactivate_one(authorization: &mut instant_acme::AuthorizationHandle<'_
 /// How renewal information names a certificate.
 fn identifier(chain_pem: &str) -> Option<CertificateIdentifier<'static>> {
     let leaf = CertificateDer::from_pem_slice(chain_pem.as_bytes()).ok()?;
-    CertificateIdentifier::try_from(&leaf).ok().map(CertificateIdentifier::into_owned)
+    let (_, leaf) = X509Certificate::from_der(&leaf).ok()?;
+    let of_authority = leaf.extensions().iter().find_map(|extension| match extension.parsed_extension() {
+        ParsedExtension::AuthorityKeyIdentifier(found) => found.key_identifier.as_ref(),
+        _ => None,
+    })?;
+    Some(CertificateIdentifier::new(Der::from_slice(of_authority.0), Der::from_slice(leaf.raw_serial())))
 }
 
 #[async_trait]

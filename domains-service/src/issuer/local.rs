@@ -5,9 +5,13 @@ use std::time::Duration;
 use anyhow::Context as _;
 use async_trait::async_trait;
 use rcgen::{
-    CertificateParams, DistinguishedName, ExtendedKeyUsagePurpose, Issuer as SigningIssuer, KeyPair, KeyUsagePurpose,
-    SerialNumber,
+    CertificateParams, DistinguishedName, DnType, DnValue, ExtendedKeyUsagePurpose, Issuer as SigningIssuer,
+    KeyIdMethod, KeyPair, KeyUsagePurpose, SerialNumber,
 };
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use x509_parser::der_parser::asn1_rs::Tag;
+use x509_parser::prelude::{FromDer as _, ParsedExtension, X509Certificate};
 use zeroize::Zeroizing;
 
 use super::{CaaIdentity, IssueError, IssueRequest, Issued, Issuer};
@@ -46,7 +50,7 @@ impl LocalAuthority {
     pub fn from_pem(certificate_pem: String, key_pem: &str) -> anyhow::Result<Self> {
         let key = KeyPair::from_pem(key_pem).context("its key")?;
         super::bundle::check_authority(&certificate_pem, key_pem).context("its certificate")?;
-        let issuer = SigningIssuer::from_ca_cert_pem(&certificate_pem, key).context("its certificate")?;
+        let issuer = signing(&certificate_pem, key).context("its certificate")?;
         Ok(Self { certificate_pem, issuer })
     }
 
@@ -67,6 +71,36 @@ impl LocalAuthority {
         let chain_pem = format!("{}{}", leaf.pem(), self.certificate_pem);
         Ok(Issued { chain_pem, key_pem: Zeroizing::new(key.serialize_pem()) })
     }
+}
+
+/// What signs certificates in the name of an authority: its name as its certificate writes it, its key's identifier, and
+/// its key. rcgen reads certificates with a second version of the parser; a name and an identifier do not need it.
+///
+/// # Errors
+/// When the certificate cannot be read, or its name has what rcgen cannot write.
+pub fn signing(certificate_pem: &str, key: KeyPair) -> anyhow::Result<SigningIssuer<'static, KeyPair>> {
+    let certificate = CertificateDer::from_pem_slice(certificate_pem.as_bytes())?;
+    let (_, certificate) = X509Certificate::from_der(&certificate)?;
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    for attribute in certificate.subject().iter_attributes() {
+        let kind: Vec<u64> = attribute.attr_type().iter().context("a name's part is of no kind")?.collect();
+        let (tag, text) = (attribute.attr_value().tag(), attribute.as_str());
+        let value = match tag {
+            Tag::Utf8String => DnValue::Utf8String(text?.to_owned()),
+            Tag::PrintableString => DnValue::PrintableString(text?.try_into()?),
+            Tag::Ia5String => DnValue::Ia5String(text?.try_into()?),
+            _ => anyhow::bail!("its name is written as {tag}; write it as a UTF-8 string"),
+        };
+        params.distinguished_name.push(DnType::from_oid(&kind), value);
+    }
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    for extension in certificate.extensions() {
+        if let ParsedExtension::SubjectKeyIdentifier(identifier) = extension.parsed_extension() {
+            params.key_identifier_method = KeyIdMethod::PreSpecified(identifier.0.to_vec());
+        }
+    }
+    Ok(SigningIssuer::new(params, key))
 }
 
 /// 127 random bits: positive, and far more than the 64 that make serials unguessable.

@@ -5,6 +5,7 @@ mod crashes;
 mod crowds;
 mod pebble;
 mod renewal;
+mod requested;
 
 use std::time::Duration;
 

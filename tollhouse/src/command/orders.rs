@@ -1,12 +1,12 @@
 //! `tollhouse orders`: files of orders in and out, in constant memory, with progress.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use contract::project::ProjectId;
 use futures_util::StreamExt as _;
-use indicatif::{ProgressBar, ProgressStyle};
 use reqwest::{Body, Method};
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
@@ -28,15 +28,13 @@ async fn import(common: &Common, client: &Client, file: &Path, project: &Project
     let path = format!("/internal/orders/{}/import", client.identity_of(project.as_str()).await?);
     let opened = tokio::fs::File::open(file).await.with_context(|| format!("opening {}", file.display()))?;
     let size = opened.metadata().await?.len();
-    let bar = progress(common, Some(size), "importing");
-    let seen = bar.clone();
+    let mut progress = Progress::new(common, Some(size), "importing");
     let stream = ReaderStream::with_capacity(opened, 64 * 1024).inspect(move |chunk| {
         if let Ok(chunk) = chunk {
-            seen.inc(u64::try_from(chunk.len()).unwrap_or(0));
+            progress.add(chunk.len());
         }
     });
     let outcome = client.orders(Method::POST, &path, Body::wrap_stream(stream)).await;
-    bar.finish_and_clear();
     let imported: Value = outcome.with_context(|| format!("importing {}", file.display()))?.json().await?;
     answer(common, &imported, |imported| {
         format!("{} orders imported into {project}", word(imported.get("imported").unwrap_or(&Value::Null)))
@@ -59,33 +57,53 @@ async fn export(common: &Common, client: &Client, file: &Path, project: &Project
     let unfinished = file.with_extension("unfinished");
     let mut out =
         tokio::fs::File::create(&unfinished).await.with_context(|| format!("making {}", unfinished.display()))?;
-    let bar = progress(common, None, "exporting");
+    let mut progress = Progress::new(common, None, "exporting");
     let mut lines = 0_usize;
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk.context("the export broke off; nothing was written")?;
         lines += chunk.split(|byte| *byte == b'\n').count() - 1;
-        bar.inc(u64::try_from(chunk.len()).unwrap_or(0));
+        progress.add(chunk.len());
         out.write_all(&chunk).await?;
     }
     out.sync_all().await?;
     tokio::fs::rename(&unfinished, file).await.with_context(|| format!("writing {}", file.display()))?;
-    bar.finish_and_clear();
+    drop(progress);
     let exported = serde_json::json!({ "exported": lines, "file": file.display().to_string() });
     answer(common, &exported, |_| format!("{lines} orders of {project} exported to {}", file.display()));
     Ok(())
 }
 
-/// A bar on the terminal's error stream; nothing where there is no terminal or a program reads.
-fn progress(common: &Common, total: Option<u64>, verb: &'static str) -> ProgressBar {
-    if common.json {
-        return ProgressBar::hidden();
+/// How far a file has come, twice a second on the terminal's error stream; nothing where there is no terminal or a program
+/// reads. The line is gone when this is dropped.
+struct Progress {
+    verb: &'static str,
+    total: Option<u64>,
+    done: u64,
+    said: Option<Instant>,
+}
+
+impl Progress {
+    const PAUSE: Duration = Duration::from_millis(500);
+
+    fn new(common: &Common, total: Option<u64>, verb: &'static str) -> Self {
+        let is_watched = !common.json && std::io::stderr().is_terminal();
+        Self { verb, total, done: 0, said: is_watched.then(Instant::now) }
     }
-    let (bar, form) = match total {
-        Some(total) => (ProgressBar::new(total), "{msg} {bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta}"),
-        None => (ProgressBar::new_spinner(), "{msg} {bytes} {bytes_per_sec}"),
-    };
-    if let Ok(style) = ProgressStyle::with_template(form) {
-        bar.set_style(style);
+
+    fn add(&mut self, bytes: usize) {
+        self.done += u64::try_from(bytes).unwrap_or(0);
+        let Some(said) = self.said.as_mut().filter(|said| said.elapsed() >= Self::PAUSE) else { return };
+        *said = Instant::now();
+        let tenths = |bytes: u64| format!("{}.{} MB", bytes / 1_000_000, bytes % 1_000_000 / 100_000);
+        let total = self.total.map_or_else(String::new, |total| format!(" of {}", tenths(total)));
+        let _ = write!(std::io::stderr(), "\r\x1b[K{} {}{total}", self.verb, tenths(self.done));
     }
-    bar.with_message(verb)
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.said.is_some() {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
 }

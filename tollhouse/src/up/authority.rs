@@ -113,7 +113,7 @@ fn is_for(file: &Path, name: &str) -> bool {
 fn issuer(root: &Path, key: &Path) -> anyhow::Result<Issuer<'static, KeyPair>> {
     let read = |path: &Path| std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()));
     let key = KeyPair::from_pem(&read(key)?)?;
-    Issuer::from_ca_cert_pem(&read(root)?, key).with_context(|| format!("the authority {} is damaged", root.display()))
+    domains_service::signing(&read(root)?, key).with_context(|| format!("the authority {} is damaged", root.display()))
 }
 
 fn leaf_is_good(directory: &Directory, platform_domain: &Hostname, now: UnixSeconds) -> bool {

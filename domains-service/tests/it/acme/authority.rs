@@ -14,8 +14,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use domains_service::{AcmeSettings, ChallengeKind};
 use parking_lot::Mutex;
-use rcgen::{BasicConstraints, CertificateParams, CertificateSigningRequestParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::{Value, json};
+
+use super::requested::requested;
 
 /// A refusal: status, kind, and for how many seconds to stay away.
 pub(crate) type Refusal = (u16, &'static str, Option<u64>);
@@ -298,7 +300,8 @@ impl FakeCa {
 
     fn finalize(&self, number: usize, payload: &Value) -> Response {
         let request = URL_SAFE_NO_PAD.decode(payload["csr"].as_str().unwrap()).unwrap();
-        let mut request = CertificateSigningRequestParams::from_der(&request.into()).unwrap();
+        let (name, key) = requested(&request);
+        let mut params = CertificateParams::new([name]).unwrap();
         {
             let mut book = self.book.lock();
             if book.orders[number].status != "ready" {
@@ -306,17 +309,17 @@ impl FakeCa {
                 return self.problem((403, "orderNotReady", None));
             }
             if let Some(name) = book.confused {
-                request.params.subject_alt_names = vec![rcgen::SanType::DnsName(name.try_into().unwrap())];
+                params.subject_alt_names = vec![rcgen::SanType::DnsName(name.try_into().unwrap())];
             }
             let start = crate::world::START.to_seconds().0;
             let begin = rcgen::date_time_ymd(1970, 1, 1) + std::time::Duration::from_secs(start.unsigned_abs() - 3_600);
             book.certificates += 1;
-            request.params.not_before = begin;
+            params.not_before = begin;
             // Each ends later than the one before: a successor is never worse.
-            request.params.not_after = begin + std::time::Duration::from_hours(90 * 24 + u64::from(book.certificates));
-            request.params.serial_number = Some(rcgen::SerialNumber::from(u64::from(book.certificates)));
-            request.params.use_authority_key_identifier_extension = true;
-            let leaf = request.signed_by(&self.signer.1).unwrap();
+            params.not_after = begin + std::time::Duration::from_hours(90 * 24 + u64::from(book.certificates));
+            params.serial_number = Some(rcgen::SerialNumber::from(u64::from(book.certificates)));
+            params.use_authority_key_identifier_extension = true;
+            let leaf = params.signed_by(&key, &self.signer.1).unwrap();
             book.orders[number].chain = Some(format!("{}{}", leaf.pem(), self.signer.0));
             book.orders[number].status = "valid";
         }
