@@ -288,13 +288,17 @@ impl Fleet {
     pub(super) async fn fresh_minute(&self, seconds: u64) {
         let mut looks = tokio::time::interval(LOOK_EVERY);
         loop {
-            let time = self.redis.ask(&["TIME"]);
-            let now: u64 = time.lines().next().and_then(|now| now.parse().ok()).expect("the server's time");
-            if 60 - now % 60 >= seconds {
+            if 60 - self.store_time() % 60 >= seconds {
                 return;
             }
             looks.tick().await;
         }
+    }
+
+    /// What Redis says the time is, in Unix seconds.
+    pub(super) fn store_time(&self) -> u64 {
+        let time = self.redis.ask(&["TIME"]);
+        time.lines().next().and_then(|now| now.parse().ok()).expect("the server's time")
     }
 
     /// Statements about buckets that Redis has executed, by its own statistics: each sets the time at which its bucket is

@@ -90,7 +90,9 @@ async fn proofs_that_failed_use_up_no_certificates() {
     add(&platform, SHOP).await;
     // As many orders as an exact name may have certificates in a week, with room for failures in between.
     for attempt in 1..=6 {
-        platform.domain_when("demo", SHOP, |domain| domain["certificate"]["attempts"] == attempt).await;
+        // The schedule and the owner may both have asked: there may be more.
+        let tried = |domain: &Value| domain["certificate"]["attempts"].as_u64() >= Some(attempt);
+        platform.domain_when("demo", SHOP, tried).await;
         platform.clock.advance(Duration::from_mins(15));
         if attempt == 6 {
             ca.fail(SHOP, None);
