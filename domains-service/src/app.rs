@@ -9,6 +9,7 @@ use chassis::clock::Clock;
 use chassis::guard::{TrustedKeys, operator_token, pass_key};
 use chassis::seal::SealingKey;
 use chassis::webhook::{Rules, Sender, SystemLookup};
+use contract::feed::Revision;
 use contract::hostname::Hostname;
 use contract::key::Environment;
 use contract::time::UnixMillis;
@@ -21,14 +22,14 @@ use crate::dns::{Dns, networks};
 use crate::domain::proof::Prover;
 use crate::issuer::Authorities;
 use crate::metrics::Metrics;
-use crate::nodes::Nodes;
+use crate::nodes::{Acknowledged, FORGOTTEN_AFTER, Nodes};
 use crate::peers::Peers;
 use crate::plans::Plans;
 use crate::store::{Store, StoreError, Write};
 use crate::throttle::{Pace, Throttles};
 
 /// How long a change waits for the gateways.
-pub(crate) const ACKNOWLEDGEMENT_TIME_MAX: Duration = Duration::from_secs(1);
+const ACKNOWLEDGEMENT_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// A day.
 const DAY_MILLIS: i64 = 86_400 * 1_000;
@@ -132,6 +133,20 @@ impl App {
                 "a change is not on every gateway yet"
             );
         }
+        Ok(())
+    }
+}
+
+impl App {
+    /// Waits, a second at most, until no gateway serves what `revision` took away: also none that is silent.
+    pub(crate) async fn withdrawn_everywhere(&self, revision: Revision) -> Result<Acknowledged, StoreError> {
+        self.expect_gateways().await?;
+        Ok(self.nodes.acknowledged_by_all(revision, ACKNOWLEDGEMENT_TIME_MAX).await)
+    }
+
+    /// Looks up which gateways removals wait for.
+    pub(crate) async fn expect_gateways(&self) -> Result<(), StoreError> {
+        self.nodes.expect(&self.store.gateways_heard_since(self.clock.now().plus(-FORGOTTEN_AFTER)).await?);
         Ok(())
     }
 }

@@ -6,6 +6,7 @@
 
 mod advice;
 mod order;
+mod problems;
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use crate::actor::Actor;
 use crate::app::{App, jitter};
 use crate::dns::collect::{Question, collect};
 use crate::dns::verdict::{self, Checks, Claim, Expectation, Judgement, Ownership, Records};
-use crate::domain::problem::{Problem, ProblemCode};
+use crate::domain::problem::ProblemCode;
 use crate::domain::state::{Standing, UNPAID_GRACE_MILLIS, advance};
 use crate::domain::{Domain, Status, name, schedule};
 use crate::publish;
@@ -26,6 +27,9 @@ use crate::store::{StoreError, Write, acme, domains};
 
 /// How long a worker may act on a domain before another may. Longer than any look and any order.
 const LEASE: Duration = Duration::from_mins(3);
+
+/// A look at DNS younger than this is as good as another while nothing but an order is waited for, in milliseconds.
+const SEEN_LATELY: i64 = 3_600_000;
 
 /// Why somebody looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +65,10 @@ pub(crate) async fn attend(app: &App, domain: &Domain, reason: Reason) -> Result
     let Some(fence) = app.store.lease_domain(domain, now, now.plus(lease)).await? else {
         return Ok(Attended::Elsewhere);
     };
+    if reason == Reason::Schedule && waits_only_for_authorities(app, domain, now) {
+        order::postpone(app, domain, fence).await?;
+        return Ok(Attended::Done);
+    }
     let started = app.clock.monotonic();
     let look = look(app, domain).await?;
     let seconds = app.clock.monotonic().saturating_sub(started).as_secs_f64();
@@ -72,6 +80,12 @@ pub(crate) async fn attend(app: &App, domain: &Domain, reason: Reason) -> Result
         order::order(app, &applied.domain, fence, &permitted).await?;
     }
     Ok(Attended::Done)
+}
+
+/// Whether all that is due is an order, and every authority is away: DNS was seen lately and need not be asked again.
+fn waits_only_for_authorities(app: &App, domain: &Domain, now: UnixMillis) -> bool {
+    let seen_lately = domain.checked_at.is_some_and(|at| now.since(at) < SEEN_LATELY);
+    seen_lately && domain.certificate.next_attempt_at.is_some() && app.authorities.away_until(now).is_some()
 }
 
 /// What one look brought.
@@ -180,14 +194,16 @@ async fn apply(
     let status = if next.status == Status::Issuing && certified { Status::Active } else { next.status };
     domain.is_apex = judged.is_apex.or(domain.is_apex);
     domain.checks = checks.or(domain.checks);
-    domain.problems = problems(&domain, judged.problems, next.delayed, project_pays(app, &project, now), before);
+    domain.problems =
+        problems::problems(&domain, judged.problems, next.delayed, project_pays(app, &project, now), before);
     domain.failing_since = next.failing_since;
     domain.checked_at = Some(now);
     settle(&mut write, &mut domain, status, before).await?;
     let due = domain.certificate.renew_at.is_none_or(|at| at <= now.to_seconds());
     let may_try = domain.certificate.next_attempt_at.is_none_or(|at| at <= now.to_seconds());
-    // An authority that asked us to stay away is not asked because an owner is impatient.
-    let is_limited = domain.certificate.rate_limited_until.is_some_and(|until| until > now.to_seconds());
+    // An authority that asked us to stay away is not asked because an owner is impatient; our own queue may have moved.
+    let is_limited = domain.certificate.rate_limited_until.is_some_and(|until| until > now.to_seconds())
+        && !domain.certificate.waiting.values().any(|wait| wait.queued);
     let order = next.may_issue && (due || !certified) && (may_try || (reason == Reason::Asked && !is_limited));
     domain.due_at = due_at(&domain, now);
     if order {
@@ -212,6 +228,7 @@ fn standing(app: &App, domain: &Domain, project: &ProjectRecord, now: UnixMillis
         failing_since: domain.failing_since,
         certified: domain.certificate.is_valid(now.to_seconds()),
         paid: project_pays(app, project, now),
+        waits_for_us: domain.problems.iter().any(|problem| problems::WAITING.contains(&problem.code)),
         delayed: reason == Reason::Schedule && domain.problems.iter().any(|p| p.code == ProblemCode::CertDelayed),
     }
 }
@@ -220,35 +237,6 @@ fn standing(app: &App, domain: &Domain, project: &ProjectRecord, now: UnixMillis
 pub(crate) fn project_pays(app: &App, project: &ProjectRecord, now: UnixMillis) -> bool {
     app.plans.of(project.plan).domains > 0
         || project.unpaid_since.is_some_and(|since| now.since(since) < UNPAID_GRACE_MILLIS)
-}
-
-/// What DNS shows, and what is ours to add to it. Problems with the authority stay until an order succeeds.
-fn problems(domain: &Domain, mut seen: Vec<Problem>, delayed: bool, pays: bool, before: Status) -> Vec<Problem> {
-    let place = domain.name.as_str();
-    let with_authority = [
-        ProblemCode::CaRateLimited,
-        ProblemCode::CaUnavailable,
-        ProblemCode::CaRejected,
-        ProblemCode::ChallengeUnreachable,
-    ];
-    seen.extend(domain.problems.iter().filter(|problem| with_authority.contains(&problem.code)).cloned());
-    if delayed {
-        seen.push(Problem::new(
-            ProblemCode::CertDelayed,
-            place,
-            "There is no certificate after 30 minutes.",
-            "Check that CAA records do not block the certificate authority, then choose Re-verify.",
-        ));
-    }
-    if !pays && before != Status::Removing {
-        seen.push(Problem::new(
-            ProblemCode::PlanRequired,
-            place,
-            "The project's plan has no custom domains.",
-            "Choose the Pro plan or above; the domain is then served again by itself.",
-        ));
-    }
-    seen
 }
 
 /// Moves the domain to `status` and does what belongs to arriving there.

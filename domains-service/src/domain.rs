@@ -12,6 +12,8 @@ pub(crate) mod redirect;
 pub(crate) mod schedule;
 pub(crate) mod state;
 
+use std::collections::BTreeMap;
+
 use contract::hostname::Hostname;
 use contract::site::{RedirectStatus, Serves, Site};
 use contract::time::{UnixMillis, UnixSeconds};
@@ -154,7 +156,19 @@ pub(crate) struct CertificateState {
     /// Failed attempts in a row.
     pub(crate) attempts: u32,
     pub(crate) next_attempt_at: Option<UnixSeconds>,
+    /// Until when the authority, or our queue for it, makes the order wait.
     pub(crate) rate_limited_until: Option<UnixSeconds>,
+    /// The authorities that are not to be asked yet.
+    #[serde(default)]
+    pub(crate) waiting: BTreeMap<String, Wait>,
+}
+
+/// Why an authority is not asked yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Wait {
+    pub(crate) until: UnixSeconds,
+    /// Whether the order has a turn in our queue by then.
+    pub(crate) queued: bool,
 }
 
 impl CertificateState {

@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use contract::hostname::Hostname;
 use contract::project::ProjectUid;
 use contract::text::is_deceptive;
-use contract::time::UnixSeconds;
+use contract::time::{UnixMillis, UnixSeconds};
 use zeroize::Zeroizing;
 
 pub use crate::dns::caa::CaaIdentity;
@@ -37,6 +37,8 @@ pub struct IssueRequest {
     pub project: ProjectUid,
     /// Failed attempts before this one; each may prove control another way.
     pub attempt: u32,
+    /// Whether it has a place in the queue already: its turn has come.
+    pub queued: bool,
     /// The chain in service that came from this authority, PEM: the certificate this one replaces.
     pub replaces: Option<String>,
 }
@@ -82,7 +84,25 @@ pub enum IssueError {
     /// The authority refuses this name.
     #[error("the certificate authority refuses the name: {0}")]
     Rejected(String),
-    /// The authority does not answer or failed.
+    /// The mirror of the authority's limits has no room yet: the order waits in our queue.
+    #[error("the order waits in our queue, number {number}")]
+    Queued {
+        /// When its turn comes.
+        until: UnixSeconds,
+        /// How many turns that is away, itself included.
+        number: i64,
+    },
+    /// The authority does not answer, or fails whatever it is asked: nothing of the name's.
+    #[error("the certificate authority is away: {message}")]
+    Away {
+        /// When it is asked again.
+        until: UnixSeconds,
+        /// Times in a row that it was away.
+        failures: u32,
+        /// What was seen.
+        message: String,
+    },
+    /// This order failed, and not for a reason of the name's.
     #[error("the certificate authority is not available: {0}")]
     Unavailable(String),
 }
@@ -98,7 +118,17 @@ impl IssueError {
             Self::Unreachable(_) => ProblemCode::ChallengeUnreachable,
             Self::Caa(_) => ProblemCode::CaaForbids,
             Self::Rejected(_) => ProblemCode::CaRejected,
-            Self::Unavailable(_) => ProblemCode::CaUnavailable,
+            Self::Queued { .. } => ProblemCode::CertQueued,
+            Self::Away { .. } | Self::Unavailable(_) => ProblemCode::CaUnavailable,
+        }
+    }
+
+    /// From when on the authority may be asked again, where that is known.
+    pub(crate) fn until(&self) -> Option<UnixSeconds> {
+        match self {
+            Self::RateLimited { until, .. } => *until,
+            Self::Queued { until, .. } | Self::Away { until, .. } => Some(*until),
+            _ => None,
         }
     }
 
@@ -109,7 +139,8 @@ impl IssueError {
             Self::Unreachable(_) => "the certificate authority could not verify the name",
             Self::Caa(_) => "CAA records forbid the certificate authority to issue",
             Self::Rejected(_) => "the certificate authority refuses the name",
-            Self::Unavailable(_) => "the certificate authority is not available",
+            Self::Queued { .. } => "the order waits in our queue",
+            Self::Away { .. } | Self::Unavailable(_) => "the certificate authority is not available",
         }
     }
 
@@ -130,6 +161,11 @@ pub trait Issuer: Send + Sync {
 
     /// How CAA records name it; `None` when it does not heed CAA.
     fn caa(&self) -> Option<CaaIdentity>;
+
+    /// Until when it is not asked, because it was away.
+    fn away_until(&self, _now: UnixMillis) -> Option<UnixMillis> {
+        None
+    }
 
     /// A certificate for one name. Takes as long as the authority needs; the caller sets the deadline.
     async fn issue(&self, request: &IssueRequest) -> Result<Issued, IssueError>;
@@ -163,6 +199,12 @@ impl Authorities {
     /// The public one of this name.
     pub(crate) fn find(&self, name: &str) -> Option<&Arc<dyn Issuer>> {
         self.public.iter().find(|issuer| issuer.name() == name)
+    }
+
+    /// Until when none of the public ones is asked, because all of them are away.
+    pub(crate) fn away_until(&self, now: UnixMillis) -> Option<UnixMillis> {
+        let away = self.public.iter().map(|issuer| issuer.away_until(now));
+        away.collect::<Option<Vec<_>>>()?.into_iter().min()
     }
 
     /// How CAA records name the public ones, best first.

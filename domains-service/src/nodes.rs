@@ -1,8 +1,11 @@
 //! The gateways that follow us, and how far each has come.
 //!
 //! In memory: after a restart gateways report again within a second. A report to another replica of this service is
-//! heard through the database (`peers`). A node that is silent for five seconds is not
-//! live: it serves what it has, and nobody waits for it.
+//! heard through the database (`peers`). A node that is silent for five seconds is not live: it serves what it has, and
+//! only a removal waits for it.
+//!
+//! A removal is over when nobody serves the name. So it waits for every gateway on record as well, although it is silent,
+//! until it acknowledges, its credential is revoked, or nothing was heard of it for [`FORGOTTEN_AFTER`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,6 +18,13 @@ use tokio::sync::watch;
 
 /// A node silent for longer than this is not live.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(5);
+
+/// A gateway on record of which nothing was heard for so long is not waited for any more, in milliseconds.
+pub(crate) const FORGOTTEN_AFTER: i64 = 24 * 3_600 * 1_000;
+
+/// After our start the gateways on record have so long to come back before anything that must reach all of them goes on
+/// without them.
+const RETURN_TIME: Duration = Duration::from_secs(10);
 
 /// Nodes remembered; beyond that, the longest silent one is forgotten. Names are unique per process start, so old
 /// ones pile up.
@@ -45,12 +55,42 @@ pub(crate) struct Acknowledged {
 pub(crate) struct Nodes {
     clock: Arc<dyn Clock>,
     by_name: Mutex<HashMap<String, Node>>,
+    /// The gateways on record that were heard lately, and since when each has been expected.
+    expected: Mutex<HashMap<String, Duration>>,
     changed: watch::Sender<()>,
 }
 
 impl Nodes {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, by_name: Mutex::default(), changed: watch::channel(()).0 }
+        Self { clock, by_name: Mutex::default(), expected: Mutex::default(), changed: watch::channel(()).0 }
+    }
+
+    /// These gateways are on record and were heard lately, by us or by those before us.
+    pub(crate) fn expect(&self, gateways: &[String]) {
+        let now = self.clock.monotonic();
+        {
+            let mut expected = self.expected.lock();
+            expected.retain(|gateway, _| gateways.contains(gateway));
+            for gateway in gateways {
+                expected.entry(gateway.clone()).or_insert(now);
+            }
+        }
+        self.changed.send_replace(());
+    }
+
+    /// The gateways on record no process of which is live, and how far each had come when it was heard last.
+    fn silent(&self) -> Vec<(String, Revision, Duration)> {
+        let now = self.clock.monotonic();
+        let nodes = self.by_name.lock();
+        let mut silent = Vec::new();
+        for (gateway, since) in &*self.expected.lock() {
+            let of_it = || nodes.values().filter(|node| gateway_of(&node.report.node) == Some(gateway.as_str()));
+            if !of_it().any(|node| is_live(node, now)) {
+                let applied = of_it().map(|node| node.report.applied).max().unwrap_or_default();
+                silent.push((gateway.clone(), applied, now.saturating_sub(*since)));
+            }
+        }
+        silent
     }
 
     /// Notes a report.
@@ -80,15 +120,45 @@ impl Nodes {
     pub(crate) fn behind(&self, revision: Revision) -> Acknowledged {
         let live: Vec<Node> = self.all().into_iter().filter_map(|(node, live)| live.then_some(node)).collect();
         let lagging = live.iter().filter(|node| node.report.applied < revision);
-        Acknowledged { live: live.len(), lagging: lagging.map(|node| node.report.node.clone()).collect() }
+        let mut lagging: Vec<String> = lagging.map(|node| node.report.node.clone()).collect();
+        // Those that were there before our start are on their way back.
+        let missing = self
+            .silent()
+            .into_iter()
+            .filter(|(_, applied, since)| *applied == Revision::default() && *since <= RETURN_TIME);
+        lagging.extend(missing.map(|(gateway, ..)| gateway));
+        lagging.sort();
+        Acknowledged { live: live.len(), lagging }
+    }
+
+    /// As [`Nodes::behind`], with the gateways on record that are silent.
+    pub(crate) fn behind_of_all(&self, revision: Revision) -> Acknowledged {
+        let Acknowledged { mut live, mut lagging } = self.behind(revision);
+        for (gateway, applied, _) in self.silent() {
+            live += 1;
+            if applied < revision && !lagging.contains(&gateway) {
+                lagging.push(gateway);
+            }
+        }
+        lagging.sort();
+        Acknowledged { live, lagging }
     }
 
     /// Waits until every live node has applied `revision`, at most `time`.
     pub(crate) async fn acknowledged(&self, revision: Revision, time: Duration) -> Acknowledged {
+        self.wait(time, || self.behind(revision)).await
+    }
+
+    /// Waits until every live node and every gateway on record has applied `revision`, at most `time`.
+    pub(crate) async fn acknowledged_by_all(&self, revision: Revision, time: Duration) -> Acknowledged {
+        self.wait(time, || self.behind_of_all(revision)).await
+    }
+
+    async fn wait(&self, time: Duration, state: impl Fn() -> Acknowledged) -> Acknowledged {
         let mut changed = self.changed.subscribe();
         let waiting = async {
             loop {
-                let state = self.behind(revision);
+                let state = state();
                 if state.lagging.is_empty() {
                     return state;
                 }
@@ -100,7 +170,7 @@ impl Nodes {
         };
         match tokio::time::timeout(time, waiting).await {
             Ok(state) => state,
-            Err(_) => self.behind(revision),
+            Err(_) => state(),
         }
     }
 }
@@ -148,6 +218,33 @@ mod tests {
         clock.advance(SILENCE_MAX + Duration::from_millis(1));
         nodes.report(report("a", 5));
         assert_eq!(nodes.behind(Revision(5)), Acknowledged { live: 1, lagging: Vec::new() });
+    }
+
+    #[test]
+    fn a_removal_waits_for_gateways_on_record_that_are_silent() {
+        let clock = Arc::new(ManualClock::at(UnixMillis(0)));
+        let nodes = Nodes::new(clock.clone());
+        let lagging = |nodes: &Nodes| (nodes.behind(Revision(5)).lagging, nodes.behind_of_all(Revision(5)).lagging);
+        let one = || vec!["gw-1".to_owned()];
+        // After our start: it was there before, and may come back any moment.
+        nodes.expect(&one());
+        assert_eq!(lagging(&nodes), (one(), one()));
+        clock.advance(RETURN_TIME + Duration::from_millis(1));
+        assert_eq!(lagging(&nodes), (Vec::new(), one()), "everything but a removal goes on without it");
+        // It comes, has not applied the revision, and falls silent again.
+        nodes.report(report("gw-1/a", 4));
+        assert_eq!(lagging(&nodes).1, ["gw-1/a"]);
+        clock.advance(SILENCE_MAX + Duration::from_millis(1));
+        assert_eq!(lagging(&nodes), (Vec::new(), one()));
+        // Another process of it has taken its place.
+        nodes.report(report("gw-1/b", 5));
+        assert_eq!(lagging(&nodes), (Vec::new(), Vec::new()));
+        // Silent, but it had applied the revision; and then revoked before it has applied another.
+        clock.advance(SILENCE_MAX + Duration::from_millis(1));
+        assert_eq!(nodes.behind_of_all(Revision(5)), Acknowledged { live: 1, lagging: Vec::new() });
+        assert_eq!(nodes.behind_of_all(Revision(6)).lagging, one());
+        nodes.expect(&[]);
+        assert_eq!(nodes.behind_of_all(Revision(6)), Acknowledged { live: 0, lagging: Vec::new() });
     }
 
     #[tokio::test(start_paused = true)]

@@ -145,6 +145,7 @@ pub async fn start_in(
     for (kind, directory) in credentials {
         enrol(&app, kind, directory.as_deref()).await?;
     }
+    app.expect_gateways().await?;
     let trusted = TrustedKeys::derived(&secret)?;
     keyring::look(&app, &trusted).await?;
     let health = Health::new();

@@ -167,12 +167,16 @@ async fn at_the_end(shutdown: &Shutdown) {
     tokio::time::sleep(LAST_WORDS_MAX).await;
 }
 
-/// Forgets removed domains that every live gateway has stopped serving.
+/// Forgets removed domains that every gateway has stopped serving.
 async fn finish_due_removals(app: &App) -> Result<(), StoreError> {
     let removing = app.store.removing_domains(DOMAINS_PER_SEARCH).await?;
+    if removing.is_empty() {
+        return Ok(());
+    }
+    app.expect_gateways().await?;
     let done: Vec<_> = removing
         .into_iter()
-        .filter(|domain| domain.removal.is_some_and(|at| app.nodes.behind(Revision(at)).lagging.is_empty()))
+        .filter(|domain| domain.removal.is_some_and(|at| app.nodes.behind_of_all(Revision(at)).lagging.is_empty()))
         .collect();
     if done.is_empty() { Ok(()) } else { attend::forget(app, &done).await }
 }

@@ -210,6 +210,16 @@ fn write_lines(value: &Value, depth: usize, text: &mut String) {
     }
 }
 
+/// Whether somebody sees what is written to the error stream.
+pub fn is_watched() -> bool {
+    std::io::stderr().is_terminal()
+}
+
+/// Shows this in place of the terminal's last line.
+pub fn overwrite(text: &str) {
+    let _ = write!(std::io::stderr(), "\r\x1b[K{}", visible(text));
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

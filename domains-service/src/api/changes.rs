@@ -17,7 +17,7 @@ use super::domains::no_domain;
 use super::extract::{Field, Json, Params, Segments};
 use super::{projects, view};
 use crate::actor::Actor;
-use crate::app::{ACKNOWLEDGEMENT_TIME_MAX, App};
+use crate::app::App;
 use crate::attend;
 use crate::domain::redirect::{RedirectError, permit};
 use crate::domain::{Domain, RedirectRule, RedirectTarget};
@@ -237,7 +237,7 @@ pub(super) async fn remove(
     }
     let all = std::iter::once(domain).chain(dependants).collect();
     let (revision, removed_domains) = attend::remove(&app, write, all, &project, &actor).await?;
-    let acknowledged = app.nodes.acknowledged(revision, ACKNOWLEDGEMENT_TIME_MAX).await;
+    let acknowledged = app.withdrawn_everywhere(revision).await?;
     if acknowledged.lagging.is_empty() {
         attend::forget(&app, &removed_domains).await?;
     }

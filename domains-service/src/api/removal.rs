@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::extract::{Params, Segments};
 use super::{changes, projects, view};
 use crate::actor::Actor;
-use crate::app::{ACKNOWLEDGEMENT_TIME_MAX, App};
+use crate::app::App;
 use crate::domain::kept::KeptDomain;
 use crate::error::{Code, Stop};
 use crate::publish;
@@ -55,7 +55,7 @@ pub(super) async fn remove(
         erase(write.connection(), &project.id, now).await?;
     }
     let revision = write.commit().await?;
-    let acknowledged = app.nodes.acknowledged(revision, ACKNOWLEDGEMENT_TIME_MAX).await;
+    let acknowledged = app.withdrawn_everywhere(revision).await?;
     let took = app.clock.monotonic().saturating_sub(started);
     Ok(changes::removed(&acknowledged, took.min(Duration::from_mins(1))))
 }

@@ -3,19 +3,21 @@
 //! A working certificate is never replaced by a worse one, and a failed order changes nothing that is served: it is
 //! noted, with the moment of the next attempt.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use contract::certificate::CertificateBundle;
 use contract::feed::Entity;
 use contract::hostname::Hostname;
-use contract::time::UnixMillis;
+use contract::time::UnixSeconds;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::problems::{WAITING, is_with_authority};
 use crate::actor::Actor;
 use crate::app::{App, jitter};
 use crate::domain::problem::{Problem, ProblemCode};
-use crate::domain::{CertificateState, CertificateStatus, Domain, Status, name, schedule};
+use crate::domain::{CertificateState, CertificateStatus, Domain, Status, Wait, name, schedule};
 use crate::issuer::bundle::{self, Facts};
 use crate::issuer::{IssueError, IssueRequest, Issuer};
 use crate::publish;
@@ -34,24 +36,44 @@ struct Failure {
     phrase: String,
     /// The authority's own verdict about the name, for its owner. What comes from elsewhere is for the log alone.
     verdict: Option<String>,
-    until: Option<UnixMillis>,
+    /// From when on this authority may be asked again, where that is known.
+    until: Option<UnixSeconds>,
     /// The authority has given its verdict: the next attempt begins with a new order.
     is_final: bool,
+    /// Whether it was an attempt of the name's: what the authority's absence, its limits or our queue hold up is none.
+    is_attempt: bool,
+    /// Whether another authority may be asked at once.
+    leads_on: bool,
     /// Whose failure it is.
     authority: Option<String>,
 }
 
-/// Attempts that an authority which does not answer costs before the next one is asked.
-const ATTEMPTS_BEFORE_NEXT: u32 = 2;
+/// Failures in a row, of an authority or of a name at it, before the next authority is asked.
+const FAILURES_BEFORE_NEXT: u32 = 2;
 
 impl Failure {
-    /// Whether another authority may be asked at once. What stands in the way of one proof stands in the way of the
-    /// next; an authority that does not answer gets a second chance, as its order is in progress.
-    fn leads_on(&self, attempts: u32) -> bool {
-        match self.code {
-            ProblemCode::CaRateLimited | ProblemCode::CaRejected | ProblemCode::CaaForbids => true,
-            ProblemCode::ChallengeUnreachable => false,
-            _ => self.is_final || attempts >= ATTEMPTS_BEFORE_NEXT,
+    /// What stands in the way of one proof stands in the way of the next; an authority that does not answer gets a second
+    /// chance, as its order is in progress.
+    fn of(error: &IssueError, authority: &str, attempts: u32) -> Self {
+        let waits =
+            matches!(error, IssueError::Queued { .. } | IssueError::RateLimited { .. } | IssueError::Away { .. });
+        let is_final = !waits && !matches!(error, IssueError::Unavailable(_));
+        let leads_on = match error {
+            IssueError::Unreachable(_) => false,
+            IssueError::Away { failures, .. } => *failures >= FAILURES_BEFORE_NEXT,
+            IssueError::Unavailable(_) => attempts >= FAILURES_BEFORE_NEXT,
+            _ => true,
+        };
+        Self {
+            code: error.code(),
+            phrase: error.phrase().to_owned(),
+            verdict: error.verdict(),
+            until: error.until(),
+            is_final,
+            // A limit that does not say when it ends is left alone ever longer, as a failure is.
+            is_attempt: !waits || error.until().is_none(),
+            leads_on,
+            authority: Some(authority.to_owned()),
         }
     }
 }
@@ -70,24 +92,48 @@ pub(super) async fn order(
         verdict: None,
         until: None,
         is_final: false,
+        is_attempt: true,
+        leads_on: true,
         authority: None,
     };
+    let mut waiting = domain.certificate.waiting.clone();
+    let mut back_at = None;
     let deadline = Instant::now() + ORDER_TIME_MAX;
     for (issuer, methods) in app.authorities.choose(local, permitted) {
+        // Whoever asked us to wait is left alone, whatever the others do.
+        let wait = waiting.get(issuer.name()).filter(|wait| !wait.queued && wait.until > app.clock.now_seconds());
+        if let Some(wait) = wait {
+            if failure.authority.is_none() {
+                let limited = IssueError::RateLimited { until: Some(wait.until), message: String::new() };
+                failure = Failure::of(&limited, issuer.name(), domain.certificate.attempts);
+            }
+            continue;
+        }
         match issue(app, domain, issuer.as_ref(), methods, deadline).await {
             Ok((bundle, facts)) => return succeed(app, domain, fence, issuer.name(), bundle, facts).await,
             Err(error) => {
-                let leads_on = error.leads_on(domain.certificate.attempts);
-                // The first that limits us decides when it is asked again, whoever else fails.
-                let until = failure.until.max(error.until);
-                failure = Failure { until, ..error };
+                waiting.remove(issuer.name());
+                match (error.code, error.until) {
+                    (ProblemCode::CaUnavailable, until) => back_at = back_at.into_iter().chain(until).min(),
+                    (code, Some(until)) => {
+                        let wait = Wait { until, queued: code == ProblemCode::CertQueued };
+                        waiting.insert(issuer.name().to_owned(), wait);
+                    }
+                    _ => {}
+                }
+                let leads_on = error.leads_on;
+                // What the owner can do something about says more than that another authority makes us wait.
+                if failure.authority.is_none() || error.is_attempt || !failure.is_attempt {
+                    failure = error;
+                }
                 if !leads_on {
                     break;
                 }
             }
         }
     }
-    fail(app, domain, fence, failure).await
+    let soonest = waiting.values().map(|wait| wait.until).chain(back_at).min();
+    fail(app, domain, fence, failure, (waiting, soonest)).await
 }
 
 async fn issue(
@@ -109,6 +155,7 @@ async fn issue(
         now,
         project: domain.project.uid.clone(),
         attempt: domain.certificate.attempts,
+        queued: domain.certificate.waiting.get(authority.name()).is_some_and(|wait| wait.queued),
         replaces,
     };
     let issued = match tokio::time::timeout_at(deadline, authority.issue(&request)).await {
@@ -119,24 +166,16 @@ async fn issue(
         tracing::warn!(domain = %domain.name, authority = authority.name(), %error, "a certificate order failed");
     };
     let issued = issued.map_err(|error| {
-        warn(&error);
-        Failure {
-            code: error.code(),
-            phrase: error.phrase().to_owned(),
-            verdict: error.verdict(),
-            until: match &error {
-                IssueError::RateLimited { until, .. } => until.map(contract::time::UnixSeconds::to_millis),
-                _ => None,
-            },
-            is_final: !matches!(error, IssueError::RateLimited { .. } | IssueError::Unavailable(_)),
-            authority: Some(authority.name().to_owned()),
+        // Of an authority's absence and of a queue a line for each name would say nothing more.
+        if !matches!(error, IssueError::Away { .. } | IssueError::Queued { .. }) {
+            warn(&error);
         }
+        Failure::of(&error, authority.name(), domain.certificate.attempts)
     })?;
     // An order takes its time: what it brought may have begun to be valid after it was made.
     let now = app.clock.now_seconds();
-    // An expired certificate is no measure for its successor.
-    let deployed_until = domain.certificate.not_after.filter(|end| now <= *end);
-    let checked = bundle::bundle(&issued, &domain.name, now, deployed_until, &app.sealing);
+    let deployed_from = domain.certificate.not_before;
+    let checked = bundle::bundle(&issued, &domain.name, now, deployed_from, &app.sealing);
     checked.map_err(|unfit| {
         warn(&format!("{unfit}: {}", unfit.cause()));
         Failure {
@@ -145,6 +184,8 @@ async fn issue(
             verdict: None,
             until: None,
             is_final: true,
+            is_attempt: true,
+            leads_on: true,
             authority: Some(authority.name().to_owned()),
         }
     })
@@ -185,14 +226,7 @@ async fn succeed(
         advice_at: app.authorities.find(authority).map(|_| now.to_seconds().plus(ADVICE_AFTER_SECONDS)),
         ..CertificateState::default()
     };
-    let with_authority = [
-        ProblemCode::CaRateLimited,
-        ProblemCode::CaUnavailable,
-        ProblemCode::CaRejected,
-        ProblemCode::ChallengeUnreachable,
-        ProblemCode::CertDelayed,
-    ];
-    domain.problems.retain(|problem| !with_authority.contains(&problem.code));
+    domain.problems.retain(|problem| !is_with_authority(problem.code) && problem.code != ProblemCode::CertDelayed);
     domain.touch(now);
     tracing::info!(domain = %domain.name, authority, chain = bundle::fingerprint(&bundle.chain_pem),
         not_after = bundle.not_after.0, "a certificate was issued");
@@ -215,6 +249,23 @@ async fn succeed(
     Ok(())
 }
 
+/// The order waits until an authority is back: nothing else has changed.
+pub(super) async fn postpone(app: &App, seen: &Domain, fence: i64) -> Result<(), StoreError> {
+    let mut write = app.store.write().await?;
+    let now = write.now();
+    let found = domains::find_domain(write.connection(), &seen.project, &seen.name).await?;
+    let Some(mut domain) = found.filter(|domain| domain.lease_fence == fence && domain.removal.is_none()) else {
+        return Ok(());
+    };
+    let until = app.authorities.away_until(now).unwrap_or(now).plus(999).to_seconds();
+    domain.certificate.next_attempt_at = Some(schedule::after(until, jitter()));
+    domain.due_at = super::due_at(&domain, now);
+    domains::save_domain(write.connection(), &domain).await?;
+    domains::release_lease(write.connection(), &domain).await?;
+    write.commit().await?;
+    Ok(())
+}
+
 /// The domain was removed while its order was in progress: what the order proved is to be given up.
 async fn give_up(mut write: Write, gone: &Domain) -> Result<(), StoreError> {
     let now = write.now();
@@ -227,9 +278,19 @@ async fn give_up(mut write: Write, gone: &Domain) -> Result<(), StoreError> {
     Ok(())
 }
 
-async fn fail(app: &App, seen: &Domain, fence: i64, failure: Failure) -> Result<(), StoreError> {
+async fn fail(
+    app: &App,
+    seen: &Domain,
+    fence: i64,
+    failure: Failure,
+    (waiting, soonest): (BTreeMap<String, Wait>, Option<UnixSeconds>),
+) -> Result<(), StoreError> {
     // Being limited is nobody's mistake but the pace: an alert of its own.
-    let result = if failure.code == ProblemCode::CaRateLimited { "limited" } else { "failed" };
+    let result = match failure.code {
+        ProblemCode::CaRateLimited => "limited",
+        ProblemCode::CertQueued => "queued",
+        _ => "failed",
+    };
     app.metrics.certificate_orders.with_label_values(&[result]).inc();
     let mut write = app.store.write().await?;
     let now = write.now();
@@ -242,15 +303,20 @@ async fn fail(app: &App, seen: &Domain, fence: i64, failure: Failure) -> Result<
     if domain.lease_fence != fence {
         return Ok(());
     }
-    let attempts = domain.certificate.attempts.saturating_add(1);
-    let scheduled = schedule::next_attempt(attempts, now, jitter());
-    let next = failure.until.map_or(scheduled, |until| until.max(scheduled)).to_seconds();
+    let attempts = domain.certificate.attempts.saturating_add(failure.is_attempt.into());
+    // The first authority that can be asked is; one that does not make us wait has its failure's schedule.
+    let next = match soonest {
+        Some(soonest) if !failure.is_attempt => schedule::after(soonest, jitter()),
+        _ => schedule::next_attempt(attempts, now, jitter()).to_seconds(),
+    };
     domain.certificate.attempts = attempts;
     domain.certificate.status = CertificateStatus::Failed;
     domain.certificate.last_error = Some(failure.phrase.clone());
     domain.certificate.next_attempt_at = Some(next);
-    domain.certificate.rate_limited_until = failure.until.map(UnixMillis::to_seconds);
-    domain.problems.retain(|problem| problem.code != failure.code);
+    domain.certificate.rate_limited_until =
+        matches!(failure.code, ProblemCode::CaRateLimited | ProblemCode::CertQueued).then_some(soonest).flatten();
+    domain.certificate.waiting = waiting;
+    domain.problems.retain(|problem| problem.code != failure.code && !WAITING.contains(&problem.code));
     let fix = match failure.code {
         ProblemCode::ChallengeUnreachable => "Remove whatever stands between the name and us, then choose Re-verify.",
         ProblemCode::CaaForbids => "Let CAA records allow the authority, or remove them, then choose Re-verify.",
@@ -286,6 +352,9 @@ fn explain(code: ProblemCode, name: &Hostname) -> String {
         ProblemCode::CaRateLimited => {
             "The certificate authority asks us to wait before the next certificate.".to_owned()
         }
+        ProblemCode::CertQueued => format!(
+            "The certificate for {name} waits in our queue: the authority lets us order only so many in a while."
+        ),
         _ => format!("The certificate authority did not issue a certificate for {name} this time."),
     }
 }

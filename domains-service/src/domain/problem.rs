@@ -98,6 +98,8 @@ codes! {
     CaaLookupFailed = "CAA_LOOKUP_FAILED" You Error,
     /// The authority asks us to wait.
     CaRateLimited = "CA_RATE_LIMITED" Ca Error,
+    /// The authority's limits leave no room yet, and the order waits in our queue.
+    CertQueued = "CERT_QUEUED" Us Error,
     /// The authority does not answer, or there is none.
     CaUnavailable = "CA_UNAVAILABLE" Us Error,
     /// The authority refuses the name.

@@ -3,7 +3,7 @@
 //! Often while somebody waits in front of the screen, then rarer, for the 48 hours DNS changes may take, and a few days
 //! beyond; after a week only when asked. Active domains are looked at once a day.
 
-use contract::time::UnixMillis;
+use contract::time::{UnixMillis, UnixSeconds};
 
 use super::state::{DOUBT_MILLIS, Status};
 
@@ -51,6 +51,11 @@ pub(crate) fn next_attempt(attempts: u32, now: UnixMillis, jitter: f64) -> UnixM
         _ => 24 * HOUR,
     };
     now.plus(spread(wait, jitter))
+}
+
+/// When an order goes on that waits for a moment: up to ten seconds later, so that many do not go on at once.
+pub(crate) fn after(moment: UnixSeconds, jitter: f64) -> UnixSeconds {
+    moment.plus(spread_up(10, jitter))
 }
 
 /// When a certificate valid from `from` to `until` is renewed: with a third of its life left, half when it lives less

@@ -86,6 +86,8 @@ pub(crate) struct Standing {
     pub(crate) certified: bool,
     /// The plan pays for custom domains, or stopped to less than [`UNPAID_GRACE_MILLIS`] ago.
     pub(crate) paid: bool,
+    /// What it waits for is ours or the authority's to bring: its owner can do nothing.
+    pub(crate) waits_for_us: bool,
     /// The 30 minutes ran out once already and nobody has asked for a new look since.
     pub(crate) delayed: bool,
 }
@@ -146,6 +148,7 @@ fn advance_served(standing: &Standing, judged: &Judgement, now: UnixMillis, stay
 fn advance_unserved(standing: &Standing, judged: &Judgement, now: UnixMillis, stay: Advance) -> Advance {
     let overdue = standing.status == Status::Issuing
         && !standing.certified
+        && !standing.waits_for_us
         && now.since(standing.status_since) >= ISSUING_MILLIS_MAX;
     let delayed = standing.delayed || overdue;
     let status = match (judged.records, judged.ownership, judged.caa) {
@@ -181,7 +184,15 @@ mod tests {
     }
 
     fn standing(status: Status) -> Standing {
-        Standing { status, status_since: NOW, failing_since: None, certified: false, paid: true, delayed: false }
+        Standing {
+            status,
+            status_since: NOW,
+            failing_since: None,
+            certified: false,
+            paid: true,
+            waits_for_us: false,
+            delayed: false,
+        }
     }
 
     const UNSERVED: [Status; 5] =

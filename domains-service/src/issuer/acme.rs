@@ -7,9 +7,11 @@
 //!
 //! When the authority does not answer, the order stays and is taken up at the next attempt; what is in service stays.
 
+mod account;
 pub(crate) mod desk;
 mod explain;
 pub(crate) mod limits;
+mod outage;
 mod proof;
 pub(crate) mod settings;
 mod transport;
@@ -18,10 +20,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use contract::hostname::Hostname;
-use contract::time::UnixSeconds;
+use contract::time::{UnixMillis, UnixSeconds};
 use instant_acme::{
-    Account, AccountCredentials, AuthorizationStatus, CertificateIdentifier, Error, ExternalAccountKey, Identifier,
-    NewAccount, NewOrder, Order, OrderStatus, RetryPolicy,
+    Account, AuthorizationStatus, CertificateIdentifier, Error, Identifier, NewOrder, Order, OrderStatus, RetryPolicy,
 };
 use parking_lot::Mutex;
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
@@ -32,6 +33,7 @@ use zeroize::Zeroizing;
 
 pub(crate) use self::desk::Desk;
 use self::explain::{explain, is, is_gone};
+use self::outage::Outage;
 use self::proof::fetch_authorization;
 use self::settings::AcmeSettings;
 use self::transport::{Transport, noting_pauses};
@@ -51,6 +53,9 @@ const STEPS_MAX: u32 = 6;
 
 /// Orders older than this have expired at any authority.
 const ORDER_AGE_MAX_MILLIS: i64 = 7 * 86_400 * 1_000;
+
+/// What somebody who waits knows of the failures: there was one at least, and somebody else finds out whether it lasts.
+const ASKED_BY_ANOTHER: u32 = 2;
 
 /// The longest removal's word to the authority may take.
 const ABANDON_TIME_MAX: Duration = Duration::from_secs(30);
@@ -76,6 +81,7 @@ pub(crate) struct AcmeAuthority {
     desk: Desk,
     transport: Transport,
     account: tokio::sync::Mutex<Option<Account>>,
+    outage: Outage,
     /// How CAA records may name our account, once there is one.
     account_uri: Mutex<Option<String>>,
 }
@@ -91,7 +97,7 @@ impl AcmeAuthority {
     pub(crate) fn new(settings: AcmeSettings, desk: Desk) -> anyhow::Result<Self> {
         let transport = Transport::new(settings.ca_certificate.as_deref())?;
         let (account, account_uri) = (tokio::sync::Mutex::new(None), Mutex::new(None));
-        Ok(Self { settings, desk, transport, account, account_uri })
+        Ok(Self { settings, desk, transport, account, outage: Outage::default(), account_uri })
     }
 
     /// Remembers which account we have, before anything is judged by CAA records that name it.
@@ -104,45 +110,6 @@ impl AcmeAuthority {
 
     fn failed(&self, error: &Error) -> IssueError {
         explain(error, self.desk.clock.now_seconds())
-    }
-
-    /// Our account: the one that was kept, or a new one.
-    async fn account(&self) -> Result<Account, IssueError> {
-        let mut known = self.account.lock().await;
-        if let Some(account) = &*known {
-            return Ok(account.clone());
-        }
-        let directory = self.settings.directory_url.as_str();
-        let kept = self.desk.account(directory).await?;
-        let credentials = match kept {
-            Some(credentials) => credentials,
-            None => self.create_account().await?,
-        };
-        let credentials: AccountCredentials = serde_json::from_slice(&credentials)
-            .map_err(|error| IssueError::Unavailable(format!("the stored account cannot be read: {error}")))?;
-        let builder = Account::builder_with_http(Box::new(self.transport.clone()));
-        let account = builder.from_credentials(credentials).await.map_err(|error| self.failed(&error))?;
-        *self.account_uri.lock() = Some(account.id().to_owned());
-        *known = Some(account.clone());
-        Ok(account)
-    }
-
-    async fn create_account(&self) -> Result<Zeroizing<Vec<u8>>, IssueError> {
-        let contact: Vec<&str> = self.settings.contact.iter().map(String::as_str).collect();
-        let request = NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };
-        let external = self.settings.external_account.as_ref();
-        let external = external.map(|given| ExternalAccountKey::new(given.key_id.clone(), given.hmac_key.reveal()));
-        let directory = self.settings.directory_url.clone();
-        let (account, credentials) = patiently!(Account::builder_with_http(Box::new(self.transport.clone())).create(
-            &request,
-            directory.clone(),
-            external.as_ref()
-        ))
-        .map_err(|error| self.failed(&error))?;
-        tracing::info!(authority = self.settings.name, account = account.id(), "an account was created");
-        let credentials = serde_json::to_vec(&credentials).map(Zeroizing::new);
-        let credentials = credentials.map_err(|error| IssueError::Unavailable(error.to_string()))?;
-        self.desk.keep_account(&directory, &credentials).await
     }
 
     /// The order to go on with: the one that is in progress, or a new one.
@@ -200,15 +167,6 @@ impl AcmeAuthority {
         url.get(..path).unwrap_or(url)
     }
 
-    /// An account that the authority does not know any more is made anew next time.
-    async fn forget_unknown_account(&self, error: &Error) -> Result<(), IssueError> {
-        if is(error, "accountDoesNotExist") {
-            self.desk.forget_account(&self.settings.directory_url).await?;
-            *self.account.lock().await = None;
-        }
-        Ok(())
-    }
-
     async fn new_order(
         &self,
         account: &Account,
@@ -249,7 +207,7 @@ impl AcmeAuthority {
         let registered = psl::domain_str(name).unwrap_or(name);
         let demands =
             self.settings.limits.of_order(&self.settings.name, request.project.as_str(), name, registered, replaces);
-        self.desk.admit(&demands).await
+        self.desk.admit(&demands, request.queued).await
     }
 
     /// Notes a certificate in the mirror.
@@ -259,10 +217,41 @@ impl AcmeAuthority {
         let demands = self.settings.limits.of_certificate(&self.settings.name, name, registered, replaces);
         if self.settings.mirror_limits
             && !demands.is_empty()
-            && let Err(error) = self.desk.admit(&demands).await
+            && let Err(error) = self.desk.admit(&demands, true).await
         {
             tracing::debug!(domain = name, %error, "a certificate beyond what the mirror knew");
         }
+    }
+
+    /// Asks, unless the authority is away. One that has forgotten our account gets to know a new one at once.
+    async fn ask(&self, request: &IssueRequest) -> Result<Issued, IssueError> {
+        let name = &self.settings.name;
+        let away = |until: UnixMillis, failures, message| {
+            Err(IssueError::Away { until: until.plus(999).to_seconds(), failures, message })
+        };
+        if let Err(until) = self.outage.may_ask(self.desk.clock.now()) {
+            return away(until, ASKED_BY_ANOTHER, "it did not answer when it was asked last".to_owned());
+        }
+        let had_account = self.account_uri.lock().is_some();
+        let mut outcome = self.go_on(request).await;
+        if had_account && outcome.is_err() && self.account.lock().await.is_none() {
+            outcome = self.go_on(request).await;
+        }
+        if let Err(IssueError::Away { message, .. }) = outcome {
+            let (until, failures) = self.outage.failed(self.desk.clock.now());
+            if failures == 1 {
+                tracing::warn!(
+                    authority = name,
+                    error = message,
+                    "the certificate authority does not answer; orders wait and it is asked again at least every 5 minutes"
+                );
+            }
+            return away(until, failures, message);
+        }
+        if let Some(failures) = self.outage.ended() {
+            tracing::info!(authority = name, failures, "the certificate authority answers again; orders go on");
+        }
+        outcome
     }
 
     /// A refused order.
@@ -353,7 +342,11 @@ impl Issuer for AcmeAuthority {
     }
 
     async fn issue(&self, request: &IssueRequest) -> Result<Issued, IssueError> {
-        noting_pauses(self.go_on(request)).await
+        noting_pauses(self.ask(request)).await
+    }
+
+    fn away_until(&self, now: UnixMillis) -> Option<UnixMillis> {
+        self.outage.until(now)
     }
 
     async fn renewal(&self, chain_pem: &str) -> Result<Option<RenewalAdvice>, IssueError> {

@@ -37,8 +37,8 @@ pub(crate) enum Unfit {
     Name(Hostname),
     #[error("the certificate is not valid now")]
     Dates,
-    #[error("the certificate ends no later than the one deployed")]
-    Worse,
+    #[error("the certificate is older than the one deployed")]
+    Older,
     #[error("the key could not be sealed")]
     Seal(String),
 }
@@ -60,13 +60,13 @@ pub(crate) struct Facts {
     pub(crate) key_type: String,
 }
 
-/// Checks what an authority returned and makes a bundle of it. `deployed_until`: the end of the certificate it would
-/// replace.
+/// Checks what an authority returned and makes a bundle of it. `deployed_from`: the beginning of the certificate it would
+/// replace. Its successor may end sooner (a shorter profile, a revoked predecessor), but it was not made before it.
 pub(crate) fn bundle(
     issued: &Issued,
     hostname: &Hostname,
     now: UnixSeconds,
-    deployed_until: Option<UnixSeconds>,
+    deployed_from: Option<UnixSeconds>,
     sealing: &SealingKey,
 ) -> Result<(CertificateBundle, Facts), Unfit> {
     let certified = certified(&issued.chain_pem, &issued.key_pem)?;
@@ -80,8 +80,8 @@ pub(crate) fn bundle(
     if now < not_before || now >= not_after {
         return Err(Unfit::Dates);
     }
-    if deployed_until.is_some_and(|end| not_after <= end) {
-        return Err(Unfit::Worse);
+    if deployed_from.is_some_and(|begin| not_before < begin) {
+        return Err(Unfit::Older);
     }
     let sealed = sealing.seal(issued.key_pem.as_bytes(), hostname.as_str());
     let sealed = sealed.map_err(|error| Unfit::Seal(format!("{error:#}")))?;
@@ -173,6 +173,7 @@ mod tests {
             now: NOW,
             project: "demo".parse().unwrap(),
             attempt: 0,
+            queued: false,
             replaces: None,
         };
         authority.issue(&request).await.unwrap()
@@ -195,12 +196,12 @@ mod tests {
         let name: Hostname = "shop.customer.com".parse().unwrap();
         let issued = issued(name.as_str()).await;
         let sealing = sealing();
-        let check = |issued: &Issued, name: &Hostname, now, until| bundle(issued, name, now, until, &sealing);
+        let check = |issued: &Issued, name: &Hostname, now, from| bundle(issued, name, now, from, &sealing);
         let other = "other.customer.com".parse().unwrap();
         assert!(matches!(check(&issued, &other, NOW, None), Err(Unfit::Name(_))));
         assert!(matches!(check(&issued, &name, NOW.plus(-7_200), None), Err(Unfit::Dates)));
         assert!(matches!(check(&issued, &name, NOW.plus(91 * 86_400), None), Err(Unfit::Dates)));
-        assert!(matches!(check(&issued, &name, NOW, Some(NOW.plus(90 * 86_400))), Err(Unfit::Worse)));
+        assert!(matches!(check(&issued, &name, NOW, Some(NOW)), Err(Unfit::Older)));
         let foreign = KeyPair::generate().unwrap().serialize_pem();
         let swapped = Issued { chain_pem: issued.chain_pem.clone(), key_pem: foreign.into() };
         assert!(matches!(check(&swapped, &name, NOW, None), Err(Unfit::Key)));

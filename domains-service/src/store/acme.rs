@@ -4,8 +4,8 @@ use chassis::sql::{Connection, query, query_as, query_scalar};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
-use super::{Store, StoreError, read_word};
-use crate::issuer::acme::limits::{Demand, admit};
+use super::{Store, StoreError, Write, read_word};
+use crate::issuer::acme::limits::{Demand, Turn, admit, line_up};
 
 /// An order at an authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +40,15 @@ impl TryFrom<Row> for OrderRecord {
             created_at: UnixMillis(row.created_at),
         })
     }
+}
+
+/// When all of a limit, or of the queue for it, is free.
+async fn free_at(write: &mut Write, name: &str) -> Result<UnixMillis, StoreError> {
+    let free_at: Option<i64> = query_scalar("SELECT free_at FROM acme_limits WHERE name = $1")
+        .bind(name)
+        .fetch_optional(write.connection())
+        .await?;
+    Ok(UnixMillis(free_at.unwrap_or(0)))
 }
 
 impl Store {
@@ -123,38 +132,49 @@ impl Store {
         Ok(())
     }
 
-    /// Takes from every limit at once, or from none: then the moment at which all have room.
-    pub(crate) async fn admit(&self, demands: &[Demand]) -> Result<Result<(), UnixMillis>, StoreError> {
+    /// Takes from every limit at once, or from none: then a turn in the queue for the one that has room last. Who has
+    /// been `queued` and still finds no room, because somebody was faster, waits for the next room without another turn.
+    pub(crate) async fn admit(&self, demands: &[Demand], queued: bool) -> Result<Result<(), Turn>, StoreError> {
         let mut write = self.write().await?;
         let now = write.now();
         let mut taken = Vec::new();
-        let mut free_from = None;
+        let mut full: Option<(UnixMillis, &Demand)> = None;
         for demand in demands {
-            let free_at: Option<i64> = query_scalar("SELECT free_at FROM acme_limits WHERE name = $1")
-                .bind(&demand.name)
-                .fetch_optional(write.connection())
-                .await?;
-            match admit(UnixMillis(free_at.unwrap_or(0)), now, demand.limit) {
-                Ok(free_at) if demand.takes => taken.push((demand, free_at)),
+            let mut room = admit(free_at(&mut write, &demand.name).await?, now, demand.limit);
+            // Who comes now has no room that others wait for.
+            if room.is_ok() && demand.takes && !queued && free_at(&mut write, &demand.queue()).await? > now {
+                room = Err(now);
+            }
+            match room {
+                Ok(free_at) if demand.takes => taken.push((demand.name.clone(), free_at)),
                 Ok(_) => {}
-                Err(until) => free_from = free_from.max(Some(until)),
+                Err(from) if full.is_none_or(|(latest, _)| from > latest) => full = Some((from, demand)),
+                Err(_) => {}
             }
         }
-        if let Some(until) = free_from {
-            return Ok(Err(until));
+        let mut turn = None;
+        if let Some((from, demand)) = full {
+            taken.clear();
+            let mut place = Turn { at: from, number: 1 };
+            if !queued {
+                let tail = line_up(free_at(&mut write, &demand.queue()).await?, from, now, demand.limit);
+                place = tail;
+                taken.push((demand.queue(), tail.at.plus(demand.limit.refill)));
+            }
+            turn = Some(place);
         }
-        for (demand, free_at) in taken {
+        for (name, free_at) in taken {
             query(
                 "INSERT INTO acme_limits (name, free_at) VALUES ($1, $2)
                  ON CONFLICT (name) DO UPDATE SET free_at = excluded.free_at",
             )
-            .bind(&demand.name)
+            .bind(name)
             .bind(free_at.0)
             .execute(write.connection())
             .await?;
         }
         write.commit().await?;
-        Ok(Ok(()))
+        Ok(turn.map_or(Ok(()), Err))
     }
 
     /// Remembers something unless something is remembered under the name already; returns what is.

@@ -15,7 +15,7 @@ use futures_util::{StreamExt as _, stream};
 use http_body::Body as _;
 
 /// Bodies that are known to be shorter are left as they are: compressed they would hardly be shorter.
-const SHORT: u64 = 256;
+const SHORT: u64 = 32;
 
 /// Codings that we write, best first: equal weights are decided in this order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

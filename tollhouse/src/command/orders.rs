@@ -1,6 +1,6 @@
 //! `tollhouse orders`: files of orders in and out, in constant memory, with progress.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use tokio_util::io::ReaderStream;
 
 use crate::arguments::{Common, Orders};
 use crate::client::Client;
-use crate::output::{answer, word};
+use crate::output::{answer, is_watched, overwrite, word};
 
 pub(super) async fn run(common: &Common, client: &Client, action: Orders) -> anyhow::Result<()> {
     match action {
@@ -86,7 +86,7 @@ impl Progress {
     const PAUSE: Duration = Duration::from_millis(500);
 
     fn new(common: &Common, total: Option<u64>, verb: &'static str) -> Self {
-        let is_watched = !common.json && std::io::stderr().is_terminal();
+        let is_watched = !common.json && is_watched();
         Self { verb, total, done: 0, said: is_watched.then(Instant::now) }
     }
 
@@ -96,14 +96,14 @@ impl Progress {
         *said = Instant::now();
         let tenths = |bytes: u64| format!("{}.{} MB", bytes / 1_000_000, bytes % 1_000_000 / 100_000);
         let total = self.total.map_or_else(String::new, |total| format!(" of {}", tenths(total)));
-        let _ = write!(std::io::stderr(), "\r\x1b[K{} {}{total}", self.verb, tenths(self.done));
+        overwrite(&format!("{} {}{total}", self.verb, tenths(self.done)));
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.said.is_some() {
-            let _ = write!(std::io::stderr(), "\r\x1b[K");
+            overwrite("");
         }
     }
 }

@@ -18,8 +18,9 @@ use crate::publish;
 use crate::store::acme::OrderRecord;
 use crate::store::{Store, StoreError};
 
-/// How long the gateways may take to learn a challenge. One that is slower answers too late for this attempt only.
-const LEARNING_TIME_MAX: Duration = Duration::from_secs(5);
+/// How long the gateways may take to learn a challenge; longer than they may take to come back after our restart. One that
+/// is slower answers too late for this attempt only.
+const LEARNING_TIME_MAX: Duration = Duration::from_secs(12);
 
 /// See the module.
 #[derive(Clone)]
@@ -69,14 +70,11 @@ impl Desk {
         String::from_utf8(opened.to_vec()).ok().map(Zeroizing::new)
     }
 
-    /// Takes from the limits, or says when there is room.
-    pub(super) async fn admit(&self, demands: &[Demand]) -> Result<(), IssueError> {
-        match self.store.admit(demands).await? {
+    /// Takes from the limits, or a place in the queue for them.
+    pub(super) async fn admit(&self, demands: &[Demand], queued: bool) -> Result<(), IssueError> {
+        match self.store.admit(demands, queued).await? {
             Ok(()) => Ok(()),
-            Err(until) => Err(IssueError::RateLimited {
-                until: Some(until.plus(999).to_seconds()),
-                message: "we have asked it for as much as it lets us".to_owned(),
-            }),
+            Err(turn) => Err(IssueError::Queued { until: turn.at.plus(999).to_seconds(), number: turn.number }),
         }
     }
 

@@ -1,6 +1,7 @@
 //! What an authority's refusals mean for a domain (RFC 8555, section 6.7).
 
 use contract::time::UnixSeconds;
+use http::StatusCode;
 use instant_acme::{Error, Problem};
 
 use super::transport::pause;
@@ -21,8 +22,13 @@ pub(super) fn is(error: &Error, what: &str) -> bool {
 
 /// Whether the authority has forgotten what we asked about.
 pub(super) fn is_gone(error: &Error) -> bool {
-    matches!(error, Error::Api(problem) if problem.status == Some(404)
+    matches!(error, Error::Api(problem) if problem.status == Some(StatusCode::NOT_FOUND.as_u16())
         || matches!(kind(problem), "malformed" | "accountDoesNotExist"))
+}
+
+/// An authority that does not answer, or with a failure of its own: whatever it was asked.
+fn is_away(problem: &Problem) -> bool {
+    problem.status.is_some_and(|status| status >= StatusCode::INTERNAL_SERVER_ERROR.as_u16())
 }
 
 /// What a failed call means.
@@ -31,8 +37,13 @@ pub(super) fn explain(error: &Error, now: UnixSeconds) -> IssueError {
     match error {
         Error::Api(problem) => explain_problem(problem, until),
         error if until.is_some() => IssueError::RateLimited { until, message: words(error) },
-        error => IssueError::Unavailable(words(error)),
+        error => away(words(error)),
     }
+}
+
+/// When it is asked again is for the one who counts its failures to say.
+fn away(message: String) -> IssueError {
+    IssueError::Away { until: UnixSeconds::default(), failures: 0, message }
 }
 
 /// What a problem means, wherever it was found.
@@ -50,6 +61,7 @@ pub(super) fn explain_problem(problem: &Problem, until: Option<UnixSeconds>) -> 
         "caa" => IssueError::Caa(message),
         "rejectedIdentifier" | "unsupportedIdentifier" => IssueError::Rejected(message),
         _ if until.is_some() => IssueError::RateLimited { until, message },
+        _ if is_away(problem) => away(message),
         _ => IssueError::Unavailable(message),
     }
 }
@@ -69,6 +81,15 @@ fn words(error: &Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn failures_of_its_own_are_nothing_of_the_names() {
+        for (status, is_its_own) in [(400, false), (404, false), (409, false), (500, true), (502, true), (503, true)] {
+            let problem: Problem = serde_json::from_str(&format!(r#"{{"status":{status}}}"#)).unwrap();
+            let meant = explain_problem(&problem, None);
+            assert_eq!(matches!(meant, IssueError::Away { .. }), is_its_own, "{status}: {meant}");
+        }
+    }
 
     fn problem(kind: &str) -> Problem {
         let text = format!(r#"{{"type":"{NAMESPACE}{kind}","detail":"so it is","status":400}}"#);

@@ -26,6 +26,28 @@ pub(crate) struct Demand {
     pub(crate) takes: bool,
 }
 
+impl Demand {
+    /// The row of those who wait for room: when the turn after the last one comes.
+    pub(crate) fn queue(&self) -> String {
+        format!("queue {}", self.name)
+    }
+}
+
+/// A turn in the queue for a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Turn {
+    pub(crate) at: UnixMillis,
+    /// How many turns that is away, itself included.
+    pub(crate) number: i64,
+}
+
+/// The next turn in a queue whose last one ends at `tail`, for a limit that has room from `from` on. One turn comes per
+/// refill, so that those who wait do not all come at once, of whom one would find room.
+pub(crate) fn line_up(tail: UnixMillis, from: UnixMillis, now: UnixMillis, limit: Limit) -> Turn {
+    let at = tail.max(from);
+    Turn { at, number: at.since(now).max(0) / limit.refill + 1 }
+}
+
 impl Limit {
     /// So many in a span of time.
     const fn of(burst: i64, span: i64) -> Self {
@@ -167,6 +189,22 @@ mod tests {
         assert!(admit(free_at, until.plus(-1), orders).is_err());
         free_at = admit(free_at, until, orders).unwrap();
         assert_eq!(admit(free_at, until, orders), Err(until.plus(orders.refill)));
+    }
+
+    #[test]
+    fn turns_come_one_per_refill() {
+        let limit = Limit::of(60, 3 * HOUR);
+        let from = START.plus(limit.refill / 2);
+        let (mut tail, mut turns) = (UnixMillis(0), Vec::new());
+        for _ in 0..3 {
+            let turn = line_up(tail, from, START, limit);
+            tail = turn.at.plus(limit.refill);
+            turns.push((turn.at.since(from) / limit.refill, turn.number));
+        }
+        assert_eq!(turns, [(0, 1), (1, 2), (2, 3)]);
+        // Nobody waits any more: the next turn is as soon as there is room.
+        let later = START.plus(DAY);
+        assert_eq!(line_up(tail, later, later, limit), Turn { at: later, number: 1 });
     }
 
     #[test]

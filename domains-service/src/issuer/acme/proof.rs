@@ -62,7 +62,7 @@ impl AcmeAuthority {
         };
         if self.settings.mirror_limits && matches!(meaning, IssueError::Unreachable(_)) {
             let failure = self.settings.limits.of_failure(&self.settings.name, request.hostname.as_str());
-            let taken = self.desk.admit(&failure).await;
+            let taken = self.desk.admit(&failure, true).await;
             if let Err(error) = taken {
                 tracing::debug!(domain = %request.hostname, %error, at = now.0, "the limit on failures is reached");
             }

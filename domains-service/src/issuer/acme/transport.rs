@@ -11,6 +11,7 @@ use http::header::{DATE, RETRY_AFTER};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+use serde_json::Value;
 
 /// The longest one request may take.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(15);
@@ -83,9 +84,21 @@ impl HttpClient for Transport {
             *answer.status_mut() = response.status();
             *answer.headers_mut() = response.headers().clone();
             let (parts, ()) = answer.into_parts();
-            Ok(BytesResponse { parts, body: Box::new(bytes.freeze()) })
+            let is_refusal = parts.status.is_client_error() || parts.status.is_server_error();
+            let body = if is_refusal { as_problem(parts.status, &bytes) } else { bytes.freeze() };
+            Ok(BytesResponse { parts, body: Box::new(body) })
         })
     }
+}
+
+/// A refusal as RFC 7807 wants it: a proxy's page, or nothing at all, says no less by its status.
+fn as_problem(status: StatusCode, body: &[u8]) -> Bytes {
+    let mut problem: serde_json::Map<String, Value> = serde_json::from_slice(body).unwrap_or_default();
+    if problem.is_empty() {
+        problem.insert("detail".to_owned(), format!("it answers {status} and gives no reason").into());
+    }
+    problem.entry("status").or_insert_with(|| status.as_u16().into());
+    Value::Object(problem).to_string().into()
 }
 
 fn other(error: reqwest::Error) -> Error {
@@ -124,6 +137,21 @@ mod tests {
             .map(|(name, value)| (name, value.parse().unwrap()))
             .into_iter()
             .collect()
+    }
+
+    #[test]
+    fn every_refusal_is_a_problem_with_a_status() {
+        let read = |body: &str| -> Value {
+            serde_json::from_slice(&as_problem(StatusCode::NOT_FOUND, body.as_bytes())).unwrap()
+        };
+        for body in ["", "<html>", "[]", "null", "{}"] {
+            assert_eq!(
+                read(body),
+                serde_json::json!({ "status": 404, "detail": "it answers 404 Not Found and gives no reason" })
+            );
+        }
+        assert_eq!(read(r#"{"type":"a"}"#), serde_json::json!({ "type": "a", "status": 404 }));
+        assert_eq!(read(r#"{"status":400}"#), serde_json::json!({ "status": 400 }));
     }
 
     #[test]

@@ -299,8 +299,7 @@ impl FakeCa {
     }
 
     fn finalize(&self, number: usize, payload: &Value) -> Response {
-        let request = URL_SAFE_NO_PAD.decode(payload["csr"].as_str().unwrap()).unwrap();
-        let (name, key) = requested(&request);
+        let (name, key) = requested(&URL_SAFE_NO_PAD.decode(payload["csr"].as_str().unwrap()).unwrap());
         let mut params = CertificateParams::new([name]).unwrap();
         {
             let mut book = self.book.lock();

@@ -34,6 +34,69 @@ async fn domains_added_all_at_once_never_meet_the_authoritys_limit() {
     }
     assert_eq!((active, waiting), (ORDERS_MAX, projects * each - ORDERS_MAX));
     assert_eq!((ca.orders(), ca.refused()), (ORDERS_MAX, 0), "we wait before we are refused");
+    // One more order every 36 seconds: all of them have their turn in an hour, and a twentieth more.
+    ca.orders_max(projects * each);
+    for step in 1..=3 {
+        platform.clock.advance(Duration::from_mins(21));
+        let turns = (ORDERS_MAX + 35 * step - 1).min(projects * each);
+        eventually(2_000, async || {
+            let metrics = platform.metrics().await;
+            let active = metrics.lines().find_map(|line| line.strip_prefix("domains_state{state=\"active\"} "));
+            let active: usize = active.and_then(|count| count.parse().ok()).unwrap_or(0);
+            if active >= turns { Ok(()) } else { Err(format!("{active} of {turns} have a certificate")) }
+        })
+        .await;
+    }
+    for project in 0..projects {
+        for number in 0..each {
+            let project = format!("tenant{project}");
+            platform.domain_in(&project, &format!("shop.{project}-{number}.test"), "active").await;
+        }
+    }
+    assert_eq!(ca.refused(), 0);
+}
+
+#[tokio::test]
+async fn after_an_outage_orders_go_on_within_minutes_and_it_has_cost_no_attempt() {
+    let ca = FakeCa::start().await;
+    let platform = platform(&[("one", &ca)]).await;
+    // The account is made while the authority is there.
+    add(&platform, SHOP).await;
+    platform.domain_in("demo", SHOP, "active").await;
+    ca.refuse(&[(500, "serverInternal", None); 1_000]);
+    let names: Vec<String> = (0..5).map(|number| format!("shop.customer{number}.test")).collect();
+    for name in &names {
+        add(&platform, name).await;
+    }
+    for name in &names {
+        platform.domain_when("demo", name, |domain| domain["problems"][0]["code"] == "CA_UNAVAILABLE").await;
+    }
+    let asked = ca.requests();
+    for round in 0..72 {
+        platform.clock.advance(Duration::from_mins(5));
+        let name = &names[round % names.len()];
+        // An impatient owner makes it no worse.
+        platform.operator("POST", &format!("/projects/demo/domains/{name}/verify"), Value::Null).await;
+    }
+    for name in &names {
+        let domain = platform.domain_in("demo", name, "issuing").await;
+        assert_eq!((&domain["certificate"]["attempts"], &domain["problems"][0]["who"]), (&json!(0), &json!("us")));
+    }
+    let asked = ca.requests() - asked;
+    assert!(asked <= 72 * 4, "an authority that is away was asked {asked} times in six hours");
+    ca.refuse(&[]);
+    for _ in 0..14 {
+        platform.clock.advance(Duration::from_secs(30));
+        let settled = |domain: &Value| {
+            domain["status"] == "active" || platform.seconds_until(&domain["certificate"]["next_attempt_at"]) > 0
+        };
+        for name in &names {
+            platform.domain_when("demo", name, settled).await;
+        }
+    }
+    for name in &names {
+        platform.domain_in("demo", name, "active").await;
+    }
 }
 
 #[tokio::test]
@@ -136,9 +199,10 @@ async fn an_authority_that_fails_twice_delays_and_loses_nothing() {
     add(&platform, SHOP).await;
     let domain = failed(&platform, "CA_UNAVAILABLE").await;
     assert_eq!((&domain["status"], &domain["problems"][0]["who"]), (&json!("issuing"), &json!("us")));
-    platform.clock.advance(Duration::from_secs(75));
-    platform.domain_when("demo", SHOP, |domain| domain["certificate"]["attempts"] == 2).await;
-    platform.clock.advance(Duration::from_secs(750));
+    let first = domain["certificate"]["next_attempt_at"].clone();
+    platform.clock.advance(Duration::from_secs(30));
+    platform.domain_when("demo", SHOP, |domain| domain["certificate"]["next_attempt_at"] != first).await;
+    platform.clock.advance(Duration::from_mins(1));
     let domain = platform.domain_in("demo", SHOP, "active").await;
     assert_eq!(domain["problems"], json!([]), "what is solved is not shown any more");
 }

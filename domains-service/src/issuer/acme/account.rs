@@ -1,0 +1,58 @@
+//! Our account at an authority: kept sealed, made where there is none, made anew where the authority has forgotten it.
+
+use instant_acme::{Account, AccountCredentials, Error, ExternalAccountKey, NewAccount};
+use zeroize::Zeroizing;
+
+use super::explain::is;
+use super::{AcmeAuthority, NONCES_MAX, patiently};
+use crate::issuer::IssueError;
+
+impl AcmeAuthority {
+    /// Our account: the one that was kept, or a new one.
+    pub(super) async fn account(&self) -> Result<Account, IssueError> {
+        let mut known = self.account.lock().await;
+        if let Some(account) = &*known {
+            return Ok(account.clone());
+        }
+        let directory = self.settings.directory_url.as_str();
+        let kept = self.desk.account(directory).await?;
+        let credentials = match kept {
+            Some(credentials) => credentials,
+            None => self.create_account().await?,
+        };
+        let credentials: AccountCredentials = serde_json::from_slice(&credentials)
+            .map_err(|error| IssueError::Unavailable(format!("the stored account cannot be read: {error}")))?;
+        let builder = Account::builder_with_http(Box::new(self.transport.clone()));
+        let account = builder.from_credentials(credentials).await.map_err(|error| self.failed(&error))?;
+        *self.account_uri.lock() = Some(account.id().to_owned());
+        *known = Some(account.clone());
+        Ok(account)
+    }
+
+    async fn create_account(&self) -> Result<Zeroizing<Vec<u8>>, IssueError> {
+        let contact: Vec<&str> = self.settings.contact.iter().map(String::as_str).collect();
+        let request = NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };
+        let external = self.settings.external_account.as_ref();
+        let external = external.map(|given| ExternalAccountKey::new(given.key_id.clone(), given.hmac_key.reveal()));
+        let directory = self.settings.directory_url.clone();
+        let (account, credentials) = patiently!(Account::builder_with_http(Box::new(self.transport.clone())).create(
+            &request,
+            directory.clone(),
+            external.as_ref()
+        ))
+        .map_err(|error| self.failed(&error))?;
+        tracing::info!(authority = self.settings.name, account = account.id(), "an account was created");
+        let credentials = serde_json::to_vec(&credentials).map(Zeroizing::new);
+        let credentials = credentials.map_err(|error| IssueError::Unavailable(error.to_string()))?;
+        self.desk.keep_account(&directory, &credentials).await
+    }
+
+    /// An account that the authority does not know any more is made anew next time.
+    pub(super) async fn forget_unknown_account(&self, error: &Error) -> Result<(), IssueError> {
+        if is(error, "accountDoesNotExist") {
+            self.desk.forget_account(&self.settings.directory_url).await?;
+            *self.account.lock().await = None;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,90 @@
+//! Whether an authority answers: while it does not, one order at a time asks, and the others wait without asking.
+//!
+//! What fails because the authority is away says nothing about a name. So it costs the name no attempt, and when the
+//! authority is back, all that waited go on within minutes.
+
+use contract::time::UnixMillis;
+use parking_lot::Mutex;
+
+/// Until it is asked again after the first failure; each further failure doubles it.
+const PAUSE: i64 = 15_000;
+
+/// The longest it is left alone.
+const PAUSE_MAX: i64 = 5 * 60 * 1_000;
+
+/// While one order asks, the others wait this long: longer than a few calls take to fail.
+const ASKING: i64 = 30_000;
+
+/// The failures in a row, and until when nobody asks.
+#[derive(Default)]
+struct Failing {
+    failures: u32,
+    until: UnixMillis,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Outage {
+    failing: Mutex<Option<Failing>>,
+}
+
+impl Outage {
+    /// Whether the authority may be asked now; otherwise from when on. Whoever may is the one who finds out: for a while
+    /// the others may not.
+    pub(super) fn may_ask(&self, now: UnixMillis) -> Result<(), UnixMillis> {
+        let mut failing = self.failing.lock();
+        match failing.as_mut() {
+            Some(failing) if now < failing.until => Err(failing.until),
+            Some(failing) => {
+                failing.until = now.plus(ASKING);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Until when nobody asks.
+    pub(super) fn until(&self, now: UnixMillis) -> Option<UnixMillis> {
+        self.failing.lock().as_ref().map(|failing| failing.until).filter(|until| now < *until)
+    }
+
+    /// It did not answer: from when on it is asked again, and for how many times in a row it has not.
+    pub(super) fn failed(&self, now: UnixMillis) -> (UnixMillis, u32) {
+        let mut failing = self.failing.lock();
+        let failing = failing.get_or_insert_default();
+        let pause = PAUSE.saturating_mul(1 << failing.failures.min(10)).min(PAUSE_MAX);
+        failing.failures = failing.failures.saturating_add(1);
+        failing.until = now.plus(pause);
+        (failing.until, failing.failures)
+    }
+
+    /// It answered: for how many times it had not.
+    pub(super) fn ended(&self) -> Option<u32> {
+        self.failing.lock().take().map(|failing| failing.failures)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_asks_while_the_others_wait_and_a_long_outage_is_noticed_to_end_within_minutes() {
+        let (outage, mut now) = (Outage::default(), UnixMillis(1_800_000_000_000));
+        assert_eq!(outage.may_ask(now), Ok(()));
+        let pauses: Vec<i64> = (0..8)
+            .map(|_| {
+                let (until, _) = outage.failed(now);
+                assert_eq!(outage.may_ask(until.plus(-1)), Err(until));
+                let pause = until.since(now);
+                now = until;
+                assert_eq!(outage.may_ask(now), Ok(()));
+                assert_eq!(outage.may_ask(now), Err(now.plus(ASKING)), "one at a time");
+                pause / 1_000
+            })
+            .collect();
+        assert_eq!(pauses, [15, 30, 60, 120, 240, 300, 300, 300]);
+        assert_eq!(outage.ended(), Some(8));
+        assert_eq!((outage.until(now), outage.may_ask(now), outage.ended()), (None, Ok(()), None));
+    }
+}
