@@ -184,7 +184,7 @@ pub fn pass_key(platform_secret: &Secret) -> anyhow::Result<SigningKey> {
     Ok(SigningKey::from_seed(platform_secret.derive("sign passes of operators").reveal())?)
 }
 
-/// A pass for one service, good for less than a minute: who is shown it can neither use it elsewhere nor for long.
+/// A pass for one service, or for all gateways, good for less than a minute: who is shown it can neither use it elsewhere nor for long.
 pub fn pass(key: &SigningKey, service: &str, now: UnixSeconds) -> String {
     key.sign(&Claims { audience: pass_audience(service), caller: None, site_project: None, issued_at: now })
 }
@@ -192,12 +192,6 @@ pub fn pass(key: &SigningKey, service: &str, now: UnixSeconds) -> String {
 /// The token with which operators call the internal admin API.
 pub fn operator_token(platform_secret: &Secret) -> Secret {
     platform_secret.derive("operator")
-}
-
-/// The token with which operators call the admin listeners of gateways. It opens nothing else: a gateway in wrong hands
-/// that is asked learns it.
-pub fn gateway_operator_token(platform_secret: &Secret) -> Secret {
-    platform_secret.derive("operator of gateways")
 }
 
 /// SHA-256 of a token as it is sent: what is kept of it where it is only recognised.
@@ -232,15 +226,6 @@ impl Openers {
     pub fn opens(&self, token: &str) -> bool {
         let presented = digest_of(token);
         self.0.read().contains(&presented)
-    }
-}
-
-/// Lets through requests that carry `Authorization: Bearer <token>` with one of these tokens.
-pub async fn require_opener(State(openers): State<Openers>, request: Request, next: Next) -> Response {
-    if bearer(request.headers()).is_some_and(|token| openers.opens(token)) {
-        next.run(request).await
-    } else {
-        token_required()
     }
 }
 
@@ -288,26 +273,33 @@ fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     if values.next().is_some() { None } else { Some(value) }
 }
 
-/// Who opens a service's internal listener: operators with a pass of the control plane.
+/// Who opens the internal listener of a service, or the admin listener of a gateway: operators with a pass of the control
+/// plane. Clones share whom they believe.
 #[derive(Clone)]
 pub struct PassGuard {
     keys: TrustedKeys,
     audience: Arc<str>,
     /// Of command lines of before there were passes.
-    derived: Openers,
+    tokens: Openers,
     clock: Arc<dyn Clock>,
 }
 
 impl PassGuard {
-    /// Of the service with this name on record. One that has the platform's secret takes the operators' token that derives
-    /// from it, too.
+    /// Of the service with this name on record, or of a gateway ([`contract::trust::GATEWAYS`]). One that has the platform's
+    /// secret takes the operators' token that derives from it, too.
     pub fn new(keys: TrustedKeys, service: &str, platform_secret: Option<&Secret>, clock: Arc<dyn Clock>) -> Self {
-        let derived = Openers::of(platform_secret.map(operator_token).as_ref());
-        Self { keys, audience: pass_audience(service).into(), derived, clock }
+        let tokens = Openers::of(platform_secret.map(operator_token).as_ref());
+        Self { keys, audience: pass_audience(service).into(), tokens, clock }
+    }
+
+    /// From now on passes signed with one of these keys; tokens with these digests only where there are no passes.
+    pub fn replace(&self, keys: &KeySet, tokens: Vec<[u8; 32]>) {
+        self.keys.replace(keys);
+        self.tokens.replace(if keys.keys().is_empty() { tokens } else { Vec::new() });
     }
 
     fn opens(&self, token: &str) -> bool {
-        self.derived.opens(token) || self.keys.verified(token, &self.audience, self.clock.now_seconds()).is_some()
+        self.tokens.opens(token) || self.keys.verified(token, &self.audience, self.clock.now_seconds()).is_some()
     }
 }
 

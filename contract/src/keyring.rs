@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::time::UnixSeconds;
-use crate::token::SEED_BYTES;
+use crate::token::{KeySet, SEED_BYTES};
 
 /// The place that a keyring is sealed for.
 pub const KEYRING_PLACE: &str = "keyring of the gateways";
@@ -37,6 +37,9 @@ pub struct Generation {
 pub struct Keyring {
     /// The newest first.
     pub generations: Vec<Generation>,
-    /// SHA-256 of the tokens that open the gateway's admin listener to operators.
+    /// Signed with one of these, an operator's pass opens the gateway's admin listener.
+    #[serde(default)]
+    pub passes: KeySet,
+    /// From a control plane without passes: SHA-256 of the tokens that open the admin listener instead.
     pub operators: Vec<[u8; 32]>,
 }

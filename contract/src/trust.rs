@@ -18,6 +18,9 @@ pub const PASSES_PATH: &str = "/internal/passes";
 /// platform's secret.
 pub const ORDERS_SERVICE: &str = "orders-service";
 
+/// What operators' passes for the admin listeners of gateways name in place of a service. No service is called so.
+pub const GATEWAYS: &str = "gateways";
+
 /// Whose word a service may believe.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trust {
@@ -31,7 +34,7 @@ pub struct Trust {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PassRequest {
-    /// As it is on record.
+    /// As it is on record; [`GATEWAYS`] for the admin listeners of all gateways.
     pub service: String,
 }
 

@@ -44,9 +44,7 @@ pub(crate) struct App {
     pub(crate) dns: Arc<dyn Dns>,
     pub(crate) authorities: Authorities,
     pub(crate) sealing: SealingKey,
-    /// The digest of the token for gateways' admin listeners.
-    pub(crate) gateway_operator: [u8; 32],
-    /// Signs operators' passes for services.
+    /// Signs operators' passes for services and for gateways.
     pub(crate) pass_key: SigningKey,
     /// Of gateways with the platform's secret: services believe what is signed with it.
     pub(crate) derived_keys: KeySet,
@@ -96,7 +94,6 @@ impl App {
             dns,
             authorities,
             sealing: SealingKey::of(&config.sealing_secret)?,
-            gateway_operator: crate::keyring::operator_of(&config.secret),
             pass_key: pass_key(&config.secret)?,
             derived_keys: TrustedKeys::derived(&config.secret)?.all(),
             prover: Prover::new(config.edge_zone()?),

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use chassis::guard::{TrustedKeys, digest_of, gateway_operator_token};
-use chassis::secret::Secret;
+use chassis::guard::TrustedKeys;
 use chassis::shutdown::Shutdown;
 use contract::keyring::{Generation, KEYRING_PLACE, Keyring};
 use contract::token::{KeySet, SigningKey};
@@ -77,13 +76,9 @@ pub(crate) fn public(generations: &[Generation]) -> KeySet {
 pub(crate) async fn sealed(app: &App) -> anyhow::Result<(String, Vec<i64>)> {
     let generations = generations(app).await?;
     let numbers = generations.iter().map(|generation| generation.number).collect();
-    let keyring = Keyring { generations, operators: vec![app.gateway_operator] };
+    let passes = [app.pass_key.public().clone()].into_iter().collect();
+    let keyring = Keyring { generations, passes, operators: Vec::new() };
     Ok((app.sealing.seal(&serde_json::to_vec(&keyring)?, KEYRING_PLACE)?, numbers))
-}
-
-/// The digest of the token for gateways' admin listeners.
-pub(crate) fn operator_of(secret: &Secret) -> [u8; 32] {
-    digest_of(&gateway_operator_token(secret).to_token())
 }
 
 /// Renews the keys, and believes what is signed with them, until `shutdown`.

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use chassis::clock::Clock;
-use chassis::guard::{Openers, require_opener};
+use chassis::guard::{PassGuard, require_pass};
 use chassis::refusal::Refusal;
 use contract::hostname::Hostname;
 use contract::key::KeyId;
@@ -38,15 +38,15 @@ pub struct View {
     pub fleet_clock: Arc<FleetClock>,
 }
 
-/// `GET /status`, `GET /hosts/{host}`, `GET /usage/{project}`, `GET /bans`; and with the operator's token
+/// `GET /status`, `GET /hosts/{host}`, `GET /usage/{project}`, `GET /bans`; and with an operator's pass
 /// `POST /bans/{key}?seconds=N` (at most a day), `DELETE /bans/{key}`, `POST` and `DELETE /drain`, `GET /top`,
 /// `/requests/{id}`, `/keys/{id}` and `/moments`.
-pub fn router(view: View, operators: Openers) -> Router {
+pub fn router(view: View, operators: PassGuard) -> Router {
     let with_token = Router::new()
         .route("/bans/{key}", post(ban).delete(lift))
         .route("/replica/accept", post(accept))
         .merge(recall::router())
-        .route_layer(axum::middleware::from_fn_with_state(operators, require_opener));
+        .route_layer(axum::middleware::from_fn_with_state(operators, require_pass));
     Router::new()
         .route("/status", get(status))
         .route("/hosts/{host}", get(host))

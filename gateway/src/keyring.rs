@@ -2,13 +2,13 @@
 //! a file, so that a gateway that starts while the control plane is away serves as before.
 //!
 //! A gateway that has never heard of its keys serves what needs none of them: services behind it refuse, sessions are not
-//! resumed, and its admin listener takes no operator's token.
+//! resumed, and its admin listener opens to no operator.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use chassis::guard::Openers;
+use chassis::guard::PassGuard;
 use chassis::seal::SealingKey;
 use chassis::secret::write_private;
 use contract::keyring::{GENERATIONS_MAX, KEYRING_PLACE, Keyring, OPERATORS_MAX};
@@ -27,7 +27,7 @@ pub struct KeyringHolder {
     /// Seals sessions with them.
     pub tickets: Arc<Tickets>,
     /// Knows operators by them.
-    pub operators: Openers,
+    pub operators: PassGuard,
 }
 
 impl KeyringHolder {
@@ -54,12 +54,12 @@ impl KeyringHolder {
     fn use_keys(&self, sealed: &str) -> anyhow::Result<()> {
         let plain = self.sealing.open(sealed, KEYRING_PLACE).context("opening the keyring")?;
         let keyring: Keyring = serde_json::from_slice(&plain).context("reading the keyring")?;
-        let Keyring { mut generations, mut operators } = keyring;
+        let Keyring { mut generations, passes, mut operators } = keyring;
         generations.truncate(GENERATIONS_MAX);
         operators.truncate(OPERATORS_MAX);
         self.vouchers.replace(&generations)?;
         self.tickets.replace_seeds(generations.iter().map(|generation| TicketSeed::new(generation.tickets)).collect());
-        self.operators.replace(operators);
+        self.operators.replace(&passes, operators);
         Ok(())
     }
 }

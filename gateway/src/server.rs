@@ -18,7 +18,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use chassis::clock::Clock;
 use chassis::config::FileWatch;
-use chassis::guard::Openers;
+use chassis::guard::PassGuard;
 use chassis::health::Health;
 use chassis::logs::Logs;
 use chassis::metrics;
@@ -103,13 +103,13 @@ pub async fn start(
     let health = not_ready_yet();
     let (tracer, exporter) = tracing(&config, &registry)?;
     let telemetry = Arc::new(Telemetry::new(&registry, logs.lines(), clock.clone(), &node, tracer)?);
-    let secrets = Secrets::of(&config, clock.clone())?;
     let opener = CertificateOpener::new(SealingKey::of(&config.sealing_secret)?);
     let replica = Arc::new(Replica::open(&config.data_directory.join("replica.redb"), opener, HotBounds::default())?);
     let platform = platform_certificate(&config)?;
     let (quota, usage) = counting::open(&config, clock.clone(), &registry).await?;
     telemetry.quota.show_mode(quota.mode());
     let fleet_clock = Arc::new(FleetClock::new(clock.clone(), quota.clone()));
+    let secrets = Secrets::of(&config, clock.clone(), fleet_clock.clone())?;
     let descriptors = chassis::process::prepare()?;
     let settings = door_settings(&config, descriptors);
     let connections = Connections::new(&settings);
@@ -275,7 +275,7 @@ fn tracing(config: &Config, registry: &metrics::Registry) -> anyhow::Result<(Tra
 /// Health, metrics, and what operators ask; and who takes settings while the gateway runs, if they come from a file.
 fn admin_router(
     config: &Config,
-    operators: Openers,
+    operators: PassGuard,
     view: crate::admin::View,
     registry: metrics::Registry,
     logs: &Arc<Logs>,
@@ -290,7 +290,7 @@ fn admin_router(
     };
     let file = config.file.as_deref().map(FileWatch::new).transpose()?;
     let settings = chassis::admin::settings("/settings", running)
-        .route_layer(axum::middleware::from_fn_with_state(operators.clone(), chassis::guard::require_opener));
+        .route_layer(axum::middleware::from_fn_with_state(operators.clone(), chassis::guard::require_pass));
     let health = view.live.health.clone();
     let admin = chassis::admin::router(health, registry).merge(crate::admin::router(view, operators)).merge(settings);
     let admin = chassis::admin::answer_to(admin, config.admin_hosts.clone());

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use chassis::clock::{Clock as _, SystemClock};
-use chassis::guard::{gateway_operator_token, operator_token, pass, pass_key};
+use chassis::guard::{operator_token, pass, pass_key};
 use chassis::secret::Secret;
 use contract::error::ErrorBody;
 use contract::project::ProjectUid;
 use contract::token::SigningKey;
-use contract::trust::ORDERS_SERVICE;
+use contract::trust::{GATEWAYS, ORDERS_SERVICE};
 use reqwest::{Method, Response};
 use serde_json::Value;
 
@@ -26,10 +26,9 @@ const EDGES_MAX: usize = 256;
 pub struct Client {
     http: reqwest::Client,
     token: Secret,
-    /// Signs what services are asked with: each is shown what opens that service alone, for less than a minute.
+    /// Signs what services and gateways are asked with: what each is shown opens its own kind alone, for less than a
+    /// minute.
     passes: SigningKey,
-    /// For the gateways: one that is in wrong hands learns what it is asked with.
-    gateways: Secret,
     /// Where it listens.
     pub run: RunFile,
 }
@@ -56,8 +55,7 @@ impl Client {
         if let Some(pem) = authority {
             http = http.tls_certs_only(reqwest::Certificate::from_pem_bundle(pem)?);
         }
-        let (token, gateways) = (operator_token(secret), gateway_operator_token(secret));
-        Ok(Self { http: http.build()?, token, passes: pass_key(secret)?, gateways, run })
+        Ok(Self { http: http.build()?, token: operator_token(secret), passes: pass_key(secret)?, run })
     }
 
     /// Calls the control plane. `Value::Null` is no body, in both directions.
@@ -91,7 +89,7 @@ impl Client {
     /// # Errors
     /// As [`Client::control`].
     pub async fn edge_at(&self, address: &Address, method: Method, path: &str) -> anyhow::Result<Value> {
-        self.json(&format!("http://{address}{path}"), &self.gateways.to_token(), method, &Value::Null).await
+        self.json(&format!("http://{address}{path}"), &self.pass(GATEWAYS), method, &Value::Null).await
     }
 
     /// Asks every gateway: a name may stand for several, and there may be more addresses. Whoever does not answer has
@@ -125,7 +123,7 @@ impl Client {
     /// # Errors
     /// As [`Client::control`].
     pub async fn orders_json(&self, path: &str) -> anyhow::Result<Value> {
-        self.json(&self.internal(&self.run.orders, path), &self.pass(), Method::GET, &Value::Null).await
+        self.json(&self.internal(&self.run.orders, path), &self.pass(ORDERS_SERVICE), Method::GET, &Value::Null).await
     }
 
     /// The identity of a project, under which services keep what is its.
@@ -142,14 +140,17 @@ impl Client {
     /// # Errors
     /// As [`Client::control`].
     pub async fn orders(&self, method: Method, path: &str, body: reqwest::Body) -> anyhow::Result<Response> {
-        let request =
-            self.http.request(method, self.internal(&self.run.orders, path)).bearer_auth(self.pass()).body(body);
+        let request = self
+            .http
+            .request(method, self.internal(&self.run.orders, path))
+            .bearer_auth(self.pass(ORDERS_SERVICE))
+            .body(body);
         checked(request.send().await.context("the orders-service does not answer; is the platform running?")?).await
     }
 
-    /// A way into the orders-service.
-    fn pass(&self) -> String {
-        pass(&self.passes, ORDERS_SERVICE, SystemClock::new().now_seconds())
+    /// A way into a service, or into the gateways.
+    fn pass(&self, service: &str) -> String {
+        pass(&self.passes, service, SystemClock::new().now_seconds())
     }
 
     /// What is at a path of an internal listener.

@@ -7,6 +7,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use chassis::guard::{self, Openers};
 use chassis::secret::Secret;
+use contract::trust::GATEWAYS;
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
@@ -87,6 +88,11 @@ pub(super) struct NewGateway {
 /// `POST /internal/gateways`: the credential is in this answer and nowhere else.
 pub(super) async fn create(State(app): State<Arc<App>>, Json(wanted): Json<NewGateway>) -> Result<Response, Stop> {
     let NewGateway { name, kind } = wanted;
+    if name == GATEWAYS {
+        return Err(Code::InvalidBody
+            .refuse(format!("{GATEWAYS:?} stands for all gateways; choose another name."))
+            .into());
+    }
     if !is_name(&name) {
         let message = format!("Call it 1 to {NAME_BYTES_MAX} characters of a-z, 0-9, - and full stops.");
         return Err(Code::InvalidBody.refuse(message).into());

@@ -106,8 +106,8 @@ pub(super) async fn revoke(State(app): State<Arc<App>>, Segments([name]): Segmen
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// `POST /internal/passes`: the operator's way into one service, for less than a minute. The operator's own token stays
-/// here: a service in wrong hands that was shown it could use it.
+/// `POST /internal/passes`: the operator's way into one service, or into the admin listeners of gateways, for less than a minute. The operator's own token stays
+/// here: a service or a gateway in wrong hands that was shown it could use it.
 pub(super) async fn pass(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Actor>,
@@ -115,7 +115,7 @@ pub(super) async fn pass(
 ) -> Result<Response, Stop> {
     let PassRequest { service } = wanted;
     if !is_name(&service) {
-        return Err(Code::InvalidBody.refuse("Name a service, such as \"orders-service\".").into());
+        return Err(Code::InvalidBody.refuse("Name a service, such as \"orders-service\", or \"gateways\".").into());
     }
     tracing::info!(operator = actor.name(), service, "an operator has a pass");
     let pass = guard::pass(&app.pass_key, &service, app.clock.now_seconds());

@@ -56,6 +56,9 @@ async fn a_stolen_credential_opens_the_stream_and_the_gateways_own_reports_alone
         ("POST", "/internal/gateways"),
         ("DELETE", "/internal/gateways/edge-1"),
         ("POST", "/internal/gateway-keys"),
+        ("GET", "/internal/operator-tokens"),
+        ("POST", "/internal/operator-tokens"),
+        ("POST", "/internal/passes"),
         ("GET", "/internal/status"),
         ("GET", "/internal/settings"),
         ("POST", "/internal/dashboard-links"),
@@ -136,6 +139,10 @@ async fn services_are_told_the_public_keys() {
     let set = platform.client.get(&url).bearer_auth(&*services).send().await.unwrap();
     let set: contract::token::KeySet = set.json().await.unwrap();
     let key = contract::token::SigningKey::from_seed(&ring.generations[0].identity).unwrap();
+    let passes = chassis::guard::pass_key(&platform.secret).unwrap();
+    assert_eq!(ring.passes.keys(), [passes.public().clone()], "gateways know passes, and cannot make them");
+    assert_ne!(key.public(), passes.public());
+    assert!(ring.operators.is_empty());
     assert_eq!(set.keys(), [key.public().clone()]);
     assert_eq!(platform.client.get(&url).bearer_auth(&token).send().await.unwrap().status(), 401);
 }

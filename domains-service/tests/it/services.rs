@@ -4,7 +4,7 @@ use chassis::guard::{events_token, pass_key, token_key};
 use chassis::secret::{Secret, write_private};
 use contract::erasure::Erasures;
 use contract::project::ProjectUid;
-use contract::trust::{Pass, Trust, pass_audience};
+use contract::trust::{GATEWAYS, Pass, Trust, pass_audience};
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
@@ -168,6 +168,9 @@ async fn an_operator_with_a_token_is_given_a_pass_for_one_service() {
     assert!(good(&audience, 0) && good(&audience, 59) && !good(&audience, 60));
     assert!(!good(&pass_audience("files"), 0) && !good("orders", 0));
     assert!(trust.gateways.verify(&pass, &[&audience], now).is_err(), "no gateway can make one");
+    // What passes for all gateways name is no service's name.
+    let named = json!({ "name": GATEWAYS, "kind": "service" });
+    assert_eq!(platform.operator("POST", "/gateways", named).await.code(), (400, "invalid_body"));
     for (token, status) in [(ada, 200), (service.as_str(), 401)] {
         assert_eq!(ask(&platform, token, "GET", "/settings", Value::Null).await.status(), status);
     }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use chassis::clock::Clock;
-use chassis::guard::{Openers, gateway_operator_token, operator_token};
+use chassis::guard::{PassGuard, TrustedKeys, pass_key};
 use chassis::seal::SealingKey;
+use contract::trust::GATEWAYS;
 
 use crate::config::{Config, Credential};
 use crate::door::{TicketSeed, Tickets};
@@ -16,17 +17,19 @@ use crate::vouch::Vouchers;
 pub(super) struct Secrets {
     pub(super) vouchers: Arc<Vouchers>,
     pub(super) tickets: Arc<Tickets>,
-    pub(super) operators: Openers,
+    pub(super) operators: PassGuard,
     /// Who takes what the control plane sends.
     pub(super) keyring: Option<Arc<KeyringHolder>>,
 }
 
 impl Secrets {
-    pub(super) fn of(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
+    /// Passes are judged by the time of the fleet: a gateway whose own clock is wrong must not lock operators out.
+    pub(super) fn of(config: &Config, clock: Arc<dyn Clock>, fleet_clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
         let now = Arc::new(move || clock.now_seconds());
         let Credential::Platform(secret) = &config.credential else {
             let vouchers = Arc::new(Vouchers::waiting());
-            let (tickets, operators) = (Tickets::new(Vec::new(), now), Openers::default());
+            let tickets = Tickets::new(Vec::new(), now);
+            let operators = PassGuard::new(TrustedKeys::none(), GATEWAYS, None, fleet_clock);
             let keyring = KeyringHolder {
                 file: config.data_directory.join("keyring.sealed"),
                 sealing: SealingKey::of(&config.sealing_secret)?,
@@ -46,7 +49,12 @@ impl Secrets {
         Ok(Self {
             vouchers: Arc::new(Vouchers::derived(secret)?),
             tickets: Tickets::new(vec![TicketSeed::new(seed)], now),
-            operators: Openers::of([&gateway_operator_token(secret), &operator_token(secret)]),
+            operators: PassGuard::new(
+                TrustedKeys::always(pass_key(secret)?.public()),
+                GATEWAYS,
+                Some(secret),
+                fleet_clock,
+            ),
             keyring: None,
         })
     }

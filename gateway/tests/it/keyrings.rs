@@ -1,12 +1,13 @@
 //! A gateway with a credential of its own: what it signs with, and whom it obeys, is what the control plane sends it.
 
-use chassis::guard::{digest_of, edge_token, gateway_operator_token, operator_token};
+use chassis::guard::{digest_of, edge_token, operator_token, pass, pass_key};
 use chassis::seal::SealingKey;
 use chassis::secret::Secret;
 use contract::feed::Frame;
 use contract::keyring::{Generation, KEYRING_PLACE, Keyring};
 use contract::time::UnixSeconds;
 use contract::token::{KeySet, SigningKey};
+use contract::trust::{GATEWAYS, ORDERS_SERVICE};
 
 use crate::world::control::line;
 use crate::world::{NOW, PLATFORM_SECRET, SEALING_SECRET, World, eventually};
@@ -34,10 +35,13 @@ fn generation(number: u8, signs_from: i64) -> Generation {
 
 /// What the control plane sends.
 fn keys(generations: Vec<Generation>) -> String {
-    let operators = vec![digest_of(&gateway_operator_token(&platform()).to_token())];
-    let keyring = serde_json::to_vec(&Keyring { generations, operators }).unwrap();
+    let passes = [pass_key(&platform()).unwrap().public().clone()].into_iter().collect();
+    sent(&serde_json::to_vec(&Keyring { generations, passes, operators: vec![digest_of("a token")] }).unwrap())
+}
+
+fn sent(keyring: &[u8]) -> String {
     let sealing = SealingKey::new(&Secret::parse(SEALING_SECRET).unwrap()).unwrap();
-    line(&Frame::Keyring { sealed: sealing.seal(&keyring, KEYRING_PLACE).unwrap() })
+    line(&Frame::Keyring { sealed: sealing.seal(keyring, KEYRING_PLACE).unwrap() })
 }
 
 /// The number of the generation that signs, once a request carries a token of one of them.
@@ -82,7 +86,7 @@ async fn a_keyring_that_does_not_open_changes_nothing() {
     world.control.say(&keys(vec![generation(1, NOW)]));
     assert_eq!(signer(&world, &[1]).await, 1);
     let stranger = SealingKey::new(&Secret::new(vec![9; 32])).unwrap();
-    let keyring = Keyring { generations: vec![generation(2, NOW)], operators: Vec::new() };
+    let keyring = Keyring { generations: vec![generation(2, NOW)], passes: KeySet::default(), operators: Vec::new() };
     let sealed = stranger.seal(&serde_json::to_vec(&keyring).unwrap(), KEYRING_PLACE).unwrap();
     world.control.say(&line(&Frame::Keyring { sealed }));
     // The stream goes on: what comes after is applied.
@@ -91,17 +95,43 @@ async fn a_keyring_that_does_not_open_changes_nothing() {
     world.end().await;
 }
 
+/// What the admin listener answers to an operator who comes with this.
+async fn asked(world: &World, token: &str) -> u16 {
+    let header = format!("Authorization: Bearer {token}\r\n");
+    world.admin.ask("GET", "/top?by=project&minutes=1&limit=1", &header).await.0
+}
+
 #[tokio::test]
-async fn an_operator_is_known_by_the_token_for_gateways_alone() {
+async fn an_operator_is_known_by_a_pass_for_gateways_alone() {
     let world = world().await;
-    let drained = async |token: &Secret| {
-        let header = format!("Authorization: Bearer {}\r\n", *token.to_token());
-        world.admin.ask("GET", "/top?by=project&minutes=1&limit=1", &header).await.0
-    };
-    assert_eq!(drained(&gateway_operator_token(&platform())).await, 401, "it knows nobody yet");
+    let signed = |key: &SigningKey, service: &str, at: i64| pass(key, service, UnixSeconds(at));
+    let key = pass_key(&platform()).unwrap();
+    let good = signed(&key, GATEWAYS, NOW);
+    assert_eq!(asked(&world, &good).await, 401, "it knows nobody yet");
     world.control.say(&keys(vec![generation(1, NOW)]));
     assert_eq!(signer(&world, &[1]).await, 1);
-    assert_eq!(drained(&gateway_operator_token(&platform())).await, 200);
-    assert_eq!(drained(&operator_token(&platform())).await, 401);
+    assert_eq!(asked(&world, &good).await, 200);
+    // What the thief of a gateway has: what it signs identities with, and passes that it was shown a minute ago.
+    let stolen = SigningKey::from_seed(&[1; 32]).unwrap();
+    for (what, token) in [
+        ("the platform's token", operator_token(&platform()).to_token().to_string()),
+        ("a token from before passes", "a token".to_owned()),
+        ("a pass for a service", signed(&key, ORDERS_SERVICE, NOW)),
+        ("a pass of a gateway's making", signed(&stolen, GATEWAYS, NOW)),
+        ("a pass of a minute ago", signed(&key, GATEWAYS, NOW - 60)),
+        ("a pass of tomorrow", signed(&key, GATEWAYS, NOW + 86_400)),
+    ] {
+        assert_eq!(asked(&world, &token).await, 401, "{what}");
+    }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_control_plane_from_before_passes_names_tokens() {
+    let world = world().await;
+    let keyring = serde_json::json!({ "generations": [generation(1, NOW)], "operators": [digest_of("a token")] });
+    world.control.say(&sent(&serde_json::to_vec(&keyring).unwrap()));
+    assert_eq!(signer(&world, &[1]).await, 1);
+    assert_eq!((asked(&world, "a token").await, asked(&world, "another").await), (200, 401));
     world.end().await;
 }

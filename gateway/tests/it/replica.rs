@@ -1,6 +1,6 @@
 //! What the gateway knows: learnt within a moment, kept when the control plane is gone, and never traded for nonsense.
 
-use chassis::guard::gateway_operator_token;
+use chassis::guard::{pass, pass_key};
 use chassis::secret::Secret;
 use contract::feed::{Change, Effect, Entity, EntityName, Frame, Revision};
 use contract::plan::Plan;
@@ -132,8 +132,9 @@ async fn another_database_takes_nothing_away_until_an_operator_says_so() {
     eventually("the other database is refused again", async || refuses(&world).await).await;
     assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200, "whatever the other database says");
     assert_eq!(world.admin.ask("POST", "/replica/accept", "").await.0, 401, "operators alone");
-    let token = gateway_operator_token(&Secret::parse(PLATFORM_SECRET).unwrap()).to_token();
-    let accepted = world.admin.ask("POST", "/replica/accept", &format!("Authorization: Bearer {}\r\n", &*token)).await;
+    let key = pass_key(&Secret::parse(PLATFORM_SECRET).unwrap()).unwrap();
+    let token = pass(&key, contract::trust::GATEWAYS, contract::time::UnixSeconds(crate::world::NOW));
+    let accepted = world.admin.ask("POST", "/replica/accept", &format!("Authorization: Bearer {token}\r\n")).await;
     assert_eq!(accepted.0, 200);
     eventually("the other database is taken", async || {
         (world.admin.metric("edge_replica_revision").await > 1_000).then_some(())

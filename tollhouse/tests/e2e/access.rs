@@ -60,7 +60,7 @@ async fn a_gateway_is_added_listed_and_revoked_within_a_second() {
 }
 
 #[tokio::test]
-async fn a_token_is_created_used_listed_and_revoked_and_leads_to_the_orders() {
+async fn a_token_is_created_used_listed_and_revoked_and_leads_to_the_orders_and_the_gateways() {
     let platform = Platform::start();
     let made = platform.json(&["token", "create", "ada", "--days", "2"]);
     let token = made["token"].as_str().unwrap().to_owned();
@@ -70,17 +70,28 @@ async fn a_token_is_created_used_listed_and_revoked_and_leads_to_the_orders() {
     }
     let ada = listed(&platform, "token", "ada");
     assert!(ada["last_used_at"].is_string() && ada["expires_at"].is_string(), "{ada}");
-    // The token itself is shown to the control plane alone: for the orders it brings a pass.
+    // The token itself is shown to the control plane alone: for the orders and for the gateway it brings a pass.
     let run: Value = serde_json::from_slice(&std::fs::read(platform.path("run.json")).unwrap()).unwrap();
     let orders = format!("http://{}/internal/status", run["orders"].as_str().unwrap());
-    let opens =
-        async |token: &str| Client::new().get(&orders).bearer_auth(token).send().await.unwrap().status().as_u16();
-    let request = Client::new().post(format!("{}/passes", control(&platform))).bearer_auth(&token);
-    let given = request.json(&json!({ "service": "orders-service" })).send().await.unwrap();
-    let pass = given.json::<Value>().await.unwrap()["pass"].as_str().unwrap().to_owned();
-    assert_eq!((opens(&token).await, opens(&pass).await), (401, 200));
-    assert_eq!(asked(&platform, &pass, "/projects").await, 401, "and the pass opens nothing else");
+    let gateway = format!("http://{}/top?by=project", run["admin"].as_str().unwrap());
+    let opens = async |url: &str, token: &str| {
+        Client::new().get(url).bearer_auth(token).send().await.unwrap().status().as_u16()
+    };
+    let given = async |service: &str| {
+        let request = Client::new().post(format!("{}/passes", control(&platform))).bearer_auth(&token);
+        request.json(&json!({ "service": service })).send().await.unwrap()
+    };
+    let pass =
+        async |service: &str| given(service).await.json::<Value>().await.unwrap()["pass"].as_str().unwrap().to_owned();
+    let (for_orders, for_gateways) = (pass("orders-service").await, pass("gateways").await);
+    assert_eq!((opens(&orders, &token).await, opens(&orders, &for_orders).await), (401, 200));
+    assert_eq!((opens(&gateway, &token).await, opens(&gateway, &for_gateways).await), (401, 200));
+    assert_eq!((opens(&orders, &for_gateways).await, opens(&gateway, &for_orders).await), (401, 401));
+    for pass in [for_orders, for_gateways] {
+        assert_eq!(asked(&platform, &pass, "/projects").await, 401, "and a pass opens nothing else");
+    }
     platform.json(&["token", "revoke", "ada"]);
+    assert_eq!(given("gateways").await.status(), 401);
     assert_eq!(asked(&platform, &token, "/projects").await, 401);
     assert_eq!(listed(&platform, "token", "ada"), Value::Null);
     let gone = platform.command(&["token", "revoke", "ada"]);
