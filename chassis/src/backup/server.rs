@@ -1,8 +1,9 @@
 //! Copies of a PostgreSQL database while it is in use, by PostgreSQL's own tools.
 //!
 //! `pg_dump` copies one snapshot, exported by a transaction that also counts the rows: what the counts say is what the
-//! copy holds, whatever is written meanwhile. A copy is put back into an empty database, in one transaction, and counts
-//! as put back when its rows are there. The tools must not be older than the server, and say so themselves.
+//! copy holds, whatever is written meanwhile. What is in a database when a copy is put back is moved aside, into a schema of
+//! its own; the copy is put back in one transaction, and counts as put back when its rows are there. Until then the
+//! database can be made what it was. The tools must not be older than the server, and say so themselves.
 //!
 //! The password goes to the tools by their environment; a command line can be read by everybody on the machine. A server
 //! that is gone, or a tool that is not installed, is an error that says so; an unfinished copy is removed.
@@ -29,14 +30,25 @@ const TOOL_TIME_MAX: Duration = Duration::from_hours(6);
 /// How long the server may take to accept a connection.
 const CONNECT_WAIT_MAX: Duration = Duration::from_secs(10);
 
+/// The server ends a session a moment after its process has ended.
+const SESSIONS_END_WAIT_MAX: Duration = Duration::from_secs(5);
+const SESSIONS_LOOK_EVERY: Duration = Duration::from_millis(50);
+
 /// Over ours alone: counting and waiting for the tools take as long as they take, locks do not.
 const SESSION: [(&str, &str); 3] =
     [("statement_timeout", "0"), ("idle_in_transaction_session_timeout", "0"), ("lock_timeout", "10000")];
 
-/// Whatever a database may hold beside what the server and its extensions have made.
-const RELATIONS: &str = "SELECT COUNT(*) FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+/// The schemas that a database has relations in, beside what the server and its extensions have made.
+const SCHEMAS: &str = "SELECT DISTINCT nspname::text FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
     WHERE relkind IN ('r', 'p', 'v', 'm', 'S', 'f') AND nspname <> 'information_schema' AND nspname !~ '^pg_'
     AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = pg_class.oid AND deptype = 'e')";
+
+/// Who else uses the database.
+const SESSIONS: &str = "SELECT COUNT(*) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'";
+
+/// What the schemas are called that restores moved aside; from the second on with a number.
+const ASIDE: &str = "before_restore";
 
 /// One database of a server.
 pub struct ServerDatabase {
@@ -100,7 +112,7 @@ impl ServerDatabase {
         let rows = rows(&mut database).await?;
         let mut tool = self.tool("pg_dump");
         tool.args(["--format=custom", "--no-owner", "--no-privileges", "--lock-wait-timeout=10s"]);
-        tool.arg(format!("--snapshot={snapshot}")).arg("--file").arg(to);
+        tool.arg(format!("--snapshot={snapshot}")).arg(format!("--exclude-schema={ASIDE}*")).arg("--file").arg(to);
         finish(tool, "pg_dump").await?;
         database.close().await?;
         let (bytes, sha256) = examine(to).await?;
@@ -119,53 +131,124 @@ impl ServerDatabase {
         Ok(version)
     }
 
-    /// Makes sure that there is nothing in the database that would be lost or mixed with what is put back.
+    /// Makes sure that a copy may be put back: that no process uses the database, and that it holds nothing but what one
+    /// of our services put there.
     ///
     /// # Errors
-    /// When there is, or the server does not answer.
-    pub async fn is_empty(&self) -> anyhow::Result<()> {
+    /// When it is otherwise, or the server does not answer.
+    pub async fn may_be_replaced(&self) -> anyhow::Result<()> {
         let mut database = self.connect().await?;
-        let relations: i64 = sqlx::query_scalar(RELATIONS).fetch_one(&mut database).await?;
+        let ended = async {
+            while sqlx::query_scalar::<_, i64>(SESSIONS).fetch_one(&mut database).await? > 0 {
+                tokio::time::sleep(SESSIONS_LOOK_EVERY).await;
+            }
+            anyhow::Ok(())
+        };
+        let in_use = || format!("a process still uses {}; stop it first", self.place());
+        tokio::time::timeout(SESSIONS_END_WAIT_MAX, ended).await.with_context(in_use)??;
+        let ours = current_schema(&mut database).await?;
+        let schemas: Vec<String> = sqlx::query_scalar(SCHEMAS).fetch_all(&mut database).await?;
         database.close().await?;
-        let name = self.options.get_database().unwrap_or_default();
-        anyhow::ensure!(
-            relations == 0,
-            "{} is not empty, and nothing is restored over what is there; as the server's administrator move it \
-             aside (ALTER DATABASE {name} RENAME TO {name}_before_restore) and make an empty one \
-             (CREATE DATABASE {name} OWNER {})",
-            self.place(),
-            self.options.get_username(),
+        let stranger = schemas.iter().find(|schema| **schema != ours && !schema.starts_with(ASIDE));
+        if let Some(stranger) = stranger {
+            anyhow::bail!("{} has a schema {stranger:?} that is not ours; nothing is restored beside it", self.place());
+        }
+        Ok(())
+    }
+
+    /// Moves what is in the database into a schema of its own, and leaves an empty one in its place. The schema's name;
+    /// `None` when there was nothing.
+    ///
+    /// # Errors
+    /// When the server does not do its part. Nothing is changed then.
+    pub async fn set_aside(&self) -> anyhow::Result<Option<String>> {
+        let mut database = self.connect().await?;
+        let mut transaction = database.begin().await?;
+        let ours = current_schema(&mut transaction).await?;
+        let taken: Vec<String> = sqlx::query_scalar(SCHEMAS).fetch_all(&mut *transaction).await?;
+        if !taken.contains(&ours) {
+            return Ok(None);
+        }
+        let names = std::iter::once(ASIDE.to_owned()).chain((2..).map(|count| format!("{ASIDE}_{count}")));
+        let all: Vec<String> =
+            sqlx::query_scalar("SELECT nspname::text FROM pg_namespace").fetch_all(&mut *transaction).await?;
+        let aside = names.into_iter().find(|name| !all.contains(name)).context("no name is left")?;
+        let role = self.options.get_username();
+        for statement in
+            [format!("ALTER SCHEMA {} RENAME TO {aside}", quoted(&ours)), format!("CREATE SCHEMA {}", quoted(&ours))]
+        {
+            sqlx::query(sqlx::AssertSqlSafe(statement)).execute(&mut *transaction).await.with_context(|| {
+                format!(
+                    "what is in {} cannot be moved aside; as the server's administrator, let it be done by its user \
+                     (ALTER SCHEMA {} OWNER TO {})",
+                    self.place(),
+                    quoted(&ours),
+                    quoted(role),
+                )
+            })?;
+        }
+        transaction.commit().await?;
+        database.close().await?;
+        Ok(Some(aside))
+    }
+
+    /// One number from what was moved aside.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub async fn number_aside(&self, aside: &str, column: &str, table: &str) -> anyhow::Result<i64> {
+        let mut database = self.connect().await?;
+        let question = format!("SELECT {}::bigint FROM {}.{}", quoted(column), quoted(aside), quoted(table));
+        let answer = sqlx::query_scalar(sqlx::AssertSqlSafe(question)).fetch_one(&mut database).await?;
+        database.close().await?;
+        Ok(answer)
+    }
+
+    /// Makes the database what it was before [`ServerDatabase::set_aside`].
+    ///
+    /// # Errors
+    /// When the server does not do its part.
+    pub async fn take_back(&self, aside: Option<&str>) -> anyhow::Result<()> {
+        let mut database = self.connect().await?;
+        let mut transaction = database.begin().await?;
+        let ours = quoted(&current_schema(&mut transaction).await?);
+        let back = aside.map_or_else(
+            || format!("CREATE SCHEMA {ours}"),
+            |aside| format!("ALTER SCHEMA {} RENAME TO {ours}", quoted(aside)),
         );
+        for statement in [format!("DROP SCHEMA {ours} CASCADE"), back] {
+            sqlx::query(sqlx::AssertSqlSafe(statement)).execute(&mut *transaction).await?;
+        }
+        transaction.commit().await?;
+        database.close().await?;
         Ok(())
     }
 
     /// Puts a copy back into this empty database, makes sure that these rows are there, and carries out `statements`.
     ///
     /// # Errors
-    /// When the server or the tool does not do its part. The database is empty then, or, when it was the last step
-    /// that failed, holds what nobody may use yet.
+    /// When the server or the tool does not do its part. What is there then nobody may use:
+    /// [`ServerDatabase::take_back`].
     pub async fn put_back(
         &self,
         from: &Path,
         promised: &BTreeMap<String, u64>,
-        statements: &[&'static str],
+        statements: &[String],
     ) -> anyhow::Result<()> {
         let place = || format!("restoring {}", self.place());
         let mut tool = self.tool("pg_restore");
         tool.args(["--single-transaction", "--exit-on-error", "--no-owner", "--no-privileges"]).arg(from);
         finish(tool, "pg_restore").await.with_context(place)?;
-        self.prepare(promised, statements).await.with_context(|| {
-            format!("{}: what was put back is not ready for use; empty the database and restore again", place())
-        })
+        self.prepare(promised, statements).await.with_context(place)
     }
 
-    async fn prepare(&self, promised: &BTreeMap<String, u64>, statements: &[&'static str]) -> anyhow::Result<()> {
+    async fn prepare(&self, promised: &BTreeMap<String, u64>, statements: &[String]) -> anyhow::Result<()> {
         let mut database = self.connect().await?;
         let mut transaction = database.begin().await?;
         let found = rows(&mut transaction).await?;
         anyhow::ensure!(found == *promised, "its rows are not those of the backup: {found:?}");
         for statement in statements {
-            sqlx::query(*statement).execute(&mut *transaction).await?;
+            sqlx::query(sqlx::AssertSqlSafe(statement.clone())).execute(&mut *transaction).await?;
         }
         transaction.commit().await?;
         database.close().await?;
@@ -199,6 +282,17 @@ pub async fn examine(path: &Path) -> anyhow::Result<(u64, String)> {
     digest(path)
 }
 
+/// Where the connection's tables are.
+async fn current_schema(database: &mut PgConnection) -> anyhow::Result<String> {
+    let schema: Option<String> = sqlx::query_scalar("SELECT current_schema()::text").fetch_one(database).await?;
+    schema.context("the database has no schema that its user may use")
+}
+
+/// A name as an identifier of SQL.
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
 /// Rows of every table that the connection sees.
 async fn rows(database: &mut PgConnection) -> anyhow::Result<BTreeMap<String, u64>> {
     let tables: Vec<String> = sqlx::query_scalar(
@@ -209,7 +303,7 @@ async fn rows(database: &mut PgConnection) -> anyhow::Result<BTreeMap<String, u6
     let mut rows = BTreeMap::new();
     for table in tables {
         // The name comes from the catalogue, quoted as an identifier.
-        let count = format!("SELECT COUNT(*) FROM \"{}\"", table.replace('"', "\"\""));
+        let count = format!("SELECT COUNT(*) FROM {}", quoted(&table));
         let count: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(count)).fetch_one(&mut *database).await?;
         rows.insert(table, count.unsigned_abs());
     }

@@ -13,13 +13,13 @@ pub struct Databases {
     #[arg(long)]
     pub domains_database: Option<PathBuf>,
     /// A file with the URL of the database of the domains-service, where it is PostgreSQL's.
-    #[arg(long, conflicts_with = "domains_database")]
+    #[arg(long, conflicts_with = "domains_database", env = "TOLLHOUSE_BACKUP_DOMAINS_URL_FILE")]
     pub domains_url_file: Option<PathBuf>,
     /// The database of the orders-service. Default: where the data directory has it.
     #[arg(long)]
     pub orders_database: Option<PathBuf>,
     /// A file with the URL of the database of the orders-service, where it is PostgreSQL's.
-    #[arg(long, conflicts_with = "orders_database")]
+    #[arg(long, conflicts_with = "orders_database", env = "TOLLHOUSE_BACKUP_ORDERS_URL_FILE")]
     pub orders_url_file: Option<PathBuf>,
 }
 

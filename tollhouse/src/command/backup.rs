@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use crate::arguments::{Common, Databases, Restore};
 use crate::directory::Directory;
 use crate::output::{answer, table};
-use kept::{Kept, Name};
+use kept::{Aside, Kept, Name};
 
 /// What says that a backup is complete.
 const MANIFEST: &str = "backup.json";
@@ -77,13 +77,16 @@ pub(super) async fn restore(common: &Common, directory: &Directory, restore: &Re
     for (name, copy, database) in &databases {
         database.may_be_restored(copy, promised(*name), *name).await?;
     }
-    let mut aside = Vec::new();
+    let mut done: Vec<(&Kept, Option<Aside>)> = Vec::new();
     for (name, copy, database) in &databases {
-        aside.extend(database.put_back(copy, promised(*name), *name).await?);
+        match database.put_back(copy, promised(*name), *name, directory).await {
+            Ok(aside) => done.push((database, aside)),
+            Err(error) => return Err(undone(done, error).await),
+        }
     }
     answer(common, &manifest, |manifest| {
-        let kept: Vec<String> =
-            aside.iter().map(|path| format!("What was there is kept as {}.\n", path.display())).collect();
+        let kept = done.iter().filter_map(|(_, aside)| aside.as_ref());
+        let kept: Vec<String> = kept.map(|aside| format!("What was there is kept as {aside}.\n")).collect();
         let words = format!(
             "Restored. {}Start the platform; gateways that went on running are sent everything anew.",
             kept.concat()
@@ -91,6 +94,16 @@ pub(super) async fn restore(common: &Common, directory: &Directory, restore: &Re
         readable(manifest, &words)
     });
     Ok(())
+}
+
+/// Both databases or neither: what was put back already is taken back. The reason, and how that ended.
+async fn undone(done: Vec<(&Kept, Option<Aside>)>, mut error: anyhow::Error) -> anyhow::Error {
+    for (database, aside) in done.into_iter().rev() {
+        if let Err(also) = database.take_back(aside).await {
+            error = error.context(format!("{also:#}; what was restored before it is in place, so restore again"));
+        }
+    }
+    error
 }
 
 /// The key that signs backups. It is not made here: a backup under a secret that nobody else has could not be restored.

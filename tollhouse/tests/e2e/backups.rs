@@ -104,6 +104,15 @@ fn over_server(deployment: &Deployment, verb: &str, place: &Path, urls: &[String
     command.output().unwrap()
 }
 
+/// A database as containers have it: its user owns it, and nothing else of the server. Its URL.
+fn owned_database(server: &Server) -> String {
+    let url = server.database();
+    let name = name_in(&url);
+    server.sql("postgres", &format!("CREATE ROLE {name} LOGIN"));
+    server.sql("postgres", &format!("ALTER DATABASE {name} OWNER TO {name}"));
+    url.replace("tollhouse@", &format!("{name}@"))
+}
+
 fn refused(output: &Output, words: &str) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains(words), "{said}");
@@ -112,7 +121,7 @@ fn refused(output: &Output, words: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_platform_over_postgresql_is_restored_after_everything_is_lost_and_gateways_believe_it() {
     let server = Server::shared();
-    let urls = [server.database(), server.database()];
+    let urls = [owned_database(server), owned_database(server)];
     let mut deployment = Deployment::over_databases(&urls[0], &urls[1]).await;
     let client = deployment.client();
     let key = deployment.project("shop", "{\"id\":1}\n{\"id\":2}\n".to_owned()).await;
@@ -153,14 +162,16 @@ async fn a_platform_over_postgresql_is_restored_after_everything_is_lost_and_gat
     };
     assert!(knows_late(&deployment).await);
 
+    refused(&over_server(&deployment, "restore", &place, &urls), "a process still uses");
+    let orders = |schema: &str| {
+        server.sql(
+            name_in(&urls[1]),
+            &format!("SELECT string_agg(status, ' ' ORDER BY id) FROM {schema}.orders WHERE id IN (1, 2)"),
+        )
+    };
     deployment
         .while_services_are_down(async |deployment| {
-            refused(&over_server(deployment, "restore", &place, &urls), "is not empty");
-            for url in &urls {
-                let name = name_in(url);
-                server.sql("postgres", &format!("DROP DATABASE {name} WITH (FORCE)"));
-                server.sql("postgres", &format!("CREATE DATABASE {name}"));
-            }
+            let lost = orders("public");
             let dump = place.join("orders.dump");
             let whole = std::fs::read(&dump).unwrap();
             std::fs::write(&dump, whole.get(..whole.len() - 100).unwrap()).unwrap();
@@ -176,11 +187,25 @@ async fn a_platform_over_postgresql_is_restored_after_everything_is_lost_and_gat
             let signed = std::fs::read(&signature).unwrap();
             std::fs::write(&signature, &*secret.derive("backup manifest").derive(&newer).to_token()).unwrap();
             refused(&over_server(deployment, "restore", &place, &urls), "newer than this program");
+            // One that fails at the second database: the first is what it was, too.
+            let wrong = text.replace("\"orders\": 2", "\"orders\": 3");
+            assert_ne!(wrong, text);
+            std::fs::write(&list, &wrong).unwrap();
+            std::fs::write(&signature, &*secret.derive("backup manifest").derive(&wrong).to_token()).unwrap();
+            refused(&over_server(deployment, "restore", &place, &urls), "its rows are not those of the backup");
+            let projects =
+                |schema: &str| server.sql(name_in(&urls[0]), &format!("SELECT COUNT(*) FROM {schema}.projects"));
+            assert_eq!((projects("public"), orders("public")), ("2".to_owned(), lost.clone()));
             std::fs::write(&list, text).unwrap();
             std::fs::write(&signature, signed).unwrap();
-            let restored = over_server(deployment, "restore", &place, &urls);
-            assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
-            refused(&over_server(deployment, "restore", &place, &urls), "is not empty");
+            for aside in ["before_restore", "before_restore_2"] {
+                let restored = over_server(deployment, "restore", &place, &urls);
+                assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
+                assert_ne!(orders("public"), lost);
+                assert_eq!(projects("public"), "1");
+                let kept = if aside == "before_restore" { &lost } else { &orders("public") };
+                assert_eq!(&orders(aside), kept, "what was there is kept");
+            }
             assert!(!domain_works(deployment).await, "the services are down");
         })
         .await;

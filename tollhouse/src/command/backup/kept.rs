@@ -135,20 +135,85 @@ impl Kept {
         match self {
             Self::File(path) if path.exists() => backup::is_unused(path).await,
             Self::File(_) => Ok(()),
-            Self::Server(database) => database.is_empty().await,
+            Self::Server(database) => database.may_be_replaced().await,
         }
     }
 
-    /// Puts a copy in the database's place. Where what was there is now.
-    pub(super) async fn put_back(&self, from: &Path, promised: &Value, name: Name) -> anyhow::Result<Option<PathBuf>> {
+    /// Puts a copy in the database's place. Where what was there is now. When it fails, everything is as it was.
+    pub(super) async fn put_back(
+        &self,
+        from: &Path,
+        promised: &Value,
+        name: Name,
+        directory: &Directory,
+    ) -> anyhow::Result<Option<Aside>> {
         match self {
-            Self::File(path) => put_back_file(from, path, promised, name).await,
+            Self::File(path) => put_back_file(from, path, promised, name).await.map(|aside| aside.map(Aside::File)),
             Self::Server(database) => {
-                let renew: &[&str] = if name == Name::Domains { &RENEW_DOMAINS } else { &RENEW_ORDERS };
-                database.put_back(from, &rows_in(promised), renew).await.map(|()| None)
+                // What PostgreSQL's tool reads is in our hands before it is looked at for the last time.
+                let private = directory.path(&format!("{}.dump.restoring", name.as_str()));
+                let restored = put_back_dump(from, &private, database, promised, name).await;
+                let _ = std::fs::remove_file(&private);
+                restored
             }
         }
     }
+
+    /// Makes what [`Kept::put_back`] did undone.
+    pub(super) async fn take_back(&self, aside: Option<Aside>) -> anyhow::Result<()> {
+        match (self, aside) {
+            (Self::Server(database), Some(Aside::Schema { name, .. })) => database.take_back(Some(&name)).await,
+            (Self::Server(database), _) => database.take_back(None).await,
+            (Self::File(path), Some(Aside::File(aside))) => {
+                std::fs::rename(&aside, path).with_context(|| format!("putting {} back", aside.display()))
+            }
+            (Self::File(path), _) => std::fs::remove_file(path).with_context(|| format!("removing {}", path.display())),
+        }
+    }
+}
+
+/// Where a restore put what was there.
+pub(super) enum Aside {
+    File(PathBuf),
+    Schema { name: String, place: String },
+}
+
+impl std::fmt::Display for Aside {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Schema { name, place } => write!(f, "the schema {name} of {place}"),
+        }
+    }
+}
+
+/// Puts a dump into its database; what was there is moved aside.
+async fn put_back_dump(
+    from: &Path,
+    private: &Path,
+    database: &ServerDatabase,
+    promised: &Value,
+    name: Name,
+) -> anyhow::Result<Option<Aside>> {
+    std::fs::copy(from, private).with_context(|| format!("copying {} to {}", from.display(), private.display()))?;
+    is_what_was_backed_up(private, promised)?;
+    let aside = database.set_aside().await?;
+    let mut statements = match name {
+        Name::Domains => RENEW_DOMAINS.map(str::to_owned).to_vec(),
+        Name::Orders => RENEW_ORDERS.map(str::to_owned).to_vec(),
+    };
+    if let (Name::Domains, Some(aside)) = (name, &aside) {
+        // What the lost database says is better than the clock.
+        let lost = database.number_aside(aside, "current", "revision_counter").await.unwrap_or(0);
+        statements.insert(0, format!("UPDATE revision_counter SET current = greatest(current, {lost})"));
+    }
+    if let Err(error) = database.put_back(private, &rows_in(promised), &statements).await {
+        return Err(match database.take_back(aside.as_deref()).await {
+            Ok(()) => error.context("nothing was changed"),
+            Err(also) => error.context(format!("{} is not ready for use: {also:#}", database.place())),
+        });
+    }
+    Ok(aside.map(|name| Aside::Schema { name, place: database.place() }))
 }
 
 /// Puts a file in its place; what was there is moved aside.
