@@ -8,8 +8,11 @@ use super::keys::KeyRecord;
 use super::{Store, StoreError, keys, read_project, read_word, with_project};
 use crate::project::ProjectRef;
 
-/// Sessions one key may have at once; beyond that, the oldest ends.
+/// Sessions one key, or one operator, may have at once; beyond that, the oldest ends.
 const SESSIONS_PER_KEY_MAX: i64 = 20;
+
+/// Links of one operator that may wait to be followed; beyond that, the oldest are good no more.
+const LINKS_PER_OPERATOR_MAX: i64 = 20;
 
 /// A session's record.
 #[derive(Clone, Debug)]
@@ -60,7 +63,7 @@ impl TryFrom<Row> for SessionRecord {
 }
 
 impl Store {
-    /// Opens a session, and ends the oldest ones of its key beyond [`SESSIONS_PER_KEY_MAX`].
+    /// Opens a session, and ends the oldest ones of its key or operator beyond [`SESSIONS_PER_KEY_MAX`].
     pub(crate) async fn open_session(&self, session: &SessionRecord) -> Result<(), StoreError> {
         let (project, key) = session.holder.as_ref().map(|(project, key)| (project.uid.as_str(), key.as_str())).unzip();
         let mut write = self.write().await?;
@@ -77,16 +80,21 @@ impl Store {
         .bind(session.operator.as_deref())
         .execute(write.connection())
         .await?;
-        if let Some(key) = key {
-            query(
+        let older = match key {
+            Some(key) => query(
                 "DELETE FROM dashboard_sessions WHERE key_id = $1 AND digest NOT IN
                      (SELECT digest FROM dashboard_sessions WHERE key_id = $1 ORDER BY created_at DESC, digest LIMIT $2)",
             )
-            .bind(key)
-            .bind(SESSIONS_PER_KEY_MAX)
-            .execute(write.connection())
-            .await?;
-        }
+            .bind(key),
+            // The command line's have no operator.
+            None => query(
+                "DELETE FROM dashboard_sessions WHERE key_id IS NULL AND COALESCE(operator, '') = $1 AND digest NOT IN
+                     (SELECT digest FROM dashboard_sessions WHERE key_id IS NULL AND COALESCE(operator, '') = $1
+                      ORDER BY created_at DESC, digest LIMIT $2)",
+            )
+            .bind(session.operator.as_deref().unwrap_or_default()),
+        };
+        older.bind(SESSIONS_PER_KEY_MAX).execute(write.connection()).await?;
         write.commit().await?;
         Ok(())
     }
@@ -160,6 +168,15 @@ impl Store {
             .bind(operator)
             .execute(write.connection())
             .await?;
+        query(
+            "DELETE FROM dashboard_links WHERE COALESCE(operator, '') = $1 AND digest NOT IN
+                 (SELECT digest FROM dashboard_links WHERE COALESCE(operator, '') = $1
+                  ORDER BY expires_at DESC, digest LIMIT $2)",
+        )
+        .bind(operator.unwrap_or_default())
+        .bind(LINKS_PER_OPERATOR_MAX)
+        .execute(write.connection())
+        .await?;
         write.commit().await?;
         Ok(())
     }
@@ -238,5 +255,39 @@ mod tests {
         assert_eq!(count, 2 * SESSIONS_PER_KEY_MAX);
         assert!(store.find_session("one-0").await.unwrap().is_none(), "the oldest end");
         assert!(store.find_session("one-24").await.unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn an_operator_has_a_bounded_number_of_sessions_and_links() {
+        let directory = tempfile::tempdir().unwrap();
+        let clock = Arc::new(ManualClock::at(UnixMillis(1_000)));
+        let store = Store::open(&directory.path().join("db.sqlite").into(), clock).await.unwrap();
+        for number in 0..SESSIONS_PER_KEY_MAX + 5 {
+            for operator in [None, Some("ada"), Some("bob")] {
+                let digest = format!("{}-{number}", operator.unwrap_or("nobody"));
+                let session = SessionRecord {
+                    digest: digest.clone(),
+                    holder: None,
+                    operator: operator.map(str::to_owned),
+                    client: "192.0.2.1".to_owned(),
+                    created_at: UnixMillis(number),
+                    seen_at: UnixMillis(number),
+                };
+                store.open_session(&session).await.unwrap();
+                store.save_link(&digest, operator, UnixMillis(2_000 + number)).await.unwrap();
+            }
+        }
+        let count = async |table: &str| {
+            let count = sqlx::AssertSqlSafe(format!("SELECT COUNT(*) FROM {table}"));
+            sqlx::query_scalar::<_, i64>(count).fetch_one(store.reader().sqlite().unwrap()).await.unwrap()
+        };
+        assert_eq!(count("dashboard_sessions").await, 3 * SESSIONS_PER_KEY_MAX);
+        assert_eq!(count("dashboard_links").await, 3 * LINKS_PER_OPERATOR_MAX);
+        assert!(store.find_session("ada-0").await.unwrap().is_none(), "the oldest end");
+        assert_eq!(store.spend_link("ada-0", UnixMillis(1_000)).await.unwrap(), None);
+        assert_eq!(store.spend_link("ada-24", UnixMillis(1_000)).await.unwrap(), Some(Some("ada".to_owned())));
+        // And time ends the rest.
+        store.forget_sessions(UnixMillis(100), UnixMillis(100), UnixMillis(9_000)).await.unwrap();
+        assert_eq!((count("dashboard_sessions").await, count("dashboard_links").await), (0, 0));
     }
 }

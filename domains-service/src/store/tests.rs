@@ -1,5 +1,6 @@
 //! What two replicas over one PostgreSQL could do to each other, below the API.
 
+mod bounds;
 #[path = "../../../chassis/tests/support/postgres.rs"]
 mod server;
 

@@ -197,6 +197,25 @@ async fn now_erases_at_once_and_what_was_kept_under_the_name_too() {
     assert_eq!(remove(&platform, "?now=true").await.code(), (404, "project_not_found"));
 }
 
+/// What is published has as many rows as there is to publish, however often it changes.
+#[tokio::test]
+async fn what_a_project_publishes_ends_with_it() {
+    let platform = Platform::start().await;
+    let published = async || platform.follow(0).await.snapshot().await.0.len();
+    let before = published().await;
+    busy(&platform).await;
+    let filled = published().await;
+    assert!(filled >= before + 4, "a project, its sites, a key, a certificate: {filled}");
+    for _ in 0..20 {
+        for suspended in [true, false] {
+            platform.operator("PATCH", "/projects/acme", json!({ "suspended": suspended })).await;
+        }
+    }
+    assert_eq!(published().await, filled);
+    assert_eq!(remove(&platform, "?now=true").await.status, 204);
+    assert_eq!(published().await, before);
+}
+
 #[tokio::test]
 async fn removal_ends_what_is_signed_in_and_waiting() {
     let platform = Platform::start().await;

@@ -1,5 +1,6 @@
 //! The embedded store: the suite of every store, and the troubles of this one. PostgreSQL's are in `postgres`.
 
+mod bounds;
 mod postgres;
 
 use std::path::{Path, PathBuf};

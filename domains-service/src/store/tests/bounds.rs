@@ -1,0 +1,103 @@
+//! Tables that grow with names and with what other services say: each is filled, and ends where docs/bounds.md says.
+
+use contract::event::{OrderEvent, OrderEvents};
+use contract::hostname::Hostname;
+
+use super::*;
+use crate::domain::proof::ProofKey;
+use crate::issuer::acme::limits::{Demand, Limit};
+use crate::project::ProjectRef;
+use crate::store::acme::OrderRecord;
+
+/// More than any page or round takes at once.
+const MANY: i64 = 300;
+
+fn demo() -> ProjectRef {
+    "demo".parse().unwrap()
+}
+
+fn name(number: i64) -> Hostname {
+    Hostname::parse(&format!("shop{number}.example")).unwrap()
+}
+
+async fn rows(store: &Store, statement: &'static str) -> i64 {
+    query_scalar::<i64>(statement).fetch_one(store.reader()).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holders_orders_and_limits_of_authorities_end_with_the_names_they_are_of() {
+    for (store, _directory) in both().await {
+        let limit = Limit { burst: 2, refill: 10 };
+        for round in 0..2 {
+            for number in 0..MANY {
+                let mut write = store.write().await.unwrap();
+                domains::hold(write.connection(), &name(number), &demo()).await.unwrap();
+                write.commit().await.unwrap();
+                for authority in ["first", "second"] {
+                    let order = OrderRecord {
+                        authority: authority.to_owned(),
+                        hostname: name(number),
+                        url: format!("https://{authority}.example/{round}/{number}"),
+                        sealed_key: Some("sealed".to_owned()),
+                        created_at: NOW,
+                    };
+                    store.save_order(&order).await.unwrap();
+                }
+                let demand = Demand { name: format!("names {number}"), limit, takes: true };
+                store.admit(&[demand]).await.unwrap().unwrap();
+            }
+            assert_eq!(rows(&store, "SELECT COUNT(*) FROM holders").await, MANY);
+            assert_eq!(rows(&store, "SELECT COUNT(*) FROM acme_orders").await, 2 * MANY);
+            assert_eq!(rows(&store, "SELECT COUNT(*) FROM acme_limits").await, MANY);
+        }
+        // The names are let go; a crash kept their orders from being given up.
+        let mut write = store.write().await.unwrap();
+        for number in 0..MANY {
+            domains::let_go(write.connection(), &name(number), &demo(), "s", NOW).await.unwrap();
+        }
+        acme::tidy(write.connection(), NOW.plus(1_000)).await.unwrap();
+        write.commit().await.unwrap();
+        assert_eq!(rows(&store, "SELECT COUNT(*) FROM holders").await, 0);
+        assert_eq!(rows(&store, "SELECT COUNT(*) FROM acme_limits").await, 0);
+        let given_up = store.abandoned_orders(NOW.plus(1_000), 10 * MANY).await.unwrap();
+        assert_eq!(i64::try_from(given_up.len()).unwrap(), 2 * MANY);
+        for order in &given_up {
+            store.forget_abandoned(order).await.unwrap();
+        }
+        assert_eq!(rows(&store, "SELECT COUNT(*) FROM acme_orders").await, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_another_service_hands_over_is_noted_once_and_for_a_time() {
+    for (store, _directory) in both().await {
+        store.complete_proof_keys(&ProofKey::new(vec![1; 16])).await.unwrap();
+        query(
+            "INSERT INTO webhook_endpoints (id, project, url, description, events, sealed_secret, created_at, updated_at)
+             VALUES ('we_1', 'demo', 'https://hooks.example/', '', '[\"order.*\"]', 's', 1, 1)",
+        )
+        .execute(store.writer())
+        .await
+        .unwrap();
+        let event = |number| OrderEvent {
+            number,
+            project: demo().uid,
+            kind: "order.created".to_owned(),
+            at: NOW,
+            order: serde_json::Value::Null,
+        };
+        let events = OrderEvents { source: "one".to_owned(), events: (0..MANY).map(event).collect() };
+        for _ in 0..3 {
+            let mut write = store.write().await.unwrap();
+            webhooks::take(&mut write, &events).await.unwrap();
+            write.commit().await.unwrap();
+            assert_eq!(rows(&store, "SELECT COUNT(*) FROM taken_events").await, MANY);
+            assert_eq!(rows(&store, "SELECT COUNT(*) FROM webhook_deliveries").await, MANY);
+        }
+        let mut write = store.write().await.unwrap();
+        webhooks::forget_taken(&mut write, NOW).await.unwrap();
+        webhooks::forget_taken(&mut write, NOW.plus(1)).await.unwrap();
+        write.commit().await.unwrap();
+        assert_eq!(rows(&store, "SELECT COUNT(*) FROM taken_events").await, 0);
+    }
+}
