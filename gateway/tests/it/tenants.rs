@@ -4,13 +4,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use contract::feed::Entity;
-use contract::project::{Access, Project};
+use contract::plan::Plan;
+use contract::project::{Access, Project, ProjectUid};
 use contract::site::{Serves, Site};
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 
 use crate::world::client::{Ask, Client};
-use crate::world::entities::{TestKey, public, site};
+use crate::world::entities::{TestKey, project, public, site};
 use crate::world::upstream::{Act, response};
 use crate::world::wire::{Framing, Head, Wire};
 use crate::world::{BLOG, DEMO, ORDERS, OTHER, Setup, World};
@@ -58,6 +60,42 @@ async fn unread_responses_of_one_key_leave_places_of_the_platforms_host_to_other
         (world.ask(Ask::get(API, ORDERS).key(&world.key.text)).await.status == 200).then_some(())
     })
     .await;
+}
+
+/// A project is removed while its requests are in progress, and another takes its name: they are not the new one's.
+#[tokio::test]
+async fn a_project_of_the_same_name_has_places_of_its_own() {
+    let (world, _) = world_with_few_places().await;
+    let gate = Arc::new(Semaphore::new(0));
+    let hold = async |key: &TestKey, count: usize| {
+        let before = world.orders.requests().len();
+        let mut waiting = Vec::new();
+        for number in 1..=count {
+            world.orders.next(Act::AnswerInTwo(Vec::new(), gate.clone(), response("200 OK", "", "[]").into_bytes()));
+            let mut client = world.tls(API).await;
+            client.send(Ask::get(API, ORDERS).key(&key.text).to_bytes()).await;
+            world.orders.asked(before + number).await;
+            waiting.push(client);
+        }
+        waiting
+    };
+    let of_the_first = hold(&world.key, 7).await;
+    let uid = ProjectUid::from_random([7; 16]);
+    world.control.put(Entity::Project(Project { uid: Some(uid.clone()), ..project("demo", Plan::Pro) })).await;
+    let mut key = TestKey::new("demo", 40);
+    key.record.project_uid = Some(uid);
+    world.control.put(key.entity()).await;
+    let reply = world.ask(Ask::get(API, ORDERS).key(&key.text)).await;
+    assert_eq!(reply.status, 200, "what the first has in progress is not the second's");
+    gate.add_permits(7);
+    for mut client in of_the_first {
+        assert_eq!(client.reply("GET").await.expect("a response").status, 200);
+    }
+    let of_the_second = hold(&key, 7).await;
+    world.ask(Ask::get(API, ORDERS).key(&key.text)).await.refused(429, "too_many_in_progress");
+    gate.add_permits(7);
+    drop(of_the_second);
+    world.end().await;
 }
 
 #[tokio::test]
