@@ -190,6 +190,7 @@ mod tests {
             access: Access::Key,
             upstream: "orders".parse().unwrap(),
             suspended: false,
+            browsers: crate::browsers::Browsers::default(),
         };
         let redirect =
             Redirect { to: "www.a.example".parse().unwrap(), status: Some(RedirectStatus::PermanentRedirect) };

@@ -5,10 +5,11 @@
 //! times and random bytes are arguments.
 //!
 //! Reading order: names ([`hostname`], [`project`]), money ([`plan`], [`window`]), people ([`key`], [`ban`],
-//! [`identity`], [`token`]), what the edge serves ([`site`], [`certificate`]), how it learns ([`feed`]) and what it tells back
+//! [`identity`], [`token`]), what the edge serves ([`site`], [`certificate`], [`browsers`]), how it learns ([`feed`]) and what it tells back
 //! ([`usage`]), whom services believe ([`trust`]), what is told to customers ([`event`]), and how anybody says no ([`error`]).
 
 pub mod ban;
+pub mod browsers;
 pub mod certificate;
 pub mod erasure;
 pub mod error;

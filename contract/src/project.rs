@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::browsers::Browsers;
 use crate::plan::{Limits, Plan};
 use crate::text::{serde_as_text, words};
 
@@ -146,6 +147,9 @@ pub struct Project {
     pub upstream: UpstreamName,
     /// A suspended project is answered 403 `project_suspended` on all its hosts.
     pub suspended: bool,
+    /// What browsers are told, where that is not left to the upstream.
+    #[serde(default, skip_serializing_if = "Browsers::is_unsaid")]
+    pub browsers: Browsers,
 }
 
 impl Project {

@@ -187,6 +187,7 @@ fn migrations() -> Migrations {
             "0014_project_identities.sql",
             "0015_services.sql",
             "0016_operator_sessions.sql",
+            "0017_browsers.sql",
         ],
         postgres: [
             "0001_start.sql",
@@ -199,6 +200,7 @@ fn migrations() -> Migrations {
             "0014_project_identities.sql",
             "0015_services.sql",
             "0016_operator_sessions.sql",
+            "0017_browsers.sql",
         ],
     }
 }

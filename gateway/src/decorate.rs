@@ -123,8 +123,9 @@ pub fn ours(facts: &Facts, is_tls: bool, spoken: Spoken, out: &mut impl Response
         readers(&facts.readers, out)?;
     }
     // RFC 6797 section 7.2: never over plain HTTP.
-    let says = facts.backend.as_ref().is_some_and(|backend| backend.settings.hsts == Hsts::On);
-    if says && is_tls && !spoken.transport_security {
+    let own = facts.project.as_ref().and_then(|project| project.browsers.hsts);
+    let hsts = own.or_else(|| facts.backend.as_ref().map(|backend| backend.settings.hsts));
+    if hsts == Some(Hsts::On) && is_tls && !spoken.transport_security {
         out.field(TRANSPORT_SECURITY, HSTS.as_bytes())?;
     }
     if !is_api {

@@ -3,6 +3,7 @@
 mod access;
 mod domain;
 mod on_call;
+mod project;
 mod up;
 mod webhook;
 
@@ -13,8 +14,7 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use contract::key::Scope;
-use contract::plan::Plan;
-use contract::project::{Access, ProjectId, UpstreamName};
+use contract::project::ProjectId;
 
 use crate::directory::Address;
 use crate::test_world::Dns;
@@ -22,6 +22,7 @@ use crate::test_world::Dns;
 pub use access::{Node, Token};
 pub use domain::Domain;
 pub use on_call::{By, Databases, Restore, Top};
+pub use project::{OrDefault, Project};
 pub use up::{Init, Up, UpstreamArgument};
 pub use webhook::Webhook;
 
@@ -176,89 +177,6 @@ pub enum Command {
         /// Files; the name says which process reads it. Default: all three under config/.
         files: Vec<PathBuf>,
     },
-}
-
-/// `tollhouse project`.
-#[derive(Debug, Subcommand)]
-pub enum Project {
-    /// Create a project and publish it at {ID}.{platform domain}.
-    Create {
-        /// Its name: the first label of its hostname.
-        id: ProjectId,
-        /// free, pro, business or enterprise.
-        #[arg(long, default_value = "free")]
-        plan: Plan,
-        /// The backend its requests go to.
-        #[arg(long, default_value = "orders")]
-        upstream: UpstreamName,
-        /// key: an API with keys and quotas. public: a site without.
-        #[arg(long, default_value = "key")]
-        access: Access,
-        /// Requests per minute, for a project with limits of its own.
-        #[arg(long, requires = "per_day")]
-        per_minute: Option<std::num::NonZeroU32>,
-        /// Requests per day, for a project with limits of its own.
-        #[arg(long, requires = "per_minute")]
-        per_day: Option<std::num::NonZeroU32>,
-    },
-    /// All projects.
-    List,
-    /// One project.
-    Show {
-        /// Its name.
-        id: ProjectId,
-    },
-    /// Change a project; takes effect at once, what was used stays used.
-    Set {
-        /// Its name.
-        id: ProjectId,
-        /// The new plan.
-        #[arg(long)]
-        plan: Option<Plan>,
-        /// The new backend.
-        #[arg(long)]
-        upstream: Option<UpstreamName>,
-        /// The new access.
-        #[arg(long)]
-        access: Option<Access>,
-        /// Limits of its own: requests per minute.
-        #[arg(long, requires = "per_day")]
-        per_minute: Option<std::num::NonZeroU32>,
-        /// Limits of its own: requests per day.
-        #[arg(long, requires = "per_minute")]
-        per_day: Option<std::num::NonZeroU32>,
-        /// Back to the limits of the plan.
-        #[arg(long, conflicts_with = "per_minute")]
-        plan_limits: bool,
-    },
-    /// Answer 403 on all its hosts.
-    Suspend {
-        /// Its name.
-        id: ProjectId,
-    },
-    /// Serve it again.
-    Resume {
-        /// Its name.
-        id: ProjectId,
-    },
-    /// Remove it: its keys and traffic stop at once. Its data is kept for a while, then erased everywhere.
-    Remove {
-        /// Its name.
-        id: ProjectId,
-        /// Erase its data at once, and what is kept of removed projects of this name. It cannot be restored.
-        #[arg(long)]
-        now: bool,
-        /// Do not ask whether that is meant.
-        #[arg(long)]
-        yes: bool,
-    },
-    /// Bring a removed project back, with its keys and its data. Its domains are verified anew.
-    Restore {
-        /// Its name.
-        id: ProjectId,
-    },
-    /// Removed projects that can be restored, and when they are erased.
-    Removed,
 }
 
 /// `tollhouse key`.

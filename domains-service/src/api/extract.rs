@@ -158,6 +158,17 @@ pub(super) enum Field<T> {
     Value(T),
 }
 
+impl<T> Field<T> {
+    /// Changes what there was.
+    pub(super) fn apply(self, to: &mut Option<T>) {
+        match self {
+            Self::Absent => {}
+            Self::Null => *to = None,
+            Self::Value(value) => *to = Some(value),
+        }
+    }
+}
+
 impl<'de, T: serde::Deserialize<'de>> serde::Deserialize<'de> for Field<T> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = <Option<T> as serde::Deserialize>::deserialize(deserializer)?;

@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use contract::browsers::{Browsers, Cors, Hsts};
 use contract::feed::Entity;
 use contract::key::Scope;
 use contract::plan::{Limits, Plan};
@@ -37,6 +38,8 @@ pub(super) struct NewProject {
     #[serde(default = "key")]
     access: Access,
     limits: Option<Limits>,
+    cors: Option<Cors>,
+    hsts: Option<Hsts>,
 }
 
 const fn free() -> Plan {
@@ -80,6 +83,7 @@ pub(super) async fn create(
         access: wanted.access,
         upstream,
         suspended: false,
+        browsers: Browsers { cors: wanted.cors, hsts: wanted.hsts },
         created_at: now,
         updated_at: now,
         deployed_at: None,
@@ -153,6 +157,11 @@ pub(super) struct ProjectChange {
     suspended: Option<bool>,
     #[serde(default)]
     limits: Field<Limits>,
+    /// What browsers are told; `null` leaves it to the upstream.
+    #[serde(default)]
+    cors: Field<Cors>,
+    #[serde(default)]
+    hsts: Field<Hsts>,
 }
 
 /// `PATCH /internal/projects/{project}`.
@@ -170,11 +179,9 @@ pub(super) async fn change(
     let mut project = find(&mut write, &id).await?;
     let before = project.clone();
     project.plan = change.plan.unwrap_or(project.plan);
-    project.limits = match change.limits {
-        Field::Absent => project.limits,
-        Field::Null => None,
-        Field::Value(limits) => Some(limits),
-    };
+    change.limits.apply(&mut project.limits);
+    change.cors.apply(&mut project.browsers.cors);
+    change.hsts.apply(&mut project.browsers.hsts);
     project.access = change.access.unwrap_or(project.access);
     project.upstream = upstream.unwrap_or(project.upstream);
     project.suspended = change.suspended.unwrap_or(project.suspended);
@@ -191,7 +198,7 @@ pub(super) async fn change(
     }
     let detail = json!({
         "plan": project.plan, "limits": project.limits, "access": project.access, "upstream": project.upstream,
-        "suspended": project.suspended,
+        "suspended": project.suspended, "browsers": project.browsers,
     });
     write.record(&project.id, None, "project.changed", &actor, detail).await?;
     app.commit_everywhere(write).await?;

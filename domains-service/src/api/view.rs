@@ -38,6 +38,8 @@ pub(super) fn project(app: &App, project: &ProjectRecord) -> Value {
         "access": project.access,
         "upstream": project.upstream,
         "suspended": project.suspended,
+        "cors": project.browsers.cors,
+        "hsts": project.browsers.hsts,
         "deployed": project.deployed_at.is_some(),
         "deployed_at": project.deployed_at.map(rfc3339),
         "host": project.host(&app.platform),

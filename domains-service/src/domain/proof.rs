@@ -122,6 +122,7 @@ mod tests {
             access: contract::project::Access::Key,
             upstream: "orders".parse().unwrap(),
             suspended: false,
+            browsers: contract::browsers::Browsers::default(),
             created_at: contract::time::UnixMillis(0),
             updated_at: contract::time::UnixMillis(0),
             deployed_at: None,

@@ -4,6 +4,7 @@ mod domain;
 
 use std::collections::BTreeSet;
 
+use contract::browsers::ORIGINS_MAX;
 use contract::key::{Environment, Scope};
 use contract::plan::Plan;
 use contract::project::Access;
@@ -112,6 +113,18 @@ fn shared() -> Value {
     })
 }
 
+/// Who answers browsers that ask for another site's page.
+fn cors() -> Value {
+    json!({
+        "description": "Who answers pages of other sites (CORS): upstream, open (any origin may read), off, or the origins that may read; null: the setting of its upstream.",
+        "anyOf": [
+            { "type": "string", "enum": ["upstream", "open", "off"] },
+            { "type": "array", "items": { "type": "string" }, "minItems": 1, "maxItems": ORIGINS_MAX },
+            { "type": "null" },
+        ],
+    })
+}
+
 fn projects() -> Value {
     let words = |all: &[&'static str]| all.to_vec();
     let plans: Vec<&str> = Plan::ALL.iter().map(|plan| plan.as_str()).collect();
@@ -125,6 +138,8 @@ fn projects() -> Value {
         "access": word(&words(&access), "Whether its visitors need a key."),
         "upstream": text("What stands behind it."),
         "suspended": flag("Whether nothing of it is served."),
+        "cors": cors(),
+        "hsts": or_null(&word(&["upstream", "on"], "Who says that its hosts are reached over TLS alone; null: the setting of its upstream.")),
         "deployed": flag("Whether it was deployed successfully."),
         "deployed_at": date_or_null("When it last was."),
         "host": text_or_null("Its host on the platform."),

@@ -1,6 +1,7 @@
 //! Projects at rest: those that are there, and those that are removed and kept for a while.
 
 use chassis::sql::{Connection, query, query_as};
+use contract::browsers::Browsers;
 use contract::hostname::Hostname;
 use contract::plan::{Limits, Plan};
 use contract::project::{Access, Project, ProjectId, ProjectUid, UpstreamName};
@@ -29,6 +30,8 @@ pub(crate) struct ProjectRecord {
     pub(crate) access: Access,
     pub(crate) upstream: UpstreamName,
     pub(crate) suspended: bool,
+    /// What browsers are told, where that is not left to the upstream.
+    pub(crate) browsers: Browsers,
     pub(crate) created_at: UnixMillis,
     pub(crate) updated_at: UnixMillis,
     /// The last successful deploy.
@@ -60,6 +63,7 @@ impl ProjectRecord {
             access: self.access,
             upstream: self.upstream.clone(),
             suspended: self.suspended,
+            browsers: self.browsers.clone(),
         }
     }
 
@@ -81,6 +85,7 @@ chassis::record! {
         access: String,
         upstream: String,
         suspended: bool,
+        browsers: Option<String>,
         created_at: i64,
         updated_at: i64,
         deployed_at: Option<i64>,
@@ -119,6 +124,7 @@ impl TryFrom<Row> for ProjectRecord {
             access: read_word(&row.access, "access")?,
             upstream: read_word(&row.upstream, "upstream")?,
             suspended: row.suspended,
+            browsers: row.browsers.as_deref().map(|text| read_json(text, "browsers")).transpose()?.unwrap_or_default(),
             created_at: UnixMillis(row.created_at),
             updated_at: UnixMillis(row.updated_at),
             deployed_at: row.deployed_at.map(UnixMillis),
@@ -260,13 +266,14 @@ pub(crate) async fn to_erase(
 pub(crate) async fn save_project(connection: &mut Connection, project: &ProjectRecord) -> Result<(), StoreError> {
     query(
         "INSERT INTO projects (id, salt, plan, per_minute, per_day, access, upstream, suspended, created_at, updated_at,
-                               deployed_at, unpaid_since, name, proof_key, removed_at, erase_at, kept_domains)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
+                               deployed_at, unpaid_since, name, proof_key, removed_at, erase_at, kept_domains,
+                               browsers)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
          ON CONFLICT (id) DO UPDATE SET plan = excluded.plan, per_minute = excluded.per_minute,
              per_day = excluded.per_day, access = excluded.access, upstream = excluded.upstream,
              suspended = excluded.suspended, updated_at = excluded.updated_at, deployed_at = excluded.deployed_at,
              unpaid_since = excluded.unpaid_since, removed_at = excluded.removed_at, erase_at = excluded.erase_at,
-             kept_domains = excluded.kept_domains",
+             kept_domains = excluded.kept_domains, browsers = excluded.browsers",
     )
     .bind(project.id.uid.as_str())
     .bind(&project.salt)
@@ -285,6 +292,7 @@ pub(crate) async fn save_project(connection: &mut Connection, project: &ProjectR
     .bind(project.removed.as_ref().map(|removed| removed.at.0))
     .bind(project.removed.as_ref().map(|removed| removed.erase_at.0))
     .bind(project.removed.as_ref().map(|removed| to_json(&removed.domains)))
+    .bind((!project.browsers.is_unsaid()).then(|| to_json(&project.browsers)))
     .execute(connection)
     .await?;
     Ok(())

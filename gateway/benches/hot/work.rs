@@ -80,6 +80,7 @@ fn sample(quota: &Quota, runtime: &tokio::runtime::Runtime) -> anyhow::Result<Sa
         access: Access::Key,
         upstream: "orders".parse()?,
         suspended: false,
+        browsers: contract::browsers::Browsers::default(),
     });
     let presented = PresentedKey::generate(Environment::Live, &[9; 30]);
     let key = Arc::new(ApiKey {

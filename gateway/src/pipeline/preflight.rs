@@ -1,6 +1,6 @@
 //! What a browser asks before it sends: a preflight (OPTIONS with `Origin` and `Access-Control-Request-Method`).
 //!
-//! Who answers is a setting of the upstream ([`Cors`]). Where the gateway does, it needs no key and costs nothing: browsers
+//! Who answers is a setting of the project, or of its upstream ([`Cors`]). Where the gateway does, it needs no key and costs nothing: browsers
 //! cannot send a key with it, and a 401 would lock out every web page. Where the upstream of an API does, it is forwarded
 //! without a caller, as a public site's requests are, without a body and without a field that would change its method.
 
@@ -23,8 +23,10 @@ impl Pipeline {
     #[expect(clippy::unused_self, reason = "a stage like the others, so that the page reads alike")]
     pub(super) fn answer_preflight(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> Result<(), Answer> {
         let Some(upstream) = &facts.backend else { return Ok(()) };
-        let (cors, origin) = (&upstream.settings.cors, request.headers.get(header::ORIGIN));
-        facts.readers = cors.readers(origin);
+        // The project's own rule goes before its upstream's.
+        let own = facts.project.as_ref().and_then(|project| project.browsers.cors.as_ref());
+        let (cors, origin) = (own.unwrap_or(&upstream.settings.cors), request.headers.get(header::ORIGIN));
+        facts.readers = Readers::of(cors, origin);
         let is_preflight = *request.method == Method::OPTIONS
             && origin.is_some()
             && request.headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);

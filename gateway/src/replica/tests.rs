@@ -32,6 +32,7 @@ fn project(id: &str, plan: Plan) -> Entity {
         access: Access::Key,
         upstream: "orders".parse().unwrap(),
         suspended: false,
+        browsers: contract::browsers::Browsers::default(),
     })
 }
 

@@ -1,8 +1,13 @@
 //! Pages of other sites (CORS) and browsers that insist on TLS (HSTS): who says what, and that what an upstream says stands.
 
+use contract::browsers::{Browsers, Cors, Hsts};
+use contract::feed::Entity;
+use contract::plan::Plan;
+use contract::project::Project;
+
 use crate::world::client::{Ask, Reply};
 use crate::world::upstream::{Act, response};
-use crate::world::{BLOG, DEMO, ORDERS, World};
+use crate::world::{BLOG, DEMO, ORDERS, World, entities};
 
 const PAGE: &str = "https://app.example";
 
@@ -134,6 +139,35 @@ async fn listed_origins_may_read_and_others_may_not() {
     let refused = client.ask(&Ask::get(DEMO, ORDERS).field("Origin", PAGE)).await;
     refused.refused(401, "missing_api_key");
     assert_eq!(refused.header("access-control-allow-origin"), Some(PAGE), "a page reads why it was refused");
+}
+
+#[tokio::test]
+async fn a_projects_own_rule_goes_before_its_upstreams_and_what_the_upstream_says_stands() {
+    let world = world("cors = \"off\"").await;
+    let own = |cors: Option<&str>, hsts| Browsers { cors: cors.map(|text| text.parse().unwrap()), hsts };
+    for (browsers, origin, hsts) in [
+        (own(Some("https://app.example"), None), Some(PAGE), None),
+        (own(Some("open"), Some(Hsts::On)), Some("*"), Some("max-age=31536000")),
+        (own(Some("upstream"), Some(Hsts::Upstream)), None, None),
+        (own(None, None), None, None),
+    ] {
+        let project = Project { browsers: browsers.clone(), ..entities::project("demo", Plan::Pro) };
+        world.control.put(Entity::Project(project)).await;
+        for reply in listed(&world, PAGE, "").await {
+            assert_eq!([said(&reply)[0], said(&reply)[3]], [origin, hsts], "{browsers:?}");
+        }
+        for reply in listed(&world, PAGE, THEIRS).await {
+            assert_eq!(said(&reply), UNTOUCHED, "{browsers:?}");
+        }
+        let answered = world.tls(DEMO).await.ask(&preflight(DEMO, "/nowhere")).await;
+        let expected = match browsers.cors {
+            Some(Cors::Upstream) => 404,
+            Some(_) => 204,
+            None => 401,
+        };
+        assert_eq!(answered.status, expected, "{browsers:?}");
+    }
+    world.end().await;
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::all_pages;
-use crate::arguments::{Common, Project};
+use crate::arguments::{Common, OrDefault, Project};
 use crate::client::Client;
 use crate::output::{Attention, answer, ask, lines, table, word};
 
@@ -43,7 +43,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Project) -> an
             let project = client.control(Method::GET, &format!("/internal/projects/{id}"), &Value::Null).await?;
             answer(common, &project, lines);
         }
-        Project::Set { id, plan, upstream, access, per_minute, per_day, plan_limits } => {
+        Project::Set { id, plan, upstream, access, per_minute, per_day, plan_limits, cors, hsts } => {
             if let Some(upstream) = &upstream {
                 known_upstream(client, upstream).await?;
             }
@@ -63,6 +63,8 @@ pub(super) async fn run(common: &Common, client: &Client, action: Project) -> an
             if plan_limits {
                 put(&mut body, "limits", Value::Null);
             }
+            put_or_default(&mut body, "cors", cors);
+            put_or_default(&mut body, "hsts", hsts);
             anyhow::ensure!(body != json!({}), "say what to change, for example --plan business");
             change(common, client, &id, &body).await?;
         }
@@ -168,6 +170,15 @@ async fn known_upstream(client: &Client, upstream: &UpstreamName) -> anyhow::Res
 
 fn limits(per_minute: Option<NonZeroU32>, per_day: Option<NonZeroU32>) -> Option<Value> {
     per_minute.zip(per_day).map(|(per_minute, per_day)| json!({ "per_minute": per_minute, "per_day": per_day }))
+}
+
+/// Its own, or nothing: the backend's.
+fn put_or_default<T: serde::Serialize>(body: &mut Value, name: &str, value: Option<OrDefault<T>>) {
+    match value {
+        None => {}
+        Some(OrDefault::Default) => put(body, name, Value::Null),
+        Some(OrDefault::Own(value)) => put(body, name, json!(value)),
+    }
 }
 
 fn put(body: &mut Value, name: &str, value: Value) {

@@ -109,3 +109,24 @@ fn orders_are_imported_into_projects_that_are_there() {
     let file = platform.path("orders.jsonl").to_str().unwrap().to_owned();
     assert!(said(&platform, &["orders", "import", &file, "--project", "nope"]).contains("no such project"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_browsers_are_told_is_a_setting_of_the_project() {
+    let platform = Platform::start();
+    let shop = create(&platform, "acme");
+    let client = platform.client();
+    let allowed = async || {
+        let request = shop.request(&platform, &client, Method::GET, "/v1/store/orders");
+        let answer = request.header("origin", "https://app.example").send().await.unwrap();
+        answer.headers().get("access-control-allow-origin").map(|value| value.to_str().unwrap().to_owned())
+    };
+    let set = |value: &str| platform.json(&["project", "set", "acme", "--cors", value]);
+    let shown = set("https://b.example,https://app.example");
+    assert_eq!(shown["cors"], json!(["https://b.example", "https://app.example"]));
+    until("one origin may read", async || allowed().await.as_deref() == Some("https://app.example")).await;
+    assert_eq!(set("off")["cors"], "off");
+    until("nobody may read", async || allowed().await.is_none()).await;
+    assert_eq!(set("default")["cors"], Value::Null);
+    until("it is as the backend is set", async || allowed().await.as_deref() == Some("*")).await;
+    assert!(said(&platform, &["project", "set", "acme", "--cors", "app.example"]).contains("https://app.example"));
+}

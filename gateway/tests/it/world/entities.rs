@@ -22,6 +22,7 @@ pub(crate) fn project(id: &str, plan: Plan) -> Project {
         access: Access::Key,
         upstream: "orders".parse().unwrap(),
         suspended: false,
+        browsers: contract::browsers::Browsers::default(),
     }
 }
 
