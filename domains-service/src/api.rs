@@ -168,6 +168,7 @@ fn of_one_project() -> Routes<Arc<App>> {
         ("/webhooks", get(webhooks::list).post(webhooks::create)),
         ("/webhooks/{webhook}", get(webhooks::show).patch(webhooks::change).delete(webhooks::remove)),
         ("/webhooks/{webhook}/rotate", post(webhooks::rotate)),
+        ("/webhooks/{webhook}/test", post(webhooks::deliveries::test)),
         ("/webhooks/{webhook}/deliveries", get(webhooks::deliveries::list)),
         ("/webhooks/{webhook}/deliveries/{delivery}/repeat", post(webhooks::deliveries::repeat)),
     ]

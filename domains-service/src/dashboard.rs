@@ -16,6 +16,7 @@ mod form;
 mod keys;
 mod live;
 mod moment;
+mod once;
 mod operator;
 mod session;
 mod shell;
@@ -124,6 +125,7 @@ fn of_one_project(dashboard: Arc<Dashboard>) -> Router<Arc<Dashboard>> {
         .route("/webhooks", get(webhooks::list).post(webhooks::create))
         .route("/webhooks/{webhook}", get(webhooks::show))
         .route("/webhooks/{webhook}/change", post(webhooks::change))
+        .route("/webhooks/{webhook}/test", post(webhooks::test))
         .route("/webhooks/{webhook}/repeat", post(webhooks::repeat))
         .route_layer(middleware::from_fn_with_state(dashboard, session::place))
 }

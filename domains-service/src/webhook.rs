@@ -12,7 +12,7 @@ pub(crate) mod endpoint;
 mod message;
 
 pub(crate) use endpoint::{DisabledReason, EndpointRecord, Wanted};
-pub(crate) use message::{compose, compose_order};
+pub(crate) use message::{TEST, compose, compose_order, compose_test};
 
 /// Events that are told. The others are in the audit log alone.
 pub(crate) const EVENTS: &[&str] = &[

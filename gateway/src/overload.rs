@@ -55,6 +55,16 @@ pub enum Stage {
 }
 
 impl Stage {
+    /// The word in logs.
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Calm => "calm",
+            Self::Pressing => "pressing",
+            Self::Shedding => "shedding",
+            Self::Closed => "closed",
+        }
+    }
+
     /// The stage for this many thousandths of the memory, after `before`.
     pub fn judge(thousandths: u64, before: Self) -> Self {
         let reached = |(stage, begins): &(Self, u64)| {
@@ -175,7 +185,12 @@ impl Overload {
     fn act(&self, thousandths: u64, before: Stage, connections: &Connections) -> Stage {
         let stage = Stage::judge(thousandths, before);
         if stage != before {
-            tracing::warn!(from = ?before, to = ?stage, thousandths, "the memory that is left asks for another stage");
+            tracing::warn!(
+                from = before.as_str(),
+                to = stage.as_str(),
+                thousandths,
+                "the memory that is left asks for another stage"
+            );
         }
         if before < Stage::Pressing && stage >= Stage::Pressing {
             self.count(Shed::Idle);

@@ -144,7 +144,14 @@ pub(super) async fn list(
     let id = actor.enter(&project, Some(Scope::DomainsRead))?;
     let limit = params.limit()?;
     let project = projects::load(&app, &id).await?;
-    let found = app.store.domains(&id, params.text("cursor").unwrap_or_default(), limit).await?;
+    let status = params.text("status").filter(|word| !word.is_empty()).map(str::parse::<Status>).transpose();
+    let status =
+        status.map_err(|()| Code::InvalidQuery.refuse("status must be a state of domains, such as active."))?;
+    let part = params.text("name").unwrap_or_default().trim().to_lowercase();
+    // A name in another script is kept in its ASCII form.
+    let part = if part.is_ascii() { part } else { Hostname::parse(&part).map_or(part, |name| name.to_string()) };
+    let wanted = (part.as_str(), status.map_or("", Status::as_str));
+    let found = app.store.domains(&id, params.text("cursor").unwrap_or_default(), wanted, limit).await?;
     let used = app.store.count_domains(&id).await?;
     let full = i64::try_from(found.len()).is_ok_and(|count| count == limit);
     let next = found.last().filter(|_| full).map(|domain| domain.name.clone());

@@ -72,6 +72,7 @@ pub(crate) fn operation(method: &str, path: &str) -> &'static str {
         ("PATCH", "/webhooks/{webhook}") => "changeWebhook",
         ("DELETE", "/webhooks/{webhook}") => "removeWebhook",
         ("POST", "/webhooks/{webhook}/rotate") => "rotateWebhookSecret",
+        ("POST", "/webhooks/{webhook}/test") => "testWebhook",
         ("GET", "/webhooks/{webhook}/deliveries") => "listWebhookDeliveries",
         ("POST", "/webhooks/{webhook}/deliveries/{delivery}/repeat") => "repeatWebhookDelivery",
         ("GET", "/acme-account") => "showAcmeAccount",

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::app::App;
 use crate::dns::verdict::{Checks, RecordState};
 use crate::domain::proof::{TEXT_LABEL, TTL_SECONDS};
+use crate::domain::state::UNPAID_GRACE_MILLIS;
 use crate::domain::{Domain, Status, name};
 use crate::store::events::Event;
 use crate::store::projects::ProjectRecord;
@@ -45,6 +46,7 @@ pub(super) fn project(app: &App, project: &ProjectRecord) -> Value {
         "host": project.host(&app.platform),
         "cname_target": app.prover.target(project),
         "domain_limit": app.plans.of(project.plan).domains,
+        "domains_until": project.unpaid_since.map(|since| rfc3339(since.plus(UNPAID_GRACE_MILLIS))),
         "created_at": rfc3339(project.created_at),
         "updated_at": rfc3339(project.updated_at),
     })

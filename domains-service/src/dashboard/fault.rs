@@ -7,8 +7,10 @@ use axum::response::{IntoResponse, Redirect, Response};
 use http::StatusCode;
 
 use super::client::Refused;
+use super::form::Kept;
 use super::session::Session;
 use super::shell::{Section, Shell, html};
+use super::sign_in;
 use super::words as w;
 use crate::error::Stop;
 
@@ -17,6 +19,8 @@ use crate::error::Stop;
 pub(super) enum Fault {
     /// Nobody is signed in.
     SignIn,
+    /// Nobody is signed in any more, and a form was sent.
+    Kept(Box<Kept>),
     /// The service says no.
     Refused(Box<Refused>),
 }
@@ -71,7 +75,11 @@ struct Page {
 
 /// The page of a fault.
 pub(super) fn page(session: Option<&Session>, fault: &Fault) -> Response {
-    let Fault::Refused(refused) = fault else { return Redirect::to("/sign-in").into_response() };
+    let refused = match fault {
+        Fault::SignIn => return Redirect::to("/sign-in").into_response(),
+        Fault::Kept(kept) => return sign_in::again((**kept).clone()),
+        Fault::Refused(refused) => refused,
+    };
     let title = w::fault_title(refused.status);
     let shell = match session {
         Some(session) => Shell::of(session, Section::None, title),

@@ -9,15 +9,16 @@ use axum::response::{IntoResponse, Redirect, Response};
 use contract::ban::Ban;
 use contract::key::{KeyId, Scope, Scopes};
 use contract::time::UnixMillis;
-use http::Method;
-use serde::Deserialize;
+use http::{HeaderMap, Method};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Dashboard;
-use super::client::Refused;
+use super::client::{Answered, Refused};
 use super::fault::Fault;
 use super::form::Posted;
 use super::moment::Moment;
+use super::once;
 use super::session::Session;
 use super::shell::{Section, Shell, html_with};
 use super::words as w;
@@ -110,7 +111,7 @@ struct Choice {
 }
 
 /// A key that was made just now, with its secret.
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct Made {
     key: String,
     label: String,
@@ -137,8 +138,19 @@ pub(super) async fn show(
     session: Session,
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
+    headers: HeaderMap,
 ) -> Result<Response, Fault> {
-    page(&dashboard, &session, &id, w::note(&query.unwrap_or_default()), Shown::default()).await
+    let query = query.unwrap_or_default();
+    let Some(made) = once::find(&dashboard, &session, &headers) else {
+        return page(&dashboard, &session, &id, w::note(&query), Shown::default()).await;
+    };
+    Ok(once::done(page(&dashboard, &session, &id, None, Shown { made: Some(made), ..Shown::default() }).await?)?)
+}
+
+/// Leads to the page that shows the new key.
+fn made(dashboard: &Dashboard, session: &Session, project: &ProjectRef, answered: Answered) -> Result<Response, Fault> {
+    let made: Made = answered.read()?;
+    Ok(once::lead(dashboard, session, &format!("/projects/{project}/keys?made"), &made)?)
 }
 
 /// What a page shows beside the keys.
@@ -197,11 +209,13 @@ pub(super) async fn create(
     let expires_at = (days > 0).then(|| jiff::Timestamp::from_second(ends.0).unwrap_or_default().to_string());
     let label = fields.text("label");
     let body = json!({ "label": label, "scopes": scopes, "expires_at": expires_at });
-    let shown = match dashboard.api.call(&session.actor, Method::POST, &path(&project), &body).await {
-        Ok(answered) => Shown { made: Some(answered.read()?), ..Shown::default() },
-        Err(refused) => Shown { problem: Some(refused), label: label.to_owned(), ..Shown::default() },
-    };
-    page(&dashboard, &session, &id, None, shown).await
+    match dashboard.api.call(&session.actor, Method::POST, &path(&project), &body).await {
+        Ok(answered) => made(&dashboard, &session, &project, answered),
+        Err(refused) => {
+            let shown = Shown { problem: Some(refused), label: label.to_owned(), ..Shown::default() };
+            page(&dashboard, &session, &id, None, shown).await
+        }
+    }
 }
 
 /// `POST …/keys/{key}/rotate`: a new key like it, which works beside it for a while.
@@ -214,11 +228,13 @@ pub(super) async fn rotate(
     let overlap = fields.text("overlap").parse::<u32>().ok().filter(|overlap| OVERLAPS.contains(overlap));
     let body = overlap.map_or(json!({}), |overlap| json!({ "overlap_seconds": overlap }));
     let path = format!("{}/{}/rotate", path(&project), segment(&key));
-    let shown = match dashboard.api.call(&session.actor, Method::POST, &path, &body).await {
-        Ok(answered) => Shown { made: Some(answered.read()?), ..Shown::default() },
-        Err(refused) => Shown { problem: Some(refused), ..Shown::default() },
-    };
-    page(&dashboard, &session, &id, None, shown).await
+    match dashboard.api.call(&session.actor, Method::POST, &path, &body).await {
+        Ok(answered) => made(&dashboard, &session, &project, answered),
+        Err(refused) => {
+            let shown = Shown { problem: Some(refused), ..Shown::default() };
+            page(&dashboard, &session, &id, None, shown).await
+        }
+    }
 }
 
 /// `POST …/keys/{key}/revoke`.

@@ -18,6 +18,7 @@ use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::Dashboard;
+use super::domains::list::Look;
 use super::fault::Fault;
 use super::session::{Session, digest_of};
 use super::words as w;
@@ -39,8 +40,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(5);
 #[derive(Deserialize)]
 pub(super) struct What {
     domain: Option<String>,
-    /// Which page of the list.
-    after: Option<String>,
+    /// Which page of the list, and which list.
+    #[serde(flatten)]
+    look: Look,
 }
 
 struct Watch {
@@ -64,12 +66,11 @@ pub(super) async fn watch(
     let Ok(place) = dashboard.watchers.clone().try_acquire_owned() else {
         return Err(Fault::refused(503, "too_many_watchers", w::TOO_MANY_WATCHERS));
     };
-    let project = segment(&project);
+    let (id, project) = (project.clone(), segment(&project));
     let path = if let Some(domain) = what.domain {
         format!("/v1/projects/{project}/domains/{}", segment(&domain))
     } else {
-        let cursor = what.after.map(|after| format!("&cursor={}", segment(&after))).unwrap_or_default();
-        format!("/v1/projects/{project}/domains?limit=200{cursor}")
+        what.look.path(&id)
     };
     let watch = Watch { dashboard, session, path, seen: None, looks: 0, _place: place };
     let events = stream::unfold(watch, |mut watch| async move {

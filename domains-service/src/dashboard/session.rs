@@ -101,13 +101,21 @@ pub(super) fn same(left: &str, right: &str) -> bool {
     aws_lc_rs::constant_time::verify_slices_are_equal(left.as_bytes(), right.as_bytes()).is_ok()
 }
 
-/// Opens a session; the value of `Set-Cookie`.
+/// A session that was opened.
+pub(super) struct Opened {
+    /// The value of `Set-Cookie`.
+    pub(super) cookie: HeaderValue,
+    /// What its forms send back.
+    pub(super) csrf: String,
+}
+
+/// Opens a session.
 pub(super) async fn open(
     dashboard: &Dashboard,
     holder: Option<(ProjectRef, KeyId)>,
     operator: Option<String>,
     identity: &Identity,
-) -> Result<HeaderValue, Stop> {
+) -> Result<Opened, Stop> {
     let random = random_secret()?;
     let secret = if holder.is_none() { format!("{OPERATOR_MARK}{random}") } else { random };
     let now = dashboard.app.clock.now();
@@ -121,28 +129,30 @@ pub(super) async fn open(
         seen_at: now,
     };
     dashboard.app.store.open_session(&record).await?;
-    cookie(&secret, ABSOLUTE_MILLIS_MAX / 1_000)
+    Ok(Opened { cookie: cookie(COOKIE, &secret, ABSOLUTE_MILLIS_MAX / 1_000)?, csrf: csrf_of(&secret) })
 }
 
 /// Takes the cookie away.
 pub(super) fn no_cookie() -> Result<HeaderValue, Stop> {
-    cookie("", 0)
+    cookie(COOKIE, "", 0)
 }
 
-fn cookie(value: &str, seconds: i64) -> Result<HeaderValue, Stop> {
-    let text = format!("{COOKIE}={value}; Path=/; Max-Age={seconds}; Secure; HttpOnly; SameSite=Lax");
+/// The value of `Set-Cookie` of a cookie for this host alone.
+pub(super) fn cookie(name: &str, value: &str, seconds: i64) -> Result<HeaderValue, Stop> {
+    let text = format!("{name}={value}; Path=/; Max-Age={seconds}; Secure; HttpOnly; SameSite=Lax");
     HeaderValue::from_str(&text).map_err(|error| Stop::from(anyhow::Error::new(error)))
 }
 
-fn presented(headers: &HeaderMap) -> Option<&str> {
+/// A cookie of a request.
+pub(super) fn presented<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     let pairs = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = pairs.flat_map(|value| value.split(';')).map(str::trim);
-    pairs.find_map(|pair| pair.strip_prefix(COOKIE)?.strip_prefix('='))
+    pairs.find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
 }
 
 /// Finds out who is signed in and hands on a [`Session`] where somebody is.
 pub(super) async fn recognise(State(dashboard): State<Arc<Dashboard>>, mut request: Request, next: Next) -> Response {
-    let secret = presented(request.headers()).map(str::to_owned);
+    let secret = presented(request.headers(), COOKIE).map(str::to_owned);
     let identity = request.extensions().get::<Identity>().cloned();
     let (Some(secret), Some(identity)) = (secret, identity) else { return next.run(request).await };
     // What an open page asks by itself is nobody's doing: it does not keep the session alive.
@@ -238,9 +248,9 @@ mod tests {
     #[test]
     fn the_cookie_is_found_among_others_and_only_by_its_whole_name() {
         let of = |text: &'static str| HeaderMap::from_iter([(header::COOKIE, HeaderValue::from_static(text))]);
-        assert_eq!(presented(&of("a=b; __Host-tollhouse=secret; c=d")), Some("secret"));
-        assert_eq!(presented(&of("__Host-tollhouse2=secret")), None);
-        assert_eq!(presented(&of("x__Host-tollhouse=secret")), None);
+        assert_eq!(presented(&of("a=b; __Host-tollhouse=secret; c=d"), COOKIE), Some("secret"));
+        assert_eq!(presented(&of("__Host-tollhouse-made=secret"), COOKIE), None);
+        assert_eq!(presented(&of("x__Host-tollhouse=secret"), COOKIE), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use contract::key::Scope;
 use contract::time::UnixMillis;
-use http::Method;
+use http::{HeaderMap, Method};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -16,6 +16,7 @@ use super::client::Refused;
 use super::fault::Fault;
 use super::form::Posted;
 use super::moment::Moment;
+use super::once;
 use super::session::Session;
 use super::shell::{Section, Shell, html_with};
 use super::words as w;
@@ -66,9 +67,20 @@ struct Delivery {
     last_status: Option<i64>,
     last_error: Option<String>,
     created_at: Option<String>,
+    next_attempt_at: Option<String>,
+    payload: Value,
 }
 
 impl Delivery {
+    /// What was sent, for people to read.
+    fn payload(&self) -> String {
+        format!("{:#}", self.payload)
+    }
+
+    fn next(&self, now: UnixMillis) -> Option<Moment> {
+        self.next_attempt_at.as_deref().and_then(|at| Moment::parse(at, now))
+    }
+
     fn outcome(&self) -> String {
         w::delivery(self.last_result.as_deref(), self.last_status, self.last_error.as_deref())
     }
@@ -172,14 +184,21 @@ pub(super) async fn create(
         body.insert("events".to_owned(), json!(kinds));
     }
     match dashboard.api.call(&session.actor, Method::POST, &path(&project), &body).await {
-        Ok(answered) => with_secret(&dashboard, &session, &id, &answered.body).await,
+        Ok(answered) => with_secret(&dashboard, &session, &project, &answered.body),
         Err(refused) => list_page(&dashboard, &session, &id, None, Some(refused), fields.text("url").to_owned()).await,
     }
 }
 
-async fn with_secret(dashboard: &Dashboard, session: &Session, id: &str, body: &Value) -> Result<Response, Fault> {
-    let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-    one_page(dashboard, session, id, &text("id"), None, Some(text("secret")), None).await
+/// Leads to the page that shows the new secret.
+fn with_secret(
+    dashboard: &Dashboard,
+    session: &Session,
+    project: &ProjectRef,
+    body: &Value,
+) -> Result<Response, Fault> {
+    let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default();
+    let place = format!("/projects/{project}/webhooks/{}?made", segment(text("id")));
+    Ok(once::lead(dashboard, session, &place, &text("secret"))?)
 }
 
 /// `GET …/webhooks/{webhook}`.
@@ -188,8 +207,14 @@ pub(super) async fn show(
     session: Session,
     Path((id, webhook)): Path<(String, String)>,
     RawQuery(query): RawQuery,
+    headers: HeaderMap,
 ) -> Result<Response, Fault> {
-    one_page(&dashboard, &session, &id, &webhook, w::note(&query.unwrap_or_default()), None, None).await
+    let query = query.unwrap_or_default();
+    let secret: Option<String> = once::find(&dashboard, &session, &headers);
+    if secret.is_none() {
+        return one_page(&dashboard, &session, &id, &webhook, w::note(&query), None, None).await;
+    }
+    Ok(once::done(one_page(&dashboard, &session, &id, &webhook, None, secret, None).await?)?)
 }
 
 async fn one_page(
@@ -237,13 +262,29 @@ pub(super) async fn change(
     match dashboard.api.call(&session.actor, method, &place, &body).await {
         Ok(_) if removes => Ok(Redirect::to(&format!("/projects/{project}/webhooks?removed")).into_response()),
         Ok(answered) if answered.body.get("secret").is_some() => {
-            with_secret(&dashboard, &session, &id, &answered.body).await
+            with_secret(&dashboard, &session, &project, &answered.body)
         }
         Ok(_) => {
             let place = format!("/projects/{project}/webhooks/{}?saved", segment(&webhook));
             Ok(Redirect::to(&place).into_response())
         }
         Err(refused) => Err(refused.into()),
+    }
+}
+
+/// `POST …/webhooks/{webhook}/test`: sends a message that tells nothing.
+pub(super) async fn test(
+    State(dashboard): State<Arc<Dashboard>>,
+    Path((id, webhook)): Path<(String, String)>,
+    Posted { session, fields: _ }: Posted,
+) -> Result<Response, Fault> {
+    let project = session.actor.enter(&id, Some(Scope::DomainsWrite)).map_err(Stop::from)?;
+    let place = format!("{}/{}/test", path(&project), segment(&webhook));
+    match dashboard.api.call(&session.actor, Method::POST, &place, &Value::Null).await {
+        Ok(_) => {
+            Ok(Redirect::to(&format!("/projects/{project}/webhooks/{}?tested", segment(&webhook))).into_response())
+        }
+        Err(refused) => one_page(&dashboard, &session, &id, &webhook, None, None, Some(refused)).await,
     }
 }
 

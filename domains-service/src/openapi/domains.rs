@@ -52,7 +52,7 @@ fn if_match() -> serde_json::Value {
 fn managing() -> [Operation; 5] {
     [
         Operation {
-            parameters: vec![parts::cursor(), parts::limit()],
+            parameters: vec![parts::name_part(), parts::status(), parts::cursor(), parts::limit()],
             answers: vec![answer(200, "A page of domains, by name.", "Domains")],
             errors: &[Code::InvalidQuery],
             ..reading("listDomains", ALL, "List domains", "The project's domains, and how many its plan has.")

@@ -6,6 +6,7 @@ use contract::key::Scope;
 use serde_json::{Map, Value, json};
 
 use super::{Answer, schemas};
+use crate::domain::Status;
 use crate::error::Code;
 
 /// Refusals any operation may have: the gateway's and this service's.
@@ -77,6 +78,17 @@ pub(super) fn moment_cursor() -> Value {
 pub(super) fn number_cursor() -> Value {
     let schema = json!({ "type": "string", "pattern": "^[1-9][0-9]{0,17}$" });
     query("cursor", "`next_cursor` of the page before.", &schema)
+}
+
+/// What names are to hold.
+pub(super) fn name_part() -> Value {
+    query("name", "Part of the names wanted; absent: any.", &json!({ "type": "string", "maxLength": 253 }))
+}
+
+/// In which state they are to be.
+pub(super) fn status() -> Value {
+    let words: Vec<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
+    query("status", "The state of those wanted; absent: any.", &json!({ "type": "string", "enum": words }))
 }
 
 /// How long a page is.

@@ -145,6 +145,7 @@ fn projects() -> Value {
         "host": text_or_null("Its host on the platform."),
         "cname_target": text("Where its domains' CNAME records point."),
         "domain_limit": count("Domains its plan has."),
+        "domains_until": date_or_null("Until when its domains are served though its plan has none any more: seven days after the change."),
         "created_at": date("When it was created."),
         "updated_at": date("When it was last changed."),
     });
@@ -274,6 +275,7 @@ fn webhooks() -> Value {
         "last_status": { "type": ["integer", "null"], "description": "The status that the receiver answered." },
         "last_error": text_or_null("What was wrong: one phrase for each class of failure. Nothing that the receiver said is in it."),
         "created_at": date("When the event happened."),
+        "payload": { "type": "object", "description": "What was sent: the body of the message." },
     });
     json!({
         "Webhook": answer("A webhook.", &webhook),

@@ -31,7 +31,7 @@ fn writing(
     Operation { method, scope: Some(Scope::DomainsWrite), ..reading(id, path, summary, description) }
 }
 
-pub(super) fn operations() -> [Operation; 8] {
+pub(super) fn operations() -> [Operation; 9] {
     let states: Vec<&str> = DeliveryState::ALL.into_iter().map(DeliveryState::as_str).collect();
     [
         Operation {
@@ -82,6 +82,17 @@ pub(super) fn operations() -> [Operation; 8] {
                 "/projects/{project}/webhooks/{webhook}/rotate",
                 "Rotate a webhook's secret",
                 "For a while messages are signed with the new secret and the old one.",
+            )
+        },
+        Operation {
+            answers: vec![answer(202, "The message is on its way.", "Delivery")],
+            errors: &[Code::WebhookNotFound, Code::WebhookDisabled],
+            ..writing(
+                "testWebhook",
+                "post",
+                "/projects/{project}/webhooks/{webhook}/test",
+                "Send a test message",
+                "A message of the type `webhook.test`, signed and sent like every other, whatever the webhook is told.",
             )
         },
         Operation {

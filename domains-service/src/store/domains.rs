@@ -97,17 +97,25 @@ impl Store {
         row.map(Domain::try_from).transpose()
     }
 
-    /// Up to `limit` domains of the project after the name `after`, by name.
+    /// Up to `limit` domains of the project after the name `after`, by name: those with `part` in their names and in this
+    /// state; empty is any.
     pub(crate) async fn domains(
         &self,
         project: &ProjectRef,
         after: &str,
+        (part, status): (&str, &str),
         limit: i64,
     ) -> Result<Vec<Domain>, StoreError> {
-        let rows = query_as(with_project!("domains WHERE project = $1 AND name > $2 ORDER BY name LIMIT $3"))
+        let statement = with_project!(
+            "domains WHERE project = $1 AND name > $2 AND ($4 = '' OR REPLACE(name, $4, '') <> name)
+             AND ($5 = '' OR status = $5) ORDER BY name LIMIT $3"
+        );
+        let rows = query_as(statement)
             .bind(project.uid.as_str())
             .bind(after)
             .bind(limit)
+            .bind(part)
+            .bind(status)
             .fetch_all(self.reader())
             .await?;
         all(rows)

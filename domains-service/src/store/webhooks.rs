@@ -11,6 +11,7 @@ use super::{Store, StoreError, kept, page_of, read_json, read_project, read_word
 use crate::project::ProjectRef;
 use crate::webhook::EndpointRecord;
 
+pub(crate) use address::send_test;
 pub(crate) use outbox::{
     Delivery, DeliveryState, Due, claim, enqueue, fail_waiting, forget_deliveries, note, renew, repeat,
 };

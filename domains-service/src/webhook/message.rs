@@ -6,6 +6,9 @@ use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 use serde_json::{Value, json};
 
+/// The type of messages that its owner sends to try the receiver.
+pub(crate) const TEST: &str = "webhook.test";
+
 /// The body for an event. `id` is the event's number: it grows, so a receiver can put events in order.
 pub(crate) fn compose(
     project: &ProjectRef,
@@ -29,6 +32,16 @@ pub(crate) fn compose_order(project: &ProjectRef, event: &OrderEvent) -> String 
         "type": event.kind,
         "timestamp": jiff::Timestamp::from_millisecond(event.at.0).unwrap_or_default().to_string(),
         "data": { "event_id": event.number, "project_id": project, "order": event.order },
+    })
+    .to_string()
+}
+
+/// The body of a message that tells nothing: its owner tries the receiver.
+pub(crate) fn compose_test(project: &ProjectRef, webhook: &str, at: UnixMillis) -> String {
+    json!({
+        "type": TEST,
+        "timestamp": jiff::Timestamp::from_millisecond(at.0).unwrap_or_default().to_string(),
+        "data": { "project_id": project, "webhook": webhook },
     })
     .to_string()
 }

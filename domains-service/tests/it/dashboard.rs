@@ -3,6 +3,7 @@
 mod browser;
 mod gateways;
 mod pages;
+mod people;
 mod sessions;
 
 pub(crate) use browser::{Browser, Page, origin};

@@ -132,6 +132,7 @@ async fn the_service_answers_as_it_is_described() {
     let list = ask("listWebhookDeliveries", format!("{hook_at}/deliveries"), Value::Null, 200).await;
     let delivery = list["deliveries"][0]["id"].as_i64().unwrap();
     ask("repeatWebhookDelivery", format!("{hook_at}/deliveries/{delivery}/repeat"), Value::Null, 202).await;
+    ask("testWebhook", format!("{hook_at}/test"), Value::Null, 202).await;
     ask("listWebhooks", at("/webhooks"), Value::Null, 200).await;
     ask("showWebhook", hook_at.clone(), Value::Null, 200).await;
     ask("rotateWebhookSecret", format!("{hook_at}/rotate"), Value::Null, 200).await;
@@ -159,6 +160,6 @@ async fn every_described_operation_is_served_and_no_other_method_is() {
             }
         }
     }
-    assert_eq!(count, 23);
+    assert_eq!(count, 24);
     assert_eq!(owner.get("/openapi.json").await.body, document);
 }

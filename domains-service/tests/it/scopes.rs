@@ -34,6 +34,7 @@ const TABLE: &[(&str, &str, &[Scope])] = &[
     ("PATCH", "/v1/projects/{project}/webhooks/{webhook}", &[DomainsWrite, OrdersRead]),
     ("DELETE", "/v1/projects/{project}/webhooks/{webhook}", &[DomainsWrite, OrdersRead]),
     ("POST", "/v1/projects/{project}/webhooks/{webhook}/rotate", &[DomainsWrite, OrdersRead]),
+    ("POST", "/v1/projects/{project}/webhooks/{webhook}/test", &[DomainsWrite, OrdersRead]),
     ("GET", "/v1/projects/{project}/webhooks/{webhook}/deliveries", &[DomainsRead, OrdersRead]),
     ("POST", "/v1/projects/{project}/webhooks/{webhook}/deliveries/{delivery}/repeat", &[DomainsWrite, OrdersRead]),
 ];

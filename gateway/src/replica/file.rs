@@ -49,13 +49,17 @@ impl Kind {
     const ALL: [Self; 5] = [Self::Site, Self::Project, Self::Key, Self::Certificate, Self::Challenge];
 
     const fn table(self) -> Table {
-        TableDefinition::new(match self {
+        TableDefinition::new(self.plural())
+    }
+
+    const fn plural(self) -> &'static str {
+        match self {
             Self::Site => "sites",
             Self::Project => "projects",
             Self::Key => "keys",
             Self::Certificate => "certificates",
             Self::Challenge => "challenges",
-        })
+        }
     }
 }
 
@@ -157,7 +161,7 @@ impl File {
     /// An entity; an unreadable file or value is logged and counts as absent, so that a request is refused, not broken.
     pub(super) fn get<T: DeserializeOwned>(&self, kind: Kind, key: &str) -> Option<T> {
         self.try_get(kind, key).unwrap_or_else(|error| {
-            tracing::error!(?kind, error = format!("{error:#}"), "the local replica cannot be read");
+            tracing::error!(of = kind.plural(), error = format!("{error:#}"), "the local replica cannot be read");
             None
         })
     }

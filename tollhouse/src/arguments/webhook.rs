@@ -68,6 +68,13 @@ pub enum Webhook {
         #[arg(long, default_value_t = 200)]
         limit: usize,
     },
+    /// Send a message of the type webhook.test, to try the receiver.
+    Test {
+        /// The project.
+        project: ProjectId,
+        /// The webhook's id.
+        webhook: String,
+    },
     /// Send a message again, as if for the first time.
     Repeat {
         /// The project.

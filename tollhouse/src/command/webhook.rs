@@ -63,6 +63,13 @@ pub(super) async fn run(common: &Common, client: &Client, action: Webhook) -> an
             ];
             answer(common, &rows, |rows| table(rows, &columns));
         }
+        Webhook::Test { project, webhook } => {
+            let sent = client.control(Method::POST, &format!("{}/test", one(&project, &webhook)), &Value::Null).await?;
+            answer(common, &sent, |sent| {
+                let id = word(sent.get("message_id").unwrap_or(&Value::Null));
+                format!("{id} is on its way; `tollhouse webhook deliveries {project} {webhook}` says what became of it")
+            });
+        }
         Webhook::Repeat { project, webhook, delivery } => {
             let path = format!("{}/deliveries/{delivery}/repeat", one(&project, &webhook));
             let repeated = client.control(Method::POST, &path, &Value::Null).await?;

@@ -63,6 +63,12 @@ impl Person {
             self.browser.look(look).await;
             let wide = self.browser.run("return document.documentElement.scrollWidth - innerWidth").await;
             assert!(wide.as_i64().unwrap() <= 0, "{name} ({word}) is {wide} pixels wider than its window");
+            let sideways = "return [...document.querySelectorAll('main, main *, header *')]
+                .filter((one) => one.scrollWidth > one.clientWidth + 1
+                    && ['auto', 'scroll'].includes(getComputedStyle(one).overflowX))
+                .map((one) => `${one.tagName} ${one.className} ${one.scrollWidth - one.clientWidth}`)";
+            let sideways = self.browser.run(sideways).await;
+            assert_eq!(sideways.as_array().map(Vec::len), Some(0), "{name} ({word}) scrolls sideways: {sideways}");
             self.is_accessible(name, word).await;
             if let Some(place) = &self.pictures {
                 std::fs::create_dir_all(place).unwrap();

@@ -61,6 +61,27 @@ pub(in crate::api) async fn repeat(
     Ok((StatusCode::ACCEPTED, axum::Json(view(&delivery))).into_response())
 }
 
+/// `POST …/webhooks/{webhook}/test`: a message that tells nothing, signed and sent like every other.
+pub(in crate::api) async fn test(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Actor>,
+    Segments([project, webhook]): Segments<2>,
+) -> Result<Response, Stop> {
+    let project = actor.enter(&project, Some(Scope::DomainsWrite))?;
+    let mut write = app.store.write().await?;
+    let endpoint = super::find(&mut write, &actor, &project, &webhook).await?;
+    let off = || Stop::from(Code::WebhookDisabled.refuse("The webhook is switched off; switch it on first."));
+    if endpoint.disabled.is_some() {
+        return Err(off());
+    }
+    let id = format!("msg_test_{:032x}", u128::from_be_bytes(chassis::random::bytes()?));
+    let sent = webhooks::send_test(&mut write, &project, &endpoint.id, &id).await?;
+    write.record(&project, None, "webhook.tested", &actor, json!({ "webhook": endpoint.id })).await?;
+    write.commit().await?;
+    let delivery = sent.ok_or_else(off)?;
+    Ok((StatusCode::ACCEPTED, axum::Json(view(&delivery))).into_response())
+}
+
 fn view(delivery: &Delivery) -> Value {
     let moment = |at: Option<i64>| at.map(|at| rfc3339(UnixMillis(at)));
     json!({
@@ -75,5 +96,6 @@ fn view(delivery: &Delivery) -> Value {
         "last_status": delivery.last_status,
         "last_error": delivery.last_error,
         "created_at": moment(Some(delivery.created_at)),
+        "payload": serde_json::from_str::<Value>(&delivery.body).unwrap_or_default(),
     })
 }

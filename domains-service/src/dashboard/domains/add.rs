@@ -10,6 +10,7 @@ use http::Method;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::detail;
 use super::list::Project;
 use super::view::{Problem, Record};
 use crate::dashboard::Dashboard;
@@ -59,6 +60,8 @@ struct Page {
     name: String,
     check: Option<Check>,
     problem: Option<Refused>,
+    /// The name that goes with it: visitors try a name with www. and without.
+    pair: Option<String>,
 }
 
 /// `GET …/domains/new?name=`: without a name the form, with one what it needs.
@@ -70,15 +73,27 @@ pub(in crate::dashboard) async fn show(
 ) -> Result<Response, Fault> {
     let name = clean(&wanted.name.unwrap_or_default());
     let project = load(&dashboard, &session, &id).await?;
-    let (mut check, mut problem) = (None, None);
+    let (mut check, mut problem, mut pair) = (None, None, None);
     if !name.is_empty() && project.domain_limit > 0 {
         let path = format!("/v1/projects/{}/domain-check?name={}", segment(&id), segment(&name));
         match dashboard.api.get::<Check>(&session.actor, &path).await {
-            Ok(found) => check = Some(found),
+            Ok(found) => {
+                pair = pair_of(&found);
+                check = Some(found);
+            }
             Err(refused) => problem = Some(refused),
         }
     }
-    page(&session, &id, project, name, check, problem)
+    page(&session, &id, project, name, (check, pair), problem)
+}
+
+/// The name with www. of an apex, or what is behind a name with www.
+fn pair_of(check: &Check) -> Option<String> {
+    match check.name.strip_prefix("www.") {
+        _ if check.local => None,
+        Some(below) => (!check.is_apex).then(|| below.to_owned()),
+        None => check.is_apex.then(|| format!("www.{}", check.name)),
+    }
 }
 
 /// `POST …/domains/new`.
@@ -94,9 +109,17 @@ pub(in crate::dashboard) async fn add(
     match dashboard.api.call(&session.actor, Method::POST, &path, &body).await {
         Ok(answered) => {
             let added = answered.body.get("name").and_then(|name| name.as_str()).unwrap_or(&name);
+            let pair = fields.text("pair");
+            if pair.strip_prefix("www.") == Some(added) || added.strip_prefix("www.") == Some(pair) {
+                let body = json!({ "name": pair });
+                if let Err(refused) = dashboard.api.call(&session.actor, Method::POST, &path, &body).await {
+                    // The first is there; what is wrong with the other is said on its page.
+                    return detail::page(&dashboard, &session, &id, added, None, Some(refused)).await;
+                }
+            }
             Ok(Redirect::to(&format!("/projects/{}/domains/{}", segment(&id), segment(added))).into_response())
         }
-        Err(refused) => page(&session, &id, project, name, None, Some(refused)),
+        Err(refused) => page(&session, &id, project, name, (None, None), Some(refused)),
     }
 }
 
@@ -117,13 +140,13 @@ fn page(
     id: &str,
     project: Project,
     name: String,
-    check: Option<Check>,
+    (check, pair): (Option<Check>, Option<String>),
     problem: Option<Refused>,
 ) -> Result<Response, Fault> {
     let project_id = session.actor.enter(id, None).map_err(Stop::from)?;
     let status = problem.as_ref().map_or(200, |refused| refused.status);
     let shell = Shell::within(session, &project_id, Section::Domains, w::ADD_DOMAIN);
-    Ok(html_with(status, &Page { shell, project, id: project_id.to_string(), name, check, problem }))
+    Ok(html_with(status, &Page { shell, project, id: project_id.to_string(), name, check, problem, pair }))
 }
 
 #[cfg(test)]

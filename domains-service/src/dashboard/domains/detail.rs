@@ -125,6 +125,7 @@ pub(super) async fn page(
         shell.reload_seconds = None;
     }
     let status = problem.as_ref().map_or(200, |refused| refused.status);
+    let note = if note == w::note("verified") && !domain.is_served() { Some(w::CHECKED_NOT_YET) } else { note };
     let page = Page {
         shell,
         id: project.to_string(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use askama::Template;
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{Path, Query, RawQuery, State};
 use axum::response::{Redirect, Response};
 use contract::key::Scope;
 use http::Method;
@@ -17,6 +17,7 @@ use crate::dashboard::moment::Moment;
 use crate::dashboard::session::{Session, digest_of};
 use crate::dashboard::shell::{Section, Shell, html};
 use crate::dashboard::words as w;
+use crate::domain::Status;
 use crate::error::Stop;
 use chassis::percent::segment;
 
@@ -33,6 +34,7 @@ pub(in crate::dashboard) struct Project {
     pub(in crate::dashboard) suspended: bool,
     pub(in crate::dashboard) host: Option<String>,
     pub(in crate::dashboard) domain_limit: u32,
+    domains_until: Option<String>,
 }
 
 /// Requests per minute and day.
@@ -55,6 +57,42 @@ struct Quota {
     used: u32,
 }
 
+/// Which domains are looked for, and which page of them.
+#[derive(Default, Deserialize)]
+pub(in crate::dashboard) struct Look {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    status: String,
+    #[serde(default)]
+    after: String,
+}
+
+impl Look {
+    /// As a query of these pages.
+    fn query(&self) -> String {
+        let pairs = [("name", &self.name), ("status", &self.status), ("after", &self.after)];
+        let pairs = pairs.iter().filter(|(_, value)| !value.is_empty());
+        pairs.map(|(name, value)| format!("{name}={}", segment(value))).collect::<Vec<_>>().join("&")
+    }
+
+    /// The API's list of it.
+    pub(in crate::dashboard) fn path(&self, project: &str) -> String {
+        let rest = self.query().replace("after=", "cursor=");
+        format!("/v1/projects/{}/domains?limit=200{}{rest}", segment(project), if rest.is_empty() { "" } else { "&" })
+    }
+
+    fn is_narrow(&self) -> bool {
+        !(self.name.is_empty() && self.status.is_empty())
+    }
+}
+
+/// A state to look for.
+struct Choice {
+    status: &'static str,
+    word: &'static str,
+}
+
 /// One row of the table.
 struct Row {
     domain: Domain,
@@ -73,6 +111,10 @@ struct Page {
     may_write: bool,
     note: Option<&'static str>,
     state: String,
+    look: Look,
+    choices: Vec<Choice>,
+    /// Until when domains are served though the plan has none.
+    until: Option<Moment>,
 }
 
 /// `GET /projects/{project}`.
@@ -85,16 +127,14 @@ pub(in crate::dashboard) async fn show(
     State(dashboard): State<Arc<Dashboard>>,
     session: Session,
     Path(id): Path<String>,
+    Query(mut look): Query<Look>,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Fault> {
+    look.name = look.name.trim().to_owned();
     let project_id = session.actor.enter(&id, Some(Scope::DomainsRead)).map_err(Stop::from)?;
     let base = format!("/v1/projects/{}", segment(&id));
     let project: Project = dashboard.api.get(&session.actor, &base).await?;
-    let query = query.unwrap_or_default();
-    let after = query.strip_prefix("after=").map(segment);
-    let cursor = after.as_ref().map(|after| format!("&cursor={after}")).unwrap_or_default();
-    let listed = format!("{base}/domains?limit=200{cursor}");
-    let answered = dashboard.api.call(&session.actor, Method::GET, &listed, &Value::Null).await?;
+    let answered = dashboard.api.call(&session.actor, Method::GET, &look.path(&id), &Value::Null).await?;
     let state = digest_of(&answered.body.to_string());
     let list: List = answered.read()?;
     let now = dashboard.app.clock.now();
@@ -103,22 +143,31 @@ pub(in crate::dashboard) async fn show(
     let mut shell = Shell::within(&session, &project_id, Section::Domains, w::DOMAINS);
     if rows.iter().any(|row| row.domain.is_moving()) || session.may(Scope::DomainsWrite) {
         // Of this page, not of the first.
-        let page = after.map(|after| format!("?after={after}")).unwrap_or_default();
-        shell = shell.live(format!("/projects/{project_id}/live{page}"), RELOAD_SECONDS);
+        let page = look.query();
+        let mark = if page.is_empty() { "" } else { "?" };
+        shell = shell.live(format!("/projects/{project_id}/live{mark}{page}"), RELOAD_SECONDS);
     }
     if !rows.iter().any(|row| row.domain.is_moving()) {
         shell.reload_seconds = None; // nothing to wait for
     }
-    let note = w::note(&query);
+    let note = w::note(&query.unwrap_or_default());
+    let until = project.domains_until.as_deref().and_then(|until| Moment::parse(until, now));
+    let next =
+        list.next_cursor.map(|after| Look { after, name: look.name.clone(), status: look.status.clone() }.query());
+    let choices =
+        Status::ALL.iter().map(|status| Choice { status: status.as_str(), word: w::status(status.as_str()).0 });
     Ok(html(&Page {
         shell,
         project,
         id: project_id.to_string(),
         rows,
         quota: list.quota,
-        next: list.next_cursor.map(|next| segment(&next)),
+        next,
         may_write: session.may(Scope::DomainsWrite),
         note,
         state,
+        choices: choices.collect(),
+        look,
+        until,
     }))
 }

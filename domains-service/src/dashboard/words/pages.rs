@@ -40,6 +40,11 @@ words! {
     SIGN_IN_HINT = "The key stays between you and this page: your browser gets a session in its place, which ends after an hour without use.";
     NO_KEY_YET = "No key yet? Ask the operator of your platform for a first one; with it you can make more.";
     SIGNED_OUT = "You are signed out.";
+    FORM_KEPT = "Your session has ended, so nothing was changed yet. Sign in, and what you sent is here again.";
+    SIGNED_IN_AGAIN = "You are signed in again";
+    FORM_AGAIN = "This is what you sent when your session had ended. Nothing of it has been done yet.";
+    SEND_FORM = "Send it now";
+    LEAVE_FORM = "Do not send it";
     NOT_A_KEY = "This is not a key: it is incomplete or mistyped. Copy it again, from th_ to its last character.";
     UNKNOWN_KEY = "This key is not valid here: it is revoked, expired, or belongs to another platform.";
     KEY_WITHOUT_USE = "This key may neither see domains nor make keys. Use one with the scope domains:read, domains:write or keys:write.";
@@ -66,6 +71,8 @@ words! {
     SEE_PLANS = "Compare plans";
     NOT_DEPLOYED = "Deploy first";
     NOT_DEPLOYED_LEAD = "A domain can be added once the project has been deployed successfully.";
+    DOMAINS_UNTIL = "The plan does not include custom domains any more. Those that are here are served until";
+    DOMAINS_UNTIL_THEN = "After that visitors are not served there, until the plan includes them again.";
     SUSPENDED_LEAD = "The project is suspended: all its hosts answer 403. Talk to the operator of the platform.";
     SERVED_AT = "Served at";
     DOMAIN = "Domain";
@@ -86,6 +93,8 @@ words! {
     CREATE_RECORDS = "Create at your DNS provider";
     RECORD_HINT = "Copy each value exactly. Leave proxying switched off.";
     IN_THE_WAY = "In the way";
+    PAIR = "Also add";
+    PAIR_HINT = "Visitors try both. Once both are live, one can redirect to the other.";
     AS_PRIMARY = "Make it the primary domain once it is live";
 
     RECORDS = "DNS records";
@@ -102,6 +111,14 @@ words! {
     VERIFY_AGAIN = "Re-verify";
     CHECKED = "Last checked";
     NEXT_CHECK = "next check";
+    CHECKED_NOT_YET = "Checked just now: it is not there yet. What is missing stands below.";
+    MENU = "Menu";
+    SEARCH = "Part of the name";
+    FILTER = "Status";
+    FILTER_ALL = "any";
+    FIND = "Find";
+    NOTHING_FOUND = "No domain is like that.";
+    SHOW_ALL = "Show all";
     NOT_CHECKED = "Not checked yet.";
     PROGRESS = "Progress";
     STEP_RECORD = "DNS record";
@@ -236,6 +253,9 @@ words! {
     DELIVERIES = "Deliveries";
     NO_DELIVERIES = "Nothing has been sent yet.";
     SEND_AGAIN = "Send again";
+    SEND_TEST = "Send a test message";
+    PAYLOAD = "What was sent";
+    NEXT_ATTEMPT = "next attempt";
     ATTEMPTS = "Attempts";
     LAST_DELIVERY = "Last delivery";
     OPEN_SITE = "Open the site";
@@ -243,6 +263,7 @@ words! {
     FAILING = "On, and failing";
     ROTATE_SECRET_LEAD = "Messages carry signatures of both secrets for a day; then the old one is gone.";
     REMOVE_WEBHOOK_LEAD = "Nothing is sent to it any more, and what waits for it is dropped.";
+    SWITCH_OFF_LEAD = "Nothing is sent to it while it is off. What happens meanwhile is not told later.";
     SWITCH_ON = "Switch on";
     SWITCH_OFF = "Switch off";
     ROTATE_SECRET = "New secret";
@@ -292,10 +313,12 @@ pub(in crate::dashboard) const fn fault_title(status: u16) -> &'static str {
 pub(in crate::dashboard) fn note(query: &str) -> Option<&'static str> {
     match query {
         "verified" => Some("Checked just now."),
+        "made" => Some("It was shown once. If it was not copied, make another and take the old one away."),
         "verifying" => Some("The check is taking longer than usual. Its result appears here."),
         "saved" => Some("Saved. It is in force on every gateway within a second."),
         "revoked" => Some("The key is revoked."),
         "removed" => Some("The webhook is removed."),
+        "tested" => Some("A test message is on its way. What becomes of it is listed below."),
         "repeated" => Some("It is being sent again."),
         _ => None,
     }

@@ -144,6 +144,7 @@ pub(in crate::dashboard) fn event(kind: &str) -> String {
         "webhook.changed" => "Webhook changed",
         "webhook.removed" => "Webhook removed",
         "webhook.secret_rotated" => "Webhook secret rotated",
+        "webhook.tested" => "Test message sent",
         "webhook.delivery_repeated" => "Delivery sent again",
         "project.created" => "Project created",
         "project.changed" => "Project changed",

@@ -3,9 +3,9 @@
 use chassis::sql::{query, query_as, query_scalar};
 
 use super::super::{StoreError, Write, kept, read_json};
-use super::outbox::disable;
+use super::outbox::{Delivery, disable};
 use crate::project::ProjectRef;
-use crate::webhook::{DisabledReason, Wanted};
+use crate::webhook::{DisabledReason, TEST, Wanted, compose_test};
 
 /// Deliveries that may wait for one endpoint. It is switched off when more come: what nobody fetches must not grow.
 const WAITING_MAX: i64 = 10_000;
@@ -73,6 +73,24 @@ pub(crate) async fn deliver_to(
         bound_deliveries(write, &endpoint).await?;
     }
     Ok(())
+}
+
+/// Puts a message that tells nothing into the outbox of one endpoint; `None` when too many wait for it already, and it is
+/// switched off.
+pub(crate) async fn send_test(
+    write: &mut Write,
+    project: &ProjectRef,
+    endpoint: &str,
+    id: &str,
+) -> Result<Option<Delivery>, StoreError> {
+    let body = compose_test(project, endpoint, write.now());
+    let message = Outgoing { id: id.to_owned(), kind: TEST, body };
+    deliver_to(write, project, vec![endpoint.to_owned()], &message).await?;
+    Ok(query_as("SELECT * FROM webhook_deliveries WHERE endpoint = $1 AND message = $2")
+        .bind(endpoint)
+        .bind(id)
+        .fetch_optional(write.connection())
+        .await?)
 }
 
 /// What the deliveries of an endpoint are counted under.

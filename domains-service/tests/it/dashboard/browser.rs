@@ -13,6 +13,8 @@ pub(crate) struct Browser<'a> {
     client: reqwest::Client,
     pub(crate) address: &'static str,
     pub(crate) cookie: Option<String>,
+    /// What is shown once travels beside the session.
+    made: Option<String>,
 }
 
 /// What it was shown.
@@ -66,7 +68,7 @@ impl Page {
 impl<'a> Browser<'a> {
     pub(crate) fn new(platform: &'a Platform) -> Self {
         let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
-        Self { platform, client, address: "192.0.2.1", cookie: None }
+        Self { platform, client, address: "192.0.2.1", cookie: None, made: None }
     }
 
     /// A browser that is signed in with a new key of these scopes.
@@ -93,6 +95,13 @@ impl<'a> Browser<'a> {
         self.send("POST", path, &fields, &[("origin", &origin())]).await
     }
 
+    /// The same, and the page that it leads to.
+    pub(crate) async fn post_and_follow(&mut self, from: &str, path: &str, fields: &[(&str, &str)]) -> Page {
+        let led = self.post(from, path, fields).await;
+        assert_eq!(led.status, 303, "{}", led.words());
+        self.get(led.location()).await
+    }
+
     pub(crate) async fn send(
         &mut self,
         method: &str,
@@ -111,9 +120,11 @@ impl<'a> Browser<'a> {
         }
         let response = request.send().await.unwrap();
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        if let Some(set) = headers.get("set-cookie") {
+        for set in headers.get_all("set-cookie") {
             let pair = set.to_str().unwrap().split(';').next().unwrap().to_owned();
-            self.cookie = (!pair.ends_with('=')).then_some(pair);
+            let kept = (!pair.split_once('=').unwrap().1.is_empty()).then(|| pair.clone());
+            let of = if pair.starts_with("__Host-tollhouse-made=") { &mut self.made } else { &mut self.cookie };
+            *of = kept;
         }
         Page { status, headers, text: response.text().await.unwrap() }
     }
@@ -131,10 +142,8 @@ impl Browser<'_> {
         let request = self.client.request(method.parse().unwrap(), format!("{}{path}", self.platform.http));
         let request =
             self.platform.signed(request, claims, self.address).header("host", format!("dashboard.{PLATFORM}"));
-        match &self.cookie {
-            Some(cookie) => request.header("cookie", format!("other=1; {cookie}")),
-            None => request,
-        }
+        let cookies: Vec<&str> = self.cookie.iter().chain(&self.made).map(String::as_str).collect();
+        if cookies.is_empty() { request } else { request.header("cookie", format!("other=1; {}", cookies.join("; "))) }
     }
 
     /// Opens a stream of events.

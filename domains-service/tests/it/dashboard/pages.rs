@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use super::{Browser, Page};
 use crate::world::Platform;
 
-const ALL: [&str; 5] = ["orders:read", "orders:write", "domains:read", "domains:write", "keys:write"];
-const DOMAINS: &str = "/projects/demo/domains";
+pub(super) const ALL: [&str; 5] = ["orders:read", "orders:write", "domains:read", "domains:write", "keys:write"];
+pub(super) const DOMAINS: &str = "/projects/demo/domains";
 const SHOP: &str = "shop.customer.test";
 
-async fn demo(plan: &str) -> Platform {
+pub(super) async fn demo(plan: &str) -> Platform {
     let platform = Platform::start().await;
     platform.project("demo", plan).await;
     platform.dns.zone("customer.test", &["192.31.196.1", "192.31.196.2"]);
@@ -27,7 +27,7 @@ async fn target(platform: &Platform) -> String {
 
 /// What every page owes.
 #[track_caller]
-fn is_sound(page: &Page, path: &str) {
+pub(super) fn is_sound(page: &Page, path: &str) {
     assert_eq!(page.status, 200, "{path}: {}", page.words());
     assert!(page.text.len() < 50_000, "{path} has {} bytes", page.text.len());
     let policy = page.headers["content-security-policy"].to_str().unwrap();
@@ -232,7 +232,8 @@ async fn a_key_is_made_shown_once_rotated_and_revoked() {
     none.says("needs at least one scope");
     let more = browser.post(keys, keys, &[("label", "greedy"), ("scope", "orders:write")]).await;
     assert_eq!(more.status, 403);
-    let made = browser.post(keys, keys, &[("label", "checkout <1>"), ("scope", "orders:read"), ("days", "30")]).await;
+    let form = [("label", "checkout <1>"), ("scope", "orders:read"), ("days", "30")];
+    let made = browser.post_and_follow(keys, keys, &form).await;
     is_sound(&made, keys);
     made.says("Copy the key now");
     let secret = made.between("data-copy=\"th_live_", "\"").to_owned();
@@ -241,7 +242,12 @@ async fn a_key_is_made_shown_once_rotated_and_revoked() {
     listed.says("checkout &#60;1&#62;");
     listed.says("Expires in 30 days");
     assert!(!listed.text.contains(&secret), "it is shown once");
-    let rotated = browser.post(keys, &format!("{keys}/{id}/rotate"), &[("overlap", "3600")]).await;
+    // Whoever loads the page again makes no second key.
+    let again = browser.get(&format!("{keys}?made")).await;
+    again.says("It was shown once.");
+    assert!(!again.text.contains(&secret));
+    assert_eq!(again.text.matches("checkout &#60;1&#62;</p>").count(), 1, "{}", again.words());
+    let rotated = browser.post_and_follow(keys, &format!("{keys}/{id}/rotate"), &[("overlap", "3600")]).await;
     rotated.says("Copy the key now");
     rotated.says("Expires in 60 minutes");
     let revoked = browser.post(keys, &format!("{keys}/{id}/revoke"), &[]).await;
@@ -295,8 +301,8 @@ async fn webhooks_are_added_shown_switched_and_removed() {
     let wrong = browser.post(list, list, &[("url", "ftp://receiver.test/")]).await;
     assert_eq!(wrong.status, 400);
     wrong.says("invalid_webhook_url");
-    let made = browser.post(list, list, &[("url", "https://receiver.test/hook"), ("event", "domain.active")]).await;
-    assert_eq!(made.status, 200);
+    let form = [("url", "https://receiver.test/hook"), ("event", "domain.active")];
+    let made = browser.post_and_follow(list, list, &form).await;
     made.says("Copy the signing secret now");
     browser.get(list).await.says("https://receiver.test/hook");
     let id = browser.get(list).await.between("/projects/demo/webhooks/wh_", "\"").to_owned();
@@ -304,9 +310,19 @@ async fn webhooks_are_added_shown_switched_and_removed() {
     let page = browser.get(&one).await;
     page.says("Nothing has been sent yet.");
     assert!(!page.text.contains("whsec_"), "the secret is shown once");
+    let tested = browser.post_and_follow(&one, &format!("{one}/test"), &[]).await;
+    is_sound(&tested, "tested");
+    tested.says("A test message is on its way.");
+    assert!(tested.text.contains("&#34;type&#34;: &#34;webhook.test&#34;"), "what was sent is shown: {}", tested.text);
     browser.post(&one, &format!("{one}/change"), &[("action", "off")]).await;
     browser.get(&one).await.says("Switched off.");
-    browser.post(&one, &format!("{one}/change"), &[("action", "rotate")]).await.says("Copy the signing secret now");
+    let rotated = browser.post_and_follow(&one, &format!("{one}/change"), &[("action", "rotate")]).await;
+    rotated.says("Copy the signing secret now");
+    assert!(
+        !browser.get(&format!("{one}?made")).await.text.contains("whsec_"),
+        "a reload shows nothing, and makes nothing"
+    );
+    assert_eq!(browser.get(list).await.text.matches("receiver.test/hook</a>").count(), 1);
     let removed = browser.post(&one, &format!("{one}/change"), &[("action", "remove")]).await;
     assert_eq!(removed.location(), "/projects/demo/webhooks?removed");
     assert_eq!(browser.get(&one).await.status, 404);

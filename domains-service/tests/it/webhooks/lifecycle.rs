@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{WEBHOOKS, deliveries, endpoint, happen, platform};
+use super::{WEBHOOKS, deliveries, endpoint, happen, is_signed, platform};
 use crate::webhooks::receiver::Receiver;
+use crate::world::START;
 
 #[tokio::test]
 async fn an_endpoint_that_fails_for_days_is_switched_off_and_can_be_switched_on() {
@@ -143,4 +144,20 @@ async fn deliveries_are_listed_by_page_and_by_state() {
     assert_eq!(first["deliveries"], json!([all[0], all[1]]));
     let second = owner.get(&format!("{path}?limit=2&cursor={}", first["next_cursor"].as_str().unwrap())).await.body;
     assert_eq!((&second["deliveries"], &second["next_cursor"]), (&json!([all[2]]), &Value::Null));
+}
+
+#[tokio::test]
+async fn its_owner_tries_a_receiver_with_a_message_that_tells_nothing() {
+    let (platform, receiver) = (platform().await, Receiver::start().await);
+    let (id, secret) = endpoint(&platform, &receiver, json!(["domain.removed"])).await;
+    let (owner, one) = (platform.owner("demo"), format!("{WEBHOOKS}/{id}"));
+    let sent = owner.send("POST", &format!("{one}/test"), Value::Null).await;
+    assert_eq!((sent.status, &sent.body["type"]), (202, &json!("webhook.test")), "{sent:?}");
+    let message = receiver.message(0).await;
+    assert!(is_signed(&message, &secret, START));
+    assert_eq!(message.json(), sent.body["payload"], "what was sent is shown");
+    assert_eq!(message.json()["data"], json!({ "project_id": "demo", "webhook": id }));
+    deliveries(&platform, &id, |list| list.len() == 1 && list[0]["state"] == "delivered").await;
+    assert_eq!(owner.send("PATCH", &one, json!({ "enabled": false })).await.status, 200);
+    assert_eq!(owner.send("POST", &format!("{one}/test"), Value::Null).await.code(), (409, "webhook_disabled"));
 }
