@@ -129,10 +129,7 @@ impl ServerTls {
     /// When a file cannot be read, others may read the key, or they do not belong together.
     pub fn load(certificate: &Path, key: &Path) -> anyhow::Result<Self> {
         let place = || format!("the certificate {}", certificate.display());
-        let pem = std::fs::read(certificate).with_context(place)?;
-        let chain: Vec<CertificateDer<'static>> =
-            CertificateDer::pem_slice_iter(&pem).collect::<Result<_, _>>().with_context(place)?;
-        let key = Secret::load_with(key, |text| Ok(PrivateKeyDer::from_pem_slice(text.as_bytes())?))?;
+        let (chain, key) = chain_and_key(certificate, key)?;
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let config = rustls::ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])?
@@ -188,6 +185,31 @@ impl ServerTls {
         let accepting = TlsAcceptor::from(self.0.clone()).accept(stream);
         tokio::time::timeout(HANDSHAKE_TIME_MAX, accepting).await.map_err(std::io::Error::from)?
     }
+}
+
+/// A chain and its key, PEM: what a process shows to whoever it speaks with.
+///
+/// # Errors
+/// When a file cannot be read or holds none, or others may read the key.
+pub fn chain_and_key(
+    certificate: &Path,
+    key: &Path,
+) -> anyhow::Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
+    let chain = certificates(certificate)?;
+    let key = Secret::load_with(key, |text| Ok(PrivateKeyDer::from_pem_slice(text.as_bytes())?))?;
+    Ok((chain, key))
+}
+
+/// The certificates of a file, PEM; at least one.
+///
+/// # Errors
+/// When it cannot be read, or there is none in it.
+pub fn certificates(file: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+    let place = || format!("the certificate {}", file.display());
+    let pem = std::fs::read(file).with_context(place)?;
+    let all: Vec<_> = CertificateDer::pem_slice_iter(&pem).collect::<Result<_, _>>().with_context(place)?;
+    anyhow::ensure!(!all.is_empty(), "there is no certificate in {}", file.display());
+    Ok(all)
 }
 
 #[cfg(test)]

@@ -72,6 +72,9 @@ async fn status(State(view): State<View>) -> Json<Value> {
                 "name": upstream.settings.name,
                 "endpoints": upstream.endpoints.len(),
                 "up": upstream.endpoints.up(now),
+                "speaks": upstream.settings.transport.scheme(),
+                "insecure": upstream.settings.transport.is_insecure(),
+                "failing_because": upstream.endpoints.failing_because(),
                 "failing_for_seconds": upstream.endpoints.failing_for(now).map(|time| time.as_secs()),
                 "in_flight": upstream.in_flight(),
             })

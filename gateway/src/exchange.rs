@@ -33,12 +33,13 @@ use self::upstream::upload::{Body, Upload};
 use crate::answer::{Answer, Refusal};
 use crate::decorate::{ResponseSink as _, is_foreign, ours};
 use crate::door::Connection;
-use crate::facts::Facts;
+use crate::facts::{ConnectionKind, Facts};
 use crate::forward;
 use crate::gateway::{Gateway, connection_facts, explain};
 use crate::rejection::Rejection;
 use crate::request::BodyPromise;
 use crate::telemetry::Entry;
+use crate::upstreams::{DialError, Endpoint, tls_reason};
 
 /// A connection to an upstream that was used so lately is not about to be closed: services keep theirs for two seconds at
 /// the least. Others are not for requests that nobody may send twice.
@@ -179,9 +180,12 @@ impl<'a> Exchange<'a> {
             let opened = UpstreamConnection::open((&upstream, &endpoint), tenant, rested_max, upload, age).await;
             let mut opened = match opened {
                 Ok(opened) => opened,
-                Err(_) if self.gateway.has_not_connected(&self.facts) => continue,
-                Err(error) => return Err(error),
+                Err(error) => {
+                    self.unconnected(&endpoint, error)?;
+                    continue;
+                }
             };
+            self.facts.upstream_connection = Some(ConnectionKind { reused: opened.reused, tls: opened.is_tls() });
             match self.exchange(&mut opened, client).await {
                 Ok((head, out)) => {
                     endpoint.worked();
@@ -190,6 +194,7 @@ impl<'a> Exchange<'a> {
                 }
                 // An idle connection may have died before the request was read. A body comes only once.
                 Err(error) => {
+                    self.facts.upstream_reason = error.cause.as_deref().and_then(tls_reason_of);
                     let silent = opened.buffer.is_empty() && self.facts.interim_responses == 0;
                     let unread = opened.reused && silent && !opened.upload.begun;
                     died = unread && has_died(&error) && forward::may_repeat(&self.facts, &self.head.method);
@@ -199,6 +204,16 @@ impl<'a> Exchange<'a> {
                 }
             }
         }
+    }
+
+    /// An address took no connection: another one may.
+    fn unconnected(&mut self, endpoint: &Endpoint, error: DialError) -> pingora::Result<()> {
+        endpoint.note(&error);
+        self.facts.upstream_reason.clone_from(&error.reason);
+        if self.gateway.has_not_connected(&self.facts) {
+            return Ok(());
+        }
+        Err(Error::explain(error.kind.error_type(), "connecting to an upstream").into_up())
     }
 
     /// One attempt, to the head of the final response.
@@ -246,6 +261,11 @@ impl<'a> Exchange<'a> {
 /// Whether what was refused is no request, which no client sends by mistake more than once or twice.
 fn is_about_form(rejection: Rejection) -> bool {
     matches!(rejection, Rejection::BadHost | Rejection::BadFraming | Rejection::BadTarget | Rejection::BadRequest)
+}
+
+/// Why TLS broke off, in words for an operator.
+fn tls_reason_of(cause: &(dyn std::error::Error + Send + Sync + 'static)) -> Option<Cow<'static, str>> {
+    cause.downcast_ref().and_then(tls_reason).map(Cow::Owned)
 }
 
 /// Whether the connection ended by itself, as an idle one may at any moment.

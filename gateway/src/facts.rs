@@ -1,5 +1,6 @@
 //! What we have learnt about a request so far: filled by the stages, read by whoever decorates, logs and counts.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -92,6 +93,27 @@ pub struct Shown {
     pub outcome: Outcome,
 }
 
+/// Which kind of connection to an upstream a request was sent over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionKind {
+    /// It had served other requests.
+    pub reused: bool,
+    /// It is encrypted.
+    pub tls: bool,
+}
+
+impl ConnectionKind {
+    /// The words in the log.
+    pub const fn as_str(self) -> &'static str {
+        match (self.reused, self.tls) {
+            (false, false) => "fresh h1",
+            (true, false) => "reused h1",
+            (false, true) => "fresh h1 tls",
+            (true, true) => "reused h1 tls",
+        }
+    }
+}
+
 /// Where the request goes.
 #[derive(Debug)]
 pub struct Target {
@@ -153,6 +175,10 @@ pub struct Facts {
     pub endpoint: Option<Arc<Endpoint>>,
     /// Connection attempts to the upstream.
     pub attempts: u32,
+    /// Over what it was sent there.
+    pub upstream_connection: Option<ConnectionKind>,
+    /// Why the upstream failed, for the operator: never for the client.
+    pub upstream_reason: Option<Cow<'static, str>>,
     /// Interim responses (1xx) of the upstream so far.
     pub interim_responses: u32,
     /// When the upstream was first asked.
@@ -197,6 +223,8 @@ impl Facts {
             target: None,
             endpoint: None,
             attempts: 0,
+            upstream_connection: None,
+            upstream_reason: None,
             interim_responses: 0,
             upstream_began: None,
             upstream_answered: None,

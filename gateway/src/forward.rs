@@ -120,7 +120,8 @@ fn say_where(headers: &mut http::HeaderMap, facts: &Facts, connection: &Connecti
             Some(port) => HeaderValue::try_from(format!("{host}:{port}"))?,
         };
         headers.insert(name::FORWARDED_HOST.clone(), host.clone());
-        headers.insert(header::HOST, host);
+        let told = facts.upstream().and_then(|upstream| upstream.settings.host.clone());
+        headers.insert(header::HOST, told.unwrap_or(host));
     }
     Ok(())
 }
@@ -218,6 +219,7 @@ fn explain(error: &pingora::Error) -> Rejection {
         Type::ConnectRefused | Type::ConnectNoRoute | Type::ConnectError | Type::BindError | Type::SocketError => {
             Rejection::UpstreamUnreachable
         }
+        Type::TLSHandshakeFailure => Rejection::UpstreamTls,
         _ => Rejection::UpstreamInvalid,
     }
 }

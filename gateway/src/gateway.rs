@@ -39,6 +39,7 @@ impl Gateway {
         if facts.upstream_began.is_some() {
             let outcome = match facts.refused {
                 Some(Rejection::UpstreamTimeout) => UpstreamOutcome::Timeout,
+                Some(Rejection::UpstreamTls) => UpstreamOutcome::TlsError,
                 Some(Rejection::UpstreamUnreachable) => UpstreamOutcome::ConnectError,
                 Some(Rejection::UpstreamInvalid) => UpstreamOutcome::Invalid,
                 _ => UpstreamOutcome::Answered,

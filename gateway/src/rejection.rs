@@ -134,6 +134,8 @@ catalogue! {
     NotImplemented = 501 "not_implemented" Client "The transfer coding is not supported.";
     /// No connection to the upstream.
     UpstreamUnreachable = 502 "upstream_unreachable" Upstream "The service behind this site cannot be reached.";
+    /// TLS to the upstream did not come about: its certificate, or ours.
+    UpstreamTls = 502 "upstream_tls" Upstream "A secure connection to the service behind this site cannot be made.";
     /// The upstream broke off or answered nonsense.
     UpstreamInvalid = 502 "upstream_invalid" Upstream "The service behind this site gave no valid response.";
     /// Too much at once.

@@ -42,6 +42,8 @@ pub enum UpstreamOutcome {
     Answered,
     /// No connection.
     ConnectError,
+    /// TLS did not come about.
+    TlsError,
     /// Too slow.
     Timeout,
     /// Broke off or answered nonsense.
@@ -49,12 +51,13 @@ pub enum UpstreamOutcome {
 }
 
 impl UpstreamOutcome {
-    const ALL: &'static [Self] = &[Self::Answered, Self::ConnectError, Self::Timeout, Self::Invalid];
+    const ALL: &'static [Self] = &[Self::Answered, Self::ConnectError, Self::TlsError, Self::Timeout, Self::Invalid];
 
     const fn as_str(self) -> &'static str {
         match self {
             Self::Answered => "answered",
             Self::ConnectError => "connect_error",
+            Self::TlsError => "tls_error",
             Self::Timeout => "timeout",
             Self::Invalid => "invalid",
         }

@@ -3,10 +3,12 @@
 mod browser;
 mod budget;
 mod bulkhead;
+mod dial;
 mod endpoint;
 mod health;
 mod idle;
 mod route;
+mod tls;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -15,6 +17,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use contract::project::{ProjectUid, UpstreamName};
+use http::HeaderValue;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -22,10 +25,12 @@ pub use browser::{Cors, Hsts, Origin, Readers};
 pub use budget::RetryBudget;
 use bulkhead::Bulkhead;
 pub use bulkhead::{Busy, Permit};
-pub use endpoint::{Endpoint, Endpoints, Place};
+pub use dial::{DialError, DialFailure, Stream, dial};
+pub use endpoint::{Endpoint, EndpointUrl, Endpoints, Place, Scheme};
 pub use health::HealthCheck;
 pub use idle::{Tenant, announces_body};
 pub use route::{Route, RouteError, RouteTable};
+pub use tls::{Tls, TlsSettings, reason as tls_reason};
 
 use crate::forward::FieldRules;
 
@@ -67,6 +72,41 @@ impl std::str::FromStr for IdentityForm {
     }
 }
 
+/// How an upstream is spoken to.
+#[derive(Clone, Debug)]
+pub enum Transport {
+    /// HTTP/1.1 in clear text.
+    Plain,
+    /// HTTP/2 in clear text, which it is known to speak.
+    PlainHttp2,
+    /// TLS; which version of HTTP, both sides agree on in the handshake.
+    Tls(Arc<Tls>),
+}
+
+impl Transport {
+    /// The part of a URL that says so.
+    pub fn scheme(&self) -> &'static str {
+        match self {
+            Self::Plain => "http",
+            Self::PlainHttp2 => "h2c",
+            Self::Tls(_) => "https",
+        }
+    }
+
+    /// The settings of TLS.
+    pub fn tls(&self) -> Option<&Tls> {
+        match self {
+            Self::Tls(tls) => Some(tls),
+            Self::Plain | Self::PlainHttp2 => None,
+        }
+    }
+
+    /// Whether its certificate is not looked at.
+    pub fn is_insecure(&self) -> bool {
+        self.tls().is_some_and(|tls| tls.settings.insecure)
+    }
+}
+
 /// One backend as configured.
 #[derive(Clone, Debug)]
 pub struct UpstreamSettings {
@@ -74,7 +114,11 @@ pub struct UpstreamSettings {
     pub name: UpstreamName,
     /// Where it answers, at least one place.
     pub endpoints: Vec<Place>,
-    /// Time to connect.
+    /// How it is spoken to there.
+    pub transport: Transport,
+    /// The host it is asked for; `None`: the one the client asked for.
+    pub host: Option<HeaderValue>,
+    /// Time to connect, a TLS handshake included.
     pub connect_timeout: Duration,
     /// Time to the first byte of the response, and between two reads.
     pub first_byte_timeout: Duration,
@@ -119,8 +163,16 @@ pub struct Upstream {
 
 impl Upstream {
     fn new(settings: UpstreamSettings, idle: Arc<Semaphore>) -> Self {
+        if settings.transport.is_insecure() {
+            tracing::warn!(
+                upstream = settings.name.as_str(),
+                "INSECURE: the certificate of this upstream is not looked at, so whoever is in between can read and \
+                 change every request; name its authority with tls.ca_certificate_file and remove tls.insecure"
+            );
+        }
+        let by_name = settings.transport.tls().is_some();
         Self {
-            endpoints: Endpoints::new(&settings.endpoints, idle),
+            endpoints: Endpoints::new(&settings.endpoints, idle, by_name),
             routes: RouteTable::new(settings.routes.clone()),
             retries: RetryBudget::default(),
             bulkhead: Arc::new(Bulkhead::new(settings.in_flight_max)),
@@ -150,8 +202,26 @@ impl Upstream {
     async fn keep_checked(self: Arc<Self>) {
         let Some(check) = &self.settings.health else { return };
         loop {
-            self.endpoints.check(check).await;
+            self.endpoints.check(check, &self.settings).await;
             tokio::time::sleep(check.every).await;
+        }
+    }
+
+    /// Takes the files of TLS that have changed.
+    async fn reload_tls(self: &Arc<Self>) {
+        let Transport::Tls(tls) = &self.settings.transport else { return };
+        let (tls, upstream) = (tls.clone(), self.settings.name.as_str());
+        match tokio::task::spawn_blocking(move || tls.reload()).await {
+            Ok(Ok(true)) => tracing::info!(upstream, "the files of TLS to an upstream were read again"),
+            Ok(Ok(false)) | Err(_) => {}
+            Ok(Err(error)) => {
+                let error = format!("{error:#}");
+                tracing::error!(
+                    upstream,
+                    error,
+                    "the files of TLS to an upstream cannot be used; what was in force stays"
+                );
+            }
         }
     }
 
@@ -237,6 +307,7 @@ impl Upstreams {
             complete = self.look_up().await;
             for upstream in self.all() {
                 upstream.endpoints.tidy();
+                upstream.reload_tls().await;
             }
         }
     }
@@ -293,6 +364,8 @@ mod tests {
         let settings = UpstreamSettings {
             name: "shop".parse().unwrap(),
             endpoints: vec![endpoint.parse().unwrap()],
+            transport: Transport::Plain,
+            host: None,
             connect_timeout: Duration::from_secs(1),
             first_byte_timeout: Duration::from_secs(1),
             total_timeout: None,

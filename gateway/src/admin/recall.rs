@@ -97,6 +97,7 @@ async fn request(State(view): State<View>, Path(id): Path<String>) -> Response {
         Some(rejection) => json!({
             "who_must_act": rejection.blame().as_str(),
             "told_the_client": rejection.message(),
+            "because": line.get("reason"),
             "read": format!("docs/errors.md#{code}"),
         }),
         None => match line.get("status").and_then(Value::as_u64).unwrap_or(0) {
@@ -178,6 +179,8 @@ pub(super) fn upstream(view: &View, name: &UpstreamName) -> Value {
             "name": name,
             "endpoints": upstream.endpoints.len(),
             "up": upstream.endpoints.up(now),
+            "insecure": upstream.settings.transport.is_insecure(),
+            "failing_because": upstream.endpoints.failing_because(),
         }),
         None => json!({ "name": name, "endpoints": 0, "up": 0 }),
     }
@@ -204,7 +207,14 @@ pub(super) fn why_host(
     if figure("endpoints") == 0 {
         why.push("Its service has no address on this gateway: 503 upstream_unknown.".to_owned());
     } else if figure("up") == 0 {
-        why.push("No address of its service answered the last time: 502 upstream_unreachable.".to_owned());
+        let because = upstream.and_then(|upstream| upstream.get("failing_because")?.as_str());
+        why.push(match because {
+            Some(because) => format!("No address of its service took a connection the last time: {because}."),
+            None => "No address of its service answered the last time: 502 upstream_unreachable.".to_owned(),
+        });
+    }
+    if upstream.and_then(|upstream| upstream.get("insecure")?.as_bool()) == Some(true) {
+        why.push("INSECURE: the certificate of its service is not looked at (tls.insecure).".to_owned());
     }
     if why.is_empty() {
         why.push("Requests are served.".to_owned());

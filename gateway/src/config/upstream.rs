@@ -1,13 +1,19 @@
 //! `[upstreams.NAME]`: where a backend is, how long to wait for it, and what it offers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use chassis::config::Section;
 use contract::project::UpstreamName;
-use http::Method;
+use http::uri::Authority;
+use http::{HeaderValue, Method};
+use rustls::pki_types::ServerName;
 
 use crate::forward::FieldRules;
-use crate::upstreams::{Cors, HealthCheck, Hsts, IdentityForm, Origin, Place, Route, UpstreamSettings};
+use crate::upstreams::{
+    Cors, EndpointUrl, HealthCheck, Hsts, IdentityForm, Origin, Route, Scheme, Tls, TlsSettings, Transport,
+    UpstreamSettings,
+};
 
 /// The platform's own services, which take requests only with an identity.
 const OWN_SERVICES: [&str; 3] = ["orders", "domains", "dashboard"];
@@ -32,10 +38,12 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
             None
         }
     };
-    let endpoints: Option<Vec<Place>> = one.list("endpoints");
+    let endpoints: Option<Vec<EndpointUrl>> = one.list("endpoints");
     if endpoints.as_ref().is_some_and(Vec::is_empty) {
         one.missing("endpoints", "[\"127.0.0.1:7001\"]");
     }
+    let transport = transport(&one, endpoints.as_deref());
+    let host = host(&one);
     let routes: Vec<_> = one.tables("routes").iter().map(route).collect();
     let routes: Option<Vec<Route>> = routes.into_iter().collect();
     let millis = Duration::from_millis;
@@ -67,7 +75,9 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
     let routes = routes?;
     Some(UpstreamSettings {
         name: parsed?,
-        endpoints: endpoints.filter(|endpoints| !endpoints.is_empty())?,
+        endpoints: endpoints?.into_iter().map(|endpoint| endpoint.place).collect(),
+        transport: transport?,
+        host: host?,
         connect_timeout: connect?,
         first_byte_timeout: first_byte?,
         total_timeout: total?,
@@ -81,6 +91,81 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
         hsts: hsts?,
         routes,
     })
+}
+
+/// How it is spoken to: as its endpoints say, all of them alike.
+fn transport(section: &Section<'_>, endpoints: Option<&[EndpointUrl]>) -> Option<Transport> {
+    let tls = section.section("tls");
+    let settings = tls_settings(&tls);
+    let scheme = endpoints?.first()?.scheme;
+    if endpoints?.iter().any(|endpoint| endpoint.scheme != scheme) {
+        section.complain("endpoints", "begin them all alike: one upstream is spoken to in one way");
+        return None;
+    }
+    if scheme != Scheme::Https && section.has("tls") {
+        section.complain("endpoints", "with [tls] settings they begin with https://");
+        return None;
+    }
+    let settings = settings?;
+    match scheme {
+        Scheme::Http => Some(Transport::Plain),
+        Scheme::H2c => Some(Transport::PlainHttp2),
+        Scheme::Https => match Tls::load(settings) {
+            Ok(tls) => Some(Transport::Tls(Arc::new(tls))),
+            Err(error) => {
+                section.complain("tls", format!("it cannot be used: {error:#}"));
+                None
+            }
+        },
+    }
+}
+
+fn tls_settings(section: &Section<'_>) -> Option<TlsSettings> {
+    let server_name = section.optional::<TlsName>("server_name");
+    let authority = section.path("ca_certificate_file");
+    let (chain, key) = (section.path("client_certificate_file"), section.path("client_key_file"));
+    let http2 = section.flag("http2", true);
+    let insecure = section.flag("insecure", false);
+    let client = match (chain?, key?) {
+        (Some(chain), Some(key)) => Some((chain, key)),
+        (None, None) => None,
+        (Some(_), None) => {
+            section.missing("client_key_file", "\"data/tls/edge.key\"");
+            return None;
+        }
+        (None, Some(_)) => {
+            section.missing("client_certificate_file", "\"data/tls/edge.pem\"");
+            return None;
+        }
+    };
+    let (authority, insecure) = (authority?, insecure?);
+    if insecure && authority.is_some() {
+        section.complain("insecure", "leave it out: with ca_certificate_file the certificate is looked at");
+        return None;
+    }
+    Some(TlsSettings { server_name: server_name?.map(|name| name.0), authority, client, http2: http2?, insecure })
+}
+
+/// The host it is asked for, where that is not the visitor's.
+fn host(section: &Section<'_>) -> Option<Option<HeaderValue>> {
+    let host = section.optional::<Authority>("host")?;
+    let value = host.as_ref().map(|host| HeaderValue::from_str(host.as_str()));
+    if host.is_some_and(|host| host.as_str().contains('@')) || value.as_ref().is_some_and(Result::is_err) {
+        section.complain("host", "use a name, and a port if there is one: shop.internal:8443");
+        return None;
+    }
+    Some(value.and_then(Result::ok))
+}
+
+/// A name that certificates are for.
+struct TlsName(ServerName<'static>);
+
+impl std::str::FromStr for TlsName {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        ServerName::try_from(text.to_owned()).map(Self).map_err(|_| "use a name or an address, without a port")
+    }
 }
 
 fn health(section: &Section<'_>) -> Option<HealthCheck> {

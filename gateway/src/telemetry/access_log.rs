@@ -79,6 +79,14 @@ pub(super) fn line(facts: &Facts, entry: &Entry<'_>, took: Duration, waited: Dur
     if let Some(endpoint) = &facts.endpoint {
         line.text("endpoint", endpoint.text());
     }
+    if let Some(kind) = facts.upstream_connection {
+        line.text("upstream_connection", kind.as_str());
+    }
+    if facts.refused.is_some()
+        && let Some(reason) = &facts.upstream_reason
+    {
+        line.text("reason", reason);
+    }
     let project = facts.payer.as_ref().or(facts.project.as_ref());
     if let Some(project) = project {
         line.text("project_id", project.id.as_str());

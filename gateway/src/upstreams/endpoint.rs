@@ -6,6 +6,7 @@
 //! An endpoint given as a name is all the addresses that the system's resolver knows for it, looked up in the background
 //! and never while a request waits. When the resolver does not answer, the addresses of before stay.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -14,10 +15,11 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use super::HealthCheck;
 use super::idle::Idle;
+use super::{DialError, HealthCheck, UpstreamSettings};
 use crate::names;
 
 /// How long an address that failed is left alone.
@@ -61,11 +63,54 @@ impl From<SocketAddr> for Place {
     }
 }
 
+/// How an upstream is spoken to, as the start of an endpoint says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// HTTP/1.1 in clear text: also where nothing is said.
+    Http,
+    /// HTTP/2 in clear text.
+    H2c,
+    /// TLS.
+    Https,
+}
+
+/// An endpoint as it is written: `127.0.0.1:7001`, `https://shop.internal`, `h2c://127.0.0.1:50051`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointUrl {
+    /// How it is spoken to.
+    pub scheme: Scheme,
+    /// Where it is.
+    pub place: Place,
+}
+
+impl FromStr for EndpointUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (scheme, rest) = match text.split_once("://") {
+            None => return Ok(Self { scheme: Scheme::Http, place: text.parse()? }),
+            Some(("http", rest)) => (Scheme::Http, rest),
+            Some(("https", rest)) => (Scheme::Https, rest),
+            Some(("h2c", rest)) => (Scheme::H2c, rest),
+            Some(_) => return Err("begin it with http://, https:// or h2c:// (HTTP/2 without TLS)".to_owned()),
+        };
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let has_port = rest.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+        let usual = if scheme == Scheme::Https { 443 } else { 80 };
+        let place = if has_port { rest.parse()? } else { format!("{rest}:{usual}").parse()? };
+        Ok(Self { scheme, place })
+    }
+}
+
 /// One address of an upstream.
 #[derive(Debug)]
 pub struct Endpoint {
     /// The address.
     pub address: SocketAddr,
+    /// The name that was looked up, where its certificate has to be for it.
+    pub name: Option<Arc<str>>,
+    /// Why the last connection did not come about, where that is known.
+    reason: Mutex<Option<Cow<'static, str>>>,
     /// The address as it is logged.
     text: String,
     /// Monotonic milliseconds until which it is left alone; 0: it is up.
@@ -81,9 +126,11 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    pub(super) fn new(address: SocketAddr, idle: Arc<Semaphore>) -> Self {
+    pub(super) fn new(address: SocketAddr, name: Option<Arc<str>>, idle: Arc<Semaphore>) -> Self {
         Self {
             address,
+            name,
+            reason: Mutex::default(),
             text: address.to_string(),
             down_until: AtomicU64::new(0),
             failing_since: AtomicU64::new(0),
@@ -105,9 +152,18 @@ impl Endpoint {
         is_out != was_out
     }
 
+    fn found(&self) -> Found {
+        (self.address, self.name.clone())
+    }
+
     /// The address as text.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// Remembers why a connection did not come about.
+    pub fn note(&self, error: &DialError) {
+        self.reason.lock().clone_from(&error.reason);
     }
 
     /// Remembers a failed connection.
@@ -133,6 +189,12 @@ impl Endpoint {
         Some(now.saturating_sub(Duration::from_millis(since)))
     }
 
+    /// Why, where that is known.
+    pub fn failing_because(&self) -> Option<Cow<'static, str>> {
+        let is_failing = self.failing_since.load(Ordering::Relaxed) != 0;
+        self.reason.lock().clone().filter(|_| is_failing)
+    }
+
     /// Whether requests are sent here.
     pub fn is_up(&self, now: Duration) -> bool {
         !self.is_out.load(Ordering::Relaxed) && self.down_until.load(Ordering::Relaxed) <= millis(now)
@@ -147,16 +209,21 @@ pub struct Endpoints {
     next: AtomicUsize,
     /// Places for connections that wait, of all upstreams.
     idle: Arc<Semaphore>,
+    /// Two names with one address are two endpoints: certificates are for names.
+    by_name: bool,
 }
 
+/// An address, and the name it was found under where that matters.
+type Found = (SocketAddr, Option<Arc<str>>);
+
 impl Endpoints {
-    pub(super) fn new(places: &[Place], idle: Arc<Semaphore>) -> Self {
+    pub(super) fn new(places: &[Place], idle: Arc<Semaphore>, by_name: bool) -> Self {
         let addresses = places.iter().filter_map(|place| match place {
-            Place::Address(address) => Some(Arc::new(Endpoint::new(*address, idle.clone()))),
+            Place::Address(address) => Some(Arc::new(Endpoint::new(*address, None, idle.clone()))),
             Place::Name(..) => None,
         });
         let all = ArcSwap::from_pointee(addresses.collect());
-        Self { places: places.to_vec(), all, next: AtomicUsize::new(0), idle }
+        Self { places: places.to_vec(), all, next: AtomicUsize::new(0), idle, by_name }
     }
 
     /// Whether some of the addresses have to be looked up.
@@ -168,14 +235,17 @@ impl Endpoints {
     pub async fn look_up(&self) {
         let before = self.all.load_full();
         let looking = self.places.iter().map(async |place| match place {
-            Place::Address(address) => vec![*address],
+            Place::Address(address) => vec![(*address, None)],
             Place::Name(name, port) => match names::look_up(name, *port).await {
-                Ok(found) => found.take(ADDRESSES_PER_NAME_MAX).collect(),
+                Ok(found) => {
+                    let known: Option<Arc<str>> = self.by_name.then(|| name.as_str().into());
+                    found.take(ADDRESSES_PER_NAME_MAX).map(|address| (address, known.clone())).collect()
+                }
                 Err(error) => {
                     let reason = error.to_string();
                     tracing::warn!(name, reason, "an upstream's name cannot be looked up; its addresses stay");
                     // Whose address is whose is not remembered: with one name missing nothing is taken away.
-                    before.iter().map(|endpoint| endpoint.address).collect()
+                    before.iter().map(|endpoint| endpoint.found()).collect()
                 }
             },
         });
@@ -184,16 +254,16 @@ impl Endpoints {
     }
 
     /// Takes these addresses from now on. What is known of an address that stays is kept.
-    fn replace(&self, mut addresses: Vec<SocketAddr>) {
+    fn replace(&self, mut addresses: Vec<Found>) {
         addresses.sort_unstable();
         addresses.dedup();
         let before = self.all.load_full();
-        if before.iter().map(|endpoint| endpoint.address).eq(addresses.iter().copied()) {
+        if before.iter().map(|endpoint| endpoint.found()).eq(addresses.iter().cloned()) {
             return;
         }
-        let known = |address: SocketAddr| before.iter().find(|endpoint| endpoint.address == address).cloned();
-        let new = |address: SocketAddr| Arc::new(Endpoint::new(address, self.idle.clone()));
-        let all = addresses.into_iter().map(|address| known(address).unwrap_or_else(|| new(address)));
+        let known = |found: &Found| before.iter().find(|endpoint| endpoint.found() == *found).cloned();
+        let new = |(address, name): Found| Arc::new(Endpoint::new(address, name, self.idle.clone()));
+        let all = addresses.into_iter().map(|found| known(&found).unwrap_or_else(|| new(found)));
         self.all.store(Arc::new(all.collect()));
     }
 
@@ -203,9 +273,9 @@ impl Endpoints {
     }
 
     /// Asks every address how it is.
-    pub(super) async fn check(&self, check: &HealthCheck) {
+    pub(super) async fn check(&self, check: &HealthCheck, settings: &UpstreamSettings) {
         let all = self.all.load_full();
-        join_all(all.iter().map(|endpoint| check.look_at(endpoint))).await;
+        join_all(all.iter().map(|endpoint| check.look_at(endpoint, settings))).await;
     }
 
     /// The address for the next attempt, not one of `tried` if there is a choice. `None` only when there is no address.
@@ -234,6 +304,11 @@ impl Endpoints {
         self.all.load().iter().filter(|endpoint| endpoint.failing_for(now).is_none()).count()
     }
 
+    /// Why one that does not answer does not, where that is known.
+    pub fn failing_because(&self) -> Option<Cow<'static, str>> {
+        self.all.load().iter().find_map(|endpoint| endpoint.failing_because())
+    }
+
     /// For how long the first of those that do not answer has not.
     pub fn failing_for(&self, now: Duration) -> Option<Duration> {
         self.all.load().iter().filter_map(|endpoint| endpoint.failing_for(now)).max()
@@ -249,7 +324,7 @@ mod tests {
     use super::*;
 
     fn of(places: &[Place]) -> Endpoints {
-        Endpoints::new(places, Arc::new(Semaphore::new(1)))
+        Endpoints::new(places, Arc::new(Semaphore::new(1)), false)
     }
 
     #[test]
@@ -260,6 +335,23 @@ mod tests {
         for wrong in ["orders", "orders:", "orders:0", "orders:70000", ":7001", "127.0.0:7001", "a b:1", "http://a:1"] {
             let error = wrong.parse::<Place>().unwrap_err();
             assert!(error.contains("orders-service:7001"), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_endpoint_says_how_it_is_spoken_to() {
+        for (text, scheme, place) in [
+            ("127.0.0.1:7001", Scheme::Http, "127.0.0.1:7001"),
+            ("http://shop", Scheme::Http, "shop:80"),
+            ("https://shop.internal", Scheme::Https, "shop.internal:443"),
+            ("https://shop.internal:8443/", Scheme::Https, "shop.internal:8443"),
+            ("https://[::1]", Scheme::Https, "[::1]:443"),
+            ("h2c://[::1]:50051", Scheme::H2c, "[::1]:50051"),
+        ] {
+            assert_eq!(text.parse(), Ok(EndpointUrl { scheme, place: place.parse().unwrap() }), "{text}");
+        }
+        for wrong in ["ftp://a:1", "https://a/b", "https://u:p@a", "https://", "HTTPS://a:1", "https://a?b"] {
+            assert!(wrong.parse::<EndpointUrl>().is_err(), "{wrong}");
         }
     }
 
@@ -279,8 +371,8 @@ mod tests {
                 .all
                 .load()
                 .iter()
-                .map(|endpoint| endpoint.address)
-                .chain(["127.0.0.8:1".parse().unwrap()])
+                .map(|endpoint| endpoint.found())
+                .chain([("127.0.0.8:1".parse().unwrap(), None)])
                 .collect(),
         );
         assert_eq!((endpoints.len(), endpoints.up(now)), (known + 1, known), "what is known of an address stays");
@@ -289,7 +381,7 @@ mod tests {
         let lost = of(&["no..such..name:7001".parse().unwrap()]);
         lost.look_up().await;
         assert!(lost.is_empty() && lost.choose(None, now).is_none());
-        lost.replace(vec!["127.0.0.1:7001".parse().unwrap()]);
+        lost.replace(vec![("127.0.0.1:7001".parse().unwrap(), None)]);
         lost.look_up().await;
         assert_eq!(lost.len(), 1);
     }

@@ -1,17 +1,16 @@
 //! Asking addresses how they are, before a request finds out.
 //!
-//! Off unless an upstream's settings say what to ask. A GET of one path, on the upstream's own port or on another one
-//! (services keep their health on a listener for operators), has to be answered with 2xx in time. So many bad answers in
+//! Off unless an upstream's settings say what to ask. A GET of one path, on the upstream's own port and spoken as requests
+//! are, or on another one in clear text (services keep their health on a listener for operators), has to be answered with 2xx in time. So many bad answers in
 //! a row take an address out of the turn, so many good ones bring it back. When every address is out, requests are tried
 //! anyway: a check that is wrong must not be worse than none.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::Endpoint;
+use super::{DialError, Endpoint, Stream, UpstreamSettings, dial};
 
 /// The start of a status line: `HTTP/1.1 200`.
 const STATUS_BYTES: usize = 12;
@@ -35,28 +34,52 @@ pub struct HealthCheck {
 
 impl HealthCheck {
     /// Asks one address once, and tells it what came of that.
-    pub(super) async fn look_at(&self, endpoint: &Endpoint) {
-        let mut address = endpoint.address;
-        address.set_port(self.port.unwrap_or(address.port()));
-        let well = tokio::time::timeout(self.timeout, ask(address, &self.path)).await.unwrap_or(false);
+    pub(super) async fn look_at(&self, endpoint: &Endpoint, settings: &UpstreamSettings) {
+        let well = tokio::time::timeout(self.timeout, self.ask(endpoint, settings)).await.unwrap_or(false);
         if endpoint.checked(well, self) {
             tracing::warn!(address = %endpoint.address, well, "an address of an upstream changed its health");
         }
     }
-}
 
-/// Whether the answer is 2xx. Whatever goes wrong is no such answer.
-async fn ask(address: SocketAddr, path: &str) -> bool {
-    let asking = async {
-        let mut stream = TcpStream::connect(address).await?;
+    /// Whether the answer is good. Whatever goes wrong is no such answer.
+    async fn ask(&self, endpoint: &Endpoint, settings: &UpstreamSettings) -> bool {
+        let stream = match self.port {
+            Some(port) => {
+                TcpStream::connect((endpoint.address.ip(), port)).await.map(Stream::Plain).map_err(Into::into)
+            }
+            None => dial(&settings.transport, endpoint, false, self.timeout).await,
+        };
+        match stream {
+            Ok(stream) => self.ask_http1(stream, endpoint, settings).await.unwrap_or(false),
+            Err(error) => self.unconnected(endpoint, &error),
+        }
+    }
+
+    fn unconnected(&self, endpoint: &Endpoint, error: &DialError) -> bool {
+        if self.port.is_none() {
+            endpoint.note(error);
+        }
+        false
+    }
+
+    async fn ask_http1(
+        &self,
+        mut stream: Stream,
+        endpoint: &Endpoint,
+        settings: &UpstreamSettings,
+    ) -> std::io::Result<bool> {
+        let mut address = endpoint.address;
+        address.set_port(self.port.unwrap_or(address.port()));
+        let host = settings.host.as_ref().and_then(|host| host.to_str().ok());
+        let host = host.map_or_else(|| address.to_string(), str::to_owned);
         let head =
-            format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: tollhouse\r\nConnection: close\r\n\r\n");
+            format!("GET {} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: tollhouse\r\nConnection: close\r\n\r\n", self.path);
         stream.write_all(head.as_bytes()).await?;
+        stream.flush().await?;
         let mut status = [0; STATUS_BYTES];
         stream.read_exact(&mut status).await?;
-        Ok::<_, std::io::Error>(status)
-    };
-    asking.await.is_ok_and(|status| status.starts_with(b"HTTP/1.") && status.get(8..10) == Some(b" 2"))
+        Ok(status.starts_with(b"HTTP/1.") && status.get(8..10) == Some(b" 2"))
+    }
 }
 
 #[cfg(test)]
@@ -77,7 +100,7 @@ mod tests {
             falls: 3,
             rises: 2,
         };
-        let endpoint = Endpoint::new(([127, 0, 0, 1], 1).into(), Arc::new(Semaphore::new(1)));
+        let endpoint = Endpoint::new(([127, 0, 0, 1], 1).into(), None, Arc::new(Semaphore::new(1)));
         let now = Duration::from_secs(1);
         let answers = [false, false, true, false, false, false, true, false, true, true];
         let up = [true, true, true, true, true, false, false, false, false, true];

@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use socket2::SockRef;
-use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
+
+use super::Stream;
 
 /// Connections kept per address; fewer than the concurrent requests is a cliff (half the throughput).
 const IDLE_CONNECTIONS_MAX: usize = 1_024;
@@ -36,7 +37,7 @@ pub fn announces_body(length: Option<u64>, coded: bool) -> bool {
 /// A connection and since when it waits.
 #[derive(Debug)]
 struct Waiting {
-    stream: TcpStream,
+    stream: Stream,
     tenant: Tenant,
     since: Instant,
     good_for: Duration,
@@ -51,7 +52,7 @@ impl Waiting {
     /// The connection will be reset: one that is closed in order keeps its port busy for a minute, and where many tenants
     /// take turns there would soon be none left.
     fn abandon(&self) {
-        let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+        let _ = SockRef::from(self.stream.socket()).set_linger(Some(Duration::ZERO));
     }
 }
 
@@ -72,7 +73,7 @@ impl Idle {
 
     /// One of this tenant that is open as far as is known here, and has waited no longer than `rested_max`. Without one, those of others make way for a new one until
     /// no more than `others_max` are left.
-    pub fn take(&self, tenant: Tenant, others_max: usize, rested_max: Duration) -> Option<TcpStream> {
+    pub fn take(&self, tenant: Tenant, others_max: usize, rested_max: Duration) -> Option<Stream> {
         loop {
             let mut all = self.waiting.lock();
             let fits = |one: &Waiting| one.tenant == tenant && one.since.elapsed() <= rested_max;
@@ -92,7 +93,7 @@ impl Idle {
 
     /// Keeps one of this tenant whose last response is complete, in place of the oldest where there is no other, or closes it.
     /// The other side keeps it for `good_for`, as far as it has said.
-    pub fn keep(&self, stream: TcpStream, tenant: Tenant, good_for: Duration) {
+    pub fn keep(&self, stream: Stream, tenant: Tenant, good_for: Duration) {
         let mut all = self.waiting.lock();
         let free = || self.places.clone().try_acquire_owned().ok();
         let mut place = free().filter(|_| all.len() < IDLE_CONNECTIONS_MAX);
@@ -122,14 +123,14 @@ impl Idle {
 
 /// Whether nothing has come so far, not even the end. What comes unasked belongs to no request. Asks the kernel: what the
 /// runtime knows of the socket is older.
-fn is_quiet(stream: &TcpStream) -> bool {
-    let peeked = SockRef::from(stream).peek(&mut [MaybeUninit::uninit()]);
+fn is_quiet(stream: &Stream) -> bool {
+    let peeked = SockRef::from(stream.socket()).peek(&mut [MaybeUninit::uninit()]);
     peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
 }
 
 #[cfg(test)]
 mod tests {
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
 
@@ -138,15 +139,15 @@ mod tests {
 
     /// Which connection this tenant is given, if any.
     fn take(idle: &Idle, tenant: Tenant) -> Option<std::net::SocketAddr> {
-        idle.take(tenant, usize::MAX, IDLE_MAX).map(|stream| stream.local_addr().unwrap())
+        idle.take(tenant, usize::MAX, IDLE_MAX).map(|stream| stream.socket().local_addr().unwrap())
     }
 
     /// An address, and connections to it.
-    async fn connected<const N: usize>() -> (TcpListener, [TcpStream; N]) {
+    async fn connected<const N: usize>() -> (TcpListener, [Stream; N]) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let streams = futures_util::future::join_all((0..N).map(|_| TcpStream::connect(address))).await;
-        let streams: Vec<_> = streams.into_iter().map(Result::unwrap).collect();
+        let streams: Vec<_> = streams.into_iter().map(|stream| Stream::Plain(stream.unwrap())).collect();
         (listener, streams.try_into().unwrap())
     }
 
@@ -155,7 +156,7 @@ mod tests {
         let places = Arc::new(Semaphore::new(2));
         let (one, other, last) = (Idle::new(places.clone()), Idle::new(places.clone()), Idle::new(places));
         let (_listener, [first, second, third, fourth]) = connected().await;
-        let kept = third.local_addr().unwrap();
+        let kept = third.socket().local_addr().unwrap();
         one.keep(first, TENANT, IDLE_MAX);
         other.keep(second, TENANT, IDLE_MAX);
         other.keep(third, TENANT, IDLE_MAX);
@@ -175,13 +176,18 @@ mod tests {
     async fn a_tenant_is_given_its_own_connections_and_new_ones_take_the_place_of_the_oldest() {
         let idle = Idle::new(Arc::new(Semaphore::new(10)));
         let (_listener, streams) = connected::<5>().await;
-        let [first, second, third, fourth, fifth] = streams.each_ref().map(|stream| stream.local_addr().unwrap());
+        let [first, second, third, fourth, fifth] =
+            streams.each_ref().map(|stream| stream.socket().local_addr().unwrap());
         for (stream, tenant) in streams.into_iter().zip([TENANT, OTHER, TENANT, OTHER, OTHER]) {
             idle.keep(stream, tenant, IDLE_MAX);
         }
         assert_eq!(take(&idle, TENANT), Some(third), "the one used last");
         assert!(idle.take(Tenant(3), 3, IDLE_MAX).is_none());
-        assert_eq!(idle.waiting.lock().front().unwrap().stream.local_addr().unwrap(), second, "the first made way");
+        assert_eq!(
+            idle.waiting.lock().front().unwrap().stream.socket().local_addr().unwrap(),
+            second,
+            "the first made way"
+        );
         assert_eq!(take(&idle, OTHER), Some(fifth));
         assert_eq!([take(&idle, TENANT), take(&idle, OTHER), take(&idle, OTHER)], [None, Some(fourth), Some(second)]);
         assert_ne!(first, second);
@@ -193,7 +199,7 @@ mod tests {
         let (listener, [stream]) = connected().await;
         let (there, _) = listener.accept().await.unwrap();
         drop(there);
-        stream.readable().await.unwrap();
+        stream.socket().readable().await.unwrap();
         idle.keep(stream, TENANT, IDLE_MAX);
         assert!(take(&idle, TENANT).is_none());
     }

@@ -67,4 +67,6 @@ mod tenants;
 #[cfg(test)]
 mod uploads;
 #[cfg(test)]
+mod upstream_tls;
+#[cfg(test)]
 mod websockets;

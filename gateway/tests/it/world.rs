@@ -14,6 +14,7 @@ pub(crate) mod entities;
 pub(crate) mod frames;
 pub(crate) mod h2;
 pub(crate) mod observed;
+pub(crate) mod secure;
 pub(crate) mod upstream;
 pub(crate) mod visitor;
 pub(crate) mod wire;
@@ -76,6 +77,10 @@ pub(crate) struct Setup {
     pub(crate) browsers: &'static str,
     /// Lines for `[upstreams.blog]`.
     pub(crate) blog: &'static str,
+    /// Endpoints of the `blog` upstream as URLs; empty: the addresses.
+    pub(crate) blog_urls: Vec<String>,
+    /// Tables below `[upstreams.blog]`.
+    pub(crate) blog_tables: String,
     /// What the gateway proves itself with, a line.
     pub(crate) proof: String,
     /// Lines for `[quota]`.
@@ -129,6 +134,8 @@ impl World {
             orders: "",
             browsers: "cors = \"open\"\nhsts = \"on\"",
             blog: "",
+            blog_urls: Vec::new(),
+            blog_tables: String::new(),
             proof: format!("secret = \"{PLATFORM_SECRET}\""),
             quota: "",
             https: "127.0.0.1:0",
@@ -312,6 +319,7 @@ fn configuration(setup: &Setup, control: &ControlPlane, directory: &TempDir) -> 
         [upstreams.blog]
         endpoints = {blog_endpoints:?}
         {blog}
+        {blog_tables}
         "#,
         data = file("data").display(),
         https = setup.https,
@@ -325,8 +333,13 @@ fn configuration(setup: &Setup, control: &ControlPlane, directory: &TempDir) -> 
         endpoints = setup.orders_endpoints.iter().map(ToString::to_string).collect::<Vec<_>>(),
         browsers = setup.browsers,
         orders = setup.orders,
-        blog_endpoints = setup.blog_endpoints.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        blog_endpoints = if setup.blog_urls.is_empty() {
+            setup.blog_endpoints.iter().map(ToString::to_string).collect::<Vec<_>>()
+        } else {
+            setup.blog_urls.clone()
+        },
         blog = setup.blog,
+        blog_tables = setup.blog_tables,
     )
 }
 

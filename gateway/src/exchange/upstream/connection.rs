@@ -8,13 +8,12 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use pingora::{Error, ErrorType};
-use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use tokio_util::io::poll_read_buf;
 
 use super::upload::{Body, Upload, Waits};
 use crate::exchange::downstream::Downstream;
-use crate::upstreams::{Endpoint, Tenant, Upstream};
+use crate::upstreams::{DialError, Endpoint, Stream, Tenant, Upstream, dial, tls_reason};
 
 /// Room for what one read brings at first: a small response as a whole.
 const FIRST_READ_BYTES: usize = 8 * 1024;
@@ -27,7 +26,7 @@ pub(crate) const READ_BYTES: usize = 64 * 1024;
 
 /// See the module.
 pub(crate) struct UpstreamConnection {
-    stream: TcpStream,
+    stream: Stream,
     /// What came and was not taken yet.
     pub(crate) buffer: BytesMut,
     /// The request that it is sent.
@@ -51,7 +50,7 @@ impl UpstreamConnection {
         rested_max: Option<Duration>,
         upload: impl FnOnce() -> Upload,
         age: Duration,
-    ) -> pingora::Result<Self> {
+    ) -> Result<Self, DialError> {
         let patience = upstream.settings.first_byte_timeout;
         let ends = upstream.settings.total_timeout.map(|granted| Instant::now() + granted.saturating_sub(age));
         let of =
@@ -59,23 +58,14 @@ impl UpstreamConnection {
         if let Some(stream) = rested_max.and_then(|max| endpoint.idle.take(tenant, upstream.idle_max(), max)) {
             return Ok(of(stream, true));
         }
-        match timeout(upstream.settings.connect_timeout, TcpStream::connect(endpoint.address)).await {
-            Ok(Ok(stream)) => {
-                // Heads and bodies are written whole; waiting for more to fill a packet gains nothing.
-                let _ = stream.set_nodelay(true);
-                Ok(of(stream, false))
-            }
-            Ok(Err(error)) => {
-                let kind = match error.kind() {
-                    io::ErrorKind::ConnectionRefused => ErrorType::ConnectRefused,
-                    io::ErrorKind::TimedOut => ErrorType::ConnectTimedout,
-                    io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => ErrorType::ConnectNoRoute,
-                    _ => ErrorType::ConnectError,
-                };
-                Err(Error::because(kind, "connecting to an upstream", error).into_up())
-            }
-            Err(_) => Err(Error::explain(ErrorType::ConnectTimedout, "connecting to an upstream").into_up()),
-        }
+        let settings = &upstream.settings;
+        let stream = dial(&settings.transport, endpoint, false, settings.connect_timeout).await?;
+        Ok(of(stream, false))
+    }
+
+    /// Whether it is encrypted.
+    pub(crate) fn is_tls(&self) -> bool {
+        self.stream.is_tls()
     }
 
     /// Reads some more into the buffer if it is there.
@@ -151,8 +141,8 @@ impl UpstreamConnection {
     }
 
     /// The response is complete and nothing came after it: the connection can serve another request.
-    pub(crate) fn rest(self, endpoint: &Endpoint, good_for: Duration) {
-        if self.buffer.is_empty() && self.upload.is_whole() {
+    pub(crate) fn rest(mut self, endpoint: &Endpoint, good_for: Duration) {
+        if self.buffer.is_empty() && self.upload.is_whole() && self.stream.is_read() {
             endpoint.idle.keep(self.stream, self.tenant, good_for);
         }
     }
@@ -169,6 +159,10 @@ fn late(waits: Waits) -> pingora::Result<usize> {
 }
 
 fn broken<T>(error: io::Error) -> pingora::Result<T> {
+    // With TLS 1.3 a server refuses our certificate when the handshake is over for us.
+    if tls_reason(&error).is_some() {
+        return Err(Error::because(ErrorType::TLSHandshakeFailure, "from an upstream", error).into_up());
+    }
     Err(Error::because(ErrorType::ReadError, "from an upstream", error).into_up())
 }
 
@@ -178,7 +172,7 @@ mod tests {
 
     use bytes::Bytes;
     use tokio::io::AsyncReadExt as _;
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
     use crate::door::Timer;
@@ -272,7 +266,7 @@ mod tests {
         });
         let (stream, mut accepted) = (stream.unwrap(), accepted);
         let mut upstream = UpstreamConnection {
-            stream,
+            stream: Stream::Plain(stream),
             buffer: BytesMut::new(),
             upload: Upload::new("HEAD ".into(), body, 10),
             tenant: Tenant::default(),

@@ -6,9 +6,9 @@ use std::task::{Context, Poll};
 use bytes::{Buf as _, BufMut as _, BytesMut};
 use pingora::{Error, ErrorType};
 use tokio::io::AsyncWrite as _;
-use tokio::net::TcpStream;
 
 use crate::exchange::downstream::Downstream;
+use crate::upstreams::Stream;
 
 /// Bytes that are gathered for one write while more are there.
 const GATHERED_MAX: usize = 64 * 1024;
@@ -55,18 +55,20 @@ pub(crate) struct Upload {
     pub(crate) begun: bool,
     /// The upstream takes no more.
     refused: bool,
+    /// TLS may hold some of it back.
+    held: bool,
     /// The client has hung up.
     hung_up: bool,
 }
 
 impl Upload {
     pub(crate) fn new(head: BytesMut, body: Body, body_bytes_max: u64) -> Self {
-        Self { pending: head, body, left: body_bytes_max, begun: false, refused: false, hung_up: false }
+        Self { pending: head, body, left: body_bytes_max, begun: false, refused: false, held: false, hung_up: false }
     }
 
     /// Whether nothing more will be sent.
     pub(crate) fn is_over(&self) -> bool {
-        self.body == Body::None && self.pending.is_empty()
+        self.body == Body::None && self.pending.is_empty() && !self.held
     }
 
     /// Whether all of the request was sent.
@@ -81,7 +83,7 @@ impl Upload {
     /// When the client breaks off, or its body is larger than it may be.
     pub(crate) fn poll(
         &mut self,
-        stream: &mut TcpStream,
+        stream: &mut Stream,
         client: &mut impl Downstream,
         moved: &mut bool,
         cx: &mut Context<'_>,
@@ -89,20 +91,34 @@ impl Upload {
         loop {
             let waits = self.gather(client, cx)?;
             if self.pending.is_empty() {
-                return Ok(waits);
+                return Ok(if self.held { self.poll_flush(stream, waits, cx) } else { waits });
             }
             match Pin::new(&mut *stream).poll_write(cx, &self.pending) {
                 Poll::Ready(Ok(sent)) => {
                     self.pending.advance(sent);
                     *moved = true;
+                    self.held = stream.is_tls();
                 }
-                Poll::Ready(Err(_)) => {
-                    self.pending.clear();
-                    (self.body, self.refused) = (Body::None, true);
-                }
+                Poll::Ready(Err(_)) => self.give_up(),
                 Poll::Pending => return Ok(Waits::Upstream),
             }
         }
+    }
+
+    /// Sees on its way what TLS has taken and not sent.
+    fn poll_flush(&mut self, stream: &mut Stream, waits: Waits, cx: &mut Context<'_>) -> Waits {
+        match Pin::new(stream).poll_flush(cx) {
+            Poll::Ready(Ok(())) => self.held = false,
+            Poll::Ready(Err(_)) => self.give_up(),
+            Poll::Pending => return Waits::Upstream,
+        }
+        waits
+    }
+
+    /// The upstream takes no more.
+    fn give_up(&mut self) {
+        self.pending.clear();
+        (self.body, self.refused, self.held) = (Body::None, true, false);
     }
 
     /// Takes from the client what is there.

@@ -10,6 +10,7 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 
 struct Authority {
     root: CertificateDer<'static>,
+    root_pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
@@ -20,18 +21,33 @@ fn authority() -> &'static Authority {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-        let root = params.self_signed(&key).unwrap().der().clone();
-        Authority { root, issuer: Issuer::new(params, key) }
+        let root = params.self_signed(&key).unwrap();
+        Authority { root_pem: root.pem(), root: root.der().clone(), issuer: Issuer::new(params, key) }
     })
+}
+
+/// The authority's own certificate, PEM.
+pub(crate) fn root() -> String {
+    authority().root_pem.clone()
 }
 
 /// Chain and key for these names, both PEM.
 pub(crate) fn leaf(names: &[&str]) -> (String, String) {
+    leaf_with(names, |params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth])
+}
+
+/// The same with a certificate that differs in something.
+pub(crate) fn leaf_with(names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
     let key = KeyPair::generate().unwrap();
+    (leaf_of(&key, names, change), key.serialize_pem())
+}
+
+/// The same for a key that is there.
+pub(crate) fn leaf_of(key: &KeyPair, names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> String {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let mut params = CertificateParams::new(names).unwrap();
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    (params.signed_by(&key, &authority().issuer).unwrap().pem(), key.serialize_pem())
+    change(&mut params);
+    params.signed_by(key, &authority().issuer).unwrap().pem()
 }
 
 /// The wildcard certificate of the platform's hosts, one for all tests.

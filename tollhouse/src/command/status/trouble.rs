@@ -63,6 +63,14 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
     if let Some(why) = edge.get("replica_refuses").and_then(Value::as_str) {
         found.push(format!("gateway {name} serves what it knew before: {why}"));
     }
+    for upstream in edge.get("upstreams").and_then(Value::as_array).into_iter().flatten() {
+        if upstream.get("insecure") == Some(&json!(true)) {
+            let upstream = upstream.get("name").and_then(Value::as_str).unwrap_or("?");
+            found.push(format!(
+                "INSECURE: gateway {name} does not look at the certificate of upstream {upstream} (tls.insecure)"
+            ));
+        }
+    }
     let behind = edge.get("clock_behind_milliseconds").and_then(Value::as_i64).unwrap_or(0);
     if behind.abs() > CLOCK_OFF_MILLISECONDS_MAX {
         let how = if behind > 0 { "behind" } else { "ahead" };

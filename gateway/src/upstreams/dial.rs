@@ -1,0 +1,215 @@
+//! A new connection to an address of an upstream: TCP, and TLS where the settings say so.
+
+use std::borrow::Cow;
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use pingora::ErrorType;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::tls::{self, Tls};
+use super::{Endpoint, Transport};
+
+/// A connection, with TLS or without.
+#[derive(Debug)]
+pub enum Stream {
+    /// Clear text.
+    Plain(TcpStream),
+    /// Encrypted, and the other side has shown who it is.
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// Why there is no connection.
+#[derive(Clone, Debug)]
+pub struct DialError {
+    /// What failed.
+    pub kind: DialFailure,
+    /// More than that, for an operator.
+    pub reason: Option<Cow<'static, str>>,
+}
+
+/// What failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DialFailure {
+    /// Nobody listens.
+    Refused,
+    /// There is no way to it.
+    NoRoute,
+    /// It took too long.
+    TimedOut,
+    /// The system says something else.
+    Failed,
+    /// TLS did not come about.
+    Tls,
+    /// HTTP/2 did not come about.
+    Protocol,
+}
+
+impl DialFailure {
+    /// The same as an error has it.
+    pub fn error_type(self) -> ErrorType {
+        match self {
+            Self::Refused => ErrorType::ConnectRefused,
+            Self::NoRoute => ErrorType::ConnectNoRoute,
+            Self::TimedOut => ErrorType::ConnectTimedout,
+            Self::Failed => ErrorType::ConnectError,
+            Self::Tls => ErrorType::TLSHandshakeFailure,
+            Self::Protocol => ErrorType::H2Error,
+        }
+    }
+}
+
+impl DialError {
+    pub(super) fn because(kind: DialFailure, reason: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, reason: Some(reason.into()) }
+    }
+}
+
+impl From<io::Error> for DialError {
+    fn from(error: io::Error) -> Self {
+        let kind = match error.kind() {
+            io::ErrorKind::ConnectionRefused => DialFailure::Refused,
+            io::ErrorKind::TimedOut => DialFailure::TimedOut,
+            io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => DialFailure::NoRoute,
+            _ => DialFailure::Failed,
+        };
+        Self { kind, reason: None }
+    }
+}
+
+/// Connects, and shakes hands where there is TLS; `http2` is offered if it may be spoken. No longer than `patience`.
+///
+/// # Errors
+/// When that does not come about.
+pub async fn dial(
+    transport: &Transport,
+    endpoint: &Endpoint,
+    http2: bool,
+    patience: Duration,
+) -> Result<Stream, DialError> {
+    let late = |_| DialError { kind: DialFailure::TimedOut, reason: None };
+    // Only what differs is boxed: the usual way is a connection without TLS.
+    match transport {
+        Transport::Plain | Transport::PlainHttp2 => {
+            timeout(patience, connect(endpoint)).await.map_err(late)?.map(Stream::Plain)
+        }
+        Transport::Tls(tls) => timeout(patience, Box::pin(secure(tls, endpoint, http2))).await.map_err(late)?,
+    }
+}
+
+async fn connect(endpoint: &Endpoint) -> Result<TcpStream, DialError> {
+    let stream = TcpStream::connect(endpoint.address).await?;
+    // Heads and bodies are written whole; waiting for more to fill a packet gains nothing.
+    let _ = stream.set_nodelay(true);
+    Ok(stream)
+}
+
+async fn secure(tls: &Tls, endpoint: &Endpoint, http2: bool) -> Result<Stream, DialError> {
+    let name = tls.settings.server_name.clone().map_or_else(|| name_of(endpoint), Ok)?;
+    let stream = connect(endpoint).await?;
+    let shaken = TlsConnector::from(tls.config(http2)).connect(name, stream).await;
+    shaken.map(|stream| Stream::Tls(Box::new(stream))).map_err(|error| {
+        let reason = tls::reason(&error).unwrap_or_else(|| "it ended the connection in the handshake".to_owned());
+        DialError::because(DialFailure::Tls, reason)
+    })
+}
+
+/// The name, or the address, that an endpoint was configured by.
+fn name_of(endpoint: &Endpoint) -> Result<ServerName<'static>, DialError> {
+    let Some(name) = endpoint.name.as_deref() else {
+        return Ok(ServerName::from(IpAddr::to_canonical(&endpoint.address.ip())));
+    };
+    ServerName::try_from(name.to_owned())
+        .map_err(|_| DialError::because(DialFailure::Tls, "no certificate can be for its name: set tls.server_name"))
+}
+
+impl Stream {
+    /// Whether HTTP/2 was agreed on.
+    pub fn agreed_on_http2(&self) -> bool {
+        matches!(self, Self::Tls(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2"))
+    }
+
+    /// Whether it is encrypted.
+    pub fn is_tls(&self) -> bool {
+        matches!(self, Self::Tls(_))
+    }
+
+    /// The socket.
+    pub(super) fn socket(&self) -> &TcpStream {
+        match self {
+            Self::Plain(stream) => stream,
+            Self::Tls(stream) => stream.get_ref().0,
+        }
+    }
+
+    /// Whether nothing was decrypted that nobody has read.
+    pub fn is_read(&mut self) -> bool {
+        match self {
+            Self::Plain(_) => true,
+            Self::Tls(stream) => {
+                let session = stream.get_mut().1;
+                session
+                    .process_new_packets()
+                    .is_ok_and(|state| state.plaintext_bytes_to_read() == 0 && !state.peer_has_closed())
+            }
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(cx, into),
+            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_read(cx, into),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(_) => Poll::Ready(Ok(())),
+            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_shutdown(cx),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(stream) => stream.is_write_vectored(),
+            Self::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
+            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_write_vectored(cx, pieces),
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Upstreams that are reached over TLS: who is believed, what is shown, and what is said when it does not come about.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::world::client::Ask;
+use crate::world::secure::{file, front, server, usual};
+use crate::world::upstream::{Act, Upstream, response};
+use crate::world::{BLOG, World, certificates, eventually};
+
+/// A world whose blog is at this address behind TLS, believed by the authority of the tests, and these lines.
+async fn world(at: SocketAddr, lines: &str, directory: &Path) -> World {
+    let root = file(directory, "root.pem", &certificates::root());
+    World::with(|setup| {
+        setup.blog_urls = vec![format!("https://{at}")];
+        setup.blog_tables = format!("[upstreams.blog.tls]\nca_certificate_file = \"{}\"\n{lines}", root.display());
+    })
+    .await
+}
+
+fn directory() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+#[tokio::test]
+async fn an_upstream_over_tls_is_served_over_connections_that_are_kept() {
+    for version in rustls::ALL_VERSIONS {
+        let (upstream, files) = (Upstream::start().await, directory());
+        let leaf = certificates::leaf(&["127.0.0.1"]);
+        let at = front(upstream.address, server(&leaf, &[version], false)).await;
+        let world = world(at, "", files.path()).await;
+        let mut client = world.tls(BLOG).await;
+        let kinds = ["fresh h1 tls", "reused h1 tls", "reused h1 tls"];
+        for kind in kinds {
+            let reply = client.ask(&Ask::get(BLOG, "/")).await;
+            assert_eq!((reply.status, reply.text()), (200, "[]"));
+            let line = world.log.line_of(reply.request_id()).await;
+            assert_eq!(line["upstream_connection"], kind, "{version:?}");
+        }
+        assert_eq!(upstream.connections(), 1, "{version:?}");
+        // What comes behind a response belongs to nobody, also when it waits behind TLS.
+        let more = format!("{}HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison", response("200 OK", "", "good"));
+        upstream.next(Act::Answer(more.into_bytes()));
+        assert_eq!(client.ask(&Ask::get(BLOG, "/")).await.text(), "good");
+        assert_eq!(client.ask(&Ask::get(BLOG, "/")).await.text(), "[]");
+        world.end().await;
+    }
+}
+
+#[tokio::test]
+async fn bodies_of_both_directions_arrive_over_tls_as_they_were_sent() {
+    let (upstream, files) = (Upstream::start().await, directory());
+    let at = front(upstream.address, usual(&["127.0.0.1"])).await;
+    let world = world(at, "", files.path()).await;
+    let large = "0123456789".repeat(200_000);
+    for _ in 0..2 {
+        upstream.next(Act::Answer(response("200 OK", "", &large).into_bytes()));
+        let reply = world.ask(Ask::new("POST", BLOG, "/").body(&large)).await;
+        assert_eq!((reply.status, reply.text() == large), (200, true));
+    }
+    let whole = |request: &crate::world::upstream::Received| request.complete && request.body == large.as_bytes();
+    assert!(upstream.requests().iter().all(whole) && upstream.requests().len() == 2);
+    world.end().await;
+}
+
+/// Certificates that must not be believed, and servers that are none, with what an operator reads of it.
+#[tokio::test]
+async fn what_cannot_be_believed_is_502_with_a_reason_for_the_operator_alone() {
+    let stranger = {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let params = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+    };
+    let expired = certificates::leaf_with(&["127.0.0.1"], |params| params.not_after = rcgen::date_time_ymd(2020, 1, 1));
+    let early = certificates::leaf_with(&["127.0.0.1"], |params| params.not_before = rcgen::date_time_ymd(2999, 1, 1));
+    let elsewhere = certificates::leaf(&["secret-name.example"]);
+    let good = certificates::leaf(&["127.0.0.1"]);
+    let all = rustls::ALL_VERSIONS;
+    for (config, words) in [
+        (Some(server(&stranger, all, false)), "authority that is not believed"),
+        (Some(server(&expired, all, false)), "has expired"),
+        (Some(server(&early, all, false)), "not valid yet"),
+        (Some(server(&elsewhere, all, false)), "for another name"),
+        (Some(server(&good, &[&rustls::version::TLS13], true)), "wants a client certificate"),
+        (Some(server(&good, &[&rustls::version::TLS12], true)), "certificate"),
+        (None, "TLS"),
+    ] {
+        let (upstream, files) = (Upstream::start().await, directory());
+        let at = match config {
+            Some(config) => front(upstream.address, config).await,
+            None => upstream.address,
+        };
+        let world = world(at, "", files.path()).await;
+        let reply = world.ask(Ask::get(BLOG, "/")).await;
+        reply.refused(502, "upstream_tls");
+        assert!(!reply.text().contains("name.example") && !reply.text().contains("certificate"), "{}", reply.text());
+        let line = world.log.line_of(reply.request_id()).await;
+        let reason = line["reason"].as_str().unwrap_or_default().to_owned();
+        assert!(reason.contains(words), "{words}: {line}");
+        assert!(upstream.requests().is_empty(), "{words}");
+        world.admin.counts("edge_upstream_requests_total{outcome=\"tls_error\"}", 1).await;
+        world.end().await;
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_is_asked_by_its_name_or_by_the_one_that_was_set() {
+    let (upstream, files) = (Upstream::start().await, directory());
+    let at = front(upstream.address, usual(&["shop.internal", "localhost"])).await;
+    let by_address = world(at, "", files.path()).await;
+    by_address.ask(Ask::get(BLOG, "/")).await.refused(502, "upstream_tls");
+    by_address.end().await;
+    let named = world(at, "server_name = \"shop.internal\"", files.path()).await;
+    assert_eq!(named.ask(Ask::get(BLOG, "/")).await.status, 200);
+    named.end().await;
+    let root = files.path().join("root.pem");
+    let found = World::with(|setup| {
+        setup.blog_urls = vec![format!("https://localhost:{}", at.port())];
+        setup.blog = "host = \"shop.internal:8443\"";
+        setup.blog_tables = format!("[upstreams.blog.tls]\nca_certificate_file = \"{}\"", root.display());
+    })
+    .await;
+    assert_eq!(found.ask(Ask::get(BLOG, "/")).await.status, 200);
+    let requests = upstream.requests();
+    let [named, told] = requests.as_slice() else { panic!("{requests:?}") };
+    assert_eq!((named.head.get("host"), told.head.get("host")), (Some(BLOG), Some("shop.internal:8443")));
+    assert_eq!(told.head.get("x-forwarded-host"), Some(BLOG), "the visitor's own host is still told");
+    found.end().await;
+}
+
+#[tokio::test]
+async fn a_client_certificate_is_shown_and_another_one_as_soon_as_its_file_changes() {
+    let (upstream, files) = (Upstream::start().await, directory());
+    let at = front(upstream.address, server(&certificates::leaf(&["127.0.0.1"]), rustls::ALL_VERSIONS, true)).await;
+    let usage = |params: &mut rcgen::CertificateParams, expired: bool| {
+        params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+        if expired {
+            params.not_after = rcgen::date_time_ymd(2020, 1, 1);
+        }
+    };
+    // Both of one key, so that at no moment the two files do not belong together.
+    let key = rcgen::KeyPair::generate().unwrap();
+    let expired = certificates::leaf_of(&key, &["edge"], |params| usage(params, true));
+    let good = certificates::leaf_of(&key, &["edge"], |params| usage(params, false));
+    let chain = file(files.path(), "edge.pem", &expired);
+    let key = file(files.path(), "edge.key", &key.serialize_pem());
+    let lines = format!("client_certificate_file = \"{}\"\nclient_key_file = \"{}\"", chain.display(), key.display());
+    let world = world(at, &lines, files.path()).await;
+    let reply = world.ask(Ask::get(BLOG, "/")).await;
+    reply.refused(502, "upstream_tls");
+    assert_eq!(world.log.line_of(reply.request_id()).await["reason"], "it does not accept our client certificate");
+    file(files.path(), "edge.pem", &good);
+    eventually("the new certificate is shown", async || {
+        (world.ask(Ask::get(BLOG, "/")).await.status == 200).then_some(())
+    })
+    .await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn insecure_serves_and_shouts() {
+    let upstream = Upstream::start().await;
+    let at = front(upstream.address, usual(&["another.example"])).await;
+    let world = World::with(|setup| {
+        setup.blog_urls = vec![format!("https://{at}")];
+        setup.blog_tables = "[upstreams.blog.tls]\ninsecure = true".to_owned();
+    })
+    .await;
+    assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
+    let status: serde_json::Value = serde_json::from_str(&world.admin.get("/status").await.1).unwrap();
+    let insecure: Vec<_> =
+        status["upstreams"].as_array().unwrap().iter().filter(|one| one["insecure"] == json!(true)).collect();
+    assert_eq!(insecure.len(), 1);
+    assert_eq!((&insecure[0]["name"], &insecure[0]["speaks"]), (&json!("blog"), &json!("https")));
+    world.end().await;
+}
+
+#[tokio::test]
+async fn health_is_asked_over_tls() {
+    let (upstream, files) = (Upstream::start().await, directory());
+    let at = front(upstream.address, usual(&["another.example"])).await;
+    let root = file(files.path(), "root.pem", &certificates::root());
+    let world = World::with(|setup| {
+        setup.blog_urls = vec![format!("https://{at}")];
+        setup.blog = "health = { path = \"/readyz\", every = \"20ms\", falls = 1, rises = 1 }";
+        setup.blog_tables = format!(
+            "[upstreams.blog.tls]\nserver_name = \"another.example\"\nca_certificate_file = \"{}\"",
+            root.display()
+        );
+    })
+    .await;
+    upstream.asked(2).await;
+    assert!(upstream.requests().iter().all(|request| request.head.first_line == "GET /readyz HTTP/1.1"));
+    world.end().await;
+}
