@@ -72,6 +72,7 @@ async fn status(State(view): State<View>) -> Json<Value> {
                 "name": upstream.settings.name,
                 "endpoints": upstream.endpoints.len(),
                 "up": upstream.endpoints.up(now),
+                "in_turn": upstream.endpoints.in_turn(now),
                 "speaks": upstream.settings.transport.scheme(),
                 "insecure": upstream.settings.transport.is_insecure(),
                 "failing_because": upstream.endpoints.failing_because(),

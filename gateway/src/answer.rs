@@ -1,5 +1,7 @@
 //! Everything the gateway says itself instead of forwarding.
 
+pub mod grpc;
+
 use std::borrow::Cow;
 
 use contract::site::RedirectStatus;

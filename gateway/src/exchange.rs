@@ -2,13 +2,15 @@
 //!
 //! A request comes in at `arrival` and the pipeline decides about it. What the gateway does not answer itself goes to an
 //! upstream over a connection of a pool of our own, its body as it comes, and the response goes back as it comes. The
-//! client's side is a `Downstream`, so that nothing here knows which version it speaks; `upstream` speaks HTTP/1.1.
+//! client's side is a `Downstream`, so that nothing here knows which version it speaks; `upstream` speaks HTTP/1.1
+//! to upstreams, and `multiplexed` HTTP/2.
 //! When an upstream is gone, slow or wrong, the client is told so as long as nothing of a response has left.
 //!
 //! What pingora does and what this does: [decision](../../docs/decisions/requests-without-the-library.md).
 
 mod arrival;
 mod downstream;
+mod multiplexed;
 mod upstream;
 
 pub mod trial;
@@ -22,24 +24,26 @@ use bytes::Buf as _;
 use http::{StatusCode, header};
 use pingora::{Error, ErrorSource, ErrorType};
 use pingora_http::RequestHeader;
+use tokio::time::Instant;
 
 pub use self::arrival::Exchanges;
 use self::downstream::Downstream;
-use self::upstream::connection::UpstreamConnection;
+use self::multiplexed::{Again, Called};
+use self::upstream::connection::{Opened, Patience, UpstreamConnection};
 use self::upstream::relay::relay;
 use self::upstream::request;
 use self::upstream::response::{self, Framing, ResponseHead};
 use self::upstream::upload::{Body, Upload};
-use crate::answer::{Answer, Refusal};
+use crate::answer::{Answer, Refusal, grpc};
 use crate::decorate::{ResponseSink as _, is_foreign, ours};
 use crate::door::Connection;
-use crate::facts::{ConnectionKind, Facts};
+use crate::facts::Facts;
 use crate::forward;
 use crate::gateway::{Gateway, connection_facts, explain};
 use crate::rejection::Rejection;
 use crate::request::BodyPromise;
 use crate::telemetry::Entry;
-use crate::upstreams::{DialError, Endpoint, tls_reason};
+use crate::upstreams::{DialError, Endpoint, Upstream, tls_reason};
 
 /// A connection to an upstream that was used so lately is not about to be closed: services keep theirs for two seconds at
 /// the least. Others are not for requests that nobody may send twice.
@@ -51,6 +55,13 @@ struct Outcome {
     whole: bool,
     /// Whether it was refused for its form.
     malformed: bool,
+}
+
+/// An upstream that has begun to answer, and the head of the response as the client gets it.
+#[expect(clippy::large_enum_variant, reason = "the usual one is moved once and not allocated")]
+enum Asked<H> {
+    Http1(UpstreamConnection, ResponseHead, H),
+    Http2(Called<H>),
 }
 
 /// See the module.
@@ -71,7 +82,9 @@ impl<'a> Exchange<'a> {
     }
 
     /// Decides, answers or forwards, counts and logs. `body_follows` where the client has not ended its request.
-    async fn serve(mut self, client: &mut impl Downstream, body_follows: bool) -> Outcome {
+    async fn serve<D: Downstream>(mut self, client: &mut D, body_follows: bool) -> Outcome {
+        self.facts.is_grpc =
+            D::TAKES_TRAILERS && self.head.method == http::Method::POST && grpc::is_call(&self.head.headers);
         let decided = self.gateway.decide(&self.head, body_follows, self.connection, &mut self.facts).await;
         let served = match decided {
             Ok((target, promise)) => {
@@ -124,10 +137,17 @@ impl<'a> Exchange<'a> {
         let Some(rejection) = client.refusal().or_else(|| forward::rejection(error)) else { return false };
         self.facts.refused = Some(rejection);
         if self.status != 0 {
-            return false;
+            return self.facts.is_grpc && self.end_call(client, rejection).await;
         }
         let answered = self.answer(client, Refusal::new(rejection).into()).await;
         answered.inspect_err(|error| tracing::debug!(%error, "a refusal could not be written")).is_ok()
+    }
+
+    /// Ends a call of gRPC whose response has begun with what became of it. Whether there was room for that.
+    async fn end_call(&mut self, client: &mut impl Downstream, rejection: Rejection) -> bool {
+        let (trailers, code) = grpc::trailers(rejection);
+        self.facts.grpc_status = Some(code);
+        client.end(Some(trailers)).await.is_ok()
     }
 
     async fn forward<D: Downstream>(&mut self, client: &mut D, body: Body) -> pingora::Result<()> {
@@ -138,7 +158,10 @@ impl<'a> Exchange<'a> {
         }
         let now = self.gateway.clock.now_seconds();
         forward::rewrite(&mut self.head, &self.facts, self.connection, &self.gateway.pipeline.vouchers, now)?;
-        let (mut upstream, head, mut out) = self.ask(body, client).await?;
+        let (mut upstream, head, mut out) = match self.ask(body, client).await? {
+            Asked::Http1(upstream, head, out) => (upstream, head, out),
+            Asked::Http2(called) => return Box::pin(self.hand_back(called, client)).await,
+        };
         ours(&self.facts, self.connection.is_tls(), head.spoken, &mut out)?;
         self.status = head.status.as_u16();
         if head.status == StatusCode::SWITCHING_PROTOCOLS {
@@ -158,14 +181,10 @@ impl<'a> Exchange<'a> {
     }
 
     /// Sends the request and reads the head of the response, twice if the first time cannot have done anything.
-    async fn ask<D: Downstream>(
-        &mut self,
-        body: Body,
-        client: &mut D,
-    ) -> pingora::Result<(UpstreamConnection, ResponseHead, D::Head)> {
+    async fn ask<D: Downstream>(&mut self, body: Body, client: &mut D) -> pingora::Result<Asked<D::Head>> {
         let body_bytes_max = self.facts.target.as_ref().map_or(0, |target| target.body_bytes_max);
         let tenant = self.facts.target.as_ref().map(|target| target.upstream.tenant(&target.place)).unwrap_or_default();
-        let mut died = false;
+        let mut again = Again::default();
         if poll_fn(|cx| Poll::Ready(client.poll_gone(cx).is_ready())).await {
             return Err(Error::explain(ErrorType::ConnectionClosed, "the client has left").into_down());
         }
@@ -173,37 +192,66 @@ impl<'a> Exchange<'a> {
             let now = self.gateway.clock.monotonic();
             let (upstream, endpoint) = forward::choose(&mut self.facts, now)
                 .ok_or_else(|| Error::explain(ErrorType::ConnectNoRoute, "the upstream has no address"))?;
-            let age = now.saturating_sub(self.facts.began);
+            let patience = self.patience(&upstream, now);
             let upload = || Upload::new(request::bytes(&self.head, body, self.facts.upgrade), body, body_bytes_max);
             let rested_max = if self.head.method.is_safe() { Duration::MAX } else { JUST_USED };
-            let rested_max = (!died).then_some(rested_max);
-            let opened = UpstreamConnection::open((&upstream, &endpoint), tenant, rested_max, upload, age).await;
-            let mut opened = match opened {
-                Ok(opened) => opened,
-                Err(error) => {
-                    self.unconnected(&endpoint, error)?;
-                    continue;
+            let rested_max = (!again.died).then_some(rested_max);
+            // What asks for another protocol goes over a connection of its own.
+            let http2 = !self.facts.upgrade || upstream.settings.transport.tls().is_none();
+            let opened = if http2 && upstream.settings.transport.multiplexes(&endpoint) {
+                None
+            } else {
+                let way = (&*upstream, &*endpoint);
+                match UpstreamConnection::open(way, http2, tenant, rested_max, upload, patience).await {
+                    Ok(Opened::Http1(opened)) => Some(opened),
+                    Ok(Opened::Http2(stream)) => {
+                        let settings = &upstream.settings;
+                        endpoint.sessions.adopt(tenant, settings.transport.shown(), settings.connect_timeout, stream);
+                        None
+                    }
+                    Err(error) => {
+                        self.unconnected(&endpoint, error)?;
+                        continue;
+                    }
                 }
             };
-            self.facts.upstream_connection = Some(ConnectionKind { reused: opened.reused, tls: opened.is_tls() });
+            let Some(mut opened) = opened else {
+                match Box::pin(self.call((&upstream, &endpoint), tenant, body, patience, &mut again, client)).await? {
+                    Some(called) => return Ok(Asked::Http2(called)),
+                    None => continue,
+                }
+            };
+            if again.has_taken() {
+                return Err(Error::explain(ErrorType::ConnectionClosed, "a body comes only once").into_up());
+            }
+            self.facts.upstream_connection = Some(opened.kind());
             match self.exchange(&mut opened, client).await {
                 Ok((head, out)) => {
                     endpoint.worked();
                     self.facts.upstream_answered = Some(self.gateway.clock.monotonic());
-                    return Ok((opened, head, out));
+                    return Ok(Asked::Http1(opened, head, out));
                 }
                 // An idle connection may have died before the request was read. A body comes only once.
                 Err(error) => {
                     self.facts.upstream_reason = error.cause.as_deref().and_then(tls_reason_of);
                     let silent = opened.buffer.is_empty() && self.facts.interim_responses == 0;
                     let unread = opened.reused && silent && !opened.upload.begun;
-                    died = unread && has_died(&error) && forward::may_repeat(&self.facts, &self.head.method);
-                    if !died {
+                    again.died = unread && has_died(&error) && forward::may_repeat(&self.facts, &self.head.method);
+                    if !again.died {
                         return Err(error);
                     }
                 }
             }
         }
+    }
+
+    /// How long this upstream is waited for.
+    fn patience(&self, upstream: &Upstream, now: Duration) -> Patience {
+        let age = now.saturating_sub(self.facts.began);
+        let asked_for = if self.facts.is_grpc { grpc::timeout(&self.head.headers) } else { None };
+        let granted = upstream.settings.total_timeout.into_iter().chain(asked_for).min();
+        let ends = granted.map(|granted| Instant::now() + granted.saturating_sub(age));
+        Patience::new(upstream.settings.first_byte_timeout, ends)
     }
 
     /// An address took no connection: another one may.

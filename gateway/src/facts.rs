@@ -98,6 +98,8 @@ pub struct Shown {
 pub struct ConnectionKind {
     /// It had served other requests.
     pub reused: bool,
+    /// It speaks HTTP/2.
+    pub http2: bool,
     /// It is encrypted.
     pub tls: bool,
 }
@@ -105,11 +107,15 @@ pub struct ConnectionKind {
 impl ConnectionKind {
     /// The words in the log.
     pub const fn as_str(self) -> &'static str {
-        match (self.reused, self.tls) {
-            (false, false) => "fresh h1",
-            (true, false) => "reused h1",
-            (false, true) => "fresh h1 tls",
-            (true, true) => "reused h1 tls",
+        match (self.reused, self.http2, self.tls) {
+            (false, false, false) => "fresh h1",
+            (true, false, false) => "reused h1",
+            (false, false, true) => "fresh h1 tls",
+            (true, false, true) => "reused h1 tls",
+            (false, true, false) => "fresh h2",
+            (true, true, false) => "reused h2",
+            (false, true, true) => "fresh h2 tls",
+            (true, true, true) => "reused h2 tls",
         }
     }
 }
@@ -179,6 +185,10 @@ pub struct Facts {
     pub upstream_connection: Option<ConnectionKind>,
     /// Why the upstream failed, for the operator: never for the client.
     pub upstream_reason: Option<Cow<'static, str>>,
+    /// The caller speaks gRPC.
+    pub is_grpc: bool,
+    /// The status of gRPC that it was told.
+    pub grpc_status: Option<u16>,
     /// Interim responses (1xx) of the upstream so far.
     pub interim_responses: u32,
     /// When the upstream was first asked.
@@ -225,6 +235,8 @@ impl Facts {
             attempts: 0,
             upstream_connection: None,
             upstream_reason: None,
+            is_grpc: false,
+            grpc_status: None,
             interim_responses: 0,
             upstream_began: None,
             upstream_answered: None,

@@ -7,8 +7,11 @@ mod dial;
 mod endpoint;
 mod health;
 mod idle;
+mod place;
 mod route;
+mod sessions;
 mod tls;
+mod transport;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -26,11 +29,14 @@ pub use budget::RetryBudget;
 use bulkhead::Bulkhead;
 pub use bulkhead::{Busy, Permit};
 pub use dial::{DialError, DialFailure, Stream, dial};
-pub use endpoint::{Endpoint, EndpointUrl, Endpoints, Place, Scheme};
-pub use health::HealthCheck;
+pub use endpoint::{Endpoint, Endpoints};
+pub use health::{HealthCheck, Question};
 pub use idle::{Tenant, announces_body};
+pub use place::{EndpointUrl, Place, Scheme};
 pub use route::{Route, RouteError, RouteTable};
+pub use sessions::{Lease, Sessions};
 pub use tls::{Tls, TlsSettings, reason as tls_reason};
+pub use transport::Transport;
 
 use crate::forward::FieldRules;
 
@@ -69,41 +75,6 @@ impl std::str::FromStr for IdentityForm {
             "none" => Ok(Self::None),
             _ => Err(UnknownIdentityForm),
         }
-    }
-}
-
-/// How an upstream is spoken to.
-#[derive(Clone, Debug)]
-pub enum Transport {
-    /// HTTP/1.1 in clear text.
-    Plain,
-    /// HTTP/2 in clear text, which it is known to speak.
-    PlainHttp2,
-    /// TLS; which version of HTTP, both sides agree on in the handshake.
-    Tls(Arc<Tls>),
-}
-
-impl Transport {
-    /// The part of a URL that says so.
-    pub fn scheme(&self) -> &'static str {
-        match self {
-            Self::Plain => "http",
-            Self::PlainHttp2 => "h2c",
-            Self::Tls(_) => "https",
-        }
-    }
-
-    /// The settings of TLS.
-    pub fn tls(&self) -> Option<&Tls> {
-        match self {
-            Self::Tls(tls) => Some(tls),
-            Self::Plain | Self::PlainHttp2 => None,
-        }
-    }
-
-    /// Whether its certificate is not looked at.
-    pub fn is_insecure(&self) -> bool {
-        self.tls().is_some_and(|tls| tls.settings.insecure)
     }
 }
 
@@ -163,13 +134,7 @@ pub struct Upstream {
 
 impl Upstream {
     fn new(settings: UpstreamSettings, idle: Arc<Semaphore>) -> Self {
-        if settings.transport.is_insecure() {
-            tracing::warn!(
-                upstream = settings.name.as_str(),
-                "INSECURE: the certificate of this upstream is not looked at, so whoever is in between can read and \
-                 change every request; name its authority with tls.ca_certificate_file and remove tls.insecure"
-            );
-        }
+        settings.transport.shout(&settings.name);
         let by_name = settings.transport.tls().is_some();
         Self {
             endpoints: Endpoints::new(&settings.endpoints, idle, by_name),
@@ -204,24 +169,6 @@ impl Upstream {
         loop {
             self.endpoints.check(check, &self.settings).await;
             tokio::time::sleep(check.every).await;
-        }
-    }
-
-    /// Takes the files of TLS that have changed.
-    async fn reload_tls(self: &Arc<Self>) {
-        let Transport::Tls(tls) = &self.settings.transport else { return };
-        let (tls, upstream) = (tls.clone(), self.settings.name.as_str());
-        match tokio::task::spawn_blocking(move || tls.reload()).await {
-            Ok(Ok(true)) => tracing::info!(upstream, "the files of TLS to an upstream were read again"),
-            Ok(Ok(false)) | Err(_) => {}
-            Ok(Err(error)) => {
-                let error = format!("{error:#}");
-                tracing::error!(
-                    upstream,
-                    error,
-                    "the files of TLS to an upstream cannot be used; what was in force stays"
-                );
-            }
         }
     }
 
@@ -307,7 +254,7 @@ impl Upstreams {
             complete = self.look_up().await;
             for upstream in self.all() {
                 upstream.endpoints.tidy();
-                upstream.reload_tls().await;
+                upstream.settings.transport.reload(&upstream.settings.name).await;
             }
         }
     }

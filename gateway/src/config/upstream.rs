@@ -11,7 +11,7 @@ use rustls::pki_types::ServerName;
 
 use crate::forward::FieldRules;
 use crate::upstreams::{
-    Cors, EndpointUrl, HealthCheck, Hsts, IdentityForm, Origin, Route, Scheme, Tls, TlsSettings, Transport,
+    Cors, EndpointUrl, HealthCheck, Hsts, IdentityForm, Origin, Question, Route, Scheme, Tls, TlsSettings, Transport,
     UpstreamSettings,
 };
 
@@ -169,11 +169,7 @@ impl std::str::FromStr for TlsName {
 }
 
 fn health(section: &Section<'_>) -> Option<HealthCheck> {
-    let path: Option<String> = section.required("path", "\"/readyz\"");
-    let is_path = |path: &String| path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic());
-    if path.as_ref().is_some_and(|path| !is_path(path)) {
-        section.complain("path", "start it with / and leave out everything that is not visible ASCII");
-    }
+    let question = question(section);
     let millis = Duration::from_millis;
     let has_port = section.has("port");
     let port = section.integer("port", 1, 1..=65_535);
@@ -182,13 +178,32 @@ fn health(section: &Section<'_>) -> Option<HealthCheck> {
     let falls = section.integer("falls", 3, 1..=100);
     let rises = section.integer("rises", 2, 1..=100);
     Some(HealthCheck {
-        path: path?,
+        question: question?,
         port: u16::try_from(port?).ok().filter(|_| has_port),
         every: every?,
         timeout: timeout?,
         falls: u32::try_from(falls?).ok()?,
         rises: u32::try_from(rises?).ok()?,
     })
+}
+
+/// What it is asked: a path, or gRPC's own question about a service.
+fn question(section: &Section<'_>) -> Option<Question> {
+    let service: Option<Option<String>> = section.optional("grpc");
+    if let Some(service) = service? {
+        let is_name = service.len() <= 120 && service.bytes().all(|byte| byte.is_ascii_graphic());
+        if section.has("path") || !is_name {
+            section.complain("grpc", "use the name of a service, or \"\" for all of them, and no path beside it");
+            return None;
+        }
+        return Some(Question::Grpc(service));
+    }
+    let path: Option<String> = section.required("path", "\"/readyz\"");
+    let is_path = |path: &String| path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic());
+    if path.as_ref().is_some_and(|path| !is_path(path)) {
+        section.complain("path", "start it with / and leave out everything that is not visible ASCII");
+    }
+    path.map(Question::Get)
 }
 
 fn route(section: &Section<'_>) -> Option<Route> {

@@ -8,6 +8,7 @@ use std::future::Future;
 use std::task::{Context, Poll};
 
 use bytes::BytesMut;
+use http::HeaderMap;
 use tokio::time::Instant;
 
 use crate::decorate::ResponseSink;
@@ -17,6 +18,9 @@ use crate::rejection::Rejection;
 pub(crate) trait Downstream: Send {
     /// The head of a response as the client's protocol has it.
     type Head: ResponseSink;
+
+    /// Whether clients of the protocol take trailers without having said so (`TE: trailers`).
+    const TAKES_TRAILERS: bool;
 
     /// A head without anything.
     fn head(&self) -> Self::Head;
@@ -54,8 +58,8 @@ pub(crate) trait Downstream: Send {
     /// Sees everything on its way.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<pingora::Result<()>>;
 
-    /// Ends the response.
-    fn end(&mut self) -> impl Future<Output = pingora::Result<()>> + Send;
+    /// Ends the response, with trailers where there are any and the client takes them.
+    fn end(&mut self, trailers: Option<HeaderMap>) -> impl Future<Output = pingora::Result<()>> + Send;
 
     /// Sends a whole response of the gateway itself.
     fn answer(&mut self, head: Self::Head, body: Cow<'static, str>)
@@ -64,6 +68,9 @@ pub(crate) trait Downstream: Send {
     /// Puts some more of the request's body behind what is there; zero at its end. An error when it does not come at its
     /// pace.
     fn poll_body(&mut self, into: &mut BytesMut, cx: &mut Context<'_>) -> Poll<pingora::Result<usize>>;
+
+    /// The trailers of the request's body, once it has ended.
+    fn poll_trailers(&mut self, cx: &mut Context<'_>) -> Poll<pingora::Result<Option<HeaderMap>>>;
 
     /// Why the last piece of the body was refused, where it was for its form.
     fn refusal(&self) -> Option<Rejection>;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use super::Gateway;
-use crate::answer::Answer;
+use crate::answer::{Answer, grpc};
 use crate::decorate::{ResponseSink, Spoken, ours};
 use crate::door::Connection;
 use crate::facts::{Facts, Shown, Surface};
@@ -30,6 +30,13 @@ impl Gateway {
         self.show_limits(facts, connection);
         if let Answer::Refuse(refusal) = &answer {
             facts.refused = Some(refusal.rejection);
+        }
+        // A caller of gRPC reads its own statuses and no body.
+        if let (Answer::Refuse(refusal), true) = (&answer, facts.is_grpc) {
+            let (status, code) = grpc::say(refusal, out)?;
+            facts.grpc_status = Some(code);
+            ours(facts, connection.is_tls(), Spoken::default(), out)?;
+            return Ok((status, Cow::Borrowed("")));
         }
         let (status, body) = answer.say(out)?;
         ours(facts, connection.is_tls(), Spoken::default(), out)?;

@@ -64,6 +64,9 @@ pub(super) fn line(facts: &Facts, entry: &Entry<'_>, took: Duration, waited: Dur
     line.text("method", entry.method);
     line.text("path", entry.path);
     line.number("status", u64::from(entry.status));
+    if let Some(status) = facts.grpc_status {
+        line.number("grpc_status", u64::from(status));
+    }
     line.text("code", facts.refused.map_or("", Rejection::code));
     line.text("blame", blame_word(facts.refused));
     line.number("bytes_in", facts.body_bytes);

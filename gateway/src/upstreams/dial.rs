@@ -11,7 +11,7 @@ use pingora::ErrorType;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -101,7 +101,13 @@ pub async fn dial(
         Transport::Plain | Transport::PlainHttp2 => {
             timeout(patience, connect(endpoint)).await.map_err(late)?.map(Stream::Plain)
         }
-        Transport::Tls(tls) => timeout(patience, Box::pin(secure(tls, endpoint, http2))).await.map_err(late)?,
+        Transport::Tls(tls) => {
+            let until = Instant::now() + patience;
+            let name = tls.settings.server_name.clone().map_or_else(|| name_of(endpoint), Ok)?;
+            let stream = timeout_at(until, connect(endpoint)).await.map_err(late)??;
+            let silent = |_| DialError::because(DialFailure::TimedOut, "no handshake in time: is TLS spoken there?");
+            timeout_at(until, Box::pin(secure(tls, name, stream, http2))).await.map_err(silent)?
+        }
     }
 }
 
@@ -112,9 +118,7 @@ async fn connect(endpoint: &Endpoint) -> Result<TcpStream, DialError> {
     Ok(stream)
 }
 
-async fn secure(tls: &Tls, endpoint: &Endpoint, http2: bool) -> Result<Stream, DialError> {
-    let name = tls.settings.server_name.clone().map_or_else(|| name_of(endpoint), Ok)?;
-    let stream = connect(endpoint).await?;
+async fn secure(tls: &Tls, name: ServerName<'static>, stream: TcpStream, http2: bool) -> Result<Stream, DialError> {
     let shaken = TlsConnector::from(tls.config(http2)).connect(name, stream).await;
     shaken.map(|stream| Stream::Tls(Box::new(stream))).map_err(|error| {
         let reason = tls::reason(&error).unwrap_or_else(|| "it ended the connection in the handshake".to_owned());

@@ -67,6 +67,10 @@ mod tenants;
 #[cfg(test)]
 mod uploads;
 #[cfg(test)]
+mod upstream_grpc;
+#[cfg(test)]
+mod upstream_http2;
+#[cfg(test)]
 mod upstream_tls;
 #[cfg(test)]
 mod websockets;

@@ -86,22 +86,28 @@ async fn what_cannot_be_believed_is_502_with_a_reason_for_the_operator_alone() {
         (Some(server(&elsewhere, all, false)), "for another name"),
         (Some(server(&good, &[&rustls::version::TLS13], true)), "wants a client certificate"),
         (Some(server(&good, &[&rustls::version::TLS12], true)), "certificate"),
-        (None, "TLS"),
+        (None, "is TLS spoken there"),
     ] {
         let (upstream, files) = (Upstream::start().await, directory());
+        let late = config.is_none();
         let at = match config {
             Some(config) => front(upstream.address, config).await,
             None => upstream.address,
         };
         let world = world(at, "", files.path()).await;
         let reply = world.ask(Ask::get(BLOG, "/")).await;
-        reply.refused(502, "upstream_tls");
+        if late {
+            reply.refused(504, "upstream_timeout");
+        } else {
+            reply.refused(502, "upstream_tls");
+        }
         assert!(!reply.text().contains("name.example") && !reply.text().contains("certificate"), "{}", reply.text());
         let line = world.log.line_of(reply.request_id()).await;
         let reason = line["reason"].as_str().unwrap_or_default().to_owned();
         assert!(reason.contains(words), "{words}: {line}");
         assert!(upstream.requests().is_empty(), "{words}");
-        world.admin.counts("edge_upstream_requests_total{outcome=\"tls_error\"}", 1).await;
+        let outcome = if late { "timeout" } else { "tls_error" };
+        world.admin.counts(&format!("edge_upstream_requests_total{{outcome=\"{outcome}\"}}"), 1).await;
         world.end().await;
     }
 }

@@ -13,6 +13,7 @@ pub(crate) mod control;
 pub(crate) mod entities;
 pub(crate) mod frames;
 pub(crate) mod h2;
+pub(crate) mod h2_upstream;
 pub(crate) mod observed;
 pub(crate) mod secure;
 pub(crate) mod upstream;

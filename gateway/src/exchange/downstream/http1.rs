@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, BufMut as _, BytesMut};
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use pingora::{Error, ErrorType};
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::Instant;
@@ -155,6 +155,8 @@ impl ResponseSink for Wire {
 impl Downstream for Http1<'_> {
     type Head = Wire;
 
+    const TAKES_TRAILERS: bool = false;
+
     fn head(&self) -> Wire {
         Wire::new(self.wishes.is_old)
     }
@@ -208,9 +210,16 @@ impl Downstream for Http1<'_> {
         Pin::new(&mut *self.client).poll_flush(cx).map(|flushed| flushed.or_else(unsent))
     }
 
-    async fn end(&mut self) -> pingora::Result<()> {
+    async fn end(&mut self, trailers: Option<HeaderMap>) -> pingora::Result<()> {
         if self.chunked {
-            self.framing.extend_from_slice(b"0\r\n\r\n");
+            self.framing.extend_from_slice(b"0\r\n");
+            for (name, value) in trailers.iter().flatten() {
+                self.framing.extend_from_slice(name.as_str().as_bytes());
+                self.framing.extend_from_slice(b": ");
+                self.framing.extend_from_slice(value.as_bytes());
+                self.framing.extend_from_slice(b"\r\n");
+            }
+            self.framing.extend_from_slice(b"\r\n");
         }
         poll_fn(|cx| self.poll_flush(cx)).await
     }
@@ -235,6 +244,10 @@ impl Downstream for Http1<'_> {
             }
         };
         Poll::Ready(Err(Error::explain(kind, "the body of a request").into_down()))
+    }
+
+    fn poll_trailers(&mut self, _cx: &mut Context<'_>) -> Poll<pingora::Result<Option<HeaderMap>>> {
+        Poll::Ready(Ok(None))
     }
 
     fn refusal(&self) -> Option<Rejection> {

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf as _, Bytes, BytesMut};
 use h2::server::SendResponse;
 use h2::{RecvStream, SendStream};
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use pingora::{Error, ErrorType, OrErr as _};
 use tokio::time::Instant;
 
@@ -120,7 +120,7 @@ const FLEETING: &[&str] = &["x-request-id", "x-ratelimit-remaining", "x-ratelimi
 const FIELDS_USUAL: usize = 24;
 
 /// A head as the engine takes it.
-pub(crate) struct Fields(StatusCode, http::HeaderMap);
+pub(crate) struct Fields(StatusCode, HeaderMap);
 
 impl Fields {
     fn into_response(self) -> http::Response<()> {
@@ -154,8 +154,10 @@ impl ResponseSink for Fields {
 impl Downstream for Http2 {
     type Head = Fields;
 
+    const TAKES_TRAILERS: bool = true;
+
     fn head(&self) -> Fields {
-        Fields(StatusCode::OK, http::HeaderMap::with_capacity(FIELDS_USUAL))
+        Fields(StatusCode::OK, HeaderMap::with_capacity(FIELDS_USUAL))
     }
 
     fn may_switch(&self) -> bool {
@@ -206,11 +208,12 @@ impl Downstream for Http2 {
         Poll::Ready(Ok(()))
     }
 
-    async fn end(&mut self) -> pingora::Result<()> {
-        if self.ended || self.response.is_none() {
-            return Ok(());
-        }
-        self.send(Bytes::new(), true)
+    async fn end(&mut self, trailers: Option<HeaderMap>) -> pingora::Result<()> {
+        let Some(response) = self.response.as_mut().filter(|_| !self.ended) else { return Ok(()) };
+        let Some(trailers) = trailers else { return self.send(Bytes::new(), true) };
+        response.send_trailers(trailers).or_else(unsent)?;
+        self.ended = true;
+        Ok(())
     }
 
     async fn answer(&mut self, head: Fields, body: Cow<'static, str>) -> pingora::Result<()> {
@@ -231,6 +234,10 @@ impl Downstream for Http2 {
                 piece.len()
             })
         })
+    }
+
+    fn poll_trailers(&mut self, cx: &mut Context<'_>) -> Poll<pingora::Result<Option<HeaderMap>>> {
+        self.request.poll_trailers(cx).map(|trailers| trailers.or_else(broken))
     }
 
     /// The engine judges the form of bodies.

@@ -13,12 +13,13 @@ use tokio_util::io::poll_read_buf;
 
 use super::upload::{Body, Upload, Waits};
 use crate::exchange::downstream::Downstream;
+use crate::facts::ConnectionKind;
 use crate::upstreams::{DialError, Endpoint, Stream, Tenant, Upstream, dial, tls_reason};
 
 /// Room for what one read brings at first: a small response as a whole.
 const FIRST_READ_BYTES: usize = 8 * 1024;
 
-/// A WebSocket in which nobody says anything for so long is over.
+/// A WebSocket, or a stream of gRPC, in which nobody says anything for so long is over.
 const SILENCE_MAX: Duration = Duration::from_hours(1);
 
 /// Room for what one read brings of a body that goes on.
@@ -35,37 +36,51 @@ pub(crate) struct UpstreamConnection {
     tenant: Tenant,
     /// It has served other requests.
     pub(crate) reused: bool,
-    /// The longest wait for one read or write.
-    patience: Duration,
-    /// The end of the time that the request has as a whole.
-    ends: Option<Instant>,
+    patience: Patience,
+}
+
+/// A way to an upstream.
+pub(crate) enum Opened {
+    /// A connection that serves one request at a time.
+    Http1(UpstreamConnection),
+    /// A new one on which HTTP/2 was agreed on.
+    Http2(Stream),
 }
 
 impl UpstreamConnection {
-    /// An idle connection of this tenant that has rested for `rested_max` at most, or a new one. What it is to be sent
-    /// follows, for a request that began so long ago.
+    /// An idle connection of this tenant that has rested for `rested_max` at most, or a new one, which is offered `http2`
+    /// where it has TLS. What it is to be sent follows.
     pub(crate) async fn open(
         (upstream, endpoint): (&Upstream, &Endpoint),
+        http2: bool,
         tenant: Tenant,
         rested_max: Option<Duration>,
         upload: impl FnOnce() -> Upload,
-        age: Duration,
-    ) -> Result<Self, DialError> {
-        let patience = upstream.settings.first_byte_timeout;
-        let ends = upstream.settings.total_timeout.map(|granted| Instant::now() + granted.saturating_sub(age));
-        let of =
-            |stream, reused| Self { stream, buffer: BytesMut::new(), upload: upload(), tenant, reused, patience, ends };
+        patience: Patience,
+    ) -> Result<Opened, DialError> {
+        let of = |stream, reused| {
+            Opened::Http1(Self { stream, buffer: BytesMut::new(), upload: upload(), tenant, reused, patience })
+        };
         if let Some(stream) = rested_max.and_then(|max| endpoint.idle.take(tenant, upstream.idle_max(), max)) {
             return Ok(of(stream, true));
         }
         let settings = &upstream.settings;
-        let stream = dial(&settings.transport, endpoint, false, settings.connect_timeout).await?;
+        let stream = dial(&settings.transport, endpoint, http2, settings.connect_timeout).await?;
+        if stream.is_tls() {
+            let agreed = stream.agreed_on_http2();
+            if agreed {
+                return Ok(Opened::Http2(stream));
+            }
+            if http2 {
+                endpoint.sessions.note(agreed);
+            }
+        }
         Ok(of(stream, false))
     }
 
-    /// Whether it is encrypted.
-    pub(crate) fn is_tls(&self) -> bool {
-        self.stream.is_tls()
+    /// Which kind of connection it is.
+    pub(crate) fn kind(&self) -> ConnectionKind {
+        ConnectionKind { reused: self.reused, http2: false, tls: self.stream.is_tls() }
     }
 
     /// Reads some more into the buffer if it is there.
@@ -82,8 +97,8 @@ impl UpstreamConnection {
     /// client is there. Zero is the end.
     pub(crate) async fn receive(&mut self, client: &mut impl Downstream, room: usize) -> pingora::Result<usize> {
         self.buffer.reserve(room);
-        let Self { stream, buffer, upload, patience, ends, .. } = self;
-        let mut deadline: Option<(Waits, Instant)> = None;
+        let Self { stream, buffer, upload, patience, .. } = self;
+        let mut waiting = None;
         poll_fn(|cx| {
             // What the upstream has to say comes first: it may be why it reads no more.
             if let Poll::Ready(read) = poll_read_buf(Pin::new(&mut *stream), cx, buffer) {
@@ -96,18 +111,9 @@ impl UpstreamConnection {
                 Err(error) => return Poll::Ready(Err(error)),
             };
             if client.poll_gone(cx).is_ready() {
-                return Poll::Ready(
-                    Err(Error::explain(ErrorType::ConnectionClosed, "the client has left").into_down()),
-                );
+                return Poll::Ready(Err(left()));
             }
-            let until = match deadline {
-                // A client keeps its own time.
-                _ if waits == Waits::Client => None,
-                Some((known, until)) if known == waits && !moved => Some(until),
-                _ => Some(deadline.insert((waits, Instant::now() + *patience)).1),
-            };
-            let Some(until) = until.into_iter().chain(*ends).min() else { return Poll::Pending };
-            client.poll_deadline(until, cx).map(|()| late(waits))
+            patience.poll(&mut waiting, waits, moved, client, cx).map(|late| late.map(|()| 0))
         })
         .await
     }
@@ -132,7 +138,7 @@ impl UpstreamConnection {
     /// The upstream has switched protocols: from here on both sides say what they like, for as long as they like.
     pub(crate) fn switch(&mut self) {
         self.upload = Upload::new(BytesMut::new(), Body::Switched, u64::MAX);
-        (self.patience, self.ends) = (SILENCE_MAX, None);
+        self.patience = Patience::new(SILENCE_MAX, None);
     }
 
     /// Waits for the first bytes of a response.
@@ -148,10 +154,55 @@ impl UpstreamConnection {
     }
 }
 
+/// How long an upstream is waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// The longest wait for one read or write.
+    each: Duration,
+    /// The end of the time that the request has as a whole.
+    ends: Option<Instant>,
+}
+
+impl Patience {
+    pub(crate) fn new(each: Duration, ends: Option<Instant>) -> Self {
+        Self { each, ends }
+    }
+
+    /// Each wait may be long.
+    pub(crate) fn may_be_silent(&mut self) {
+        self.each = SILENCE_MAX;
+    }
+
+    /// Ready when somebody did not do in time what is waited for. `waiting` says since when, and `moved` that something has
+    /// happened since it was asked the last time.
+    pub(crate) fn poll(
+        &self,
+        waiting: &mut Option<(Waits, Instant)>,
+        waits: Waits,
+        moved: bool,
+        client: &mut impl Downstream,
+        cx: &mut Context<'_>,
+    ) -> Poll<pingora::Result<()>> {
+        let until = match *waiting {
+            // A client keeps its own time.
+            _ if waits == Waits::Client => None,
+            Some((known, until)) if known == waits && !moved => Some(until),
+            _ => Some(waiting.insert((waits, Instant::now() + self.each)).1),
+        };
+        let Some(until) = until.into_iter().chain(self.ends).min() else { return Poll::Pending };
+        client.poll_deadline(until, cx).map(|()| late(waits))
+    }
+}
+
+/// The client is no longer there.
+pub(crate) fn left() -> Box<Error> {
+    Error::explain(ErrorType::ConnectionClosed, "the client has left").into_down()
+}
+
 /// Somebody did not do in time what was waited for.
-fn late(waits: Waits) -> pingora::Result<usize> {
+fn late(waits: Waits) -> pingora::Result<()> {
     Err(match waits {
-        Waits::Either | Waits::Nobody => return Ok(0),
+        Waits::Either | Waits::Nobody => return Ok(()),
         Waits::Client => Error::explain(ErrorType::ReadTimedout, "the request as a whole took too long").into_down(),
         Waits::Upstream => Error::explain(ErrorType::WriteTimedout, "to an upstream").into_up(),
         Waits::Response => Error::explain(ErrorType::ReadTimedout, "from an upstream").into_up(),
@@ -187,6 +238,8 @@ mod tests {
 
     impl Downstream for Silent {
         type Head = Wire;
+
+        const TAKES_TRAILERS: bool = false;
 
         fn head(&self) -> Wire {
             unreachable!()
@@ -226,7 +279,7 @@ mod tests {
             unreachable!()
         }
 
-        async fn end(&mut self) -> pingora::Result<()> {
+        async fn end(&mut self, _: Option<http::HeaderMap>) -> pingora::Result<()> {
             unreachable!()
         }
 
@@ -239,6 +292,10 @@ mod tests {
                 into.extend_from_slice(&piece);
                 Poll::Ready(Ok(piece.len()))
             })
+        }
+
+        fn poll_trailers(&mut self, _: &mut Context<'_>) -> Poll<pingora::Result<Option<http::HeaderMap>>> {
+            Poll::Ready(Ok(None))
         }
 
         fn refusal(&self) -> Option<Rejection> {
@@ -271,8 +328,7 @@ mod tests {
             upload: Upload::new("HEAD ".into(), body, 10),
             tenant: Tenant::default(),
             reused: false,
-            patience: Duration::from_secs(5),
-            ends: Some(Instant::now() + Duration::from_mins(1)),
+            patience: Patience::new(Duration::from_secs(5), Some(Instant::now() + Duration::from_mins(1))),
         };
         let pieces = pieces.iter().rev();
         let body = pieces.map(|piece| Bytes::from_static(piece.as_bytes())).collect();

@@ -42,7 +42,7 @@ pub(crate) async fn relay<D: Downstream>(
             (0, _) => return Err(Error::explain(ErrorType::ConnectionClosed, "the response broke off").into_up()),
         }
     }
-    client.end().await
+    client.end(None).await
 }
 
 /// What stands at the start of a buffer.

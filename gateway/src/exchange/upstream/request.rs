@@ -24,6 +24,11 @@ const HOP_BY_HOP: &[&str] = &[
     "upgrade",
 ];
 
+/// Whether a field, its name in lower case, concerns the client's connection alone.
+pub(crate) fn is_hop_by_hop(name: &str) -> bool {
+    HOP_BY_HOP.contains(&name)
+}
+
 /// The head as bytes, once [`crate::forward::rewrite`] has been over it. `switches` asks for a WebSocket.
 pub(crate) fn bytes(head: &RequestHeader, body: Body, switches: bool) -> BytesMut {
     let mut bytes = BytesMut::with_capacity(BYTES_USUAL);
@@ -31,7 +36,7 @@ pub(crate) fn bytes(head: &RequestHeader, body: Body, switches: bool) -> BytesMu
     bytes.put_u8(b' ');
     bytes.put_slice(head.uri.path_and_query().map_or("/", |target| target.as_str()).as_bytes());
     bytes.put_slice(b" HTTP/1.1\r\n");
-    for (name, value) in head.headers.iter().filter(|(name, _)| !HOP_BY_HOP.contains(&name.as_str())) {
+    for (name, value) in head.headers.iter().filter(|(name, _)| !is_hop_by_hop(name.as_str())) {
         bytes.put_slice(name.as_str().as_bytes());
         bytes.put_slice(b": ");
         bytes.put_slice(value.as_bytes());

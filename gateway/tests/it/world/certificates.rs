@@ -21,6 +21,8 @@ fn authority() -> &'static Authority {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        // One that is called like those it vouches for would be taken for one of them.
+        params.distinguished_name.push(rcgen::DnType::CommonName, "The authority of the tests");
         let root = params.self_signed(&key).unwrap();
         Authority { root_pem: root.pem(), root: root.der().clone(), issuer: Issuer::new(params, key) }
     })

@@ -1,0 +1,178 @@
+//! What the gateway says to callers that speak gRPC: a status of gRPC and no body, in the head alone where no response has
+//! begun (`Trailers-Only`), else in the trailers.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+
+use super::Refusal;
+use crate::decorate::ResponseSink;
+use crate::rejection::Rejection;
+
+const STATUS: &str = "grpc-status";
+const MESSAGE: &str = "grpc-message";
+
+/// Digits of a `grpc-timeout`, at most.
+const TIMEOUT_DIGITS_MAX: usize = 8;
+
+/// Statuses of gRPC that the gateway has a use for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Code {
+    InvalidArgument = 3,
+    DeadlineExceeded = 4,
+    PermissionDenied = 7,
+    ResourceExhausted = 8,
+    Unimplemented = 12,
+    Internal = 13,
+    Unavailable = 14,
+    Unauthenticated = 16,
+}
+
+/// Whether a request with these fields is a call of gRPC: `application/grpc`, `application/grpc+proto` and so on, but not
+/// gRPC-Web, which has its trailers in the body.
+pub fn is_call(fields: &HeaderMap) -> bool {
+    let kind = fields.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+    let rest = kind.strip_prefix(b"application/grpc");
+    rest.is_some_and(|rest| rest.first().is_none_or(|next| matches!(next, b'+' | b';')))
+}
+
+/// How long the caller waits (`grpc-timeout`), where it says so in a way that means something.
+pub fn timeout(fields: &HeaderMap) -> Option<Duration> {
+    let text = fields.get("grpc-timeout")?.to_str().ok()?;
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    if !(1..=TIMEOUT_DIGITS_MAX).contains(&digits.len()) || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let number: u64 = digits.parse().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(number * 3_600),
+        "M" => Duration::from_secs(number * 60),
+        "S" => Duration::from_secs(number),
+        "m" => Duration::from_millis(number),
+        "u" => Duration::from_micros(number),
+        "n" => Duration::from_nanos(number),
+        _ => return None,
+    })
+}
+
+/// The status in a head or in trailers.
+pub fn status(fields: &HeaderMap) -> Option<u16> {
+    fields.get(STATUS)?.to_str().ok()?.parse().ok()
+}
+
+/// Writes a refusal to `out`, all of it; the status of HTTP, and that of gRPC.
+///
+/// # Errors
+/// Those of `out`.
+pub fn say(refusal: &Refusal, out: &mut impl ResponseSink) -> pingora::Result<(StatusCode, u16)> {
+    let code = code(refusal.rejection);
+    out.status(StatusCode::OK, "OK")?;
+    out.field("Content-Type", b"application/grpc")?;
+    out.figure(STATUS, code as u16)?;
+    let message = refusal.message.as_deref().unwrap_or(refusal.rejection.message());
+    out.field(MESSAGE, encoded(message).as_bytes())?;
+    if let Some(seconds) = refusal.retry_after_seconds {
+        out.figure("Retry-After", seconds)?;
+    }
+    for (name, value) in &refusal.headers {
+        out.field(name, value.as_bytes())?;
+    }
+    Ok((StatusCode::OK, code as u16))
+}
+
+/// The same for a response that has begun.
+pub fn trailers(rejection: Rejection) -> (HeaderMap, u16) {
+    let (mut fields, code) = (HeaderMap::with_capacity(2), code(rejection) as u16);
+    fields.insert(HeaderName::from_static(STATUS), code.into());
+    if let Ok(message) = HeaderValue::try_from(encoded(rejection.message())) {
+        fields.insert(HeaderName::from_static(MESSAGE), message);
+    }
+    (fields, code)
+}
+
+/// What callers of gRPC make decisions by: whether to try again above all.
+fn code(rejection: Rejection) -> Code {
+    match (rejection, rejection.status()) {
+        (Rejection::BodyTooLarge | Rejection::HeadersTooLarge | Rejection::UriTooLong, _) | (_, 429) => {
+            Code::ResourceExhausted
+        }
+        (_, 401) => Code::Unauthenticated,
+        (_, 403) => Code::PermissionDenied,
+        (_, 404 | 405 | 415 | 501 | 505) => Code::Unimplemented,
+        (_, 408 | 504) => Code::DeadlineExceeded,
+        (_, 421 | 502 | 503) => Code::Unavailable,
+        (_, 400..=499) => Code::InvalidArgument,
+        _ => Code::Internal,
+    }
+}
+
+/// Percent-encoded as the protocol has it: everything but visible ASCII and the space, and the percent sign.
+fn encoded(message: &str) -> String {
+    let mut text = String::with_capacity(message.len());
+    for byte in message.bytes() {
+        if (b' '..=b'~').contains(&byte) && byte != b'%' {
+            text.push(char::from(byte));
+        } else {
+            text.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(name: &'static str, value: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(HeaderName::from_static(name), HeaderValue::from_static(value))])
+    }
+
+    #[test]
+    fn a_call_is_known_by_its_content_type() {
+        for (kind, is) in [
+            ("application/grpc", true),
+            ("application/grpc+proto", true),
+            ("application/grpc;charset=utf-8", true),
+            ("application/grpc-web", false),
+            ("application/grpcx", false),
+            ("application/json", false),
+        ] {
+            assert_eq!(is_call(&with("content-type", kind)), is, "{kind}");
+        }
+        assert!(!is_call(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn a_timeout_has_up_to_eight_digits_and_a_unit() {
+        for (text, expected) in [
+            ("1S", Some(Duration::from_secs(1))),
+            ("99999999H", Some(Duration::from_secs(99_999_999 * 3_600))),
+            ("20m", Some(Duration::from_millis(20))),
+            ("3M", Some(Duration::from_secs(180))),
+            ("7u", Some(Duration::from_micros(7))),
+            ("7n", Some(Duration::from_nanos(7))),
+            ("S", None),
+            ("", None),
+            ("123456789S", None),
+            ("+1S", None),
+            ("1s", None),
+            ("1", None),
+        ] {
+            assert_eq!(timeout(&with("grpc-timeout", text)), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_refusal_has_a_status_of_grpc_and_a_message_that_is_a_field() {
+        for rejection in Rejection::ALL {
+            let (fields, code) = trailers(*rejection);
+            assert_eq!((status(&fields), fields.len()), (Some(code), 2), "{rejection:?}");
+        }
+        let code_of = |rejection| code(rejection) as u16;
+        assert_eq!(code_of(Rejection::InvalidApiKey), 16);
+        assert_eq!(code_of(Rejection::RateLimitExceeded), 8);
+        assert_eq!(code_of(Rejection::UpstreamTimeout), 4);
+        assert_eq!(code_of(Rejection::UpstreamUnreachable), 14);
+        assert_eq!(encoded("100 % ü\n"), "100 %25 %C3%BC%0A");
+    }
+}

@@ -1,0 +1,196 @@
+//! Requests to upstreams over HTTP/2: many share a connection, and what an upstream refuses before it has begun goes to another
+//! one.
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use pingora::{Error, ErrorType};
+
+use super::downstream::Downstream;
+use super::upstream::connection::Patience;
+use super::upstream::http2::body::Source;
+use super::upstream::http2::head::{self, ResponseHead, wants_trailers};
+use super::upstream::http2::{Call, First, is_refused, reason};
+use super::upstream::upload::Body;
+use super::{Exchange, has_died};
+use crate::answer::grpc;
+use crate::decorate::{is_foreign, ours};
+use crate::facts::ConnectionKind;
+use crate::forward;
+use crate::upstreams::{DialError, DialFailure, Endpoint, Lease, Tenant, Upstream, dial};
+
+/// How often a request may be refused unread and go to another connection.
+const REFUSED_MAX: u32 = 3;
+
+/// What is known of a request that is sent again.
+#[derive(Default)]
+pub(super) struct Again {
+    /// The connection of before had died; this one is a fresh one.
+    pub(super) died: bool,
+    refused: u32,
+    /// What was taken from the client, and will be.
+    source: Option<Source>,
+}
+
+/// An upstream that has begun to answer over HTTP/2, and the head of the response as the client gets it.
+pub(super) struct Called<H> {
+    call: Box<Call>,
+    head: ResponseHead,
+    out: H,
+}
+
+impl Again {
+    /// Whether something of the body was taken from the client.
+    pub(super) fn has_taken(&self) -> bool {
+        self.source.as_ref().is_some_and(|source| source.begun)
+    }
+
+    /// Whether a request that was refused unread may go elsewhere; if so, that is counted.
+    fn may(&mut self) -> bool {
+        self.refused += 1;
+        self.refused <= REFUSED_MAX
+    }
+}
+
+impl Exchange<'_> {
+    /// Sends the request and reads the head of the response; `None` when it is to be tried again.
+    pub(super) async fn call<D: Downstream>(
+        &mut self,
+        (upstream, endpoint): (&Arc<Upstream>, &Arc<Endpoint>),
+        tenant: Tenant,
+        body: Body,
+        patience: Patience,
+        again: &mut Again,
+        client: &mut D,
+    ) -> pingora::Result<Option<Called<D::Head>>> {
+        let lease = match lease(upstream, endpoint, tenant).await {
+            Ok(lease) => lease,
+            // It may have changed its mind about the version.
+            Err(error) if error.kind == DialFailure::Protocol && self.may_speak_http1(upstream) && again.may() => {
+                endpoint.sessions.note(false);
+                return Ok(None);
+            }
+            Err(error) => return self.unconnected(endpoint, error).map(|()| None),
+        };
+        let tls = upstream.settings.transport.tls().is_some();
+        self.facts.upstream_connection = Some(ConnectionKind { reused: lease.reused, http2: true, tls });
+        let request = head::request(&self.head, upstream.settings.transport.url_scheme())?;
+        let body_bytes_max = self.facts.target.as_ref().map_or(0, |target| target.body_bytes_max);
+        let source = again.source.take().unwrap_or_else(|| Source::new(body, body_bytes_max));
+        let mut call = match Call::begin(lease, request, source, patience) {
+            Ok(call) => Box::new(call),
+            Err((_, source)) if again.may() => {
+                again.source = Some(source);
+                return Ok(None);
+            }
+            Err((error, _)) => return Err(Error::because(ErrorType::H2Error, "to an upstream", error).into_up()),
+        };
+        match self.first(&mut call, client).await {
+            Ok((head, out)) => {
+                endpoint.worked();
+                self.facts.upstream_answered = Some(self.gateway.clock.monotonic());
+                Ok(Some(Called { call, head, out }))
+            }
+            Err(error) => self.sent_in_vain(*call, error, again).map(|()| None),
+        }
+    }
+
+    fn may_speak_http1(&self, upstream: &Upstream) -> bool {
+        upstream.settings.transport.tls().is_some()
+    }
+
+    /// No response came. Whether the request may be sent once more: it was refused unread, or it changes nothing and its
+    /// connection may have died before.
+    fn sent_in_vain(&mut self, call: Call, error: Box<Error>, again: &mut Again) -> pingora::Result<()> {
+        self.facts.upstream_reason = reason(&error).or_else(|| call.lease.tls_reason().map(Into::into));
+        let (refused, reused, silent) = (is_refused(&error), call.lease.reused, self.facts.interim_responses == 0);
+        if refused {
+            call.lease.leave();
+        }
+        let mut source = call.into_source();
+        let died = reused && silent && !source.begun && has_died(&error);
+        let elsewhere = if refused && silent {
+            source.rewind() && again.may()
+        } else {
+            died && forward::may_repeat(&self.facts, &self.head.method)
+        };
+        if !elsewhere {
+            return Err(error);
+        }
+        again.died |= died;
+        again.source = Some(source);
+        Ok(())
+    }
+
+    /// The head of the final response.
+    async fn first<D: Downstream>(
+        &mut self,
+        call: &mut Call,
+        client: &mut D,
+    ) -> pingora::Result<(ResponseHead, D::Head)> {
+        loop {
+            let first = call.receive_first(client).await?;
+            forward::in_time(&self.facts, self.gateway.clock.monotonic())?;
+            let mut out = client.head();
+            let is_foreign = |name: &str| is_foreign(name, &self.facts);
+            let (parts, ends) = match &first {
+                First::Interim(parts) => (parts, true),
+                First::Head(parts, ends) => (parts, *ends),
+            };
+            let head = head::response(parts, (ends, self.is_head()), is_foreign, &mut out)?;
+            forward::inspect(head.status, head.fields_bytes, &mut self.facts)?;
+            match first {
+                First::Interim(_) => client.interim(out).await?,
+                First::Head(..) => return Ok((head, out)),
+            }
+        }
+    }
+
+    /// Hands the response on to the client.
+    pub(super) async fn hand_back<D: Downstream>(
+        &mut self,
+        called: Called<D::Head>,
+        client: &mut D,
+    ) -> pingora::Result<()> {
+        let Called { mut call, head, mut out } = called;
+        ours(&self.facts, self.connection.is_tls(), head.spoken, &mut out)?;
+        self.status = head.status.as_u16();
+        self.facts.grpc_status = head.grpc_status;
+        client.begin(out, head.ends, head.chunked).await?;
+        if head.ends {
+            return client.end(None).await;
+        }
+        if self.facts.is_grpc {
+            call.may_be_silent();
+        }
+        let (facts, clock) = (&*self.facts, &*self.gateway.clock);
+        let in_time = || forward::in_time(facts, clock.monotonic());
+        let relayed = call.relay(client, in_time, &mut self.body_bytes).await;
+        let trailers = match relayed {
+            Ok(trailers) => trailers,
+            Err(error) => {
+                self.facts.upstream_reason = reason(&error);
+                return Err(error);
+            }
+        };
+        self.facts.grpc_status = trailers.as_ref().and_then(grpc::status).or(self.facts.grpc_status);
+        let trailers = trailers.filter(|_| D::TAKES_TRAILERS || wants_trailers(&self.head.headers));
+        let is_foreign = |name: &str| is_foreign(name, &self.facts);
+        let trailers =
+            trailers.map(|trailers| head::trailers(trailers, is_foreign)).filter(|all: &HeaderMap| !all.is_empty());
+        client.end(trailers).await
+    }
+}
+
+/// A place on a connection.
+async fn lease(upstream: &Arc<Upstream>, endpoint: &Arc<Endpoint>, tenant: Tenant) -> Result<Lease, DialError> {
+    let settings = &upstream.settings;
+    let connect = || {
+        let (upstream, endpoint) = (upstream.clone(), endpoint.clone());
+        async move {
+            let settings = &upstream.settings;
+            dial(&settings.transport, &endpoint, true, settings.connect_timeout).await
+        }
+    };
+    endpoint.sessions.lease(tenant, settings.transport.shown(), settings.connect_timeout, connect).await
+}

@@ -1,0 +1,355 @@
+//! One HTTP/2 connection: opened by a task of its own, which then drives it to its end.
+
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::client::{Connection, SendRequest};
+use h2::{Ping, PingPong};
+use parking_lot::Mutex;
+use rustls::ClientConfig;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{Lease, Shared};
+use crate::upstreams::tls;
+use crate::upstreams::{DialError, DialFailure, Stream, Tenant};
+
+/// Requests of one connection at once, where the other side allows that many.
+const STREAMS_MAX: usize = 100;
+/// Bytes of a response that may wait for a client that does not read. A connection may have as many of them as streams, so
+/// that no stream keeps another from being read.
+const STREAM_WINDOW: u32 = 256 * 1024;
+const CONNECTION_WINDOW: u32 = STREAM_WINDOW * 100;
+/// Bytes of a request that may wait for an upstream that does not read.
+const SEND_BUFFER_MAX: usize = 64 * 1024;
+/// Bytes of a head as RFC 9113 section 6.5.2 counts them, with 32 for each field.
+const HEADER_BYTES_MAX: u32 = 72 * 1024;
+/// How long a connection that nobody needs may take to say goodbye.
+const GOODBYE_MAX: Duration = Duration::from_secs(5);
+
+/// Silence, while requests are in progress, after which the other side is asked whether it is there (PING). Servers of gRPC
+/// close connections on which more than two come within five minutes without anything else; so it is asked once more after
+/// a minute, and then every five minutes.
+const ASKED_AFTER: [Duration; 3] = [Duration::from_secs(20), Duration::from_secs(60), Duration::from_secs(310)];
+/// How long the answer may take.
+const PONG_MAX: Duration = Duration::from_secs(10);
+
+/// How far a connection is.
+#[derive(Debug)]
+pub(super) enum State {
+    Opening,
+    Ready(SendRequest<Bytes>),
+    Failed(DialError),
+    Over,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Session {
+    tenant: Tenant,
+    /// The certificates it was made with.
+    shown: Option<Arc<ClientConfig>>,
+    state: Shared,
+    streams: AtomicUsize,
+    /// It takes no more.
+    leaving: AtomicBool,
+    has_served: AtomicBool,
+    resting_since: Mutex<Instant>,
+    ear: Arc<Ear>,
+}
+
+/// A place that is counted, until dropped.
+pub(super) struct Place(Option<Arc<Session>>);
+
+impl Session {
+    /// Opens one with a place for one request.
+    pub(super) fn open(
+        tenant: Tenant,
+        shown: Option<Arc<ClientConfig>>,
+        patience: Duration,
+        connecting: impl Future<Output = Result<Stream, DialError>> + Send + 'static,
+        place: Option<OwnedSemaphorePermit>,
+    ) -> (Arc<Self>, Place) {
+        let (tell, state) = watch::channel(State::Opening);
+        let ear = Arc::new(Ear::new());
+        let session = Arc::new(Self {
+            tenant,
+            shown,
+            state,
+            streams: AtomicUsize::new(1),
+            leaving: AtomicBool::new(false),
+            has_served: AtomicBool::new(false),
+            resting_since: Mutex::new(Instant::now()),
+            ear: ear.clone(),
+        });
+        tokio::spawn(run(connecting, patience, ear, tell, place));
+        (session.clone(), Place(Some(session)))
+    }
+
+    /// A place on it, if it is of this tenant and has one.
+    pub(super) fn enter(this: &Arc<Self>, tenant: Tenant, shown: Option<&Arc<ClientConfig>>) -> Option<Place> {
+        let is_current = match (&this.shown, shown) {
+            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+            (before, now) => before.is_none() && now.is_none(),
+        };
+        if this.tenant != tenant || !is_current || this.leaving.load(Ordering::Relaxed) {
+            return None;
+        }
+        let limit = this.limit()?;
+        let more = |streams: usize| (streams < limit).then_some(streams + 1);
+        this.streams.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(Place(Some(this.clone())))
+    }
+
+    /// Requests that it may have now; `None` when it is gone.
+    fn limit(&self) -> Option<usize> {
+        match &*self.state.borrow() {
+            State::Opening => Some(STREAMS_MAX),
+            State::Ready(sender) => Some(sender.current_max_send_streams().min(STREAMS_MAX)),
+            State::Failed(_) | State::Over => None,
+        }
+    }
+
+    /// Whether it may take requests, now or soon.
+    pub(super) fn is_alive(&self) -> bool {
+        !self.leaving.load(Ordering::Relaxed) && self.limit().is_some() && self.state.has_changed().is_ok()
+    }
+
+    /// For how long it has had nothing to do; `None` while it has.
+    pub(super) fn resting(&self) -> Option<Duration> {
+        (self.streams.load(Ordering::Relaxed) == 0).then(|| self.resting_since.lock().elapsed())
+    }
+
+    pub(super) fn leave(&self) {
+        self.leaving.store(true, Ordering::Relaxed);
+    }
+
+    /// It takes no more, and ends when it has nothing left to do.
+    pub(super) fn close(&self) {
+        self.leave();
+    }
+
+    pub(super) fn tls_reason(&self) -> Option<String> {
+        self.ear.reason.lock().clone()
+    }
+}
+
+impl Place {
+    /// Waits until the connection is there; `None` when it is full by then, or gone.
+    ///
+    /// # Errors
+    /// When it did not come about.
+    pub(super) async fn ready(mut self) -> Result<Option<Lease>, DialError> {
+        let Some(session) = &self.0 else { return Ok(None) };
+        let mut state = session.state.clone();
+        let sender = match state.wait_for(|state| !matches!(state, State::Opening)).await.as_deref() {
+            Ok(State::Ready(sender)) => sender.clone(),
+            Ok(State::Failed(error)) => return Err(error.clone()),
+            Ok(State::Opening | State::Over) | Err(_) => return Ok(None),
+        };
+        // More may have waited than there is room for.
+        let room = sender.current_max_send_streams().min(STREAMS_MAX);
+        if session.streams.load(Ordering::Relaxed) > room {
+            return Ok(None);
+        }
+        let reused = session.has_served.swap(true, Ordering::Relaxed);
+        Ok(self.0.take().map(|session| Lease { session, sender, reused }))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(session) = &self.0 {
+            session.left();
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.session.left();
+    }
+}
+
+impl Session {
+    fn left(&self) {
+        *self.resting_since.lock() = Instant::now();
+        self.streams.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Opens a connection, says so, and drives it to its end.
+async fn run(
+    connecting: impl Future<Output = Result<Stream, DialError>> + Send,
+    patience: Duration,
+    ear: Arc<Ear>,
+    tell: watch::Sender<State>,
+    _place: Option<OwnedSemaphorePermit>,
+) {
+    let opening = async {
+        let stream = connecting.await?;
+        if stream.is_tls() && !stream.agreed_on_http2() {
+            return Err(DialError::because(DialFailure::Protocol, "it does not agree on HTTP/2"));
+        }
+        shake(stream, ear.clone()).await
+    };
+    let late = Err(DialError { kind: DialFailure::TimedOut, reason: None });
+    match timeout(patience, opening).await.unwrap_or(late) {
+        Ok((sender, connection, pings)) => {
+            tell.send_replace(State::Ready(sender));
+            drive(connection, pings, &ear, &tell).await;
+            tell.send_replace(State::Over);
+        }
+        Err(error) => drop(tell.send_replace(State::Failed(error))),
+    }
+}
+
+/// Speaks HTTP/2 and waits until the other side has: by the answer to a PING its limits are known.
+async fn shake<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    ear: Arc<Ear>,
+) -> Result<(SendRequest<Bytes>, Connection<Heard<S>, Bytes>, PingPong), DialError> {
+    let failed = |_| {
+        let reason = ear.reason.lock().clone();
+        match reason {
+            Some(reason) => DialError::because(DialFailure::Tls, reason),
+            None => DialError::because(DialFailure::Protocol, "it does not speak HTTP/2 there"),
+        }
+    };
+    let heard = Heard { stream, ear: ear.clone() };
+    let (sender, mut connection) = options().handshake::<_, Bytes>(heard).await.map_err(failed)?;
+    let mut pings = connection
+        .ping_pong()
+        .ok_or_else(|| DialError::because(DialFailure::Protocol, "its connection cannot be asked"))?;
+    tokio::select! {
+        biased;
+        ended = &mut connection => {
+            ended.map_err(failed)?;
+            return Err(DialError::because(DialFailure::Protocol, "it ended the connection at once"));
+        }
+        pong = pings.ping(Ping::opaque()) => drop(pong.map_err(failed)?),
+    }
+    Ok((sender, connection, pings))
+}
+
+fn options() -> h2::client::Builder {
+    let mut options = h2::client::Builder::new();
+    options
+        .enable_push(false)
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_header_list_size(HEADER_BYTES_MAX)
+        .max_send_buffer_size(SEND_BUFFER_MAX);
+    options
+}
+
+/// Until the connection is over, the other side is gone, or nobody needs it any more.
+async fn drive<S: AsyncRead + AsyncWrite + Unpin>(
+    mut connection: Connection<Heard<S>, Bytes>,
+    pings: PingPong,
+    ear: &Ear,
+    tell: &watch::Sender<State>,
+) {
+    let mut watching = pin!(watch_over(pings, ear));
+    tokio::select! {
+        _ = &mut connection => return,
+        // What is in progress fails as if the connection had been closed.
+        () = &mut watching => return,
+        () = tell.closed() => {}
+    }
+    // With the last of those who send the engine says goodbye.
+    tell.send_replace(State::Over);
+    let _ = timeout(GOODBYE_MAX, connection).await;
+}
+
+/// Ends when the other side does not answer.
+async fn watch_over(mut pings: PingPong, ear: &Ear) {
+    let mut asked = 0;
+    let mut silent_since = ear.last();
+    loop {
+        let wait = ASKED_AFTER.get(asked).or(ASKED_AFTER.last()).copied().unwrap_or(PONG_MAX);
+        let from = if asked == 0 { silent_since } else { Instant::now() };
+        tokio::time::sleep_until(from + wait).await;
+        let last = ear.last();
+        if last > silent_since {
+            (silent_since, asked) = (last, 0);
+            continue;
+        }
+        match timeout(PONG_MAX, pings.ping(Ping::opaque())).await {
+            Ok(Ok(_)) => (silent_since, asked) = (ear.last(), (asked + 1).min(ASKED_AFTER.len() - 1)),
+            // The connection is about to end by itself.
+            Ok(Err(_)) => return sleep(PONG_MAX).await,
+            Err(_) => return,
+        }
+    }
+}
+
+/// What was heard of the other side.
+#[derive(Debug)]
+pub(super) struct Ear {
+    last: Mutex<Instant>,
+    reason: Mutex<Option<String>>,
+}
+
+impl Ear {
+    fn new() -> Self {
+        Self { last: Mutex::new(Instant::now()), reason: Mutex::default() }
+    }
+
+    fn last(&self) -> Instant {
+        *self.last.lock()
+    }
+}
+
+/// A stream that takes note of when something came, and why TLS broke off.
+struct Heard<S> {
+    stream: S,
+    ear: Arc<Ear>,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Heard<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, into));
+        match &read {
+            Ok(()) => *self.ear.last.lock() = Instant::now(),
+            Err(error) => {
+                if let Some(reason) = tls::reason(error) {
+                    *self.ear.reason.lock() = Some(reason);
+                }
+            }
+        }
+        Poll::Ready(read)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Heard<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, pieces)
+    }
+}
