@@ -33,6 +33,7 @@ use self::upstream::connection::{Opened, Patience, UpstreamConnection};
 use self::upstream::relay::relay;
 use self::upstream::request;
 use self::upstream::response::{self, Framing, ResponseHead};
+use self::upstream::trailers;
 use self::upstream::upload::{Body, Upload};
 use crate::answer::{Answer, Refusal, grpc};
 use crate::decorate::{ResponseSink as _, is_foreign, ours};
@@ -167,13 +168,19 @@ impl<'a> Exchange<'a> {
         if head.status == StatusCode::SWITCHING_PROTOCOLS {
             client.switch(out).await?;
             upstream.switch();
-            return relay(&mut upstream, &mut Framing::End, client, || Ok(()), &mut self.body_bytes).await;
+            relay(&mut upstream, &mut Framing::End, client, || Ok(()), &mut self.body_bytes).await?;
+            return client.end(None).await;
         }
         let mut framing = head.framing;
         client.begin(out, framing.is_done(), framing.is_chunked()).await?;
         let (facts, clock) = (&*self.facts, &*self.gateway.clock);
         let in_time = || forward::in_time(facts, clock.monotonic());
-        relay(&mut upstream, &mut framing, client, in_time, &mut self.body_bytes).await?;
+        let trailers = relay(&mut upstream, &mut framing, client, in_time, &mut self.body_bytes).await?;
+        if trailers.is_empty() {
+            client.end(None).await?;
+        } else {
+            self.end(client, Some(trailers::read(&trailers))).await?;
+        }
         if let Some(endpoint) = self.facts.endpoint.as_ref().filter(|_| head.reusable) {
             upstream.rest(endpoint, head.good_for);
         }
@@ -193,7 +200,8 @@ impl<'a> Exchange<'a> {
             let (upstream, endpoint) = forward::choose(&mut self.facts, now)
                 .ok_or_else(|| Error::explain(ErrorType::ConnectNoRoute, "the upstream has no address"))?;
             let patience = self.patience(&upstream, now);
-            let upload = || Upload::new(request::bytes(&self.head, body, self.facts.upgrade), body, body_bytes_max);
+            let bytes = || request::bytes(&self.head, body, self.facts.upgrade);
+            let upload = || Upload::new(bytes(), body, body_bytes_max).keeping_rules_of(&upstream);
             let rested_max = if self.head.method.is_safe() { Duration::MAX } else { JUST_USED };
             let rested_max = (!again.died).then_some(rested_max);
             // What asks for another protocol goes over a connection of its own.

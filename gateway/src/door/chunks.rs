@@ -72,8 +72,8 @@ impl Chunks {
         Ok(if self.is_done() { Progress::Done(read) } else { Progress::More })
     }
 
-    /// Reads on to the end of the next run of data, if there is one in the piece: how many bytes, and how many of them, at
-    /// their end, are data. For whoever frames the data anew.
+    /// Reads on to the end of the next run of data, or to the start of the trailers, if there is one in the piece: how many
+    /// bytes, and how many of them, at their end, are data. For whoever frames the data anew.
     pub fn run(&mut self, piece: &[u8]) -> Result<(usize, usize), Rejection> {
         for (read, byte) in piece.iter().enumerate() {
             match &mut self.place {
@@ -82,10 +82,21 @@ impl Chunks {
                     return Ok((read + here, here));
                 }
                 Place::Done => return Ok((read, 0)),
+                Place::SizeLineFeed => {
+                    self.step(*byte)?;
+                    if self.is_in_trailers() {
+                        return Ok((read + 1, 0));
+                    }
+                }
                 _ => self.step(*byte)?,
             }
         }
         Ok((piece.len(), 0))
+    }
+
+    /// Whether what comes next are trailers, or the blank line in their place.
+    pub fn is_in_trailers(&self) -> bool {
+        matches!(self.place, Place::Trailers(_))
     }
 
     /// Whether the body is complete.

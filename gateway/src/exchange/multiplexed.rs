@@ -11,6 +11,7 @@ use super::upstream::connection::Patience;
 use super::upstream::http2::body::Source;
 use super::upstream::http2::head::{self, ResponseHead, wants_trailers};
 use super::upstream::http2::{Call, First, is_refused, reason};
+use super::upstream::trailers;
 use super::upstream::upload::Body;
 use super::{Exchange, has_died};
 use crate::answer::grpc;
@@ -76,7 +77,7 @@ impl Exchange<'_> {
         self.facts.upstream_connection = Some(ConnectionKind { reused: lease.reused, http2: true, tls });
         let request = head::request(&self.head, upstream.settings.transport.url_scheme())?;
         let body_bytes_max = self.facts.target.as_ref().map_or(0, |target| target.body_bytes_max);
-        let source = again.source.take().unwrap_or_else(|| Source::new(body, body_bytes_max));
+        let source = again.source.take().unwrap_or_else(|| Source::new(body, body_bytes_max, upstream.clone()));
         let mut call = match Call::begin(lease, request, source, patience) {
             Ok(call) => Box::new(call),
             Err((_, source)) if again.may() => {
@@ -174,11 +175,14 @@ impl Exchange<'_> {
             }
         };
         self.facts.grpc_status = trailers.as_ref().and_then(grpc::status).or(self.facts.grpc_status);
+        self.end(client, trailers).await
+    }
+
+    /// Ends the response, with what of its trailers the client takes.
+    pub(super) async fn end<D: Downstream>(&self, client: &mut D, trailers: Option<HeaderMap>) -> pingora::Result<()> {
         let trailers = trailers.filter(|_| D::TAKES_TRAILERS || wants_trailers(&self.head.headers));
-        let is_foreign = |name: &str| is_foreign(name, &self.facts);
-        let trailers =
-            trailers.map(|trailers| head::trailers(trailers, is_foreign)).filter(|all: &HeaderMap| !all.is_empty());
-        client.end(trailers).await
+        let trailers = trailers.map(|all| trailers::of_response(all, |name| is_foreign(name, &self.facts)));
+        client.end(trailers.filter(|all| !all.is_empty())).await
     }
 }
 

@@ -5,4 +5,5 @@ pub(crate) mod http2;
 pub(crate) mod relay;
 pub(crate) mod request;
 pub(crate) mod response;
+pub(crate) mod trailers;
 pub(crate) mod upload;

@@ -65,11 +65,15 @@ mod scale;
 #[cfg(test)]
 mod tenants;
 #[cfg(test)]
+mod trailers;
+#[cfg(test)]
 mod uploads;
 #[cfg(test)]
 mod upstream_grpc;
 #[cfg(test)]
 mod upstream_http2;
+#[cfg(test)]
+mod upstream_servers;
 #[cfg(test)]
 mod upstream_tls;
 #[cfg(test)]

@@ -35,7 +35,8 @@ pub struct Up {
     /// first start (else it is live) and remembered with the data; it cannot be changed later.
     #[arg(long, value_name = "live|test")]
     pub environment: Option<contract::key::Environment>,
-    /// A backend for projects, as NAME=URL, for example echo=http://127.0.0.1:9000. Repeatable; remembered.
+    /// A backend for projects, as NAME=URL, for example echo=http://127.0.0.1:9000; https:// and h2c:// (HTTP/2 without TLS)
+    /// work as well. Repeatable; remembered.
     #[arg(long = "upstream", value_name = "NAME=URL")]
     pub upstreams: Vec<UpstreamArgument>,
     /// Do not create the demo projects on the first start.
@@ -74,8 +75,8 @@ impl Up {
 pub struct UpstreamArgument {
     /// The upstream's name.
     pub name: UpstreamName,
-    /// `host:port` of the URL.
-    pub authority: String,
+    /// Host and port of the URL, with its scheme where that is not `http`.
+    pub endpoint: String,
 }
 
 impl std::str::FromStr for UpstreamArgument {
@@ -85,16 +86,21 @@ impl std::str::FromStr for UpstreamArgument {
         let form = "write it as NAME=URL, for example echo=http://127.0.0.1:9000";
         let (name, url) = text.split_once('=').ok_or(form)?;
         let name = name.parse().map_err(|error| format!("{name:?}: {error}"))?;
-        if url.starts_with("https://") {
-            return Err("upstreams are reached over http; put TLS in front of them only where they leave the machine"
-                .to_owned());
-        }
-        let authority = url.strip_prefix("http://").ok_or(form)?.trim_end_matches('/');
+        let (scheme, authority) = url.split_once("://").ok_or(form)?;
+        let authority = authority.trim_end_matches('/');
+        let usual = match scheme {
+            "http" | "h2c" => 80,
+            "https" => 443,
+            _ => {
+                return Err("an upstream's URL begins with http://, https:// or h2c:// (HTTP/2 without TLS)".to_owned());
+            }
+        };
         if authority.is_empty() || authority.contains('/') {
             return Err("an upstream's URL has a host and a port and no path".to_owned());
         }
-        let authority = if authority.contains(':') { authority.to_owned() } else { format!("{authority}:80") };
-        Ok(Self { name, authority })
+        let authority = if authority.contains(':') { authority.to_owned() } else { format!("{authority}:{usual}") };
+        let endpoint = if scheme == "http" { authority } else { format!("{scheme}://{authority}") };
+        Ok(Self { name, endpoint })
     }
 }
 

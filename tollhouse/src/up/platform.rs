@@ -48,7 +48,7 @@ pub(super) struct Given<'a> {
     pub(super) domain: &'a Hostname,
     pub(super) environment: Environment,
     pub(super) world: Option<&'a TestWorld>,
-    pub(super) upstreams: &'a BTreeMap<UpstreamName, Vec<SocketAddr>>,
+    pub(super) upstreams: &'a BTreeMap<UpstreamName, Vec<String>>,
 }
 
 impl Platform {
@@ -229,7 +229,7 @@ fn edge_settings(
     options: &Up,
     credential: &Path,
     parts: &[(&str, SocketAddr); 3],
-    upstreams: &BTreeMap<UpstreamName, Vec<SocketAddr>>,
+    upstreams: &BTreeMap<UpstreamName, Vec<String>>,
 ) -> String {
     let path = |name: &str| quoted(&directory.path(name));
     let [(_, domains), (_, orders), (_, control)] = parts;
@@ -253,8 +253,8 @@ fn edge_settings(
     for (name, address) in [("orders", orders), ("domains", domains), ("dashboard", domains)] {
         let _ = write!(text, "[upstreams.{name}]\nendpoints = [\"{address}\"]\n");
     }
-    for (name, addresses) in upstreams {
-        let list: Vec<String> = addresses.iter().map(|address| format!("\"{address}\"")).collect();
+    for (name, endpoints) in upstreams {
+        let list: Vec<String> = endpoints.iter().map(|endpoint| format!("\"{endpoint}\"")).collect();
         let _ = write!(text, "[upstreams.{name}]\nendpoints = [{}]\n", list.join(", "));
     }
     text

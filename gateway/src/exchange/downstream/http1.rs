@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::Downstream;
 use crate::decorate::ResponseSink;
 use crate::door::{Broken, Client};
+use crate::exchange::upstream::trailers;
 use crate::rejection::Rejection;
 
 /// Bytes of a usual head, with the body of a refusal.
@@ -213,13 +214,7 @@ impl Downstream for Http1<'_> {
     async fn end(&mut self, trailers: Option<HeaderMap>) -> pingora::Result<()> {
         if self.chunked {
             self.framing.extend_from_slice(b"0\r\n");
-            for (name, value) in trailers.iter().flatten() {
-                self.framing.extend_from_slice(name.as_str().as_bytes());
-                self.framing.extend_from_slice(b": ");
-                self.framing.extend_from_slice(value.as_bytes());
-                self.framing.extend_from_slice(b"\r\n");
-            }
-            self.framing.extend_from_slice(b"\r\n");
+            trailers::write(trailers.as_ref(), &mut self.framing);
         }
         poll_fn(|cx| self.poll_flush(cx)).await
     }

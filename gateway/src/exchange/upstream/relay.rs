@@ -1,5 +1,5 @@
-//! The body of a response on its way to the client, as it comes. Chunks are made anew: extensions and trailer fields are
-//! between us and the upstream (RFC 9112 section 7.1.1).
+//! The body of a response on its way to the client, as it comes. Chunks are made anew: their extensions are between us and
+//! the upstream (RFC 9112 section 7.1.1).
 
 use bytes::Buf as _;
 use pingora::{Error, ErrorType};
@@ -8,7 +8,8 @@ use super::connection::{READ_BYTES, UpstreamConnection};
 use super::response::Framing;
 use crate::exchange::downstream::Downstream;
 
-/// Hands the body on to its last byte, and counts its bytes in `sent`. What is there at once travels together; before a
+/// Hands the body on to its last byte, and counts its bytes in `sent`; its trailers as they came, blank line included, if there
+/// are any. What is there at once travels together; before a
 /// wait everything is on its way, and so it is at the end. `in_time` says whether it may go on.
 pub(crate) async fn relay<D: Downstream>(
     upstream: &mut UpstreamConnection,
@@ -16,9 +17,13 @@ pub(crate) async fn relay<D: Downstream>(
     client: &mut D,
     in_time: impl Fn() -> pingora::Result<()> + Send + Sync,
     sent: &mut u64,
-) -> pingora::Result<()> {
+) -> pingora::Result<Vec<u8>> {
+    let mut trailers = Vec::new();
     loop {
         while let Some(piece) = framing.take(&upstream.buffer)? {
+            if piece.is_trailer {
+                keep(&mut trailers, upstream.buffer.get(..piece.skipped).unwrap_or_default());
+            }
             upstream.buffer.advance(piece.skipped);
             if piece.data > 0 {
                 *sent += piece.data as u64;
@@ -42,13 +47,22 @@ pub(crate) async fn relay<D: Downstream>(
             (0, _) => return Err(Error::explain(ErrorType::ConnectionClosed, "the response broke off").into_up()),
         }
     }
-    client.end(None).await
+    Ok(trailers)
+}
+
+/// Keeps a piece of the trailers, whose size the lint of chunks bounds. Nearly always there are none: a blank line alone.
+fn keep(trailers: &mut Vec<u8>, piece: &[u8]) {
+    if !trailers.is_empty() || piece != b"\r\n" {
+        trailers.extend_from_slice(piece);
+    }
 }
 
 /// What stands at the start of a buffer.
 struct Piece {
     /// Bytes of framing.
     skipped: usize,
+    /// They are trailers.
+    is_trailer: bool,
     /// Bytes of the body behind them.
     data: usize,
 }
@@ -67,15 +81,16 @@ impl Framing {
             Self::Length(left) => {
                 let data = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
                 *left -= data as u64;
-                Piece { skipped: 0, data }
+                Piece { skipped: 0, is_trailer: false, data }
             }
             Self::Chunked(chunks) => {
+                let is_trailer = chunks.is_in_trailers();
                 let (read, data) = chunks
                     .run(bytes)
                     .map_err(|_| Error::explain(ErrorType::InvalidHTTPHeader, "chunks that are none").into_up())?;
-                Piece { skipped: read - data, data }
+                Piece { skipped: read - data, is_trailer, data }
             }
-            Self::End => Piece { skipped: 0, data: bytes.len() },
+            Self::End => Piece { skipped: 0, is_trailer: false, data: bytes.len() },
         }))
     }
 

@@ -1,14 +1,16 @@
 //! A request on its way to an upstream: its head, and its body as it comes.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, BufMut as _, BytesMut};
 use pingora::{Error, ErrorType};
 use tokio::io::AsyncWrite as _;
 
+use super::trailers;
 use crate::exchange::downstream::Downstream;
-use crate::upstreams::Stream;
+use crate::upstreams::{Stream, Upstream};
 
 /// Bytes that are gathered for one write while more are there.
 const GATHERED_MAX: usize = 64 * 1024;
@@ -59,11 +61,28 @@ pub(crate) struct Upload {
     held: bool,
     /// The client has hung up.
     hung_up: bool,
+    /// Whose rules trailers keep, where there may be some.
+    upstream: Option<Arc<Upstream>>,
 }
 
 impl Upload {
     pub(crate) fn new(head: BytesMut, body: Body, body_bytes_max: u64) -> Self {
-        Self { pending: head, body, left: body_bytes_max, begun: false, refused: false, held: false, hung_up: false }
+        Self {
+            pending: head,
+            body,
+            left: body_bytes_max,
+            begun: false,
+            refused: false,
+            held: false,
+            hung_up: false,
+            upstream: None,
+        }
+    }
+
+    /// The same with trailers that keep the rules of this upstream, where the body may have some.
+    pub(crate) fn keeping_rules_of(mut self, upstream: &Arc<Upstream>) -> Self {
+        self.upstream = (self.body == Body::Chunked).then(|| upstream.clone());
+        self
     }
 
     /// Whether nothing more will be sent.
@@ -152,9 +171,14 @@ impl Upload {
                     }
                     Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
                     Poll::Ready(Ok(_)) => {
-                        if std::mem::replace(&mut self.body, Body::None) == Body::Chunked {
-                            self.pending.put_slice(b"0\r\n\r\n");
+                        if self.body == Body::Chunked {
+                            let trailers = ready!(client.poll_trailers(cx))?;
+                            let rules = self.upstream.as_ref().map(|upstream| &upstream.settings.fields);
+                            let trailers = trailers.zip(rules).map(|(all, rules)| trailers::of_request(all, rules));
+                            self.pending.put_slice(b"0\r\n");
+                            trailers::write(trailers.as_ref(), &mut self.pending);
                         }
+                        self.body = Body::None;
                         Poll::Ready(Ok(()))
                     }
                 };

@@ -353,3 +353,78 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Heard<S> {
         Pin::new(&mut self.stream).poll_write_vectored(cx, pieces)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
+
+    use super::*;
+
+    /// A connection, and what the other side does after it has spoken HTTP/2 for so long.
+    async fn connected(lives: Duration) -> (SendRequest<Bytes>, tokio::task::JoinHandle<()>) {
+        let (here, there) = duplex(1 << 20);
+        tokio::spawn(serve(there, lives));
+        let ear = Arc::new(Ear::new());
+        let (sender, connection, pings) = shake(here, ear.clone()).await.unwrap();
+        let (tell, state) = watch::channel(State::Opening);
+        let driven = tokio::spawn(async move {
+            drive(connection, pings, &ear, &tell).await;
+            drop(state);
+        });
+        (sender, driven)
+    }
+
+    async fn serve(stream: DuplexStream, lives: Duration) {
+        let mut connection = h2::server::handshake(stream).await.unwrap();
+        let mut held = Vec::new();
+        let _ = timeout(lives, async {
+            while let Some(Ok(asked)) = connection.accept().await {
+                held.push(asked);
+            }
+        })
+        .await;
+        // It neither reads nor closes.
+        std::future::pending::<()>().await;
+    }
+
+    /// How long a request waits until it is known that the other side is gone.
+    async fn given_up_after(lives: Duration) -> Duration {
+        let (mut sender, driven) = connected(lives).await;
+        let began = Instant::now();
+        let (response, _) = sender.send_request(http::Request::new(()), true).unwrap();
+        let error = response.await.unwrap_err();
+        assert!(error.is_io(), "{error}");
+        driven.await.unwrap();
+        began.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_answer_a_ping_is_given_up() {
+        assert_eq!(given_up_after(Duration::from_secs(1)).await.as_secs(), 30);
+    }
+
+    /// Servers of gRPC take more than two in five minutes for abuse.
+    #[tokio::test(start_paused = true)]
+    async fn who_is_there_and_silent_is_asked_seldom() {
+        let asked = given_up_after(Duration::from_secs(600)).await.as_secs();
+        // At 20 s, a minute later, and then every 310 s: the one at 700 s is not answered.
+        assert_eq!(asked, 20 + 60 + 310 + 310 + 10);
+    }
+
+    #[tokio::test]
+    async fn who_speaks_something_else_is_no_upstream_of_http2() {
+        let (here, mut there) = duplex(1 << 10);
+        let answering = tokio::spawn(async move {
+            let mut preface = [0; 24];
+            there.read_exact(&mut preface).await.unwrap();
+            tokio::io::AsyncWriteExt::write_all(&mut there, b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+            there
+        });
+        let error = shake(here, Arc::new(Ear::new())).await.map(|_| ()).unwrap_err();
+        assert_eq!(
+            (error.kind, error.reason.as_deref()),
+            (DialFailure::Protocol, Some("it does not speak HTTP/2 there"))
+        );
+        answering.await.unwrap();
+    }
+}

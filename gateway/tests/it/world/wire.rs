@@ -142,11 +142,17 @@ impl Wire {
             let length = usize::from_str_radix(&line, 16).expect("a chunk's size");
             let whole = self.fill(length).await;
             body.bytes.extend(self.held.drain(..length.min(self.held.len())));
-            if !whole || self.line().await.as_deref() != Some("") {
+            if length == 0 {
+                // Trailers, up to an empty line.
+                while let Some(line) = self.line().await {
+                    if line.is_empty() {
+                        body.complete = true;
+                        break;
+                    }
+                }
                 return body;
             }
-            if length == 0 {
-                body.complete = true;
+            if !whole || self.line().await.as_deref() != Some("") {
                 return body;
             }
         }

@@ -3,7 +3,8 @@
 //! What was taken from the client is kept until the response begins, up to a bound: an upstream may refuse a stream that it
 //! has not begun to serve, and then the request goes to another connection as a whole.
 
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 use h2::SendStream;
@@ -11,7 +12,9 @@ use http::HeaderMap;
 use pingora::{Error, ErrorType};
 
 use crate::exchange::downstream::Downstream;
+use crate::exchange::upstream::trailers;
 use crate::exchange::upstream::upload::{Body, Waits};
+use crate::upstreams::Upstream;
 
 /// Bytes that are gathered for one piece while more are there.
 const GATHERED_MAX: usize = 64 * 1024;
@@ -21,6 +24,8 @@ const KEPT_BYTES_MAX: usize = 64 * 1024;
 
 /// What the client sends, whichever connection it goes to.
 pub(crate) struct Source {
+    /// Whose rules its trailers keep.
+    upstream: Arc<Upstream>,
     gathered: BytesMut,
     /// The client has ended it.
     is_over: bool,
@@ -37,8 +42,9 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    pub(crate) fn new(body: Body, body_bytes_max: u64) -> Self {
+    pub(crate) fn new(body: Body, body_bytes_max: u64, upstream: Arc<Upstream>) -> Self {
         Self {
+            upstream,
             gathered: BytesMut::new(),
             is_over: body == Body::None,
             trailers: None,
@@ -87,7 +93,10 @@ impl Source {
         while !self.is_over && !waits && self.gathered.len() < GATHERED_MAX {
             match client.poll_body(&mut self.gathered, cx) {
                 Poll::Ready(Ok(0)) => {
-                    self.trailers = std::task::ready!(client.poll_trailers(cx))?;
+                    let trailers = ready!(client.poll_trailers(cx))?;
+                    let rules = &self.upstream.settings.fields;
+                    let trailers = trailers.map(|all| trailers::of_request(all, rules));
+                    self.trailers = trailers.filter(|all| !all.is_empty());
                     self.is_over = true;
                 }
                 Poll::Ready(Ok(bytes)) => self.count(bytes)?,

@@ -1,6 +1,6 @@
-//! Heads and trailers of HTTP/2 exchanges with an upstream.
+//! Heads of HTTP/2 exchanges with an upstream.
 
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header, uri};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri, header, uri};
 use pingora::{Error, ErrorType};
 use pingora_http::RequestHeader;
 
@@ -92,25 +92,4 @@ pub(crate) fn response(
     }
     let grpc_status = if ends { grpc::status(&head.headers) } else { None };
     Ok(ResponseHead { status, fields_bytes, ends, chunked, spoken, grpc_status })
-}
-
-/// Trailers that go on: what frames, routes or describes a message has no place in them (RFC 9110 section 6.5.1).
-pub(crate) fn trailers(mut fields: HeaderMap, is_foreign: impl Fn(&str) -> bool) -> HeaderMap {
-    let stays_behind = |name: &HeaderName| {
-        is_hop_by_hop(name.as_str())
-            || is_foreign(name.as_str())
-            || [
-                header::CONTENT_LENGTH,
-                header::HOST,
-                header::SET_COOKIE,
-                header::CONTENT_TYPE,
-                header::CONTENT_ENCODING,
-            ]
-            .contains(name)
-    };
-    let behind: Vec<HeaderName> = fields.keys().filter(|name| stays_behind(name)).cloned().collect();
-    for name in behind {
-        fields.remove(name);
-    }
-    fields
 }

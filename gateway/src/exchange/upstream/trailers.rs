@@ -1,0 +1,95 @@
+//! Trailers: what of them goes on, in either direction and between both versions.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::request::is_hop_by_hop;
+use crate::forward::{FieldRules, is_reserved};
+
+/// Field lines of the trailers of a response; the lint of chunks takes fewer.
+const FIELDS_MAX: usize = 32;
+
+/// Names that frame, route, authenticate or describe a message and have no place behind it (RFC 9110 section 6.5.1).
+const NEVER: &[&str] = &[
+    "authorization",
+    "cache-control",
+    "content-encoding",
+    "content-length",
+    "content-range",
+    "content-type",
+    "cookie",
+    "expect",
+    "host",
+    "max-forwards",
+    "origin",
+    "range",
+    "set-cookie",
+];
+
+/// Those of a request, for an upstream with these rules: a server may take them for fields of the head.
+pub(crate) fn of_request(fields: HeaderMap, rules: &FieldRules) -> HeaderMap {
+    without(fields, |name| is_reserved(name) || rules.stays_behind(name))
+}
+
+/// Those of a response.
+pub(crate) fn of_response(fields: HeaderMap, is_foreign: impl Fn(&str) -> bool) -> HeaderMap {
+    without(fields, is_foreign)
+}
+
+/// Those of a response as they stand behind its last chunk, blank line included.
+pub(crate) fn read(bytes: &[u8]) -> HeaderMap {
+    let mut lines = [httparse::EMPTY_HEADER; FIELDS_MAX];
+    let mut fields = HeaderMap::new();
+    if let Ok(httparse::Status::Complete((_, lines))) = httparse::parse_headers(bytes, &mut lines) {
+        for line in lines {
+            let (name, value) = (HeaderName::from_bytes(line.name.as_bytes()), HeaderValue::from_bytes(line.value));
+            if let (Ok(name), Ok(value)) = (name, value) {
+                fields.append(name, value);
+            }
+        }
+    }
+    fields
+}
+
+/// Writes them behind a last chunk, blank line included.
+pub(crate) fn write(fields: Option<&HeaderMap>, into: &mut impl bytes::BufMut) {
+    for (name, value) in fields.into_iter().flatten() {
+        into.put_slice(name.as_str().as_bytes());
+        into.put_slice(b": ");
+        into.put_slice(value.as_bytes());
+        into.put_slice(b"\r\n");
+    }
+    into.put_slice(b"\r\n");
+}
+
+fn without(mut fields: HeaderMap, stays_behind: impl Fn(&str) -> bool) -> HeaderMap {
+    let stays = |name: &str| is_hop_by_hop(name) || NEVER.contains(&name) || stays_behind(name);
+    let behind: Vec<HeaderName> = fields.keys().filter(|name| stays(name.as_str())).cloned().collect();
+    for name in behind {
+        fields.remove(name);
+    }
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_behind_the_last_chunk_is_read_and_written() {
+        let text = b"X-Sum: 6\r\nx-sum:7\r\nSet-Cookie: a=b\r\n\r\n";
+        let fields = of_response(read(text), |name| name == "x-own");
+        let mut written = Vec::new();
+        write(Some(&fields), &mut written);
+        assert_eq!(written, b"x-sum: 6\r\nx-sum: 7\r\n\r\n");
+        assert!(read(b"\r\n").is_empty() && read(b"x").is_empty());
+    }
+
+    #[test]
+    fn no_trailer_of_a_client_says_what_no_head_of_it_may() {
+        let fields =
+            read(b"X-Forwarded-For: 1\r\nTollhouse-Identity: x\r\nX-Sum: 1\r\nX-Internal: 1\r\nHost: a\r\n\r\n");
+        let rules = FieldRules { drop: vec!["X-Internal".parse().unwrap()], ..FieldRules::USUAL };
+        let left = of_request(fields, &rules);
+        assert_eq!((left.len(), left.contains_key("x-sum")), (1, true), "{left:?}");
+    }
+}

@@ -1,0 +1,93 @@
+//! Trailers between both versions of HTTP, on either side.
+
+use http::{HeaderMap, HeaderValue};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+use crate::world::client::Ask;
+use crate::world::h2_upstream::H2Upstream;
+use crate::world::upstream::Act;
+use crate::world::{BLOG, World, within};
+
+const RESPONSE: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n3\r\nabc\r\n0\r\nX-Sum: 6\r\nETag: \"1\"\r\n\r\n";
+
+/// What a client of HTTP/1.1 reads of the response, all of it.
+async fn raw(world: &World, fields: &[(&str, &str)]) -> String {
+    let mut ask = Ask::get(BLOG, "/").field("Connection", "close, te");
+    if fields.is_empty() {
+        ask = Ask::get(BLOG, "/").field("Connection", "close");
+    }
+    for (name, value) in fields {
+        ask = ask.field(name, value);
+    }
+    let mut client = world.tls(BLOG).await;
+    client.send(ask.to_bytes()).await;
+    String::from_utf8(within(client.rest()).await).unwrap()
+}
+
+#[tokio::test]
+async fn trailers_of_an_http1_upstream_reach_clients_that_take_them() {
+    let world = World::start().await;
+    let next = || world.blog.next(Act::Answer(RESPONSE.as_bytes().to_vec()));
+    next();
+    let told = raw(&world, &[("TE", "trailers")]).await;
+    assert!(told.ends_with("3\r\nabc\r\n0\r\nx-sum: 6\r\netag: \"1\"\r\n\r\n"), "{told}");
+    next();
+    let told = raw(&world, &[]).await;
+    assert!(told.ends_with("3\r\nabc\r\n0\r\n\r\n"), "{told}");
+    next();
+    let client = world.h2(BLOG).await;
+    let mut reply = within(client.hold(&Ask::get(BLOG, "/")).await).await.unwrap();
+    assert_eq!(within(reply.body_mut().data()).await.unwrap().unwrap(), "abc");
+    assert!(within(reply.body_mut().data()).await.is_none());
+    let trailers = within(reply.body_mut().trailers()).await.unwrap().unwrap();
+    assert_eq!((trailers.len(), &trailers["x-sum"]), (2, &HeaderValue::from_static("6")));
+    assert_eq!(world.blog.connections(), 1, "a connection whose response had trailers is used again");
+    drop(client);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn trailers_of_an_http2_upstream_reach_clients_of_http1_that_take_them() {
+    let upstream = H2Upstream::start(100, |mut asked| async move {
+        let mut body = asked.begin(200, &[], false);
+        body.send_data("abc".into(), false).unwrap();
+        body.send_trailers(HeaderMap::from_iter([("x-sum".parse().unwrap(), HeaderValue::from_static("6"))])).unwrap();
+    })
+    .await;
+    let world = World::with(|setup| setup.blog_urls = vec![format!("h2c://{}", upstream.address)]).await;
+    let told = raw(&world, &[("TE", "trailers")]).await;
+    assert!(told.ends_with("3\r\nabc\r\n0\r\nx-sum: 6\r\n\r\n"), "{told}");
+    let told = raw(&world, &[]).await;
+    assert!(told.ends_with("3\r\nabc\r\n0\r\n\r\n"), "{told}");
+    world.end().await;
+}
+
+/// Those of a client of HTTP/2, but for what no client may say.
+#[tokio::test]
+async fn trailers_of_a_request_reach_an_http1_upstream() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let world = World::with(|setup| {
+        setup.blog_endpoints = vec![address];
+        setup.blog = "drop_headers = [\"X-Internal\"]";
+    })
+    .await;
+    let client = world.h2(BLOG).await;
+    let (response, mut body) = client.begin(&Ask::new("POST", BLOG, "/")).await;
+    body.send_data("abc".into(), false).unwrap();
+    let fields =
+        [("x-sum", "6"), ("x-internal", "1"), ("x-forwarded-for", "1"), ("tollhouse-identity", "1"), ("host", "a")];
+    body.send_trailers(fields.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect())
+        .unwrap();
+    let (mut stream, _) = within(listener.accept()).await.unwrap();
+    let mut told = Vec::new();
+    while !told.ends_with(b"x-sum: 6\r\n\r\n") {
+        assert_ne!(within(stream.read_buf(&mut told)).await.unwrap(), 0, "{}", String::from_utf8_lossy(&told));
+    }
+    assert!(told.ends_with(b"3\r\nabc\r\n0\r\nx-sum: 6\r\n\r\n"), "{}", String::from_utf8_lossy(&told));
+    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+    assert_eq!(within(response).await.unwrap().status(), 200);
+    drop(client);
+    world.end().await;
+}

@@ -1,0 +1,149 @@
+//! Upstreams that are not ours: nginx and nghttpd, over every way there is to them.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
+
+use tempfile::TempDir;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::process::{Child, Command};
+
+use crate::world::client::Ask;
+use crate::world::secure::file;
+use crate::world::{BLOG, World, certificates, eventually};
+
+/// A port that nobody has at the moment.
+async fn free() -> u16 {
+    TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port()
+}
+
+/// Starts a server at a free port, again where somebody else was quicker; and waits until it answers.
+async fn started(mut server: impl AsyncFnMut(u16) -> Child) -> (Child, u16) {
+    loop {
+        let port = free().await;
+        let mut child = server(port).await;
+        let up = eventually("the server", async || {
+            let ended = child.try_wait().unwrap().is_some();
+            let answers = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).await.is_ok();
+            (ended || answers).then_some(!ended)
+        })
+        .await;
+        if up {
+            return (child, port);
+        }
+    }
+}
+
+fn spawn(program: &str, arguments: &[&str]) -> Child {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    command.spawn().unwrap_or_else(|error| panic!("{program} is missing ({error}): ./check installs it"))
+}
+
+/// Debian keeps servers where only root looks.
+fn program(name: &str) -> String {
+    let places = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"];
+    let found = places.iter().map(|place| format!("{place}/{name}")).find(|path| Path::new(path).exists());
+    found.unwrap_or_else(|| panic!("{name} is missing: ./check installs it"))
+}
+
+/// Certificates of an upstream and of the edge, and a site of three files.
+struct Files {
+    directory: TempDir,
+    /// What the gateway is told of TLS.
+    tls: String,
+}
+
+fn files() -> Files {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path();
+    let (chain, key) = certificates::leaf(&["shop.internal"]);
+    let edge = certificates::leaf_with(&["edge"], |params| {
+        params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+    });
+    for (name, text) in [
+        ("server.pem", chain),
+        ("server.key", key),
+        ("edge.pem", edge.0),
+        ("edge.key", edge.1),
+        ("root.pem", certificates::root()),
+        ("index.html", "hello".to_owned()),
+        ("large", "0123456789".repeat(100_000)),
+    ] {
+        file(place, name, &text);
+    }
+    let lines = [
+        "ca_certificate_file = \"D/root.pem\"",
+        "client_certificate_file = \"D/edge.pem\"",
+        "client_key_file = \"D/edge.key\"",
+    ];
+    let tls = format!("[upstreams.blog.tls]\nserver_name = \"shop.internal\"\n{}\n", lines.join("\n"));
+    Files { tls: tls.replace('D', place.to_str().unwrap()), directory }
+}
+
+/// Some requests, of both versions and with bodies of both directions.
+async fn assert_served(url: String, tls: &str, kind: &str) {
+    let world = World::with(|setup| {
+        setup.blog_urls = vec![url.clone()];
+        // A server under load may be slow to begin.
+        setup.blog = "connect_timeout = \"10s\"";
+        setup.blog_tables = tls.to_owned();
+    })
+    .await;
+    let (mut old, new) = (world.tls(BLOG).await, world.h2(BLOG).await);
+    for (path, bytes) in [("/index.html", 5), ("/large", 1_000_000), ("/index.html", 5)] {
+        let ask = Ask::get(BLOG, path);
+        for reply in [old.ask(&ask).await, new.ask(&ask).await] {
+            assert_eq!((reply.status, reply.body.len()), (200, bytes), "{url}{path}");
+            let line = world.log.line_of(reply.request_id()).await;
+            assert!(line["upstream_connection"].as_str().unwrap().ends_with(kind), "{url}: {line}");
+        }
+    }
+    assert_eq!(new.ask(&Ask::get(BLOG, "/nowhere")).await.status, 404, "{url}");
+    assert_eq!(new.ask(&Ask::new("HEAD", BLOG, "/large")).await.header("content-length"), Some("1000000"), "{url}");
+    drop(new);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn nginx_over_tls_with_a_client_certificate_and_both_versions() {
+    let files = files();
+    let place = files.directory.path().to_str().unwrap().to_owned();
+    for (options, kind, lines) in
+        [("ssl http2", "h2 tls", ""), ("ssl", "h1 tls", ""), ("ssl http2", "h1 tls", "http2 = false\n")]
+    {
+        for version in ["TLSv1.2", "TLSv1.3"] {
+            let (_server, port) = started(async |port| {
+                let text = format!(
+                    "daemon off; master_process off; error_log stderr; pid {place}/nginx.pid; worker_processes 1; events {{}}\n\
+                     http {{ access_log off; client_body_temp_path {place}/b; proxy_temp_path {place}/p;\n\
+                     fastcgi_temp_path {place}/f; uwsgi_temp_path {place}/u; scgi_temp_path {place}/s;\n\
+                     server {{ listen 127.0.0.1:{port} {options}; server_name shop.internal; root {place};\n\
+                     ssl_certificate {place}/server.pem; ssl_certificate_key {place}/server.key;\n\
+                     ssl_protocols {version}; ssl_client_certificate {place}/root.pem; ssl_verify_client on; }} }}\n"
+                );
+                let settings = file(files.directory.path(), "nginx.conf", &text);
+                spawn(&program("nginx"), &["-c", settings.to_str().unwrap(), "-p", &place, "-e", "stderr"])
+            })
+            .await;
+            assert_served(format!("https://127.0.0.1:{port}"), &format!("{}{lines}", files.tls), kind).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn nghttpd_with_tls_and_without() {
+    let files = files();
+    let place = files.directory.path().to_str().unwrap().to_owned();
+    let (key, chain) = (format!("{place}/server.key"), format!("{place}/server.pem"));
+    let (_server, port) = started(async |port| {
+        spawn(&program("nghttpd"), &["-d", &place, "--no-tls", "-a", "127.0.0.1", &port.to_string()])
+    })
+    .await;
+    assert_served(format!("h2c://127.0.0.1:{port}"), "", "h2").await;
+    let (_server, port) = started(async |port| {
+        spawn(&program("nghttpd"), &["-d", &place, "-a", "127.0.0.1", &port.to_string(), &key, &chain])
+    })
+    .await;
+    assert_served(format!("https://127.0.0.1:{port}"), &files.tls, "h2 tls").await;
+}
