@@ -23,7 +23,7 @@ pub use access::{Node, Token};
 pub use domain::Domain;
 pub use on_call::{By, Databases, Restore, Top};
 pub use project::{OrDefault, Project};
-pub use up::{Init, Up, UpstreamArgument};
+pub use up::{Init, Up, UpstreamArgument, UpstreamSetting};
 pub use webhook::Webhook;
 
 /// Tollhouse, a self-hosted edge for multi-tenant platforms.

@@ -47,7 +47,7 @@ pub async fn run(common: &Common, options: &Up) -> anyhow::Result<()> {
     outlive_the_terminal()?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     authority::ensure(&directory, &domain, clock.now_seconds())?;
-    let upstreams = upstreams::resolve(&directory, &options.upstreams).await?;
+    let (upstreams, upstream_settings) = upstreams::read(&directory, options).await?;
     let mut world = match options.test_world {
         Some(manners) => Some(TestWorld::start(&directory.path(""), &domain, manners).await?),
         None => None,
@@ -55,6 +55,9 @@ pub async fn run(common: &Common, options: &Up) -> anyhow::Result<()> {
     let environment = remembered.environment;
     let given = platform::Given { options, domain: &domain, environment, world: world.as_ref(), upstreams: &upstreams };
     let platform = platform::Platform::start(&directory, &given, logs, clock.clone()).await?;
+    if !options.upstream_settings.is_empty() {
+        upstreams::remember(&directory, &upstream_settings)?;
+    }
     if let Some(world) = &mut world {
         world.open(&directory.path(""), (platform.run.http.port(), platform.run.https.port())).await?;
     }

@@ -39,6 +39,11 @@ pub struct Up {
     /// work as well. Repeatable; remembered.
     #[arg(long = "upstream", value_name = "NAME=URL")]
     pub upstreams: Vec<UpstreamArgument>,
+    /// A setting of such a backend, as NAME.SETTING=VALUE, for example echo.first_byte_timeout=10m or
+    /// echo.body_bytes_max=1073741824: whatever `[upstreams.NAME]` of gateway.toml knows. Repeatable; remembered; without a
+    /// value it is forgotten.
+    #[arg(long = "upstream-setting", value_name = "NAME.SETTING=VALUE")]
+    pub upstream_settings: Vec<UpstreamSetting>,
     /// Do not create the demo projects on the first start.
     #[arg(long)]
     pub no_demo: bool,
@@ -63,6 +68,7 @@ impl Up {
             platform_domain: None,
             environment: None,
             upstreams: Vec::new(),
+            upstream_settings: Vec::new(),
             no_demo: false,
             trace_to: None,
             test_world: None,
@@ -104,6 +110,42 @@ impl std::str::FromStr for UpstreamArgument {
     }
 }
 
+/// `NAME.SETTING=VALUE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamSetting {
+    /// The upstream's name.
+    pub name: UpstreamName,
+    /// What is set.
+    pub setting: String,
+    /// As it stands in TOML; `None`: it is no longer set.
+    pub value: Option<String>,
+}
+
+impl std::str::FromStr for UpstreamSetting {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let form = "write it as NAME.SETTING=VALUE, for example echo.first_byte_timeout=10m";
+        let (place, value) = text.split_once('=').ok_or(form)?;
+        let (name, setting) = place.split_once('.').ok_or(form)?;
+        let name = name.parse().map_err(|error| format!("{name:?}: {error}"))?;
+        let is_setting = !setting.is_empty() && setting.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+        if !is_setting {
+            return Err(format!("{setting:?} is no setting of an upstream; {form}"));
+        }
+        if setting == "endpoints" {
+            return Err("where an upstream is said with --upstream NAME=URL".to_owned());
+        }
+        // Numbers, lists and tables are written as in the file; everything else is a text, with or without quotes.
+        let written = |value: &str| match value.parse::<toml_edit::Value>() {
+            Ok(_) => value.to_owned(),
+            Err(_) => toml_edit::Value::from(value).to_string(),
+        };
+        let value = (!value.is_empty()).then(|| written(value));
+        Ok(Self { name, setting: setting.to_owned(), value })
+    }
+}
+
 /// Options of `init`.
 #[derive(Clone, Debug, Args)]
 pub struct Init {
@@ -134,4 +176,28 @@ pub struct Init {
     /// Give each process copies of the secrets it needs, and of no others, in DIRECTORY/{process}.
     #[arg(long, value_name = "DIRECTORY")]
     pub shares: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_is_written_as_the_file_has_it() {
+        let read = |text: &str| text.parse::<UpstreamSetting>().map(|one| (one.setting, one.value));
+        for (text, setting, value) in [
+            ("echo.first_byte_timeout=10m", "first_byte_timeout", "\"10m\""),
+            ("echo.body_bytes_max=1073741824", "body_bytes_max", "1073741824"),
+            ("echo.pass_headers=[\"Via\"]", "pass_headers", "[\"Via\"]"),
+            ("echo.shared_connections=true", "shared_connections", "true"),
+            ("echo.cors=open", "cors", "\"open\""),
+            ("echo.a=b\nc = 1", "a", "\"\"\"\nb\nc = 1\"\"\""),
+        ] {
+            assert_eq!(read(text), Ok((setting.to_owned(), Some(value.to_owned()))), "{text}");
+        }
+        assert_eq!(read("echo.cors="), Ok(("cors".to_owned(), None)));
+        for wrong in ["echo", "echo=1", "echo.=1", "echo.a b=1", "echo.a.b=1", "echo.endpoints=x", "E cho.cors=open"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -20,6 +20,7 @@ use contract::trust::ORDERS_SERVICE;
 use reqwest::Method;
 use toml_edit::{DocumentMut, Item, TableLike};
 
+use super::upstreams::Backend;
 use crate::arguments::Up;
 use crate::client::Client;
 use crate::directory::{Directory, GATEWAYS, RunFile, SERVICES};
@@ -48,7 +49,7 @@ pub(super) struct Given<'a> {
     pub(super) domain: &'a Hostname,
     pub(super) environment: Environment,
     pub(super) world: Option<&'a TestWorld>,
-    pub(super) upstreams: &'a BTreeMap<UpstreamName, Vec<String>>,
+    pub(super) upstreams: &'a BTreeMap<UpstreamName, Backend>,
 }
 
 impl Platform {
@@ -229,7 +230,7 @@ fn edge_settings(
     options: &Up,
     credential: &Path,
     parts: &[(&str, SocketAddr); 3],
-    upstreams: &BTreeMap<UpstreamName, Vec<String>>,
+    upstreams: &BTreeMap<UpstreamName, Backend>,
 ) -> String {
     let path = |name: &str| quoted(&directory.path(name));
     let [(_, domains), (_, orders), (_, control)] = parts;
@@ -253,9 +254,12 @@ fn edge_settings(
     for (name, address) in [("orders", orders), ("domains", domains), ("dashboard", domains)] {
         let _ = write!(text, "[upstreams.{name}]\nendpoints = [\"{address}\"]\n");
     }
-    for (name, endpoints) in upstreams {
-        let list: Vec<String> = endpoints.iter().map(|endpoint| format!("\"{endpoint}\"")).collect();
+    for (name, backend) in upstreams {
+        let list: Vec<String> = backend.endpoints.iter().map(|endpoint| format!("\"{endpoint}\"")).collect();
         let _ = write!(text, "[upstreams.{name}]\nendpoints = [{}]\n", list.join(", "));
+        for (setting, value) in &backend.settings {
+            let _ = writeln!(text, "{setting} = {value}");
+        }
     }
     text
 }

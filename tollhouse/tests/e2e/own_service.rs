@@ -43,6 +43,31 @@ async fn anybodys_service_stands_behind_the_edge() {
     a_public_site_needs_no_key_and_speaks_websocket(&platform).await;
 }
 
+/// What gateway.toml can say of an upstream can be said here, and is remembered.
+#[tokio::test]
+async fn a_backend_has_the_limits_that_it_is_given() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("echo=http://{}", silent.local_addr().unwrap());
+    let settings = ["echo.first_byte_timeout=100ms", "echo.body_bytes_max=10"];
+    let [first, second] = settings.map(|setting| ["--upstream-setting", setting]);
+    let mut platform = Platform::start_with(&[&["--upstream", &url][..], &first, &second].concat());
+    platform.json(&["project", "create", "open", "--plan", "free", "--upstream", "echo", "--access", "public"]);
+    limits_hold(&platform).await;
+    platform.stop();
+    platform.arguments.clear();
+    platform.up();
+    limits_hold(&platform).await;
+}
+
+async fn limits_hold(platform: &Platform) {
+    let client = platform.client();
+    let url = format!("https://open.tollhouse.localhost:{}/", platform.https_port());
+    until("it is published", async || client.get(&url).send().await.is_ok()).await;
+    assert_eq!(error(client.get(&url).send().await.unwrap()).await, (504, "upstream_timeout".to_owned()));
+    let large = client.post(&url).body("12345678901").send().await.unwrap();
+    assert_eq!(error(large).await, (413, "body_too_large".to_owned()));
+}
+
 async fn a_service_of_ones_own_stands_behind_the_edge(platform: &Platform) {
     platform.json(&["project", "create", "mine", "--plan", "pro", "--upstream", "echo"]);
     let key = platform.json(&["key", "create", "mine"])["key"].as_str().unwrap().to_owned();

@@ -19,7 +19,7 @@ pub(crate) struct Platform {
     directory: TempDir,
     process: Option<Child>,
     pub(crate) demo: Value,
-    arguments: Vec<String>,
+    pub(crate) arguments: Vec<String>,
     /// How far its clock is behind.
     seconds_behind: i64,
 }
