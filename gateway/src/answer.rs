@@ -1,6 +1,7 @@
 //! Everything the gateway says itself instead of forwarding.
 
 pub mod grpc;
+mod page;
 
 use std::borrow::Cow;
 
@@ -8,6 +9,7 @@ use contract::site::RedirectStatus;
 use http::{HeaderValue, StatusCode};
 use pingora::{ErrorType, OrErr as _};
 
+pub use self::page::{ERROR_PAGE_BYTES_MAX, ErrorPage, NoErrorPage, accepts_html};
 use crate::decorate::ResponseSink;
 use crate::rejection::Rejection;
 
@@ -39,6 +41,11 @@ pub enum Answer {
     Challenge(String),
     /// The public keys that verify identities.
     KeySet(String),
+    /// Whether requests may be sent here.
+    Health {
+        /// They may.
+        ready: bool,
+    },
     /// The answer to a browser's preflight: what it may send.
     Preflight {
         /// Methods of all routes.
@@ -62,7 +69,8 @@ impl Answer {
         let status = match &self {
             Self::Refuse(refusal) => refusal.rejection.status(),
             Self::Redirect { status, .. } => status.code(),
-            Self::Challenge(_) | Self::KeySet(_) => 200,
+            Self::Health { ready: false } => 503,
+            Self::Challenge(_) | Self::KeySet(_) | Self::Health { ready: true } => 200,
             Self::Preflight { .. } | Self::Options { .. } => 204,
         };
         let status = StatusCode::from_u16(status).or_err(ErrorType::InternalError, "a status of our own")?;
@@ -88,6 +96,11 @@ impl Answer {
                 out.field("Content-Type", b"application/jwk-set+json")?;
                 out.field("Cache-Control", KEY_SET_CACHE)?;
                 text.into()
+            }
+            Self::Health { ready } => {
+                out.field("Content-Type", b"text/plain")?;
+                out.field("Cache-Control", b"no-store")?;
+                Cow::Borrowed(if ready { "ok\n" } else { "not ready\n" })
             }
             Self::Preflight { methods, fields } => {
                 if let Some(fields) = fields {
@@ -152,7 +165,12 @@ impl Refusal {
     }
 
     fn say(&self, out: &mut impl ResponseSink) -> pingora::Result<Cow<'static, str>> {
-        out.field("Content-Type", b"application/json")?;
+        self.say_fields("application/json", out)?;
+        Ok(self.body())
+    }
+
+    fn say_fields(&self, content_type: &str, out: &mut impl ResponseSink) -> pingora::Result<()> {
+        out.field("Content-Type", content_type.as_bytes())?;
         out.field("Cache-Control", b"no-store")?;
         if let Some(seconds) = self.retry_after_seconds {
             out.figure("Retry-After", seconds)?;
@@ -160,7 +178,7 @@ impl Refusal {
         for (name, value) in &self.headers {
             out.field(name, value.as_bytes())?;
         }
-        Ok(self.body())
+        Ok(())
     }
 
     /// The body the client reads.

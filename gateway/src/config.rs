@@ -5,7 +5,7 @@ mod overload;
 mod quota;
 mod upstream;
 
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use contract::key::Environment;
 pub use self::credential::Credential;
 pub use self::overload::OverloadConfig;
 pub use self::quota::QuotaConfig;
+use crate::forwarded::{ForwardedField, Forwarders};
 use crate::network::canonical_network;
 use crate::upstreams::UpstreamSettings;
 
@@ -42,8 +43,10 @@ pub struct Config {
     pub admin_hosts: Vec<AdminHost>,
     /// The port of https URLs as clients see it; `None`: the port the HTTPS listener is bound to.
     pub public_https_port: Option<u16>,
-    /// Peers whose PROXY protocol v2 header is believed; empty: the header is not expected.
+    /// Peers whose PROXY protocol header is believed; empty: the header is not expected.
     pub trusted_proxies: Vec<ipnet::IpNet>,
+    /// Peers that name the client in a field of each request.
+    pub forwarders: Forwarders,
     /// Which keys are good here.
     pub environment: Environment,
     /// Where the replica lives.
@@ -100,13 +103,15 @@ impl Config {
         let cores = std::thread::available_parallelism().map_or(2, std::num::NonZeroUsize::get);
         let threads = root.integer("threads", u64::try_from(cores).unwrap_or(2), 1..=1_024);
         let listen = root.section("listen");
-        let http = listen.value("http", Listen(SocketAddr::from(([0, 0, 0, 0], 8080))));
-        let https = listen.value("https", Listen(SocketAddr::from(([0, 0, 0, 0], 8443))));
+        let http = listen.value("http", Listen(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 8080))));
+        let https = listen.value("https", Listen(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 8443))));
         let admin = listen.value("admin", Listen(SocketAddr::from(([127, 0, 0, 1], 9901))));
         let admin_hosts = listen.list("admin_hosts");
         let has_public_https_port = listen.has("public_https_port");
         let public_https_port = listen.integer("public_https_port", 443, 1..=65_535);
         let trusted_proxies = listen.list::<Network>("trusted_proxies");
+        let forwarders = listen.list::<Network>("forwarded_from");
+        let forwarded_field = listen.value("forwarded_field", ForwardedField::default());
         let tls = root.section("tls");
         let chain = tls.path("platform_certificate_file");
         let key = tls.path("platform_key_file");
@@ -145,6 +150,10 @@ impl Config {
             admin_hosts: admin_hosts?,
             public_https_port: u16::try_from(public_https_port?).ok().filter(|_| has_public_https_port),
             trusted_proxies: trusted_proxies?.into_iter().map(|network| network.0).collect(),
+            forwarders: Forwarders {
+                networks: forwarders?.into_iter().map(|network| network.0).collect(),
+                field: forwarded_field?,
+            },
             environment: environment?,
             data_directory: data_directory?,
             credential: credential?,

@@ -28,6 +28,7 @@ mod http2;
 mod pace;
 mod proxy_header;
 mod stream;
+mod streams;
 
 #[cfg(test)]
 mod fakes;
@@ -49,8 +50,9 @@ pub(crate) use self::pace::Pace;
 pub use self::pace::{PaceLimits, WholeLimits};
 pub use self::registry::Connections;
 pub use self::settings::DoorSettings;
-pub(crate) use self::settings::{LINGER_BYTES_MAX, LINGER_MAX};
+pub(crate) use self::settings::{LINGER_MAX, LINGER_MAX_LONG};
 pub(crate) use self::stream::Timer;
+pub(crate) use self::streams::ReaderPace;
 pub use self::tls::{TicketSeed, Tickets};
 use crate::rejection::Rejection;
 
@@ -120,6 +122,8 @@ words! {
         UnknownName = "unknown_name",
         /// It took longer than `handshake_timeout`.
         TimedOut = "timed_out",
+        /// The client speaks plain HTTP, and was told so.
+        PlainHttp = "plain_http",
         /// No common ground, bytes that are not TLS, or the client left.
         Failed = "failed",
     }

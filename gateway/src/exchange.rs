@@ -35,7 +35,7 @@ use self::upstream::request;
 use self::upstream::response::{self, Framing, ResponseHead};
 use self::upstream::trailers;
 use self::upstream::upload::{Body, Upload};
-use crate::answer::{Answer, Refusal, grpc};
+use crate::answer::{Answer, Refusal, accepts_html, grpc};
 use crate::decorate::{ResponseSink as _, is_foreign, ours};
 use crate::door::Connection;
 use crate::facts::Facts;
@@ -110,7 +110,7 @@ impl<'a> Exchange<'a> {
             method: self.head.method.as_str(),
             path: self.head.uri.path(),
             bytes_sent: usize::try_from(self.body_bytes).unwrap_or(usize::MAX),
-            connection: connection_facts(Some(self.connection)),
+            connection: connection_facts(self.connection, &self.facts),
             error: error.as_deref().map(explain),
         };
         self.gateway.account(&self.facts, &entry);
@@ -122,7 +122,8 @@ impl<'a> Exchange<'a> {
     /// What the gateway says itself.
     async fn answer<D: Downstream>(&mut self, client: &mut D, answer: Answer) -> pingora::Result<()> {
         let mut head = client.head();
-        let (status, body) = self.gateway.compose(&mut self.facts, self.connection, answer, &mut head)?;
+        let page = accepts_html(&self.head.headers);
+        let (status, body) = self.gateway.compose(&mut self.facts, self.connection, (answer, page), &mut head)?;
         let body = if self.is_head() { Cow::Borrowed("") } else { body };
         self.status = status.as_u16();
         self.body_bytes = body.len() as u64;

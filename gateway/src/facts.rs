@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,9 @@ use contract::key::ApiKey;
 use contract::project::Project;
 use contract::site::Site;
 use contract::time::UnixMillis;
+use http::HeaderValue;
 
+use crate::door::Connection;
 use crate::keys::Authentication;
 use crate::overload::Reservation;
 use crate::quota::settings::Mode;
@@ -201,8 +203,8 @@ pub struct Facts {
     pub upgrade: bool,
     /// A request id the client sent, for the log alone.
     pub client_request_id: Option<String>,
-    /// Client address.
-    pub client: Option<SocketAddr>,
+    /// The client that a trusted balancer names in the request, and how that is written; else it is the connection's.
+    pub forwarded_for: Option<(IpAddr, HeaderValue)>,
     /// Its trace is one of those that are looked at.
     pub sampled: bool,
 }
@@ -243,9 +245,19 @@ impl Facts {
             body_bytes: 0,
             upgrade: false,
             client_request_id: None,
-            client: None,
+            forwarded_for: None,
             sampled: false,
         }
+    }
+
+    /// The client's address.
+    pub fn client(&self, connection: &Connection) -> IpAddr {
+        self.forwarded_for.as_ref().map_or_else(|| connection.client().ip(), |(address, _)| *address)
+    }
+
+    /// The same as text.
+    pub fn client_text<'a>(&'a self, connection: &'a Connection) -> &'a HeaderValue {
+        self.forwarded_for.as_ref().map_or_else(|| connection.client_text(), |(_, text)| text)
     }
 
     /// The backend the request goes to.

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use contract::identity::{Caller, Identity};
 use contract::time::UnixSeconds;
-pub use fields::{FieldPattern, FieldRules, is_method_override, is_reserved};
+pub use fields::{FieldPattern, FieldRules, Underscores, has_underscore, is_method_override, is_reserved};
 use http::header::{self, HeaderName, InvalidHeaderValue};
-use http::{HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode, Version};
 use pingora::{ErrorSource, ErrorType, OrErr as _};
 use pingora_http::RequestHeader;
 
@@ -97,18 +97,49 @@ fn rewrite_fields(
         headers.remove(header::AUTHORIZATION);
     }
     one_cookie(headers)?;
+    say_via(headers, parts.version, rules);
+    one_hop_less(&parts.method, headers);
     say_where(headers, facts, connection)?;
     say_trace(headers, facts)?;
     headers.insert(name::REQUEST_ID.clone(), HeaderValue::from_str(facts.request_id.as_str())?);
-    identify(parts, facts, vouchers, connection.client().ip(), now)
+    identify(parts, facts, vouchers, facts.client(connection), now)
+}
+
+/// RFC 9110 section 7.6.3: that the request passed here, behind whom it passed before. An upstream that would draw wrong
+/// conclusions names the field among those that it does not want (nginx compresses nothing for a request with one).
+fn say_via(headers: &mut http::HeaderMap, version: Version, rules: &FieldRules) {
+    if rules.drops(header::VIA.as_str()) {
+        return;
+    }
+    let ours = match version {
+        Version::HTTP_2 => HeaderValue::from_static("2.0 tollhouse"),
+        Version::HTTP_10 => HeaderValue::from_static("1.0 tollhouse"),
+        _ => HeaderValue::from_static("1.1 tollhouse"),
+    };
+    headers.append(header::VIA, ours);
+}
+
+/// RFC 9110 section 7.6.2. What may go no further has been answered.
+fn one_hop_less(method: &http::Method, headers: &mut http::HeaderMap) {
+    if *method != http::Method::OPTIONS {
+        return;
+    }
+    if let Some(hops) = hops_left(headers) {
+        headers.insert(header::MAX_FORWARDS, HeaderValue::from(hops.saturating_sub(1)));
+    }
+}
+
+/// How many servers a request may still pass, where that is said.
+pub fn hops_left(headers: &http::HeaderMap) -> Option<u32> {
+    headers.get(header::MAX_FORWARDS)?.to_str().ok()?.parse().ok()
 }
 
 /// Where the request came from and what for, as applications behind an edge expect it. The edge takes nothing from the
 /// start of a path, so its prefix is the root.
 fn say_where(headers: &mut http::HeaderMap, facts: &Facts, connection: &Connection) -> Result<(), InvalidHeaderValue> {
     let (proto, usual, usual_text) = if connection.is_tls() { ("https", 443, "443") } else { ("http", 80, "80") };
-    headers.insert(name::FORWARDED_FOR.clone(), connection.client_text().clone());
-    headers.insert(name::REAL_IP.clone(), connection.client_text().clone());
+    headers.insert(name::FORWARDED_FOR.clone(), facts.client_text(connection).clone());
+    headers.insert(name::REAL_IP.clone(), facts.client_text(connection).clone());
     headers.insert(name::FORWARDED_PROTO.clone(), HeaderValue::from_static(proto));
     headers.insert(name::FORWARDED_PREFIX.clone(), HeaderValue::from_static("/"));
     let port = facts.port.filter(|port| *port != usual);

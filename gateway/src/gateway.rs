@@ -8,6 +8,7 @@ mod ids;
 use std::sync::Arc;
 
 use chassis::clock::Clock;
+use chassis::health::Health;
 use pingora::Error;
 
 pub(crate) use self::compose::bytes;
@@ -26,6 +27,8 @@ pub struct Gateway {
     pub telemetry: Arc<Telemetry>,
     /// The time.
     pub clock: Arc<dyn Clock>,
+    /// What health checks are told.
+    pub health: Health,
 }
 
 /// A failure as the log says it: its kind alone, since other words may quote what the other side sent.

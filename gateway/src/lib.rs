@@ -30,6 +30,7 @@ pub mod rejection;
 
 pub mod decorate;
 pub mod forward;
+pub mod forwarded;
 
 pub mod clock;
 pub mod keyring;

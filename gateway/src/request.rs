@@ -15,6 +15,9 @@ use crate::door::Connection;
 use crate::door::head::{self, HeadLimits};
 use crate::rejection::Rejection;
 
+/// Where balancers ask whether requests may be sent here, whatever host they name.
+pub(crate) const HEALTH_PATH: &str = "/.well-known/tollhouse/health";
+
 /// What the client says of the body that follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyPromise {

@@ -127,7 +127,12 @@ pub async fn start(
         https_port: config.public_https_port.map_or_else(OnceLock::new, OnceLock::from),
         clock: fleet_clock.clone(),
     };
-    let gateway = Arc::new(Gateway { pipeline, telemetry: telemetry.clone(), clock: fleet_clock.clone() });
+    let gateway = Arc::new(Gateway {
+        pipeline,
+        telemetry: telemetry.clone(),
+        clock: fleet_clock.clone(),
+        health: health.clone(),
+    });
     let doorman = Arc::new(EdgeDoorman::new(gateway.clone(), connections.clone()));
     let tickets = secrets.tickets.clone();
     let watchdog = watchdog(clock.clone())?;
@@ -317,7 +322,11 @@ fn watchdog(clock: Arc<dyn Clock>) -> std::io::Result<Watchdog> {
 }
 
 fn door_settings(config: &Config, descriptors: u64) -> Arc<DoorSettings> {
-    let settings = DoorSettings { proxy_protocol_from: config.trusted_proxies.clone(), ..DoorSettings::default() };
+    let settings = DoorSettings {
+        proxy_protocol_from: config.trusted_proxies.clone(),
+        forwarders: Arc::new(config.forwarders.clone()),
+        ..DoorSettings::default()
+    };
     Arc::new(settings.for_descriptors(descriptors))
 }
 

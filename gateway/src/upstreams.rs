@@ -38,6 +38,7 @@ pub use sessions::{Lease, Sessions};
 pub use tls::{Tls, TlsSettings, reason as tls_reason};
 pub use transport::Transport;
 
+use crate::answer::ErrorPage;
 use crate::forward::FieldRules;
 
 /// How often the names among endpoints are looked up.
@@ -116,6 +117,8 @@ pub struct UpstreamSettings {
     pub cors: Cors,
     /// Who says that it is reached over TLS alone.
     pub hsts: Hsts,
+    /// What visitors of its sites see when a request of theirs is refused; `None`: a page of ours.
+    pub error_page: Option<ErrorPage>,
 }
 
 /// One backend at work.
@@ -325,6 +328,7 @@ mod tests {
             fields: FieldRules::default(),
             cors: Cors::default(),
             hsts: Hsts::default(),
+            error_page: None,
         };
         Arc::new(Upstreams::new([settings], 1))
     }

@@ -1,5 +1,6 @@
 //! `[upstreams.NAME]`: where a backend is, how long to wait for it, and what it offers.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use http::uri::Authority;
 use http::{HeaderValue, Method};
 use rustls::pki_types::ServerName;
 
-use crate::forward::FieldRules;
+use crate::answer::ErrorPage;
+use crate::forward::{FieldRules, Underscores};
 use crate::upstreams::{
     Cors, EndpointUrl, HealthCheck, Hsts, IdentityForm, Origin, Question, Route, Scheme, Tls, TlsSettings, Transport,
     UpstreamSettings,
@@ -66,12 +68,14 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
     let identity = one.value("identity", usual);
     let body = one.integer("body_bytes_max", OPEN_BODY_BYTES, 0..=1 << 40);
     let (pass, drop) = (one.list("pass_headers"), one.list("drop_headers"));
+    let underscores = one.value("underscores", Underscores::default());
     let cors = if one.is_list("cors") {
         one.list::<Origin>("cors").map(Cors::Origins)
     } else {
         one.value("cors", Cors::default())
     };
     let hsts = one.value("hsts", Hsts::default());
+    let error_page = error_page(&one);
     let routes = routes?;
     Some(UpstreamSettings {
         name: parsed?,
@@ -86,11 +90,28 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
         body_bytes_max: body?,
         health: health?,
         identity: identity?,
-        fields: FieldRules { pass: pass?, drop: drop?, guards_methods: !routes.is_empty() },
+        fields: FieldRules { pass: pass?, drop: drop?, guards_methods: !routes.is_empty(), underscores: underscores? },
         cors: cors?,
         hsts: hsts?,
+        error_page: error_page?,
         routes,
     })
+}
+
+/// What visitors see in place of our own page.
+fn error_page(section: &Section<'_>) -> Option<Option<ErrorPage>> {
+    if !section.has("error_page_file") {
+        return Some(None);
+    }
+    let file: PathBuf = section.required("error_page_file", "\"data/error.html\"")?;
+    let read = std::fs::read(&file).map_err(|error| format!("{} cannot be read: {error}", file.display()));
+    match read.and_then(|bytes| ErrorPage::try_from(bytes).map_err(|error| error.to_string())) {
+        Ok(page) => Some(Some(page)),
+        Err(why) => {
+            section.complain("error_page_file", why);
+            None
+        }
+    }
 }
 
 /// How it is spoken to: as its endpoints say, all of them alike.

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use contract::hostname::Hostname;
@@ -17,6 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::pace::PaceLimits;
 use super::settings::DoorSettings;
+use super::streams::Streams;
+use crate::forwarded::Forwarders;
 
 /// Hostnames remembered per connection. A client that uses more of them on one connection is asked to open a new one,
 /// and is treated as a user of any name that goes away.
@@ -57,6 +59,10 @@ pub(crate) struct Shared {
     pub(crate) in_flight: AtomicUsize,
     /// New requests are welcome elsewhere.
     pub(crate) draining: AtomicBool,
+    /// Memory is short, or connections are: idle ones go sooner, and nothing grows.
+    pub(crate) pressed: AtomicBool,
+    /// Bytes by which windows of HTTP/2 have grown.
+    pub(crate) windows_bytes: AtomicU64,
 }
 
 /// One client connection.
@@ -67,11 +73,14 @@ pub struct Connection {
     /// The client's address as headers and log lines say it, written once per connection.
     client_text: HeaderValue,
     tls: Option<TlsFacts>,
+    /// The peer speaks for clients that its requests name.
+    forwarders: Option<Arc<Forwarders>>,
     opened: Instant,
     requests_max: u32,
     age_max: Duration,
     body_pace: PaceLimits,
     write_pace: PaceLimits,
+    windows_bytes_max: u64,
     seen: AtomicU32,
     done: AtomicU32,
     closed: AtomicBool,
@@ -82,6 +91,8 @@ pub struct Connection {
     holds: AtomicBool,
     hosts: Mutex<Vec<Hostname>>,
     cancelled: CancellationToken,
+    /// For HTTP/2: what its streams share.
+    streams: Streams,
     /// Whoever waits for the next request.
     resting: AtomicWaker,
     /// For HTTP/2: true asks the engine to say GOAWAY and to finish what is in progress.
@@ -103,11 +114,13 @@ impl Connection {
             ends,
             client_text: address_text(ends.client),
             tls,
+            forwarders: settings.forwarders.include(ends.client.ip()).then(|| Arc::clone(&settings.forwarders)),
             opened,
             requests_max: settings.requests_per_connection,
             age_max: spread(settings.connection_age, id),
             body_pace: settings.body_pace,
             write_pace: settings.write_pace,
+            windows_bytes_max: settings.windows_bytes,
             seen: AtomicU32::new(0),
             done: AtomicU32::new(0),
             closed: AtomicBool::new(false),
@@ -116,6 +129,7 @@ impl Connection {
             holds: AtomicBool::new(false),
             hosts: Mutex::new(Vec::new()),
             cancelled: CancellationToken::new(),
+            streams: Streams::default(),
             resting: AtomicWaker::new(),
             retired: watch::Sender::new(false),
             shared,
@@ -140,6 +154,11 @@ impl Connection {
     /// The client's address without its port, as text.
     pub fn client_text(&self) -> &HeaderValue {
         &self.client_text
+    }
+
+    /// How its requests name their clients, where it is a balancer that speaks for them.
+    pub fn forwarders(&self) -> Option<&Forwarders> {
+        self.forwarders.as_deref()
     }
 
     /// The address that opened the TCP connection.
@@ -290,6 +309,28 @@ impl Connection {
     /// Whether a flush has waited and none has come since.
     pub(crate) fn holds(&self) -> bool {
         self.holds.load(Ordering::Relaxed)
+    }
+
+    /// What streams of HTTP/2 share.
+    pub(crate) fn streams(&self) -> &Streams {
+        &self.streams
+    }
+
+    /// Whether memory is short.
+    pub(crate) fn is_pressed(&self) -> bool {
+        self.shared.pressed.load(Ordering::Relaxed)
+    }
+
+    /// A window of HTTP/2 becomes smaller, or larger where there is room for it; whether it does.
+    pub(crate) fn grow_window(&self, before: u32, after: u32) -> bool {
+        let used = &self.shared.windows_bytes;
+        let more = u64::from(after.saturating_sub(before));
+        let fits = |used: u64| used.checked_add(more).filter(|used| more == 0 || *used <= self.windows_bytes_max);
+        if used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_err() {
+            return false;
+        }
+        used.fetch_sub(u64::from(before.saturating_sub(after)), Ordering::Relaxed);
+        true
     }
 
     pub(crate) fn is_closed(&self) -> bool {

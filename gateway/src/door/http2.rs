@@ -6,7 +6,9 @@
 //! refusal; a connection that goes on with that is ended as well.
 
 mod turn;
+mod windows;
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -19,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::turn::in_turn;
+use self::windows::Windows;
 use super::stream::{EdgeStream, Transport};
 use super::{Connection, ConnectionEvent, Doorman, Handler};
 
@@ -29,8 +32,6 @@ const STREAMS_MAX: u32 = 100;
 /// Bytes of one header list as RFC 9113 section 6.5.2 counts them, with 32 for each field: enough for what the lint of heads
 /// takes (32 KiB in 100 fields, and a target of 8 KiB), so that it is the lint that decides.
 const HEADER_BYTES_MAX: u32 = 48 * 1024;
-/// Windows for what clients send: of a stream and of a connection.
-const WINDOWS: (u32, u32) = (64 * 1024, 1024 * 1024);
 /// Bytes of a response buffered for a client that does not read; a connection has as many of them as streams.
 const SEND_BUFFER_MAX: usize = 64 * 1024;
 
@@ -60,6 +61,7 @@ pub(super) async fn serve<S: Transport>(
     // A client without a good preface gets no answer it could read.
     let Ok(mut engine) = options().handshake::<_, Bytes>(stream).await else { return };
     let (requests, mut leaving) = (TaskTracker::new(), false);
+    let mut windows = Windows::new(&mut engine, &connection);
     requests.close();
     let (refused, cut) = (Arc::new(AtomicU32::new(0)), CancellationToken::new());
     loop {
@@ -71,7 +73,10 @@ pub(super) async fn serve<S: Transport>(
                 leaving = true;
                 continue;
             }
-            accepted = in_turn(&connection, engine.accept()) => accepted,
+            accepted = in_turn(&connection, poll_fn(|cx| {
+                windows.adjust(&mut engine, cx);
+                engine.poll_accept(cx)
+            })) => accepted,
             () = cut.cancelled() => return doorman.connection(ConnectionEvent::Flooded),
             // A request that is on its way meets a GOAWAY that says whether it was taken, and not a closed door.
             () = idle(&requests, if leaving { LEAVE_MAX } else { idle_max }) => {
@@ -102,8 +107,8 @@ fn options() -> h2::server::Builder {
     options
         .max_concurrent_streams(STREAMS_MAX)
         .max_header_list_size(HEADER_BYTES_MAX)
-        .initial_window_size(WINDOWS.0)
-        .initial_connection_window_size(WINDOWS.1)
+        .initial_window_size(windows::STREAM)
+        .initial_connection_window_size(windows::CONNECTION)
         .max_send_buffer_size(SEND_BUFFER_MAX);
     options
 }

@@ -25,7 +25,7 @@ use super::connection::{Connection, Ends, TlsFacts};
 use super::registry::{Connections, Slot};
 use super::settings::DoorSettings;
 use super::stream::{EdgeStream, Transport};
-use super::tls::{Tickets, TlsTerms, accept};
+use super::tls::{Tickets, TlsTerms, accept, plain};
 use super::{ConnectionEvent, Doorman, Handler, HandshakeOutcome, http1, http2, proxy_header};
 use crate::network::canonical;
 
@@ -214,7 +214,14 @@ impl Desk {
         let Some(terms) = &self.tls else {
             return self.attend(tcp, ends, None, slot, shutdown).await;
         };
-        let outcome = timeout_at(deadline, Box::pin(accept::accept(tcp, terms, &*self.doorman))).await;
+        let shaking = async {
+            if plain::is_spoken(&tcp).await {
+                plain::answer(tcp).await;
+                return Err(HandshakeOutcome::PlainHttp);
+            }
+            accept::accept(tcp, terms, &*self.doorman).await
+        };
+        let outcome = timeout_at(deadline, Box::pin(shaking)).await;
         let shaken = outcome.unwrap_or(Err(HandshakeOutcome::TimedOut));
         let known = match &shaken {
             Ok((_, facts)) if facts.resumed => HandshakeOutcome::Resumed,
@@ -243,8 +250,8 @@ impl Desk {
         } else {
             Some(peer)
         };
-        // A balancer's own health checks are not limited; whoever it speaks for is.
-        if let Some(client) = client
+        // A balancer's own health checks are not limited, nor is one that speaks for many; whoever else it speaks for is.
+        if let Some(client) = client.filter(|client| !self.settings.forwarders.include(client.ip()))
             && !slot.admit_address(client.ip())
         {
             return None;

@@ -70,19 +70,34 @@ impl Pace {
 
     /// The peer has moved so many bytes.
     pub(crate) fn moved(&mut self, bytes: usize, now: Instant) {
-        let since = self.waiting_since.take();
-        let waited = since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
-        self.pause.moved(waited, bytes);
+        let waited = self.waited(now);
+        self.pause.spend(waited, self.pause.worth(bytes));
         if let Some(whole) = &mut self.whole {
-            whole.moved(waited, bytes);
+            whole.spend(waited, whole.worth(bytes));
         }
+    }
+
+    /// Others have earned so much for it, with bytes of theirs. A message as a whole has its own bytes alone.
+    pub(crate) fn earned(&mut self, time: Duration, now: Instant) {
+        let waited = self.waited(now);
+        self.pause.spend(waited, time);
+        if let Some(whole) = &mut self.whole {
+            whole.spend(waited, Duration::ZERO);
+        }
+    }
+
+    fn waited(&mut self, now: Instant) -> Duration {
+        self.waiting_since.take().map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 }
 
 impl Allowance {
-    fn moved(&mut self, waited: Duration, bytes: usize) {
+    fn worth(&self, bytes: usize) -> Duration {
         let micros = u64::try_from(bytes).unwrap_or(u64::MAX).saturating_mul(1_000_000);
-        let earned = Duration::from_micros(micros / u64::from(self.bytes_per_second.max(1)));
+        Duration::from_micros(micros / u64::from(self.bytes_per_second.max(1)))
+    }
+
+    fn spend(&mut self, waited: Duration, earned: Duration) {
         self.left = self.left.saturating_sub(waited).saturating_add(earned).min(self.left_max);
     }
 }

@@ -1,13 +1,18 @@
-//! PROXY protocol version 2: how a trusted load balancer names the client it speaks for.
+//! PROXY protocol, versions 1 and 2: how a trusted load balancer names the client it speaks for.
 //!
-//! Only the binary form, only TCP over IPv4 and IPv6, and every length must add up: a header that could be read in two
-//! ways would let a client choose its own address. Whose headers are believed is decided by the listener.
+//! Only TCP over IPv4 and IPv6, and every byte must be where it belongs: a header that could be read in two ways would let a
+//! client choose its own address. Whose headers are believed is decided by the listener.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::str::FromStr;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// The part of the header that every one has.
+/// How version 1 begins.
+const WORD: &[u8; 6] = b"PROXY ";
+/// The longest line of version 1 behind [`WORD`], with its end.
+const LINE_BYTES_MAX: usize = 101;
+/// The part of the header that every one of version 2 has.
 const FIXED_BYTES: usize = 16;
 /// The most that may follow it: addresses and a few type-length-value fields.
 const REST_BYTES_MAX: usize = 2_048;
@@ -17,7 +22,7 @@ const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProxyHeaderError {
     /// The bytes are no header that we accept.
-    #[error("not a PROXY protocol v2 header for TCP")]
+    #[error("not a PROXY protocol header for TCP")]
     Malformed,
     /// The connection broke first.
     #[error(transparent)]
@@ -36,12 +41,58 @@ pub(crate) enum Speaker {
 /// Reads the header and not a byte more. The caller keeps the deadline.
 pub(crate) async fn read<S: AsyncRead + Unpin>(io: &mut S) -> Result<Speaker, ProxyHeaderError> {
     let mut fixed = [0; FIXED_BYTES];
-    io.read_exact(&mut fixed).await?;
+    let (word, rest) = fixed.split_at_mut(WORD.len());
+    io.read_exact(word).await?;
+    if word == WORD {
+        return read_line(io).await;
+    }
+    io.read_exact(rest).await?;
     let length = rest_length(&fixed).ok_or(ProxyHeaderError::Malformed)?;
     let mut rest = [0; REST_BYTES_MAX];
     let rest = rest.get_mut(..length).ok_or(ProxyHeaderError::Malformed)?;
     io.read_exact(rest).await?;
     speaker(&fixed, rest).ok_or(ProxyHeaderError::Malformed)
+}
+
+/// The rest of a line of version 1. It has no length, so it is read a byte at a time, that nothing behind it is taken.
+async fn read_line<S: AsyncRead + Unpin>(io: &mut S) -> Result<Speaker, ProxyHeaderError> {
+    let mut line = Vec::with_capacity(LINE_BYTES_MAX);
+    while line.last() != Some(&b'\n') {
+        if line.len() == LINE_BYTES_MAX {
+            return Err(ProxyHeaderError::Malformed);
+        }
+        line.push(io.read_u8().await?);
+    }
+    let text = std::str::from_utf8(&line).ok().and_then(|text| text.strip_suffix("\r\n"));
+    text.and_then(speaker_of_line).ok_or(ProxyHeaderError::Malformed)
+}
+
+fn speaker_of_line(text: &str) -> Option<Speaker> {
+    // Whatever else the line says is to be ignored.
+    if text == "UNKNOWN" || text.starts_with("UNKNOWN ") {
+        return Some(Speaker::Balancer);
+    }
+    let (family, ends) = text.split_once(' ')?;
+    match family {
+        "TCP4" => source::<Ipv4Addr>(ends),
+        "TCP6" => source::<Ipv6Addr>(ends),
+        _ => None,
+    }
+}
+
+/// `source destination source-port destination-port`, one space between them.
+fn source<A: FromStr + Into<IpAddr>>(ends: &str) -> Option<Speaker> {
+    let mut parts = ends.split(' ');
+    let (source, destination) = (parts.next()?.parse::<A>().ok()?, parts.next()?.parse::<A>().ok());
+    let (port, other_port) = (port(parts.next()?)?, port(parts.next()?));
+    let is_whole = destination.is_some() && other_port.is_some() && parts.next().is_none();
+    is_whole.then(|| Speaker::Client((source.into(), port).into()))
+}
+
+/// Digits alone, none too many.
+fn port(text: &str) -> Option<u16> {
+    let is_canonical = text == "0" || !text.starts_with(['0', '+']);
+    text.parse().ok().filter(|_| is_canonical)
 }
 
 /// How many bytes follow; `None` when this is no header.
@@ -120,6 +171,10 @@ mod tests {
             (header(0x21, 0x21, &v6), Some("[2001:db8::7]:443")),
             (header(0x20, 0x00, &[]), None),
             (header(0x20, 0x11, &V4), None),
+            (b"PROXY TCP4 192.0.2.7 198.51.100.1 12345 443\r\n".to_vec(), Some("192.0.2.7:12345")),
+            (b"PROXY TCP6 2001:db8::7 2001:db8::1 0 443\r\n".to_vec(), Some("[2001:db8::7]:0")),
+            (b"PROXY UNKNOWN\r\n".to_vec(), None),
+            (b"PROXY UNKNOWN ffff::1 ffff::2 1 2\r\n".to_vec(), None),
         ] {
             assert_eq!(parse(&[&bytes[..], b"GET"].concat()).await, Ok(expected.map(str::to_owned)));
         }
@@ -139,7 +194,22 @@ mod tests {
             header(0x21, 0x11, &truncated_field),
             header(0x21, 0x11, &half_a_field),
             header(0x21, 0x11, &[0; 2_049]),
-            b"PROXY TCP4 192.0.2.7 198.51.100.1 12345 443\r\n".to_vec(),
+            b"PROXY TCP4 192.0.2.7 198.51.100.1 12345 443\n".to_vec(),
+            b"PROXY TCP4 192.0.2.7  198.51.100.1 12345 443\r\n".to_vec(),
+            b"PROXY TCP4 192.0.2.7 198.51.100.1 012345 443\r\n".to_vec(),
+            b"PROXY TCP4 192.0.2.7 198.51.100.1 65536 443\r\n".to_vec(),
+            b"PROXY TCP4 192.0.2.7 198.51.100.1 +1 443\r\n".to_vec(),
+            b"PROXY TCP4 192.0.2.7 198.51.100.1 12345\r\n".to_vec(),
+            b"PROXY TCP4 192.0.2.7 198.51.100.1 12345 443 \r\n".to_vec(),
+            b"PROXY TCP4 2001:db8::7 2001:db8::1 12345 443\r\n".to_vec(),
+            b"PROXY TCP4 192.0.2.07 198.51.100.1 12345 443\r\n".to_vec(),
+            b"PROXY TCP6 192.0.2.7 198.51.100.1 12345 443\r\n".to_vec(),
+            b"PROXY UDP4 192.0.2.7 198.51.100.1 12345 443\r\n".to_vec(),
+            b"PROXY UNKNOWNS\r\n".to_vec(),
+            b"PROXY \r\n".to_vec(),
+            b"proxy TCP4 192.0.2.7 198.51.100.1 12345 443\r\n".to_vec(),
+            [&b"PROXY UNKNOWN "[..], &[b'x'; 100], b"\r\n"].concat(),
+            b"PROXY TCP4 192.0.2.7".to_vec(),
             b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n".to_vec(),
             header(0x21, 0x11, &V4)[..20].to_vec(),
         ] {

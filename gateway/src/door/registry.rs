@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use contract::hostname::Hostname;
 use parking_lot::Mutex;
@@ -38,8 +38,6 @@ pub struct Connections {
     /// Bounded by `most`, as every entry belongs to a slot.
     shards: [Mutex<HashMap<u64, Arc<Connection>>>; SHARDS],
     addresses: Mutex<HashMap<IpAddr, OfAddress>>,
-    /// Idle connections go sooner, whatever their number.
-    pressed: AtomicBool,
     /// Nobody is let in for now.
     held: watch::Sender<bool>,
     shared: Arc<Shared>,
@@ -57,7 +55,6 @@ impl Connections {
             last_id: AtomicU64::new(0),
             shards: std::array::from_fn(|_| Mutex::default()),
             addresses: Mutex::default(),
-            pressed: AtomicBool::new(false),
             held: watch::Sender::new(false),
             shared: Arc::default(),
             emptied: Notify::new(),
@@ -77,12 +74,12 @@ impl Connections {
 
     /// Whether more than four fifths of the connections are taken, or memory is short: idle ones go sooner.
     pub fn under_pressure(&self) -> bool {
-        self.pressed.load(Ordering::Relaxed) || self.live().saturating_mul(5) > self.most.saturating_mul(4)
+        self.shared.pressed.load(Ordering::Relaxed) || self.live().saturating_mul(5) > self.most.saturating_mul(4)
     }
 
     /// Idle connections go sooner from now on, those that idle already included; or no longer.
     pub fn press(&self, pressed: bool) {
-        if self.pressed.swap(pressed, Ordering::Relaxed) || !pressed {
+        if self.shared.pressed.swap(pressed, Ordering::Relaxed) || !pressed {
             return;
         }
         for shard in &self.shards {

@@ -1,5 +1,6 @@
 //! Every limit of the door, with our defaults. A limit is here or it does not exist.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -7,11 +8,12 @@ use ipnet::IpNet;
 use super::frames::FrameLimits;
 use super::head::HeadLimits;
 use super::pace::{PaceLimits, WholeLimits};
+use crate::forwarded::Forwarders;
 
-/// How long, and how much, is still read of a request that was answered before it was there; the bounds of a stream of
-/// HTTP/2, and our defaults for a connection.
+/// How long a client may pause, and how long it may go on, that still sends a request which was answered before it was there:
+/// in a stream of HTTP/2, and by default on a connection.
 pub(crate) const LINGER_MAX: Duration = Duration::from_secs(2);
-pub(crate) const LINGER_BYTES_MAX: usize = 256 * 1024;
+pub(crate) const LINGER_MAX_LONG: Duration = Duration::from_secs(30);
 
 /// How slow a request body may be as a whole: every one holds a place at its upstream. 8 KiB per second is an uplink of
 /// 64 kbit/s; what is smaller than 1 MB may come over half of that.
@@ -29,14 +31,17 @@ pub struct DoorSettings {
     pub idle_timeout: Duration,
     /// The same when more than four fifths of `connections` are open. Default 5 s.
     pub idle_timeout_under_pressure: Duration,
-    /// How slowly a request body may come before it is 408. Default: 15 s grace and pause, 500 bytes per second; as a
+    /// How slowly a request body may come before it is 408. Default: 40 s grace and pause, 500 bytes per second; as a
     /// whole two minutes and its bytes at 8 KiB per second.
     pub body_pace: PaceLimits,
-    /// How slowly a response may be read before the connection is cut. Default: 30 s grace and pause, 500 bytes per
-    /// second.
+    /// How slowly a response may be read before the connection is cut, and how slowly those of an HTTP/2 connection
+    /// together before a stream is. Default: 60 s grace and pause (a player that pauses), 500 bytes per second for each.
     pub write_pace: PaceLimits,
     /// From accept to the end of the TLS handshake, the PROXY header included. Default 10 s.
     pub handshake_timeout: Duration,
+    /// How long the response of an HTTP/1 client that has ended its side is still waited for: it may have left, or only have
+    /// said all it has to say, which looks the same. Default 5 s.
+    pub half_closed_timeout: Duration,
     /// HTTP/2 frames that do no work. Default: 1,000 at once, 10 per second, and one for each KiB moved.
     pub idle_frames: FrameLimits,
     /// Open connections of all doors that share a registry. Default 20,000.
@@ -47,11 +52,16 @@ pub struct DoorSettings {
     pub requests_per_connection: u32,
     /// Age of a connection, a tenth more or less so that reconnects spread; then `Connection: close`. Default 1 h.
     pub connection_age: Duration,
-    /// Peers that speak PROXY protocol v2 and are believed. From them every connection must begin with its header, and
+    /// Peers that speak PROXY protocol, version 1 or 2, and are believed. From them every connection must begin with its header, and
     /// their own address is not limited; from anybody else the header is refused. Default: none.
     pub proxy_protocol_from: Vec<IpNet>,
+    /// Peers that speak for clients in a field of each request. Their own address is not limited. Default: none.
+    pub forwarders: Arc<Forwarders>,
     /// An HTTP/2 connection without requests is told to go after this time. Default 75 s.
     pub h2_idle_timeout: Duration,
+    /// By how much the windows of all HTTP/2 connections together may grow: what clients may have sent that no upstream has
+    /// taken, beside a MiB for each connection. Default 128 MiB.
+    pub windows_bytes: u64,
     /// How long a connection that we end is still read, so that our last words are not lost in a reset. Default 2 s.
     pub linger_timeout: Duration,
     /// How much is read in that time. Default 256 KiB.
@@ -80,19 +90,22 @@ impl Default for DoorSettings {
             head_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),
             idle_timeout_under_pressure: Duration::from_secs(5),
-            body_pace: PaceLimits { whole: Some(WHOLE_BODY), ..pace(15, 15) },
-            write_pace: pace(30, 30),
+            body_pace: PaceLimits { whole: Some(WHOLE_BODY), ..pace(40, 40) },
+            write_pace: pace(60, 60),
             handshake_timeout: Duration::from_secs(10),
+            half_closed_timeout: Duration::from_secs(5),
             idle_frames: FrameLimits::default(),
             connections: 20_000,
             connections_per_address: 256,
             requests_per_connection: 10_000,
             connection_age: Duration::from_hours(1),
             proxy_protocol_from: Vec::new(),
+            forwarders: Arc::default(),
             h2_idle_timeout: Duration::from_secs(75),
+            windows_bytes: 128 * 1024 * 1024,
             linger_timeout: LINGER_MAX,
-            linger_bytes: LINGER_BYTES_MAX,
-            linger_timeout_long: Duration::from_secs(30),
+            linger_bytes: 256 * 1024,
+            linger_timeout_long: LINGER_MAX_LONG,
             linger_bytes_long: 256 * 1024 * 1024,
             lingering_per_address: 16,
             backlog: 4096,

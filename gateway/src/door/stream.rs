@@ -115,6 +115,8 @@ pub(crate) struct EdgeStream<S: Transport> {
     waiting: Waiting,
     /// The client has said that it will send nothing more.
     ended: bool,
+    /// From then on a client that has ended its side counts as gone.
+    gone_at: Option<Instant>,
     body_pace: Pace,
     read_timer: Timer,
     write_pace: Pace,
@@ -139,6 +141,7 @@ impl<S: Transport> EdgeStream<S> {
             standing: Standing::Good,
             waiting: Waiting::FirstHead(Instant::now() + settings.head_timeout),
             ended: false,
+            gone_at: None,
             body_pace: Pace::new(settings.body_pace),
             read_timer: Timer::default(),
             write_pace: Pace::new(settings.write_pace),

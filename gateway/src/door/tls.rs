@@ -8,6 +8,7 @@
 //! reason, the name is unknown.
 
 pub(crate) mod accept;
+pub(crate) mod plain;
 mod tickets;
 
 use std::sync::Arc;

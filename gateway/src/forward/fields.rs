@@ -20,7 +20,6 @@ const RESERVED: &[(u8, &[&str])] = &[
     (b'r', &["remote-*"]),
     (b's', &["shib-*", "ssl-*"]),
     (b't', &["tailscale-*", "tollhouse-*"]),
-    (b'v', &["via"]),
     (b'w', &["wl-proxy-*"]),
     (
         b'x',
@@ -139,6 +138,36 @@ fn fits(pattern: &str, name: &str) -> bool {
     }
 }
 
+/// What becomes of fields whose name has an underscore: `X_User` is `X-User` to servers that make variables of names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Underscores {
+    /// They stay behind.
+    #[default]
+    Drop,
+    /// They reach the upstream, unless they would not with hyphens.
+    Pass,
+    /// A request with such a field is refused.
+    Refuse,
+}
+
+/// What [`Underscores`] is not.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("use \"drop\", \"pass\" or \"refuse\"")]
+pub struct UnknownUnderscores;
+
+impl FromStr for Underscores {
+    type Err = UnknownUnderscores;
+
+    fn from_str(text: &str) -> Result<Self, UnknownUnderscores> {
+        match text {
+            "drop" => Ok(Self::Drop),
+            "pass" => Ok(Self::Pass),
+            "refuse" => Ok(Self::Refuse),
+            _ => Err(UnknownUnderscores),
+        }
+    }
+}
+
 /// What an upstream wants otherwise than `RESERVED` has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldRules {
@@ -148,21 +177,42 @@ pub struct FieldRules {
     pub drop: Vec<FieldPattern>,
     /// Its routes have rules about methods, which no field may get around.
     pub guards_methods: bool,
+    /// What becomes of names with an underscore.
+    pub underscores: Underscores,
 }
 
 impl FieldRules {
     /// Those of an upstream that has no wishes.
-    pub const USUAL: Self = Self { pass: Vec::new(), drop: Vec::new(), guards_methods: false };
+    pub const USUAL: Self =
+        Self { pass: Vec::new(), drop: Vec::new(), guards_methods: false, underscores: Underscores::Drop };
 
     /// Whether a field, its name in lower case, stays behind. Called for every field of every request: most names are told
     /// apart by their first letter.
     pub fn stays_behind(&self, name: &str) -> bool {
+        if has_underscore(name) {
+            return self.underscores != Underscores::Pass || self.drops(name) || self.is_kept(&name.replace('_', "-"));
+        }
         let fit = |patterns: &[FieldPattern]| patterns.iter().any(|pattern| pattern.fits(name));
         if is_reserved(name) || self.guards_methods && is_method_override(name) {
             return !fit(&self.pass) || fit(&self.drop);
         }
         fit(&self.drop)
     }
+
+    /// Whether a field of this name, in lower case, is one that the upstream does not want.
+    pub fn drops(&self, name: &str) -> bool {
+        self.drop.iter().any(|pattern| pattern.fits(name))
+    }
+
+    /// Whether the upstream might take a field for one of these.
+    fn is_kept(&self, name: &str) -> bool {
+        is_reserved(name) || is_method_override(name) || self.drops(name) || FIXED.contains(&name)
+    }
+}
+
+/// Whether a name has an underscore.
+pub fn has_underscore(name: &str) -> bool {
+    memchr::memchr(b'_', name.as_bytes()).is_some()
 }
 
 /// Whether no client may send a field of this name, in lower case.
@@ -184,7 +234,7 @@ mod tests {
 
     fn rules(pass: &[&str], drop: &[&str]) -> FieldRules {
         let parse = |patterns: &[&str]| patterns.iter().map(|pattern| pattern.parse().unwrap()).collect();
-        FieldRules { pass: parse(pass), drop: parse(drop), guards_methods: true }
+        FieldRules { pass: parse(pass), drop: parse(drop), guards_methods: true, underscores: Underscores::Drop }
     }
 
     #[test]
@@ -199,7 +249,6 @@ mod tests {
             "remote-user",
             "tollhouse-identity",
             "true-client-ip",
-            "via",
             "wl-proxy-client-ip",
             "x-any-client-ip",
             "x-authenticated-user",
@@ -252,6 +301,30 @@ mod tests {
         assert!(rules.stays_behind("cf-ray"), "what is dropped wins");
         assert!(!rules.stays_behind("x-http-method") && rules.stays_behind("x-http-method-override"));
         assert!(rules.stays_behind("x-method-override"));
+    }
+
+    #[test]
+    fn a_name_with_an_underscore_reaches_who_wants_it_and_says_nothing_of_the_edges() {
+        let with = |underscores| FieldRules { underscores, ..rules(&["X-Authenticated-*"], &["client_i*", "X-Pet-*"]) };
+        let (drop, pass) = (with(Underscores::Drop), with(Underscores::Pass));
+        for name in ["user_id", "x_user", "api_key"] {
+            assert!(drop.stays_behind(name) && !pass.stays_behind(name), "{name}");
+        }
+        for name in [
+            "client_id",
+            "x_forwarded_for",
+            "x-forwarded_for",
+            "tollhouse_identity",
+            "x_tollhouse_plan",
+            "remote_user",
+            "some_client_ip",
+            "x_http_method_override",
+            "transfer_encoding",
+            "x_authenticated_user",
+            "x_pet_id",
+        ] {
+            assert!(pass.stays_behind(name), "{name}");
+        }
     }
 
     #[test]

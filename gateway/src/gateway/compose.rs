@@ -13,12 +13,13 @@ use crate::facts::{Facts, Shown, Surface};
 use crate::quota::standing::Outcome;
 
 impl Gateway {
-    /// Writes the head of an answer to `out`, all but what concerns the client's connection. Its status and body.
+    /// Writes the head of an answer to `out`, all but what concerns the client's connection. Its status and body: a page
+    /// where that is wanted and people visit.
     pub(crate) fn compose(
         &self,
         facts: &mut Facts,
         connection: &Connection,
-        answer: Answer,
+        (answer, page): (Answer, bool),
         out: &mut impl ResponseSink,
     ) -> pingora::Result<(StatusCode, Cow<'static, str>)> {
         // What never reached an upstream through our own fault costs nothing; whoever else is to blame was served.
@@ -38,7 +39,13 @@ impl Gateway {
             ours(facts, connection.is_tls(), Spoken::default(), out)?;
             return Ok((status, Cow::Borrowed("")));
         }
-        let (status, body) = answer.say(out)?;
+        let (status, body) = match &answer {
+            Answer::Refuse(refusal) if page && matches!(facts.surface, Surface::Site | Surface::Door) => {
+                let own = facts.backend.as_ref().and_then(|upstream| upstream.settings.error_page.as_ref());
+                refusal.show(own, &facts.request_id, out)?
+            }
+            _ => answer.say(out)?,
+        };
         ours(facts, connection.is_tls(), Spoken::default(), out)?;
         if status != StatusCode::NO_CONTENT {
             out.figure("Content-Length", body.len())?;
@@ -56,7 +63,7 @@ impl Gateway {
     /// Every API response shows limits: those of the caller, or those of an address that has not said who it is.
     fn show_limits(&self, facts: &mut Facts, connection: &Connection) {
         if facts.surface == Surface::Api && facts.shown.is_none() {
-            let standing = match self.pipeline.anonymous.check(connection.client().ip(), self.clock.now()) {
+            let standing = match self.pipeline.anonymous.check(facts.client(connection), self.clock.now()) {
                 Ok(standing) | Err(standing) => standing,
             };
             facts.shown = Some(Shown { standing, outcome: Outcome::Admitted });

@@ -1,13 +1,17 @@
 //! From a head to a decision.
 
+use std::net::IpAddr;
+
 use chassis::trace::TraceId;
+use http::{HeaderValue, Method};
 use pingora_http::RequestHeader;
 
 use super::Gateway;
 use crate::answer::Answer;
 use crate::door::Connection;
 use crate::facts::{Facts, RequestId, Target};
-use crate::request::{BodyPromise, EdgeRequest};
+use crate::forwarded::Forwarders;
+use crate::request::{BodyPromise, EdgeRequest, HEALTH_PATH};
 use crate::telemetry::ConnectionFacts;
 
 impl Gateway {
@@ -29,8 +33,12 @@ impl Gateway {
         connection: &Connection,
         facts: &mut Facts,
     ) -> Result<(Target, BodyPromise), Answer> {
-        facts.client = Some(connection.client());
-        let request = EdgeRequest::parse(head, body_follows, connection)?;
+        if is_health_check(head) {
+            return Err(Answer::Health { ready: self.health.is_ready() });
+        }
+        facts.forwarded_for = connection.forwarders().and_then(|forwarders| named(forwarders, head));
+        let request =
+            EdgeRequest { client: facts.client(connection), ..EdgeRequest::parse(head, body_follows, connection)? };
         connection.note_host(&request.host);
         facts.client_request_id = client_request_id(&request);
         let target = self.pipeline.decide(&request, facts).await?;
@@ -38,12 +46,23 @@ impl Gateway {
     }
 }
 
+/// The client that a balancer names.
+fn named(forwarders: &Forwarders, head: &RequestHeader) -> Option<(IpAddr, HeaderValue)> {
+    let address = forwarders.client(&head.headers)?;
+    Some((address, HeaderValue::try_from(address.to_string()).ok()?))
+}
+
+/// A balancer asks whether requests may be sent here: for any host or none, and over HTTP/1.0 too.
+fn is_health_check(head: &RequestHeader) -> bool {
+    head.uri.path() == HEALTH_PATH && matches!(head.method, Method::GET | Method::HEAD)
+}
+
 /// What a log line says of the connection.
-pub(crate) fn connection_facts(connection: Option<&Connection>) -> ConnectionFacts<'_> {
+pub(crate) fn connection_facts<'a>(connection: &'a Connection, facts: &'a Facts) -> ConnectionFacts<'a> {
     ConnectionFacts {
-        protocol: if connection.is_some_and(Connection::is_h2) { "h2" } else { "h1" },
-        tls: connection.and_then(Connection::tls).map_or("", |tls| tls.version),
-        client: connection.and_then(|connection| connection.client_text().to_str().ok()),
+        protocol: if connection.is_h2() { "h2" } else { "h1" },
+        tls: connection.tls().map_or("", |tls| tls.version),
+        client: facts.client_text(connection).to_str().ok(),
     }
 }
 

@@ -6,6 +6,7 @@ use http::Method;
 use super::Pipeline;
 use crate::answer::{Answer, Refusal};
 use crate::facts::{Facts, Surface, Target};
+use crate::forward::{Underscores, has_underscore, hops_left};
 use crate::rejection::Rejection;
 use crate::request::EdgeRequest;
 use crate::request::lint::has_dot_segments;
@@ -19,6 +20,13 @@ impl Pipeline {
         let upstream = facts.backend.clone().ok_or(Rejection::UpstreamUnknown)?;
         if has_dot_segments(request.path) {
             return Err(Rejection::BadTarget.into());
+        }
+        let refuses = upstream.settings.fields.underscores == Underscores::Refuse;
+        if refuses && request.headers.keys().any(|name| has_underscore(name.as_str())) {
+            return Err(Rejection::UnderscoreHeader.into());
+        }
+        if *request.method == Method::OPTIONS && hops_left(request.headers) == Some(0) {
+            return Err(Answer::Options { methods: upstream.routes.methods(request.path).unwrap_or_default() });
         }
         if *request.method == Method::OPTIONS && facts.surface == Surface::Api && !facts.is_preflight {
             let methods = upstream.routes.methods(request.path).ok_or(Rejection::NotFound)?;

@@ -1,4 +1,4 @@
-//! Behind a load balancer that speaks PROXY protocol v2: its word counts, nobody else's does.
+//! Behind a load balancer that names its clients, by PROXY protocol or in a field: its word counts, nobody else's does.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -59,6 +59,60 @@ async fn the_client_is_whom_the_balancer_names() {
 }
 
 #[tokio::test]
+async fn the_older_header_is_one_too() {
+    let world = World::with(|setup| setup.listen = TRUSTED).await;
+    for (first, expected) in [
+        (&b"PROXY TCP4 192.0.2.7 127.0.0.1 12345 443\r\n"[..], "192.0.2.7"),
+        (b"PROXY TCP6 2001:db8::7 ::1 12345 443\r\n", "2001:db8::7"),
+        (b"PROXY UNKNOWN\r\n", "127.0.0.1"),
+    ] {
+        let mut client = tls_behind(&world, first, BLOG).await.expect("a handshake");
+        let reply = client.ask(&Ask::get(BLOG, "/").field("X-Forwarded-For", "6.6.6.6")).await;
+        assert_eq!(world.log.line_of(reply.request_id()).await["client_ip"], expected);
+        let last = world.blog.requests().pop().unwrap();
+        assert_eq!(last.head.get("x-forwarded-for"), Some(expected));
+    }
+}
+
+/// A balancer that ends TLS: many clients come over one connection.
+#[tokio::test]
+async fn the_client_is_whom_a_trusted_balancer_names_in_its_field() {
+    let world = World::with(|setup| setup.listen = "forwarded_from = [\"127.0.0.0/8\"]").await;
+    let mut balancer = world.tls(BLOG).await;
+    for (said, expected) in
+        [("6.6.6.6, 192.0.2.7", "192.0.2.7"), ("2001:db8::7", "2001:db8::7"), ("6.6.6.6, nobody", "127.0.0.1")]
+    {
+        // The other field is the client's own word.
+        let ask = Ask::get(BLOG, "/").field("X-Forwarded-For", said).field("Forwarded", "for=7.7.7.7");
+        let reply = balancer.ask(&ask).await;
+        assert_eq!(world.log.line_of(reply.request_id()).await["client_ip"], expected);
+        let last = world.blog.requests().pop().unwrap();
+        assert_eq!((last.head.get("x-forwarded-for"), last.head.get("x-real-ip")), (Some(expected), Some(expected)));
+        assert_eq!(last.head.get("forwarded"), None);
+    }
+    // Limits of an address are the client's own.
+    let mut balancer = world.tls(DEMO).await;
+    let guess = |client: &str| Ask::get(DEMO, ORDERS).field("X-Forwarded-For", client);
+    for _ in 0..60 {
+        balancer.ask(&guess("192.0.2.8")).await;
+    }
+    assert_eq!(balancer.ask(&guess("192.0.2.8")).await.status, 429);
+    assert_eq!(balancer.ask(&guess("192.0.2.9")).await.status, 401);
+    world.end().await;
+
+    let settings = "forwarded_from = [\"127.0.0.0/8\"]\nforwarded_field = \"forwarded\"";
+    let world = World::with(|setup| setup.listen = settings).await;
+    let ask = Ask::get(BLOG, "/").field("X-Forwarded-For", "6.6.6.6").field("Forwarded", "for=7.7.7.7, for=192.0.2.7");
+    let reply = world.h2(BLOG).await.ask(&ask).await;
+    assert_eq!(world.log.line_of(reply.request_id()).await["client_ip"], "192.0.2.7");
+    world.end().await;
+
+    let world = World::start().await;
+    let reply = world.ask(Ask::get(BLOG, "/").field("X-Forwarded-For", "6.6.6.6")).await;
+    assert_eq!(world.log.line_of(reply.request_id()).await["client_ip"], "127.0.0.1", "nobody is trusted");
+}
+
+#[tokio::test]
 async fn a_client_has_one_address_however_it_is_written() {
     // A list of networks that are written as a socket for both versions sees them.
     let world = World::with(|setup| setup.listen = "trusted_proxies = [\"::ffff:127.0.0.0/104\"]").await;
@@ -80,8 +134,8 @@ async fn a_balancer_that_names_nobody_gets_nothing() {
     let world = World::with(|setup| setup.listen = TRUSTED).await;
     let mut truncated = header(Ipv4Addr::LOCALHOST);
     truncated[15] = 200;
-    let old = b"PROXY TCP4 192.0.2.7 127.0.0.1 12345 443\r\n".to_vec();
-    for first in [Vec::new(), old, truncated] {
+    let unfinished = b"PROXY TCP4 192.0.2.7 127.0.0.1 12345 443\n".to_vec();
+    for first in [Vec::new(), unfinished, truncated] {
         assert!(tls_behind(&world, &first, DEMO).await.is_err());
     }
     let mut plain = world.plain().await;

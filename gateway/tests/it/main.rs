@@ -19,6 +19,8 @@ mod challenges;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+mod distance;
+#[cfg(test)]
 mod exchange;
 #[cfg(test)]
 mod faults;
@@ -36,6 +38,8 @@ mod hosts;
 mod identities;
 #[cfg(test)]
 mod keyrings;
+#[cfg(test)]
+mod legal;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]

@@ -90,7 +90,7 @@ async fn a_refusal_of_the_door_looks_like_any_other_refusal() {
     let key = &world.key.text;
     let cases = [
         ("GET / HTTP/1.1\r\nHost: a.example\r\nHost: b.example\r\n\r\n".to_owned(), 400, "bad_host"),
-        (format!("GET /?key={key} HTTP/1.1\r\nHost: {BLOG}\r\nX_User: 1\r\n\r\n"), 400, "underscore_header"),
+        (format!("GET /?key={key} HTTP/1.1\r\nHost: {BLOG}\r\nContent_Length: 1\r\n\r\n"), 400, "underscore_header"),
         (format!("POST / HTTP/1.1\r\nHost: {BLOG}\r\nContent-Length: 1, 1\r\n\r\nx"), 400, "bad_framing"),
         (format!("POST / HTTP/1.1\r\nHost: {BLOG}\r\nTransfer-Encoding: gzip\r\n\r\n"), 501, "not_implemented"),
         (format!("GET / HTTP/3.0\r\nHost: {BLOG}\r\n\r\n"), 505, "version_not_supported"),

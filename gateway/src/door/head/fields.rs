@@ -6,6 +6,7 @@ use super::bytes::{is_token, trim};
 use super::line::RequestLine;
 use super::{Framing, Head, HeadLimits, host};
 use crate::rejection::Rejection;
+use crate::request::HEALTH_PATH;
 
 /// Most names that `Connection` may list; nobody needs more than close, te and upgrade with its settings.
 const NOMINATIONS_MAX: usize = 8;
@@ -111,9 +112,6 @@ impl<'head> Fields<'head> {
     }
 
     fn note(&mut self, name: &'head [u8], value: &'head [u8]) -> Result<(), Rejection> {
-        if memchr::memchr(b'_', name).is_some() {
-            return Err(Rejection::UnderscoreHeader);
-        }
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
         match name.len() {
             4 if is(b"host") => {
@@ -129,6 +127,9 @@ impl<'head> Fields<'head> {
             10 if is(b"connection") => self.nominated.read(value),
             14 if is(b"content-length") => once(&mut self.length, length(value)?, Rejection::BadFraming),
             17 if is(b"transfer-encoding") => once(&mut self.coding, value, Rejection::BadFraming),
+            // To some servers these frame the message.
+            14 if is(b"content_length") => Err(Rejection::UnderscoreHeader),
+            17 if is(b"transfer_encoding") => Err(Rejection::UnderscoreHeader),
             _ => Ok(()),
         }
     }
@@ -139,9 +140,12 @@ impl<'head> Fields<'head> {
             return Err(Rejection::HeadersTooLarge);
         }
         let framing = self.framing(line)?;
-        let host = self.host.ok_or(Rejection::BadHost)?;
+        // Without a name there is no tenant; who asks for the health of the gateway names none.
+        if self.host.is_none() && (line.http_1_1 || !is_health_check(line_bytes)) {
+            return Err(Rejection::BadHost);
+        }
         // RFC 9112 section 3.2.2 lets the target win; a request that names two hosts is refused instead.
-        if line.authority.clone().is_some_and(|range| line_bytes.get(range) != Some(host)) {
+        if line.authority.clone().is_some_and(|range| line_bytes.get(range) != self.host) {
             return Err(Rejection::BadHost);
         }
         let has_body = !matches!(framing, Framing::None | Framing::Length(0));
@@ -193,6 +197,11 @@ impl Nominated {
         }
         Ok(())
     }
+}
+
+/// Whether a request line asks for the health of the gateway.
+fn is_health_check(line: &[u8]) -> bool {
+    line.split(|byte| *byte == b' ').nth(1) == Some(HEALTH_PATH.as_bytes())
 }
 
 fn once<T>(slot: &mut Option<T>, value: T, repeated: Rejection) -> Result<(), Rejection> {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd as _;
 use std::time::Duration;
 
@@ -52,8 +52,28 @@ fn listener_of(socket: Socket) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
+/// `[::]` is everybody, of both versions of IP; on a machine that knows only the older one, everybody there is.
 fn fresh(address: SocketAddr, backlog: i32) -> io::Result<Socket> {
+    let is_everybody = address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+    match bound(address, is_everybody, backlog) {
+        Err(error) if is_everybody && has_no_ipv6(&error) => {
+            bound((Ipv4Addr::UNSPECIFIED, address.port()).into(), false, backlog)
+        }
+        other => other,
+    }
+}
+
+/// The kernel has no IPv6, or no address of it may be used.
+fn has_no_ipv6(error: &io::Error) -> bool {
+    let errno = rustix::io::Errno::from_io_error(error);
+    matches!(errno, Some(rustix::io::Errno::AFNOSUPPORT | rustix::io::Errno::ADDRNOTAVAIL))
+}
+
+fn bound(address: SocketAddr, both_versions: bool, backlog: i32) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if both_versions {
+        socket.set_only_v6(false)?;
+    }
     // A restart must not wait for the connections of the last run to be forgotten.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
@@ -85,7 +105,7 @@ mod tests {
 
     use super::*;
 
-    const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+    const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
     #[tokio::test]
     async fn a_socket_is_handed_from_one_process_to_the_next() {
@@ -135,6 +155,23 @@ mod tests {
         let (first, second) = (listen(ANY_PORT, 16, Some(&fds)).unwrap(), listen(ANY_PORT, 16, Some(&fds)).unwrap());
         assert_ne!(first.local_addr().unwrap(), second.local_addr().unwrap());
         assert!(fds.lock().is_empty(), "a port that nobody chose is not handed on");
+    }
+
+    #[tokio::test]
+    async fn everybody_is_who_speaks_either_version_of_ip() {
+        let listener = listen((Ipv6Addr::UNSPECIFIED, 0).into(), 16, None).unwrap();
+        let bound = listener.local_addr().unwrap();
+        let mut ways = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)];
+        if bound.is_ipv6() {
+            ways.push(Ipv6Addr::LOCALHOST.into());
+        }
+        for way in ways {
+            let (client, served) = tokio::join!(TcpStream::connect((way, bound.port())), listener.accept());
+            assert_eq!(served.unwrap().1.ip().to_canonical(), way);
+            drop(client.unwrap());
+        }
+        let refused = io::Error::from_raw_os_error(rustix::io::Errno::AFNOSUPPORT.raw_os_error());
+        assert!(has_no_ipv6(&refused) && !has_no_ipv6(&io::ErrorKind::AddrInUse.into()));
     }
 
     #[tokio::test]

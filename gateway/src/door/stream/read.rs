@@ -116,6 +116,9 @@ impl<S: Transport> EdgeStream<S> {
             other => other,
         };
         self.ended = read.is_ok() && buf.filled().len() == before && buf.remaining() > 0;
+        if self.ended {
+            self.gone_at = Some(Instant::now() + self.settings.half_closed_timeout);
+        }
         Poll::Ready(read)
     }
 }

@@ -158,10 +158,17 @@ impl<S: Transport> Client for EdgeStream<S> {
 
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while !self.connection.is_closed() {
+            if let Some(at) = self.gone_at {
+                if self.poll_cancelled(cx) {
+                    break;
+                }
+                return self.read_timer.poll(at, cx);
+            }
             // Bytes of a later message say that the client is there, and wait; what is left of a body is read as such.
             let waits = self.gate.as_ref().is_some_and(|gate| gate.holds() || gate.want() != Want::Response);
             match if waits { Poll::Pending } else { self.poll_piece(cx) } {
                 Poll::Ready(Ok(Brought::Bytes)) => {}
+                Poll::Ready(Ok(Brought::End)) if self.gone_at.is_some() => {}
                 Poll::Pending if !self.poll_cancelled(cx) => return Poll::Pending,
                 _ => break,
             }

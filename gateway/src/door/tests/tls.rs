@@ -128,6 +128,9 @@ async fn a_ticket_of_one_node_is_honoured_by_another_with_the_same_seed_for_the_
 async fn plain_http_and_old_versions_get_no_handshake() {
     let (open, _) = secure(1).await;
     let answer = super::listeners::exchange_bytes(open.address, GET.as_bytes()).await;
+    let answer = String::from_utf8(answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("This port speaks HTTPS."), "{answer}");
+    let answer = super::listeners::exchange_bytes(open.address, b"\x17 no handshake").await;
     assert_eq!(answer.first(), Some(&0x15), "an alert record: {answer:?}");
     // A ClientHello of TLS 1.0 without extensions, so without a name too.
     let mut hello = vec![0x16, 3, 1, 0, 45, 1, 0, 0, 41, 3, 1];

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf as _, Bytes, BytesMut};
@@ -9,11 +10,11 @@ use h2::server::SendResponse;
 use h2::{RecvStream, SendStream};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use pingora::{Error, ErrorType, OrErr as _};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::Downstream;
 use crate::decorate::ResponseSink;
-use crate::door::{Connection, LINGER_BYTES_MAX, LINGER_MAX, Pace, Timer};
+use crate::door::{Connection, LINGER_MAX, LINGER_MAX_LONG, Pace, ReaderPace, Timer};
 use crate::exchange::upstream::connection::READ_BYTES;
 use crate::gateway::bytes;
 use crate::rejection::Rejection;
@@ -30,31 +31,32 @@ pub(crate) struct Http2 {
     /// Of the request's body.
     pace: Pace,
     /// Of the response: each holds a place at its upstream.
-    write_pace: Pace,
+    write_pace: ReaderPace,
     body_bytes: u64,
+    connection: Arc<Connection>,
 }
 
 impl Http2 {
-    pub(crate) fn new(request: RecvStream, respond: SendResponse<Bytes>, connection: &Connection) -> Self {
-        let (pace, write_pace) = (Pace::new(connection.body_pace()), Pace::new(connection.write_pace()));
-        let timer = Timer::default();
-        Self { request, respond, response: None, ended: false, timer, pace, write_pace, body_bytes: 0 }
+    pub(crate) fn new(request: RecvStream, respond: SendResponse<Bytes>, connection: &Arc<Connection>) -> Self {
+        let (pace, write_pace) = (Pace::new(connection.body_pace()), ReaderPace::new(connection));
+        let (timer, connection) = (Timer::default(), Arc::clone(connection));
+        Self { request, respond, response: None, ended: false, timer, pace, write_pace, body_bytes: 0, connection }
     }
 
-    /// Takes what the client still sends after a response that is complete, for a while and no more: a stream that is reset at
-    /// once costs some clients the response (curl 7.88 shows none).
+    /// Takes what the client still sends after a response that is complete, while it goes on sending and not for ever: a
+    /// reset, even one that says that nothing is wrong, costs some clients the response (curl 7.88 shows none).
     pub(crate) async fn linger(mut self) {
-        if !self.ended {
+        if !self.ended || self.request.is_end_stream() {
             return;
         }
         let taking = async {
-            let mut left = LINGER_BYTES_MAX;
-            while let Ok(Some(piece)) = poll_fn(|cx| self.poll_piece(cx)).await {
-                let Some(rest) = left.checked_sub(piece.len()) else { return };
-                left = rest;
+            while let Ok(Ok(Some(piece))) = timeout(LINGER_MAX, poll_fn(|cx| self.poll_piece(cx))).await {
+                if !self.connection.streams().may_waste(piece.len()) {
+                    return;
+                }
             }
         };
-        let _ = tokio::time::timeout(LINGER_MAX, taking).await;
+        let _ = timeout(LINGER_MAX_LONG, taking).await;
     }
 
     /// How many of so many bytes the client takes now, at least one.
@@ -231,6 +233,7 @@ impl Downstream for Http2 {
         self.poll_piece(cx).map_ok(|piece| {
             piece.map_or(0, |piece| {
                 into.extend_from_slice(&piece);
+                self.connection.streams().took(piece.len());
                 piece.len()
             })
         })
@@ -272,43 +275,4 @@ fn broken<T>(error: h2::Error) -> pingora::Result<T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use tokio::time::sleep;
-
-    use super::*;
-    use crate::door::Ends;
-
-    /// Between two pieces less passes than a client may be silent, and yet it is too slow.
-    #[tokio::test(start_paused = true)]
-    async fn a_body_that_drips_is_given_up() {
-        let (here, there) = tokio::io::duplex(64 * 1024);
-        let client = tokio::spawn(async move {
-            let (mut sender, connection) = h2::client::handshake(there).await.unwrap();
-            let driven = tokio::spawn(connection);
-            let request = http::Request::post("https://a.example/").body(()).unwrap();
-            let (_response, mut body) = sender.send_request(request, false).unwrap();
-            while body.send_data("x".into(), false).is_ok() {
-                sleep(Duration::from_secs(10)).await;
-            }
-            drop(driven.await);
-        });
-        let mut engine = h2::server::handshake(here).await.unwrap();
-        let (request, respond) = engine.accept().await.unwrap().unwrap();
-        let driven = tokio::spawn(async move { while engine.accept().await.is_some() {} });
-        let address = "192.0.2.1:1".parse().unwrap();
-        let connection = Connection::unattached(Ends { client: address, peer: address, local: address });
-        let mut stream = Http2::new(request.into_body(), respond, &connection);
-        let error = loop {
-            match poll_fn(|cx| stream.poll_piece(cx)).await {
-                Ok(piece) => assert_eq!(piece.unwrap(), "x"),
-                Err(error) => break error,
-            }
-        };
-        assert_eq!((error.etype(), error.esource().as_str()), (&ErrorType::ReadTimedout, "Downstream"));
-        assert_eq!(stream.body_bytes(), 2);
-        driven.abort();
-        client.abort();
-    }
-}
+mod tests;

@@ -1,0 +1,152 @@
+//! A refusal as people read it who visit a site: a small page in place of the Error body, with the id of the request.
+//!
+//! A site may have a page of its own ([`ErrorPage`]); nothing of it is interpreted but four names in braces.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use http::{HeaderMap, StatusCode, header};
+use pingora::{ErrorType, OrErr as _};
+
+use super::Refusal;
+use crate::decorate::ResponseSink;
+use crate::facts::RequestId;
+
+/// The largest page of a site's own.
+pub const ERROR_PAGE_BYTES_MAX: usize = 64 * 1024;
+
+const USUAL: &str = include_str!("page.html");
+
+/// Nothing but its own style: what a page of a site's own may do is the site's affair.
+const POLICY: &[u8] = b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'";
+
+/// A page in which `{status}`, `{code}`, `{message}` and `{request_id}` stand for what they say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorPage(Arc<str>);
+
+/// Why a text is no page.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+pub enum NoErrorPage {
+    /// It is larger than it may be.
+    #[error("make it smaller: at most 65536 bytes")]
+    TooLarge,
+    /// It is not text.
+    #[error("write it in UTF-8")]
+    NoText,
+}
+
+impl TryFrom<Vec<u8>> for ErrorPage {
+    type Error = NoErrorPage;
+
+    fn try_from(bytes: Vec<u8>) -> Result<Self, NoErrorPage> {
+        if bytes.len() > ERROR_PAGE_BYTES_MAX {
+            return Err(NoErrorPage::TooLarge);
+        }
+        String::from_utf8(bytes).map(|text| Self(text.into())).map_err(|_| NoErrorPage::NoText)
+    }
+}
+
+/// Whether a client asks for HTML by its name, as browsers do that show a page, and scripts and programs do not.
+pub fn accepts_html(headers: &HeaderMap) -> bool {
+    let lines = headers.get_all(header::ACCEPT).iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).any(|range| {
+        let mut parts = range.split(';').map(str::trim);
+        let is_html = parts.next().is_some_and(|name| name.eq_ignore_ascii_case("text/html"));
+        is_html && !parts.any(|part| matches!(part.strip_prefix("q=").map(str::parse::<f32>), Some(Ok(0.0))))
+    })
+}
+
+impl Refusal {
+    /// Writes status and fields to `out`; the page, a site's own or ours.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn show(
+        &self,
+        own: Option<&ErrorPage>,
+        id: &RequestId,
+        out: &mut impl ResponseSink,
+    ) -> pingora::Result<(StatusCode, Cow<'static, str>)> {
+        let status = StatusCode::from_u16(self.rejection.status());
+        let status = status.or_err(ErrorType::InternalError, "a status of our own")?;
+        out.status(status, status.canonical_reason().unwrap_or_default())?;
+        self.say_fields("text/html; charset=utf-8", out)?;
+        out.field("Vary", b"Accept")?;
+        if own.is_none() {
+            out.field("Content-Security-Policy", POLICY)?;
+        }
+        let message = self.message.as_deref().unwrap_or_else(|| self.rejection.message());
+        let page = own.map_or(USUAL, |page| &page.0);
+        let known = [
+            ("{status}", status.as_str()),
+            ("{code}", self.rejection.code()),
+            ("{message}", &escaped(message)),
+            ("{request_id}", id.as_str()),
+        ];
+        Ok((status, filled(page, &known).into()))
+    }
+}
+
+/// The page with every name replaced, once: what is put in is not looked at again.
+fn filled(page: &str, known: &[(&str, &str)]) -> String {
+    let mut text = String::with_capacity(page.len() + 256);
+    let mut rest = page;
+    while let Some((before, at)) = rest.find('{').and_then(|at| rest.split_at_checked(at)) {
+        text.push_str(before);
+        let found = known.iter().find_map(|(name, value)| Some((at.strip_prefix(name)?, *value)));
+        let (tail, value) = found.unwrap_or((at.get(1..).unwrap_or_default(), "{"));
+        text.push_str(value);
+        rest = tail;
+    }
+    text.push_str(rest);
+    text
+}
+
+fn escaped(text: &str) -> Cow<'_, str> {
+    if !text.contains(['<', '>', '&', '"', '\'']) {
+        return text.into();
+    }
+    let mut escaped = text.replace('&', "&amp;");
+    for (byte, entity) in [('<', "&lt;"), ('>', "&gt;"), ('"', "&quot;"), ('\'', "&#39;")] {
+        escaped = escaped.replace(byte, entity);
+    }
+    escaped.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_asks_for_html_by_name_gets_it() {
+        let accepts = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT, text.parse().unwrap());
+            accepts_html(&headers)
+        };
+        assert!(accepts("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"));
+        assert!(accepts("application/json, Text/HTML;q=0.1"));
+        for other in ["*/*", "application/json", "text/*", "text/html;q=0", "text/html; q=0.0", "text/htmlx", ""] {
+            assert!(!accepts(other), "{other}");
+        }
+        assert!(!accepts_html(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn names_are_replaced_once_and_nothing_else() {
+        let known = [("{status}", "502"), ("{message}", "{status}")];
+        assert_eq!(filled("a{status}b{message}{x}{{status}", &known), "a502b{status}{x}{502");
+        assert_eq!(filled("p { color: red }", &known), "p { color: red }");
+        assert_eq!(escaped("a<b> & \"c'"), "a&lt;b&gt; &amp; &quot;c&#39;");
+    }
+
+    #[test]
+    fn a_page_has_a_size_and_is_text() {
+        assert!(ErrorPage::try_from(vec![b'x'; ERROR_PAGE_BYTES_MAX]).is_ok());
+        assert!(matches!(ErrorPage::try_from(vec![b'x'; ERROR_PAGE_BYTES_MAX + 1]), Err(NoErrorPage::TooLarge)));
+        assert!(matches!(ErrorPage::try_from(vec![0xff]), Err(NoErrorPage::NoText)));
+        for name in ["{status}", "{message}", "{request_id}", "{code}"] {
+            assert!(USUAL.contains(name), "{name}");
+        }
+    }
+}

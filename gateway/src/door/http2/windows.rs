@@ -1,0 +1,104 @@
+//! How much a client may send before it hears from us: as much as its line holds.
+//!
+//! A window of W moves W in a round trip, however wide the line. So while bodies come, a PING measures a round trip: where
+//! half a window was taken and sent on in it, the window is what holds the client up, and is doubled. Bytes count when they
+//! leave for an upstream, so that one which reads slowly never has more of them lying here.
+//!
+//! What windows have grown by is memory that clients may fill when an upstream stops reading. All connections share a bound
+//! ([`DoorSettings::windows_bytes`](crate::door::DoorSettings)): beyond it, windows stay as they are. While memory is short
+//! they go back to what they were.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use h2::{Ping, PingPong};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::door::Connection;
+
+/// The window of a stream at first.
+pub(super) const STREAM: u32 = 256 * 1024;
+/// The window of a connection at first.
+pub(super) const CONNECTION: u32 = 1024 * 1024;
+/// The largest window, of a stream as of a connection: 160 MB a second at a round trip of 50 ms, and more than 50 MB at 150.
+const MAX: u32 = 16 * 1024 * 1024;
+/// A round trip is measured when so much was taken since the last one.
+const SAMPLE: u64 = STREAM as u64 / 2;
+
+/// See the module.
+pub(super) struct Windows {
+    connection: Arc<Connection>,
+    /// `None` when the engine measures no round trips any more.
+    pings: Option<PingPong>,
+    /// A round trip is being measured.
+    measures: bool,
+    /// What was taken when the last one began, or ended.
+    marked: u64,
+    /// Of a stream. A connection has as much, and [`CONNECTION`] at least.
+    size: u32,
+}
+
+impl Windows {
+    pub(super) fn new<T>(engine: &mut h2::server::Connection<T, Bytes>, connection: &Arc<Connection>) -> Self
+    where
+        T: AsyncRead + AsyncWrite + Unpin,
+    {
+        let (connection, pings) = (Arc::clone(connection), engine.ping_pong());
+        Self { connection, pings, measures: false, marked: 0, size: STREAM }
+    }
+
+    /// Looks at how much comes. Called whenever the engine runs, before it does.
+    pub(super) fn adjust<T>(&mut self, engine: &mut h2::server::Connection<T, Bytes>, cx: &mut Context<'_>)
+    where
+        T: AsyncRead + AsyncWrite + Unpin,
+    {
+        if self.size > STREAM && self.connection.is_pressed() {
+            self.resize(engine, STREAM);
+        }
+        let taken = self.connection.streams().taken();
+        let fresh = taken.saturating_sub(self.marked);
+        let Some(pings) = self.pings.as_mut() else { return };
+        if self.measures {
+            match pings.poll_pong(cx) {
+                Poll::Pending => {}
+                Poll::Ready(Err(_)) => self.pings = None,
+                Poll::Ready(Ok(_)) => {
+                    (self.measures, self.marked) = (false, taken);
+                    if fresh >= u64::from(self.size / 2) && !self.connection.is_pressed() {
+                        self.resize(engine, self.size.saturating_mul(2).min(MAX));
+                    }
+                }
+            }
+        } else if fresh >= SAMPLE && self.size < MAX && pings.send_ping(Ping::opaque()).is_ok() {
+            (self.measures, self.marked) = (true, taken);
+            // Nothing can have come yet: this asks to be woken.
+            if let Poll::Ready(Err(_)) = pings.poll_pong(cx) {
+                self.pings = None;
+            }
+        }
+    }
+
+    /// Where there is room for it, and the client has acknowledged the size before.
+    fn resize<T>(&mut self, engine: &mut h2::server::Connection<T, Bytes>, size: u32)
+    where
+        T: AsyncRead + AsyncWrite + Unpin,
+    {
+        let (before, after) = (self.size.max(CONNECTION), size.max(CONNECTION));
+        if !self.connection.grow_window(before, after) {
+            return;
+        }
+        if engine.set_initial_window_size(size).is_err() {
+            self.connection.grow_window(after, before);
+            return;
+        }
+        engine.set_target_window_size(after);
+        self.size = size;
+    }
+}
+
+impl Drop for Windows {
+    fn drop(&mut self) {
+        self.connection.grow_window(self.size.max(CONNECTION), CONNECTION);
+    }
+}
