@@ -133,20 +133,24 @@ mod tests {
     /// many seconds the first is too slow, up to an hour.
     fn lasts(streams: usize, bytes_per_second: usize, in_turn: bool) -> u64 {
         let (connection, start) = (connection(), Instant::now());
-        let mut paces: Vec<_> = (0..streams).map(|_| (ReaderPace::new(&connection), None)).collect();
+        let mut paces: Vec<(_, Option<Instant>)> = (0..streams).map(|_| (ReaderPace::new(&connection), None)).collect();
         for second in 0..3_600 {
             let now = start + Duration::from_secs(second);
             for (pace, until) in &mut paces {
                 // It is looked at again when its time is over.
-                if until.is_some_and(|until| until <= now && pace.wait(until) <= until) {
-                    return second;
+                while let Some(over) = until.filter(|until| *until <= now) {
+                    if pace.wait(over) <= over {
+                        return second;
+                    }
+                    *until = Some(pace.wait(over));
                 }
                 *until = Some(pace.wait(now));
             }
             let next = if in_turn { usize::try_from(second).unwrap() % streams } else { 0 };
             if bytes_per_second > 0 {
-                paces[next].0.moved(bytes_per_second, now);
-                paces[next].1 = None;
+                let (pace, until) = &mut paces[next];
+                pace.moved(bytes_per_second, now);
+                *until = Some(pace.wait(now));
             }
         }
         3_600

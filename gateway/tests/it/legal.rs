@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use crate::world::client::{Ask, Client, Reply};
 use crate::world::upstream::{Act, Received, response};
-use crate::world::{BLOG, DEMO, ORDERS, World};
+use crate::world::{BLOG, DEMO, ORDERS, World, within};
 
 /// One request over a version; what the client was told, and what the upstream of the site got of it.
 async fn over(world: &World, h2: bool, ask: &Ask) -> (Reply, Option<Received>) {
@@ -223,4 +223,37 @@ async fn a_site_has_an_error_page_of_its_own() {
     .await;
     let reply = world.ask(Ask::get(BLOG, "/").field("Accept", "text/html")).await;
     assert_eq!(reply.text(), format!("<p>Sorry: 502 {} {{unknown}}</p>", reply.request_id()));
+}
+
+/// A response that ends before its request does: whole at once, but for a client that would then read nothing more, not even
+/// that it may send the rest.
+#[tokio::test]
+async fn a_response_that_ends_before_its_upload_arrives_whole() {
+    let world = World::start().await;
+    for (agent, at_once) in [("Mozilla/5.0", "early"), ("curl/7.88.1", "earl"), ("curl/8.5.0", "early")] {
+        world.blog.next(Act::AnswerBeforeBodyAndClose(response("200 OK", "", "early").into_bytes()));
+        let h2 = world.h2(BLOG).await;
+        let ask = Ask::new("POST", BLOG, "/").field("user-agent", agent);
+        let (head, mut upload) = h2.begin(&ask).await;
+        let mut body = within(head).await.unwrap().into_body();
+        let mut came = Vec::new();
+        while came.len() < at_once.len() {
+            came.extend_from_slice(&within(body.data()).await.expect("more").expect("no reset"));
+        }
+        assert_eq!(String::from_utf8_lossy(&came), at_once, "{agent}");
+        assert_eq!(body.is_end_stream(), at_once == "early", "{agent}");
+        // More than the windows hold, taken and thrown away.
+        for _ in 0..64 {
+            upload.reserve_capacity(64 * 1024);
+            while upload.capacity() < 64 * 1024 {
+                within(std::future::poll_fn(|cx| upload.poll_capacity(cx))).await.expect("no reset").unwrap();
+            }
+            upload.send_data(vec![b'x'; 64 * 1024].into(), false).unwrap();
+        }
+        upload.send_data(bytes::Bytes::new(), true).unwrap();
+        while let Some(piece) = within(body.data()).await {
+            came.extend_from_slice(&piece.expect("no reset"));
+        }
+        assert_eq!(came, b"early", "{agent}");
+    }
 }

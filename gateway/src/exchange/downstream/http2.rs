@@ -8,8 +8,24 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf as _, Bytes, BytesMut};
 use h2::server::SendResponse;
 use h2::{RecvStream, SendStream};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+    async fn end(&mut self, trailers: Option<HeaderMap>) -> pingora::Result<()> {
+        if self.ended || self.response.is_none() {
+            return Ok(());
+        }
+        if std::mem::take(&mut self.stops_reading) {
+            self.take_rest().await;
+        }
+        let held = self.held.take().unwrap_or_default();
+        let Some(trailers) = trailers else { return self.send(held, true) };
+        if !held.is_empty() {
+            self.send(held, false)?;
+        }
+        let Some(response) = &mut self.response else { return Ok(()) };
+        response.send_trailers(trailers).or_else(unsent)?;
+        self.ended = true;
+        Ok(())
 use pingora::{Error, ErrorType, OrErr as _};
+use pingora_http::RequestHeader;
 use tokio::time::{Instant, timeout};
 
 use super::Downstream;
@@ -34,19 +50,50 @@ pub(crate) struct Http2 {
     write_pace: ReaderPace,
     body_bytes: u64,
     connection: Arc<Connection>,
+    /// The client reads nothing once it has a whole response, and would wait for ever to send the rest of its request: the last
+    /// byte waits until it has.
+    stops_reading: bool,
+    /// That byte.
+    held: Option<Bytes>,
 }
 
 impl Http2 {
     pub(crate) fn new(request: RecvStream, respond: SendResponse<Bytes>, connection: &Arc<Connection>) -> Self {
         let (pace, write_pace) = (Pace::new(connection.body_pace()), ReaderPace::new(connection));
         let (timer, connection) = (Timer::default(), Arc::clone(connection));
-        Self { request, respond, response: None, ended: false, timer, pace, write_pace, body_bytes: 0, connection }
+        Self {
+            request,
+            respond,
+            response: None,
+            ended: false,
+            timer,
+            pace,
+            write_pace,
+            body_bytes: 0,
+            connection,
+            stops_reading: false,
+            held: None,
+        }
+    }
+
+    /// Takes note of a client that is known to hang on a response which ends before its request: curl up to 7.88 does, which
+    /// then looks for no window any more.
+    pub(crate) fn mind(mut self, head: &RequestHeader) -> Self {
+        let agent = head.headers.get(header::USER_AGENT).map(HeaderValue::as_bytes);
+        self.stops_reading = agent.is_some_and(|agent| agent.starts_with(b"curl/7."));
+        self
     }
 
     /// Takes what the client still sends after a response that is complete, while it goes on sending and not for ever: a
     /// reset, even one that says that nothing is wrong, costs some clients the response (curl 7.88 shows none).
     pub(crate) async fn linger(mut self) {
-        if !self.ended || self.request.is_end_stream() {
+        if self.ended {
+            self.take_rest().await;
+        }
+    }
+
+    async fn take_rest(&mut self) {
+        if self.request.is_end_stream() {
             return;
         }
         let taking = async {
@@ -81,7 +128,12 @@ impl Http2 {
         }
     }
 
-    fn send(&mut self, piece: Bytes, last: bool) -> pingora::Result<()> {
+    fn send(&mut self, mut piece: Bytes, last: bool) -> pingora::Result<()> {
+        let holds = last && self.stops_reading && !piece.is_empty() && !self.request.is_end_stream();
+        if holds {
+            self.held = Some(piece.split_off(piece.len() - 1));
+        }
+        let last = last && !holds;
         let response = self.response.as_mut().ok_or_else(|| Error::explain(ErrorType::InternalError, "no head"))?;
         response.send_data(piece, last).or_else(unsent)?;
         self.ended = last;
@@ -177,6 +229,8 @@ impl Downstream for Http2 {
     }
 
     async fn begin(&mut self, head: Fields, ends: bool, _chunked: bool) -> pingora::Result<()> {
+        // One that is refused or sent elsewhere sends no more.
+        self.stops_reading &= head.0.is_success();
         self.response = Some(self.respond.send_response(head.into_response(), ends).or_else(unsent)?);
         self.ended = ends;
         Ok(())
@@ -211,14 +265,25 @@ impl Downstream for Http2 {
     }
 
     async fn end(&mut self, trailers: Option<HeaderMap>) -> pingora::Result<()> {
-        let Some(response) = self.response.as_mut().filter(|_| !self.ended) else { return Ok(()) };
-        let Some(trailers) = trailers else { return self.send(Bytes::new(), true) };
+        if self.ended || self.response.is_none() {
+            return Ok(());
+        }
+        if std::mem::take(&mut self.stops_reading) {
+            self.take_rest().await;
+        }
+        let held = self.held.take().unwrap_or_default();
+        let Some(trailers) = trailers else { return self.send(held, true) };
+        if !held.is_empty() {
+            self.send(held, false)?;
+        }
+        let Some(response) = &mut self.response else { return Ok(()) };
         response.send_trailers(trailers).or_else(unsent)?;
         self.ended = true;
         Ok(())
     }
 
     async fn answer(&mut self, head: Fields, body: Cow<'static, str>) -> pingora::Result<()> {
+        self.stops_reading = false;
         self.begin(head, body.is_empty(), false).await?;
         let mut body = bytes(body);
         while !body.is_empty() {
