@@ -44,7 +44,7 @@ async fn holders_orders_and_limits_of_authorities_end_with_the_names_they_are_of
                     store.save_order(&order).await.unwrap();
                 }
                 let demand = Demand { name: format!("names {number}"), limit, takes: true };
-                store.admit(&[demand]).await.unwrap().unwrap();
+                store.admit(&[demand], true).await.unwrap().unwrap();
             }
             assert_eq!(rows(&store, "SELECT COUNT(*) FROM holders").await, MANY);
             assert_eq!(rows(&store, "SELECT COUNT(*) FROM acme_orders").await, 2 * MANY);

@@ -8,22 +8,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf as _, Bytes, BytesMut};
 use h2::server::SendResponse;
 use h2::{RecvStream, SendStream};
-    async fn end(&mut self, trailers: Option<HeaderMap>) -> pingora::Result<()> {
-        if self.ended || self.response.is_none() {
-            return Ok(());
-        }
-        if std::mem::take(&mut self.stops_reading) {
-            self.take_rest().await;
-        }
-        let held = self.held.take().unwrap_or_default();
-        let Some(trailers) = trailers else { return self.send(held, true) };
-        if !held.is_empty() {
-            self.send(held, false)?;
-        }
-        let Some(response) = &mut self.response else { return Ok(()) };
-        response.send_trailers(trailers).or_else(unsent)?;
-        self.ended = true;
-        Ok(())
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use pingora::{Error, ErrorType, OrErr as _};
 use pingora_http::RequestHeader;
 use tokio::time::{Instant, timeout};
