@@ -44,7 +44,7 @@ use crate::exchange::Exchanges;
 use crate::facts::RequestId;
 use crate::gateway::Gateway;
 use crate::keys::Keys;
-use crate::overload::{Memory, Overload};
+use crate::overload::{Look, Memory, Overload};
 use crate::pipeline::Pipeline;
 use crate::quota::anonymous::AnonymousLimits;
 use crate::replica::follow::Follower;
@@ -253,8 +253,7 @@ fn beside(
 /// their health, memory is watched, usage is reported.
 fn background(config: &Config, gateway: &Gateway, live: &Live) -> impl Future<Output = ()> + use<> {
     let pipeline = &gateway.pipeline;
-    let memory = Memory::new(config.overload.memory_bytes_max, config.overload.control_group.clone());
-    let watching = pipeline.overload.clone().watch(memory, live.connections.clone());
+    let watching = pipeline.overload.clone().watch(memory(config), live.connections.clone());
     let looking_up = pipeline.upstreams.clone().keep_looked_up();
     let checking = pipeline.upstreams.clone().keep_checked();
     let reporter = Reporter {
@@ -327,7 +326,15 @@ fn door_settings(config: &Config, descriptors: u64) -> Arc<DoorSettings> {
         forwarders: Arc::new(config.forwarders.clone()),
         ..DoorSettings::default()
     };
-    Arc::new(settings.for_descriptors(descriptors))
+    let settings = settings.for_descriptors(descriptors);
+    Arc::new(match memory(config).look() {
+        Look::Seen(seen) => settings.for_memory(seen.limit()),
+        _ => settings,
+    })
+}
+
+fn memory(config: &Config) -> Memory {
+    Memory::new(config.overload.memory_bytes_max, config.overload.control_group.clone())
 }
 
 /// So many that `of` such parts are all of them; at least one.

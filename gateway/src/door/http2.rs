@@ -61,7 +61,7 @@ pub(super) async fn serve<S: Transport>(
     // A client without a good preface gets no answer it could read.
     let Ok(mut engine) = options().handshake::<_, Bytes>(stream).await else { return };
     let (requests, mut leaving) = (TaskTracker::new(), false);
-    let mut windows = Windows::new(&mut engine, &connection);
+    let mut windows = Windows::new(&connection);
     requests.close();
     let (refused, cut) = (Arc::new(AtomicU32::new(0)), CancellationToken::new());
     loop {

@@ -60,7 +60,7 @@ pub struct DoorSettings {
     /// An HTTP/2 connection without requests is told to go after this time. Default 75 s.
     pub h2_idle_timeout: Duration,
     /// By how much the windows of all HTTP/2 connections together may grow: what clients may have sent that no upstream has
-    /// taken, beside a MiB for each connection. Default 128 MiB.
+    /// taken, beside a MiB for each connection. Default 128 MiB, or a sixteenth of the memory where that is less.
     pub windows_bytes: u64,
     /// How long a connection that we end is still read, so that our last words are not lost in a reset. Default 2 s.
     pub linger_timeout: Duration,
@@ -122,7 +122,17 @@ impl DoorSettings {
         self.connections = self.connections.min(bound).max(1);
         self
     }
+
+    /// Bounds `windows_bytes` by a sixteenth of the memory that the process may have.
+    #[must_use]
+    pub fn for_memory(mut self, bytes: u64) -> Self {
+        self.windows_bytes = self.windows_bytes.min(bytes / WINDOWS_PART);
+        self
+    }
 }
+
+/// What part of the memory windows of HTTP/2 may grow by.
+const WINDOWS_PART: u64 = 16;
 
 #[cfg(test)]
 mod tests {
@@ -133,5 +143,12 @@ mod tests {
         assert_eq!(DoorSettings::default().for_descriptors(1_024).connections, 409);
         assert_eq!(DoorSettings::default().for_descriptors(1_048_576).connections, 20_000);
         assert_eq!(DoorSettings::default().for_descriptors(0).connections, 1);
+    }
+
+    #[test]
+    fn windows_leave_memory_for_everything_else() {
+        const MIB: u64 = 1024 * 1024;
+        assert_eq!(DoorSettings::default().for_memory(256 * MIB).windows_bytes, 16 * MIB);
+        assert_eq!(DoorSettings::default().for_memory(u64::MAX).windows_bytes, 128 * MIB);
     }
 }

@@ -100,6 +100,11 @@ impl Seen {
         self.used.saturating_mul(1_000) / self.limit
     }
 
+    /// All that there may be, in bytes.
+    pub fn limit(self) -> u64 {
+        self.limit
+    }
+
     /// Bytes that are left until these thousandths of the limit are used.
     pub fn left_until(self, thousandths: u64) -> u64 {
         (self.limit / 1_000).saturating_mul(thousandths).saturating_sub(self.used)

@@ -39,8 +39,8 @@ pub struct Up {
     /// work as well. Repeatable; remembered.
     #[arg(long = "upstream", value_name = "NAME=URL")]
     pub upstreams: Vec<UpstreamArgument>,
-    /// A setting of such a backend, as NAME.SETTING=VALUE, for example echo.first_byte_timeout=10m or
-    /// echo.body_bytes_max=1073741824: whatever `[upstreams.NAME]` of gateway.toml knows. Repeatable; remembered; without a
+    /// A setting of such a backend, as NAME.SETTING=VALUE, for example `echo.first_byte_timeout=10m` or
+    /// `echo.body_bytes_max=1073741824`: whatever `[upstreams.NAME]` of gateway.toml knows. Repeatable; remembered; without a
     /// value it is forgotten.
     #[arg(long = "upstream-setting", value_name = "NAME.SETTING=VALUE")]
     pub upstream_settings: Vec<UpstreamSetting>,

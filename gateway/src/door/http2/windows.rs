@@ -29,8 +29,10 @@ const SAMPLE: u64 = STREAM as u64 / 2;
 /// See the module.
 pub(super) struct Windows {
     connection: Arc<Connection>,
-    /// `None` when the engine measures no round trips any more.
+    /// `None` until something is measured, and when the engine measures no more.
     pings: Option<PingPong>,
+    /// The engine has been asked for them.
+    has_begun: bool,
     /// A round trip is being measured.
     measures: bool,
     /// What was taken when the last one began, or ended.
@@ -40,12 +42,9 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    pub(super) fn new<T>(engine: &mut h2::server::Connection<T, Bytes>, connection: &Arc<Connection>) -> Self
-    where
-        T: AsyncRead + AsyncWrite + Unpin,
-    {
-        let (connection, pings) = (Arc::clone(connection), engine.ping_pong());
-        Self { connection, pings, measures: false, marked: 0, size: STREAM }
+    pub(super) fn new(connection: &Arc<Connection>) -> Self {
+        let connection = Arc::clone(connection);
+        Self { connection, pings: None, has_begun: false, measures: false, marked: 0, size: STREAM }
     }
 
     /// Looks at how much comes. Called whenever the engine runs, before it does.
@@ -58,6 +57,9 @@ impl Windows {
         }
         let taken = self.connection.streams().taken();
         let fresh = taken.saturating_sub(self.marked);
+        if fresh >= SAMPLE && !std::mem::replace(&mut self.has_begun, true) {
+            self.pings = engine.ping_pong();
+        }
         let Some(pings) = self.pings.as_mut() else { return };
         if self.measures {
             match pings.poll_pong(cx) {
