@@ -5,7 +5,7 @@
 
 mod changes;
 mod describe;
-mod domains;
+pub(crate) mod domains;
 mod edge;
 mod extract;
 pub(crate) mod gateways;

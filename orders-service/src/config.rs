@@ -131,6 +131,7 @@ impl Config {
 }
 
 /// A day (`2026-12-31`, its first moment in UTC) or a moment in RFC 3339.
+#[derive(PartialEq)]
 struct Day(UnixSeconds);
 
 #[derive(Debug, thiserror::Error)]

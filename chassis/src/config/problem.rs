@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::told::Told;
+
 /// One mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -36,6 +38,8 @@ pub struct Problems {
     pub source_name: String,
     /// The mistakes, in the order of the file.
     pub list: Vec<Problem>,
+    /// What the source says all the same.
+    pub told: Told,
 }
 
 impl fmt::Display for Problems {

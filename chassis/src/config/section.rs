@@ -87,12 +87,12 @@ impl<'r> Section<'r> {
     /// A setting of any type that parses from text; absent is `default`.
     pub fn value<T>(&self, name: &str, default: T) -> Option<T>
     where
-        T: FromStr + 'static,
+        T: FromStr + PartialEq + 'static,
         T::Err: Display,
     {
         match self.find(name) {
             Ok(None) => Some(default),
-            Ok(Some(found)) => self.parse(name, &found),
+            Ok(Some(found)) => self.parse(name, &found).map(|value| self.compared(name, value, &default)),
             Err(()) => None,
         }
     }
@@ -134,7 +134,7 @@ impl<'r> Section<'r> {
             Err(()) => return None,
         };
         match found.text.replace('_', "").parse::<u64>() {
-            Ok(number) if bounds.contains(&number) => Some(number),
+            Ok(number) if bounds.contains(&number) => Some(self.compared(name, number, &default)),
             _ => {
                 self.wrong(name, &found, format!("use a whole number from {} to {}", bounds.start(), bounds.end()));
                 None
@@ -147,8 +147,8 @@ impl<'r> Section<'r> {
         match self.find(name) {
             Ok(None) => Some(default),
             Ok(Some(found)) => match found.text.as_str() {
-                "true" => Some(true),
-                "false" => Some(false),
+                "true" => Some(self.compared(name, true, &default)),
+                "false" => Some(self.compared(name, false, &default)),
                 _ => {
                     self.wrong(name, &found, "use true or false".to_owned());
                     None
@@ -166,7 +166,7 @@ impl<'r> Section<'r> {
             Err(()) => return None,
         };
         match parse_duration(&found.text) {
-            Some(duration) if bounds.contains(&duration) => Some(duration),
+            Some(duration) if bounds.contains(&duration) => Some(self.compared(name, duration, &default)),
             _ => {
                 let way_out = format!(
                     "use a time from {} to {}, for example \"{}\"",
@@ -215,6 +215,14 @@ impl<'r> Section<'r> {
         };
         let parsed: Vec<Option<T>> = found.iter().map(|found| self.parse(name, found)).collect();
         parsed.into_iter().collect()
+    }
+
+    /// A value that was given; noted when it is the default.
+    fn compared<T: PartialEq>(&self, name: &str, value: T, default: &T) -> T {
+        if value == *default {
+            self.reader.mark_default(&self.path_of(name));
+        }
+        value
     }
 
     /// A path; absent is `Some(None)`.

@@ -9,7 +9,7 @@ use toml_edit::{Document, Item, TableLike, Value};
 
 use super::problem::{Problem, Problems};
 use super::section::{Section, plain, without_password};
-use super::told::{Origin, Told};
+use super::told::{Given, Origin, Told};
 
 /// Endings of names whose values are never shown; the files that hold secrets are named `…_file`.
 const SECRET_NAMES: [&str; 3] = ["secret", "password", "hmac_key"];
@@ -65,6 +65,7 @@ impl Source {
                     value: None,
                     way_out: error.message().to_owned(),
                 }],
+                told: Told::default(),
             }),
         }
     }
@@ -86,6 +87,8 @@ struct State {
     problems: Vec<Problem>,
     asked: BTreeSet<String>,
     secrets: BTreeSet<String>,
+    /// Given, and what they are without it.
+    defaults: BTreeSet<String>,
 }
 
 impl Reader<'_> {
@@ -102,11 +105,12 @@ impl Reader<'_> {
     pub fn finish<T>(self, value: Option<T>) -> Result<T, Problems> {
         self.report_unknown("", self.document.as_table());
         self.report_unknown_environment();
+        let told = self.told();
         let mut list = self.state.into_inner().problems;
         list.sort_by_key(|problem| problem.line.unwrap_or(usize::MAX));
         match value {
             Some(value) if list.is_empty() => Ok(value),
-            _ => Err(Problems { source_name: self.source.name.clone(), list }),
+            _ => Err(Problems { source_name: self.source.name.clone(), list, told }),
         }
     }
 
@@ -123,6 +127,10 @@ impl Reader<'_> {
         self.state.borrow_mut().asked.insert(path.to_owned());
     }
 
+    pub(super) fn mark_default(&self, path: &str) {
+        self.state.borrow_mut().defaults.insert(path.to_owned());
+    }
+
     pub(super) fn mark_secret(&self, path: &str) {
         self.state.borrow_mut().secrets.insert(path.to_owned());
     }
@@ -134,10 +142,11 @@ impl Reader<'_> {
         let state = self.state.borrow();
         for path in &state.asked {
             if let Some(value) = self.environment(path) {
-                told.insert(path.clone(), (value.to_owned(), Origin::Environment));
+                told.insert(path.clone(), given(value.to_owned(), Origin::Environment));
             }
         }
-        for (path, (value, _)) in &mut told {
+        for (path, Given { value, is_default, .. }) in &mut told {
+            *is_default = state.defaults.contains(path);
             // By name as well: whoever only compares has asked for nothing.
             let name = path.rsplit('.').next().unwrap_or_default();
             if state.secrets.contains(path) || SECRET_NAMES.iter().any(|ending| name.ends_with(ending)) {
@@ -247,8 +256,12 @@ fn is_of_a_service(name: &str, value: &str) -> bool {
     has_number && parts.next().is_some_and(|protocol| PROTOCOLS.contains(&protocol))
 }
 
+const fn given(value: String, origin: Origin) -> Given {
+    Given { value, origin, is_default: false }
+}
+
 /// Every value below a table by its path; members of lists of tables by their place.
-fn flatten(path: &str, table: &dyn TableLike, told: &mut BTreeMap<String, (String, Origin)>) {
+fn flatten(path: &str, table: &dyn TableLike, told: &mut BTreeMap<String, Given>) {
     for (key, item) in table.iter() {
         let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
         if let Some(tables) = item.as_array_of_tables() {
@@ -266,10 +279,10 @@ fn flatten(path: &str, table: &dyn TableLike, told: &mut BTreeMap<String, (Strin
                 }
             } else {
                 let values: Vec<String> = array.iter().map(plain).collect();
-                told.insert(path, (values.join(", "), Origin::File));
+                told.insert(path, given(values.join(", "), Origin::File));
             }
         } else if let Some(value) = item.as_value() {
-            told.insert(path, (plain(value), Origin::File));
+            told.insert(path, given(plain(value), Origin::File));
         }
     }
 }

@@ -25,17 +25,26 @@ impl Origin {
     }
 }
 
+/// A setting that was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Given {
+    pub(super) value: String,
+    pub(super) origin: Origin,
+    /// Whether it is what the setting is without it.
+    pub(super) is_default: bool,
+}
+
 /// Every setting that was given, by its path. Those that were not have their defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told(pub(super) BTreeMap<String, (String, Origin)>);
+pub struct Told(pub(super) BTreeMap<String, Given>);
 
 impl Told {
-    /// As an object: path to `{ "value", "from" }`.
+    /// As an object: path to `{ "value", "from", "default" }`, the last whether it changes nothing.
     pub fn to_json(&self) -> Value {
-        let settings = self
-            .0
-            .iter()
-            .map(|(path, (value, origin))| (path.clone(), json!({ "value": value, "from": origin.as_str() })));
+        let settings = self.0.iter().map(|(path, given)| {
+            let Given { value, origin, is_default } = given;
+            (path.clone(), json!({ "value": value, "from": origin.as_str(), "default": is_default }))
+        });
         Value::Object(settings.collect())
     }
 
@@ -58,8 +67,13 @@ impl Told {
         }
     }
 
+    /// A setting's value, if it was given and is not the default.
+    pub fn own(&self, path: &str) -> Option<&str> {
+        self.0.get(path).filter(|given| !given.is_default).map(|given| given.value.as_str())
+    }
+
     /// A setting's value, if it was given.
     pub fn value(&self, path: &str) -> Option<&str> {
-        self.0.get(path).map(|(value, _)| value.as_str())
+        self.0.get(path).map(|given| given.value.as_str())
     }
 }

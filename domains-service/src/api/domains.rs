@@ -35,6 +35,9 @@ const VERIFY_TIME_MAX: Duration = Duration::from_secs(8);
 /// Between two tries to act on a domain that somebody else is acting on.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
+/// Characters of a name, and so of a part of one.
+pub(crate) const NAME_PART_MAX: usize = 253;
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewDomain {
@@ -147,7 +150,11 @@ pub(super) async fn list(
     let status = params.text("status").filter(|word| !word.is_empty()).map(str::parse::<Status>).transpose();
     let status =
         status.map_err(|()| Code::InvalidQuery.refuse("status must be a state of domains, such as active."))?;
-    let part = params.text("name").unwrap_or_default().trim().to_lowercase();
+    let part = params.text("name").unwrap_or_default();
+    if part.chars().count() > NAME_PART_MAX {
+        return Err(Code::InvalidQuery.refuse(format!("name has at most {NAME_PART_MAX} characters.")).into());
+    }
+    let part = part.trim().to_lowercase();
     // A name in another script is kept in its ASCII form.
     let part = if part.is_ascii() { part } else { Hostname::parse(&part).map_or(part, |name| name.to_string()) };
     let wanted = (part.as_str(), status.map_or("", Status::as_str));

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Query, RawPathParams, Request};
+use axum::http::Method;
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -37,8 +38,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     type Rejection = Stop;
 
     async fn from_request(request: Request<Body>, _: &S) -> Result<Self, Stop> {
+        let must_say = *request.method() == Method::PATCH;
         let bytes = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await;
         let bytes = bytes.map_err(|_| too_large())?.to_bytes();
+        if bytes.is_empty() && must_say {
+            return Err(Code::InvalidBody.refuse("Say what to change, as a JSON object.").into());
+        }
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         chassis::json::object(text).map(Self).map_err(|error| {
             Code::InvalidBody.refuse(format!("The body is not what is expected here: {error}.")).into()
@@ -120,7 +125,11 @@ impl Params {
         let Some(text) = self.text("cursor") else { return Ok((i64::MIN, String::new())) };
         let parts = text.split_once('.').and_then(|(at, id)| Some((at.parse().ok()?, id.to_owned())));
         let wrong = || Code::InvalidQuery.refuse("cursor must be the next_cursor of an earlier answer.").into();
-        parts.filter(|(at, id)| moment_cursor(UnixMillis(*at), id) == text && id.is_ascii()).ok_or_else(wrong)
+        let is_id = |id: &str| {
+            (1..=40).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
+        };
+        let is_ours = |(at, id): &(i64, String)| *at > 0 && is_id(id) && moment_cursor(UnixMillis(*at), id) == text;
+        parts.filter(is_ours).ok_or_else(wrong)
     }
 
     /// How many items a page has: 1 to 200, by default 50.
@@ -147,6 +156,15 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
 /// The cursor of the page behind what was made at this moment under this id.
 pub(super) fn moment_cursor(at: UnixMillis, id: &str) -> String {
     format!("{}.{id}", at.0)
+}
+
+/// A field that may be absent, and is not `null`: for `deserialize_with`.
+pub(super) fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: serde::Deserialize<'de>,
+{
+    T::deserialize(deserializer).map(Some)
 }
 
 /// A field of a change: absent leaves things as they are, `null` takes them away.

@@ -15,7 +15,7 @@ use http::{StatusCode, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::extract::{Json, Params, Segments, moment_cursor, name_text, overlap};
+use super::extract::{Json, Params, Segments, moment_cursor, name_text, overlap, present};
 use super::view::rfc3339;
 use crate::actor::Actor;
 use crate::app::App;
@@ -120,9 +120,13 @@ pub(super) async fn show(
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WebhookChange {
+    #[serde(default, deserialize_with = "present")]
     url: Option<String>,
+    #[serde(default, deserialize_with = "present")]
     events: Option<Vec<String>>,
+    #[serde(default, deserialize_with = "present")]
     description: Option<String>,
+    #[serde(default, deserialize_with = "present")]
     enabled: Option<bool>,
 }
 

@@ -6,6 +6,7 @@ use contract::key::Scope;
 use serde_json::{Map, Value, json};
 
 use super::{Answer, schemas};
+use crate::api::domains::NAME_PART_MAX;
 use crate::domain::Status;
 use crate::error::Code;
 
@@ -82,7 +83,7 @@ pub(super) fn number_cursor() -> Value {
 
 /// What names are to hold.
 pub(super) fn name_part() -> Value {
-    query("name", "Part of the names wanted; absent: any.", &json!({ "type": "string", "maxLength": 253 }))
+    query("name", "Part of the names wanted; absent: any.", &json!({ "type": "string", "maxLength": NAME_PART_MAX }))
 }
 
 /// In which state they are to be.

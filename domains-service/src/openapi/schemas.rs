@@ -281,7 +281,9 @@ fn webhooks() -> Value {
         "Webhook": answer("A webhook.", &webhook),
         "CreatedWebhook": answer("A webhook with its secret.", &created),
         "Webhooks": page("webhooks", "Webhook"),
-        "NewWebhook": request(&["url"], &json!({ "url": url, "events": events, "description": description })),
+        "NewWebhook": request(&["url"], &json!({
+            "url": url, "events": or_null(&events), "description": description,
+        })),
         "WebhookChange": request(&[], &json!({
             "url": url, "events": events, "description": description,
             "enabled": flag("Whether anything is sent to it."),

@@ -29,7 +29,7 @@ pub(super) async fn run(common: &Common, client: &Client, files: &[PathBuf]) -> 
         );
         for (place, running) in running(client, process).await {
             let running = running.with_context(|| format!("asking {place} for the settings it runs with"))?;
-            rows.extend(differences(process, &place, &running, &told(file)?));
+            rows.extend(differences(process, &place, &running, &told(process, file)?));
         }
     }
     let differ = !rows.is_empty();
@@ -57,16 +57,27 @@ async fn running(client: &Client, process: &str) -> Vec<(String, anyhow::Result<
     }
 }
 
-/// What the file says, without anybody's environment.
-fn told(file: &Path) -> anyhow::Result<Told> {
+/// What the file says, without anybody's environment. The process's own reading knows what is a default.
+fn told(process: &str, file: &Path) -> anyhow::Result<Told> {
     let name = file.display().to_string();
     let text = std::fs::read_to_string(file).with_context(|| format!("reading {name}"))?;
     let source = Source::from_text(&name, &text, "TOLLHOUSE_DIFF", std::collections::BTreeMap::new());
-    Ok(source.reader()?.told())
+    // One that is not TOML ends here.
+    source.reader()?;
+    let read = match process {
+        "gateway" => gateway::config::Config::read(&source).map(|config| config.told),
+        "orders-service" => orders_service::Config::read(&source).map(|config| config.told),
+        _ => domains_service::Config::read(&source).map(|config| config.told),
+    };
+    // A file for processes whose secrets are elsewhere may lack something; what it says it says all the same.
+    Ok(read.unwrap_or_else(|problems| problems.told))
 }
 
 fn differences(process: &str, place: &str, running: &Value, file: &Told) -> Vec<Value> {
-    let given = |path: &str| running.get(path).and_then(|given| given.get("value")).and_then(Value::as_str);
+    let found = |path: &str| running.get(path).and_then(|given| given.get("value")).and_then(Value::as_str);
+    let is_default = |path: &str| running.pointer(&format!("/{path}/default")).is_some_and(|default| default == true);
+    // What is said and changes nothing is no difference to who says nothing.
+    let given = |path: &str| found(path).filter(|_| !is_default(path));
     let from_environment =
         |path: &str| running.get(path).and_then(|given| given.get("from")).is_some_and(|from| from == "environment");
     let told = file.to_json();
@@ -74,14 +85,14 @@ fn differences(process: &str, place: &str, running: &Value, file: &Told) -> Vec<
     let mut paths: Vec<&String> = paths.filter(|path| !from_environment(path)).collect();
     paths.sort_unstable();
     paths.dedup();
-    let secret = |path: &str| [path, path.trim_end_matches("_file")].iter().any(|path| given(path) == Some("(secret)"));
-    let different = paths.into_iter().filter(|path| !secret(path) && given(path) != file.value(path));
+    let secret = |path: &str| [path, path.trim_end_matches("_file")].iter().any(|path| found(path) == Some("(secret)"));
+    let different = paths.into_iter().filter(|path| !secret(path) && given(path) != file.own(path));
     different
         .map(|path| {
             json!({
                 "process": format!("{process} {place}"),
                 "setting": path,
-                "running": given(path).unwrap_or("(default)"),
+                "running": found(path).unwrap_or("(default)"),
                 "file": file.value(path).unwrap_or("(default)"),
             })
         })
@@ -101,6 +112,7 @@ mod tests {
             "threads": { "value": "2", "from": "environment" },
             "quota.bans": { "value": "on", "from": "file" },
             "listen.http": { "value": "0.0.0.0:80", "from": "file" },
+            "quota.store": { "value": "memory", "from": "file", "default": true },
             "secret": { "value": "(secret)", "from": "environment" },
         });
         let found: Vec<String> = differences("gateway", "a:1", &running, &file)

@@ -119,6 +119,12 @@ fn diff_compares_what_runs_with_what_a_file_says(platform: &Platform) {
     assert_eq!(of("quota.bans").unwrap()["running"], "on", "as the shipped file says");
     assert_eq!(of("threads").unwrap()["file"], "3");
     assert!(of("drain.lame_duck").is_none(), "both say the same");
+    // What is said and is the default is no difference to what says nothing.
+    let defaults = "[quota]\nbans = \"on\"\n[upstreams.orders]\nendpoints = [\"127.0.0.1:1\"]\nin_flight_max = 256\n";
+    std::fs::write(&file, defaults).unwrap();
+    let found = platform.json(&["diff", file.to_str().unwrap()]);
+    let named = |setting: &str| found.as_array().unwrap().iter().any(|row| row["setting"] == setting);
+    assert!(!named("quota.bans") && !named("quota.on_store_down") && named("upstreams.orders.endpoints"), "{found}");
     let orders = directory.path().join("orders-service.toml");
     std::fs::write(&orders, "secret = \"never shown, never compared\"\n").unwrap();
     let text = platform.command(&["diff", orders.to_str().unwrap()]);

@@ -123,6 +123,18 @@ async fn wrong_webhooks_are_refused() {
     for query in ["state=lost", "limit=0", "cursor=x", "cursor=0", "cursor=01", "cursor=%2B1"] {
         assert_eq!(owner.get(&format!("{one}/deliveries?{query}")).await.code(), (400, "invalid_query"), "{query}");
     }
+    for list in [WEBHOOKS, "/v1/projects/demo/keys"] {
+        for cursor in ["0.5", "5.", "5.a b", "-1.wh", "x"] {
+            let listed = owner.get(&format!("{list}?cursor={}", chassis::percent::segment(cursor))).await;
+            assert_eq!(listed.code(), (400, "invalid_query"), "{list} {cursor}");
+        }
+    }
+    let long = format!("/v1/projects/demo/domains?name={}", "a".repeat(254));
+    assert_eq!(owner.get(&long).await.code(), (400, "invalid_query"));
+    // A change says what it changes, and nothing is null that cannot be.
+    for body in [Value::Null, json!({ "events": null }), json!({ "url": null })] {
+        assert_eq!(owner.send("PATCH", &one, body.clone()).await.code(), (400, "invalid_body"), "{body}");
+    }
 }
 
 #[tokio::test]
