@@ -172,7 +172,6 @@ fn describe(page: &mut String, base: &str, document: &Value, operation: &Value) 
         }
         page.push_str("</table>");
     }
-    const BODY: &str = "/content/application~1json/schema";
     let sent = operation.pointer("/requestBody").and_then(|body| body.pointer(BODY));
     if let Some(schema) = sent {
         let _ = write!(page, "<p>Body: {}</p>", linked(base, schema));
@@ -189,6 +188,9 @@ fn describe(page: &mut String, base: &str, document: &Value, operation: &Value) 
     }
     page.push_str("</table>");
 }
+
+/// The schema of a body, in a request or a response.
+const BODY: &str = "/content/application~1json/schema";
 
 /// What a body is, with a link to its fields.
 fn linked(base: &str, schema: &Value) -> String {

@@ -57,7 +57,7 @@ pub enum Project {
         /// Back to the limits of the plan.
         #[arg(long, conflicts_with = "per_minute")]
         plan_limits: bool,
-        /// Who answers pages of other sites: upstream, open, off, or origins such as https://app.example,https://b.example;
+        /// Who answers pages of other sites: upstream, open, off, or the origins that may read, separated by commas;
         /// default: as its backend is set.
         #[arg(long, value_name = "upstream|open|off|ORIGIN,…|default")]
         cors: Option<OrDefault<Cors>>,
