@@ -219,7 +219,7 @@ impl<'a> Exchange<'a> {
                         None
                     }
                     Err(error) => {
-                        self.unconnected(&endpoint, error)?;
+                        self.unconnected(&endpoint, &error)?;
                         continue;
                     }
                 }
@@ -264,8 +264,8 @@ impl<'a> Exchange<'a> {
     }
 
     /// An address took no connection: another one may.
-    fn unconnected(&mut self, endpoint: &Endpoint, error: DialError) -> pingora::Result<()> {
-        endpoint.note(&error);
+    fn unconnected(&mut self, endpoint: &Endpoint, error: &DialError) -> pingora::Result<()> {
+        endpoint.note(error);
         self.facts.upstream_reason.clone_from(&error.reason);
         if self.gateway.has_not_connected(&self.facts) {
             return Ok(());

@@ -146,9 +146,9 @@ mod tests {
     fn a_timeout_has_up_to_eight_digits_and_a_unit() {
         for (text, expected) in [
             ("1S", Some(Duration::from_secs(1))),
-            ("99999999H", Some(Duration::from_secs(99_999_999 * 3_600))),
+            ("99999999H", Some(Duration::from_hours(99_999_999))),
             ("20m", Some(Duration::from_millis(20))),
-            ("3M", Some(Duration::from_secs(180))),
+            ("3M", Some(Duration::from_mins(3))),
             ("7u", Some(Duration::from_micros(7))),
             ("7n", Some(Duration::from_nanos(7))),
             ("S", None),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 use pingora::{Error, ErrorType};
 
 use super::downstream::Downstream;
@@ -30,7 +30,7 @@ pub(super) struct Again {
     pub(super) died: bool,
     refused: u32,
     /// What was taken from the client, and will be.
-    source: Option<Source>,
+    source: Option<Box<Source>>,
 }
 
 /// An upstream that has begun to answer over HTTP/2, and the head of the response as the client gets it.
@@ -67,17 +67,18 @@ impl Exchange<'_> {
         let lease = match lease(upstream, endpoint, tenant).await {
             Ok(lease) => lease,
             // It may have changed its mind about the version.
-            Err(error) if error.kind == DialFailure::Protocol && self.may_speak_http1(upstream) && again.may() => {
+            Err(error) if error.kind == DialFailure::Protocol && may_speak_http1(upstream) && again.may() => {
                 endpoint.sessions.note(false);
                 return Ok(None);
             }
-            Err(error) => return self.unconnected(endpoint, error).map(|()| None),
+            Err(error) => return self.unconnected(endpoint, &error).map(|()| None),
         };
         let tls = upstream.settings.transport.tls().is_some();
         self.facts.upstream_connection = Some(ConnectionKind { reused: lease.reused, http2: true, tls });
         let request = head::request(&self.head, upstream.settings.transport.url_scheme())?;
         let body_bytes_max = self.facts.target.as_ref().map_or(0, |target| target.body_bytes_max);
-        let source = again.source.take().unwrap_or_else(|| Source::new(body, body_bytes_max, upstream.clone()));
+        let source = again.source.take();
+        let source = source.unwrap_or_else(|| Box::new(Source::new(body, body_bytes_max, upstream.clone())));
         let mut call = match Call::begin(lease, request, source, patience) {
             Ok(call) => Box::new(call),
             Err((_, source)) if again.may() => {
@@ -94,10 +95,6 @@ impl Exchange<'_> {
             }
             Err(error) => self.sent_in_vain(*call, error, again).map(|()| None),
         }
-    }
-
-    fn may_speak_http1(&self, upstream: &Upstream) -> bool {
-        upstream.settings.transport.tls().is_some()
     }
 
     /// No response came. Whether the request may be sent once more: it was refused unread, or it changes nothing and its
@@ -139,6 +136,10 @@ impl Exchange<'_> {
                 First::Head(parts, ends) => (parts, *ends),
             };
             let head = head::response(parts, (ends, self.is_head()), is_foreign, &mut out)?;
+            if head.status == StatusCode::SWITCHING_PROTOCOLS {
+                let why = "HTTP/2 switches no protocols";
+                return Err(Error::explain(ErrorType::InvalidHTTPHeader, why).into_up());
+            }
             forward::inspect(head.status, head.fields_bytes, &mut self.facts)?;
             match first {
                 First::Interim(_) => client.interim(out).await?,
@@ -184,6 +185,11 @@ impl Exchange<'_> {
         let trailers = trailers.map(|all| trailers::of_response(all, |name| is_foreign(name, &self.facts)));
         client.end(trailers.filter(|all| !all.is_empty())).await
     }
+}
+
+/// Whether both sides agree on a version.
+fn may_speak_http1(upstream: &Upstream) -> bool {
+    upstream.settings.transport.tls().is_some()
 }
 
 /// A place on a connection.

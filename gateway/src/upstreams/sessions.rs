@@ -4,8 +4,10 @@
 //! while one is being opened wait for it together. What an upstream that has said GOAWAY still owes arrives; nothing new is
 //! sent there. When nothing was in progress for a while, a connection is closed.
 
+mod ear;
 mod session;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -33,7 +35,7 @@ const TRIES_MAX: usize = 4;
 pub struct Sessions {
     /// One for each connection that is kept, whatever its address: each holds a descriptor.
     places: Arc<Semaphore>,
-    all: Mutex<Vec<Arc<Session>>>,
+    all: Mutex<VecDeque<Arc<Session>>>,
     /// HTTP/2 was agreed on the last time.
     agreed: AtomicBool,
 }
@@ -116,13 +118,13 @@ impl Sessions {
         let (session, entered) = Session::open(tenant, shown, patience, connecting, place);
         // Without a place it serves this one request and is closed.
         if kept {
-            all.push(session);
+            all.push_back(session);
         }
         entered
     }
 
     /// A place for one more, that of the connection which rests longest where there is no other.
-    fn place(&self, all: &mut Vec<Arc<Session>>) -> Option<OwnedSemaphorePermit> {
+    fn place(&self, all: &mut VecDeque<Arc<Session>>) -> Option<OwnedSemaphorePermit> {
         let free = || self.places.clone().try_acquire_owned().ok();
         if all.len() < SESSIONS_MAX
             && let Some(place) = free()
@@ -130,8 +132,8 @@ impl Sessions {
             return Some(place);
         }
         let resting = all.iter().enumerate().filter_map(|(at, session)| Some((session.resting()?, at)));
-        if let Some((_, at)) = resting.max() {
-            all.swap_remove(at).close();
+        if let Some(oldest) = resting.max().and_then(|(_, at)| all.remove(at)) {
+            oldest.close();
         }
         free()
     }

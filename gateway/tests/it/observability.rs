@@ -73,6 +73,7 @@ async fn every_request_is_one_line_with_what_one_wants_to_know() {
         "attempts": 1,
         "upstream": "orders",
         "endpoint": world.orders.address.to_string(),
+        "upstream_connection": "fresh h1",
         "project_id": "demo",
         "plan": "pro",
         "api_key_id": world.key.record.id.as_str(),

@@ -111,7 +111,7 @@ impl UpstreamConnection {
                 Err(error) => return Poll::Ready(Err(error)),
             };
             if client.poll_gone(cx).is_ready() {
-                return Poll::Ready(Err(left()));
+                return Poll::Ready(left());
             }
             patience.poll(&mut waiting, waits, moved, client, cx).map(|late| late.map(|()| 0))
         })
@@ -195,8 +195,8 @@ impl Patience {
 }
 
 /// The client is no longer there.
-pub(crate) fn left() -> Box<Error> {
-    Error::explain(ErrorType::ConnectionClosed, "the client has left").into_down()
+pub(crate) fn left<T>() -> pingora::Result<T> {
+    Err(Error::explain(ErrorType::ConnectionClosed, "the client has left").into_down())
 }
 
 /// Somebody did not do in time what was waited for.

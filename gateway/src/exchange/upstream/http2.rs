@@ -47,9 +47,9 @@ impl Call {
     pub(crate) fn begin(
         mut lease: Lease,
         request: http::Request<()>,
-        source: Source,
+        source: Box<Source>,
         patience: Patience,
-    ) -> Result<Self, (h2::Error, Source)> {
+    ) -> Result<Self, (h2::Error, Box<Source>)> {
         match lease.sender.send_request(request, source.is_empty()) {
             Ok((response, stream)) => Ok(Self {
                 lease,
@@ -80,7 +80,7 @@ impl Call {
                     *body = Some(came);
                     Poll::Ready(Ok(Some(First::Head(head, ends))))
                 }
-                Poll::Ready(Err(error)) => Poll::Ready(Err(broken(error))),
+                Poll::Ready(Err(error)) => Poll::Ready(broken(error)),
                 Poll::Pending => Poll::Pending,
             }
         })
@@ -119,14 +119,14 @@ impl Call {
             self.hand_on(client, |client, buffer, cx| client.poll_data(buffer, &mut left, last, cx)).await?;
             // More is taken when this has been handed on.
             if let Some(body) = &mut self.body {
-                body.flow_control().release_capacity(bytes).map_err(broken)?;
+                body.flow_control().release_capacity(bytes).or_else(broken)?;
             }
         }
         let trailers = poll_fn(|cx| match &mut self.body {
             Some(body) => body.poll_trailers(cx),
             None => Poll::Ready(Ok(None)),
         });
-        trailers.await.map_err(broken)
+        trailers.await.or_else(broken)
     }
 
     /// Waits for some more of the body; `None` at its end.
@@ -157,7 +157,7 @@ impl Call {
     }
 
     /// What the client sends, for another connection.
-    pub(crate) fn into_source(self) -> Source {
+    pub(crate) fn into_source(self) -> Box<Source> {
         self.sending.source
     }
 }
@@ -173,7 +173,7 @@ fn gather(
     while buffer.len() - before < READ_BYTES {
         match body.poll_data(cx) {
             Poll::Ready(Some(Ok(piece))) => buffer.extend_from_slice(&piece),
-            Poll::Ready(Some(Err(error))) if buffer.len() == before => return Poll::Ready(Err(broken(error))),
+            Poll::Ready(Some(Err(error))) if buffer.len() == before => return Poll::Ready(broken(error)),
             Poll::Ready(None) if buffer.len() == before => return Poll::Ready(Ok(None)),
             Poll::Pending if buffer.len() == before => return Poll::Pending,
             // It is said again when this has been handed on.
@@ -207,16 +207,16 @@ async fn wait<T>(
             Err(error) => return Poll::Ready(Err(error)),
         };
         if client.poll_gone(cx).is_ready() {
-            return Poll::Ready(Err(left()));
+            return Poll::Ready(left());
         }
-        patience.poll(&mut waiting, waits, moved, client, cx).map(|late| late.map(|_| None))
+        patience.poll(&mut waiting, waits, moved, client, cx).map(|late| late.map(|()| None))
     })
     .await
 }
 
-fn broken(error: h2::Error) -> Box<Error> {
+fn broken<T>(error: h2::Error) -> pingora::Result<T> {
     let kind = if error.is_io() { ErrorType::ReadError } else { ErrorType::H2Error };
-    Error::because(kind, "from an upstream", error).into_up()
+    Err(Error::because(kind, "from an upstream", error).into_up())
 }
 
 /// Whether an upstream has said that it has done nothing about a request, which may go elsewhere whatever it asks for.

@@ -47,6 +47,7 @@ pub(crate) enum Waits {
 }
 
 /// See the module.
+#[expect(clippy::struct_excessive_bools, reason = "what has happened, each for itself")]
 pub(crate) struct Upload {
     /// What the upstream is to be sent next.
     pending: BytesMut,

@@ -1,10 +1,8 @@
 //! One HTTP/2 connection: opened by a task of its own, which then drives it to its end.
 
-use std::io;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,12 +10,12 @@ use h2::client::{Connection, SendRequest};
 use h2::{Ping, PingPong};
 use parking_lot::Mutex;
 use rustls::ClientConfig;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::ear::{Ear, Heard};
 use super::{Lease, Shared};
-use crate::upstreams::tls;
 use crate::upstreams::{DialError, DialFailure, Stream, Tenant};
 
 /// Requests of one connection at once, where the other side allows that many.
@@ -36,7 +34,7 @@ const GOODBYE_MAX: Duration = Duration::from_secs(5);
 /// Silence, while requests are in progress, after which the other side is asked whether it is there (PING). Servers of gRPC
 /// close connections on which more than two come within five minutes without anything else; so it is asked once more after
 /// a minute, and then every five minutes.
-const ASKED_AFTER: [Duration; 3] = [Duration::from_secs(20), Duration::from_secs(60), Duration::from_secs(310)];
+const ASKED_AFTER: [Duration; 3] = [Duration::from_secs(20), Duration::from_mins(1), Duration::from_secs(310)];
 /// How long the answer may take.
 const PONG_MAX: Duration = Duration::from_secs(10);
 
@@ -136,7 +134,7 @@ impl Session {
     }
 
     pub(super) fn tls_reason(&self) -> Option<String> {
-        self.ear.reason.lock().clone()
+        self.ear.tls_reason()
     }
 }
 
@@ -215,12 +213,9 @@ async fn shake<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     ear: Arc<Ear>,
 ) -> Result<(SendRequest<Bytes>, Connection<Heard<S>, Bytes>, PingPong), DialError> {
-    let failed = |_| {
-        let reason = ear.reason.lock().clone();
-        match reason {
-            Some(reason) => DialError::because(DialFailure::Tls, reason),
-            None => DialError::because(DialFailure::Protocol, "it does not speak HTTP/2 there"),
-        }
+    let failed = |_| match ear.tls_reason() {
+        Some(reason) => DialError::because(DialFailure::Tls, reason),
+        None => DialError::because(DialFailure::Protocol, "it does not speak HTTP/2 there"),
     };
     let heard = Heard { stream, ear: ear.clone() };
     let (sender, mut connection) = options().handshake::<_, Bytes>(heard).await.map_err(failed)?;
@@ -233,7 +228,9 @@ async fn shake<S: AsyncRead + AsyncWrite + Unpin>(
             ended.map_err(failed)?;
             return Err(DialError::because(DialFailure::Protocol, "it ended the connection at once"));
         }
-        pong = pings.ping(Ping::opaque()) => drop(pong.map_err(failed)?),
+        pong = pings.ping(Ping::opaque()) => {
+            pong.map_err(failed)?;
+        }
     }
     Ok((sender, connection, pings))
 }
@@ -290,70 +287,6 @@ async fn watch_over(mut pings: PingPong, ear: &Ear) {
     }
 }
 
-/// What was heard of the other side.
-#[derive(Debug)]
-pub(super) struct Ear {
-    last: Mutex<Instant>,
-    reason: Mutex<Option<String>>,
-}
-
-impl Ear {
-    fn new() -> Self {
-        Self { last: Mutex::new(Instant::now()), reason: Mutex::default() }
-    }
-
-    fn last(&self) -> Instant {
-        *self.last.lock()
-    }
-}
-
-/// A stream that takes note of when something came, and why TLS broke off.
-struct Heard<S> {
-    stream: S,
-    ear: Arc<Ear>,
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Heard<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, into));
-        match &read {
-            Ok(()) => *self.ear.last.lock() = Instant::now(),
-            Err(error) => {
-                if let Some(reason) = tls::reason(error) {
-                    *self.ear.reason.lock() = Some(reason);
-                }
-            }
-        }
-        Poll::Ready(read)
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Heard<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        pieces: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, pieces)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
@@ -406,7 +339,7 @@ mod tests {
     /// Servers of gRPC take more than two in five minutes for abuse.
     #[tokio::test(start_paused = true)]
     async fn who_is_there_and_silent_is_asked_seldom() {
-        let asked = given_up_after(Duration::from_secs(600)).await.as_secs();
+        let asked = given_up_after(Duration::from_mins(10)).await.as_secs();
         // At 20 s, a minute later, and then every 310 s: the one at 700 s is not answered.
         assert_eq!(asked, 20 + 60 + 310 + 310 + 10);
     }

@@ -67,7 +67,7 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
         if upstream.get("insecure") == Some(&json!(true)) {
             let upstream = upstream.get("name").and_then(Value::as_str).unwrap_or("?");
             found.push(format!(
-                "INSECURE: gateway {name} does not look at the certificate of upstream {upstream} (tls.insecure)"
+                "INSECURE: gateway {name} does not look at the certificate of upstream {upstream}: remove `insecure`"
             ));
         }
     }

@@ -3,6 +3,7 @@
 //! What was taken from the client is kept until the response begins, up to a bound: an upstream may refuse a stream that it
 //! has not begun to serve, and then the request goes to another connection as a whole.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -33,7 +34,7 @@ pub(crate) struct Source {
     /// Bytes that it may have.
     left: u64,
     /// What was taken so far; `None` when that is too much to be kept, or no longer needed.
-    kept: Option<Vec<Bytes>>,
+    kept: Option<VecDeque<Bytes>>,
     kept_bytes: usize,
     /// How many of the kept pieces this connection was given.
     given: usize,
@@ -49,7 +50,7 @@ impl Source {
             is_over: body == Body::None,
             trailers: None,
             left: body_bytes_max,
-            kept: Some(Vec::new()),
+            kept: Some(VecDeque::new()),
             kept_bytes: 0,
             given: 0,
             begun: false,
@@ -124,7 +125,7 @@ impl Source {
         self.kept_bytes += piece.len();
         match &mut self.kept {
             Some(kept) if self.kept_bytes <= KEPT_BYTES_MAX => {
-                kept.push(piece.clone());
+                kept.push_back(piece.clone());
                 self.given = kept.len();
             }
             kept => *kept = None,
@@ -140,7 +141,7 @@ impl Source {
 /// The same on its way to one connection.
 pub(crate) struct Sending {
     stream: SendStream<Bytes>,
-    pub(crate) source: Source,
+    pub(crate) source: Box<Source>,
     /// What the upstream is to take next.
     pending: Bytes,
     /// Nothing more will be sent: all was, or the upstream takes no more.
@@ -148,7 +149,7 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    pub(crate) fn new(stream: SendStream<Bytes>, source: Source) -> Self {
+    pub(crate) fn new(stream: SendStream<Bytes>, source: Box<Source>) -> Self {
         Self { stream, is_over: source.is_empty(), source, pending: Bytes::new() }
     }
 
