@@ -38,7 +38,8 @@ COPY gateway orders-service domains-service tollhouse dev-world /usr/local/bin/
 
 # hadolint ignore=DL3006
 FROM ${POSTGRES_IMAGE} AS postgres-programs
-RUN install -d -o 65532 -g 65532 -m 0700 /data /backups
+COPY --from=empty --chown=65532:65532 /home/nonroot /data
+COPY --from=empty --chown=65532:65532 /home/nonroot /backups
 USER 65532:65532
 ENV TOLLHOUSE_DATA_DIR=/data
 ENTRYPOINT ["tollhouse"]

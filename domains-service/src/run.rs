@@ -145,7 +145,6 @@ pub async fn start_in(
     for (kind, directory) in credentials {
         enrol(&app, kind, directory.as_deref()).await?;
     }
-    app.expect_gateways().await?;
     let trusted = TrustedKeys::derived(&secret)?;
     keyring::look(&app, &trusted).await?;
     let health = Health::new();
@@ -227,9 +226,10 @@ fn admin_router(app: &Arc<App>, health: &Health, registry: Registry) -> axum::Ro
     ))
 }
 
-/// Puts gateways or services on record whose credentials are in a directory, each in a file NAME.key.
+/// Puts gateways or services on record whose credentials are in a directory, each in a file NAME.key. From then on removals
+/// wait for the gateways that were heard lately.
 async fn enrol(app: &App, kind: Kind, directory: Option<&Path>) -> anyhow::Result<()> {
-    let Some(directory) = directory else { return Ok(()) };
+    let Some(directory) = directory else { return Ok(app.expect_gateways().await?) };
     let place = || format!("the credentials in {}", directory.display());
     for entry in std::fs::read_dir(directory).with_context(place)? {
         let path = entry.with_context(place)?.path();
@@ -242,7 +242,7 @@ async fn enrol(app: &App, kind: Kind, directory: Option<&Path>) -> anyhow::Resul
         }
         write.commit().await?;
     }
-    Ok(())
+    Ok(app.expect_gateways().await?)
 }
 
 /// Publishes the platform's own sites, and projects whose plan's figures were changed in the configuration.

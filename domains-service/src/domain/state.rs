@@ -76,6 +76,7 @@ impl std::str::FromStr for Status {
 }
 
 /// What of a domain decides where it goes next.
+#[expect(clippy::struct_excessive_bools, reason = "each is the answer to a question of its own")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Standing {
     pub(crate) status: Status,

@@ -147,9 +147,8 @@ impl Store {
             }
             match room {
                 Ok(free_at) if demand.takes => taken.push((demand.name.clone(), free_at)),
-                Ok(_) => {}
                 Err(from) if full.is_none_or(|(latest, _)| from > latest) => full = Some((from, demand)),
-                Err(_) => {}
+                Ok(_) | Err(_) => {}
             }
         }
         let mut turn = None;

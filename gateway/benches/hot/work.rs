@@ -96,7 +96,6 @@ fn sample(quota: &Quota, runtime: &tokio::runtime::Runtime) -> anyhow::Result<Sa
     let ends = Ends { client, peer: client, local: "192.0.2.1:443".parse()? };
     let connection = Arc::new(Connection::unattached(ends));
     let mut facts = Facts::new(RequestId::new(0x1234_5678_9abc_def0), UnixMillis(1_700_000_000_123), Duration::ZERO);
-    facts.client = Some(client);
     facts.surface = Surface::Api;
     facts.host = Some(host.clone());
     facts.project = Some(project.clone());

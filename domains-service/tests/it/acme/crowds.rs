@@ -63,7 +63,7 @@ async fn after_an_outage_orders_go_on_within_minutes_and_it_has_cost_no_attempt(
     // The account is made while the authority is there.
     add(&platform, SHOP).await;
     platform.domain_in("demo", SHOP, "active").await;
-    ca.refuse(&[(500, "serverInternal", None); 1_000]);
+    ca.refuse(&vec![(500, "serverInternal", None); 1_000]);
     let names: Vec<String> = (0..5).map(|number| format!("shop.customer{number}.test")).collect();
     for name in &names {
         add(&platform, name).await;
