@@ -1,8 +1,9 @@
 //! How much a client may send before it hears from us: as much as its line holds.
 //!
 //! A window of W moves W in a round trip, however wide the line. So while bodies come, a PING measures a round trip: where
-//! half a window was taken and sent on in it, the window is what holds the client up, and is doubled. Bytes count when they
-//! leave for an upstream, so that one which reads slowly never has more of them lying here.
+//! half a window is taken and sent on in as much time, the window is what holds the client up, and is doubled. What a client
+//! may send comes in bursts, a round trip apart; so bytes and time count from one PING's end to the next one's. Bytes count
+//! when they leave for an upstream, so that one which reads slowly never has more of them lying here.
 //!
 //! What windows have grown by is memory that clients may fill when an upstream stops reading. All connections share a bound
 //! ([`DoorSettings::windows_bytes`](crate::door::DoorSettings)): beyond it, windows stay as they are. While memory is short
@@ -14,6 +15,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use h2::{Ping, PingPong};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Instant;
 
 use crate::door::Connection;
 
@@ -33,10 +35,10 @@ pub(super) struct Windows {
     pings: Option<PingPong>,
     /// The engine has been asked for them.
     has_begun: bool,
-    /// A round trip is being measured.
-    measures: bool,
-    /// What was taken when the last one began, or ended.
-    marked: u64,
+    /// When the round trip began that is being measured.
+    began: Option<Instant>,
+    /// What was taken when the last one ended, and when that was.
+    marked: (u64, Instant),
     /// Of a stream. A connection has as much, and [`CONNECTION`] at least.
     size: u32,
 }
@@ -44,7 +46,7 @@ pub(super) struct Windows {
 impl Windows {
     pub(super) fn new(connection: &Arc<Connection>) -> Self {
         let connection = Arc::clone(connection);
-        Self { connection, pings: None, has_begun: false, measures: false, marked: 0, size: STREAM }
+        Self { connection, pings: None, has_begun: false, began: None, marked: (0, Instant::now()), size: STREAM }
     }
 
     /// Looks at how much comes. Called whenever the engine runs, before it does.
@@ -56,24 +58,27 @@ impl Windows {
             self.resize(engine, STREAM);
         }
         let taken = self.connection.streams().taken();
-        let fresh = taken.saturating_sub(self.marked);
+        let fresh = taken.saturating_sub(self.marked.0);
         if fresh >= SAMPLE && !std::mem::replace(&mut self.has_begun, true) {
             self.pings = engine.ping_pong();
         }
         let Some(pings) = self.pings.as_mut() else { return };
-        if self.measures {
+        if let Some(began) = self.began {
             match pings.poll_pong(cx) {
                 Poll::Pending => {}
                 Poll::Ready(Err(_)) => self.pings = None,
                 Poll::Ready(Ok(_)) => {
-                    (self.measures, self.marked) = (false, taken);
-                    if fresh >= u64::from(self.size / 2) && !self.connection.is_pressed() {
+                    let now = Instant::now();
+                    let (round_trip, span) = (now - began, now - self.marked.1);
+                    (self.began, self.marked) = (None, (taken, now));
+                    let is_full = holds_up(fresh, span.as_nanos(), round_trip.as_nanos(), self.size);
+                    if is_full && !self.connection.is_pressed() {
                         self.resize(engine, self.size.saturating_mul(2).min(MAX));
                     }
                 }
             }
         } else if fresh >= SAMPLE && self.size < MAX && pings.send_ping(Ping::opaque()).is_ok() {
-            (self.measures, self.marked) = (true, taken);
+            self.began = Some(Instant::now());
             // Nothing can have come yet: this asks to be woken.
             if let Poll::Ready(Err(_)) = pings.poll_pong(cx) {
                 self.pings = None;
@@ -99,8 +104,38 @@ impl Windows {
     }
 }
 
+/// Whether half a window and more is taken in a round trip, where so many bytes were in a span of time.
+fn holds_up(bytes: u64, span: u128, round_trip: u128, window: u32) -> bool {
+    u128::from(bytes) * round_trip * 2 >= u128::from(window) * span
+}
+
 impl Drop for Windows {
     fn drop(&mut self) {
         self.connection.grow_window(self.size.max(CONNECTION), CONNECTION);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_too_small_where_half_of_it_moves_in_a_round_trip() {
+        let millis = |millis: u128| millis * 1_000_000;
+        for (bytes, span, round_trip, is_full) in [
+            (STREAM, 200, 200, true),
+            // The other half of a burst had been taken when the PING left.
+            (STREAM, 201, 200, true),
+            (STREAM / 2, 200, 200, true),
+            (STREAM / 2 - 1, 200, 200, false),
+            // A slow client, however far away.
+            (STREAM / 2, 10_000, 200, false),
+            (STREAM, 10_000, 200, false),
+            // A fast one nearby: it does not wait for windows.
+            (STREAM, 10, 1, false),
+        ] {
+            let verdict = holds_up(bytes.into(), millis(span), millis(round_trip), STREAM);
+            assert_eq!(verdict, is_full, "{bytes} bytes in {span} ms, {round_trip} ms away");
+        }
     }
 }
