@@ -38,6 +38,7 @@ pub mod keys;
 pub mod names;
 pub mod network;
 pub mod overload;
+pub(crate) mod place;
 pub mod quota;
 pub mod replica;
 pub mod upstreams;
