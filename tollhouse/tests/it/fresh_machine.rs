@@ -193,3 +193,16 @@ fn an_unknown_step_is_a_mistake() {
     assert!(text.contains("FAILED: lint (there is no such step)"), "{text}");
     assert_eq!(output.status.code(), Some(1));
 }
+
+#[test]
+fn help_for_up_is_the_program_s_own_and_needs_no_build() {
+    let program = Command::new(env!("CARGO_BIN_EXE_tollhouse")).args(["up", "--help"]).output().unwrap();
+    let program = String::from_utf8(program.stdout).unwrap();
+    assert_eq!(tree::read("docs/up-help.txt"), program, "run: target/debug/tollhouse up --help >docs/up-help.txt");
+    // Without cargo on the PATH nothing can be built.
+    let system = small_system(&["bash", "cat", "dirname"]);
+    let mut script = Command::new(system.path().join("bash"));
+    script.args(["up", "--http-port", "0", "--help"]);
+    let printed = script.current_dir(tree::root()).env("PATH", system.path()).output().unwrap();
+    assert_eq!(String::from_utf8(printed.stdout).unwrap(), program);
+}
