@@ -35,7 +35,7 @@ use crate::issuer::acme::{AcmeAuthority, Desk};
 use crate::issuer::{Authorities, Issuer, LocalAuthority};
 use crate::keyring;
 use crate::metrics::Metrics;
-use crate::nodes::Nodes;
+use crate::nodes::{Nodes, record};
 use crate::peers;
 use crate::seals;
 use crate::store::gateways::Kind;
@@ -145,6 +145,7 @@ pub async fn start_in(
     for (kind, directory) in credentials {
         enrol(&app, kind, directory.as_deref()).await?;
     }
+    app.recall_processes().await?;
     let trusted = TrustedKeys::derived(&secret)?;
     keyring::look(&app, &trusted).await?;
     let health = Health::new();
@@ -172,6 +173,7 @@ pub async fn start_in(
         tokio::spawn(worker::finish_removals(app.clone(), shutdown.clone())),
         tokio::spawn(sql::watch(app.store.database(), watched, shutdown.clone())),
         tokio::spawn(peers::listen(app.clone(), shutdown.clone())),
+        tokio::spawn(record::keep(app.clone(), shutdown.clone())),
         tokio::spawn(seals::keep_new(app.clone(), shutdown.clone())),
         tokio::spawn(keyring::keep(app.clone(), trusted, shutdown.clone())),
         tokio::spawn(worker::tidy(app.clone(), shutdown.clone())),
@@ -226,10 +228,9 @@ fn admin_router(app: &Arc<App>, health: &Health, registry: Registry) -> axum::Ro
     ))
 }
 
-/// Puts gateways or services on record whose credentials are in a directory, each in a file NAME.key. From then on removals
-/// wait for the gateways that were heard lately.
+/// Puts gateways or services on record whose credentials are in a directory, each in a file NAME.key.
 async fn enrol(app: &App, kind: Kind, directory: Option<&Path>) -> anyhow::Result<()> {
-    let Some(directory) = directory else { return Ok(app.expect_gateways().await?) };
+    let Some(directory) = directory else { return Ok(()) };
     let place = || format!("the credentials in {}", directory.display());
     for entry in std::fs::read_dir(directory).with_context(place)? {
         let path = entry.with_context(place)?.path();
@@ -242,7 +243,7 @@ async fn enrol(app: &App, kind: Kind, directory: Option<&Path>) -> anyhow::Resul
         }
         write.commit().await?;
     }
-    Ok(app.expect_gateways().await?)
+    Ok(())
 }
 
 /// Publishes the platform's own sites, and projects whose plan's figures were changed in the configuration.

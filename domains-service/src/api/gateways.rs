@@ -19,7 +19,7 @@ use crate::error::{Code, Stop};
 use crate::feed::Credential;
 use crate::keyring;
 use crate::store::gateways::{GATEWAYS_MAX, Gateway, Kind, NotEnrolled};
-use crate::store::projects;
+use crate::store::{processes, projects};
 use crate::worker::EVENTS_MILLIS;
 
 /// The longest name of a gateway on record.
@@ -140,9 +140,11 @@ pub(super) async fn revoke(State(app): State<Arc<App>>, Segments([gateway]): Seg
     if !write.revoke_gateway(&gateway).await? {
         return Err(Code::NotFound.refuse("There is no such gateway, or it is revoked already.").into());
     }
+    processes::forget_processes_of(write.connection(), &gateway).await?;
     let before = write.now().plus(-EVENTS_MILLIS);
     projects::end_erasures(write.connection(), before).await?;
     write.commit().await?;
+    app.nodes.revoke(&gateway);
     tracing::warn!(gateway, "a credential is revoked");
     keyring::renew(&app, true).await.map_err(|error| {
         tracing::error!(error = format!("{error:#}"), "the keys that the gateway had are still in force");

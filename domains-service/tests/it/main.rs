@@ -21,6 +21,7 @@ mod openapi;
 mod operators;
 mod pace;
 mod postgres;
+mod processes;
 mod projects;
 mod redirects;
 mod removal;
