@@ -1,6 +1,5 @@
 //! From a configuration to a running service.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +30,7 @@ use crate::dashboard;
 use crate::dns::wire::WireDns;
 use crate::dns::{Dns, DnsFailure, RecordKind, Reply};
 use crate::domain::proof::ProofKey;
+use crate::enrolment;
 use crate::issuer::acme::{AcmeAuthority, Desk};
 use crate::issuer::{Authorities, Issuer, LocalAuthority};
 use crate::keyring;
@@ -143,8 +143,12 @@ pub async fn start_in(
     seals::check(&app, lost).await?;
     publish_platform(&app).await?;
     for (kind, directory) in credentials {
-        enrol(&app, kind, directory.as_deref()).await?;
+        if let Some(directory) = directory {
+            enrolment::of_files(&app, kind, &directory).await?;
+        }
     }
+    // From now on removals wait for the gateways that were heard lately.
+    app.expect_gateways().await?;
     let trusted = TrustedKeys::derived(&secret)?;
     keyring::look(&app, &trusted).await?;
     let health = Health::new();
@@ -224,25 +228,6 @@ fn admin_router(app: &Arc<App>, health: &Health, registry: Registry) -> axum::Ro
             }
         },
     ))
-}
-
-/// Puts gateways or services on record whose credentials are in a directory, each in a file NAME.key. From then on removals
-/// wait for the gateways that were heard lately.
-async fn enrol(app: &App, kind: Kind, directory: Option<&Path>) -> anyhow::Result<()> {
-    let Some(directory) = directory else { return Ok(app.expect_gateways().await?) };
-    let place = || format!("the credentials in {}", directory.display());
-    for entry in std::fs::read_dir(directory).with_context(place)? {
-        let path = entry.with_context(place)?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".key"));
-        let Some(name) = name.filter(|name| api::gateways::is_name(name)) else { continue };
-        let digest = api::gateways::digest_of(&Secret::load(&path)?);
-        let mut write = app.store.write().await?;
-        if write.enrol_file(kind, name, &digest).await? {
-            tracing::info!(gateway = name, kind = kind.as_str(), "a credential is on record");
-        }
-        write.commit().await?;
-    }
-    Ok(app.expect_gateways().await?)
 }
 
 /// Publishes the platform's own sites, and projects whose plan's figures were changed in the configuration.

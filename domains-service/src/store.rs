@@ -188,6 +188,7 @@ fn migrations() -> Migrations {
             "0015_services.sql",
             "0016_operator_sessions.sql",
             "0017_browsers.sql",
+            "0018_revoked_credentials.sql",
         ],
         postgres: [
             "0001_start.sql",
@@ -201,6 +202,7 @@ fn migrations() -> Migrations {
             "0015_services.sql",
             "0016_operator_sessions.sql",
             "0017_browsers.sql",
+            "0018_revoked_credentials.sql",
         ],
     }
 }
