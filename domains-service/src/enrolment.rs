@@ -116,13 +116,13 @@ fn in_words(why: &NotEnrolled, kind: Kind, name: &str) -> (&'static str, String)
         ),
         NotEnrolled::Doubled(holder) => (
             "doubled",
-            format!("the credential in it belongs to {holder}; give {name} a credential of its own, or remove the file"),
+            format!(
+                "the credential in it belongs to {holder}; give {name} a credential of its own, or remove the file"
+            ),
         ),
         NotEnrolled::Exists => (
             "replaced",
-            format!(
-                "{name} has another credential, made by `{add}`; put that into the file, or remove the file"
-            ),
+            format!("{name} has another credential, made by `{add}`; put that into the file, or remove the file"),
         ),
         NotEnrolled::OtherKind => (
             "other_kind",

@@ -12,7 +12,6 @@ use chassis::health::Health;
 use chassis::metrics::Registry;
 use chassis::running::Running;
 use chassis::seal::SealingKey;
-use chassis::secret::Secret;
 use chassis::serve::{ServeLimits, bind, serve, serve_over};
 use chassis::shutdown::Shutdown;
 use chassis::sql::{self, StoreMetrics};

@@ -163,8 +163,7 @@ impl Write {
             return Ok(Err(NotEnrolled::Revoked));
         }
         let holder = query_scalar("SELECT name FROM gateways WHERE digest = $1 AND name <> $2");
-        let holder: Option<String> =
-            holder.bind(new.digest).bind(new.name).fetch_optional(self.connection()).await?;
+        let holder: Option<String> = holder.bind(new.digest).bind(new.name).fetch_optional(self.connection()).await?;
         if let Some(holder) = holder {
             return Ok(Err(NotEnrolled::Doubled(holder)));
         }
