@@ -189,6 +189,7 @@ fn migrations() -> Migrations {
             "0015_services.sql",
             "0016_operator_sessions.sql",
             "0017_browsers.sql",
+            "0018_revoked_credentials.sql",
             "0020_processes.sql",
         ],
         postgres: [
@@ -203,6 +204,7 @@ fn migrations() -> Migrations {
             "0015_services.sql",
             "0016_operator_sessions.sql",
             "0017_browsers.sql",
+            "0018_revoked_credentials.sql",
             "0020_processes.sql",
         ],
     }
