@@ -18,13 +18,13 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use crate::stores;
 use crate::world::{Answer, Bend, Client, Platform, START, eventually};
 
-const PROJECT: &str = "/v1/projects/acme";
+pub(crate) const PROJECT: &str = "/v1/projects/acme";
 
 /// Thirty days and a minute.
 const AFTER: Duration = Duration::from_mins(30 * 24 * 60 + 1);
 
 /// A project `acme` in which something has happened: its identity.
-async fn busy(platform: &Platform) -> ProjectUid {
+pub(crate) async fn busy(platform: &Platform) -> ProjectUid {
     platform.project("acme", "pro").await;
     let uid = platform.identity(&"acme".parse().unwrap()).await;
     let key = platform.operator("POST", "/projects/acme/keys", json!({ "scopes": ["orders:read"] })).await;
@@ -68,7 +68,7 @@ async fn kinds(client: &Client<'_>) -> Vec<String> {
     events["events"].as_array().unwrap().iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect()
 }
 
-async fn remove(platform: &Platform, query: &str) -> Answer {
+pub(crate) async fn remove(platform: &Platform, query: &str) -> Answer {
     platform.operator("DELETE", &format!("/projects/acme{query}"), Value::Null).await
 }
 
@@ -108,7 +108,7 @@ async fn a_project_made_under_a_free_name_sees_nothing_of_the_one_before() {
     assert_eq!(key.code(), (404, "project_not_found"));
 }
 
-const RESTORE: &str = "/projects/acme/restore";
+pub(crate) const RESTORE: &str = "/projects/acme/restore";
 
 #[tokio::test]
 async fn a_removed_project_can_be_restored_while_it_is_kept() {
@@ -214,26 +214,6 @@ async fn what_a_project_publishes_ends_with_it() {
     assert_eq!(published().await, filled);
     assert_eq!(remove(&platform, "?now=true").await.status, 204);
     assert_eq!(published().await, before);
-}
-
-#[tokio::test]
-async fn removal_ends_what_is_signed_in_and_waiting() {
-    let platform = Platform::start().await;
-    let uid = busy(&platform).await;
-    assert_eq!(remove(&platform, "").await.status, 204);
-    // An order's event that was on its way is told to nobody.
-    let event = json!({ "number": 1, "project": uid, "kind": "order.created", "at": START, "order": {} });
-    let request = platform.client.post(format!("{}/internal/events/orders", platform.internal));
-    let request = request.bearer_auth(&*events_token(&platform.secret).to_token());
-    let answer = request.json(&json!({ "source": "ab12", "events": [event] })).send().await.unwrap();
-    assert_eq!(answer.status(), 204);
-    platform.operator("POST", "/projects/acme/restore", Value::Null).await;
-    let owner = platform.owner("acme");
-    let webhook =
-        owner.get(&format!("{PROJECT}/webhooks")).await.body["webhooks"][0]["id"].as_str().unwrap().to_owned();
-    let deliveries = owner.get(&format!("{PROJECT}/webhooks/{webhook}/deliveries")).await.body;
-    let deliveries = deliveries["deliveries"].as_array().unwrap();
-    assert!(deliveries.iter().all(|delivery| delivery["type"] != "order.created"), "{deliveries:?}");
 }
 
 /// Verifies `shop.customer.test` as often as somebody else is at it.

@@ -24,6 +24,7 @@ mod postgres;
 mod projects;
 mod redirects;
 mod removal;
+mod removed_projects;
 mod scopes;
 mod sealing;
 mod services;
