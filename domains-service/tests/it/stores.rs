@@ -3,12 +3,15 @@
 #[path = "../../../chassis/tests/support/postgres.rs"]
 pub(crate) mod postgres;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
 use chassis::secret::Secret;
 use chassis::sql::{Place, PostgresSettings};
 use postgres::{Server, name_in};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{AssertSqlSafe, Connection as _};
 
 /// Set when the tests run over PostgreSQL.
 const OVER_POSTGRES: &str = "TOLLHOUSE_TESTS_OVER_POSTGRES";
@@ -72,6 +75,59 @@ pub(crate) fn copied(directory: &Path) -> tempfile::TempDir {
 /// The URL of a test's database.
 pub(crate) fn url_in(directory: &Path) -> String {
     std::fs::read_to_string(directory.join(NOTE)).unwrap()
+}
+
+/// The tables of a test's database and their columns, read from the database itself.
+pub(crate) async fn schema(directory: &Path) -> BTreeMap<String, Vec<String>> {
+    let columns: Vec<(String, String)> = if directory.join(NOTE).exists() {
+        let text = "SELECT table_name || ' ' || column_name FROM information_schema.columns
+                    WHERE table_schema = current_schema() ORDER BY ordinal_position";
+        let lines = Server::shared().sql(name_in(&url_in(directory)), text);
+        lines.lines().filter_map(|line| line.split_once(' ')).map(|(of, name)| (of.into(), name.into())).collect()
+    } else {
+        let text = "SELECT t.name, c.name FROM sqlite_schema t, pragma_table_info(t.name) c
+                    WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%'";
+        sqlx::query_as(text).fetch_all(&mut sqlite(directory).await).await.unwrap()
+    };
+    let mut tables = BTreeMap::<String, Vec<String>>::new();
+    for (table, column) in columns {
+        tables.entry(table).or_default().push(column);
+    }
+    assert!(tables.len() > 10, "{tables:?}");
+    tables
+}
+
+/// How many rows of each table contain one of these texts, in any column. Tables without such a row are left out.
+pub(crate) async fn rows_with(directory: &Path, texts: &[&str]) -> BTreeMap<String, i64> {
+    assert!(texts.iter().all(|text| text.len() > 3 && !text.contains('\'')), "{texts:?}");
+    let mut counts = BTreeMap::new();
+    for (table, columns) in schema(directory).await {
+        let count = if directory.join(NOTE).exists() {
+            let has = |text: &&str| format!("strpos(row_to_json(t)::text, '{text}') > 0");
+            let any = texts.iter().map(has).collect::<Vec<_>>().join(" OR ");
+            let counted = Server::shared()
+                .sql(name_in(&url_in(directory)), &format!("SELECT COUNT(*) FROM {table} t WHERE {any}"));
+            counted.parse().unwrap()
+        } else {
+            let has = |text: &&str| {
+                let columns = columns.iter().map(|column| format!("instr(CAST({column} AS TEXT), '{text}') > 0"));
+                columns.collect::<Vec<_>>().join(" OR ")
+            };
+            let any = texts.iter().map(has).collect::<Vec<_>>().join(" OR ");
+            let text = format!("SELECT COUNT(*) FROM {table} WHERE {any}");
+            sqlx::query_scalar(AssertSqlSafe(text)).fetch_one(&mut sqlite(directory).await).await.unwrap()
+        };
+        if count > 0 {
+            counts.insert(table, count);
+        }
+    }
+    counts
+}
+
+/// A test's database in SQLite, read beside the service.
+async fn sqlite(directory: &Path) -> SqliteConnection {
+    let file = SqliteConnectOptions::new().filename(directory.join("domains.sqlite"));
+    SqliteConnection::connect_with(&file).await.unwrap()
 }
 
 /// The same suite over the other store: this program runs itself once more. Every statement of the store is among them.
