@@ -234,6 +234,30 @@ async fn a_stream_that_is_refused_unread_goes_elsewhere_and_not_for_ever() {
     world.end().await;
 }
 
+/// The upstream refuses the request when it has all of it.
+#[tokio::test]
+async fn a_request_that_is_sent_again_keeps_its_trailers() {
+    let (upstream, mut taken) = H2Upstream::taken().await;
+    let world = world(upstream.address, |_| {}).await;
+    let client = world.h2(BLOG).await;
+    let (response, mut body) = client.begin(&Ask::new("POST", BLOG, "/").field("Trailer", "x-sum")).await;
+    body.send_data("text".into(), false).unwrap();
+    body.send_trailers([("x-sum".parse().unwrap(), "6".parse().unwrap())].into_iter().collect()).unwrap();
+    for refuses in [true, false] {
+        let mut asked = within(taken.recv()).await.unwrap();
+        assert_eq!(within(asked.read()).await, b"text");
+        assert_eq!(within(asked.body.trailers()).await.unwrap().expect("trailers")["x-sum"], "6", "{refuses}");
+        if refuses {
+            asked.respond.send_reset(Reason::REFUSED_STREAM);
+        } else {
+            asked.answer(&[], "").await;
+        }
+    }
+    assert_eq!(within(response).await.unwrap().status(), 200);
+    drop((client, body));
+    world.end().await;
+}
+
 /// What was begun may have been carried out.
 #[tokio::test]
 async fn a_stream_that_is_reset_is_not_sent_again_and_cuts_its_response() {
