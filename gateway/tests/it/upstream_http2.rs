@@ -231,6 +231,28 @@ async fn a_stream_that_is_refused_unread_goes_elsewhere_and_not_for_ever() {
     reply.refused(502, "upstream_invalid");
     assert_eq!(world.log.line_of(reply.request_id()).await["reason"], "it sent RST_STREAM REFUSED_STREAM");
     assert_eq!(asked.load(Ordering::Relaxed), 2 + 4);
+    assert_eq!(upstream.connections(), 1, "the refusal of a stream says nothing against its connection");
+    world.end().await;
+}
+
+/// Each request is sent twice, and more often while the budget of retries lasts: ten of them, and one for ten requests.
+#[tokio::test]
+async fn an_upstream_that_refuses_all_streams_gets_twice_as_many_and_no_new_connections() {
+    const REQUESTS: usize = 40;
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = asked.clone();
+    let upstream = H2Upstream::start(100, move |mut asked: Asked| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        async move { asked.respond.send_reset(Reason::REFUSED_STREAM) }
+    })
+    .await;
+    let world = world(upstream.address, |_| {}).await;
+    for _ in 0..REQUESTS {
+        world.ask(Ask::get(BLOG, "/")).await.refused(502, "upstream_invalid");
+    }
+    let sent = asked.load(Ordering::Relaxed);
+    assert!(sent <= 2 * REQUESTS + 10 + REQUESTS / 10, "{sent} streams for {REQUESTS} requests");
+    assert_eq!(upstream.connections(), 1);
     world.end().await;
 }
 
