@@ -210,6 +210,34 @@ async fn a_request_that_goaway_leaves_out_is_served_by_another_connection() {
     world.end().await;
 }
 
+/// An upstream that restarts: six connections with room for one more request each say GOAWAY and go on serving another one.
+#[tokio::test]
+async fn a_request_meets_any_number_of_connections_that_go_away() {
+    let (upstream, mut taken) = H2Upstream::limited(2).await;
+    let world = world(upstream.address, |_| {}).await;
+    let client = world.h2(BLOG).await;
+    let (mut held, mut replies) = (Vec::new(), Vec::new());
+    for _ in 0..12 {
+        replies.push(client.hold(&Ask::get(BLOG, "/")).await);
+        held.push(within(taken.recv()).await.unwrap());
+    }
+    assert_eq!(upstream.connections(), 6);
+    upstream.goes_away();
+    // What comes behind the GOAWAY says that the gateway has read it.
+    for number in (0..12).step_by(2) {
+        held.remove(number / 2).answer(&[], "").await;
+        let reply = replies.remove(number / 2);
+        assert_eq!(within(reply).await.unwrap().status(), 200);
+    }
+    let ask = Ask::new("POST", BLOG, "/").body("x");
+    let (reply, ()) = tokio::join!(client.ask(&ask), async {
+        within(taken.recv()).await.unwrap().answer(&[], "").await;
+    });
+    assert_eq!((reply.status, upstream.connections()), (200, 7));
+    drop((client, held, replies));
+    world.end().await;
+}
+
 #[tokio::test]
 async fn a_stream_that_is_refused_unread_goes_elsewhere_and_not_for_ever() {
     let asked = Arc::new(AtomicUsize::new(0));
