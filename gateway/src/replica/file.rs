@@ -188,9 +188,9 @@ impl File {
             let table = self.database.begin_read()?.open_table(Kind::Site.table())?;
             let mut hosts = Vec::new();
             for row in table.iter()? {
-                match serde_json::from_slice::<Site>(row?.1.value()) {
-                    Ok(Site { hostname, serves: Serves::Platform { .. }, .. }) => hosts.push(hostname),
-                    Ok(_) | Err(_) => {}
+                let site = serde_json::from_slice::<Site>(row?.1.value());
+                if let Ok(Site { hostname, serves: Serves::Platform { .. }, .. }) = site {
+                    hosts.push(hostname);
                 }
             }
             Ok(hosts)

@@ -27,7 +27,7 @@ pub struct PlatformCertificate {
     key_file: PathBuf,
     current: ArcSwap<Loaded>,
     faults: Mutex<Vec<CertificateFault>>,
-    hosts: Mutex<Hosts>,
+    known: Mutex<KnownHosts>,
 }
 
 struct Loaded {
@@ -40,10 +40,10 @@ struct Loaded {
 
 /// The platform's own hosts, read once per chain that is judged: finding them reads all sites.
 #[derive(Default)]
-struct Hosts {
+struct KnownHosts {
     chain_pem: Vec<u8>,
     replica_present: bool,
-    hosts: Vec<Hostname>,
+    names: Vec<Hostname>,
 }
 
 impl PlatformCertificate {
@@ -53,7 +53,7 @@ impl PlatformCertificate {
     /// When a file cannot be read, or chain and key do not belong together.
     pub fn load(chain_file: PathBuf, key_file: PathBuf) -> anyhow::Result<Self> {
         let current = ArcSwap::from_pointee(read(&chain_file, &key_file)?);
-        Ok(Self { chain_file, key_file, current, faults: Mutex::default(), hosts: Mutex::default() })
+        Ok(Self { chain_file, key_file, current, faults: Mutex::default(), known: Mutex::default() })
     }
 
     /// The certificate, if it covers the hostname.
@@ -101,12 +101,12 @@ impl PlatformCertificate {
     }
 
     fn platform_hosts(&self, replica: &Replica, chain_pem: &[u8]) -> Vec<Hostname> {
-        let mut known = self.hosts.lock();
+        let mut known = self.known.lock();
         let replica_present = replica.is_present();
         if known.chain_pem != chain_pem || known.replica_present != replica_present {
-            *known = Hosts { chain_pem: chain_pem.to_vec(), replica_present, hosts: replica.platform_hosts() };
+            *known = KnownHosts { chain_pem: chain_pem.to_vec(), replica_present, names: replica.platform_hosts() };
         }
-        known.hosts.clone()
+        known.names.clone()
     }
 }
 
