@@ -81,6 +81,8 @@ catalogue! {
     MethodNotAllowed = 405 "method_not_allowed",
     /// The project has the domain already, with other settings than those that are asked for.
     DomainExists = 409 "domain_exists",
+    /// A gateway followed another history than this database's.
+    History = 409 "history",
     /// There is a gateway of this name.
     GatewayExists = 409 "gateway_exists",
     /// There is an operator's token of this name.
