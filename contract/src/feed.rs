@@ -317,11 +317,22 @@ mod tests {
             ),
         ] {
             means(&format!(r#"{{"entity":{written}}}"#), &Frame::Entity(entity.clone()));
-            let change = |effect| Frame::Change(Change { revision: Revision(8), mark: Mark(9), at: UnixMillis(1), effect });
+            let change =
+                |effect| Frame::Change(Change { revision: Revision(8), mark: Mark(9), at: UnixMillis(1), effect });
             let removed = change(Effect::Remove(entity.name()));
-            means(&format!(r#"{{"change":{{"revision":8,"mark":"0000000000000009","at":1,"effect":{{"remove":{name}}}}}}}"#), &removed);
+            means(
+                &format!(
+                    r#"{{"change":{{"revision":8,"mark":"0000000000000009","at":1,"effect":{{"remove":{name}}}}}}}"#
+                ),
+                &removed,
+            );
             let put = change(Effect::Put(entity));
-            means(&format!(r#"{{"change":{{"revision":8,"mark":"0000000000000009","at":1,"effect":{{"put":{written}}}}}}}"#), &put);
+            means(
+                &format!(
+                    r#"{{"change":{{"revision":8,"mark":"0000000000000009","at":1,"effect":{{"put":{written}}}}}}}"#
+                ),
+                &put,
+            );
         }
     }
 

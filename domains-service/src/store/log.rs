@@ -134,10 +134,11 @@ impl Store {
     /// Begins a consistent read of everything the edge knows: the transaction, where it is, and how many entities.
     pub(crate) async fn snapshot(&self) -> Result<(Connection, Position, u64), StoreError> {
         let mut reading = self.reading().await?;
-        let (current, mark): (i64, i64) =
-            query_as("SELECT revision, mark FROM changes WHERE revision = (SELECT current FROM revision_counter WHERE id = 1)")
-                .fetch_one(&mut reading)
-                .await?;
+        let (current, mark): (i64, i64) = query_as(
+            "SELECT revision, mark FROM changes WHERE revision = (SELECT current FROM revision_counter WHERE id = 1)",
+        )
+        .fetch_one(&mut reading)
+        .await?;
         let entities: i64 = query_scalar("SELECT COUNT(*) FROM entities").fetch_one(&mut reading).await?;
         let position = Position { revision: Revision(current.unsigned_abs()), mark: as_mark(mark) };
         Ok((reading, position, entities.unsigned_abs()))

@@ -140,7 +140,11 @@ impl File {
     }
 
     /// Shows every key of a kind with its value.
-    pub(super) fn each(&self, kind: Kind, mut show: impl FnMut(&str, &[u8]) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    pub(super) fn each(
+        &self,
+        kind: Kind,
+        mut show: impl FnMut(&str, &[u8]) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
         for row in self.database.begin_read()?.open_table(kind.table())?.iter()? {
             let (key, stored) = row?;
             show(key.value(), stored.value())?;

@@ -17,9 +17,9 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
+use super::dial::{DialFailure, dial};
 use super::idle::Idle;
 use super::sessions::Sessions;
-use super::dial::{DialFailure, dial};
 use super::{DialError, HealthCheck, Place, UpstreamSettings};
 use crate::names;
 

@@ -244,7 +244,7 @@ async fn a_client_that_leaves_gives_its_place_back() {
     drop(first);
     world.orders.left(1).await;
     let mut client = world.tls(DEMO).await;
-    crate::world::eventually("a place", async || (client.ask(&world.list()).await.status == 200).then_some(())).await;
+    eventually("a place", async || (client.ask(&world.list()).await.status == 200).then_some(())).await;
 }
 
 #[tokio::test]

@@ -70,7 +70,10 @@ async fn lines_that_are_no_frames_are_refused() {
             ("a blank host", blank_host),
             ("a limit of zero", zero),
             ("an entity of no snapshot", line(&Frame::Entity(site("stray.example", "demo"))) + &removal()),
-            ("the end of no snapshot", line(&Frame::SnapshotEnd { revision: Revision(NEXT), mark: Mark(NEXT) }) + &removal()),
+            (
+                "the end of no snapshot",
+                line(&Frame::SnapshotEnd { revision: Revision(NEXT), mark: Mark(NEXT) }) + &removal(),
+            ),
         ],
     )
     .await;

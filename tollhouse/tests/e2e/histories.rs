@@ -26,7 +26,8 @@ fn copy_database(from: &Path, to: &Path) {
 async fn answers(platform: &Platform, shop: &Project, suspended: &Project) -> [u16; 3] {
     // Connections of before would not show what a new visitor meets.
     let client = platform.client();
-    let status = async |request: reqwest::RequestBuilder| request.send().await.map_or(0, |answer| answer.status().as_u16());
+    let status =
+        async |request: reqwest::RequestBuilder| request.send().await.map_or(0, |answer| answer.status().as_u16());
     let path = "/v1/store/orders";
     let of_domain = client.get(format!("https://{DOMAIN}:{}{path}", platform.https_port()));
     [
@@ -127,7 +128,8 @@ async fn what_was_withdrawn_stays_withdrawn_when_a_server_went_back_until_an_ope
     until("both are served", async || answers_of(&deployment, &key).await == [200; 2]).await;
     let copy = tokio::task::block_in_place(|| server.copy(name_in(&domains)));
 
-    let keys: Value = deployment.control(0, Method::GET, "/projects/shop/keys").send().await.unwrap().json().await.unwrap();
+    let keys: Value =
+        deployment.control(0, Method::GET, "/projects/shop/keys").send().await.unwrap().json().await.unwrap();
     let id = keys["keys"][0]["id"].as_str().unwrap_or_else(|| panic!("{keys}")).to_owned();
     for path in [format!("/projects/shop/keys/{id}"), format!("/projects/shop/domains/{DOMAIN}")] {
         let removed = deployment.control(0, Method::DELETE, &path).send().await.unwrap();

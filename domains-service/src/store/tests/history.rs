@@ -3,8 +3,8 @@
 use chassis::sql::query;
 use contract::feed::{Entity, Mark, Position, Revision};
 
-use super::super::log::{Next, REPLACE_EARLIER};
 use super::super::Store;
+use super::super::log::{Next, REPLACE_EARLIER};
 use super::both;
 
 /// How a follower at this position goes on.

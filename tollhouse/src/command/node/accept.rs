@@ -55,7 +55,8 @@ fn of_gateway(address: &str, gateway: &Value) -> String {
     }
     if !has_taken(gateway) {
         let refused = gateway.get("refused").and_then(Value::as_str);
-        let why = refused.map_or_else(|| "no snapshot came".to_owned(), |why| format!("it refused the snapshot: {why}"));
+        let why =
+            refused.map_or_else(|| "no snapshot came".to_owned(), |why| format!("it refused the snapshot: {why}"));
         return format!("gateway {address} still serves what it knew before; {why}\n");
     }
     let revision = word(gateway.get("revision").unwrap_or(&Value::Null));
