@@ -100,7 +100,7 @@ pub struct Replica {
     challenges: Hot<String, Challenge>,
     /// What an operator has accepted.
     acceptance: watch::Sender<Acceptance>,
-    /// Why the control plane's state is refused, while it is.
+    /// Why the control plane's state is not taken, while it is not.
     refusal: Mutex<Option<String>>,
 }
 
@@ -286,12 +286,12 @@ impl Replica {
         let _ = self.acceptance.subscribe().wait_for(|acceptance| *acceptance == Acceptance::Waiting).await;
     }
 
-    /// Why what the control plane says is refused, while it is.
+    /// Why what the control plane says is not taken, while it is not: its content is refused, or the file takes no more.
     pub fn refusal(&self) -> Option<String> {
         self.refusal.lock().clone()
     }
 
-    /// What the control plane says is refused for this reason, or is taken again.
+    /// What the control plane says is not taken for this reason, or is taken again.
     pub(crate) fn note_refusal(&self, why: Option<String>) {
         *self.refusal.lock() = why;
     }

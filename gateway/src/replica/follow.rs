@@ -217,7 +217,13 @@ impl Follower {
     fn explain(&self, error: ReplicaError) -> anyhow::Error {
         match error {
             ReplicaError::Invalid(invalid) => self.refuse(invalid),
-            other => other.into(),
+            // The gap is asked for.
+            gap @ ReplicaError::Gap { .. } => gap.into(),
+            ReplicaError::File(_) => {
+                let error = anyhow::Error::from(error);
+                self.replica.note_refusal(Some(format!("{error:#}")));
+                error
+            }
         }
     }
 

@@ -258,7 +258,10 @@ fn what_an_accepted_snapshot_brings_back_and_takes_away_is_told() {
     assert_eq!(replica.position().unwrap(), Some(at(4)));
     let Acceptance::Taken(difference) = replica.acceptance() else { panic!("{:?}", replica.acceptance()) };
     assert_eq!(difference.revision, Revision(4));
-    assert_eq!((difference.keys.added.count, &*difference.keys.added.names), (1, &["key_bbbbbbbbbb234567".to_owned()][..]));
+    assert_eq!(
+        (difference.keys.added.count, &*difference.keys.added.names),
+        (1, &["key_bbbbbbbbbb234567".to_owned()][..])
+    );
     assert_eq!((difference.keys.removed.count, difference.keys.changed.count), (0, 0));
     assert_eq!((difference.hostnames.added.count, difference.hostnames.added.names.len()), (30, 20));
     assert_eq!(difference.hostnames.removed.names, ["new.example"]);
@@ -333,6 +336,28 @@ fn a_change_without_room_on_the_disk_is_refused_and_everything_known_goes_on_bei
     assert!(narrow.get::<Project>(Kind::Project, "b").is_some());
 }
 
+fn follower(file: File) -> Follower {
+    Follower {
+        control: "http://127.0.0.1:9".parse().unwrap(),
+        token: chassis::secret::Secret::new(vec![1; 32]),
+        node: "n".to_owned(),
+        keyring: None,
+        replica: Arc::new(Replica::over(file, opener(), HotBounds::default()).unwrap()),
+        watcher: Arc::new(Nobody),
+        clock: Arc::new(SystemClock::new()),
+    }
+}
+
+#[tokio::test]
+async fn operators_are_told_of_a_full_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let full = File::open_on(&directory.path().join("replica.redb"), |_| Ok(file::ROOM_MIN - 1)).unwrap();
+    let follower = follower(full);
+    assert!(follower.replace(vec![project("a", Plan::Free)], at(1)).await.is_err());
+    let why = follower.replica.refusal().unwrap();
+    assert!(why.contains("has 15 MiB left, and 16 MiB are needed"), "{why}");
+}
+
 /// Whether somebody else has done something, and for how long who writes waits for that.
 static GONE_ON: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -358,15 +383,7 @@ impl Watcher for Nobody {
 async fn others_go_on_while_the_replica_is_written() {
     let directory = tempfile::tempdir().unwrap();
     let file = File::open_on(&directory.path().join("replica.redb"), room_when_others_go_on).unwrap();
-    let follower = Follower {
-        control: "http://127.0.0.1:9".parse().unwrap(),
-        token: chassis::secret::Secret::new(vec![1; 32]),
-        node: "n".to_owned(),
-        keyring: None,
-        replica: Arc::new(Replica::over(file, opener(), HotBounds::default()).unwrap()),
-        watcher: Arc::new(Nobody),
-        clock: Arc::new(SystemClock::new()),
-    };
+    let follower = follower(file);
     // This test has one thread.
     let go_on = async || {
         *GONE_ON.0.lock() = true;
