@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 
 use super::extract::{Json, Params};
 use super::gateways::Edge;
+use super::view::rfc3339;
 use crate::app::App;
 use crate::error::{Code, Stop};
 use crate::feed::{self, Ended, PIECES_WAITING_MAX, Places};
@@ -42,7 +43,7 @@ pub(super) async fn feed(
     let after = Revision(params.value("after", 0, "a revision")?);
     let mark = params.text("mark").map(|text| text.parse().map_err(|error: NotAMark| bad_mark(&error))).transpose()?;
     if let Next::OtherHistory(newest) = app.store.changes_after(after, mark, 0).await? {
-        return Err(refuse_history(&app, &edge.node(&node), after, newest).await);
+        return Err(refuse_history(&edge.node(&node), after, newest));
     }
     let Some(place) = places.take(edge.0.as_ref()) else {
         return Err(Code::StorageUnavailable.refuse("There are as many followers as can be served.").into());
@@ -75,18 +76,15 @@ fn bad_mark(error: &NotAMark) -> Stop {
     Code::InvalidQuery.refuse(format!("mark: {error}.")).into()
 }
 
-/// The refusal for a gateway that followed another history. It has applied nothing of this one, whatever number it reported
-/// before: until it follows, it lags.
-async fn refuse_history(app: &App, node: &str, after: Revision, newest: Revision) -> Stop {
+/// The refusal for a gateway that followed another history.
+fn refuse_history(node: &str, after: Revision, newest: Revision) -> Stop {
     tracing::warn!(
         node,
         revision = after.0,
         newest = newest.0,
-        "a gateway was refused: it followed another history of the database. It serves what it knew. Put the right database          back, or run `tollhouse node accept`"
+        "a gateway that followed another history of the database was refused. It serves what it knew. Put the right \
+         database back, or run `tollhouse node accept`"
     );
-    let report = NodeReport { node: node.to_owned(), applied: Revision::default(), version: String::new() };
-    app.nodes.report(report.clone());
-    app.peers.tell(&report).await;
     let message = format!("This database has no revision {after} with this mark; its newest revision is {newest}.");
     Code::History.refuse(message).into()
 }
@@ -97,13 +95,23 @@ pub(super) async fn report(
     Extension(edge): Extension<Edge>,
     Json(report): Json<NodeReport>,
 ) -> Result<Response, Stop> {
-    if report.node.is_empty() || report.node.len() > NODE_BYTES_MAX || report.version.len() > NODE_BYTES_MAX {
-        return Err(Code::InvalidBody.refuse("node and version have 1 to 128 characters.").into());
+    let is_named = (1..=NODE_BYTES_MAX).contains(&report.node.len()) && !report.node.contains('/');
+    if !is_named || report.version.len() > NODE_BYTES_MAX {
+        let message = "node and version have 1 to 128 characters, and node has no slash.";
+        return Err(Code::InvalidBody.refuse(message).into());
+    }
+    if report.place.as_deref().is_some_and(|place| !is_place(place)) {
+        return Err(Code::InvalidBody.refuse("place is 16 hexadecimal digits.").into());
     }
     let report = NodeReport { node: edge.node(&report.node), ..report };
-    app.nodes.report(report.clone());
-    app.peers.tell(&report).await;
+    let on_record = app.nodes.report(report.clone());
+    app.peers.tell(&report, on_record).await;
     Ok(http::StatusCode::NO_CONTENT.into_response())
+}
+
+/// Whether this is the identity of a data directory.
+fn is_place(place: &str) -> bool {
+    place.len() == 16 && place.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// `POST /internal/edge/usage`: the requests a gateway has counted, for the dashboard.
@@ -149,24 +157,24 @@ pub(super) async fn take_keys(
     Ok(http::StatusCode::NO_CONTENT.into_response())
 }
 
-/// `GET /internal/nodes`.
+/// `GET /internal/nodes`: the processes of gateways that removals wait for.
 pub(super) async fn nodes(State(app): State<Arc<App>>) -> Result<Response, Stop> {
     let revision = app.store.newest_revision().await?;
-    let now = app.clock.monotonic();
-    let nodes: Vec<_> = app
-        .nodes
-        .all()
-        .into_iter()
-        .map(|(node, live)| {
-            json!({
-                "node": node.report.node,
-                "applied": node.report.applied,
-                "version": node.report.version,
-                "live": live,
-                "silent_ms": u64::try_from(now.saturating_sub(node.seen).as_millis()).unwrap_or(u64::MAX),
-            })
+    app.recall_processes().await?;
+    let now = app.clock.now();
+    let nodes = app.nodes.all().into_iter().map(|known| {
+        json!({
+            "node": known.report.node,
+            "place": known.report.place,
+            "applied": known.report.applied,
+            "version": known.report.version,
+            "live": known.live,
+            "silent_ms": now.since(known.last_heard).max(0),
+            "first_heard_at": rfc3339(known.first_heard),
+            "last_heard_at": rfc3339(known.last_heard),
         })
-        .collect();
+    });
+    let nodes: Vec<_> = nodes.collect();
     Ok(axum::Json(json!({ "revision": revision, "nodes": nodes })).into_response())
 }
 
@@ -189,11 +197,12 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop
         "projects": projects,
         "keys": keys,
         "domains": domains,
-        "nodes_live": nodes.live,
+        "nodes_live": nodes.asked,
         "nodes_lagging": nodes.lagging,
         "certificate_authorities": app.authorities.names(),
         "sealed_with_older": seals.older,
         "sealed_with_missing": seals.missing,
+        "credential_files_refused": *app.refused_files.lock(),
         "trouble": trouble,
     }))
     .into_response())

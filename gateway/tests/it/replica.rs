@@ -170,6 +170,11 @@ async fn a_database_that_went_back_is_refused_at_any_number() {
     world.control.remove(name(BLOG)).await;
     world.control.put_back(yesterday);
     refuses(&world).await;
+    let applied = || world.control.reports().last().map(|report| report.applied);
+    eventually("the gateway reports that it has applied nothing of this history", async || {
+        (applied() == Some(Revision(0))).then_some(())
+    })
+    .await;
     // The numbers that the gateway knows, and more, with other changes.
     for number in 0..3 {
         world.control.publish(Effect::Put(site(&format!("other-{number}.tollhouse.localhost"), "blog")));
