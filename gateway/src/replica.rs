@@ -5,7 +5,7 @@
 //! is gone the copy simply ages: everything in it is served, also after a restart. A snapshot or change that does not
 //! pass validation is refused whole and the last good state stays.
 
-pub mod acceptance;
+mod acceptance;
 mod file;
 pub mod follow;
 mod hot;
@@ -141,7 +141,7 @@ impl Replica {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn position(&self) -> Result<Option<Position>, ReplicaError> {
+    pub(crate) fn position(&self) -> Result<Option<Position>, ReplicaError> {
         self.file.position().map_err(ReplicaError::File)
     }
 
@@ -265,13 +265,13 @@ impl Replica {
     }
 
     /// An operator accepts what the control plane holds now: the follower asks for a snapshot, which replaces everything.
-    pub fn accept(&self) {
+    pub(crate) fn accept(&self) {
         self.note_refusal(None);
         self.acceptance.send_replace(Acceptance::Waiting);
     }
 
     /// What has become of the last acceptance.
-    pub fn acceptance(&self) -> Acceptance {
+    pub(crate) fn acceptance(&self) -> Acceptance {
         self.acceptance.borrow().clone()
     }
 

@@ -296,7 +296,7 @@ impl Upstreams {
 
     /// Connects once a second to addresses whose last connection failed, until dropped: an upstream that is back counts as
     /// reached before a request tries it.
-    pub async fn keep_probed(self: Arc<Self>) {
+    pub(crate) async fn keep_probed(self: Arc<Self>) {
         loop {
             tokio::time::sleep(PROBE_EVERY).await;
             let all = self.all();

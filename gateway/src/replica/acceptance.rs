@@ -17,7 +17,7 @@ const NAMES_SHOWN: usize = 20;
 /// What has become of an operator's acceptance.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
-pub enum Acceptance {
+pub(crate) enum Acceptance {
     /// Nothing was accepted since the start.
     #[default]
     None,
@@ -29,35 +29,35 @@ pub enum Acceptance {
 
 /// What a snapshot changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Difference {
+pub(crate) struct Difference {
     /// What the snapshot describes.
-    pub revision: Revision,
+    pub(crate) revision: Revision,
     /// Keys by their public ids.
-    pub keys: Changes,
+    pub(crate) keys: Changes,
     /// Hostnames that are served.
-    pub hostnames: Changes,
+    pub(crate) hostnames: Changes,
     /// Projects by name.
-    pub projects: Changes,
+    pub(crate) projects: Changes,
 }
 
 /// What became of the entities of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Changes {
+pub(crate) struct Changes {
     /// Were not known.
-    pub added: Names,
+    pub(crate) added: Names,
     /// Are no longer known.
-    pub removed: Names,
+    pub(crate) removed: Names,
     /// Are other than they were: a plan, a suspension, a redirect.
-    pub changed: Names,
+    pub(crate) changed: Names,
 }
 
 /// Some names, and how many there are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Names {
+pub(crate) struct Names {
     /// How many.
-    pub count: u64,
+    pub(crate) count: u64,
     /// The first 20 of them.
-    pub names: Vec<String>,
+    pub(crate) names: Vec<String>,
 }
 
 impl Names {
