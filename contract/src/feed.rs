@@ -1,9 +1,14 @@
 //! The change stream: how the control plane tells every gateway what it must know.
 //!
-//! `GET /internal/edge/feed?node=ID&after=REVISION&history=1` answers with one JSON document per line
+//! `GET /internal/edge/feed?node=ID&after=REVISION&mark=MARK` answers with one JSON document per line
 //! (`application/x-ndjson`), for ever. When the log still holds every change after `after`, changes follow at once;
 //! otherwise a snapshot comes first, between [`Frame::SnapshotBegin`] and [`Frame::SnapshotEnd`]. A heartbeat comes
 //! every second. Revisions of changes rise by exactly one; any gap means: ask again from what you have applied.
+//!
+//! Every revision has a random [`Mark`]. A follower keeps the mark of its last revision and sends both. A database that
+//! went back to an earlier state gives the same numbers to other changes, with other marks. So the control plane refuses a
+//! [`Position`] that its database does not have: status 409, code [`HISTORY`]. `after=0` asks for a snapshot of whatever
+//! the database holds.
 
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +40,60 @@ impl std::fmt::Display for Revision {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.fmt(f)
     }
+}
+
+/// The code of the refusal for a follower whose [`Position`] is not in the history of the control plane's database.
+pub const HISTORY: &str = "history";
+
+/// 64 random bits, made with a revision and stored with it. Written as 16 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Mark(pub u64);
+
+impl std::fmt::Display for Mark {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// A text that is not a [`Mark`].
+#[derive(Debug, thiserror::Error)]
+#[error("a mark has 16 hexadecimal digits in lower case")]
+pub struct NotAMark;
+
+impl std::str::FromStr for Mark {
+    type Err = NotAMark;
+
+    fn from_str(text: &str) -> Result<Self, NotAMark> {
+        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        if text.len() != 16 || !text.bytes().all(is_digit) {
+            return Err(NotAMark);
+        }
+        u64::from_str_radix(text, 16).map(Self).map_err(|_| NotAMark)
+    }
+}
+
+impl TryFrom<String> for Mark {
+    type Error = NotAMark;
+
+    fn try_from(text: String) -> Result<Self, NotAMark> {
+        text.parse()
+    }
+}
+
+impl From<Mark> for String {
+    fn from(mark: Mark) -> Self {
+        mark.to_string()
+    }
+}
+
+/// A place in the history of one database. Two databases that agree on a position agree on everything up to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The number of the change.
+    pub revision: Revision,
+    /// What was drawn for it.
+    pub mark: Mark,
 }
 
 /// One thing the edge knows about.
@@ -97,10 +156,19 @@ pub enum Effect {
 pub struct Change {
     /// Its number; the one before it is exactly one less.
     pub revision: Revision,
+    /// Sets it apart from the change that another history has at this number.
+    pub mark: Mark,
     /// When it was committed, by the control plane's clock.
     pub at: UnixMillis,
     /// What it does.
     pub effect: Effect,
+}
+
+impl Change {
+    /// Where a follower is once it has applied the change.
+    pub fn position(&self) -> Position {
+        Position { revision: self.revision, mark: self.mark }
+    }
 }
 
 /// One line of the stream.
@@ -118,6 +186,8 @@ pub enum Frame {
     SnapshotEnd {
         /// The revision the snapshot describes.
         revision: Revision,
+        /// The mark of that revision.
+        mark: Mark,
     },
     /// The next change.
     Change(Change),
@@ -126,13 +196,6 @@ pub enum Frame {
     Keyring {
         /// The sealed JSON.
         sealed: String,
-    },
-    /// Whose revisions these are: the first frame, for gateways that ask for it with `history=1`. Each database of a
-    /// control plane has an id of its own, which it keeps through backups and restores. Revisions of two of them mean
-    /// nothing to each other.
-    History {
-        /// 32 hexadecimal digits.
-        id: String,
     },
     /// Nothing new; the stream lives, and the newest revision is this.
     Heartbeat {
@@ -183,8 +246,10 @@ mod tests {
     #[test]
     fn frames_are_written_as_other_versions_read_them() {
         means(r#"{"snapshot_begin":{"entities":1}}"#, &Frame::SnapshotBegin { entities: 1 });
-        means(r#"{"snapshot_end":{"revision":7}}"#, &Frame::SnapshotEnd { revision: Revision(7) });
-        means(r#"{"history":{"id":"0123"}}"#, &Frame::History { id: "0123".to_owned() });
+        means(
+            r#"{"snapshot_end":{"revision":7,"mark":"00000000000000ff"}}"#,
+            &Frame::SnapshotEnd { revision: Revision(7), mark: Mark(255) },
+        );
         means(r#"{"heartbeat":{"revision":8,"at":2}}"#, &Frame::Heartbeat { revision: Revision(8), at: UnixMillis(2) });
     }
 
@@ -260,11 +325,32 @@ mod tests {
             ),
         ] {
             means(&format!(r#"{{"entity":{written}}}"#), &Frame::Entity(entity.clone()));
-            let change = |effect| Frame::Change(Change { revision: Revision(8), at: UnixMillis(1), effect });
+            let change =
+                |effect| Frame::Change(Change { revision: Revision(8), mark: Mark(9), at: UnixMillis(1), effect });
             let removed = change(Effect::Remove(entity.name()));
-            means(&format!(r#"{{"change":{{"revision":8,"at":1,"effect":{{"remove":{name}}}}}}}"#), &removed);
+            means(
+                &format!(
+                    r#"{{"change":{{"revision":8,"mark":"0000000000000009","at":1,"effect":{{"remove":{name}}}}}}}"#
+                ),
+                &removed,
+            );
             let put = change(Effect::Put(entity));
-            means(&format!(r#"{{"change":{{"revision":8,"at":1,"effect":{{"put":{written}}}}}}}"#), &put);
+            means(
+                &format!(
+                    r#"{{"change":{{"revision":8,"mark":"0000000000000009","at":1,"effect":{{"put":{written}}}}}}}"#
+                ),
+                &put,
+            );
+        }
+    }
+
+    #[test]
+    fn a_mark_is_read_as_it_is_written_and_in_no_other_way() {
+        for mark in [Mark(0), Mark(1), Mark(u64::MAX)] {
+            assert_eq!(mark.to_string().parse::<Mark>().unwrap(), mark);
+        }
+        for bad in ["", "1", "+00000000000000f", "00000000000000FF", "00000000000000ff0"] {
+            assert!(bad.parse::<Mark>().is_err(), "{bad}");
         }
     }
 

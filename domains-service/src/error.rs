@@ -81,6 +81,8 @@ catalogue! {
     MethodNotAllowed = 405 "method_not_allowed",
     /// The project has the domain already, with other settings than those that are asked for.
     DomainExists = 409 "domain_exists",
+    /// A gateway followed another history than this database's.
+    History = 409 "history",
     /// There is a gateway of this name.
     GatewayExists = 409 "gateway_exists",
     /// There is an operator's token of this name.
@@ -117,6 +119,8 @@ catalogue! {
     ResolverUnavailable = 503 "resolver_unavailable",
     /// The database does not answer.
     StorageUnavailable = 503 "storage_unavailable",
+    /// The database has no space left.
+    StorageFull = 503 "storage_full",
 }
 
 impl Code {
@@ -126,12 +130,16 @@ impl Code {
     }
 }
 
-/// A refusal for a database that does not answer: logged here, once.
+/// A refusal for a database that does not answer, or has no space left: logged here, once.
 pub(crate) fn storage(error: &StoreError) -> Refusal {
     tracing::error!(%error, "a request failed at the database");
-    Code::StorageUnavailable
-        .refuse("The request could not be stored or read right now. Retry shortly.")
-        .with_header(header::RETRY_AFTER, "1")
+    let is_full = matches!(error, StoreError::Database(error) if chassis::sql::is_full(error));
+    let refusal = if is_full {
+        Code::StorageFull.refuse("The database has no space left; nothing was changed. Reading still works.")
+    } else {
+        Code::StorageUnavailable.refuse("The request could not be stored or read right now. Retry shortly.")
+    };
+    refusal.with_header(header::RETRY_AFTER, "1")
 }
 
 /// What ends an operation early: a refusal for its caller.

@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chassis::shutdown::Shutdown;
-use contract::feed::{Change, Frame, Revision};
+use contract::feed::{Change, Frame, Mark, Position, Revision};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::app::App;
 use crate::keyring;
 use crate::metrics::Metrics;
-use crate::store::log::Next;
+use crate::store::log::{CHANGES_PER_READ, Next};
 use crate::store::{Store, StoreError};
 
 /// Between two heartbeats.
@@ -122,6 +122,8 @@ pub(crate) enum Ended {
     Revoked,
     #[error("the follower does not read")]
     Stalled,
+    #[error("the database went back to an earlier state, and no longer is where the follower is")]
+    OtherHistory,
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -147,7 +149,6 @@ pub(crate) async fn serve(mut follower: Follower, shutdown: Shutdown) -> Result<
     let _counted = Counted::new(follower.app.metrics.clone());
     let mut news = follower.app.store.news();
     let mut beat = tokio::time::interval(HEARTBEAT);
-    follower.history().await?;
     // First, so that a gateway that is ready has them.
     follower.keyring().await?;
     loop {
@@ -165,25 +166,18 @@ pub(crate) async fn serve(mut follower: Follower, shutdown: Shutdown) -> Result<
     }
 }
 
-/// Frames that not every version of a gateway understands: those that do ask for them.
-#[derive(Clone, Copy)]
-pub(crate) struct Wants {
-    pub(crate) keyring: bool,
-    pub(crate) history: bool,
-}
-
 /// Who follows, and what it has been sent.
 pub(crate) struct Follower {
     app: Arc<App>,
     places: Arc<Places>,
     /// What it came in with, if it is a gateway on record.
     credential: Option<Credential>,
-    wants: Wants,
+    wants_keyring: bool,
     /// The generations of keys it has been sent.
     generations: Vec<i64>,
     pieces: mpsc::Sender<Bytes>,
-    /// The revision the follower has been sent.
-    sent: Revision,
+    /// The revision the follower has been sent, and the mark that it has for it.
+    sent: (Revision, Option<Mark>),
 }
 
 impl Follower {
@@ -191,11 +185,11 @@ impl Follower {
         app: Arc<App>,
         places: Arc<Places>,
         credential: Option<Credential>,
-        wants: Wants,
-        after: Revision,
+        wants_keyring: bool,
+        after: (Revision, Option<Mark>),
         pieces: mpsc::Sender<Bytes>,
     ) -> Self {
-        Self { app, places, credential, wants, generations: Vec::new(), pieces, sent: after }
+        Self { app, places, credential, wants_keyring, generations: Vec::new(), pieces, sent: after }
     }
 
     /// Whether the gateway's credential is good, still. Asked every second.
@@ -206,20 +200,9 @@ impl Follower {
         }
     }
 
-    /// Says whose revisions follow.
-    async fn history(&self) -> Result<(), Ended> {
-        if !self.wants.history {
-            return Ok(());
-        }
-        let id = self.app.store.history().await?;
-        let mut piece = Vec::new();
-        write_frame(&mut piece, &Frame::History { id });
-        self.send(piece).await
-    }
-
     /// Sends the keys if they are others than those sent last. Without a database the follower keeps what it has.
     async fn keyring(&mut self) -> Result<(), Ended> {
-        if self.credential.is_none() || !self.wants.keyring {
+        if self.credential.is_none() || !self.wants_keyring {
             return Ok(());
         }
         let Ok((sealed, generations)) = keyring::sealed(&self.app).await else { return Ok(()) };
@@ -236,10 +219,12 @@ impl Follower {
     /// Sends everything the follower lacks.
     async fn catch_up(&mut self) -> Result<(), Ended> {
         loop {
-            match self.app.store.changes_after(self.sent).await? {
+            let (revision, mark) = self.sent;
+            match self.app.store.changes_after(revision, mark, CHANGES_PER_READ).await? {
                 Next::Changes(changes) if changes.is_empty() => return Ok(()),
                 Next::Changes(changes) => self.changes(changes).await?,
                 Next::Snapshot => self.snapshot().await?,
+                Next::OtherHistory(_) => return Err(Ended::OtherHistory),
             }
         }
     }
@@ -247,12 +232,12 @@ impl Follower {
     async fn changes(&mut self, changes: Vec<Change>) -> Result<(), Ended> {
         let mut piece = Vec::new();
         for change in changes {
-            let revision = change.revision;
+            let (revision, mark) = (change.revision, change.mark);
             write_frame(&mut piece, &Frame::Change(change));
             if piece.len() >= PIECE_BYTES {
                 self.send(std::mem::take(&mut piece)).await?;
             }
-            self.sent = revision;
+            self.sent = (revision, Some(mark));
         }
         self.send(piece).await
     }
@@ -261,13 +246,13 @@ impl Follower {
         // The semaphore is never closed; without a place there would simply be none.
         let _place = self.places.snapshots.clone().acquire_owned().await.map_err(|_| Ended::Left)?;
         let reading = self.read_snapshot();
-        let revision = tokio::time::timeout(SNAPSHOT_TIME_MAX, reading).await.map_err(|_| Ended::Stalled)??;
-        self.sent = revision;
+        let position = tokio::time::timeout(SNAPSHOT_TIME_MAX, reading).await.map_err(|_| Ended::Stalled)??;
+        self.sent = (position.revision, Some(position.mark));
         Ok(())
     }
 
-    async fn read_snapshot(&self) -> Result<Revision, Ended> {
-        let (mut reading, revision, entities) = self.app.store.snapshot().await?;
+    async fn read_snapshot(&self) -> Result<Position, Ended> {
+        let (mut reading, position, entities) = self.app.store.snapshot().await?;
         let mut piece = Vec::new();
         write_frame(&mut piece, &Frame::SnapshotBegin { entities });
         // By kind, certificates before the sites that need them.
@@ -286,14 +271,14 @@ impl Follower {
                 last = (kind, name);
             }
         }
-        write_frame(&mut piece, &Frame::SnapshotEnd { revision });
+        write_frame(&mut piece, &Frame::SnapshotEnd { revision: position.revision, mark: position.mark });
         self.send(piece).await?;
-        Ok(revision)
+        Ok(position)
     }
 
     async fn heartbeat(&self) -> Result<(), Ended> {
         let mut piece = Vec::new();
-        write_frame(&mut piece, &Frame::Heartbeat { revision: self.sent, at: self.app.clock.now() });
+        write_frame(&mut piece, &Frame::Heartbeat { revision: self.sent.0, at: self.app.clock.now() });
         self.send(piece).await
     }
 

@@ -46,6 +46,7 @@ pub use issuer::{
 };
 pub use plans::{Grant, Plans};
 pub use run::{World, start, start_in};
+pub use store::log::REPLACE_EARLIER;
 pub use store::newest_schema;
 
 /// Every path of the public API, as its router has it.

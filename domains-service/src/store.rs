@@ -94,6 +94,7 @@ impl Store {
                 .await
         };
         database.first(count_on).await.context("starting the change log")?;
+        log::mark_the_newest(&database.write).await.context("marking the newest revision")?;
         let (newest, _) = watch::channel(Revision(0));
         let store = Self { database, clock, newest: Arc::new(newest) };
         let revision = store.newest_revision().await.context("reading the change log")?;
@@ -191,6 +192,7 @@ fn migrations() -> Migrations {
             "0017_browsers.sql",
             "0018_revoked_credentials.sql",
             "0020_processes.sql",
+            "0024_marks.sql",
         ],
         postgres: [
             "0001_start.sql",
@@ -206,6 +208,7 @@ fn migrations() -> Migrations {
             "0017_browsers.sql",
             "0018_revoked_credentials.sql",
             "0020_processes.sql",
+            "0024_marks.sql",
         ],
     }
 }
@@ -216,13 +219,9 @@ pub fn newest_schema() -> i64 {
     migrations().newest()
 }
 
-/// Wakes followers if the revision is news.
+/// Wakes followers if the revision is another one. A lower one is news as well: the database went back.
 fn announce(newest: &watch::Sender<Revision>, revision: Revision) {
-    newest.send_if_modified(|newest| {
-        let newer = revision > *newest;
-        *newest = revision.max(*newest);
-        newer
-    });
+    newest.send_if_modified(|newest| std::mem::replace(newest, revision) != revision);
 }
 
 /// Reads a project back from the columns of its identity and its name.

@@ -39,12 +39,13 @@ pub struct View {
 }
 
 /// `GET /status`, `GET /hosts/{host}`, `GET /usage/{project}`, `GET /bans`; and with an operator's pass
-/// `POST /bans/{key}?seconds=N` (at most a day), `DELETE /bans/{key}`, `POST` and `DELETE /drain`, `GET /top`,
+/// `POST /bans/{key}?seconds=N` (at most a day), `DELETE /bans/{key}`, `POST` and `GET /replica/accept`,
+/// `POST` and `DELETE /drain`, `GET /top`,
 /// `/requests/{id}`, `/keys/{id}` and `/moments`.
 pub fn router(view: View, operators: PassGuard) -> Router {
     let with_token = Router::new()
         .route("/bans/{key}", post(ban).delete(lift))
-        .route("/replica/accept", post(accept))
+        .route("/replica/accept", post(accept).get(accepted))
         .merge(recall::router())
         .route_layer(axum::middleware::from_fn_with_state(operators, require_pass));
     Router::new()
@@ -188,12 +189,23 @@ fn node(part: &NodeView) -> Value {
     })
 }
 
-/// The next state of the control plane is right, even if it is of another database or lacks most of what is served.
+/// The control plane's present state is right, even if it is of another history or lacks most of what is served.
 async fn accept(State(view): State<View>) -> Json<Value> {
-    view.gateway.pipeline.replica.accept_next();
-    view.gateway.telemetry.recent.moments.now("replica", "an operator accepts whatever state comes next".to_owned());
-    tracing::info!("an operator accepts whatever state of the control plane comes next");
-    Json(json!({ "accepts": true }))
+    view.gateway.pipeline.replica.accept();
+    let words = "an operator accepted what the control plane holds; asking for a snapshot";
+    view.gateway.telemetry.recent.moments.now("replica", words.to_owned());
+    tracing::info!("an operator accepted what the control plane holds; asking for a snapshot that replaces everything");
+    accepted(State(view)).await
+}
+
+/// What has become of the acceptance, and why what came was refused.
+async fn accepted(State(view): State<View>) -> Json<Value> {
+    let replica = &view.gateway.pipeline.replica;
+    let mut said = json!(replica.acceptance());
+    if let Some(fields) = said.as_object_mut() {
+        fields.insert("refused".to_owned(), json!(replica.refusal()));
+    }
+    Json(said)
 }
 
 async fn bans(State(view): State<View>) -> Json<Value> {

@@ -5,6 +5,7 @@
 //! is gone the copy simply ages: everything in it is served, also after a restart. A snapshot or change that does not
 //! pass validation is refused whole and the last good state stays.
 
+mod acceptance;
 mod file;
 pub mod follow;
 mod hot;
@@ -13,10 +14,10 @@ mod validate;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use contract::certificate::Challenge;
-use contract::feed::{Change, Effect, Entity, EntityName, Revision};
+use contract::feed::{Change, Effect, Entity, EntityName, Position, Revision};
 use contract::hostname::Hostname;
 use contract::key::{ApiKey, KeyDigest, KeyId};
 use contract::project::{Project, ProjectId};
@@ -24,7 +25,9 @@ use contract::site::Site;
 use contract::time::UnixSeconds;
 use parking_lot::Mutex;
 use rustls::sign::CertifiedKey;
+use tokio::sync::watch;
 
+use self::acceptance::{Acceptance, Difference};
 use self::file::{File, Kind};
 use self::hot::Hot;
 pub use self::validate::Invalid;
@@ -95,9 +98,9 @@ pub struct Replica {
     keys: Hot<KeyDigest, ApiKey>,
     certificates: Hot<Hostname, CertifiedKey>,
     challenges: Hot<String, Challenge>,
-    /// An operator has said that whatever comes next is right.
-    accepts: AtomicBool,
-    /// Why the control plane's state is refused, while it is.
+    /// What an operator has accepted.
+    acceptance: watch::Sender<Acceptance>,
+    /// Why the control plane's state is not taken, while it is not.
     refusal: Mutex<Option<String>>,
 }
 
@@ -114,7 +117,7 @@ impl Replica {
     }
 
     fn over(file: File, opener: CertificateOpener, bounds: HotBounds) -> anyhow::Result<Self> {
-        let revision = file.revision()?;
+        let revision = file.position()?.map_or(Revision::default(), |position| position.revision);
         Ok(Self {
             file,
             opener,
@@ -124,7 +127,7 @@ impl Replica {
             keys: Hot::new(bounds.entries_max),
             certificates: Hot::new(bounds.certificates_max),
             challenges: Hot::new(1_000),
-            accepts: AtomicBool::new(false),
+            acceptance: watch::channel(Acceptance::None).0,
             refusal: Mutex::default(),
         })
     }
@@ -132,6 +135,14 @@ impl Replica {
     /// The newest revision applied; 0 when there is no replica yet.
     pub fn revision(&self) -> Revision {
         Revision(self.revision.load(Ordering::Acquire))
+    }
+
+    /// Where in its history the control plane was when it sent what is applied.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(crate) fn position(&self) -> Result<Option<Position>, ReplicaError> {
+        self.file.position().map_err(ReplicaError::File)
     }
 
     /// Whether a first snapshot has been taken, now or in an earlier life of this node.
@@ -216,7 +227,7 @@ impl Replica {
             expected = expected.next();
         }
         let Some(last) = changes.last().filter(|_| !batch.is_empty()) else { return Ok(Vec::new()) };
-        self.file.apply(&batch, last.revision).map_err(ReplicaError::File)?;
+        self.file.apply(&batch, last.position()).map_err(ReplicaError::File)?;
         self.revision.store(last.revision.0, Ordering::Release);
         let mut retired = Vec::new();
         for effect in batch {
@@ -225,67 +236,69 @@ impl Replica {
         Ok(retired)
     }
 
-    /// Replaces everything by a snapshot in one durable step. One that is older than what is known is refused: a control
-    /// plane that was restored from a backup counts on above every revision it ever gave out, so whoever says less is
-    /// behind.
+    /// Replaces everything by a snapshot in one durable step. The control plane sends one only to a gateway that begins, or
+    /// that followed the same history. One without most of the hostnames is refused unless an operator has accepted it.
     ///
     /// # Errors
     /// [`ReplicaError`]; the old state stays then.
-    pub fn replace(&self, entities: &[Entity], revision: Revision) -> Result<(), ReplicaError> {
-        let known = self.revision();
-        if revision < known {
-            return Err(Invalid::Older { known, found: revision }.into());
-        }
+    pub fn replace(&self, entities: &[Entity], position: Position) -> Result<(), ReplicaError> {
         validate::snapshot(entities, &self.opener)?;
-        let served = self.file.count(Kind::Site).map_err(ReplicaError::File)?;
-        let found = entities.iter().filter(|entity| matches!(entity, Entity::Site(_))).count() as u64;
-        if served > HOSTNAMES_FEW && found < served / 2 && !self.accepts.load(Ordering::Acquire) {
-            return Err(Invalid::Shrunk { known: served, found }.into());
-        }
-        self.file.replace(entities, revision).map_err(ReplicaError::File)?;
-        self.revision.store(revision.0, Ordering::Release);
+        let difference = if self.accepts() {
+            Some(Difference::between(&self.file, entities, position.revision).map_err(ReplicaError::File)?)
+        } else {
+            self.has_most_hostnames(entities)?;
+            None
+        };
+        self.file.replace(entities, position).map_err(ReplicaError::File)?;
+        self.revision.store(position.revision.0, Ordering::Release);
         self.sites.forget_all();
         self.projects.forget_all();
         self.keys.forget_all();
         self.certificates.forget_all();
         self.challenges.forget_all();
-        self.accepts.store(false, Ordering::Release);
+        if let Some(difference) = difference {
+            self.acceptance.send_replace(Acceptance::Taken(difference));
+        }
         Ok(())
     }
 
-    /// Learns whose revisions will follow. `true` when it is another history than before, which an operator has accepted:
-    /// then everything is to be asked for anew, and is served meanwhile as it was.
-    ///
-    /// # Errors
-    /// [`Invalid::History`] when this gateway knows the state of another database.
-    pub fn follow_history(&self, id: &str) -> Result<bool, ReplicaError> {
-        let known = self.file.history().map_err(ReplicaError::File)?;
-        match known {
-            Some(known) if known == id => Ok(false),
-            Some(known) if !self.accepts.load(Ordering::Acquire) => {
-                Err(Invalid::History { known, found: id.to_owned() }.into())
-            }
-            Some(_) => {
-                self.file.begin_history(id, Revision::default()).map_err(ReplicaError::File)?;
-                self.revision.store(0, Ordering::Release);
-                Ok(true)
-            }
-            // A gateway of before there were histories, or one that knows nothing.
-            None => self.file.begin_history(id, self.revision()).map(|()| false).map_err(ReplicaError::File),
+    fn has_most_hostnames(&self, entities: &[Entity]) -> Result<(), ReplicaError> {
+        let known = self.file.count(Kind::Site).map_err(ReplicaError::File)?;
+        let found = entities.iter().filter(|entity| matches!(entity, Entity::Site(_))).count() as u64;
+        if known > HOSTNAMES_FEW && found < known / 2 {
+            return Err(Invalid::Shrunk { known, found }.into());
         }
+        Ok(())
     }
 
-    /// An operator says that the state which comes next is right, whatever it is.
-    pub fn accept_next(&self) {
-        self.accepts.store(true, Ordering::Release);
+    /// An operator accepts what the control plane holds now: the follower asks for a snapshot, which replaces everything.
+    pub(crate) fn accept(&self) {
+        self.note_refusal(None);
+        self.acceptance.send_replace(Acceptance::Waiting);
     }
 
-    /// Why what the control plane says is refused, while it is.
+    /// What has become of the last acceptance.
+    pub(crate) fn acceptance(&self) -> Acceptance {
+        self.acceptance.borrow().clone()
+    }
+
+    /// Whether an operator has accepted a state that has not come yet.
+    pub(crate) fn accepts(&self) -> bool {
+        *self.acceptance.borrow() == Acceptance::Waiting
+    }
+
+    /// Until [`Replica::accepts`].
+    pub(crate) async fn accepted(&self) {
+        // The sender lives as long as we do.
+        let _ = self.acceptance.subscribe().wait_for(|acceptance| *acceptance == Acceptance::Waiting).await;
+    }
+
+    /// Why what the control plane says is not taken, while it is not: its content is refused, or the file takes no more.
     pub fn refusal(&self) -> Option<String> {
         self.refusal.lock().clone()
     }
 
-    /// What the control plane says is refused for this reason, or is taken again.
+    /// What the control plane says is not taken for this reason, or is taken again.
     pub(crate) fn note_refusal(&self, why: Option<String>) {
         *self.refusal.lock() = why;
     }

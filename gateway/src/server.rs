@@ -260,6 +260,7 @@ fn background(config: &Config, gateway: &Gateway, live: &Live) -> impl Future<Ou
     let watching = pipeline.overload.clone().watch(memory(config), live.connections.clone());
     let looking_up = pipeline.upstreams.clone().keep_looked_up();
     let checking = pipeline.upstreams.clone().keep_checked();
+    let probing = pipeline.upstreams.clone().keep_probed();
     let reporter = Reporter {
         control: config.feed.clone(),
         token: config.credential.token(),
@@ -269,7 +270,7 @@ fn background(config: &Config, gateway: &Gateway, live: &Live) -> impl Future<Ou
         clock: pipeline.clock.clone(),
     };
     async move {
-        tokio::join!(watching, looking_up, checking, reporter.run());
+        tokio::join!(watching, looking_up, checking, probing, reporter.run());
     }
 }
 

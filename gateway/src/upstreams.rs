@@ -53,6 +53,9 @@ const LOOK_UP_SOON: Duration = Duration::from_millis(200);
 /// How soon the health of upstreams that came with a reload is asked for.
 const RELOADED_WITHIN: Duration = Duration::from_secs(1);
 
+/// Between two connections to an address whose last connection failed.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
+
 /// How an upstream is told who is calling, beside `X-Tollhouse-…` in plain words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdentityForm {
@@ -288,6 +291,16 @@ impl Upstreams {
                 }
             }
             tokio::time::sleep(RELOADED_WITHIN).await;
+        }
+    }
+
+    /// Connects once a second to addresses whose last connection failed, until dropped: an upstream that is back counts as
+    /// reached before a request tries it.
+    pub(crate) async fn keep_probed(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(PROBE_EVERY).await;
+            let all = self.all();
+            futures_util::future::join_all(all.iter().map(|one| one.endpoints.probe(&one.settings))).await;
         }
     }
 

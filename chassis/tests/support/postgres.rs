@@ -202,6 +202,8 @@ impl Server {
         let url = self.database();
         let file = self.directory.join(format!("{}.sql", name_in(&url)));
         std::fs::write(&file, self.dump(database)).unwrap();
+        // The server is another user, and a test beside this one may have narrowed what new files allow.
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
         self.sql(name_in(&url), &format!("\\i {}", file.display()));
         url
     }

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use chassis::shutdown::Shutdown;
-use contract::feed::{NodeReport, Revision};
+use contract::feed::{NodeReport, NotAMark, Revision};
 use contract::usage::{BANS_MAX, KEY_USES_MAX, KeyReport, KeyUse, USAGE_PROJECTS_MAX, UsageReport};
 use futures_util::stream;
 use serde_json::json;
@@ -22,12 +22,13 @@ use crate::error::{Code, Stop};
 use crate::feed::{self, Ended, PIECES_WAITING_MAX, Places};
 use crate::seals;
 use crate::store::keys;
+use crate::store::log::Next;
 
 /// The longest name of a node.
 const NODE_BYTES_MAX: usize = 128;
 
-/// `GET /internal/edge/feed?node=ID&after=REVISION&keyring=1&history=1`: frames, for ever; with the id of the database for
-/// those that ask for it, and with the gateways' keys for those that are on record and ask for them.
+/// `GET /internal/edge/feed?node=ID&after=REVISION&mark=MARK&keyring=1`: frames, for ever; with the gateways' keys for those
+/// that are on record and ask for them. Refuses a follower of another history.
 pub(super) async fn feed(
     State(app): State<Arc<App>>,
     Extension(places): Extension<Arc<Places>>,
@@ -40,12 +41,15 @@ pub(super) async fn feed(
         return Err(Code::InvalidQuery.refuse("Say who follows: node=NAME.").into());
     }
     let after = Revision(params.value("after", 0, "a revision")?);
+    let mark = params.text("mark").map(|text| text.parse().map_err(|error: NotAMark| bad_mark(&error))).transpose()?;
+    if let Next::OtherHistory(newest) = app.store.changes_after(after, mark, 0).await? {
+        return Err(refuse_history(&edge.node(&node), after, newest));
+    }
     let Some(place) = places.take(edge.0.as_ref()) else {
         return Err(Code::StorageUnavailable.refuse("There are as many followers as can be served.").into());
     };
     let (pieces, waiting) = mpsc::channel(PIECES_WAITING_MAX);
-    let wants =
-        feed::Wants { keyring: params.text("keyring") == Some("1"), history: params.text("history") == Some("1") };
+    let wants_keyring = params.text("keyring") == Some("1");
     if edge.0.is_none() {
         tracing::warn!(
             node,
@@ -53,7 +57,7 @@ pub(super) async fn feed(
              and take the secret away from it"
         );
     }
-    let follower = feed::Follower::new(app, places, edge.0, wants, after, pieces);
+    let follower = feed::Follower::new(app, places, edge.0, wants_keyring, (after, mark), pieces);
     tokio::spawn(async move {
         let _place = place;
         match feed::serve(follower, shutdown).await {
@@ -66,6 +70,23 @@ pub(super) async fn feed(
     });
     let headers = [(header::CONTENT_TYPE, "application/x-ndjson"), (header::CACHE_CONTROL, "no-store")];
     Ok((headers, Body::from_stream(body)).into_response())
+}
+
+fn bad_mark(error: &NotAMark) -> Stop {
+    Code::InvalidQuery.refuse(format!("mark: {error}.")).into()
+}
+
+/// The refusal for a gateway that followed another history.
+fn refuse_history(node: &str, after: Revision, newest: Revision) -> Stop {
+    tracing::warn!(
+        node,
+        revision = after.0,
+        newest = newest.0,
+        "a gateway that followed another history of the database was refused. It serves what it knew. Put the right \
+         database back, or run `tollhouse node accept`"
+    );
+    let message = format!("This database has no revision {after} with this mark; its newest revision is {newest}.");
+    Code::History.refuse(message).into()
 }
 
 /// `POST /internal/edge/nodes`: how far a gateway has come.

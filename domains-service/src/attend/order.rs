@@ -317,12 +317,7 @@ async fn fail(
         matches!(failure.code, ProblemCode::CaRateLimited | ProblemCode::CertQueued).then_some(soonest).flatten();
     domain.certificate.waiting = waiting;
     domain.problems.retain(|problem| problem.code != failure.code && !WAITING.contains(&problem.code));
-    let fix = match failure.code {
-        ProblemCode::ChallengeUnreachable => "Remove whatever stands between the name and us, then choose Re-verify.",
-        ProblemCode::CaaForbids => "Let CAA records allow the authority, or remove them, then choose Re-verify.",
-        ProblemCode::CaRejected => "The authority does not issue for this name; use another one.",
-        _ => "There is nothing to do: we try again automatically.",
-    };
+    let fix = fix(failure.code, failure.authority.is_some());
     let message =
         if failure.authority.is_some() { explain(failure.code, &domain.name) } else { failure.phrase.clone() };
     let observed = failure.verdict.or_else(|| failure.authority.is_some().then_some(failure.phrase));
@@ -341,6 +336,17 @@ async fn fail(
     domains::release_lease(write.connection(), &domain).await?;
     write.commit().await?;
     Ok(())
+}
+
+/// What to do about a failure. Without an authority that was asked, the platform has none for the name: waiting is no cure.
+fn fix(code: ProblemCode, was_asked: bool) -> &'static str {
+    match code {
+        ProblemCode::ChallengeUnreachable => "Remove whatever stands between the name and us, then choose Re-verify.",
+        ProblemCode::CaaForbids => "Let CAA records allow the authority, or remove them, then choose Re-verify.",
+        ProblemCode::CaRejected => "The authority does not issue for this name; use another one.",
+        _ if was_asked => "There is nothing to do: we try again automatically.",
+        _ => "Ask the operator of the platform to configure a certificate authority, then choose Re-verify.",
+    }
 }
 
 /// What an authority's failure means for the domain's owner.

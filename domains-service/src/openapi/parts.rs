@@ -28,6 +28,7 @@ pub(super) const ANY_ERRORS: &[(u16, &str)] = &[
     (500, Code::InternalError.as_str()),
     (502, "upstream_unreachable"),
     (503, Code::StorageUnavailable.as_str()),
+    (503, Code::StorageFull.as_str()),
     (503, "overloaded"),
     (504, "upstream_timeout"),
 ];

@@ -53,6 +53,7 @@ fn every_code_of_the_catalogue_that_a_caller_can_meet_is_described() {
     const ELSEWHERE: &[&str] = &[
         "identity_required",
         "token_required",
+        "history",
         "gateway_exists",
         "token_exists",
         "invalid_project",

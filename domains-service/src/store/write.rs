@@ -7,7 +7,7 @@ use contract::feed::{Effect, Entity, EntityName, Revision};
 use contract::time::UnixMillis;
 use tokio::sync::watch;
 
-use super::{StoreError, announce, to_json};
+use super::{StoreError, announce, log, to_json};
 use crate::peers;
 
 /// A writing transaction. Dropped without [`Write::commit`], it leaves nothing behind.
@@ -104,10 +104,11 @@ impl Write {
 
     async fn append(&mut self, effect: &Effect) -> Result<(), StoreError> {
         self.current += 1;
-        query("INSERT INTO changes (revision, effect, at_ms) VALUES ($1, $2, $3)")
+        query("INSERT INTO changes (revision, effect, at_ms, mark) VALUES ($1, $2, $3, $4)")
             .bind(self.current)
             .bind(to_json(effect))
             .bind(self.now.0)
+            .bind(log::random_mark()?)
             .execute(&mut self.transaction)
             .await?;
         Ok(())

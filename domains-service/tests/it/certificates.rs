@@ -228,6 +228,8 @@ async fn without_an_authority_domains_wait_and_say_so() {
         platform.domain_when("demo", "shop.localhost", |domain| domain["certificate"]["status"] == "failed").await;
     assert_eq!((&domain["status"], &domain["problems"][0]["code"]), (&json!("issuing"), &json!("CA_UNAVAILABLE")));
     assert_eq!(domain["problems"][0]["who"], "us");
+    let fix = domain["problems"][0]["fix"].as_str().unwrap();
+    assert!(fix.contains("configure a certificate authority"), "{fix}");
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use domains_service::{Authorities, Issuer, LocalAuthority};
 use rcgen::{BasicConstraints, CertificateParams, CustomExtension, IsCa, KeyPair};
 use serde_json::{Value, json};
 
+use crate::stores::{copied, mark_of};
 use crate::world::{Bend, Platform, eventually};
 
 /// The longest chain that is accepted, in bytes.
@@ -25,24 +26,6 @@ fn authority_with_a_certificate_of(bytes: usize) -> Arc<dyn Issuer> {
 
 /// The API and the dashboard.
 const PLATFORM_SITES: usize = 2;
-
-#[tokio::test]
-async fn a_database_says_who_it_is_to_gateways_that_ask() {
-    let mut platform = Platform::start().await;
-    let token = edge_token(&platform.secret).to_token();
-    let history =
-        async |platform: &Platform| match platform.follow_with(&token, "node=a&after=0&history=1").await.next().await {
-            Some(Frame::History { id }) => id,
-            other => panic!("{other:?}"),
-        };
-    let id = history(&platform).await;
-    assert_eq!(id.len(), 32);
-    assert!(matches!(platform.follow(0).await.next().await, Some(Frame::SnapshotBegin { .. })), "to an older gateway");
-    platform.stop().await;
-    let bend = Bend { directory: Some(platform.directory.clone()), ..Bend::default() };
-    assert_eq!(history(&Platform::bent(bend).await).await, id);
-    assert_ne!(history(&Platform::start().await).await, id);
-}
 
 #[tokio::test]
 async fn a_snapshot_is_followed_by_changes_without_gaps() {
@@ -75,14 +58,54 @@ async fn heartbeats_go_on_and_name_the_newest_revision() {
     }
 }
 
+/// Asserts that a follower is refused: this database never was where it is.
+async fn refused(platform: &Platform, revision: u64, mark: &str) {
+    let url = format!("{}/internal/edge/feed?node=lost&after={revision}{mark}", platform.internal);
+    let answer = platform.client.get(url).bearer_auth(&*edge_token(&platform.secret).to_token()).send().await.unwrap();
+    assert_eq!(answer.status(), 409, "after {revision}{mark}");
+    assert_eq!(answer.json::<Value>().await.unwrap()["code"], "history");
+}
+
 #[tokio::test]
-async fn a_follower_of_another_history_gets_a_snapshot() {
-    let platform = Platform::start().await;
-    let (_, revision) = platform.follow(0).await.snapshot().await;
+async fn a_follower_of_another_database_is_refused() {
+    let (one, other) = (Platform::start().await, Platform::start().await);
+    let (_, revision) = one.follow(0).await.snapshot().await;
     for after in [1, revision + 1, u64::MAX] {
-        let (entities, at) = platform.follow(after).await.snapshot().await;
-        assert_eq!((entities.len(), at), (PLATFORM_SITES, revision), "after {after}");
+        refused(&one, after, "").await;
+        refused(&one, after, "&mark=0123456789abcdef").await;
     }
+    refused(&one, revision, "").await;
+    refused(&other, revision, &mark_of(one.directory.path(), revision)).await;
+}
+
+#[tokio::test]
+async fn a_follower_that_knows_what_a_database_has_lost_is_refused_at_any_number() {
+    let mut platform = Platform::start().await;
+    let (_, copied_at) = platform.follow(0).await.snapshot().await;
+    let copy = Arc::new(copied(platform.directory.path()));
+    platform.operator("POST", "/projects", json!({ "id": "lost" })).await;
+    let (_, known) = platform.follow(0).await.snapshot().await;
+    assert!(known > copied_at);
+    let mark = mark_of(platform.directory.path(), known);
+    platform.stop().await;
+    let mut again = Platform::bent(Bend { directory: Some(copy.clone()), ..Bend::default() }).await;
+    refused(&again, known, &mark).await;
+    for index in 0..6 {
+        again.operator("POST", "/projects", json!({ "id": format!("p{index}") })).await;
+        refused(&again, known, &mark).await;
+    }
+    assert!(again.follow(0).await.snapshot().await.1 > known);
+    assert_eq!(again.follow(copied_at).await.change().await.revision.0, copied_at + 1, "this far they agree");
+    // And when the changes are forgotten.
+    again.stop().await;
+    let bend = Bend { directory: Some(copy), change_log_rows: 1, ..Bend::default() };
+    let compacted = Platform::bent(bend).await;
+    eventually(2_000, async || match compacted.follow(copied_at).await.next().await {
+        Some(Frame::SnapshotBegin { .. }) => Ok(()),
+        other => Err(format!("it goes on with {other:?}")),
+    })
+    .await;
+    refused(&compacted, known, &mark).await;
 }
 
 #[tokio::test]
@@ -148,7 +171,7 @@ async fn the_stream_needs_the_gateways_token_and_a_name() {
     let wrong = platform.client.get(&url).bearer_auth(&*operators).send().await.unwrap();
     assert_eq!(wrong.status(), 401);
     let edge = edge_token(&platform.secret).to_token();
-    for query in ["after=0", "node=&after=0", "node=a&after=x", "node=a&after=-1"] {
+    for query in ["after=0", "node=&after=0", "node=a&after=x", "node=a&after=-1", "node=a&after=1&mark=x"] {
         let url = format!("{}/internal/edge/feed?{query}", platform.internal);
         assert_eq!(platform.client.get(url).bearer_auth(&*edge).send().await.unwrap().status(), 400, "{query}");
     }

@@ -145,6 +145,28 @@ async fn a_server_that_is_gone_is_503_and_its_return_is_noticed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_is_told_as_such_and_reading_goes_on() {
+    let server = Server::shared();
+    let [one, _other] = replicas(server).await;
+    one.project("demo", "pro").await;
+    let url = url_in(one.directory.path());
+    // The server's own words when a file cannot grow.
+    server.sql(
+        name_in(&url),
+        "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+         RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$; \
+         CREATE TRIGGER full_disk BEFORE INSERT ON changes EXECUTE FUNCTION full_disk()",
+    );
+    let refused = one.operator("POST", "/projects", json!({ "id": "second" })).await;
+    assert_eq!(refused.code(), (503, "storage_full"), "{refused:?}");
+    assert_eq!(one.operator("GET", "/projects/demo", Value::Null).await.status, 200);
+    let status = one.operator("GET", "/status", Value::Null).await.body;
+    assert_eq!(status["trouble"]["code"], "storage_full", "{status}");
+    server.sql(name_in(&url), "DROP TRIGGER full_disk ON changes");
+    one.project("second", "pro").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_standby_that_takes_over_goes_on_with_the_same_history() {
     let primary = Server::start(&[]);
     let database = name_in(&primary.database()).to_owned();

@@ -294,7 +294,8 @@ impl Platform {
     /// Follows the change stream.
     pub(crate) async fn follow(&self, after: u64) -> Stream {
         let token = edge_token(&self.secret).to_token();
-        self.follow_with(&token, &format!("node=test&after={after}")).await
+        let mark = crate::stores::mark_of(self.directory.path(), after);
+        self.follow_with(&token, &format!("node=test&after={after}{mark}")).await
     }
 
     /// Follows the change stream with this token.

@@ -1,4 +1,4 @@
-//! The local file: one table per kind of entity, JSON values, and the revision they describe. Beside the certificates
+//! The local file: one table per kind of entity, JSON values, and the revision they describe with its mark. Beside the certificates
 //! stands a table in the order of their ends, written in the same transaction: which end first is a question of every
 //! second, and there may be a million.
 //!
@@ -9,7 +9,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use contract::feed::{Effect, Entity, EntityName, Revision};
+use contract::feed::{Effect, Entity, EntityName, Mark, Position, Revision};
 use contract::hostname::Hostname;
 use contract::site::{Serves, Site};
 use contract::time::UnixSeconds;
@@ -23,10 +23,8 @@ type Table = TableDefinition<'static, &'static str, &'static [u8]>;
 /// `(not_after, hostname)` to `not_before`, for every certificate.
 const EXPIRIES: TableDefinition<'static, (i64, &'static str), i64> = TableDefinition::new("expiries");
 
-const REVISION: TableDefinition<'static, (), u64> = TableDefinition::new("revision");
-
-/// The id of the control plane's database that the revision belongs to.
-const HISTORY: TableDefinition<'static, (), &'static str> = TableDefinition::new("history");
+/// The revision that everything else describes, and its mark.
+const POSITION: TableDefinition<'static, (), (u64, u64)> = TableDefinition::new("position");
 
 /// Memory redb may use for pages; the hot caches above it do the real work.
 const PAGE_CACHE_BYTES: usize = 32 * 1024 * 1024;
@@ -38,7 +36,7 @@ pub(super) const ROOM_MIN: u64 = 16 * 1024 * 1024;
 const ENTITY_BYTES: usize = 600;
 
 /// The kinds of entity, each a table.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Site,
     Project,
@@ -95,8 +93,7 @@ impl File {
         for kind in Kind::ALL {
             write.open_table(kind.table())?;
         }
-        write.open_table(REVISION)?;
-        write.open_table(HISTORY)?;
+        write.open_table(POSITION)?;
         order_expiries(&write).with_context(place)?;
         write.commit()?;
         if let Some(directory) = path.parent() {
@@ -137,21 +134,24 @@ impl File {
         })
     }
 
-    pub(super) fn revision(&self) -> anyhow::Result<Revision> {
+    /// Where in its history the control plane was when this was written. A new file has no position.
+    pub(super) fn position(&self) -> anyhow::Result<Option<Position>> {
         let read = self.database.begin_read()?;
-        Ok(Revision(read.open_table(REVISION)?.get(())?.map_or(0, |stored| stored.value())))
+        let stored = read.open_table(POSITION)?.get(())?.map(|stored| stored.value());
+        Ok(stored.map(|(revision, mark)| Position { revision: Revision(revision), mark: Mark(mark) }))
     }
 
-    pub(super) fn history(&self) -> anyhow::Result<Option<String>> {
-        let read = self.database.begin_read()?;
-        Ok(read.open_table(HISTORY)?.get(())?.map(|stored| stored.value().to_owned()))
-    }
-
-    /// From now on the revision is one of this history.
-    pub(super) fn begin_history(&self, id: &str, revision: Revision) -> anyhow::Result<()> {
-        let write = self.write(0)?;
-        write.open_table(HISTORY)?.insert((), id)?;
-        finish(write, revision)
+    /// Shows every key of a kind with its value.
+    pub(super) fn each(
+        &self,
+        kind: Kind,
+        mut show: impl FnMut(&str, &[u8]) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        for row in self.database.begin_read()?.open_table(kind.table())?.iter()? {
+            let (key, stored) = row?;
+            show(key.value(), stored.value())?;
+        }
+        Ok(())
     }
 
     /// How many there are of a kind.
@@ -201,7 +201,7 @@ impl File {
         })
     }
 
-    pub(super) fn apply(&self, effects: &[&Effect], revision: Revision) -> anyhow::Result<()> {
+    pub(super) fn apply(&self, effects: &[&Effect], position: Position) -> anyhow::Result<()> {
         let write = self.write(0)?;
         for effect in effects {
             match effect {
@@ -215,10 +215,10 @@ impl File {
                 }
             }
         }
-        finish(write, revision)
+        finish(write, position)
     }
 
-    pub(super) fn replace(&self, entities: &[Entity], revision: Revision) -> anyhow::Result<()> {
+    pub(super) fn replace(&self, entities: &[Entity], position: Position) -> anyhow::Result<()> {
         // The old ones keep their place until the new ones are there; trees are half empty at worst.
         let write = self.write(entities.iter().map(size_of).sum::<usize>().saturating_mul(2))?;
         for kind in Kind::ALL {
@@ -230,7 +230,7 @@ impl File {
         for entity in entities {
             put(&write, entity)?;
         }
-        finish(write, revision)
+        finish(write, position)
     }
 }
 
@@ -242,20 +242,25 @@ fn size_of(entity: &Entity) -> usize {
         }
 }
 
-fn finish(write: WriteTransaction, revision: Revision) -> anyhow::Result<()> {
-    write.open_table(REVISION)?.insert((), revision.0)?;
+fn finish(write: WriteTransaction, position: Position) -> anyhow::Result<()> {
+    write.open_table(POSITION)?.insert((), (position.revision.0, position.mark.0))?;
     write.commit().context("committing the replica")
 }
 
-fn put(write: &WriteTransaction, entity: &Entity) -> anyhow::Result<()> {
-    let (kind, key) = place_of(&entity.name());
-    let value = match entity {
+/// An entity as it is stored.
+pub(super) fn value_of(entity: &Entity) -> anyhow::Result<Vec<u8>> {
+    Ok(match entity {
         Entity::Project(project) => serde_json::to_vec(project),
         Entity::Site(site) => serde_json::to_vec(site),
         Entity::Key(key) => serde_json::to_vec(key),
         Entity::Certificate(bundle) => serde_json::to_vec(bundle),
         Entity::Challenge(challenge) => serde_json::to_vec(challenge),
-    }?;
+    }?)
+}
+
+fn put(write: &WriteTransaction, entity: &Entity) -> anyhow::Result<()> {
+    let (kind, key) = place_of(&entity.name());
+    let value = value_of(entity)?;
     let before =
         write.open_table(kind.table())?.insert(key.as_str(), value.as_slice())?.map(|old| old.value().to_vec());
     if let Entity::Certificate(bundle) = entity {
@@ -303,7 +308,7 @@ fn order_expiries(write: &WriteTransaction) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn place_of(name: &EntityName) -> (Kind, String) {
+pub(super) fn place_of(name: &EntityName) -> (Kind, String) {
     match name {
         EntityName::Project(id) => (Kind::Project, id.as_str().to_owned()),
         EntityName::Site(hostname) => (Kind::Site, hostname.as_str().to_owned()),

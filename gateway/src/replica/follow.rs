@@ -11,7 +11,7 @@ use chassis::clock::Clock;
 use chassis::peer::Peer;
 use chassis::secret::Secret;
 use chassis::shutdown::Shutdown;
-use contract::feed::{Change, Entity, Frame, LINE_BYTES_MAX, NodeReport, Revision};
+use contract::feed::{Change, Entity, Frame, LINE_BYTES_MAX, NodeReport, Position, Revision};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 use futures_util::{StreamExt as _, TryStreamExt as _};
@@ -89,7 +89,7 @@ impl Follower {
     }
 
     async fn say_goodbye(&self) -> anyhow::Result<()> {
-        self.send_report(&self.client().await?, true).await
+        self.send_report(&self.client().await?, self.replica.revision(), true).await
     }
 
     async fn follow(&self, shutdown: &Shutdown) {
@@ -104,7 +104,8 @@ impl Follower {
                 Ok(()) => tracing::debug!("the change stream ended"),
                 Err(error) => tracing::warn!(error = format!("{error:#}"), "the change stream broke; trying again"),
             }
-            pause = if self.replica.revision() > before { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
+            let goes_on = self.replica.revision() > before || self.replica.accepts();
+            pause = if goes_on { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
             let jitter = pause / 3 * u32::try_from(self.clock.now().0.rem_euclid(100)).unwrap_or(0) / 100;
             tokio::select! {
                 () = shutdown.begun() => return,
@@ -129,16 +130,19 @@ impl Follower {
 
     async fn follow_once(&self) -> anyhow::Result<()> {
         let client = self.client().await?;
-        let keyring = u8::from(self.keyring.is_some());
-        let (node, after) = (&self.node, self.replica.revision());
-        let query = format!("node={node}&after={after}&keyring={keyring}&history=1");
-        let url = self.control.at(&format!("/internal/edge/feed?{query}"));
-        let response = client.get(url).bearer_auth(&*self.token.to_token()).send().await?.error_for_status()?;
+        let accepted = self.replica.accepts();
+        let response = self.ask(&client, accepted).await?;
         let bytes = response.bytes_stream().map_err(std::io::Error::other);
         let lines = FramedRead::new(StreamReader::new(bytes), LinesCodec::new_with_max_length(LINE_BYTES_MAX));
         let mut lines = std::pin::pin!(lines.ready_chunks(BATCH_MAX));
         let mut stream = ChangeStream::default();
-        while let Some(chunk) = lines.next().await {
+        loop {
+            let chunk = tokio::select! {
+                // Asked again, for a snapshot.
+                () = self.replica.accepted(), if !accepted => return Ok(()),
+                chunk = lines.next() => chunk,
+            };
+            let Some(chunk) = chunk else { return Ok(()) };
             let mut changes = Vec::new();
             for line in chunk {
                 let line = line.context("reading the change stream")?;
@@ -146,30 +150,41 @@ impl Follower {
                     Told::Change(change) => changes.push(change),
                     Told::Alive(revision, at) => self.watcher.heard(revision, at),
                     Told::Part => {}
-                    Told::History(id) => {
-                        // Accepted by an operator: asked for from its beginning.
-                        if self.written(move |replica| replica.follow_history(&id)).await? {
-                            return Ok(());
-                        }
-                    }
                     Told::Keyring(sealed) => self.take_keys(sealed).await,
-                    Told::Whole(entities, revision) => self.replace(entities, revision).await?,
+                    Told::Whole(entities, position) => self.replace(entities, position).await?,
                 }
             }
             self.apply(changes).await?;
             self.replica.note_refusal(None);
             // The report follows the commit: what it says is stored, forgotten by the caches, and cut off.
-            self.report(&client).await;
+            self.report(&client, self.replica.revision()).await;
         }
-        Ok(())
+    }
+
+    /// Asks for what follows the replica's position; for everything if an operator has `accepted` that.
+    async fn ask(&self, client: &reqwest::Client, accepted: bool) -> anyhow::Result<reqwest::Response> {
+        let position = if accepted { None } else { self.replica.position()? };
+        let place = position.map_or_else(
+            || "after=0".to_owned(),
+            |Position { revision, mark }| format!("after={revision}&mark={mark}"),
+        );
+        let keyring = u8::from(self.keyring.is_some());
+        let url = self.control.at(&format!("/internal/edge/feed?node={}&{place}&keyring={keyring}", self.node));
+        let response = client.get(url).bearer_auth(&*self.token.to_token()).send().await?;
+        if response.status() == reqwest::StatusCode::CONFLICT {
+            // Nothing of this history is applied, whatever the number: until it is followed, this gateway lags.
+            self.report(client, Revision::default()).await;
+            return Err(self.refuse(Invalid::History { known: self.replica.revision() }));
+        }
+        Ok(response.error_for_status()?)
     }
 
     /// Takes a snapshot in.
-    pub(super) async fn replace(&self, entities: Vec<Entity>, revision: Revision) -> anyhow::Result<()> {
+    pub(super) async fn replace(&self, entities: Vec<Entity>, position: Position) -> anyhow::Result<()> {
         let count = entities.len();
-        self.written(move |replica| replica.replace(&entities, revision)).await?;
+        self.written(move |replica| replica.replace(&entities, position)).await?;
         self.watcher.replaced();
-        tracing::info!(%revision, entities = count, "replica replaced by a snapshot");
+        tracing::info!(revision = position.revision.0, entities = count, "replica replaced by a snapshot");
         Ok(())
     }
 
@@ -208,18 +223,18 @@ impl Follower {
         written.map_err(|error| self.explain(error))
     }
 
-    async fn report(&self, client: &reqwest::Client) {
-        if let Err(error) = self.send_report(client, false).await {
+    async fn report(&self, client: &reqwest::Client, applied: Revision) {
+        if let Err(error) = self.send_report(client, applied, false).await {
             // The next heartbeat reports again.
             tracing::debug!(error = format!("{error:#}"), "the applied revision could not be reported");
         }
     }
 
-    async fn send_report(&self, client: &reqwest::Client, goodbye: bool) -> anyhow::Result<()> {
+    async fn send_report(&self, client: &reqwest::Client, applied: Revision, goodbye: bool) -> anyhow::Result<()> {
         let report = NodeReport {
             node: self.node.clone(),
             place: Some(format!("{:016x}", self.place)),
-            applied: self.replica.revision(),
+            applied,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             goodbye,
         };
@@ -231,7 +246,13 @@ impl Follower {
     fn explain(&self, error: ReplicaError) -> anyhow::Error {
         match error {
             ReplicaError::Invalid(invalid) => self.refuse(invalid),
-            other => other.into(),
+            // The gap is asked for.
+            gap @ ReplicaError::Gap { .. } => gap.into(),
+            ReplicaError::File(_) => {
+                let error = anyhow::Error::from(error);
+                self.replica.note_refusal(Some(format!("{error:#}")));
+                error
+            }
         }
     }
 
@@ -250,12 +271,10 @@ pub(super) enum Told {
     Alive(Revision, UnixMillis),
     /// The gateways' keys, sealed.
     Keyring(String),
-    /// The id of the control plane's database.
-    History(String),
     /// Part of a snapshot.
     Part,
     /// The last line of a snapshot, as many entities as were announced.
-    Whole(Vec<Entity>, Revision),
+    Whole(Vec<Entity>, Position),
 }
 
 /// The stream's lines in their order.
@@ -274,7 +293,6 @@ impl ChangeStream {
             Frame::Change(change) => Ok(Told::Change(change)),
             Frame::Heartbeat { revision, at } => Ok(Told::Alive(revision, at)),
             Frame::Keyring { sealed } => Ok(Told::Keyring(sealed)),
-            Frame::History { id } => Ok(Told::History(id)),
             Frame::SnapshotBegin { entities } => {
                 self.0 = Some(Snapshot::announced(entities));
                 Ok(Told::Part)
@@ -283,9 +301,9 @@ impl ChangeStream {
                 self.0.as_mut().ok_or_else(outside)?.take(entity)?;
                 Ok(Told::Part)
             }
-            Frame::SnapshotEnd { revision } => {
+            Frame::SnapshotEnd { revision, mark } => {
                 let complete = self.0.take().ok_or_else(outside)?.complete()?;
-                Ok(Told::Whole(complete, revision))
+                Ok(Told::Whole(complete, Position { revision, mark }))
             }
         }
     }

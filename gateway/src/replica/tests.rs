@@ -4,6 +4,7 @@ mod power;
 use std::time::Duration;
 
 use chassis::clock::SystemClock;
+use contract::feed::Mark;
 use contract::plan::Plan;
 use contract::project::Access;
 use contract::site::Serves;
@@ -45,7 +46,12 @@ fn site(host: &str, project: &str) -> Entity {
 }
 
 fn change(revision: u64, effect: Effect) -> Change {
-    Change { revision: Revision(revision), at: UnixMillis(0), effect }
+    Change { revision: Revision(revision), mark: Mark(revision), at: UnixMillis(0), effect }
+}
+
+/// A position with a mark of its own.
+fn at(revision: u64) -> Position {
+    Position { revision: Revision(revision), mark: Mark(revision) }
 }
 
 fn host(text: &str) -> Hostname {
@@ -56,7 +62,7 @@ fn host(text: &str) -> Hostname {
 fn changes_are_seen_at_once_and_survive_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let replica = replica(directory.path());
-    replica.replace(&[project("a", Plan::Free), site("a.example", "a")], Revision(5)).unwrap();
+    replica.replace(&[project("a", Plan::Free), site("a.example", "a")], at(5)).unwrap();
     assert_eq!(replica.project(&"a".parse().unwrap()).unwrap().plan, Plan::Free);
     replica.apply(&[change(6, Effect::Put(project("a", Plan::Pro)))]).unwrap();
     assert_eq!(replica.project(&"a".parse().unwrap()).unwrap().plan, Plan::Pro);
@@ -70,7 +76,7 @@ fn changes_are_seen_at_once_and_survive_a_restart() {
 fn what_was_applied_is_there_after_a_power_failure() {
     let left = power::fails_after("replica::tests::what_was_applied_is_there_after_a_power_failure", |directory| {
         let replica = replica(&directory.join("data"));
-        replica.replace(&[project("a", Plan::Free)], Revision(5)).unwrap();
+        replica.replace(&[project("a", Plan::Free)], at(5)).unwrap();
         for (revision, id) in (6..).zip(["b", "c", "d"]) {
             replica.apply(&[change(revision, Effect::Put(project(id, Plan::Pro)))]).unwrap();
         }
@@ -78,7 +84,7 @@ fn what_was_applied_is_there_after_a_power_failure() {
         std::process::exit(power::DONE);
     });
     let again = replica(&left.path().join("data"));
-    assert_eq!(again.revision(), Revision(8));
+    assert_eq!(again.position().unwrap(), Some(at(8)), "the mark as well");
     for id in ["a", "b", "c", "d"] {
         assert!(again.project(&id.parse().unwrap()).is_some(), "{id}");
     }
@@ -113,7 +119,7 @@ const STORED: [(&str, &str, &str, &str); 5] = [
     ),
 ];
 
-const OF_REVISION: redb::TableDefinition<'static, (), u64> = redb::TableDefinition::new("revision");
+const OF_POSITION: redb::TableDefinition<'static, (), (u64, u64)> = redb::TableDefinition::new("position");
 
 fn table(name: &str) -> redb::TableDefinition<'_, &'static str, &'static [u8]> {
     redb::TableDefinition::new(name)
@@ -129,11 +135,11 @@ fn a_file_that_another_version_wrote_is_read() {
     for (_, name, key, value) in STORED {
         write.open_table(table(name)).unwrap().insert(key, value.as_bytes()).unwrap();
     }
-    write.open_table(OF_REVISION).unwrap().insert((), 7).unwrap();
+    write.open_table(OF_POSITION).unwrap().insert((), (7, 7)).unwrap();
     write.commit().unwrap();
     drop(written);
     let replica = replica(directory.path());
-    assert_eq!(replica.revision(), Revision(7));
+    assert_eq!(replica.position().unwrap(), Some(at(7)));
     let redirect = replica.site(&host("a.example")).unwrap().redirect.clone().unwrap();
     assert_eq!(redirect.to, host("www.a.example"));
     assert_eq!(replica.project(&"demo".parse().unwrap()).unwrap().plan, Plan::Pro);
@@ -153,7 +159,7 @@ fn a_file_is_written_as_other_versions_read_it() {
         .map(|(kind, _, _, value)| serde_json::from_str(&format!(r#"{{"{kind}":{value}}}"#)).unwrap())
         .collect();
     let file = File::open(&path).unwrap();
-    file.replace(&entities, Revision(7)).unwrap();
+    file.replace(&entities, at(7)).unwrap();
     drop(file);
     let written = redb::Database::open(&path).unwrap();
     let read = written.begin_read().unwrap();
@@ -161,14 +167,14 @@ fn a_file_is_written_as_other_versions_read_it() {
         let stored = read.open_table(table(name)).unwrap().get(key).unwrap().unwrap().value().to_vec();
         assert_eq!(String::from_utf8(stored).unwrap(), value);
     }
-    assert_eq!(read.open_table(OF_REVISION).unwrap().get(()).unwrap().unwrap().value(), 7);
+    assert_eq!(read.open_table(OF_POSITION).unwrap().get(()).unwrap().unwrap().value(), (7, 7));
 }
 
 #[test]
 fn a_removed_site_is_named_so_that_its_connections_end() {
     let directory = tempfile::tempdir().unwrap();
     let replica = replica(directory.path());
-    replica.replace(&[project("a", Plan::Pro), site("a.example", "a")], Revision(1)).unwrap();
+    replica.replace(&[project("a", Plan::Pro), site("a.example", "a")], at(1)).unwrap();
     assert!(replica.site(&host("a.example")).is_some());
     let retired = replica.apply(&[change(2, Effect::Remove(EntityName::Site(host("a.example"))))]).unwrap();
     assert_eq!(retired, [host("a.example")]);
@@ -179,7 +185,7 @@ fn a_removed_site_is_named_so_that_its_connections_end() {
 fn a_gap_is_refused_and_a_repetition_is_harmless() {
     let directory = tempfile::tempdir().unwrap();
     let replica = replica(directory.path());
-    replica.replace(&[], Revision(1)).unwrap();
+    replica.replace(&[], at(1)).unwrap();
     let second = change(2, Effect::Put(project("a", Plan::Pro)));
     replica.apply(std::slice::from_ref(&second)).unwrap();
     replica.apply(&[second, change(3, Effect::Put(project("b", Plan::Pro)))]).unwrap();
@@ -193,7 +199,7 @@ fn a_gap_is_refused_and_a_repetition_is_harmless() {
 fn a_batch_with_one_bad_change_leaves_the_last_good_state() {
     let directory = tempfile::tempdir().unwrap();
     let replica = replica(directory.path());
-    replica.replace(&[project("a", Plan::Free)], Revision(1)).unwrap();
+    replica.replace(&[project("a", Plan::Free)], at(1)).unwrap();
     let looping = Entity::Site(Site {
         hostname: host("a.example"),
         serves: Serves::Project("a".parse().unwrap()),
@@ -206,54 +212,62 @@ fn a_batch_with_one_bad_change_leaves_the_last_good_state() {
 }
 
 #[test]
-fn a_snapshot_of_less_than_is_known_is_refused() {
-    let directory = tempfile::tempdir().unwrap();
-    let replica = replica(directory.path());
-    replica.replace(&[project("a", Plan::Pro)], Revision(7)).unwrap();
-    let refused = replica.replace(&[project("b", Plan::Free)], Revision(6));
-    assert!(matches!(refused, Err(ReplicaError::Invalid(Invalid::Older { .. }))));
-    assert_eq!(replica.revision(), Revision(7));
-    assert!(replica.project(&"b".parse().unwrap()).is_none());
-    replica.replace(&[project("c", Plan::Free)], Revision(7)).unwrap();
-    assert!(replica.project(&"a".parse().unwrap()).is_none(), "the same again is taken");
-}
-
-#[test]
 fn a_snapshot_without_most_of_what_is_served_is_taken_when_an_operator_accepts_it() {
     let directory = tempfile::tempdir().unwrap();
     let replica = replica(directory.path());
     let sites = |count: usize| (0..count).map(|number| site(&format!("{number}.example"), "a")).collect::<Vec<_>>();
-    replica.replace(&sites(11), Revision(1)).unwrap();
-    let refused = replica.replace(&sites(4), Revision(2));
+    replica.replace(&sites(11), at(1)).unwrap();
+    let refused = replica.replace(&sites(4), at(2));
     assert!(matches!(refused, Err(ReplicaError::Invalid(Invalid::Shrunk { known: 11, found: 4 }))), "{refused:?}");
     assert!(replica.site(&host("10.example")).is_some());
-    replica.replace(&sites(5), Revision(2)).unwrap();
-    replica.replace(&[], Revision(3)).expect("a few may all go");
-    replica.replace(&sites(11), Revision(4)).unwrap();
-    replica.accept_next();
-    replica.replace(&[], Revision(5)).unwrap();
-    replica.replace(&sites(11), Revision(6)).unwrap();
-    assert!(replica.replace(&[], Revision(7)).is_err(), "accepted once");
+    replica.replace(&sites(5), at(2)).unwrap();
+    replica.replace(&[], at(3)).expect("a few may all go");
+    replica.replace(&sites(11), at(4)).unwrap();
+    replica.accept();
+    replica.replace(&[], at(5)).unwrap();
+    replica.replace(&sites(11), at(6)).unwrap();
+    assert!(replica.replace(&[], at(7)).is_err(), "accepted once");
+}
+
+fn key(id: &str, digest: u8) -> Entity {
+    Entity::Key(ApiKey {
+        digest: KeyDigest([digest; 32]),
+        id: id.parse().unwrap(),
+        project: "a".parse().unwrap(),
+        project_uid: None,
+        environment: contract::key::Environment::Live,
+        scopes: [contract::key::Scope::OrdersRead].into_iter().collect(),
+        expires_at: None,
+    })
 }
 
 #[test]
-fn a_history_is_kept_through_restarts_and_another_is_refused_until_it_is_accepted() {
+fn what_an_accepted_snapshot_brings_back_and_takes_away_is_told() {
     let directory = tempfile::tempdir().unwrap();
-    let known = replica(directory.path());
-    assert!(!known.follow_history("one").unwrap());
-    known.replace(&[project("a", Plan::Free)], Revision(7)).unwrap();
-    drop(known);
-    let known = replica(directory.path());
-    assert!(!known.follow_history("one").unwrap());
-    let refused = known.follow_history("two");
-    assert!(matches!(refused, Err(ReplicaError::Invalid(Invalid::History { .. }))), "{refused:?}");
-    known.accept_next();
-    assert!(known.follow_history("two").unwrap());
-    assert_eq!(known.revision(), Revision(0), "everything is asked for");
-    assert!(known.project(&"a".parse().unwrap()).is_some(), "and served meanwhile");
-    known.replace(&[project("b", Plan::Free)], Revision(3)).expect("revisions of another history");
-    drop(known);
-    assert!(matches!(replica(directory.path()).follow_history("one"), Err(ReplicaError::Invalid(_))));
+    let replica = replica(directory.path());
+    let stays = "key_aaaaaaaaaa234567";
+    let before = [project("a", Plan::Pro), project("b", Plan::Pro), site("new.example", "a"), key(stays, 1)];
+    replica.replace(&before, at(9)).unwrap();
+    assert_eq!(replica.acceptance(), Acceptance::None);
+    replica.accept();
+    assert!(replica.accepts());
+    // The database of yesterday: a key is back, a domain and a project's change are gone.
+    let names = (0..30).map(|number| site(&format!("{number:02}.example"), "a"));
+    let back = [project("a", Plan::Free), key(stays, 1), key("key_bbbbbbbbbb234567", 2)];
+    replica.replace(&back.into_iter().chain(names).collect::<Vec<_>>(), at(4)).unwrap();
+    assert_eq!(replica.position().unwrap(), Some(at(4)));
+    let Acceptance::Taken(difference) = replica.acceptance() else { panic!("{:?}", replica.acceptance()) };
+    assert_eq!(difference.revision, Revision(4));
+    assert_eq!(
+        (difference.keys.added.count, &*difference.keys.added.names),
+        (1, &["key_bbbbbbbbbb234567".to_owned()][..])
+    );
+    assert_eq!((difference.keys.removed.count, difference.keys.changed.count), (0, 0));
+    assert_eq!((difference.hostnames.added.count, difference.hostnames.added.names.len()), (30, 20));
+    assert_eq!(difference.hostnames.removed.names, ["new.example"]);
+    assert_eq!(difference.projects.changed.names, ["a"]);
+    assert_eq!(difference.projects.removed.names, ["b"]);
+    assert!(!replica.accepts(), "accepted once");
 }
 
 #[test]
@@ -275,18 +289,18 @@ fn certificates_stand_in_the_order_of_their_ends() {
     };
     let soonest =
         |file: &File| -> Vec<String> { file.soonest_to_expire(10).into_iter().map(|expiry| expiry.hostname).collect() };
-    file.replace(&[bundle("a.example", 900), bundle("b.example", 500), bundle("c.example", 700)], Revision(1)).unwrap();
+    file.replace(&[bundle("a.example", 900), bundle("b.example", 500), bundle("c.example", 700)], at(1)).unwrap();
     assert_eq!(soonest(&file), ["b.example", "c.example", "a.example"]);
     assert_eq!(file.soonest_to_expire(1)[0].not_before, UnixSeconds(400));
     assert!((file.soonest_to_expire(1)[0].left(UnixSeconds(475)) - 0.25).abs() < 1e-9);
     let renewed = Effect::Put(bundle("b.example", 999));
     let removed = Effect::Remove(EntityName::Certificate(host("c.example")));
-    file.apply(&[&renewed, &removed], Revision(2)).unwrap();
+    file.apply(&[&renewed, &removed], at(2)).unwrap();
     assert_eq!(soonest(&file), ["a.example", "b.example"]);
     drop(file);
     let again = File::open(&directory.path().join("replica.redb")).unwrap();
     assert_eq!(soonest(&again), ["a.example", "b.example"]);
-    again.replace(&[], Revision(3)).unwrap();
+    again.replace(&[], at(3)).unwrap();
     assert!(soonest(&again).is_empty());
 }
 
@@ -294,8 +308,8 @@ fn certificates_stand_in_the_order_of_their_ends() {
 fn a_snapshot_with_duplicates_is_refused_whole() {
     let directory = tempfile::tempdir().unwrap();
     let replica = replica(directory.path());
-    replica.replace(&[project("a", Plan::Free)], Revision(1)).unwrap();
-    let refused = replica.replace(&[project("b", Plan::Free), project("b", Plan::Pro)], Revision(9));
+    replica.replace(&[project("a", Plan::Free)], at(1)).unwrap();
+    let refused = replica.replace(&[project("b", Plan::Free), project("b", Plan::Pro)], at(9));
     assert!(matches!(refused, Err(ReplicaError::Invalid(Invalid::Duplicate(_)))));
     assert!(replica.project(&"a".parse().unwrap()).is_some());
 }
@@ -305,21 +319,44 @@ fn a_change_without_room_on_the_disk_is_refused_and_everything_known_goes_on_bei
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("replica.redb");
     let file = File::open(&path).unwrap();
-    file.replace(&[project("a", Plan::Pro)], Revision(1)).unwrap();
+    file.replace(&[project("a", Plan::Pro)], at(1)).unwrap();
     drop(file);
     let second = Effect::Put(project("b", Plan::Pro));
     let full = File::open_on(&path, |_| Ok(file::ROOM_MIN - 1)).unwrap();
-    let refused = format!("{:#}", full.apply(&[&second], Revision(2)).unwrap_err());
+    let refused = format!("{:#}", full.apply(&[&second], at(2)).unwrap_err());
     assert!(refused.contains("has 15 MiB left, and 16 MiB are needed"), "{refused}");
-    assert!(full.replace(&[], Revision(2)).is_err());
-    assert_eq!(full.revision().unwrap(), Revision(1));
+    assert!(full.replace(&[], at(2)).is_err());
+    assert_eq!(full.position().unwrap(), Some(at(1)));
     assert!(full.get::<Project>(Kind::Project, "a").is_some());
     drop(full);
     // Room for changes is not yet room for everything anew.
     let narrow = File::open_on(&path, |_| Ok(file::ROOM_MIN)).unwrap();
-    assert!(narrow.replace(&[project("c", Plan::Pro)], Revision(3)).is_err());
-    narrow.apply(&[&second], Revision(2)).unwrap();
+    assert!(narrow.replace(&[project("c", Plan::Pro)], at(3)).is_err());
+    narrow.apply(&[&second], at(2)).unwrap();
     assert!(narrow.get::<Project>(Kind::Project, "b").is_some());
+}
+
+fn follower(file: File) -> Follower {
+    Follower {
+        control: "http://127.0.0.1:9".parse().unwrap(),
+        token: chassis::secret::Secret::new(vec![1; 32]),
+        node: "n".to_owned(),
+        place: 0,
+        keyring: None,
+        replica: Arc::new(Replica::over(file, opener(), HotBounds::default()).unwrap()),
+        watcher: Arc::new(Nobody),
+        clock: Arc::new(SystemClock::new()),
+    }
+}
+
+#[tokio::test]
+async fn operators_are_told_of_a_full_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let full = File::open_on(&directory.path().join("replica.redb"), |_| Ok(file::ROOM_MIN - 1)).unwrap();
+    let follower = follower(full);
+    assert!(follower.replace(vec![project("a", Plan::Free)], at(1)).await.is_err());
+    let why = follower.replica.refusal().unwrap();
+    assert!(why.contains("has 15 MiB left, and 16 MiB are needed"), "{why}");
 }
 
 /// Whether somebody else has done something, and for how long who writes waits for that.
@@ -347,22 +384,13 @@ impl Watcher for Nobody {
 async fn others_go_on_while_the_replica_is_written() {
     let directory = tempfile::tempdir().unwrap();
     let file = File::open_on(&directory.path().join("replica.redb"), room_when_others_go_on).unwrap();
-    let follower = Follower {
-        control: "http://127.0.0.1:9".parse().unwrap(),
-        token: chassis::secret::Secret::new(vec![1; 32]),
-        node: "n".to_owned(),
-        place: 0,
-        keyring: None,
-        replica: Arc::new(Replica::over(file, opener(), HotBounds::default()).unwrap()),
-        watcher: Arc::new(Nobody),
-        clock: Arc::new(SystemClock::new()),
-    };
+    let follower = follower(file);
     // This test has one thread.
     let go_on = async || {
         *GONE_ON.0.lock() = true;
         GONE_ON.1.notify_all();
     };
-    let (replaced, ()) = tokio::join!(follower.replace(vec![project("a", Plan::Free)], Revision(1)), go_on());
+    let (replaced, ()) = tokio::join!(follower.replace(vec![project("a", Plan::Free)], at(1)), go_on());
     replaced.unwrap();
     let (applied, ()) = tokio::join!(follower.apply(vec![change(2, Effect::Put(project("b", Plan::Free)))]), go_on());
     applied.unwrap();

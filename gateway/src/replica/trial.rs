@@ -14,7 +14,7 @@ pub fn snapshot(text: &str, opener: &CertificateOpener) -> Option<Vec<Entity>> {
     for line in text.lines() {
         match stream.read(line) {
             Ok(Told::Whole(entities, _)) if validate::snapshot(&entities, opener).is_ok() => last = Some(entities),
-            Ok(Told::Change(_) | Told::Alive(..) | Told::Keyring(_) | Told::History(_) | Told::Part) => {}
+            Ok(Told::Change(_) | Told::Alive(..) | Told::Keyring(_) | Told::Part) => {}
             Ok(Told::Whole(..)) | Err(_) => break,
         }
     }

@@ -24,24 +24,15 @@ pub enum Invalid {
         /// What came.
         found: u64,
     },
-    /// A snapshot of less than is known already.
-    #[error("the snapshot describes revision {found}, and {known} is known")]
-    Older {
-        /// The newest revision applied.
-        known: Revision,
-        /// What the snapshot describes.
-        found: Revision,
-    },
-    /// The control plane has another database than the one whose state is known.
+    /// The control plane's database does not have what was applied last.
     #[error(
-        "the control plane has another database ({found}) than the one this gateway knows ({known}): put the right one \
-         back, or, if this one is meant, run `tollhouse node accept`"
+        "the control plane's database does not have the changes up to revision {known} that this gateway applied: the \
+         database went back to an earlier state, or it is another one. Put the right database back, or run `tollhouse node \
+         accept` to take what this one holds"
     )]
     History {
-        /// The database whose state is known.
-        known: String,
-        /// The one that is followed.
-        found: String,
+        /// The newest revision applied.
+        known: Revision,
     },
     /// A snapshot without most of what is served.
     #[error(
@@ -81,7 +72,6 @@ impl Invalid {
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::Count { .. } => "count",
-            Self::Older { .. } => "older",
             Self::History { .. } => "history",
             Self::Shrunk { .. } => "shrunk",
             Self::Duplicate(_) => "duplicate",
@@ -94,7 +84,7 @@ impl Invalid {
 
     /// Every word [`Invalid::reason`] can say.
     pub const REASONS: &'static [&'static str] =
-        &["count", "older", "history", "shrunk", "duplicate", "certificate", "loop", "token", "line"];
+        &["count", "history", "shrunk", "duplicate", "certificate", "loop", "token", "line"];
 }
 
 pub(super) fn entity(entity: &Entity, opener: &CertificateOpener) -> Result<(), Invalid> {

@@ -1,7 +1,7 @@
 //! Choosing an address: round robin over those that are up.
 //!
 //! Health is passive, and active where the settings say so ([`HealthCheck`]): an address that refuses connections is left alone for a second, then tried again by one of the
-//! requests. When all are down the least recently failed is tried anyway: refusing without trying helps nobody.
+//! requests. It is also connected to once a second, so that what is said of it ends with its cause. When all are down the least recently failed is tried anyway: refusing without trying helps nobody.
 //!
 //! An endpoint given as a name is all the addresses that the system's resolver knows for it, looked up in the background
 //! and never while a request waits. When the resolver does not answer, the addresses of before stay.
@@ -17,6 +17,7 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
+use super::dial::{DialFailure, dial};
 use super::idle::Idle;
 use super::sessions::Sessions;
 use super::{DialError, HealthCheck, Place, UpstreamSettings};
@@ -35,8 +36,8 @@ pub struct Endpoint {
     pub address: SocketAddr,
     /// The name that was looked up, where its certificate has to be for it.
     pub name: Option<Arc<str>>,
-    /// Why the last connection did not come about, where that is known.
-    reason: Mutex<Option<Cow<'static, str>>>,
+    /// Why the last connection did not come about.
+    failure: Mutex<Option<DialError>>,
     /// The address as it is logged.
     text: String,
     /// Monotonic milliseconds until which it is left alone; 0: it is up.
@@ -58,7 +59,7 @@ impl Endpoint {
         Self {
             address,
             name,
-            reason: Mutex::default(),
+            failure: Mutex::default(),
             text: address.to_string(),
             down_until: AtomicU64::new(0),
             failing_since: AtomicU64::new(0),
@@ -92,7 +93,7 @@ impl Endpoint {
 
     /// Remembers why a connection did not come about.
     pub fn note(&self, error: &DialError) {
-        self.reason.lock().clone_from(&error.reason);
+        *self.failure.lock() = Some(error.clone());
     }
 
     /// Remembers a failed connection.
@@ -120,8 +121,20 @@ impl Endpoint {
 
     /// Why, where that is known.
     pub fn failing_because(&self) -> Option<Cow<'static, str>> {
-        let is_failing = self.failing_since.load(Ordering::Relaxed) != 0;
-        self.reason.lock().clone().filter(|_| is_failing)
+        if !self.is_failing() {
+            return None;
+        }
+        self.failure.lock().as_ref()?.reason.clone()
+    }
+
+    fn is_failing(&self) -> bool {
+        self.failing_since.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether a connection alone shows that the address works again. A server that breaks HTTP/2 takes connections.
+    fn is_probed(&self) -> bool {
+        let takes_connections = |failure: &DialError| failure.kind == DialFailure::Protocol;
+        self.is_failing() && !self.failure.lock().as_ref().is_some_and(takes_connections)
     }
 
     /// Whether requests are sent here.
@@ -208,6 +221,19 @@ impl Endpoints {
     pub(super) async fn check(&self, check: &HealthCheck, settings: &UpstreamSettings) {
         let all = self.all.load_full();
         join_all(all.iter().map(|endpoint| check.look_at(endpoint, settings))).await;
+    }
+
+    /// Connects to the addresses whose last connection failed. One that takes a connection works again.
+    pub(super) async fn probe(&self, settings: &UpstreamSettings) {
+        let all = self.all.load_full();
+        let failing = all.iter().filter(|endpoint| endpoint.is_probed());
+        let probing = failing.map(async |endpoint| {
+            match dial(&settings.transport, endpoint, true, settings.connect_timeout).await {
+                Ok(_) => endpoint.worked(),
+                Err(error) => endpoint.note(&error),
+            }
+        });
+        join_all(probing).await;
     }
 
     /// The address for the next attempt, not one of `tried` if there is a choice. `None` only when there is no address.

@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use crate::world::client::{Ask, Client, Reply};
 use crate::world::entities::project;
 use crate::world::upstream::{Act, Upstream, response};
-use crate::world::{BLOG, DEMO, MINUTE_END, ORDERS, World};
+use crate::world::{BLOG, DEMO, MINUTE_END, ORDERS, World, eventually};
 
 /// An address at which nobody listens, for as long as the socket is there: it holds the port, and the kernel refuses
 /// connections to it.
@@ -43,6 +43,21 @@ async fn an_upstream_that_refuses_connections_is_502() {
     world.admin.counts("edge_upstream_requests_total{outcome=\"connect_error\"}", 1).await;
     // Other sites are as well as ever.
     assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
+}
+
+#[tokio::test]
+async fn an_upstream_that_takes_connections_again_counts_as_reached_before_a_request_tries_it() {
+    let (silent, nobody) = nobody();
+    let world = World::with(|setup| setup.orders_endpoints = vec![nobody]).await;
+    let up = async || {
+        let status: serde_json::Value = serde_json::from_str(&world.admin.get("/status").await.1).unwrap();
+        let upstreams = status["upstreams"].as_array().unwrap();
+        upstreams.iter().find(|one| one["name"] == "orders").unwrap()["up"].as_u64().unwrap()
+    };
+    world.ask(world.list()).await.refused(502, "upstream_unreachable");
+    assert_eq!(up().await, 0);
+    let _back = silent.listen(16).unwrap();
+    eventually("the upstream counts as reached", async || (up().await == 1).then_some(())).await;
 }
 
 #[tokio::test]
@@ -229,7 +244,7 @@ async fn a_client_that_leaves_gives_its_place_back() {
     drop(first);
     world.orders.left(1).await;
     let mut client = world.tls(DEMO).await;
-    crate::world::eventually("a place", async || (client.ask(&world.list()).await.status == 200).then_some(())).await;
+    eventually("a place", async || (client.ask(&world.list()).await.status == 200).then_some(())).await;
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! A control plane gone wrong: whatever it says, the last good state is served and no request fails.
 
-use contract::feed::{Change, Effect, Entity, EntityName, Frame, Revision};
+use contract::feed::{Change, Effect, Entity, EntityName, Frame, Mark, Revision};
 use contract::time::UnixMillis;
 
 use crate::fleet::extent;
@@ -13,7 +13,7 @@ use crate::world::{DEMO, World, eventually};
 const NEXT: u64 = 7_777_777;
 
 fn change(revision: u64, effect: Effect) -> String {
-    line(&Frame::Change(Change { revision: Revision(revision), at: UnixMillis(0), effect }))
+    line(&Frame::Change(Change { revision: Revision(revision), mark: Mark(revision), at: UnixMillis(0), effect }))
 }
 
 /// What would follow and must not be believed.
@@ -70,7 +70,10 @@ async fn lines_that_are_no_frames_are_refused() {
             ("a blank host", blank_host),
             ("a limit of zero", zero),
             ("an entity of no snapshot", line(&Frame::Entity(site("stray.example", "demo"))) + &removal()),
-            ("the end of no snapshot", line(&Frame::SnapshotEnd { revision: Revision(NEXT) }) + &removal()),
+            (
+                "the end of no snapshot",
+                line(&Frame::SnapshotEnd { revision: Revision(NEXT), mark: Mark(NEXT) }) + &removal(),
+            ),
         ],
     )
     .await;
@@ -78,7 +81,7 @@ async fn lines_that_are_no_frames_are_refused() {
 
 #[tokio::test]
 async fn snapshots_with_more_or_less_than_announced_are_refused() {
-    let end = line(&Frame::SnapshotEnd { revision: Revision(NEXT) });
+    let end = line(&Frame::SnapshotEnd { revision: Revision(NEXT), mark: Mark(NEXT) });
     let begin = |entities| line(&Frame::SnapshotBegin { entities });
     let one = line(&Frame::Entity(site("few.example", "demo")));
     assert_survives(

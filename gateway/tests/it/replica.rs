@@ -2,7 +2,7 @@
 
 use chassis::guard::{pass, pass_key};
 use chassis::secret::Secret;
-use contract::feed::{Change, Effect, Entity, EntityName, Frame, Revision};
+use contract::feed::{Change, Effect, Entity, EntityName, Frame, Mark, Revision};
 use contract::plan::Plan;
 use contract::time::UnixMillis;
 
@@ -17,7 +17,7 @@ fn name(host: &str) -> EntityName {
 }
 
 fn change(revision: u64, effect: Effect) -> String {
-    line(&Frame::Change(Change { revision: Revision(revision), at: UnixMillis(0), effect }))
+    line(&Frame::Change(Change { revision: Revision(revision), mark: Mark(revision), at: UnixMillis(0), effect }))
 }
 
 // rule: 1.19
@@ -103,45 +103,111 @@ async fn a_gateway_that_restarts_while_the_control_plane_is_dead_serves_everythi
     world.ask(Ask::get(DEMO, ORDERS)).await.refused(401, "missing_api_key");
 }
 
+/// Why the gateway refuses what the control plane holds.
+async fn refusal(world: &World) -> Option<String> {
+    let (_, status) = world.admin.get("/status").await;
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    status["replica_refuses"].as_str().map(str::to_owned)
+}
+
+async fn refuses(world: &World) -> String {
+    eventually("what the control plane holds is refused", async || refusal(world).await).await
+}
+
+async fn follows(world: &World) {
+    eventually("the control plane is followed", async || refusal(world).await.is_none().then_some(())).await;
+}
+
+/// An operator accepts what the control plane holds; what this changed, once it is taken.
+async fn accept(world: &World) -> serde_json::Value {
+    let key = pass_key(&Secret::parse(PLATFORM_SECRET).unwrap()).unwrap();
+    let token = pass(&key, contract::trust::GATEWAYS, contract::time::UnixSeconds(crate::world::NOW));
+    let authorization = format!("Authorization: Bearer {token}\r\n");
+    assert_eq!(world.admin.ask("POST", "/replica/accept", &authorization).await.0, 200);
+    eventually("the snapshot is taken", async || {
+        let (_, said) = world.admin.ask("GET", "/replica/accept", &authorization).await;
+        let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+        (said["state"] == "taken").then_some(said)
+    })
+    .await
+}
+
 #[tokio::test]
 async fn another_database_takes_nothing_away_until_an_operator_says_so() {
     let mut world = World::start().await;
     world.control.put(site("late.tollhouse.localhost", "blog")).await;
     let right = world.control.lose_database();
-    let refuses = |world: &World| {
-        let admin = world.admin;
-        async move {
-            let (_, status) = admin.get("/status").await;
-            let status: serde_json::Value = serde_json::from_str(&status).unwrap();
-            status["replica_refuses"].as_str().map(str::to_owned)
-        }
-    };
-    let why = eventually("the other database is refused", async || refuses(&world).await).await;
+    let why = refuses(&world).await;
     assert!(why.contains("tollhouse node accept"), "{why}");
     assert!(world.admin.metric("edge_replica_refused_total{reason=\"history\"}").await > 0);
     world.begin_stop();
     world.stopped().await.expect("a clean end");
     world.run().await;
     assert_eq!(world.ask(Ask::get("late.tollhouse.localhost", "/")).await.status, 200, "after a restart as well");
+    refuses(&world).await;
     world.control.put_back(right);
-    eventually("the right database is followed", async || refuses(&world).await.is_none().then_some(())).await;
+    follows(&world).await;
     world.control.put(site("later.tollhouse.localhost", "blog")).await;
     assert_eq!(world.ask(Ask::get("later.tollhouse.localhost", "/")).await.status, 200);
 
     drop(world.control.lose_database());
-    eventually("the other database is refused again", async || refuses(&world).await).await;
+    refuses(&world).await;
     assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200, "whatever the other database says");
     assert_eq!(world.admin.ask("POST", "/replica/accept", "").await.0, 401, "operators alone");
-    let key = pass_key(&Secret::parse(PLATFORM_SECRET).unwrap()).unwrap();
-    let token = pass(&key, contract::trust::GATEWAYS, contract::time::UnixSeconds(crate::world::NOW));
-    let accepted = world.admin.ask("POST", "/replica/accept", &format!("Authorization: Bearer {token}\r\n")).await;
-    assert_eq!(accepted.0, 200);
-    eventually("the other database is taken", async || {
-        (world.admin.metric("edge_replica_revision").await > 1_000).then_some(())
+    let changed = accept(&world).await;
+    assert!(changed["hostnames"]["removed"]["count"].as_u64().unwrap() > 2, "{changed}");
+    assert!(world.admin.metric("edge_replica_revision").await > 1_000);
+    assert_eq!(refusal(&world).await, None);
+    world.ask_plain(Ask::get(BLOG, "/")).await.refused(404, "unknown_host");
+}
+
+#[tokio::test]
+async fn a_database_that_went_back_is_refused_at_any_number() {
+    let world = World::start().await;
+    let late = "late.tollhouse.localhost";
+    let yesterday = world.control.copy_database();
+    world.control.put(site(late, "blog")).await;
+    world.control.remove(name(BLOG)).await;
+    world.control.put_back(yesterday);
+    refuses(&world).await;
+    let applied = || world.control.reports().last().map(|report| report.applied);
+    eventually("the gateway reports that it has applied nothing of this history", async || {
+        (applied() == Some(Revision(0))).then_some(())
     })
     .await;
-    assert_eq!(refuses(&world).await, None);
+    // The numbers that the gateway knows, and more, with other changes.
+    for number in 0..3 {
+        world.control.publish(Effect::Put(site(&format!("other-{number}.tollhouse.localhost"), "blog")));
+        let refused = world.control.refused();
+        eventually("the gateway asks again", async || (world.control.refused() > refused).then_some(())).await;
+        refuses(&world).await;
+    }
+    world.control.forget_changes();
+    let refused = world.control.refused();
+    eventually("the gateway asks again", async || (world.control.refused() > refused).then_some(())).await;
     world.ask_plain(Ask::get(BLOG, "/")).await.refused(404, "unknown_host");
+    assert_eq!(world.ask(Ask::get(late, "/")).await.status, 200, "the last good state is served");
+
+    let changed = accept(&world).await;
+    assert_eq!(changed["hostnames"]["removed"]["names"], serde_json::json!([late]), "{changed}");
+    assert!(changed["hostnames"]["added"]["names"].as_array().unwrap().contains(&BLOG.into()), "{changed}");
+    follows(&world).await;
+    assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
+    world.control.put(site("later.tollhouse.localhost", "blog")).await;
+    assert_eq!(world.ask(Ask::get("later.tollhouse.localhost", "/")).await.status, 200, "changes arrive again");
+}
+
+#[tokio::test]
+async fn an_acceptance_of_what_is_followed_anyhow_changes_nothing() {
+    let world = World::start().await;
+    let changed = accept(&world).await;
+    for kind in ["keys", "hostnames", "projects"] {
+        for change in ["added", "removed", "changed"] {
+            assert_eq!(changed[kind][change]["count"], 0, "{changed}");
+        }
+    }
+    world.control.put(site("later.tollhouse.localhost", "blog")).await;
+    assert_eq!(world.control.asked_after(), [0, 0], "everything was asked for once more");
 }
 
 #[tokio::test]

@@ -22,8 +22,9 @@ pub enum Node {
     },
     /// Give all gateways new keys; those of before are worth nothing.
     Rotate,
-    /// Let all gateways take the next state of the control plane, although it is of another database or lacks most of what
-    /// they serve. They refuse such a state until then.
+    /// Let all gateways replace what they know by what the control plane holds now, and print what that changed: keys,
+    /// hostnames and projects. For a database that went back to an earlier state, for another database, and for one without
+    /// most of the hostnames: gateways refuse these until then.
     Accept,
 }
 

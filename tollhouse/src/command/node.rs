@@ -1,5 +1,7 @@
 //! `tollhouse node`.
 
+mod accept;
+
 use anyhow::Context as _;
 use chassis::percent::segment;
 use reqwest::Method;
@@ -43,16 +45,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Node) -> anyho
             let answered = client.control(Method::DELETE, &path, &Value::Null).await?;
             answer(common, &answered, |answered| revoked(&name, answered));
         }
-        Node::Accept => {
-            let mut answers = client.every_edge(&Method::POST, "/replica/accept").await;
-            let silent = answers.extract_if(.., |(_, answer)| answer.is_err());
-            let silent: Vec<_> = silent.map(|(address, _)| address).collect();
-            anyhow::ensure!(silent.is_empty(), "these gateways do not answer: {}", silent.join(", "));
-            let addresses: Vec<_> = answers.into_iter().map(|(address, _)| address).collect();
-            answer(common, &json!({ "gateways": addresses }), |_| {
-                "all gateways take the next state, whatever it is".to_owned()
-            });
-        }
+        Node::Accept => accept::run(common, client).await?,
         Node::Rotate => {
             let answered = client.control(Method::POST, "/internal/gateway-keys", &Value::Null).await?;
             answer(common, &answered, |_| "all gateways have new keys".to_owned());

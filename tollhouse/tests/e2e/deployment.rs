@@ -11,9 +11,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use chassis::clock::SystemClock;
+use chassis::clock::{Clock as _, SystemClock};
 use chassis::config::Source;
-use chassis::guard::operator_token;
+use chassis::guard::{operator_token, pass, pass_key};
 use chassis::logs::Logs;
 use chassis::running::Running;
 use chassis::secret::Secret;
@@ -235,6 +235,31 @@ impl Deployment {
         end.begin();
         running.stopped().await.unwrap();
         self.gateways.insert(number, Edge::start(settings).await);
+    }
+
+    /// What a gateway's admin listener says at a path.
+    pub(crate) async fn admin(&self, gateway: usize, path: &str) -> Value {
+        self.at_admin(gateway, Method::GET, path).await
+    }
+
+    /// An operator accepts at a gateway what the control plane holds; what this changed, once it is taken.
+    pub(crate) async fn accept(&self, gateway: usize) -> Value {
+        self.at_admin(gateway, Method::POST, "/replica/accept").await;
+        let mut said = Value::Null;
+        until("the snapshot is taken", async || {
+            said = self.admin(gateway, "/replica/accept").await;
+            said["state"] == "taken"
+        })
+        .await;
+        said
+    }
+
+    async fn at_admin(&self, gateway: usize, method: Method, path: &str) -> Value {
+        let address = self.gateways[gateway].running.address("admin").unwrap();
+        let key = pass_key(&self.secret).unwrap();
+        let pass = pass(&key, contract::trust::GATEWAYS, SystemClock::new().now_seconds());
+        let request = Client::new().request(method, format!("http://{address}{path}")).bearer_auth(pass);
+        request.send().await.unwrap().json().await.unwrap()
     }
 
     /// Where a gateway listens for HTTPS.

@@ -19,6 +19,8 @@ mod durability;
 #[cfg(test)]
 mod examples;
 #[cfg(test)]
+mod histories;
+#[cfg(test)]
 mod internal_tls;
 #[cfg(test)]
 mod limits;

@@ -125,7 +125,7 @@ async fn answer_challenges(platform: &Platform, listener: tokio::net::TcpListene
                     }
                     change.revision
                 }
-                Frame::SnapshotEnd { revision } => revision,
+                Frame::SnapshotEnd { revision, .. } => revision,
                 _ => continue,
             };
             let body = json!({ "node": "test", "applied": applied.0, "version": "1" });

@@ -47,7 +47,7 @@ impl Stream {
             match self.next().await.expect("the stream goes on") {
                 Frame::SnapshotBegin { entities } => announced = Some(entities),
                 Frame::Entity(entity) => entities.push(entity),
-                Frame::SnapshotEnd { revision } => {
+                Frame::SnapshotEnd { revision, .. } => {
                     assert_eq!(announced, Some(entities.len() as u64));
                     return (entities, revision.0);
                 }

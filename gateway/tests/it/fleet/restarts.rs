@@ -39,6 +39,7 @@ async fn gateways_that_all_restart_at_once_know_what_they_knew_and_stay_exact() 
         let (asked, known) = (fleet.control.asked_after(), fleet.control.revision());
         let again = &asked[asked_before..];
         assert!(again.len() >= 3 && again.iter().all(|after| *after == known), "a snapshot was asked for: {again:?}");
+        assert_eq!(fleet.control.refused(), 0, "a mark was lost");
     }
     limited.add(fleet.burst(0, 1_000).await);
     println!("{rounds} restarts of all gateways: all serve {slowest:?} later at the latest; {limited:?}");

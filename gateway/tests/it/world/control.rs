@@ -1,7 +1,7 @@
 //! A control plane with a change log: it serves the change stream, keeps node reports, and can be made to lie, fall
 //! silent, die and come back.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use chassis::clock::{Clock as _, SystemClock};
 use chassis::guard::edge_token;
 use chassis::secret::Secret;
-use contract::feed::{Change, Effect, Entity, EntityName, Frame, NodeReport, Revision};
+use contract::feed::{Change, Effect, Entity, EntityName, Frame, Mark, NodeReport, Revision};
 use contract::time::UnixMillis;
 use contract::usage::KeyReport;
 use parking_lot::Mutex;
@@ -41,10 +41,24 @@ struct Book {
     /// What the next streams say instead of what is true; they end after it.
     lies: VecDeque<String>,
     silent: bool,
-    /// How many other databases it has had.
-    databases: u64,
+    /// Marks of revisions that are not in the log any more.
+    marks: BTreeMap<u64, Mark>,
+    /// Marks drawn so far.
+    drawn: u64,
+    /// Streams that were refused because of their position.
+    refused: usize,
     /// Its heartbeats show this machine's time, and not the one at which the worlds of most tests stand still.
     shows_real_time: bool,
+}
+
+/// What a control plane's database holds.
+#[derive(Default)]
+pub(crate) struct Database {
+    entities: Vec<Entity>,
+    changes: Vec<Change>,
+    revision: u64,
+    forgotten: u64,
+    marks: BTreeMap<u64, Mark>,
 }
 
 /// The control plane.
@@ -60,7 +74,8 @@ impl ControlPlane {
     pub(crate) async fn start(platform_secret: &Secret, entities: Vec<Entity>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let book = Book { entities, revision: 1, forgotten: 1, ..Book::default() };
+        let mut book = Book { entities, revision: 1, forgotten: 1, ..Book::default() };
+        book.draw();
         let token = Arc::from(format!("Bearer {}", *edge_token(platform_secret).to_token()));
         let plane = Self { address, book: Arc::new(Mutex::new(book)), token, serving: Mutex::new(None) };
         plane.serve(listener);
@@ -99,25 +114,40 @@ impl ControlPlane {
         self.book.lock().shows_real_time = true;
     }
 
-    /// Another database, with nothing in it, whose revisions are higher. Answers what there was.
-    pub(crate) fn lose_database(&self) -> (Vec<Entity>, u64) {
-        let mut book = self.book.lock();
-        let (entities, databases) = (std::mem::take(&mut book.entities), book.databases);
-        book.databases += 1;
-        book.revision += 1_000;
-        book.forgotten = book.revision;
-        book.changes.clear();
-        book.streams.clear();
-        (entities, databases)
+    /// A copy of the database.
+    pub(crate) fn copy_database(&self) -> Database {
+        let book = self.book.lock();
+        Database {
+            entities: book.entities.clone(),
+            changes: book.changes.clone(),
+            revision: book.revision,
+            forgotten: book.forgotten,
+            marks: book.marks.clone(),
+        }
     }
 
-    /// The database of before.
-    pub(crate) fn put_back(&self, (entities, databases): (Vec<Entity>, u64)) {
+    /// The database is this one now.
+    pub(crate) fn put_back(&self, database: Database) {
         let mut book = self.book.lock();
-        (book.entities, book.databases) = (entities, databases);
-        book.revision -= 1_000;
-        book.forgotten = book.revision;
+        let Database { entities, changes, revision, forgotten, marks } = database;
+        (book.entities, book.changes, book.revision) = (entities, changes, revision);
+        (book.forgotten, book.marks) = (forgotten, marks);
         book.streams.clear();
+    }
+
+    /// Another database, with nothing in it, whose revisions are higher. Answers what there was.
+    pub(crate) fn lose_database(&self) -> Database {
+        let lost = self.copy_database();
+        let revision = lost.revision + 1_000;
+        let empty = Database { revision, forgotten: revision, ..Database::default() };
+        self.put_back(empty);
+        self.book.lock().draw();
+        lost
+    }
+
+    /// How many streams were refused because of their position.
+    pub(crate) fn refused(&self) -> usize {
+        self.book.lock().refused
     }
 
     /// Streams stay open, but nothing is said on them any more.
@@ -153,7 +183,8 @@ impl ControlPlane {
         if let Effect::Put(entity) = &effect {
             book.entities.push(entity.clone());
         }
-        let change = Change { revision: Revision(book.revision), at: UnixMillis(0), effect };
+        let mark = book.draw();
+        let change = Change { revision: Revision(book.revision), mark, at: UnixMillis(0), effect };
         book.changes.push(change.clone());
         let line = line(&Frame::Change(change));
         book.tell(&line);
@@ -230,15 +261,32 @@ impl Book {
             let news = self.changes.iter().filter(|change| change.revision > Revision(after));
             return news.map(|change| line(&Frame::Change(change.clone()))).collect();
         }
-        snapshot(&self.entities, self.revision)
+        snapshot_at(&self.entities, self.revision, self.marks[&self.revision])
+    }
+
+    /// A mark for the newest revision that no other revision had.
+    fn draw(&mut self) -> Mark {
+        self.drawn += 1;
+        let mark = Mark(self.drawn);
+        self.marks.insert(self.revision, mark);
+        mark
+    }
+
+    /// Whether this database was ever where a gateway is.
+    fn was_at(&self, after: u64, mark: Option<Mark>) -> bool {
+        after == 0 || (after <= self.revision && mark.is_some() && mark == self.marks.get(&after).copied())
     }
 }
 
-/// A snapshot as it goes over the wire.
+/// A snapshot as it goes over the wire, with any mark.
 pub(crate) fn snapshot(entities: &[Entity], revision: u64) -> String {
+    snapshot_at(entities, revision, Mark(revision))
+}
+
+fn snapshot_at(entities: &[Entity], revision: u64, mark: Mark) -> String {
     let begin = Frame::SnapshotBegin { entities: u64::try_from(entities.len()).unwrap() };
     let all = entities.iter().map(|entity| line(&Frame::Entity(entity.clone())));
-    let end = Frame::SnapshotEnd { revision: Revision(revision) };
+    let end = Frame::SnapshotEnd { revision: Revision(revision), mark };
     std::iter::once(line(&begin)).chain(all).chain([line(&end)]).collect()
 }
 
@@ -272,6 +320,20 @@ async fn answer(stream: TcpStream, book: Arc<Mutex<Book>>, token: Arc<str>) {
 async fn stream_to(mut wire: Wire, head: &Head, book: &Mutex<Book>) {
     let after = head.first_line.split_once("after=").and_then(|(_, rest)| rest.split([' ', '&']).next());
     let after: u64 = after.and_then(|after| after.parse().ok()).expect("a revision to continue from");
+    let mark = head.first_line.split_once("mark=").and_then(|(_, rest)| rest.split([' ', '&']).next());
+    let mark: Option<Mark> = mark.map(|mark| mark.parse().expect("a mark"));
+    let is_ours = {
+        let mut book = book.lock();
+        let is_ours = book.was_at(after, mark) || !book.lies.is_empty();
+        book.refused += usize::from(!is_ours);
+        is_ours
+    };
+    if !is_ours {
+        let body = r#"{"code":"history","message":"Another history.","status":409}"#;
+        let head = format!("HTTP/1.1 409 Conflict\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+        drop(wire.send(format!("{head}{body}").as_bytes()).await);
+        return wire.close().await;
+    }
     let (sender, mut lines) = mpsc::channel(LINES_MAX);
     let (story, is_lie) = {
         let mut book = book.lock();
@@ -280,9 +342,7 @@ async fn stream_to(mut wire: Wire, head: &Head, book: &Mutex<Book>) {
             (lie, true)
         } else {
             book.streams.push(sender);
-            let history = Frame::History { id: format!("{:032x}", book.databases) };
-            let history = if head.first_line.contains("&history=1") { line(&history) } else { String::new() };
-            (history + &book.story(after), false)
+            (book.story(after), false)
         }
     };
     let head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nConnection: close\r\n\r\n";

@@ -16,15 +16,17 @@ use crate::directory::Directory;
 /// start, so they are beyond the clock only by changes that came faster than one a millisecond, over all the time.
 const REVISIONS_AHEAD: i64 = 1_000_000_000;
 
-/// What a restored database of the domains is told before it is used: to count on above every revision it ever gave out,
-/// and that it has no log from before. docs/operating.md has the same, for whoever restores with other tools.
-const RENEW_DOMAINS: [&str; 3] = [
+/// What a restored database of the domains at a PostgreSQL server is told before it is used: to count on above every revision
+/// it ever gave out, that it has no log from before, and that it replaces the databases of before.
+const RENEW_DOMAINS: [&str; 4] = [
     "DELETE FROM changes",
     "UPDATE revision_counter SET current = greatest(current, extract(epoch FROM now()) * 1000)::bigint + 1000000000",
     "UPDATE revision_counter SET oldest = current",
+    domains_service::REPLACE_EARLIER,
 ];
 
-/// What that of the orders is told: that it is another one, so that no entity tag from before matches.
+/// What that of the orders is told: that it is another one, so that no entity tag from before matches. docs/operating.md has
+/// the same, for databases that are put back with other tools.
 const RENEW_ORDERS: [&str; 1] = ["DELETE FROM installation"];
 
 /// One of the two databases.
@@ -235,6 +237,7 @@ async fn put_back_file(from: &Path, target: &Path, promised: &Value, name: Name)
             vec![
                 "DELETE FROM changes".to_owned(),
                 format!("UPDATE revision_counter SET current = {revision}, oldest = {revision} WHERE id = 1"),
+                domains_service::REPLACE_EARLIER.to_owned(),
             ]
         }
         Name::Orders => RENEW_ORDERS.map(str::to_owned).to_vec(),
@@ -321,9 +324,9 @@ mod tests {
     }
 
     #[test]
-    fn operators_are_told_the_statements_that_a_restore_carries_out() {
+    fn operators_are_told_the_statement_that_a_restore_carries_out_for_orders() {
         let page = include_str!("../../../../docs/operating.md");
-        for statement in RENEW_DOMAINS.iter().chain(&RENEW_ORDERS) {
+        for statement in RENEW_ORDERS {
             assert!(page.contains(&format!("    {statement};\n")), "docs/operating.md lacks: {statement};");
         }
     }

@@ -12,7 +12,7 @@ const CLOCK_OFF_MILLISECONDS_MAX: i64 = 5_000;
 const RECENT_SECONDS: u64 = 60;
 
 /// How a service refuses what it would have to ask its database for.
-const NO_DATABASE: &str = "storage_unavailable";
+const NO_DATABASE: [&str; 2] = ["storage_unavailable", "storage_full"];
 
 /// Below this part of its lifetime a certificate should have been renewed.
 const LIFETIME_LEFT_MIN: f64 = 0.25;
@@ -42,7 +42,8 @@ pub(super) fn find(all: &Value) -> Vec<String> {
     for edge in all.get("edges").and_then(Value::as_array).into_iter().flatten() {
         let behind =
             newest.zip(edge.get("revision").and_then(Value::as_u64)).map(|(newest, has)| newest.saturating_sub(has));
-        if let Some(behind @ 1..) = behind {
+        // Why it is behind is said already.
+        if let (Some(behind @ 1..), None) = (behind, not_taken(edge)) {
             found.push(format!("gateway {} is {behind} revisions behind the control plane", name(edge)));
         }
     }
@@ -52,6 +53,11 @@ pub(super) fn find(all: &Value) -> Vec<String> {
 fn name(edge: &Value) -> String {
     let word = |field: &str| edge.get(field).and_then(Value::as_str).unwrap_or("?").to_owned();
     if edge.get("node").is_some() { format!("{} ({})", word("node"), word("address")) } else { word("address") }
+}
+
+/// Why a gateway does not take what the control plane says.
+fn not_taken(edge: &Value) -> Option<&str> {
+    edge.get("replica_refuses").and_then(Value::as_str)
 }
 
 fn of_edge(edge: &Value, found: &mut Vec<String>) {
@@ -68,8 +74,10 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
     if let Some(mode @ ("share" | "deny" | "allow")) = edge.pointer("/quota/mode").and_then(Value::as_str) {
         found.push(format!("gateway {name} counts without the quota store: {mode}"));
     }
-    if let Some(why) = edge.get("replica_refuses").and_then(Value::as_str) {
-        found.push(format!("gateway {name} serves what it knew before: {why}"));
+    if let Some(why) = not_taken(edge) {
+        let has_nothing = edge.get("revision") == Some(&json!(0));
+        let how = if has_nothing { "has nothing to serve yet" } else { "serves what it knew before" };
+        found.push(format!("gateway {name} {how}: {why}"));
     }
     for upstream in edge.get("upstreams").and_then(Value::as_array).into_iter().flatten() {
         if upstream.get("insecure") == Some(&json!(true)) {
@@ -90,6 +98,8 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
     let now = edge.get("now").and_then(Value::as_i64);
     let heard = edge.get("feed_heard_at").and_then(Value::as_i64);
     match now.zip(heard) {
+        // It was heard: what it said could not be taken.
+        Some((_, 0)) if not_taken(edge).is_some() => {}
         Some((_, 0)) => found.push(format!("gateway {name} has not heard the control plane since it started")),
         Some((now, heard)) if now - heard > SILENT_SECONDS_MAX => {
             found.push(format!("gateway {name} last heard the control plane {} seconds ago", now - heard));
@@ -127,7 +137,9 @@ fn of_service(name: &str, status: Option<&Value>, trouble: &str, kind: &str, fou
     if let Some(reason) = status.get("unreachable").and_then(Value::as_str) {
         // It does answer where it has a code to say: that it can look nothing up.
         found.push(match status.get("code").and_then(Value::as_str) {
-            Some(code @ NO_DATABASE) => format!("{name} met trouble with its database 0 seconds ago: {code}"),
+            Some(code) if NO_DATABASE.contains(&code) => {
+                format!("{name} met trouble with its database 0 seconds ago: {code}")
+            }
             _ => format!("{name} does not answer: {reason}"),
         });
         return;
@@ -164,6 +176,17 @@ mod tests {
     #[test]
     fn a_healthy_platform_has_no_trouble() {
         assert_eq!(find(&healthy()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_gateway_that_cannot_take_what_it_hears_is_named_once() {
+        let mut all = healthy();
+        for (field, value) in
+            [("revision", json!(0)), ("feed_heard_at", json!(0)), ("replica_refuses", json!("the disk is full"))]
+        {
+            *all.pointer_mut(&format!("/edges/0/{field}")).unwrap() = value;
+        }
+        assert_eq!(find(&all), ["gateway gw-1 (10.0.0.1:9901) has nothing to serve yet: the disk is full"]);
     }
 
     #[test]

@@ -1,0 +1,94 @@
+//! Which followers a database knows, in a file and on a server: new, compacted and restored.
+
+use chassis::sql::query;
+use contract::feed::{Entity, Mark, Position, Revision};
+
+use super::super::Store;
+use super::super::log::{Next, REPLACE_EARLIER};
+use super::both;
+
+/// How a follower at this position goes on.
+async fn next(store: &Store, Position { revision, mark }: Position) -> Next {
+    store.changes_after(revision, Some(mark), 100).await.unwrap()
+}
+
+async fn is_refused(store: &Store, position: Position) -> bool {
+    matches!(next(store, position).await, Next::OtherHistory(_))
+}
+
+fn with_another_mark(position: Position) -> Position {
+    Position { mark: Mark(!position.mark.0), ..position }
+}
+
+/// The position after a change.
+async fn change(store: &Store, number: u64) -> Position {
+    let site = contract::site::Site {
+        hostname: format!("{number}.example").parse().unwrap(),
+        serves: contract::site::Serves::Project("demo".parse().unwrap()),
+        redirect: None,
+    };
+    let mut write = store.write().await.unwrap();
+    write.put(Entity::Site(site)).await.unwrap();
+    write.commit().await.unwrap();
+    store.snapshot().await.unwrap().1
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_database_knows_its_own_followers() {
+    for (store, _directory) in both().await {
+        let (_, first, _) = store.snapshot().await.unwrap();
+        assert!(matches!(next(&store, first).await, Next::Changes(changes) if changes.is_empty()));
+        assert!(is_refused(&store, with_another_mark(first)).await);
+        assert!(is_refused(&store, Position { revision: first.revision.next(), ..first }).await);
+        assert!(is_refused(&store, Position { revision: Revision(1), ..first }).await);
+        assert!(matches!(store.changes_after(Revision(0), None, 100).await.unwrap(), Next::Snapshot));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn marks_outlive_their_changes_by_a_bounded_number() {
+    for (store, _directory) in both().await {
+        let mut positions = Vec::new();
+        for number in 0..10 {
+            positions.push(change(&store, number).await);
+        }
+        let Next::Changes(changes) = next(&store, positions[4]).await else { panic!("they are all there") };
+        assert_eq!(changes.iter().map(contract::feed::Change::position).collect::<Vec<_>>(), positions[5..]);
+        assert_eq!(store.compact(4, 3).await.unwrap(), 6);
+        for (number, position) in positions.iter().enumerate() {
+            let way = next(&store, *position).await;
+            let is_right = match number {
+                0..=2 => matches!(way, Next::OtherHistory(_)),
+                3..=4 => matches!(way, Next::Snapshot),
+                _ => matches!(way, Next::Changes(_)),
+            };
+            assert!(is_right, "{number}: {way:?}");
+            assert!(is_refused(&store, with_another_mark(*position)).await, "{number}");
+        }
+        // With nothing left but the newest.
+        assert_eq!(store.compact(0, 1).await.unwrap(), 4);
+        assert!(matches!(next(&store, positions[9]).await, Next::Changes(changes) if changes.is_empty()));
+        assert_eq!(change(&store, 10).await.revision, positions[9].revision.next());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restored_database_takes_followers_of_those_that_it_replaced() {
+    for (store, _directory) in both().await {
+        let before = change(&store, 0).await;
+        for statement in
+            ["DELETE FROM changes", "UPDATE revision_counter SET current = current + 1000, oldest = current + 1000"]
+        {
+            query(statement).execute(store.writer()).await.unwrap();
+        }
+        query(REPLACE_EARLIER).execute(store.writer()).await.unwrap();
+        super::super::log::mark_the_newest(store.writer()).await.unwrap();
+        assert!(matches!(next(&store, before).await, Next::Snapshot));
+        assert!(matches!(next(&store, with_another_mark(before)).await, Next::Snapshot));
+        let (_, restored, _) = store.snapshot().await.unwrap();
+        assert_eq!(restored.revision.0, before.revision.0 + 1_000);
+        assert!(matches!(next(&store, restored).await, Next::Changes(_)));
+        assert!(is_refused(&store, with_another_mark(restored)).await);
+        assert!(is_refused(&store, Position { revision: restored.revision.next(), ..restored }).await);
+    }
+}
