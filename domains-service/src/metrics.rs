@@ -8,6 +8,7 @@ use chassis::webhook::AttemptResult;
 use crate::dns::RecordKind;
 use crate::domain::Status;
 use crate::seals::Seals;
+use crate::store::rows::Table;
 
 /// The service's metrics.
 #[derive(Clone)]
@@ -36,6 +37,8 @@ pub(crate) struct Metrics {
     pub(crate) webhook_deliveries: IntGaugeVec,
     /// Private keys and secrets at rest by the secret that they are sealed with.
     pub(crate) sealed: IntGaugeVec,
+    /// Rows that cannot be read, by table.
+    pub(crate) unreadable_rows: IntGaugeVec,
 }
 
 /// How a question to DNS ended, beside the failures.
@@ -105,7 +108,16 @@ impl Metrics {
                 "Private keys and secrets at rest, by the sealing secret that they need.",
                 &["secret"],
             )?,
+            unreadable_rows: gauge_vec(
+                registry,
+                "domains_unreadable_rows",
+                "Rows of each table that could not be read when they were read last, and are set aside.",
+                &["table"],
+            )?,
         };
+        for table in Table::ALL {
+            metrics.unreadable_rows.with_label_values(&[table.as_str()]).set(0);
+        }
         for word in Seals::WORDS {
             metrics.sealed.with_label_values(&[word]).set(0);
         }

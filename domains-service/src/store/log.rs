@@ -1,10 +1,11 @@
 //! Reading the change log and the snapshot, and keeping the log bounded.
 
-use chassis::sql::{Connection, query, query_as, query_scalar};
-use contract::feed::{Change, Revision};
+use chassis::sql::{Connection, RowPlace, query, query_as, query_scalar};
+use contract::feed::{Change, Entity, Revision};
 use contract::time::UnixMillis;
 
-use super::{Store, StoreError, read_json};
+use super::rows::{self, Columns, Stored, Table};
+use super::{Store, StoreError};
 
 /// Rows of the log read at once.
 pub(crate) const CHANGES_PER_READ: i64 = 512;
@@ -19,6 +20,36 @@ pub(crate) enum Next {
 
 /// The setting that holds the id of the database.
 const HISTORY: &str = "history";
+
+/// An entity as it rests.
+pub(crate) struct StoredEntity {
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    pub(crate) body: String,
+}
+
+impl Stored for StoredEntity {
+    type Value = Entity;
+
+    fn place(&self) -> RowPlace {
+        rows::place(Table::Entities, &self.name, &self.kind)
+    }
+
+    fn read(self, columns: &mut Columns) -> Option<Entity> {
+        columns.json("body", &self.body)
+    }
+}
+
+/// Whether an entity can be read; one that cannot is noted.
+pub(crate) fn is_readable(reading: &Connection, kind: &str, name: &str, body: &str) -> bool {
+    let place = rows::place(Table::Entities, name, kind);
+    let read = serde_json::from_str::<Entity>(body);
+    match &read {
+        Ok(_) => rows::forget(reading, &place),
+        Err(error) => rows::note(reading, &place, "body", error),
+    }
+    read.is_ok()
+}
 
 impl Store {
     /// The id of this database, made when it is first asked for. A backup takes it along, so gateways know a restored
@@ -55,20 +86,32 @@ impl Store {
                 .bind(CHANGES_PER_READ)
                 .fetch_all(&mut reading)
                 .await?;
-        let changes = rows.into_iter().map(|(revision, effect, at)| {
-            let effect = read_json(&effect, "change")?;
-            Ok(Change { revision: Revision(revision.unsigned_abs()), at: UnixMillis(at), effect })
-        });
-        changes.collect::<Result<Vec<_>, StoreError>>().map(Next::Changes)
+        let mut changes = Vec::with_capacity(rows.len());
+        for (revision, effect, at) in rows {
+            match serde_json::from_str(&effect) {
+                Ok(effect) => {
+                    changes.push(Change { revision: Revision(revision.unsigned_abs()), at: UnixMillis(at), effect });
+                }
+                // What it changed is in the snapshot, and every later change follows that.
+                Err(error) => {
+                    rows::note(&reading, &rows::place(Table::Changes, revision.to_string(), ""), "effect", &error);
+                    return Ok(Next::Snapshot);
+                }
+            }
+        }
+        Ok(Next::Changes(changes))
     }
 
-    /// Begins a consistent read of everything the edge knows: the transaction, its revision, and how many entities.
+    /// Begins a consistent read of everything the edge knows: the transaction, its revision, and how many entities,
+    /// without those that could not be read when they were read last.
     pub(crate) async fn snapshot(&self) -> Result<(Connection, Revision, u64), StoreError> {
         let mut reading = self.reading().await?;
         let current: i64 =
             query_scalar("SELECT current FROM revision_counter WHERE id = 1").fetch_one(&mut reading).await?;
         let entities: i64 = query_scalar("SELECT COUNT(*) FROM entities").fetch_one(&mut reading).await?;
-        Ok((reading, Revision(current.unsigned_abs()), entities.unsigned_abs()))
+        let unreadable = u64::try_from(self.reader().unreadable().count(Table::Entities.as_str())).unwrap_or(u64::MAX);
+        let entities = entities.unsigned_abs().saturating_sub(unreadable);
+        Ok((reading, Revision(current.unsigned_abs()), entities))
     }
 
     /// Entities after the given one, by kind and name, as they rest, at most `limit`; within the reading of a snapshot.
@@ -99,6 +142,7 @@ impl Store {
             .execute(write.connection())
             .await?
             .rows_affected();
+        rows::forget_changes(self.reader(), floor);
         query("UPDATE revision_counter SET oldest = $1 WHERE id = 1").bind(floor).execute(write.connection()).await?;
         write.commit().await?;
         Ok(forgotten)

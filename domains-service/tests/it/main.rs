@@ -24,6 +24,7 @@ mod postgres;
 mod projects;
 mod redirects;
 mod removal;
+mod rows;
 mod scopes;
 mod sealing;
 mod services;
