@@ -17,8 +17,8 @@ use crate::attend::{self, Reason};
 use crate::dashboard::{ABSOLUTE_MILLIS_MAX, IDLE_MILLIS_MAX};
 use crate::domain::{Domain, Status};
 use crate::project::ProjectRef;
-use crate::store::usage::USAGE_DAYS_MAX;
 use crate::store::rows::Table;
+use crate::store::usage::USAGE_DAYS_MAX;
 use crate::store::{StoreError, acme, domains, keys, projects, webhooks};
 
 /// Between two searches for domains that are due; a change wakes the worker at once.

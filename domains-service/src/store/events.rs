@@ -4,8 +4,8 @@ use chassis::sql::{RowPlace, query, query_as, query_scalar};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
-use super::write::Done;
 use super::rows::{self, Columns, Stored, Table};
+use super::write::Done;
 use super::{Store, StoreError, Write, kept, webhooks};
 use crate::actor::Actor;
 use crate::project::ProjectRef;

@@ -147,8 +147,10 @@ pub(crate) async fn find_key(
 
 /// All keys of a project.
 pub(crate) async fn all_keys(connection: &mut Connection, project: &ProjectRef) -> Result<Vec<KeyRecord>, StoreError> {
-    let rows: Vec<Row> =
-        query_as(with_project!("api_keys WHERE project = $1")).bind(project.uid.as_str()).fetch_all(&mut *connection).await?;
+    let rows: Vec<Row> = query_as(with_project!("api_keys WHERE project = $1"))
+        .bind(project.uid.as_str())
+        .fetch_all(&mut *connection)
+        .await?;
     Ok(rows::each(connection, rows))
 }
 

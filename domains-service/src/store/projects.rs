@@ -264,10 +264,7 @@ pub(crate) async fn find_by_uid(
 }
 
 /// The project's identity and name at present, also where the rest of its row cannot be read.
-pub(crate) async fn find_ref(
-    connection: &mut Connection,
-    uid: &ProjectUid,
-) -> Result<Option<ProjectRef>, StoreError> {
+pub(crate) async fn find_ref(connection: &mut Connection, uid: &ProjectUid) -> Result<Option<ProjectRef>, StoreError> {
     Ok(look_up(connection, uid).await?.map(|project| project.id))
 }
 

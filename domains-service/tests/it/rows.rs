@@ -184,7 +184,11 @@ async fn everything_else_goes_on(platform: &Platform, case: &str, number: usize)
             let ends = ends().await;
             // Renewed since the clock was moved: it ends later than a certificate of before can.
             let until = platform.seconds_until(&ends);
-            if until > 85 * 86_400 { Ok(()) } else { Err(format!("{case}: {domain} ends in {until} s, at {now}: {before}")) }
+            if until > 85 * 86_400 {
+                Ok(())
+            } else {
+                Err(format!("{case}: {domain} ends in {until} s, at {now}: {before}"))
+            }
         })
         .await;
         let fresh = format!("new-{number}.localhost");
@@ -304,7 +308,8 @@ async fn garbage_in_any_column_stops_nothing_but_its_row() {
 async fn what_cannot_be_read_can_be_removed() {
     let platform = platform().await;
     let directory = platform.directory.path();
-    let demo = async |method: &str, path: &str| platform.operator(method, &format!("/projects/demo{path}"), Value::Null).await;
+    let demo =
+        async |method: &str, path: &str| platform.operator(method, &format!("/projects/demo{path}"), Value::Null).await;
     for column in ["status", "redirect_to", "checks", "problems", "certificate"] {
         stores::set(directory, "domains", column, DOMAIN, Some("{garbage")).await;
         assert_eq!(demo("DELETE", "/domains/bad.localhost").await.status, 204, "{column}");
