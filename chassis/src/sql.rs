@@ -13,6 +13,7 @@ mod pool;
 mod query;
 #[cfg(test)]
 mod tests;
+mod unreadable;
 mod watch;
 
 pub use crate::postgres::{InvalidUrl, PostgresSettings};
@@ -20,12 +21,14 @@ pub use connection::{Begin, Connection};
 pub use place::{Place, StoreKind, read_place};
 pub use pool::{Kind, Migrations, Pool, PoolUse};
 pub use query::{Builder, Done, On, Query, QueryAs, QueryScalar, Record, Value, query, query_as, query_scalar};
+pub use unreadable::{BadColumn, RowPlace, UNREADABLE_MAX, UnreadableRows};
 pub use watch::{StoreMetrics, watch};
 
 pub use crate::postgres::STATEMENT_WAIT_MAX;
 pub use crate::sqlite::WAIT_MAX;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 
@@ -70,7 +73,9 @@ impl Database {
         let sqlite = crate::sqlite::Sqlite::open(path).await?;
         let migrated = sqlite.migrate(&migrations.sqlite).await;
         migrated.with_context(|| format!("the database {}", path.display()))?;
-        Ok(Self { write: Pool::Sqlite(sqlite.write), read: Pool::Sqlite(sqlite.read) })
+        let unreadable = Arc::default();
+        let pool = |pool| Pool::Sqlite(pool, Arc::clone(&unreadable));
+        Ok(Self { write: pool(sqlite.write), read: pool(sqlite.read) })
     }
 
     /// What a process asks first of all, perhaps several times. A PostgreSQL server that is gone again is waited for like

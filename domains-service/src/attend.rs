@@ -271,7 +271,8 @@ async fn become_primary_if_wanted(write: &mut Write, domain: &mut Domain) -> Res
     }
     let primary = domains::find_primary(write.connection(), &domain.project).await?;
     match primary {
-        Some(mut old) if domain.primary_wanted => {
+        // One that cannot be read stays what it is.
+        Some(mut old) if domain.primary_wanted && old.unreadable.is_none() => {
             old.primary = false;
             let now = write.now();
             old.touch(now);
@@ -306,7 +307,10 @@ async fn take_over(
         lost.enter(Status::PendingOwnership, now);
         lost.watched_since = now;
         lost.due_at = schedule::next_look(lost.status, now, now, jitter());
-        domains::save_domain(write.connection(), &lost).await?;
+        // A row that cannot be read stays as it is: once it is mended, the next look finds that the name is held by another.
+        if lost.unreadable.is_none() {
+            domains::save_domain(write.connection(), &lost).await?;
+        }
         let detail = json!({ "to_another_project": true });
         write.record(loser, Some(&lost.name), "domain.transferred", &Actor::system(), detail).await?;
         domains::hold(write.connection(), &domain.name, &domain.project).await?;
@@ -357,6 +361,10 @@ pub(crate) async fn remove(
         domain.primary = false;
         domain.redirect = None;
         domain.due_at = None;
+        if domain.unreadable.take().is_some() {
+            // From now on it is one that is removed, and nothing of what could not be read is needed for that.
+            domain.problems.clear();
+        }
         domain.enter(Status::Removing, now);
         write.record(&project.id, Some(&domain.name), "domain.removed", actor, json!({})).await?;
         app.metrics.moved(before, domain.status);

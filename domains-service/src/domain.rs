@@ -57,6 +57,9 @@ pub(crate) struct Domain {
     pub(crate) rev: i64,
     pub(crate) created_at: UnixMillis,
     pub(crate) updated_at: UnixMillis,
+    /// The first column of its row that cannot be read, when there is one: it is shown and can be removed, and is not
+    /// saved.
+    pub(crate) unreadable: Option<&'static str>,
 }
 
 impl Domain {
@@ -83,6 +86,7 @@ impl Domain {
             rev: 1,
             created_at: now,
             updated_at: now,
+            unreadable: None,
         }
     }
 

@@ -115,6 +115,8 @@ catalogue! {
     TooManyChanges = 429 "too_many_changes",
     /// Something went wrong on our side.
     InternalError = 500 "internal_error",
+    /// A row of the database cannot be read.
+    RecordUnreadable = 500 "record_unreadable",
     /// No resolver answers.
     ResolverUnavailable = 503 "resolver_unavailable",
     /// The database does not answer.
@@ -130,8 +132,13 @@ impl Code {
     }
 }
 
-/// A refusal for a database that does not answer, or has no space left: logged here, once.
+/// A refusal for a database that does not answer, or has no space left: logged here, once. A row that cannot be read was
+/// logged where it was read.
 pub(crate) fn storage(error: &StoreError) -> Refusal {
+    if let StoreError::Unreadable { .. } = error {
+        let message = "Our record of this cannot be read. The platform's operators are told; until it is mended it can be removed, and not changed.";
+        return Code::RecordUnreadable.refuse(message);
+    }
     tracing::error!(%error, "a request failed at the database");
     let is_full = matches!(error, StoreError::Database(error) if chassis::sql::is_full(error));
     let refusal = if is_full {

@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use crate::app::App;
 use crate::keyring;
 use crate::metrics::Metrics;
-use crate::store::log::{CHANGES_PER_READ, Next};
+use crate::store::log::{self, CHANGES_PER_READ, Next};
 use crate::store::{Store, StoreError};
 
 /// Between two heartbeats.
@@ -124,6 +124,8 @@ pub(crate) enum Ended {
     Stalled,
     #[error("the database went back to an earlier state, and no longer is where the follower is")]
     OtherHistory,
+    #[error("other entities than known cannot be read; the follower is sent the next snapshot")]
+    Unreadable,
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -257,19 +259,27 @@ impl Follower {
         write_frame(&mut piece, &Frame::SnapshotBegin { entities });
         // By kind, certificates before the sites that need them.
         let mut last = (String::new(), String::new());
+        let mut sent = 0;
         loop {
             let after = (last.0.as_str(), last.1.as_str());
-            let entities = Store::entities_after(&mut reading, after, ENTITIES_PER_READ).await?;
-            if entities.is_empty() {
+            let found = Store::entities_after(&mut reading, after, ENTITIES_PER_READ).await?;
+            if found.is_empty() {
                 break;
             }
-            for (kind, name, body) in entities {
-                write_entity(&mut piece, &body);
+            for (kind, name, body) in found {
+                // One that cannot be read would have the gateway refuse all of them.
+                if log::is_readable(&reading, &kind, &name, &body) {
+                    write_entity(&mut piece, &body);
+                    sent += 1;
+                }
                 if piece.len() >= PIECE_BYTES {
                     self.send(std::mem::take(&mut piece)).await?;
                 }
                 last = (kind, name);
             }
+        }
+        if sent != entities {
+            return Err(Ended::Unreadable);
         }
         write_frame(&mut piece, &Frame::SnapshotEnd { revision: position.revision, mark: position.mark });
         self.send(piece).await?;
@@ -300,7 +310,7 @@ fn write_frame(piece: &mut Vec<u8>, frame: &Frame) {
     piece.push(b'\n');
 }
 
-/// [`Frame::Entity`] around an entity that is JSON already: a million of them need not be parsed to be sent.
+/// [`Frame::Entity`] around an entity that is JSON already: a million of them need not be written anew to be sent.
 fn write_entity(piece: &mut Vec<u8>, body: &str) {
     piece.extend_from_slice(b"{\"entity\":");
     piece.extend_from_slice(body.as_bytes());

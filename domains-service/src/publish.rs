@@ -34,7 +34,11 @@ pub(crate) async fn target_of(
 }
 
 /// Tells the edge what to serve for the domain now. The domain must be saved.
+/// Of one that cannot be read, the edge keeps what it was told last.
 pub(crate) async fn site(write: &mut Write, domain: &Domain) -> Result<(), StoreError> {
+    if domain.unreadable.is_some() {
+        return Ok(());
+    }
     let target = match &domain.redirect {
         Some(rule) => target_of(write, domain, &rule.to).await?,
         None => None,

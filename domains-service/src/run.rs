@@ -247,6 +247,10 @@ async fn publish_platform(app: &App) -> anyhow::Result<()> {
         after = last.id.to_string();
         let mut write = app.store.write().await?;
         for seen in &found {
+            // A project that cannot be read stays at the edge as it is.
+            if seen.unreadable.is_some() {
+                continue;
+            }
             // Read again: nothing else writes yet, but another process may.
             if let Some(project) = projects::find_project(write.connection(), &seen.id).await? {
                 write.put(Entity::Project(project.published(&app.plans))).await?;

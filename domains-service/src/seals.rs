@@ -109,7 +109,8 @@ async fn give_up(app: &App, seal: &str) -> Result<(), StoreError> {
         after = last.to_string();
         for name in names {
             let Some(project) = domains::find_claims(write.connection(), &name).await?.holder else { continue };
-            if let Some(mut domain) = domains::find_domain(write.connection(), &project, &name).await? {
+            let found = domains::find_domain(write.connection(), &project, &name).await?;
+            if let Some(mut domain) = found.filter(|domain| domain.unreadable.is_none()) {
                 domain.certificate.renew_at = Some(now.to_seconds());
                 domain.due_at = Some(now);
                 domains::save_domain(write.connection(), &domain).await?;

@@ -23,6 +23,7 @@ pub(crate) mod operators;
 pub(crate) mod overview;
 pub(crate) mod processes;
 pub(crate) mod projects;
+pub(crate) mod rows;
 pub(crate) mod seals;
 pub(crate) mod sessions;
 #[cfg(test)]
@@ -68,9 +69,16 @@ pub(crate) enum StoreError {
     /// It is gone, slow, full or refused the statement.
     #[error("the database did not answer: {0}")]
     Database(#[from] sqlx::Error),
-    /// A row does not read back as what was written.
-    #[error("the database holds a {0} that cannot be read")]
-    Damaged(&'static str),
+    /// A row does not read back as what was written. It is noted by [`rows`].
+    #[error("column {column} of the row {row} of {table} cannot be read")]
+    Unreadable {
+        /// Its table.
+        table: &'static str,
+        /// Which row.
+        row: String,
+        /// The first column that cannot be read.
+        column: &'static str,
+    },
 }
 
 /// The database and the news of commits.
@@ -222,21 +230,6 @@ pub fn newest_schema() -> i64 {
 /// Wakes followers if the revision is another one. A lower one is news as well: the database went back.
 fn announce(newest: &watch::Sender<Revision>, revision: Revision) {
     newest.send_if_modified(|newest| std::mem::replace(newest, revision) != revision);
-}
-
-/// Reads a project back from the columns of its identity and its name.
-pub(crate) fn read_project(uid: &str, name: &str) -> Result<ProjectRef, StoreError> {
-    Ok(ProjectRef { uid: read_word(uid, "project id")?, name: read_word(name, "project name")? })
-}
-
-/// Reads a closed set's word back from a column.
-pub(crate) fn read_word<T: std::str::FromStr>(text: &str, what: &'static str) -> Result<T, StoreError> {
-    text.parse().map_err(|_| StoreError::Damaged(what))
-}
-
-/// Reads JSON back from a column.
-pub(crate) fn read_json<T: serde::de::DeserializeOwned>(text: &str, what: &'static str) -> Result<T, StoreError> {
-    serde_json::from_str(text).map_err(|_| StoreError::Damaged(what))
 }
 
 /// JSON for a column. Our own types always serialise.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chassis::shutdown::Shutdown;
-use contract::feed::{EntityName, Revision};
+use contract::feed::Revision;
 use contract::hostname::Hostname;
 use tokio::task::{self, JoinSet};
 
@@ -18,6 +18,7 @@ use crate::dashboard::{ABSOLUTE_MILLIS_MAX, IDLE_MILLIS_MAX};
 use crate::domain::{Domain, Status};
 use crate::nodes::FORGOTTEN_AFTER;
 use crate::project::ProjectRef;
+use crate::store::rows::Table;
 use crate::store::usage::USAGE_DAYS_MAX;
 use crate::store::{StoreError, acme, domains, keys, processes, projects, webhooks};
 
@@ -87,10 +88,14 @@ impl InProgress {
         let place = (domain.project.clone(), domain.name.clone());
         let app = app.clone();
         let handle = self.tasks.spawn(async move {
-            let attended = attend::attend(&app, &domain, Reason::Schedule).await;
-            attended.map(|_| ()).inspect_err(
-                |error| tracing::error!(%error, domain = %domain.name, "a domain could not be attended to"),
-            )
+            match attend::attend(&app, &domain, Reason::Schedule).await {
+                // It is noted which row; the domain waits until that is mended.
+                Err(StoreError::Unreadable { .. }) => {
+                    app.store.set_aside(&domains::place(&domain), app.clock.now()).await
+                }
+                attended => attended.map(|_| ()),
+            }
+            .inspect_err(|error| tracing::error!(%error, domain = %domain.name, "a domain could not be attended to"))
         });
         self.domains.insert(handle.id(), place);
     }
@@ -242,8 +247,8 @@ async fn tidy_once(app: &App) -> Result<(), StoreError> {
     let mut write = app.store.write().await?;
     let now = write.now();
     for key in keys::stale_keys(write.connection(), now.plus(-MEMORY_MILLIS), KEYS_PER_TIDYING).await? {
-        write.remove(EntityName::Key(key.digest)).await?;
-        keys::delete_key(write.connection(), &key.id).await?;
+        keys::withdraw(&mut write, &key).await?;
+        keys::delete_key(write.connection(), &key).await?;
     }
     let now = write.now();
     acme::tidy(write.connection(), now).await?;
@@ -286,6 +291,10 @@ pub(crate) async fn measure(app: &App) -> Result<(), StoreError> {
     for status in Status::ALL {
         let count = counts.remove(status.as_str()).unwrap_or(0);
         app.metrics.states.with_label_values(&[status.as_str()]).set(count);
+    }
+    for table in Table::ALL {
+        let count = i64::try_from(app.store.reader().unreadable().count(table.as_str())).unwrap_or(i64::MAX);
+        app.metrics.unreadable_rows.with_label_values(&[table.as_str()]).set(count);
     }
     let revision = app.store.newest_revision().await?;
     app.metrics.revision.set(revision.0.cast_signed());

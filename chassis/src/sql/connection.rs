@@ -4,13 +4,14 @@
 //! state the database is, the connection is closed instead of used again: after a statement that took too long, one
 //! that was dropped half-way, a commit that failed, or an error on which SQLite may have rolled back by itself.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
 use sqlx::{Executor as _, Postgres, Sqlite};
 use tokio::runtime::Handle;
 
-use super::{Kind, STATEMENT_WAIT_MAX, query};
+use super::{Kind, STATEMENT_WAIT_MAX, UnreadableRows, query};
 
 /// How long undoing what was left open may take before its connection is closed instead.
 const UNDO_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -35,6 +36,7 @@ pub struct Connection {
     /// A statement is on its way, or was when its caller left.
     pub(super) busy: bool,
     broken: bool,
+    unreadable: Arc<UnreadableRows>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,17 +74,22 @@ impl Held {
 }
 
 impl Connection {
-    pub(super) fn of_sqlite(connection: PoolConnection<Sqlite>) -> Self {
+    pub(super) fn of_sqlite(connection: PoolConnection<Sqlite>, unreadable: Arc<UnreadableRows>) -> Self {
         // SQLite has no network to wait for; its waits are the busy timeout and the caller's own deadline.
-        Self::of(Held::Sqlite(connection), Duration::from_hours(1))
+        Self::of(Held::Sqlite(connection), Duration::from_hours(1), unreadable)
     }
 
-    pub(super) fn of_postgres(connection: PoolConnection<Postgres>) -> Self {
-        Self::of(Held::Postgres(connection), STATEMENT_WAIT_MAX)
+    pub(super) fn of_postgres(connection: PoolConnection<Postgres>, unreadable: Arc<UnreadableRows>) -> Self {
+        Self::of(Held::Postgres(connection), STATEMENT_WAIT_MAX, unreadable)
     }
 
-    fn of(held: Held, limit: Duration) -> Self {
-        Self { held, limit, transaction: Transaction::None, busy: false, broken: false }
+    fn of(held: Held, limit: Duration, unreadable: Arc<UnreadableRows>) -> Self {
+        Self { held, limit, transaction: Transaction::None, busy: false, broken: false, unreadable }
+    }
+
+    /// The rows of the database that could not be read.
+    pub fn unreadable(&self) -> &Arc<UnreadableRows> {
+        &self.unreadable
     }
 
     /// Which database it leads to.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{PgPool, SqlSafeStr, SqlitePool};
 
-use super::{Begin, Connection};
+use super::{Begin, Connection, UnreadableRows};
 
 /// How long a connection is waited for while the server is known not to answer.
 const DOWN_WAIT_MAX: Duration = Duration::from_millis(100);
@@ -96,9 +96,9 @@ impl Migrations {
 #[derive(Clone, Debug)]
 pub enum Pool {
     /// To a file.
-    Sqlite(SqlitePool),
+    Sqlite(SqlitePool, Arc<UnreadableRows>),
     /// To a server, and whether it is known not to answer.
-    Postgres(PgPool, Arc<AtomicBool>),
+    Postgres(PgPool, Arc<AtomicBool>, Arc<UnreadableRows>),
 }
 
 /// How many connections there are.
@@ -116,7 +116,7 @@ impl Pool {
     /// Which database it is.
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Sqlite(_) => Kind::Sqlite,
+            Self::Sqlite(..) => Kind::Sqlite,
             Self::Postgres(..) => Kind::Postgres,
         }
     }
@@ -126,7 +126,7 @@ impl Pool {
     /// # Errors
     /// When none is free in time, or the database is not there.
     pub async fn acquire(&self) -> Result<Connection, sqlx::Error> {
-        if let Self::Postgres(_, down) = self {
+        if let Self::Postgres(_, down, _) = self {
             let is_down = || down.load(Ordering::Relaxed);
             let acquired = if is_down() {
                 tokio::time::timeout(DOWN_WAIT_MAX, self.acquire_patiently()).await
@@ -149,19 +149,25 @@ impl Pool {
     /// As [`Pool::acquire`], with all patience also while the server is known not to answer: how its return is noticed.
     pub(super) async fn acquire_patiently(&self) -> Result<Connection, sqlx::Error> {
         Ok(match self {
-            Self::Sqlite(pool) => Connection::of_sqlite(pool.acquire().await?),
-            Self::Postgres(pool, _) => Connection::of_postgres(pool.acquire().await?),
+            Self::Sqlite(pool, rows) => Connection::of_sqlite(pool.acquire().await?, rows.clone()),
+            Self::Postgres(pool, _, rows) => Connection::of_postgres(pool.acquire().await?, rows.clone()),
         })
     }
 
     /// To a server that is believed to answer.
     pub(super) fn server(pool: PgPool) -> Self {
-        Self::Postgres(pool, Arc::default())
+        Self::Postgres(pool, Arc::default(), Arc::default())
+    }
+
+    /// The rows of the database that could not be read.
+    pub fn unreadable(&self) -> &Arc<UnreadableRows> {
+        let (Self::Sqlite(_, rows) | Self::Postgres(_, _, rows)) = self;
+        rows
     }
 
     /// Notes whether the database answers.
     pub(super) fn note(&self, up: bool) {
-        if let Self::Postgres(_, down) = self {
+        if let Self::Postgres(_, down, _) = self {
             down.store(!up, Ordering::Relaxed);
         }
     }
@@ -179,8 +185,8 @@ impl Pool {
     /// How many connections there are.
     pub fn usage(&self) -> PoolUse {
         let (size, idle, max) = match self {
-            Self::Sqlite(pool) => (pool.size(), pool.num_idle(), pool.options().get_max_connections()),
-            Self::Postgres(pool, _) => (pool.size(), pool.num_idle(), pool.options().get_max_connections()),
+            Self::Sqlite(pool, _) => (pool.size(), pool.num_idle(), pool.options().get_max_connections()),
+            Self::Postgres(pool, ..) => (pool.size(), pool.num_idle(), pool.options().get_max_connections()),
         };
         let idle = u32::try_from(idle).unwrap_or(u32::MAX).min(size);
         PoolUse { busy: size - idle, idle, max }
@@ -189,7 +195,7 @@ impl Pool {
     /// The pool of the embedded database, if it is that.
     pub fn sqlite(&self) -> Option<&SqlitePool> {
         match self {
-            Self::Sqlite(pool) => Some(pool),
+            Self::Sqlite(pool, _) => Some(pool),
             Self::Postgres(..) => None,
         }
     }
@@ -197,15 +203,15 @@ impl Pool {
     /// The pool of a server, if it is that.
     pub fn postgres(&self) -> Option<&PgPool> {
         match self {
-            Self::Sqlite(_) => None,
-            Self::Postgres(pool, _) => Some(pool),
+            Self::Sqlite(..) => None,
+            Self::Postgres(pool, ..) => Some(pool),
         }
     }
 
     pub(super) async fn close(&self) {
         match self {
-            Self::Sqlite(pool) => pool.close().await,
-            Self::Postgres(pool, _) => pool.close().await,
+            Self::Sqlite(pool, _) => pool.close().await,
+            Self::Postgres(pool, ..) => pool.close().await,
         }
     }
 }

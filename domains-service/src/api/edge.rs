@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use chassis::shutdown::Shutdown;
+use chassis::sql::UnreadableRows;
 use contract::feed::{NodeReport, NotAMark, Revision};
 use contract::usage::{BANS_MAX, KEY_USES_MAX, KeyReport, KeyUse, USAGE_PROJECTS_MAX, UsageReport};
 use futures_util::stream;
@@ -23,6 +24,7 @@ use crate::feed::{self, Ended, PIECES_WAITING_MAX, Places};
 use crate::seals;
 use crate::store::keys;
 use crate::store::log::Next;
+use crate::store::rows::Table;
 
 /// The longest name of a node.
 const NODE_BYTES_MAX: usize = 128;
@@ -203,7 +205,21 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop
         "sealed_with_older": seals.older,
         "sealed_with_missing": seals.missing,
         "credential_files_refused": *app.refused_files.lock(),
+        "unreadable_rows": unreadable_rows(app.store.reader().unreadable()),
         "trouble": trouble,
     }))
     .into_response())
+}
+
+/// Rows shown to operators at once.
+const UNREADABLE_SHOWN: usize = 20;
+
+fn unreadable_rows(unreadable: &UnreadableRows) -> serde_json::Value {
+    let total: usize = Table::ALL.iter().map(|table| unreadable.count(table.as_str())).sum();
+    let shown = unreadable.noted(UNREADABLE_SHOWN).into_iter().map(|(place, bad)| {
+        json!({
+            "table": place.table, "row": place.row, "of": place.of, "column": bad.column, "reason": bad.reason,
+        })
+    });
+    json!({ "total": total, "rows": shown.collect::<Vec<_>>() })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use contract::feed::{Entity, EntityName};
+use contract::feed::Entity;
 use contract::key::{Environment, KeyId, PresentedKey, Scope, Scopes};
 use contract::time::{UnixMillis, UnixSeconds};
 use http::StatusCode;
@@ -122,6 +122,10 @@ pub(super) async fn rotate(
     if old.revoked_at.is_some() || expired {
         return Err(Code::KeyNotUsable.refuse("The key is revoked or expired; create a new one.").into());
     }
+    if old.unreadable.is_some() {
+        let message = "Our record of this key cannot be read. Create a new key, and revoke this one.";
+        return Err(Code::RecordUnreadable.refuse(message).into());
+    }
     if !actor.may_grant(&old.scopes) {
         return Err(Code::ScopeNotGrantable.refuse("A key cannot rotate one that may do more than itself.").into());
     }
@@ -183,6 +187,7 @@ fn generate(
         expires_at,
         revoked_at: None,
         last_used_at: None,
+        unreadable: None,
     };
     Ok((record, secret))
 }
@@ -195,7 +200,7 @@ async fn publish(write: &mut Write, key: &KeyRecord) -> Result<(), Stop> {
 async fn withdraw(write: &mut Write, key: &mut KeyRecord) -> Result<(), Stop> {
     key.revoked_at = Some(write.now());
     keys::save_key(write.connection(), key).await?;
-    Ok(write.remove(EntityName::Key(key.digest)).await?)
+    Ok(keys::withdraw(write, key).await?)
 }
 
 async fn find(write: &mut Write, project: &ProjectRef, id: &str) -> Result<KeyRecord, Stop> {
@@ -208,7 +213,7 @@ async fn find(write: &mut Write, project: &ProjectRef, id: &str) -> Result<KeyRe
 }
 
 async fn project_exists(write: &mut Write, project: &ProjectRef) -> Result<(), Stop> {
-    match projects::find_project(write.connection(), project).await? {
+    match projects::find_ref(write.connection(), &project.uid).await? {
         Some(_) => Ok(()),
         None => Err(no_project().into()),
     }
@@ -222,8 +227,8 @@ fn no_project() -> chassis::refusal::Refusal {
 async fn room_for_one(write: &mut Write, project: &ProjectRef, leaving: u64) -> Result<(), Stop> {
     let now = write.now().to_seconds();
     for gone in keys::keys_beyond(write.connection(), project, KEYS_GONE_MAX, now).await? {
-        write.remove(EntityName::Key(gone.digest)).await?;
-        keys::delete_key(write.connection(), &gone.id).await?;
+        keys::withdraw(write, &gone).await?;
+        keys::delete_key(write.connection(), &gone).await?;
     }
     if keys::count_usable(write.connection(), project, now).await? < KEYS_PER_PROJECT_MAX + leaving {
         return Ok(());

@@ -89,6 +89,7 @@ pub(super) async fn create(
         deployed_at: None,
         unpaid_since: None,
         removed: None,
+        unreadable: None,
     };
     save(&app, &mut write, &project).await?;
     write.record(&project.id, None, "project.created", &actor, json!({ "plan": project.plan })).await?;

@@ -22,7 +22,7 @@ use crate::app::App;
 use crate::domain::kept::KeptDomain;
 use crate::error::{Code, Stop};
 use crate::publish;
-use crate::store::projects::{ProjectRecord, Removed, end_sessions, erase, find_named, find_removed, save_project};
+use crate::store::projects::{ProjectRecord, Removed, end_sessions, erase, find_named, find_removed, save_removal};
 use crate::store::{Write, acme, domains, keys};
 
 /// `DELETE /internal/projects/{project}?now=bool`: keys and traffic stop, the name is free, and the data is kept until
@@ -74,7 +74,7 @@ async fn withdraw(app: &App, write: &mut Write, project: &mut ProjectRecord) -> 
         }
     }
     for key in keys::all_keys(write.connection(), &project.id).await? {
-        write.remove(EntityName::Key(key.digest)).await?;
+        keys::withdraw(write, &key).await?;
     }
     if let Some(host) = project.host(&app.platform) {
         write.remove(EntityName::Site(host)).await?;
@@ -84,7 +84,7 @@ async fn withdraw(app: &App, write: &mut Write, project: &mut ProjectRecord) -> 
     let erase_at = now.plus(app.removed_kept_millis);
     project.removed = Some(Removed { at: now, erase_at, domains: kept });
     project.updated_at = now;
-    Ok(save_project(write.connection(), project).await?)
+    Ok(save_removal(write.connection(), project).await?)
 }
 
 /// `POST /internal/projects/{project}/restore`: the project of this name that was removed last is there again, with its
@@ -110,7 +110,7 @@ pub(super) async fn restore(
         projects::publish_host(&app, &mut write, &project).await?;
     }
     for key in keys::all_keys(write.connection(), &project.id).await? {
-        if key.revoked_at.is_none() {
+        if key.revoked_at.is_none() && key.unreadable.is_none() {
             write.put(Entity::Key(key.published())).await?;
         }
     }

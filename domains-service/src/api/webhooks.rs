@@ -81,6 +81,7 @@ pub(super) async fn create(
         disabled: None,
         created_at: now,
         updated_at: now,
+        unreadable: None,
     };
     webhooks::save_webhook(write.connection(), &endpoint).await?;
     let detail = json!({ "webhook": endpoint.id, "events": endpoint.events });
@@ -204,7 +205,7 @@ pub(super) async fn remove(
     let project = actor.enter(&project, Some(Scope::DomainsWrite))?;
     let mut write = app.store.write().await?;
     let endpoint = find(&mut write, &actor, &project, &webhook).await?;
-    webhooks::delete_webhook(write.connection(), &endpoint.id).await?;
+    webhooks::delete_webhook(write.connection(), &endpoint).await?;
     write.record(&project, None, "webhook.removed", &actor, json!({ "webhook": endpoint.id })).await?;
     write.commit().await?;
     Ok(StatusCode::NO_CONTENT.into_response())

@@ -230,7 +230,7 @@ async fn find(
 
 /// Whether a key may be used at `now`.
 pub(super) fn is_usable(key: &crate::store::keys::KeyRecord, now: contract::time::UnixSeconds) -> bool {
-    key.revoked_at.is_none() && key.expires_at.is_none_or(|at| now < at)
+    key.unreadable.is_none() && key.revoked_at.is_none() && key.expires_at.is_none_or(|at| now < at)
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Session {

@@ -108,6 +108,8 @@ codes! {
     ChallengeUnreachable = "CHALLENGE_UNREACHABLE" You Error,
     /// No certificate after 30 minutes.
     CertDelayed = "CERT_DELAYED" You Error,
+    /// Our record of the domain cannot be read.
+    RecordUnreadable = "RECORD_UNREADABLE" Us Error,
     /// The project's plan has no custom domains.
     PlanRequired = "PLAN_REQUIRED" You Error,
 }

@@ -128,6 +128,7 @@ mod tests {
             deployed_at: None,
             unpaid_since: None,
             removed: None,
+            unreadable: None,
         }
     }
 

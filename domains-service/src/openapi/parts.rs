@@ -26,6 +26,7 @@ pub(super) const ANY_ERRORS: &[(u16, &str)] = &[
     (429, "too_many_in_progress"),
     (429, Code::TooManyChanges.as_str()),
     (500, Code::InternalError.as_str()),
+    (500, Code::RecordUnreadable.as_str()),
     (502, "upstream_unreachable"),
     (503, Code::StorageUnavailable.as_str()),
     (503, Code::StorageFull.as_str()),

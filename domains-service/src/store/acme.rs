@@ -1,10 +1,12 @@
 //! What of certificate authorities must last: accounts, orders in progress, and what of their limits is used up.
 
-use chassis::sql::{Connection, query, query_as, query_scalar};
+use chassis::sql::{Connection, RowPlace, query, query_as, query_scalar};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
-use super::{Store, StoreError, Write, read_word};
+use super::log::StoredEntity;
+use super::rows::{self, Columns, Stored, Table};
+use super::{Store, StoreError, Write};
 use crate::issuer::acme::limits::{Demand, Turn, admit, line_up};
 
 /// An order at an authority.
@@ -28,19 +30,26 @@ chassis::record! {
     }
 }
 
-impl TryFrom<Row> for OrderRecord {
-    type Error = StoreError;
+impl Stored for Row {
+    type Value = OrderRecord;
 
-    fn try_from(row: Row) -> Result<Self, StoreError> {
-        Ok(Self {
-            authority: row.authority,
-            hostname: read_word(&row.hostname, "hostname")?,
-            url: row.url,
-            sealed_key: row.sealed_key,
-            created_at: UnixMillis(row.created_at),
+    fn place(&self) -> RowPlace {
+        rows::place(Table::AcmeOrders, &self.url, &self.authority)
+    }
+
+    fn read(self, columns: &mut Columns) -> Option<OrderRecord> {
+        Some(OrderRecord {
+            hostname: columns.word("hostname", &self.hostname)?,
+            authority: self.authority,
+            url: self.url,
+            sealed_key: self.sealed_key,
+            created_at: UnixMillis(self.created_at),
         })
     }
 }
+
+/// How long an order whose row cannot be read is set aside, in milliseconds.
+const SET_ASIDE_MILLIS: i64 = 3_600_000;
 
 /// When all of a limit, or of the queue for it, is free.
 async fn free_at(write: &mut Write, name: &str) -> Result<UnixMillis, StoreError> {
@@ -66,7 +75,7 @@ impl Store {
         .bind(hostname.as_str())
         .fetch_optional(self.reader())
         .await?;
-        row.map(OrderRecord::try_from).transpose()
+        rows::one(self.reader(), row)
     }
 
     /// Notes an order; it takes the place of the one before.
@@ -98,7 +107,7 @@ impl Store {
 
     /// Orders whose names were removed and whose authorizations are to be deactivated now, at most `limit`.
     pub(crate) async fn abandoned_orders(&self, now: UnixMillis, limit: i64) -> Result<Vec<OrderRecord>, StoreError> {
-        let rows: Vec<Row> = query_as(
+        let found: Vec<Row> = query_as(
             "SELECT authority, hostname, url, sealed_key, created_at FROM acme_orders
              WHERE abandoned_at <= $1 ORDER BY abandoned_at LIMIT $2",
         )
@@ -106,7 +115,16 @@ impl Store {
         .bind(limit)
         .fetch_all(self.reader())
         .await?;
-        rows.into_iter().map(OrderRecord::try_from).collect()
+        let (orders, unreadable) = rows::split(self.reader(), found);
+        for place in unreadable {
+            query("UPDATE acme_orders SET abandoned_at = $1 WHERE url = $2 AND authority = $3")
+                .bind(now.plus(SET_ASIDE_MILLIS).0)
+                .bind(&place.row)
+                .bind(&place.of)
+                .execute(self.writer())
+                .await?;
+        }
+        Ok(orders)
     }
 
     /// Forgets an order whose authorizations are deactivated, unless another has taken its place meanwhile.
@@ -198,8 +216,9 @@ impl Store {
             .bind(hostname.as_str())
             .fetch_optional(self.reader())
             .await?;
-        let entity = body.map(|body| super::read_json(&body, "certificate")).transpose()?;
-        Ok(match entity {
+        // One that cannot be read has nothing to ask an authority about; its renewal writes it anew.
+        let found = body.map(|body| StoredEntity { kind: "certificate".to_owned(), name: hostname.to_string(), body });
+        Ok(match rows::each(self.reader(), found.into_iter().collect()).pop() {
             Some(contract::feed::Entity::Certificate(bundle)) => Some(bundle.chain_pem),
             _ => None,
         })

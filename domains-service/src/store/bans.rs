@@ -7,14 +7,15 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use chassis::sql::{query, query_as};
+use chassis::sql::{RowPlace, query, query_as};
 use contract::ban::Ban;
 use contract::key::KeyId;
 use contract::project::ProjectId;
 use contract::time::UnixMillis;
 use contract::usage::KeyReport;
 
-use super::{Store, StoreError, Write, read_json, read_word, to_json};
+use super::rows::{self, Columns, Stored, Table};
+use super::{Store, StoreError, Write, to_json};
 
 /// How long a gateway's word counts: three of its reports may be lost.
 pub(crate) const HEARD_MILLIS: i64 = 30_000;
@@ -37,6 +38,27 @@ pub(crate) struct Bans {
     pub(crate) listed: Vec<KnownBan>,
     /// How many there are.
     pub(crate) total: u64,
+}
+
+chassis::record! {
+    /// What a gateway said.
+    struct Report {
+        node: String,
+        bans: String,
+        total: i64,
+    }
+}
+
+impl Stored for Report {
+    type Value = (Vec<Ban>, i64);
+
+    fn place(&self) -> RowPlace {
+        rows::place(Table::EdgeBans, &self.node, "")
+    }
+
+    fn read(self, columns: &mut Columns) -> Option<(Vec<Ban>, i64)> {
+        Some((columns.json("bans", &self.bans)?, self.total))
+    }
 }
 
 impl Write {
@@ -73,16 +95,15 @@ impl Write {
 impl Store {
     /// The bans in force that gateways name, by key, and how many there are.
     pub(crate) async fn bans_in_force(&self, now: UnixMillis) -> Result<(BTreeMap<KeyId, Ban>, u64), StoreError> {
-        let rows: Vec<(String, i64)> =
-            query_as("SELECT bans, total FROM edge_bans WHERE heard_at >= $1 ORDER BY node LIMIT $2")
+        let found: Vec<Report> =
+            query_as("SELECT node, bans, total FROM edge_bans WHERE heard_at >= $1 ORDER BY node LIMIT $2")
                 .bind(now.plus(-HEARD_MILLIS).0)
                 .bind(NODES_MAX)
                 .fetch_all(self.reader())
                 .await?;
         let mut by_key: BTreeMap<KeyId, Ban> = BTreeMap::new();
         let mut of_cut = 0;
-        for (bans, total) in rows {
-            let bans: Vec<Ban> = read_json(&bans, "ban")?;
+        for (bans, total) in rows::each(self.reader(), found) {
             let total = total.unsigned_abs();
             if total > bans.len() as u64 {
                 of_cut = total.max(of_cut);
@@ -110,10 +131,8 @@ impl Store {
                     .bind(ban.key.as_str())
                     .fetch_optional(self.reader())
                     .await?;
-            let holder = match row {
-                Some((project, label)) => Some((read_word(&project, "project id")?, label)),
-                None => None,
-            };
+            // A project whose name cannot be read is noted where its row is read.
+            let holder = row.and_then(|(project, label)| Some((project.parse().ok()?, label)));
             listed.push(KnownBan { ban, holder });
         }
         Ok(Bans { listed, total })

@@ -2,13 +2,15 @@
 
 mod claims;
 
-use chassis::sql::{Connection, Kind, query, query_as, query_scalar};
+use chassis::sql::{Connection, Kind, RowPlace, query, query_as, query_scalar};
 use contract::hostname::Hostname;
 use contract::site::RedirectStatus;
 use contract::time::UnixMillis;
 
-use super::{Store, StoreError, read_json, read_project, read_word, to_json, with_project};
-use crate::domain::{Domain, RedirectRule, RedirectTarget};
+use super::rows::{self, Columns, Stored, Table};
+use super::{Store, StoreError, to_json, with_project};
+use crate::domain::problem::{Problem, ProblemCode};
+use crate::domain::{Domain, RedirectRule, RedirectTarget, Status};
 
 pub(crate) use self::claims::{Claims, find_claims, forget_tombstones, hold, let_go};
 use crate::project::ProjectRef;
@@ -40,49 +42,71 @@ chassis::record! {
     }
 }
 
-impl TryFrom<Row> for Domain {
-    type Error = StoreError;
+/// How long a domain whose row cannot be read is set aside, in milliseconds.
+pub(crate) const SET_ASIDE_MILLIS: i64 = 10 * 60 * 1_000;
 
-    fn try_from(row: Row) -> Result<Self, StoreError> {
-        let redirect = match row.redirect_to.as_deref() {
-            None => None,
-            Some(to) => {
-                let to = match to {
-                    "primary" => RedirectTarget::Primary,
-                    name => RedirectTarget::Name(read_word(name, "redirect")?),
-                };
-                let code = row.redirect_status.map(u16::try_from).transpose();
-                let code = code.map_err(|_| StoreError::Damaged("redirect status"))?;
-                Some(RedirectRule { to, status: code.and_then(RedirectStatus::from_code) })
-            }
-        };
-        Ok(Self {
-            name: read_word(&row.name, "domain")?,
-            project: read_project(&row.project, &row.project_name)?,
-            status: read_word(&row.status, "status")?,
-            status_since: UnixMillis(row.status_since),
-            primary: row.is_primary,
-            primary_wanted: row.primary_wanted,
+impl Stored for Row {
+    type Value = Domain;
+
+    fn place(&self) -> RowPlace {
+        rows::place(Table::Domains, &self.name, &self.project)
+    }
+
+    fn read(self, columns: &mut Columns) -> Option<Domain> {
+        let name = columns.word::<Hostname>("name", &self.name);
+        let project = columns.project(&self.project, &self.project_name);
+        let redirect = self.redirect_to.as_deref().and_then(|to| redirect(to, self.redirect_status, columns));
+        let (name, project) = name.zip(project)?;
+        let mut domain = Domain {
+            name,
+            project,
+            // The edge goes on serving what it served, whatever is shown here.
+            status: columns.word("status", &self.status).unwrap_or(Status::Active),
+            status_since: UnixMillis(self.status_since),
+            primary: self.is_primary,
+            primary_wanted: self.primary_wanted,
             redirect,
-            is_apex: row.is_apex,
-            checks: row.checks.as_deref().map(|text| read_json(text, "check")).transpose()?,
-            problems: read_json(&row.problems, "problem")?,
-            certificate: read_json(&row.certificate, "certificate")?,
-            watched_since: UnixMillis(row.watched_since),
-            checked_at: row.checked_at.map(UnixMillis),
-            failing_since: row.failing_since.map(UnixMillis),
-            due_at: row.due_at.map(UnixMillis),
-            lease_fence: row.lease_fence,
-            removal: row.removal.map(i64::unsigned_abs),
-            rev: row.rev,
-            created_at: UnixMillis(row.created_at),
-            updated_at: UnixMillis(row.updated_at),
-        })
+            is_apex: self.is_apex,
+            checks: self.checks.as_deref().and_then(|text| columns.json("checks", text)),
+            problems: columns.json("problems", &self.problems).unwrap_or_default(),
+            certificate: columns.json("certificate", &self.certificate).unwrap_or_default(),
+            watched_since: UnixMillis(self.watched_since),
+            checked_at: self.checked_at.map(UnixMillis),
+            failing_since: self.failing_since.map(UnixMillis),
+            due_at: self.due_at.map(UnixMillis),
+            lease_fence: self.lease_fence,
+            removal: self.removal.map(i64::unsigned_abs),
+            rev: self.rev,
+            created_at: UnixMillis(self.created_at),
+            updated_at: UnixMillis(self.updated_at),
+            unreadable: columns.unreadable(),
+        };
+        if domain.unreadable.is_some() {
+            domain.problems = vec![unreadable_problem(&domain.name)];
+        }
+        Some(domain)
     }
 }
 
-fn all(rows: Vec<Row>) -> Result<Vec<Domain>, StoreError> {
-    rows.into_iter().map(Domain::try_from).collect()
+fn redirect(to: &str, status: Option<i64>, columns: &mut Columns) -> Option<RedirectRule> {
+    let to = match to {
+        "primary" => RedirectTarget::Primary,
+        name => RedirectTarget::Name(columns.word("redirect_to", name)?),
+    };
+    let Ok(code) = status.map(u16::try_from).transpose() else {
+        columns.bad("redirect_status", "it is no status");
+        return None;
+    };
+    Some(RedirectRule { to, status: code.and_then(RedirectStatus::from_code) })
+}
+
+fn unreadable_problem(name: &Hostname) -> Problem {
+    Problem::new(
+        ProblemCode::RecordUnreadable,
+        name.as_str(),
+        "Our record of this domain cannot be read. It is served as before, and it is not checked or renewed until the record is mended.",
+        "There is nothing you can change in DNS. The platform's operators are told; you can also remove the domain and add it again.",
+    )
 }
 
 impl Store {
@@ -94,7 +118,7 @@ impl Store {
     ) -> Result<Option<Domain>, StoreError> {
         let row: Option<Row> =
             query_as(FIND).bind(name.as_str()).bind(project.uid.as_str()).fetch_optional(self.reader()).await?;
-        row.map(Domain::try_from).transpose()
+        rows::one(self.reader(), row)
     }
 
     /// Up to `limit` domains of the project after the name `after`, by name: those with `part` in their names and in this
@@ -110,7 +134,7 @@ impl Store {
             "domains WHERE project = $1 AND name > $2 AND ($4 = '' OR REPLACE(name, $4, '') <> name)
              AND ($5 = '' OR status = $5) ORDER BY name LIMIT $3"
         );
-        let rows = query_as(statement)
+        let found: Vec<Row> = query_as(statement)
             .bind(project.uid.as_str())
             .bind(after)
             .bind(limit)
@@ -118,18 +142,19 @@ impl Store {
             .bind(status)
             .fetch_all(self.reader())
             .await?;
-        all(rows)
+        Ok(rows::each(self.reader(), found))
     }
 
     /// Domains whose time has come and that nobody is acting on, at most `limit` and at most `per_project` of one
-    /// project: however many of one are due, those of others come as well.
+    /// project: however many of one are due, those of others come as well. Those that cannot be read are set aside for
+    /// [`SET_ASIDE_MILLIS`], or they would be found again at once and take the place of others.
     pub(crate) async fn due_domains(
         &self,
         now: UnixMillis,
         per_project: usize,
         limit: i64,
     ) -> Result<Vec<Domain>, StoreError> {
-        let rows = query_as(with_project!(
+        let found: Vec<Row> = query_as(with_project!(
             "(SELECT *, ROW_NUMBER() OVER (PARTITION BY project ORDER BY due_at) AS turn
                             FROM domains WHERE due_at <= $1 AND lease_until <= $1) AS due
              WHERE turn <= $2 ORDER BY turn, due_at LIMIT $3"
@@ -139,16 +164,37 @@ impl Store {
         .bind(limit)
         .fetch_all(self.reader())
         .await?;
-        all(rows)
+        let (mut domains, mut unreadable) = rows::split(self.reader(), found);
+        domains.retain(|domain| {
+            if domain.unreadable.is_some() {
+                unreadable.push(place(domain));
+            }
+            domain.unreadable.is_none()
+        });
+        for place in unreadable {
+            self.set_aside(&place, now).await?;
+        }
+        Ok(domains)
+    }
+
+    /// Leaves a domain alone for [`SET_ASIDE_MILLIS`]: its row, or its project's, cannot be read.
+    pub(crate) async fn set_aside(&self, place: &RowPlace, now: UnixMillis) -> Result<(), StoreError> {
+        query("UPDATE domains SET due_at = $1, lease_until = 0 WHERE name = $2 AND project = $3 AND removal IS NULL")
+            .bind(now.plus(SET_ASIDE_MILLIS).0)
+            .bind(&place.row)
+            .bind(&place.of)
+            .execute(self.writer())
+            .await?;
+        Ok(())
     }
 
     /// Domains that are being removed, at most `limit`.
     pub(crate) async fn removing_domains(&self, limit: i64) -> Result<Vec<Domain>, StoreError> {
-        let rows = query_as(with_project!("domains WHERE removal IS NOT NULL ORDER BY removal LIMIT $1"))
+        let found: Vec<Row> = query_as(with_project!("domains WHERE removal IS NOT NULL ORDER BY removal LIMIT $1"))
             .bind(limit)
             .fetch_all(self.reader())
             .await?;
-        all(rows)
+        Ok(rows::each(self.reader(), found))
     }
 
     /// Takes the right to act on a domain until `until`; `None` when somebody else has it. The number returned must
@@ -200,8 +246,8 @@ pub(crate) async fn find_domain(
         Kind::Postgres => FIND_AND_LOCK,
     };
     let row: Option<Row> =
-        query_as(text).bind(name.as_str()).bind(project.uid.as_str()).fetch_optional(connection).await?;
-    row.map(Domain::try_from).transpose()
+        query_as(text).bind(name.as_str()).bind(project.uid.as_str()).fetch_optional(&mut *connection).await?;
+    rows::one(connection, row)
 }
 
 /// Domains of a project that count towards its limit.
@@ -220,37 +266,48 @@ pub(crate) async fn find_primary(
 ) -> Result<Option<Domain>, StoreError> {
     let row: Option<Row> = query_as(with_project!("domains WHERE project = $1 AND is_primary"))
         .bind(project.uid.as_str())
-        .fetch_optional(connection)
+        .fetch_optional(&mut *connection)
         .await?;
-    row.map(Domain::try_from).transpose()
+    rows::one(connection, row)
 }
 
 /// Domains of the project that redirect to this one: by its name, or as the primary one when it is that.
 pub(crate) async fn dependants(connection: &mut Connection, target: &Domain) -> Result<Vec<Domain>, StoreError> {
     let as_primary = if target.primary { "primary" } else { target.name.as_str() };
-    let rows = query_as(with_project!(
+    let found: Vec<Row> = query_as(with_project!(
         "domains WHERE project = $1 AND (redirect_to = $2 OR redirect_to = $3) AND removal IS NULL
          ORDER BY name"
     ))
     .bind(target.project.uid.as_str())
     .bind(target.name.as_str())
     .bind(as_primary)
-    .fetch_all(connection)
+    .fetch_all(&mut *connection)
     .await?;
-    all(rows)
+    Ok(rows::each(connection, found))
 }
 
 /// All domains of a project.
 pub(crate) async fn all_domains(connection: &mut Connection, project: &ProjectRef) -> Result<Vec<Domain>, StoreError> {
-    let rows = query_as(with_project!("domains WHERE project = $1 ORDER BY name"))
+    let found: Vec<Row> = query_as(with_project!("domains WHERE project = $1 ORDER BY name"))
         .bind(project.uid.as_str())
-        .fetch_all(connection)
+        .fetch_all(&mut *connection)
         .await?;
-    all(rows)
+    Ok(rows::each(connection, found))
+}
+
+/// The row of a domain.
+pub(crate) fn place(domain: &Domain) -> RowPlace {
+    rows::place(Table::Domains, domain.name.as_str(), domain.project.uid.as_str())
 }
 
 /// Writes a domain, new or changed. The lease stays as it is: see [`release_lease`].
+///
+/// # Errors
+/// Also when its row could not be read: what is in it would be lost.
 pub(crate) async fn save_domain(connection: &mut Connection, domain: &Domain) -> Result<(), StoreError> {
+    if let Some(column) = domain.unreadable {
+        return Err(rows::unreadable(&place(domain), column));
+    }
     query(
         "INSERT INTO domains (name, project, status, status_since, is_primary, primary_wanted, redirect_to,
              redirect_status, is_apex, checks, problems, certificate, watched_since, checked_at, failing_since, due_at,
@@ -315,6 +372,7 @@ pub(crate) async fn release_lease(connection: &mut Connection, domain: &Domain) 
 
 /// Deletes a domain's row.
 pub(crate) async fn delete_domain(connection: &mut Connection, domain: &Domain) -> Result<(), StoreError> {
+    rows::forget(connection, &place(domain));
     query("DELETE FROM domains WHERE name = $1 AND project = $2")
         .bind(domain.name.as_str())
         .bind(domain.project.uid.as_str())

@@ -1,11 +1,12 @@
 //! What happened, for a project's owner: the audit log.
 
-use chassis::sql::{query, query_as, query_scalar};
+use chassis::sql::{RowPlace, query, query_as, query_scalar};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
+use super::rows::{self, Columns, Stored, Table};
 use super::write::Done;
-use super::{Store, StoreError, Write, kept, read_json, webhooks};
+use super::{Store, StoreError, Write, kept, webhooks};
 use crate::actor::Actor;
 use crate::project::ProjectRef;
 
@@ -33,12 +34,34 @@ pub(crate) struct Event {
 chassis::record! {
     struct Row {
         id: i64,
+        project: String,
         domain: Option<String>,
         kind: String,
         actor: String,
         client: Option<String>,
         detail: String,
         at_ms: i64,
+    }
+}
+
+impl Stored for Row {
+    type Value = Event;
+
+    fn place(&self) -> RowPlace {
+        rows::place(Table::Events, self.id.to_string(), &self.project)
+    }
+
+    fn read(self, columns: &mut Columns) -> Option<Event> {
+        Some(Event {
+            id: self.id,
+            domain: self.domain,
+            kind: self.kind,
+            actor: self.actor,
+            client: self.client,
+            // What happened is worth showing without its details.
+            detail: columns.json("detail", &self.detail).unwrap_or_else(|| serde_json::json!({})),
+            at: UnixMillis(self.at_ms),
+        })
     }
 }
 
@@ -121,8 +144,8 @@ impl Store {
         domain: Option<&Hostname>,
         before: Option<i64>,
     ) -> Result<Vec<Event>, StoreError> {
-        let rows: Vec<Row> = query_as(
-            "SELECT id, domain, kind, actor, client, detail, at_ms FROM events
+        let found: Vec<Row> = query_as(
+            "SELECT id, project, domain, kind, actor, client, detail, at_ms FROM events
              WHERE project = $1 AND ($2 IS NULL OR domain = $2) AND id < $3 ORDER BY id DESC LIMIT $4",
         )
         .bind(project.uid.as_str())
@@ -131,18 +154,7 @@ impl Store {
         .bind(EVENTS_PER_PAGE)
         .fetch_all(self.reader())
         .await?;
-        let events = rows.into_iter().map(|row| {
-            Ok(Event {
-                id: row.id,
-                domain: row.domain,
-                kind: row.kind,
-                actor: row.actor,
-                client: row.client,
-                detail: read_json(&row.detail, "event")?,
-                at: UnixMillis(row.at_ms),
-            })
-        });
-        events.collect()
+        Ok(rows::each(self.reader(), found))
     }
 }
 

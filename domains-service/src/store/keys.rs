@@ -1,11 +1,13 @@
 //! API keys at rest: digests, never keys.
 
-use chassis::sql::{Connection, query, query_as, query_scalar};
+use chassis::sql::{Connection, RowPlace, query, query_as, query_scalar};
+use contract::feed::{Entity, EntityName};
 use contract::key::{ApiKey, Environment, KeyDigest, KeyId, Scopes};
 use contract::time::{UnixMillis, UnixSeconds};
 use contract::window::Window;
 
-use super::{Store, StoreError, page_of, read_json, read_project, read_word, to_json, with_project};
+use super::rows::{self, Columns, Stored, Table};
+use super::{Store, StoreError, Write, page_of, to_json, with_project};
 use crate::project::ProjectRef;
 
 /// A key's record.
@@ -24,6 +26,9 @@ pub(crate) struct KeyRecord {
     pub(crate) revoked_at: Option<UnixMillis>,
     /// The beginning of the minute in which it was used last, as far as it was reported.
     pub(crate) last_used_at: Option<UnixMillis>,
+    /// The first column of its row that cannot be read, when there is one: the key is listed and can be revoked, and it
+    /// opens nothing here.
+    pub(crate) unreadable: Option<&'static str>,
 }
 
 impl KeyRecord {
@@ -58,24 +63,56 @@ chassis::record! {
     }
 }
 
-impl TryFrom<Row> for KeyRecord {
-    type Error = StoreError;
+impl Stored for Row {
+    type Value = KeyRecord;
 
-    fn try_from(row: Row) -> Result<Self, StoreError> {
-        Ok(Self {
-            id: read_word(&row.id, "key id")?,
-            project: read_project(&row.project, &row.project_name)?,
-            digest: read_word(&row.digest, "key digest")?,
-            label: row.label,
-            scopes: read_json(&row.scopes, "scope")?,
-            last4: row.last4,
-            environment: read_word(&row.environment, "environment")?,
-            created_at: UnixMillis(row.created_at),
-            expires_at: row.expires_at.map(UnixSeconds),
-            revoked_at: row.revoked_at.map(UnixMillis),
-            last_used_at: row.last_used_at.map(UnixMillis),
+    fn place(&self) -> RowPlace {
+        rows::place(Table::ApiKeys, &self.id, &self.project)
+    }
+
+    fn read(self, columns: &mut Columns) -> Option<KeyRecord> {
+        let id = columns.word("id", &self.id);
+        let project = columns.project(&self.project, &self.project_name);
+        let digest = columns.word("digest", &self.digest);
+        let scopes = columns.json("scopes", &self.scopes);
+        let environment = columns.word("environment", &self.environment);
+        let (id, project) = id.zip(project)?;
+        Some(KeyRecord {
+            id,
+            project,
+            // Of no key: see `withdraw`.
+            digest: digest.unwrap_or(KeyDigest([0; 32])),
+            label: self.label,
+            scopes: scopes.unwrap_or_default(),
+            last4: self.last4,
+            environment: environment.unwrap_or(Environment::Live),
+            created_at: UnixMillis(self.created_at),
+            expires_at: self.expires_at.map(UnixSeconds),
+            revoked_at: self.revoked_at.map(UnixMillis),
+            last_used_at: self.last_used_at.map(UnixMillis),
+            unreadable: columns.unreadable(),
         })
     }
+}
+
+/// Takes a key from the edge, also one whose digest cannot be read any more: what the edge knows has its id.
+pub(crate) async fn withdraw(write: &mut Write, key: &KeyRecord) -> Result<(), StoreError> {
+    if key.unreadable.is_none() {
+        return write.remove(EntityName::Key(key.digest)).await;
+    }
+    let bodies: Vec<String> =
+        query_scalar("SELECT body FROM entities WHERE kind = 'key' AND body LIKE '%' || $1 || '%'")
+            .bind(key.id.as_str())
+            .fetch_all(write.connection())
+            .await?;
+    for body in bodies {
+        if let Ok(Entity::Key(published)) = serde_json::from_str(&body)
+            && published.id == key.id
+        {
+            write.remove(EntityName::Key(published.digest)).await?;
+        }
+    }
+    Ok(())
 }
 
 impl Store {
@@ -87,7 +124,7 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<KeyRecord>, StoreError> {
         let rows: Vec<Row> = self.page(page_of!("api_keys"), project, after, limit).await?;
-        rows.into_iter().map(KeyRecord::try_from).collect()
+        Ok(rows::each(self.reader(), rows))
     }
 }
 
@@ -103,16 +140,18 @@ pub(crate) async fn find_key(
     ))
     .bind(project.uid.as_str())
     .bind(id.as_str())
-    .fetch_optional(connection)
+    .fetch_optional(&mut *connection)
     .await?;
-    row.map(KeyRecord::try_from).transpose()
+    rows::one(connection, row)
 }
 
 /// All keys of a project.
 pub(crate) async fn all_keys(connection: &mut Connection, project: &ProjectRef) -> Result<Vec<KeyRecord>, StoreError> {
-    let rows: Vec<Row> =
-        query_as(with_project!("api_keys WHERE project = $1")).bind(project.uid.as_str()).fetch_all(connection).await?;
-    rows.into_iter().map(KeyRecord::try_from).collect()
+    let rows: Vec<Row> = query_as(with_project!("api_keys WHERE project = $1"))
+        .bind(project.uid.as_str())
+        .fetch_all(&mut *connection)
+        .await?;
+    Ok(rows::each(connection, rows))
 }
 
 /// How many keys of the project may still be used.
@@ -149,9 +188,9 @@ pub(crate) async fn keys_beyond(
     .bind(now.0)
     .bind(AT_ONCE)
     .bind(kept)
-    .fetch_all(connection)
+    .fetch_all(&mut *connection)
     .await?;
-    rows.into_iter().map(KeyRecord::try_from).collect()
+    Ok(rows::each(connection, rows))
 }
 
 /// Writes a key, new or changed.
@@ -204,13 +243,14 @@ pub(crate) async fn stale_keys(
             .bind(before.0)
             .bind(before.to_seconds().0)
             .bind(limit)
-            .fetch_all(connection)
+            .fetch_all(&mut *connection)
             .await?;
-    rows.into_iter().map(KeyRecord::try_from).collect()
+    Ok(rows::each(connection, rows))
 }
 
 /// Deletes a key's row.
-pub(crate) async fn delete_key(connection: &mut Connection, id: &KeyId) -> Result<(), StoreError> {
-    query("DELETE FROM api_keys WHERE id = $1").bind(id.as_str()).execute(connection).await?;
+pub(crate) async fn delete_key(connection: &mut Connection, key: &KeyRecord) -> Result<(), StoreError> {
+    rows::forget(connection, &rows::place(Table::ApiKeys, key.id.as_str(), key.project.uid.as_str()));
+    query("DELETE FROM api_keys WHERE id = $1").bind(key.id.as_str()).execute(connection).await?;
     Ok(())
 }

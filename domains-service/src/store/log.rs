@@ -3,11 +3,12 @@
 //! A row of `changes` has the mark of its revision. The effect of an old row is emptied first and its mark is kept longer,
 //! so that a follower far behind still proves that it followed this history. The newest revision always has a row.
 
-use chassis::sql::{Connection, Pool, query, query_as, query_scalar};
-use contract::feed::{Change, Mark, Position, Revision};
+use chassis::sql::{Connection, Pool, RowPlace, query, query_as, query_scalar};
+use contract::feed::{Change, Entity, Mark, Position, Revision};
 use contract::time::UnixMillis;
 
-use super::{Store, StoreError, read_json};
+use super::rows::{self, Columns, Stored, Table};
+use super::{Store, StoreError};
 
 /// Rows of the log read at once.
 pub(crate) const CHANGES_PER_READ: i64 = 512;
@@ -88,6 +89,36 @@ pub(super) async fn mark_the_newest(writer: &Pool) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// An entity as it rests.
+pub(crate) struct StoredEntity {
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    pub(crate) body: String,
+}
+
+impl Stored for StoredEntity {
+    type Value = Entity;
+
+    fn place(&self) -> RowPlace {
+        rows::place(Table::Entities, &self.name, &self.kind)
+    }
+
+    fn read(self, columns: &mut Columns) -> Option<Entity> {
+        columns.json("body", &self.body)
+    }
+}
+
+/// Whether an entity can be read; one that cannot is noted.
+pub(crate) fn is_readable(reading: &Connection, kind: &str, name: &str, body: &str) -> bool {
+    let place = rows::place(Table::Entities, name, kind);
+    let read = serde_json::from_str::<Entity>(body);
+    match &read {
+        Ok(_) => rows::forget(reading, &place),
+        Err(error) => rows::note(reading, &place, "body", error),
+    }
+    read.is_ok()
+}
+
 impl Store {
     /// The newest revision.
     pub(crate) async fn newest_revision(&self) -> Result<Revision, StoreError> {
@@ -127,11 +158,16 @@ impl Store {
         match way(revision, mark, &found) {
             Way::Snapshot => Ok(Next::Snapshot),
             Way::Refuse => Ok(Next::OtherHistory(Revision(current.unsigned_abs()))),
-            Way::Changes => rows.drain(1..).map(read_change).collect::<Result<Vec<_>, StoreError>>().map(Next::Changes),
+            // What an unreadable row changed is in the snapshot, and every later change follows that.
+            Way::Changes => {
+                let changes: Option<Vec<_>> = rows.drain(1..).map(|row| read_change(&reading, row)).collect();
+                Ok(changes.map_or(Next::Snapshot, Next::Changes))
+            }
         }
     }
 
-    /// Begins a consistent read of everything the edge knows: the transaction, where it is, and how many entities.
+    /// Begins a consistent read of everything the edge knows: the transaction, where it is, and how many entities, without
+    /// those that could not be read when they were read last.
     pub(crate) async fn snapshot(&self) -> Result<(Connection, Position, u64), StoreError> {
         let mut reading = self.reading().await?;
         let (current, mark): (i64, i64) = query_as(
@@ -140,8 +176,10 @@ impl Store {
         .fetch_one(&mut reading)
         .await?;
         let entities: i64 = query_scalar("SELECT COUNT(*) FROM entities").fetch_one(&mut reading).await?;
+        let unreadable = u64::try_from(self.reader().unreadable().count(Table::Entities.as_str())).unwrap_or(u64::MAX);
+        let entities = entities.unsigned_abs().saturating_sub(unreadable);
         let position = Position { revision: Revision(current.unsigned_abs()), mark: as_mark(mark) };
-        Ok((reading, position, entities.unsigned_abs()))
+        Ok((reading, position, entities))
     }
 
     /// Entities after the given one, by kind and name, as they rest, at most `limit`; within the reading of a snapshot.
@@ -182,6 +220,7 @@ impl Store {
             .bind(floor.saturating_sub(keep_marks))
             .execute(write.connection())
             .await?;
+        rows::forget_changes(self.reader(), floor);
         query("UPDATE revision_counter SET oldest = $1 WHERE id = 1").bind(floor).execute(write.connection()).await?;
         write.commit().await?;
         Ok(forgotten)
@@ -192,9 +231,17 @@ fn as_mark(stored: i64) -> Mark {
     Mark(u64::from_le_bytes(stored.to_le_bytes()))
 }
 
-fn read_change((revision, effect, at, mark): Row) -> Result<Change, StoreError> {
-    let effect = read_json(&effect, "change")?;
-    Ok(Change { revision: Revision(revision.unsigned_abs()), mark: as_mark(mark), at: UnixMillis(at), effect })
+/// A change as it is told; `None` for a row that cannot be read, which is noted.
+fn read_change(reading: &Connection, (revision, effect, at, mark): Row) -> Option<Change> {
+    match serde_json::from_str(&effect) {
+        Ok(effect) => {
+            Some(Change { revision: Revision(revision.unsigned_abs()), mark: as_mark(mark), at: UnixMillis(at), effect })
+        }
+        Err(error) => {
+            rows::note(reading, &rows::place(Table::Changes, revision.to_string(), ""), "effect", &error);
+            None
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
 //! Projects at rest: those that are there, and those that are removed and kept for a while.
 
-use chassis::sql::{Connection, query, query_as};
+use chassis::sql::{Connection, RowPlace, query, query_as};
 use contract::browsers::Browsers;
 use contract::hostname::Hostname;
 use contract::plan::{Limits, Plan};
 use contract::project::{Access, Project, ProjectId, ProjectUid, UpstreamName};
 use contract::time::UnixMillis;
 
-use super::{Store, StoreError, read_json, read_project, read_word, to_json};
+use super::rows::{self, Columns, Stored, Table};
+use super::{Store, StoreError, to_json};
 use crate::domain::kept::KeptDomain;
 use crate::domain::proof::ProofKey;
 use crate::plans::Plans;
@@ -40,6 +41,9 @@ pub(crate) struct ProjectRecord {
     pub(crate) unpaid_since: Option<UnixMillis>,
     /// Set while the project is removed and kept.
     pub(crate) removed: Option<Removed>,
+    /// The first column of its row that cannot be read, when there is one: it is listed and can be removed, and nothing
+    /// else is done with it.
+    pub(crate) unreadable: Option<&'static str>,
 }
 
 /// What is known of a project that is removed and can be restored.
@@ -96,41 +100,66 @@ chassis::record! {
     }
 }
 
-impl TryFrom<Row> for ProjectRecord {
-    type Error = StoreError;
+impl Stored for Row {
+    type Value = ProjectRecord;
 
-    fn try_from(row: Row) -> Result<Self, StoreError> {
-        let limits = match (row.per_minute, row.per_day) {
-            (Some(minute), Some(day)) => {
-                let limits = u32::try_from(minute).ok().zip(u32::try_from(day).ok());
-                Some(limits.and_then(|(minute, day)| Limits::new(minute, day)).ok_or(StoreError::Damaged("limit"))?)
+    fn place(&self) -> RowPlace {
+        rows::place(Table::Projects, &self.id, "")
+    }
+
+    fn read(self, columns: &mut Columns) -> Option<ProjectRecord> {
+        let id = columns.project(&self.id, &self.name);
+        let limits = self.per_minute.zip(self.per_day).and_then(|(minute, day)| {
+            let limits = u32::try_from(minute).ok().zip(u32::try_from(day).ok());
+            let limits = limits.and_then(|(minute, day)| Limits::new(minute, day));
+            if limits.is_none() {
+                columns.bad("per_minute", format!("{minute} a minute and {day} a day are no limits"));
             }
-            _ => None,
-        };
-        let removed = match (row.removed_at, row.erase_at) {
-            (Some(at), Some(erase_at)) => {
-                let domains = row.kept_domains.as_deref().map(|text| read_json(text, "kept domain")).transpose()?;
-                let domains = domains.unwrap_or_default();
-                Some(Removed { at: UnixMillis(at), erase_at: UnixMillis(erase_at), domains })
-            }
-            _ => None,
-        };
-        Ok(Self {
-            id: read_project(&row.id, &row.name)?,
-            salt: row.salt,
-            proof_key: row.proof_key.as_deref().and_then(ProofKey::read).ok_or(StoreError::Damaged("proof key"))?,
-            plan: read_word(&row.plan, "plan")?,
+            limits
+        });
+        let domains = self.kept_domains.as_deref().and_then(|text| columns.json("kept_domains", text));
+        let removed = self.removed_at.zip(self.erase_at).map(|(at, erase_at)| Removed {
+            at: UnixMillis(at),
+            erase_at: UnixMillis(erase_at),
+            domains: domains.unwrap_or_default(),
+        });
+        let proof_key = self.proof_key.as_deref().and_then(ProofKey::read);
+        if proof_key.is_none() {
+            columns.bad("proof_key", "it is no key");
+        }
+        // A word for every upstream is in the contract; any will do for a record that is not used.
+        let upstream = columns.word("upstream", &self.upstream).or_else(|| "orders".parse().ok());
+        let plan = columns.word("plan", &self.plan).unwrap_or(Plan::Free);
+        let access = columns.word("access", &self.access).unwrap_or(Access::Key);
+        let browsers = self.browsers.as_deref().and_then(|text| columns.json("browsers", text));
+        let (id, upstream) = id.zip(upstream)?;
+        Some(ProjectRecord {
+            id,
+            salt: self.salt,
+            proof_key: proof_key.unwrap_or_else(|| ProofKey::new(Vec::new())),
+            plan,
             limits,
-            access: read_word(&row.access, "access")?,
-            upstream: read_word(&row.upstream, "upstream")?,
-            suspended: row.suspended,
-            browsers: row.browsers.as_deref().map(|text| read_json(text, "browsers")).transpose()?.unwrap_or_default(),
-            created_at: UnixMillis(row.created_at),
-            updated_at: UnixMillis(row.updated_at),
-            deployed_at: row.deployed_at.map(UnixMillis),
-            unpaid_since: row.unpaid_since.map(UnixMillis),
+            access,
+            upstream,
+            suspended: self.suspended,
+            browsers: browsers.unwrap_or_default(),
+            created_at: UnixMillis(self.created_at),
+            updated_at: UnixMillis(self.updated_at),
+            deployed_at: self.deployed_at.map(UnixMillis),
+            unpaid_since: self.unpaid_since.map(UnixMillis),
             removed,
+            unreadable: columns.unreadable(),
         })
+    }
+}
+
+/// A record that everything can be done with.
+fn whole(record: Option<ProjectRecord>) -> Result<Option<ProjectRecord>, StoreError> {
+    match record {
+        Some(ProjectRecord { unreadable: Some(column), id, .. }) => {
+            Err(rows::unreadable(&rows::place(Table::Projects, id.uid.as_str(), ""), column))
+        }
+        record => Ok(record),
     }
 }
 
@@ -154,7 +183,7 @@ impl Store {
                 .bind(REMOVED_LISTED_MAX)
                 .fetch_all(self.reader())
                 .await?;
-        rows.into_iter().map(ProjectRecord::try_from).collect()
+        Ok(rows::each(self.reader(), rows))
     }
 
     /// Gives projects that are older than proof keys the one that their owners' DNS records derive from.
@@ -177,7 +206,7 @@ impl Store {
         .bind(service)
         .fetch_all(self.reader())
         .await?;
-        rows.into_iter().map(|(project,)| read_word(&project, "project id")).collect()
+        Ok(rows::each(self.reader(), rows.into_iter().map(|(project,)| Erasure(project)).collect()))
     }
 
     /// How many projects and keys there are.
@@ -199,7 +228,22 @@ impl Store {
                 .bind(limit)
                 .fetch_all(self.reader())
                 .await?;
-        rows.into_iter().map(ProjectRecord::try_from).collect()
+        Ok(rows::each(self.reader(), rows))
+    }
+}
+
+/// A project that other services must erase.
+struct Erasure(String);
+
+impl Stored for Erasure {
+    type Value = ProjectUid;
+
+    fn place(&self) -> RowPlace {
+        rows::place(Table::Erasures, &self.0, "")
+    }
+
+    fn read(self, columns: &mut Columns) -> Option<ProjectUid> {
+        columns.word("project", &self.0)
     }
 }
 
@@ -216,23 +260,32 @@ pub(crate) async fn find_by_uid(
     connection: &mut Connection,
     uid: &ProjectUid,
 ) -> Result<Option<ProjectRecord>, StoreError> {
-    let row: Option<Row> = query_as("SELECT * FROM projects WHERE id = $1 AND removed_at IS NULL")
-        .bind(uid.as_str())
-        .fetch_optional(connection)
-        .await?;
-    row.map(ProjectRecord::try_from).transpose()
+    whole(look_up(connection, uid).await?)
 }
 
-/// The project that has this name at present.
+/// The project's identity and name at present, also where the rest of its row cannot be read.
+pub(crate) async fn find_ref(connection: &mut Connection, uid: &ProjectUid) -> Result<Option<ProjectRef>, StoreError> {
+    Ok(look_up(connection, uid).await?.map(|project| project.id))
+}
+
+async fn look_up(connection: &mut Connection, uid: &ProjectUid) -> Result<Option<ProjectRecord>, StoreError> {
+    let row: Option<Row> = query_as("SELECT * FROM projects WHERE id = $1 AND removed_at IS NULL")
+        .bind(uid.as_str())
+        .fetch_optional(&mut *connection)
+        .await?;
+    rows::one(connection, row)
+}
+
+/// The project that has this name at present, also one whose row cannot be read.
 pub(crate) async fn find_named(
     connection: &mut Connection,
     name: &ProjectId,
 ) -> Result<Option<ProjectRecord>, StoreError> {
     let row: Option<Row> = query_as("SELECT * FROM projects WHERE name = $1 AND removed_at IS NULL")
         .bind(name.as_str())
-        .fetch_optional(connection)
+        .fetch_optional(&mut *connection)
         .await?;
-    row.map(ProjectRecord::try_from).transpose()
+    rows::one(connection, row)
 }
 
 /// Removed projects that had this name, the one removed last first.
@@ -243,9 +296,9 @@ pub(crate) async fn find_removed(
     let rows: Vec<Row> =
         query_as("SELECT * FROM projects WHERE name = $1 AND removed_at IS NOT NULL ORDER BY removed_at DESC, id")
             .bind(name.as_str())
-            .fetch_all(connection)
+            .fetch_all(&mut *connection)
             .await?;
-    rows.into_iter().map(ProjectRecord::try_from).collect()
+    Ok(rows::each(connection, rows))
 }
 
 /// Removed projects whose time is over, at most `limit`.
@@ -257,13 +310,32 @@ pub(crate) async fn to_erase(
     let rows: Vec<Row> = query_as("SELECT * FROM projects WHERE erase_at <= $1 ORDER BY erase_at LIMIT $2")
         .bind(now.0)
         .bind(limit)
-        .fetch_all(connection)
+        .fetch_all(&mut *connection)
         .await?;
-    rows.into_iter().map(ProjectRecord::try_from).collect()
+    Ok(rows::each(connection, rows))
+}
+
+/// Notes that a project is removed and kept. Nothing else of its row is written, so one that cannot be read stays as it is.
+pub(crate) async fn save_removal(connection: &mut Connection, project: &ProjectRecord) -> Result<(), StoreError> {
+    query("UPDATE projects SET removed_at = $1, erase_at = $2, kept_domains = $3, updated_at = $4 WHERE id = $5")
+        .bind(project.removed.as_ref().map(|removed| removed.at.0))
+        .bind(project.removed.as_ref().map(|removed| removed.erase_at.0))
+        .bind(project.removed.as_ref().map(|removed| to_json(&removed.domains)))
+        .bind(project.updated_at.0)
+        .bind(project.id.uid.as_str())
+        .execute(connection)
+        .await?;
+    Ok(())
 }
 
 /// Writes a project, new or changed.
+///
+/// # Errors
+/// Also when its row could not be read: what is in it would be lost.
 pub(crate) async fn save_project(connection: &mut Connection, project: &ProjectRecord) -> Result<(), StoreError> {
+    if let Some(column) = project.unreadable {
+        return Err(rows::unreadable(&rows::place(Table::Projects, project.id.uid.as_str(), ""), column));
+    }
     query(
         "INSERT INTO projects (id, salt, plan, per_minute, per_day, access, upstream, suspended, created_at, updated_at,
                                deployed_at, unpaid_since, name, proof_key, removed_at, erase_at, kept_domains,
@@ -306,6 +378,7 @@ pub(crate) async fn end_sessions(connection: &mut Connection, id: &ProjectRef) -
 
 /// Erases a removed project with everything that hangs on it, and notes that other services must do the same.
 pub(crate) async fn erase(connection: &mut Connection, id: &ProjectRef, now: UnixMillis) -> Result<(), StoreError> {
+    rows::forget_project(connection, id.uid.as_str());
     // Deliveries go with their endpoints.
     for statement in [
         "DELETE FROM dashboard_sessions WHERE project = $1",

@@ -12,7 +12,9 @@ use contract::certificate::SealedKey;
 use contract::feed::{Entity, Revision};
 use contract::hostname::Hostname;
 
-use super::{Store, StoreError, read_json, read_word};
+use super::log::StoredEntity;
+use super::rows;
+use super::{Store, StoreError};
 use crate::issuer::acme::desk::order_name;
 use crate::webhook::endpoint;
 
@@ -101,8 +103,11 @@ impl Store {
         // Chosen and written in one transaction of a writer: nobody else changes them between.
         let mut write = self.write().await?;
         let mut resealed = Resealed::default();
-        for (name, body) in certificates(write.connection(), seal, after, limit).await? {
-            let Entity::Certificate(mut bundle) = read_json(&body, "certificate")? else { continue };
+        let found = certificates(write.connection(), seal, after, limit).await?;
+        resealed.last = found.last().map(|(name, _)| name.clone());
+        let found = found.into_iter().map(|(name, body)| StoredEntity { kind: "certificate".to_owned(), name, body });
+        for entity in rows::each(write.connection(), found.collect()) {
+            let Entity::Certificate(mut bundle) = entity else { continue };
             match sealing.reseal(&bundle.key.0, bundle.hostname.as_str()) {
                 Ok(key) => {
                     bundle.key = SealedKey(key);
@@ -111,10 +116,9 @@ impl Store {
                 }
                 Err(error) => {
                     // Damaged, or moved from its place: it needs a new certificate, whatever secret there is.
-                    tracing::error!(domain = name, %error, "a private key could not be sealed anew");
+                    tracing::error!(domain = %bundle.hostname, %error, "a private key could not be sealed anew");
                 }
             }
-            resealed.last = Some(name);
         }
         resealed.revision = Some(write.commit().await?);
         Ok(resealed)
@@ -129,7 +133,7 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<Hostname>, StoreError> {
         let names = certificates(connection, seal, after, limit).await?;
-        names.iter().map(|(name, _)| read_word(name, "hostname")).collect()
+        Ok(names.iter().filter_map(|(name, _)| name.parse().ok()).collect())
     }
 
     /// Forgets accounts, orders in progress and former secrets of webhooks that need a secret.

@@ -1,11 +1,12 @@
 //! Who is signed in to the dashboard, at rest: digests, never what a cookie says.
 
-use chassis::sql::{query, query_as};
+use chassis::sql::{RowPlace, query, query_as};
 use contract::key::{KeyDigest, KeyId};
 use contract::time::UnixMillis;
 
 use super::keys::KeyRecord;
-use super::{Store, StoreError, keys, read_project, read_word, with_project};
+use super::rows::{self, Columns, Stored, Table};
+use super::{Store, StoreError, keys, with_project};
 use crate::project::ProjectRef;
 
 /// Sessions one key, or one operator, may have at once; beyond that, the oldest ends.
@@ -40,24 +41,35 @@ chassis::record! {
     }
 }
 
-impl TryFrom<Row> for SessionRecord {
-    type Error = StoreError;
+/// Characters of a session's digest by which operators find its row.
+const SHOWN_OF_DIGEST: usize = 8;
 
-    fn try_from(row: Row) -> Result<Self, StoreError> {
-        let holder = match (row.project, row.project_name, row.key_id) {
+impl Stored for Row {
+    type Value = SessionRecord;
+
+    fn place(&self) -> RowPlace {
+        let row = self.digest.chars().take(SHOWN_OF_DIGEST).collect::<String>();
+        rows::place(Table::DashboardSessions, row, self.project.as_deref().unwrap_or_default())
+    }
+
+    fn read(self, columns: &mut Columns) -> Option<SessionRecord> {
+        let holder = match (self.project, self.project_name, self.key_id) {
             (Some(project), Some(name), Some(key)) => {
-                Some((read_project(&project, &name)?, read_word(&key, "key id")?))
+                Some(columns.project(&project, &name).zip(columns.word("key_id", &key))?)
             }
             (None, _, None) => None,
-            _ => return Err(StoreError::Damaged("session")),
+            _ => {
+                columns.bad("project", "a session has a project and a key, or neither");
+                return None;
+            }
         };
-        Ok(Self {
-            digest: row.digest,
+        Some(SessionRecord {
+            digest: self.digest,
             holder,
-            operator: row.operator,
-            client: row.client,
-            created_at: UnixMillis(row.created_at),
-            seen_at: UnixMillis(row.seen_at),
+            operator: self.operator,
+            client: self.client,
+            created_at: UnixMillis(self.created_at),
+            seen_at: UnixMillis(self.seen_at),
         })
     }
 }
@@ -108,7 +120,7 @@ impl Store {
         .bind(digest)
         .fetch_optional(self.reader())
         .await?;
-        row.map(SessionRecord::try_from).transpose()
+        Ok(rows::each(self.reader(), row.into_iter().collect()).pop())
     }
 
     /// Notes that a session was used.
@@ -203,7 +215,9 @@ impl Store {
         .fetch_optional(self.reader())
         .await?;
         let Some((project, name, id)) = found else { return Ok(None) };
-        self.key(&read_project(&project, &name)?, &read_word(&id, "key id")?).await
+        // One that cannot be read is noted where its row is read; nobody signs in with it.
+        let (Ok(uid), Ok(name), Ok(id)) = (project.parse(), name.parse(), id.parse()) else { return Ok(None) };
+        self.key(&ProjectRef { uid, name }, &id).await
     }
 
     /// The project's key with this id.

@@ -4,12 +4,13 @@ mod address;
 mod outbox;
 mod taken;
 
-use chassis::sql::{Connection, Pool, query, query_as, query_scalar};
+use chassis::sql::{Connection, Pool, RowPlace, query, query_as, query_scalar};
 use contract::time::UnixMillis;
 
-use super::{Store, StoreError, kept, page_of, read_json, read_project, read_word, to_json, with_project};
+use super::rows::{self, Columns, Stored, Table};
+use super::{Store, StoreError, kept, page_of, to_json, with_project};
 use crate::project::ProjectRef;
-use crate::webhook::EndpointRecord;
+use crate::webhook::{EndpointRecord, Wanted};
 
 pub(crate) use address::send_test;
 pub(crate) use outbox::{
@@ -37,24 +38,32 @@ chassis::record! {
     }
 }
 
-impl TryFrom<Row> for EndpointRecord {
-    type Error = StoreError;
+impl Stored for Row {
+    type Value = EndpointRecord;
 
-    fn try_from(row: Row) -> Result<Self, StoreError> {
-        let reason = row.disabled_reason.as_deref().map(|reason| read_word(reason, "reason")).transpose()?;
-        Ok(Self {
-            id: row.id,
-            project: read_project(&row.project, &row.project_name)?,
-            url: row.url,
-            description: row.description,
-            events: read_json(&row.events, "list of events")?,
-            sealed_secret: row.sealed_secret,
-            previous: row.previous_secret.zip(row.previous_until.map(UnixMillis)),
-            failing_since: row.failing_since.map(UnixMillis),
-            delivered_at: row.delivered_at.map(UnixMillis),
-            disabled: row.disabled_at.map(UnixMillis).zip(reason),
-            created_at: UnixMillis(row.created_at),
-            updated_at: UnixMillis(row.updated_at),
+    fn place(&self) -> RowPlace {
+        rows::place(Table::WebhookEndpoints, &self.id, &self.project)
+    }
+
+    fn read(self, columns: &mut Columns) -> Option<EndpointRecord> {
+        let project = columns.project(&self.project, &self.project_name);
+        let reason = self.disabled_reason.as_deref().and_then(|reason| columns.word("disabled_reason", reason));
+        // Shown to those alone who may see all that it could be told.
+        let events = columns.json("events", &self.events).unwrap_or_else(|| Wanted::everything(true));
+        Some(EndpointRecord {
+            id: self.id,
+            project: project?,
+            url: self.url,
+            description: self.description,
+            events,
+            sealed_secret: self.sealed_secret,
+            previous: self.previous_secret.zip(self.previous_until.map(UnixMillis)),
+            failing_since: self.failing_since.map(UnixMillis),
+            delivered_at: self.delivered_at.map(UnixMillis),
+            disabled: self.disabled_at.map(UnixMillis).zip(reason),
+            created_at: UnixMillis(self.created_at),
+            updated_at: UnixMillis(self.updated_at),
+            unreadable: columns.unreadable(),
         })
     }
 }
@@ -68,7 +77,7 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<EndpointRecord>, StoreError> {
         let rows: Vec<Row> = self.page(page_of!("webhook_endpoints"), project, after, limit).await?;
-        rows.into_iter().map(EndpointRecord::try_from).collect()
+        Ok(rows::each(self.reader(), rows))
     }
 
     /// The project's endpoint with this id.
@@ -84,7 +93,7 @@ impl Store {
     pub(crate) async fn webhook(&self, id: &str) -> Result<Option<EndpointRecord>, StoreError> {
         let row: Option<Row> =
             query_as(with_project!("webhook_endpoints WHERE id = $1")).bind(id).fetch_optional(self.reader()).await?;
-        row.map(EndpointRecord::try_from).transpose()
+        rows::one(self.reader(), row)
     }
 }
 
@@ -101,9 +110,9 @@ pub(crate) async fn find_webhook(
     let row: Option<Row> = query_as(with_project!("webhook_endpoints WHERE project = $1 AND id = $2"))
         .bind(project.uid.as_str())
         .bind(id)
-        .fetch_optional(connection)
+        .fetch_optional(&mut *connection)
         .await?;
-    row.map(EndpointRecord::try_from).transpose()
+    rows::one(connection, row)
 }
 
 /// How many endpoints the project has.
@@ -116,7 +125,14 @@ pub(crate) async fn count_webhooks(connection: &mut Connection, project: &Projec
 }
 
 /// Writes an endpoint, new or changed.
+///
+/// # Errors
+/// Also when its row could not be read: what is in it would be lost.
 pub(crate) async fn save_webhook(connection: &mut Connection, endpoint: &EndpointRecord) -> Result<(), StoreError> {
+    if let Some(column) = endpoint.unreadable {
+        let place = rows::place(Table::WebhookEndpoints, &endpoint.id, endpoint.project.uid.as_str());
+        return Err(rows::unreadable(&place, column));
+    }
     query(
         "INSERT INTO webhook_endpoints (id, project, url, description, events, sealed_secret, previous_secret,
              previous_until, failing_since, delivered_at, disabled_at, disabled_reason, created_at, updated_at)
@@ -148,7 +164,9 @@ pub(crate) async fn save_webhook(connection: &mut Connection, endpoint: &Endpoin
 }
 
 /// Deletes an endpoint with everything that waits for it.
-pub(crate) async fn delete_webhook(connection: &mut Connection, id: &str) -> Result<(), StoreError> {
+pub(crate) async fn delete_webhook(connection: &mut Connection, endpoint: &EndpointRecord) -> Result<(), StoreError> {
+    let id = endpoint.id.as_str();
+    rows::forget(connection, &rows::place(Table::WebhookEndpoints, id, endpoint.project.uid.as_str()));
     query("DELETE FROM webhook_endpoints WHERE id = $1").bind(id).execute(&mut *connection).await?;
     kept::forget(connection, &address::counted(id)).await
 }

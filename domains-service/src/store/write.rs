@@ -7,6 +7,7 @@ use contract::feed::{Effect, Entity, EntityName, Revision};
 use contract::time::UnixMillis;
 use tokio::sync::watch;
 
+use super::rows::{self, Table};
 use super::{StoreError, announce, log, to_json};
 use crate::peers;
 
@@ -75,6 +76,7 @@ impl Write {
         if known.as_ref() == Some(&body) {
             return Ok(());
         }
+        rows::forget(&self.transaction, &rows::place(Table::Entities, &name, kind));
         query(
             "INSERT INTO entities (kind, name, body, seal) VALUES ($1, $2, $3, $4)
              ON CONFLICT (kind, name) DO UPDATE SET body = excluded.body, seal = excluded.seal",
@@ -91,6 +93,7 @@ impl Write {
     /// Withdraws an entity. One the edge does not know is no change.
     pub(crate) async fn remove(&mut self, name: EntityName) -> Result<(), StoreError> {
         let (kind, text) = kind_and_name(&name);
+        rows::forget(&self.transaction, &rows::place(Table::Entities, &text, kind));
         let gone = query("DELETE FROM entities WHERE kind = $1 AND name = $2")
             .bind(kind)
             .bind(&text)

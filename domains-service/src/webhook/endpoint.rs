@@ -105,6 +105,9 @@ pub(crate) struct EndpointRecord {
     pub(crate) disabled: Option<(UnixMillis, DisabledReason)>,
     pub(crate) created_at: UnixMillis,
     pub(crate) updated_at: UnixMillis,
+    /// The first column of its row that cannot be read, when there is one: it is listed and can be removed, and is not
+    /// saved.
+    pub(crate) unreadable: Option<&'static str>,
 }
 
 impl EndpointRecord {

@@ -27,6 +27,7 @@ mod projects;
 mod redirects;
 mod removal;
 mod removed_projects;
+mod rows;
 mod scopes;
 mod sealing;
 mod services;

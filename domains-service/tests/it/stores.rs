@@ -72,6 +72,82 @@ pub(crate) fn copied(directory: &Path) -> tempfile::TempDir {
     copy
 }
 
+/// A connection to a test's database, beside those of the service.
+enum Beside {
+    Sqlite(sqlx::SqliteConnection),
+    Postgres(sqlx::PgConnection),
+}
+
+impl Beside {
+    async fn open(directory: &Path) -> Self {
+        use sqlx::Connection as _;
+        if directory.join(NOTE).exists() {
+            return Self::Postgres(sqlx::PgConnection::connect(&url_in(directory)).await.unwrap());
+        }
+        let file = sqlx::sqlite::SqliteConnectOptions::new().filename(directory.join("domains.sqlite"));
+        Self::Sqlite(sqlx::SqliteConnection::connect_with(&file).await.unwrap())
+    }
+
+    /// Two columns of text of all rows.
+    async fn pairs(self, text: &str) -> Vec<(Option<String>, Option<String>)> {
+        let text = sqlx::AssertSqlSafe(text.to_owned());
+        match self {
+            Self::Sqlite(mut connection) => sqlx::query_as(text).fetch_all(&mut connection).await.unwrap(),
+            Self::Postgres(mut connection) => sqlx::query_as(text).fetch_all(&mut connection).await.unwrap(),
+        }
+    }
+}
+
+/// Carries out statements behind the service's back.
+pub(crate) async fn execute(directory: &Path, text: &str) {
+    let text = sqlx::AssertSqlSafe(text.to_owned());
+    match Beside::open(directory).await {
+        Beside::Sqlite(mut connection) => drop(sqlx::raw_sql(text).execute(&mut connection).await.unwrap()),
+        Beside::Postgres(mut connection) => drop(sqlx::raw_sql(text).execute(&mut connection).await.unwrap()),
+    }
+}
+
+/// Table and name of every column of text, in their order.
+pub(crate) async fn text_columns(directory: &Path) -> Vec<(String, String)> {
+    let text = if directory.join(NOTE).exists() {
+        "SELECT table_name::text, column_name::text FROM information_schema.columns
+         WHERE table_schema = 'public' AND data_type = 'text' AND table_name NOT LIKE '\\_%'"
+    } else {
+        "SELECT t.name, c.name FROM sqlite_master t JOIN pragma_table_info(t.name) c
+         WHERE t.type = 'table' AND c.type = 'TEXT' AND t.name NOT LIKE '\\_%' ESCAPE '\\'"
+    };
+    let found = Beside::open(directory).await.pairs(text).await;
+    let mut columns: Vec<_> = found.into_iter().filter_map(|(table, column)| table.zip(column)).collect();
+    columns.sort();
+    columns
+}
+
+/// The value of a column in the row that a condition finds.
+pub(crate) async fn value(directory: &Path, table: &str, column: &str, row: &str) -> Option<String> {
+    let found = Beside::open(directory).await.pairs(&format!("SELECT {column}, 'x' FROM {table} WHERE {row}")).await;
+    found.into_iter().next().expect("a row").0
+}
+
+/// Puts a value into a column of the row that a condition finds.
+pub(crate) async fn set(directory: &Path, table: &str, column: &str, row: &str, value: Option<&str>) {
+    let value = value.map_or("NULL".to_owned(), |value| format!("'{}'", value.replace('\'', "''")));
+    execute(directory, &format!("UPDATE {table} SET {column} = {value} WHERE {row}")).await;
+}
+
+/// A condition that goes on finding the row which `row` finds now.
+pub(crate) async fn pinned(directory: &Path, table: &str, row: &str) -> String {
+    let key = match table {
+        "changes" => "revision",
+        "events" => "id",
+        "projects" => "id",
+        _ => return row.to_owned(),
+    };
+    let found = Beside::open(directory).await;
+    let found = found.pairs(&format!("SELECT CAST({key} AS TEXT), 'x' FROM {table} WHERE {row}")).await;
+    let key_of_row = found.into_iter().next().and_then(|(found, _)| found).expect("a row");
+    format!("CAST({key} AS TEXT) = '{key_of_row}'")
+}
+
 /// The URL of a test's database.
 pub(crate) fn url_in(directory: &Path) -> String {
     std::fs::read_to_string(directory.join(NOTE)).unwrap()

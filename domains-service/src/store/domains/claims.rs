@@ -1,10 +1,11 @@
 //! Who holds a name, and who held it before.
 
-use chassis::sql::{Connection, query, query_as, query_scalar};
+use chassis::sql::{Connection, RowPlace, query, query_as, query_scalar};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
-use super::super::{StoreError, read_project};
+use super::super::StoreError;
+use super::super::rows::{self, Columns, Stored, Table};
 use crate::project::ProjectRef;
 
 /// Names of one project that it had and that are remembered.
@@ -31,16 +32,38 @@ impl Claims {
 
 /// The claims on a name.
 pub(crate) async fn find_claims(connection: &mut Connection, name: &Hostname) -> Result<Claims, StoreError> {
-    let holder: Option<(String, String)> =
+    let holder: Option<Holder> =
         query_as("SELECT p.id, p.name FROM holders h JOIN projects p ON p.id = h.project WHERE h.name = $1")
             .bind(name.as_str())
             .fetch_optional(&mut *connection)
             .await?;
     let lineage = query_scalar("SELECT lineage FROM tombstones WHERE name = $1")
         .bind(name.as_str())
-        .fetch_optional(connection)
+        .fetch_optional(&mut *connection)
         .await?;
-    Ok(Claims { holder: holder.map(|(uid, name)| read_project(&uid, &name)).transpose()?, lineage })
+    Ok(Claims { holder: rows::one(connection, holder)?, lineage })
+}
+
+chassis::record! {
+    /// The project that holds a name.
+    struct Holder {
+        id: String,
+        name: String,
+    }
+}
+
+impl Stored for Holder {
+    type Value = ProjectRef;
+
+    const IS_PART: bool = true;
+
+    fn place(&self) -> RowPlace {
+        rows::place(Table::Projects, &self.id, "")
+    }
+
+    fn read(self, columns: &mut Columns) -> Option<ProjectRef> {
+        columns.project(&self.id, &self.name)
+    }
 }
 
 /// Gives a name to a project.

@@ -1,8 +1,9 @@
 //! Addressing a message: who wants it, and a place in the outbox of each.
 
-use chassis::sql::{query, query_as, query_scalar};
+use chassis::sql::{RowPlace, query, query_as, query_scalar};
 
-use super::super::{StoreError, Write, kept, read_json};
+use super::super::rows::{self, Columns, Stored, Table};
+use super::super::{StoreError, Write, kept};
 use super::outbox::{Delivery, disable};
 use crate::project::ProjectRef;
 use crate::webhook::{DisabledReason, TEST, Wanted, compose_test};
@@ -24,21 +25,38 @@ pub(crate) struct Outgoing<'m> {
     pub(crate) body: String,
 }
 
-/// The endpoints of the project that are on and want this kind of event.
+chassis::record! {
+    /// What an endpoint wants to be told.
+    struct Wish {
+        id: String,
+        project: String,
+        events: String,
+    }
+}
+
+impl Stored for Wish {
+    type Value = (String, Wanted);
+
+    const IS_PART: bool = true;
+
+    fn place(&self) -> RowPlace {
+        rows::place(Table::WebhookEndpoints, &self.id, &self.project)
+    }
+
+    fn read(self, columns: &mut Columns) -> Option<(String, Wanted)> {
+        Some((self.id, columns.json("events", &self.events)?))
+    }
+}
+
+/// The endpoints of the project that are on and want this kind of event. One whose list cannot be read is told nothing.
 pub(crate) async fn who_wants(write: &mut Write, project: &ProjectRef, kind: &str) -> Result<Vec<String>, StoreError> {
-    let endpoints: Vec<(String, String)> =
-        query_as("SELECT id, events FROM webhook_endpoints WHERE project = $1 AND disabled_at IS NULL")
+    let found: Vec<Wish> =
+        query_as("SELECT id, project, events FROM webhook_endpoints WHERE project = $1 AND disabled_at IS NULL")
             .bind(project.uid.as_str())
             .fetch_all(write.connection())
             .await?;
-    let mut wanting = Vec::new();
-    for (endpoint, events) in endpoints {
-        let wanted: Wanted = read_json(&events, "list of events")?;
-        if wanted.include(kind) {
-            wanting.push(endpoint);
-        }
-    }
-    Ok(wanting)
+    let wanting = rows::each(write.connection(), found).into_iter().filter(|(_, wanted)| wanted.include(kind));
+    Ok(wanting.map(|(endpoint, _)| endpoint).collect())
 }
 
 /// Puts a message into the outbox of each of the endpoints.

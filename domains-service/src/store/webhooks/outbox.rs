@@ -379,7 +379,8 @@ mod tests {
         assert_eq!(count("SELECT COUNT(*) FROM webhook_deliveries WHERE due_at IS NOT NULL").await, 51);
         assert_eq!(count("SELECT kept FROM kept_rows WHERE owner = 'deliveries full'").await, 9_051);
         let mut write = store.write().await.unwrap();
-        super::super::delete_webhook(write.connection(), "full").await.unwrap();
+        let endpoint = super::super::find_webhook(write.connection(), &project, "full").await.unwrap().unwrap();
+        super::super::delete_webhook(write.connection(), &endpoint).await.unwrap();
         write.commit().await.unwrap();
         assert_eq!(count("SELECT COUNT(*) FROM kept_rows WHERE owner LIKE 'deliveries%'").await, 0);
     }

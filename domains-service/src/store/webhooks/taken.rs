@@ -4,7 +4,7 @@ use chassis::sql::query;
 use contract::event::{OrderEvent, OrderEvents};
 use contract::time::UnixMillis;
 
-use super::super::projects::find_by_uid;
+use super::super::projects::find_ref;
 use super::super::{StoreError, Write};
 use super::address::{Outgoing, deliver_to, who_wants};
 use crate::webhook::compose_order;
@@ -14,8 +14,7 @@ use crate::webhook::compose_order;
 pub(crate) async fn take(write: &mut Write, events: &OrderEvents) -> Result<(), StoreError> {
     for event in &events.events {
         // What happened in a project that is removed by now is told to nobody.
-        let Some(project) = find_by_uid(write.connection(), &event.project).await? else { continue };
-        let project = project.id;
+        let Some(project) = find_ref(write.connection(), &event.project).await? else { continue };
         let endpoints = who_wants(write, &project, &event.kind).await?;
         if endpoints.is_empty() || !is_new(write, &events.source, event).await? {
             continue;

@@ -37,6 +37,7 @@ pub(super) fn find(all: &Value) -> Vec<String> {
             word("what_to_do")
         ));
     }
+    unreadable_rows(all.get("control"), &mut found);
     of_service("the orders-service", all.get("orders"), "store_trouble", "kind", &mut found);
     let newest = all.pointer("/nodes/revision").and_then(Value::as_u64);
     for edge in all.get("edges").and_then(Value::as_array).into_iter().flatten() {
@@ -132,6 +133,30 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
     }
 }
 
+/// Rows named one by one; of further ones there is a number.
+const ROWS_NAMED: usize = 5;
+
+fn unreadable_rows(control: Option<&Value>, found: &mut Vec<String>) {
+    let rows = control.and_then(|control| control.pointer("/unreadable_rows/rows")).and_then(Value::as_array);
+    for row in rows.into_iter().flatten().take(ROWS_NAMED) {
+        let field = |name: &str| row.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let of = field("of");
+        let of = if of.is_empty() { of } else { format!(" of {of}") };
+        found.push(format!(
+            "the domains-service cannot read column {} of row {}{of} in {} and leaves the row aside: {}",
+            field("column"),
+            field("row"),
+            field("table"),
+            field("reason"),
+        ));
+    }
+    let total = control.and_then(|control| control.pointer("/unreadable_rows/total")).and_then(Value::as_u64);
+    let more = total.unwrap_or(0).saturating_sub(u64::try_from(ROWS_NAMED).unwrap_or(u64::MAX));
+    if more > 0 {
+        found.push(format!("the domains-service cannot read {more} more rows; its log names them"));
+    }
+}
+
 fn of_service(name: &str, status: Option<&Value>, trouble: &str, kind: &str, found: &mut Vec<String>) {
     let Some(status) = status else { return };
     if let Some(reason) = status.get("unreachable").and_then(Value::as_str) {
@@ -166,7 +191,7 @@ mod tests {
                 "platform_certificate_faults": [],
                 "certificates": [{ "host": "a.example", "lifetime_left": 0.6 }],
             }],
-            "control": { "revision": 7, "trouble": null, "sealed_with_older": 3, "sealed_with_missing": 0,
+            "control": { "revision": 7, "trouble": null, "unreadable_rows": null, "sealed_with_older": 3, "sealed_with_missing": 0,
                 "credential_files_refused": [] },
             "orders": { "version": "1", "store_trouble": { "kind": "full", "seconds_ago": 61 } },
             "nodes": { "revision": 7 },
@@ -226,6 +251,13 @@ mod tests {
                 "the domains-service met trouble with its database 0 seconds ago: storage_unavailable",
             ),
             ("/control/trouble", json!({ "code": "storage_unavailable", "seconds_ago": 2 }), "storage_unavailable"),
+            (
+                "/control/unreadable_rows",
+                json!({ "total": 1, "rows": [{
+                    "table": "domains", "row": "a.example", "of": "prj_1", "column": "checks", "reason": "EOF",
+                }] }),
+                "cannot read column checks of row a.example of prj_1 in domains and leaves the row aside: EOF",
+            ),
             ("/orders", json!({ "unreachable": "refused" }), "the orders-service does not answer: refused"),
             (
                 "/orders/store_trouble/seconds_ago",

@@ -1,0 +1,98 @@
+//! The rows of a database that could not be read when they were read last: one list for all of its connections.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+
+/// Rows that are remembered. Further ones are neither logged nor listed.
+pub const UNREADABLE_MAX: usize = 1_000;
+
+/// Which row: its table, and its key in one or two parts. The second is the project where the row belongs to one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RowPlace {
+    /// The table's name.
+    pub table: &'static str,
+    /// The row's name within it.
+    pub row: String,
+    /// What it belongs to; may be empty.
+    pub of: String,
+}
+
+/// What cannot be read in a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadColumn {
+    /// The first column that cannot be read.
+    pub column: &'static str,
+    /// Why.
+    pub reason: String,
+}
+
+/// The list. A row is on it once, however often it is read.
+#[derive(Debug, Default)]
+pub struct UnreadableRows(Mutex<BTreeMap<RowPlace, BadColumn>>);
+
+impl UnreadableRows {
+    /// Notes a row. It is logged when it, or what is wrong with it, is new.
+    pub fn note(&self, place: &RowPlace, bad: &BadColumn) {
+        let mut noted = self.0.lock();
+        let is_known = noted.get(place).is_some_and(|known| known == bad);
+        if is_known || (noted.len() >= UNREADABLE_MAX && !noted.contains_key(place)) {
+            return;
+        }
+        noted.insert(place.clone(), bad.clone());
+        drop(noted);
+        tracing::error!(
+            table = place.table,
+            row = place.row,
+            of = place.of,
+            column = bad.column,
+            error = bad.reason,
+            "database row unreadable: it is set aside and everything else goes on; mend the column, or remove what it describes"
+        );
+    }
+
+    /// A row reads again, or is deleted.
+    pub fn forget(&self, place: &RowPlace) {
+        let mut noted = self.0.lock();
+        if !noted.is_empty() {
+            noted.remove(place);
+        }
+    }
+
+    /// The rows that `are_gone` are deleted.
+    pub fn forget_where(&self, are_gone: impl Fn(&RowPlace) -> bool) {
+        self.0.lock().retain(|place, _| !are_gone(place));
+    }
+
+    /// The rows, at most `limit`.
+    pub fn noted(&self, limit: usize) -> Vec<(RowPlace, BadColumn)> {
+        self.0.lock().iter().take(limit).map(|(place, bad)| (place.clone(), bad.clone())).collect()
+    }
+
+    /// How many of a table there are.
+    pub fn count(&self, table: &str) -> usize {
+        self.0.lock().keys().filter(|place| place.table == table).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_bad_rows_has_a_bound() {
+        let rows = UnreadableRows::default();
+        let bad = BadColumn { column: "body", reason: "damaged".to_owned() };
+        let place = |number: usize| RowPlace { table: "t", row: number.to_string(), of: String::new() };
+        for number in 0..UNREADABLE_MAX + 10 {
+            rows.note(&place(number), &bad);
+            rows.note(&place(number), &bad);
+        }
+        assert_eq!((rows.count("t"), rows.count("u"), rows.noted(5).len()), (UNREADABLE_MAX, 0, 5));
+        rows.forget(&place(0));
+        rows.note(&place(UNREADABLE_MAX + 20), &bad);
+        assert_eq!(rows.count("t"), UNREADABLE_MAX);
+        rows.forget_where(|place| place.table == "t");
+        assert_eq!(rows.count("t"), 0);
+    }
+}

@@ -1,0 +1,259 @@
+//! Rows that cannot be read: noted in one place, so that one bad row stops nothing but itself.
+//!
+//! A row is unreadable when a column holds something that this version does not understand: a damaged text, or a word
+//! that only a newer version knows. Each row of a result is read by itself ([`each`]). What cannot be read is logged once
+//! with table, row, column and reason, is counted by table for `domains_unreadable_rows`, and is listed by
+//! `/internal/status` until it reads again or is deleted.
+//!
+//! A record that people list or remove is still made where its identity can be read: the bad columns have defaults, and
+//! `unreadable` names the first of them. Such a record is shown and removed, and never saved over the row.
+
+use chassis::sql::{BadColumn, Connection, Pool, RowPlace, UnreadableRows};
+use contract::project::{ProjectId, ProjectUid};
+
+use super::StoreError;
+use crate::project::ProjectRef;
+
+/// Characters of a reason that are kept.
+const REASON_CHARACTERS_MAX: usize = 200;
+
+/// The tables whose rows are read so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Table {
+    AcmeOrders,
+    ApiKeys,
+    Changes,
+    DashboardSessions,
+    Domains,
+    EdgeBans,
+    Entities,
+    Erasures,
+    Events,
+    Projects,
+    WebhookEndpoints,
+}
+
+impl Table {
+    /// All of them.
+    pub(crate) const ALL: [Self; 11] = [
+        Self::AcmeOrders,
+        Self::ApiKeys,
+        Self::Changes,
+        Self::DashboardSessions,
+        Self::Domains,
+        Self::EdgeBans,
+        Self::Entities,
+        Self::Erasures,
+        Self::Events,
+        Self::Projects,
+        Self::WebhookEndpoints,
+    ];
+
+    /// Its name in the database.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::AcmeOrders => "acme_orders",
+            Self::ApiKeys => "api_keys",
+            Self::Changes => "changes",
+            Self::DashboardSessions => "dashboard_sessions",
+            Self::Domains => "domains",
+            Self::EdgeBans => "edge_bans",
+            Self::Entities => "entities",
+            Self::Erasures => "erasures",
+            Self::Events => "events",
+            Self::Projects => "projects",
+            Self::WebhookEndpoints => "webhook_endpoints",
+        }
+    }
+}
+
+/// The place of the row with this key.
+pub(crate) fn place(table: Table, row: impl Into<String>, of: impl Into<String>) -> RowPlace {
+    RowPlace { table: table.as_str(), row: row.into(), of: of.into() }
+}
+
+/// What leads to the list of a database.
+pub(crate) trait Listed {
+    /// The list.
+    fn list(&self) -> &UnreadableRows;
+}
+
+impl Listed for Pool {
+    fn list(&self) -> &UnreadableRows {
+        self.unreadable()
+    }
+}
+
+impl Listed for Connection {
+    fn list(&self) -> &UnreadableRows {
+        self.unreadable()
+    }
+}
+
+/// A row as it rests.
+pub(crate) trait Stored: Sized {
+    /// What it is read as.
+    type Value;
+
+    /// Whether it is a part of the row alone: that this part can be read says nothing of the others.
+    const IS_PART: bool = false;
+
+    /// Which row it is.
+    fn place(&self) -> RowPlace;
+
+    /// Reads it. `None` when not even its identity can be read.
+    fn read(self, columns: &mut Columns) -> Option<Self::Value>;
+}
+
+/// The columns of one row, as they are read. The first that cannot be read is kept.
+#[derive(Debug, Default)]
+pub(crate) struct Columns(Option<BadColumn>);
+
+impl Columns {
+    /// A word of a closed set, or a name.
+    pub(crate) fn word<T: std::str::FromStr>(&mut self, column: &'static str, text: &str) -> Option<T> {
+        let read = text.parse().ok();
+        if read.is_none() {
+            self.bad(column, format!("{text:?} is unknown or malformed"));
+        }
+        read
+    }
+
+    /// JSON.
+    pub(crate) fn json<T: serde::de::DeserializeOwned>(&mut self, column: &'static str, text: &str) -> Option<T> {
+        serde_json::from_str(text).map_err(|error| self.bad(column, error.to_string())).ok()
+    }
+
+    /// A project, by the columns of its identity and its name.
+    pub(crate) fn project(&mut self, uid: &str, name: &str) -> Option<ProjectRef> {
+        let uid = self.word::<ProjectUid>("project", uid);
+        let name = self.word::<ProjectId>("project name", name);
+        uid.zip(name).map(|(uid, name)| ProjectRef { uid, name })
+    }
+
+    /// A column that cannot be read.
+    pub(crate) fn bad(&mut self, column: &'static str, reason: impl Into<String>) {
+        let reason = reason.into().chars().take(REASON_CHARACTERS_MAX).collect();
+        self.0.get_or_insert(BadColumn { column, reason });
+    }
+
+    /// The first column that cannot be read.
+    pub(crate) fn unreadable(&self) -> Option<&'static str> {
+        self.0.as_ref().map(|bad| bad.column)
+    }
+}
+
+/// Reads a row; the place of one that cannot be read is the error.
+fn read<R: Stored>(list: &UnreadableRows, row: R) -> Result<R::Value, (RowPlace, &'static str)> {
+    let (place, mut columns) = (row.place(), Columns::default());
+    let value = row.read(&mut columns);
+    match &columns.0 {
+        Some(bad) => list.note(&place, bad),
+        None if R::IS_PART => {}
+        None => list.forget(&place),
+    }
+    value.ok_or_else(|| (place, columns.unreadable().unwrap_or_default()))
+}
+
+/// Reads every row by itself; those that cannot be read are left out.
+pub(crate) fn each<R: Stored>(at: &impl Listed, rows: Vec<R>) -> Vec<R::Value> {
+    split(at, rows).0
+}
+
+/// The same, with the places of those that are left out.
+pub(crate) fn split<R: Stored>(at: &impl Listed, rows: Vec<R>) -> (Vec<R::Value>, Vec<RowPlace>) {
+    let (mut values, mut places) = (Vec::with_capacity(rows.len()), Vec::new());
+    for row in rows {
+        match read(at.list(), row) {
+            Ok(value) => values.push(value),
+            Err((place, _)) => places.push(place),
+        }
+    }
+    (values, places)
+}
+
+/// Reads the row that was found, if one was.
+pub(crate) fn one<R: Stored>(at: &impl Listed, row: Option<R>) -> Result<Option<R::Value>, StoreError> {
+    row.map(|row| read(at.list(), row).map_err(|(place, column)| unreadable(&place, column))).transpose()
+}
+
+/// The error for a row that cannot be read.
+pub(crate) fn unreadable(place: &RowPlace, column: &'static str) -> StoreError {
+    StoreError::Unreadable { table: place.table, row: place.row.clone(), column }
+}
+
+/// Notes a column that is read outside of [`Stored`].
+pub(crate) fn note(at: &impl Listed, place: &RowPlace, column: &'static str, reason: &dyn std::fmt::Display) {
+    let mut columns = Columns::default();
+    columns.bad(column, reason.to_string());
+    if let Some(bad) = &columns.0 {
+        at.list().note(place, bad);
+    }
+}
+
+/// A row reads again, or is deleted.
+pub(crate) fn forget(at: &impl Listed, place: &RowPlace) {
+    at.list().forget(place);
+}
+
+/// Changes up to this revision are deleted.
+pub(crate) fn forget_changes(at: &impl Listed, until: i64) {
+    let is_past = |row: &str| row.parse::<i64>().is_ok_and(|revision| revision <= until);
+    at.list().forget_where(|place| place.table == Table::Changes.as_str() && is_past(&place.row));
+}
+
+/// A project is erased with all of its rows.
+pub(crate) fn forget_project(at: &impl Listed, uid: &str) {
+    at.list().forget_where(|place| place.of == uid || (place.table == Table::Projects.as_str() && place.row == uid));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Row(&'static str, &'static str);
+
+    impl Stored for Row {
+        type Value = u32;
+
+        fn place(&self) -> RowPlace {
+            place(Table::EdgeBans, self.0, "prj_1")
+        }
+
+        fn read(self, columns: &mut Columns) -> Option<u32> {
+            columns.word("number", self.1)
+        }
+    }
+
+    impl Listed for UnreadableRows {
+        fn list(&self) -> &UnreadableRows {
+            self
+        }
+    }
+
+    #[test]
+    fn one_bad_row_is_noted_and_left_out_until_it_reads_again() {
+        let list = UnreadableRows::default();
+        let noted = || {
+            let noted = list.noted(10).into_iter();
+            noted.map(|(place, bad)| format!("{} {} {}", place.row, bad.column, bad.reason)).collect::<Vec<_>>()
+        };
+        let (values, places) = split(&list, vec![Row("a", "1"), Row("b", "x"), Row("c", "3")]);
+        assert_eq!((values, places.len()), (vec![1, 3], 1));
+        assert_eq!(noted(), ["b number \"x\" is unknown or malformed"]);
+        let error = one(&list, Some(Row("b", "x"))).unwrap_err();
+        assert_eq!(error.to_string(), "column number of the row b of edge_bans cannot be read");
+        assert_eq!(one(&list, Some(Row("b", "2"))).unwrap(), Some(2));
+        assert_eq!(noted(), Vec::<String>::new());
+        each(&list, vec![Row("d", "x")]);
+        forget_project(&list, "prj_1");
+        assert_eq!(noted(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_reason_has_a_bound() {
+        let mut columns = Columns::default();
+        assert_eq!(columns.word::<u32>("number", &"x".repeat(10_000)), None);
+        assert_eq!(columns.0.map(|bad| bad.reason.chars().count()), Some(REASON_CHARACTERS_MAX));
+    }
+}
