@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use chassis::secret::Secret;
+use contract::keyring::GATEWAYS_WITH_KEYS_MAX;
 use serde::Serialize;
 
 use crate::api::gateways::{digest_of, is_name};
@@ -116,20 +117,24 @@ fn in_words(why: &NotEnrolled, kind: Kind, name: &str) -> (&'static str, String)
         ),
         NotEnrolled::Doubled(holder) => (
             "doubled",
-            format!("the credential in it belongs to {holder}; give {name} a credential of its own, or remove the file"),
+            format!(
+                "the credential in it belongs to {holder}; give {name} a credential of its own, or remove the file"
+            ),
         ),
         NotEnrolled::Exists => (
             "replaced",
-            format!(
-                "{name} has another credential, made by `{add}`; put that into the file, or remove the file"
-            ),
+            format!("{name} has another credential, made by `{add}`; put that into the file, or remove the file"),
         ),
         NotEnrolled::OtherKind => (
             "other_kind",
             format!("{name} is on record, but not as a {}; choose another name for the file", kind.as_str()),
         ),
         NotEnrolled::TooMany => {
-            ("too_many", format!("{GATEWAYS_MAX} gateways and services are on record, the most there may be"))
+            let most = format!(
+                "{GATEWAYS_MAX} gateways and services are on record, or {GATEWAYS_WITH_KEYS_MAX} gateways that are good, the \
+                 most there may be; remove the file of {name}"
+            );
+            ("too_many", most)
         }
     }
 }
@@ -149,7 +154,7 @@ mod tests {
         ] {
             let (reason, what_to_do) = in_words(&why, Kind::Gateway, "edge-1");
             assert!(REASONS.contains(&reason), "{reason}");
-            assert!(what_to_do.contains("edge-1") || why == NotEnrolled::TooMany, "{what_to_do}");
+            assert!(what_to_do.contains("edge-1"), "{what_to_do}");
         }
     }
 

@@ -7,12 +7,11 @@ use anyhow::Context as _;
 use async_trait::async_trait;
 use axum::middleware::{self, Next};
 use chassis::clock::Clock;
-use chassis::guard::{GatewayGuard, TrustedKeys, edge_token, events_token, operator_token};
+use chassis::guard::{GatewayGuard, edge_token, events_token, operator_token};
 use chassis::health::Health;
 use chassis::metrics::Registry;
 use chassis::running::Running;
 use chassis::seal::SealingKey;
-use chassis::secret::Secret;
 use chassis::serve::{ServeLimits, bind, serve, serve_over};
 use chassis::shutdown::Shutdown;
 use chassis::sql::{self, StoreMetrics};
@@ -149,13 +148,12 @@ pub async fn start_in(
     }
     // From now on removals wait for the gateways that were heard lately.
     app.expect_gateways().await?;
-    let trusted = TrustedKeys::derived(&secret)?;
-    keyring::look(&app, &trusted).await?;
+    keyring::look(&app).await?;
     let health = Health::new();
     let listening = health.condition("listening");
 
     let limits = ServeLimits { drain_timeout: DRAIN_TIME_MAX, ..ServeLimits::default() };
-    let guard = GatewayGuard::new(Some(&secret), trusted.clone(), API_UPSTREAM, clock);
+    let guard = GatewayGuard::new(Some(&secret), app.trusted.clone(), API_UPSTREAM, clock);
     let for_pages = guard.for_audience(DASHBOARD_UPSTREAM);
     let pages = dashboard::router(app.clone(), for_pages, shutdown.clone());
     let public = dashboard::beside(api::public(app.clone(), guard), pages, &app.platform)
@@ -177,7 +175,7 @@ pub async fn start_in(
         tokio::spawn(sql::watch(app.store.database(), watched, shutdown.clone())),
         tokio::spawn(peers::listen(app.clone(), shutdown.clone())),
         tokio::spawn(seals::keep_new(app.clone(), shutdown.clone())),
-        tokio::spawn(keyring::keep(app.clone(), trusted, shutdown.clone())),
+        tokio::spawn(keyring::keep(app.clone(), shutdown.clone())),
         tokio::spawn(worker::tidy(app.clone(), shutdown.clone())),
         tokio::spawn(worker::abandon_orders(app.clone(), shutdown.clone())),
         tokio::spawn(deliver::deliver(app.clone(), shutdown.clone())),

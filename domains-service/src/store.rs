@@ -189,6 +189,7 @@ fn migrations() -> Migrations {
             "0016_operator_sessions.sql",
             "0017_browsers.sql",
             "0018_revoked_credentials.sql",
+            "0019_gateway_identities.sql",
         ],
         postgres: [
             "0001_start.sql",
@@ -203,6 +204,7 @@ fn migrations() -> Migrations {
             "0016_operator_sessions.sql",
             "0017_browsers.sql",
             "0018_revoked_credentials.sql",
+            "0019_gateway_identities.sql",
         ],
     }
 }

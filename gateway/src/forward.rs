@@ -92,8 +92,9 @@ fn rewrite_fields(
     }
     // The gateway has said yes itself.
     headers.remove(header::EXPECT);
-    // The key has done its work. A public site's own Authorization belongs to the application behind it.
-    if facts.surface == Surface::Api {
+    // The key has done its work, except for the control plane, which looks it up itself. A public site's own Authorization
+    // belongs to the application behind it.
+    if facts.surface == Surface::Api && !facts.upstream().is_some_and(|upstream| upstream.settings.takes_keys) {
         headers.remove(header::AUTHORIZATION);
     }
     one_cookie(headers)?;

@@ -26,8 +26,20 @@ pub(crate) struct Event {
     pub(crate) kind: String,
     pub(crate) actor: String,
     pub(crate) client: Option<String>,
+    /// The gateway that it came through.
+    pub(crate) gateway: Option<String>,
     pub(crate) detail: serde_json::Value,
     pub(crate) at: UnixMillis,
+}
+
+/// A change that came through a gateway.
+#[derive(Clone, Debug)]
+pub(crate) struct Through {
+    /// The project's identity.
+    pub(crate) project: String,
+    /// Its name; `None` when it is erased.
+    pub(crate) project_name: Option<String>,
+    pub(crate) event: Event,
 }
 
 chassis::record! {
@@ -37,6 +49,22 @@ chassis::record! {
         kind: String,
         actor: String,
         client: Option<String>,
+        gateway: Option<String>,
+        detail: String,
+        at_ms: i64,
+    }
+}
+
+chassis::record! {
+    struct ThroughRow {
+        id: i64,
+        project: String,
+        project_name: Option<String>,
+        domain: Option<String>,
+        kind: String,
+        actor: String,
+        client: Option<String>,
+        gateway: Option<String>,
         detail: String,
         at_ms: i64,
     }
@@ -55,8 +83,8 @@ impl Write {
     ) -> Result<(), StoreError> {
         let now = self.now();
         let id: i64 = query_scalar(
-            "INSERT INTO events (project, domain, kind, actor, client, detail, at_ms)
-             VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id",
+            "INSERT INTO events (project, domain, kind, actor, client, detail, at_ms, gateway)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING id",
         )
         .bind(project.uid.as_str())
         .bind(domain.map(Hostname::as_str))
@@ -65,6 +93,7 @@ impl Write {
         .bind(actor.client().map(|client| client.to_string()))
         .bind(detail.to_string())
         .bind(now.0)
+        .bind(actor.gateway())
         .fetch_one(self.connection())
         .await?;
         if actor.name() != Actor::system().name() {
@@ -74,6 +103,7 @@ impl Write {
                 domain: domain.map(ToString::to_string),
                 actor: actor.name().to_owned(),
                 client: actor.client().map(|client| client.to_string()),
+                gateway: actor.gateway().map(str::to_owned),
             });
         }
         self.bound_events(project).await?;
@@ -122,7 +152,7 @@ impl Store {
         before: Option<i64>,
     ) -> Result<Vec<Event>, StoreError> {
         let rows: Vec<Row> = query_as(
-            "SELECT id, domain, kind, actor, client, detail, at_ms FROM events
+            "SELECT id, domain, kind, actor, client, gateway, detail, at_ms FROM events
              WHERE project = $1 AND ($2 IS NULL OR domain = $2) AND id < $3 ORDER BY id DESC LIMIT $4",
         )
         .bind(project.uid.as_str())
@@ -138,11 +168,47 @@ impl Store {
                 kind: row.kind,
                 actor: row.actor,
                 client: row.client,
+                gateway: row.gateway,
                 detail: read_json(&row.detail, "event")?,
                 at: UnixMillis(row.at_ms),
             })
         });
         events.collect()
+    }
+
+    /// What was changed through a gateway since a moment, in all projects, newest first, below event `before` when given.
+    pub(crate) async fn changes_through(
+        &self,
+        gateway: &str,
+        since: UnixMillis,
+        before: Option<i64>,
+    ) -> Result<Vec<Through>, StoreError> {
+        let rows: Vec<ThroughRow> = query_as(
+            "SELECT e.id, e.project, p.name AS project_name, e.domain, e.kind, e.actor, e.client, e.gateway, e.detail,
+                    e.at_ms
+             FROM events e LEFT JOIN projects p ON p.id = e.project
+             WHERE e.gateway = $1 AND e.at_ms >= $2 AND e.id < $3 ORDER BY e.id DESC LIMIT $4",
+        )
+        .bind(gateway)
+        .bind(since.0)
+        .bind(before.unwrap_or(i64::MAX))
+        .bind(EVENTS_PER_PAGE)
+        .fetch_all(self.reader())
+        .await?;
+        let changes = rows.into_iter().map(|row| {
+            let event = Event {
+                id: row.id,
+                domain: row.domain,
+                kind: row.kind,
+                actor: row.actor,
+                client: row.client,
+                gateway: row.gateway,
+                detail: read_json(&row.detail, "event")?,
+                at: UnixMillis(row.at_ms),
+            };
+            Ok(Through { project: row.project, project_name: row.project_name, event })
+        });
+        changes.collect()
     }
 }
 

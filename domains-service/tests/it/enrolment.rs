@@ -151,9 +151,8 @@ async fn doubled_empty_and_revoked_files_stop_nothing_and_the_good_ones_are_serv
             assert_eq!(case.ask(&platform, credential).await, status, "{}", case.kind);
         }
         let expected = [("doubled", "b-copy"), ("doubled", "c-made"), ("unreadable", "d-empty"), ("revoked", "e-gone")];
-        let expected = expected.map(|(reason, name)| {
-            (reason.to_owned(), case.file(&directory, name).display().to_string())
-        });
+        let expected =
+            expected.map(|(reason, name)| (reason.to_owned(), case.file(&directory, name).display().to_string()));
         assert_eq!(refused(&platform).await, expected);
         let metrics = platform.metrics().await;
         assert!(metrics.contains("domains_credential_files_refused{reason=\"doubled\"} 2\n"), "{metrics}");

@@ -28,6 +28,7 @@ mod removal;
 mod scopes;
 mod sealing;
 mod services;
+mod stolen;
 mod stores;
 mod verification;
 mod versions;

@@ -20,6 +20,10 @@ use crate::upstreams::{
 /// The platform's own services, which take requests only with an identity.
 const OWN_SERVICES: [&str; 3] = ["orders", "domains", "dashboard"];
 
+/// The control plane, which looks API keys up itself: requests to these carry them, in `Authorization` and in the form that
+/// signs in.
+const TAKE_KEYS: [&str; 2] = ["domains", "dashboard"];
+
 /// The largest request body of an API route that takes one and says nothing else.
 const ROUTE_BODY_BYTES: u64 = 64 * 1024;
 
@@ -45,6 +49,8 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
         one.missing("endpoints", "[\"127.0.0.1:7001\"]");
     }
     let transport = transport(&one, endpoints.as_deref());
+    let takes_keys = TAKE_KEYS.contains(&name);
+    let is_private = !takes_keys || keys_stay_private(&one, transport.as_ref(), endpoints.as_deref());
     let host = host(&one);
     let routes: Vec<_> = one.tables("routes").iter().map(route).collect();
     let routes: Option<Vec<Route>> = routes.into_iter().collect();
@@ -76,7 +82,7 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
     };
     let hsts = one.value("hsts", Hsts::default());
     let error_page = error_page(&one);
-    let routes = routes?;
+    let routes = routes.filter(|_| is_private)?;
     Some(UpstreamSettings {
         name: parsed?,
         endpoints: endpoints?.into_iter().map(|endpoint| endpoint.place).collect(),
@@ -90,12 +96,29 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
         body_bytes_max: body?,
         health: health?,
         identity: identity?,
+        takes_keys,
         fields: FieldRules { pass: pass?, drop: drop?, guards_methods: !routes.is_empty(), underscores: underscores? },
         cors: cors?,
         hsts: hsts?,
         error_page: error_page?,
         routes,
     })
+}
+
+/// Whether nobody else can read the API keys on the way: TLS, loopback, or an operator who says so.
+fn keys_stay_private(section: &Section<'_>, transport: Option<&Transport>, endpoints: Option<&[EndpointUrl]>) -> bool {
+    let Some(plain_text) = section.flag("plain_text", false) else { return false };
+    let is_plain = matches!(transport, Some(Transport::Plain | Transport::PlainHttp2));
+    let is_here = endpoints.is_some_and(|all| all.iter().all(|endpoint| endpoint.place.is_loopback()));
+    if is_plain && !plain_text && !is_here {
+        section.complain(
+            "endpoints",
+            "API keys would be sent there as plain text: use https:// and tls.ca_certificate_file, or say \
+             plain_text = true if nobody else can read on the way",
+        );
+        return false;
+    }
+    true
 }
 
 /// What visitors see in place of our own page.
