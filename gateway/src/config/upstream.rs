@@ -263,3 +263,48 @@ fn route(section: &Section<'_>) -> Option<Route> {
     let open = section.value("open", false);
     Some(Route { pattern: pattern?, methods: methods?, body_bytes_max: body?, open: open? })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use chassis::config::Source;
+
+    use super::*;
+
+    fn read(text: &str) -> Result<Vec<UpstreamSettings>, String> {
+        let source = Source::from_text("test", text, "TEST", BTreeMap::new());
+        let reader = source.reader().unwrap();
+        let read = read_all(&reader.root().section("upstreams"));
+        reader.finish(read).map_err(|problems| problems.to_string())
+    }
+
+    #[test]
+    fn api_keys_are_handed_to_the_control_plane_alone() {
+        let text = "[upstreams.domains]\nendpoints = [\"127.0.0.1:1\"]\n[upstreams.orders]\nendpoints = [\"shop:1\"]\n";
+        let all = read(&format!("{text}[upstreams.dashboard]\nendpoints = [\"localhost:1\"]\n")).unwrap();
+        let given: Vec<_> = all.iter().map(|one| (one.name.as_str(), one.takes_keys)).collect();
+        for expected in [("domains", true), ("dashboard", true), ("orders", false)] {
+            assert!(given.contains(&expected), "{given:?}");
+        }
+    }
+
+    #[test]
+    fn api_keys_travel_as_plain_text_on_loopback_or_where_an_operator_says_so() {
+        for name in TAKE_KEYS {
+            let with =
+                |endpoints: &str, more: &str| read(&format!("[upstreams.{name}]\nendpoints = {endpoints}\n{more}"));
+            for here in ["[\"127.0.0.1:1\"]", "[\"http://[::1]:1\", \"http://localhost:1\"]", "[\"https://control:1\"]"]
+            {
+                assert!(with(here, "").is_ok(), "{here}");
+            }
+            for away in ["[\"control:1\"]", "[\"127.0.0.1:1\", \"10.0.0.1:1\"]", "[\"h2c://control:1\"]"] {
+                let refused = with(away, "").unwrap_err();
+                assert!(refused.contains("API keys would be sent there as plain text"), "{refused}");
+                assert!(with(away, "plain_text = true\n").is_ok(), "{away}");
+            }
+        }
+        let refused = read("[upstreams.orders]\nendpoints = [\"shop:1\"]\nplain_text = true\n").unwrap_err();
+        assert!(refused.contains("plain_text"), "other upstreams have no such setting: {refused}");
+    }
+}
