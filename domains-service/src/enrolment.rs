@@ -33,11 +33,21 @@ pub(crate) struct RefusedFile {
 /// Every reason why a file is refused.
 pub(crate) const REASONS: [&str; 6] = ["unreadable", "revoked", "doubled", "replaced", "other_kind", "too_many"];
 
-/// Puts the gateways, or services, of a directory on record.
+/// Puts the gateways and services on record whose credentials are in these directories. From then on removals wait for the
+/// gateways that were heard lately.
 ///
 /// # Errors
-/// When the directory cannot be listed, or the database does not answer.
-pub(crate) async fn of_files(app: &App, kind: Kind, directory: &Path) -> anyhow::Result<()> {
+/// When a directory cannot be listed, or the database does not answer.
+pub(crate) async fn at_start(app: &App, directories: [(Kind, Option<PathBuf>); 2]) -> anyhow::Result<()> {
+    for (kind, directory) in directories {
+        if let Some(directory) = directory {
+            of_files(app, kind, &directory).await?;
+        }
+    }
+    Ok(app.expect_gateways().await?)
+}
+
+async fn of_files(app: &App, kind: Kind, directory: &Path) -> anyhow::Result<()> {
     for (name, path) in files(directory)? {
         if let Some(refused) = of_file(app, kind, &name, &path).await? {
             tracing::warn!(

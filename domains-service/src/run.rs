@@ -141,13 +141,7 @@ pub async fn start_in(
     let app = Arc::new(App::new(config, store, nodes, clock.clone(), dns, authorities, metrics)?);
     seals::check(&app, lost).await?;
     publish_platform(&app).await?;
-    for (kind, directory) in credentials {
-        if let Some(directory) = directory {
-            enrolment::of_files(&app, kind, &directory).await?;
-        }
-    }
-    // From now on removals wait for the gateways that were heard lately.
-    app.expect_gateways().await?;
+    enrolment::at_start(&app, credentials).await?;
     keyring::look(&app).await?;
     let health = Health::new();
     let listening = health.condition("listening");
