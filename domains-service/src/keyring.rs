@@ -184,7 +184,7 @@ pub(crate) async fn revoke(app: &App, write: &mut Write, name: &str) -> Result<R
     let revoked = write.revoke_gateway(name).await?.ok_or(NotRevoked::Unknown)?;
     for stored in write.generations().await? {
         let Some(mut master) = open(app, &stored) else { continue };
-        master.tickets = chassis::random::bytes().map_err(|error| NotRevoked::Keys(error.into()))?;
+        master.tickets = chassis::random::bytes().map_err(NotRevoked::Keys)?;
         write.replace_generation(&seal(app, &master).map_err(NotRevoked::Keys)?).await?;
     }
     Ok(revoked)

@@ -132,7 +132,7 @@ pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Response, Stop> 
 }
 
 fn view(gateway: &Gateway) -> serde_json::Value {
-    let moment = |at: i64| rfc3339(contract::time::UnixMillis(at));
+    let moment = |at: i64| rfc3339(UnixMillis(at));
     json!({
         "name": gateway.name,
         "kind": gateway.kind,
