@@ -147,7 +147,7 @@ async fn a_key_works_through_a_gateway_and_every_change_names_that_gateway() {
         all.filter(|event| event["type"] == kind).map(|event| event["gateway"].clone()).collect::<Vec<_>>()
     };
     assert_eq!(through("key.created"), [json!("edge-1"), Value::Null], "an operator's change came through none");
-    assert_eq!(through("domain.added"), [json!("edge-2")]);
+    assert_eq!(through("domain.created"), [json!("edge-2")]);
     // What was changed through one gateway is what an operator looks through.
     let changes = async |gateway: &str, since: &str| {
         let path = format!("/gateways/{gateway}/changes?since={since}");
