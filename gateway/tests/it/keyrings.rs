@@ -139,7 +139,10 @@ async fn an_operator_is_known_by_a_pass_for_gateways_alone() {
 #[tokio::test]
 async fn a_control_plane_from_before_passes_names_tokens() {
     let world = world().await;
-    let keyring = serde_json::json!({ "generations": [generation(1, NOW)], "operators": [digest_of("a token")] });
+    let generations = [generation(1, NOW)];
+    let keyring = serde_json::json!({
+        "generations": generations, "identities": identities(&generations), "operators": [digest_of("a token")],
+    });
     world.control.say(&sent(&serde_json::to_vec(&keyring).unwrap()));
     assert_eq!(signer(&world, &[1]).await, 1);
     assert_eq!((asked(&world, "a token").await, asked(&world, "another").await), (200, 401));
