@@ -15,7 +15,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use contract::identity::{IDENTITY_HEADER, Identity, IdentityKey};
 use contract::time::UnixSeconds;
-use contract::token::{Claims, IDENTITY_TOKEN_HEADER, KeySet, PublicKey, SigningKey};
+use contract::token::{Claims, IDENTITY_TOKEN_HEADER, KeySet, PublicKey, SigningKey, kid_of};
 use contract::trust::pass_audience;
 use parking_lot::{Mutex, RwLock};
 
@@ -240,30 +240,42 @@ pub const IDENTITY_REQUIRED: &str = "identity_required";
 /// The code of an internal request without the right token.
 pub const TOKEN_REQUIRED: &str = "token_required";
 
+/// The name of the public key that verified a request's identity; `None` for a signature with the platform's secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignedBy(pub Option<String>);
+
+/// The answer to a request that did not come through a gateway.
+pub fn identity_required() -> Response {
+    Refusal::new(401, IDENTITY_REQUIRED, "This service is reached through the gateway only.").into_response()
+}
+
 /// Lets through requests with a token that a gateway signed for this service less than a minute ago. Everything else is
-/// 401 `identity_required`: it did not come through the gateway.
+/// 401 `identity_required`: it did not come through the gateway. Requests carry their [`Identity`] and [`SignedBy`].
 pub async fn require_gateway(State(guard): State<GatewayGuard>, mut request: Request, next: Next) -> Response {
     match identity_of(&guard, &request) {
-        Some(identity) => {
+        Some((identity, signed_by)) => {
             request.extensions_mut().insert(identity);
+            request.extensions_mut().insert(signed_by);
             next.run(request).await
         }
-        None => {
-            Refusal::new(401, IDENTITY_REQUIRED, "This service is reached through the gateway only.").into_response()
-        }
+        None => identity_required(),
     }
 }
 
-fn identity_of(guard: &GatewayGuard, request: &Request) -> Option<Identity> {
+fn identity_of(guard: &GatewayGuard, request: &Request) -> Option<(Identity, SignedBy)> {
     let (headers, now) = (request.headers(), guard.clock.now_seconds());
     if headers.contains_key(IDENTITY_TOKEN_HEADER) {
-        let claims = guard.claims(only(headers, IDENTITY_TOKEN_HEADER)?, now)?;
+        let token = only(headers, IDENTITY_TOKEN_HEADER)?;
+        let claims = guard.claims(token, now)?;
         // The gateway writes both and removes what clients send under these names.
         let client: IpAddr = only(headers, "x-forwarded-for")?.parse().ok()?;
-        return Some(claims.into_identity(only(headers, "x-request-id")?.to_owned(), client));
+        let identity = claims.into_identity(only(headers, "x-request-id")?.to_owned(), client);
+        return Some((identity, SignedBy(kid_of(token))));
     }
     let target = request.uri().path_and_query()?.as_str();
-    guard.key.as_ref()?.verify(only(headers, IDENTITY_HEADER)?, request.method().as_str(), target, now).ok()
+    let signed = only(headers, IDENTITY_HEADER)?;
+    let identity = guard.key.as_ref()?.verify(signed, request.method().as_str(), target, now).ok()?;
+    Some((identity, SignedBy(None)))
 }
 
 /// The value of a header that comes once.

@@ -197,6 +197,19 @@ impl PresentedKey {
         }
     }
 
+    /// The key in the value of an `Authorization` field: `Bearer <key>`, the scheme in any case, one or more spaces, nothing
+    /// else.
+    ///
+    /// # Errors
+    /// When the scheme is another one, or [`Self::parse`] refuses the rest.
+    pub fn from_authorization(value: &str) -> Result<Self, MalformedKey> {
+        let (scheme, rest) = value.split_once(' ').ok_or(MalformedKey)?;
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return Err(MalformedKey);
+        }
+        Self::parse(rest.trim_matches(' '))
+    }
+
     /// A new key from 30 random bytes. Bytes of 248 and above would favour some characters: they are folded, which
     /// costs less than 0.2 bits of the 178.
     pub fn generate(environment: Environment, random: &[u8; RANDOM_LENGTH]) -> Self {
@@ -301,6 +314,17 @@ mod tests {
             let mut bytes = key.reveal().as_bytes().to_vec();
             bytes[index] = if bytes[index] == b'x' { b'y' } else { b'x' };
             assert!(PresentedKey::parse(std::str::from_utf8(&bytes).unwrap()).is_err(), "position {index}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_read_from_the_bearer_scheme_alone() {
+        let key = sample();
+        for good in ["Bearer ", "bearer ", "BEARER   "] {
+            assert!(PresentedKey::from_authorization(&format!("{good}{}", key.reveal())).is_ok(), "{good:?}");
+        }
+        for bad in ["", "Bearer", "Basic ", "Bearer\t", "Bearer x "] {
+            assert!(PresentedKey::from_authorization(&format!("{bad}{}", key.reveal())).is_err(), "{bad:?}");
         }
     }
 

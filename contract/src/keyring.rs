@@ -3,7 +3,8 @@
 //!
 //! They travel sealed with the platform's sealing secret, as private keys of certificates do, and rest sealed at the
 //! gateway. The control plane makes a new generation every day; the one before stays good for as long as what was made
-//! with it. When a gateway's credential is revoked, all generations are replaced at once.
+//! with it. Every gateway has an identity key of its own. When a gateway's credential is revoked its key is withdrawn, and the
+//! others are sent other keys for session tickets.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +17,9 @@ pub const KEYRING_PLACE: &str = "keyring of the gateways";
 /// Generations of one keyring: the next, the present and the one before.
 pub const GENERATIONS_MAX: usize = 3;
 
+/// Gateways that have keys at a time: those on record whose credentials are good.
+pub const GATEWAYS_WITH_KEYS_MAX: i64 = 256;
+
 /// Digests of operators' tokens in one keyring.
 pub const OPERATORS_MAX: usize = 1_024;
 
@@ -26,7 +30,7 @@ pub struct Generation {
     pub number: i64,
     /// Tokens are signed with it from this moment; its public key is known earlier.
     pub signs_from: UnixSeconds,
-    /// The private key of identities.
+    /// The private key with which this gateway, and no other, signs identities.
     pub identity: [u8; SEED_BYTES],
     /// What the keys of session tickets are derived from.
     pub tickets: [u8; SEED_BYTES],
@@ -37,6 +41,8 @@ pub struct Generation {
 pub struct Keyring {
     /// The newest first.
     pub generations: Vec<Generation>,
+    /// What verifies the identities that all gateways sign: this one publishes it.
+    pub identities: KeySet,
     /// Signed with one of these, an operator's pass opens the gateway's admin listener.
     #[serde(default)]
     pub passes: KeySet,

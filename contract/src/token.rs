@@ -36,8 +36,8 @@ pub const CLOCKS_APART_MAX_SECONDS: i64 = 30;
 /// The longest token that is looked at. A token of a caller with all scopes has about 600 bytes.
 pub const TOKEN_BYTES_MAX: usize = 4 * 1024;
 
-/// Keys of one set. The control plane publishes three at most: the next, the present and the last.
-pub const KEYS_MAX: usize = 16;
+/// Keys of one set. The control plane publishes three at most for each of 256 gateways: the next, the present and the last.
+pub const KEYS_MAX: usize = 1_024;
 
 /// The bytes of a private key.
 pub const SEED_BYTES: usize = 32;
@@ -199,6 +199,12 @@ impl SigningKey {
     }
 }
 
+/// The name of the key that a token says it is signed with: only a good token was.
+pub fn kid_of(token: &str) -> Option<String> {
+    let (head, _) = token.split_once('.')?;
+    decode_head(head).ok().map(|head| head.kid)
+}
+
 fn decode_head(text: &str) -> Result<Head, InvalidToken> {
     let json = URL_SAFE_NO_PAD.decode(text).map_err(|_| InvalidToken::Malformed)?;
     serde_json::from_slice(&json).map_err(|_| InvalidToken::Malformed)
@@ -292,10 +298,14 @@ impl KeySet {
         serde_json::to_string(self).unwrap_or_default()
     }
 
+    /// Whether the key of this name is in this set.
+    pub fn has(&self, kid: &str) -> bool {
+        self.keys.iter().any(|key| key.kid == kid)
+    }
+
     /// Whether the key that signed a good token is in this set, still.
     pub fn has_key_of(&self, token: &str) -> bool {
-        let named = token.split_once('.').and_then(|(head, _)| decode_head(head).ok());
-        named.is_some_and(|head| self.keys.iter().any(|key| key.kid == head.kid))
+        kid_of(token).is_some_and(|kid| self.has(&kid))
     }
 
     /// What a token says, if it is for one of `audiences` and was signed lately with a key of this set.

@@ -3,17 +3,25 @@
 use std::net::IpAddr;
 
 use chassis::refusal::Refusal;
-use contract::identity::Identity;
 use contract::key::{KeyId, Scope, Scopes};
 
 use crate::error::Code;
 use crate::project::ProjectRef;
 
+/// Where a request came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// The client's address, as the gateway saw it.
+    pub(crate) client: IpAddr,
+    /// The gateway that it came through, by the key that signed for it; `None` for one with the platform's secret.
+    pub(crate) gateway: Option<String>,
+}
+
 /// Who asks.
 #[derive(Clone, Debug)]
 pub(crate) struct Actor {
     name: String,
-    client: Option<IpAddr>,
+    origin: Option<Origin>,
     rights: Rights,
     /// The project it acts in: a key's own, or the one an operator names.
     place: Option<ProjectRef>,
@@ -28,7 +36,7 @@ enum Rights {
 impl Actor {
     /// An operator of the platform.
     pub(crate) fn operator() -> Self {
-        Self { name: "operator".to_owned(), client: None, rights: Rights::Everything, place: None }
+        Self { name: "operator".to_owned(), origin: None, rights: Rights::Everything, place: None }
     }
 
     /// An operator with a token of this name.
@@ -38,14 +46,7 @@ impl Actor {
 
     /// The service, acting on schedule.
     pub(crate) fn system() -> Self {
-        Self { name: "system".to_owned(), client: None, rights: Rights::Everything, place: None }
-    }
-
-    /// The holder of the key the gateway vouches for; `None` when it vouches for nobody.
-    pub(crate) fn of(identity: &Identity) -> Option<Self> {
-        let caller = identity.caller.as_ref()?;
-        let place = ProjectRef { uid: caller.project_identity(), name: caller.project.clone() };
-        Some(Self::holder(&caller.key, place, caller.scopes.clone(), identity.client))
+        Self { name: "system".to_owned(), origin: None, rights: Rights::Everything, place: None }
     }
 
     /// Whether the actor may act in every project, and has to be told in which.
@@ -58,15 +59,15 @@ impl Actor {
         Self { place, ..self }
     }
 
-    /// The holder of a key, signed in to the dashboard from `client`.
-    pub(crate) fn holder(key: &KeyId, project: ProjectRef, scopes: Scopes, client: IpAddr) -> Self {
+    /// The holder of a key.
+    pub(crate) fn holder(key: &KeyId, project: ProjectRef, scopes: Scopes, origin: Origin) -> Self {
         let rights = Rights::Key { scopes };
-        Self { name: key.to_string(), client: Some(client), rights, place: Some(project) }
+        Self { name: key.to_string(), origin: Some(origin), rights, place: Some(project) }
     }
 
-    /// An operator, signed in to the dashboard from `client`, with a token of this name if it has one.
-    pub(crate) fn operator_at(client: IpAddr, token: Option<&str>) -> Self {
-        Self { client: Some(client), ..token.map_or_else(Self::operator, Self::operator_named) }
+    /// An operator, signed in to the dashboard, with a token of this name if it has one.
+    pub(crate) fn operator_at(origin: Origin, token: Option<&str>) -> Self {
+        Self { origin: Some(origin), ..token.map_or_else(Self::operator, Self::operator_named) }
     }
 
     /// The name of the operator's token, if it has one.
@@ -82,7 +83,7 @@ impl Actor {
     /// Whose changes are counted together: a key's, wherever it is used, and those of an operator at one address; and the
     /// one project in which a key may change anything.
     pub(crate) fn session(&self) -> (String, Option<&ProjectRef>) {
-        match (&self.rights, self.client) {
+        match (&self.rights, self.client()) {
             (Rights::Key { .. }, _) => (self.name.clone(), self.place.as_ref()),
             (Rights::Everything, Some(client)) => (format!("{} {client}", self.name), None),
             (Rights::Everything, None) => (self.name.clone(), None),
@@ -91,7 +92,12 @@ impl Actor {
 
     /// The address asked from, as the gateway saw it.
     pub(crate) fn client(&self) -> Option<IpAddr> {
-        self.client
+        self.origin.as_ref().map(|origin| origin.client)
+    }
+
+    /// The gateway that the request came through, where one with a credential of its own signed for it.
+    pub(crate) fn gateway(&self) -> Option<&str> {
+        self.origin.as_ref()?.gateway.as_deref()
     }
 
     /// The project a path names, if the actor may do this in it. A project that is not the caller's does not exist.

@@ -3,6 +3,7 @@
 //! Domains and keys have one set of handlers: operators reach every project's, callers their own. One operation per
 //! function; what it may not do is a [`crate::error::Code`].
 
+pub(crate) mod callers;
 mod changes;
 mod describe;
 pub(crate) mod domains;
@@ -26,14 +27,13 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Extension, Router};
 use chassis::config::Told;
-use chassis::guard::{GatewayGuard, IDENTITY_REQUIRED, Openers, require_gateway};
+use chassis::guard::{GatewayGuard, Openers, require_gateway};
 use chassis::refusal::Refusal;
 use chassis::routes::{Routes, routed};
 use chassis::secret::Secret;
 use chassis::shutdown::Shutdown;
 use contract::erasure::ERASURES_PATH;
 use contract::event::{EVENTS_BYTES_MAX, ORDER_EVENTS_PATH};
-use contract::identity::Identity;
 use contract::trust::{PASSES_PATH, TRUST_PATH};
 #[cfg(test)]
 pub(crate) use operations::operation;
@@ -47,7 +47,7 @@ use crate::feed::Places;
 /// Where everything of one project is.
 const PROJECT: &str = "/v1/projects/{project}";
 
-/// The public API; every request must carry the gateway's signature.
+/// The public API; every request must carry the gateway's signature, and the key of its caller.
 pub(crate) fn public(app: Arc<App>, guard: GatewayGuard) -> Router {
     // What the API is may be read by everybody.
     let descriptions = routed(describe::routes())
@@ -60,7 +60,8 @@ pub(crate) fn public(app: Arc<App>, guard: GatewayGuard) -> Router {
         .method_not_allowed_fallback(method_not_allowed)
         .route_layer(middleware::from_fn_with_state(app.clone(), pace))
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
-        .layer(middleware::from_fn(caller))
+        .layer(middleware::from_fn_with_state(app.clone(), callers::require_key))
+        .layer(middleware::from_fn_with_state(app.clone(), callers::came_through))
         .merge(descriptions)
         .layer(middleware::from_fn_with_state(guard, require_gateway))
         .layer(middleware::from_fn(extract::bound_body))
@@ -112,6 +113,7 @@ pub(crate) fn internal(app: Arc<App>, tokens: &Tokens, told: Arc<Mutex<Told>>, s
         .route("/internal/nodes", get(edge::nodes))
         .route("/internal/gateways", get(gateways::list).post(gateways::create))
         .route("/internal/gateways/{gateway}", delete(gateways::revoke))
+        .route("/internal/gateways/{gateway}/changes", get(gateways::changes))
         .route("/internal/operator-tokens", get(operators::list).post(operators::create))
         .route("/internal/operator-tokens/{operator}", delete(operators::revoke))
         .route("/internal/gateway-keys", post(gateways::rotate))
@@ -202,19 +204,6 @@ pub(crate) async fn place(
         }
     }
     next.run(request).await
-}
-
-/// From the gateway's identity to who asks. The platform's own host asks for a key, so there is always a caller.
-async fn caller(mut request: Request, next: Next) -> Response {
-    match request.extensions().get::<Identity>().and_then(Actor::of) {
-        Some(actor) => {
-            request.extensions_mut().insert(actor);
-            next.run(request).await
-        }
-        None => {
-            Refusal::new(401, IDENTITY_REQUIRED, "Send your API key: Authorization: Bearer <API_KEY>.").into_response()
-        }
-    }
 }
 
 /// Lets changes through at the pace a session and a project may have. Operators on the internal listener have none: they

@@ -22,6 +22,7 @@ use crate::dns::{Dns, networks};
 use crate::domain::proof::Prover;
 use crate::enrolment::RefusedFile;
 use crate::issuer::Authorities;
+use crate::keyring::Identities;
 use crate::metrics::Metrics;
 use crate::nodes::{Acknowledged, FORGOTTEN_AFTER, Nodes};
 use crate::peers::Peers;
@@ -49,6 +50,10 @@ pub(crate) struct App {
     pub(crate) pass_key: SigningKey,
     /// Of gateways with the platform's secret: services believe what is signed with it.
     pub(crate) derived_keys: KeySet,
+    /// Of all gateways: what the public API and the dashboard believe.
+    pub(crate) trusted: TrustedKeys,
+    /// The keys of all gateways on record, as they were looked up last.
+    pub(crate) identities: Mutex<Arc<Identities>>,
     pub(crate) prover: Prover,
     /// What operators' sessions and links are kept under is made with this key: they end when its secret changes.
     pub(crate) operators: hmac::Key,
@@ -89,6 +94,7 @@ impl App {
             permits: if config.webhooks.allow_private_addresses { |_| true } else { networks::is_public },
             timeout: config.webhooks.timeout,
         };
+        let trusted = TrustedKeys::derived(&config.secret)?;
         Ok(Self {
             peers: Peers::of(&store)?,
             store,
@@ -98,7 +104,9 @@ impl App {
             authorities,
             sealing: SealingKey::of(&config.sealing_secret)?,
             pass_key: pass_key(&config.secret)?,
-            derived_keys: TrustedKeys::derived(&config.secret)?.all(),
+            derived_keys: trusted.all(),
+            trusted,
+            identities: Mutex::default(),
             prover: Prover::new(config.edge_zone()?),
             operators: hmac::Key::new(hmac::HMAC_SHA256, operator_token(&config.secret).reveal()),
             plans: config.plans,

@@ -188,7 +188,8 @@ fn read(root: &Section<'_>) -> Option<Config> {
     let internal_listen = root.value("internal_listen", Listen(SocketAddr::from(([127, 0, 0, 1], 7003))));
     let admin_listen = root.value("admin_listen", Listen(SocketAddr::from(([127, 0, 0, 1], 9903))));
     let admin_hosts = root.list("admin_hosts");
-    let tls = ServerTls::read(&root.section("tls"));
+    let address = listen.as_ref().map(|listen| listen.0);
+    let tls = ServerTls::read_for(&root.section("tls"), "listen", address);
     let internal_address = internal_listen.as_ref().map(|listen| listen.0);
     let internal_tls = ServerTls::read_for(&root.section("internal_tls"), "internal_listen", internal_address);
     let database = read_place(root, "data/domains-service/domains.sqlite");

@@ -40,6 +40,7 @@ use http::header;
 use tokio::sync::Semaphore;
 use tower::ServiceExt as _;
 
+use crate::api::callers::came_through;
 use crate::app::App;
 use client::Api;
 use fault::Fault;
@@ -100,6 +101,7 @@ pub(crate) fn router(app: Arc<App>, guard: GatewayGuard, shutdown: Shutdown) -> 
         .layer(middleware::from_fn(form::same_origin))
         .layer(middleware::from_fn(fault::explain))
         .layer(middleware::from_fn_with_state(dashboard.clone(), session::recognise))
+        .layer(middleware::from_fn_with_state(dashboard.app.clone(), came_through))
         .layer(middleware::from_fn_with_state(guard, require_gateway))
         .layer(middleware::map_response(assets::secure))
         .layer(Extension(dashboard.clone()))

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use chassis::secret::Secret;
+use contract::keyring::GATEWAYS_WITH_KEYS_MAX;
 use serde::Serialize;
 
 use crate::api::gateways::{digest_of, is_name};
@@ -138,7 +139,11 @@ fn in_words(why: &NotEnrolled, kind: Kind, name: &str) -> (&'static str, String)
             format!("{name} is on record, but not as a {}; choose another name for the file", kind.as_str()),
         ),
         NotEnrolled::TooMany => {
-            ("too_many", format!("{GATEWAYS_MAX} gateways and services are on record, the most there may be"))
+            let most = format!(
+                "{GATEWAYS_MAX} gateways and services are on record, or {GATEWAYS_WITH_KEYS_MAX} gateways that are good, the \
+                 most there may be; remove the file of {name}"
+            );
+            ("too_many", most)
         }
     }
 }
@@ -158,7 +163,7 @@ mod tests {
         ] {
             let (reason, what_to_do) = in_words(&why, Kind::Gateway, "edge-1");
             assert!(REASONS.contains(&reason), "{reason}");
-            assert!(what_to_do.contains("edge-1") || why == NotEnrolled::TooMany, "{what_to_do}");
+            assert!(what_to_do.contains("edge-1"), "{what_to_do}");
         }
     }
 

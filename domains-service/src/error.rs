@@ -53,6 +53,12 @@ catalogue! {
     InvalidWebhookUrl = 400 "invalid_webhook_url",
     /// A redirect status other than 301, 302, 307, 308.
     InvalidRedirectStatus = 400 "invalid_redirect_status",
+    /// No API key came with the request.
+    MissingApiKey = 401 "missing_api_key",
+    /// The API key is malformed, unknown or revoked, or not the one that its gateway signed for.
+    InvalidApiKey = 401 "invalid_api_key",
+    /// The API key has expired.
+    ExpiredApiKey = 401 "expired_api_key",
     /// The plan has no custom domains.
     PlanRequired = 403 "plan_required",
     /// The plan's number of domains is used up.

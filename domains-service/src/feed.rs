@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::app::App;
-use crate::keyring;
+use crate::keyring::{self, News, Version};
 use crate::metrics::Metrics;
 use crate::store::log::{self, CHANGES_PER_READ, Next};
 use crate::store::{Store, StoreError};
@@ -68,7 +68,7 @@ impl Default for Places {
 }
 
 /// What a gateway on record came in with.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Credential {
     /// The gateway's name.
     pub(crate) gateway: String,
@@ -175,8 +175,8 @@ pub(crate) struct Follower {
     /// What it came in with, if it is a gateway on record.
     credential: Option<Credential>,
     wants_keyring: bool,
-    /// The generations of keys it has been sent.
-    generations: Vec<i64>,
+    /// The keys that it has been sent.
+    keys: Option<Version>,
     pieces: mpsc::Sender<Bytes>,
     /// The revision the follower has been sent, and the mark that it has for it.
     sent: (Revision, Option<Mark>),
@@ -191,7 +191,7 @@ impl Follower {
         after: (Revision, Option<Mark>),
         pieces: mpsc::Sender<Bytes>,
     ) -> Self {
-        Self { app, places, credential, wants_keyring, generations: Vec::new(), pieces, sent: after }
+        Self { app, places, credential, wants_keyring, keys: None, pieces, sent: after }
     }
 
     /// Whether the gateway's credential is good, still. Asked every second.
@@ -204,18 +204,22 @@ impl Follower {
 
     /// Sends the keys if they are others than those sent last. Without a database the follower keeps what it has.
     async fn keyring(&mut self) -> Result<(), Ended> {
-        if self.credential.is_none() || !self.wants_keyring {
-            return Ok(());
+        let Some(credential) = self.credential.as_ref().filter(|_| self.wants_keyring) else { return Ok(()) };
+        match keyring::news(&self.app, credential, self.keys).await {
+            Ok(News::Keys { sealed, version }) => {
+                let mut piece = Vec::new();
+                write_frame(&mut piece, &Frame::Keyring { sealed });
+                self.send(piece).await?;
+                self.keys = Some(version);
+                Ok(())
+            }
+            Ok(News::Revoked) => Err(Ended::Revoked),
+            Ok(News::None) => Ok(()),
+            Err(error) => {
+                tracing::debug!(error = format!("{error:#}"), "keys not read; the gateway keeps those it has");
+                Ok(())
+            }
         }
-        let Ok((sealed, generations)) = keyring::sealed(&self.app).await else { return Ok(()) };
-        if generations == self.generations {
-            return Ok(());
-        }
-        let mut piece = Vec::new();
-        write_frame(&mut piece, &Frame::Keyring { sealed });
-        self.send(piece).await?;
-        self.generations = generations;
-        Ok(())
     }
 
     /// Sends everything the follower lacks.

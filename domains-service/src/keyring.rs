@@ -1,19 +1,30 @@
 //! The keys of the gateways: made here, renewed every day, sent sealed.
 //!
+//! Each gateway signs identities with a key of its own, so one can be withdrawn without the others, and a signature names
+//! its gateway. A gateway's key is derived from a secret that stays here, its name and its credential: no gateway can derive
+//! another's. All gateways share the keys of session tickets, so sessions are resumed at any of them.
+//!
 //! A new generation is known to gateways and services for [`KNOWN_BEFORE_SECONDS`] before it signs, so no token is
-//! refused because of a change. What is sealed with a secret that is gone is replaced: keys are cheap. While the database is away the gateways keep what they have.
+//! refused because of a change. What is sealed with a secret that is gone is replaced: keys are cheap. While the database is
+//! away the gateways keep what they have.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use chassis::guard::TrustedKeys;
+use aws_lc_rs::digest;
+use chassis::secret::Secret;
 use chassis::shutdown::Shutdown;
 use contract::keyring::{Generation, KEYRING_PLACE, Keyring};
-use contract::token::{KeySet, SigningKey};
+use contract::time::UnixSeconds;
+use contract::token::{KeySet, SEED_BYTES, SigningKey};
+use serde::{Deserialize, Serialize};
 
 use crate::app::App;
-use crate::store::gateways::SealedGeneration;
+use crate::feed::Credential;
+use crate::store::gateways::{Revoked, SealedGeneration};
+use crate::store::{StoreError, Write};
 
 /// How long a generation signs.
 const GENERATION_SECONDS: i64 = 86_400;
@@ -24,20 +35,107 @@ const KNOWN_BEFORE_SECONDS: i64 = 120;
 /// How often services and gateways look for a change, the control plane itself included.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// The secrets of one generation. They rest sealed.
+#[derive(Clone, Serialize, Deserialize)]
+struct Master {
+    number: i64,
+    signs_from: UnixSeconds,
+    /// What each gateway's key for identities is derived from. No gateway is sent it.
+    identity: [u8; SEED_BYTES],
+    /// What the keys of session tickets are derived from, at every gateway.
+    tickets: [u8; SEED_BYTES],
+}
+
+impl Master {
+    /// The private key with which the gateway that has this credential signs identities.
+    fn seed(&self, gateway: &Credential) -> anyhow::Result<[u8; SEED_BYTES]> {
+        let label = format!("identities of the gateway {} with {}", gateway.gateway, gateway.digest);
+        Ok(Secret::new(self.identity.to_vec()).derive(&label).reveal().try_into()?)
+    }
+
+    /// What the gateway with this credential is sent.
+    fn generation(&self, gateway: &Credential) -> anyhow::Result<Generation> {
+        let identity = self.seed(gateway)?;
+        Ok(Generation { number: self.number, signs_from: self.signs_from, identity, tickets: self.tickets })
+    }
+}
+
+/// Which keys there are: another one whenever a generation, its tickets, or the gateways on record change.
+pub(crate) type Version = [u8; 32];
+
+/// The keys of all gateways on record.
+#[derive(Default)]
+pub(crate) struct Identities {
+    version: Version,
+    masters: Vec<Master>,
+    gateways: Vec<Credential>,
+    /// What verifies the identities that they sign.
+    pub(crate) public: KeySet,
+    /// The gateways by the names of their public keys.
+    names: HashMap<String, String>,
+}
+
+impl Identities {
+    /// The gateway that signs with the key of this name.
+    pub(crate) fn gateway(&self, kid: &str) -> Option<&str> {
+        self.names.get(kid).map(String::as_str)
+    }
+}
+
 /// The place that a generation at rest is sealed for.
 fn place(number: i64) -> String {
     format!("keys of the gateways {number}")
 }
 
-fn open(app: &App, stored: &SealedGeneration) -> Option<Generation> {
+fn open(app: &App, stored: &SealedGeneration) -> Option<Master> {
     let plain = app.sealing.open(&stored.sealed, &place(stored.number)).ok()?;
     serde_json::from_slice(&plain).ok()
 }
 
-/// The generations that open, the newest first.
-pub(crate) async fn generations(app: &App) -> anyhow::Result<Vec<Generation>> {
+fn seal(app: &App, master: &Master) -> anyhow::Result<SealedGeneration> {
+    let sealed = app.sealing.seal(&serde_json::to_vec(master)?, &place(master.number))?;
+    Ok(SealedGeneration { number: master.number, sealed, signs_from: master.signs_from })
+}
+
+/// The keys of all gateways on record now. They are derived when something has changed, and remembered.
+pub(crate) async fn identities(app: &App) -> anyhow::Result<Arc<Identities>> {
+    // In this order: a credential that is revoked after the generations were read is not in the list, so it is never sent
+    // the tickets that its revocation made.
     let stored = app.store.generations().await?;
-    Ok(stored.iter().filter_map(|stored| open(app, stored)).collect())
+    let gateways = app.store.credentials_of_gateways().await?;
+    let version = version_of(&stored, &gateways);
+    let known = app.identities.lock().clone();
+    if known.version == version {
+        return Ok(known);
+    }
+    let masters: Vec<_> = stored.iter().filter_map(|stored| open(app, stored)).collect();
+    let mut names = HashMap::new();
+    let mut public = Vec::new();
+    for master in &masters {
+        for gateway in &gateways {
+            let key = SigningKey::from_seed(&master.seed(gateway)?)?.public().clone();
+            names.insert(key.kid.clone(), gateway.gateway.clone());
+            public.push(key);
+        }
+    }
+    let public = public.into_iter().collect();
+    let made = Arc::new(Identities { version, masters, gateways, public, names });
+    *app.identities.lock() = made.clone();
+    Ok(made)
+}
+
+fn version_of(stored: &[SealedGeneration], gateways: &[Credential]) -> Version {
+    let mut context = digest::Context::new(&digest::SHA256);
+    for generation in stored {
+        context.update(generation.sealed.as_bytes());
+        context.update(b"\n");
+    }
+    for gateway in gateways {
+        context.update(format!("{} {}\n", gateway.gateway, gateway.digest).as_bytes());
+    }
+    let mut version = [0; 32];
+    version.copy_from_slice(context.finish().as_ref());
+    version
 }
 
 /// Makes a generation. If the ones before are `compromised` they are forgotten, and it signs at once.
@@ -49,43 +147,80 @@ pub(crate) async fn renew(app: &App, compromised: bool) -> anyhow::Result<()> {
     // Counts on from the clock, so that a restored database does not give a number twice.
     let number = now.0.max(newest.saturating_add(1));
     let signs_from = if is_first { now } else { now.plus(KNOWN_BEFORE_SECONDS) };
-    let generation =
-        Generation { number, signs_from, identity: chassis::random::bytes()?, tickets: chassis::random::bytes()? };
-    let sealed = app.sealing.seal(&serde_json::to_vec(&generation)?, &place(number))?;
+    let master = Master { number, signs_from, identity: chassis::random::bytes()?, tickets: chassis::random::bytes()? };
+    let sealed = seal(app, &master)?;
     let mut write = app.store.write().await?;
-    write.add_generation(&SealedGeneration { number, sealed, signs_from }, compromised).await?;
+    write.add_generation(&sealed, compromised).await?;
     write.commit().await?;
     tracing::info!(number, compromised, "gateways are given new keys");
     Ok(())
 }
 
 /// Makes a generation if it is time for one.
-pub(crate) async fn renew_when_due(app: &App) -> anyhow::Result<()> {
-    let newest = generations(app).await?.first().map(|newest| newest.signs_from);
+async fn renew_when_due(app: &App) -> anyhow::Result<()> {
+    let stored = app.store.generations().await?;
+    let newest = stored.iter().find(|stored| open(app, stored).is_some()).map(|newest| newest.signs_from);
     let due = newest.is_none_or(|newest| app.clock.now_seconds().0 >= newest.0.saturating_add(GENERATION_SECONDS));
     if due { renew(app, false).await } else { Ok(()) }
 }
 
-/// The public keys of the generations.
-pub(crate) fn public(generations: &[Generation]) -> KeySet {
-    let keys = generations.iter().filter_map(|generation| SigningKey::from_seed(&generation.identity).ok());
-    keys.map(|key| key.public().clone()).collect()
+/// Why a credential was not revoked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotRevoked {
+    /// The name has no credential that is good.
+    #[error("there is no such credential")]
+    Unknown,
+    /// The database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// New keys could not be made.
+    #[error("new keys could not be made: {0:#}")]
+    Keys(anyhow::Error),
 }
 
-/// What gateways are sent, and the numbers of its generations: other numbers, and they are sent it again.
-pub(crate) async fn sealed(app: &App) -> anyhow::Result<(String, Vec<i64>)> {
-    let generations = generations(app).await?;
-    let numbers = generations.iter().map(|generation| generation.number).collect();
+/// Refuses a credential for good, withdraws the key that its gateway signs with, and gives the other gateways new keys for
+/// session tickets: all of it when `write` commits.
+pub(crate) async fn revoke(app: &App, write: &mut Write, name: &str) -> Result<Revoked, NotRevoked> {
+    let revoked = write.revoke_gateway(name).await?.ok_or(NotRevoked::Unknown)?;
+    for stored in write.generations().await? {
+        let Some(mut master) = open(app, &stored) else { continue };
+        master.tickets = chassis::random::bytes().map_err(NotRevoked::Keys)?;
+        write.replace_generation(&seal(app, &master).map_err(NotRevoked::Keys)?).await?;
+    }
+    Ok(revoked)
+}
+
+/// What a follower is sent of the keys.
+pub(crate) enum News {
+    /// Nothing: it has them.
+    None,
+    /// Nothing more: its credential is not good.
+    Revoked,
+    /// These, sealed.
+    Keys { sealed: String, version: Version },
+}
+
+/// What the gateway with this credential is sent that was sent the keys of version `has`.
+pub(crate) async fn news(app: &App, gateway: &Credential, has: Option<Version>) -> anyhow::Result<News> {
+    let identities = identities(app).await?;
+    if !identities.gateways.contains(gateway) {
+        return Ok(News::Revoked);
+    }
+    if has == Some(identities.version) {
+        return Ok(News::None);
+    }
+    let generations = identities.masters.iter().map(|master| master.generation(gateway)).collect::<Result<_, _>>()?;
     let passes = [app.pass_key.public().clone()].into_iter().collect();
-    let keyring = Keyring { generations, passes, operators: Vec::new() };
-    Ok((app.sealing.seal(&serde_json::to_vec(&keyring)?, KEYRING_PLACE)?, numbers))
+    let keyring = Keyring { generations, identities: identities.public.clone(), passes, operators: Vec::new() };
+    let sealed = app.sealing.seal(&serde_json::to_vec(&keyring)?, KEYRING_PLACE)?;
+    Ok(News::Keys { sealed, version: identities.version })
 }
 
 /// Renews the keys, and believes what is signed with them, until `shutdown`.
-pub(crate) async fn keep(app: Arc<App>, trusted: TrustedKeys, shutdown: Shutdown) {
+pub(crate) async fn keep(app: Arc<App>, shutdown: Shutdown) {
     let mut failing = false;
     while !shutdown.has_begun() {
-        let looked = look(&app, &trusted).await;
+        let looked = look(&app).await;
         if let (Err(error), false) = (&looked, failing) {
             tracing::warn!(error = format!("{error:#}"), "the keys of the gateways cannot be looked after");
         }
@@ -98,8 +233,50 @@ pub(crate) async fn keep(app: Arc<App>, trusted: TrustedKeys, shutdown: Shutdown
 }
 
 /// Renews the keys if it is time, and believes what is signed with them.
-pub(crate) async fn look(app: &App, trusted: &TrustedKeys) -> anyhow::Result<()> {
+pub(crate) async fn look(app: &App) -> anyhow::Result<()> {
     renew_when_due(app).await.context("renewing the keys of the gateways")?;
-    trusted.replace(&public(&generations(app).await?));
+    app.trusted.replace(&identities(app).await?.public);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn credential(gateway: &str, digest: &str) -> Credential {
+        Credential { gateway: gateway.to_owned(), digest: digest.to_owned() }
+    }
+
+    #[test]
+    fn every_gateway_and_every_credential_has_a_key_of_its_own() {
+        let master = Master { number: 1, signs_from: UnixSeconds(0), identity: [1; 32], tickets: [2; 32] };
+        let other = Master { identity: [3; 32], ..master.clone() };
+        let one = credential("edge-1", "aa");
+        let seed = master.seed(&one).unwrap();
+        assert_eq!(seed, master.seed(&one).unwrap());
+        assert_ne!(seed, master.seed(&credential("edge-2", "aa")).unwrap());
+        assert_ne!(seed, master.seed(&credential("edge-1", "bb")).unwrap(), "a new credential brings a new key");
+        assert_ne!(seed, other.seed(&one).unwrap());
+        let sent = serde_json::to_string(&master.generation(&one).unwrap()).unwrap();
+        assert!(
+            !sent.contains(&serde_json::to_string(&master.identity).unwrap()),
+            "what others derive from stays here"
+        );
+    }
+
+    #[test]
+    fn the_version_changes_with_generations_tickets_and_gateways() {
+        let stored =
+            |sealed: &str| SealedGeneration { number: 1, sealed: sealed.to_owned(), signs_from: UnixSeconds(0) };
+        let (one, two) = (credential("edge-1", "aa"), credential("edge-2", "bb"));
+        let version = version_of(&[stored("x")], std::slice::from_ref(&one));
+        for other in [
+            version_of(&[stored("y")], std::slice::from_ref(&one)),
+            version_of(&[stored("x"), stored("x")], std::slice::from_ref(&one)),
+            version_of(&[stored("x")], &[one.clone(), two]),
+            version_of(&[stored("x")], &[credential("edge-1", "bb")]),
+        ] {
+            assert_ne!(version, other);
+        }
+    }
 }

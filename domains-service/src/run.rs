@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use async_trait::async_trait;
 use axum::middleware::{self, Next};
 use chassis::clock::Clock;
-use chassis::guard::{GatewayGuard, TrustedKeys, edge_token, events_token, operator_token};
+use chassis::guard::{GatewayGuard, edge_token, events_token, operator_token};
 use chassis::health::Health;
 use chassis::metrics::Registry;
 use chassis::running::Running;
@@ -143,13 +143,12 @@ pub async fn start_in(
     publish_platform(&app).await?;
     enrolment::at_start(&app, credentials).await?;
     app.recall_processes().await?;
-    let trusted = TrustedKeys::derived(&secret)?;
-    keyring::look(&app, &trusted).await?;
+    keyring::look(&app).await?;
     let health = Health::new();
     let listening = health.condition("listening");
 
     let limits = ServeLimits { drain_timeout: DRAIN_TIME_MAX, ..ServeLimits::default() };
-    let guard = GatewayGuard::new(Some(&secret), trusted.clone(), API_UPSTREAM, clock);
+    let guard = GatewayGuard::new(Some(&secret), app.trusted.clone(), API_UPSTREAM, clock);
     let for_pages = guard.for_audience(DASHBOARD_UPSTREAM);
     let pages = dashboard::router(app.clone(), for_pages, shutdown.clone());
     let public = dashboard::beside(api::public(app.clone(), guard), pages, &app.platform)
@@ -172,7 +171,7 @@ pub async fn start_in(
         tokio::spawn(peers::listen(app.clone(), shutdown.clone())),
         tokio::spawn(record::keep(app.clone(), shutdown.clone())),
         tokio::spawn(seals::keep_new(app.clone(), shutdown.clone())),
-        tokio::spawn(keyring::keep(app.clone(), trusted, shutdown.clone())),
+        tokio::spawn(keyring::keep(app.clone(), shutdown.clone())),
         tokio::spawn(worker::tidy(app.clone(), shutdown.clone())),
         tokio::spawn(worker::abandon_orders(app.clone(), shutdown.clone())),
         tokio::spawn(deliver::deliver(app.clone(), shutdown.clone())),

@@ -92,9 +92,16 @@ fn rewrite_fields(
     }
     // The gateway has said yes itself.
     headers.remove(header::EXPECT);
-    // The key has done its work. A public site's own Authorization belongs to the application behind it.
+    // The key has done its work, except for the control plane, which looks it up itself. A public site's own Authorization
+    // belongs to the application behind it.
     if facts.surface == Surface::Api {
-        headers.remove(header::AUTHORIZATION);
+        let takes_keys = facts.upstream().is_some_and(|upstream| upstream.settings.takes_keys);
+        if !takes_keys {
+            headers.remove(header::AUTHORIZATION);
+        } else if let Some(presented) = headers.get_mut(header::AUTHORIZATION) {
+            // Neither printed nor kept in a table of HTTP/2.
+            presented.set_sensitive(true);
+        }
     }
     one_cookie(headers)?;
     say_via(headers, parts.version, rules);

@@ -100,18 +100,14 @@ impl Keys {
     }
 }
 
-/// `Authorization: Bearer <key>`: one header, the scheme in any case, one or more spaces, nothing else.
+/// The key in `Authorization`, which comes once.
 fn presented(request: &EdgeRequest<'_>) -> Result<PresentedKey, AuthError> {
     if !request.headers.contains_key(header::AUTHORIZATION) {
         return Err(AuthError::Missing);
     }
     // Two headers, or bytes outside ASCII: two parsers could read two keys.
     let value = request.single(header::AUTHORIZATION).ok_or(AuthError::Malformed)?;
-    let (scheme, rest) = value.split_once(' ').ok_or(AuthError::Malformed)?;
-    if !scheme.eq_ignore_ascii_case("bearer") {
-        return Err(AuthError::Malformed);
-    }
-    PresentedKey::parse(rest.trim_matches(' ')).map_err(|_| AuthError::Malformed)
+    PresentedKey::from_authorization(value).map_err(|_| AuthError::Malformed)
 }
 
 /// Whether a request carries something that looks like a key of ours, wherever it should not.

@@ -112,6 +112,8 @@ pub struct UpstreamSettings {
     pub health: Option<HealthCheck>,
     /// How it is told who is calling.
     pub identity: IdentityForm,
+    /// Whether it is handed the API key that the client presented: the control plane alone, which looks it up itself.
+    pub takes_keys: bool,
     /// Which paths and methods exist; empty: every path and method.
     pub routes: Vec<Route>,
     /// Which fields of a request reach it.
@@ -337,6 +339,7 @@ mod tests {
             body_bytes_max: 1,
             health: None,
             identity: IdentityForm::None,
+            takes_keys: false,
             routes: Vec::new(),
             fields: FieldRules::default(),
             cors: Cors::default(),

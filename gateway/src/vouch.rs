@@ -105,15 +105,15 @@ impl Vouchers {
         Self { keys: ArcSwap::default(), each_request: None, tokens: Cache::new(TOKENS_MAX) }
     }
 
-    /// Signs with these from now on. Tokens that were signed with others are not sent any more.
+    /// Signs with these from now on, and publishes `identities`: what verifies this gateway's tokens and the others'. Tokens
+    /// that were signed with other keys are not sent any more.
     ///
     /// # Errors
     /// Never in practice: a generation's key has the right length.
-    pub fn replace(&self, generations: &[Generation]) -> anyhow::Result<()> {
+    pub fn replace(&self, generations: &[Generation], identities: KeySet) -> anyhow::Result<()> {
         let key = |generation: &Generation| Ok((generation.signs_from, SigningKey::from_seed(&generation.identity)?));
         let signing = generations.iter().map(key).collect::<anyhow::Result<Vec<_>>>()?;
-        let published = signing.iter().map(|(_, key)| key.public().clone()).collect();
-        self.keys.store(Arc::new(Keys { signing, published }));
+        self.keys.store(Arc::new(Keys { signing, published: identities }));
         self.tokens.invalidate_all();
         Ok(())
     }

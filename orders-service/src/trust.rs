@@ -24,8 +24,8 @@ const ASK_EVERY: Duration = Duration::from_secs(1);
 /// How long the control plane may take.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Bytes of the file: two sets of sixteen keys at most.
-const FILE_BYTES_MAX: u64 = 16 * 1024;
+/// Bytes of the file: three keys of each gateway, of 256 gateways at most, and those of operators.
+const FILE_BYTES_MAX: u64 = 256 * 1024;
 
 /// Who believes.
 #[derive(Clone)]
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(read(&file).unwrap(), Some(trust));
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o666)).unwrap();
         assert!(read(&file).unwrap_err().to_string().contains("others may write"));
-        for text in ["", "[]", "{\"gateways\":{\"keys\":[]},\"operators\":{\"keys\":[]}}", &" ".repeat(20_000)] {
+        for text in ["", "[]", "{\"gateways\":{\"keys\":[]},\"operators\":{\"keys\":[]}}", &" ".repeat(300_000)] {
             write_private(&file, text.as_bytes()).unwrap();
             std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
             assert!(read(&file).is_err(), "{text}");

@@ -277,7 +277,7 @@ pub(super) async fn events(
     if events.is_empty() {
         load(&app, &id, name.as_str()).await?; // never heard of: 404; a removed domain keeps its events
     }
-    Ok(projects::events_page(&events))
+    Ok(projects::events_page(&events, &actor))
 }
 
 /// `GET …/domain-check?name=`: what adding the name would mean, without adding it.

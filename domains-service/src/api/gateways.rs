@@ -7,17 +7,20 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use chassis::guard::{self, Openers};
 use chassis::secret::Secret;
+use contract::keyring::GATEWAYS_WITH_KEYS_MAX;
+use contract::time::UnixMillis;
 use contract::trust::GATEWAYS;
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::extract::{Json, Segments};
-use super::view::rfc3339;
+use super::extract::{Json, Params, Segments};
+use super::view::{event_for_operators, rfc3339};
 use crate::app::App;
 use crate::error::{Code, Stop};
 use crate::feed::Credential;
-use crate::keyring;
+use crate::keyring::{self, NotRevoked};
+use crate::store::events::{EVENTS_PER_PAGE, Through};
 use crate::store::gateways::{Enrolment, GATEWAYS_MAX, Gateway, Kind, NotEnrolled};
 use crate::store::{processes, projects};
 use crate::worker::EVENTS_MILLIS;
@@ -103,7 +106,10 @@ pub(super) async fn create(State(app): State<Arc<App>>, Json(wanted): Json<NewGa
     match write.enrol(&Enrolment { kind, name: &name, digest: &digest, file: None }).await? {
         Ok(_) => {}
         Err(NotEnrolled::TooMany) => {
-            let message = format!("There are {GATEWAYS_MAX} on record, as many as there may be.");
+            let message = format!(
+                "There are {GATEWAYS_MAX} on record, or {GATEWAYS_WITH_KEYS_MAX} gateways that are good, as many as there \
+                 may be."
+            );
             return Err(Code::GatewayExists.refuse(message).into());
         }
         // The others cannot be: the credential was made a moment ago.
@@ -113,6 +119,7 @@ pub(super) async fn create(State(app): State<Arc<App>>, Json(wanted): Json<NewGa
         }
     }
     write.commit().await?;
+    learn(&app).await;
     tracing::info!(gateway = name, kind = kind.as_str(), "a credential was made");
     let body = json!({ "name": name, "kind": kind, "credential": &*credential.to_text() });
     Ok((StatusCode::CREATED, axum::Json(body)).into_response())
@@ -125,7 +132,7 @@ pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Response, Stop> 
 }
 
 fn view(gateway: &Gateway) -> serde_json::Value {
-    let moment = |at: i64| rfc3339(contract::time::UnixMillis(at));
+    let moment = |at: i64| rfc3339(UnixMillis(at));
     json!({
         "name": gateway.name,
         "kind": gateway.kind,
@@ -136,27 +143,61 @@ fn view(gateway: &Gateway) -> serde_json::Value {
     })
 }
 
-/// `DELETE /internal/gateways/{gateway}`: its credential opens nothing any more, streams end within a second, and the
-/// other gateways are given new keys. A revoked service is waited for no longer. The answer names the file that the
-/// credential was enrolled from: until that file is replaced, the gateway or service in it is refused.
+/// `DELETE /internal/gateways/{gateway}`: its credential opens nothing any more, streams end within a second, identities that
+/// it signs are refused, and the other gateways have new keys for session tickets. A revoked service is waited for no longer.
+/// The answer names the file that the credential was enrolled from: until that file is replaced, the gateway or service that
+/// has it is refused.
 pub(super) async fn revoke(State(app): State<Arc<App>>, Segments([gateway]): Segments<1>) -> Result<Response, Stop> {
     let mut write = app.store.write().await?;
-    let Some(revoked) = write.revoke_gateway(&gateway).await? else {
-        return Err(Code::NotFound.refuse("There is no such gateway, or it is revoked already.").into());
-    };
+    let revoked = keyring::revoke(&app, &mut write, &gateway).await.map_err(|error| match error {
+        NotRevoked::Unknown => Stop::from(Code::NotFound.refuse("There is no such gateway, or it is revoked already.")),
+        NotRevoked::Store(error) => error.into(),
+        NotRevoked::Keys(error) => {
+            tracing::error!(gateway, error = format!("{error:#}"), "revoked nothing: new keys could not be made");
+            Code::InternalError.refuse("Nothing was revoked: new keys could not be made. Try again.").into()
+        }
+    })?;
     processes::forget_processes_of(write.connection(), &gateway).await?;
     let before = write.now().plus(-EVENTS_MILLIS);
     projects::end_erasures(write.connection(), before).await?;
     write.commit().await?;
     app.nodes.revoke(&gateway);
     tracing::warn!(gateway, "a credential is revoked");
-    keyring::renew(&app, true).await.map_err(|error| {
-        tracing::error!(error = format!("{error:#}"), "the keys that the gateway had are still in force");
-        let message = "The credential is revoked, but the keys that the gateway had could not be replaced. Try: \
-                       tollhouse node rotate";
-        Code::StorageUnavailable.refuse(message)
-    })?;
+    learn(&app).await;
     Ok(axum::Json(json!({ "name": gateway, "file": revoked.file })).into_response())
+}
+
+/// `GET /internal/gateways/{gateway}/changes?since=`: what was changed through a gateway, in all projects, newest first. An
+/// operator who revokes a stolen gateway learns here what to undo.
+pub(super) async fn changes(
+    State(app): State<Arc<App>>,
+    Segments([gateway]): Segments<1>,
+    params: Params,
+) -> Result<Response, Stop> {
+    let since = params.value("since", jiff::Timestamp::UNIX_EPOCH, "a moment such as 2026-01-31T12:00:00Z")?;
+    let before = params.number_cursor()?;
+    let since = UnixMillis(since.as_millisecond());
+    let found = app.store.changes_through(&gateway, since, Some(before)).await?;
+    let full = i64::try_from(found.len()).is_ok_and(|count| count == EVENTS_PER_PAGE);
+    let next = found.last().filter(|_| full).map(|change| change.event.id.to_string());
+    let list: Vec<_> = found.iter().map(view_of_change).collect();
+    Ok(axum::Json(json!({ "changes": list, "next_cursor": next })).into_response())
+}
+
+fn view_of_change(change: &Through) -> serde_json::Value {
+    let mut shown = event_for_operators(&change.event);
+    if let Some(fields) = shown.as_object_mut() {
+        fields.insert("project".to_owned(), json!(change.project_name));
+        fields.insert("project_uid".to_owned(), json!(change.project));
+    }
+    shown
+}
+
+/// Believes from now on what the gateways on record sign. A failure is put right within a second, and logged there.
+async fn learn(app: &App) {
+    if let Err(error) = keyring::look(app).await {
+        tracing::debug!(error = format!("{error:#}"), "the keys of the gateways are read again in a second");
+    }
 }
 
 /// `POST /internal/gateway-keys`: new keys for all gateways at once; those of before are worth nothing.
@@ -165,5 +206,6 @@ pub(super) async fn rotate(State(app): State<Arc<App>>) -> Result<Response, Stop
         tracing::error!(error = format!("{error:#}"), "the keys of the gateways could not be replaced");
         Code::StorageUnavailable.refuse("The keys of the gateways could not be replaced.")
     })?;
+    learn(&app).await;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

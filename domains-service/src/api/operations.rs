@@ -89,6 +89,7 @@ pub(crate) fn operation(method: &str, path: &str) -> &'static str {
         ("GET", "/gateways") => "listGateways",
         ("POST", "/gateways") => "createGateway",
         ("DELETE", "/gateways/{gateway}") => "revokeGateway",
+        ("GET", "/gateways/{gateway}/changes") => "listChangesThroughGateway",
         ("GET", "/operator-tokens") => "listOperatorTokens",
         ("POST", "/operator-tokens") => "createOperatorToken",
         ("DELETE", "/operator-tokens/{operator}") => "revokeOperatorToken",

@@ -237,14 +237,15 @@ pub(super) async fn events(
     load(&app, &id).await?;
     let before = params.number_cursor()?;
     let events = app.store.events(&id, None, Some(before)).await?;
-    Ok(events_page(&events))
+    Ok(events_page(&events, &actor))
 }
 
 /// A page of events, newest first.
-pub(super) fn events_page(events: &[crate::store::events::Event]) -> Response {
+pub(super) fn events_page(events: &[crate::store::events::Event], actor: &Actor) -> Response {
     let full = i64::try_from(events.len()).is_ok_and(|count| count == crate::store::events::EVENTS_PER_PAGE);
     let next = events.last().filter(|_| full).map(|event| event.id.to_string());
-    let list: Vec<Value> = events.iter().map(view::event).collect();
+    let show = if actor.is_operator() { view::event_for_operators } else { view::event };
+    let list: Vec<Value> = events.iter().map(show).collect();
     axum::Json(json!({ "events": list, "next_cursor": next })).into_response()
 }
 

@@ -108,11 +108,11 @@ pub(super) async fn key_set(State(app): State<Arc<App>>) -> Result<Response, Sto
 }
 
 async fn keys_of_gateways(app: &App) -> Result<KeySet, Stop> {
-    let generations = keyring::generations(app).await.map_err(|error| {
+    let identities = keyring::identities(app).await.map_err(|error| {
         tracing::error!(error = format!("{error:#}"), "the keys of the gateways cannot be read");
         Code::StorageUnavailable.refuse("The database does not answer.")
     })?;
-    Ok(keyring::public(&generations))
+    Ok(identities.public.clone())
 }
 
 /// Which service asks, by its name on record.

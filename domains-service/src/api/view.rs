@@ -52,7 +52,7 @@ pub(super) fn project(app: &App, project: &ProjectRecord) -> Value {
     })
 }
 
-/// An event.
+/// An event, as its project's owner is shown it.
 pub(super) fn event(event: &Event) -> Value {
     json!({
         "id": event.id,
@@ -63,6 +63,15 @@ pub(super) fn event(event: &Event) -> Value {
         "detail": event.detail,
         "at": rfc3339(event.at),
     })
+}
+
+/// An event, as operators are shown it: with the gateway that it came through.
+pub(super) fn event_for_operators(event: &Event) -> Value {
+    let mut shown = self::event(event);
+    if let Some(fields) = shown.as_object_mut() {
+        fields.insert("gateway".to_owned(), json!(event.gateway));
+    }
+    shown
 }
 
 /// A domain.

@@ -9,7 +9,6 @@ use askama::Template;
 use axum::Extension;
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Redirect, Response};
-use contract::identity::Identity;
 use contract::time::UnixMillis;
 use http::header;
 use serde::Deserialize;
@@ -22,7 +21,7 @@ use super::session::{self, Session, operator_digest_of};
 use super::shell::{Section, Shell, html};
 use super::words as w;
 use super::{Dashboard, LABEL};
-use crate::actor::Actor;
+use crate::actor::{Actor, Origin};
 use crate::app::App;
 use crate::error::Stop;
 use crate::store::bans::KnownBan;
@@ -74,10 +73,10 @@ pub(super) async fn enter(Query(link): Query<Link>) -> Response {
 /// `POST /enter`.
 pub(super) async fn entered(
     State(dashboard): State<Arc<Dashboard>>,
-    Extension(identity): Extension<Identity>,
+    Extension(origin): Extension<Origin>,
     fields: Fields,
 ) -> Result<Response, Fault> {
-    if let Err(seconds) = dashboard.attempts.from(identity.client) {
+    if let Err(seconds) = dashboard.attempts.from(origin.client) {
         return Err(Fault::refused(429, "too_many_attempts", &w::too_many_attempts(seconds)));
     }
     let now = dashboard.app.clock.now();
@@ -85,8 +84,8 @@ pub(super) async fn entered(
     let Some(operator) = dashboard.app.store.spend_link(&digest, now).await? else {
         return Err(Fault::refused(403, "link_spent", w::LINK_SPENT));
     };
-    let session::Opened { cookie, .. } = session::open(&dashboard, None, operator, &identity).await?;
-    tracing::info!(client = %identity.client, "an operator signed in to the dashboard");
+    let session::Opened { cookie, .. } = session::open(&dashboard, None, operator, &origin).await?;
+    tracing::info!(client = %origin.client, "an operator signed in to the dashboard");
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/operator")).into_response())
 }
 

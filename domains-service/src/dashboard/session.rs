@@ -15,13 +15,12 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use contract::identity::Identity;
 use contract::key::{KeyId, Scope, Scopes};
 use http::{HeaderMap, HeaderValue, header};
 
 use super::Dashboard;
 use super::fault::Fault;
-use crate::actor::Actor;
+use crate::actor::{Actor, Origin};
 use crate::app::App;
 use crate::error::Stop;
 use crate::project::ProjectRef;
@@ -114,12 +113,12 @@ pub(super) async fn open(
     dashboard: &Dashboard,
     holder: Option<(ProjectRef, KeyId)>,
     operator: Option<String>,
-    identity: &Identity,
+    origin: &Origin,
 ) -> Result<Opened, Stop> {
     let random = random_secret()?;
     let secret = if holder.is_none() { format!("{OPERATOR_MARK}{random}") } else { random };
     let now = dashboard.app.clock.now();
-    let client = identity.client.to_string();
+    let client = origin.client.to_string();
     let record = SessionRecord {
         digest: kept_under(&dashboard.app, &secret),
         holder,
@@ -153,11 +152,11 @@ pub(super) fn presented<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h st
 /// Finds out who is signed in and hands on a [`Session`] where somebody is.
 pub(super) async fn recognise(State(dashboard): State<Arc<Dashboard>>, mut request: Request, next: Next) -> Response {
     let secret = presented(request.headers(), COOKIE).map(str::to_owned);
-    let identity = request.extensions().get::<Identity>().cloned();
-    let (Some(secret), Some(identity)) = (secret, identity) else { return next.run(request).await };
+    let origin = request.extensions().get::<Origin>().cloned();
+    let (Some(secret), Some(origin)) = (secret, origin) else { return next.run(request).await };
     // What an open page asks by itself is nobody's doing: it does not keep the session alive.
     let by_itself = request.uri().path().ends_with("/live") || request.headers().contains_key(BY_ITSELF);
-    match find(&dashboard, &secret, &identity, by_itself).await {
+    match find(&dashboard, &secret, origin, by_itself).await {
         Ok(Some(session)) => {
             request.extensions_mut().insert(session);
             next.run(request).await
@@ -186,12 +185,7 @@ pub(super) async fn place(
     next.run(request).await
 }
 
-async fn find(
-    dashboard: &Dashboard,
-    secret: &str,
-    identity: &Identity,
-    by_itself: bool,
-) -> Result<Option<Session>, Stop> {
+async fn find(dashboard: &Dashboard, secret: &str, origin: Origin, by_itself: bool) -> Result<Option<Session>, Stop> {
     let store = &dashboard.app.store;
     let Some(record) = store.find_session(&kept_under(&dashboard.app, secret)).await? else {
         return Ok(None);
@@ -212,14 +206,14 @@ async fn find(
             {
                 return Ok(None);
             }
-            (Actor::operator_at(identity.client, record.operator.as_deref()), Scopes::all())
+            (Actor::operator_at(origin, record.operator.as_deref()), Scopes::all())
         }
         Some((project, id)) => {
             let Some(key) = store.key(project, id).await? else { return Ok(None) };
             if !is_usable(&key, now.to_seconds()) {
                 return Ok(None);
             }
-            (Actor::holder(id, project.clone(), key.scopes.clone(), identity.client), key.scopes)
+            (Actor::holder(id, project.clone(), key.scopes.clone(), origin), key.scopes)
         }
     };
     if !by_itself && now.since(record.seen_at) > SEEN_MILLIS {

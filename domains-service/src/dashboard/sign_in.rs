@@ -6,7 +6,6 @@ use askama::Template;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
-use contract::identity::Identity;
 use contract::key::{PresentedKey, Scope};
 use contract::window::Window;
 use http::header;
@@ -18,7 +17,7 @@ use super::form::{Fields, Kept, Posted};
 use super::session::{self, Session};
 use super::shell::{Shell, html, html_with};
 use super::words as w;
-use crate::actor::Actor;
+use crate::actor::{Actor, Origin};
 use crate::store::keys::{self, KeyRecord};
 
 /// Whoever may do one of these finds something to do here.
@@ -68,7 +67,7 @@ pub(super) fn again(kept: Kept) -> Response {
 /// `POST /sign-in`.
 pub(super) async fn sign_in(
     State(dashboard): State<Arc<Dashboard>>,
-    Extension(identity): Extension<Identity>,
+    Extension(origin): Extension<Origin>,
     fields: Fields,
 ) -> Result<Response, Fault> {
     let kept = Kept::read(&fields);
@@ -76,7 +75,7 @@ pub(super) async fn sign_in(
         let (problem, kept) = (Some(problem), kept.clone());
         Ok(html_with(status, &Page { shell: Shell::outside(w::SIGN_IN), problem, signed_out: false, kept }))
     };
-    if let Err(seconds) = dashboard.attempts.from(identity.client) {
+    if let Err(seconds) = dashboard.attempts.from(origin.client) {
         return refused(429, w::too_many_attempts(seconds));
     }
     let Ok(presented) = PresentedKey::parse(fields.text("key")) else {
@@ -93,8 +92,8 @@ pub(super) async fn sign_in(
     if !SCOPES.iter().any(|scope| key.scopes.contains(*scope)) {
         return refused(403, w::KEY_WITHOUT_USE.to_owned());
     }
-    let opened = session::open(&dashboard, Some((key.project.clone(), key.id.clone())), None, &identity).await?;
-    note(&dashboard, &key, &identity).await?;
+    let opened = session::open(&dashboard, Some((key.project.clone(), key.id.clone())), None, &origin).await?;
+    note(&dashboard, &key, origin).await?;
     let home = format!("/projects/{}/domains", key.project);
     let page = match kept {
         Some(kept) => {
@@ -106,8 +105,8 @@ pub(super) async fn sign_in(
 }
 
 /// Whoever owns the project can see who came in, and with which key.
-async fn note(dashboard: &Dashboard, key: &KeyRecord, identity: &Identity) -> Result<(), Fault> {
-    let actor = Actor::holder(&key.id, key.project.clone(), key.scopes.clone(), identity.client);
+async fn note(dashboard: &Dashboard, key: &KeyRecord, origin: Origin) -> Result<(), Fault> {
+    let actor = Actor::holder(&key.id, key.project.clone(), key.scopes.clone(), origin);
     let mut write = dashboard.app.store.write().await?;
     let now = write.now();
     keys::note_use(write.connection(), &key.id, Window::Minute.index(now), now).await?;

@@ -27,8 +27,20 @@ pub(crate) struct Event {
     pub(crate) kind: String,
     pub(crate) actor: String,
     pub(crate) client: Option<String>,
+    /// The gateway that it came through.
+    pub(crate) gateway: Option<String>,
     pub(crate) detail: serde_json::Value,
     pub(crate) at: UnixMillis,
+}
+
+/// A change that came through a gateway.
+#[derive(Clone, Debug)]
+pub(crate) struct Through {
+    /// The project's identity.
+    pub(crate) project: String,
+    /// Its name; `None` when it is erased.
+    pub(crate) project_name: Option<String>,
+    pub(crate) event: Event,
 }
 
 chassis::record! {
@@ -39,8 +51,38 @@ chassis::record! {
         kind: String,
         actor: String,
         client: Option<String>,
+        gateway: Option<String>,
         detail: String,
         at_ms: i64,
+    }
+}
+
+chassis::record! {
+    struct ThroughRow {
+        id: i64,
+        project: String,
+        project_name: Option<String>,
+        domain: Option<String>,
+        kind: String,
+        actor: String,
+        client: Option<String>,
+        gateway: Option<String>,
+        detail: String,
+        at_ms: i64,
+    }
+}
+
+impl Stored for ThroughRow {
+    type Value = Through;
+
+    fn place(&self) -> RowPlace {
+        rows::place(Table::Events, self.id.to_string(), &self.project)
+    }
+
+    fn read(self, columns: &mut Columns) -> Option<Through> {
+        let Self { id, project, project_name, domain, kind, actor, client, gateway, detail, at_ms } = self;
+        let row = Row { id, project: project.clone(), domain, kind, actor, client, gateway, detail, at_ms };
+        Some(Through { project, project_name, event: row.read(columns)? })
     }
 }
 
@@ -78,8 +120,8 @@ impl Write {
     ) -> Result<(), StoreError> {
         let now = self.now();
         let id: i64 = query_scalar(
-            "INSERT INTO events (project, domain, kind, actor, client, detail, at_ms)
-             VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id",
+            "INSERT INTO events (project, domain, kind, actor, client, detail, at_ms, gateway)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING id",
         )
         .bind(project.uid.as_str())
         .bind(domain.map(Hostname::as_str))
@@ -88,6 +130,7 @@ impl Write {
         .bind(actor.client().map(|client| client.to_string()))
         .bind(detail.to_string())
         .bind(now.0)
+        .bind(actor.gateway())
         .fetch_one(self.connection())
         .await?;
         if actor.name() != Actor::system().name() {
@@ -97,6 +140,7 @@ impl Write {
                 domain: domain.map(ToString::to_string),
                 actor: actor.name().to_owned(),
                 client: actor.client().map(|client| client.to_string()),
+                gateway: actor.gateway().map(str::to_owned),
             });
         }
         self.bound_events(project).await?;
@@ -145,11 +189,33 @@ impl Store {
         before: Option<i64>,
     ) -> Result<Vec<Event>, StoreError> {
         let found: Vec<Row> = query_as(
-            "SELECT id, project, domain, kind, actor, client, detail, at_ms FROM events
+            "SELECT id, project, domain, kind, actor, client, gateway, detail, at_ms FROM events
              WHERE project = $1 AND ($2 IS NULL OR domain = $2) AND id < $3 ORDER BY id DESC LIMIT $4",
         )
         .bind(project.uid.as_str())
         .bind(domain.map(Hostname::as_str))
+        .bind(before.unwrap_or(i64::MAX))
+        .bind(EVENTS_PER_PAGE)
+        .fetch_all(self.reader())
+        .await?;
+        Ok(rows::each(self.reader(), found))
+    }
+
+    /// What was changed through a gateway since a moment, in all projects, newest first, below event `before` when given.
+    pub(crate) async fn changes_through(
+        &self,
+        gateway: &str,
+        since: UnixMillis,
+        before: Option<i64>,
+    ) -> Result<Vec<Through>, StoreError> {
+        let found: Vec<ThroughRow> = query_as(
+            "SELECT e.id, e.project, p.name AS project_name, e.domain, e.kind, e.actor, e.client, e.gateway, e.detail,
+                    e.at_ms
+             FROM events e LEFT JOIN projects p ON p.id = e.project
+             WHERE e.gateway = $1 AND e.at_ms >= $2 AND e.id < $3 ORDER BY e.id DESC LIMIT $4",
+        )
+        .bind(gateway)
+        .bind(since.0)
         .bind(before.unwrap_or(i64::MAX))
         .bind(EVENTS_PER_PAGE)
         .fetch_all(self.reader())

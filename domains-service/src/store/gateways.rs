@@ -1,10 +1,11 @@
 //! Gateways and services with a credential of their own, and the generations of the keys of gateways.
 
-use chassis::sql::{query, query_as, query_scalar};
-use contract::keyring::GENERATIONS_MAX;
+use chassis::sql::{Connection, query, query_as, query_scalar};
+use contract::keyring::{GATEWAYS_WITH_KEYS_MAX, GENERATIONS_MAX};
 use contract::time::{UnixMillis, UnixSeconds};
 
 use super::{Store, StoreError, Write};
+use crate::feed::Credential;
 
 /// What has a credential.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -88,7 +89,7 @@ pub(crate) enum NotEnrolled {
     Doubled(String),
     /// The credential was revoked, or another one took its place.
     Revoked,
-    /// There are [`GATEWAYS_MAX`].
+    /// There are [`GATEWAYS_MAX`], or [`GATEWAYS_WITH_KEYS_MAX`] gateways whose credentials are good.
     TooMany,
 }
 
@@ -134,16 +135,31 @@ impl Store {
         Ok(found > 0)
     }
 
+    /// The gateways whose credentials are good, by name.
+    pub(crate) async fn credentials_of_gateways(&self) -> Result<Vec<Credential>, StoreError> {
+        let rows: Vec<(String, String)> = query_as(
+            "SELECT name, digest FROM gateways WHERE kind = 'gateway' AND revoked_at IS NULL ORDER BY name LIMIT $1",
+        )
+        .bind(GATEWAYS_WITH_KEYS_MAX)
+        .fetch_all(self.reader())
+        .await?;
+        Ok(rows.into_iter().map(|(gateway, digest)| Credential { gateway, digest }).collect())
+    }
+
     /// The generations of keys, the newest first.
     pub(crate) async fn generations(&self) -> Result<Vec<SealedGeneration>, StoreError> {
-        let rows: Vec<(i64, String, i64)> =
-            query_as("SELECT number, sealed, signs_from FROM gateway_keys ORDER BY number DESC")
-                .fetch_all(self.reader())
-                .await?;
-        let generation =
-            |(number, sealed, signs_from)| SealedGeneration { number, sealed, signs_from: UnixSeconds(signs_from) };
-        Ok(rows.into_iter().map(generation).collect())
+        read_generations(&mut self.reader().acquire().await?).await
     }
+}
+
+async fn read_generations(connection: &mut Connection) -> Result<Vec<SealedGeneration>, StoreError> {
+    let rows: Vec<(i64, String, i64)> =
+        query_as("SELECT number, sealed, signs_from FROM gateway_keys ORDER BY number DESC")
+            .fetch_all(connection)
+            .await?;
+    let generation =
+        |(number, sealed, signs_from)| SealedGeneration { number, sealed, signs_from: UnixSeconds(signs_from) };
+    Ok(rows.into_iter().map(generation).collect())
 }
 
 impl Write {
@@ -173,10 +189,14 @@ impl Write {
                 if new.file.is_none() || known.file.is_none() {
                     return Ok(Err(NotEnrolled::Exists));
                 }
-                self.retire(new.name).await?;
             }
             _ => {}
         }
+        if new.kind == Kind::Gateway && self.count_good_gateways(new.name).await? >= GATEWAYS_WITH_KEYS_MAX {
+            return Ok(Err(NotEnrolled::TooMany));
+        }
+        // What is replaced is not taken again either.
+        self.retire(new.name).await?;
         let now = self.now().0;
         query(
             "INSERT INTO gateways (name, digest, created_at, kind, file) VALUES ($1, $2, $3, $4, $5)
@@ -196,6 +216,12 @@ impl Write {
 
     async fn count_gateways(&mut self) -> Result<i64, StoreError> {
         Ok(query_scalar("SELECT COUNT(*) FROM gateways").fetch_one(self.connection()).await?)
+    }
+
+    async fn count_good_gateways(&mut self, beside: &str) -> Result<i64, StoreError> {
+        let count =
+            query_scalar("SELECT COUNT(*) FROM gateways WHERE kind = 'gateway' AND revoked_at IS NULL AND name <> $1");
+        Ok(count.bind(beside).fetch_one(self.connection()).await?)
     }
 
     async fn was_revoked(&mut self, digest: &str) -> Result<bool, StoreError> {
@@ -242,6 +268,21 @@ impl Write {
             .execute(self.connection())
             .await?;
         Ok(Some(Revoked { file }))
+    }
+
+    /// The generations of keys, the newest first.
+    pub(crate) async fn generations(&mut self) -> Result<Vec<SealedGeneration>, StoreError> {
+        read_generations(self.connection()).await
+    }
+
+    /// Puts other keys in the place of those of a generation.
+    pub(crate) async fn replace_generation(&mut self, generation: &SealedGeneration) -> Result<(), StoreError> {
+        query("UPDATE gateway_keys SET sealed = $2 WHERE number = $1")
+            .bind(generation.number)
+            .bind(&generation.sealed)
+            .execute(self.connection())
+            .await?;
+        Ok(())
     }
 
     /// Adds a generation of keys and forgets those that are too many; all others if they are `compromised`.

@@ -162,7 +162,8 @@ async fn credentials_and_tokens_are_bounded_by_number() {
     for (store, _directory) in both().await {
         let mut write = store.write().await.unwrap();
         for number in 0..gateways::GATEWAYS_MAX {
-            let kind = if number % 2 == 0 { gateways::Kind::Gateway } else { gateways::Kind::Service };
+            let with_keys = contract::keyring::GATEWAYS_WITH_KEYS_MAX;
+            let kind = if number < with_keys { gateways::Kind::Gateway } else { gateways::Kind::Service };
             let name = number.to_string();
             let digest = format!("digest {name}");
             let new = gateways::Enrolment { kind, name: &name, digest: &digest, file: None };

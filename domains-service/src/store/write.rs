@@ -28,6 +28,7 @@ pub(super) struct Done {
     pub(super) domain: Option<String>,
     pub(super) actor: String,
     pub(super) client: Option<String>,
+    pub(super) gateway: Option<String>,
 }
 
 impl Write {
@@ -135,8 +136,8 @@ impl Write {
             }
         }
         self.transaction.commit().await?;
-        for Done { kind, project, domain, actor, client } in self.done {
-            tracing::info!(project.id = project, domain, actor, client, what = kind, "something was changed");
+        for Done { kind, project, domain, actor, client, gateway } in self.done {
+            tracing::info!(project.id = project, domain, actor, client, gateway, what = kind, "something was changed");
         }
         let revision = Revision(self.current.unsigned_abs());
         if self.current != self.committed {

@@ -159,6 +159,7 @@ async fn scopes_are_asked_for() {
     }
     let orders = platform.caller("demo", &[Scope::OrdersRead]);
     assert_eq!(orders.get(DOMAINS).await.code(), (403, "insufficient_scope"));
+    platform.project("other", "pro").await;
     let stranger = platform.owner("other");
     assert_eq!(stranger.get(&one).await.code(), (404, "project_not_found"));
     assert_eq!(reader.get(&format!("{DOMAINS}/none.localhost")).await.code(), (404, "domain_not_found"));

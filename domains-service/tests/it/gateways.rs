@@ -1,10 +1,11 @@
 //! Gateways with a credential of their own: what it opens, and how it ends.
 
-use chassis::guard::{edge_token, events_token};
+use chassis::guard::{edge_token, events_token, pass_key};
 use chassis::seal::SealingKey;
 use chassis::secret::Secret;
 use contract::feed::Frame;
 use contract::keyring::{KEYRING_PLACE, Keyring};
+use contract::token::{KeySet, SigningKey};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -35,6 +36,11 @@ async fn keyring(stream: &mut Stream) -> Keyring {
             return serde_json::from_slice(&sealing.open(&sealed, KEYRING_PLACE).unwrap()).unwrap();
         }
     }
+}
+
+/// The keys of the gateway that has this token.
+async fn ring(platform: &Platform, token: &str) -> Keyring {
+    keyring(&mut platform.follow_with(token, "node=a&after=0&keyring=1").await).await
 }
 
 /// What a thief can do with the credential of a gateway is the table of SECURITY.md: to follow, and to speak for it.
@@ -79,15 +85,20 @@ async fn a_revoked_gateway_is_refused_at_once_its_stream_ends_and_the_others_hav
     let mut stolen = platform.follow_with(&thief, "node=a&after=0&keyring=1").await;
     let mut kept = platform.follow_with(&honest, "node=b&after=0&keyring=1").await;
     let (before, same) = (keyring(&mut stolen).await, keyring(&mut kept).await);
-    assert_eq!(before.generations[0].identity, same.generations[0].identity);
+    assert_ne!(before.generations[0].identity, same.generations[0].identity, "each signs with a key of its own");
+    assert_eq!(before.generations[0].tickets, same.generations[0].tickets, "sessions are resumed at any of them");
+    assert_eq!(before.identities, same.identities);
     assert_eq!(platform.operator("DELETE", "/gateways/edge-1", Value::Null).await.status, 200);
     assert_eq!(status(&platform, &thief, "GET", "/internal/edge/feed?node=a&after=0", Value::Null).await, 401);
     // The test's patience is that of the client; what is promised is a second.
-    while stolen.next().await.is_some() {}
+    while let Some(frame) = stolen.next().await {
+        assert!(!matches!(frame, Frame::Keyring { .. }), "the thief is sent no new keys");
+    }
     let after = keyring(&mut kept).await;
-    assert_eq!(after.generations.len(), 1, "what the thief has is worth nothing");
-    assert_ne!(after.generations[0].identity, before.generations[0].identity);
     assert_ne!(after.generations[0].tickets, before.generations[0].tickets);
+    assert_eq!(after.generations[0].identity, same.generations[0].identity, "the honest gateway signs as before");
+    let public = |ring: &Keyring| SigningKey::from_seed(&ring.generations[0].identity).unwrap().public().clone();
+    assert_eq!(after.identities.keys(), [public(&same)], "what the thief signs is worth nothing");
     let listed = platform.operator("GET", "/gateways", Value::Null).await;
     let revoked = |index: usize| listed.body["gateways"][index]["revoked_at"].is_string();
     assert_eq!((revoked(0), revoked(1)), (true, false), "{listed:?}");
@@ -132,17 +143,23 @@ async fn a_gateway_with_the_platforms_secret_works_as_before_and_is_sent_no_keys
 #[tokio::test]
 async fn services_are_told_the_public_keys() {
     let platform = Platform::start().await;
-    let token = enrolled(&platform, "edge-1").await;
-    let ring = keyring(&mut platform.follow_with(&token, "node=a&after=0&keyring=1").await).await;
     let url = format!("{}/internal/key-set", platform.internal);
     let services = events_token(&platform.secret).to_token();
-    let set = platform.client.get(&url).bearer_auth(&*services).send().await.unwrap();
-    let set: contract::token::KeySet = set.json().await.unwrap();
-    let key = contract::token::SigningKey::from_seed(&ring.generations[0].identity).unwrap();
-    let passes = chassis::guard::pass_key(&platform.secret).unwrap();
-    assert_eq!(ring.passes.keys(), [passes.public().clone()], "gateways know passes, and cannot make them");
-    assert_ne!(key.public(), passes.public());
-    assert!(ring.operators.is_empty());
-    assert_eq!(set.keys(), [key.public().clone()]);
-    assert_eq!(platform.client.get(&url).bearer_auth(&token).send().await.unwrap().status(), 401);
+    let told = async || -> KeySet {
+        platform.client.get(&url).bearer_auth(&*services).send().await.unwrap().json().await.unwrap()
+    };
+    let (one, two) = (enrolled(&platform, "edge-1").await, enrolled(&platform, "edge-2").await);
+    let (one, two) = (ring(&platform, &one).await, ring(&platform, &two).await);
+    let public = |ring: &Keyring| SigningKey::from_seed(&ring.generations[0].identity).unwrap().public().clone();
+    assert_eq!(told().await.keys(), [public(&one), public(&two)]);
+    assert_eq!(two.identities, told().await, "gateways publish the same");
+    let passes = pass_key(&platform.secret).unwrap();
+    assert_eq!(one.passes.keys(), [passes.public().clone()], "gateways know passes, and cannot make them");
+    assert_ne!(&public(&one), passes.public());
+    assert!(one.operators.is_empty());
+    let gateway = enrolled(&platform, "edge-3").await;
+    assert_eq!(platform.client.get(&url).bearer_auth(&gateway).send().await.unwrap().status(), 401);
+    assert_eq!(platform.operator("DELETE", "/gateways/edge-1", Value::Null).await.status, 200);
+    assert!(!told().await.keys().contains(&public(&one)), "a revoked gateway's key is withdrawn at once");
+    assert!(told().await.keys().contains(&public(&two)));
 }

@@ -82,6 +82,7 @@ fn keys_in(entities: &[Entity]) -> usize {
 async fn a_project_made_under_a_free_name_sees_nothing_of_the_one_before() {
     let platform = Platform::start().await;
     let first = busy(&platform).await;
+    assert_eq!(platform.owner("acme").get(PROJECT).await.status, 200);
     assert_eq!(remove(&platform, "").await.status, 204);
     platform.project("acme", "pro").await;
     let second = platform.identity(&"acme".parse().unwrap()).await;
@@ -90,8 +91,13 @@ async fn a_project_made_under_a_free_name_sees_nothing_of_the_one_before() {
         assert!(uid.as_str().starts_with("prj_") && uid.as_str().len() == 30, "{uid}");
     }
     let owner = platform.owner("acme");
-    assert_eq!(kinds(&owner).await, ["project.deployed", "project.created"]);
-    for (path, list) in [("keys", "keys"), ("webhooks", "webhooks"), ("domains", "domains")] {
+    assert_eq!(
+        kinds(&owner).await,
+        ["key.created", "project.deployed", "project.created"],
+        "the key is the caller's own"
+    );
+    assert_eq!(owner.get(&format!("{PROJECT}/keys")).await.body["keys"].as_array().unwrap().len(), 1);
+    for (path, list) in [("webhooks", "webhooks"), ("domains", "domains")] {
         assert_eq!(owner.get(&format!("{PROJECT}/{path}")).await.body[list], json!([]), "{path}");
     }
     // What a gateway still has to say of the first is not said of the second.
@@ -104,10 +110,10 @@ async fn a_project_made_under_a_free_name_sees_nothing_of_the_one_before() {
     // A key of the first opens nothing of the second, whatever a gateway that is behind believes.
     let stale = platform.owner("acme").of(&first);
     for path in ["", "/keys", "/events", "/domains", "/webhooks"] {
-        assert_eq!(stale.get(&format!("{PROJECT}{path}")).await.code(), (404, "project_not_found"), "{path}");
+        assert_eq!(stale.get(&format!("{PROJECT}{path}")).await.code(), (401, "invalid_api_key"), "{path}");
     }
     let key = stale.send("POST", &format!("{PROJECT}/keys"), json!({ "scopes": ["orders:read"] })).await;
-    assert_eq!(key.code(), (404, "project_not_found"));
+    assert_eq!(key.code(), (401, "invalid_api_key"));
 }
 
 pub(crate) const RESTORE: &str = "/projects/acme/restore";
@@ -118,7 +124,7 @@ async fn a_removed_project_can_be_restored_while_it_is_kept() {
     let uid = busy(&platform).await;
     let target = platform.operator("GET", "/projects/acme", Value::Null).await.body["cname_target"].clone();
     let before = kinds(&platform.owner("acme")).await;
-    assert_eq!(keys_in(&platform.snapshot().await), 1);
+    assert_eq!(keys_in(&platform.snapshot().await), 2, "one of them is the caller's");
     assert_eq!(remove(&platform, "").await.status, 204);
     assert_eq!(keys_in(&platform.snapshot().await), 0, "keys stop at once");
     assert_eq!(platform.operator("GET", "/projects", Value::Null).await.body["projects"], json!([]));
@@ -129,7 +135,7 @@ async fn a_removed_project_can_be_restored_while_it_is_kept() {
     assert_eq!(erasures(&platform).await, [], "nothing is erased while it may come back");
     let back = platform.operator("POST", RESTORE, Value::Null).await;
     assert_eq!((back.status, &back.body["uid"], &back.body["cname_target"]), (200, &json!(uid), &target));
-    assert_eq!(keys_in(&platform.snapshot().await), 1);
+    assert_eq!(keys_in(&platform.snapshot().await), 2);
     let owner = platform.owner("acme");
     assert_eq!(owner.get(&format!("{PROJECT}/webhooks")).await.body["webhooks"].as_array().unwrap().len(), 1);
     let domain = platform.domain_in("acme", "shop.localhost", "active").await;
@@ -215,6 +221,7 @@ async fn a_removed_project_is_erased_when_its_time_is_over_and_services_are_told
 async fn now_erases_at_once_and_what_was_kept_under_the_name_too() {
     let platform = Platform::start().await;
     let first = busy(&platform).await;
+    assert_eq!(platform.owner("acme").get(PROJECT).await.status, 200);
     assert_eq!(remove(&platform, "").await.status, 204);
     platform.project("acme", "pro").await;
     let second = platform.identity(&"acme".parse().unwrap()).await;
@@ -313,7 +320,7 @@ async fn a_database_of_0c0be3e_is_migrated() {
     assert_eq!((&project["id"], &project["uid"]), (&json!("acme"), &json!("acme")), "an old project keeps its name");
     assert_eq!(project["cname_target"], "twzod3tbp5ucljpn.edge.apps.tollhouse.dev", "what its owner has in DNS");
     let owner = platform.owner("acme");
-    assert_eq!(kinds(&owner).await, ["project.created"]);
+    assert_eq!(kinds(&owner).await, ["key.created", "project.created"]);
     assert_eq!(owner.get(&format!("{PROJECT}/keys")).await.body["keys"][0]["label"], "old");
     // Its domain goes live with the records it was given then, also when the secret changes.
     platform.dns.zone("customer.test", &["192.31.196.1"]);

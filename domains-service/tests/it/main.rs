@@ -31,6 +31,7 @@ mod rows;
 mod scopes;
 mod sealing;
 mod services;
+mod stolen;
 mod stores;
 mod verification;
 mod versions;

@@ -148,7 +148,7 @@ async fn credentials_in_files_are_on_record_from_the_start() {
     let token = credential.to_token();
     let trust: Trust = ask(&platform, &token, "GET", "/trust", Value::Null).await.json().await.unwrap();
     let derived = token_key(&platform.secret).unwrap();
-    assert!(trust.gateways.keys().len() == 2 && trust.gateways.keys().contains(derived.public()), "{trust:?}");
+    assert!(trust.gateways.keys().len() == 1 && trust.gateways.keys().contains(derived.public()), "{trust:?}");
     assert_eq!(trust.operators.keys(), [pass_key(&platform.secret).unwrap().public().clone()]);
 }
 

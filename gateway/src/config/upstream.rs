@@ -20,6 +20,10 @@ use crate::upstreams::{
 /// The platform's own services, which take requests only with an identity.
 const OWN_SERVICES: [&str; 3] = ["orders", "domains", "dashboard"];
 
+/// The control plane, which looks API keys up itself: requests to these carry them, in `Authorization` and in the form that
+/// signs in.
+const TAKE_KEYS: [&str; 2] = ["domains", "dashboard"];
+
 /// The largest request body of an API route that takes one and says nothing else.
 const ROUTE_BODY_BYTES: u64 = 64 * 1024;
 
@@ -45,6 +49,8 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
         one.missing("endpoints", "[\"127.0.0.1:7001\"]");
     }
     let transport = transport(&one, endpoints.as_deref());
+    let takes_keys = TAKE_KEYS.contains(&name);
+    let is_private = !takes_keys || keys_stay_private(&one, transport.as_ref(), endpoints.as_deref());
     let host = host(&one);
     let routes: Vec<_> = one.tables("routes").iter().map(route).collect();
     let routes: Option<Vec<Route>> = routes.into_iter().collect();
@@ -76,7 +82,7 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
     };
     let hsts = one.value("hsts", Hsts::default());
     let error_page = error_page(&one);
-    let routes = routes?;
+    let routes = routes.filter(|_| is_private)?;
     Some(UpstreamSettings {
         name: parsed?,
         endpoints: endpoints?.into_iter().map(|endpoint| endpoint.place).collect(),
@@ -90,12 +96,29 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
         body_bytes_max: body?,
         health: health?,
         identity: identity?,
+        takes_keys,
         fields: FieldRules { pass: pass?, drop: drop?, guards_methods: !routes.is_empty(), underscores: underscores? },
         cors: cors?,
         hsts: hsts?,
         error_page: error_page?,
         routes,
     })
+}
+
+/// Whether nobody else can read the API keys on the way: TLS, loopback, or an operator who says so.
+fn keys_stay_private(section: &Section<'_>, transport: Option<&Transport>, endpoints: Option<&[EndpointUrl]>) -> bool {
+    let Some(plain_text) = section.flag("plain_text", false) else { return false };
+    let is_plain = matches!(transport, Some(Transport::Plain | Transport::PlainHttp2));
+    let is_here = endpoints.is_some_and(|all| all.iter().all(|endpoint| endpoint.place.is_loopback()));
+    if is_plain && !plain_text && !is_here {
+        section.complain(
+            "endpoints",
+            "API keys would be sent there as plain text: use https:// and tls.ca_certificate_file, or say \
+             plain_text = true if nobody else can read on the way",
+        );
+        return false;
+    }
+    true
 }
 
 /// What visitors see in place of our own page.
@@ -239,4 +262,49 @@ fn route(section: &Section<'_>) -> Option<Route> {
     let body = section.integer("body_bytes_max", ROUTE_BODY_BYTES, 0..=1 << 40);
     let open = section.value("open", false);
     Some(Route { pattern: pattern?, methods: methods?, body_bytes_max: body?, open: open? })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use chassis::config::Source;
+
+    use super::*;
+
+    fn read(text: &str) -> Result<Vec<UpstreamSettings>, String> {
+        let source = Source::from_text("test", text, "TEST", BTreeMap::new());
+        let reader = source.reader().unwrap();
+        let read = read_all(&reader.root().section("upstreams"));
+        reader.finish(read).map_err(|problems| problems.to_string())
+    }
+
+    #[test]
+    fn api_keys_are_handed_to_the_control_plane_alone() {
+        let text = "[upstreams.domains]\nendpoints = [\"127.0.0.1:1\"]\n[upstreams.orders]\nendpoints = [\"shop:1\"]\n";
+        let all = read(&format!("{text}[upstreams.dashboard]\nendpoints = [\"localhost:1\"]\n")).unwrap();
+        let given: Vec<_> = all.iter().map(|one| (one.name.as_str(), one.takes_keys)).collect();
+        for expected in [("domains", true), ("dashboard", true), ("orders", false)] {
+            assert!(given.contains(&expected), "{given:?}");
+        }
+    }
+
+    #[test]
+    fn api_keys_travel_as_plain_text_on_loopback_or_where_an_operator_says_so() {
+        for name in TAKE_KEYS {
+            let with =
+                |endpoints: &str, more: &str| read(&format!("[upstreams.{name}]\nendpoints = {endpoints}\n{more}"));
+            for here in ["[\"127.0.0.1:1\"]", "[\"http://[::1]:1\", \"http://localhost:1\"]", "[\"https://control:1\"]"]
+            {
+                assert!(with(here, "").is_ok(), "{here}");
+            }
+            for away in ["[\"control:1\"]", "[\"127.0.0.1:1\", \"10.0.0.1:1\"]", "[\"h2c://control:1\"]"] {
+                let refused = with(away, "").unwrap_err();
+                assert!(refused.contains("API keys would be sent there as plain text"), "{refused}");
+                assert!(with(away, "plain_text = true\n").is_ok(), "{away}");
+            }
+        }
+        let refused = read("[upstreams.orders]\nendpoints = [\"shop:1\"]\nplain_text = true\n").unwrap_err();
+        assert!(refused.contains("plain_text"), "other upstreams have no such setting: {refused}");
+    }
 }

@@ -12,6 +12,16 @@ pub enum Place {
     Name(String, u16),
 }
 
+impl Place {
+    /// Whether what is sent there stays on this machine.
+    pub fn is_loopback(&self) -> bool {
+        match self {
+            Self::Address(address) => address.ip().is_loopback(),
+            Self::Name(name, _) => name == "localhost",
+        }
+    }
+}
+
 impl FromStr for Place {
     type Err = String;
 

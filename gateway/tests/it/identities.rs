@@ -9,7 +9,7 @@ use contract::time::UnixSeconds;
 use contract::token::{Claims, InvalidToken, KEY_SET_PATH, KeySet};
 
 use crate::world::client::Ask;
-use crate::world::upstream::Received;
+use crate::world::upstream::{Received, Upstream};
 use crate::world::{BLOG, DEMO, NOW, SHOP, World};
 
 /// The platform's own host.
@@ -102,6 +102,28 @@ async fn a_change_of_the_caller_is_in_the_next_token() {
     let requests = world.orders.requests();
     let plans = requests.iter().map(|request| claims(&keys, request, "orders", NOW).unwrap().caller.unwrap().plan);
     assert_eq!(plans.map(contract::plan::Plan::as_str).collect::<Vec<_>>(), ["pro", "business"]);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn the_presented_key_is_handed_to_the_control_plane_and_to_no_other_upstream() {
+    let control = Upstream::start().await;
+    let address = control.address;
+    let world = World::with(|setup| {
+        setup.entities.push(api());
+        setup.blog_tables = format!("[upstreams.domains]\nendpoints = [\"{address}\"]\n");
+    })
+    .await;
+    let key = &world.key.text;
+    assert_eq!(world.ask(world.list()).await.status, 200);
+    assert_eq!(world.orders.only_request().head.get("authorization"), None);
+    let ask = Ask::get(API, "/v1/projects/demo").key(key);
+    let reply = world.ask(ask).await;
+    assert_eq!(reply.status, 200);
+    let handed = control.only_request();
+    assert_eq!(handed.head.get("authorization"), Some(format!("Bearer {key}").as_str()));
+    assert!(claims(&published(&world).await, &handed, "domains", NOW).is_ok());
+    assert!(!world.log.line_of(reply.request_id()).await.to_string().contains(key.as_str()), "a key is in no log line");
     world.end().await;
 }
 

@@ -36,7 +36,15 @@ fn generation(number: u8, signs_from: i64) -> Generation {
 /// What the control plane sends.
 fn keys(generations: Vec<Generation>) -> String {
     let passes = [pass_key(&platform()).unwrap().public().clone()].into_iter().collect();
-    sent(&serde_json::to_vec(&Keyring { generations, passes, operators: vec![digest_of("a token")] }).unwrap())
+    let identities = identities(&generations);
+    let keyring = Keyring { generations, identities, passes, operators: vec![digest_of("a token")] };
+    sent(&serde_json::to_vec(&keyring).unwrap())
+}
+
+/// The public keys of this gateway's generations, and one of another gateway.
+fn identities(generations: &[Generation]) -> KeySet {
+    let seeds = generations.iter().map(|generation| generation.identity).chain([[200; 32]]);
+    seeds.map(|seed| SigningKey::from_seed(&seed).unwrap().public().clone()).collect()
 }
 
 fn sent(keyring: &[u8]) -> String {
@@ -86,7 +94,9 @@ async fn a_keyring_that_does_not_open_changes_nothing() {
     world.control.say(&keys(vec![generation(1, NOW)]));
     assert_eq!(signer(&world, &[1]).await, 1);
     let stranger = SealingKey::new(&Secret::new(vec![9; 32])).unwrap();
-    let keyring = Keyring { generations: vec![generation(2, NOW)], passes: KeySet::default(), operators: Vec::new() };
+    let generations = vec![generation(2, NOW)];
+    let identities = identities(&generations);
+    let keyring = Keyring { generations, identities, passes: KeySet::default(), operators: Vec::new() };
     let sealed = stranger.seal(&serde_json::to_vec(&keyring).unwrap(), KEYRING_PLACE).unwrap();
     world.control.say(&line(&Frame::Keyring { sealed }));
     // The stream goes on: what comes after is applied.
@@ -129,7 +139,10 @@ async fn an_operator_is_known_by_a_pass_for_gateways_alone() {
 #[tokio::test]
 async fn a_control_plane_from_before_passes_names_tokens() {
     let world = world().await;
-    let keyring = serde_json::json!({ "generations": [generation(1, NOW)], "operators": [digest_of("a token")] });
+    let generations = [generation(1, NOW)];
+    let keyring = serde_json::json!({
+        "generations": generations, "identities": identities(&generations), "operators": [digest_of("a token")],
+    });
     world.control.say(&sent(&serde_json::to_vec(&keyring).unwrap()));
     assert_eq!(signer(&world, &[1]).await, 1);
     assert_eq!((asked(&world, "a token").await, asked(&world, "another").await), (200, 401));

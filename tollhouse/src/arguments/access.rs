@@ -1,6 +1,26 @@
 //! Who may speak to the control plane: gateways, services and operators.
 
+use std::time::Duration;
+
 use clap::Subcommand;
+
+/// The longest time that events are kept: 400 days.
+const AGO_MAX: Duration = Duration::from_hours(400 * 24);
+
+/// A time such as `90m`, `12h` or `7d`.
+fn ago(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a time: use 90m, 12h or 7d, 400 days at most");
+    let (digits, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(wrong)?;
+    let seconds = match unit {
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        _ => return Err(wrong()),
+    };
+    let number: u32 = digits.parse().map_err(|_| wrong())?;
+    let ago = Duration::from_secs(u64::from(number).saturating_mul(seconds));
+    if ago > AGO_MAX { Err(wrong()) } else { Ok(ago) }
+}
 
 /// `tollhouse node`.
 #[derive(Debug, Subcommand)]
@@ -19,6 +39,17 @@ pub enum Node {
     Revoke {
         /// What it is called.
         name: String,
+        /// Show what was changed through it since then: 90m, 12h or 7d ago.
+        #[arg(long, default_value = "7d", value_parser = ago)]
+        since: Duration,
+    },
+    /// What was changed through a gateway, in all projects, newest first: what to undo after a revocation.
+    Changes {
+        /// What it is called.
+        name: String,
+        /// Since then: 90m, 12h or 7d ago.
+        #[arg(long, default_value = "7d", value_parser = ago)]
+        since: Duration,
     },
     /// Give all gateways new keys; those of before are worth nothing.
     Rotate,
@@ -46,4 +77,18 @@ pub enum Token {
         /// Whose it is.
         name: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_a_number_and_a_unit_and_a_bound() {
+        assert_eq!(ago("90m"), Ok(Duration::from_mins(90)));
+        assert_eq!(ago("7d"), Ok(Duration::from_hours(7 * 24)));
+        for wrong in ["", "d", "7", "-1d", "7w", "401d", "7ü", "1.5h"] {
+            assert!(ago(wrong).unwrap_err().contains("use 90m, 12h or 7d"), "{wrong}");
+        }
+    }
 }

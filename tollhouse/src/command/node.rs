@@ -2,6 +2,8 @@
 
 mod accept;
 
+use std::time::Duration;
+
 use anyhow::Context as _;
 use chassis::percent::segment;
 use reqwest::Method;
@@ -40,10 +42,22 @@ pub(super) async fn run(common: &Common, client: &Client, action: Node) -> anyho
             ];
             answer(common, &rows, |rows| table(rows, &columns));
         }
-        Node::Revoke { name } => {
+        Node::Revoke { name, since } => {
             let path = format!("/internal/gateways/{}", segment(&name));
-            let answered = client.control(Method::DELETE, &path, &Value::Null).await?;
+            let mut answered = client.control(Method::DELETE, &path, &Value::Null).await?;
+            // It is revoked: what was changed through it can be asked for again.
+            let changed = changes(client, &name, since).await;
+            if let (Ok(changed), Some(fields)) = (&changed, answered.as_object_mut()) {
+                fields.insert("changes".to_owned(), changed.clone());
+            }
             answer(common, &answered, |answered| revoked(&name, answered));
+            changed.with_context(|| {
+                format!("{name} is revoked. What was changed through it: tollhouse node changes {name}")
+            })?;
+        }
+        Node::Changes { name, since } => {
+            let changed = changes(client, &name, since).await?;
+            answer(common, &changed, |changed| shown(&name, changed));
         }
         Node::Accept => accept::run(common, client).await?,
         Node::Rotate => {
@@ -54,11 +68,30 @@ pub(super) async fn run(common: &Common, client: &Client, action: Node) -> anyho
     Ok(())
 }
 
+/// Pages of changes that are asked for: 200 changes each.
+const PAGES_MAX: usize = 50;
+
+/// What was changed through a gateway in the last time, newest first: [`PAGES_MAX`] pages at most.
+async fn changes(client: &Client, name: &str, since: Duration) -> anyhow::Result<Value> {
+    let since = jiff::Timestamp::now().checked_sub(since).context("this is too long ago")?;
+    let first = format!("/internal/gateways/{}/changes?since={}", segment(name), segment(&since.to_string()));
+    let (mut all, mut path) = (Vec::new(), first.clone());
+    for _ in 0..PAGES_MAX {
+        let mut page = client.control(Method::GET, &path, &Value::Null).await?;
+        if let Some(Value::Array(list)) = page.get_mut("changes").map(Value::take) {
+            all.extend(list);
+        }
+        let Some(cursor) = page.get("next_cursor").and_then(Value::as_str) else { break };
+        path = format!("{first}&cursor={}", segment(cursor));
+    }
+    Ok(Value::Array(all))
+}
+
 /// What an operator has to know, and to do, after a revocation.
 fn revoked(name: &str, answered: &Value) -> String {
     let mut text = format!(
-        "{name} is refused from now on, and the other gateways have new keys. If it is in wrong hands, change the sealing \
-         secret too: docs/operating.md says how.\n"
+        "{name} is refused from now on, its identities too, and the other gateways have new keys for sessions. If it is in \
+         wrong hands, change the sealing secret too: docs/operating.md says how.\n"
     );
     if let Some(file) = answered.get("file").and_then(Value::as_str) {
         text.push_str(&format!(
@@ -67,5 +100,25 @@ fn revoked(name: &str, answered: &Value) -> String {
              replace the original in the data directory of `tollhouse init`, which copies it at each start.\n"
         ));
     }
+    if let Some(changes) = answered.get("changes") {
+        text.push_str(&format!("\n{}", shown(name, changes)));
+    }
     text
+}
+
+/// What was changed through a gateway, for people.
+fn shown(name: &str, changes: &Value) -> String {
+    if changes.as_array().is_none_or(Vec::is_empty) {
+        return format!("Nothing was changed through {name} in this time.\n");
+    }
+    let columns = [
+        ("AT", "/at"),
+        ("PROJECT", "/project"),
+        ("CHANGE", "/type"),
+        ("DOMAIN", "/domain"),
+        ("BY", "/actor"),
+        ("FROM", "/client"),
+        ("DETAIL", "/detail"),
+    ];
+    format!("Changed through {name}; undo what its owner did not do:\n{}", table(changes, &columns))
 }

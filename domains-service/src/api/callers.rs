@@ -1,0 +1,106 @@
+//! Who calls: the gateway that a request came through, and the holder of the key that the client presented.
+//!
+//! A gateway's signed identity says that a request came through that gateway, and nothing more: which project a key belongs
+//! to, what it may do and until when is in our own table. So a gateway in wrong hands acts only as keys that pass through it.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use chassis::guard::{SignedBy, identity_required};
+use contract::identity::Identity;
+use contract::key::PresentedKey;
+use http::{HeaderMap, header};
+
+use crate::actor::{Actor, Origin};
+use crate::app::App;
+use crate::error::{Code, Stop};
+
+/// How a key is sent: RFC 6750.
+const CHALLENGE: &str = r#"Bearer realm="tollhouse""#;
+
+/// Names the gateway that signed a request's identity: requests carry their [`Origin`]. A key that was withdrawn since the
+/// identity was verified is refused.
+pub(crate) async fn came_through(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+    let extensions = request.extensions();
+    let (Some(identity), Some(signed_by)) = (extensions.get::<Identity>(), extensions.get::<SignedBy>()) else {
+        return identity_required();
+    };
+    let gateway = match &signed_by.0 {
+        // A signature with the platform's secret: all gateways that have it are one.
+        None => None,
+        Some(kid) if app.derived_keys.has(kid) => None,
+        Some(kid) => {
+            let named = app.identities.lock().gateway(kid).map(str::to_owned);
+            let Some(named) = named else { return identity_required() };
+            Some(named)
+        }
+    };
+    let origin = Origin { client: identity.client, gateway };
+    request.extensions_mut().insert(origin);
+    next.run(request).await
+}
+
+/// Finds the holder of the presented key. Requests carry their [`Actor`].
+pub(super) async fn require_key(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+    let extensions = request.extensions();
+    let (Some(identity), Some(origin)) = (extensions.get::<Identity>(), extensions.get::<Origin>()) else {
+        return identity_required();
+    };
+    let (identity, origin) = (identity.clone(), origin.clone());
+    let presented = presented(request.headers());
+    match holder(&app, presented, &identity, origin).await {
+        Ok(actor) => {
+            request.extensions_mut().insert(actor);
+            next.run(request).await
+        }
+        Err(stop) => stop.into_response(),
+    }
+}
+
+/// The key in `Authorization`, which comes once.
+fn presented(headers: &HeaderMap) -> Result<PresentedKey, Stop> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let Some(value) = values.next() else {
+        return Err(refused(Code::MissingApiKey, "Send your API key: Authorization: Bearer <API_KEY>."));
+    };
+    let value = value.to_str().ok().filter(|_| values.next().is_none());
+    value.and_then(|value| PresentedKey::from_authorization(value).ok()).ok_or_else(invalid)
+}
+
+/// Who holds the key, by our own table.
+async fn holder(
+    app: &App,
+    presented: Result<PresentedKey, Stop>,
+    identity: &Identity,
+    origin: Origin,
+) -> Result<Actor, Stop> {
+    let presented = presented?;
+    let found = app.store.key_by_digest(presented.digest()).await?;
+    let usable = found.filter(|key| key.revoked_at.is_none() && key.environment == app.environment);
+    let key = usable.ok_or_else(invalid)?;
+    if key.expires_at.is_some_and(|end| end <= app.clock.now_seconds()) {
+        return Err(refused(Code::ExpiredApiKey, "The API key has expired."));
+    }
+    // An honest gateway signs for the key that it hands on.
+    let signed = identity.caller.as_ref();
+    if signed.is_none_or(|caller| caller.key != key.id || caller.project_identity() != key.project.uid) {
+        tracing::warn!(
+            gateway = origin.gateway.as_deref().unwrap_or("with the platform's secret"),
+            api_key.id = %key.id,
+            client = %origin.client,
+            "refused a request whose identity is not that of the key presented with it; look at this gateway"
+        );
+        return Err(invalid());
+    }
+    Ok(Actor::holder(&key.id, key.project, key.scopes, origin))
+}
+
+fn invalid() -> Stop {
+    refused(Code::InvalidApiKey, "The API key is unknown or revoked.")
+}
+
+fn refused(code: Code, message: &str) -> Stop {
+    code.refuse(message).with_header(header::WWW_AUTHENTICATE, CHALLENGE).into()
+}

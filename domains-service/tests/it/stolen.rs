@@ -1,0 +1,206 @@
+//! What the thief of a gateway can do at the control plane's public API with everything that a gateway has: its credential,
+//! the stream, and its keys for identities.
+
+use chassis::seal::SealingKey;
+use chassis::secret::Secret;
+use contract::feed::Frame;
+use contract::identity::Caller;
+use contract::key::{Environment, KeyId, PresentedKey, Scope, Scopes};
+use contract::keyring::{KEYRING_PLACE, Keyring};
+use contract::plan::Plan;
+use contract::token::{Claims, IDENTITY_TOKEN_HEADER, SigningKey};
+use serde_json::{Value, json};
+
+use crate::world::{Answer, Platform};
+
+/// A gateway, honest or stolen, with the key that it signs identities with.
+struct Gateway<'a> {
+    platform: &'a Platform,
+    signing: SigningKey,
+}
+
+/// What a gateway says about a caller, and the key that it hands on.
+struct Said<'a> {
+    project: &'a str,
+    key: KeyId,
+    scopes: Scopes,
+    presented: Option<&'a str>,
+}
+
+impl<'a> Gateway<'a> {
+    async fn enrolled(platform: &'a Platform, name: &str) -> Self {
+        let made = platform.operator("POST", "/gateways", json!({ "name": name })).await;
+        let credential = Secret::parse(made.body["credential"].as_str().unwrap()).unwrap();
+        let mut stream = platform.follow_with(&credential.to_token(), "node=a&after=0&keyring=1").await;
+        let sealing = SealingKey::new(&Secret::new(vec![8; 32])).unwrap();
+        loop {
+            if let Frame::Keyring { sealed } = stream.next().await.expect("the stream goes on") {
+                let ring: Keyring = serde_json::from_slice(&sealing.open(&sealed, KEYRING_PLACE).unwrap()).unwrap();
+                let signing = SigningKey::from_seed(&ring.generations[0].identity).unwrap();
+                return Self { platform, signing };
+            }
+        }
+    }
+
+    async fn send(&self, said: &Said<'_>, method: &str, path: &str, body: Value) -> Answer {
+        let project = said.project.parse().unwrap();
+        let claims = Claims {
+            audience: "domains".to_owned(),
+            site_project: None,
+            caller: Some(Caller {
+                key: said.key.clone(),
+                project_uid: Some(self.platform.identity(&project).await),
+                project,
+                plan: Plan::Enterprise,
+                scopes: said.scopes.clone(),
+                environment: Environment::Live,
+            }),
+            issued_at: chassis::clock::Clock::now(self.platform.clock.as_ref()).to_seconds(),
+        };
+        let url = format!("{}{path}", self.platform.http);
+        let mut request = self.platform.client.request(method.parse().unwrap(), url);
+        request = request.header("x-request-id", "r1").header("x-forwarded-for", "203.0.113.5");
+        request = request.header(IDENTITY_TOKEN_HEADER, self.signing.sign(&claims));
+        if let Some(presented) = said.presented {
+            request = request.bearer_auth(presented);
+        }
+        if !body.is_null() {
+            request = request.json(&body);
+        }
+        Answer::of(request.send().await.unwrap()).await
+    }
+
+    /// The answers to the requests by which a thief would stay.
+    async fn tries(&self, said: &Said<'_>, victim: &str) -> Vec<u16> {
+        let at = |rest: &str| format!("/v1/projects/{}/{rest}", said.project);
+        let mut statuses = Vec::new();
+        for (method, path, body) in [
+            ("POST", at("keys"), json!({ "scopes": ["orders:read", "keys:write"] })),
+            ("DELETE", at(&format!("keys/{victim}")), Value::Null),
+            ("POST", at("domains"), json!({ "name": "thief.localhost" })),
+            ("POST", at("webhooks"), json!({ "url": "http://127.0.0.1:9/", "events": ["order.*"] })),
+        ] {
+            statuses.push(self.send(said, method, &path, body).await.status);
+        }
+        statuses
+    }
+}
+
+/// Makes a key by an operator: its id and its text.
+async fn key(platform: &Platform, project: &str, scopes: &[&str]) -> (KeyId, String) {
+    let made = platform.operator("POST", &format!("/projects/{project}/keys"), json!({ "scopes": scopes })).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    (made.body["id"].as_str().unwrap().parse().unwrap(), made.body["key"].as_str().unwrap().to_owned())
+}
+
+const ALL: [&str; 5] = ["orders:read", "orders:write", "domains:read", "domains:write", "keys:write"];
+
+#[tokio::test]
+async fn a_stolen_gateway_acts_only_as_keys_that_pass_through_it() {
+    let platform = Platform::start().await;
+    platform.project("demo", "pro").await;
+    platform.project("other", "pro").await;
+    let thief = Gateway::enrolled(&platform, "edge-1").await;
+    let (victim, _) = key(&platform, "demo", &ALL).await;
+    let (revoked, revoked_text) = key(&platform, "demo", &ALL).await;
+    let gone = platform.operator("DELETE", &format!("/projects/demo/keys/{revoked}"), Value::Null).await;
+    assert_eq!(gone.status, 204);
+    let (foreign, foreign_text) = key(&platform, "other", &ALL).await;
+    let (weak, weak_text) = key(&platform, "demo", &["orders:read"]).await;
+    let invented = PresentedKey::generate(Environment::Live, &[3; 30]).reveal().to_owned();
+    let staging = PresentedKey::generate(Environment::Test, &[3; 30]).reveal().to_owned();
+    let nobody = KeyId::from_random([1; 10]);
+    let said = |key: &KeyId, presented| Said { project: "demo", key: key.clone(), scopes: Scopes::all(), presented };
+    for (what, said) in [
+        ("a key that does not exist", said(&nobody, None)),
+        ("an invented key", said(&nobody, Some(&invented))),
+        ("a key of staging", said(&nobody, Some(&staging))),
+        ("an owner's key that was not presented", said(&victim, None)),
+        ("an owner's key, and another one presented", said(&victim, Some(&weak_text))),
+        ("a revoked key", said(&revoked, Some(&revoked_text))),
+        ("another project's key, as the owner's", said(&victim, Some(&foreign_text))),
+        ("another project's key, as this project's", said(&foreign, Some(&foreign_text))),
+    ] {
+        assert_eq!(thief.tries(&said, victim.as_str()).await, [401; 4], "{what}");
+    }
+    // A key that it has seen is what it is, whatever the gateway says of its scopes.
+    assert_eq!(thief.tries(&said(&weak, Some(&weak_text)), victim.as_str()).await, [403; 4], "scopes it lacks");
+    let listed = platform.operator("GET", "/projects/demo/keys", Value::Null).await.body;
+    let usable = listed["keys"].as_array().unwrap().iter().filter(|key| key["revoked_at"].is_null());
+    assert_eq!(usable.count(), 2, "{listed}");
+}
+
+#[tokio::test]
+async fn a_key_works_through_a_gateway_and_every_change_names_that_gateway() {
+    let platform = Platform::start().await;
+    platform.project("demo", "pro").await;
+    let (one, two) = (Gateway::enrolled(&platform, "edge-1").await, Gateway::enrolled(&platform, "edge-2").await);
+    let (id, text) = key(&platform, "demo", &ALL).await;
+    let said = Said { project: "demo", key: id.clone(), scopes: Scopes::all(), presented: Some(&text) };
+    let make = json!({ "scopes": ["orders:read"] });
+    assert_eq!(one.send(&said, "POST", "/v1/projects/demo/keys", make.clone()).await.status, 201);
+    let name = json!({ "name": "shop.localhost" });
+    assert_eq!(two.send(&said, "POST", "/v1/projects/demo/domains", name).await.status, 201);
+    let events = platform.operator("GET", "/projects/demo/events", Value::Null).await.body;
+    let through = |kind: &str| {
+        let all = events["events"].as_array().unwrap().iter();
+        all.filter(|event| event["type"] == kind).map(|event| event["gateway"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(through("key.created"), [json!("edge-1"), Value::Null], "an operator's change came through none");
+    assert_eq!(through("domain.created"), [json!("edge-2")]);
+    // What was changed through one gateway is what an operator looks through.
+    let changes = async |gateway: &str, since: &str| {
+        let path = format!("/gateways/{gateway}/changes?since={since}");
+        platform.operator("GET", &path, Value::Null).await.body["changes"].as_array().unwrap().clone()
+    };
+    let found = changes("edge-1", "2026-01-01T00:00:00Z").await;
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(
+        [&found[0]["type"], &found[0]["project"], &found[0]["actor"], &found[0]["client"], &found[0]["gateway"]],
+        [&json!("key.created"), &json!("demo"), &json!(id.as_str()), &json!("203.0.113.5"), &json!("edge-1")]
+    );
+    assert!(changes("edge-1", "2027-01-01T00:00:00Z").await.is_empty());
+    let wrong = platform.operator("GET", "/gateways/edge-1/changes?since=lately", Value::Null).await;
+    assert_eq!(wrong.code(), (400, "invalid_query"));
+    // The project's owner is not told which gateways the platform has.
+    let owners = one.send(&said, "GET", "/v1/projects/demo/events", Value::Null).await.body;
+    assert!(owners["events"][0].get("gateway").is_none() && owners["events"][0]["type"].is_string(), "{owners}");
+}
+
+#[tokio::test]
+async fn identities_of_a_revoked_gateway_are_refused_and_those_of_another_are_not() {
+    let platform = Platform::start().await;
+    platform.project("demo", "pro").await;
+    let (thief, honest) = (Gateway::enrolled(&platform, "edge-1").await, Gateway::enrolled(&platform, "edge-2").await);
+    let (id, text) = key(&platform, "demo", &ALL).await;
+    let said = Said { project: "demo", key: id, scopes: Scopes::all(), presented: Some(&text) };
+    for gateway in [&thief, &honest] {
+        assert_eq!(gateway.send(&said, "GET", "/v1/projects/demo", Value::Null).await.status, 200);
+    }
+    assert_eq!(platform.operator("DELETE", "/gateways/edge-1", Value::Null).await.status, 200);
+    let refused = thief.send(&said, "GET", "/v1/projects/demo", Value::Null).await;
+    assert_eq!(refused.code(), (401, "identity_required"), "also a token that was found good before");
+    assert_eq!(honest.send(&said, "GET", "/v1/projects/demo", Value::Null).await.status, 200);
+    // A gateway that comes back under the name has another key.
+    let again = Gateway::enrolled(&platform, "edge-1").await;
+    assert_ne!(again.signing.public(), thief.signing.public());
+    assert_eq!(again.send(&said, "GET", "/v1/projects/demo", Value::Null).await.status, 200);
+    assert_eq!(thief.send(&said, "GET", "/v1/projects/demo", Value::Null).await.status, 401);
+}
+
+#[tokio::test]
+async fn a_key_that_expires_or_is_revoked_ends_at_the_control_plane_before_any_gateway_hears_of_it() {
+    let platform = Platform::start().await;
+    platform.project("demo", "pro").await;
+    let gateway = Gateway::enrolled(&platform, "edge-1").await;
+    let body = json!({ "scopes": ["domains:read"], "expires_at": "2026-06-15T00:00:30Z" });
+    let made = platform.operator("POST", "/projects/demo/keys", body).await.body;
+    let (id, text) = (made["id"].as_str().unwrap().parse().unwrap(), made["key"].as_str().unwrap().to_owned());
+    let scopes = [Scope::DomainsRead].into_iter().collect();
+    let said = Said { project: "demo", key: id, scopes, presented: Some(&text) };
+    assert_eq!(gateway.send(&said, "GET", "/v1/projects/demo", Value::Null).await.status, 200);
+    platform.clock.advance(std::time::Duration::from_secs(30));
+    let ended = gateway.send(&said, "GET", "/v1/projects/demo", Value::Null).await;
+    assert_eq!(ended.code(), (401, "expired_api_key"));
+    assert_eq!(ended.header("www-authenticate"), "Bearer realm=\"tollhouse\"");
+}
