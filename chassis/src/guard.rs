@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderName, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use contract::identity::{IDENTITY_HEADER, Identity, IdentityKey};
 use contract::time::UnixSeconds;
-use contract::token::{Claims, IDENTITY_TOKEN_HEADER, KeySet, PublicKey, SigningKey};
+use contract::token::{Claims, IDENTITY_REFUSED_HEADER, IDENTITY_TOKEN_HEADER, KeySet, PublicKey, SigningKey};
 use contract::trust::pass_audience;
 use parking_lot::{Mutex, RwLock};
 
@@ -241,7 +241,8 @@ pub const IDENTITY_REQUIRED: &str = "identity_required";
 pub const TOKEN_REQUIRED: &str = "token_required";
 
 /// Lets through requests with a token that a gateway signed for this service less than a minute ago. Everything else is
-/// 401 `identity_required`: it did not come through the gateway.
+/// 401 `identity_required`: it did not come through the gateway, or the gateway's clock or key is wrong. The header says so to
+/// a gateway, which answers 503 in its place: no caller is to blame for that.
 pub async fn require_gateway(State(guard): State<GatewayGuard>, mut request: Request, next: Next) -> Response {
     match identity_of(&guard, &request) {
         Some(identity) => {
@@ -249,7 +250,8 @@ pub async fn require_gateway(State(guard): State<GatewayGuard>, mut request: Req
             next.run(request).await
         }
         None => {
-            Refusal::new(401, IDENTITY_REQUIRED, "This service is reached through the gateway only.").into_response()
+            let refusal = Refusal::new(401, IDENTITY_REQUIRED, "This service is reached through the gateway only.");
+            refusal.with_header(HeaderName::from_static(IDENTITY_REFUSED_HEADER), "token").into_response()
         }
     }
 }

@@ -81,6 +81,7 @@ async fn status(State(view): State<View>) -> Json<Value> {
             })
         })
         .collect();
+    let clocks = view.fleet_clock.off();
     Json(json!({
         "node": view.live.node,
         "version": env!("CARGO_PKG_VERSION"),
@@ -88,7 +89,8 @@ async fn status(State(view): State<View>) -> Json<Value> {
         "replica_refuses": pipeline.replica.refusal(),
         "ready": view.live.health.is_ready(),
         "now": view.fleet_clock.now_seconds(),
-        "clock_behind_milliseconds": view.fleet_clock.behind(),
+        "clock_behind_milliseconds": -clocks.machine,
+        "clocks_off_milliseconds": { "quota_store": clocks.store, "control_plane": clocks.control },
         "feed_heard_at": view.gateway.telemetry.feed_heard.get(),
         "log_lines_dropped": view.gateway.telemetry.lines_dropped(),
         "certificates": recall::certificates(&view, CERTIFICATES_SHOWN),

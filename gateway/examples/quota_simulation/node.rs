@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use contract::plan::Limits;
 use contract::time::UnixMillis;
+use gateway::quota::clock::ForeignClock;
 use gateway::quota::ledger::node::{Alone, AloneClock, AloneStep, NodeBucket, Purpose, Share, Step};
 use gateway::quota::ledger::{Incarnation, NodeId, Reply, Statement};
 
@@ -34,11 +35,13 @@ pub(super) struct SimNode {
     incarnation: Option<Incarnation>,
     /// Where its monotonic clock began.
     clock_off: Duration,
+    /// By how many millionths its monotonic clock is fast.
+    clock_fast: i64,
     /// Its own time of day, possibly wrong.
     wall_off: i64,
     share: Option<Share>,
-    /// The store's clock less its own, as it last heard.
-    store_ahead: Option<i64>,
+    /// The store's clock.
+    store_clock: ForeignClock,
     pub(super) fates: Vec<Fate>,
 }
 
@@ -52,15 +55,22 @@ impl SimNode {
             failures: 0,
             incarnation: None,
             clock_off: Duration::from_secs(process * 1_000),
+            clock_fast: i64::try_from(process % 5).unwrap_or(0) * 50 - 100,
             wall_off: i64::try_from(process % 7).unwrap_or(0) * 30_000 - 90_000,
             share,
-            store_ahead: None,
+            store_clock: ForeignClock::default(),
             fates: Vec::new(),
         }
     }
 
     fn clock(&self, now: Micros) -> Duration {
-        self.clock_off + Duration::from_micros(now)
+        let drift = i64::try_from(now).unwrap_or(0) * self.clock_fast / 1_000_000;
+        self.clock_off + Duration::from_micros(now.saturating_add_signed(drift))
+    }
+
+    /// Its time of day jumps by so many milliseconds.
+    pub(super) fn step(&mut self, millis: i64) {
+        self.wall_off += millis;
     }
 
     /// A request arrives. Answers the statement to send, if one is due.
@@ -137,13 +147,8 @@ impl SimNode {
     }
 
     /// A heartbeat was answered.
-    pub(super) fn feel(
-        &mut self,
-        now: Micros,
-        wall: i64,
-        (incarnation, clock): (Incarnation, UnixMillis),
-    ) -> Option<Statement> {
-        self.store_ahead = Some(clock.0 - (wall + self.wall_off));
+    pub(super) fn feel(&mut self, now: Micros, (incarnation, clock): (Incarnation, UnixMillis)) -> Option<Statement> {
+        self.store_clock.hear(clock, self.clock(now));
         let was_gone = self.store_is_gone();
         self.failures = 0;
         if was_gone {
@@ -191,9 +196,9 @@ impl SimNode {
         let clock = self.clock(now);
         self.fates.push(match self.share {
             Some(share) => {
-                let own = UnixMillis(wall + self.wall_off);
-                let time = self.store_ahead.map_or(AloneClock::Own(own), |ahead| AloneClock::Heard(own.plus(ahead)));
-                Fate::Alone(self.bucket.spend_alone(clock, time, Alone::Share(share)), self.store_ahead.is_none())
+                let store = self.store_clock.now(clock);
+                let time = store.map_or(AloneClock::Own(UnixMillis(wall + self.wall_off)), AloneClock::Heard);
+                Fate::Alone(self.bucket.spend_alone(clock, time, Alone::Share(share)), store.is_none())
             }
             None => Fate::Unavailable,
         });

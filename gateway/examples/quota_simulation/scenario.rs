@@ -39,6 +39,8 @@ pub(super) enum Fault {
     Crash(usize, Micros),
     /// The node and the store cannot reach each other for so long.
     Cut(usize, Micros),
+    /// The node's time of day jumps by so many milliseconds.
+    Step(usize, i64),
     /// The project changes to a plan with these limits.
     Limits(Limits),
 }
@@ -121,6 +123,9 @@ impl Scenario {
             };
             self.faults.push((at, fault));
         }
+        if matches!(self.kind, Kind::Outage | Kind::Chaos) {
+            self.step_clocks(random);
+        }
         self.faults.sort_by_key(|(at, _)| *at);
         // Two failures of memory within one learning period are one too many for any promise but the rough ones.
         if self.kind == Kind::Forgetful {
@@ -130,6 +135,16 @@ impl Scenario {
                 last = if apart { *at } else { last };
                 apart
             });
+        }
+    }
+
+    /// Clocks of nodes are set right, or wrong, at any time.
+    fn step_clocks(&mut self, random: &mut Random) {
+        for node in 0..self.nodes {
+            for _ in 0..random.between(0, 2) {
+                let by = i64::try_from(random.between(0, 400_000)).unwrap_or(0) - 200_000;
+                self.faults.push((random.between(0, self.lasts), Fault::Step(node, by)));
+            }
         }
     }
 

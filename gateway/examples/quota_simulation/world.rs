@@ -190,7 +190,7 @@ impl<'a> World<'a> {
             }
             Event::PulseFelt(place, process, pulse, incarnation, clock) => {
                 if self.pulse_ends(place, pulse) {
-                    self.with(place, process, |node, now, wall| node.feel(now, wall, (incarnation, clock)));
+                    self.with(place, process, |node, now, _| node.feel(now, (incarnation, clock)));
                 }
             }
             Event::PulseTimedOut(place, process, pulse) => {
@@ -251,6 +251,11 @@ impl<'a> World<'a> {
                 let until = self.now + lasts;
                 if let Some(cut) = self.cut_until.get_mut(place) {
                     *cut = until.max(*cut);
+                }
+            }
+            Fault::Step(place, millis) => {
+                if let Some(node) = self.nodes.get_mut(place).and_then(Option::as_mut) {
+                    node.step(millis);
                 }
             }
             Fault::Limits(limits) => {

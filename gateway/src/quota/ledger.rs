@@ -50,8 +50,11 @@ pub struct Incarnation(pub u64);
 /// What a node says it has used, as far as it knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
-    /// The latest minute the node has heard of; its day is the day of `day_spent`. [`i64::MIN`] before the first reply.
+    /// The minute of the figures; its day is the day of `day_spent`. [`i64::MIN`] while the node knows of no minute.
     pub minute: i64,
+    /// The latest minute that a settlement has named to the node; [`i64::MIN`] before the first. `minute` is another one
+    /// when the node went on by itself since: such a minute is the node's opinion, and the store's books do not follow it.
+    pub named: i64,
     /// Units spent in that minute.
     pub minute_spent: u32,
     /// Units spent in the day of that minute, those of the minute included.
@@ -62,7 +65,7 @@ pub struct Claim {
 
 impl Claim {
     /// Nothing, in no window.
-    pub const NOTHING: Self = Self { minute: i64::MIN, minute_spent: 0, day_spent: 0, held: 0 };
+    pub const NOTHING: Self = Self { minute: i64::MIN, named: i64::MIN, minute_spent: 0, day_spent: 0, held: 0 };
 
     /// What the claim charges to its minute.
     pub const fn minute_units(&self) -> u32 {

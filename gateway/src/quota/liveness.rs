@@ -119,7 +119,9 @@ impl Inner {
     }
 
     fn note_clock(&self, now: UnixMillis) {
-        self.store_ahead.store(now.since(self.clock.wall()), Ordering::Relaxed);
+        if self.store.has_own_clock() {
+            self.store_clock.hear(now, self.clock.monotonic());
+        }
     }
 
     fn note_life(self: &Arc<Self>, alive: bool) {

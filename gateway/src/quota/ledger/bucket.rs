@@ -8,7 +8,7 @@ use contract::time::UnixMillis;
 use contract::window::Window;
 use serde::{Deserialize, Serialize};
 
-use super::{Incarnation, LEARNING_MILLIS, NodeId, Reply, Settlement, Statement, day_of, left};
+use super::{Claim, Incarnation, LEARNING_MILLIS, NodeId, Reply, Settlement, Statement, day_of, left};
 
 /// Nodes a bucket remembers by name. Beyond it the one that has been silent longest loses its component: its charge
 /// stays, it can only no longer be refunded. 64 is far above a fleet and bounds a node that restarts in a loop.
@@ -149,6 +149,7 @@ impl Bucket {
         if mine.minute != self.minute {
             mine = Component { minute: self.minute, minute_units: 0, minute_spent: 0, ..mine };
         }
+        let statement = &self.admissible(statement, &mine);
         let learning_until = self.listen(statement, &mine, around);
         self.settle(statement, &mut mine);
         mine.seq = statement.seq;
@@ -196,13 +197,13 @@ impl Bucket {
         view_of(self.minute, (self.minute_charged, self.day_charged), &components.collect::<Vec<_>>(), now)
     }
 
-    /// Moves to the minute of `now`, or of the statement where the node has heard of a later one: a window that was
-    /// named once is never reopened.
+    /// Moves to the minute of `now`, or to the one that an earlier settlement has named to the node where that is later: a
+    /// window that was named once is never reopened. A minute that only the node has named moves nothing.
     fn roll(&mut self, statement: &Statement, now: UnixMillis) {
         let now = Window::Minute.index(now);
         self.roll_to(now);
-        if (self.minute..=now.saturating_add(CLOCK_STEP_BACK_MINUTES_MAX)).contains(&statement.claim.minute) {
-            self.enter(statement.claim.minute);
+        if (self.minute..=now.saturating_add(CLOCK_STEP_BACK_MINUTES_MAX)).contains(&statement.claim.named) {
+            self.enter(statement.claim.named);
         }
     }
 
@@ -222,6 +223,24 @@ impl Bucket {
         }
         self.minute = minute;
         self.minute_charged = 0;
+    }
+
+    /// The statement as far as it is about windows that have begun here. A node that went on by itself, by a clock that is
+    /// ahead of ours, speaks of a later one: what the books hold for it stays, nothing is granted, and it hears which minute
+    /// it is. Its next statement is about that one.
+    fn admissible(&self, statement: &Statement, mine: &Component) -> Statement {
+        if statement.claim.minute <= self.minute {
+            return *statement;
+        }
+        let held = mine.minute_units.saturating_sub(mine.minute_spent);
+        let claim = Claim {
+            minute: self.minute,
+            named: statement.claim.named,
+            minute_spent: mine.minute_spent,
+            day_spent: mine.day_units.saturating_sub(held),
+            held,
+        };
+        Statement { claim, need: 0, spare: 0, ..*statement }
     }
 
     /// Notices that charges may have been forgotten, and answers until when the bucket only listens.

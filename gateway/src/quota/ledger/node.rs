@@ -180,7 +180,7 @@ impl NodeBucket {
         });
         let (need, spare) = match purpose {
             // Nothing is granted before the store has heard what was spent.
-            _ if self.known.as_ref().is_some_and(|known| known.own_clock.is_some()) => (0, 0),
+            _ if self.known.as_ref().is_some_and(Known::goes_by_own_clock) => (0, 0),
             Purpose::Spend(waiting) => (waiting, self.lease(now)),
             Purpose::Prefetch => (0, self.lease(now).saturating_sub(claim.held)),
             Purpose::HandBack | Purpose::Assert => (0, 0),
@@ -202,8 +202,7 @@ impl NodeBucket {
         let granted = if valid { settlement.granted } else { 0 };
         self.last_lease = granted.saturating_sub(flight.need);
         let known = self.known.get_or_insert_with(|| Known::blank(settlement.now, now));
-        self.must_assert |= known.own_clock.is_some();
-        known.hear(settlement, granted, flight.need, flight.asked_at, now);
+        self.must_assert |= known.hear(settlement, granted, flight.need, flight.asked_at, now);
         // A refusal that other nodes could prevent is put off: when somebody waits they are asked for what they hold, and
         // then the store is asked again.
         let recalls_before = if self.recalled.0 == settlement.minute { self.recalled.1 } else { 0 };

@@ -34,7 +34,7 @@ pub(super) async fn keeps_the_promises_of_a_store(store: &dyn Store, name: impl 
     let refused = settle(store, &name(0), state(3, 1, Claim::NOTHING, 1, few)).await;
     assert_eq!((refused.granted, refused.minute_charged, refused.day_charged), (0, 3, 3), "neither window");
 
-    let returned = Claim { minute: first.minute, minute_spent: 1, day_spent: 1, held: 0 };
+    let returned = Claim { minute: first.minute, named: first.minute, minute_spent: 1, day_spent: 1, held: 0 };
     let back = settle(store, &name(0), state(1, 2, returned, 0, few)).await;
     assert_eq!((back.minute_charged, back.day_charged), (2, 2), "one of the two came back");
     let view = store.view(&name(0)).await.unwrap().unwrap();
@@ -45,7 +45,7 @@ pub(super) async fn keeps_the_promises_of_a_store(store: &dyn Store, name: impl 
     let day = settle(store, &name(1), state(2, 1, Claim::NOTHING, 1, limits(5, 1))).await;
     assert_eq!((day.granted, day.minute_charged), (0, 1), "a spent day costs the minute nothing");
 
-    let spent = Claim { minute: first.minute, minute_spent: 4, day_spent: 4, held: 0 };
+    let spent = Claim { minute: first.minute, named: first.minute, minute_spent: 4, day_spent: 4, held: 0 };
     let forgotten = settle(store, &name(2), state(1, 9, spent, 1, few)).await;
     assert_eq!((forgotten.granted, forgotten.minute_charged), (0, 4));
     assert!(forgotten.learning_until.is_some(), "who claims what the store never granted shows that it forgot");

@@ -17,7 +17,7 @@ fn node(process: u64) -> NodeId {
 }
 
 fn claim(minute: i64, minute_spent: u32, day_spent: u32, held: u32) -> Claim {
-    Claim { minute, minute_spent, day_spent, held }
+    Claim { minute, named: minute, minute_spent, day_spent, held }
 }
 
 fn statement(process: u64, seq: u64, claim: Claim, need: u32, limits: (u32, u32)) -> Statement {
@@ -113,6 +113,33 @@ fn a_store_that_was_emptied_and_is_slow_learns_the_window_from_its_nodes() {
     let mut bucket = Bucket::new(&slow);
     let books = settled(&mut bucket, &statement(1, 9, claim(MINUTE, 5, 5, 0), 1, (60, 1_000)), &slow);
     assert_eq!((books.minute, books.minute_charged), (MINUTE, 5));
+}
+
+// rule: 8.1
+#[test]
+fn a_minute_that_only_a_node_has_named_moves_no_books() {
+    let limits = (60, 1_000);
+    let mut bucket = Bucket::new(&around(NOW));
+    settled(&mut bucket, &statement(1, 1, Claim::NOTHING, 7, limits), &around(NOW));
+    for (seq, minutes) in [(2, 1), (3, 3), (4, 15), (5, 1_440)] {
+        let opinion = Claim { named: MINUTE, ..claim(MINUTE + minutes, 9, 16, 0) };
+        let books = settled(&mut bucket, &statement(1, seq, opinion, 5, limits), &around(NOW));
+        assert_eq!((books.granted, books.minute, books.learning_until), (0, MINUTE, None), "{minutes} ahead");
+        assert_eq!((books.minute_charged, books.day_charged, books.own_day), (7, 7, 7), "{minutes} ahead");
+    }
+    let newcomer = Claim { named: i64::MIN, ..claim(MINUTE + 3, 9, 9, 0) };
+    let books = settled(&mut bucket, &statement(2, 1, newcomer, 5, limits), &around(NOW));
+    assert_eq!((books.granted, books.minute, books.day_charged, books.own_day), (0, MINUTE, 7, 0));
+}
+
+// rule: 8.1
+#[test]
+fn a_minute_that_has_begun_here_counts_whoever_named_it() {
+    let limits = (60, 1_000);
+    let mut bucket = Bucket::new(&around(NOW));
+    let opinion = Claim { named: i64::MIN, ..claim(MINUTE, 9, 9, 0) };
+    let books = settled(&mut bucket, &statement(1, 1, opinion, 5, limits), &around(NOW));
+    assert_eq!((books.minute_charged, books.day_charged, books.learning_until.is_some()), (9, 9, true));
 }
 
 #[test]

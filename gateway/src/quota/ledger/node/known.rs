@@ -6,7 +6,7 @@ use contract::plan::Limits;
 use contract::time::UnixMillis;
 use contract::window::Window;
 
-use super::alone::{OwnClock, ShareLeft};
+use super::alone::{ShareLeft, Unnamed};
 use super::{Claim, Settlement, millis};
 use crate::quota::ledger::bucket::CLOCK_STEP_BACK_MINUTES_MAX;
 use crate::quota::ledger::{day_of, ends_at, left};
@@ -19,6 +19,8 @@ const CLOCK_GRAIN: Duration = Duration::from_millis(1);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     pub(super) minute: i64,
+    /// The minute of the last settlement; [`i64::MIN`] before the first.
+    pub(super) named: i64,
     pub(super) minute_spent: u32,
     pub(super) day_spent: u32,
     /// Granted and unspent.
@@ -42,8 +44,8 @@ pub(super) struct Known {
     /// The store's clock, and the moment at which it had said so at the latest.
     clock: UnixMillis,
     clock_at: Duration,
-    /// Set while the windows are those of this machine's clock, because the store has never named any.
-    pub(super) own_clock: Option<OwnClock>,
+    /// Set while the windows are those that this node entered by itself: no settlement has named them.
+    pub(super) unnamed: Option<Unnamed>,
     pub(super) share: Option<ShareLeft>,
 }
 
@@ -54,6 +56,7 @@ impl Known {
         let until = now + millis(ends_at(minute, Window::Minute).since(clock));
         Self {
             minute,
+            named: i64::MIN,
             minute_spent: 0,
             day_spent: 0,
             held: 0,
@@ -69,14 +72,9 @@ impl Known {
             shown_day: u32::MAX,
             clock,
             clock_at: now,
-            own_clock: None,
+            unnamed: None,
             share: None,
         }
-    }
-
-    /// Windows in which nothing was charged, by this machine's clock.
-    pub(super) fn by_own_clock(clock: UnixMillis, now: Duration) -> Self {
-        Self { own_clock: Some(OwnClock::default()), ..Self::blank(clock, now) }
     }
 
     /// The store's clock by now; never ahead of it.
@@ -98,8 +96,8 @@ impl Known {
             return;
         }
         if day_of(minute) != day_of(self.minute) {
-            if let Some(own) = &mut self.own_clock {
-                *own = OwnClock { yesterday: self.day_spent, midnight: self.minute_until };
+            if let Some(unnamed) = &mut self.unnamed {
+                *unnamed = Unnamed { yesterday: self.day_spent, midnight: self.minute_until, ..*unnamed };
             }
             self.day_spent = 0;
             self.day_charged = 0;
@@ -117,11 +115,20 @@ impl Known {
         self.shown_minute = u32::MAX;
     }
 
-    /// Takes over a settlement of which `granted` units count, `need` of them for requests that wait.
-    pub(super) fn hear(&mut self, books: &Settlement, granted: u32, need: u32, asked_at: Duration, now: Duration) {
+    /// Takes over a settlement of which `granted` units count, `need` of them for requests that wait. Whether figures were
+    /// moved to the windows that it names, so that the store has to be told of them.
+    pub(super) fn hear(
+        &mut self,
+        books: &Settlement,
+        granted: u32,
+        need: u32,
+        asked_at: Duration,
+        now: Duration,
+    ) -> bool {
         self.keep_rest();
-        self.adopt_windows(books, now);
+        let moved = self.adopt_windows(books, now);
         self.enter(books.minute);
+        self.named = books.minute;
         self.due = granted.min(need);
         self.held = self.held.saturating_add(granted - self.due);
         self.minute_charged = books.minute_charged;
@@ -133,6 +140,7 @@ impl Known {
         self.clock = books.now;
         self.clock_at = now;
         self.share = None;
+        moved
     }
 
     /// Remembers until the minute ends that a window is spent. Where both are, the day is the one that matters.
@@ -238,13 +246,14 @@ impl Known {
         self.minute = minute;
     }
 
-    /// What the node states. Windows of its own clock are not named to the store.
+    /// What the node states. Windows of this machine's own clock are not named to the store.
     pub(super) fn claim(&self) -> Claim {
-        if self.own_clock.is_some() {
+        if self.goes_by_own_clock() {
             return Claim::NOTHING;
         }
         Claim {
             minute: self.minute,
+            named: self.named,
             minute_spent: self.minute_spent,
             day_spent: self.day_spent,
             held: self.held.saturating_add(self.due),

@@ -181,7 +181,7 @@ fn when_both_windows_are_spent_the_day_is_what_refuses() {
 fn remaining_never_rises_even_when_another_node_hands_back() {
     let mut pair = Pair::new(60, 1_000);
     let other = |seq, held, need, pair: &mut Pair| {
-        let claim = Claim { minute: 28_333_333, minute_spent: 0, day_spent: 0, held };
+        let claim = Claim { minute: 28_333_333, named: 28_333_333, minute_spent: 0, day_spent: 0, held };
         let node = NodeId { process: 2, life: 0 };
         let statement = Statement { node, seq, heard: seq - 1, claim, need, spare: 0, limits: pair.limits };
         pair.store.apply(&statement, &Pair::around(pair.now))
@@ -280,6 +280,38 @@ fn a_node_with_a_wrong_clock_names_no_minute_that_the_store_has_not_named() {
         assert!(pair.node.wants_assert());
         let told = pair.exchange(Purpose::Assert);
         assert_eq!((told.minute, told.minute_charged, told.day_charged), (asked.minute, 5, 5), "{wrong_by} s");
+    }
+}
+
+// rule: 8.1
+#[test]
+fn what_was_spent_in_a_minute_that_has_not_begun_at_the_store_is_charged_to_the_one_that_has() {
+    for (ahead, spent_before) in [(60, 0), (60, 4), (180, 4)] {
+        let mut pair = Pair::new(60, 1_000);
+        let all = Alone::Share(Share::new(NonZeroU32::MIN, 0));
+        for _ in 0..spent_before {
+            assert!(matches!(pair.request(), Step::Admit(_)));
+        }
+        // The store's time as this node has it is ahead of the store's own.
+        let fast = pair.now + Duration::from_secs(ahead);
+        for _ in 0..5 {
+            let clock = AloneClock::Heard(Pair::around(fast).now);
+            assert!(matches!(pair.node.spend_alone(fast, clock, all), AloneStep::Admit(_)));
+        }
+        let minute = Window::Minute.index(START);
+        let heard = pair.node.ask(fast, Purpose::Spend(1)).unwrap();
+        let Reply::Settled(books) = pair.store.apply(&heard, &Pair::around(pair.now)) else { unreachable!() };
+        assert!(pair.node.hear(fast, heard.seq, &books));
+        assert_eq!((books.granted, books.minute), (0, minute), "the books stay where they are");
+        assert!(pair.node.wants_assert());
+        let told = pair.node.ask(fast, Purpose::Assert).unwrap();
+        let Reply::Settled(told) = pair.store.apply(&told, &Pair::around(pair.now)) else { unreachable!() };
+        let spent = u64::from(5 + spent_before);
+        assert_eq!(
+            (told.minute, told.minute_charged, told.day_charged),
+            (minute, spent, spent),
+            "{ahead} {spent_before}"
+        );
     }
 }
 

@@ -8,7 +8,7 @@ use crate::quota::ledger::bucket::{BucketView, RawComponent, view_of};
 use crate::quota::ledger::{Incarnation, NodeId, Reply, Settlement, Statement};
 
 /// The arguments of a statement in the script's order.
-pub(super) fn arguments(statement: &Statement) -> [String; 11] {
+pub(super) fn arguments(statement: &Statement) -> [String; 12] {
     let claim = statement.claim;
     let limits = statement.limits;
     [
@@ -24,6 +24,7 @@ pub(super) fn arguments(statement: &Statement) -> [String; 11] {
         statement.spare.to_string(),
         limits.of(contract::window::Window::Minute).to_string(),
         limits.of(contract::window::Window::Day).to_string(),
+        claim.named.max(-1).to_string(),
     ]
 }
 

@@ -4,8 +4,8 @@
 -- KEYS[1]  the bucket, a hash: "books" = "minute minute_charged day_charged incarnation learning_until", and one field per
 --          node = "seq minute minute_units minute_spent day_units"
 -- ARGV     1 node, 2 seq, 3 heard, 4 claimed minute (-1: none), 5 minute spent, 6 day spent, 7 held, 8 need, 9 spare,
---          10 limit of the minute, 11 limit of the day, 12 the key that remembers this server's memory, 13 the server's
---          run id, 14 a random number
+--          10 limit of the minute, 11 limit of the day, 12 the latest minute named to the node (-1: none), 13 the key that
+--          remembers this server's memory, 14 the server's run id, 15 a random number
 -- Answers  {granted, now, minute, minute charged, day charged, own minute, own day, nodes, held elsewhere,
 --          learning until (-1: not learning), incarnation}, or {} for a stale statement. All numbers stay below 2^53.
 local MINUTES_PER_DAY, STEP_BACK_MAX, LEARNING, NODES_MAX = 1440, 15, 250, 64
@@ -16,7 +16,7 @@ local node = ARGV[1]
 local seq, heard = tonumber(ARGV[2]), tonumber(ARGV[3])
 local claim_minute, claim_minute_spent, claim_day_spent = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local held, need, spare = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
-local limit_minute, limit_day = tonumber(ARGV[10]), tonumber(ARGV[11])
+local limit_minute, limit_day, named = tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12])
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + floor(tonumber(time[2]) / 1000)
 local now_minute = floor(now / 60000)
@@ -24,11 +24,11 @@ local now_minute = floor(now / 60000)
 local function day_of(minute) return floor(minute / MINUTES_PER_DAY) end
 
 -- The life of the server's memory: a new run of the server may have lost writes, and an emptied one has lost this key.
-local memory = redis.call('HMGET', ARGV[12], 'incarnation', 'run', 'since')
+local memory = redis.call('HMGET', ARGV[13], 'incarnation', 'run', 'since')
 local incarnation, since = tonumber(memory[1]), tonumber(memory[3])
-if not incarnation or memory[2] ~= ARGV[13] then
-  incarnation, since = now * 1000 + tonumber(ARGV[14]) % 1000, now
-  redis.call('HSET', ARGV[12], 'incarnation', string.format('%d', incarnation), 'run', ARGV[13], 'since', string.format('%d', since))
+if not incarnation or memory[2] ~= ARGV[14] then
+  incarnation, since = now * 1000 + tonumber(ARGV[15]) % 1000, now
+  redis.call('HSET', ARGV[13], 'incarnation', string.format('%d', incarnation), 'run', ARGV[14], 'since', string.format('%d', since))
 end
 
 local minute, minute_charged, day_charged, bucket_incarnation, learning_until = now_minute, 0, 0, incarnation, 0
@@ -57,10 +57,16 @@ local function enter(other)
 end
 
 if minute < now_minute or minute > now_minute + STEP_BACK_MAX then enter(now_minute) end
-if claim_minute >= minute and claim_minute <= now_minute + STEP_BACK_MAX then enter(claim_minute) end
+if named >= minute and named <= now_minute + STEP_BACK_MAX then enter(named) end
 
 local mine = components[node] or { seq = 0, minute = minute, units = 0, spent = 0, day = 0 }
 if mine.minute ~= minute then mine.minute, mine.units, mine.spent = minute, 0, 0 end
+
+-- A minute that has not begun here, and that only the node has named: what the books hold for it stays, nothing is granted.
+if claim_minute > minute then
+  held = max(mine.units - mine.spent, 0)
+  claim_minute, claim_minute_spent, claim_day_spent, need, spare = minute, mine.spent, max(mine.day - held, 0), 0, 0
+end
 
 local same_minute, same_day = claim_minute == minute, claim_minute >= 0 and day_of(claim_minute) == day_of(minute)
 local claim_minute_units, claim_day_units = claim_minute_spent + held, claim_day_spent + held

@@ -19,6 +19,8 @@ struct Draft {
     heard_behind: u8,
     /// Minutes from the present one; `None`: knows of none.
     minute: Option<i8>,
+    /// How many minutes before that a settlement has named the last one; `None`: none ever did.
+    named_before: Option<u8>,
     minute_spent: u8,
     day_more: u8,
     held: u8,
@@ -30,14 +32,27 @@ struct Draft {
 fn drafts() -> impl Strategy<Value = Vec<Draft>> {
     let draft = (
         (0..4_u64, 0..2_u32, -1..3_i8, 0..3_u8),
-        (prop::option::weighted(0.8, -2..3_i8), 0..9_u8, 0..9_u8, 0..5_u8),
+        (prop::option::weighted(0.8, -2..3_i8), prop::option::weighted(0.8, 0..3_u8), 0..9_u8, 0..9_u8, 0..5_u8),
         (0..9_u8, 0..9_u8, (1..40_u8, 1..90_u8)),
     );
-    let draft =
-        draft.prop_map(|((process, life, ahead, heard_behind), (minute, minute_spent, day_more, held), rest)| {
-            let (need, spare, limits) = rest;
-            Draft { process, life, ahead, heard_behind, minute, minute_spent, day_more, held, need, spare, limits }
-        });
+    let draft = draft.prop_map(|((process, life, ahead, heard_behind), claim, (need, spare, limits))| {
+        let (minute, named_before, minute_spent, day_more, held) = claim;
+        let claim = Draft {
+            process,
+            life,
+            ahead,
+            heard_behind,
+            minute,
+            named_before,
+            minute_spent,
+            day_more,
+            held,
+            need,
+            spare,
+            limits,
+        };
+        claim
+    });
     prop::collection::vec(draft, 1..40)
 }
 
@@ -62,6 +77,7 @@ impl Pair<'_> {
             heard: seq.saturating_sub(1 + u64::from(draft.heard_behind)),
             claim: draft.minute.map_or(Claim::NOTHING, |minute| Claim {
                 minute: minute_now + i64::from(minute),
+                named: draft.named_before.map_or(i64::MIN, |before| minute_now + i64::from(minute) - i64::from(before)),
                 minute_spent: draft.minute_spent.into(),
                 day_spent: u32::from(draft.minute_spent) + u32::from(draft.day_more),
                 held: draft.held.into(),
