@@ -35,6 +35,17 @@ pub struct ClocksOff {
     pub control: Option<i64>,
 }
 
+impl ClocksOff {
+    /// Each clock by its name in metrics; 0 for one that was not heard.
+    pub fn by_name(self) -> [(&'static str, i64); 3] {
+        [
+            ("machine", self.machine),
+            ("quota_store", self.store.unwrap_or(0)),
+            ("control_plane", self.control.unwrap_or(0)),
+        ]
+    }
+}
+
 impl FleetClock {
     /// This machine's clock, until the others are heard.
     pub fn new(machine: Arc<dyn Clock>, quota: Quota) -> Self {

@@ -281,11 +281,10 @@ impl Telemetry {
         self.replica_refused.with_label_values(&[reason]).inc();
     }
 
-    /// Shows by how much each clock is off. One that was not heard shows 0.
-    pub fn show_clocks(&self, off: ClocksOff) {
-        let of = [("machine", Some(off.machine)), ("quota_store", off.store), ("control_plane", off.control)];
-        for (clock, milliseconds) in of {
-            self.clock_off.with_label_values(&[clock]).set(milliseconds.unwrap_or(0) / 1_000);
+    /// Shows by how many milliseconds each clock is off.
+    pub fn show_clocks(&self, off: [(&str, i64); 3]) {
+        for (clock, milliseconds) in off {
+            self.clock_off.with_label_values(&[clock]).set(milliseconds / 1_000);
         }
     }
 

@@ -173,7 +173,7 @@ pub(super) async fn housekeep(chores: Chores, disk: OnDisk) {
         let looking = disk.clone();
         let looked = tokio::task::spawn_blocking(move || looking.look()).await;
         chores.telemetry.runtime_stall.set(chores.watchdog.longest_silence().as_secs_f64());
-        chores.telemetry.show_clocks(chores.clock.off());
+        chores.telemetry.show_clocks(chores.clock.off().by_name());
         chores.telemetry.show_dropped(chores.logs.dropped());
         chores.telemetry.quota.show_mode(chores.quota.mode());
         chores.telemetry.show_connections(chores.live.connections.live());
