@@ -11,8 +11,8 @@ use contract::project::ProjectUid;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::oneshot;
 
-use super::ledger::{Life, NodeId};
 use super::ledger::node::{NodeBucket, Step};
+use super::ledger::{Life, NodeId};
 
 /// Independent locks of the map.
 const SHARDS: usize = 64;
@@ -46,6 +46,15 @@ pub(super) struct CellState {
     pub(super) waiting: VecDeque<oneshot::Sender<Served>>,
     /// A task is at work for those who wait.
     pub(super) driven: bool,
+}
+
+impl CellState {
+    /// Gives all requests that wait the same answer. A client that has gone away needs none.
+    pub(super) fn answer_all(&mut self, served: Served) {
+        for waiting in self.waiting.drain(..) {
+            let _ = waiting.send(served);
+        }
+    }
 }
 
 impl Cell {

@@ -222,17 +222,12 @@ impl Inner {
             }
             Ok(Reply::Crowded) => {
                 state.bucket.was_not_executed(seq);
-                for waiting in state.waiting.drain(..) {
-                    let _ = waiting.send(Served::Busy);
-                }
+                state.answer_all(Served::Busy);
                 return first.then_some(Served::Busy);
             }
             Err(_) => {
                 state.bucket.give_up(seq);
-                for waiting in state.waiting.drain(..) {
-                    // Whoever went away needs no answer.
-                    let _ = waiting.send(Served::Outage);
-                }
+                state.answer_all(Served::Outage);
                 let repeat = state.bucket.wants_assert();
                 drop(state);
                 // What became of the statement is not known: another one will tell.

@@ -108,7 +108,7 @@ async fn gateways_over_copies_of_one_data_directory_count_right_and_take_identit
     let mut fleet = Fleet::new();
     let clock = RealClock::from(UnixMillis(START + 40_000));
     let copy = |process: u64, start| {
-        let settings = QuotaSettings { place: 1, start, ..QuotaSettings::new(process << 33 | process) };
+        let settings = QuotaSettings { place: 1, start, ..QuotaSettings::new((process << 33) | process) };
         Quota::new(fleet.store.clone(), settings, clock.clone())
     };
     fleet.nodes = vec![copy(1, 5), copy(2, 6), copy(3, 6)];

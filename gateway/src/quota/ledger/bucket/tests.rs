@@ -319,7 +319,10 @@ fn a_fleet_counts_right(gateways: u64, gap: i64, requests: u64, restart_every: u
         granted += u64::from(books.granted);
         evicted += u64::from(was_evicted);
         assert_eq!(books.day_charged, granted, "{gateways} gateways, request {number}");
-        assert!(books.granted == 1 || books.minute_charged == 1_000, "{gateways} gateways, request {number}: {books:?}");
+        assert!(
+            books.granted == 1 || books.minute_charged == 1_000,
+            "{gateways} gateways, request {number}: {books:?}"
+        );
         assert!(books.learning_until.is_none(), "{gateways} gateways, request {number}: {books:?}");
         assert!(books.minute_charged <= 1_000);
     }
@@ -359,7 +362,10 @@ fn one_place_too_many_is_refused_until_another_one_has_been_silent_for_long() {
         assert!(matches!(known, Reply::Settled(books) if books.granted == 1), "{known:?}");
     }
     let (_, reply) = newcomer.ask(&mut bucket, limits, NOW.plus(160_000));
-    assert!(matches!(reply, Reply::Settled(books) if books.granted == 1 && books.day_charged == 1_024 + 5 + 1), "{reply:?}");
+    assert!(
+        matches!(reply, Reply::Settled(books) if books.granted == 1 && books.day_charged == 1_024 + 5 + 1),
+        "{reply:?}"
+    );
     assert!(!clients[0].ask(&mut bucket, limits, NOW.plus(160_000)).0, "a place that spoke lately keeps its component");
 }
 

@@ -386,10 +386,17 @@ fn a_new_life_claims_only_what_was_spent_beyond_what_is_charged_to_the_old_one()
     assert_eq!(pair.node.claim().day_units(), 0);
     assert_eq!(pair.spend(), Step::Ask);
     let books = pair.exchange(Purpose::Spend(1));
-    assert_eq!((books.granted > 0, books.own_day, books.day_charged), (true, books.granted, charged + u64::from(books.granted)));
+    assert_eq!(
+        (books.granted > 0, books.own_day, books.day_charged),
+        (true, books.granted, charged + u64::from(books.granted))
+    );
     assert!(books.learning_until.is_none(), "a new life does not look like a loss of memory");
     assert!(matches!(pair.node.serve(pair.now), Step::Admit(_)));
     assert_eq!(pair.node.claim().day_units(), books.granted);
     pair.node.store_forgot(pair.now);
-    assert_eq!(u64::from(pair.node.claim().day_units()), charged + u64::from(books.granted), "a new memory hears everything");
+    assert_eq!(
+        u64::from(pair.node.claim().day_units()),
+        charged + u64::from(books.granted),
+        "a new memory hears everything"
+    );
 }

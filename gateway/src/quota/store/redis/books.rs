@@ -133,12 +133,9 @@ mod tests {
     #[test]
     fn answers_that_are_none_of_ours_are_refused_and_never_believed() {
         let answer = |numbers: &[i64]| Value::Array(numbers.iter().copied().map(Value::Int).collect());
-        for (numbers, known) in [
-            (&[] as &[i64], Reply::Stale),
-            (&[-1], Reply::Displaced),
-            (&[-2], Reply::Evicted),
-            (&[-3], Reply::Crowded),
-        ] {
+        for (numbers, known) in
+            [(&[] as &[i64], Reply::Stale), (&[-1], Reply::Displaced), (&[-2], Reply::Evicted), (&[-3], Reply::Crowded)]
+        {
             assert_eq!(reply(&answer(numbers)), Ok(known));
         }
         let good = answer(&[1, 2, 3, 4, 5, 6, 7, 8, 9, -1, 11]);

@@ -113,7 +113,13 @@ async fn the_script_is_the_same_function_as_the_bucket() {
         let mut runner = TestRunner::new(Config { cases: 150, failure_persistence: None, ..Config::default() });
         runner.run(&drafts(), |drafts| {
             let project = format!("pair-{}", number.fetch_add(1, Ordering::SeqCst)).parse().unwrap();
-            let mut pair = Pair { store: &store, project, mirror: None, incarnation: Incarnation(0), seqs: std::collections::HashMap::new() };
+            let mut pair = Pair {
+                store: &store,
+                project,
+                mirror: None,
+                incarnation: Incarnation(0),
+                seqs: std::collections::HashMap::new(),
+            };
             runtime.block_on(async {
                 let wall = || chassis::clock::Clock::now(&chassis::clock::SystemClock::new()).0;
                 for draft in drafts {
