@@ -115,7 +115,8 @@ impl Scenario {
         scenario.delay_max = 2_000;
         (scenario.lost, scenario.duplicated, scenario.late) = if rough { (20, 50, 10) } else { (0, 0, 0) };
         scenario.faults.clear();
-        for _ in 0..if rough { nodes / 4 } else { 0 } {
+        let deaths = if rough { nodes / 4 } else { 0 };
+        for _ in 0..deaths {
             let node = usize::try_from(random.number() % (nodes as u64)).unwrap_or(0);
             let pause = random.between(SECOND / 100, 5 * SECOND);
             scenario.faults.push((random.between(0, scenario.lasts), Fault::Crash(node, pause)));

@@ -71,7 +71,7 @@ impl PlaceFile {
             Ok(()) => {
                 self.written.store(place, Ordering::Relaxed);
                 tracing::error!(
-                    data_directory = %directory, before, now,
+                    data_directory = %directory, %before, %now,
                     "another gateway runs over a copy of this data directory; this directory has a new identity and counting \
                      goes on: start each gateway with a directory of its own, never with a copy"
                 );

@@ -209,7 +209,7 @@ impl Fleet {
             // reads the file again and again, so that a clock can step.
             self.step_clock(number, clock_off_by);
             command.env("LD_PRELOAD", wrong_clock_library()).env("FAKETIME_TIMESTAMP_FILE", self.clock_file(number));
-            command.env("FAKETIME_NO_CACHE", "1");
+            command.env("FAKETIME_CACHE_DURATION", "1");
             // Timers and deadlines go on as they are: a wrong clock is one that shows the wrong time.
             command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
         }
