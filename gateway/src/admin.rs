@@ -182,7 +182,7 @@ async fn usage(State(view): State<View>, Path(project): Path<String>) -> Respons
 /// One node's part of a bucket, for people.
 fn node(part: &NodeView) -> Value {
     json!({
-        "node": format!("{:016x}.{}", part.node.process, part.node.life),
+        "node": format!("{:016x}", part.node.place),
         "minute": part.minute_units,
         "held": part.held,
         "day": part.day_units,

@@ -41,6 +41,7 @@ use breaker::Breaker;
 use cells::Cells;
 use clock::{ForeignClock, QuotaClock};
 use ledger::bucket::BucketView;
+use ledger::{Life, NodeId};
 use settings::{Mode, OnStoreDown, QuotaSettings};
 use standing::Standing;
 use store::{Fleet, News, Store, StoreOutage};
@@ -108,7 +109,7 @@ impl Quota {
     /// Quotas over `store`. [`Quota::run`] has to run beside it.
     pub fn new(store: Arc<dyn Store>, settings: QuotaSettings, clock: Arc<dyn QuotaClock>) -> Self {
         Self(Arc::new(Inner {
-            cells: Cells::new(settings.process, settings.buckets_max),
+            cells: Cells::new(identity(&settings), settings.buckets_max),
             bans: BanTable::new(settings.ban),
             breaker: Mutex::default(),
             store_fails: AtomicBool::new(false),
@@ -187,6 +188,12 @@ impl Quota {
         self.0.store_now()
     }
 
+    /// The place that this node counts for: that of the settings, or another one after a process with a copy of its data
+    /// directory took it.
+    pub fn place(&self) -> u64 {
+        self.0.cells.me().place
+    }
+
     /// How requests are being counted right now.
     pub fn mode(&self) -> Mode {
         let gone = self.0.store_is_gone.load(Ordering::Relaxed);
@@ -198,6 +205,13 @@ impl Quota {
             OnStoreDown::Allow => Mode::Allow,
         }
     }
+}
+
+/// Who speaks for buckets of a node that has just begun.
+fn identity(settings: &QuotaSettings) -> NodeId {
+    // Half of the random number tells processes of one place apart.
+    let process = u32::try_from(settings.process & u64::from(u32::MAX)).unwrap_or(0);
+    NodeId { place: settings.place, life: Life { start: settings.start, stay: 0, process } }
 }
 
 #[cfg(test)]

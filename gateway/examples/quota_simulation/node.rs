@@ -7,7 +7,7 @@ use contract::plan::Limits;
 use contract::time::UnixMillis;
 use gateway::quota::clock::ForeignClock;
 use gateway::quota::ledger::node::{Alone, AloneClock, AloneStep, NodeBucket, Purpose, Share, Step};
-use gateway::quota::ledger::{Incarnation, NodeId, Reply, Statement};
+use gateway::quota::ledger::{Incarnation, Life, NodeId, Reply, Statement};
 
 use super::scenario::Micros;
 
@@ -47,10 +47,12 @@ pub(super) struct SimNode {
 
 impl SimNode {
     /// A fresh process. With a share it admits that when the store is gone; without one it denies everything.
-    pub(super) fn new(process: u64, limits: Limits, share: Option<Share>) -> Self {
+    pub(super) fn new(place: usize, process: u64, limits: Limits, share: Option<Share>) -> Self {
+        let number = u32::try_from(process).unwrap_or(u32::MAX);
+        let me = NodeId { place: place as u64, life: Life { start: number, stay: 0, process: number } };
         Self {
             process,
-            bucket: NodeBucket::new(NodeId { process, life: 0 }, limits),
+            bucket: NodeBucket::new(me, limits),
             waiting: 0,
             failures: 0,
             incarnation: None,
@@ -120,6 +122,16 @@ impl SimNode {
             Reply::Stale => {
                 self.bucket.give_up(seq);
             }
+            Reply::Evicted | Reply::Displaced => {
+                let mut me = self.bucket.me();
+                me.life.stay += 1;
+                me.place += if *reply == Reply::Displaced { 1_000_000 } else { 0 };
+                self.bucket.begin_anew(seq, me);
+            }
+            Reply::Crowded => {
+                self.bucket.was_not_executed(seq);
+                self.fates.extend((0..std::mem::take(&mut self.waiting)).map(|_| Fate::Unavailable));
+            }
         }
         while self.waiting > 0 {
             let step = self.bucket.serve(clock);
@@ -183,7 +195,7 @@ impl SimNode {
 
     fn note_incarnation(&mut self, now: Micros, incarnation: Incarnation) {
         if self.incarnation.replace(incarnation).is_some_and(|before| before != incarnation) {
-            self.bucket.demand_assert(self.clock(now));
+            self.bucket.store_forgot(self.clock(now));
         }
     }
 

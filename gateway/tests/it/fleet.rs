@@ -329,7 +329,7 @@ impl Fleet {
 
     /// What Redis has charged to a tenant's day.
     pub(super) fn day_charged(&self, tenant: usize) -> u64 {
-        let books = self.redis.ask(&["HGET", &format!("tollhouse:q:{{p{tenant}}}"), "books"]);
+        let books = self.redis.ask(&["HGET", &format!("tollhouse:bucket:{{p{tenant}}}"), "books"]);
         books.split(' ').nth(2).and_then(|day| day.parse().ok()).unwrap_or(0)
     }
 

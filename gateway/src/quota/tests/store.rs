@@ -2,11 +2,12 @@
 //! store with a clock of its own passes it too.
 
 use super::*;
-use crate::quota::ledger::{Claim, NodeId, Reply, Settlement, Statement};
+use crate::quota::ledger::{Claim, Life, NodeId, Reply, Settlement, Statement};
 use crate::quota::store::StoreOutage;
 
-fn state(process: u64, seq: u64, claim: Claim, need: u32, limits: Limits) -> Statement {
-    Statement { node: NodeId { process, life: 0 }, seq, heard: seq - 1, claim, need, spare: 0, limits }
+fn state(place: u32, seq: u64, claim: Claim, need: u32, limits: Limits) -> Statement {
+    let node = NodeId { place: place.into(), life: Life { start: 1, stay: 0, process: place } };
+    Statement { node, seq, heard: seq - 1, claim, need, spare: 0, limits }
 }
 
 async fn settle(store: &dyn Store, bucket: &ProjectUid, statement: Statement) -> Settlement {
@@ -39,6 +40,14 @@ pub(super) async fn keeps_the_promises_of_a_store(store: &dyn Store, name: impl 
     assert_eq!((back.minute_charged, back.day_charged), (2, 2), "one of the two came back");
     let view = store.view(&name(0)).await.unwrap().unwrap();
     assert_eq!((view.minute_charged, view.day_charged, view.nodes.len()), (2, 2, 3));
+
+    let mut copy = state(1, 3, returned, 1, few);
+    copy.node.life.process += 1;
+    assert_eq!(store.settle(&name(0), copy).await.unwrap(), Reply::Displaced, "another process speaks for this place");
+    let mut restarted = state(1, 1, Claim::NOTHING, 0, few);
+    restarted.node.life = Life { start: 2, stay: 0, process: 7 };
+    let again = settle(store, &name(0), restarted).await;
+    assert_eq!((again.own_day, again.minute_charged, again.day_charged, again.nodes), (0, 2, 2, 3), "a new life");
 
     let untouched = settle(store, &name(1), state(1, 1, Claim::NOTHING, 1, limits(5, 1))).await;
     assert_eq!((untouched.granted, untouched.day_charged), (1, 1), "buckets know nothing of each other");

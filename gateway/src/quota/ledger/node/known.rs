@@ -33,6 +33,9 @@ pub(super) struct Known {
     /// The store's books for this node at the last settlement.
     own_minute: u32,
     own_day: u32,
+    /// Charged to earlier lives of this node, for good: the present one does not claim it once more.
+    past_minute: u32,
+    past_day: u32,
     /// Until when `held` may be spent.
     spendable_until: Duration,
     /// Until when a refusal holds.
@@ -65,6 +68,8 @@ impl Known {
             day_charged: 0,
             own_minute: 0,
             own_day: 0,
+            past_minute: 0,
+            past_day: 0,
             spendable_until: until,
             minute_until: until,
             refused: None,
@@ -102,6 +107,7 @@ impl Known {
             self.day_spent = 0;
             self.day_charged = 0;
             self.own_day = 0;
+            self.past_day = 0;
             self.shown_day = u32::MAX;
             self.share = None;
         }
@@ -111,8 +117,26 @@ impl Known {
         self.due = 0;
         self.minute_charged = 0;
         self.own_minute = 0;
+        self.past_minute = 0;
         self.refused = None;
         self.shown_minute = u32::MAX;
+    }
+
+    /// A statement with these figures was given up: if it was executed, the store's books hold no more than that.
+    pub(super) fn may_be_charged_less(&mut self, minute_units: u32, day_units: u32) {
+        self.own_minute = self.own_minute.min(minute_units);
+        self.own_day = self.own_day.min(day_units);
+    }
+
+    /// What the books hold for this life stays there; the next one begins with nothing.
+    pub(super) fn begin_anew(&mut self) {
+        self.past_minute = self.past_minute.saturating_add(std::mem::take(&mut self.own_minute));
+        self.past_day = self.past_day.saturating_add(std::mem::take(&mut self.own_day));
+    }
+
+    /// Nothing is charged to earlier lives any more.
+    pub(super) fn claim_everything(&mut self) {
+        (self.past_minute, self.past_day) = (0, 0);
     }
 
     /// Takes over a settlement of which `granted` units count, `need` of them for requests that wait. Whether figures were
@@ -251,17 +275,23 @@ impl Known {
         if self.goes_by_own_clock() {
             return Claim::NOTHING;
         }
+        let held = self.held.saturating_add(self.due);
+        // What was charged to earlier lives covers units that are spent and units that are held.
+        let minute_units = self.minute_spent.saturating_add(held).saturating_sub(self.past_minute);
+        let day_units = self.day_spent.saturating_add(held).saturating_sub(self.past_day);
+        let held = held.min(minute_units).min(day_units);
         Claim {
             minute: self.minute,
             named: self.named,
-            minute_spent: self.minute_spent,
-            day_spent: self.day_spent,
-            held: self.held.saturating_add(self.due),
+            minute_spent: minute_units - held,
+            day_spent: day_units - held,
+            held,
         }
     }
 
     pub(super) fn owes(&self) -> bool {
-        self.own_day != self.day_spent || self.own_minute != self.minute_spent
+        self.own_day != self.day_spent.saturating_sub(self.past_day)
+            || self.own_minute != self.minute_spent.saturating_sub(self.past_minute)
     }
 
     pub(super) fn runs_low(&self, now: Duration, at_most: u32) -> bool {
