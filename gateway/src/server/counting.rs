@@ -67,7 +67,7 @@ impl PlaceFile {
         }
         let directory = self.directory.display();
         let (before, now) = (format!("{written:016x}"), format!("{place:016x}"));
-        match crate::place::replace(&self.directory, place) {
+        match place::replace(&self.directory, place) {
             Ok(()) => {
                 self.written.store(place, Ordering::Relaxed);
                 tracing::error!(

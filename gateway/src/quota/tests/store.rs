@@ -13,7 +13,7 @@ fn state(place: u32, seq: u64, claim: Claim, need: u32, limits: Limits) -> State
 async fn settle(store: &dyn Store, bucket: &ProjectUid, statement: Statement) -> Settlement {
     match store.settle(bucket, statement).await.unwrap() {
         Reply::Settled(settlement) => settlement,
-        Reply::Stale => panic!("stale: {statement:?}"),
+        other => panic!("{other:?}: {statement:?}"),
     }
 }
 

@@ -29,7 +29,7 @@ fn statement(process: u64, seq: u64, claim: Claim, need: u32, limits: (u32, u32)
 fn settled(bucket: &mut Bucket, statement: &Statement, around: &Surroundings) -> Settlement {
     match bucket.apply(statement, around) {
         Reply::Settled(settlement) => settlement,
-        Reply::Stale => panic!("stale: {statement:?}"),
+        other => panic!("{other:?}: {statement:?}"),
     }
 }
 

@@ -140,8 +140,9 @@ impl NodeBucket {
 impl Known {
     /// Windows in which nothing was charged and that no settlement has named.
     fn unnamed(clock: UnixMillis, now: Duration, by_own_clock: bool) -> Self {
-        let unnamed = Unnamed { by_own_clock, ..Unnamed::default() };
-        Self { unnamed: Some(unnamed), ..Self::blank(clock, now) }
+        let mut known = Self::blank(clock, now);
+        known.unnamed = Some(Unnamed { by_own_clock, ..Unnamed::default() });
+        known
     }
 
     /// Whether the windows are those of this machine's clock.

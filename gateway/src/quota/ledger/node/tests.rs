@@ -311,7 +311,7 @@ fn what_was_spent_in_a_minute_that_has_not_begun_at_the_store_is_charged_to_the_
         assert!(pair.node.wants_assert());
         let told = pair.node.ask(fast, Purpose::Assert).unwrap();
         let Reply::Settled(told) = pair.store.apply(&told, &Pair::around(pair.now)) else { unreachable!() };
-        let spent = u64::from(5 + spent_before);
+        let spent: u64 = 5 + spent_before;
         assert_eq!(
             (told.minute, told.minute_charged, told.day_charged),
             (minute, spent, spent),
