@@ -29,6 +29,7 @@ pub(crate) mod sessions;
 mod tests;
 pub(crate) mod usage;
 pub(crate) mod webhooks;
+pub(crate) mod withdrawals;
 pub(crate) mod write;
 
 use std::sync::Arc;
@@ -190,6 +191,7 @@ fn migrations() -> Migrations {
             "0016_operator_sessions.sql",
             "0017_browsers.sql",
             "0020_processes.sql",
+            "0021_withdrawals.sql",
         ],
         postgres: [
             "0001_start.sql",
@@ -204,6 +206,7 @@ fn migrations() -> Migrations {
             "0016_operator_sessions.sql",
             "0017_browsers.sql",
             "0020_processes.sql",
+            "0021_withdrawals.sql",
         ],
     }
 }

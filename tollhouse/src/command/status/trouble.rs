@@ -29,6 +29,7 @@ pub(super) fn find(all: &Value) -> Vec<String> {
             "{missing} private keys or secrets of webhooks need a sealing secret that the domains-service was not given"
         ));
     }
+    of_withdrawals(all.get("withdrawals"), &mut found);
     of_service("the orders-service", all.get("orders"), "store_trouble", "kind", &mut found);
     let newest = all.pointer("/nodes/revision").and_then(Value::as_u64);
     for edge in all.get("edges").and_then(Value::as_array).into_iter().flatten() {
@@ -39,6 +40,26 @@ pub(super) fn find(all: &Value) -> Vec<String> {
         }
     }
     found
+}
+
+/// What was withdrawn and is not on every gateway: one line for all, however many there are.
+fn of_withdrawals(listed: Option<&Value>, found: &mut Vec<String>) {
+    let rows = listed.and_then(|listed| listed.get("withdrawals")).and_then(Value::as_array);
+    let Some((rows, oldest)) = rows.and_then(|rows| Some((rows, rows.first()?))) else { return };
+    let total = listed.and_then(|listed| listed.get("total")).and_then(Value::as_u64).unwrap_or(1);
+    let mut processes: Vec<&str> =
+        rows.iter().filter_map(|row| row.get("lagging")?.as_array()).flatten().filter_map(Value::as_str).collect();
+    processes.sort_unstable();
+    processes.dedup();
+    let word = |field: &str| oldest.get(field).and_then(Value::as_str).unwrap_or("?");
+    found.push(format!(
+        "{total} withdrawals wait for {}, which may serve them still; the oldest is the {} {} of project {}, since {}",
+        if processes.is_empty() { "gateways".to_owned() } else { processes.join(", ") },
+        word("what"),
+        word("which"),
+        word("project"),
+        word("since"),
+    ));
 }
 
 fn name(edge: &Value) -> String {
@@ -145,6 +166,7 @@ mod tests {
             "control": { "revision": 7, "trouble": null, "sealed_with_older": 3, "sealed_with_missing": 0 },
             "orders": { "version": "1", "store_trouble": { "kind": "full", "seconds_ago": 61 } },
             "nodes": { "revision": 7 },
+            "withdrawals": { "withdrawals": [], "total": 0 },
         })
     }
 
@@ -180,6 +202,14 @@ mod tests {
                 "the domains-service met trouble with its database 0 seconds ago: storage_unavailable",
             ),
             ("/control/trouble", json!({ "code": "storage_unavailable", "seconds_ago": 2 }), "storage_unavailable"),
+            (
+                "/withdrawals",
+                json!({ "total": 2, "withdrawals": [
+                    { "what": "key", "which": "key_a", "project": "demo", "since": "2026-06-15T00:00:00Z", "lagging": ["edge/gw-2"] },
+                    { "what": "name", "which": "a.example", "project": "demo", "since": "2026-06-15T00:00:01Z", "lagging": ["edge/gw-1", "edge/gw-2"] },
+                ] }),
+                "2 withdrawals wait for edge/gw-1, edge/gw-2, which may serve them still; the oldest is the key key_a of project demo",
+            ),
             ("/orders", json!({ "unreachable": "refused" }), "the orders-service does not answer: refused"),
             (
                 "/orders/store_trouble/seconds_ago",
