@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use crate::config::{Config, DnsConfig, NameRules, WebhookConfig};
 use crate::dns::{Dns, networks};
 use crate::domain::proof::Prover;
+use crate::enrolment::RefusedFile;
 use crate::issuer::Authorities;
 use crate::metrics::Metrics;
 use crate::nodes::{FORGOTTEN_AFTER, Nodes};
@@ -67,6 +68,8 @@ pub(crate) struct App {
     pub(crate) wake: Notify,
     /// The newest failure of a request that was ours, for operators who ask: its code and when.
     pub(crate) last_trouble: Mutex<Option<(String, UnixMillis)>>,
+    /// Credential files that were refused at the start, for operators who ask.
+    pub(crate) refused_files: Mutex<Vec<RefusedFile>>,
 }
 
 impl App {
@@ -111,6 +114,7 @@ impl App {
             webhook_sender: Sender::new(rules, Arc::new(SystemLookup))?,
             wake: Notify::new(),
             last_trouble: Mutex::default(),
+            refused_files: Mutex::default(),
             clock,
         })
     }

@@ -198,6 +198,7 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop
         "certificate_authorities": app.authorities.names(),
         "sealed_with_older": seals.older,
         "sealed_with_missing": seals.missing,
+        "credential_files_refused": *app.refused_files.lock(),
         "trouble": trouble,
     }))
     .into_response())
