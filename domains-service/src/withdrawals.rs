@@ -101,11 +101,10 @@ async fn record(
 
 /// Ends what every process has acknowledged. Called again and again.
 pub(crate) async fn end_acknowledged(app: &App) -> Result<(), StoreError> {
-    if !app.store.has_withdrawals().await? {
-        return Ok(());
-    }
+    let Some(oldest) = app.store.oldest_withdrawal().await? else { return Ok(()) };
     app.recall_processes().await?;
-    end(app, app.nodes.applied_by_all()).await
+    let applied = app.nodes.applied_by_all();
+    if applied < oldest { Ok(()) } else { end(app, applied).await }
 }
 
 /// Ends the withdrawals up to `revision`, which every process has applied.

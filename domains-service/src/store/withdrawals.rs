@@ -2,7 +2,7 @@
 //!
 //! A row is written in the transaction that withdraws, and goes when every process on record has applied its revision.
 
-use chassis::sql::{Connection, query, query_as};
+use chassis::sql::{Connection, query, query_as, query_scalar};
 use contract::feed::Revision;
 use contract::hostname::Hostname;
 use contract::project::ProjectUid;
@@ -190,15 +190,15 @@ impl Store {
         row.map(Withdrawal::try_from).transpose()
     }
 
-    /// Whether anything is withdrawn and not known to be gone everywhere.
-    pub(crate) async fn has_withdrawals(&self) -> Result<bool, StoreError> {
-        let found: Option<(i64,)> = query_as(
-            "SELECT CAST(1 AS BIGINT) FROM withdrawals
-             UNION ALL SELECT CAST(1 AS BIGINT) FROM domains WHERE removal IS NOT NULL LIMIT 1",
-        )
-        .fetch_optional(self.reader())
-        .await?;
-        Ok(found.is_some())
+    /// The revision of the oldest withdrawal that waits.
+    pub(crate) async fn oldest_withdrawal(&self) -> Result<Option<Revision>, StoreError> {
+        let found = query_scalar(
+            "SELECT revision FROM
+                 (SELECT MIN(revision) AS revision FROM withdrawals UNION ALL SELECT MIN(removal) FROM domains) AS oldest
+             WHERE revision IS NOT NULL ORDER BY revision LIMIT 1",
+        );
+        let oldest: Option<i64> = found.fetch_optional(self.reader()).await?;
+        Ok(oldest.map(|revision| Revision(revision.unsigned_abs())))
     }
 }
 
