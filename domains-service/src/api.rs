@@ -38,6 +38,7 @@ use contract::trust::{PASSES_PATH, TRUST_PATH};
 #[cfg(test)]
 pub(crate) use operations::operation;
 use parking_lot::Mutex;
+pub(crate) use view::rfc3339;
 
 use crate::actor::Actor;
 use crate::app::App;
@@ -118,6 +119,7 @@ pub(crate) fn internal(app: Arc<App>, tokens: &Tokens, told: Arc<Mutex<Told>>, s
         .route("/internal/operator-tokens/{operator}", delete(operators::revoke))
         .route("/internal/gateway-keys", post(gateways::rotate))
         .route("/internal/status", get(edge::status))
+        .route("/internal/withdrawals", get(edge::withdrawals))
         .route("/internal/dashboard-links", post(crate::dashboard::make_link))
         .route(PASSES_PATH, post(operators::pass))
         .merge(chassis::admin::settings("/internal/settings", told))
@@ -148,6 +150,7 @@ pub(crate) fn in_process(app: Arc<App>) -> Router {
         .route("/internal/projects", get(projects::list))
         .route("/internal/nodes", get(edge::nodes))
         .route("/internal/status", get(edge::status))
+        .route("/internal/withdrawals", get(edge::withdrawals))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .route_layer(middleware::from_fn_with_state(app.clone(), pace))

@@ -9,7 +9,6 @@ use chassis::clock::Clock;
 use chassis::guard::{TrustedKeys, operator_token, pass_key};
 use chassis::seal::SealingKey;
 use chassis::webhook::{Rules, Sender, SystemLookup};
-use contract::feed::Revision;
 use contract::hostname::Hostname;
 use contract::key::Environment;
 use contract::time::UnixMillis;
@@ -24,7 +23,7 @@ use crate::enrolment::RefusedFile;
 use crate::issuer::Authorities;
 use crate::keyring::Identities;
 use crate::metrics::Metrics;
-use crate::nodes::{Acknowledged, FORGOTTEN_AFTER, Nodes};
+use crate::nodes::{FORGOTTEN_AFTER, Nodes};
 use crate::peers::Peers;
 use crate::plans::Plans;
 use crate::store::{Store, StoreError, Write};
@@ -147,12 +146,6 @@ impl App {
 }
 
 impl App {
-    /// Waits, a second at most, until no process of a gateway serves what `revision` took away. A silent process counts.
-    pub(crate) async fn withdrawn_everywhere(&self, revision: Revision) -> Result<Acknowledged, StoreError> {
-        self.recall_processes().await?;
-        Ok(self.nodes.acknowledged_by_all(revision, ACKNOWLEDGEMENT_TIME_MAX).await)
-    }
-
     /// Looks up which processes of gateways are on record.
     pub(crate) async fn recall_processes(&self) -> Result<(), StoreError> {
         self.nodes.recall(self.store.processes_heard_since(self.clock.now().plus(-FORGOTTEN_AFTER)).await?);

@@ -23,7 +23,8 @@ use crate::domain::state::{Standing, UNPAID_GRACE_MILLIS, advance};
 use crate::domain::{Domain, Status, name, schedule};
 use crate::publish;
 use crate::store::projects::{ProjectRecord, find_project};
-use crate::store::{StoreError, Write, acme, domains};
+use crate::store::withdrawals::What;
+use crate::store::{StoreError, Write, domains};
 
 /// How long a worker may act on a domain before another may. Longer than any look and any order.
 const LEASE: Duration = Duration::from_mins(3);
@@ -343,7 +344,7 @@ fn due_at(domain: &Domain, now: UnixMillis) -> Option<UnixMillis> {
     [check, certificate.filter(|at| *at > now), advice.filter(|at| *at > now)].into_iter().flatten().min()
 }
 
-/// Takes a domain out of service: from the commit on, no gateway that has applied it serves the name. Returns the
+/// Takes domains out of service: from the commit on, no gateway that has applied it serves their names. Returns the
 /// revision to wait for.
 pub(crate) async fn remove(
     app: &App,
@@ -351,7 +352,7 @@ pub(crate) async fn remove(
     domains_to_remove: Vec<Domain>,
     project: &ProjectRecord,
     actor: &Actor,
-) -> Result<(Revision, Vec<Domain>), StoreError> {
+) -> Result<Revision, StoreError> {
     let now = write.now();
     let mut removed = Vec::new();
     for mut domain in domains_to_remove {
@@ -375,18 +376,8 @@ pub(crate) async fn remove(
     for domain in &mut removed {
         domain.removal = Some(revision.0);
         domains::save_domain(write.connection(), domain).await?;
+        write.forget_withdrawal(What::Redirect, domain.name.as_str(), &project.id).await?;
+        write.withdrawn(What::Name, domain.name.as_str(), &project.id).await?;
     }
-    Ok((write.commit().await?, removed))
-}
-
-/// Forgets removed domains that every live gateway has stopped serving.
-pub(crate) async fn forget(app: &App, removed: &[Domain]) -> Result<(), StoreError> {
-    let mut write = app.store.write().await?;
-    for domain in removed {
-        domains::delete_domain(write.connection(), domain).await?;
-        let now = write.now();
-        acme::abandon_orders(write.connection(), &domain.name, now).await?;
-    }
-    write.commit().await?;
-    Ok(())
+    write.commit().await
 }

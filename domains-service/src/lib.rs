@@ -34,6 +34,7 @@ mod seals;
 mod store;
 mod throttle;
 mod webhook;
+mod withdrawals;
 mod worker;
 
 pub use config::Config;

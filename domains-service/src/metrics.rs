@@ -10,6 +10,7 @@ use crate::domain::Status;
 use crate::enrolment::REASONS;
 use crate::seals::Seals;
 use crate::store::rows::Table;
+use crate::store::withdrawals::What;
 
 /// The service's metrics.
 #[derive(Clone)]
@@ -36,6 +37,12 @@ pub(crate) struct Metrics {
     pub(crate) webhook_seconds: HistogramVec,
     /// Deliveries of webhooks that wait, and those that should have been tried already.
     pub(crate) webhook_deliveries: IntGaugeVec,
+    /// Withdrawals that a gateway has not acknowledged, by what was withdrawn.
+    pub(crate) withdrawals: IntGaugeVec,
+    /// Since when the oldest of them waits.
+    pub(crate) withdrawal_oldest: IntGauge,
+    /// The processes that they wait for, and since when.
+    pub(crate) withdrawals_awaited: IntGaugeVec,
     /// Private keys and secrets at rest by the secret that they are sealed with.
     pub(crate) sealed: IntGaugeVec,
     /// Credential files that were refused at the start by reason.
@@ -105,6 +112,23 @@ impl Metrics {
                 "Deliveries of webhooks that wait, and those that should have been tried a minute ago.",
                 &["state"],
             )?,
+            withdrawals: gauge_vec(
+                registry,
+                "domains_withdrawals",
+                "Withdrawals that a gateway has not acknowledged, by what was withdrawn.",
+                &["what"],
+            )?,
+            withdrawal_oldest: gauge(
+                registry,
+                "domains_withdrawal_oldest_timestamp_seconds",
+                "When the oldest withdrawal that waits was made; 0: none waits.",
+            )?,
+            withdrawals_awaited: gauge_vec(
+                registry,
+                "domains_withdrawal_awaited_timestamp_seconds",
+                "When the oldest withdrawal was made that this process of a gateway has not acknowledged.",
+                &["process"],
+            )?,
             sealed: gauge_vec(
                 registry,
                 "domains_sealed_texts",
@@ -124,34 +148,41 @@ impl Metrics {
                 &["table"],
             )?,
         };
+        metrics.start_at_zero();
+        Ok(metrics)
+    }
+
+    fn start_at_zero(&self) {
         for reason in REASONS {
-            metrics.credential_files_refused.with_label_values(&[reason]).set(0);
+            self.credential_files_refused.with_label_values(&[reason]).set(0);
         }
         for table in Table::ALL {
             metrics.unreadable_rows.with_label_values(&[table.as_str()]).set(0);
         }
         for word in Seals::WORDS {
-            metrics.sealed.with_label_values(&[word]).set(0);
+            self.sealed.with_label_values(&[word]).set(0);
+        }
+        for what in What::ALL {
+            self.withdrawals.with_label_values(&[what.as_str()]).set(0);
         }
         for status in Status::ALL {
-            metrics.states.with_label_values(&[status.as_str()]).set(0);
+            self.states.with_label_values(&[status.as_str()]).set(0);
         }
         for kind in RecordKind::ALL {
             for result in DNS_RESULTS {
-                metrics.dns_queries.with_label_values(&[kind.as_str(), result]).reset();
+                self.dns_queries.with_label_values(&[kind.as_str(), result]).reset();
             }
         }
         for result in ["issued", "renewed", "limited", "failed"] {
-            metrics.certificate_orders.with_label_values(&[result]).reset();
+            self.certificate_orders.with_label_values(&[result]).reset();
         }
-        metrics.webhook_seconds.with_label_values(&[] as &[&str]);
+        self.webhook_seconds.with_label_values(&[] as &[&str]);
         for result in AttemptResult::ALL {
-            metrics.webhook_attempts.with_label_values(&[result.as_str()]).reset();
+            self.webhook_attempts.with_label_values(&[result.as_str()]).reset();
         }
         for state in ["waiting", "overdue"] {
-            metrics.webhook_deliveries.with_label_values(&[state]).set(0);
+            self.webhook_deliveries.with_label_values(&[state]).set(0);
         }
-        Ok(metrics)
     }
 
     /// Counts a domain that changed its state.

@@ -268,6 +268,12 @@ impl Nodes {
         Acknowledged { asked: all.len(), lagging: lagging(&all, revision, |_| true) }
     }
 
+    /// The revision that every process that may serve has applied.
+    pub(crate) fn applied_by_all(&self) -> Revision {
+        let applied = self.all().into_iter().map(|known| known.report.applied).min();
+        applied.unwrap_or(Revision(u64::MAX))
+    }
+
     /// Waits until every live process has applied `revision`, at most `time`.
     pub(crate) async fn acknowledged(&self, revision: Revision, time: Duration) -> Acknowledged {
         self.wait(time, || self.behind(revision)).await

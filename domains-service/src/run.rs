@@ -20,7 +20,7 @@ use contract::feed::Entity;
 use contract::project::Access;
 use contract::site::{Serves, Site};
 use parking_lot::Mutex;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::api::{self, Tokens};
 use crate::app::App;
@@ -164,18 +164,7 @@ pub async fn start_in(
     let mut parts = JoinSet::new();
     parts.spawn(serve_over(http, tls, public, limits, shutdown.clone()));
     parts.spawn(serve_over(internal, internal_tls, inside, limits, shutdown.clone()));
-    let workers = [
-        tokio::spawn(worker::attend_to_domains(app.clone(), shutdown.clone())),
-        tokio::spawn(worker::finish_removals(app.clone(), shutdown.clone())),
-        tokio::spawn(sql::watch(app.store.database(), watched, shutdown.clone())),
-        tokio::spawn(peers::listen(app.clone(), shutdown.clone())),
-        tokio::spawn(record::keep(app.clone(), shutdown.clone())),
-        tokio::spawn(seals::keep_new(app.clone(), shutdown.clone())),
-        tokio::spawn(keyring::keep(app.clone(), shutdown.clone())),
-        tokio::spawn(worker::tidy(app.clone(), shutdown.clone())),
-        tokio::spawn(worker::abandon_orders(app.clone(), shutdown.clone())),
-        tokio::spawn(deliver::deliver(app.clone(), shutdown.clone())),
-    ];
+    let workers = workers(&app, watched, &shutdown);
     let admin = tokio::spawn(serve(admin, for_admin, ServeLimits::default(), admin_shutdown.clone()));
     listening.set(true);
     let task = tokio::spawn(async move {
@@ -198,6 +187,22 @@ pub async fn start_in(
         result
     });
     Ok(Running::new("domains-service", addresses, task))
+}
+
+/// Starts what happens by itself until `shutdown`.
+fn workers(app: &Arc<App>, watched: StoreMetrics, shutdown: &Shutdown) -> [JoinHandle<()>; 10] {
+    [
+        tokio::spawn(worker::attend_to_domains(app.clone(), shutdown.clone())),
+        tokio::spawn(worker::end_withdrawals(app.clone(), shutdown.clone())),
+        tokio::spawn(sql::watch(app.store.database(), watched, shutdown.clone())),
+        tokio::spawn(peers::listen(app.clone(), shutdown.clone())),
+        tokio::spawn(record::keep(app.clone(), shutdown.clone())),
+        tokio::spawn(seals::keep_new(app.clone(), shutdown.clone())),
+        tokio::spawn(keyring::keep(app.clone(), shutdown.clone())),
+        tokio::spawn(worker::tidy(app.clone(), shutdown.clone())),
+        tokio::spawn(worker::abandon_orders(app.clone(), shutdown.clone())),
+        tokio::spawn(deliver::deliver(app.clone(), shutdown.clone())),
+    ]
 }
 
 /// Traces, if anybody collects them.

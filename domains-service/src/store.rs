@@ -30,6 +30,7 @@ pub(crate) mod sessions;
 mod tests;
 pub(crate) mod usage;
 pub(crate) mod webhooks;
+pub(crate) mod withdrawals;
 pub(crate) mod write;
 
 use std::sync::Arc;
@@ -201,6 +202,7 @@ fn migrations() -> Migrations {
             "0018_revoked_credentials.sql",
             "0019_gateway_identities.sql",
             "0020_processes.sql",
+            "0021_withdrawals.sql",
             "0024_marks.sql",
         ],
         postgres: [
@@ -218,6 +220,7 @@ fn migrations() -> Migrations {
             "0018_revoked_credentials.sql",
             "0019_gateway_identities.sql",
             "0020_processes.sql",
+            "0021_withdrawals.sql",
             "0024_marks.sql",
         ],
     }

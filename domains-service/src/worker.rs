@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chassis::shutdown::Shutdown;
-use contract::feed::Revision;
 use contract::hostname::Hostname;
 use tokio::task::{self, JoinSet};
 
@@ -21,6 +20,7 @@ use crate::project::ProjectRef;
 use crate::store::rows::Table;
 use crate::store::usage::USAGE_DAYS_MAX;
 use crate::store::{StoreError, acme, domains, keys, processes, projects, webhooks};
+use crate::withdrawals;
 
 /// Between two searches for domains that are due; a change wakes the worker at once.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(200);
@@ -154,11 +154,11 @@ async fn take_up(app: &Arc<App>, in_progress: &mut InProgress) -> Result<(), Sto
     Ok(())
 }
 
-/// Forgets removed domains until `shutdown`, as gateways stop serving them.
-pub(crate) async fn finish_removals(app: Arc<App>, shutdown: Shutdown) {
+/// Ends withdrawals until `shutdown`, as gateways acknowledge them.
+pub(crate) async fn end_withdrawals(app: Arc<App>, shutdown: Shutdown) {
     while !shutdown.has_begun() {
-        if let Err(error) = finish_due_removals(&app).await {
-            tracing::error!(%error, "removals could not be finished; trying again");
+        if let Err(error) = withdrawals::end_acknowledged(&app).await {
+            tracing::error!(%error, "acknowledged withdrawals could not be ended; trying again");
         }
         tokio::select! {
             () = shutdown.begun() => return,
@@ -171,20 +171,6 @@ pub(crate) async fn finish_removals(app: Arc<App>, shutdown: Shutdown) {
 async fn at_the_end(shutdown: &Shutdown) {
     shutdown.begun().await;
     tokio::time::sleep(LAST_WORDS_MAX).await;
-}
-
-/// Forgets removed domains that every gateway has stopped serving.
-async fn finish_due_removals(app: &App) -> Result<(), StoreError> {
-    let removing = app.store.removing_domains(DOMAINS_PER_SEARCH).await?;
-    if removing.is_empty() {
-        return Ok(());
-    }
-    app.recall_processes().await?;
-    let done: Vec<_> = removing
-        .into_iter()
-        .filter(|domain| domain.removal.is_some_and(|at| app.nodes.behind_of_all(Revision(at)).lagging.is_empty()))
-        .collect();
-    if done.is_empty() { Ok(()) } else { attend::forget(app, &done).await }
 }
 
 /// Gives up at the authorities what removed names had proven, until `shutdown`.
@@ -298,6 +284,7 @@ pub(crate) async fn measure(app: &App) -> Result<(), StoreError> {
     }
     let revision = app.store.newest_revision().await?;
     app.metrics.revision.set(revision.0.cast_signed());
+    withdrawals::measure(app).await?;
     let (waiting, overdue) = app.store.delivery_backlog(app.clock.now().plus(-OVERDUE_MILLIS)).await?;
     app.metrics.webhook_deliveries.with_label_values(&["waiting"]).set(waiting);
     app.metrics.webhook_deliveries.with_label_values(&["overdue"]).set(overdue);

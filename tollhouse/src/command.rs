@@ -29,6 +29,23 @@ use crate::arguments::{Command, Common};
 use crate::client::Client;
 use crate::directory::Directory;
 
+/// The gateways that have not acknowledged something, in an answer that may name some.
+fn lagging(answered: &Value) -> Vec<String> {
+    let named = answered.get("lagging").and_then(Value::as_array).into_iter().flatten();
+    named.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// What was done: `everywhere`, or `done` where gateways have not acknowledged it.
+fn waiting(everywhere: &str, done: &str, lagging: &[String]) -> String {
+    if lagging.is_empty() {
+        return everywhere.to_owned();
+    }
+    let gateways = lagging.join(", ");
+    format!(
+        "{done}; not yet acknowledged by {gateways}. These may serve as before; `tollhouse status` says when they do not"
+    )
+}
+
 /// Carries out a command.
 ///
 /// # Errors
@@ -111,4 +128,19 @@ async fn all_pages(client: &Client, path: &str, name: &str, most: usize) -> anyh
     }
     items.truncate(most);
     Ok(Value::Array(items))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_withdrawal_names_the_gateways_that_have_not_acknowledged_it() {
+        assert_eq!(waiting("k is refused", "k is revoked", &lagging(&json!({}))), "k is refused");
+        let waits =
+            waiting("k is refused", "k is revoked", &lagging(&json!({ "lagging": ["edge/gw-1", "edge/gw-2"] })));
+        assert!(waits.starts_with("k is revoked; not yet acknowledged by edge/gw-1, edge/gw-2."), "{waits}");
+    }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use contract::feed::Revision;
 use contract::hostname::Hostname;
 use contract::key::Scope;
 use contract::site::RedirectStatus;
@@ -13,7 +14,7 @@ use http::{HeaderMap, HeaderName, StatusCode, header};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::domains::no_domain;
+use super::domains::{no_domain, shown};
 use super::extract::{Field, Json, Params, Segments};
 use super::{projects, view};
 use crate::actor::Actor;
@@ -25,7 +26,9 @@ use crate::error::{Code, Stop};
 use crate::nodes::Acknowledged;
 use crate::project::ProjectRef;
 use crate::publish::{self, node, target_of};
+use crate::store::withdrawals::What;
 use crate::store::{Write, domains};
+use crate::withdrawals::{self, Waiting};
 
 /// How many gateways have stopped serving, and how long it took.
 const EDGE_ACK: HeaderName = HeaderName::from_static("x-edge-ack");
@@ -86,7 +89,7 @@ pub(super) struct DomainChange {
     redirect: Field<RedirectBody>,
 }
 
-/// `PATCH …/domains/{domain}`.
+/// `PATCH …/domains/{domain}`: 200 once every gateway has the change; 202 while one may send visitors as before.
 pub(super) async fn change(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Actor>,
@@ -123,7 +126,10 @@ pub(super) async fn change(
         _ => {}
     }
     let after = view_of_choice(&domain);
-    if before != after {
+    if before == after {
+        drop(write);
+        withdrawals::repeat(&app, (What::Redirect, domain.name.as_str()), &id).await?;
+    } else {
         let now = write.now();
         domain.touch(now);
         domains::save_domain(write.connection(), &domain).await?;
@@ -131,10 +137,17 @@ pub(super) async fn change(
         let kind =
             if before.get("primary") == after.get("primary") { "domain.updated" } else { "domain.primary_changed" };
         write.record(&id, Some(&domain.name), kind, &actor, json!({ "before": before, "after": after })).await?;
-        write.commit().await?;
+        let withdraws = write.changes_the_edge();
+        if withdraws {
+            write.withdrawn(What::Redirect, domain.name.as_str(), &id).await?;
+        }
+        let revision = write.commit().await?;
+        if withdraws {
+            withdrawals::settle(&app, revision, (What::Redirect, domain.name.as_str()), &id).await?;
+        }
     }
-    let shown = view::domain(&app, &project, &domain);
-    Ok(([(header::ETAG, view::etag(&shown))], axum::Json(shown)).into_response())
+    let waits = Waiting::of(&app, &id.uid).await?.find(&[What::Redirect], domain.name.as_str()).is_some();
+    shown(&app, &project, &domain, if waits { StatusCode::ACCEPTED } else { StatusCode::OK }).await
 }
 
 fn view_of_choice(domain: &Domain) -> serde_json::Value {
@@ -146,9 +159,13 @@ fn view_of_choice(domain: &Domain) -> serde_json::Value {
     })
 }
 
-async fn find(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Domain, Stop> {
+async fn find_any(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Domain, Stop> {
     let name = Hostname::parse(name).map_err(|_| no_domain())?;
-    let domain = domains::find_domain(write.connection(), project, &name).await?.ok_or_else(no_domain)?;
+    domains::find_domain(write.connection(), project, &name).await?.ok_or_else(no_domain)
+}
+
+async fn find(write: &mut Write, project: &ProjectRef, name: &str) -> Result<Domain, Stop> {
+    let domain = find_any(write, project, name).await?;
     if domain.removal.is_some() {
         return Err(Code::RemovalInProgress.refuse("The domain is being removed.").into());
     }
@@ -207,8 +224,8 @@ async fn unmake_primary(write: &mut Write, domain: &mut Domain) -> Result<(), St
     Ok(())
 }
 
-/// `DELETE …/domains/{domain}?with_redirects=bool`: 204 once every live gateway has stopped serving the name; 202
-/// naming those that have not within a second.
+/// `DELETE …/domains/{domain}?with_redirects=bool`: 204 once every process of a gateway on record has stopped serving the
+/// name; 202 naming those that have not within a second, also when it is asked for again.
 pub(super) async fn remove(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Actor>,
@@ -221,7 +238,12 @@ pub(super) async fn remove(
     let started = app.clock.monotonic();
     let mut write = app.store.write().await?;
     let project = projects::find(&mut write, &id).await?;
-    let domain = find(&mut write, &id, &name).await?;
+    let domain = find_any(&mut write, &id, &name).await?;
+    if let Some(revision) = domain.removal {
+        drop(write);
+        let acknowledged = withdrawals::wait(&app, Revision(revision)).await?;
+        return Ok(removed(&acknowledged, app.clock.monotonic().saturating_sub(started)));
+    }
     check_revision(&headers, &view::domain(&app, &project, &domain))?;
     let dependants = domains::dependants(write.connection(), &domain).await?;
     if let Some(first) = dependants.first()
@@ -235,16 +257,14 @@ pub(super) async fn remove(
         let details = json!({ "redirecting": names });
         return Err(Code::PrimaryInUse.refuse(message).with_details(details).into());
     }
+    let name = domain.name.clone();
     let all = std::iter::once(domain).chain(dependants).collect();
-    let (revision, removed_domains) = attend::remove(&app, write, all, &project, &actor).await?;
-    let acknowledged = app.withdrawn_everywhere(revision).await?;
-    if acknowledged.lagging.is_empty() {
-        attend::forget(&app, &removed_domains).await?;
-    }
+    let revision = attend::remove(&app, write, all, &project, &actor).await?;
+    let acknowledged = withdrawals::settle(&app, revision, (What::Name, name.as_str()), &id).await?;
     Ok(removed(&acknowledged, app.clock.monotonic().saturating_sub(started)))
 }
 
-/// The answer to a removal.
+/// The answer to a withdrawal.
 pub(super) fn removed(acknowledged: &Acknowledged, took: Duration) -> Response {
     let acked = acknowledged.asked.saturating_sub(acknowledged.lagging.len());
     let ack = format!("{acked}/{}; {}ms", acknowledged.asked, took.as_millis());

@@ -26,8 +26,10 @@ use crate::domain::{Domain, RedirectRule, Status};
 use crate::error::{Code, Stop};
 use crate::project::ProjectRef;
 use crate::store::projects::ProjectRecord;
+use crate::store::withdrawals::What;
 use crate::store::{StoreError, domains};
 use crate::throttle::Asking;
+use crate::withdrawals::Waiting;
 
 /// The longest an answer to Verify takes; what takes longer goes on without it.
 const VERIFY_TIME_MAX: Duration = Duration::from_secs(8);
@@ -69,7 +71,7 @@ pub(super) async fn add(
             return Err(Code::RemovalInProgress.refuse(message).into());
         }
         return match differs(&known, wanted.primary, rule.as_ref()) {
-            None => Ok(shown(&app, &project, &known, StatusCode::OK)), // adding twice is added
+            None => shown(&app, &project, &known, StatusCode::OK).await, // adding twice is added
             Some(what) => {
                 let message =
                     format!("The project has this domain already, and its {what} is another. Change it with PATCH.");
@@ -93,7 +95,7 @@ pub(super) async fn add(
     write.record(&id, Some(&domain.name), "domain.created", &actor, json!({ "primary": wanted.primary })).await?;
     write.commit().await?;
     app.wake.notify_one();
-    Ok(shown(&app, &project, &domain, StatusCode::CREATED))
+    shown(&app, &project, &domain, StatusCode::CREATED).await
 }
 
 /// What is wanted of a domain that is there already and has it otherwise.
@@ -132,9 +134,21 @@ fn unattachable(error: NameError) -> Stop {
     refusal.into()
 }
 
-fn shown(app: &App, project: &ProjectRecord, domain: &Domain, status: StatusCode) -> Response {
-    let shown = view::domain(app, project, domain);
-    (status, [(header::ETAG, view::etag(&shown))], axum::Json(shown)).into_response()
+/// What of a domain is withdrawn and may be served still.
+const WITHDRAWN: &[What] = &[What::Name, What::Redirect];
+
+/// A domain as an answer. Its ETag is that of the record alone: how far the gateways are changes nothing in it.
+pub(super) async fn shown(
+    app: &App,
+    project: &ProjectRecord,
+    domain: &Domain,
+    status: StatusCode,
+) -> Result<Response, Stop> {
+    let mut shown = view::domain(app, project, domain);
+    let etag = view::etag(&shown);
+    let waiting = Waiting::of(app, &project.id.uid).await?;
+    waiting.add_to(&mut shown, WITHDRAWN, domain.name.as_str());
+    Ok((status, [(header::ETAG, etag)], axum::Json(shown)).into_response())
 }
 
 /// `GET …/domains`.
@@ -162,7 +176,13 @@ pub(super) async fn list(
     let used = app.store.count_domains(&id).await?;
     let full = i64::try_from(found.len()).is_ok_and(|count| count == limit);
     let next = found.last().filter(|_| full).map(|domain| domain.name.clone());
-    let list: Vec<Value> = found.iter().map(|domain| view::domain(&app, &project, domain)).collect();
+    let waiting = Waiting::of(&app, &id.uid).await?;
+    let list = found.iter().map(|domain| {
+        let mut shown = view::domain(&app, &project, domain);
+        waiting.add_to(&mut shown, WITHDRAWN, domain.name.as_str());
+        shown
+    });
+    let list: Vec<Value> = list.collect();
     let allocated = app.plans.of(project.plan).domains;
     Ok(axum::Json(json!({
         "domains": list,
@@ -195,7 +215,7 @@ pub(super) async fn show(
     let id = actor.enter(&project, Some(Scope::DomainsRead))?;
     let project = projects::load(&app, &id).await?;
     let domain = load(&app, &id, &name).await?;
-    Ok(shown(&app, &project, &domain, StatusCode::OK))
+    shown(&app, &project, &domain, StatusCode::OK).await
 }
 
 /// `POST …/domains/{domain}/verify`: looks now. The schedule of looks begins again, and so do the 30 minutes.
@@ -224,7 +244,7 @@ pub(super) async fn verify(
         Err(_) => false,
     };
     let domain = load(&app, &id, &name).await?;
-    Ok(shown(&app, &project, &domain, if done { StatusCode::OK } else { StatusCode::ACCEPTED }))
+    shown(&app, &project, &domain, if done { StatusCode::OK } else { StatusCode::ACCEPTED }).await
 }
 
 /// Looks, after whoever is looking already: what they see may be older than what the owner has just changed.

@@ -25,6 +25,10 @@ use crate::seals;
 use crate::store::keys;
 use crate::store::log::Next;
 use crate::store::rows::Table;
+use crate::withdrawals;
+
+/// Withdrawals in the operators' list.
+const WITHDRAWALS_SHOWN_MAX: i64 = 200;
 
 /// The longest name of a node.
 const NODE_BYTES_MAX: usize = 128;
@@ -180,6 +184,17 @@ pub(super) async fn nodes(State(app): State<Arc<App>>) -> Result<Response, Stop>
     Ok(axum::Json(json!({ "revision": revision, "nodes": nodes })).into_response())
 }
 
+/// `GET /internal/withdrawals`: what a gateway may serve still, the oldest first, at most [`WITHDRAWALS_SHOWN_MAX`].
+pub(super) async fn withdrawals(State(app): State<Arc<App>>) -> Result<Response, Stop> {
+    let total: i64 = app.store.count_withdrawals().await?.iter().map(|counted| counted.count).sum();
+    let found = app.store.withdrawals(WITHDRAWALS_SHOWN_MAX).await?;
+    if !found.is_empty() {
+        app.recall_processes().await?;
+    }
+    let list: Vec<_> = found.iter().map(|withdrawal| withdrawals::listed(&app, withdrawal)).collect();
+    Ok(axum::Json(json!({ "withdrawals": list, "total": total })).into_response())
+}
+
 /// `GET /internal/status`.
 pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop> {
     let revision = app.store.newest_revision().await?;
@@ -188,6 +203,7 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop
     let (projects, keys) = app.store.count_projects_and_keys().await?;
     let nodes = app.nodes.behind(revision);
     let seals = seals::look(&app).await?;
+    let withdrawals: i64 = app.store.count_withdrawals().await?.iter().map(|counted| counted.count).sum();
     let now = app.clock.now();
     let trouble = app.last_trouble.lock().clone();
     let trouble =
@@ -201,6 +217,7 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop
         "domains": domains,
         "nodes_live": nodes.asked,
         "nodes_lagging": nodes.lagging,
+        "withdrawals": withdrawals,
         "certificate_authorities": app.authorities.names(),
         "sealed_with_older": seals.older,
         "sealed_with_missing": seals.missing,

@@ -12,6 +12,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::changes;
 use super::extract::{Json, Params, Segments, moment_cursor, name_text, overlap};
 use super::view::{rfc3339, rfc3339_seconds};
 use crate::actor::Actor;
@@ -19,7 +20,9 @@ use crate::app::App;
 use crate::error::{Code, Stop};
 use crate::project::ProjectRef;
 use crate::store::keys::{self, KeyRecord};
+use crate::store::withdrawals::What;
 use crate::store::{Write, projects};
+use crate::withdrawals::{self, Waiting};
 
 /// Keys of one project that may be used at the same time.
 const KEYS_PER_PROJECT_MAX: u64 = 100;
@@ -95,7 +98,8 @@ pub(super) async fn list(
     let found = app.store.keys(&project, &after, limit).await?;
     let full = i64::try_from(found.len()).is_ok_and(|count| count == limit);
     let next = found.last().filter(|_| full).map(|key| moment_cursor(key.created_at, key.id.as_str()));
-    let keys: Vec<Value> = found.iter().map(view).collect();
+    let waiting = Waiting::of(&app, &project.uid).await?;
+    let keys: Vec<Value> = found.iter().map(|key| waiting_view(&waiting, key)).collect();
     Ok(axum::Json(json!({ "keys": keys, "next_cursor": next })).into_response())
 }
 
@@ -142,28 +146,44 @@ pub(super) async fn rotate(
     }
     let detail = json!({ "key": old.id, "new_key": new.id, "overlap_seconds": overlap });
     write.record(&project, None, "key.rotated", &actor, detail).await?;
-    app.commit_everywhere(write).await?;
-    Ok(created(&new, &secret, Some(&old)))
+    if overlap == 0 {
+        let revision = write.commit().await?;
+        withdrawals::settle(&app, revision, (What::Key, old.id.as_str()), &project).await?;
+    } else {
+        app.commit_everywhere(write).await?;
+    }
+    let waiting = Waiting::of(&app, &project.uid).await?;
+    Ok(created(&new, &secret, Some(waiting_view(&waiting, &old))))
 }
 
-/// `DELETE …/keys/{id}`. Revoking twice is revoked.
+/// `DELETE …/keys/{id}`: 204 once no gateway accepts the key any more; 202 naming those that may, also when it is asked for
+/// again. Revoking twice is revoked.
 pub(super) async fn revoke(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Actor>,
     Segments([project, key]): Segments<2>,
 ) -> Result<Response, Stop> {
     let project = actor.enter(&project, Some(Scope::KeysWrite))?;
+    let started = app.clock.monotonic();
     let mut write = app.store.write().await?;
     let mut key = find(&mut write, &project, &key).await?;
     if !actor.may_grant(&key.scopes) {
         return Err(Code::ScopeNotGrantable.refuse("A key cannot revoke one that may do more than itself.").into());
     }
-    if key.revoked_at.is_none() {
+    let id = key.id.clone();
+    let withdrawal = (What::Key, id.as_str());
+    let acknowledged = if key.revoked_at.is_none() {
         withdraw(&mut write, &mut key).await?;
         write.record(&project, None, "key.revoked", &actor, json!({ "key": key.id })).await?;
-        app.commit_everywhere(write).await?;
-    }
-    Ok(StatusCode::NO_CONTENT.into_response())
+        let revision = write.commit().await?;
+        Some(withdrawals::settle(&app, revision, withdrawal, &project).await?)
+    } else {
+        drop(write);
+        withdrawals::repeat(&app, withdrawal, &project).await?
+    };
+    let took = app.clock.monotonic().saturating_sub(started);
+    Ok(acknowledged
+        .map_or_else(|| StatusCode::NO_CONTENT.into_response(), |acknowledged| changes::removed(&acknowledged, took)))
 }
 
 fn generate(
@@ -200,7 +220,8 @@ async fn publish(write: &mut Write, key: &KeyRecord) -> Result<(), Stop> {
 async fn withdraw(write: &mut Write, key: &mut KeyRecord) -> Result<(), Stop> {
     key.revoked_at = Some(write.now());
     keys::save_key(write.connection(), key).await?;
-    Ok(keys::withdraw(write, key).await?)
+    keys::withdraw(write, key).await?;
+    Ok(write.withdrawn(What::Key, key.id.as_str(), &key.project).await?)
 }
 
 async fn find(write: &mut Write, project: &ProjectRef, id: &str) -> Result<KeyRecord, Stop> {
@@ -237,15 +258,22 @@ async fn room_for_one(write: &mut Write, project: &ProjectRef, leaving: u64) -> 
     Err(Code::KeyLimitReached.refuse(message).into())
 }
 
-fn created(key: &KeyRecord, secret: &PresentedKey, rotated: Option<&KeyRecord>) -> Response {
+fn created(key: &KeyRecord, secret: &PresentedKey, rotated: Option<Value>) -> Response {
     let mut body = view(key);
     if let Some(fields) = body.as_object_mut() {
         fields.insert("key".to_owned(), json!(secret.reveal()));
         if let Some(old) = rotated {
-            fields.insert("rotated".to_owned(), view(old));
+            fields.insert("rotated".to_owned(), old);
         }
     }
     (StatusCode::CREATED, [(http::header::CACHE_CONTROL, "no-store")], axum::Json(body)).into_response()
+}
+
+/// A key, with its revocation while a gateway has not acknowledged it.
+fn waiting_view(waiting: &Waiting, key: &KeyRecord) -> Value {
+    let mut shown = view(key);
+    waiting.add_to(&mut shown, &[What::Key], key.id.as_str());
+    shown
 }
 
 fn view(key: &KeyRecord) -> Value {
@@ -261,6 +289,7 @@ fn view(key: &KeyRecord) -> Value {
         "expires_at": key.expires_at.map(rfc3339_seconds),
         "revoked_at": key.revoked_at.map(rfc3339),
         "revoked": key.revoked_at.is_some(),
+        "withdrawal": null,
         "last_used_at": key.last_used_at.map(rfc3339),
     })
 }

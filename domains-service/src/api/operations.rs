@@ -98,6 +98,7 @@ pub(crate) fn operation(method: &str, path: &str) -> &'static str {
         ("POST", "/events/orders") => "takeOrderEvents",
         ("GET", "/nodes") => "listNodes",
         ("GET", "/status") => "showStatus",
+        ("GET", "/withdrawals") => "listWithdrawals",
         _ => "unknown",
     }
 }

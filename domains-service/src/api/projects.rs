@@ -25,7 +25,9 @@ use crate::domain::proof::{KEY_BYTES, ProofKey};
 use crate::error::{Code, Stop};
 use crate::project::ProjectRef;
 use crate::store::projects::{self, ProjectRecord};
-use crate::store::{Write, domains};
+use crate::store::withdrawals::What;
+use crate::store::{StoreError, Write, domains};
+use crate::withdrawals::{self, Waiting};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -146,7 +148,15 @@ pub(super) async fn show(
 ) -> Result<Response, Stop> {
     let id = actor.enter(&project, None)?;
     let project = load(&app, &id).await?;
-    Ok(axum::Json(view::project(&app, &project)).into_response())
+    shown(&app, &project).await
+}
+
+/// A project as an answer, with its suspension while a gateway has not acknowledged it.
+async fn shown(app: &App, project: &ProjectRecord) -> Result<Response, Stop> {
+    let mut shown = view::project(app, project);
+    let waiting = Waiting::of(app, &project.id.uid).await?;
+    waiting.add_to(&mut shown, &[What::Suspension], project.id.name.as_str());
+    Ok(axum::Json(shown).into_response())
 }
 
 #[derive(Deserialize)]
@@ -165,7 +175,7 @@ pub(super) struct ProjectChange {
     hsts: Field<Hsts>,
 }
 
-/// `PATCH /internal/projects/{project}`.
+/// `PATCH /internal/projects/{project}`: 202 while a gateway may serve a project that is suspended.
 pub(super) async fn change(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Actor>,
@@ -202,9 +212,37 @@ pub(super) async fn change(
         "suspended": project.suspended, "browsers": project.browsers,
     });
     write.record(&project.id, None, "project.changed", &actor, detail).await?;
-    app.commit_everywhere(write).await?;
+    let waits = spread(&app, write, &before, &project).await?;
     app.wake.notify_one();
-    Ok(axum::Json(view::project(&app, &project)).into_response())
+    let mut answer = shown(&app, &project).await?;
+    if waits {
+        *answer.status_mut() = StatusCode::ACCEPTED;
+    }
+    Ok(answer)
+}
+
+/// Commits a change of a project and waits for the gateways. Whether one may serve the project although it is suspended.
+async fn spread(
+    app: &App,
+    mut write: Write,
+    before: &ProjectRecord,
+    project: &ProjectRecord,
+) -> Result<bool, StoreError> {
+    let suspension = (What::Suspension, project.id.name.as_str());
+    if !project.suspended {
+        write.forget_withdrawal(suspension.0, suspension.1, &project.id).await?;
+        app.commit_everywhere(write).await?;
+        return Ok(false);
+    }
+    if before.suspended {
+        app.commit_everywhere(write).await?;
+        let waits = withdrawals::repeat(app, suspension, &project.id).await?;
+        return Ok(waits.is_some_and(|acknowledged| !acknowledged.lagging.is_empty()));
+    }
+    write.withdrawn(suspension.0, suspension.1, &project.id).await?;
+    let revision = write.commit().await?;
+    let acknowledged = withdrawals::settle(app, revision, suspension, &project.id).await?;
+    Ok(!acknowledged.lagging.is_empty())
 }
 
 /// `POST /internal/projects/{project}/deploy`: notes a successful deploy, from which on the project is served.

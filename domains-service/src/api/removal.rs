@@ -23,7 +23,9 @@ use crate::domain::kept::KeptDomain;
 use crate::error::{Code, Stop};
 use crate::publish;
 use crate::store::projects::{ProjectRecord, Removed, end_sessions, erase, find_named, find_removed, save_removal};
+use crate::store::withdrawals::What;
 use crate::store::{Write, acme, domains, keys};
+use crate::withdrawals::{self, Waiting};
 
 /// `DELETE /internal/projects/{project}?now=bool`: keys and traffic stop, the name is free, and the data is kept until
 /// its time is over; with `now` it is erased at once, together with what is kept of earlier projects of the name.
@@ -40,8 +42,13 @@ pub(super) async fn remove(
     let found = find_named(write.connection(), &name).await?;
     let kept = if at_once { find_removed(write.connection(), &name).await? } else { Vec::new() };
     if found.is_none() && kept.is_empty() {
-        return Err(no_project());
+        drop(write);
+        // Asked for again while gateways are waited for: the same answer.
+        let waiting = app.store.project_removal(name.as_str()).await?.ok_or_else(no_project)?;
+        let acknowledged = withdrawals::wait(&app, waiting.revision).await?;
+        return Ok(changes::removed(&acknowledged, app.clock.monotonic().saturating_sub(started)));
     }
+    let gone = found.as_ref().or(kept.first()).map(|project| project.id.clone()).ok_or_else(no_project)?;
     let now = write.now();
     if let Some(mut project) = found {
         withdraw(&app, &mut write, &mut project).await?;
@@ -55,7 +62,7 @@ pub(super) async fn remove(
         erase(write.connection(), &project.id, now).await?;
     }
     let revision = write.commit().await?;
-    let acknowledged = app.withdrawn_everywhere(revision).await?;
+    let acknowledged = withdrawals::settle(&app, revision, (What::Project, name.as_str()), &gone).await?;
     let took = app.clock.monotonic().saturating_sub(started);
     Ok(changes::removed(&acknowledged, took.min(Duration::from_mins(1))))
 }
@@ -80,6 +87,7 @@ async fn withdraw(app: &App, write: &mut Write, project: &mut ProjectRecord) -> 
         write.remove(EntityName::Site(host)).await?;
     }
     write.remove(EntityName::Project(project.id.name.clone())).await?;
+    write.withdrawn(What::Project, project.id.name.as_str(), &project.id).await?;
     end_sessions(write.connection(), &project.id).await?;
     let erase_at = now.plus(app.removed_kept_millis);
     project.removed = Some(Removed { at: now, erase_at, domains: kept });
@@ -125,18 +133,25 @@ pub(super) async fn restore(
 
 /// `GET /internal/removed-projects`: those that can be restored, the one removed last first.
 pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Response, Stop> {
-    let list: Vec<Value> = app.store.removed_projects().await?.iter().map(kept).collect();
+    let mut list = Vec::new();
+    for project in app.store.removed_projects().await? {
+        list.push(kept(&app, &project).await?);
+    }
     Ok((StatusCode::OK, axum::Json(json!({ "projects": list }))).into_response())
 }
 
-fn kept(project: &ProjectRecord) -> Value {
-    json!({
+async fn kept(app: &App, project: &ProjectRecord) -> Result<Value, Stop> {
+    let mut shown = json!({
         "id": project.id,
         "uid": project.id.uid,
         "plan": project.plan,
         "removed_at": project.removed.as_ref().map(|removed| view::rfc3339(removed.at)),
         "erase_at": project.removed.as_ref().map(|removed| view::rfc3339(removed.erase_at)),
-    })
+        "withdrawal": null,
+    });
+    let waiting = Waiting::of(app, &project.id.uid).await?;
+    waiting.add_to(&mut shown, &[What::Project], project.id.name.as_str());
+    Ok(shown)
 }
 
 fn name(text: &str) -> Result<ProjectId, Stop> {

@@ -18,7 +18,7 @@ use crate::store::projects::ProjectRecord;
 const TAG_BYTES: usize = 12;
 
 /// A moment in RFC 3339, UTC.
-pub(super) fn rfc3339(at: UnixMillis) -> String {
+pub(crate) fn rfc3339(at: UnixMillis) -> String {
     jiff::Timestamp::from_millisecond(at.0).unwrap_or_default().to_string()
 }
 
@@ -46,6 +46,7 @@ pub(super) fn project(app: &App, project: &ProjectRecord) -> Value {
         "host": project.host(&app.platform),
         "cname_target": app.prover.target(project),
         "domain_limit": app.plans.of(project.plan).domains,
+        "withdrawal": null,
         "domains_until": project.unpaid_since.map(|since| rfc3339(since.plus(UNPAID_GRACE_MILLIS))),
         "created_at": rfc3339(project.created_at),
         "updated_at": rfc3339(project.updated_at),
@@ -104,6 +105,7 @@ pub(super) fn domain(app: &App, project: &ProjectRecord, domain: &Domain) -> Val
         "problems": problems,
         "next_check_at": domain.due_at.map(rfc3339),
         "certificate": certificate(domain),
+        "withdrawal": null,
         "created_at": rfc3339(domain.created_at),
         "updated_at": rfc3339(domain.updated_at),
         "rev": domain.rev,

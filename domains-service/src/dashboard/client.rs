@@ -26,6 +26,13 @@ pub(super) struct Refused {
     pub(super) message: String,
 }
 
+/// What was withdrawn and may be served still, as a page shows it.
+#[derive(Clone, Debug, serde::Deserialize)]
+pub(super) struct Withdrawal {
+    /// The gateways that have not acknowledged it.
+    pub(super) lagging: Vec<String>,
+}
+
 /// An answer of the API.
 pub(super) struct Answered {
     pub(super) status: u16,

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Dashboard;
-use super::client::{Answered, Refused};
+use super::client::{Answered, Refused, Withdrawal};
 use super::fault::Fault;
 use super::form::Posted;
 use super::moment::Moment;
@@ -42,6 +42,7 @@ struct Key {
     created_at: String,
     expires_at: Option<String>,
     revoked: bool,
+    withdrawal: Option<Withdrawal>,
     last_used_at: Option<String>,
 }
 

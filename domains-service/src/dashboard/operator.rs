@@ -127,11 +127,30 @@ struct Status {
     certificate_authorities: Vec<String>,
 }
 
+/// What was withdrawn and may be served still.
+#[derive(Deserialize)]
+struct Withdrawal {
+    what: String,
+    which: String,
+    project: String,
+    since: String,
+    lagging: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Withdrawals {
+    withdrawals: Vec<Withdrawal>,
+    total: u64,
+}
+
 #[derive(Template)]
 #[template(path = "operator.html")]
 struct Page {
     shell: Shell,
     nodes: Nodes,
+    withdrawals: Vec<(Withdrawal, Option<Moment>)>,
+    /// Whether there are more.
+    withdrawals_cut: bool,
     status: Status,
     states: Vec<(&'static str, String)>,
     expiring: Vec<(Expiring, Moment)>,
@@ -181,8 +200,14 @@ pub(super) async fn overview(State(dashboard): State<Arc<Dashboard>>, session: S
     let actor = &session.actor;
     let nodes: Nodes = dashboard.api.get(actor, "/internal/nodes").await?;
     let status: Status = dashboard.api.get(actor, "/internal/status").await?;
+    let withdrawals: Withdrawals = dashboard.api.get(actor, "/internal/withdrawals").await?;
     let store = &dashboard.app.store;
     let now = dashboard.app.clock.now();
+    let withdrawals_cut = withdrawals.total > withdrawals.withdrawals.len() as u64;
+    let withdrawals = withdrawals.withdrawals.into_iter().map(|row| {
+        let since = Moment::parse(&row.since, now);
+        (row, since)
+    });
     let expiring = store.certificates_ending(ROWS_MAX).await?;
     let stuck = store.stuck_domains(ROWS_MAX).await?;
     let bans = store.bans(now, BANS_SHOWN).await?;
@@ -195,6 +220,8 @@ pub(super) async fn overview(State(dashboard): State<Arc<Dashboard>>, session: S
     Ok(html(&Page {
         shell: Shell::of(&session, Section::Operator, w::OPERATOR),
         nodes,
+        withdrawals: withdrawals.collect(),
+        withdrawals_cut,
         states,
         status,
         expiring: expiring.into_iter().map(|row| (row.clone(), at(row.not_after.saturating_mul(1_000), now))).collect(),

@@ -94,7 +94,15 @@ fn managing() -> [Operation; 5] {
         Operation {
             parameters: vec![if_match()],
             body: Some("DomainChange"),
-            answers: vec![answer(200, "The domain as it is now.", "Domain").with(&["ETag"])],
+            answers: vec![
+                answer(200, "The domain as it is now, on every gateway.", "Domain").with(&["ETag"]),
+                answer(
+                    202,
+                    "The domain as it is now; the gateways that `withdrawal` lists may send visitors as before.",
+                    "Domain",
+                )
+                .with(&["ETag"]),
+            ],
             errors: &[
                 Code::InvalidBody,
                 Code::InvalidRedirectStatus,
@@ -117,18 +125,18 @@ fn managing() -> [Operation; 5] {
                 ),
             ],
             answers: vec![
-                empty(204, "No live gateway serves it any more.").with(&["X-Edge-Ack"]),
+                empty(204, "No gateway serves it any more.").with(&["X-Edge-Ack"]),
                 answer(202, "It is removed; the gateways listed have not said yet that they know.", "Removal")
                     .with(&["X-Edge-Ack"]),
             ],
-            errors: &[
-                Code::InvalidQuery,
-                Code::DomainNotFound,
-                Code::PrimaryInUse,
-                Code::RemovalInProgress,
-                Code::StaleRevision,
-            ],
-            ..writing("removeDomain", "delete", ONE, "Remove a domain", "Traffic stops at once, on every gateway.")
+            errors: &[Code::InvalidQuery, Code::DomainNotFound, Code::PrimaryInUse, Code::StaleRevision],
+            ..writing(
+                "removeDomain",
+                "delete",
+                ONE,
+                "Remove a domain",
+                "Traffic stops at once, on every gateway that is connected. Asked again while others are waited for, it answers the same way.",
+            )
         },
     ]
 }

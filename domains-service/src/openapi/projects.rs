@@ -73,8 +73,11 @@ pub(super) fn operations() -> [Operation; 7] {
             method: "delete",
             path: "/projects/{project}/keys/{key}",
             summary: "Revoke a key",
-            description: "It is refused from now on. Revoking it again changes nothing. A key revokes those alone that may do nothing more than itself.",
-            answers: vec![empty(204, "It is revoked.")],
+            description: "It is refused from now on. Revoking it again changes nothing and answers the same way. A key revokes those alone that may do nothing more than itself.",
+            answers: vec![
+                empty(204, "It is revoked, and no gateway accepts it any more.").with(&["X-Edge-Ack"]),
+                answer(202, "It is revoked; the gateways listed may accept it still.", "Removal").with(&["X-Edge-Ack"]),
+            ],
             errors: &[Code::KeyNotFound, Code::ScopeNotGrantable],
             ..key()
         },

@@ -145,6 +145,7 @@ fn projects() -> Value {
         "host": text_or_null("Its host on the platform."),
         "cname_target": text("Where its domains' CNAME records point."),
         "domain_limit": count("Domains its plan has."),
+        "withdrawal": or_null(&reference("Withdrawal")),
         "domains_until": date_or_null("Until when its domains are served though its plan has none any more: seven days after the change."),
         "created_at": date("When it was created."),
         "updated_at": date("When it was last changed."),
@@ -186,6 +187,7 @@ fn keys() -> Value {
         "expires_at": date_or_null("When it stops working."),
         "revoked_at": date_or_null("When it was revoked."),
         "revoked": flag("Whether it was."),
+        "withdrawal": or_null(&reference("Withdrawal")),
         "last_used_at": date_or_null("The beginning of the minute in which it was used last, to the minute and known within seconds; null: not yet."),
     });
     let mut created = key.clone();

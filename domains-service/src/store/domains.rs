@@ -188,15 +188,6 @@ impl Store {
         Ok(())
     }
 
-    /// Domains that are being removed, at most `limit`.
-    pub(crate) async fn removing_domains(&self, limit: i64) -> Result<Vec<Domain>, StoreError> {
-        let found: Vec<Row> = query_as(with_project!("domains WHERE removal IS NOT NULL ORDER BY removal LIMIT $1"))
-            .bind(limit)
-            .fetch_all(self.reader())
-            .await?;
-        Ok(rows::each(self.reader(), found))
-    }
-
     /// Takes the right to act on a domain until `until`; `None` when somebody else has it. The number returned must
     /// still be the domain's when the result is written: a worker that was held up past its lease writes nothing.
     pub(crate) async fn lease_domain(

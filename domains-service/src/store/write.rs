@@ -65,6 +65,11 @@ impl Write {
         Revision(self.current.unsigned_abs())
     }
 
+    /// Whether the edge is told anything so far.
+    pub(crate) fn changes_the_edge(&self) -> bool {
+        self.current != self.committed
+    }
+
     /// Publishes an entity. An entity the edge already knows in exactly this form is no change.
     pub(crate) async fn put(&mut self, entity: Entity) -> Result<(), StoreError> {
         let (kind, name) = kind_and_name(&entity.name());

@@ -36,4 +36,5 @@ mod stores;
 mod verification;
 mod versions;
 mod webhooks;
+mod withdrawals;
 mod world;

@@ -5,7 +5,7 @@ use contract::site::RedirectStatus;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::all_pages;
+use super::{all_pages, lagging, waiting};
 use crate::arguments::{Common, Domain};
 use crate::client::Client;
 use crate::output::{Attention, answer, lines, table, word};
@@ -56,10 +56,12 @@ pub(super) async fn run(common: &Common, client: &Client, action: Domain) -> any
             let path = format!("{}?with_redirects={with_redirects}", one(&project, &name));
             let answered = client.control(Method::DELETE, &path, &Value::Null).await?;
             // All gateways having acknowledged, there is nothing to say; programs get the same fields in both cases.
-            let lagging = answered.get("lagging").cloned().unwrap_or_else(|| json!([]));
+            let lagging = lagging(&answered);
             let removed = json!({ "name": name, "removed": true, "lagging": lagging });
-            answer(common, &removed, |_| end_of(&name, &lagging));
-            Attention::when(lagging.as_array().is_some_and(|nodes| !nodes.is_empty()))?;
+            answer(common, &removed, |_| {
+                waiting(&format!("{name} is no longer served on any gateway"), &format!("{name} is removed"), &lagging)
+            });
+            Attention::when(!lagging.is_empty())?;
         }
         Domain::Events { project, name, limit } => {
             let path = match &name {
@@ -78,8 +80,9 @@ pub(super) async fn run(common: &Common, client: &Client, action: Domain) -> any
 
 async fn change(common: &Common, client: &Client, project: &ProjectId, name: &str, body: Value) -> anyhow::Result<()> {
     let domain = client.control(Method::PATCH, &one(project, name), &body).await?;
-    answer(common, &domain, story);
-    Ok(())
+    let lagging = lagging(domain.get("withdrawal").unwrap_or(&Value::Null));
+    answer(common, &domain, |domain| waiting(&story(domain), &format!("{}\nIt is changed", story(domain)), &lagging));
+    Attention::when(!lagging.is_empty())
 }
 
 /// What its owner does after adding it.
@@ -105,14 +108,6 @@ fn details(domain: &Value) -> String {
         fields.retain(|name, _| !["name", "status", "problems"].contains(&name.as_str()));
     }
     lines(&rest)
-}
-
-/// Who still serves a removed name.
-fn end_of(name: &str, lagging: &Value) -> String {
-    match lagging.as_array() {
-        Some(nodes) if !nodes.is_empty() => format!("{name} is removed; not yet acknowledged by {}", word(lagging)),
-        _ => format!("{name} is no longer served on any gateway"),
-    }
 }
 
 /// Where a domain stands, and what its owner has to do.
@@ -172,13 +167,5 @@ mod tests {
     fn showing_a_domain_begins_with_how_it_stands() {
         let domain = json!({ "name": "a.example", "checks": null, "problems": [], "rev": 3, "status": "active" });
         assert_eq!(format!("{}\n{}", story(&domain), details(&domain)), "a.example: active\n\nchecks  -\nrev     3\n");
-    }
-
-    #[test]
-    fn a_removal_names_the_gateways_that_have_not_acknowledged_it() {
-        assert_eq!(end_of("a.example", &json!([])), "a.example is no longer served on any gateway");
-        let lagging = end_of("a.example", &json!(["gw-1", "gw-2"]));
-        assert!(lagging.starts_with("a.example is removed; not yet acknowledged by "), "{lagging}");
-        assert!(lagging.contains("gw-1") && lagging.contains("gw-2"), "{lagging}");
     }
 }

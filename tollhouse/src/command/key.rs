@@ -5,10 +5,10 @@ use contract::key::Scopes;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::all_pages;
+use super::{all_pages, lagging, waiting};
 use crate::arguments::{Common, Key};
 use crate::client::Client;
-use crate::output::{answer, table, word};
+use crate::output::{Attention, answer, table, word};
 
 pub(super) async fn run(common: &Common, client: &Client, action: Key) -> anyhow::Result<()> {
     match action {
@@ -33,6 +33,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Key) -> anyhow
                 ("CREATED", "/created_at"),
                 ("EXPIRES", "/expires_at"),
                 ("REVOKED", "/revoked_at"),
+                ("WAITS FOR", "/withdrawal/lagging"),
                 ("LAST USED", "/last_used_at"),
             ];
             answer(common, &rows, |rows| table(rows, &columns));
@@ -45,7 +46,13 @@ pub(super) async fn run(common: &Common, client: &Client, action: Key) -> anyhow
         Key::Revoke { project, key } => {
             let path = format!("/internal/projects/{project}/keys/{key}");
             let revoked = client.control(Method::DELETE, &path, &Value::Null).await?;
-            answer(common, &revoked, |_| format!("{key} is refused from now on"));
+            // All gateways having acknowledged, there is nothing to say; programs get the same fields in both cases.
+            let lagging = lagging(&revoked);
+            let revoked = json!({ "id": key, "revoked": true, "lagging": lagging });
+            answer(common, &revoked, |_| {
+                waiting(&format!("{key} is refused from now on"), &format!("{key} is revoked"), &lagging)
+            });
+            Attention::when(!lagging.is_empty())?;
         }
     }
     Ok(())

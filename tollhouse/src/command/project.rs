@@ -6,7 +6,7 @@ use contract::project::{ProjectId, UpstreamName};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::all_pages;
+use super::{all_pages, lagging, waiting};
 use crate::arguments::{Common, OrDefault, Project};
 use crate::client::Client;
 use crate::output::{Attention, answer, ask, lines, table, word};
@@ -92,19 +92,17 @@ async fn remove(common: &Common, client: &Client, id: &ProjectId, now: bool, yes
     }
     let path = format!("/internal/projects/{id}?now={now}");
     let answered = client.control(Method::DELETE, &path, &Value::Null).await?;
-    let lagging = answered.get("lagging").cloned().unwrap_or_else(|| json!([]));
-    let lags = lagging.as_array().is_some_and(|nodes| !nodes.is_empty());
+    let lagging = lagging(&answered);
     let removed = json!({ "id": id, "removed": true, "erased": now, "lagging": lagging });
-    answer(common, &removed, |removed| {
+    answer(common, &removed, |_| {
         let end = if now {
             format!("{id} is removed and its data is erased")
         } else {
             format!("{id} is removed; tollhouse project restore {id} brings it back until it is erased")
         };
-        let nodes = removed.get("lagging").map(word).unwrap_or_default();
-        if lags { format!("{end}; not yet acknowledged by {nodes}") } else { end }
+        waiting(&end, &end, &lagging)
     });
-    Attention::when(lags)
+    Attention::when(!lagging.is_empty())
 }
 
 /// What a removal takes away, in words. A project that is only kept has nothing to count.
@@ -151,8 +149,11 @@ fn agreed(id: &ProjectId, words: &str) -> anyhow::Result<()> {
 
 async fn change(common: &Common, client: &Client, id: &ProjectId, body: &Value) -> anyhow::Result<()> {
     let project = client.control(Method::PATCH, &format!("/internal/projects/{id}"), body).await?;
-    answer(common, &project, lines);
-    Ok(())
+    let lagging = lagging(project.get("withdrawal").unwrap_or(&Value::Null));
+    answer(common, &project, |project| {
+        waiting(&lines(project), &format!("{}It is suspended", lines(project)), &lagging)
+    });
+    Attention::when(!lagging.is_empty())
 }
 
 /// A project on a backend that the edge does not know would answer 503 to everybody.

@@ -15,6 +15,7 @@ pub(super) async fn run(common: &Common, client: &Client) -> anyhow::Result<()> 
     // The control plane first: a gateway that is asked after it has had time to learn what it says.
     let nodes = client.control(Method::GET, "/internal/nodes", &Value::Null).await;
     let control = client.control(Method::GET, "/internal/status", &Value::Null).await;
+    let withdrawals = client.control(Method::GET, "/internal/withdrawals", &Value::Null).await;
     let edges = client.every_edge(&get, "/status").await;
     let orders = client.orders_json("/internal/status").await;
     let edges: Vec<Value> = edges
@@ -36,6 +37,7 @@ pub(super) async fn run(common: &Common, client: &Client) -> anyhow::Result<()> 
         "control": or_reason(control),
         "orders": or_reason(orders),
         "nodes": or_reason(nodes),
+        "withdrawals": or_reason(withdrawals),
         "run": client.run,
     });
     let found = trouble::find(&all);
@@ -97,6 +99,17 @@ fn readable(all: &Value) -> String {
     text.push_str(&format!("\n{}", table(all.pointer("/edge/upstreams").unwrap_or(&none), &columns)));
     let columns = [("ENDS FIRST", "/host"), ("AT", "/ends"), ("LIFETIME LEFT", "/lifetime_left")];
     text.push_str(&format!("\n{}", table(&with_dates(all.pointer("/edge/certificates")), &columns)));
+    let columns = [
+        ("WITHDRAWN", "/what"),
+        ("WHICH", "/which"),
+        ("PROJECT", "/project"),
+        ("SINCE", "/since"),
+        ("WAITS FOR", "/lagging"),
+    ];
+    let withdrawals = all.pointer("/withdrawals/withdrawals").unwrap_or(&none);
+    if withdrawals.as_array().is_some_and(|rows| !rows.is_empty()) {
+        text.push_str(&format!("\n{}", table(withdrawals, &columns)));
+    }
     let columns = [
         ("REFUSED, LAST MINUTES", "/name"),
         ("REQUESTS", "/requests"),

@@ -3,6 +3,7 @@
 use contract::time::UnixMillis;
 use serde::Deserialize;
 
+use crate::dashboard::client::Withdrawal;
 use crate::dashboard::moment::Moment;
 use crate::dashboard::words as w;
 
@@ -20,6 +21,7 @@ pub(super) struct Domain {
     pub(super) problems: Vec<Problem>,
     pub(super) next_check_at: Option<String>,
     pub(super) certificate: Certificate,
+    pub(super) withdrawal: Option<Withdrawal>,
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -169,6 +169,13 @@ words! {
     REMOVE_WITH = "Remove them too";
     REMOVED = "Domain removed";
     LAGGING = "These gateways have not said so yet; they are asked until they have:";
+    DOMAIN_LAGGING = "These gateways have not acknowledged the last change and may answer as before:";
+    KEY_LAGGING = "It is revoked. These gateways have not acknowledged that and may accept it still:";
+    WITHDRAWALS = "Withdrawn, and not on every gateway";
+    NO_WITHDRAWALS = "Every gateway has acknowledged everything that was withdrawn.";
+    WITHDRAWALS_MORE = "Only the oldest are shown. All: tollhouse status";
+    WAITS_FOR = "Waits for";
+    WITHDRAWN_WHAT = "Withdrawn";
     KEEP_DNS_CLEAN = "You may delete its DNS record now. While it stays, it points at a platform that no longer answers for the name.";
     TO_DOMAINS = "To the domains";
 

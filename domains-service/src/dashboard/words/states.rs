@@ -137,6 +137,7 @@ pub(in crate::dashboard) fn event(kind: &str) -> String {
         "order.created" => "Order placed",
         "order.shipped" => "Order shipped",
         "order.cancelled" => "Order cancelled",
+        "withdrawal.waiting" => "Not on every gateway yet",
         "key.created" => "API key created",
         "key.rotated" => "API key rotated",
         "key.revoked" => "API key revoked",

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::domain::Status;
 use crate::domain::problem::ProblemCode;
+use crate::store::withdrawals::What;
 
 /// The statuses a redirect may have.
 const REDIRECT_STATUSES: [u16; 4] = [301, 302, 307, 308];
@@ -58,6 +59,11 @@ pub(super) fn schemas() -> Value {
         "Removal": answer("A removal that not all gateways know of.", &json!({
             "lagging": list_of(&json!({ "type": "string" }), "Their names."),
         })),
+        "Withdrawal": answer("What was withdrawn and may be served still by some gateways.", &json!({
+            "what": word(&What::ALL.map(What::as_str), "What kind of thing."),
+            "since": date("Since when."),
+            "lagging": list_of(&json!({ "type": "string" }), "The gateways that have not acknowledged it."),
+        })),
         "Record": record(),
         "Problem": problem(),
         "Checks": checks(),
@@ -84,6 +90,7 @@ fn domain() -> Value {
             "problems": list_of(&reference("Problem"), "What is in the way, who acts, and what to type."),
             "next_check_at": date_or_null("When we look again."),
             "certificate": reference("Certificate"),
+            "withdrawal": or_null(&reference("Withdrawal")),
             "created_at": date("When it was added."),
             "updated_at": date("When it was last changed."),
             "rev": count("Its revision."),

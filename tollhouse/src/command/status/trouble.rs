@@ -32,6 +32,7 @@ pub(super) fn find(all: &Value) -> Vec<String> {
             "{missing} private keys or secrets of webhooks need a sealing secret that the domains-service was not given"
         ));
     }
+    of_withdrawals(all.get("withdrawals"), &mut found);
     for refused in all.pointer("/control/credential_files_refused").and_then(Value::as_array).into_iter().flatten() {
         let word = |field: &str| refused.get(field).and_then(Value::as_str).unwrap_or("?");
         found.push(format!(
@@ -52,6 +53,26 @@ pub(super) fn find(all: &Value) -> Vec<String> {
         }
     }
     found
+}
+
+/// What was withdrawn and is not on every gateway: one line for all, however many there are.
+fn of_withdrawals(listed: Option<&Value>, found: &mut Vec<String>) {
+    let rows = listed.and_then(|listed| listed.get("withdrawals")).and_then(Value::as_array);
+    let Some((rows, oldest)) = rows.and_then(|rows| Some((rows, rows.first()?))) else { return };
+    let total = listed.and_then(|listed| listed.get("total")).and_then(Value::as_u64).unwrap_or(1);
+    let mut processes: Vec<&str> =
+        rows.iter().filter_map(|row| row.get("lagging")?.as_array()).flatten().filter_map(Value::as_str).collect();
+    processes.sort_unstable();
+    processes.dedup();
+    let word = |field: &str| oldest.get(field).and_then(Value::as_str).unwrap_or("?");
+    found.push(format!(
+        "{total} withdrawals wait for {}, which may serve them still; the oldest is the {} {} of project {}, since {}",
+        if processes.is_empty() { "gateways".to_owned() } else { processes.join(", ") },
+        word("what"),
+        word("which"),
+        word("project"),
+        word("since"),
+    ));
 }
 
 fn name(edge: &Value) -> String {
@@ -208,6 +229,7 @@ mod tests {
                 "credential_files_refused": [] },
             "orders": { "version": "1", "store_trouble": { "kind": "full", "seconds_ago": 61 } },
             "nodes": { "revision": 7 },
+            "withdrawals": { "withdrawals": [], "total": 0 },
         })
     }
 
@@ -276,6 +298,14 @@ mod tests {
                     "table": "domains", "row": "a.example", "of": "prj_1", "column": "checks", "reason": "EOF",
                 }] }),
                 "cannot read column checks of row a.example of prj_1 in domains and leaves the row aside: EOF",
+            ),
+            (
+                "/withdrawals",
+                json!({ "total": 2, "withdrawals": [
+                    { "what": "key", "which": "key_a", "project": "demo", "since": "2026-06-15T00:00:00Z", "lagging": ["edge/gw-2"] },
+                    { "what": "name", "which": "a.example", "project": "demo", "since": "2026-06-15T00:00:01Z", "lagging": ["edge/gw-1", "edge/gw-2"] },
+                ] }),
+                "2 withdrawals wait for edge/gw-1, edge/gw-2, which may serve them still; the oldest is the key key_a of project demo",
             ),
             ("/orders", json!({ "unreachable": "refused" }), "the orders-service does not answer: refused"),
             (

@@ -1,0 +1,258 @@
+//! What the edge was told to serve no more, as long as a gateway may serve it still.
+//!
+//! A row is written in the transaction that withdraws, and goes when every process on record has applied its revision.
+
+use chassis::sql::{Connection, query, query_as, query_scalar};
+use contract::feed::Revision;
+use contract::hostname::Hostname;
+use contract::project::ProjectUid;
+use contract::time::UnixMillis;
+
+use super::{Store, StoreError, Write, read_word};
+use crate::project::ProjectRef;
+
+/// Withdrawals of one project that are on record. Of more the oldest are forgotten: a gateway that has applied the others
+/// has applied those too.
+pub(crate) const WITHDRAWALS_OF_ONE_MAX: i64 = 1_000;
+
+/// Rows looked at at once.
+const ROWS_MAX: i64 = 1_000;
+
+/// What kind of thing was withdrawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// A custom domain.
+    Name,
+    /// An API key.
+    Key,
+    /// A project, with its names and its keys.
+    Project,
+    /// The service of a project, which was suspended.
+    Suspension,
+    /// Where visitors of a custom domain were sent.
+    Redirect,
+}
+
+impl What {
+    /// All of them.
+    pub(crate) const ALL: [Self; 5] = [Self::Name, Self::Key, Self::Project, Self::Suspension, Self::Redirect];
+
+    /// The word in the database, the API and metrics.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Name => "name",
+            Self::Key => "key",
+            Self::Project => "project",
+            Self::Suspension => "suspension",
+            Self::Redirect => "redirect",
+        }
+    }
+}
+
+impl std::str::FromStr for What {
+    type Err = ();
+
+    fn from_str(word: &str) -> Result<Self, ()> {
+        Self::ALL.into_iter().find(|what| what.as_str() == word).ok_or(())
+    }
+}
+
+/// A withdrawal that waits.
+#[derive(Clone, Debug)]
+pub(crate) struct Withdrawal {
+    pub(crate) what: What,
+    /// The hostname, the id of the key, or the name of the project.
+    pub(crate) which: String,
+    pub(crate) project_uid: String,
+    pub(crate) project_name: String,
+    pub(crate) revision: Revision,
+    pub(crate) since: UnixMillis,
+}
+
+/// The withdrawals of one kind that wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted {
+    pub(crate) what: What,
+    pub(crate) count: i64,
+    /// Since when the oldest waits.
+    pub(crate) oldest: UnixMillis,
+}
+
+chassis::record! {
+    struct Row {
+        what: String,
+        which: String,
+        project: String,
+        project_name: String,
+        revision: i64,
+        since: i64,
+    }
+}
+
+impl TryFrom<Row> for Withdrawal {
+    type Error = StoreError;
+
+    fn try_from(row: Row) -> Result<Self, StoreError> {
+        Ok(Self {
+            what: read_word(&row.what, "withdrawal")?,
+            which: row.which,
+            project_uid: row.project,
+            project_name: row.project_name,
+            revision: Revision(row.revision.unsigned_abs()),
+            since: UnixMillis(row.since),
+        })
+    }
+}
+
+fn all(rows: Vec<Row>) -> Result<Vec<Withdrawal>, StoreError> {
+    rows.into_iter().map(Withdrawal::try_from).collect()
+}
+
+/// A revision as a column has it.
+fn column(revision: Revision) -> i64 {
+    i64::try_from(revision.0).unwrap_or(i64::MAX)
+}
+
+impl Write {
+    /// Notes that something was withdrawn by the changes so far.
+    pub(crate) async fn withdrawn(&mut self, what: What, which: &str, project: &ProjectRef) -> Result<(), StoreError> {
+        let (revision, now) = (self.revision(), self.now());
+        query(
+            "INSERT INTO withdrawals (what, which, project, project_name, revision, since)
+             VALUES ($1, $2, $3, $4, $5, $6)
+             ON CONFLICT (project, what, which) DO UPDATE SET revision = excluded.revision, since = excluded.since",
+        )
+        .bind(what.as_str())
+        .bind(which)
+        .bind(project.uid.as_str())
+        .bind(project.name.as_str())
+        .bind(column(revision))
+        .bind(now.0)
+        .execute(self.connection())
+        .await?;
+        query(
+            "DELETE FROM withdrawals WHERE project = $1 AND revision <=
+             (SELECT revision FROM withdrawals WHERE project = $1 ORDER BY revision DESC LIMIT 1 OFFSET $2)",
+        )
+        .bind(project.uid.as_str())
+        .bind(WITHDRAWALS_OF_ONE_MAX)
+        .execute(self.connection())
+        .await?;
+        Ok(())
+    }
+
+    /// Forgets a withdrawal: it is served again, by right.
+    pub(crate) async fn forget_withdrawal(
+        &mut self,
+        what: What,
+        which: &str,
+        project: &ProjectRef,
+    ) -> Result<(), StoreError> {
+        query("DELETE FROM withdrawals WHERE project = $1 AND what = $2 AND which = $3")
+            .bind(project.uid.as_str())
+            .bind(what.as_str())
+            .bind(which)
+            .execute(self.connection())
+            .await?;
+        Ok(())
+    }
+}
+
+impl Store {
+    /// The withdrawals that wait, by kind.
+    pub(crate) async fn count_withdrawals(&self) -> Result<Vec<Counted>, StoreError> {
+        let found = query_as("SELECT what, COUNT(*), MIN(since) FROM withdrawals GROUP BY what");
+        let rows: Vec<(String, i64, i64)> = found.fetch_all(self.reader()).await?;
+        let count = |(what, count, oldest): (String, i64, i64)| {
+            Ok(Counted { what: read_word(&what, "withdrawal")?, count, oldest: UnixMillis(oldest) })
+        };
+        rows.into_iter().map(count).collect()
+    }
+
+    /// Up to `limit` withdrawals that wait, the oldest first.
+    pub(crate) async fn withdrawals(&self, limit: i64) -> Result<Vec<Withdrawal>, StoreError> {
+        let found = query_as("SELECT * FROM withdrawals ORDER BY revision, what, which LIMIT $1");
+        all(found.bind(limit).fetch_all(self.reader()).await?)
+    }
+
+    /// The withdrawals of a project that wait, the oldest first.
+    pub(crate) async fn withdrawals_of(&self, project: &ProjectUid) -> Result<Vec<Withdrawal>, StoreError> {
+        let found = query_as("SELECT * FROM withdrawals WHERE project = $1 ORDER BY revision, what, which LIMIT $2");
+        all(found.bind(project.as_str()).bind(ROWS_MAX).fetch_all(self.reader()).await?)
+    }
+
+    /// The removal of a project of this name that waits, the newest if there are several.
+    pub(crate) async fn project_removal(&self, name: &str) -> Result<Option<Withdrawal>, StoreError> {
+        let found = query_as(
+            "SELECT * FROM withdrawals WHERE what = 'project' AND project_name = $1 ORDER BY revision DESC LIMIT 1",
+        );
+        let row: Option<Row> = found.bind(name).fetch_optional(self.reader()).await?;
+        row.map(Withdrawal::try_from).transpose()
+    }
+
+    /// The revision of the oldest withdrawal that waits.
+    pub(crate) async fn oldest_withdrawal(&self) -> Result<Option<Revision>, StoreError> {
+        let found = query_scalar(
+            "SELECT revision FROM
+                 (SELECT MIN(revision) AS revision FROM withdrawals UNION ALL SELECT MIN(removal) FROM domains) AS oldest
+             WHERE revision IS NOT NULL ORDER BY revision LIMIT 1",
+        );
+        let oldest: Option<i64> = found.fetch_optional(self.reader()).await?;
+        Ok(oldest.map(|revision| Revision(revision.unsigned_abs())))
+    }
+}
+
+/// Forgets what every process that has applied `revision` serves no more.
+pub(crate) async fn end(connection: &mut Connection, revision: Revision) -> Result<Vec<Withdrawal>, StoreError> {
+    let ended = query_as("DELETE FROM withdrawals WHERE revision <= $1 RETURNING *");
+    all(ended.bind(column(revision)).fetch_all(connection).await?)
+}
+
+/// Deletes the rows of domains whose removal is part of `revision`; their names.
+pub(crate) async fn end_removals(connection: &mut Connection, revision: Revision) -> Result<Vec<Hostname>, StoreError> {
+    let ended: Vec<(String,)> = query_as("DELETE FROM domains WHERE removal <= $1 RETURNING name")
+        .bind(column(revision))
+        .fetch_all(connection)
+        .await?;
+    ended.into_iter().map(|(name,)| read_word(&name, "domain")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use chassis::clock::ManualClock;
+    use contract::feed::EntityName;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn withdrawals_of_a_project_are_bounded_and_the_newest_stay() {
+        let directory = tempfile::tempdir().unwrap();
+        let clock = Arc::new(ManualClock::at(UnixMillis(1_000)));
+        let store = Store::open(&directory.path().join("db.sqlite").into(), clock).await.unwrap();
+        let (noisy, quiet): (ProjectRef, ProjectRef) = ("noisy".parse().unwrap(), "quiet".parse().unwrap());
+        let challenge = |index: i64| contract::certificate::Challenge {
+            hostname: "a.example".parse().unwrap(),
+            token: index.to_string(),
+            key_authorization: "k".to_owned(),
+        };
+        let mut write = store.write().await.unwrap();
+        write.withdrawn(What::Key, "key", &quiet).await.unwrap();
+        for index in 0..WITHDRAWALS_OF_ONE_MAX + 10 {
+            // Each has a revision of its own.
+            write.put(contract::feed::Entity::Challenge(challenge(index))).await.unwrap();
+            write.withdrawn(What::Key, &format!("key {index}"), &noisy).await.unwrap();
+        }
+        // Withdrawn again is withdrawn later.
+        write.remove(EntityName::Challenge("0".to_owned())).await.unwrap();
+        write.withdrawn(What::Key, "key 500", &noisy).await.unwrap();
+        write.commit().await.unwrap();
+        let kept = store.withdrawals_of(&noisy.uid).await.unwrap();
+        assert_eq!(kept.len(), usize::try_from(WITHDRAWALS_OF_ONE_MAX).unwrap());
+        assert_eq!((kept[0].which.as_str(), kept[999].which.as_str()), ("key 10", "key 500"));
+        assert_eq!(store.withdrawals_of(&quiet.uid).await.unwrap().len(), 1);
+        let counted = store.count_withdrawals().await.unwrap();
+        assert_eq!((counted.len(), counted[0].what, counted[0].count), (1, What::Key, WITHDRAWALS_OF_ONE_MAX + 1));
+    }
+}

@@ -1,0 +1,206 @@
+//! Withdrawals: names, keys, projects, suspensions and redirects that gateways are to serve no more.
+//!
+//! All go the same way. The change and the row that says what it withdrew are one transaction; then every process of a
+//! gateway on record is waited for (`nodes`), for a second. When all have acknowledged, the row goes and the answer is 204.
+//! Otherwise the answer is 202 with the names of those that have not, an event says the same, and the row stays until they
+//! have: who asks again, operators and owners are shown it with the same names, and metrics count it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use contract::feed::Revision;
+use contract::project::ProjectUid;
+use serde_json::{Value, json};
+
+use crate::actor::Actor;
+use crate::app::App;
+use crate::nodes::Acknowledged;
+use crate::project::ProjectRef;
+use crate::store::projects::find_project;
+use crate::store::withdrawals::{self, What, Withdrawal};
+use crate::store::{StoreError, acme};
+
+/// How long an answer waits for the gateways.
+const ACKNOWLEDGEMENT_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// Withdrawals that are looked at, the oldest first, to say since when each process is waited for.
+const ROWS_MEASURED_MAX: i64 = 1_000;
+
+/// Processes that metrics name. Of more, those by whose names the list begins.
+const PROCESSES_NAMED_MAX: usize = 64;
+
+/// Waits, a second at most, until no process of a gateway serves what was withdrawn by `revision` and before. What they
+/// have all acknowledged is done with.
+pub(crate) async fn wait(app: &App, revision: Revision) -> Result<Acknowledged, StoreError> {
+    app.recall_processes().await?;
+    let acknowledged = app.nodes.acknowledged_by_all(revision, ACKNOWLEDGEMENT_TIME_MAX).await;
+    if acknowledged.lagging.is_empty()
+        && let Err(error) = end(app, revision).await
+    {
+        tracing::warn!(%error, revision = revision.0, "acknowledged withdrawals could not be ended; trying again");
+    }
+    Ok(acknowledged)
+}
+
+/// As [`wait`], for what was withdrawn just now: when a gateway has not acknowledged it, the project's events say so.
+pub(crate) async fn settle(
+    app: &App,
+    revision: Revision,
+    (what, which): (What, &str),
+    project: &ProjectRef,
+) -> Result<Acknowledged, StoreError> {
+    let acknowledged = wait(app, revision).await?;
+    if acknowledged.lagging.is_empty() {
+        return Ok(acknowledged);
+    }
+    tracing::warn!(
+        what = what.as_str(),
+        which,
+        project.id = %project,
+        revision = revision.0,
+        gateways = acknowledged.lagging.join(", "),
+        "a withdrawal is not on every gateway: these may serve it still; waiting until they have acknowledged it"
+    );
+    if let Err(error) = record(app, what, which, project, &acknowledged).await {
+        tracing::warn!(%error, "no event says that a withdrawal waits for gateways");
+    }
+    Ok(acknowledged)
+}
+
+/// As [`wait`], for what was withdrawn earlier and may wait still; `None` when it does not.
+pub(crate) async fn repeat(
+    app: &App,
+    (what, which): (What, &str),
+    project: &ProjectRef,
+) -> Result<Option<Acknowledged>, StoreError> {
+    let found = app.store.withdrawals_of(&project.uid).await?;
+    match found.iter().find(|one| one.what == what && one.which == which) {
+        Some(one) => wait(app, one.revision).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+async fn record(
+    app: &App,
+    what: What,
+    which: &str,
+    project: &ProjectRef,
+    acknowledged: &Acknowledged,
+) -> Result<(), StoreError> {
+    let mut write = app.store.write().await?;
+    // Nothing is kept of a project that was erased.
+    if find_project(write.connection(), project).await?.is_none() {
+        return Ok(());
+    }
+    let domain = if matches!(what, What::Name | What::Redirect) { which.parse().ok() } else { None };
+    let detail = json!({ "what": what.as_str(), "which": which, "lagging": acknowledged.lagging });
+    write.record(project, domain.as_ref(), "withdrawal.waiting", &Actor::system(), detail).await?;
+    write.commit().await?;
+    Ok(())
+}
+
+/// Ends what every process has acknowledged. Called again and again.
+pub(crate) async fn end_acknowledged(app: &App) -> Result<(), StoreError> {
+    let Some(oldest) = app.store.oldest_withdrawal().await? else { return Ok(()) };
+    app.recall_processes().await?;
+    let applied = app.nodes.applied_by_all();
+    if applied < oldest { Ok(()) } else { end(app, applied).await }
+}
+
+/// Ends the withdrawals up to `revision`, which every process has applied.
+async fn end(app: &App, revision: Revision) -> Result<(), StoreError> {
+    let mut write = app.store.write().await?;
+    let now = write.now();
+    let ended = withdrawals::end(write.connection(), revision).await?;
+    let names = withdrawals::end_removals(write.connection(), revision).await?;
+    for name in &names {
+        acme::abandon_orders(write.connection(), name, now).await?;
+    }
+    if ended.is_empty() && names.is_empty() {
+        return Ok(());
+    }
+    write.commit().await?;
+    for Withdrawal { what, which, project_name, since, .. } in ended {
+        let waited_ms = now.since(since);
+        tracing::info!(
+            what = what.as_str(),
+            which,
+            project.id = project_name,
+            waited_ms,
+            "every gateway has acknowledged a withdrawal"
+        );
+    }
+    Ok(())
+}
+
+/// What of one project waits, as it is shown.
+pub(crate) struct Waiting(HashMap<(&'static str, String), Value>);
+
+impl Waiting {
+    /// What of this project waits.
+    pub(crate) async fn of(app: &App, project: &ProjectUid) -> Result<Self, StoreError> {
+        let found = app.store.withdrawals_of(project).await?;
+        if !found.is_empty() {
+            app.recall_processes().await?;
+        }
+        let shown = found.into_iter().map(|one| ((one.what.as_str(), one.which.clone()), view(app, &one)));
+        Ok(Self(shown.collect()))
+    }
+
+    /// The withdrawal of one of these, the first that waits.
+    pub(crate) fn find(&self, whats: &[What], which: &str) -> Option<&Value> {
+        whats.iter().find_map(|what| self.0.get(&(what.as_str(), which.to_owned())))
+    }
+
+    /// Adds to the view of a thing what of it waits.
+    pub(crate) fn add_to(&self, shown: &mut Value, whats: &[What], which: &str) {
+        if let (Some(waits), Some(fields)) = (self.find(whats, which), shown.as_object_mut()) {
+            fields.insert("withdrawal".to_owned(), waits.clone());
+        }
+    }
+}
+
+/// A withdrawal in the view of what is withdrawn.
+fn view(app: &App, withdrawal: &Withdrawal) -> Value {
+    json!({
+        "what": withdrawal.what.as_str(),
+        "since": crate::api::rfc3339(withdrawal.since),
+        "lagging": app.nodes.behind_of_all(withdrawal.revision).lagging,
+    })
+}
+
+/// A withdrawal in the operators' list.
+pub(crate) fn listed(app: &App, withdrawal: &Withdrawal) -> Value {
+    let mut shown = view(app, withdrawal);
+    if let Some(fields) = shown.as_object_mut() {
+        fields.insert("which".to_owned(), json!(withdrawal.which));
+        fields.insert("project".to_owned(), json!(withdrawal.project_name));
+        fields.insert("project_uid".to_owned(), json!(withdrawal.project_uid));
+        fields.insert("revision".to_owned(), json!(withdrawal.revision));
+    }
+    shown
+}
+
+/// Brings the gauges up to date.
+pub(crate) async fn measure(app: &App) -> Result<(), StoreError> {
+    let counts = app.store.count_withdrawals().await?;
+    for what in What::ALL {
+        let count = counts.iter().find(|counted| counted.what == what).map_or(0, |counted| counted.count);
+        app.metrics.withdrawals.with_label_values(&[what.as_str()]).set(count);
+    }
+    let oldest = counts.iter().map(|counted| counted.oldest.to_seconds().0).min();
+    app.metrics.withdrawal_oldest.set(oldest.unwrap_or(0));
+    app.metrics.withdrawals_awaited.reset();
+    let rows = app.store.withdrawals(ROWS_MEASURED_MAX).await?;
+    if !rows.is_empty() {
+        app.recall_processes().await?;
+    }
+    let waits = app.nodes.all().into_iter().filter_map(|known| {
+        let first = rows.iter().find(|row| row.revision > known.report.applied)?;
+        Some((known.report.node, first.since))
+    });
+    for (process, since) in waits.take(PROCESSES_NAMED_MAX) {
+        app.metrics.withdrawals_awaited.with_label_values(&[&process]).set(since.to_seconds().0);
+    }
+    Ok(())
+}

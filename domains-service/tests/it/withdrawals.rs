@@ -1,0 +1,205 @@
+//! Withdrawals: whatever gateways are to serve no more is answered, listed, counted and ended the same way.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::world::{Answer, Bend, Platform, eventually};
+
+/// More than there will ever be.
+const ALL: u64 = u64::MAX >> 1;
+
+/// A project with two active names, of which one is the primary one, and a gateway that has applied all of it and falls silent.
+async fn with_a_silent_gateway() -> Platform {
+    let platform = Platform::start().await;
+    platform.project("demo", "pro").await;
+    for name in ["a.localhost", "b.localhost"] {
+        platform.local_domain("demo", json!({ "name": name })).await;
+    }
+    let revision = platform.operator("GET", "/nodes", Value::Null).await.body["revision"].as_u64().unwrap();
+    platform.report("silent", revision).await;
+    platform.clock.advance(std::time::Duration::from_secs(6));
+    platform
+}
+
+async fn listed(platform: &Platform) -> Value {
+    platform.operator("GET", "/withdrawals", Value::Null).await.body
+}
+
+/// One withdrawal is listed, of this, and waits for the silent gateway; operators, metrics and events say the same.
+async fn waits(platform: &Platform, what: &str, which: &str) {
+    let list = listed(platform).await;
+    let one = &list["withdrawals"][0];
+    assert_eq!((&list["total"], &one["what"], &one["which"]), (&json!(1), &json!(what), &json!(which)), "{list}");
+    assert_eq!((&one["project"], &one["lagging"]), (&json!("demo"), &json!(["silent"])), "{list}");
+    assert_eq!(one["since"].as_str().unwrap(), "2026-06-15T00:00:06Z");
+    assert_eq!(platform.operator("GET", "/status", Value::Null).await.body["withdrawals"], 1);
+    let metrics = platform.metrics().await;
+    for line in [
+        format!("domains_withdrawals{{what=\"{what}\"}} 1"),
+        "domains_withdrawal_awaited_timestamp_seconds{process=\"silent\"} 1781481606".to_owned(),
+        "domains_withdrawal_oldest_timestamp_seconds 1781481606".to_owned(),
+    ] {
+        assert!(metrics.contains(&line), "{line}: {metrics}");
+    }
+}
+
+/// The gateway applies everything: nothing waits any more.
+async fn ends(platform: &Platform) {
+    platform.report("silent", ALL).await;
+    eventually(2_000, async || {
+        let list = listed(platform).await;
+        if list == json!({ "withdrawals": [], "total": 0 }) { Ok(()) } else { Err(list.to_string()) }
+    })
+    .await;
+    let metrics = platform.metrics().await;
+    assert!(!metrics.contains("domains_withdrawal_awaited_timestamp_seconds{"), "{metrics}");
+    assert!(metrics.contains("domains_withdrawal_oldest_timestamp_seconds 0"), "{metrics}");
+}
+
+fn is_202(answer: &Answer) {
+    assert_eq!((answer.status, &answer.body["lagging"]), (202, &json!(["silent"])), "{answer:?}");
+    assert!(answer.header("x-edge-ack").starts_with("0/1; "), "{answer:?}");
+}
+
+/// The newest event of the project, if it says that something waits.
+async fn event(platform: &Platform, what: &str) {
+    let events = platform.owner("demo").get("/v1/projects/demo/events").await.body;
+    let newest = &events["events"][0];
+    assert_eq!((&newest["type"], &newest["detail"]["what"]), (&json!("withdrawal.waiting"), &json!(what)), "{events}");
+    assert_eq!(newest["detail"]["lagging"], json!(["silent"]));
+}
+
+// rule: 1.19
+#[tokio::test]
+async fn a_removed_name_waits_for_a_silent_gateway() {
+    let platform = with_a_silent_gateway().await;
+    let owner = platform.owner("demo");
+    let path = "/v1/projects/demo/domains/b.localhost";
+    is_202(&owner.send("DELETE", path, Value::Null).await);
+    event(&platform, "name").await;
+    waits(&platform, "name", "b.localhost").await;
+    is_202(&owner.send("DELETE", path, Value::Null).await);
+    let shown = owner.get(path).await.body;
+    assert_eq!((&shown["status"], &shown["withdrawal"]["lagging"]), (&json!("removing"), &json!(["silent"])));
+    let events = owner.get(&format!("{path}/events")).await.body;
+    let told = events["events"].as_array().unwrap().iter().filter(|event| event["type"] == "withdrawal.waiting");
+    assert_eq!(told.count(), 1, "{events}");
+    ends(&platform).await;
+    assert_eq!(owner.send("DELETE", path, Value::Null).await.code(), (404, "domain_not_found"));
+    assert_eq!(owner.send("DELETE", "/v1/projects/demo/domains/a.localhost", Value::Null).await.status, 204);
+}
+
+#[tokio::test]
+async fn a_revoked_key_waits_for_a_silent_gateway() {
+    let platform = with_a_silent_gateway().await;
+    let owner = platform.owner("demo");
+    let body = json!({ "scopes": ["orders:read"] });
+    let key = owner.send("POST", "/v1/projects/demo/keys", body.clone()).await.body;
+    let path = format!("/v1/projects/demo/keys/{}", key["id"].as_str().unwrap());
+    is_202(&owner.send("DELETE", &path, Value::Null).await);
+    event(&platform, "key").await;
+    waits(&platform, "key", key["id"].as_str().unwrap()).await;
+    is_202(&owner.send("DELETE", &path, Value::Null).await);
+    let keys = owner.get("/v1/projects/demo/keys").await.body;
+    assert_eq!(keys["keys"][0]["withdrawal"]["lagging"], json!(["silent"]), "{keys}");
+    ends(&platform).await;
+    assert_eq!(owner.send("DELETE", &path, Value::Null).await.status, 204);
+    assert_eq!(owner.get("/v1/projects/demo/keys").await.body["keys"][0]["withdrawal"], Value::Null);
+    // A rotation without overlap is a revocation too.
+    platform.clock.advance(std::time::Duration::from_secs(6));
+    let old = owner.send("POST", "/v1/projects/demo/keys", body).await.body;
+    let path = format!("/v1/projects/demo/keys/{}", old["id"].as_str().unwrap());
+    platform.report("slow", 1).await;
+    let rotated = owner.send("POST", &format!("{path}/rotate"), json!({ "overlap_seconds": 0 })).await;
+    assert_eq!((rotated.status, &rotated.body["rotated"]["withdrawal"]["lagging"]), (201, &json!(["slow"])));
+}
+
+#[tokio::test]
+async fn a_removed_project_waits_for_a_silent_gateway() {
+    let platform = with_a_silent_gateway().await;
+    is_202(&platform.operator("DELETE", "/projects/demo", Value::Null).await);
+    waits(&platform, "project", "demo").await;
+    is_202(&platform.operator("DELETE", "/projects/demo", Value::Null).await);
+    let removed = platform.operator("GET", "/removed-projects", Value::Null).await.body;
+    assert_eq!(removed["projects"][0]["withdrawal"]["lagging"], json!(["silent"]), "{removed}");
+    ends(&platform).await;
+    let again = platform.operator("DELETE", "/projects/demo", Value::Null).await;
+    assert_eq!(again.code(), (404, "project_not_found"));
+}
+
+#[tokio::test]
+async fn an_erased_project_waits_for_a_silent_gateway() {
+    let platform = with_a_silent_gateway().await;
+    for _ in 0..2 {
+        is_202(&platform.operator("DELETE", "/projects/demo?now=true", Value::Null).await);
+        waits(&platform, "project", "demo").await;
+    }
+    ends(&platform).await;
+    let again = platform.operator("DELETE", "/projects/demo?now=true", Value::Null).await;
+    assert_eq!(again.code(), (404, "project_not_found"));
+}
+
+#[tokio::test]
+async fn a_suspension_waits_for_a_silent_gateway() {
+    let platform = with_a_silent_gateway().await;
+    for _ in 0..2 {
+        let suspended = platform.operator("PATCH", "/projects/demo", json!({ "suspended": true })).await;
+        assert_eq!((suspended.status, &suspended.body["suspended"]), (202, &json!(true)), "{suspended:?}");
+        assert_eq!(suspended.body["withdrawal"]["lagging"], json!(["silent"]));
+        waits(&platform, "suspension", "demo").await;
+    }
+    let shown = platform.operator("GET", "/projects/demo", Value::Null).await.body;
+    assert_eq!(shown["withdrawal"]["lagging"], json!(["silent"]));
+    ends(&platform).await;
+    let again = platform.operator("PATCH", "/projects/demo", json!({ "suspended": true })).await;
+    assert_eq!((again.status, &again.body["withdrawal"]), (200, &Value::Null));
+    // One that is resumed is served by right.
+    platform.clock.advance(std::time::Duration::from_secs(6));
+    platform.operator("PATCH", "/projects/demo", json!({ "suspended": false })).await;
+    platform.report("slow", 1).await;
+    let suspended = platform.operator("PATCH", "/projects/demo", json!({ "suspended": true })).await;
+    assert_eq!(suspended.status, 202);
+    assert_eq!(platform.operator("PATCH", "/projects/demo", json!({ "suspended": false })).await.status, 200);
+    assert_eq!(listed(&platform).await["total"], 0);
+}
+
+#[tokio::test]
+async fn a_changed_redirect_waits_for_a_silent_gateway() {
+    let platform = with_a_silent_gateway().await;
+    let owner = platform.owner("demo");
+    let path = "/v1/projects/demo/domains/b.localhost";
+    let body = json!({ "redirect": { "to": "a.localhost" } });
+    for _ in 0..2 {
+        let changed = owner.send("PATCH", path, body.clone()).await;
+        assert_eq!((changed.status, &changed.body["redirect"]["to"]), (202, &json!("a.localhost")), "{changed:?}");
+        assert_eq!(changed.body["withdrawal"]["lagging"], json!(["silent"]));
+        waits(&platform, "redirect", "b.localhost").await;
+    }
+    event(&platform, "redirect").await;
+    let shown = owner.get(path).await;
+    assert_eq!(shown.body["withdrawal"]["what"], "redirect");
+    ends(&platform).await;
+    let after = owner.get(path).await;
+    assert_eq!(after.body["withdrawal"], Value::Null);
+    assert_eq!(shown.header("etag"), after.header("etag"), "the record is the same");
+    assert_eq!(owner.send("PATCH", path, body).await.status, 200);
+}
+
+#[tokio::test]
+async fn what_waits_is_kept_through_a_restart() {
+    let mut platform = with_a_silent_gateway().await;
+    let owner = platform.owner("demo");
+    let body = json!({ "suspended": true });
+    assert_eq!(platform.operator("PATCH", "/projects/demo", body).await.status, 202);
+    assert_eq!(owner.send("DELETE", "/v1/projects/demo/domains/b.localhost", Value::Null).await.status, 202);
+    platform.stop().await;
+    let directory: Arc<_> = platform.directory.clone();
+    let platform = Platform::bent(Bend { directory: Some(directory), ..Bend::default() }).await;
+    let list = listed(&platform).await;
+    let whats: Vec<&str> =
+        list["withdrawals"].as_array().unwrap().iter().map(|one| one["what"].as_str().unwrap()).collect();
+    assert_eq!(whats, ["suspension", "name"], "{list}");
+    assert!(list["withdrawals"].as_array().unwrap().iter().all(|one| one["lagging"] == json!(["silent"])), "{list}");
+    ends(&platform).await;
+}
