@@ -147,15 +147,15 @@ impl App {
 }
 
 impl App {
-    /// Waits, a second at most, until no gateway serves what `revision` took away: also none that is silent.
+    /// Waits, a second at most, until no process of a gateway serves what `revision` took away. A silent process counts.
     pub(crate) async fn withdrawn_everywhere(&self, revision: Revision) -> Result<Acknowledged, StoreError> {
-        self.expect_gateways().await?;
+        self.recall_processes().await?;
         Ok(self.nodes.acknowledged_by_all(revision, ACKNOWLEDGEMENT_TIME_MAX).await)
     }
 
-    /// Looks up which gateways removals wait for.
-    pub(crate) async fn expect_gateways(&self) -> Result<(), StoreError> {
-        self.nodes.expect(&self.store.gateways_heard_since(self.clock.now().plus(-FORGOTTEN_AFTER)).await?);
+    /// Looks up which processes of gateways are on record.
+    pub(crate) async fn recall_processes(&self) -> Result<(), StoreError> {
+        self.nodes.recall(self.store.processes_heard_since(self.clock.now().plus(-FORGOTTEN_AFTER)).await?);
         Ok(())
     }
 }

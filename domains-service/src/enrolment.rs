@@ -33,8 +33,7 @@ pub(crate) struct RefusedFile {
 /// Every reason why a file is refused.
 pub(crate) const REASONS: [&str; 6] = ["unreadable", "revoked", "doubled", "replaced", "other_kind", "too_many"];
 
-/// Puts the gateways and services on record whose credentials are in these directories. From then on removals wait for the
-/// gateways that were heard lately.
+/// Puts the gateways and services on record whose credentials are in these directories.
 ///
 /// # Errors
 /// When a directory cannot be listed, or the database does not answer.
@@ -44,7 +43,7 @@ pub(crate) async fn at_start(app: &App, directories: [(Kind, Option<PathBuf>); 2
             of_files(app, kind, &directory).await?;
         }
     }
-    Ok(app.expect_gateways().await?)
+    Ok(())
 }
 
 async fn of_files(app: &App, kind: Kind, directory: &Path) -> anyhow::Result<()> {

@@ -34,7 +34,7 @@ use crate::issuer::acme::{AcmeAuthority, Desk};
 use crate::issuer::{Authorities, Issuer, LocalAuthority};
 use crate::keyring;
 use crate::metrics::Metrics;
-use crate::nodes::Nodes;
+use crate::nodes::{Nodes, record};
 use crate::peers;
 use crate::seals;
 use crate::store::gateways::Kind;
@@ -142,6 +142,7 @@ pub async fn start_in(
     seals::check(&app, lost).await?;
     publish_platform(&app).await?;
     enrolment::at_start(&app, credentials).await?;
+    app.recall_processes().await?;
     keyring::look(&app).await?;
     let health = Health::new();
     let listening = health.condition("listening");
@@ -168,6 +169,7 @@ pub async fn start_in(
         tokio::spawn(worker::finish_removals(app.clone(), shutdown.clone())),
         tokio::spawn(sql::watch(app.store.database(), watched, shutdown.clone())),
         tokio::spawn(peers::listen(app.clone(), shutdown.clone())),
+        tokio::spawn(record::keep(app.clone(), shutdown.clone())),
         tokio::spawn(seals::keep_new(app.clone(), shutdown.clone())),
         tokio::spawn(keyring::keep(app.clone(), shutdown.clone())),
         tokio::spawn(worker::tidy(app.clone(), shutdown.clone())),

@@ -21,6 +21,7 @@ pub(crate) mod keys;
 pub(crate) mod log;
 pub(crate) mod operators;
 pub(crate) mod overview;
+pub(crate) mod processes;
 pub(crate) mod projects;
 pub(crate) mod seals;
 pub(crate) mod sessions;
@@ -190,6 +191,7 @@ fn migrations() -> Migrations {
             "0017_browsers.sql",
             "0018_revoked_credentials.sql",
             "0019_gateway_identities.sql",
+            "0020_processes.sql",
         ],
         postgres: [
             "0001_start.sql",
@@ -205,6 +207,7 @@ fn migrations() -> Migrations {
             "0017_browsers.sql",
             "0018_revoked_credentials.sql",
             "0019_gateway_identities.sql",
+            "0020_processes.sql",
         ],
     }
 }

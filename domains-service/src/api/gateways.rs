@@ -22,7 +22,7 @@ use crate::feed::Credential;
 use crate::keyring::{self, NotRevoked};
 use crate::store::events::{EVENTS_PER_PAGE, Through};
 use crate::store::gateways::{Enrolment, GATEWAYS_MAX, Gateway, Kind, NotEnrolled};
-use crate::store::projects;
+use crate::store::{processes, projects};
 use crate::worker::EVENTS_MILLIS;
 
 /// The longest name of a gateway on record.
@@ -157,9 +157,11 @@ pub(super) async fn revoke(State(app): State<Arc<App>>, Segments([gateway]): Seg
             Code::InternalError.refuse("Nothing was revoked: new keys could not be made. Try again.").into()
         }
     })?;
+    processes::forget_processes_of(write.connection(), &gateway).await?;
     let before = write.now().plus(-EVENTS_MILLIS);
     projects::end_erasures(write.connection(), before).await?;
     write.commit().await?;
+    app.nodes.revoke(&gateway);
     tracing::warn!(gateway, "a credential is revoked");
     learn(&app).await;
     Ok(axum::Json(json!({ "name": gateway, "file": revoked.file })).into_response())

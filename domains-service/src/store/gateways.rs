@@ -109,15 +109,6 @@ impl Store {
         Ok(found.bind(GATEWAYS_MAX).fetch_all(self.reader()).await?)
     }
 
-    /// The gateways that were heard since a moment and whose credentials are good.
-    pub(crate) async fn gateways_heard_since(&self, moment: UnixMillis) -> Result<Vec<String>, StoreError> {
-        let found = query_scalar(
-            "SELECT name FROM gateways
-             WHERE kind = 'gateway' AND revoked_at IS NULL AND last_seen_at >= $1 ORDER BY name LIMIT $2",
-        );
-        Ok(found.bind(moment.0).bind(GATEWAYS_MAX).fetch_all(self.reader()).await?)
-    }
-
     /// The gateway, or the service, whose credential has this digest, unless it was revoked; notes now and then that it
     /// was heard.
     pub(crate) async fn hear(&self, kind: Kind, digest: &str, now: UnixMillis) -> Result<Option<String>, StoreError> {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::world::{Platform, Stream};
 
 /// Puts a gateway on record; its token.
-async fn enrolled(platform: &Platform, name: &str) -> String {
+pub(crate) async fn enrolled(platform: &Platform, name: &str) -> String {
     let made = platform.operator("POST", "/gateways", json!({ "name": name })).await;
     assert_eq!(made.status, 201, "{made:?}");
     let credential = Secret::parse(made.body["credential"].as_str().unwrap()).unwrap();

@@ -51,6 +51,8 @@ mod output;
 #[cfg(test)]
 mod overload;
 #[cfg(test)]
+mod platform_certificate;
+#[cfg(test)]
 mod poison;
 #[cfg(test)]
 mod quotas;
@@ -78,6 +80,8 @@ mod upstream_grpc;
 mod upstream_http2;
 #[cfg(test)]
 mod upstream_servers;
+#[cfg(test)]
+mod upstream_silence;
 #[cfg(test)]
 mod upstream_tls;
 #[cfg(test)]

@@ -15,6 +15,7 @@ pub(crate) mod frames;
 pub(crate) mod h2;
 pub(crate) mod h2_upstream;
 pub(crate) mod observed;
+pub(crate) mod relay;
 pub(crate) mod secure;
 pub(crate) mod upstream;
 pub(crate) mod visitor;
@@ -94,6 +95,8 @@ pub(crate) struct Setup {
     pub(crate) drain: &'static str,
     /// Nobody answers where the control plane should be, until it is revived.
     pub(crate) control_plane_is_dead: bool,
+    /// Chain and key of the platform's certificate, PEM.
+    pub(crate) platform: (String, String),
     /// Where log lines go, when not to the world's own buffer.
     pub(crate) logs: Option<Arc<Logs>>,
 }
@@ -143,6 +146,7 @@ impl World {
             listen: "",
             drain: "lame_duck = \"0s\"\nrequests = \"5s\"",
             control_plane_is_dead: false,
+            platform: certificates::platform().clone(),
             logs: None,
         };
         change(&mut setup);
@@ -209,7 +213,14 @@ impl World {
         std::fs::rename(&fresh, self.settings_file()).unwrap();
     }
 
-    fn settings_file(&self) -> std::path::PathBuf {
+    /// Puts this chain and key in place of the platform's.
+    pub(crate) fn put_platform_certificate(&self, (chain, key): &(String, String)) {
+        let file = |name: &str| self.directory.path().join(name);
+        std::fs::write(file("platform.pem"), chain).unwrap();
+        std::fs::write(file("platform.key"), key).unwrap();
+    }
+
+    pub(crate) fn settings_file(&self) -> std::path::PathBuf {
         self.directory.path().join("gateway.toml")
     }
 
@@ -284,7 +295,7 @@ fn published(key: &TestKey, other_key: &TestKey) -> Vec<Entity> {
 }
 
 fn configuration(setup: &Setup, control: &ControlPlane, directory: &TempDir) -> String {
-    let (chain, key) = certificates::platform();
+    let (chain, key) = &setup.platform;
     let file = |name: &str| directory.path().join(name);
     std::fs::write(file("platform.pem"), chain).unwrap();
     std::fs::write(file("platform.key"), key).unwrap();
