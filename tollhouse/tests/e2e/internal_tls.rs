@@ -179,6 +179,7 @@ async fn processes_speak_tls_to_each_other_on_internal_listeners_and_apis() {
         })
         .await;
     }
+    a_stolen_gateway_is_looked_through(places, &plane, &shop, &edge, &client).await;
     let (internal, of_apis) = (directory.join("ca/internal.pem"), places.apis.join("ca/internal.pem"));
     for service in [&plane, &shop] {
         let [inside, api] = ["internal", "http"].map(|listener| service.address(listener).unwrap().to_string());
