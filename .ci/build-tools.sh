@@ -1,7 +1,11 @@
-# Sourced by ./up and ./check: what a build needs beside Rust, found or installed. Says nothing when nothing is missing.
+# Sourced by ./up and ./check: finds or installs what they need beside Rust. Prints nothing when nothing is missing.
+# Linux. .ci/packages names the packages.
 # shellcheck shell=bash
 
-# Words for people go to the error stream: the output belongs to the program.
+# Debian keeps servers where only root looks.
+PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
+
+# Messages go to the error stream: the output belongs to the program.
 say() { printf '%s\n' "$*" >&2; }
 fail() { printf '%s\n' "$@" >&2; exit 1; }
 
@@ -20,93 +24,97 @@ need_rust() {
         "If it asks for a toolchain, run this in $PWD: rustup toolchain install"
 }
 
-# A compiler is there when it compiles: on many systems the compiler and the headers of the C library are two packages.
-c_compiler_works() {
-    command -v "${CC:-cc}" >/dev/null || return 1
-    printf '#include <stdlib.h>\n#include <pthread.h>\nint main(void) { return 0; }\n' |
-        "${CC:-cc}" -x c -o /dev/null - >/dev/null 2>&1
-}
-
-# Why: rustc links with cc, and aws-lc, SQLite and zstd are C; pingora's zlib-ng is built with cmake, jemalloc with make.
-need_build_tools() {
-    local missing=()
-    c_compiler_works || missing+=(compiler)
-    command -v make >/dev/null || missing+=(make)
-    command -v cmake >/dev/null || missing+=(cmake)
-    [ ${#missing[@]} -eq 0 ] || install_tools "${missing[@]}"
-    c_compiler_works || fail "There is still no working C compiler (cc). Install one, for example gcc with the headers of the C library."
-    local tool
-    for tool in make cmake; do
-        command -v "$tool" >/dev/null || fail "There is still no $tool on the PATH. Install it and run this again."
-    done
-}
-
-# need COMMAND PACKAGE: what only tests need, from the system's packages.
-need() {
-    command -v "$1" >/dev/null || install_tools "$2"
-    command -v "$1" >/dev/null || fail "There is still no $1 on the PATH. Install it (package $2) and run this again."
-}
-
-# A PostgreSQL server to test with; Debian keeps its programs off the path. Its service is not needed and not left on.
-need_postgres() {
-    command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || {
-        install_tools postgresql
-        if [ -d /run/systemd/system ]; then systemctl disable --now postgresql >/dev/null 2>&1 || true; fi
-    }
-    command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 ||
-        fail "There is still no PostgreSQL server (initdb). Install it (package postgresql) and run this again."
-}
-
-# Installs tools with whatever the system installs packages with.
-install_tools() {
-    local manager='' packages=() tool
-    for manager in apt-get dnf brew none; do
-        command -v "$manager" >/dev/null && break
-    done
-    for tool in "$@"; do
-        case "$manager:$tool" in
-            apt-get:compiler) packages+=(gcc libc6-dev) ;;
-            dnf:compiler) packages+=(gcc glibc-devel) ;;
-            brew:compiler) fail "The C compiler is missing. Install Apple's with: xcode-select --install" ;;
-            *:python3 | *:curl | *:make | *:cmake | *:prometheus | *:redis-* | *:faketime | *:pebble | *:valgrind | *:npm | *:chromium*) packages+=("$tool") ;;
-            apt-get:python3-venv | apt-get:sqlite3 | apt-get:postgresql | brew:postgresql) packages+=("$tool") ;;
-            dnf:postgresql) packages+=(postgresql-server) ;;
-            *:sqlite3) packages+=(sqlite) ;;
-            none:*) packages+=("$tool") ;;
-            *) fail "Nobody knows how to install $tool here." ;;
-        esac
-    done
-    [ "$manager" != none ] || fail \
-        "Missing: ${packages[*]/compiler/a C compiler}." \
-        "Neither apt-get, dnf nor brew is here to install them. Install them yourself and run this again."
-    local as_root=()
-    if [ "$manager" != brew ] && [ "$(id -u)" -ne 0 ]; then
-        command -v sudo >/dev/null || fail \
-            "Missing: ${packages[*]}. Installing them takes root, and there is no sudo." \
-            "As root, run: $manager install ${packages[*]}"
-        as_root=(sudo)
-    fi
-    say "Installing with $manager what the build needs: ${packages[*]}"
-    case "$manager" in
-        apt-get)
-            # On a fresh machine the lists of packages are not there yet.
-            run_quietly ${as_root[@]+"${as_root[@]}"} apt-get update
-            run_quietly ${as_root[@]+"${as_root[@]}"} env DEBIAN_FRONTEND=noninteractive \
-                apt-get install --yes --no-install-recommends "${packages[@]}"
-            ;;
-        dnf) run_quietly ${as_root[@]+"${as_root[@]}"} dnf install --assumeyes "${packages[@]}" ;;
-        brew) run_quietly brew install "${packages[@]}" ;;
+# have COMMAND: whether it is here.
+have() {
+    case "$1" in
+        # A compiler is here when it compiles: on many systems the compiler and the headers of the C library are two packages.
+        cc) printf '#include <stdlib.h>\n#include <pthread.h>\nint main(void) { return 0; }\n' |
+            "${CC:-cc}" -x c -o /dev/null - >/dev/null 2>&1 ;;
+        ensurepip) python3 -c 'import ensurepip' 2>/dev/null ;;
+        initdb) command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 ;;
+        *) command -v "$1" >/dev/null ;;
     esac
 }
 
-# A package manager's chatter is worth reading when it failed.
+# commands_of GROUP...: the commands that these groups need.
+commands_of() {
+    awk -v wanted="$*" '
+        BEGIN { count = split(wanted, groups, " "); for (i = 1; i <= count; i++) want[groups[i]] = 1 }
+        /^#/ || !NF { next }
+        { count = split($2, groups, ","); for (i = 1; i <= count; i++) if (groups[i] in want) { print $1; next } }' .ci/packages
+}
+
+# packages_of MANAGER COMMAND...: the packages that have these commands. Fails for a command that the table does not know.
+packages_of() {
+    local manager=$1 column command found
+    shift
+    case "$manager" in apt-get) column=3 ;; dnf) column=4 ;; esac
+    for command in "$@"; do
+        found=$(awk -v command="$command" -v column="$column" '$1 == command { print $column }' .ci/packages)
+        [ -n "$found" ] || fail "$command is missing from .ci/packages."
+        [ "$found" = - ] || printf '%s\n' "${found//,/ }"
+    done
+}
+
+# need GROUP...: everything these groups need is here, or is installed now. Fails, naming the commands, where it cannot be.
+need() {
+    local missing=() command
+    for command in $(commands_of "$@"); do have "$command" || missing+=("$command"); done
+    [ ${#missing[@]} -gt 0 ] || return 0
+    install_packages "${missing[@]}"
+    local still=()
+    for command in "${missing[@]}"; do have "$command" || still+=("$command"); done
+    [ ${#still[@]} -eq 0 ] || fail "Still missing: ${still[*]}. Install them (.ci/packages names Debian's packages) and run this again."
+}
+
+# install_packages COMMAND...: installs the packages of these commands with the system's package manager.
+install_packages() {
+    local manager='' wanted as_root=()
+    for manager in apt-get dnf none; do
+        command -v "$manager" >/dev/null && break
+    done
+    [ "$manager" != none ] || fail "Missing: $*." \
+        "There is no apt-get and no dnf to install them with. Install them (.ci/packages names Debian's packages) and run this again."
+    # shellcheck disable=SC2207
+    wanted=($(packages_of "$manager" "$@")) || exit 1
+    [ ${#wanted[@]} -gt 0 ] || return 0
+    if [ "$(id -u)" -ne 0 ]; then
+        command -v sudo >/dev/null || fail \
+            "Missing: $*. Installing them takes root, and there is no sudo." \
+            "As root, run: $manager install ${wanted[*]}"
+        as_root=(sudo)
+    fi
+    say "Installing with $manager: ${wanted[*]}"
+    case "$manager" in
+        apt-get)
+            # On a fresh machine the lists of packages are not there yet.
+            run_quietly ${as_root[@]+"${as_root[@]}"} apt-get update || true
+            set -- env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends
+            ;;
+        dnf) set -- dnf install --assumeyes ;;
+    esac
+    # One package that cannot be had must not keep the others away.
+    if ! run_quietly ${as_root[@]+"${as_root[@]}"} "$@" "${wanted[@]}"; then
+        local package
+        for package in "${wanted[@]}"; do
+            run_quietly ${as_root[@]+"${as_root[@]}"} "$@" "$package" || true
+        done
+    fi
+    # PostgreSQL is wanted for its programs. Its service is not needed and not left on.
+    if [ -d /run/systemd/system ] && [[ " ${wanted[*]} " == *" postgresql"* ]]; then
+        ${as_root[@]+"${as_root[@]}"} systemctl disable --now postgresql >/dev/null 2>&1 || true
+    fi
+}
+
+# Runs a command and shows what it printed only if it failed.
 run_quietly() {
-    local log
+    local log outcome=0
     log=$(mktemp)
-    if ! "$@" >"$log" 2>&1; then
+    "$@" >"$log" 2>&1 || outcome=$?
+    if [ "$outcome" -ne 0 ]; then
         cat "$log" >&2
-        rm -f "$log"
-        fail "This did not work: $*"
+        say "This failed: $*"
     fi
     rm -f "$log"
+    return "$outcome"
 }

@@ -7,6 +7,7 @@ use chassis::webhook::AttemptResult;
 
 use crate::dns::RecordKind;
 use crate::domain::Status;
+use crate::enrolment::REASONS;
 use crate::seals::Seals;
 use crate::store::rows::Table;
 
@@ -39,6 +40,8 @@ pub(crate) struct Metrics {
     pub(crate) sealed: IntGaugeVec,
     /// Rows that cannot be read, by table.
     pub(crate) unreadable_rows: IntGaugeVec,
+    /// Credential files that were refused at the start by reason.
+    pub(crate) credential_files_refused: IntGaugeVec,
 }
 
 /// How a question to DNS ended, beside the failures.
@@ -114,9 +117,18 @@ impl Metrics {
                 "Rows of each table that could not be read when they were read last, and are set aside.",
                 &["table"],
             )?,
+            credential_files_refused: gauge_vec(
+                registry,
+                "domains_credential_files_refused",
+                "Credential files that were refused when the service started, by reason.",
+                &["reason"],
+            )?,
         };
         for table in Table::ALL {
             metrics.unreadable_rows.with_label_values(&[table.as_str()]).set(0);
+        }
+        for reason in REASONS {
+            metrics.credential_files_refused.with_label_values(&[reason]).set(0);
         }
         for word in Seals::WORDS {
             metrics.sealed.with_label_values(&[word]).set(0);

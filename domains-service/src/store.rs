@@ -21,6 +21,7 @@ pub(crate) mod keys;
 pub(crate) mod log;
 pub(crate) mod operators;
 pub(crate) mod overview;
+pub(crate) mod processes;
 pub(crate) mod projects;
 pub(crate) mod rows;
 pub(crate) mod seals;
@@ -196,6 +197,8 @@ fn migrations() -> Migrations {
             "0015_services.sql",
             "0016_operator_sessions.sql",
             "0017_browsers.sql",
+            "0018_revoked_credentials.sql",
+            "0020_processes.sql",
         ],
         postgres: [
             "0001_start.sql",
@@ -209,6 +212,8 @@ fn migrations() -> Migrations {
             "0015_services.sql",
             "0016_operator_sessions.sql",
             "0017_browsers.sql",
+            "0018_revoked_credentials.sql",
+            "0020_processes.sql",
         ],
     }
 }

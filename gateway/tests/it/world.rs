@@ -15,6 +15,7 @@ pub(crate) mod frames;
 pub(crate) mod h2;
 pub(crate) mod h2_upstream;
 pub(crate) mod observed;
+pub(crate) mod relay;
 pub(crate) mod secure;
 pub(crate) mod upstream;
 pub(crate) mod visitor;
@@ -219,7 +220,7 @@ impl World {
         std::fs::write(file("platform.key"), key).unwrap();
     }
 
-    fn settings_file(&self) -> std::path::PathBuf {
+    pub(crate) fn settings_file(&self) -> std::path::PathBuf {
         self.directory.path().join("gateway.toml")
     }
 

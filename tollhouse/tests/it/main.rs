@@ -13,6 +13,8 @@ mod errors;
 #[cfg(test)]
 mod files;
 #[cfg(test)]
+mod fresh_machine;
+#[cfg(test)]
 mod metrics;
 #[cfg(test)]
 mod monitoring;
