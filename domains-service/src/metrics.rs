@@ -157,7 +157,7 @@ impl Metrics {
             self.credential_files_refused.with_label_values(&[reason]).set(0);
         }
         for table in Table::ALL {
-            metrics.unreadable_rows.with_label_values(&[table.as_str()]).set(0);
+            self.unreadable_rows.with_label_values(&[table.as_str()]).set(0);
         }
         for word in Seals::WORDS {
             self.sealed.with_label_values(&[word]).set(0);

@@ -29,12 +29,14 @@ pub struct BadColumn {
 
 /// The list. A row is on it once, however often it is read.
 #[derive(Debug, Default)]
-pub struct UnreadableRows(Mutex<BTreeMap<RowPlace, BadColumn>>);
+pub struct UnreadableRows {
+    noted: Mutex<BTreeMap<RowPlace, BadColumn>>,
+}
 
 impl UnreadableRows {
     /// Notes a row. It is logged when it, or what is wrong with it, is new.
     pub fn note(&self, place: &RowPlace, bad: &BadColumn) {
-        let mut noted = self.0.lock();
+        let mut noted = self.noted.lock();
         let is_known = noted.get(place).is_some_and(|known| known == bad);
         if is_known || (noted.len() >= UNREADABLE_MAX && !noted.contains_key(place)) {
             return;
@@ -53,7 +55,7 @@ impl UnreadableRows {
 
     /// A row reads again, or is deleted.
     pub fn forget(&self, place: &RowPlace) {
-        let mut noted = self.0.lock();
+        let mut noted = self.noted.lock();
         if !noted.is_empty() {
             noted.remove(place);
         }
@@ -61,17 +63,17 @@ impl UnreadableRows {
 
     /// The rows that `are_gone` are deleted.
     pub fn forget_where(&self, are_gone: impl Fn(&RowPlace) -> bool) {
-        self.0.lock().retain(|place, _| !are_gone(place));
+        self.noted.lock().retain(|place, _| !are_gone(place));
     }
 
     /// The rows, at most `limit`.
     pub fn noted(&self, limit: usize) -> Vec<(RowPlace, BadColumn)> {
-        self.0.lock().iter().take(limit).map(|(place, bad)| (place.clone(), bad.clone())).collect()
+        self.noted.lock().iter().take(limit).map(|(place, bad)| (place.clone(), bad.clone())).collect()
     }
 
     /// How many of a table there are.
     pub fn count(&self, table: &str) -> usize {
-        self.0.lock().keys().filter(|place| place.table == table).count()
+        self.noted.lock().keys().filter(|place| place.table == table).count()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Projects at rest: those that are there, and those that are removed and kept for a while.
 
+mod erasures;
+
 use chassis::sql::{Connection, RowPlace, query, query_as};
 use contract::browsers::Browsers;
 use contract::hostname::Hostname;
@@ -7,6 +9,7 @@ use contract::plan::{Limits, Plan};
 use contract::project::{Access, Project, ProjectId, ProjectUid, UpstreamName};
 use contract::time::UnixMillis;
 
+pub(crate) use self::erasures::{end_erasures, note_erased};
 use super::rows::{self, Columns, Stored, Table};
 use super::{Store, StoreError, to_json};
 use crate::domain::kept::KeptDomain;
@@ -195,20 +198,6 @@ impl Store {
         Ok(completed.rows_affected())
     }
 
-    /// Projects that are erased here and not yet by this service, the oldest first.
-    pub(crate) async fn erasures(&self, service: &str, limit: i64) -> Result<Vec<ProjectUid>, StoreError> {
-        let rows: Vec<(String,)> = query_as(
-            "SELECT project FROM erasures WHERE NOT EXISTS
-                 (SELECT 1 FROM erased_by b WHERE b.project = erasures.project AND b.service = $2)
-             ORDER BY erased_at, project LIMIT $1",
-        )
-        .bind(limit)
-        .bind(service)
-        .fetch_all(self.reader())
-        .await?;
-        Ok(rows::each(self.reader(), rows.into_iter().map(|(project,)| Erasure(project)).collect()))
-    }
-
     /// How many projects and keys there are.
     pub(crate) async fn count_projects_and_keys(&self) -> Result<(i64, i64), StoreError> {
         Ok(query_as(
@@ -229,21 +218,6 @@ impl Store {
                 .fetch_all(self.reader())
                 .await?;
         Ok(rows::each(self.reader(), rows))
-    }
-}
-
-/// A project that other services must erase.
-struct Erasure(String);
-
-impl Stored for Erasure {
-    type Value = ProjectUid;
-
-    fn place(&self) -> RowPlace {
-        rows::place(Table::Erasures, &self.0, "")
-    }
-
-    fn read(self, columns: &mut Columns) -> Option<ProjectUid> {
-        columns.word("project", &self.0)
     }
 }
 
@@ -399,40 +373,5 @@ pub(crate) async fn erase(connection: &mut Connection, id: &ProjectRef, now: Uni
         .bind(now.0)
         .execute(connection)
         .await?;
-    Ok(())
-}
-
-/// A service has erased the project, too.
-pub(crate) async fn note_erased(
-    connection: &mut Connection,
-    uid: &ProjectUid,
-    service: &str,
-) -> Result<(), StoreError> {
-    query(
-        "INSERT INTO erased_by (project, service) SELECT project, $2 FROM erasures WHERE project = $1
-         ON CONFLICT DO NOTHING",
-    )
-    .bind(uid.as_str())
-    .bind(service)
-    .execute(connection)
-    .await?;
-    Ok(())
-}
-
-/// Ends the erasures that every service on record has carried out, and those from before `before` where no service is on
-/// record: there is none to ask.
-pub(crate) async fn end_erasures(connection: &mut Connection, before: UnixMillis) -> Result<(), StoreError> {
-    query(
-        "DELETE FROM erasures
-         WHERE EXISTS (SELECT 1 FROM erased_by b WHERE b.project = erasures.project)
-             AND NOT EXISTS (SELECT 1 FROM gateways s WHERE s.kind = 'service' AND s.revoked_at IS NULL AND NOT EXISTS
-                 (SELECT 1 FROM erased_by b WHERE b.project = erasures.project AND b.service = s.name))
-             OR erased_at < $1
-             AND NOT EXISTS (SELECT 1 FROM gateways s WHERE s.kind = 'service' AND s.revoked_at IS NULL)",
-    )
-    .bind(before.0)
-    .execute(&mut *connection)
-    .await?;
-    query("DELETE FROM erased_by WHERE project NOT IN (SELECT project FROM erasures)").execute(connection).await?;
     Ok(())
 }

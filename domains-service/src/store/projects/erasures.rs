@@ -1,0 +1,74 @@
+//! Projects that are erased here, until every other service has erased them as well.
+
+use chassis::sql::{Connection, RowPlace, query, query_as};
+use contract::project::ProjectUid;
+use contract::time::UnixMillis;
+
+use super::super::rows::{self, Columns, Stored, Table};
+use super::super::{Store, StoreError};
+
+/// A project that other services must erase.
+struct Erasure(String);
+
+impl Stored for Erasure {
+    type Value = ProjectUid;
+
+    fn place(&self) -> RowPlace {
+        rows::place(Table::Erasures, &self.0, "")
+    }
+
+    fn read(self, columns: &mut Columns) -> Option<ProjectUid> {
+        columns.word("project", &self.0)
+    }
+}
+
+impl Store {
+    /// Projects that are erased here and not yet by this service, the oldest first.
+    pub(crate) async fn erasures(&self, service: &str, limit: i64) -> Result<Vec<ProjectUid>, StoreError> {
+        let rows: Vec<(String,)> = query_as(
+            "SELECT project FROM erasures WHERE NOT EXISTS
+                 (SELECT 1 FROM erased_by b WHERE b.project = erasures.project AND b.service = $2)
+             ORDER BY erased_at, project LIMIT $1",
+        )
+        .bind(limit)
+        .bind(service)
+        .fetch_all(self.reader())
+        .await?;
+        Ok(rows::each(self.reader(), rows.into_iter().map(|(project,)| Erasure(project)).collect()))
+    }
+}
+
+/// A service has erased the project, too.
+pub(crate) async fn note_erased(
+    connection: &mut Connection,
+    uid: &ProjectUid,
+    service: &str,
+) -> Result<(), StoreError> {
+    query(
+        "INSERT INTO erased_by (project, service) SELECT project, $2 FROM erasures WHERE project = $1
+         ON CONFLICT DO NOTHING",
+    )
+    .bind(uid.as_str())
+    .bind(service)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Ends the erasures that every service on record has carried out, and those from before `before` where no service is on
+/// record: there is none to ask.
+pub(crate) async fn end_erasures(connection: &mut Connection, before: UnixMillis) -> Result<(), StoreError> {
+    query(
+        "DELETE FROM erasures
+         WHERE EXISTS (SELECT 1 FROM erased_by b WHERE b.project = erasures.project)
+             AND NOT EXISTS (SELECT 1 FROM gateways s WHERE s.kind = 'service' AND s.revoked_at IS NULL AND NOT EXISTS
+                 (SELECT 1 FROM erased_by b WHERE b.project = erasures.project AND b.service = s.name))
+             OR erased_at < $1
+             AND NOT EXISTS (SELECT 1 FROM gateways s WHERE s.kind = 'service' AND s.revoked_at IS NULL)",
+    )
+    .bind(before.0)
+    .execute(&mut *connection)
+    .await?;
+    query("DELETE FROM erased_by WHERE project NOT IN (SELECT project FROM erasures)").execute(connection).await?;
+    Ok(())
+}
