@@ -100,6 +100,7 @@ impl Stored for Row {
             kind: self.kind,
             actor: self.actor,
             client: self.client,
+            gateway: self.gateway,
             // What happened is worth showing without its details.
             detail: columns.json("detail", &self.detail).unwrap_or_else(|| serde_json::json!({})),
             at: UnixMillis(self.at_ms),

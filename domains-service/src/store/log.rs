@@ -234,9 +234,12 @@ fn as_mark(stored: i64) -> Mark {
 /// A change as it is told; `None` for a row that cannot be read, which is noted.
 fn read_change(reading: &Connection, (revision, effect, at, mark): Row) -> Option<Change> {
     match serde_json::from_str(&effect) {
-        Ok(effect) => {
-            Some(Change { revision: Revision(revision.unsigned_abs()), mark: as_mark(mark), at: UnixMillis(at), effect })
-        }
+        Ok(effect) => Some(Change {
+            revision: Revision(revision.unsigned_abs()),
+            mark: as_mark(mark),
+            at: UnixMillis(at),
+            effect,
+        }),
         Err(error) => {
             rows::note(reading, &rows::place(Table::Changes, revision.to_string(), ""), "effect", &error);
             None

@@ -31,11 +31,12 @@ pub(crate) enum Table {
     Events,
     Projects,
     WebhookEndpoints,
+    Withdrawals,
 }
 
 impl Table {
     /// All of them.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::AcmeOrders,
         Self::ApiKeys,
         Self::Changes,
@@ -47,6 +48,7 @@ impl Table {
         Self::Events,
         Self::Projects,
         Self::WebhookEndpoints,
+        Self::Withdrawals,
     ];
 
     /// Its name in the database.
@@ -63,6 +65,7 @@ impl Table {
             Self::Events => "events",
             Self::Projects => "projects",
             Self::WebhookEndpoints => "webhook_endpoints",
+            Self::Withdrawals => "withdrawals",
         }
     }
 }

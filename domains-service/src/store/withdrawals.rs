@@ -2,13 +2,14 @@
 //!
 //! A row is written in the transaction that withdraws, and goes when every process on record has applied its revision.
 
-use chassis::sql::{Connection, query, query_as, query_scalar};
+use chassis::sql::{Connection, RowPlace, query, query_as, query_scalar};
 use contract::feed::Revision;
 use contract::hostname::Hostname;
 use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 
-use super::{Store, StoreError, Write, read_word};
+use super::rows::{self, Columns, Stored, Table};
+use super::{Store, StoreError, Write};
 use crate::project::ProjectRef;
 
 /// Withdrawals of one project that are on record. Of more the oldest are forgotten: a gateway that has applied the others
@@ -89,23 +90,23 @@ chassis::record! {
     }
 }
 
-impl TryFrom<Row> for Withdrawal {
-    type Error = StoreError;
+impl Stored for Row {
+    type Value = Withdrawal;
 
-    fn try_from(row: Row) -> Result<Self, StoreError> {
-        Ok(Self {
-            what: read_word(&row.what, "withdrawal")?,
-            which: row.which,
-            project_uid: row.project,
-            project_name: row.project_name,
-            revision: Revision(row.revision.unsigned_abs()),
-            since: UnixMillis(row.since),
+    fn place(&self) -> RowPlace {
+        rows::place(Table::Withdrawals, &self.which, &self.project)
+    }
+
+    fn read(self, columns: &mut Columns) -> Option<Withdrawal> {
+        Some(Withdrawal {
+            what: columns.word("what", &self.what)?,
+            which: self.which,
+            project_uid: self.project,
+            project_name: self.project_name,
+            revision: Revision(self.revision.unsigned_abs()),
+            since: UnixMillis(self.since),
         })
     }
-}
-
-fn all(rows: Vec<Row>) -> Result<Vec<Withdrawal>, StoreError> {
-    rows.into_iter().map(Withdrawal::try_from).collect()
 }
 
 /// A revision as a column has it.
@@ -164,21 +165,23 @@ impl Store {
         let found = query_as("SELECT what, COUNT(*), MIN(since) FROM withdrawals GROUP BY what");
         let rows: Vec<(String, i64, i64)> = found.fetch_all(self.reader()).await?;
         let count = |(what, count, oldest): (String, i64, i64)| {
-            Ok(Counted { what: read_word(&what, "withdrawal")?, count, oldest: UnixMillis(oldest) })
+            Some(Counted { what: what.parse().ok()?, count, oldest: UnixMillis(oldest) })
         };
-        rows.into_iter().map(count).collect()
+        Ok(rows.into_iter().filter_map(count).collect())
     }
 
     /// Up to `limit` withdrawals that wait, the oldest first.
     pub(crate) async fn withdrawals(&self, limit: i64) -> Result<Vec<Withdrawal>, StoreError> {
         let found = query_as("SELECT * FROM withdrawals ORDER BY revision, what, which LIMIT $1");
-        all(found.bind(limit).fetch_all(self.reader()).await?)
+        let found: Vec<Row> = found.bind(limit).fetch_all(self.reader()).await?;
+        Ok(rows::each(self.reader(), found))
     }
 
     /// The withdrawals of a project that wait, the oldest first.
     pub(crate) async fn withdrawals_of(&self, project: &ProjectUid) -> Result<Vec<Withdrawal>, StoreError> {
         let found = query_as("SELECT * FROM withdrawals WHERE project = $1 ORDER BY revision, what, which LIMIT $2");
-        all(found.bind(project.as_str()).bind(ROWS_MAX).fetch_all(self.reader()).await?)
+        let found: Vec<Row> = found.bind(project.as_str()).bind(ROWS_MAX).fetch_all(self.reader()).await?;
+        Ok(rows::each(self.reader(), found))
     }
 
     /// The removal of a project of this name that waits, the newest if there are several.
@@ -187,7 +190,7 @@ impl Store {
             "SELECT * FROM withdrawals WHERE what = 'project' AND project_name = $1 ORDER BY revision DESC LIMIT 1",
         );
         let row: Option<Row> = found.bind(name).fetch_optional(self.reader()).await?;
-        row.map(Withdrawal::try_from).transpose()
+        rows::one(self.reader(), row)
     }
 
     /// The revision of the oldest withdrawal that waits.
@@ -205,7 +208,9 @@ impl Store {
 /// Forgets what every process that has applied `revision` serves no more.
 pub(crate) async fn end(connection: &mut Connection, revision: Revision) -> Result<Vec<Withdrawal>, StoreError> {
     let ended = query_as("DELETE FROM withdrawals WHERE revision <= $1 RETURNING *");
-    all(ended.bind(column(revision)).fetch_all(connection).await?)
+    let ended: Vec<Row> = ended.bind(column(revision)).fetch_all(connection).await?;
+    // A row that cannot be read is over as well.
+    Ok(ended.into_iter().filter_map(|row| row.read(&mut Columns::default())).collect())
 }
 
 /// Deletes the rows of domains whose removal is part of `revision`; their names.
@@ -214,7 +219,7 @@ pub(crate) async fn end_removals(connection: &mut Connection, revision: Revision
         .bind(column(revision))
         .fetch_all(connection)
         .await?;
-    ended.into_iter().map(|(name,)| read_word(&name, "domain")).collect()
+    Ok(ended.into_iter().filter_map(|(name,)| name.parse().ok()).collect())
 }
 
 #[cfg(test)]
