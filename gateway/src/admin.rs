@@ -92,6 +92,7 @@ async fn status(State(view): State<View>) -> Json<Value> {
         "clock_behind_milliseconds": view.fleet_clock.behind(),
         "feed_heard_at": view.gateway.telemetry.feed_heard.get(),
         "log_lines_dropped": view.gateway.telemetry.lines_dropped(),
+        "platform_certificate_faults": recall::platform_certificate_faults(&view),
         "certificates": recall::certificates(&view, CERTIFICATES_SHOWN),
         "top_refusals": recall::refusals(&view, REFUSALS_SHOWN),
         "connections": view.live.connections.live(),

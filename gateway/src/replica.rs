@@ -184,6 +184,13 @@ impl Replica {
         self.file.find(Kind::Key, |key: &ApiKey| key.id == *id)
     }
 
+    /// The platform's own hosts that have no certificate of their own. Looks through all sites: not for requests.
+    pub fn platform_hosts(&self) -> Vec<Hostname> {
+        let mut hosts = self.file.sites_of_the_platform();
+        hosts.retain(|host| self.certificate(host).is_none());
+        hosts
+    }
+
     /// The certificates that end first, at most `limit`.
     pub fn soonest_to_expire(&self, limit: usize) -> Vec<Expiry> {
         self.file.soonest_to_expire(limit)

@@ -8,4 +8,4 @@ mod open;
 mod platform;
 
 pub use open::CertificateOpener;
-pub use platform::PlatformCertificate;
+pub use platform::{CertificateFault, FaultKind, Place, PlatformCertificate};

@@ -75,7 +75,7 @@ pub(super) fn certificates(view: &View, limit: usize) -> Value {
     let now = view.clock.now_seconds();
     let pipeline = &view.gateway.pipeline;
     let mut all = pipeline.replica.soonest_to_expire(limit);
-    all.extend(pipeline.platform_certificate.as_ref().and_then(|platform| platform.expiry()));
+    all.extend(pipeline.platform_certificate.as_ref().map(|platform| platform.expiry()));
     all.sort_by_key(|expiry| expiry.not_after);
     all.truncate(limit);
     let show = |expiry: Expiry| {
@@ -83,6 +83,12 @@ pub(super) fn certificates(view: &View, limit: usize) -> Value {
         json!({ "host": expiry.hostname, "ends_at": expiry.not_after, "lifetime_left": (left * 1_000.0).round() / 1_000.0 })
     };
     all.into_iter().map(show).collect()
+}
+
+/// What is wrong with the platform's certificate, in words.
+pub(super) fn platform_certificate_faults(view: &View) -> Vec<String> {
+    let platform = view.gateway.pipeline.platform_certificate.as_ref();
+    platform.into_iter().flat_map(|platform| platform.faults()).map(|fault| fault.to_string()).collect()
 }
 
 async fn request(State(view): State<View>, Path(id): Path<String>) -> Response {

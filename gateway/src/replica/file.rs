@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use contract::feed::{Effect, Entity, EntityName, Mark, Position, Revision};
+use contract::hostname::Hostname;
+use contract::site::{Serves, Site};
 use contract::time::UnixSeconds;
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition, WriteTransaction};
 use serde::de::DeserializeOwned;
@@ -178,6 +180,25 @@ impl File {
         let table = read.open_table(kind.table()).ok()?;
         let values = table.iter().ok()?.filter_map(|row| serde_json::from_slice(row.ok()?.1.value()).ok());
         values.into_iter().find(|value| matches(value))
+    }
+
+    /// Hosts that serve the platform itself. An unreadable file is logged and counts as empty.
+    pub(super) fn sites_of_the_platform(&self) -> Vec<Hostname> {
+        let read = || -> anyhow::Result<Vec<Hostname>> {
+            let table = self.database.begin_read()?.open_table(Kind::Site.table())?;
+            let mut hosts = Vec::new();
+            for row in table.iter()? {
+                let site = serde_json::from_slice::<Site>(row?.1.value());
+                if let Ok(Site { hostname, serves: Serves::Platform { .. }, .. }) = site {
+                    hosts.push(hostname);
+                }
+            }
+            Ok(hosts)
+        };
+        read().unwrap_or_else(|error| {
+            tracing::error!(error = format!("{error:#}"), "the local replica cannot be read");
+            Vec::new()
+        })
     }
 
     pub(super) fn apply(&self, effects: &[&Effect], position: Position) -> anyhow::Result<()> {

@@ -9,6 +9,7 @@ use chassis::clock::Clock;
 use chassis::logs::Logs;
 use chassis::shutdown::Shutdown;
 use chassis::watchdog::Watchdog;
+use contract::time::UnixSeconds;
 use parking_lot::Mutex;
 use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
@@ -22,7 +23,7 @@ use crate::quota::Quota;
 use crate::quota::settings::Mode;
 use crate::replica::{Expiry, Replica};
 use crate::telemetry::{CertificateKind, Telemetry};
-use crate::tls::PlatformCertificate;
+use crate::tls::{CertificateFault, Place, PlatformCertificate};
 
 /// How often usage is written, the platform certificate's files are looked at, and gauges are refreshed.
 const CHORES_EVERY: Duration = Duration::from_secs(1);
@@ -155,46 +156,56 @@ pub(super) struct OnDisk {
 
 impl OnDisk {
     /// Writes usage; answers the certificate of a domain that ends first, and whether the platform's has been replaced.
-    fn look(&self) -> (Option<Expiry>, anyhow::Result<bool>) {
+    fn look(&self, now: UnixSeconds) -> (Option<Expiry>, bool) {
         self.usage.write();
-        let replaced = self.platform.as_ref().map_or(Ok(false), |platform| platform.reload());
+        let replaced = self.platform.as_ref().is_some_and(|platform| platform.look(&self.replica, now));
         (self.replica.soonest_to_expire(1).pop(), replaced)
     }
 }
 
+/// Shows the platform's certificate in metrics, log and recent moments. A fault is logged once, until it changes.
+fn show_platform(chores: &Chores, platform: &PlatformCertificate, replaced: bool, known: &mut Vec<CertificateFault>) {
+    let gauges = &chores.telemetry.certificates;
+    let (expiry, faults) = (platform.expiry(), platform.faults());
+    gauges.show(CertificateKind::Platform, Some(&expiry), chores.clock.now_seconds());
+    gauges.show_faults(&faults);
+    let moments = &chores.telemetry.recent.moments;
+    if replaced {
+        tracing::info!(name = expiry.hostname, ends_at = expiry.not_after.0, "platform certificate replaced");
+        moments.now("certificate", "the platform's certificate was replaced");
+    }
+    for fault in faults.iter().filter(|fault| !known.contains(fault)) {
+        let (file, reason, remedy) = (fault.file.display(), fault.kind.to_string(), fault.remedy());
+        match fault.place {
+            Place::Refused => {
+                tracing::error!(%file, reason, remedy, "platform certificate refused; the one in use stays");
+            }
+            Place::InUse => tracing::error!(%file, reason, remedy, "platform certificate in use is bad"),
+        }
+        moments.now("certificate", fault.to_string());
+    }
+    *known = faults;
+}
+
 pub(super) async fn housekeep(chores: Chores, disk: OnDisk) {
     let disk = Arc::new(disk);
-    let mut platform_complaint = None;
+    let mut platform_faults = Vec::new();
     let mut seen = Seen::default();
     loop {
         let ended = tokio::time::timeout(CHORES_EVERY, chores.end.begun()).await.is_ok();
         // On a thread that may wait: a disk that takes a snapshot of gigabytes lets others wait for seconds.
         let looking = disk.clone();
-        let looked = tokio::task::spawn_blocking(move || looking.look()).await;
+        let now = chores.clock.now_seconds();
+        let looked = tokio::task::spawn_blocking(move || looking.look(now)).await;
         chores.telemetry.runtime_stall.set(chores.watchdog.longest_silence().as_secs_f64());
         chores.telemetry.show_dropped(chores.logs.dropped());
         chores.telemetry.quota.show_mode(chores.quota.mode());
         chores.telemetry.show_connections(chores.live.connections.live());
         seen.look(&chores);
         if let Ok((domains, replaced)) = looked {
-            let platform = disk.platform.as_ref().and_then(|platform| platform.expiry());
-            let (gauges, now) = (&chores.telemetry.certificates, chores.clock.now_seconds());
-            gauges.show(CertificateKind::Domains, domains.as_ref(), now);
-            gauges.show(CertificateKind::Platform, platform.as_ref(), now);
-            let complaint = match replaced {
-                Ok(true) => {
-                    tracing::info!("platform certificate reloaded");
-                    chores.telemetry.recent.moments.now("certificate", "the platform's certificate was replaced");
-                    None
-                }
-                Ok(false) => None,
-                Err(error) => Some(format!("{error:#}")),
-            };
-            if complaint != platform_complaint {
-                if let Some(error) = &complaint {
-                    tracing::error!(error, "the platform certificate's files are not usable; the one in use stays");
-                }
-                platform_complaint = complaint;
+            chores.telemetry.certificates.show(CertificateKind::Domains, domains.as_ref(), now);
+            if let Some(platform) = &disk.platform {
+                show_platform(&chores, platform, replaced, &mut platform_faults);
             }
         }
         if ended {

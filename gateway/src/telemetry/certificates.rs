@@ -4,6 +4,7 @@ use chassis::metrics::{self, GaugeVec, IntGaugeVec, Registry};
 use contract::time::UnixSeconds;
 
 use crate::replica::Expiry;
+use crate::tls::{CertificateFault, FaultKind, Place};
 
 /// Whose certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,7 @@ impl CertificateKind {
 pub struct CertificateMetrics {
     expiry: IntGaugeVec,
     left: GaugeVec,
+    faults: IntGaugeVec,
 }
 
 impl CertificateMetrics {
@@ -44,7 +46,14 @@ impl CertificateMetrics {
                 "The part of its lifetime that the certificate which ends first has left; 1 while there is none.",
                 &["kind"],
             )?,
+            faults: metrics::gauge_vec(
+                registry,
+                "edge_platform_certificate_fault",
+                "1 while the platform's certificate in use is bad, or its files are refused, for this reason; else 0.",
+                &["certificate", "reason"],
+            )?,
         };
+        metrics.show_faults(&[]);
         for kind in [CertificateKind::Domains, CertificateKind::Platform] {
             metrics.show(kind, None, UnixSeconds(0));
         }
@@ -55,5 +64,15 @@ impl CertificateMetrics {
     pub fn show(&self, kind: CertificateKind, soonest: Option<&Expiry>, now: UnixSeconds) {
         self.expiry.with_label_values(&[kind.as_str()]).set(soonest.map_or(0, |expiry| expiry.not_after.0));
         self.left.with_label_values(&[kind.as_str()]).set(soonest.map_or(1.0, |expiry| expiry.left(now)));
+    }
+
+    /// Shows what is wrong with the platform's certificate.
+    pub fn show_faults(&self, faults: &[CertificateFault]) {
+        for place in Place::ALL {
+            for reason in FaultKind::REASONS {
+                let found = faults.iter().any(|fault| fault.place == place && fault.kind.reason() == reason);
+                self.faults.with_label_values(&[place.as_str(), reason]).set(i64::from(found));
+            }
+        }
     }
 }

@@ -1,4 +1,9 @@
-//! The platform's own certificate: a wildcard from files, reloaded when the files change.
+//! The platform's own certificate: a wildcard from files, replaced when the files change.
+//!
+//! A replacement is taken only when it can do what the certificate in use does: cover the same names, be valid now, and
+//! last at least as long. Anything else is refused and the certificate in use stays, because a mistake in this file
+//! would end every connection to every platform host at once. At a start there is nothing to fall back to, so whatever
+//! chain and key belong together are served, and what is wrong with them is reported.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,23 +12,38 @@ use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use contract::hostname::Hostname;
 use contract::time::UnixSeconds;
+use parking_lot::Mutex;
 use rustls::sign::CertifiedKey;
 
+pub use self::fault::{CertificateFault, FaultKind, Place};
 use super::open::{certified_key, covers, names_of};
-use crate::replica::Expiry;
+use crate::replica::{Expiry, Replica};
 
-/// A certificate for the platform's hosts. Reading it is lock-free; [`PlatformCertificate::reload`] replaces it only by
-/// one that is good.
+mod fault;
+
+/// A certificate for the platform's hosts. Reading it is lock-free; [`PlatformCertificate::look`] replaces it.
 pub struct PlatformCertificate {
     chain_file: PathBuf,
     key_file: PathBuf,
     current: ArcSwap<Loaded>,
+    faults: Mutex<Vec<CertificateFault>>,
+    known: Mutex<KnownHosts>,
 }
 
 struct Loaded {
     certified: Arc<CertifiedKey>,
     names: Vec<String>,
     chain_pem: Vec<u8>,
+    not_before: UnixSeconds,
+    not_after: UnixSeconds,
+}
+
+/// The platform's own hosts, read once per chain that is judged: finding them reads all sites.
+#[derive(Default)]
+struct KnownHosts {
+    chain_pem: Vec<u8>,
+    replica_present: bool,
+    names: Vec<Hostname>,
 }
 
 impl PlatformCertificate {
@@ -33,37 +53,104 @@ impl PlatformCertificate {
     /// When a file cannot be read, or chain and key do not belong together.
     pub fn load(chain_file: PathBuf, key_file: PathBuf) -> anyhow::Result<Self> {
         let current = ArcSwap::from_pointee(read(&chain_file, &key_file)?);
-        Ok(Self { chain_file, key_file, current })
+        Ok(Self { chain_file, key_file, current, faults: Mutex::default(), known: Mutex::default() })
     }
 
     /// The certificate, if it covers the hostname.
     pub fn covering(&self, hostname: &Hostname) -> Option<Arc<CertifiedKey>> {
         let current = self.current.load();
-        let covered = current.names.iter().any(|name| covers(name, hostname.as_str()));
-        covered.then(|| current.certified.clone())
+        current.covers(hostname.as_str()).then(|| current.certified.clone())
     }
 
     /// When it ends.
-    pub fn expiry(&self) -> Option<Expiry> {
+    pub fn expiry(&self) -> Expiry {
         let current = self.current.load();
-        let leaf = current.certified.cert.first()?;
-        let (_, leaf) = x509_parser::parse_x509_certificate(leaf).ok()?;
-        let (begins, ends) = (leaf.validity().not_before.timestamp(), leaf.validity().not_after.timestamp());
         let hostname = current.names.first().cloned().unwrap_or_default();
-        Some(Expiry { hostname, not_before: UnixSeconds(begins), not_after: UnixSeconds(ends) })
+        Expiry { hostname, not_before: current.not_before, not_after: current.not_after }
     }
 
-    /// Reads the files again. Returns whether the certificate changed.
-    ///
-    /// # Errors
-    /// As [`PlatformCertificate::load`]; the certificate in use stays.
-    pub fn reload(&self) -> anyhow::Result<bool> {
-        let loaded = read(&self.chain_file, &self.key_file)?;
-        let changed = loaded.chain_pem != self.current.load().chain_pem;
-        if changed {
-            self.current.store(Arc::new(loaded));
+    /// What is wrong, as of the last look: with the certificate in use, or with the files that were put in its place.
+    pub fn faults(&self) -> Vec<CertificateFault> {
+        self.faults.lock().clone()
+    }
+
+    /// Reads the files again and takes what they hold if it is better. Returns whether the certificate changed; what is
+    /// wrong is in [`PlatformCertificate::faults`] afterwards.
+    pub fn look(&self, replica: &Replica, now: UnixSeconds) -> bool {
+        let current = self.current.load_full();
+        let fault = |place, kind| CertificateFault { place, file: self.chain_file.clone(), kind };
+        let found = read(&self.chain_file, &self.key_file);
+        let chain_pem = found.as_ref().map_or(&current.chain_pem, |found| &found.chain_pem);
+        let hosts = self.platform_hosts(replica, chain_pem);
+        let refused = match found {
+            Ok(found) if found.chain_pem == current.chain_pem => None,
+            Ok(found) => match found.judge_against(&current, &hosts, now) {
+                Ok(()) => {
+                    self.current.store(Arc::new(found));
+                    self.faults.lock().clear();
+                    return true;
+                }
+                Err(kind) => Some(fault(Place::Refused, kind)),
+            },
+            Err(error) => Some(fault(Place::Refused, FaultKind::Unusable(format!("{error:#}")))),
+        };
+        let in_use = current.validity(now).and_then(|()| current.cover_hosts(&hosts)).err();
+        let in_use = in_use.map(|kind| fault(Place::InUse, kind));
+        *self.faults.lock() = in_use.into_iter().chain(refused).collect();
+        false
+    }
+
+    fn platform_hosts(&self, replica: &Replica, chain_pem: &[u8]) -> Vec<Hostname> {
+        let mut known = self.known.lock();
+        let replica_present = replica.is_present();
+        if known.chain_pem != chain_pem || known.replica_present != replica_present {
+            *known = KnownHosts { chain_pem: chain_pem.to_vec(), replica_present, names: replica.platform_hosts() };
         }
-        Ok(changed)
+        known.names.clone()
+    }
+}
+
+impl Loaded {
+    fn covers(&self, hostname: &str) -> bool {
+        self.names.iter().any(|name| covers(name, hostname))
+    }
+
+    /// Whether it is valid at this moment.
+    fn validity(&self, now: UnixSeconds) -> Result<(), FaultKind> {
+        if now > self.not_after {
+            return Err(FaultKind::Expired(self.not_after));
+        }
+        if now < self.not_before { Err(FaultKind::NotYetValid(self.not_before)) } else { Ok(()) }
+    }
+
+    /// Whether it covers all of the platform's hosts.
+    fn cover_hosts(&self, hosts: &[Hostname]) -> Result<(), FaultKind> {
+        self.require(hosts.iter().map(Hostname::as_str).filter(|host| !self.covers(host)))
+    }
+
+    fn require<'n>(&self, missing: impl Iterator<Item = &'n str>) -> Result<(), FaultKind> {
+        let missing: Vec<String> = missing.map(str::to_owned).collect();
+        if missing.is_empty() { Ok(()) } else { Err(FaultKind::Names { found: self.names.clone(), missing }) }
+    }
+
+    /// Whether it may take the place of `current`. One in use that does not cover the platform's hosts says nothing about
+    /// which names are needed, and one that is of no use to clients may be replaced by one that ends earlier.
+    fn judge_against(&self, current: &Self, hosts: &[Hostname], now: UnixSeconds) -> Result<(), FaultKind> {
+        self.validity(now)?;
+        self.cover_hosts(hosts)?;
+        if current.cover_hosts(hosts).is_err() {
+            return Ok(());
+        }
+        // A wildcard is covered by the same wildcard alone.
+        self.require(current.names.iter().map(String::as_str).filter(|name| !self.covers_name(name)))?;
+        if current.validity(now).is_ok() && self.not_after < current.not_after {
+            return Err(FaultKind::EndsEarlier { found: self.not_after, in_use: current.not_after });
+        }
+        Ok(())
+    }
+
+    fn covers_name(&self, name: &str) -> bool {
+        self.names.iter().any(|own| own == name) || (!name.starts_with("*.") && self.covers(name))
     }
 }
 
@@ -74,5 +161,65 @@ fn read(chain_file: &PathBuf, key_file: &PathBuf) -> anyhow::Result<Loaded> {
     let certified = certified_key(&chain_pem, &key_pem).with_context(|| chain_file.display().to_string())?;
     let names = names_of(&certified)?;
     anyhow::ensure!(!names.is_empty(), "{} covers no DNS name", chain_file.display());
-    Ok(Loaded { certified: Arc::new(certified), names, chain_pem })
+    let leaf = certified.end_entity_cert().context("the chain is empty")?;
+    let (_, leaf) = x509_parser::parse_x509_certificate(leaf).context("the leaf does not parse")?;
+    let (begins, ends) = (leaf.validity().not_before.timestamp(), leaf.validity().not_after.timestamp());
+    let (not_before, not_after) = (UnixSeconds(begins), UnixSeconds(ends));
+    Ok(Loaded { certified: Arc::new(certified), names, chain_pem, not_before, not_after })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: UnixSeconds = UnixSeconds(1_000);
+
+    fn loaded(names: &[&str], from: i64, until: i64) -> Loaded {
+        let rcgen::CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(Vec::new()).unwrap();
+        let certified = certified_key(cert.pem().as_bytes(), signing_key.serialize_pem().as_bytes()).unwrap();
+        Loaded {
+            certified: Arc::new(certified),
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            chain_pem: Vec::new(),
+            not_before: UnixSeconds(from),
+            not_after: UnixSeconds(until),
+        }
+    }
+
+    #[test]
+    fn a_replacement_is_taken_only_when_it_is_as_good() {
+        let hosts: Vec<Hostname> = vec!["api.p.example".parse().unwrap()];
+        let wildcard = ["*.p.example"];
+        let good = loaded(&wildcard, 0, 2_000);
+        let expired = loaded(&wildcard, 0, 999);
+        let wrong = loaded(&["other.example"], 0, 9_000);
+        let two = loaded(&["*.p.example", "p.example"], 0, 2_000);
+        let cases = [
+            ("the same end", &good, loaded(&wildcard, 0, 2_000), None),
+            ("a later end", &good, loaded(&wildcard, 0, 2_001), None),
+            ("more names", &good, loaded(&["p.example", "*.p.example"], 0, 2_001), None),
+            ("an earlier end", &good, loaded(&wildcard, 0, 1_999), Some("ends_earlier")),
+            ("expired", &good, loaded(&wildcard, 0, 999), Some("expired")),
+            ("the last second of validity", &expired, loaded(&wildcard, 0, 1_000), None),
+            ("not valid yet", &good, loaded(&wildcard, 1_001, 9_000), Some("not_yet_valid")),
+            ("another name", &good, loaded(&["other.example"], 0, 9_000), Some("names")),
+            ("the host without the wildcard", &good, loaded(&["api.p.example"], 0, 9_000), Some("names")),
+            ("one name less", &two, loaded(&wildcard, 0, 9_000), Some("names")),
+            ("an earlier end than one that is over", &expired, loaded(&wildcard, 0, 1_500), None),
+            ("another name in place of one that is over", &expired, loaded(&["b.example"], 0, 9_000), Some("names")),
+            ("the right names in place of wrong ones", &wrong, loaded(&wildcard, 0, 1_500), None),
+            ("wrong names in place of wrong ones", &wrong, loaded(&["c.example"], 0, 9_500), Some("names")),
+        ];
+        for (case, current, found, expected) in cases {
+            let judged = found.judge_against(current, &hosts, NOW).err().map(|kind| kind.reason());
+            assert_eq!(judged, expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_gateway_that_knows_no_hosts_yet_keeps_to_the_names_in_use() {
+        let current = loaded(&["*.p.example"], 0, 2_000);
+        let judged = loaded(&["other.example"], 0, 9_000).judge_against(&current, &[], NOW).unwrap_err();
+        assert_eq!(judged.reason(), "names");
+    }
 }

@@ -51,6 +51,8 @@ mod output;
 #[cfg(test)]
 mod overload;
 #[cfg(test)]
+mod platform_certificate;
+#[cfg(test)]
 mod poison;
 #[cfg(test)]
 mod quotas;

@@ -95,6 +95,8 @@ pub(crate) struct Setup {
     pub(crate) drain: &'static str,
     /// Nobody answers where the control plane should be, until it is revived.
     pub(crate) control_plane_is_dead: bool,
+    /// Chain and key of the platform's certificate, PEM.
+    pub(crate) platform: (String, String),
     /// Where log lines go, when not to the world's own buffer.
     pub(crate) logs: Option<Arc<Logs>>,
 }
@@ -144,6 +146,7 @@ impl World {
             listen: "",
             drain: "lame_duck = \"0s\"\nrequests = \"5s\"",
             control_plane_is_dead: false,
+            platform: certificates::platform().clone(),
             logs: None,
         };
         change(&mut setup);
@@ -208,6 +211,13 @@ impl World {
         let fresh = self.settings_file().with_extension("new");
         std::fs::write(&fresh, change(&self.configuration)).unwrap();
         std::fs::rename(&fresh, self.settings_file()).unwrap();
+    }
+
+    /// Puts this chain and key in place of the platform's.
+    pub(crate) fn put_platform_certificate(&self, (chain, key): &(String, String)) {
+        let file = |name: &str| self.directory.path().join(name);
+        std::fs::write(file("platform.pem"), chain).unwrap();
+        std::fs::write(file("platform.key"), key).unwrap();
     }
 
     pub(crate) fn settings_file(&self) -> std::path::PathBuf {
@@ -285,7 +295,7 @@ fn published(key: &TestKey, other_key: &TestKey) -> Vec<Entity> {
 }
 
 fn configuration(setup: &Setup, control: &ControlPlane, directory: &TempDir) -> String {
-    let (chain, key) = certificates::platform();
+    let (chain, key) = &setup.platform;
     let file = |name: &str| directory.path().join(name);
     std::fs::write(file("platform.pem"), chain).unwrap();
     std::fs::write(file("platform.key"), key).unwrap();

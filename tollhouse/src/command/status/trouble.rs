@@ -117,6 +117,9 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
             ));
         }
     }
+    for fault in edge.get("platform_certificate_faults").and_then(Value::as_array).into_iter().flatten() {
+        found.push(format!("gateway {name}: {}", fault.as_str().unwrap_or("?")));
+    }
     for certificate in edge.get("certificates").and_then(Value::as_array).into_iter().flatten() {
         let left = certificate.get("lifetime_left").and_then(Value::as_f64).unwrap_or(1.0);
         if left < LIFETIME_LEFT_MIN {
@@ -160,6 +163,7 @@ mod tests {
                 "replica_refuses": null,
                 "now": 1_000, "feed_heard_at": 999, "clock_behind_milliseconds": 40, "quota": { "mode": "lease" }, "log_lines_dropped": 0,
                 "upstreams": [{ "name": "orders", "endpoints": 1, "up": 1 }],
+                "platform_certificate_faults": [],
                 "certificates": [{ "host": "a.example", "lifetime_left": 0.6 }],
             }],
             "control": { "revision": 7, "trouble": null, "sealed_with_older": 3, "sealed_with_missing": 0,
@@ -202,6 +206,11 @@ mod tests {
             ("/edges/0/feed_heard_at", json!(0), "has not heard the control plane since it started"),
             ("/edges/0/upstreams/0/up", json!(0), "reaches 0 of 1 addresses of the service orders"),
             ("/edges/0/certificates/0/lifetime_left", json!(0.2), "the certificate of a.example has 20 %"),
+            (
+                "/edges/0/platform_certificate_faults",
+                json!(["p.pem is refused, and the certificate in use stays"]),
+                "gateway gw-1 (10.0.0.1:9901): p.pem is refused",
+            ),
             ("/edges/0/log_lines_dropped", json!(3), "has dropped 3 log lines"),
             ("/edges/0/revision", json!(5), "is 2 revisions behind"),
             ("/control", json!({ "unreachable": "refused" }), "the domains-service does not answer: refused"),

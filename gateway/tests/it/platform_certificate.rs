@@ -1,0 +1,125 @@
+//! A wrong certificate for the platform's hosts never takes the place of a good one.
+
+use std::time::Duration;
+
+use contract::feed::Entity;
+use contract::project::Access;
+use contract::site::{Serves, Site};
+use rcgen::CertificateParams;
+use rustls::pki_types::CertificateDer;
+
+use crate::world::client::handshake;
+use crate::world::{DEMO, NOW, World, certificates, eventually};
+
+const WILDCARD: &str = "*.tollhouse.localhost";
+const DAY: i64 = 86_400;
+
+/// Chain and key, valid for these days around the test's present.
+fn pair(names: &[&str], from: i64, until: i64) -> (String, String) {
+    let epoch = rcgen::date_time_ymd(1970, 1, 1);
+    let at = |days: i64| epoch + Duration::from_secs((NOW + days * DAY).unsigned_abs());
+    certificates::leaf_with(names, |params: &mut CertificateParams| {
+        (params.not_before, params.not_after) = (at(from), at(until));
+    })
+}
+
+/// The leaf that a handshake for the platform's host shows.
+async fn shown(world: &World) -> CertificateDer<'static> {
+    let stream = handshake(world.https, Some(DEMO), certificates::credulous_client(&[b"http/1.1"])).await;
+    let stream = stream.expect("a handshake");
+    stream.get_ref().1.peer_certificates().expect("a certificate")[0].clone().into_owned()
+}
+
+fn leaf((chain, _): &(String, String)) -> CertificateDer<'static> {
+    use rustls::pki_types::pem::PemObject as _;
+    CertificateDer::from_pem_slice(chain.as_bytes()).unwrap()
+}
+
+async fn faults(world: &World) -> Vec<String> {
+    let (status, text) = world.admin.get("/status").await;
+    assert_eq!(status, 200);
+    let status: serde_json::Value = serde_json::from_str(&text).unwrap();
+    serde_json::from_value(status["platform_certificate_faults"].clone()).unwrap()
+}
+
+/// Waits until the gateway says one thing of its platform certificate, with these words.
+async fn says(world: &World, words: &str) {
+    eventually(words, async || {
+        let faults = faults(world).await;
+        (faults.len() == 1 && faults[0].contains(words)).then_some(())
+    })
+    .await;
+}
+
+fn series(certificate: &str, reason: &str) -> String {
+    format!("edge_platform_certificate_fault{{certificate=\"{certificate}\",reason=\"{reason}\"}}")
+}
+
+#[tokio::test]
+async fn a_wrong_certificate_never_replaces_a_good_one() {
+    let good = pair(&[WILDCARD], -10, 60);
+    let world = World::with(|setup| setup.platform = good.clone()).await;
+    let broken = (pair(&[WILDCARD], -1, 90).0, good.1.clone());
+    let key_alone = (good.0.clone(), pair(&[WILDCARD], -1, 90).1);
+    let wrong = [
+        (pair(&[WILDCARD], -30, -2), "expired", "it expired at 2027-01-13T08:00:10Z"),
+        (pair(&[WILDCARD], 1, 90), "not_yet_valid", "it is not valid before 2027-01-16T08:00:10Z"),
+        (pair(&["other.example"], -1, 90), "names", "it covers other.example and does not cover *.tollhouse.localhost"),
+        (pair(&[DEMO], -1, 90), "names", "does not cover *.tollhouse.localhost"),
+        (pair(&[WILDCARD], -1, 30), "ends_earlier", "it ends at 2027-02-14T08:00:10Z, the one in use at 2027-03-16"),
+        (broken, "unusable", "the private key does not belong to the certificate"),
+        (key_alone, "unusable", "the private key does not belong to the certificate"),
+        (("no certificate".to_owned(), good.1.clone()), "unusable", "the chain is empty"),
+    ];
+    for (pair, reason, words) in &wrong {
+        world.put_platform_certificate(pair);
+        says(&world, words).await;
+        assert!(faults(&world).await[0].contains("platform.pem is refused, and the certificate in use stays"));
+        world.admin.counts(&series("refused", reason), 1).await;
+        assert_eq!(shown(&world).await, leaf(&good), "{reason}");
+    }
+    // A better one is taken, and all is well.
+    let better = pair(&[WILDCARD, "tollhouse.localhost"], -1, 90);
+    world.put_platform_certificate(&better);
+    eventually("the better one", async || (shown(&world).await == leaf(&better)).then_some(())).await;
+    eventually("no fault", async || faults(&world).await.is_empty().then_some(())).await;
+    for (_, reason, _) in &wrong {
+        world.admin.counts(&series("refused", reason), 0).await;
+    }
+}
+
+/// At a start there is nothing to fall back to: a bad certificate is served and reported.
+#[tokio::test]
+async fn a_bad_certificate_at_the_start_is_served_and_reported() {
+    let expired = pair(&[WILDCARD], -30, -2);
+    let world = World::with(|setup| setup.platform = expired.clone()).await;
+    assert_eq!(shown(&world).await, leaf(&expired));
+    says(&world, "platform.pem): it expired at 2027-01-13T08:00:10Z: put a good pair in its place").await;
+    world.admin.counts(&series("in_use", "expired"), 1).await;
+    // One that ends within a month is better than one that is over.
+    let mended = pair(&[WILDCARD], -1, 5);
+    world.put_platform_certificate(&mended);
+    eventually("the mended one", async || (shown(&world).await == leaf(&mended)).then_some(())).await;
+    world.admin.counts(&series("in_use", "expired"), 0).await;
+    assert_eq!(faults(&world).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn wrong_names_at_the_start_are_reported_and_mended_without_a_restart() {
+    let api = "api.tollhouse.localhost";
+    let world = World::with(|setup| {
+        setup.platform = pair(&["other.example"], -1, 90);
+        setup.entities.push(Entity::Site(Site {
+            hostname: api.parse().unwrap(),
+            serves: Serves::Platform { upstream: "orders".parse().unwrap(), access: Access::Key },
+            redirect: None,
+        }));
+    })
+    .await;
+    says(&world, "it covers other.example and does not cover api.tollhouse.localhost").await;
+    world.admin.counts(&series("in_use", "names"), 1).await;
+    let right = pair(&[WILDCARD], -1, 60);
+    world.put_platform_certificate(&right);
+    eventually("no fault", async || faults(&world).await.is_empty().then_some(())).await;
+    assert_eq!(shown(&world).await, leaf(&right));
+}
