@@ -74,23 +74,22 @@ pub(crate) fn copied(directory: &Path) -> tempfile::TempDir {
 
 /// A connection to a test's database, beside those of the service.
 enum Beside {
-    Sqlite(sqlx::SqliteConnection),
+    Sqlite(SqliteConnection),
     Postgres(sqlx::PgConnection),
 }
 
 impl Beside {
     async fn open(directory: &Path) -> Self {
-        use sqlx::Connection as _;
         if directory.join(NOTE).exists() {
             return Self::Postgres(sqlx::PgConnection::connect(&url_in(directory)).await.unwrap());
         }
-        let file = sqlx::sqlite::SqliteConnectOptions::new().filename(directory.join("domains.sqlite"));
-        Self::Sqlite(sqlx::SqliteConnection::connect_with(&file).await.unwrap())
+        let file = SqliteConnectOptions::new().filename(directory.join("domains.sqlite"));
+        Self::Sqlite(SqliteConnection::connect_with(&file).await.unwrap())
     }
 
     /// Two columns of text of all rows.
     async fn pairs(self, text: &str) -> Vec<(Option<String>, Option<String>)> {
-        let text = sqlx::AssertSqlSafe(text.to_owned());
+        let text = AssertSqlSafe(text.to_owned());
         match self {
             Self::Sqlite(mut connection) => sqlx::query_as(text).fetch_all(&mut connection).await.unwrap(),
             Self::Postgres(mut connection) => sqlx::query_as(text).fetch_all(&mut connection).await.unwrap(),
@@ -100,7 +99,7 @@ impl Beside {
 
 /// Carries out statements behind the service's back.
 pub(crate) async fn execute(directory: &Path, text: &str) {
-    let text = sqlx::AssertSqlSafe(text.to_owned());
+    let text = AssertSqlSafe(text.to_owned());
     match Beside::open(directory).await {
         Beside::Sqlite(mut connection) => drop(sqlx::raw_sql(text).execute(&mut connection).await.unwrap()),
         Beside::Postgres(mut connection) => drop(sqlx::raw_sql(text).execute(&mut connection).await.unwrap()),
