@@ -195,12 +195,7 @@ impl Telemetry {
                 "When the control plane was last heard from.",
             )?,
             replica_refused,
-            clock_off: metrics::gauge_vec(
-                registry,
-                "edge_clock_off_seconds",
-                "By how much a clock is ahead of the fleet's time, as far as this gateway knows.",
-                &["clock"],
-            )?,
+            clock_off: clock_off(registry)?,
             draining: metrics::gauge(registry, "edge_draining", "1 while the gateway finishes what it has.")?,
             runtime_stall: metrics::fraction_gauge(
                 registry,
@@ -319,4 +314,14 @@ fn class_of(status: u16) -> &'static str {
 /// The word for nobody.
 pub(crate) fn blame_word(rejection: Option<Rejection>) -> &'static str {
     rejection.map_or("", |rejection| Blame::as_str(rejection.blame()))
+}
+
+/// The gauge of the clocks, which start at zero.
+fn clock_off(registry: &Registry) -> anyhow::Result<IntGaugeVec> {
+    let help = "By how much a clock is ahead of the fleet's time, as far as this gateway knows.";
+    let gauge = metrics::gauge_vec(registry, "edge_clock_off_seconds", help, &["clock"])?;
+    for clock in ["control_plane", "machine", "quota_store"] {
+        gauge.with_label_values(&[clock]).set(0);
+    }
+    Ok(gauge)
 }

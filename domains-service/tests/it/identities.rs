@@ -333,7 +333,7 @@ async fn a_database_of_0c0be3e_is_migrated() {
     assert_eq!(erasures(&platform).await, ["gone".parse().unwrap()]);
     platform.project("gone", "pro").await;
     let gone = platform.owner("gone").get("/v1/projects/gone/events").await.body;
-    assert_eq!(gone["events"].as_array().unwrap().len(), 2, "created and deployed just now: {gone}");
+    assert_eq!(gone["events"].as_array().unwrap().len(), 3, "created, deployed and given a key just now: {gone}");
     // From here on it is a project like others: its name can be another's, its identity cannot.
     assert_eq!(remove(&platform, "?now=true").await.status, 204);
     platform.project("acme", "pro").await;

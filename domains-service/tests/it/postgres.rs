@@ -173,6 +173,10 @@ async fn a_standby_that_takes_over_goes_on_with_the_same_history() {
     let address = Address::of(&primary);
     let [one, other] = replicas_at(&address.url(&database)).await;
     one.project("demo", "pro").await;
+    // Their keys are made while changes are taken.
+    for replica in [&one, &other] {
+        assert_eq!(replica.owner("demo").get("/v1/projects/demo").await.status, 200);
+    }
     let standby = primary.standby();
     one.local_domain("demo", json!({ "name": "shop.localhost" })).await;
     let (entities, revision) = other.follow(0).await.snapshot().await;

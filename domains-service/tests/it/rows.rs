@@ -81,6 +81,7 @@ const COLUMNS: &[(&str, &str, Holds)] = &[
     ("events", "client", Opaque),
     ("events", "detail", parsed("kind = 'project.deployed'")),
     ("events", "domain", Opaque),
+    ("events", "gateway", Opaque),
     ("events", "kind", Opaque),
     ("events", "project", Key),
     ("gateway_keys", "sealed", Opaque),
@@ -131,6 +132,10 @@ const COLUMNS: &[(&str, &str, Holds)] = &[
     ("webhook_endpoints", "project", Key),
     ("webhook_endpoints", "sealed_secret", Opaque),
     ("webhook_endpoints", "url", Opaque),
+    ("withdrawals", "project", Key),
+    ("withdrawals", "project_name", Opaque),
+    ("withdrawals", "what", Opaque),
+    ("withdrawals", "which", Key),
 ];
 
 /// Longer than a certificate of the local authority has until it is renewed, and shorter than it is valid.

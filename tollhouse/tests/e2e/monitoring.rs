@@ -65,7 +65,10 @@ async fn every_scrape_is_sound_bounded_and_holds_what_is_documented() {
         names.extend(typed.map(str::to_owned));
     }
     // A dashboard and the alerts speak of documented metrics alone, by another test.
-    let missing: Vec<_> = documented().into_iter().filter(|name| !names.contains(name)).collect();
+    // One row for each process that is waited for, so none while all is well.
+    let only_in_trouble = ["domains_withdrawal_awaited_timestamp_seconds"];
+    let is_missing = |name: &String| !names.contains(name) && !only_in_trouble.contains(&name.as_str());
+    let missing: Vec<_> = documented().into_iter().filter(is_missing).collect();
     assert!(missing.is_empty(), "no process exports {missing:?}");
     let ours = |name: &&String| ["edge_", "orders_", "domains_"].iter().any(|prefix| name.starts_with(prefix));
     let unknown: Vec<_> = names.iter().filter(ours).filter(|name| !documented().contains(*name)).collect();

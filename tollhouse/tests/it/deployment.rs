@@ -50,7 +50,12 @@ fn every_process_understands_what_the_deployment_tells_it() {
                 }
                 // The names of containers are not here, nor what is trusted there: https is what counts.
                 (_, None) if name.contains("INTERNAL_TLS_") || name.ends_with("S_CA_CERTIFICATE_FILE") => continue,
-                (_, None) if name == "FEED_CA_CERTIFICATE_FILE" => continue,
+                (_, None)
+                    if ["FEED_CA_CERTIFICATE_FILE", "TLS_CERTIFICATE_FILE", "TLS_KEY_FILE"]
+                        .contains(&name.as_str()) =>
+                {
+                    continue;
+                }
                 (_, None) if name == "PLANS" => (name, plans.to_str().unwrap().to_owned()),
                 (_, None) => (name, value),
             };
