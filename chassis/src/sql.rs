@@ -38,7 +38,7 @@ pub fn is_full(error: &sqlx::Error) -> bool {
     const POSTGRES: &str = "53100";
     /// `SQLITE_FULL`, the low byte of an extended code.
     const SQLITE: u32 = 13;
-    let code = error.as_database_error().and_then(|error| error.code());
+    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
     let is_sqlite = |code: &str| code.len() < 5 && code.parse::<u32>().is_ok_and(|code| code & 0xff == SQLITE);
     code.is_some_and(|code| code == POSTGRES || is_sqlite(&code))
 }

@@ -257,7 +257,7 @@ impl Replica {
         self.certificates.forget_all();
         self.challenges.forget_all();
         if let Some(difference) = difference {
-            self.acceptance.send_replace(Acceptance::Taken(difference));
+            self.acceptance.send_replace(Acceptance::Taken(Box::new(difference)));
         }
         Ok(())
     }

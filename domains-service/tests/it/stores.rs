@@ -137,8 +137,7 @@ pub(crate) async fn set(directory: &Path, table: &str, column: &str, row: &str, 
 pub(crate) async fn pinned(directory: &Path, table: &str, row: &str) -> String {
     let key = match table {
         "changes" => "revision",
-        "events" => "id",
-        "projects" => "id",
+        "events" | "projects" => "id",
         _ => return row.to_owned(),
     };
     let found = Beside::open(directory).await;

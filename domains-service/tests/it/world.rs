@@ -35,6 +35,9 @@ pub(crate) const PLATFORM: &str = "apps.tollhouse.dev";
 /// 2026-06-15T00:00:00Z.
 pub(crate) const START: UnixMillis = UnixMillis(1_781_481_600_000);
 
+/// A key's id, and the key.
+type Presented = (KeyId, String);
+
 /// A service in a world of our own.
 pub(crate) struct Platform {
     pub(crate) clock: Arc<ManualClock>,
@@ -48,7 +51,7 @@ pub(crate) struct Platform {
     /// The identities of projects by their names, as they were made or asked for.
     identities: Mutex<HashMap<String, ProjectUid>>,
     /// Keys that callers present, by project and scopes.
-    presented: Mutex<HashMap<(ProjectUid, Vec<Scope>), (KeyId, String)>>,
+    presented: Mutex<HashMap<(ProjectUid, Vec<Scope>), Presented>>,
     shutdown: Shutdown,
     running: Option<Running>,
 }

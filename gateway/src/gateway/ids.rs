@@ -57,7 +57,8 @@ mod tests {
         let mut fetched = Fetched { bytes: [0; FETCHED_BYTES], left: 0 };
         for round in 0..3 {
             // No two ids of a round, and no two rounds, have the same bytes.
-            let source: [u8; FETCHED_BYTES] = std::array::from_fn(|place| (place * 31 + place / 256 + round) as u8);
+            let source: [u8; FETCHED_BYTES] =
+                std::array::from_fn(|place| ((place * 31 + place / 256 + round) & 0xff).try_into().unwrap());
             let mut ids = vec![fetched.take(|| Ok::<_, ()>(source))];
             ids.extend((1..FETCHED_BYTES / ID_BYTES).map(|_| fetched.take(|| Err("the source is asked too early"))));
             ids.reverse();

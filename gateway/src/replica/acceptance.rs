@@ -24,7 +24,7 @@ pub(crate) enum Acceptance {
     /// A snapshot is asked for, and taken whatever it holds.
     Waiting,
     /// It was taken, and this has changed.
-    Taken(Difference),
+    Taken(Box<Difference>),
 }
 
 /// What a snapshot changed.

@@ -42,11 +42,16 @@ fn script(path: &Path, text: &str) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
+#[expect(clippy::disallowed_methods, reason = "where tools are, not settings of a process")]
+fn search_path() -> String {
+    std::env::var("PATH").unwrap()
+}
+
 /// A folder with links to a few programs of the system, and nothing else.
 fn small_system(programs: &[&str]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for program in programs {
-        let found = std::env::var("PATH").unwrap();
+        let found = search_path();
         let found = std::env::split_paths(&found).map(|folder| folder.join(program)).find(|path| path.exists());
         let found = found.unwrap_or_else(|| panic!("{program} is not on the PATH"));
         std::os::unix::fs::symlink(found, folder.path().join(program)).unwrap();
@@ -155,7 +160,7 @@ fn groups_are_those_that_check_asks_for() {
 fn steps(cargo: &str, names: &[&str]) -> Output {
     let folder = tempfile::tempdir().unwrap();
     script(&folder.path().join("cargo"), cargo);
-    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let path = format!("{}:{}", folder.path().display(), search_path());
     let mut command = Command::new("bash");
     command.arg("check").arg("step").args(names).current_dir(tree::root()).env("PATH", path);
     command.env("XDG_CACHE_HOME", folder.path()).output().unwrap()
