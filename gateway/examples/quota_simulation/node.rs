@@ -115,12 +115,11 @@ impl SimNode {
         let clock = self.clock(now);
         match reply {
             Reply::Settled(settlement) => {
-                let before = self.bucket.claim();
+                let before = self.bucket.claim().minute;
                 if !self.bucket.hear(clock, seq, settlement) {
                     return None;
                 }
-                // Until the store has named a minute, a node that is alone goes by its own clock.
-                if before.named == i64::MIN || self.bucket.claim().minute < before.minute {
+                if self.bucket.claim().minute < before {
                     self.fates.push(Fate::WentBack);
                 }
                 self.failures = 0;

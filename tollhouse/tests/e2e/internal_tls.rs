@@ -206,9 +206,8 @@ async fn a_stolen_gateway_is_looked_through(
 ) {
     let end = Shutdown::new();
     let directory = places.directory;
-    let made = must(directory, &["key", "create", "acme", "--scope", "keys:write", "--scope", "orders:read"]);
-    // Its first snapshot has the key.
     let other = gateway(places, "gateway-2", plane, shop, &end).await;
+    let made = must(directory, &["key", "create", "acme", "--scope", "keys:write", "--scope", "orders:read"]);
     let key = made["key"].as_str().unwrap();
     let make = async |edge: &Running| {
         let port = edge.address("https").unwrap().port();
