@@ -17,9 +17,6 @@ struct Arguments {
     /// How many worlds to run.
     #[arg(long, default_value_t = 100_000)]
     seeds: u64,
-    /// Run worlds with so many nodes.
-    #[arg(long)]
-    nodes: Option<usize>,
     /// The first seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
@@ -31,11 +28,7 @@ fn main() -> ExitCode {
         Some(seed) => seed..=seed,
         None => arguments.from..=arguments.from.saturating_add(arguments.seeds.saturating_sub(1)),
     };
-    let outcome = match arguments.nodes {
-        Some(nodes) => simulation::run_fleets(seeds, nodes),
-        None => simulation::run_all(seeds),
-    };
-    match outcome {
+    match simulation::run_all(seeds) {
         Ok(total) => println!("{total}"),
         Err(broken) => {
             println!("{broken}");

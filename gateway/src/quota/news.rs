@@ -91,7 +91,8 @@ impl Quota {
 impl Inner {
     /// The store's clock, once it was heard.
     pub(super) fn store_now(&self) -> Option<UnixMillis> {
-        self.store_clock.now(self.clock.monotonic())
+        let ahead = self.store_ahead.load(Ordering::Relaxed);
+        (ahead != super::NEVER_HEARD).then(|| self.clock.wall().plus(ahead))
     }
 
     /// The clock by which bans begin and end: the store's, or this machine's before the store was heard.

@@ -225,7 +225,7 @@ async fn a_stolen_gateway_is_looked_through(
         assert!(text.contains(words), "{words:?} is not in {text}");
     }
     assert_eq!(must(directory, &["node", "changes", "gateway-1", "--since", "1h"]).as_array().unwrap().len(), 1);
-    assert_eq!(make(edge).await, 503, "what it signs is refused, and its clients are told that they are not to blame");
+    assert_eq!(make(edge).await, 401, "what it signs is refused");
     assert_eq!(make(&other).await, 201, "the other one goes on");
     assert!(must(directory, &["node", "list"])[0]["file"].is_string());
     end.begin();
