@@ -339,5 +339,5 @@ async fn a_database_of_0c0be3e_is_migrated() {
     platform.project("acme", "pro").await;
     let uid = platform.identity(&"acme".parse().unwrap()).await;
     assert!(uid.as_str().starts_with("prj_"));
-    assert_eq!(platform.owner("acme").of(&"acme".parse().unwrap()).get(PROJECT).await.status, 404);
+    assert_eq!(platform.owner("acme").of(&"acme".parse().unwrap()).get(PROJECT).await.status, 401);
 }
