@@ -1,8 +1,7 @@
 //! The identity of a place: one data directory, which one gateway process uses at a time.
 //!
-//! A process that is restarted over the same directory is the same place. What a gateway states about itself over many
-//! restarts (its part of a quota bucket, the revision it serves) belongs to the place, so the new process replaces the
-//! statement of the old one instead of standing beside it.
+//! A process that is restarted over the same directory is the same place. The control plane keeps one record for a place, so
+//! a removal waits for the new process and no longer for the dead one before it.
 
 use std::path::Path;
 
