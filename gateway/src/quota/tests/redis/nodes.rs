@@ -5,7 +5,9 @@ use std::sync::atomic::AtomicU32;
 use chassis::clock::{Clock as _, SystemClock};
 
 use super::*;
+use crate::quota::breaker::PROBE_EVERY;
 use crate::quota::settings::QuotaSettings;
+use crate::quota::standing::Standing;
 
 /// Nodes with their background work, which ends with them.
 pub(super) struct Nodes {
@@ -67,7 +69,8 @@ impl Nodes {
         if self.all.len() > 1 { Mode::Lease } else { Mode::Exact }
     }
 
-    /// So many requests, 512 at a time, each at a node chosen at random; what was admitted in each minute.
+    /// So many requests that are answered, 512 at a time, each at a node chosen at random; what was admitted in each
+    /// minute.
     pub(super) async fn burst(&self, project: &ProjectUid, limits: Limits, requests: u32) -> Vec<(i64, u32)> {
         let next = Arc::new(AtomicU32::new(0));
         let workers: Vec<_> = (0..512_u64)
@@ -81,7 +84,7 @@ impl Nodes {
                         random ^= random >> 7;
                         random ^= random << 17;
                         let node = &nodes[usize::try_from(random % nodes.len() as u64).unwrap()];
-                        if let Ok(standing) = node.charge(&project, limits, &key(1)).await {
+                        if let Some(standing) = answered(node, &project, limits).await {
                             minutes.push(standing.minute.resets_at.0 / 60 - 1);
                         }
                     }
@@ -97,6 +100,19 @@ impl Nodes {
         }
         per_minute.into_iter().collect()
     }
+}
+
+/// One request of a client that asks again as long as it hears that the store does not answer: a busy machine may keep
+/// Redis from answering in time. `None` when it is refused.
+async fn answered(node: &Quota, project: &ProjectUid, limits: Limits) -> Option<Standing> {
+    for _ in 0..200 {
+        match node.charge(project, limits, &key(1)).await {
+            Ok(standing) => return Some(standing),
+            Err(ChargeError::Unavailable { .. }) => tokio::time::sleep(PROBE_EVERY).await,
+            Err(ChargeError::Exceeded { .. } | ChargeError::Banned { .. }) => return None,
+        }
+    }
+    panic!("Redis did not answer for 20 seconds");
 }
 
 fn named(name: &str) -> ProjectUid {
