@@ -15,8 +15,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::{credentials, eventually};
 use super::wire::{Framing, Head, Wire};
+use super::{credentials, eventually};
 
 /// The stream's own rhythm.
 const HEARTBEAT: Duration = Duration::from_millis(500);
