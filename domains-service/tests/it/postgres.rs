@@ -73,7 +73,7 @@ async fn a_removal_waits_for_gateways_that_report_to_another_replica() {
             let nodes = one.operator("GET", "/nodes", Value::Null).await.body;
             let knows = |(node, applied): (&str, u64)| {
                 let mut nodes = nodes["nodes"].as_array().into_iter().flatten();
-                nodes.any(|known| known["node"] == node && known["applied"] == applied)
+                nodes.any(|known| known["node"] == format!("tests/{node}") && known["applied"] == applied)
             };
             if reports.into_iter().all(knows) { Ok(()) } else { Err(nodes.to_string()) }
         })
@@ -82,7 +82,7 @@ async fn a_removal_waits_for_gateways_that_report_to_another_replica() {
     heard([("a", ALL), ("b", revision)]).await;
     let owner = one.owner("demo");
     let answer = owner.send("DELETE", SHOP, Value::Null).await;
-    assert_eq!((answer.status, &answer.body), (202, &json!({ "lagging": ["b"] })), "{answer:?}");
+    assert_eq!((answer.status, &answer.body), (202, &json!({ "lagging": ["tests/b"] })), "{answer:?}");
     assert!(answer.header("x-edge-ack").starts_with("1/2; "), "{answer:?}");
     assert_eq!(other.owner("demo").get(SHOP).await.body["status"], "removing");
     other.report("b", ALL).await;

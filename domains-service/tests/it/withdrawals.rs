@@ -31,7 +31,7 @@ async fn waits(platform: &Platform, what: &str, which: &str) {
     let list = listed(platform).await;
     let one = &list["withdrawals"][0];
     assert_eq!((&list["total"], &one["what"], &one["which"]), (&json!(1), &json!(what), &json!(which)), "{list}");
-    assert_eq!((&one["project"], &one["lagging"]), (&json!("demo"), &json!(["silent"])), "{list}");
+    assert_eq!((&one["project"], &one["lagging"]), (&json!("demo"), &json!(["tests/silent"])), "{list}");
     assert_eq!(one["since"].as_str().unwrap(), "2026-06-15T00:00:06Z");
     assert_eq!(platform.operator("GET", "/status", Value::Null).await.body["withdrawals"], 1);
     let metrics = platform.metrics().await;
@@ -58,7 +58,7 @@ async fn ends(platform: &Platform) {
 }
 
 fn is_202(answer: &Answer) {
-    assert_eq!((answer.status, &answer.body["lagging"]), (202, &json!(["silent"])), "{answer:?}");
+    assert_eq!((answer.status, &answer.body["lagging"]), (202, &json!(["tests/silent"])), "{answer:?}");
     assert!(answer.header("x-edge-ack").starts_with("0/1; "), "{answer:?}");
 }
 
@@ -67,7 +67,7 @@ async fn event(platform: &Platform, what: &str) {
     let events = platform.owner("demo").get("/v1/projects/demo/events").await.body;
     let newest = &events["events"][0];
     assert_eq!((&newest["type"], &newest["detail"]["what"]), (&json!("withdrawal.waiting"), &json!(what)), "{events}");
-    assert_eq!(newest["detail"]["lagging"], json!(["silent"]));
+    assert_eq!(newest["detail"]["lagging"], json!(["tests/silent"]));
 }
 
 // rule: 1.19
@@ -81,7 +81,7 @@ async fn a_removed_name_waits_for_a_silent_gateway() {
     waits(&platform, "name", "b.localhost").await;
     is_202(&owner.send("DELETE", path, Value::Null).await);
     let shown = owner.get(path).await.body;
-    assert_eq!((&shown["status"], &shown["withdrawal"]["lagging"]), (&json!("removing"), &json!(["silent"])));
+    assert_eq!((&shown["status"], &shown["withdrawal"]["lagging"]), (&json!("removing"), &json!(["tests/silent"])));
     let events = owner.get(&format!("{path}/events")).await.body;
     let told = events["events"].as_array().unwrap().iter().filter(|event| event["type"] == "withdrawal.waiting");
     assert_eq!(told.count(), 1, "{events}");
@@ -102,7 +102,7 @@ async fn a_revoked_key_waits_for_a_silent_gateway() {
     waits(&platform, "key", key["id"].as_str().unwrap()).await;
     is_202(&owner.send("DELETE", &path, Value::Null).await);
     let keys = owner.get("/v1/projects/demo/keys").await.body;
-    assert_eq!(keys["keys"][0]["withdrawal"]["lagging"], json!(["silent"]), "{keys}");
+    assert_eq!(keys["keys"][0]["withdrawal"]["lagging"], json!(["tests/silent"]), "{keys}");
     ends(&platform).await;
     assert_eq!(owner.send("DELETE", &path, Value::Null).await.status, 204);
     assert_eq!(owner.get("/v1/projects/demo/keys").await.body["keys"][0]["withdrawal"], Value::Null);
@@ -112,7 +112,7 @@ async fn a_revoked_key_waits_for_a_silent_gateway() {
     let path = format!("/v1/projects/demo/keys/{}", old["id"].as_str().unwrap());
     platform.report("slow", 1).await;
     let rotated = owner.send("POST", &format!("{path}/rotate"), json!({ "overlap_seconds": 0 })).await;
-    assert_eq!((rotated.status, &rotated.body["rotated"]["withdrawal"]["lagging"]), (201, &json!(["slow"])));
+    assert_eq!((rotated.status, &rotated.body["rotated"]["withdrawal"]["lagging"]), (201, &json!(["tests/slow"])));
 }
 
 #[tokio::test]
@@ -122,7 +122,7 @@ async fn a_removed_project_waits_for_a_silent_gateway() {
     waits(&platform, "project", "demo").await;
     is_202(&platform.operator("DELETE", "/projects/demo", Value::Null).await);
     let removed = platform.operator("GET", "/removed-projects", Value::Null).await.body;
-    assert_eq!(removed["projects"][0]["withdrawal"]["lagging"], json!(["silent"]), "{removed}");
+    assert_eq!(removed["projects"][0]["withdrawal"]["lagging"], json!(["tests/silent"]), "{removed}");
     ends(&platform).await;
     let again = platform.operator("DELETE", "/projects/demo", Value::Null).await;
     assert_eq!(again.code(), (404, "project_not_found"));
@@ -146,11 +146,11 @@ async fn a_suspension_waits_for_a_silent_gateway() {
     for _ in 0..2 {
         let suspended = platform.operator("PATCH", "/projects/demo", json!({ "suspended": true })).await;
         assert_eq!((suspended.status, &suspended.body["suspended"]), (202, &json!(true)), "{suspended:?}");
-        assert_eq!(suspended.body["withdrawal"]["lagging"], json!(["silent"]));
+        assert_eq!(suspended.body["withdrawal"]["lagging"], json!(["tests/silent"]));
         waits(&platform, "suspension", "demo").await;
     }
     let shown = platform.operator("GET", "/projects/demo", Value::Null).await.body;
-    assert_eq!(shown["withdrawal"]["lagging"], json!(["silent"]));
+    assert_eq!(shown["withdrawal"]["lagging"], json!(["tests/silent"]));
     ends(&platform).await;
     let again = platform.operator("PATCH", "/projects/demo", json!({ "suspended": true })).await;
     assert_eq!((again.status, &again.body["withdrawal"]), (200, &Value::Null));
@@ -173,7 +173,7 @@ async fn a_changed_redirect_waits_for_a_silent_gateway() {
     for _ in 0..2 {
         let changed = owner.send("PATCH", path, body.clone()).await;
         assert_eq!((changed.status, &changed.body["redirect"]["to"]), (202, &json!("a.localhost")), "{changed:?}");
-        assert_eq!(changed.body["withdrawal"]["lagging"], json!(["silent"]));
+        assert_eq!(changed.body["withdrawal"]["lagging"], json!(["tests/silent"]));
         waits(&platform, "redirect", "b.localhost").await;
     }
     event(&platform, "redirect").await;
@@ -200,6 +200,9 @@ async fn what_waits_is_kept_through_a_restart() {
     let whats: Vec<&str> =
         list["withdrawals"].as_array().unwrap().iter().map(|one| one["what"].as_str().unwrap()).collect();
     assert_eq!(whats, ["suspension", "name"], "{list}");
-    assert!(list["withdrawals"].as_array().unwrap().iter().all(|one| one["lagging"] == json!(["silent"])), "{list}");
+    assert!(
+        list["withdrawals"].as_array().unwrap().iter().all(|one| one["lagging"] == json!(["tests/silent"])),
+        "{list}"
+    );
     ends(&platform).await;
 }
