@@ -102,6 +102,7 @@ pub(crate) fn router(app: Arc<App>, guard: GatewayGuard, shutdown: Shutdown) -> 
         .layer(middleware::from_fn(fault::explain))
         .layer(middleware::from_fn_with_state(dashboard.clone(), session::recognise))
         .layer(middleware::from_fn_with_state(dashboard.app.clone(), came_through))
+        .layer(middleware::from_fn(form::whole))
         .layer(middleware::from_fn_with_state(guard, require_gateway))
         .layer(middleware::map_response(assets::secure))
         .layer(Extension(dashboard.clone()))

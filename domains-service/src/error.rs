@@ -113,6 +113,8 @@ catalogue! {
     RemovalInProgress = 409 "removal_in_progress",
     /// Somebody changed it since.
     StaleRevision = 412 "stale_revision",
+    /// The body did not come in time.
+    RequestTimeout = 408 "request_timeout",
     /// The body is larger than 16 KiB.
     BodyTooLarge = 413 "body_too_large",
     /// Checks are asked for too often.
@@ -144,6 +146,9 @@ pub(crate) fn storage(error: &StoreError) -> Refusal {
     if let StoreError::Unreadable { .. } = error {
         let message = "Our record of this cannot be read. The platform's operators are told; until it is mended it can be removed, and not changed.";
         return Code::RecordUnreadable.refuse(message);
+    }
+    if let StoreError::ActorRevoked = error {
+        return Code::InvalidApiKey.refuse("The credential of this request was revoked meanwhile. Nothing was changed.");
     }
     tracing::error!(%error, "a request failed at the database");
     let is_full = matches!(error, StoreError::Database(error) if chassis::sql::is_full(error));

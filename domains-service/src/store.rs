@@ -80,6 +80,9 @@ pub(crate) enum StoreError {
         /// The first column that cannot be read.
         column: &'static str,
     },
+    /// What the caller acts with was revoked after it was authenticated and before the change was written.
+    #[error("the caller's credential was revoked meanwhile")]
+    ActorRevoked,
 }
 
 /// The database and the news of commits.

@@ -1,16 +1,15 @@
 //! What a form sends: only from our own pages, and only from the session it was made for.
 
-use axum::body::Body;
 use axum::extract::{FromRequest, OriginalUri, Request};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::{Form, RequestExt as _};
 use http::{HeaderMap, Method, header};
-use http_body_util::{BodyExt as _, Limited};
 
-use super::fault::Fault;
+use super::fault::{self, Fault};
 use super::session::{Session, same};
 use super::words as w;
+use crate::api::extract::with_whole_body;
 
 /// The largest form, in bytes.
 const FORM_BYTES_MAX: usize = 16 * 1024;
@@ -37,6 +36,15 @@ fn is_same_origin(headers: &HeaderMap) -> bool {
     host.is_some() && host == origin
 }
 
+/// Reads the whole form before it is asked who is signed in, so that the form of a session that ended meanwhile changes
+/// nothing.
+pub(super) async fn whole(request: Request, next: Next) -> Response {
+    match with_whole_body(request, FORM_BYTES_MAX).await {
+        Ok(request) => next.run(request).await,
+        Err(_) => fault::page(None, &Fault::refused(400, "invalid_form", w::INVALID_FORM)),
+    }
+}
+
 /// The fields of a form.
 pub(super) struct Fields(Vec<(String, String)>);
 
@@ -61,11 +69,8 @@ impl<S: Send + Sync> FromRequest<S> for Fields {
     type Rejection = Fault;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Fault> {
-        let (parts, body) = request.into_parts();
-        let malformed = || Fault::refused(400, "invalid_form", w::INVALID_FORM);
-        let bytes = Limited::new(body, FORM_BYTES_MAX).collect().await.map_err(|_| malformed())?.to_bytes();
-        let request = Request::from_parts(parts, Body::from(bytes));
-        let Form(fields) = request.extract::<Form<Vec<(String, String)>>, _>().await.map_err(|_| malformed())?;
+        let malformed = |_| Fault::refused(400, "invalid_form", w::INVALID_FORM);
+        let Form(fields) = request.extract::<Form<Vec<(String, String)>>, _>().await.map_err(malformed)?;
         Ok(Self(fields))
     }
 }

@@ -109,8 +109,29 @@ impl Stored for Row {
 }
 
 impl Write {
+    /// Whether what the actor was authenticated by is good in this transaction. A key that it has revoked itself is.
+    async fn may_still(&mut self, actor: &Actor) -> Result<bool, StoreError> {
+        let now = self.now().0;
+        let good = [
+            (actor.key(), "SELECT COUNT(*) FROM api_keys WHERE id = $1 AND (revoked_at IS NULL OR revoked_at >= $2)"),
+            (actor.token(), "SELECT COUNT(*) FROM operator_tokens WHERE name = $1 AND expires_at > $2"),
+            (actor.gateway(), "SELECT COUNT(*) FROM gateways WHERE name = $1 AND (revoked_at IS NULL OR revoked_at > $2)"),
+        ];
+        for (name, statement) in good {
+            let Some(name) = name else { continue };
+            let found: i64 = query_scalar(statement).bind(name).bind(now).fetch_one(self.connection()).await?;
+            if found == 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Writes an event, and the messages to those who want to be told; they exist if and only if the transaction
     /// commits.
+    ///
+    /// # Errors
+    /// [`StoreError::ActorRevoked`] when the actor's key, token or gateway was revoked since it was authenticated.
     pub(crate) async fn record(
         &mut self,
         project: &ProjectRef,
@@ -119,6 +140,9 @@ impl Write {
         actor: &Actor,
         detail: serde_json::Value,
     ) -> Result<(), StoreError> {
+        if !self.may_still(actor).await? {
+            return Err(StoreError::ActorRevoked);
+        }
         let now = self.now();
         let id: i64 = query_scalar(
             "INSERT INTO events (project, domain, kind, actor, client, detail, at_ms, gateway)
