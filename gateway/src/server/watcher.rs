@@ -1,10 +1,12 @@
-//! What a change of the replica sets in motion: connections of removed names end, and the operator's gauges move.
+//! What a change of the replica sets in motion: connections of removed names and of suspended projects end, and the
+//! operator's gauges move.
 
 use std::sync::Arc;
 
 use chassis::health::{Condition, Health};
-use contract::feed::{Change, Revision};
+use contract::feed::{Change, Effect, Entity, Revision};
 use contract::hostname::Hostname;
+use contract::site::{Serves, Site};
 use contract::time::UnixMillis;
 
 use crate::clock::FleetClock;
@@ -52,6 +54,15 @@ impl Watcher for EdgeWatcher {
 
     fn applied(&self, changes: &[Change]) {
         self.telemetry.recent.changed(changes);
+        let suspended = changes.iter().filter_map(|change| match &change.effect {
+            Effect::Put(Entity::Project(project)) if project.suspended => Some(&project.id),
+            _ => None,
+        });
+        for project in suspended {
+            let is_its = |site: Arc<Site>| matches!(&site.serves, Serves::Project(id) if id == project);
+            let closed = self.connections.close_where(|host| self.replica.site(host).is_some_and(is_its));
+            tracing::info!(%project, connections = closed, "a project is suspended");
+        }
     }
 
     fn replaced(&self) {
