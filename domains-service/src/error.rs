@@ -148,7 +148,8 @@ pub(crate) fn storage(error: &StoreError) -> Refusal {
         return Code::RecordUnreadable.refuse(message);
     }
     if let StoreError::ActorRevoked = error {
-        return Code::InvalidApiKey.refuse("The credential of this request was revoked meanwhile. Nothing was changed.");
+        return Code::InvalidApiKey
+            .refuse("The credential of this request was revoked meanwhile. Nothing was changed.");
     }
     tracing::error!(%error, "a request failed at the database");
     let is_full = matches!(error, StoreError::Database(error) if chassis::sql::is_full(error));

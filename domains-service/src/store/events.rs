@@ -115,7 +115,10 @@ impl Write {
         let good = [
             (actor.key(), "SELECT COUNT(*) FROM api_keys WHERE id = $1 AND (revoked_at IS NULL OR revoked_at >= $2)"),
             (actor.token(), "SELECT COUNT(*) FROM operator_tokens WHERE name = $1 AND expires_at > $2"),
-            (actor.gateway(), "SELECT COUNT(*) FROM gateways WHERE name = $1 AND (revoked_at IS NULL OR revoked_at > $2)"),
+            (
+                actor.gateway(),
+                "SELECT COUNT(*) FROM gateways WHERE name = $1 AND (revoked_at IS NULL OR revoked_at > $2)",
+            ),
         ];
         for (name, statement) in good {
             let Some(name) = name else { continue };
