@@ -148,7 +148,7 @@ pub(super) async fn rotate(
     write.record(&project, None, "key.rotated", &actor, detail).await?;
     if overlap == 0 {
         let revision = write.commit().await?;
-        withdrawals::settle(&app, revision, (What::Key, old.id.as_str()), &project).await?;
+        withdrawals::settle(&app, revision, (&[What::Key], old.id.as_str()), &project).await?;
     } else {
         app.commit_everywhere(write).await?;
     }
@@ -171,7 +171,7 @@ pub(super) async fn revoke(
         return Err(Code::ScopeNotGrantable.refuse("A key cannot revoke one that may do more than itself.").into());
     }
     let id = key.id.clone();
-    let withdrawal = (What::Key, id.as_str());
+    let withdrawal = (&[What::Key][..], id.as_str());
     let acknowledged = if key.revoked_at.is_none() {
         withdraw(&mut write, &mut key).await?;
         write.record(&project, None, "key.revoked", &actor, json!({ "key": key.id })).await?;

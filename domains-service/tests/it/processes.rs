@@ -10,10 +10,7 @@ use serde_json::{Value, json};
 use crate::gateways::enrolled;
 use crate::stores::postgres::Server;
 use crate::stores::{in_postgres, over_postgres};
-use crate::world::{Answer, Bend, Platform, START, eventually};
-
-/// More than there will ever be: a process that reports it has applied whatever comes.
-const ALL: u64 = u64::MAX >> 1;
+use crate::world::{Answer, Bend, Platform, START, eventually, while_reporting};
 
 /// A moment later than the longest silence of a process that is live.
 const SILENT: Duration = Duration::from_secs(6);
@@ -38,6 +35,16 @@ impl Process<'_> {
     async fn reports(&self, platform: &Platform, applied: u64) {
         self.sends(platform, applied, false).await;
     }
+
+    /// Reports that it has applied everything.
+    async fn is_up_to_date(&self, platform: &Platform) {
+        self.reports(platform, platform.newest_revision().await).await;
+    }
+
+    /// Does this while it follows.
+    async fn follows<T>(&self, platform: &Platform, work: impl Future<Output = T>) -> T {
+        while_reporting(async || self.is_up_to_date(platform).await, work).await
+    }
 }
 
 fn one(token: &str) -> Process<'_> {
@@ -54,7 +61,7 @@ async fn with_names(platform: &Platform, names: &[&str]) -> u64 {
     for name in names {
         platform.local_domain("demo", json!({ "name": name })).await;
     }
-    platform.operator("GET", "/nodes", Value::Null).await.body["revision"].as_u64().unwrap()
+    platform.newest_revision().await
 }
 
 async fn remove(platform: &Platform, name: &str) -> Answer {
@@ -96,11 +103,10 @@ async fn a_removal_waits_for_a_silent_process_although_another_with_its_credenti
     let revision = with_names(&platform, &["a.localhost"]).await;
     two(&token).reports(&platform, revision).await;
     platform.clock.advance(SILENT);
-    one(&token).reports(&platform, ALL).await;
-    let answer = remove(&platform, "a.localhost").await;
+    let answer = one(&token).follows(&platform, remove(&platform, "a.localhost")).await;
     waits_for(&answer, &["edge/two"]);
     assert!(answer.header("x-edge-ack").starts_with("1/2; "), "{answer:?}");
-    two(&token).reports(&platform, ALL).await;
+    two(&token).is_up_to_date(&platform).await;
     gone(&platform, "a.localhost").await;
 }
 
@@ -114,12 +120,11 @@ async fn after_a_restart_of_the_control_plane_each_process_is_waited_for_until_i
     }
     let platform = restarted(platform).await;
     waits_for(&remove(&platform, "a.localhost").await, &["edge/one", "edge/two"]);
-    one(&token).reports(&platform, ALL).await;
-    waits_for(&remove(&platform, "b.localhost").await, &["edge/two"]);
+    waits_for(&one(&token).follows(&platform, remove(&platform, "b.localhost")).await, &["edge/two"]);
     // However late it comes.
     platform.clock.advance(Duration::from_hours(23));
     assert_eq!(platform.owner("demo").get("/v1/projects/demo/domains/a.localhost").await.body["status"], "removing");
-    two(&token).reports(&platform, ALL).await;
+    two(&token).is_up_to_date(&platform).await;
     gone(&platform, "a.localhost").await;
     gone(&platform, "b.localhost").await;
 }
@@ -135,12 +140,10 @@ async fn a_process_that_said_goodbye_is_not_waited_for_even_after_a_restart() {
     two(&token).sends(&platform, revision, true).await;
     // A report that was slower than the goodbye.
     two(&token).reports(&platform, revision).await;
-    one(&token).reports(&platform, ALL).await;
-    let answer = remove(&platform, "a.localhost").await;
+    let answer = one(&token).follows(&platform, remove(&platform, "a.localhost")).await;
     assert_eq!((answer.status, answer.header("x-edge-ack").starts_with("1/1; ")), (204, true), "{answer:?}");
     let platform = restarted(platform).await;
-    one(&token).reports(&platform, ALL).await;
-    assert_eq!(remove(&platform, "b.localhost").await.status, 204);
+    assert_eq!(one(&token).follows(&platform, remove(&platform, "b.localhost")).await.status, 204);
 }
 
 #[tokio::test]
@@ -148,12 +151,11 @@ async fn a_process_whose_credential_is_revoked_is_not_waited_for() {
     let platform = Platform::start().await;
     let (stays, goes) = (enrolled(&platform, "stays").await, enrolled(&platform, "goes").await);
     let revision = with_names(&platform, &["a.localhost", "b.localhost"]).await;
-    one(&stays).reports(&platform, ALL).await;
     two(&goes).reports(&platform, revision).await;
-    waits_for(&remove(&platform, "a.localhost").await, &["goes/two"]);
+    waits_for(&one(&stays).follows(&platform, remove(&platform, "a.localhost")).await, &["goes/two"]);
     assert_eq!(platform.operator("DELETE", "/gateways/goes", Value::Null).await.status, 200);
     gone(&platform, "a.localhost").await;
-    assert_eq!(remove(&platform, "b.localhost").await.status, 204);
+    assert_eq!(one(&stays).follows(&platform, remove(&platform, "b.localhost")).await.status, 204);
     // A new credential of the same name has no part in it.
     enrolled(&platform, "goes").await;
     on_record(&platform, &["stays/one"]).await;
@@ -181,13 +183,12 @@ async fn a_process_started_over_the_same_directory_replaces_its_dead_predecessor
     one(&token).reports(&platform, revision).await;
     platform.clock.advance(Duration::from_secs(1));
     let next = Process { name: "next", ..one(&token) };
-    next.reports(&platform, ALL).await;
-    waits_for(&remove(&platform, "a.localhost").await, &["edge/one"]);
+    waits_for(&next.follows(&platform, remove(&platform, "a.localhost")).await, &["edge/one"]);
     platform.clock.advance(SILENT);
+    next.is_up_to_date(&platform).await;
     gone(&platform, "a.localhost").await;
     let platform = restarted(platform).await;
-    next.reports(&platform, ALL).await;
-    assert_eq!(remove(&platform, "b.localhost").await.status, 204);
+    assert_eq!(next.follows(&platform, remove(&platform, "b.localhost")).await.status, 204);
 }
 
 #[tokio::test]
@@ -235,16 +236,16 @@ async fn every_replica_waits_for_every_process_whichever_replica_it_reported_to(
     let (left, mut right) = (start().await, start().await);
     let token = enrolled(&left, "edge").await;
     let revision = with_names(&left, &["a.localhost", "b.localhost"]).await;
-    one(&token).reports(&left, ALL).await;
+    one(&token).reports(&left, revision).await;
     two(&token).reports(&right, revision).await;
     on_record(&left, &["edge/one", "edge/two"]).await;
     right.stop().await;
     left.clock.advance(SILENT);
-    waits_for(&remove(&left, "a.localhost").await, &["edge/two"]);
+    waits_for(&one(&token).follows(&left, remove(&left, "a.localhost")).await, &["edge/two"]);
     // A replica that has heard neither knows what both reported to others.
     let third = start().await;
-    waits_for(&remove(&third, "b.localhost").await, &["edge/two"]);
-    one(&token).reports(&left, ALL).await;
+    waits_for(&one(&token).follows(&left, remove(&third, "b.localhost")).await, &["edge/two"]);
+    one(&token).is_up_to_date(&left).await;
     two(&token).sends(&third, revision, true).await;
     for replica in [&left, &third] {
         gone(replica, "a.localhost").await;

@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
+use chassis::clock::Clock as _;
 use serde_json::{Value, json};
 
 use crate::world::{Answer, Bend, Platform, eventually};
-
-/// More than there will ever be.
-const ALL: u64 = u64::MAX >> 1;
 
 /// A project with two active names, of which one is the primary one, and a gateway that has applied all of it and falls silent.
 async fn with_a_silent_gateway() -> Platform {
@@ -16,8 +14,7 @@ async fn with_a_silent_gateway() -> Platform {
     for name in ["a.localhost", "b.localhost"] {
         platform.local_domain("demo", json!({ "name": name })).await;
     }
-    let revision = platform.operator("GET", "/nodes", Value::Null).await.body["revision"].as_u64().unwrap();
-    platform.report("silent", revision).await;
+    platform.report("silent", platform.newest_revision().await).await;
     platform.clock.advance(std::time::Duration::from_secs(6));
     platform
 }
@@ -30,15 +27,16 @@ async fn listed(platform: &Platform) -> Value {
 async fn waits(platform: &Platform, what: &str, which: &str) {
     let list = listed(platform).await;
     let one = &list["withdrawals"][0];
+    let (now, seconds) = (platform.clock.now(), platform.clock.now_seconds().0);
     assert_eq!((&list["total"], &one["what"], &one["which"]), (&json!(1), &json!(what), &json!(which)), "{list}");
     assert_eq!((&one["project"], &one["lagging"]), (&json!("demo"), &json!(["silent"])), "{list}");
-    assert_eq!(one["since"].as_str().unwrap(), "2026-06-15T00:00:06Z");
+    assert_eq!(one["since"].as_str().unwrap(), jiff::Timestamp::from_millisecond(now.0).unwrap().to_string());
     assert_eq!(platform.operator("GET", "/status", Value::Null).await.body["withdrawals"], 1);
     let metrics = platform.metrics().await;
     for line in [
         format!("domains_withdrawals{{what=\"{what}\"}} 1"),
-        "domains_withdrawal_awaited_timestamp_seconds{process=\"silent\"} 1781481606".to_owned(),
-        "domains_withdrawal_oldest_timestamp_seconds 1781481606".to_owned(),
+        format!("domains_withdrawal_awaited_timestamp_seconds{{process=\"silent\"}} {seconds}"),
+        format!("domains_withdrawal_oldest_timestamp_seconds {seconds}"),
     ] {
         assert!(metrics.contains(&line), "{line}: {metrics}");
     }
@@ -46,7 +44,7 @@ async fn waits(platform: &Platform, what: &str, which: &str) {
 
 /// The gateway applies everything: nothing waits any more.
 async fn ends(platform: &Platform) {
-    platform.report("silent", ALL).await;
+    platform.report("silent", platform.newest_revision().await).await;
     eventually(2_000, async || {
         let list = listed(platform).await;
         if list == json!({ "withdrawals": [], "total": 0 }) { Ok(()) } else { Err(list.to_string()) }
@@ -87,7 +85,8 @@ async fn a_removed_name_waits_for_a_silent_gateway() {
     assert_eq!(told.count(), 1, "{events}");
     ends(&platform).await;
     assert_eq!(owner.send("DELETE", path, Value::Null).await.code(), (404, "domain_not_found"));
-    assert_eq!(owner.send("DELETE", "/v1/projects/demo/domains/a.localhost", Value::Null).await.status, 204);
+    let last = owner.send("DELETE", "/v1/projects/demo/domains/a.localhost", Value::Null);
+    assert_eq!(platform.while_following("silent", last).await.status, 204);
 }
 
 #[tokio::test]
@@ -112,7 +111,8 @@ async fn a_revoked_key_waits_for_a_silent_gateway() {
     let path = format!("/v1/projects/demo/keys/{}", old["id"].as_str().unwrap());
     platform.report("slow", 1).await;
     let rotated = owner.send("POST", &format!("{path}/rotate"), json!({ "overlap_seconds": 0 })).await;
-    assert_eq!((rotated.status, &rotated.body["rotated"]["withdrawal"]["lagging"]), (201, &json!(["slow"])));
+    let waits = &rotated.body["rotated"]["withdrawal"]["lagging"];
+    assert_eq!((rotated.status, waits), (201, &json!(["silent", "slow"])));
 }
 
 #[tokio::test]
@@ -162,6 +162,49 @@ async fn a_suspension_waits_for_a_silent_gateway() {
     assert_eq!(suspended.status, 202);
     assert_eq!(platform.operator("PATCH", "/projects/demo", json!({ "suspended": false })).await.status, 200);
     assert_eq!(listed(&platform).await["total"], 0);
+}
+
+#[tokio::test]
+async fn a_project_that_is_closed_waits_for_a_silent_gateway() {
+    let platform = with_a_silent_gateway().await;
+    let set = async |body: Value| platform.operator("PATCH", "/projects/demo", body).await;
+    for (what, open, closed) in [
+        ("access", json!({ "access": "public" }), json!({ "access": "key" })),
+        ("cors", json!({ "cors": "open" }), json!({ "cors": ["https://app.example"] })),
+    ] {
+        assert_eq!(set(open.clone()).await.status, 200, "{what}: opening withdraws nothing");
+        assert_eq!(listed(&platform).await["total"], 0, "{what}");
+        for _ in 0..2 {
+            let answer = set(closed.clone()).await;
+            assert_eq!((answer.status, &answer.body["withdrawal"]["what"]), (202, &json!(what)), "{answer:?}");
+            assert_eq!(answer.body["withdrawal"]["lagging"], json!(["silent"]));
+            waits(&platform, what, "demo").await;
+        }
+        event(&platform, what).await;
+        // Opened again it is served by right.
+        assert_eq!(set(open.clone()).await.status, 200, "{what}");
+        assert_eq!(listed(&platform).await["total"], 0, "{what}");
+        assert_eq!(set(closed.clone()).await.status, 202, "{what}");
+        ends(&platform).await;
+        let again = set(closed).await;
+        assert_eq!((again.status, &again.body["withdrawal"]), (200, &Value::Null), "{what}");
+        platform.clock.advance(std::time::Duration::from_secs(6));
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_that_a_project_leaves_waits_for_a_silent_gateway() {
+    let platform = with_a_silent_gateway().await;
+    for upstream in ["other", "orders"] {
+        let moved = platform.operator("PATCH", "/projects/demo", json!({ "upstream": upstream })).await;
+        assert_eq!((moved.status, &moved.body["upstream"]), (202, &json!(upstream)), "{moved:?}");
+        waits(&platform, "upstream", "demo").await;
+    }
+    // Two withdrawals of one change.
+    let closed = platform.operator("PATCH", "/projects/demo", json!({ "upstream": "third", "suspended": true })).await;
+    assert_eq!((closed.status, &closed.body["withdrawal"]["what"]), (202, &json!("suspension")), "{closed:?}");
+    assert_eq!(listed(&platform).await["total"], 2);
+    ends(&platform).await;
 }
 
 #[tokio::test]
