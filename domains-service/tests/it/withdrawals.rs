@@ -116,6 +116,28 @@ async fn a_revoked_key_waits_for_a_silent_gateway() {
 }
 
 #[tokio::test]
+async fn a_key_that_ends_sooner_after_a_rotation_waits_for_a_silent_gateway() {
+    let platform = with_a_silent_gateway().await;
+    let owner = platform.owner("demo");
+    let body = json!({ "scopes": ["orders:read"] });
+    let old = owner.send("POST", "/v1/projects/demo/keys", body).await.body;
+    let id = old["id"].as_str().unwrap();
+    let path = format!("/v1/projects/demo/keys/{id}");
+    let rotate = async || owner.send("POST", &format!("{path}/rotate"), json!({ "overlap_seconds": 60 })).await;
+    let rotated = rotate().await;
+    let waits_for = &rotated.body["rotated"]["withdrawal"]["lagging"];
+    assert_eq!((rotated.status, waits_for), (201, &json!(["silent"])), "{rotated:?}");
+    event(&platform, "key").await;
+    waits(&platform, "key", id).await;
+    ends(&platform).await;
+    // It ends no sooner: nothing is withdrawn.
+    platform.clock.advance(std::time::Duration::from_secs(6));
+    let again = rotate().await;
+    assert_eq!((again.status, &again.body["rotated"]["withdrawal"]), (201, &Value::Null), "{again:?}");
+    assert_eq!(again.body["rotated"]["expires_at"], rotated.body["rotated"]["expires_at"]);
+}
+
+#[tokio::test]
 async fn a_removed_project_waits_for_a_silent_gateway() {
     let platform = with_a_silent_gateway().await;
     is_202(&platform.operator("DELETE", "/projects/demo", Value::Null).await);
