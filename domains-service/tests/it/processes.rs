@@ -24,12 +24,17 @@ struct Process<'a> {
 
 impl Process<'_> {
     async fn sends(&self, platform: &Platform, applied: u64, goodbye: bool) {
+        let answer = self.tries(platform, applied, goodbye).await;
+        assert_eq!(answer.status, 204, "{answer:?}");
+    }
+
+    async fn tries(&self, platform: &Platform, applied: u64, goodbye: bool) -> Answer {
         let body = json!({
             "node": self.name, "place": self.place, "applied": applied, "version": "1", "goodbye": goodbye,
         });
         let url = format!("{}/internal/edge/nodes", platform.internal);
         let request = platform.client.post(url).bearer_auth(self.token).json(&body);
-        assert_eq!(request.send().await.unwrap().status(), 204);
+        Answer::of(request.send().await.unwrap()).await
     }
 
     async fn reports(&self, platform: &Platform, applied: u64) {
@@ -208,22 +213,72 @@ async fn a_report_says_who_sends_it_in_a_form_that_can_be_kept() {
     }
 }
 
+/// The names of all that are waited for.
+async fn names(platform: &Platform) -> Vec<String> {
+    let nodes = platform.operator("GET", "/nodes", Value::Null).await.body;
+    nodes["nodes"].as_array().unwrap().iter().map(|node| node["node"].as_str().unwrap().to_owned()).collect()
+}
+
 #[tokio::test]
 async fn processes_on_record_are_bounded_for_each_credential() {
     let platform = Platform::start().await;
-    let (thief, honest) = (enrolled(&platform, "thief").await, enrolled(&platform, "honest").await);
-    one(&honest).reports(&platform, 1).await;
+    let (shared, honest) = (enrolled(&platform, "shared").await, enrolled(&platform, "honest").await);
+    let revision = with_names(&platform, &["a.localhost"]).await;
+    one(&honest).reports(&platform, revision).await;
+    one(&shared).reports(&platform, revision).await;
+    platform.clock.advance(SILENT);
+    // Invented processes push out no sibling that serves, cut off.
+    let mut refused = 0;
     for index in 0..200 {
         platform.clock.advance(Duration::from_millis(1));
-        let name = format!("p{index:03}");
-        Process { name: &name, ..two(&thief) }.reports(&platform, 1).await;
+        let (name, place) = (format!("p{index:03}"), format!("{index:016x}"));
+        let invented = Process { token: &shared, name: &name, place: &place };
+        let answer = invented.tries(&platform, revision, false).await;
+        assert!(answer.status == 204 || answer.code() == (429, "too_many_processes"), "{answer:?}");
+        refused += usize::from(answer.status == 429);
     }
+    assert_eq!(refused, 200 - 127);
+    let feed = format!("{}/internal/edge/feed?node=more&after=0", platform.internal);
+    let feed = platform.client.get(feed).bearer_auth(&shared).send().await.unwrap();
+    assert_eq!(Answer::of(feed).await.code(), (429, "too_many_processes"), "who is not on record is told nothing");
+    // Those that are on record go on.
+    one(&honest).reports(&platform, revision).await;
+    let answer = remove(&platform, "a.localhost").await;
+    let lagging = answer.body["lagging"].as_array().unwrap();
+    assert!(answer.status == 202 && lagging.contains(&json!("shared/one")), "{answer:?}");
     let platform = restarted(platform).await;
+    let known = names(&platform).await;
+    assert_eq!((known.len(), known[0].as_str(), known[1].as_str()), (129, "honest/one", "shared/one"), "{known:?}");
+    let more = Process { name: "more", ..two(&shared) };
+    assert_eq!(more.tries(&platform, revision, false).await.code(), (429, "too_many_processes"));
+    // Starts over the same directory replace each other.
+    for index in 0..150 {
+        platform.clock.advance(SILENT);
+        let name = format!("p{index:03}");
+        Process { name: &name, ..two(&honest) }.reports(&platform, revision).await;
+    }
+    let known = names(&platform).await;
+    let of_honest: Vec<_> = known.iter().filter(|name| name.starts_with("honest/")).collect();
+    assert_eq!(of_honest, ["honest/one", "honest/p149"]);
+}
+
+#[tokio::test]
+async fn a_revision_that_there_is_not_is_no_acknowledgement() {
+    let platform = Platform::start().await;
+    let token = enrolled(&platform, "edge").await;
+    let newest = with_names(&platform, &["a.localhost"]).await;
+    one(&token).reports(&platform, newest).await;
+    for applied in [newest + 1, u64::MAX] {
+        let answer = one(&token).tries(&platform, applied, false).await;
+        assert_eq!(answer.code(), (400, "unknown_revision"), "{answer:?}");
+        let answer = two(&token).tries(&platform, applied, false).await;
+        assert_eq!(answer.code(), (400, "unknown_revision"), "{answer:?}");
+    }
     let nodes = platform.operator("GET", "/nodes", Value::Null).await.body;
-    let nodes: Vec<&str> =
-        nodes["nodes"].as_array().unwrap().iter().map(|node| node["node"].as_str().unwrap()).collect();
-    assert!(nodes.len() <= 129, "{nodes:?}");
-    assert_eq!(nodes[0], "honest/one");
+    assert_eq!((&nodes["nodes"][0]["node"], &nodes["nodes"][0]["applied"]), (&json!("edge/one"), &json!(0)), "{nodes}");
+    waits_for(&remove(&platform, "a.localhost").await, &["edge/one"]);
+    one(&token).is_up_to_date(&platform).await;
+    gone(&platform, "a.localhost").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
