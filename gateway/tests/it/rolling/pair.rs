@@ -88,6 +88,11 @@ impl Pair {
         }
     }
 
+    /// Nobody answers where the control plane was.
+    pub(crate) async fn control_dies(&self) {
+        self.control.die().await;
+    }
+
     /// Gateways that are started from now on may open so many.
     pub(crate) fn limit_descriptors(&mut self, descriptors: u32) {
         self.descriptors = Some(descriptors);
