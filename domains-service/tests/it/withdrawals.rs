@@ -252,6 +252,24 @@ async fn a_changed_redirect_waits_for_a_silent_gateway() {
 }
 
 #[tokio::test]
+async fn a_name_that_the_worker_takes_away_waits_for_a_silent_gateway() {
+    let platform = with_a_silent_gateway().await;
+    platform.operator("PATCH", "/projects/demo", json!({ "plan": "free" })).await;
+    platform.clock.advance(std::time::Duration::from_hours(7 * 24 - 1));
+    platform.report("silent", platform.newest_revision().await).await;
+    platform.clock.advance(std::time::Duration::from_hours(2));
+    let suspended = platform.domain_in("demo", "b.localhost", "suspended").await;
+    assert_eq!((&suspended["withdrawal"]["what"], &suspended["withdrawal"]["lagging"]), (&json!("name"), &json!(["silent"])));
+    // Served again, by right.
+    platform.operator("PATCH", "/projects/demo", json!({ "plan": "pro" })).await;
+    for name in ["a.localhost", "b.localhost"] {
+        let active = platform.domain_in("demo", name, "active").await;
+        assert_eq!(active["withdrawal"], Value::Null);
+    }
+    assert_eq!(listed(&platform).await["total"], 0);
+}
+
+#[tokio::test]
 async fn what_waits_is_kept_through_a_restart() {
     let mut platform = with_a_silent_gateway().await;
     let owner = platform.owner("demo");
