@@ -31,8 +31,8 @@ use tokio::sync::watch;
 use self::acceptance::{Acceptance, Difference};
 use self::file::{File, Kind};
 use self::hot::Hot;
-pub use self::unheard::Unheard;
 use self::unheard::Standing;
+pub use self::unheard::Unheard;
 pub use self::validate::Invalid;
 use crate::tls::CertificateOpener;
 

@@ -259,7 +259,10 @@ async fn a_name_that_the_worker_takes_away_waits_for_a_silent_gateway() {
     platform.report("silent", platform.newest_revision().await).await;
     platform.clock.advance(std::time::Duration::from_hours(2));
     let suspended = platform.domain_in("demo", "b.localhost", "suspended").await;
-    assert_eq!((&suspended["withdrawal"]["what"], &suspended["withdrawal"]["lagging"]), (&json!("name"), &json!(["silent"])));
+    assert_eq!(
+        (&suspended["withdrawal"]["what"], &suspended["withdrawal"]["lagging"]),
+        (&json!("name"), &json!(["silent"]))
+    );
     // Served again, by right.
     platform.operator("PATCH", "/projects/demo", json!({ "plan": "pro" })).await;
     for name in ["a.localhost", "b.localhost"] {

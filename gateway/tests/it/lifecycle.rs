@@ -205,7 +205,8 @@ async fn an_operator_can_have_it_served_without_the_control_plane() {
     assert_eq!(status(&world).await["unheard"], "served");
     assert!(world.log.text().contains("nothing waits for this gateway"));
     world.control.revive().await;
-    eventually("the control plane has heard it", async || status(&world).await["unheard"].is_null().then_some(())).await;
+    eventually("the control plane has heard it", async || status(&world).await["unheard"].is_null().then_some(()))
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
