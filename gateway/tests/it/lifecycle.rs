@@ -182,7 +182,7 @@ async fn after_a_stop_in_order_nothing_is_served_until_the_control_plane_has_hea
     }
     world.run().await;
     world.control.revive().await;
-    eventually("the gateway is ready", async || (world.admin.get("/readyz").await.0 == 200).then_some(())).await;
+    world.is_ready().await;
     assert_eq!(status(&world).await["unheard"], Value::Null);
     world.ask(world.list()).await.refused(401, "invalid_api_key");
     assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);

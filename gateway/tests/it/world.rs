@@ -208,6 +208,11 @@ impl World {
         self.running = Some(running);
     }
 
+    /// Waits until the gateway says that it is ready.
+    pub(crate) async fn is_ready(&self) {
+        eventually("the gateway is ready", async || (self.admin.get("/readyz").await.0 == 200).then_some(())).await;
+    }
+
     /// Replaces the gateway's file of settings by what `change` makes of those it was started with, at once, as a
     /// deployment does.
     pub(crate) fn reconfigure(&self, change: impl FnOnce(&str) -> String) {
