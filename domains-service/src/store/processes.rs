@@ -96,12 +96,12 @@ impl Store {
         .await?;
         query(
             "DELETE FROM processes WHERE gateway = $1 AND process NOT IN
-             (SELECT process FROM processes AS old WHERE gateway = $1
+             (SELECT process FROM processes AS earlier WHERE gateway = $1
               ORDER BY (last_heard_at < $3 OR EXISTS
-                           (SELECT 1 FROM processes AS new
-                            WHERE new.gateway = $1 AND new.place = old.place AND old.place <> ''
-                              AND new.first_heard_at > old.first_heard_at
-                              AND new.first_heard_at + $4 >= old.last_heard_at)),
+                           (SELECT 1 FROM processes AS later
+                            WHERE later.gateway = $1 AND later.place = earlier.place AND earlier.place <> ''
+                              AND later.first_heard_at > earlier.first_heard_at
+                              AND later.first_heard_at + $4 >= earlier.last_heard_at)),
                        first_heard_at, process
               LIMIT $2)",
         )

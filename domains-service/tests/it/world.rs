@@ -414,18 +414,16 @@ impl Client<'_> {
     }
 }
 
-/// Does this while there are reports again and again.
+/// Does this while there are reports again and again, of which the first comes before.
 pub(crate) async fn while_reporting<T>(mut report: impl AsyncFnMut(), work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
     let mut pause = tokio::time::interval(Duration::from_millis(10));
-    let reporting = async {
-        loop {
-            report().await;
-            pause.tick().await;
+    loop {
+        report().await;
+        tokio::select! {
+            done = &mut work => return done,
+            _ = pause.tick() => {}
         }
-    };
-    tokio::select! {
-        done = work => done,
-        never = reporting => never,
     }
 }
 
