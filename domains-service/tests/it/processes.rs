@@ -226,12 +226,14 @@ async fn processes_on_record_are_bounded_for_each_credential() {
     let revision = with_names(&platform, &["a.localhost"]).await;
     one(&honest).reports(&platform, revision).await;
     one(&shared).reports(&platform, revision).await;
+    // At its end a control plane writes down what it has heard.
+    let platform = restarted(platform).await;
     platform.clock.advance(SILENT);
     // Invented processes push out no sibling that serves, cut off.
     let mut refused = 0;
     for index in 0..200 {
         platform.clock.advance(Duration::from_millis(1));
-        let (name, place) = (format!("p{index:03}"), format!("{index:016x}"));
+        let (name, place) = (format!("p{index:03}"), format!("{:016x}", index + 0x100));
         let invented = Process { token: &shared, name: &name, place: &place };
         let answer = invented.tries(&platform, revision, false).await;
         assert!(answer.status == 204 || answer.code() == (429, "too_many_processes"), "{answer:?}");
