@@ -51,6 +51,8 @@ catalogue! {
     PlatformDomain = 400 "platform_domain",
     /// A webhook's address cannot be used.
     InvalidWebhookUrl = 400 "invalid_webhook_url",
+    /// A gateway says that it has applied a revision that there is not.
+    UnknownRevision = 400 "unknown_revision",
     /// A redirect status other than 301, 302, 307, 308.
     InvalidRedirectStatus = 400 "invalid_redirect_status",
     /// No API key came with the request.
@@ -121,6 +123,8 @@ catalogue! {
     VerifyThrottled = 429 "verify_throttled",
     /// Changes come too often, of one session or of one project.
     TooManyChanges = 429 "too_many_changes",
+    /// As many processes of a gateway are on record as may be.
+    TooManyProcesses = 429 "too_many_processes",
     /// Something went wrong on our side.
     InternalError = 500 "internal_error",
     /// A row of the database cannot be read.

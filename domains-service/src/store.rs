@@ -119,6 +119,11 @@ impl Store {
         self.newest.subscribe()
     }
 
+    /// The newest revision that we have heard of.
+    pub(crate) fn newest_known(&self) -> Revision {
+        *self.newest.borrow()
+    }
+
     /// Begins a writing transaction.
     pub(crate) async fn write(&self) -> Result<Write, StoreError> {
         Write::begin(&self.database.write, self.clock.now(), self.newest.clone()).await

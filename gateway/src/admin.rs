@@ -23,6 +23,7 @@ use crate::clock::FleetClock;
 use crate::gateway::Gateway;
 use crate::quota::ledger::{self, bucket::NodeView};
 use crate::quota::standing::Allowance;
+use crate::replica::Unheard;
 use crate::server::Live;
 
 /// What the handlers look at.
@@ -87,6 +88,7 @@ async fn status(State(view): State<View>) -> Json<Value> {
         "version": env!("CARGO_PKG_VERSION"),
         "revision": pipeline.replica.revision(),
         "replica_refuses": pipeline.replica.refusal(),
+        "unheard": pipeline.replica.unheard().map(Unheard::as_str),
         "ready": view.live.health.is_ready(),
         "now": view.fleet_clock.now_seconds(),
         "clock_behind_milliseconds": view.fleet_clock.behind(),

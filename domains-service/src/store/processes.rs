@@ -8,8 +8,9 @@ use contract::feed::{NodeReport, Revision};
 use contract::time::UnixMillis;
 
 use super::{Store, StoreError};
+use crate::nodes::{CLOCKS_DIFFER_MILLIS, FORGOTTEN_AFTER};
 
-/// Processes on record of one credential: of more, the longest silent is forgotten.
+/// Processes on record of one credential: of more, those are forgotten that are not waited for, then those that came last.
 pub(crate) const PROCESSES_OF_ONE_MAX: i64 = 128;
 
 /// What the process of a gateway with the platform's secret has in place of the name of a credential.
@@ -95,10 +96,19 @@ impl Store {
         .await?;
         query(
             "DELETE FROM processes WHERE gateway = $1 AND process NOT IN
-             (SELECT process FROM processes WHERE gateway = $1 ORDER BY last_heard_at DESC, process LIMIT $2)",
+             (SELECT process FROM processes AS earlier WHERE gateway = $1
+              ORDER BY (last_heard_at < $3 OR EXISTS
+                           (SELECT 1 FROM processes AS later
+                            WHERE later.gateway = $1 AND later.place = earlier.place AND earlier.place <> ''
+                              AND later.first_heard_at > earlier.first_heard_at
+                              AND later.first_heard_at + $4 >= earlier.last_heard_at)),
+                       first_heard_at, process
+              LIMIT $2)",
         )
         .bind(gateway)
         .bind(PROCESSES_OF_ONE_MAX)
+        .bind(process.last_heard.plus(-FORGOTTEN_AFTER).0)
+        .bind(CLOCKS_DIFFER_MILLIS)
         .execute(self.writer())
         .await?;
         Ok(())

@@ -30,13 +30,28 @@ pub(crate) enum What {
     Project,
     /// The service of a project, which was suspended.
     Suspension,
+    /// Visits of a project without a key.
+    Access,
+    /// The upstream that a project was on.
+    Upstream,
+    /// Reading of a project by pages of other origins.
+    Cors,
     /// Where visitors of a custom domain were sent.
     Redirect,
 }
 
 impl What {
     /// All of them.
-    pub(crate) const ALL: [Self; 5] = [Self::Name, Self::Key, Self::Project, Self::Suspension, Self::Redirect];
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Name,
+        Self::Key,
+        Self::Project,
+        Self::Suspension,
+        Self::Access,
+        Self::Upstream,
+        Self::Cors,
+        Self::Redirect,
+    ];
 
     /// The word in the database, the API and metrics.
     pub(crate) const fn as_str(self) -> &'static str {
@@ -45,6 +60,9 @@ impl What {
             Self::Key => "key",
             Self::Project => "project",
             Self::Suspension => "suspension",
+            Self::Access => "access",
+            Self::Upstream => "upstream",
+            Self::Cors => "cors",
             Self::Redirect => "redirect",
         }
     }

@@ -11,8 +11,8 @@ use contract::time::UnixMillis;
 
 use crate::clock::FleetClock;
 use crate::door::Connections;
-use crate::replica::Replica;
 use crate::replica::follow::Watcher;
+use crate::replica::{Replica, Unheard};
 use crate::telemetry::Telemetry;
 
 pub(super) struct EdgeWatcher {
@@ -21,6 +21,8 @@ pub(super) struct EdgeWatcher {
     telemetry: Arc<Telemetry>,
     clock: Arc<FleetClock>,
     present: Condition,
+    /// There is this condition for a replica that was left with a goodbye.
+    heard: Option<Condition>,
 }
 
 impl EdgeWatcher {
@@ -31,13 +33,18 @@ impl EdgeWatcher {
         clock: Arc<FleetClock>,
         health: &Health,
     ) -> Self {
-        let watcher = Self { replica, connections, telemetry, clock, present: health.condition("replica") };
+        let present = health.condition("replica");
+        let heard = replica.unheard().map(|_| health.condition("heard_by_control_plane"));
+        let watcher = Self { replica, connections, telemetry, clock, present, heard };
         watcher.show();
         watcher
     }
 
     fn show(&self) {
         self.present.set(self.replica.is_present());
+        if let Some(heard) = &self.heard {
+            heard.set(self.replica.unheard() != Some(Unheard::Held));
+        }
         self.telemetry.replica_revision.set(i64::try_from(self.replica.revision().0).unwrap_or(i64::MAX));
     }
 }
@@ -75,6 +82,11 @@ impl Watcher for EdgeWatcher {
     fn heard(&self, _newest: Revision, at: UnixMillis) {
         self.telemetry.feed_heard.set(at.to_seconds().0);
         self.clock.heard_control(at);
+    }
+
+    fn served(&self) {
+        self.show();
+        self.telemetry.recent.moments.now("control", "the control plane has heard this gateway, which serves");
     }
 
     fn refused(&self, reason: &'static str) {

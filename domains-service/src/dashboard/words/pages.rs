@@ -170,7 +170,8 @@ words! {
     REMOVED = "Domain removed";
     LAGGING = "These gateways have not said so yet; they are asked until they have:";
     DOMAIN_LAGGING = "These gateways have not acknowledged the last change and may answer as before:";
-    KEY_LAGGING = "It is revoked. These gateways have not acknowledged that and may accept it still:";
+    KEY_LAGGING = "It has ended. These gateways have not acknowledged that and may accept it still:";
+    KEY_END_LAGGING = "It ends sooner than before. These gateways have not acknowledged that and may accept it for longer:";
     WITHDRAWALS = "Withdrawn, and not on every gateway";
     NO_WITHDRAWALS = "Every gateway has acknowledged everything that was withdrawn.";
     WITHDRAWALS_MORE = "Only the oldest are shown. All: tollhouse status";

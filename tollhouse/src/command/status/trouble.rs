@@ -90,8 +90,19 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
     }
     if edge.get("draining") == Some(&json!(true)) {
         found.push(format!("gateway {name} is out of rotation"));
+    } else if edge.get("unheard") == Some(&json!("held")) {
+        found.push(format!(
+            "gateway {name} was stopped in order and serves nothing until the control plane has heard it: bring the control \
+             plane back, or see serve_before_heard in docs/operating.md"
+        ));
     } else if edge.get("ready") == Some(&json!(false)) {
         found.push(format!("gateway {name} is not ready"));
+    }
+    if edge.get("unheard") == Some(&json!("served")) {
+        found.push(format!(
+            "gateway {name} serves what it knew when it was stopped in order (feed.serve_before_heard): what was withdrawn \
+             since is served, and nothing waits for it"
+        ));
     }
     if let Some(mode @ ("share" | "deny" | "allow")) = edge.pointer("/quota/mode").and_then(Value::as_str) {
         found.push(format!("gateway {name} counts without the quota store: {mode}"));
@@ -206,7 +217,7 @@ mod tests {
         json!({
             "edges": [{
                 "node": "gw-1", "address": "10.0.0.1:9901", "ready": true, "draining": false, "revision": 7,
-                "replica_refuses": null,
+                "replica_refuses": null, "unheard": null,
                 "now": 1_000, "feed_heard_at": 999, "clock_behind_milliseconds": 40, "quota": { "mode": "lease" }, "log_lines_dropped": 0,
                 "upstreams": [{ "name": "orders", "endpoints": 1, "up": 1 }],
                 "platform_certificate_faults": [],
@@ -246,6 +257,8 @@ mod tests {
             ),
             ("/edges/0/ready", json!(false), "is not ready"),
             ("/edges/0/draining", json!(true), "is out of rotation"),
+            ("/edges/0/unheard", json!("held"), "serves nothing until the control plane has heard it"),
+            ("/edges/0/unheard", json!("served"), "serves what it knew when it was stopped in order"),
             ("/edges/0/replica_refuses", json!("another database"), "serves what it knew before: another database"),
             ("/edges/0/clock_behind_milliseconds", json!(-90_400), "(10.0.0.1:9901) is 90 s ahead"),
             ("/edges/0/quota/mode", json!("share"), "counts without the quota store: share"),
