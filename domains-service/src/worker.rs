@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chassis::shutdown::Shutdown;
 use contract::hostname::Hostname;
@@ -19,7 +19,7 @@ use crate::nodes::FORGOTTEN_AFTER;
 use crate::project::ProjectRef;
 use crate::store::rows::Table;
 use crate::store::usage::USAGE_DAYS_MAX;
-use crate::store::{StoreError, acme, domains, keys, processes, projects, webhooks};
+use crate::store::{StoreError, acme, domains, keys, numbers, processes, projects, webhooks};
 use crate::withdrawals;
 
 /// Between two searches for domains that are due; a change wakes the worker at once.
@@ -64,6 +64,10 @@ const OVERDUE_MILLIS: i64 = 60 * 1_000;
 
 /// Removed projects erased per round: each may have many events.
 const PROJECTS_ERASED_AT_ONCE: i64 = 10;
+
+/// A row that could not be read and was not read again for so long is on the list no more: it is deleted, or it has another
+/// key. Domains and orders that are set aside are read again earlier.
+const UNREAD_MAX: Duration = Duration::from_hours(2);
 
 /// Stale keys deleted per round.
 const KEYS_PER_TIDYING: i64 = 500;
@@ -231,6 +235,7 @@ async fn tidy_once(app: &App) -> Result<(), StoreError> {
         tracing::info!(changes = forgotten, "the change log was compacted");
     }
     let mut write = app.store.write().await?;
+    numbers::put_right(&mut write).await?;
     let now = write.now();
     for key in keys::stale_keys(write.connection(), now.plus(-MEMORY_MILLIS), KEYS_PER_TIDYING).await? {
         keys::withdraw(&mut write, &key).await?;
@@ -253,6 +258,9 @@ async fn tidy_once(app: &App) -> Result<(), StoreError> {
     write.tidy_bans().await?;
     webhooks::forget_taken(&mut write, now.plus(-DELIVERIES_MILLIS)).await?;
     write.commit().await?;
+    if let Some(since) = Instant::now().checked_sub(UNREAD_MAX) {
+        app.store.reader().unreadable().forget_unread_since(since);
+    }
     erase_due_projects(app).await?;
     app.store.forget_sessions(now.plus(-ABSOLUTE_MILLIS_MAX), now.plus(-IDLE_MILLIS_MAX), now).await?;
     Ok(())
