@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chassis::shutdown::Shutdown;
+use chassis::sql::RowPlace;
 use contract::hostname::Hostname;
 use tokio::task::{self, JoinSet};
 
@@ -68,6 +69,9 @@ const PROJECTS_ERASED_AT_ONCE: i64 = 10;
 /// A row that could not be read and was not read again for so long is on the list no more: it is deleted, or it has another
 /// key. Domains and orders that are set aside are read again earlier.
 const UNREAD_MAX: Duration = Duration::from_hours(2);
+
+/// Rows that cannot be read and that metrics name. Of more, those of the first tables.
+const ROWS_NAMED_MAX: usize = 20;
 
 /// Stale keys deleted per round.
 const KEYS_PER_TIDYING: i64 = 500;
@@ -289,6 +293,10 @@ pub(crate) async fn measure(app: &App) -> Result<(), StoreError> {
     for table in Table::ALL {
         let count = i64::try_from(app.store.reader().unreadable().count(table.as_str())).unwrap_or(i64::MAX);
         app.metrics.unreadable_rows.with_label_values(&[table.as_str()]).set(count);
+    }
+    app.metrics.unreadable_row.reset();
+    for (RowPlace { table, row, of }, bad) in app.store.reader().unreadable().noted(ROWS_NAMED_MAX) {
+        app.metrics.unreadable_row.with_label_values(&[table, &row, &of, bad.column]).set(1);
     }
     let revision = app.store.newest_revision().await?;
     app.metrics.revision.set(revision.0.cast_signed());

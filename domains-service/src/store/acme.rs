@@ -38,8 +38,9 @@ impl Stored for Row {
     }
 
     fn read(self, columns: &mut Columns) -> Option<OrderRecord> {
+        let hostname = columns.word("hostname", &self.hostname).filter(|_| columns.unreadable().is_none())?;
         Some(OrderRecord {
-            hostname: columns.word("hostname", &self.hostname)?,
+            hostname,
             authority: self.authority,
             url: self.url,
             sealed_key: self.sealed_key,
@@ -64,7 +65,7 @@ async fn free_at(write: &mut Write, name: &str) -> Result<UnixMillis, StoreError
 }
 
 impl Store {
-    /// The last order for a name at an authority.
+    /// The last order for a name at an authority. One that cannot be read is as good as none: the next takes its place.
     pub(crate) async fn find_order(
         &self,
         authority: &str,
@@ -78,7 +79,7 @@ impl Store {
         .bind(hostname.as_str())
         .fetch_optional(self.reader())
         .await?;
-        rows::one(self.reader(), row)
+        Ok(rows::found(self.reader(), row))
     }
 
     /// Notes an order; it takes the place of the one before.

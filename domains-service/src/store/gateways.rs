@@ -40,6 +40,7 @@ chassis::record! {
     #[derive(Clone, Debug)]
     pub(crate) struct Gateway {
         pub(crate) name: String,
+        pub(crate) digest: String,
         /// One of [`Kind`]'s words.
         pub(crate) kind: String,
         pub(crate) created_at: i64,
@@ -164,7 +165,7 @@ impl Store {
     /// All on record, by name.
     pub(crate) async fn gateways(&self) -> Result<Vec<Gateway>, StoreError> {
         let found = query_as(
-            "SELECT name, kind, created_at, file, last_seen_at, revoked_at FROM gateways ORDER BY name LIMIT $1",
+            "SELECT name, digest, kind, created_at, file, last_seen_at, revoked_at FROM gateways ORDER BY name LIMIT $1",
         );
         let found: Vec<Found<Gateway>> = found.bind(GATEWAYS_MAX).fetch_all(self.reader()).await?;
         Ok(rows::each(self.reader(), found))

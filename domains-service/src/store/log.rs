@@ -209,7 +209,8 @@ impl Store {
             // What an unreadable row changed is in the snapshot, and every later change follows that.
             Way::Changes => {
                 let changes: Option<Vec<_>> = rows.drain(1..).map(|row| read_change(&reading, row)).collect();
-                let changes = changes.filter(|changes| follow(changes, revision));
+                let newest = Revision(current.unsigned_abs());
+                let changes = changes.filter(|changes| follow(changes, revision, limit, newest));
                 Ok(changes.map_or(Next::Snapshot, Next::Changes))
             }
         }
@@ -332,10 +333,12 @@ async fn is_mark_of_damaged(reading: &mut Connection, mark: Option<Mark>) -> Res
     Ok(found > 0)
 }
 
-/// Whether the changes are those right after `revision`, without a gap.
-fn follow(changes: &[Change], revision: Revision) -> bool {
+/// Whether the changes are those right after `revision` without a gap: `limit` of them, or all up to the newest.
+fn follow(changes: &[Change], revision: Revision, limit: i64, newest: Revision) -> bool {
+    let is_full = i64::try_from(changes.len()).is_ok_and(|count| count >= limit);
+    let last = changes.last().map_or(revision, |change| change.revision);
     let expected = (revision.0.saturating_add(1)..).map(Revision);
-    changes.iter().map(|change| change.revision).eq(expected.take(changes.len()))
+    changes.iter().map(|change| change.revision).eq(expected.take(changes.len())) && (is_full || last == newest)
 }
 
 /// A change as it is told; `None` for a row that cannot be read, which is noted.
