@@ -49,6 +49,8 @@ pub(crate) struct Metrics {
     pub(crate) credential_files_refused: IntGaugeVec,
     /// Rows that cannot be read, by table.
     pub(crate) unreadable_rows: IntGaugeVec,
+    /// The first of them, by table, row, what it belongs to, and column.
+    pub(crate) unreadable_row: IntGaugeVec,
 }
 
 /// How a question to DNS ended, beside the failures.
@@ -146,6 +148,12 @@ impl Metrics {
                 "domains_unreadable_rows",
                 "Rows of each table that could not be read when they were read last, and are set aside.",
                 &["table"],
+            )?,
+            unreadable_row: gauge_vec(
+                registry,
+                "domains_unreadable_row",
+                "1 for each of the first 20 rows that could not be read when they were read last, by name.",
+                &["table", "row", "of", "column"],
             )?,
         };
         metrics.start_at_zero();

@@ -3,7 +3,7 @@
 //! Called within the transaction that changes a domain, so that records and change log agree. A domain that is served
 //! has a site; where its redirect leads is worked out anew whenever it or its target changes.
 
-use chassis::sql::query_scalar;
+use chassis::sql::{Found, query_as};
 use contract::feed::{Entity, EntityName};
 use contract::hostname::Hostname;
 
@@ -104,9 +104,9 @@ pub(crate) async fn withdraw_challenges_of(write: &mut Write, name: &Hostname) -
 
 /// The challenges in progress for the name.
 async fn challenge_tokens(write: &mut Write, name: &Hostname) -> Result<Vec<String>, StoreError> {
-    let bodies: Vec<String> =
-        query_scalar("SELECT body FROM entities WHERE kind = 'challenge'").fetch_all(write.connection()).await?;
-    let challenges = bodies.iter().filter_map(|body| match serde_json::from_str::<Entity>(body) {
+    let bodies: Vec<Found<(String,)>> =
+        query_as("SELECT body FROM entities WHERE kind = 'challenge'").fetch_all(write.connection()).await?;
+    let challenges = bodies.iter().filter_map(|found| match serde_json::from_str::<Entity>(&found.row.0) {
         Ok(Entity::Challenge(challenge)) if challenge.hostname == *name => Some(challenge.token),
         _ => None,
     });

@@ -29,11 +29,24 @@ const ROWS_MEASURED_MAX: i64 = 1_000;
 /// Processes that metrics name. Of more, those by whose names the list begins.
 const PROCESSES_NAMED_MAX: usize = 64;
 
+/// What is waited for besides the processes in memory while the record of processes cannot be read.
+const RECORD_NOT_READ: &str = "processes on record, which could not be read";
+
 /// Waits, a second at most, until no process of a gateway serves what was withdrawn by `revision` and before. What they
-/// have all acknowledged is done with.
+/// have all acknowledged is done with. What is withdrawn is committed, so this never fails: without the record of processes
+/// those in memory are waited for, and the record is named among those that have not acknowledged.
 pub(crate) async fn wait(app: &App, revision: Revision) -> Result<Acknowledged, StoreError> {
-    app.recall_processes().await?;
-    let acknowledged = app.nodes.acknowledged_by_all(revision, ACKNOWLEDGEMENT_TIME_MAX).await;
+    let recalled = app.recall_processes().await;
+    let mut acknowledged = app.nodes.acknowledged_by_all(revision, ACKNOWLEDGEMENT_TIME_MAX).await;
+    if let Err(error) = recalled {
+        tracing::warn!(
+            %error,
+            revision = revision.0,
+            "the record of gateways' processes could not be read: a withdrawal waits until it can be"
+        );
+        acknowledged.asked += 1;
+        acknowledged.lagging.push(RECORD_NOT_READ.to_owned());
+    }
     if acknowledged.lagging.is_empty()
         && let Err(error) = end(app, revision).await
     {

@@ -49,32 +49,6 @@ pub trait Record: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + 
 
 impl<T> Record for T where T: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin {}
 
-/// A struct that is read from a row, each field from the column of its name.
-///
-/// In place of `#[derive(sqlx::FromRow)]`: sqlx's macros run when the program is compiled, and so both database drivers,
-/// `SQLite` among them, would be built twice, once for the compiler (docs/build-times.md).
-#[macro_export]
-macro_rules! record {
-    ($(#[$meta:meta])* $visibility:vis struct $name:ident {
-        $($(#[$field_meta:meta])* $field_visibility:vis $field:ident: $type:ty,)+
-    }) => {
-        $(#[$meta])*
-        $visibility struct $name {
-            $($(#[$field_meta])* $field_visibility $field: $type,)+
-        }
-
-        impl<'r, R: ::sqlx::Row> ::sqlx::FromRow<'r, R> for $name
-        where
-            &'static str: ::sqlx::ColumnIndex<R>,
-            $($type: ::sqlx::Decode<'r, R::Database> + ::sqlx::Type<R::Database>,)+
-        {
-            fn from_row(row: &'r R) -> Result<Self, ::sqlx::Error> {
-                Ok(Self { $($field: row.try_get(stringify!($field))?,)+ })
-            }
-        }
-    };
-}
-
 /// Where a statement runs: any connection of a pool, or this one.
 pub enum On<'c> {
     /// Any of these.

@@ -1,6 +1,6 @@
 //! What happened, for a project's owner: the audit log.
 
-use chassis::sql::{RowPlace, query, query_as, query_scalar};
+use chassis::sql::{Found, RowPlace, query, query_as, query_scalar};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
@@ -216,7 +216,7 @@ impl Store {
         domain: Option<&Hostname>,
         before: Option<i64>,
     ) -> Result<Vec<Event>, StoreError> {
-        let found: Vec<Row> = query_as(
+        let found: Vec<Found<Row>> = query_as(
             "SELECT id, project, domain, kind, actor, client, gateway, detail, at_ms FROM events
              WHERE project = $1 AND ($2 IS NULL OR domain = $2) AND id < $3 ORDER BY id DESC LIMIT $4",
         )
@@ -236,7 +236,7 @@ impl Store {
         since: UnixMillis,
         before: Option<i64>,
     ) -> Result<Vec<Through>, StoreError> {
-        let found: Vec<ThroughRow> = query_as(
+        let found: Vec<Found<ThroughRow>> = query_as(
             "SELECT e.id, e.project, p.name AS project_name, e.domain, e.kind, e.actor, e.client, e.gateway, e.detail,
                     e.at_ms
              FROM events e LEFT JOIN projects p ON p.id = e.project

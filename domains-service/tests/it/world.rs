@@ -336,8 +336,16 @@ impl Platform {
 
     /// A gateway's report.
     pub(crate) async fn report(&self, node: &str, applied: u64) {
+        self.say(json!({ "node": node, "applied": applied, "version": "1" })).await;
+    }
+
+    /// A gateway's last report.
+    pub(crate) async fn goodbye(&self, node: &str, applied: u64) {
+        self.say(json!({ "node": node, "applied": applied, "version": "1", "goodbye": true })).await;
+    }
+
+    async fn say(&self, body: Value) {
         let token = edge_token(&self.secret).to_token();
-        let body = json!({ "node": node, "applied": applied, "version": "1" });
         let url = format!("{}/internal/edge/nodes", self.internal);
         let response = self.client.post(url).bearer_auth(&*token).json(&body).send().await.unwrap();
         assert_eq!(response.status(), 204);
