@@ -60,17 +60,25 @@ impl QuotaClock for TestClock {
 pub(super) struct RealClock {
     began: Instant,
     wall: UnixMillis,
+    /// Milliseconds by which the wall clock has stepped.
+    stepped: AtomicI64,
 }
 
 impl RealClock {
     pub(super) fn from(wall: UnixMillis) -> Arc<Self> {
-        Arc::new(Self { began: Instant::now(), wall })
+        Arc::new(Self { began: Instant::now(), wall, stepped: AtomicI64::new(0) })
+    }
+
+    /// The wall clock jumps; the monotonic clock does not.
+    pub(super) fn step(&self, millis: i64) {
+        self.stepped.fetch_add(millis, Ordering::SeqCst);
     }
 }
 
 impl QuotaClock for RealClock {
     fn wall(&self) -> UnixMillis {
-        self.wall.plus(i64::try_from(self.began.elapsed().as_millis()).unwrap())
+        let passed = i64::try_from(self.began.elapsed().as_millis()).unwrap();
+        self.wall.plus(passed + self.stepped.load(Ordering::SeqCst))
     }
 
     fn monotonic(&self) -> Duration {

@@ -200,7 +200,7 @@ async fn a_refused_request_asks_nobody_and_a_busy_bucket_asks_seldom() {
         // Every node hears the refusal once.
         let heard = nodes.burst(&project, limits, 60).await;
         // The books, and of each node how many statements it has made.
-        let books = || redis.ask(&["HGETALL", &format!("tollhouse:q:{{{project}}}")]);
+        let books = || redis.ask(&["HGETALL", &format!("tollhouse:bucket:{{{project}}}")]);
         let settled = books();
         let refused = nodes.burst(&project, limits, 100_000).await;
         // Whatever is let through belongs to another minute than the one that was spent.
