@@ -23,6 +23,8 @@ pub(super) enum Fate {
     Alone(AloneStep, bool),
     /// 503.
     Unavailable,
+    /// The node had entered a minute before the store did, by a fast clock and without the store, and went back.
+    WentBack,
 }
 
 /// One process.
@@ -113,8 +115,12 @@ impl SimNode {
         let clock = self.clock(now);
         match reply {
             Reply::Settled(settlement) => {
+                let before = self.bucket.claim().minute;
                 if !self.bucket.hear(clock, seq, settlement) {
                     return None;
+                }
+                if self.bucket.claim().minute < before {
+                    self.fates.push(Fate::WentBack);
                 }
                 self.failures = 0;
                 self.note_incarnation(now, settlement.incarnation);

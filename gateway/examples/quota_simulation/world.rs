@@ -357,6 +357,7 @@ impl<'a> World<'a> {
                         self.audit.refused(node.process, &standing, window)?;
                     }
                     Fate::Unavailable | Fate::Alone(AloneStep::Spent, _) => self.audit.unavailable()?,
+                    Fate::WentBack => self.audit.went_back(node.process),
                     Fate::Decided(Step::Ask) => return Err("a request was left without an answer".to_owned()),
                 }
                 if let Fate::Decided(Step::Admit(standing)) = fate

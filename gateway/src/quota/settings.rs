@@ -94,7 +94,7 @@ pub struct QuotaSettings {
     pub call_budget: Duration,
     /// The fleet that shares the limits while the store is gone and has not said how many nodes there are.
     pub fleet: Fleet,
-    /// Buckets this node keeps in memory; 100 000 by default, about 400 bytes each.
+    /// Buckets this node keeps in memory; 100 000 by default, about 440 bytes each.
     pub buckets_max: usize,
     /// Requests of one bucket that may wait for one answer of the store; 10 000 by default. More are answered 503.
     pub waiting_max: usize,
