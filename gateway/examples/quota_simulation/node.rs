@@ -115,11 +115,12 @@ impl SimNode {
         let clock = self.clock(now);
         match reply {
             Reply::Settled(settlement) => {
-                let before = self.bucket.claim().minute;
+                let before = self.bucket.claim();
                 if !self.bucket.hear(clock, seq, settlement) {
                     return None;
                 }
-                if self.bucket.claim().minute < before {
+                // Until the store has named a minute, a node that is alone goes by its own clock.
+                if before.named == i64::MIN || self.bucket.claim().minute < before.minute {
                     self.fates.push(Fate::WentBack);
                 }
                 self.failures = 0;
