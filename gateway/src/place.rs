@@ -1,7 +1,8 @@
 //! The identity of a place: one data directory, which one gateway process uses at a time.
 //!
 //! A process that is restarted over the same directory is the same place. The control plane keeps one record for a place, so
-//! a removal waits for the new process and no longer for the dead one before it.
+//! a removal waits for the new process and no longer for the dead one before it. The quota store keeps one component of a
+//! bucket for a place, so restarts add none.
 
 use std::path::Path;
 
