@@ -145,7 +145,7 @@ impl Fleet {
             _turn: turn,
         };
         for (number, off_by) in clocks.iter().enumerate() {
-            fleet.proxies.push(FaultProxy::start(fleet.redis.port).await);
+            fleet.proxies.push(FaultProxy::start(fleet.redis.port));
             let node = fleet.spawn(number, quota, *off_by);
             fleet.nodes.push(node);
         }
