@@ -5,8 +5,8 @@
 //! protocol is in [`ledger`], what the headers say in [`standing`], who is banned in [`ban`], and what an address
 //! without a key may try in [`anonymous`].
 //!
-//! When the store is gone: a call is given up after its budget (50 ms, and longer where this process was late itself),
-//! three failures open the breaker and nobody waits any more; then [`settings::OnStoreDown`] decides. What was let through meanwhile is claimed once the store is back,
+//! When the store is gone: a call is given up after its budget (50 ms), three failures open the breaker and nobody waits
+//! any more; then [`settings::OnStoreDown`] decides. What was let through meanwhile is claimed once the store is back,
 //! so the day stays right. Never a 429 or a 500 for our own fault.
 //!
 //! Writing the answer, and persisting the embedded store, are left to others.
@@ -14,7 +14,6 @@
 pub mod anonymous;
 pub mod ban;
 mod breaker;
-mod budget;
 mod cells;
 mod charge;
 pub mod clock;
@@ -147,8 +146,8 @@ impl Quota {
 
     /// The books of a project: both windows, and every node's part. `None` when nothing was charged yet.
     pub async fn usage(&self, project: &ProjectUid) -> Result<Option<BucketView>, StoreOutage> {
-        let viewed = budget::within(self.0.settings.call_budget, self.0.store.view(project));
-        viewed.await.unwrap_or(Err(StoreOutage::TimedOut))
+        let budget = self.0.settings.call_budget;
+        tokio::time::timeout(budget, self.0.store.view(project)).await.unwrap_or(Err(StoreOutage::TimedOut))
     }
 
     /// Where a project stands on this node, without charging anything.

@@ -13,7 +13,6 @@ use contract::time::UnixMillis;
 use contract::window::Window;
 use tokio::sync::oneshot;
 
-use super::budget::within;
 use super::cells::{Cell, CellState, Served};
 use super::ledger::node::{Alone, AloneClock, AloneStep, Purpose, Step};
 use super::ledger::{Reply, Statement};
@@ -24,7 +23,7 @@ use super::{ChargeError, Inner, Quota};
 
 /// The longest any request waits for the store, whatever happens: five calls of the usual budget, the half second for
 /// which a store that is new only listens, and the time in which other nodes hand back what they hold, rounded up. Only
-/// the first requests of a fault come near it. Where this process was late itself, as much is added ([`within`]).
+/// the first requests of a fault come near it.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A call to the store, its budget included.
@@ -112,9 +111,9 @@ impl Inner {
             (None, Some(receiver)) => receiver,
             (None, None) => return Served::Busy,
         };
-        match within(WAIT_MAX, receiver).await {
-            Some(Ok(served)) => served,
-            Some(Err(_)) | None => Served::Busy,
+        match tokio::time::timeout(WAIT_MAX, receiver).await {
+            Ok(Ok(served)) => served,
+            Ok(Err(_)) | Err(_) => Served::Busy,
         }
     }
 
@@ -187,7 +186,7 @@ impl Inner {
         let (inner, cell) = (Arc::clone(self), Arc::clone(cell));
         Box::pin(async move {
             let settled = inner.store.settle(&cell.project, statement);
-            within(inner.settings.call_budget, settled).await.unwrap_or(Err(StoreOutage::TimedOut))
+            tokio::time::timeout(inner.settings.call_budget, settled).await.unwrap_or(Err(StoreOutage::TimedOut))
         })
     }
 

@@ -10,7 +10,6 @@ use futures_util::StreamExt as _;
 use futures_util::stream;
 
 use super::breaker::{Change, PROBE_EVERY};
-use super::budget::within;
 use super::cells::Cell;
 use super::ledger::node::Purpose;
 use super::ledger::{Incarnation, Reply};
@@ -52,7 +51,7 @@ impl Quota {
     /// One round of [`Quota::run`], for those who own the clock.
     pub async fn heartbeat(&self) {
         let count = self.0.is_time_to_count();
-        let pulse = within(self.0.settings.call_budget, self.0.store.pulse(count));
+        let pulse = tokio::time::timeout(self.0.settings.call_budget, self.0.store.pulse(count));
         self.0.feel(&pulse.await.unwrap_or(Err(StoreOutage::TimedOut)));
         if !self.0.store_is_gone.load(Ordering::Relaxed) {
             self.0.hand_back_idle();

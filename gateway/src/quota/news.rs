@@ -14,7 +14,6 @@ use contract::time::UnixMillis;
 use tokio::sync::mpsc;
 
 use super::ban::{Ban, OFFENDERS_MAX};
-use super::budget::within;
 use super::store::{Heard, News, StoreOutage};
 use super::{Inner, Quota};
 
@@ -178,7 +177,7 @@ impl Inner {
     }
 
     async fn say(&self, news: &News) -> Result<(), StoreOutage> {
-        let saying = within(self.settings.call_budget, self.store.tell(news));
+        let saying = tokio::time::timeout(self.settings.call_budget, self.store.tell(news));
         saying.await.unwrap_or(Err(StoreOutage::TimedOut))
     }
 }

@@ -18,7 +18,7 @@ pub mod trial;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use async_trait::async_trait;
 use chassis::metrics::{Histogram, IntCounterVec};
@@ -32,7 +32,6 @@ use tokio::sync::mpsc;
 use self::servers::{Link, Servers};
 use self::settings::RedisSettings;
 use super::{Fleet, Heard, News, Pulse, Store, StoreOutage};
-use crate::quota::budget::within;
 use crate::quota::ledger::bucket::BucketView;
 use crate::quota::ledger::{Reply, Statement};
 
@@ -77,8 +76,6 @@ pub const RESULTS: [&str; 13] = [
 /// See the module.
 pub struct RedisStore {
     process: String,
-    /// Less than the budget of a call, which ends all of it: then it is known which server did not answer.
-    answer_within: Duration,
     servers: Arc<Servers>,
     metrics: CallMetrics,
     /// Differs between calls; the server makes new incarnations of it.
@@ -89,25 +86,22 @@ impl RedisStore {
     /// A store that connects in the background, for the process with this number. Until the first connection stands,
     /// calls fail as they do in any outage.
     pub fn start(settings: RedisSettings, process: u64, metrics: CallMetrics) -> Self {
-        let answer_within = settings.call_budget * 9 / 10;
         let servers = Servers::start(settings);
         let salt = AtomicU32::new(u32::try_from(process % 1_000).unwrap_or(0));
-        Self { process: format!("{process:016x}"), answer_within, servers, metrics, salt }
+        Self { process: format!("{process:016x}"), servers, metrics, salt }
     }
 
     /// Waits until the server is connected.
     ///
     /// # Errors
     /// Why it was not within the time.
-    pub async fn connected(&self, within: Duration) -> Result<(), StoreOutage> {
+    pub async fn connected(&self, within: std::time::Duration) -> Result<(), StoreOutage> {
         self.servers.connected(within).await
     }
 
     async fn call(&self, link: &Link, command: &Cmd) -> Result<Value, StoreOutage> {
         let began = Instant::now();
-        let mut connection = link.connection();
-        let answered = within(self.answer_within, connection.send_packed_command(command)).await;
-        let answer = answered.unwrap_or_else(|| Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()));
+        let answer = link.connection().send_packed_command(command).await;
         let (result, outcome) = match answer {
             Ok(value) => match value.extract_error() {
                 Ok(value) => ("ok", Ok(value)),

@@ -165,8 +165,8 @@ async fn link(
     let flags = if version_number.0 >= 7 { "#!lua flags=allow-oom,allow-cross-slot-keys\n" } else { "" };
     let settle = script(&mut connection, flags, SETTLE).await?;
     let pulse = script(&mut connection, flags, PULSE).await?;
-    // Each call has a budget of its own (`RedisStore::call`), which may be twice as long for a busy process.
-    connection.set_response_timeout(settings.call_budget * 2);
+    // Before the caller's own patience ends: then it is known which server did not answer.
+    connection.set_response_timeout(settings.call_budget * 9 / 10);
     let memory_key = local_key(MEMORY_KEY, &tag);
     let run_id = fact("run_id");
     tracing::info!(host = address.host, port = address.port, version, run_id, "connected to the quota's Redis");
