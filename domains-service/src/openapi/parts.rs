@@ -31,6 +31,7 @@ pub(super) const ANY_ERRORS: &[(u16, &str)] = &[
     (503, Code::StorageUnavailable.as_str()),
     (503, Code::StorageFull.as_str()),
     (503, "overloaded"),
+    (503, "identity_refused"),
     (504, "upstream_timeout"),
 ];
 

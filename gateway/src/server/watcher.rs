@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use chassis::clock::Clock as _;
 use chassis::health::{Condition, Health};
 use contract::feed::{Change, Effect, Entity, Revision};
 use contract::hostname::Hostname;
@@ -80,8 +81,9 @@ impl Watcher for EdgeWatcher {
     }
 
     fn heard(&self, _newest: Revision, at: UnixMillis) {
-        self.telemetry.feed_heard.set(at.to_seconds().0);
         self.clock.heard_control(at);
+        // By our own time: the control plane's clock may be the one that is wrong, and it was heard all the same.
+        self.telemetry.feed_heard.set(self.clock.now_seconds().0);
     }
 
     fn served(&self) {

@@ -23,6 +23,10 @@ async fn a_gateway_of_before_tokens_is_believed_for_exactly_the_request_it_signe
     let ask = |target: &str| world.unsigned(Method::GET, target).header("tollhouse-identity", &signed);
     assert_eq!(ask("/v1/store/orders").send().await.unwrap().status(), 200);
     let elsewhere = ask("/v1/store/orders?status=shipped").send().await.unwrap();
+    assert!(
+        elsewhere.headers().contains_key("tollhouse-identity-refused"),
+        "a gateway must not blame its caller for that"
+    );
     assert_eq!(refusal(elsewhere).await, (401, "identity_required".to_owned()));
 }
 
