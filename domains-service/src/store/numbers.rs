@@ -27,12 +27,7 @@ const COLUMNS: [(&str, &str, Safe, &str); 7] = [
         Safe::Now,
         "UPDATE acme_orders SET abandoned_at = $1 WHERE abandoned_at >= '' RETURNING url, authority",
     ),
-    (
-        "domains",
-        "removal",
-        Safe::Newest,
-        "UPDATE domains SET removal = $1 WHERE removal >= '' RETURNING name, project",
-    ),
+    ("domains", "removal", Safe::Newest, "UPDATE domains SET removal = $1 WHERE removal >= '' RETURNING name, project"),
     (
         "edge_bans",
         "heard_at",
@@ -57,12 +52,7 @@ const COLUMNS: [(&str, &str, Safe, &str); 7] = [
         Safe::Newest,
         "UPDATE withdrawals SET revision = $1 WHERE revision >= '' RETURNING which, project",
     ),
-    (
-        "withdrawals",
-        "since",
-        Safe::Now,
-        "UPDATE withdrawals SET since = $1 WHERE since >= '' RETURNING which, project",
-    ),
+    ("withdrawals", "since", Safe::Now, "UPDATE withdrawals SET since = $1 WHERE since >= '' RETURNING which, project"),
 ];
 
 /// Puts numbers where there are none, and logs which rows those were.
@@ -77,8 +67,7 @@ pub(crate) async fn put_right(write: &mut Write) -> Result<(), StoreError> {
             Safe::Newest => newest,
             Safe::Never => 0,
         };
-        let rows: Vec<Found<(String, String)>> =
-            query_as(statement).bind(number).fetch_all(write.connection()).await?;
+        let rows: Vec<Found<(String, String)>> = query_as(statement).bind(number).fetch_all(write.connection()).await?;
         for Found { row: (row, of), .. } in rows {
             tracing::error!(
                 table,

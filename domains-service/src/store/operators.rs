@@ -84,7 +84,8 @@ impl Store {
 impl Store {
     /// Whether the operator of this name has a token that is good, still.
     pub(crate) async fn is_operator(&self, name: &str, now: UnixMillis) -> Result<bool, StoreError> {
-        let found = query_scalar("SELECT COUNT(*) FROM operator_tokens WHERE name = $1 AND CAST(expires_at AS BIGINT) > $2");
+        let found =
+            query_scalar("SELECT COUNT(*) FROM operator_tokens WHERE name = $1 AND CAST(expires_at AS BIGINT) > $2");
         let found: i64 = found.bind(name).bind(now.0).fetch_one(self.reader()).await?;
         Ok(found > 0)
     }

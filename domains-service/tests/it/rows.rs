@@ -275,7 +275,8 @@ async fn look_at_all(platform: &Platform) {
     let webhooks = platform.operator("GET", "/projects/demo/webhooks", Value::Null).await.body;
     let webhook = webhooks["webhooks"][0]["id"].as_str().unwrap_or("none");
     platform.operator("GET", &format!("/projects/demo/webhooks/{webhook}/deliveries"), Value::Null).await;
-    for list in ["/projects?limit=200", "/removed-projects", "/nodes", "/gateways", "/operator-tokens", "/withdrawals"] {
+    for list in ["/projects?limit=200", "/removed-projects", "/nodes", "/gateways", "/operator-tokens", "/withdrawals"]
+    {
         assert_eq!(platform.operator("GET", list, Value::Null).await.status, 200, "{list}");
     }
 }

@@ -187,13 +187,7 @@ pub(crate) async fn quoted_value(directory: &Path, value: &str) -> String {
 }
 
 /// Puts a value, as SQL, into a column of SQLite's row of this number, whatever refers to it.
-pub(crate) async fn put(
-    directory: &Path,
-    table: &str,
-    column: &str,
-    row: i64,
-    value: &str,
-) -> Result<(), sqlx::Error> {
+pub(crate) async fn put(directory: &Path, table: &str, column: &str, row: i64, value: &str) -> Result<(), sqlx::Error> {
     let put = format!("UPDATE OR REPLACE {table} SET {column} = {value} WHERE rowid = {row}");
     try_execute(directory, &format!("PRAGMA foreign_keys = OFF; {put}")).await
 }

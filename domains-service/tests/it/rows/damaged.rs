@@ -144,7 +144,9 @@ async fn damage(platform: &Platform, all: &[stores::Column], round: usize) -> Ve
             continue;
         };
         let Some((column, garbage)) = damages(all, table).into_iter().nth(round) else { continue };
-        let is_key = COLUMNS.iter().any(|(of, name, holds)| (*of, *name) == (*table, column.as_str()) && matches!(holds, Holds::Key));
+        let is_key = COLUMNS
+            .iter()
+            .any(|(of, name, holds)| (*of, *name) == (*table, column.as_str()) && matches!(holds, Holds::Key));
         let is_read = !is_key && !but.contains(&column.as_str());
         damaged.push(put(directory, table, row, column, garbage, is_read).await);
     }
@@ -192,9 +194,14 @@ async fn what_no_type_allows_stops_nothing_but_its_row() {
         if damaged.is_empty() {
             break;
         }
-        let names: Vec<String> = damaged.iter().map(|one| format!("{}.{}={}", one.table, one.column, one.garbage)).collect();
+        let names: Vec<String> =
+            damaged.iter().map(|one| format!("{}.{}={}", one.table, one.column, one.garbage)).collect();
         let case = names.join(" ");
-        stores::execute(directory, "UPDATE acme_orders SET abandoned_at = 1 WHERE abandoned_at > 1 AND abandoned_at < 'a'").await;
+        stores::execute(
+            directory,
+            "UPDATE acme_orders SET abandoned_at = 1 WHERE abandoned_at > 1 AND abandoned_at < 'a'",
+        )
+        .await;
         for one in damaged.iter().filter(|one| one.is_read) {
             eventually(200, async || {
                 look_at_all(&platform).await;
