@@ -104,11 +104,12 @@ pub(crate) async fn send_test(
     let body = compose_test(project, endpoint, write.now());
     let message = Outgoing { id: id.to_owned(), kind: TEST, body };
     deliver_to(write, project, vec![endpoint.to_owned()], &message).await?;
-    let sent = query_as("SELECT * FROM webhook_deliveries WHERE endpoint = $1 AND message = $2")
-        .bind(endpoint)
-        .bind(id)
-        .fetch_optional(write.connection())
-        .await?;
+    let sent: Option<Found<Delivery>> =
+        query_as("SELECT * FROM webhook_deliveries WHERE endpoint = $1 AND message = $2")
+            .bind(endpoint)
+            .bind(id)
+            .fetch_optional(write.connection())
+            .await?;
     rows::one(write.connection(), sent)
 }
 
