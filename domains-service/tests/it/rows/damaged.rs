@@ -202,7 +202,13 @@ async fn what_no_type_allows_stops_nothing_but_its_row() {
             "UPDATE acme_orders SET abandoned_at = 1 WHERE abandoned_at > 1 AND abandoned_at < 'a'",
         )
         .await;
-        for one in damaged.iter().filter(|one| one.is_read) {
+        // Deliveries are read with their webhook.
+        let is_hidden = |one: &Damage| {
+            let of_webhook =
+                |other: &Damage| other.table == "webhook_endpoints" && ["id", "project"].contains(&&*other.column);
+            one.table == "webhook_deliveries" && damaged.iter().any(of_webhook)
+        };
+        for one in damaged.iter().filter(|one| one.is_read && !is_hidden(one)) {
             eventually(200, async || {
                 look_at_all(&platform).await;
                 let rows = rows_unreadable(&platform).await;
