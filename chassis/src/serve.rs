@@ -19,6 +19,7 @@ use hyper_util::service::TowerToHyperService;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 use crate::peer::ServerTls;
 use crate::shutdown::Shutdown;
@@ -26,9 +27,10 @@ use crate::shutdown::Shutdown;
 /// Bounds of one listener of a service.
 #[derive(Clone, Copy, Debug)]
 pub struct ServeLimits {
-    /// Connections served at once. For the next one the connection that has waited longest for a request is closed; while
-    /// there is a request in progress on each, it waits.
+    /// Connections served at once. The next one waits for a place.
     pub connections_max: usize,
+    /// While one waits for a place, a connection without a request for this long is closed, the longest first.
+    pub yields_after: Duration,
     /// Time for a whole request head, and for the silence between requests: longer than the gateway keeps idle
     /// connections (55 s), so that it never sends a request into one that is being closed.
     pub head_timeout: Duration,
@@ -38,7 +40,12 @@ pub struct ServeLimits {
 
 impl Default for ServeLimits {
     fn default() -> Self {
-        Self { connections_max: 1_024, head_timeout: Duration::from_secs(75), drain_timeout: Duration::from_secs(25) }
+        Self {
+            connections_max: 1_024,
+            yields_after: Duration::from_secs(1),
+            head_timeout: Duration::from_secs(75),
+            drain_timeout: Duration::from_secs(25),
+        }
     }
 }
 
@@ -94,7 +101,7 @@ pub async fn serve_over(
         let place = tokio::select! {
             biased;
             () = shutdown.begun() => break,
-            place = place(&places, &idle) => place?,
+            place = place(&places, &idle, limits.yields_after) => place?,
         };
         let _ = stream.set_nodelay(true);
         let connection = Connection::new(idle.clone());
@@ -136,43 +143,47 @@ pub async fn serve_over(
 }
 
 /// A place for a connection. When all are taken, the connection that has waited longest for a request is closed, so
-/// connections that send nothing do not keep others out.
-async fn place(places: &Arc<Semaphore>, idle: &Mutex<Idle>) -> anyhow::Result<OwnedSemaphorePermit> {
-    if let Ok(place) = places.clone().try_acquire_owned() {
-        return Ok(place);
+/// connections that send nothing do not keep others out. One that has just been opened gets the time to send its request.
+async fn place(
+    places: &Arc<Semaphore>,
+    idle: &Mutex<Idle>,
+    yields_after: Duration,
+) -> anyhow::Result<OwnedSemaphorePermit> {
+    let mut look_at = Instant::now();
+    loop {
+        tokio::select! {
+            biased;
+            place = places.clone().acquire_owned() => return Ok(place?),
+            () = tokio::time::sleep_until(look_at) => look_at = idle.lock().make_room(yields_after),
+        }
     }
-    idle.lock().make_room();
-    let place = places.clone().acquire_owned().await?;
-    idle.lock().wanted = false;
-    Ok(place)
 }
 
 /// The connections of a listener on which no request is in progress, the one that has waited longest first.
 #[derive(Default)]
 struct Idle {
     next: u64,
-    waiting: BTreeMap<u64, Arc<Notify>>,
-    /// Whether somebody waits for a place: the next connection that has nothing to do is closed.
-    wanted: bool,
+    waiting: BTreeMap<u64, (Instant, Arc<Notify>)>,
 }
 
 impl Idle {
-    fn make_room(&mut self) {
-        match self.waiting.pop_first() {
-            Some((_, leave)) => leave.notify_one(),
-            None => self.wanted = true,
+    /// Closes the connection that has waited longest, if that is long enough. Returns when to look again.
+    fn make_room(&mut self, yields_after: Duration) -> Instant {
+        let now = Instant::now();
+        let Some(longest) = self.waiting.first_entry() else { return now + yields_after };
+        let yields_at = longest.get().0 + yields_after;
+        if yields_at > now {
+            return yields_at;
         }
+        longest.remove().1.notify_one();
+        now + yields_after
     }
 
     /// The number under which a connection waits.
     fn enter(&mut self, leave: &Arc<Notify>) -> u64 {
         let number = self.next;
         self.next += 1;
-        if std::mem::take(&mut self.wanted) {
-            leave.notify_one();
-        } else {
-            self.waiting.insert(number, leave.clone());
-        }
+        self.waiting.insert(number, (Instant::now(), leave.clone()));
         number
     }
 }
@@ -258,7 +269,8 @@ mod tests {
         let held = release.clone();
         let router =
             Router::new().route("/", get(async || "quick")).route("/slow", get(async move || held.notified().await));
-        let limits = ServeLimits { connections_max: 3, ..ServeLimits::default() };
+        let yields_after = Duration::from_millis(20);
+        let limits = ServeLimits { connections_max: 3, yields_after, ..ServeLimits::default() };
         let serving = tokio::spawn(serve(listener, router, limits, end.clone()));
         let mut slow = TcpStream::connect(address).await.unwrap();
         slow.write_all(b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
