@@ -369,6 +369,7 @@ impl Write {
         .bind(kept)
         .execute(self.connection())
         .await?;
+        rows::forget_all(self.connection(), Table::GatewayKeys, "");
         // Another replica that started in the same second was first: its generation is as good.
         query(
             "INSERT INTO gateway_keys (number, sealed, signs_from) VALUES ($1, $2, $3) ON CONFLICT (number) DO NOTHING",
