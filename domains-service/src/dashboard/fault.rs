@@ -31,7 +31,7 @@ impl Fault {
     }
 
     pub(super) fn nothing_here() -> Self {
-        Self::refused(404, "not_found", w::NOTHING_HERE)
+        Self::refused(404, "not_found", "There is nothing at this address.")
     }
 }
 

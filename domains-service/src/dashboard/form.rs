@@ -62,7 +62,7 @@ impl<S: Send + Sync> FromRequest<S> for Fields {
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Fault> {
         let (parts, body) = request.into_parts();
-        let malformed = || Fault::refused(400, "invalid_form", w::INVALID_FORM);
+        let malformed = || Fault::refused(400, "invalid_form", "The form could not be read.");
         let bytes = Limited::new(body, FORM_BYTES_MAX).collect().await.map_err(|_| malformed())?.to_bytes();
         let request = Request::from_parts(parts, Body::from(bytes));
         let Form(fields) = request.extract::<Form<Vec<(String, String)>>, _>().await.map_err(|_| malformed())?;
