@@ -46,12 +46,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> Throttle<K> {
     }
 
     /// The same, when `other` agrees. `other` is asked only when there is room, so a refusal takes nothing anywhere.
-    fn take_with(
-        &self,
-        key: K,
-        most: usize,
-        other: impl FnOnce() -> Result<(), Duration>,
-    ) -> Result<(), Duration> {
+    fn take_with(&self, key: K, most: usize, other: impl FnOnce() -> Result<(), Duration>) -> Result<(), Duration> {
         let now = self.clock.monotonic();
         let taken = self.taken.get_with(key, Arc::default);
         // The lock orders requests of the same moment.

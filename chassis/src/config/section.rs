@@ -147,12 +147,7 @@ impl<'r> Section<'r> {
 
     /// A setting that `parse` reads, or says what to write instead; absent is `default`. A value that was given and is
     /// the default is noted.
-    fn read<T: PartialEq>(
-        &self,
-        name: &str,
-        default: T,
-        parse: impl FnOnce(&str) -> Result<T, String>,
-    ) -> Option<T> {
+    fn read<T: PartialEq>(&self, name: &str, default: T, parse: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
         let Some(found) = self.find(name).ok()? else { return Some(default) };
         let value = self.parse(name, &found, parse)?;
         if value == default {

@@ -21,7 +21,6 @@ words! {
     // Sign-in.
     SIGN_IN = "Sign in";
     KEY_LABEL = "API key";
-    SIGNED_IN_AGAIN = "You are signed in again";
     NOT_A_KEY = "This is not a key: it is incomplete or mistyped. Copy it again, from th_ to its last character.";
     UNKNOWN_KEY = "This key is not valid here: it is revoked, expired, or belongs to another platform.";
     KEY_WITHOUT_USE = "This key may neither see domains nor make keys. Use one with the scope domains:read, domains:write or keys:write.";
