@@ -143,16 +143,24 @@ pub enum Frame {
     },
 }
 
-/// What a gateway reports: `POST /internal/edge/nodes`, after every applied batch and every second.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What a gateway reports: `POST /internal/edge/nodes`, after every applied batch, every second, and once when it has
+/// stopped serving.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeReport {
-    /// The node's name, unique per process start.
+    /// The node's name, unique per process start: 1 to 128 characters without a slash.
     pub node: String,
+    /// The identity of the data directory that the process uses, 16 hexadecimal digits: a process that is started over
+    /// the directory of an earlier one replaces it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
     /// Everything up to here is applied: stored, hot entries dropped, connections of removed names refused.
     pub applied: Revision,
     /// The node's version, for the operator's view.
     pub version: String,
+    /// The process has stopped serving and will not report again: removals do not wait for it any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub goodbye: bool,
 }
 
 #[cfg(test)]
@@ -263,9 +271,18 @@ mod tests {
     #[test]
     fn a_report_is_written_as_other_versions_read_it() {
         let text = r#"{"node":"n1","applied":8,"version":"1.2.3"}"#;
-        let report = NodeReport { node: "n1".to_owned(), applied: Revision(8), version: "1.2.3".to_owned() };
+        let report = NodeReport {
+            node: "n1".to_owned(),
+            applied: Revision(8),
+            version: "1.2.3".to_owned(),
+            ..NodeReport::default()
+        };
         assert_eq!(serde_json::to_string(&report).unwrap(), text);
         assert_eq!(serde_json::from_str::<NodeReport>(text).unwrap(), report);
+        let text = r#"{"node":"n1","place":"00000000000000ff","applied":8,"version":"1.2.3","goodbye":true}"#;
+        let last = NodeReport { place: Some("00000000000000ff".to_owned()), goodbye: true, ..report };
+        assert_eq!(serde_json::to_string(&last).unwrap(), text);
+        assert_eq!(serde_json::from_str::<NodeReport>(text).unwrap(), last);
     }
 
     #[test]

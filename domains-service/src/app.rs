@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 use crate::config::{Config, DnsConfig, NameRules, WebhookConfig};
 use crate::dns::{Dns, networks};
 use crate::domain::proof::Prover;
+use crate::enrolment::RefusedFile;
 use crate::issuer::Authorities;
 use crate::metrics::Metrics;
 use crate::nodes::{Acknowledged, FORGOTTEN_AFTER, Nodes};
@@ -68,6 +69,8 @@ pub(crate) struct App {
     pub(crate) wake: Notify,
     /// The newest failure of a request that was ours, for operators who ask: its code and when.
     pub(crate) last_trouble: Mutex<Option<(String, UnixMillis)>>,
+    /// Credential files that were refused at the start, for operators who ask.
+    pub(crate) refused_files: Mutex<Vec<RefusedFile>>,
 }
 
 impl App {
@@ -112,6 +115,7 @@ impl App {
             webhook_sender: Sender::new(rules, Arc::new(SystemLookup))?,
             wake: Notify::new(),
             last_trouble: Mutex::default(),
+            refused_files: Mutex::default(),
             clock,
         })
     }
@@ -135,15 +139,15 @@ impl App {
 }
 
 impl App {
-    /// Waits, a second at most, until no gateway serves what `revision` took away: also none that is silent.
+    /// Waits, a second at most, until no process of a gateway serves what `revision` took away. A silent process counts.
     pub(crate) async fn withdrawn_everywhere(&self, revision: Revision) -> Result<Acknowledged, StoreError> {
-        self.expect_gateways().await?;
+        self.recall_processes().await?;
         Ok(self.nodes.acknowledged_by_all(revision, ACKNOWLEDGEMENT_TIME_MAX).await)
     }
 
-    /// Looks up which gateways removals wait for.
-    pub(crate) async fn expect_gateways(&self) -> Result<(), StoreError> {
-        self.nodes.expect(&self.store.gateways_heard_since(self.clock.now().plus(-FORGOTTEN_AFTER)).await?);
+    /// Looks up which processes of gateways are on record.
+    pub(crate) async fn recall_processes(&self) -> Result<(), StoreError> {
+        self.nodes.recall(self.store.processes_heard_since(self.clock.now().plus(-FORGOTTEN_AFTER)).await?);
         Ok(())
     }
 }

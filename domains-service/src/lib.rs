@@ -17,6 +17,7 @@ pub mod config;
 mod dashboard;
 mod dns;
 mod domain;
+mod enrolment;
 mod error;
 mod feed;
 mod issuer;

@@ -7,6 +7,7 @@ use chassis::webhook::AttemptResult;
 
 use crate::dns::RecordKind;
 use crate::domain::Status;
+use crate::enrolment::REASONS;
 use crate::seals::Seals;
 
 /// The service's metrics.
@@ -36,6 +37,8 @@ pub(crate) struct Metrics {
     pub(crate) webhook_deliveries: IntGaugeVec,
     /// Private keys and secrets at rest by the secret that they are sealed with.
     pub(crate) sealed: IntGaugeVec,
+    /// Credential files that were refused at the start by reason.
+    pub(crate) credential_files_refused: IntGaugeVec,
 }
 
 /// How a question to DNS ended, beside the failures.
@@ -105,7 +108,16 @@ impl Metrics {
                 "Private keys and secrets at rest, by the sealing secret that they need.",
                 &["secret"],
             )?,
+            credential_files_refused: gauge_vec(
+                registry,
+                "domains_credential_files_refused",
+                "Credential files that were refused when the service started, by reason.",
+                &["reason"],
+            )?,
         };
+        for reason in REASONS {
+            metrics.credential_files_refused.with_label_values(&[reason]).set(0);
+        }
         for word in Seals::WORDS {
             metrics.sealed.with_label_values(&[word]).set(0);
         }

@@ -1,11 +1,15 @@
-//! The gateways that follow us, and how far each has come.
+//! The processes of gateways that follow us, and how far each has come.
 //!
-//! In memory: after a restart gateways report again within a second. A report to another replica of this service is
-//! heard through the database (`peers`). A node that is silent for five seconds is not live: it serves what it has, and
-//! only a removal waits for it.
+//! What they report is kept in memory and, once a minute, in the database (`store::processes`), so that those who come
+//! after us know of them. A report to another replica of this service is heard through the database (`peers`). A process
+//! that is silent for five seconds is not live: it serves what it has, and only withdrawals wait for it.
 //!
-//! A removal is over when nobody serves the name. So it waits for every gateway on record as well, although it is silent,
-//! until it acknowledges, its credential is revoked, or nothing was heard of it for [`FORGOTTEN_AFTER`].
+//! A withdrawal is over when no process serves on what was withdrawn. So it waits for every process on record, silent or
+//! not, until the process acknowledges it or says goodbye, its credential is revoked, nothing was heard of it for
+//! [`FORGOTTEN_AFTER`], or another process has taken its place: one that uses the same data directory and was first heard
+//! after this one was heard last.
+
+pub(crate) mod record;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,143 +17,263 @@ use std::time::Duration;
 
 use chassis::clock::Clock;
 use contract::feed::{NodeReport, Revision};
+use contract::time::UnixMillis;
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
-/// A node silent for longer than this is not live.
+use crate::store::processes::Process;
+
+/// A process silent for longer than this is not live.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(5);
 
-/// A gateway on record of which nothing was heard for so long is not waited for any more, in milliseconds.
+/// A process of which nothing was heard for so long is not waited for any more, in milliseconds.
 pub(crate) const FORGOTTEN_AFTER: i64 = 24 * 3_600 * 1_000;
 
-/// After our start the gateways on record have so long to come back before anything that must reach all of them goes on
+/// How often the database is told that a process was heard.
+const NOTED_EVERY: Duration = Duration::from_mins(1);
+
+/// After our start the processes on record have so long to come back before anything that must reach all of them goes on
 /// without them.
 const RETURN_TIME: Duration = Duration::from_secs(10);
 
-/// Nodes remembered; beyond that, the longest silent one is forgotten. Names are unique per process start, so old
+/// Those that were heard this long before our start, or less, are on their way back: the record is a minute old at most.
+const LATELY_MILLIS: i64 = 2 * 60 * 1_000;
+
+/// The clocks of two replicas may differ by so much when they say which of two processes came later, in milliseconds.
+const CLOCKS_DIFFER_MILLIS: i64 = 5_000;
+
+/// Processes remembered; beyond that, the longest silent one is forgotten. Names are unique per process start, so old
 /// ones pile up.
 const NODES_MAX: usize = 1_024;
 
-/// Of them processes of one gateway on record: those that are started in numbers share a credential. What one says too many
-/// of takes the place of its own, not of others.
+/// Of them processes with one credential: those that are started in numbers share one. What one says too many of takes the
+/// place of its own, not of others.
 const NODES_OF_ONE_MAX: usize = 128;
 
-/// What we know of one node.
+/// What we have heard of one process.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
-    pub(crate) report: NodeReport,
+struct Node {
+    report: NodeReport,
     /// When it reported last, by the monotonic clock.
-    pub(crate) seen: Duration,
+    seen: Duration,
+    first_heard: UnixMillis,
+    last_heard: UnixMillis,
+    /// Whether it reported last to us, not to another replica.
+    here: bool,
+    /// Whether the database was told of it, by us or by another replica. Should it have no row any more, it was revoked
+    /// or said goodbye elsewhere.
+    on_record: bool,
+    /// When we told the database last, by the monotonic clock; `None`: it is to be told at once.
+    noted: Option<Duration>,
 }
 
-/// How a wait for the nodes ended.
+/// A process that may serve.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) report: NodeReport,
+    pub(crate) live: bool,
+    pub(crate) first_heard: UnixMillis,
+    pub(crate) last_heard: UnixMillis,
+    /// Whether we have heard it ourselves since we started.
+    heard: bool,
+}
+
+/// What the database is to be told.
+#[derive(Clone, Debug)]
+pub(crate) enum Due {
+    /// It was heard.
+    Note(Process),
+    /// It said goodbye.
+    Forget(String),
+}
+
+/// How a wait for the processes ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Acknowledged {
-    /// Live nodes when the wait ended.
-    pub(crate) live: usize,
+    /// Processes that were asked for: the live ones, or all.
+    pub(crate) asked: usize,
     /// Those that have not applied the revision, by name.
     pub(crate) lagging: Vec<String>,
 }
 
-/// All nodes.
+/// All processes.
 pub(crate) struct Nodes {
     clock: Arc<dyn Clock>,
+    /// When we started, by the monotonic clock.
+    started: Duration,
     by_name: Mutex<HashMap<String, Node>>,
-    /// The gateways on record that were heard lately, and since when each has been expected.
-    expected: Mutex<HashMap<String, Duration>>,
+    /// The record, as it was read last.
+    record: Mutex<Arc<[Process]>>,
     changed: watch::Sender<()>,
+    /// Wakes [`Nodes::due_soon`]: the database is to be told something at once.
+    due: Notify,
 }
 
 impl Nodes {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, by_name: Mutex::default(), expected: Mutex::default(), changed: watch::channel(()).0 }
-    }
-
-    /// These gateways are on record and were heard lately, by us or by those before us.
-    pub(crate) fn expect(&self, gateways: &[String]) {
-        let now = self.clock.monotonic();
-        {
-            let mut expected = self.expected.lock();
-            expected.retain(|gateway, _| gateways.contains(gateway));
-            for gateway in gateways {
-                expected.entry(gateway.clone()).or_insert(now);
-            }
+        Self {
+            started: clock.monotonic(),
+            clock,
+            by_name: Mutex::default(),
+            record: Mutex::new(Arc::new([])),
+            changed: watch::channel(()).0,
+            due: Notify::new(),
         }
-        self.changed.send_replace(());
     }
 
-    /// The gateways on record no process of which is live, and how far each had come when it was heard last.
-    fn silent(&self) -> Vec<(String, Revision, Duration)> {
-        let now = self.clock.monotonic();
-        let nodes = self.by_name.lock();
-        let mut silent = Vec::new();
-        for (gateway, since) in &*self.expected.lock() {
-            let of_it = || nodes.values().filter(|node| gateway_of(&node.report.node) == Some(gateway.as_str()));
-            if !of_it().any(|node| is_live(node, now)) {
-                let applied = of_it().map(|node| node.report.applied).max().unwrap_or_default();
-                silent.push((gateway.clone(), applied, now.saturating_sub(*since)));
-            }
-        }
-        silent
-    }
-
-    /// Notes a report.
-    pub(crate) fn report(&self, report: NodeReport) {
-        let seen = self.clock.monotonic();
+    /// These processes are on record and were heard lately, by us, another replica, or those before us.
+    pub(crate) fn recall(&self, record: Vec<Process>) {
         {
             let mut nodes = self.by_name.lock();
-            if !nodes.contains_key(&report.node)
-                && let Some(oldest) = in_the_way(&nodes, &report.node)
-            {
-                nodes.remove(&oldest);
+            for process in &record {
+                // Its row was written while it said goodbye: it is deleted once more.
+                if let Some(node) = nodes.get_mut(&process.report.node).filter(|node| node.report.goodbye) {
+                    node.on_record = true;
+                }
             }
-            nodes.insert(report.node.clone(), Node { report, seen });
         }
+        *self.record.lock() = record.into();
         self.changed.send_replace(());
     }
 
-    /// Every node, by name, and whether it is live.
-    pub(crate) fn all(&self) -> Vec<(Node, bool)> {
+    /// Notes a report to us. Whether the database knows of the process.
+    pub(crate) fn report(&self, report: NodeReport) -> bool {
+        self.hear(report, true, false)
+    }
+
+    /// Notes a report to another replica, which has told the database of the process or not.
+    pub(crate) fn overhear(&self, report: NodeReport, on_record: bool) {
+        self.hear(report, false, on_record);
+    }
+
+    fn hear(&self, report: NodeReport, here: bool, on_record: bool) -> bool {
+        let (seen, now) = (self.clock.monotonic(), self.clock.now());
+        let is_on_record = {
+            let mut nodes = self.by_name.lock();
+            let known = nodes.get(&report.node).cloned();
+            if known.as_ref().is_some_and(|known| known.report.goodbye) {
+                return false; // a report that was overtaken by the goodbye
+            }
+            let (first_heard, noted) = known.as_ref().map_or((now, None), |known| (known.first_heard, known.noted));
+            // One that is unknown and says goodbye may have a row from before our start.
+            let on_record = on_record || known.as_ref().map_or(report.goodbye, |known| known.on_record);
+            if known.is_none() {
+                make_room(&mut nodes, &report.node);
+                // Should one with this data directory live still, its row says soon that it was heard after this moment.
+                let siblings = nodes.values_mut().filter(|node| is_sibling(&node.report, &report));
+                siblings.for_each(|node| node.noted = None);
+            }
+            if here && (noted.is_none() || report.goodbye) {
+                self.due.notify_one();
+            }
+            let node = Node { report, seen, first_heard, last_heard: now, here, on_record, noted };
+            nodes.insert(node.report.node.clone(), node);
+            on_record
+        };
+        self.changed.send_replace(());
+        is_on_record
+    }
+
+    /// The credential of this name is revoked: its processes are not waited for any more.
+    pub(crate) fn revoke(&self, gateway: &str) {
+        self.by_name.lock().retain(|name, _| gateway_of(name) != Some(gateway));
+        let mut record = self.record.lock();
+        *record = record.iter().filter(|process| gateway_of(&process.report.node) != Some(gateway)).cloned().collect();
+        drop(record);
+        self.changed.send_replace(());
+    }
+
+    /// Waits until the database is to be told something at once.
+    pub(crate) async fn due_soon(&self) {
+        self.due.notified().await;
+    }
+
+    /// What the database is to be told now.
+    pub(crate) fn due(&self) -> Vec<Due> {
         let now = self.clock.monotonic();
-        let mut nodes: Vec<_> = self.by_name.lock().values().map(|node| (node.clone(), is_live(node, now))).collect();
-        nodes.sort_by(|(left, _), (right, _)| left.report.node.cmp(&right.report.node));
-        nodes
+        let nodes = self.by_name.lock();
+        let due = nodes.values().filter(|node| node.here).filter_map(|node| {
+            if node.report.goodbye {
+                return node.on_record.then(|| Due::Forget(node.report.node.clone()));
+            }
+            let is_old = node.noted.is_none_or(|noted| now.saturating_sub(noted) >= NOTED_EVERY);
+            let (first_heard, last_heard) = (node.first_heard, node.last_heard);
+            (is_old && is_live(node, now))
+                .then(|| Due::Note(Process { report: node.report.clone(), first_heard, last_heard }))
+        });
+        due.collect()
     }
 
-    /// How far the live nodes are behind `revision`.
-    pub(crate) fn behind(&self, revision: Revision) -> Acknowledged {
-        let live: Vec<Node> = self.all().into_iter().filter_map(|(node, live)| live.then_some(node)).collect();
-        let lagging = live.iter().filter(|node| node.report.applied < revision);
-        let mut lagging: Vec<String> = lagging.map(|node| node.report.node.clone()).collect();
-        // Those that were there before our start are on their way back.
-        let missing = self
-            .silent()
-            .into_iter()
-            .filter(|(_, applied, since)| *applied == Revision::default() && *since <= RETURN_TIME);
-        lagging.extend(missing.map(|(gateway, ..)| gateway));
-        lagging.sort();
-        Acknowledged { live: live.len(), lagging }
-    }
-
-    /// As [`Nodes::behind`], with the gateways on record that are silent.
-    pub(crate) fn behind_of_all(&self, revision: Revision) -> Acknowledged {
-        let Acknowledged { mut live, mut lagging } = self.behind(revision);
-        for (gateway, applied, _) in self.silent() {
-            live += 1;
-            if applied < revision && !lagging.contains(&gateway) {
-                lagging.push(gateway);
+    /// The database was told.
+    pub(crate) fn told(&self, due: &Due) {
+        let now = self.clock.monotonic();
+        let mut nodes = self.by_name.lock();
+        match due {
+            Due::Note(process) => {
+                if let Some(node) = nodes.get_mut(&process.report.node) {
+                    (node.on_record, node.noted) = (true, Some(now));
+                }
+            }
+            Due::Forget(name) => {
+                if let Some(node) = nodes.get_mut(name) {
+                    node.on_record = false;
+                }
             }
         }
-        lagging.sort();
-        Acknowledged { live, lagging }
     }
 
-    /// Waits until every live node has applied `revision`, at most `time`.
+    /// Every process that may serve, by name.
+    pub(crate) fn all(&self) -> Vec<Known> {
+        let (mono, now) = (self.clock.monotonic(), self.clock.now());
+        let record = self.record.lock().clone();
+        let mut on_record: HashMap<&str, &Process> =
+            record.iter().map(|process| (process.report.node.as_str(), process)).collect();
+        let mut all = Vec::new();
+        for node in self.by_name.lock().values() {
+            let row = on_record.remove(node.report.node.as_str());
+            let live = is_live(node, mono);
+            if node.report.goodbye || !(live || row.is_some() || !node.on_record) {
+                continue;
+            }
+            let first_heard = row.map_or(node.first_heard, |row| row.first_heard.min(node.first_heard));
+            let last_heard = row.map_or(node.last_heard, |row| row.last_heard.max(node.last_heard));
+            all.push(Known { report: node.report.clone(), live, first_heard, last_heard, heard: true });
+        }
+        all.extend(on_record.into_values().map(|process| Known {
+            report: process.report.clone(),
+            live: false,
+            first_heard: process.first_heard,
+            last_heard: process.last_heard,
+            heard: false,
+        }));
+        all.retain(|known| known.live || now.since(known.last_heard) <= FORGOTTEN_AFTER);
+        let mut all = without_replaced(all);
+        all.sort_by(|left, right| left.report.node.cmp(&right.report.node));
+        all
+    }
+
+    /// The live processes, and those of them that have not applied `revision`.
+    pub(crate) fn behind(&self, revision: Revision) -> Acknowledged {
+        let returning = self.clock.monotonic().saturating_sub(self.started) <= RETURN_TIME;
+        let now = self.clock.now();
+        let is_returning = |known: &Known| returning && !known.heard && now.since(known.last_heard) <= LATELY_MILLIS;
+        let all = self.all();
+        let asked = all.iter().filter(|known| known.live).count();
+        Acknowledged { asked, lagging: lagging(&all, revision, |known| known.live || is_returning(known)) }
+    }
+
+    /// All processes that may serve, and those of them that have not applied `revision`.
+    pub(crate) fn behind_of_all(&self, revision: Revision) -> Acknowledged {
+        let all = self.all();
+        Acknowledged { asked: all.len(), lagging: lagging(&all, revision, |_| true) }
+    }
+
+    /// Waits until every live process has applied `revision`, at most `time`.
     pub(crate) async fn acknowledged(&self, revision: Revision, time: Duration) -> Acknowledged {
         self.wait(time, || self.behind(revision)).await
     }
 
-    /// Waits until every live node and every gateway on record has applied `revision`, at most `time`.
+    /// Waits until every process that may serve has applied `revision`, at most `time`.
     pub(crate) async fn acknowledged_by_all(&self, revision: Revision, time: Duration) -> Acknowledged {
         self.wait(time, || self.behind_of_all(revision)).await
     }
@@ -175,8 +299,8 @@ impl Nodes {
     }
 }
 
-/// Who has to go so that there is room for one more.
-fn in_the_way(nodes: &HashMap<String, Node>, newcomer: &str) -> Option<String> {
+/// Forgets the longest silent process so that there is room for one more.
+fn make_room(nodes: &mut HashMap<String, Node>, newcomer: &str) {
     let gateway = gateway_of(newcomer);
     let siblings = nodes.iter().filter(|(name, _)| gateway.is_some() && gateway_of(name) == gateway);
     let oldest = if siblings.clone().count() >= NODES_OF_ONE_MAX {
@@ -184,12 +308,48 @@ fn in_the_way(nodes: &HashMap<String, Node>, newcomer: &str) -> Option<String> {
     } else {
         nodes.iter().filter(|_| nodes.len() >= NODES_MAX).min_by_key(|(_, node)| node.seen)
     };
-    oldest.map(|(name, _)| name.clone())
+    if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
+        nodes.remove(&oldest);
+    }
 }
 
-/// The gateway on record that a node is a process of.
+/// The name of the credential that a process came in with.
 fn gateway_of(node: &str) -> Option<&str> {
     node.split_once('/').map(|(gateway, _)| gateway)
+}
+
+/// Whether two processes with the same credential use the same data directory.
+fn is_sibling(left: &NodeReport, right: &NodeReport) -> bool {
+    left.place.is_some() && left.place == right.place && gateway_of(&left.node) == gateway_of(&right.node)
+}
+
+/// Leaves out those whose data directory another process has taken over. One that was heard after the newest process with its
+/// directory had come is no predecessor but has a copy of the directory, or drains: it counts.
+fn without_replaced(mut all: Vec<Known>) -> Vec<Known> {
+    let mut newest: HashMap<(Option<String>, String), UnixMillis> = HashMap::new();
+    let key = |known: &Known| {
+        let gateway = gateway_of(&known.report.node).map(str::to_owned);
+        known.report.place.clone().map(|place| (gateway, place))
+    };
+    for known in &all {
+        if let Some(key) = key(known) {
+            let first = newest.entry(key).or_insert(known.first_heard);
+            *first = known.first_heard.max(*first);
+        }
+    }
+    all.retain(|known| {
+        let newest = key(known).and_then(|key| newest.get(&key).copied());
+        let is_replaced = newest
+            .is_some_and(|newest| newest > known.first_heard && known.last_heard <= newest.plus(CLOCKS_DIFFER_MILLIS));
+        known.live || !is_replaced
+    });
+    all
+}
+
+/// Those of the processes that are asked and have not applied the revision.
+fn lagging(all: &[Known], revision: Revision, is_asked: impl Fn(&Known) -> bool) -> Vec<String> {
+    let lagging = all.iter().filter(|known| is_asked(known) && known.report.applied < revision);
+    lagging.map(|known| known.report.node.clone()).collect()
 }
 
 fn is_live(node: &Node, now: Duration) -> bool {
@@ -197,94 +357,4 @@ fn is_live(node: &Node, now: Duration) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use chassis::clock::ManualClock;
-    use contract::time::UnixMillis;
-
-    use super::*;
-
-    fn report(node: &str, applied: u64) -> NodeReport {
-        NodeReport { node: node.to_owned(), applied: Revision(applied), version: "1".to_owned() }
-    }
-
-    #[test]
-    fn silent_nodes_are_not_waited_for() {
-        let clock = Arc::new(ManualClock::at(UnixMillis(0)));
-        let nodes = Nodes::new(clock.clone());
-        nodes.report(report("a", 5));
-        nodes.report(report("b", 3));
-        let state = nodes.behind(Revision(5));
-        assert_eq!((state.live, state.lagging), (2, vec!["b".to_owned()]));
-        clock.advance(SILENCE_MAX + Duration::from_millis(1));
-        nodes.report(report("a", 5));
-        assert_eq!(nodes.behind(Revision(5)), Acknowledged { live: 1, lagging: Vec::new() });
-    }
-
-    #[test]
-    fn a_removal_waits_for_gateways_on_record_that_are_silent() {
-        let clock = Arc::new(ManualClock::at(UnixMillis(0)));
-        let nodes = Nodes::new(clock.clone());
-        let lagging = |nodes: &Nodes| (nodes.behind(Revision(5)).lagging, nodes.behind_of_all(Revision(5)).lagging);
-        let one = || vec!["gw-1".to_owned()];
-        // After our start: it was there before, and may come back any moment.
-        nodes.expect(&one());
-        assert_eq!(lagging(&nodes), (one(), one()));
-        clock.advance(RETURN_TIME + Duration::from_millis(1));
-        assert_eq!(lagging(&nodes), (Vec::new(), one()), "everything but a removal goes on without it");
-        // It comes, has not applied the revision, and falls silent again.
-        nodes.report(report("gw-1/a", 4));
-        assert_eq!(lagging(&nodes).1, ["gw-1/a"]);
-        clock.advance(SILENCE_MAX + Duration::from_millis(1));
-        assert_eq!(lagging(&nodes), (Vec::new(), one()));
-        // Another process of it has taken its place.
-        nodes.report(report("gw-1/b", 5));
-        assert_eq!(lagging(&nodes), (Vec::new(), Vec::new()));
-        // Silent, but it had applied the revision; and then revoked before it has applied another.
-        clock.advance(SILENCE_MAX + Duration::from_millis(1));
-        assert_eq!(nodes.behind_of_all(Revision(5)), Acknowledged { live: 1, lagging: Vec::new() });
-        assert_eq!(nodes.behind_of_all(Revision(6)).lagging, one());
-        nodes.expect(&[]);
-        assert_eq!(nodes.behind_of_all(Revision(6)), Acknowledged { live: 0, lagging: Vec::new() });
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_wait_ends_with_the_last_acknowledgement_or_its_time() {
-        let nodes = Arc::new(Nodes::new(Arc::new(ManualClock::at(UnixMillis(0)))));
-        nodes.report(report("a", 1));
-        let waiting = tokio::spawn({
-            let nodes = nodes.clone();
-            async move { nodes.acknowledged(Revision(2), Duration::from_secs(1)).await }
-        });
-        tokio::task::yield_now().await;
-        nodes.report(report("a", 2));
-        assert_eq!(waiting.await.unwrap(), Acknowledged { live: 1, lagging: Vec::new() });
-        let late = nodes.acknowledged(Revision(3), Duration::from_secs(1)).await;
-        assert_eq!(late.lagging, ["a"]);
-    }
-
-    #[test]
-    fn a_gateway_that_says_too_much_pushes_out_itself_alone() {
-        let clock = Arc::new(ManualClock::at(UnixMillis(0)));
-        let nodes = Nodes::new(clock.clone());
-        nodes.report(report("honest/gw-1", 5));
-        for index in 0..NODES_MAX * 2 {
-            clock.advance(Duration::from_micros(1));
-            nodes.report(report(&format!("thief/{index}"), 0));
-        }
-        assert_eq!(nodes.all().len(), NODES_OF_ONE_MAX + 1);
-        assert!(nodes.all().iter().any(|(node, live)| *live && node.report.node == "honest/gw-1"));
-    }
-
-    #[test]
-    fn the_list_is_bounded() {
-        let clock = Arc::new(ManualClock::at(UnixMillis(0)));
-        let nodes = Nodes::new(clock.clone());
-        for index in 0..NODES_MAX + 10 {
-            clock.advance(Duration::from_millis(1));
-            nodes.report(report(&format!("node-{index}"), 1));
-        }
-        let names: Vec<String> = nodes.all().into_iter().map(|(node, _)| node.report.node).collect();
-        assert_eq!(names.len(), NODES_MAX);
-        assert!(!names.contains(&"node-0".to_owned()));
-    }
-}
+mod tests;

@@ -5,7 +5,8 @@
 //! report to. A notification of a commit is part of its transaction.
 //!
 //! Over SQLite there is one process and nothing to tell. When the notifications are interrupted, changes are found by
-//! the look that every follower's stream takes each second, and a gateway that nobody hears of is not waited for.
+//! the look that every follower's stream takes each second, and a removal is finished by the replica that its gateways report
+//! to.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +42,8 @@ struct Told {
     /// The replica it was made to, which knows already.
     replica: String,
     report: NodeReport,
+    /// Whether the database was told of the process.
+    on_record: bool,
 }
 
 /// Telling the other replicas.
@@ -58,9 +61,9 @@ impl Peers {
     }
 
     /// Tells how far a gateway has come. What does not get through is repeated with the gateway's next report.
-    pub(crate) async fn tell(&self, report: &NodeReport) {
+    pub(crate) async fn tell(&self, report: &NodeReport, on_record: bool) {
         let Some(pool) = &self.pool else { return };
-        let told = Told { replica: self.replica.clone(), report: report.clone() };
+        let told = Told { replica: self.replica.clone(), report: report.clone(), on_record };
         let text = serde_json::to_string(&told).unwrap_or_default();
         let telling = query("SELECT pg_notify($1, $2)").bind(REPORTS).bind(text).execute(pool);
         match tokio::time::timeout(TELL_WAIT_MAX, telling).await {
@@ -118,7 +121,7 @@ fn hear(app: &App, notification: &PgNotification) {
         return;
     }
     match serde_json::from_str::<Told>(payload) {
-        Ok(told) if told.replica != app.peers.replica => app.nodes.report(told.report),
+        Ok(told) if told.replica != app.peers.replica => app.nodes.overhear(told.report, told.on_record),
         Ok(_) => {}
         Err(error) => tracing::debug!(%error, "a notification is no gateway's report"),
     }

@@ -1,6 +1,5 @@
 //! From a configuration to a running service.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +12,6 @@ use chassis::health::Health;
 use chassis::metrics::Registry;
 use chassis::running::Running;
 use chassis::seal::SealingKey;
-use chassis::secret::Secret;
 use chassis::serve::{ServeLimits, bind, serve, serve_over};
 use chassis::shutdown::Shutdown;
 use chassis::sql::{self, StoreMetrics};
@@ -31,11 +29,12 @@ use crate::dashboard;
 use crate::dns::wire::WireDns;
 use crate::dns::{Dns, DnsFailure, RecordKind, Reply};
 use crate::domain::proof::ProofKey;
+use crate::enrolment;
 use crate::issuer::acme::{AcmeAuthority, Desk};
 use crate::issuer::{Authorities, Issuer, LocalAuthority};
 use crate::keyring;
 use crate::metrics::Metrics;
-use crate::nodes::Nodes;
+use crate::nodes::{Nodes, record};
 use crate::peers;
 use crate::seals;
 use crate::store::gateways::Kind;
@@ -142,9 +141,8 @@ pub async fn start_in(
     let app = Arc::new(App::new(config, store, nodes, clock.clone(), dns, authorities, metrics)?);
     seals::check(&app, lost).await?;
     publish_platform(&app).await?;
-    for (kind, directory) in credentials {
-        enrol(&app, kind, directory.as_deref()).await?;
-    }
+    enrolment::at_start(&app, credentials).await?;
+    app.recall_processes().await?;
     let trusted = TrustedKeys::derived(&secret)?;
     keyring::look(&app, &trusted).await?;
     let health = Health::new();
@@ -172,6 +170,7 @@ pub async fn start_in(
         tokio::spawn(worker::finish_removals(app.clone(), shutdown.clone())),
         tokio::spawn(sql::watch(app.store.database(), watched, shutdown.clone())),
         tokio::spawn(peers::listen(app.clone(), shutdown.clone())),
+        tokio::spawn(record::keep(app.clone(), shutdown.clone())),
         tokio::spawn(seals::keep_new(app.clone(), shutdown.clone())),
         tokio::spawn(keyring::keep(app.clone(), trusted, shutdown.clone())),
         tokio::spawn(worker::tidy(app.clone(), shutdown.clone())),
@@ -224,25 +223,6 @@ fn admin_router(app: &Arc<App>, health: &Health, registry: Registry) -> axum::Ro
             }
         },
     ))
-}
-
-/// Puts gateways or services on record whose credentials are in a directory, each in a file NAME.key. From then on removals
-/// wait for the gateways that were heard lately.
-async fn enrol(app: &App, kind: Kind, directory: Option<&Path>) -> anyhow::Result<()> {
-    let Some(directory) = directory else { return Ok(app.expect_gateways().await?) };
-    let place = || format!("the credentials in {}", directory.display());
-    for entry in std::fs::read_dir(directory).with_context(place)? {
-        let path = entry.with_context(place)?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".key"));
-        let Some(name) = name.filter(|name| api::gateways::is_name(name)) else { continue };
-        let digest = api::gateways::digest_of(&Secret::load(&path)?);
-        let mut write = app.store.write().await?;
-        if write.enrol_file(kind, name, &digest).await? {
-            tracing::info!(gateway = name, kind = kind.as_str(), "a credential is on record");
-        }
-        write.commit().await?;
-    }
-    Ok(app.expect_gateways().await?)
 }
 
 /// Publishes the platform's own sites, and projects whose plan's figures were changed in the configuration.

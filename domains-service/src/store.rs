@@ -21,6 +21,7 @@ pub(crate) mod keys;
 pub(crate) mod log;
 pub(crate) mod operators;
 pub(crate) mod overview;
+pub(crate) mod processes;
 pub(crate) mod projects;
 pub(crate) mod seals;
 pub(crate) mod sessions;
@@ -188,6 +189,8 @@ fn migrations() -> Migrations {
             "0015_services.sql",
             "0016_operator_sessions.sql",
             "0017_browsers.sql",
+            "0018_revoked_credentials.sql",
+            "0020_processes.sql",
         ],
         postgres: [
             "0001_start.sql",
@@ -201,6 +204,8 @@ fn migrations() -> Migrations {
             "0015_services.sql",
             "0016_operator_sessions.sql",
             "0017_browsers.sql",
+            "0018_revoked_credentials.sql",
+            "0020_processes.sql",
         ],
     }
 }

@@ -16,9 +16,10 @@ use crate::app::App;
 use crate::attend::{self, Reason};
 use crate::dashboard::{ABSOLUTE_MILLIS_MAX, IDLE_MILLIS_MAX};
 use crate::domain::{Domain, Status};
+use crate::nodes::FORGOTTEN_AFTER;
 use crate::project::ProjectRef;
 use crate::store::usage::USAGE_DAYS_MAX;
-use crate::store::{StoreError, acme, domains, keys, projects, webhooks};
+use crate::store::{StoreError, acme, domains, keys, processes, projects, webhooks};
 
 /// Between two searches for domains that are due; a change wakes the worker at once.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(200);
@@ -173,7 +174,7 @@ async fn finish_due_removals(app: &App) -> Result<(), StoreError> {
     if removing.is_empty() {
         return Ok(());
     }
-    app.expect_gateways().await?;
+    app.recall_processes().await?;
     let done: Vec<_> = removing
         .into_iter()
         .filter(|domain| domain.removal.is_some_and(|at| app.nodes.behind_of_all(Revision(at)).lagging.is_empty()))
@@ -248,6 +249,12 @@ async fn tidy_once(app: &App) -> Result<(), StoreError> {
     acme::tidy(write.connection(), now).await?;
     domains::forget_tombstones(write.connection(), now.plus(-MEMORY_MILLIS)).await?;
     write.forget_events(now.plus(-EVENTS_MILLIS)).await?;
+    for process in processes::forget_silent(write.connection(), now.plus(-FORGOTTEN_AFTER)).await? {
+        tracing::warn!(
+            process = process.trim_start_matches('/'),
+            "a gateway was not heard for 24 hours: removals do not wait for it any more"
+        );
+    }
     webhooks::forget_deliveries(&mut write, now.plus(-DELIVERIES_MILLIS)).await?;
     let today = now.to_seconds().0.div_euclid(86_400);
     // Gateways speak of yesterday a moment after midnight, never of the day before it.

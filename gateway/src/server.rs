@@ -98,6 +98,7 @@ pub async fn start(
     // part of the process installed it already, it is the same one.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let node = node_name()?;
+    let place = crate::place::identity(&config.data_directory)?;
     let registry = metrics::registry(env!("CARGO_PKG_VERSION"))?;
     metrics::free_disk(&registry, "edge_disk_free_ratio", &config.data_directory)?;
     let health = not_ready_yet();
@@ -173,6 +174,7 @@ pub async fn start(
         control: config.feed.clone(),
         token: config.credential.token(),
         node,
+        place,
         keyring: secrets.keyring,
         replica,
         watcher,
@@ -183,7 +185,9 @@ pub async fn start(
         async move { quota.run().await }
     });
     let background = tokio::spawn(background(&config, &gateway, &live));
-    let follower_task = tokio::spawn(follower.run(shutdown.clone()));
+    // What drains is told of changes too: a name that is removed meanwhile is not served on.
+    let serving_end = Shutdown::new();
+    let follower_task = tokio::spawn(follower.run(serving_end.clone()));
     let chores_end = Shutdown::new();
     let exporter = beside(exporter, reload, &chores_end);
     let chores = lifecycle::Chores {
@@ -201,10 +205,10 @@ pub async fn start(
     let task = tokio::spawn(async move {
         shutdown.begun().await;
         let drained = data_plane.drain(&live, &telemetry, config.lame_duck, config.drain).await;
-        quota.hand_back_all().await;
+        serving_end.begin();
+        let (_, ()) = tokio::join!(follower_task, quota.hand_back_all());
         ledger_task.abort();
         background.abort();
-        let _ = follower_task.await;
         // The last of the chores writes what was handed back.
         chores_end.begin();
         let _ = housekeeping.await;

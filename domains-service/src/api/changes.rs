@@ -246,8 +246,8 @@ pub(super) async fn remove(
 
 /// The answer to a removal.
 pub(super) fn removed(acknowledged: &Acknowledged, took: Duration) -> Response {
-    let acked = acknowledged.live.saturating_sub(acknowledged.lagging.len());
-    let ack = format!("{acked}/{}; {}ms", acknowledged.live, took.as_millis());
+    let acked = acknowledged.asked.saturating_sub(acknowledged.lagging.len());
+    let ack = format!("{acked}/{}; {}ms", acknowledged.asked, took.as_millis());
     if acknowledged.lagging.is_empty() {
         (StatusCode::NO_CONTENT, [(EDGE_ACK, ack)]).into_response()
     } else {

@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 
 use super::extract::{Json, Params};
 use super::gateways::Edge;
+use super::view::rfc3339;
 use crate::app::App;
 use crate::error::{Code, Stop};
 use crate::feed::{self, Ended, PIECES_WAITING_MAX, Places};
@@ -73,13 +74,23 @@ pub(super) async fn report(
     Extension(edge): Extension<Edge>,
     Json(report): Json<NodeReport>,
 ) -> Result<Response, Stop> {
-    if report.node.is_empty() || report.node.len() > NODE_BYTES_MAX || report.version.len() > NODE_BYTES_MAX {
-        return Err(Code::InvalidBody.refuse("node and version have 1 to 128 characters.").into());
+    let is_named = (1..=NODE_BYTES_MAX).contains(&report.node.len()) && !report.node.contains('/');
+    if !is_named || report.version.len() > NODE_BYTES_MAX {
+        let message = "node and version have 1 to 128 characters, and node has no slash.";
+        return Err(Code::InvalidBody.refuse(message).into());
+    }
+    if report.place.as_deref().is_some_and(|place| !is_place(place)) {
+        return Err(Code::InvalidBody.refuse("place is 16 hexadecimal digits.").into());
     }
     let report = NodeReport { node: edge.node(&report.node), ..report };
-    app.nodes.report(report.clone());
-    app.peers.tell(&report).await;
+    let on_record = app.nodes.report(report.clone());
+    app.peers.tell(&report, on_record).await;
     Ok(http::StatusCode::NO_CONTENT.into_response())
+}
+
+/// Whether this is the identity of a data directory.
+fn is_place(place: &str) -> bool {
+    place.len() == 16 && place.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// `POST /internal/edge/usage`: the requests a gateway has counted, for the dashboard.
@@ -125,24 +136,24 @@ pub(super) async fn take_keys(
     Ok(http::StatusCode::NO_CONTENT.into_response())
 }
 
-/// `GET /internal/nodes`.
+/// `GET /internal/nodes`: the processes of gateways that removals wait for.
 pub(super) async fn nodes(State(app): State<Arc<App>>) -> Result<Response, Stop> {
     let revision = app.store.newest_revision().await?;
-    let now = app.clock.monotonic();
-    let nodes: Vec<_> = app
-        .nodes
-        .all()
-        .into_iter()
-        .map(|(node, live)| {
-            json!({
-                "node": node.report.node,
-                "applied": node.report.applied,
-                "version": node.report.version,
-                "live": live,
-                "silent_ms": u64::try_from(now.saturating_sub(node.seen).as_millis()).unwrap_or(u64::MAX),
-            })
+    app.recall_processes().await?;
+    let now = app.clock.now();
+    let nodes = app.nodes.all().into_iter().map(|known| {
+        json!({
+            "node": known.report.node,
+            "place": known.report.place,
+            "applied": known.report.applied,
+            "version": known.report.version,
+            "live": known.live,
+            "silent_ms": now.since(known.last_heard).max(0),
+            "first_heard_at": rfc3339(known.first_heard),
+            "last_heard_at": rfc3339(known.last_heard),
         })
-        .collect();
+    });
+    let nodes: Vec<_> = nodes.collect();
     Ok(axum::Json(json!({ "revision": revision, "nodes": nodes })).into_response())
 }
 
@@ -165,11 +176,12 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop
         "projects": projects,
         "keys": keys,
         "domains": domains,
-        "nodes_live": nodes.live,
+        "nodes_live": nodes.asked,
         "nodes_lagging": nodes.lagging,
         "certificate_authorities": app.authorities.names(),
         "sealed_with_older": seals.older,
         "sealed_with_missing": seals.missing,
+        "credential_files_refused": *app.refused_files.lock(),
         "trouble": trouble,
     }))
     .into_response())

@@ -18,8 +18,8 @@ use crate::app::App;
 use crate::error::{Code, Stop};
 use crate::feed::Credential;
 use crate::keyring;
-use crate::store::gateways::{GATEWAYS_MAX, Gateway, Kind, NotEnrolled};
-use crate::store::projects;
+use crate::store::gateways::{Enrolment, GATEWAYS_MAX, Gateway, Kind, NotEnrolled};
+use crate::store::{processes, projects};
 use crate::worker::EVENTS_MILLIS;
 
 /// The longest name of a gateway on record.
@@ -99,14 +99,16 @@ pub(super) async fn create(State(app): State<Arc<App>>, Json(wanted): Json<NewGa
     }
     let credential = Secret::generate().map_err(|_| Code::InternalError.refuse("There is no randomness."))?;
     let mut write = app.store.write().await?;
-    match write.enrol(kind, &name, &digest_of(&credential)).await? {
-        Ok(()) => {}
-        Err(NotEnrolled::Exists) => {
-            let message = format!("There is one called {name:?}. Revoke it first, or choose another name.");
-            return Err(Code::GatewayExists.refuse(message).into());
-        }
+    let digest = digest_of(&credential);
+    match write.enrol(&Enrolment { kind, name: &name, digest: &digest, file: None }).await? {
+        Ok(_) => {}
         Err(NotEnrolled::TooMany) => {
             let message = format!("There are {GATEWAYS_MAX} on record, as many as there may be.");
+            return Err(Code::GatewayExists.refuse(message).into());
+        }
+        // The others cannot be: the credential was made a moment ago.
+        Err(_) => {
+            let message = format!("There is one called {name:?}. Revoke it first, or choose another name.");
             return Err(Code::GatewayExists.refuse(message).into());
         }
     }
@@ -128,21 +130,25 @@ fn view(gateway: &Gateway) -> serde_json::Value {
         "name": gateway.name,
         "kind": gateway.kind,
         "created_at": moment(gateway.created_at),
+        "file": gateway.file,
         "last_seen_at": gateway.last_seen_at.map(moment),
         "revoked_at": gateway.revoked_at.map(moment),
     })
 }
 
 /// `DELETE /internal/gateways/{gateway}`: its credential opens nothing any more, streams end within a second, and the
-/// other gateways are given new keys. A revoked service is waited for no longer.
+/// other gateways are given new keys. A revoked service is waited for no longer. The answer names the file that the
+/// credential was enrolled from: until that file is replaced, the gateway or service in it is refused.
 pub(super) async fn revoke(State(app): State<Arc<App>>, Segments([gateway]): Segments<1>) -> Result<Response, Stop> {
     let mut write = app.store.write().await?;
-    if !write.revoke_gateway(&gateway).await? {
+    let Some(revoked) = write.revoke_gateway(&gateway).await? else {
         return Err(Code::NotFound.refuse("There is no such gateway, or it is revoked already.").into());
-    }
+    };
+    processes::forget_processes_of(write.connection(), &gateway).await?;
     let before = write.now().plus(-EVENTS_MILLIS);
     projects::end_erasures(write.connection(), before).await?;
     write.commit().await?;
+    app.nodes.revoke(&gateway);
     tracing::warn!(gateway, "a credential is revoked");
     keyring::renew(&app, true).await.map_err(|error| {
         tracing::error!(error = format!("{error:#}"), "the keys that the gateway had are still in force");
@@ -150,7 +156,7 @@ pub(super) async fn revoke(State(app): State<Arc<App>>, Segments([gateway]): Seg
                        tollhouse node rotate";
         Code::StorageUnavailable.refuse(message)
     })?;
-    Ok(StatusCode::NO_CONTENT.into_response())
+    Ok(axum::Json(json!({ "name": gateway, "file": revoked.file })).into_response())
 }
 
 /// `POST /internal/gateway-keys`: new keys for all gateways at once; those of before are worth nothing.

@@ -41,8 +41,20 @@ chassis::record! {
         /// One of [`Kind`]'s words.
         pub(crate) kind: String,
         pub(crate) created_at: i64,
+        /// The file that the credential was read from; `None` for one that the API made.
+        pub(crate) file: Option<String>,
         pub(crate) last_seen_at: Option<i64>,
         pub(crate) revoked_at: Option<i64>,
+    }
+}
+
+chassis::record! {
+    /// What is on record under a name.
+    struct Known {
+        digest: String,
+        kind: String,
+        file: Option<String>,
+        revoked_at: Option<i64>,
     }
 }
 
@@ -54,30 +66,46 @@ pub(crate) struct SealedGeneration {
     pub(crate) signs_from: UnixSeconds,
 }
 
-/// Why a gateway is not put on record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A credential that is to be put on record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Enrolment<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) name: &'a str,
+    /// SHA-256 of the credential, in hexadecimal.
+    pub(crate) digest: &'a str,
+    /// The file that the credential was read from; `None` for one that the API has just made.
+    pub(crate) file: Option<&'a str>,
+}
+
+/// Why a credential is not put on record.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotEnrolled {
-    /// There is one of this name, and its credential is good.
+    /// The name has another credential, which is good and was not read from a file.
     Exists,
+    /// The name belongs to a gateway, and the file is a service's, or the other way round.
+    OtherKind,
+    /// The same credential is on record under this other name.
+    Doubled(String),
+    /// The credential was revoked, or another one took its place.
+    Revoked,
     /// There are [`GATEWAYS_MAX`].
     TooMany,
+}
+
+/// What was revoked.
+#[derive(Clone, Debug)]
+pub(crate) struct Revoked {
+    /// The file that the credential was read from, as this service saw it; `None` for one that the API made.
+    pub(crate) file: Option<String>,
 }
 
 impl Store {
     /// All on record, by name.
     pub(crate) async fn gateways(&self) -> Result<Vec<Gateway>, StoreError> {
-        let found =
-            query_as("SELECT name, kind, created_at, last_seen_at, revoked_at FROM gateways ORDER BY name LIMIT $1");
-        Ok(found.bind(GATEWAYS_MAX).fetch_all(self.reader()).await?)
-    }
-
-    /// The gateways that were heard since a moment and whose credentials are good.
-    pub(crate) async fn gateways_heard_since(&self, moment: UnixMillis) -> Result<Vec<String>, StoreError> {
-        let found = query_scalar(
-            "SELECT name FROM gateways
-             WHERE kind = 'gateway' AND revoked_at IS NULL AND last_seen_at >= $1 ORDER BY name LIMIT $2",
+        let found = query_as(
+            "SELECT name, kind, created_at, file, last_seen_at, revoked_at FROM gateways ORDER BY name LIMIT $1",
         );
-        Ok(found.bind(moment.0).bind(GATEWAYS_MAX).fetch_all(self.reader()).await?)
+        Ok(found.bind(GATEWAYS_MAX).fetch_all(self.reader()).await?)
     }
 
     /// The gateway, or the service, whose credential has this digest, unless it was revoked; notes now and then that it
@@ -119,65 +147,101 @@ impl Store {
 }
 
 impl Write {
-    /// Puts a gateway or service on record; one that was revoked is replaced.
-    pub(crate) async fn enrol(
-        &mut self,
-        kind: Kind,
-        name: &str,
-        digest: &str,
-    ) -> Result<Result<(), NotEnrolled>, StoreError> {
-        let now = self.now().0;
-        let count: i64 = query_scalar("SELECT COUNT(*) FROM gateways WHERE name <> $1")
-            .bind(name)
-            .fetch_one(self.connection())
-            .await?;
-        if count >= GATEWAYS_MAX {
-            return Ok(Err(NotEnrolled::TooMany));
+    /// Puts a credential on record; whether it is new there. The API replaces a credential that is revoked; a file also one
+    /// that came from a file. No credential that was ever revoked or replaced is taken again.
+    pub(crate) async fn enrol(&mut self, new: &Enrolment<'_>) -> Result<Result<bool, NotEnrolled>, StoreError> {
+        if self.was_revoked(new.digest).await? {
+            return Ok(Err(NotEnrolled::Revoked));
         }
-        let enrolled = query(
-            "INSERT INTO gateways (name, digest, created_at, kind) VALUES ($1, $2, $3, $4)
+        let holder = query_scalar("SELECT name FROM gateways WHERE digest = $1 AND name <> $2");
+        let holder: Option<String> = holder.bind(new.digest).bind(new.name).fetch_optional(self.connection()).await?;
+        if let Some(holder) = holder {
+            return Ok(Err(NotEnrolled::Doubled(holder)));
+        }
+        let known = query_as("SELECT digest, kind, file, revoked_at FROM gateways WHERE name = $1");
+        let known: Option<Known> = known.bind(new.name).fetch_optional(self.connection()).await?;
+        match &known {
+            None if self.count_gateways().await? >= GATEWAYS_MAX => return Ok(Err(NotEnrolled::TooMany)),
+            Some(known) if new.file.is_some() && known.kind != new.kind.as_str() => {
+                return Ok(Err(NotEnrolled::OtherKind));
+            }
+            Some(known) if known.revoked_at.is_none() => {
+                if known.digest == new.digest {
+                    self.note_file(new).await?;
+                    return Ok(Ok(false));
+                }
+                if new.file.is_none() || known.file.is_none() {
+                    return Ok(Err(NotEnrolled::Exists));
+                }
+                self.retire(new.name).await?;
+            }
+            _ => {}
+        }
+        let now = self.now().0;
+        query(
+            "INSERT INTO gateways (name, digest, created_at, kind, file) VALUES ($1, $2, $3, $4, $5)
              ON CONFLICT (name) DO UPDATE
-             SET digest = excluded.digest, created_at = excluded.created_at, kind = excluded.kind,
-                 last_seen_at = NULL, revoked_at = NULL
-             WHERE gateways.revoked_at IS NOT NULL",
+             SET digest = excluded.digest, created_at = excluded.created_at, kind = excluded.kind, file = excluded.file,
+                 last_seen_at = NULL, revoked_at = NULL",
         )
-        .bind(name)
-        .bind(digest)
+        .bind(new.name)
+        .bind(new.digest)
         .bind(now)
-        .bind(kind.as_str())
+        .bind(new.kind.as_str())
+        .bind(new.file)
         .execute(self.connection())
         .await?;
-        Ok(if enrolled.rows_affected() == 0 { Err(NotEnrolled::Exists) } else { Ok(()) })
+        Ok(Ok(true))
     }
 
-    /// Puts a gateway or service on record with the credential in a file of ours. A revoked one stays revoked until its
-    /// file has another, and a gateway does not become a service.
-    pub(crate) async fn enrol_file(&mut self, kind: Kind, name: &str, digest: &str) -> Result<bool, StoreError> {
+    async fn count_gateways(&mut self) -> Result<i64, StoreError> {
+        Ok(query_scalar("SELECT COUNT(*) FROM gateways").fetch_one(self.connection()).await?)
+    }
+
+    async fn was_revoked(&mut self, digest: &str) -> Result<bool, StoreError> {
+        let count = query_scalar("SELECT COUNT(*) FROM revoked_credentials WHERE digest = $1");
+        let count: i64 = count.bind(digest).fetch_one(self.connection()).await?;
+        Ok(count > 0)
+    }
+
+    /// Notes which file has the credential that is on record.
+    async fn note_file(&mut self, new: &Enrolment<'_>) -> Result<(), StoreError> {
+        query("UPDATE gateways SET file = $2 WHERE name = $1")
+            .bind(new.name)
+            .bind(new.file)
+            .execute(self.connection())
+            .await?;
+        Ok(())
+    }
+
+    /// Notes for good that the credential of this name is not to be taken again.
+    async fn retire(&mut self, name: &str) -> Result<(), StoreError> {
         let now = self.now().0;
-        let enrolled = query(
-            "INSERT INTO gateways (name, digest, created_at, kind) VALUES ($1, $2, $3, $4)
-             ON CONFLICT (name) DO UPDATE
-             SET digest = excluded.digest, created_at = excluded.created_at, last_seen_at = NULL, revoked_at = NULL
-             WHERE gateways.digest <> excluded.digest AND gateways.kind = excluded.kind",
+        query(
+            "INSERT INTO revoked_credentials (digest, name, kind, revoked_at)
+             SELECT digest, name, kind, $2 FROM gateways WHERE name = $1
+             ON CONFLICT (digest) DO NOTHING",
         )
         .bind(name)
-        .bind(digest)
         .bind(now)
-        .bind(kind.as_str())
         .execute(self.connection())
         .await?;
-        Ok(enrolled.rows_affected() > 0)
+        Ok(())
     }
 
-    /// Refuses a credential from now on. Whether there was one.
-    pub(crate) async fn revoke_gateway(&mut self, name: &str) -> Result<bool, StoreError> {
+    /// Refuses a credential from now on, for good. `None` when the name has no credential that is good.
+    pub(crate) async fn revoke_gateway(&mut self, name: &str) -> Result<Option<Revoked>, StoreError> {
         let now = self.now().0;
-        let revoked = query("UPDATE gateways SET revoked_at = $2 WHERE name = $1 AND revoked_at IS NULL")
+        let file = query_as("SELECT file FROM gateways WHERE name = $1 AND revoked_at IS NULL");
+        let file: Option<(Option<String>,)> = file.bind(name).fetch_optional(self.connection()).await?;
+        let Some((file,)) = file else { return Ok(None) };
+        self.retire(name).await?;
+        query("UPDATE gateways SET revoked_at = $2 WHERE name = $1")
             .bind(name)
             .bind(now)
             .execute(self.connection())
             .await?;
-        Ok(revoked.rows_affected() > 0)
+        Ok(Some(Revoked { file }))
     }
 
     /// Adds a generation of keys and forgets those that are too many; all others if they are `compromised`.

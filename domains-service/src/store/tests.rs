@@ -163,10 +163,14 @@ async fn credentials_and_tokens_are_bounded_by_number() {
         for number in 0..gateways::GATEWAYS_MAX {
             let kind = if number % 2 == 0 { gateways::Kind::Gateway } else { gateways::Kind::Service };
             let name = number.to_string();
-            assert_eq!(write.enrol(kind, &name, &format!("digest {name}")).await.unwrap(), Ok(()));
+            let digest = format!("digest {name}");
+            let new = gateways::Enrolment { kind, name: &name, digest: &digest, file: None };
+            assert_eq!(write.enrol(&new).await.unwrap(), Ok(true));
             assert!(write.add_operator(&name, &format!("digest {name}"), NOW.plus(1)).await.unwrap());
         }
-        let one_more = write.enrol(gateways::Kind::Gateway, "one-more", "digest").await.unwrap();
+        let kind = gateways::Kind::Gateway;
+        let new = gateways::Enrolment { kind, name: "one-more", digest: "digest", file: None };
+        let one_more = write.enrol(&new).await.unwrap();
         assert_eq!(one_more, Err(gateways::NotEnrolled::TooMany));
         assert!(!write.add_operator("one-more", "digest", NOW.plus(1)).await.unwrap());
         write.commit().await.unwrap();

@@ -69,15 +69,6 @@ async fn a_lagging_gateway_is_named_and_the_removal_ends_when_it_has_caught_up()
 }
 
 #[tokio::test]
-async fn a_gateway_that_fell_silent_is_not_waited_for() {
-    let (platform, revision) = with_shop().await;
-    platform.report("dead", revision).await;
-    platform.clock.advance(std::time::Duration::from_secs(6));
-    let answer = platform.owner("demo").send("DELETE", SHOP, Value::Null).await;
-    assert_eq!((answer.status, answer.header("x-edge-ack").starts_with("0/0; ")), (204, true));
-}
-
-#[tokio::test]
 async fn what_others_redirect_to_is_removed_only_together_with_them() {
     let (platform, _) = with_shop().await;
     let body = json!({ "name": "old.localhost", "redirect": { "to": "shop.localhost" } });

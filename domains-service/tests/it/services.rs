@@ -69,7 +69,7 @@ async fn an_erasure_ends_when_every_service_on_record_has_carried_it_out() {
         done(&platform, service, &second).await;
     }
     assert_eq!(told(&platform, &late).await, [second]);
-    assert_eq!(platform.operator("DELETE", "/gateways/late", Value::Null).await.status, 204);
+    assert_eq!(platform.operator("DELETE", "/gateways/late", Value::Null).await.status, 200);
     let newest = enrolled(&platform, "newest", "service").await;
     assert_eq!(told(&platform, &newest).await, []);
     assert_eq!(ask(&platform, &late, "GET", "/erasures", Value::Null).await.status(), 401);
@@ -114,7 +114,7 @@ async fn a_stolen_credential_of_a_service_opens_the_services_part_alone() {
     let listed = platform.operator("GET", "/gateways", Value::Null).await.body;
     let kinds: Vec<_> = listed["gateways"].as_array().unwrap().iter().map(|one| one["kind"].clone()).collect();
     assert_eq!(kinds, ["gateway", "service", "service"]);
-    assert_eq!(platform.operator("DELETE", "/gateways/orders-service", Value::Null).await.status, 204);
+    assert_eq!(platform.operator("DELETE", "/gateways/orders-service", Value::Null).await.status, 200);
     assert_eq!(ask(&platform, &service, "GET", "/trust", Value::Null).await.status(), 401, "at once");
 }
 

@@ -90,6 +90,7 @@ pub(crate) struct Bend {
     pub(crate) sealing_secret_lost: bool,
     /// The platform's secret.
     pub(crate) secret: Secret,
+    pub(crate) gateways_directory: Option<std::path::PathBuf>,
     pub(crate) services_directory: Option<std::path::PathBuf>,
 }
 
@@ -106,6 +107,7 @@ impl Default for Bend {
             sealing: Secret::new(vec![8; 32]).into(),
             sealing_secret_lost: false,
             secret: Secret::new(vec![7; 32]),
+            gateways_directory: None,
             services_directory: None,
         }
     }
@@ -145,7 +147,7 @@ impl Platform {
             environment: Environment::Live,
             secret: secret.clone(),
             sealing_secret: bend.sealing,
-            gateways_directory: None,
+            gateways_directory: bend.gateways_directory,
             services_directory: bend.services_directory,
             sealing_secret_lost: bend.sealing_secret_lost,
             plans: bend.plans,

@@ -6,6 +6,11 @@
 //! allowance that time and traffic earn back, so that a client which works never notices and one that only makes work is
 //! cut off after some thousand frames.
 //!
+//! A client may answer each DATA frame, however small, with two `WINDOW_UPDATE`s and a PING; the C core of gRPC does. Such
+//! answers spend nothing of the allowance: each piece of a body that the edge passes on, in either direction, pays for three
+//! of them. Whether a piece is passed on, the exchange says ([`super::streams`]): bytes that are thrown away, and pieces that
+//! are small only because the client's window is, earn no answers.
+//!
 //! Reads frame headers alone and changes nothing: bytes pass as they came. Pure; moments are arguments.
 
 use std::time::Duration;
@@ -20,8 +25,16 @@ const HEADER_BYTES: usize = 9;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
+const PING: u8 = 6;
+const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
+
+/// Frames with which a client may answer one piece of a body: `WINDOW_UPDATE` of the stream and of the connection, and PING.
+const ANSWERS_PER_PIECE: u64 = 3;
+
+/// Answers that can be outstanding: those to a thousand pieces on their way to a distant client.
+const ANSWERS_MAX: u64 = 3_000;
 
 /// What a client may send of frames that do no work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +63,8 @@ pub(crate) struct Flood;
 pub(crate) struct Frames {
     limits: FrameLimits,
     allowance: u32,
+    /// Answers that the client may still send.
+    answers: u64,
     /// Time up to which seconds have been credited.
     credited: Instant,
     /// Bytes moved that have not earned a frame yet.
@@ -66,6 +81,7 @@ impl Frames {
         Self {
             limits,
             allowance: limits.burst,
+            answers: 0,
             credited: now,
             moved: 0,
             preface_left: PREFACE_BYTES,
@@ -83,6 +99,12 @@ impl Frames {
     /// We have sent so many bytes.
     pub(crate) fn sent(&mut self, bytes: usize) {
         self.moved = self.moved.saturating_add(bytes as u64);
+    }
+
+    /// So many pieces of bodies were passed on, in either direction.
+    pub(crate) fn passed_on(&mut self, pieces: u64) {
+        let earned = pieces.saturating_mul(ANSWERS_PER_PIECE);
+        self.answers = self.answers.saturating_add(earned).min(ANSWERS_MAX);
     }
 
     /// Looks at bytes that came.
@@ -124,6 +146,12 @@ impl Frames {
             self.allowance = self.allowance.saturating_add(u32::from(kind == HEADERS)).min(self.limits.burst);
             return Ok(());
         }
+        if matches!(kind, WINDOW_UPDATE | PING)
+            && let Some(left) = self.answers.checked_sub(1)
+        {
+            self.answers = left;
+            return Ok(());
+        }
         self.earn(now);
         self.allowance = self.allowance.checked_sub(1).ok_or(Flood)?;
         Ok(())
@@ -153,7 +181,6 @@ fn skip(bytes: &mut &[u8], left: &mut u32) {
 mod tests {
     use super::*;
 
-    const PING: u8 = 6;
     const LIMITS: FrameLimits = FrameLimits { burst: 5, per_second: 2, bytes_per_frame: 100 };
 
     fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
@@ -212,6 +239,31 @@ mod tests {
         assert_eq!(pings(&mut frames, now), 1, "50 of before and 50 of now");
         frames.came(&frame(HEADERS, 4, &[]), now).unwrap();
         assert_eq!(pings(&mut frames, now), 1, "a request earns one");
+    }
+
+    #[test]
+    fn each_piece_of_a_body_pays_for_two_window_updates_and_a_ping() {
+        let now = Instant::now();
+        let mut frames = after_preface(now);
+        for _ in 0..100_000 {
+            frames.passed_on(1);
+            for kind in [WINDOW_UPDATE, WINDOW_UPDATE, PING] {
+                assert_eq!(frames.came(&frame(kind, 0, &[0; 4]), now), Ok(()));
+            }
+        }
+        assert_eq!(pings(&mut frames, now), 5, "the allowance is untouched");
+    }
+
+    #[test]
+    fn answers_pay_for_no_other_frame_and_are_saved_up_to_a_bound() {
+        let now = Instant::now();
+        let mut frames = after_preface(now);
+        frames.passed_on(10);
+        let other = (0..100).take_while(|_| frames.came(&frame(0xee, 0, &[]), now).is_ok()).count();
+        assert_eq!(other, 5, "unknown frames spend the allowance");
+        frames.passed_on(u64::MAX);
+        let answers = (0..10_000).take_while(|_| frames.came(&frame(PING, 0, &[]), now).is_ok()).count();
+        assert_eq!(u64::try_from(answers).unwrap(), ANSWERS_MAX);
     }
 
     #[test]

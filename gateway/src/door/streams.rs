@@ -1,5 +1,5 @@
-//! What the streams of one HTTP/2 connection share: the pace of their client, how much it has sent, and what is still read of
-//! bodies that nobody wants.
+//! What the streams of one HTTP/2 connection share: the pace of their client, how much it has sent, the pieces of bodies that
+//! its client may answer, and what is still read of bodies that nobody wants.
 //!
 //! The minimum rate of a reader belongs to its connection, as with HTTP/1, and not to a stream: a hundred images over a thin
 //! line come one after the other, and those that wait their turn are not slow. So every byte that any stream hands on counts
@@ -28,6 +28,8 @@ pub(crate) struct Streams {
     earned: AtomicU64,
     /// Bytes of bodies that were taken, to be sent on.
     taken: AtomicU64,
+    /// Pieces of bodies that were passed on, in either direction, since [`Self::take_passed_on`].
+    passed_on: AtomicU64,
     /// Bytes that are still read of bodies that nobody wants.
     unwanted: AtomicUsize,
 }
@@ -38,6 +40,7 @@ impl Default for Streams {
             waiting: AtomicU32::new(0),
             earned: AtomicU64::new(0),
             taken: AtomicU64::new(0),
+            passed_on: AtomicU64::new(0),
             unwanted: AtomicUsize::new(UNWANTED_MAX),
         }
     }
@@ -52,6 +55,18 @@ impl Streams {
     /// Bytes of bodies that were taken so far.
     pub(crate) fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
+    }
+
+    /// A piece of a body goes to the upstream, or to the client: all of what was there, not what the client's window left of
+    /// it. A client that opens its window byte by byte is not paid for each byte.
+    pub(crate) fn passes_on(&self) {
+        self.passed_on.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many pieces were passed on since the last call.
+    pub(crate) fn take_passed_on(&self) -> u64 {
+        // Most reads come without one.
+        if self.passed_on.load(Ordering::Relaxed) == 0 { 0 } else { self.passed_on.swap(0, Ordering::Relaxed) }
     }
 
     /// Whether so many more bytes may be read that nobody wants.

@@ -100,7 +100,7 @@ impl Exchange<'_> {
     /// No response came. Whether the request may be sent once more: it was refused unread, or it changes nothing and its
     /// connection may have died before.
     fn sent_in_vain(&mut self, call: Call, error: Box<Error>, again: &mut Again) -> pingora::Result<()> {
-        self.facts.upstream_reason = reason(&error).or_else(|| call.lease.tls_reason().map(Into::into));
+        self.facts.upstream_reason = reason(&error).or_else(|| call.lease.reason().map(Into::into));
         let (refused, reused, silent) = (is_refused(&error), call.lease.reused, self.facts.interim_responses == 0);
         if refused {
             call.lease.leave();
@@ -171,7 +171,7 @@ impl Exchange<'_> {
         let trailers = match relayed {
             Ok(trailers) => trailers,
             Err(error) => {
-                self.facts.upstream_reason = reason(&error);
+                self.facts.upstream_reason = reason(&error).or_else(|| call.lease.reason().map(Into::into));
                 return Err(error);
             }
         };

@@ -27,6 +27,8 @@ use crate::names;
 const SILENCE_MAX: Duration = Duration::from_secs(3);
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 const REPORT_MAX: Duration = Duration::from_secs(1);
+/// How long the end may take to be reported.
+const GOODBYE_MAX: Duration = Duration::from_secs(2);
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Changes taken into the file in one commit.
@@ -54,6 +56,8 @@ pub struct Follower {
     pub token: Secret,
     /// This node's name.
     pub node: String,
+    /// The identity of its data directory.
+    pub place: u64,
     /// Who takes the keys that the control plane sends; `None`: they are derived from the platform's secret.
     pub keyring: Option<Arc<KeyringHolder>>,
     /// The replica to keep current.
@@ -65,8 +69,30 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Follows until `shutdown`.
-    pub async fn run(self, shutdown: Shutdown) {
+    /// Follows until `end`, which is when nothing is served any more, and says goodbye.
+    pub async fn run(self, end: Shutdown) {
+        self.follow(&end).await;
+        match tokio::time::timeout(GOODBYE_MAX, self.say_goodbye()).await {
+            Ok(Ok(())) => tracing::debug!("the control plane was told that this gateway has stopped serving"),
+            Ok(Err(error)) => self.goodbye_failed(&error),
+            Err(late) => self.goodbye_failed(&late.into()),
+        }
+    }
+
+    fn goodbye_failed(&self, error: &anyhow::Error) {
+        tracing::info!(
+            node = self.node,
+            error = format!("{error:#}"),
+            "the control plane was not told that this gateway has stopped serving; removals wait for it until a gateway \
+             starts over the same data directory, its credential is revoked, or 24 hours have passed"
+        );
+    }
+
+    async fn say_goodbye(&self) -> anyhow::Result<()> {
+        self.send_report(&self.client().await?, true).await
+    }
+
+    async fn follow(&self, shutdown: &Shutdown) {
         let mut pause = PAUSE_MIN;
         while !shutdown.has_begun() {
             let before = self.replica.revision();
@@ -183,22 +209,23 @@ impl Follower {
     }
 
     async fn report(&self, client: &reqwest::Client) {
+        if let Err(error) = self.send_report(client, false).await {
+            // The next heartbeat reports again.
+            tracing::debug!(error = format!("{error:#}"), "the applied revision could not be reported");
+        }
+    }
+
+    async fn send_report(&self, client: &reqwest::Client, goodbye: bool) -> anyhow::Result<()> {
         let report = NodeReport {
             node: self.node.clone(),
+            place: Some(format!("{:016x}", self.place)),
             applied: self.replica.revision(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            goodbye,
         };
-        let sent = client
-            .post(self.control.at("/internal/edge/nodes"))
-            .bearer_auth(&*self.token.to_token())
-            .timeout(REPORT_MAX)
-            .json(&report)
-            .send()
-            .await;
-        if let Err(error) = sent {
-            // The next heartbeat reports again.
-            tracing::debug!(%error, "the applied revision could not be reported");
-        }
+        let request = client.post(self.control.at("/internal/edge/nodes")).bearer_auth(&*self.token.to_token());
+        request.timeout(REPORT_MAX).json(&report).send().await?.error_for_status()?;
+        Ok(())
     }
 
     fn explain(&self, error: ReplicaError) -> anyhow::Error {

@@ -351,6 +351,7 @@ async fn others_go_on_while_the_replica_is_written() {
         control: "http://127.0.0.1:9".parse().unwrap(),
         token: chassis::secret::Secret::new(vec![1; 32]),
         node: "n".to_owned(),
+        place: 0,
         keyring: None,
         replica: Arc::new(Replica::over(file, opener(), HotBounds::default()).unwrap()),
         watcher: Arc::new(Nobody),

@@ -3,6 +3,9 @@
 //! A connection takes as many requests as the other side allows, and 100 at most; the next opens another. Requests that come
 //! while one is being opened wait for it together. What an upstream that has said GOAWAY still owes arrives; nothing new is
 //! sent there. When nothing was in progress for a while, a connection is closed.
+//!
+//! Of several connections the one that was heard last takes the next request. One that has fallen silent is asked by PING when a
+//! request is sent there (`sessions/ear.rs`), and takes no others until it has answered.
 
 mod ear;
 mod session;
@@ -16,7 +19,9 @@ use bytes::Bytes;
 use h2::client::SendRequest;
 use parking_lot::Mutex;
 use rustls::ClientConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 use self::session::{Session, State};
 use super::{DialError, DialFailure, Stream, Tenant};
@@ -99,9 +104,11 @@ impl Sessions {
         drop(self.open(tenant, shown, patience, std::future::ready(Ok(stream))));
     }
 
-    /// A connection with room for one more.
+    /// A place on the connection that was heard last, of those that take one more request.
     fn enter(&self, tenant: Tenant, shown: Option<&Arc<ClientConfig>>) -> Option<session::Place> {
-        self.all.lock().iter().find_map(|session| Session::enter(session, tenant, shown))
+        let all = self.all.lock();
+        let taking = all.iter().filter(|session| session.takes(tenant, shown));
+        taking.max_by_key(|session| session.heard()).and_then(Session::enter)
     }
 
     fn open(
@@ -110,6 +117,24 @@ impl Sessions {
         shown: Option<Arc<ClientConfig>>,
         patience: Duration,
         connecting: impl Future<Output = Result<Stream, DialError>> + Send + 'static,
+    ) -> session::Place {
+        let connecting = async move {
+            let stream = connecting.await?;
+            if stream.is_tls() && !stream.agreed_on_http2() {
+                return Err(DialError::because(DialFailure::Protocol, "it does not agree on HTTP/2"));
+            }
+            Ok(stream)
+        };
+        self.add(tenant, shown, patience, connecting)
+    }
+
+    /// A new connection over whatever `connecting` brings, and a place on it.
+    fn add<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+        &self,
+        tenant: Tenant,
+        shown: Option<Arc<ClientConfig>>,
+        patience: Duration,
+        connecting: impl Future<Output = Result<S, DialError>> + Send + 'static,
     ) -> session::Place {
         let mut all = self.all.lock();
         all.retain(|session| session.is_alive());
@@ -156,11 +181,31 @@ impl Lease {
         self.session.leave();
     }
 
-    /// Why TLS broke off, where it did.
-    pub fn tls_reason(&self) -> Option<String> {
-        self.session.tls_reason()
+    /// The request was sent: where nothing has come for a while, the other side is asked whether it is there.
+    pub fn sends(&self) {
+        self.session.sends();
+    }
+
+    /// Something of a response came.
+    pub fn responds(&self) {
+        self.session.responds();
+    }
+
+    /// The connection takes no more requests if nothing at all has come over it since then.
+    pub fn leave_if_silent_since(&self, then: Instant) {
+        if self.session.heard().is_none_or(|heard| heard <= then) {
+            self.session.leave();
+        }
+    }
+
+    /// Why the connection broke off, where that is known.
+    pub fn reason(&self) -> Option<String> {
+        self.session.reason()
     }
 }
 
 /// What a connection is to whoever asks for one.
 type Shared = tokio::sync::watch::Receiver<State>;
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use crate::fleet::extent;
 use crate::rolling::pair::Pair;
 use crate::world::client::try_handshake;
-use crate::world::frames::{self, Request, data, frame, headers, preface, settings};
+use crate::world::frames::{self, Request, data, frame, headers, preface, settings, window_update};
 use crate::world::h2::H2;
 use crate::world::{DEMO, certificates, eventually, within};
 
@@ -168,6 +168,55 @@ async fn floods_end_their_connection_and_nothing_else() {
         p99(beside.clone()),
         p99(before)
     );
+}
+
+/// Clients that send answers to what they were not sent. A body that the edge throws away pays for no answers, a window that
+/// is opened byte by byte for no more than an open one, and a response or a refusal for a few.
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_bodies_small_windows_and_short_responses_pay_for_no_flood() {
+    let pair = gateway().await;
+    let rounds = extent("FLOOD_ROUNDS", ROUNDS);
+    let get = Request { host: DEMO, key: pair.key() }.block();
+    // POST, which the route does not take.
+    let refused = [&[0x83][..], &get[1..]].concat();
+    let pings = |count: usize| frame(frames::PING, 0, 0, &[0; 8]).repeat(count);
+    let upload = headers(1, &refused, false);
+    let dribble = |number: u32| match number % 100 {
+        0 => headers(stream(number / 100), &refused, true),
+        _ => [window_update(stream(number / 100), 1), pings(2)].concat(),
+    };
+    let floods: Vec<(&str, Vec<u8>, Round<'_>)> = vec![
+        ("PING beside a refused upload", upload.clone(), Box::new(|_| [data(1, b"x", false), pings(3)].concat())),
+        (
+            "WINDOW_UPDATE beside a refused upload",
+            upload,
+            Box::new(|_| [data(1, b"x", false), window_update(0, 1).repeat(3)].concat()),
+        ),
+        ("a window opened byte by byte", settings(&[(4, 0)]), Box::new(dribble)),
+        (
+            "PING beside refusals",
+            vec![],
+            Box::new(|number| [headers(stream(number), &refused, true), pings(10)].concat()),
+        ),
+        (
+            "PING beside short responses",
+            vec![],
+            Box::new(|number| [headers(stream(number), &get, true), pings(10)].concat()),
+        ),
+    ];
+    for (what, first, round) in floods {
+        let before = flooded(&pair).await;
+        let seen = flood(&pair, first, rounds, &round).await;
+        assert!(seen.ended, "{what}: the connection goes on");
+        assert_eq!(flooded(&pair).await, before + 1, "{what}: ended for another reason");
+        assert!(seen.reached <= REACHED_MAX, "{what}: {} requests reached the upstream", seen.reached);
+        assert!(seen.grown <= GROWTH_MAX, "{what}: memory grew by {} KiB", seen.grown / 1_024);
+    }
+}
+
+/// Connections that the gateway has ended for their frames.
+async fn flooded(pair: &Pair) -> u64 {
+    pair.admin(0).metric("edge_connection_events_total{event=\"flooded\"}").await
 }
 
 /// A header block that is small on the wire and large when it is unpacked.

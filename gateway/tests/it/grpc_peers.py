@@ -1,4 +1,5 @@
-"""Both ends of gRPC by grpcio: `grpc_peers.py serve` prints its port; `grpc_peers.py call PORT HOST KEYED_HOST ROOT` calls it through the edge.
+"""Both ends of gRPC by grpcio: `grpc_peers.py serve` prints its port; `grpc_peers.py WORK PORT HOST KEYED_HOST ROOT` calls it
+through the edge. WORK is `call` (every kind of call), or many small ones: `messages` on one stream, `calls`, or `streams`.
 
 No descriptions of messages: bytes go in and out as they are.
 """
@@ -78,6 +79,40 @@ def channel(port, host, root):
     return grpc.secure_channel(f"127.0.0.1:{port}", credentials, options)
 
 
+def talk(edge, words):
+    """Sends this many words on a stream, each when the one before it has come back."""
+    came = threading.Semaphore(1)
+
+    def said():
+        for number in range(words):
+            came.acquire()
+            yield b"%d" % number
+
+    spoken = []
+    for reply in edge.stream_stream(f"/{SERVICE}/Both")(said(), timeout=200):
+        spoken.append(reply)
+        came.release()
+    assert spoken == [b"%d" % number for number in range(words)]
+
+
+def messages(port, host, _keyed, root):
+    with channel(port, host, root) as edge:
+        talk(edge, 5_000)
+
+
+def calls(port, host, _keyed, root):
+    with channel(port, host, root) as edge:
+        one = edge.unary_unary(f"/{SERVICE}/Unary")
+        for number in range(5_000):
+            assert one(b"%d" % number, timeout=60) == b"%d" % number
+
+
+def streams(port, host, _keyed, root):
+    with channel(port, host, root) as edge, futures.ThreadPoolExecutor(max_workers=400) as people:
+        for talked in [people.submit(talk, edge, 2) for _ in range(400)]:
+            talked.result()
+
+
 def call(port, host, keyed, root):
     with channel(port, host, root) as edge:
         one = edge.unary_unary(f"/{SERVICE}/Unary")
@@ -95,19 +130,7 @@ def call(port, host, keyed, root):
         assert list(edge.unary_stream(f"/{SERVICE}/FromServer")(b"100", timeout=30)) == [b"%d" % n for n in range(100)]
         assert edge.stream_unary(f"/{SERVICE}/FromClient")(iter([b"ab"] * 50), timeout=30) == b"100"
 
-        # Each word is sent when the one before it has come back.
-        came = threading.Semaphore(1)
-
-        def words():
-            for number in range(20):
-                came.acquire()
-                yield b"%d" % number
-
-        spoken = []
-        for reply in edge.stream_stream(f"/{SERVICE}/Both")(words(), timeout=30):
-            spoken.append(reply)
-            came.release()
-        assert spoken == [b"%d" % number for number in range(20)]
+        talk(edge, 20)
 
         waiting = one.future(b"sleep", timeout=30)
         time.sleep(0.1)
@@ -118,11 +141,11 @@ def call(port, host, keyed, root):
     with channel(port, keyed, root) as edge:
         error = expect(grpc.StatusCode.UNAUTHENTICATED, lambda: edge.unary_unary("/v2/orders")(b"", timeout=30))
         assert "API key" in error.details(), error
-    print("all went well")
 
 
 if sys.argv[1] == "serve":
     serve()
 else:
     with open(sys.argv[5], "rb") as file:
-        call(sys.argv[2], sys.argv[3], sys.argv[4], file.read())
+        works = {"call": call, "messages": messages, "calls": calls, "streams": streams}
+        works[sys.argv[1]](sys.argv[2], sys.argv[3], sys.argv[4], file.read())

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use contract::feed::EntityName;
 use tokio::sync::Semaphore;
 
 use crate::world::client::Ask;
@@ -116,4 +117,28 @@ async fn a_request_that_never_ends_does_not_keep_the_gateway_and_is_admitted() {
     let error = world.stopped().await.expect_err("not a clean end");
     assert!(format!("{error:#}").contains("1 requests were still in progress"), "{error:#}");
     assert_eq!(client.rest().await, b"", "cut off, never half a response");
+}
+
+// rule: 1.19
+#[tokio::test]
+async fn a_gateway_says_goodbye_when_it_has_stopped_serving() {
+    let mut world = World::with(|setup| setup.drain = "lame_duck = \"0s\"\nrequests = \"300s\"").await;
+    let gate = hold(&world);
+    let mut h1 = world.tls(DEMO).await;
+    h1.send(world.list().to_bytes()).await;
+    world.orders.asked(1).await;
+    world.begin_stop();
+    not_ready(&world).await;
+    // While it drains it applies changes and says so.
+    world.control.remove(EntityName::Site(BLOG.parse().unwrap())).await;
+    let said_goodbye = |world: &World| world.control.reports().iter().any(|report| report.goodbye);
+    assert!(!said_goodbye(&world), "a request is in progress");
+    gate.add_permits(1);
+    assert_eq!(h1.reply("GET").await.expect("a response").status, 200);
+    world.stopped().await.expect("a clean end");
+    let reports = world.control.reports();
+    let (last, before) = reports.split_last().expect("reports");
+    assert!(last.goodbye && before.iter().all(|report| !report.goodbye), "{reports:?}");
+    let place = last.place.as_deref().expect("a place");
+    assert!(reports.iter().all(|report| report.place.as_deref() == Some(place) && report.node == last.node));
 }

@@ -79,6 +79,8 @@ mod upstream_http2;
 #[cfg(test)]
 mod upstream_servers;
 #[cfg(test)]
+mod upstream_silence;
+#[cfg(test)]
 mod upstream_tls;
 #[cfg(test)]
 mod websockets;

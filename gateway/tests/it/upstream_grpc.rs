@@ -51,15 +51,33 @@ async fn world(to: &str, lines: &'static str) -> World {
 async fn calls_of_all_kinds_go_through_between_a_client_and_a_server_that_are_not_ours() {
     let (server, port) = server().await;
     let world = world(&format!("127.0.0.1:{port}"), "in_flight_max = 1000").await;
+    run(&world, "call").await;
+    drop(server);
+    world.end().await;
+}
+
+/// The C core answers each small message with two `WINDOW_UPDATE`s.
+#[tokio::test]
+async fn small_messages_and_calls_are_no_flood_however_many_there_are() {
+    let (server, port) = server().await;
+    let world = world(&format!("127.0.0.1:{port}"), "in_flight_max = 1000").await;
+    for work in ["messages", "calls", "streams"] {
+        run(&world, work).await;
+        assert_eq!(world.admin.metric("edge_connection_events_total{event=\"flooded\"}").await, 0, "{work}");
+    }
+    drop(server);
+    world.end().await;
+}
+
+/// Has the client of grpcio do this work through the edge.
+async fn run(world: &World, work: &str) {
     let files = tempfile::tempdir().unwrap();
     let root = file(files.path(), "root.pem", &certificates::root());
-    let calling = script(&["call", &world.https.port().to_string(), BLOG, DEMO, root.to_str().unwrap()]).output();
+    let calling = script(&[work, &world.https.port().to_string(), BLOG, DEMO, root.to_str().unwrap()]).output();
     // Minutes on a machine that does much else.
     let called = tokio::time::timeout(std::time::Duration::from_mins(4), calling).await.expect("an end").unwrap();
     let said = String::from_utf8_lossy(&called.stdout).into_owned() + &String::from_utf8_lossy(&called.stderr);
     assert!(called.status.success(), "{said}\n{}", world.log.text());
-    drop(server);
-    world.end().await;
 }
 
 #[tokio::test]

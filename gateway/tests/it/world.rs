@@ -15,6 +15,7 @@ pub(crate) mod frames;
 pub(crate) mod h2;
 pub(crate) mod h2_upstream;
 pub(crate) mod observed;
+pub(crate) mod relay;
 pub(crate) mod secure;
 pub(crate) mod upstream;
 pub(crate) mod visitor;

@@ -34,18 +34,14 @@ pub(super) async fn run(common: &Common, client: &Client, action: Node) -> anyho
                 ("ADDED", "/created_at"),
                 ("LAST SEEN", "/last_seen_at"),
                 ("REVOKED", "/revoked_at"),
+                ("FILE", "/file"),
             ];
             answer(common, &rows, |rows| table(rows, &columns));
         }
         Node::Revoke { name } => {
             let path = format!("/internal/gateways/{}", segment(&name));
             let answered = client.control(Method::DELETE, &path, &Value::Null).await?;
-            answer(common, &answered, |_| {
-                format!(
-                    "{name} is refused from now on, and the other gateways have new keys. If it is in wrong hands, change \
-                     the sealing secret too: docs/operating.md says how."
-                )
-            });
+            answer(common, &answered, |answered| revoked(&name, answered));
         }
         Node::Accept => {
             let mut answers = client.every_edge(&Method::POST, "/replica/accept").await;
@@ -63,4 +59,20 @@ pub(super) async fn run(common: &Common, client: &Client, action: Node) -> anyho
         }
     }
     Ok(())
+}
+
+/// What an operator has to know, and to do, after a revocation.
+fn revoked(name: &str, answered: &Value) -> String {
+    let mut text = format!(
+        "{name} is refused from now on, and the other gateways have new keys. If it is in wrong hands, change the sealing \
+         secret too: docs/operating.md says how.\n"
+    );
+    if let Some(file) = answered.get("file").and_then(Value::as_str) {
+        text.push_str(&format!(
+            "\nIts credential came from the file {file}. That credential is never taken again. Before {name} can come \
+             back: `tollhouse node add {name}`, put the new credential into that file, and restart {name}. In containers \
+             replace the original in the data directory of `tollhouse init`, which copies it at each start.\n"
+        ));
+    }
+    text
 }

@@ -91,6 +91,7 @@ impl<S: Transport> EdgeStream<S> {
         let before = buf.filled().len();
         let polled = self.poll_io(cx, buf);
         let Some(frames) = &mut self.frames else { return polled };
+        frames.passed_on(self.connection.streams().take_passed_on());
         if frames.came(buf.filled().get(before..).unwrap_or_default(), Instant::now()).is_err() {
             self.standing = Standing::Cut;
             self.doorman.connection(ConnectionEvent::Flooded);

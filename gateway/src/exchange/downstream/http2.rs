@@ -101,6 +101,9 @@ impl Http2 {
             Poll::Ready(Some(Ok(room))) => {
                 let room = room.min(wanted);
                 self.write_pace.moved(room, Instant::now());
+                if room == wanted {
+                    self.connection.streams().passes_on();
+                }
                 Poll::Ready(Ok(room))
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(unsent(error)),
@@ -284,6 +287,7 @@ impl Downstream for Http2 {
             piece.map_or(0, |piece| {
                 into.extend_from_slice(&piece);
                 self.connection.streams().took(piece.len());
+                self.connection.streams().passes_on();
                 piece.len()
             })
         })

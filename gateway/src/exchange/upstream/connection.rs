@@ -173,6 +173,11 @@ impl Patience {
         self.each = SILENCE_MAX;
     }
 
+    /// Whether the time that the request has as a whole is over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.ends.is_some_and(|ends| ends <= Instant::now())
+    }
+
     /// Ready when somebody did not do in time what is waited for. `waiting` says since when, and `moved` that something has
     /// happened since it was asked the last time.
     pub(crate) fn poll(

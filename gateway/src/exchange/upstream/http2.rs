@@ -6,13 +6,14 @@ pub(crate) mod head;
 use std::borrow::Cow;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
 use h2::client::ResponseFuture;
 use h2::{Reason, RecvStream};
 use http::HeaderMap;
 use pingora::{Error, ErrorType};
+use tokio::time::Instant;
 
 use self::body::{Sending, Source};
 use super::connection::{Patience, READ_BYTES, left};
@@ -51,14 +52,11 @@ impl Call {
         patience: Patience,
     ) -> Result<Self, (h2::Error, Box<Source>)> {
         match lease.sender.send_request(request, source.is_empty()) {
-            Ok((response, stream)) => Ok(Self {
-                lease,
-                response,
-                body: None,
-                buffer: BytesMut::new(),
-                sending: Sending::new(stream, source),
-                patience,
-            }),
+            Ok((response, stream)) => {
+                lease.sends();
+                let sending = Sending::new(stream, source);
+                Ok(Self { lease, response, body: None, buffer: BytesMut::new(), sending, patience })
+            }
             Err(error) => {
                 lease.leave();
                 Err((error, source))
@@ -68,8 +66,8 @@ impl Call {
 
     /// Sends on what there is to be sent until there is something of the response.
     pub(crate) async fn receive_first(&mut self, client: &mut impl Downstream) -> pingora::Result<First> {
-        let Self { response, sending, patience, body, .. } = self;
-        let first = wait(sending, patience, client, |cx| {
+        let Self { lease, response, sending, patience, body, .. } = self;
+        let first = wait(lease, sending, patience, client, |cx| {
             if let Poll::Ready(Some(Ok(interim))) = response.poll_informational(cx) {
                 return Poll::Ready(Ok(Some(First::Interim(interim.into_parts().0))));
             }
@@ -85,6 +83,9 @@ impl Call {
             }
         })
         .await?;
+        if first.is_some() {
+            self.lease.responds();
+        }
         if matches!(first, Some(First::Head(..))) {
             self.sending.is_answered();
         }
@@ -114,6 +115,7 @@ impl Call {
             };
             in_time()?;
             let Some(bytes) = came else { break };
+            self.lease.responds();
             *sent += bytes as u64;
             let (mut left, last) = (bytes, self.body.as_ref().is_some_and(RecvStream::is_end_stream));
             self.hand_on(client, |client, buffer, cx| client.poll_data(buffer, &mut left, last, cx)).await?;
@@ -131,8 +133,8 @@ impl Call {
 
     /// Waits for some more of the body; `None` at its end.
     async fn receive(&mut self, client: &mut impl Downstream) -> pingora::Result<Option<usize>> {
-        let Self { sending, patience, body, buffer, .. } = self;
-        let came = wait(sending, patience, client, |cx| gather(body, buffer, cx).map_ok(Some)).await?;
+        let Self { lease, sending, patience, body, buffer, .. } = self;
+        let came = wait(lease, sending, patience, client, |cx| gather(body, buffer, cx).map_ok(Some)).await?;
         came.ok_or_else(|| Error::explain(ErrorType::ReadTimedout, "from an upstream").into_up())
     }
 
@@ -189,14 +191,15 @@ fn gather(
 }
 
 /// Sends on what there is to be sent and waits until `look` has something, for as long as both sides are granted and the
-/// client is there.
+/// client is there. A connection over which nothing came in the time that the upstream is granted takes no more requests.
 async fn wait<T>(
+    lease: &Lease,
     sending: &mut Sending,
     patience: &mut Patience,
     client: &mut impl Downstream,
     mut look: impl FnMut(&mut Context<'_>) -> Poll<pingora::Result<Option<T>>> + Send,
 ) -> pingora::Result<Option<T>> {
-    let mut waiting = None;
+    let (began, mut waiting) = (Instant::now(), None);
     poll_fn(|cx| {
         if let Poll::Ready(found) = look(cx) {
             return Poll::Ready(found);
@@ -209,7 +212,12 @@ async fn wait<T>(
         if client.poll_gone(cx).is_ready() {
             return Poll::Ready(left());
         }
-        patience.poll(&mut waiting, waits, moved, client, cx).map(|late| late.map(|()| None))
+        let late = ready!(patience.poll(&mut waiting, waits, moved, client, cx));
+        // How long a request may take as a whole, a client may say: that teaches nothing about the connection.
+        if late.is_err() && !patience.is_over() {
+            lease.leave_if_silent_since(began);
+        }
+        Poll::Ready(late.map(|()| None))
     })
     .await
 }

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::ear::{Ear, Heard};
 use super::{Lease, Shared};
-use crate::upstreams::{DialError, DialFailure, Stream, Tenant};
+use crate::upstreams::{DialError, DialFailure, Tenant};
 
 /// Requests of one connection at once, where the other side allows that many.
 const STREAMS_MAX: usize = 100;
@@ -31,12 +31,9 @@ const HEADER_BYTES_MAX: u32 = 72 * 1024;
 /// How long a connection that nobody needs may take to say goodbye.
 const GOODBYE_MAX: Duration = Duration::from_secs(5);
 
-/// Silence, while requests are in progress, after which the other side is asked whether it is there (PING). Servers of gRPC
-/// close connections on which more than two come within five minutes without anything else; so it is asked once more after
-/// a minute, and then every five minutes.
-const ASKED_AFTER: [Duration; 3] = [Duration::from_secs(20), Duration::from_mins(1), Duration::from_secs(310)];
-/// How long the answer may take.
-const PONG_MAX: Duration = Duration::from_secs(10);
+/// How long the answer to a PING may take. Shorter than the usual time for a response (`first_byte_timeout`), so that a
+/// request that changes nothing can be sent again in time.
+const PONG_MAX: Duration = Duration::from_secs(8);
 
 /// How far a connection is.
 #[derive(Debug)]
@@ -67,11 +64,11 @@ pub(super) struct Place(Option<Arc<Session>>);
 
 impl Session {
     /// Opens one with a place for one request.
-    pub(super) fn open(
+    pub(super) fn open<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         tenant: Tenant,
         shown: Option<Arc<ClientConfig>>,
         patience: Duration,
-        connecting: impl Future<Output = Result<Stream, DialError>> + Send + 'static,
+        connecting: impl Future<Output = Result<S, DialError>> + Send + 'static,
         place: Option<OwnedSemaphorePermit>,
     ) -> (Arc<Self>, Place) {
         let (tell, state) = watch::channel(State::Opening);
@@ -90,15 +87,26 @@ impl Session {
         (session.clone(), Place(Some(session)))
     }
 
-    /// A place on it, if it is of this tenant and has one.
-    pub(super) fn enter(this: &Arc<Self>, tenant: Tenant, shown: Option<&Arc<ClientConfig>>) -> Option<Place> {
-        let is_current = match (&this.shown, shown) {
+    /// Whether it takes a request of this tenant now.
+    pub(super) fn takes(&self, tenant: Tenant, shown: Option<&Arc<ClientConfig>>) -> bool {
+        let is_current = match (&self.shown, shown) {
             (Some(before), Some(now)) => Arc::ptr_eq(before, now),
             (before, now) => before.is_none() && now.is_none(),
         };
-        if this.tenant != tenant || !is_current || this.leaving.load(Ordering::Relaxed) {
-            return None;
-        }
+        self.tenant == tenant
+            && is_current
+            && !self.leaving.load(Ordering::Relaxed)
+            && self.limit().is_some_and(|limit| self.streams.load(Ordering::Relaxed) < limit)
+            && self.ear.takes_requests()
+    }
+
+    /// When something was heard of the other side the last time; `None` while the connection is being opened.
+    pub(super) fn heard(&self) -> Option<Instant> {
+        (!matches!(&*self.state.borrow(), State::Opening)).then(|| self.ear.last())
+    }
+
+    /// A place on it, if it has one.
+    pub(super) fn enter(this: &Arc<Self>) -> Option<Place> {
         let limit = this.limit()?;
         let more = |streams: usize| (streams < limit).then_some(streams + 1);
         this.streams.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
@@ -133,8 +141,19 @@ impl Session {
         self.leave();
     }
 
-    pub(super) fn tls_reason(&self) -> Option<String> {
-        self.ear.tls_reason()
+    /// A request was sent.
+    pub(super) fn sends(&self) {
+        self.ear.sends();
+    }
+
+    /// Something of a response came.
+    pub(super) fn responds(&self) {
+        self.ear.responds();
+    }
+
+    /// Why it broke off, where that is known.
+    pub(super) fn reason(&self) -> Option<String> {
+        self.ear.reason()
     }
 }
 
@@ -183,20 +202,14 @@ impl Session {
 }
 
 /// Opens a connection, says so, and drives it to its end.
-async fn run(
-    connecting: impl Future<Output = Result<Stream, DialError>> + Send,
+async fn run<S: AsyncRead + AsyncWrite + Unpin>(
+    connecting: impl Future<Output = Result<S, DialError>> + Send,
     patience: Duration,
     ear: Arc<Ear>,
     tell: watch::Sender<State>,
     _place: Option<OwnedSemaphorePermit>,
 ) {
-    let opening = async {
-        let stream = connecting.await?;
-        if stream.is_tls() && !stream.agreed_on_http2() {
-            return Err(DialError::because(DialFailure::Protocol, "it does not agree on HTTP/2"));
-        }
-        shake(stream, ear.clone()).await
-    };
+    let opening = async { shake(connecting.await?, ear.clone()).await };
     let late = Err(DialError { kind: DialFailure::TimedOut, reason: None });
     match timeout(patience, opening).await.unwrap_or(late) {
         Ok((sender, connection, pings)) => {
@@ -213,7 +226,7 @@ async fn shake<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     ear: Arc<Ear>,
 ) -> Result<(SendRequest<Bytes>, Connection<Heard<S>, Bytes>, PingPong), DialError> {
-    let failed = |_| match ear.tls_reason() {
+    let failed = |_| match ear.reason() {
         Some(reason) => DialError::because(DialFailure::Tls, reason),
         None => DialError::because(DialFailure::Protocol, "it does not speak HTTP/2 there"),
     };
@@ -232,6 +245,7 @@ async fn shake<S: AsyncRead + AsyncWrite + Unpin>(
             pong.map_err(failed)?;
         }
     }
+    ear.begins();
     Ok((sender, connection, pings))
 }
 
@@ -265,99 +279,19 @@ async fn drive<S: AsyncRead + AsyncWrite + Unpin>(
     let _ = timeout(GOODBYE_MAX, connection).await;
 }
 
-/// Ends when the other side does not answer.
+/// Asks whether the other side is there whenever that is due; ends when it does not answer.
 async fn watch_over(mut pings: PingPong, ear: &Ear) {
-    let mut asked = 0;
-    let mut silent_since = ear.last();
     loop {
-        let wait = ASKED_AFTER.get(asked).or(ASKED_AFTER.last()).copied().unwrap_or(PONG_MAX);
-        let from = if asked == 0 { silent_since } else { Instant::now() };
-        tokio::time::sleep_until(from + wait).await;
-        let last = ear.last();
-        if last > silent_since {
-            (silent_since, asked) = (last, 0);
-            continue;
-        }
+        ear.is_due().await;
+        ear.asks();
         match timeout(PONG_MAX, pings.ping(Ping::opaque())).await {
-            Ok(Ok(_)) => (silent_since, asked) = (ear.last(), (asked + 1).min(ASKED_AFTER.len() - 1)),
+            Ok(Ok(_)) => ear.is_answered(),
             // The connection is about to end by itself.
             Ok(Err(_)) => return sleep(PONG_MAX).await,
-            Err(_) => return,
+            Err(_) => return ear.note(format!("it did not answer a PING within {} s", PONG_MAX.as_secs())),
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
-
-    use super::*;
-
-    /// A connection, and what the other side does after it has spoken HTTP/2 for so long.
-    async fn connected(lives: Duration) -> (SendRequest<Bytes>, tokio::task::JoinHandle<()>) {
-        let (here, there) = duplex(1 << 20);
-        tokio::spawn(serve(there, lives));
-        let ear = Arc::new(Ear::new());
-        let (sender, connection, pings) = shake(here, ear.clone()).await.unwrap();
-        let (tell, state) = watch::channel(State::Opening);
-        let driven = tokio::spawn(async move {
-            drive(connection, pings, &ear, &tell).await;
-            drop(state);
-        });
-        (sender, driven)
-    }
-
-    async fn serve(stream: DuplexStream, lives: Duration) {
-        let mut connection = h2::server::handshake(stream).await.unwrap();
-        let mut held = Vec::new();
-        let _ = timeout(lives, async {
-            while let Some(Ok(asked)) = connection.accept().await {
-                held.push(asked);
-            }
-        })
-        .await;
-        // It neither reads nor closes.
-        std::future::pending::<()>().await;
-    }
-
-    /// How long a request waits until it is known that the other side is gone.
-    async fn given_up_after(lives: Duration) -> Duration {
-        let (mut sender, driven) = connected(lives).await;
-        let began = Instant::now();
-        let (response, _) = sender.send_request(http::Request::new(()), true).unwrap();
-        let error = response.await.unwrap_err();
-        assert!(error.is_io(), "{error}");
-        driven.await.unwrap();
-        began.elapsed()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn who_does_not_answer_a_ping_is_given_up() {
-        assert_eq!(given_up_after(Duration::from_secs(1)).await.as_secs(), 30);
-    }
-
-    /// Servers of gRPC take more than two in five minutes for abuse.
-    #[tokio::test(start_paused = true)]
-    async fn who_is_there_and_silent_is_asked_seldom() {
-        let asked = given_up_after(Duration::from_mins(10)).await.as_secs();
-        // At 20 s, a minute later, and then every 310 s: the one at 700 s is not answered.
-        assert_eq!(asked, 20 + 60 + 310 + 310 + 10);
-    }
-
-    #[tokio::test]
-    async fn who_speaks_something_else_is_no_upstream_of_http2() {
-        let (here, mut there) = duplex(1 << 10);
-        let answering = tokio::spawn(async move {
-            let mut preface = [0; 24];
-            there.read_exact(&mut preface).await.unwrap();
-            tokio::io::AsyncWriteExt::write_all(&mut there, b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
-            there
-        });
-        let error = shake(here, Arc::new(Ear::new())).await.map(|_| ()).unwrap_err();
-        assert_eq!(
-            (error.kind, error.reason.as_deref()),
-            (DialFailure::Protocol, Some("it does not speak HTTP/2 there"))
-        );
-        answering.await.unwrap();
-    }
-}
+mod tests;

@@ -29,6 +29,14 @@ pub(super) fn find(all: &Value) -> Vec<String> {
             "{missing} private keys or secrets of webhooks need a sealing secret that the domains-service was not given"
         ));
     }
+    for refused in all.pointer("/control/credential_files_refused").and_then(Value::as_array).into_iter().flatten() {
+        let word = |field: &str| refused.get(field).and_then(Value::as_str).unwrap_or("?");
+        found.push(format!(
+            "the domains-service refused the credential file {} when it started: {}",
+            word("file"),
+            word("what_to_do")
+        ));
+    }
     of_service("the orders-service", all.get("orders"), "store_trouble", "kind", &mut found);
     let newest = all.pointer("/nodes/revision").and_then(Value::as_u64);
     for edge in all.get("edges").and_then(Value::as_array).into_iter().flatten() {
@@ -142,7 +150,8 @@ mod tests {
                 "upstreams": [{ "name": "orders", "endpoints": 1, "up": 1 }],
                 "certificates": [{ "host": "a.example", "lifetime_left": 0.6 }],
             }],
-            "control": { "revision": 7, "trouble": null, "sealed_with_older": 3, "sealed_with_missing": 0 },
+            "control": { "revision": 7, "trouble": null, "sealed_with_older": 3, "sealed_with_missing": 0,
+                "credential_files_refused": [] },
             "orders": { "version": "1", "store_trouble": { "kind": "full", "seconds_ago": 61 } },
             "nodes": { "revision": 7 },
         })
@@ -174,6 +183,11 @@ mod tests {
             ("/edges/0/revision", json!(5), "is 2 revisions behind"),
             ("/control", json!({ "unreachable": "refused" }), "the domains-service does not answer: refused"),
             ("/control/sealed_with_missing", json!(2), "2 private keys or secrets of webhooks need a sealing secret"),
+            (
+                "/control/credential_files_refused",
+                json!([{ "file": "secrets/gateways/edge-1.key", "reason": "revoked", "what_to_do": "remove the file" }]),
+                "the credential file secrets/gateways/edge-1.key when it started: remove the file",
+            ),
             (
                 "/control",
                 json!({ "unreachable": "It does not answer. (storage_unavailable)", "code": "storage_unavailable" }),

@@ -1,0 +1,49 @@
+//! Keeping the record of processes: beside the reports, which wait neither for the disk nor for the database.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chassis::shutdown::Shutdown;
+
+use super::Due;
+use crate::app::App;
+use crate::store::StoreError;
+
+/// Between two looks at what is to be written.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Writes down which processes were heard, each once a minute and at once when it is new or says goodbye, until `shutdown`.
+pub(crate) async fn keep(app: Arc<App>, shutdown: Shutdown) {
+    let mut is_written = true;
+    loop {
+        let ends = shutdown.has_begun();
+        match write(&app).await {
+            Ok(()) => is_written = true,
+            Err(error) if std::mem::replace(&mut is_written, false) => tracing::warn!(
+                %error,
+                "the gateways' processes could not be written to the database; trying again every second, and waiting for \
+                 those that were heard since the start"
+            ),
+            Err(error) => tracing::debug!(%error, "the gateways' processes still could not be written to the database"),
+        }
+        if ends {
+            return;
+        }
+        tokio::select! {
+            () = shutdown.begun() => {}
+            () = app.nodes.due_soon() => {}
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+    }
+}
+
+async fn write(app: &App) -> Result<(), StoreError> {
+    for due in app.nodes.due() {
+        match &due {
+            Due::Note(process) => app.store.note_process(process).await?,
+            Due::Forget(node) => app.store.forget_process(node).await?,
+        }
+        app.nodes.told(&due);
+    }
+    Ok(())
+}

@@ -1,0 +1,229 @@
+use chassis::clock::ManualClock;
+
+use super::*;
+
+fn report(node: &str, applied: u64) -> NodeReport {
+    NodeReport { node: node.to_owned(), applied: Revision(applied), ..NodeReport::default() }
+}
+
+fn at_place(node: &str, place: &str, applied: u64) -> NodeReport {
+    NodeReport { place: Some(place.to_owned()), ..report(node, applied) }
+}
+
+/// Processes, and what the database would hold of them.
+struct World {
+    clock: Arc<ManualClock>,
+    nodes: Nodes,
+    rows: Vec<Process>,
+}
+
+impl World {
+    fn new() -> Self {
+        let clock = Arc::new(ManualClock::at(UnixMillis(0)));
+        Self { nodes: Nodes::new(clock.clone()), clock, rows: Vec::new() }
+    }
+
+    /// Writes what is to be written.
+    fn write(&mut self) {
+        for due in self.nodes.due() {
+            let name = match &due {
+                Due::Note(process) => &process.report.node,
+                Due::Forget(name) => name,
+            };
+            let first = self.rows.iter().find(|row| row.report.node == *name).map(|row| row.first_heard);
+            self.rows.retain(|row| row.report.node != *name);
+            if let Due::Note(process) = &due {
+                let first_heard = first.unwrap_or(process.first_heard);
+                self.rows.push(Process { first_heard, ..process.clone() });
+            }
+            self.nodes.told(&due);
+        }
+        self.nodes.recall(self.rows.clone());
+    }
+
+    fn report(&mut self, report: NodeReport) {
+        self.nodes.report(report);
+        self.write();
+    }
+
+    fn restart(&mut self) {
+        self.nodes = Nodes::new(self.clock.clone());
+        self.nodes.recall(self.rows.clone());
+    }
+
+    fn pass(&self, time: Duration) {
+        self.clock.advance(time);
+    }
+
+    fn lagging(&self, revision: u64) -> Vec<String> {
+        self.nodes.behind_of_all(Revision(revision)).lagging
+    }
+}
+
+const SILENCE: Duration = SILENCE_MAX.saturating_add(Duration::from_millis(1));
+
+#[test]
+fn live_processes_alone_hold_up_what_is_no_withdrawal() {
+    let mut world = World::new();
+    world.report(report("a", 5));
+    world.report(report("b", 3));
+    let state = world.nodes.behind(Revision(5));
+    assert_eq!((state.asked, state.lagging), (2, vec!["b".to_owned()]));
+    world.pass(SILENCE);
+    world.report(report("a", 5));
+    assert_eq!(world.nodes.behind(Revision(5)), Acknowledged { asked: 1, lagging: Vec::new() });
+    assert_eq!(world.lagging(5), ["b"], "a withdrawal waits for the silent one too");
+}
+
+#[test]
+fn each_process_is_waited_for_also_when_several_share_a_credential() {
+    let mut world = World::new();
+    for (process, applied) in [("gw/a", 5), ("gw/b", 4), ("shared", 4)] {
+        world.report(report(process, applied));
+    }
+    assert_eq!(world.lagging(5), ["gw/b", "shared"]);
+    world.pass(SILENCE);
+    world.report(report("gw/a", 5));
+    assert_eq!(world.lagging(5), ["gw/b", "shared"], "the live process speaks for itself alone");
+    // The same after a restart, whichever process comes back.
+    world.restart();
+    assert_eq!(world.lagging(5), ["gw/b", "shared"]);
+    assert_eq!(world.nodes.behind(Revision(5)).lagging, ["gw/b", "shared"], "they may be on their way back");
+    world.pass(RETURN_TIME + Duration::from_millis(1));
+    assert_eq!(world.nodes.behind(Revision(5)).lagging, Vec::<String>::new());
+    world.report(report("gw/b", 6));
+    assert_eq!(world.lagging(6), ["gw/a", "shared"]);
+}
+
+#[test]
+fn a_wait_for_a_process_ends_with_its_goodbye_its_credential_or_a_day() {
+    let mut world = World::new();
+    for process in ["gw/a", "gw/b", "other/c"] {
+        world.report(report(process, 1));
+    }
+    world.report(NodeReport { goodbye: true, ..report("gw/a", 1) });
+    world.report(report("gw/a", 1));
+    assert_eq!(world.lagging(5), ["gw/b", "other/c"], "a report that the goodbye has overtaken changes nothing");
+    world.nodes.revoke("other");
+    world.rows.retain(|row| !row.report.node.starts_with("other/"));
+    assert_eq!(world.lagging(5), ["gw/b"]);
+    world.restart();
+    assert_eq!(world.lagging(5), ["gw/b"]);
+    world.pass(Duration::from_millis(FORGOTTEN_AFTER.unsigned_abs()));
+    assert_eq!(world.lagging(5), ["gw/b"]);
+    world.pass(Duration::from_millis(1));
+    assert_eq!(world.lagging(5), Vec::<String>::new());
+}
+
+#[test]
+fn a_goodbye_to_one_that_has_just_started_ends_the_wait_too() {
+    let mut world = World::new();
+    world.report(report("gw/a", 1));
+    world.restart();
+    world.report(NodeReport { goodbye: true, ..report("gw/a", 1) });
+    assert_eq!((world.lagging(5), world.rows.len()), (Vec::new(), 0));
+}
+
+#[test]
+fn a_process_over_the_same_directory_replaces_its_dead_predecessor() {
+    let mut world = World::new();
+    world.report(at_place("gw/old", "p", 1));
+    world.pass(Duration::from_secs(1));
+    world.report(at_place("gw/new", "p", 5));
+    assert_eq!(world.lagging(5), ["gw/old"], "it may live still");
+    world.pass(SILENCE);
+    assert_eq!(world.lagging(5), Vec::<String>::new());
+    world.restart();
+    assert_eq!(world.lagging(5), Vec::<String>::new());
+    // Another credential's directory, or none: no successor.
+    for other in [at_place("else/new", "p", 9), report("gw/none", 9)] {
+        world.report(other);
+    }
+    world.pass(SILENCE);
+    assert_eq!(world.lagging(9), ["gw/new"]);
+}
+
+#[test]
+fn a_copy_of_a_directory_replaces_nothing() {
+    let mut world = World::new();
+    world.report(at_place("gw/one", "p", 1));
+    world.pass(Duration::from_secs(30));
+    world.report(at_place("gw/copy", "p", 1));
+    world.pass(Duration::from_secs(6));
+    // It lives on: its row says so at once, though it was written less than a minute ago.
+    world.report(at_place("gw/one", "p", 1));
+    world.report(at_place("gw/copy", "p", 5));
+    world.pass(SILENCE);
+    assert_eq!(world.lagging(5), ["gw/one"]);
+    world.restart();
+    assert_eq!(world.lagging(5), ["gw/copy", "gw/one"], "the record is a minute old at most");
+}
+
+#[test]
+fn the_database_is_told_once_a_minute_and_at_once_of_what_is_new() {
+    let mut world = World::new();
+    assert!(!world.nodes.report(report("gw/a", 1)));
+    assert_eq!(world.nodes.due().len(), 1);
+    world.write();
+    for _ in 0..59 {
+        world.pass(Duration::from_secs(1));
+        assert!(world.nodes.report(report("gw/a", 1)));
+        assert!(world.nodes.due().is_empty());
+    }
+    world.pass(Duration::from_secs(1));
+    world.nodes.report(report("gw/a", 1));
+    assert_eq!(world.nodes.due().len(), 1);
+    // What another replica heard, it writes itself.
+    world.nodes.overhear(report("gw/b", 1), true);
+    assert_eq!(world.nodes.due().len(), 1);
+}
+
+#[test]
+fn a_process_that_the_database_could_not_be_told_of_is_waited_for() {
+    let world = World::new();
+    world.nodes.report(report("gw/a", 1));
+    world.pass(SILENCE);
+    world.nodes.recall(Vec::new());
+    assert_eq!(world.lagging(5), ["gw/a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_with_the_last_acknowledgement_or_its_time() {
+    let nodes = Arc::new(Nodes::new(Arc::new(ManualClock::at(UnixMillis(0)))));
+    nodes.report(report("a", 1));
+    let waiting = tokio::spawn({
+        let nodes = nodes.clone();
+        async move { nodes.acknowledged(Revision(2), Duration::from_secs(1)).await }
+    });
+    tokio::task::yield_now().await;
+    nodes.report(report("a", 2));
+    assert_eq!(waiting.await.unwrap(), Acknowledged { asked: 1, lagging: Vec::new() });
+    let late = nodes.acknowledged(Revision(3), Duration::from_secs(1)).await;
+    assert_eq!(late.lagging, ["a"]);
+}
+
+#[test]
+fn a_gateway_that_says_too_much_pushes_out_itself_alone() {
+    let clock = Arc::new(ManualClock::at(UnixMillis(0)));
+    let nodes = Nodes::new(clock.clone());
+    nodes.report(report("honest/gw-1", 5));
+    for index in 0..NODES_MAX * 2 {
+        clock.advance(Duration::from_micros(1));
+        nodes.report(report(&format!("thief/{index}"), 0));
+    }
+    assert_eq!(nodes.all().len(), NODES_OF_ONE_MAX + 1);
+    assert!(nodes.all().iter().any(|known| known.live && known.report.node == "honest/gw-1"));
+}
+
+#[test]
+fn the_list_is_bounded() {
+    let clock = Arc::new(ManualClock::at(UnixMillis(0)));
+    let nodes = Nodes::new(clock.clone());
+    for index in 0..NODES_MAX + 10 {
+        clock.advance(Duration::from_millis(1));
+        nodes.report(report(&format!("node-{index}"), 1));
+    }
+    let names: Vec<String> = nodes.all().into_iter().map(|known| known.report.node).collect();
+    assert_eq!(names.len(), NODES_MAX);
+    assert!(!names.contains(&"node-0".to_owned()));
+}

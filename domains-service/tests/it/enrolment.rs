@@ -1,0 +1,164 @@
+//! Credentials in files over several starts: what was revoked stays refused, and a file that cannot be used stops nothing.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use chassis::secret::{Secret, write_private};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::world::{Bend, Platform};
+
+/// What tells a gateway's part of this test from a service's.
+struct Case {
+    kind: &'static str,
+    folder: &'static str,
+    /// A question that its credential opens.
+    path: &'static str,
+}
+
+const CASES: [Case; 2] = [
+    Case { kind: "gateway", folder: "gateways", path: "/internal/edge/feed?node=a&after=0&keyring=1" },
+    Case { kind: "service", folder: "services", path: "/internal/trust" },
+];
+
+impl Case {
+    fn file(&self, directory: &TempDir, name: &str) -> PathBuf {
+        directory.path().join(self.folder).join(format!("{name}.key"))
+    }
+
+    /// The status of its question with this credential.
+    async fn ask(&self, platform: &Platform, credential: &Secret) -> u16 {
+        let url = format!("{}{}", platform.internal, self.path);
+        platform.client.get(url).bearer_auth(&*credential.to_token()).send().await.unwrap().status().as_u16()
+    }
+
+    async fn add(&self, platform: &Platform, name: &str) -> Secret {
+        let made = platform.operator("POST", "/gateways", json!({ "name": name, "kind": self.kind })).await;
+        assert_eq!(made.status, 201, "{made:?}");
+        Secret::parse(made.body["credential"].as_str().unwrap()).unwrap()
+    }
+}
+
+fn write(file: &Path, credential: &Secret) {
+    write_private(file, credential.to_text().as_bytes()).unwrap();
+}
+
+async fn start(directory: &Arc<TempDir>) -> Platform {
+    let folder = |name: &str| {
+        let folder = directory.path().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        Some(folder)
+    };
+    let (gateways_directory, services_directory) = (folder("gateways"), folder("services"));
+    let directory = Some(directory.clone());
+    Platform::bent(Bend { directory, gateways_directory, services_directory, ..Bend::default() }).await
+}
+
+/// The reasons and the files that the status names.
+async fn refused(platform: &Platform) -> Vec<(String, String)> {
+    let status = platform.operator("GET", "/status", Value::Null).await.body;
+    let text = |one: &Value, field: &str| one[field].as_str().unwrap().to_owned();
+    let all = status["credential_files_refused"].as_array().unwrap().iter();
+    all.map(|one| (text(one, "reason"), text(one, "file"))).collect()
+}
+
+#[tokio::test]
+async fn a_revoked_credential_in_a_file_stays_refused_at_every_start() {
+    for case in CASES {
+        let directory = Arc::new(tempfile::tempdir().unwrap());
+        let file = case.file(&directory, "edge");
+        let shown = file.display().to_string();
+        let stolen = Secret::generate().unwrap();
+        write(&file, &stolen);
+        let mut platform = start(&directory).await;
+        assert_eq!(case.ask(&platform, &stolen).await, 200);
+        let revoked = platform.operator("DELETE", "/gateways/edge", Value::Null).await;
+        assert_eq!((revoked.status, &revoked.body["file"]), (200, &json!(shown)), "it says which file to replace");
+        assert_eq!(case.ask(&platform, &stolen).await, 401);
+        platform.stop().await;
+
+        let mut platform = start(&directory).await;
+        assert_eq!(case.ask(&platform, &stolen).await, 401, "after a start");
+        assert_eq!(refused(&platform).await, [("revoked".to_owned(), shown.clone())]);
+        let second = case.add(&platform, "edge").await;
+        assert_eq!((case.ask(&platform, &stolen).await, case.ask(&platform, &second).await), (401, 200));
+        platform.stop().await;
+
+        let mut platform = start(&directory).await;
+        let asked = (case.ask(&platform, &stolen).await, case.ask(&platform, &second).await);
+        assert_eq!(asked, (401, 200), "{}: a start changes nothing", case.kind);
+        assert_eq!(refused(&platform).await, [("revoked".to_owned(), shown.clone())]);
+        platform.stop().await;
+
+        write(&file, &second);
+        let mut platform = start(&directory).await;
+        assert_eq!((case.ask(&platform, &stolen).await, case.ask(&platform, &second).await), (401, 200));
+        assert_eq!(refused(&platform).await, []);
+        platform.stop().await;
+
+        // An old copy of the file comes back.
+        write(&file, &stolen);
+        let mut platform = start(&directory).await;
+        assert_eq!((case.ask(&platform, &stolen).await, case.ask(&platform, &second).await), (401, 200));
+        assert_eq!(refused(&platform).await, [("revoked".to_owned(), shown)]);
+        platform.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_file_replaces_what_came_from_a_file_for_good_and_not_what_the_api_made() {
+    for case in CASES {
+        let directory = Arc::new(tempfile::tempdir().unwrap());
+        let file = case.file(&directory, "edge");
+        let [first, second] = [(); 2].map(|()| Secret::generate().unwrap());
+        write(&file, &first);
+        start(&directory).await.stop().await;
+        write(&file, &second);
+        let mut platform = start(&directory).await;
+        assert_eq!((case.ask(&platform, &first).await, case.ask(&platform, &second).await), (401, 200));
+        let added = case.add(&platform, "added").await;
+        platform.stop().await;
+        write(&file, &first);
+        write(&case.file(&directory, "added"), &Secret::generate().unwrap());
+        let mut platform = start(&directory).await;
+        assert_eq!((case.ask(&platform, &first).await, case.ask(&platform, &second).await), (401, 200));
+        assert_eq!(case.ask(&platform, &added).await, 200);
+        let reasons: Vec<_> = refused(&platform).await.into_iter().map(|(reason, _)| reason).collect();
+        assert_eq!(reasons, ["replaced", "revoked"]);
+        platform.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn doubled_empty_and_revoked_files_stop_nothing_and_the_good_ones_are_served() {
+    for case in CASES {
+        let directory = Arc::new(tempfile::tempdir().unwrap());
+        let mut platform = start(&directory).await;
+        let [made, gone] = [case.add(&platform, "made").await, case.add(&platform, "gone").await];
+        assert_eq!(platform.operator("DELETE", "/gateways/gone", Value::Null).await.status, 200);
+        platform.stop().await;
+
+        let [first, last] = [(); 2].map(|()| Secret::generate().unwrap());
+        for (name, credential) in
+            [("a-good", &first), ("b-copy", &first), ("c-made", &made), ("e-gone", &gone), ("z-good", &last)]
+        {
+            write(&case.file(&directory, name), credential);
+        }
+        write_private(&case.file(&directory, "d-empty"), b"").unwrap();
+        let mut platform = start(&directory).await;
+        for (credential, status) in [(&first, 200), (&last, 200), (&made, 200), (&gone, 401)] {
+            assert_eq!(case.ask(&platform, credential).await, status, "{}", case.kind);
+        }
+        let expected = [("doubled", "b-copy"), ("doubled", "c-made"), ("unreadable", "d-empty"), ("revoked", "e-gone")];
+        let expected =
+            expected.map(|(reason, name)| (reason.to_owned(), case.file(&directory, name).display().to_string()));
+        assert_eq!(refused(&platform).await, expected);
+        let metrics = platform.metrics().await;
+        assert!(metrics.contains("domains_credential_files_refused{reason=\"doubled\"} 2\n"), "{metrics}");
+        let listed = platform.operator("GET", "/gateways", Value::Null).await.body;
+        let names: Vec<_> = listed["gateways"].as_array().unwrap().iter().map(|one| one["name"].clone()).collect();
+        assert_eq!(names, ["a-good", "gone", "made", "z-good"]);
+        platform.stop().await;
+    }
+}

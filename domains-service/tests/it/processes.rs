@@ -1,0 +1,253 @@
+//! The processes of gateways that a removal waits for: each of them, also when several share a credential.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chassis::clock::Clock as _;
+use chassis::guard::edge_token;
+use serde_json::{Value, json};
+
+use crate::gateways::enrolled;
+use crate::stores::postgres::Server;
+use crate::stores::{in_postgres, over_postgres};
+use crate::world::{Answer, Bend, Platform, START, eventually};
+
+/// More than there will ever be: a process that reports it has applied whatever comes.
+const ALL: u64 = u64::MAX >> 1;
+
+/// A moment later than the longest silence of a process that is live.
+const SILENT: Duration = Duration::from_secs(6);
+
+/// A process that reports with this token.
+struct Process<'a> {
+    token: &'a str,
+    name: &'a str,
+    place: &'a str,
+}
+
+impl Process<'_> {
+    async fn sends(&self, platform: &Platform, applied: u64, goodbye: bool) {
+        let body = json!({
+            "node": self.name, "place": self.place, "applied": applied, "version": "1", "goodbye": goodbye,
+        });
+        let url = format!("{}/internal/edge/nodes", platform.internal);
+        let request = platform.client.post(url).bearer_auth(self.token).json(&body);
+        assert_eq!(request.send().await.unwrap().status(), 204);
+    }
+
+    async fn reports(&self, platform: &Platform, applied: u64) {
+        self.sends(platform, applied, false).await;
+    }
+}
+
+fn one(token: &str) -> Process<'_> {
+    Process { token, name: "one", place: "0000000000000001" }
+}
+
+fn two(token: &str) -> Process<'_> {
+    Process { token, name: "two", place: "0000000000000002" }
+}
+
+/// A project with these names, and the newest revision.
+async fn with_names(platform: &Platform, names: &[&str]) -> u64 {
+    platform.project("demo", "pro").await;
+    for name in names {
+        platform.local_domain("demo", json!({ "name": name })).await;
+    }
+    platform.operator("GET", "/nodes", Value::Null).await.body["revision"].as_u64().unwrap()
+}
+
+async fn remove(platform: &Platform, name: &str) -> Answer {
+    platform.owner("demo").send("DELETE", &format!("/v1/projects/demo/domains/{name}"), Value::Null).await
+}
+
+/// Whether the removal of a name has ended.
+async fn gone(platform: &Platform, name: &str) {
+    platform.domain_when("demo", name, |domain| domain["code"] == "domain_not_found").await;
+}
+
+fn waits_for(answer: &Answer, lagging: &[&str]) {
+    assert_eq!((answer.status, &answer.body["lagging"]), (202, &json!(lagging)), "{answer:?}");
+}
+
+/// Ends a control plane and starts another one over its database, at the moment at which the first ended.
+async fn restarted(mut platform: Platform) -> Platform {
+    platform.stop().await;
+    let (directory, start) = (platform.directory.clone(), platform.clock.now());
+    Platform::bent(Bend { directory: Some(directory), start, ..Bend::default() }).await
+}
+
+/// Until the database has a row of each of these.
+async fn on_record(platform: &Platform, names: &[&str]) {
+    eventually(2_000, async || {
+        let nodes = platform.operator("GET", "/nodes", Value::Null).await.body;
+        let known: Vec<&str> =
+            nodes["nodes"].as_array().unwrap().iter().filter_map(|node| node["node"].as_str()).collect();
+        if known == names { Ok(()) } else { Err(nodes.to_string()) }
+    })
+    .await;
+}
+
+// rule: 1.19
+#[tokio::test]
+async fn a_removal_waits_for_a_silent_process_although_another_with_its_credential_is_live() {
+    let platform = Platform::start().await;
+    let token = enrolled(&platform, "edge").await;
+    let revision = with_names(&platform, &["a.localhost"]).await;
+    two(&token).reports(&platform, revision).await;
+    platform.clock.advance(SILENT);
+    one(&token).reports(&platform, ALL).await;
+    let answer = remove(&platform, "a.localhost").await;
+    waits_for(&answer, &["edge/two"]);
+    assert!(answer.header("x-edge-ack").starts_with("1/2; "), "{answer:?}");
+    two(&token).reports(&platform, ALL).await;
+    gone(&platform, "a.localhost").await;
+}
+
+#[tokio::test]
+async fn after_a_restart_of_the_control_plane_each_process_is_waited_for_until_it_is_back() {
+    let platform = Platform::start().await;
+    let token = enrolled(&platform, "edge").await;
+    let revision = with_names(&platform, &["a.localhost", "b.localhost"]).await;
+    for process in [one(&token), two(&token)] {
+        process.reports(&platform, revision).await;
+    }
+    let platform = restarted(platform).await;
+    waits_for(&remove(&platform, "a.localhost").await, &["edge/one", "edge/two"]);
+    one(&token).reports(&platform, ALL).await;
+    waits_for(&remove(&platform, "b.localhost").await, &["edge/two"]);
+    // However late it comes.
+    platform.clock.advance(Duration::from_hours(23));
+    assert_eq!(platform.owner("demo").get("/v1/projects/demo/domains/a.localhost").await.body["status"], "removing");
+    two(&token).reports(&platform, ALL).await;
+    gone(&platform, "a.localhost").await;
+    gone(&platform, "b.localhost").await;
+}
+
+#[tokio::test]
+async fn a_process_that_said_goodbye_is_not_waited_for_even_after_a_restart() {
+    let platform = Platform::start().await;
+    let token = enrolled(&platform, "edge").await;
+    let revision = with_names(&platform, &["a.localhost", "b.localhost"]).await;
+    for process in [one(&token), two(&token)] {
+        process.reports(&platform, revision).await;
+    }
+    two(&token).sends(&platform, revision, true).await;
+    // A report that was slower than the goodbye.
+    two(&token).reports(&platform, revision).await;
+    one(&token).reports(&platform, ALL).await;
+    let answer = remove(&platform, "a.localhost").await;
+    assert_eq!((answer.status, answer.header("x-edge-ack").starts_with("1/1; ")), (204, true), "{answer:?}");
+    let platform = restarted(platform).await;
+    one(&token).reports(&platform, ALL).await;
+    assert_eq!(remove(&platform, "b.localhost").await.status, 204);
+}
+
+#[tokio::test]
+async fn a_process_whose_credential_is_revoked_is_not_waited_for() {
+    let platform = Platform::start().await;
+    let (stays, goes) = (enrolled(&platform, "stays").await, enrolled(&platform, "goes").await);
+    let revision = with_names(&platform, &["a.localhost", "b.localhost"]).await;
+    one(&stays).reports(&platform, ALL).await;
+    two(&goes).reports(&platform, revision).await;
+    waits_for(&remove(&platform, "a.localhost").await, &["goes/two"]);
+    assert_eq!(platform.operator("DELETE", "/gateways/goes", Value::Null).await.status, 204);
+    gone(&platform, "a.localhost").await;
+    assert_eq!(remove(&platform, "b.localhost").await.status, 204);
+    // A new credential of the same name has no part in it.
+    enrolled(&platform, "goes").await;
+    on_record(&platform, &["stays/one"]).await;
+}
+
+#[tokio::test]
+async fn a_gateway_with_the_platforms_secret_is_on_record_by_the_name_it_gives() {
+    let platform = Platform::start().await;
+    let shared = edge_token(&platform.secret).to_token().to_string();
+    let revision = with_names(&platform, &["a.localhost"]).await;
+    one(&shared).reports(&platform, revision).await;
+    platform.clock.advance(SILENT);
+    let platform = restarted(platform).await;
+    waits_for(&remove(&platform, "a.localhost").await, &["one"]);
+    // A day of silence is the end of the wait.
+    platform.clock.advance(Duration::from_hours(24));
+    gone(&platform, "a.localhost").await;
+}
+
+#[tokio::test]
+async fn a_process_started_over_the_same_directory_replaces_its_dead_predecessor() {
+    let platform = Platform::start().await;
+    let token = enrolled(&platform, "edge").await;
+    let revision = with_names(&platform, &["a.localhost", "b.localhost"]).await;
+    one(&token).reports(&platform, revision).await;
+    platform.clock.advance(Duration::from_secs(1));
+    let next = Process { name: "next", ..one(&token) };
+    next.reports(&platform, ALL).await;
+    waits_for(&remove(&platform, "a.localhost").await, &["edge/one"]);
+    platform.clock.advance(SILENT);
+    gone(&platform, "a.localhost").await;
+    let platform = restarted(platform).await;
+    next.reports(&platform, ALL).await;
+    assert_eq!(remove(&platform, "b.localhost").await.status, 204);
+}
+
+#[tokio::test]
+async fn a_report_says_who_sends_it_in_a_form_that_can_be_kept() {
+    let platform = Platform::start().await;
+    let token = enrolled(&platform, "edge").await;
+    let url = format!("{}/internal/edge/nodes", platform.internal);
+    for wrong in [
+        json!({ "node": "", "applied": 1, "version": "1" }),
+        json!({ "node": "other/one", "applied": 1, "version": "1" }),
+        json!({ "node": "one", "applied": 1, "version": "1", "place": "here" }),
+        json!({ "node": "one", "applied": 1, "version": "1", "place": "00000000000000FF" }),
+    ] {
+        let answer =
+            Answer::of(platform.client.post(&url).bearer_auth(&token).json(&wrong).send().await.unwrap()).await;
+        assert_eq!(answer.code(), (400, "invalid_body"), "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn processes_on_record_are_bounded_for_each_credential() {
+    let platform = Platform::start().await;
+    let (thief, honest) = (enrolled(&platform, "thief").await, enrolled(&platform, "honest").await);
+    one(&honest).reports(&platform, 1).await;
+    for index in 0..200 {
+        platform.clock.advance(Duration::from_millis(1));
+        let name = format!("p{index:03}");
+        Process { name: &name, ..two(&thief) }.reports(&platform, 1).await;
+    }
+    let platform = restarted(platform).await;
+    let nodes = platform.operator("GET", "/nodes", Value::Null).await.body;
+    let nodes: Vec<&str> =
+        nodes["nodes"].as_array().unwrap().iter().map(|node| node["node"].as_str().unwrap()).collect();
+    assert!(nodes.len() <= 129, "{nodes:?}");
+    assert_eq!(nodes[0], "honest/one");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_replica_waits_for_every_process_whichever_replica_it_reported_to() {
+    if !over_postgres() {
+        return; // one process has one database
+    }
+    let directory = Arc::new(in_postgres(&Server::shared().database()));
+    let start = || Platform::bent(Bend { directory: Some(directory.clone()), start: START, ..Bend::default() });
+    let (left, mut right) = (start().await, start().await);
+    let token = enrolled(&left, "edge").await;
+    let revision = with_names(&left, &["a.localhost", "b.localhost"]).await;
+    one(&token).reports(&left, ALL).await;
+    two(&token).reports(&right, revision).await;
+    on_record(&left, &["edge/one", "edge/two"]).await;
+    right.stop().await;
+    left.clock.advance(SILENT);
+    waits_for(&remove(&left, "a.localhost").await, &["edge/two"]);
+    // A replica that has heard neither knows what both reported to others.
+    let third = start().await;
+    waits_for(&remove(&third, "b.localhost").await, &["edge/two"]);
+    one(&token).reports(&left, ALL).await;
+    two(&token).sends(&third, revision, true).await;
+    for replica in [&left, &third] {
+        gone(replica, "a.localhost").await;
+        gone(replica, "b.localhost").await;
+    }
+}

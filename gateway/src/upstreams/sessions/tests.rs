@@ -1,0 +1,176 @@
+//! Connections that fall silent while new ones work, by a clock that moves when all tasks wait.
+
+use std::sync::atomic::AtomicUsize;
+
+use tokio::io::{DuplexStream, duplex};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::*;
+
+const TENANT: Tenant = Tenant(1);
+
+/// How long a response is waited for.
+const RESPONSE_MAX: Duration = Duration::from_mins(1);
+
+/// An upstream in memory, and the connections to it.
+struct Scene {
+    sessions: Sessions,
+    opened: AtomicUsize,
+    silence: watch::Sender<()>,
+}
+
+impl Scene {
+    fn new() -> Arc<Self> {
+        let sessions = Sessions::new(Arc::new(Semaphore::new(1_024)));
+        Arc::new(Self { sessions, opened: AtomicUsize::new(0), silence: watch::Sender::new(()) })
+    }
+
+    /// All connections that are open fall silent.
+    fn falls_silent(&self) {
+        self.silence.send_replace(());
+    }
+
+    fn opened(&self) -> usize {
+        self.opened.load(Ordering::Relaxed)
+    }
+
+    fn open(&self) -> session::Place {
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        let (here, there) = duplex(1 << 20);
+        tokio::spawn(serve(there, self.silence.subscribe()));
+        self.sessions.add(TENANT, None, RESPONSE_MAX, std::future::ready(Ok(here)))
+    }
+
+    async fn lease(&self) -> Lease {
+        loop {
+            let place = self.sessions.enter(TENANT, None).unwrap_or_else(|| self.open());
+            if let Some(lease) = place.ready().await.unwrap() {
+                return lease;
+            }
+        }
+    }
+
+    /// Whether a request is served whose response takes so long.
+    async fn serves(&self, takes: Duration) -> bool {
+        let mut lease = self.lease().await;
+        let request = http::Request::get(format!("http://a.example/{}", takes.as_millis())).body(()).unwrap();
+        let (response, _) = lease.sender.send_request(request, true).unwrap();
+        lease.sends();
+        let began = Instant::now();
+        match timeout(RESPONSE_MAX, response).await {
+            Ok(Ok(_)) => {
+                lease.responds();
+                true
+            }
+            Ok(Err(_)) => false,
+            Err(_) => {
+                lease.leave_if_silent_since(began);
+                false
+            }
+        }
+    }
+}
+
+/// Sends a request every `pause`, whatever becomes of those before; which of them were served.
+async fn steady(scene: &Arc<Scene>, pause: Duration, requests: usize) -> Vec<bool> {
+    let mut asking = JoinSet::new();
+    for number in 0..requests {
+        sleep(pause).await;
+        let scene = scene.clone();
+        asking.spawn(async move { (number, scene.serves(Duration::ZERO).await) });
+    }
+    let mut served = asking.join_all().await;
+    served.sort_unstable();
+    served.into_iter().map(|(_, served)| served).collect()
+}
+
+/// Answers each request in the milliseconds that its path says, until its connection falls silent.
+async fn serve(stream: DuplexStream, mut silence: watch::Receiver<()>) {
+    let mut connection = h2::server::handshake(stream).await.unwrap();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            _ = silence.changed() => break,
+            accepted = connection.accept() => accepted,
+        };
+        let Some(Ok((request, mut respond))) = accepted else { return };
+        let takes = request.uri().path().trim_start_matches('/').parse().unwrap();
+        tokio::spawn(async move {
+            sleep(Duration::from_millis(takes)).await;
+            let _ = respond.send_response(http::Response::new(()), true);
+        });
+    }
+    // It neither reads nor closes.
+    std::future::pending::<()>().await;
+}
+
+/// A long poll, silence in which PINGs are answered, and then a connection that is dead when the next request comes.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_dies_after_a_long_silence_costs_one_request() {
+    let scene = Scene::new();
+    assert!(scene.serves(Duration::from_secs(59)).await);
+    sleep(Duration::from_secs(39)).await;
+    scene.falls_silent();
+    let served = steady(&scene, Duration::from_secs(1), 310).await;
+    assert_eq!(served.iter().filter(|served| !**served).count(), 1, "{served:?}");
+    assert_eq!(scene.opened(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_dies_under_steady_traffic_costs_what_was_sent_in_two_seconds() {
+    let scene = Scene::new();
+    let pause = Duration::from_millis(250);
+    assert!(steady(&scene, pause, 80).await.iter().all(|served| *served));
+    scene.falls_silent();
+    let served = steady(&scene, pause, 120).await;
+    let lost = served.iter().filter(|served| !**served).count();
+    assert!(lost <= 8 && served[lost..].iter().all(|served| *served), "{served:?}");
+    assert_eq!(scene.opened(), 2);
+}
+
+/// One request after the other, each sent when the one before is over.
+#[tokio::test(start_paused = true)]
+async fn each_connection_that_dies_costs_one_request_of_a_client_that_waits() {
+    let scene = Scene::new();
+    for round in 0..5 {
+        assert!(scene.serves(Duration::ZERO).await);
+        scene.falls_silent();
+        assert!(!scene.serves(Duration::ZERO).await, "round {round}");
+        assert!(scene.serves(Duration::ZERO).await, "round {round}");
+    }
+    assert_eq!(scene.opened(), 6);
+}
+
+/// Responses that take half a minute, and a request every three seconds: a PING of each request would be too many.
+#[tokio::test(start_paused = true)]
+async fn slow_responses_cost_few_connections_and_no_request() {
+    let scene = Scene::new();
+    let mut asking = JoinSet::new();
+    for _ in 0..100 {
+        let asked = scene.clone();
+        asking.spawn(async move { asked.serves(Duration::from_secs(30)).await });
+        sleep(Duration::from_secs(3)).await;
+    }
+    assert!(asking.join_all().await.into_iter().all(|served| served));
+    assert!(scene.opened() <= 6, "{} connections", scene.opened());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_connection_that_was_heard_last_takes_the_next_request() {
+    let scene = Scene::new();
+    let older = scene.lease().await;
+    let newer = scene.open().ready().await.unwrap().unwrap();
+    sleep(Duration::from_millis(10)).await;
+    for lease in [&older, &newer, &older] {
+        let (response, _) = lease
+            .sender
+            .clone()
+            .send_request(http::Request::get("http://a.example/0").body(()).unwrap(), true)
+            .unwrap();
+        response.await.unwrap();
+        sleep(Duration::from_millis(10)).await;
+        assert!(Arc::ptr_eq(&scene.lease().await.session, &lease.session));
+    }
+}

@@ -1,0 +1,209 @@
+//! Upstreams over HTTP/2 whose open connections fall silent while new ones work. Each such connection costs one request at
+//! most, and those that follow go over new ones.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::future::join_all;
+use tokio::sync::Semaphore;
+
+use crate::world::client::{Ask, Reply};
+use crate::world::h2::H2;
+use crate::world::h2_upstream::{Asked, H2Upstream};
+use crate::world::relay::Relay;
+use crate::world::secure::{file, front, usual};
+use crate::world::{BLOG, Setup, World, certificates, eventually};
+
+/// Requests after each silence.
+const REQUESTS: usize = 6;
+
+/// An upstream that says on which connection a request came, behind TLS or not, and the way to it.
+struct Scene {
+    upstream: H2Upstream,
+    relay: Relay,
+    world: World,
+    _files: tempfile::TempDir,
+}
+
+async fn scene(tls: bool, streams_max: u32, lines: &'static str) -> Scene {
+    let upstream = H2Upstream::start(streams_max, answer).await;
+    let to = if tls { behind_tls(upstream.address).await } else { upstream.address };
+    let relay = Relay::start(to).await;
+    let files = tempfile::tempdir().unwrap();
+    let root = file(files.path(), "root.pem", &certificates::root());
+    let world = World::with(|setup: &mut Setup| {
+        setup.blog = lines;
+        setup.blog_urls = vec![format!("{}://{}", if tls { "https" } else { "h2c" }, relay.address)];
+        if tls {
+            setup.blog_tables = format!("[upstreams.blog.tls]\nca_certificate_file = \"{}\"", root.display());
+        }
+    })
+    .await;
+    Scene { upstream, relay, world, _files: files }
+}
+
+/// TLS on which HTTP/2 is agreed.
+async fn behind_tls(to: SocketAddr) -> SocketAddr {
+    let mut config = usual(&["127.0.0.1"]);
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    front(to, config).await
+}
+
+async fn answer(mut asked: Asked) {
+    let connection = asked.connection.to_string();
+    if asked.head.headers.get("content-type").is_none_or(|kind| kind != "application/grpc") {
+        return asked.answer(&[("x-connection", &connection)], "").await;
+    }
+    let mut stream = asked.begin(200, &[("content-type", "application/grpc"), ("x-connection", &connection)], false);
+    let trailers = [("grpc-status", "0")].map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+    let _ = stream.send_trailers(trailers.into_iter().collect());
+}
+
+fn post() -> Ask {
+    Ask::new("POST", BLOG, "/").body("x")
+}
+
+fn call() -> Ask {
+    Ask::new("POST", BLOG, "/shop.Orders/List")
+        .field("Content-Type", "application/grpc")
+        .field("TE", "trailers")
+        .body("x")
+}
+
+/// Sends requests one after the other; how many failed, all of them before the first that did not.
+async fn failures(client: &H2, ask: &Ask, is_failure: impl Fn(&Reply) -> bool) -> usize {
+    let mut failed = Vec::new();
+    for _ in 0..REQUESTS {
+        failed.push(is_failure(&client.ask(ask).await));
+    }
+    let count = failed.iter().filter(|failed| **failed).count();
+    assert!(failed[count..].iter().all(|failed| !failed), "a request failed after one that did not: {failed:?}");
+    count
+}
+
+fn is_timeout(reply: &Reply) -> bool {
+    if reply.status == 504 {
+        return true;
+    }
+    assert_eq!(reply.status, 200, "{reply:?}");
+    false
+}
+
+/// The status of a call that failed is in the head of its response.
+fn is_late_call(reply: &Reply) -> bool {
+    assert_eq!(reply.status, 200, "{reply:?}");
+    match reply.header("grpc-status") {
+        None => false,
+        status => {
+            assert_eq!(status, Some("4"), "{reply:?}");
+            true
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_falls_silent_costs_one_request() {
+    for tls in [false, true] {
+        let Scene { upstream, relay, world, _files } = scene(tls, 100, "first_byte_timeout = \"2s\"").await;
+        let client = world.h2(BLOG).await;
+        assert_eq!(failures(&client, &post(), is_timeout).await, 0);
+        for round in 1..=2 {
+            relay.silence();
+            assert_eq!(failures(&client, &post(), is_timeout).await, 1, "TLS {tls}, round {round}");
+            assert_eq!(upstream.connections(), 1 + round, "TLS {tls}");
+        }
+        drop(client);
+        world.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_falls_silent_costs_one_call_of_grpc() {
+    for tls in [false, true] {
+        let Scene { upstream, relay, world, _files } = scene(tls, 100, "first_byte_timeout = \"2s\"").await;
+        let client = world.h2(BLOG).await;
+        assert_eq!(failures(&client, &call(), is_late_call).await, 0);
+        relay.silence();
+        assert_eq!(failures(&client, &call(), is_late_call).await, 1, "TLS {tls}");
+        assert_eq!(upstream.connections(), 2, "TLS {tls}");
+        drop(client);
+        world.end().await;
+    }
+}
+
+/// Health checks open a connection each, so they see nothing of it: the address stays in turn all along.
+#[tokio::test]
+async fn health_checks_over_new_connections_change_nothing() {
+    let lines = "first_byte_timeout = \"2s\"\n\
+                 health = { path = \"/health\", every = \"20ms\", timeout = \"10s\", falls = 1, rises = 1 }";
+    let Scene { upstream, relay, world, _files } = scene(false, 100, lines).await;
+    let client = world.h2(BLOG).await;
+    assert_eq!(failures(&client, &post(), is_timeout).await, 0);
+    let checked = upstream.connections();
+    eventually("health checks", async || (upstream.connections() > checked + 2).then_some(())).await;
+    relay.silence();
+    assert_eq!(failures(&client, &post(), is_timeout).await, 1);
+    drop(client);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn each_of_several_silent_connections_costs_one_request_at_most() {
+    let Scene { upstream, relay, world, _files } = scene(false, 1, "first_byte_timeout = \"2s\"").await;
+    let client = world.h2(BLOG).await;
+    let ask = post();
+    let replies = join_all((0..3).map(|_| client.ask(&ask))).await;
+    assert!(replies.iter().all(|reply| reply.status == 200), "{replies:?}");
+    let before = upstream.connections();
+    assert!(before > 1, "{before} connections");
+    relay.silence();
+    let failed = failures(&client, &post(), is_timeout).await;
+    assert!((1..=before).contains(&failed), "{failed} requests failed on {before} connections");
+    drop(client);
+    world.end().await;
+}
+
+/// A request that changes nothing is sent once more when its connection does not answer a PING.
+#[tokio::test]
+async fn a_get_that_was_sent_into_silence_is_served_by_another_connection() {
+    let Scene { upstream, relay, world, _files } = scene(false, 100, "first_byte_timeout = \"60s\"").await;
+    let client = world.h2(BLOG).await;
+    assert_eq!(client.ask(&Ask::get(BLOG, "/")).await.status, 200);
+    relay.silence();
+    for _ in 0..3 {
+        assert_eq!(client.ask(&Ask::get(BLOG, "/")).await.status, 200);
+    }
+    assert_eq!(upstream.connections(), 2);
+    drop(client);
+    world.end().await;
+}
+
+/// A request that waits for its response on a connection which answers PING leaves it to others.
+#[tokio::test]
+async fn a_slow_request_keeps_no_connection_from_serving_others() {
+    let (gate, waiting) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (opened, counted) = (gate.clone(), waiting.clone());
+    let upstream = H2Upstream::start(100, move |asked: Asked| {
+        let (opened, counted) = (opened.clone(), counted.clone());
+        async move {
+            if asked.head.uri.path() == "/slow" {
+                counted.fetch_add(1, Ordering::Relaxed);
+                opened.acquire().await.unwrap().forget();
+            }
+            answer(asked).await;
+        }
+    })
+    .await;
+    let relay = Relay::start(upstream.address).await;
+    let world = World::with(|setup| setup.blog_urls = vec![format!("h2c://{}", relay.address)]).await;
+    let client = world.h2(BLOG).await;
+    let held = client.hold(&Ask::get(BLOG, "/slow")).await;
+    eventually("the slow request", async || (waiting.load(Ordering::Relaxed) == 1).then_some(())).await;
+    assert_eq!(failures(&client, &post(), is_timeout).await, 0);
+    gate.add_permits(1);
+    assert_eq!(crate::world::h2::read(held).await.status, 200);
+    assert_eq!(upstream.connections(), 1);
+    drop(client);
+    world.end().await;
+}
