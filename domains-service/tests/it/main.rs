@@ -26,6 +26,7 @@ mod processes;
 mod projects;
 mod redirects;
 mod removal;
+mod removed_projects;
 mod scopes;
 mod sealing;
 mod services;

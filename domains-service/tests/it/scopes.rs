@@ -69,6 +69,9 @@ async fn every_operation_needs_exactly_the_scopes_of_the_table() {
     let owner = platform.owner("demo");
     let key = owner.send("POST", "/v1/projects/demo/keys", json!({ "scopes": ["domains:write"] })).await.body;
     let place = |path: &str| {
+        // A question about a name is asked in the query.
+        let path =
+            if path.ends_with("/domain-check") { format!("{path}?name=other.localhost") } else { path.to_owned() };
         path.replace("{project}", "demo")
             .replace("{domain}", "shop.localhost")
             .replace("{webhook}", &webhook)
@@ -98,10 +101,10 @@ async fn every_operation_needs_exactly_the_scopes_of_the_table() {
         }
     }
     assert_eq!(operations.len(), TABLE.len(), "the table has operations that are gone");
-    // With these scopes and no others it is not refused; removals come last, so that everything is still there.
+    // With these scopes and no others it succeeds; removals come last, so that everything is still there.
     let (removals, others): (Vec<_>, Vec<_>) = TABLE.iter().partition(|(method, _, _)| *method == "DELETE");
     for (method, path, needed) in others.into_iter().chain(removals.into_iter().rev()) {
         let answer = platform.caller("demo", needed).send(method, &place(path), body(method, path)).await;
-        assert_ne!(answer.status, 403, "{method} {path} with {needed:?}: {answer:?}");
+        assert!((200..300).contains(&answer.status), "{method} {path} with {needed:?}: {answer:?}");
     }
 }

@@ -10,7 +10,7 @@ use super::downstream::Downstream;
 use super::upstream::connection::Patience;
 use super::upstream::http2::body::Source;
 use super::upstream::http2::head::{self, ResponseHead, wants_trailers};
-use super::upstream::http2::{Call, First, is_refused, reason};
+use super::upstream::http2::{Call, First, Refused, reason};
 use super::upstream::trailers;
 use super::upstream::upload::Body;
 use super::{Exchange, has_died};
@@ -50,6 +50,11 @@ impl Again {
     fn may(&mut self) -> bool {
         self.refused += 1;
         self.refused <= REFUSED_MAX
+    }
+
+    /// Whether sending it again costs nothing of the budget: its connection has ended, or it was refused for the first time.
+    fn is_first(&self, refused: Refused) -> bool {
+        refused == Refused::Connection || self.refused == 1
     }
 }
 
@@ -101,16 +106,16 @@ impl Exchange<'_> {
     /// connection may have died before.
     fn sent_in_vain(&mut self, call: Call, error: Box<Error>, again: &mut Again) -> pingora::Result<()> {
         self.facts.upstream_reason = reason(&error).or_else(|| call.lease.reason().map(Into::into));
-        let (refused, reused, silent) = (is_refused(&error), call.lease.reused, self.facts.interim_responses == 0);
-        if refused {
+        let (refused, reused, silent) = (Refused::of(&error), call.lease.reused, self.facts.interim_responses == 0);
+        if refused == Some(Refused::Connection) {
             call.lease.leave();
         }
         let mut source = call.into_source();
         let died = reused && silent && !source.begun && has_died(&error);
-        let elsewhere = if refused && silent {
-            source.rewind() && again.may()
-        } else {
-            died && forward::may_repeat(&self.facts, &self.head.method)
+        let elsewhere = match refused.filter(|_| silent) {
+            // An upstream that refuses requests because it has too many gets no more than it can refuse.
+            Some(refused) => source.rewind() && again.may() && (again.is_first(refused) || self.may_retry()),
+            None => died && forward::may_repeat(&self.facts, &self.head.method),
         };
         if !elsewhere {
             return Err(error);
@@ -118,6 +123,11 @@ impl Exchange<'_> {
         again.died |= died;
         again.source = Some(source);
         Ok(())
+    }
+
+    /// Whether the upstream's budget allows for one more retry, which is spent.
+    fn may_retry(&self) -> bool {
+        self.facts.upstream().is_some_and(|upstream| upstream.retries.spend())
     }
 
     /// The head of the final response.

@@ -26,14 +26,15 @@ thread_local! {
 impl RequestId {
     /// An id that nobody can foresee.
     pub fn random() -> Self {
-        FETCHED.with_borrow_mut(|fetched| Self::new(u128::from_le_bytes(fetched.take())))
+        FETCHED.with_borrow_mut(|fetched| Self::new(u128::from_le_bytes(fetched.take(chassis::random::bytes))))
     }
 }
 
 impl Fetched {
-    fn take(&mut self) -> [u8; ID_BYTES] {
+    /// The next id of those fetched; when there are none left, more are fetched from `source`.
+    fn take<E>(&mut self, source: impl FnOnce() -> Result<[u8; FETCHED_BYTES], E>) -> [u8; ID_BYTES] {
         if self.left == 0
-            && let Ok(bytes) = chassis::random::bytes()
+            && let Ok(bytes) = source()
         {
             *self = Self { bytes, left: FETCHED_BYTES };
         }
@@ -50,6 +51,19 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+
+    #[test]
+    fn an_id_is_bytes_of_the_source_each_used_once_and_nothing_else() {
+        let mut fetched = Fetched { bytes: [0; FETCHED_BYTES], left: 0 };
+        for round in 0..3 {
+            // No two ids of a round, and no two rounds, have the same bytes.
+            let source: [u8; FETCHED_BYTES] = std::array::from_fn(|place| (place * 31 + place / 256 + round) as u8);
+            let mut ids = vec![fetched.take(|| Ok::<_, ()>(source))];
+            ids.extend((1..FETCHED_BYTES / ID_BYTES).map(|_| fetched.take(|| Err("the source is asked too early"))));
+            ids.reverse();
+            assert_eq!(ids.concat(), source, "round {round}");
+        }
+    }
 
     #[test]
     fn no_two_ids_are_equal_on_whatever_thread_and_each_bit_is_as_often_set_as_not() {

@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use self::session::{Session, State};
+use self::session::{Entered, Session, State};
 use super::{DialError, DialFailure, Stream, Tenant};
 
 /// Connections kept per address.
@@ -32,7 +32,7 @@ const SESSIONS_MAX: usize = 1_024;
 /// A connection without a request is kept for so long, as those of HTTP/1.1 are.
 const IDLE_MAX: Duration = Duration::from_secs(55);
 
-/// Connections that one request looks at: those that were full, or gone, when it came to use them.
+/// New or full connections that one request looks at in vain. Those that were left by the other side cost it nothing.
 const TRIES_MAX: usize = 4;
 
 /// The connections of an address.
@@ -86,12 +86,20 @@ impl Sessions {
     where
         F: Future<Output = Result<Stream, DialError>> + Send + 'static,
     {
-        for _ in 0..TRIES_MAX {
+        let mut tries = 0;
+        for _ in 0..=SESSIONS_MAX {
             let entered = self.enter(tenant, shown.as_ref());
-            let session = entered.unwrap_or_else(|| self.open(tenant, shown.clone(), patience, connect()));
-            // Whoever drops it without a sender gives the place back.
-            if let Some(lease) = session.ready().await? {
-                return Ok(lease);
+            let is_new = entered.is_none();
+            let place = entered.unwrap_or_else(|| self.open(tenant, shown.clone(), patience, connect()));
+            // A place that is dropped without a sender is given back.
+            match place.ready().await? {
+                Entered::Leased(lease) => return Ok(lease),
+                // It takes no more requests, so each is met once.
+                Entered::Gone if !is_new => {}
+                Entered::Full | Entered::Gone => tries += 1,
+            }
+            if tries == TRIES_MAX {
+                break;
             }
         }
         Err(DialError::because(DialFailure::Protocol, "its HTTP/2 connections take no requests"))

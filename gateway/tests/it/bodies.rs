@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Semaphore;
 
-use crate::exchange::{loose, told};
+use crate::exchange::{REFUSAL, expected_fields, loose, told};
 use crate::world::client::{Ask, Client, Reply, status_of};
 use crate::world::upstream::{Act, response};
 use crate::world::{BLOG, DEMO, World, eventually, h2, within};
@@ -173,6 +173,28 @@ async fn over_h2(world: &World, case: &Case) -> Option<Reply> {
     Some(reply)
 }
 
+/// What the client must get with this status: status, fields and body.
+fn expected(status: u16) -> (u16, Vec<(String, String)>, String) {
+    let invalid =
+        r#"{"code":"upstream_invalid","message":"The service behind this site gave no valid response.","status":502}"#;
+    let (fields, body) = match status {
+        201 => ("content-length: 4\n x-a: 1", "made"),
+        502 => ("content-length: 105\n retry-after: 1", invalid),
+        _ => ("content-length: 5", "early"),
+    };
+    let refusal = if status == 502 { REFUSAL } else { "" };
+    (status, expected_fields(&[fields, refusal]), body.to_owned())
+}
+
+/// A field of a log line: one that is in no line is a mistake of the test.
+fn logged(line: &Value, name: &str) -> Value {
+    let of_refusals = ["code", "blame"].contains(&name) && line["status"].as_u64().is_some_and(|status| status < 500);
+    line.get(name).cloned().unwrap_or_else(|| {
+        assert!(of_refusals, "a log line has no field {name}: {line}");
+        Value::Null
+    })
+}
+
 /// What client, upstream and log saw of a request.
 type Seen = (Option<(u16, Vec<(String, String)>, String)>, (String, Vec<(String, String)>), Vec<u8>, bool, Value);
 
@@ -183,13 +205,13 @@ async fn seen(world: &World, case: &Case, reply: Option<Reply>) -> Seen {
     let line = world.log.line_of(request.head.get("x-request-id").expect("an id")).await;
     let same =
         ["status", "code", "blame", "path", "method", "surface", "upstream", "attempts", "bytes_in", "bytes_out"];
-    let told_log = same.iter().map(|name| ((*name).to_owned(), line.get(name).cloned().unwrap_or_default())).collect();
+    let told_log = same.iter().map(|name| ((*name).to_owned(), logged(&line, name))).collect();
     let (first_line, mut fields) = told(&request.head);
     fields.retain(|(name, _)| name != "x-forwarded-port");
     let lengths = request.head.get("content-length").map(str::to_owned);
     fields.push(("length".to_owned(), lengths.unwrap_or_default()));
     let reply = reply.map(|reply| (reply.status, loose(&reply), reply.text().to_owned()));
-    assert_eq!(reply.as_ref().map(|reply| reply.0), case.status, "{}: {line}", case.what);
+    assert_eq!(reply, case.status.map(expected), "{}: {line}", case.what);
     let (mut body, mut told_log): (_, Value) = (request.body, told_log);
     if matches!(case.way, Way::Unfinished | Way::Leaving) {
         // How much of it went up before it ended is a matter of time.

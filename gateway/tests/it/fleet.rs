@@ -83,7 +83,8 @@ pub(crate) fn extent(variable: &str, usual: u32) -> u32 {
 impl Fleet {
     /// So many gateways, and a project for each pair of limits.
     pub(super) async fn start(count: usize, limits: &[(u32, u32)], quota: &str) -> Self {
-        Self::patient(count, limits, quota, "100ms").await
+        let turn = TURN.lock().await;
+        Self::over(Redis::within_a_day(), &vec![0; count], limits, quota, "100ms", turn).await
     }
 
     /// With a budget of its own for calls to Redis.

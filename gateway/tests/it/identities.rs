@@ -1,5 +1,7 @@
 //! The token that tells an upstream who is calling: to whom it is sent, for whom it is good, and how long.
 
+use std::time::Duration;
+
 use contract::feed::Entity;
 use contract::project::Access;
 use contract::site::{Serves, Site};
@@ -72,17 +74,20 @@ async fn a_token_made_for_one_upstream_is_refused_by_another() {
 #[tokio::test]
 async fn a_token_is_signed_once_and_sent_while_it_is_fresh() {
     let world = world().await;
-    let ask = async |ask: Ask| assert_eq!(world.ask(ask).await.status, 200);
-    ask(world.list()).await;
-    ask(world.list()).await;
-    // Another site of the same caller.
-    ask(Ask::get(SHOP, "/v1/store/orders").key(&world.key.text)).await;
-    world.clock.advance(std::time::Duration::from_secs(30));
-    ask(world.list()).await;
-    let requests = world.orders.requests();
-    let tokens: Vec<&str> = requests.iter().map(token).collect();
-    assert_eq!((tokens[0], tokens[0]), (tokens[1], tokens[2]), "one project, one token");
-    assert_ne!(tokens[0], tokens[3], "half of its time is gone");
+    let ask = async |ask: Ask| {
+        assert_eq!(world.ask(ask).await.status, 200);
+        token(world.orders.requests().last().unwrap()).to_owned()
+    };
+    let first = ask(world.list()).await;
+    // The clock moves on: a token that is signed now says another moment, so an equal one is the first one.
+    world.clock.advance(Duration::from_secs(10));
+    assert_eq!(ask(world.list()).await, first, "a token is signed again while the first is fresh");
+    let shop = Ask::get(SHOP, "/v1/store/orders").key(&world.key.text);
+    assert_eq!(ask(shop).await, first, "another site of the project has a token of its own");
+    world.clock.advance(Duration::from_secs(19));
+    assert_eq!(ask(world.list()).await, first, "29 seconds old");
+    world.clock.advance(Duration::from_secs(1));
+    assert_ne!(ask(world.list()).await, first, "a token is sent for 30 seconds");
     world.end().await;
 }
 

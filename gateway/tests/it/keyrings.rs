@@ -76,7 +76,7 @@ async fn a_gateway_signs_with_the_newest_key_whose_time_has_come_also_after_a_re
     world.control.revive().await;
     world.control.asked(2).await;
     world.control.say(&keys(vec![generation(3, NOW)]));
-    while signer(&world, &[1, 3]).await != 3 {}
+    eventually("the new key signs", async || (signer(&world, &[1, 3]).await == 3).then_some(())).await;
     world.end().await;
 }
 

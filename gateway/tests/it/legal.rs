@@ -1,10 +1,27 @@
 //! Legal messages pass, and what they say arrives: one table over both versions, and clients that do what libraries do not.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use tokio::net::TcpSocket;
 
 use crate::world::client::{Ask, Client, Reply};
 use crate::world::upstream::{Act, Received, response};
 use crate::world::{BLOG, DEMO, ORDERS, World, within};
+
+/// A port of this machine at which connections are refused: it is bound, so no other process gets it, and nothing listens.
+struct ClosedPort(TcpSocket);
+
+impl ClosedPort {
+    fn take() -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        Self(socket)
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.0.local_addr().unwrap()
+    }
+}
 
 /// One request over a version; what the client was told, and what the upstream of the site got of it.
 async fn over(world: &World, h2: bool, ask: &Ask) -> (Reply, Option<Received>) {
@@ -193,7 +210,8 @@ async fn plain_http_at_the_port_of_https_gets_a_sentence() {
 
 #[tokio::test]
 async fn who_visits_a_site_sees_a_page_where_programs_get_json() {
-    let world = World::with(|setup| setup.blog_endpoints = vec!["127.0.0.1:1".parse().unwrap()]).await;
+    let closed = ClosedPort::take();
+    let world = World::with(|setup| setup.blog_endpoints = vec![closed.address()]).await;
     let html = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
     for h2 in [false, true] {
         let ask = Ask::get(BLOG, "/");
@@ -216,8 +234,9 @@ async fn a_site_has_an_error_page_of_its_own() {
     let file = directory.path().join("error.html");
     std::fs::write(&file, "<p>Sorry: {status} {request_id} {unknown}</p>").unwrap();
     let line: &'static str = format!("error_page_file = {file:?}").leak();
+    let closed = ClosedPort::take();
     let world = World::with(|setup| {
-        setup.blog_endpoints = vec!["127.0.0.1:1".parse().unwrap()];
+        setup.blog_endpoints = vec![closed.address()];
         setup.blog = line;
     })
     .await;

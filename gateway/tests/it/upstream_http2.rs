@@ -210,6 +210,34 @@ async fn a_request_that_goaway_leaves_out_is_served_by_another_connection() {
     world.end().await;
 }
 
+/// An upstream that restarts: six connections with room for one more request each say GOAWAY and go on serving another one.
+#[tokio::test]
+async fn a_request_meets_any_number_of_connections_that_go_away() {
+    let (upstream, mut taken) = H2Upstream::limited(2).await;
+    let world = world(upstream.address, |_| {}).await;
+    let client = world.h2(BLOG).await;
+    let (mut held, mut replies) = (Vec::new(), Vec::new());
+    for _ in 0..12 {
+        replies.push(client.hold(&Ask::get(BLOG, "/")).await);
+        held.push(within(taken.recv()).await.unwrap());
+    }
+    assert_eq!(upstream.connections(), 6);
+    upstream.goes_away();
+    // What comes behind the GOAWAY says that the gateway has read it.
+    for number in (0..12).step_by(2) {
+        held.remove(number / 2).answer(&[], "").await;
+        let reply = replies.remove(number / 2);
+        assert_eq!(within(reply).await.unwrap().status(), 200);
+    }
+    let ask = Ask::new("POST", BLOG, "/").body("x");
+    let (reply, ()) = tokio::join!(client.ask(&ask), async {
+        within(taken.recv()).await.unwrap().answer(&[], "").await;
+    });
+    assert_eq!((reply.status, upstream.connections()), (200, 7));
+    drop((client, held, replies));
+    world.end().await;
+}
+
 #[tokio::test]
 async fn a_stream_that_is_refused_unread_goes_elsewhere_and_not_for_ever() {
     let asked = Arc::new(AtomicUsize::new(0));
@@ -231,6 +259,52 @@ async fn a_stream_that_is_refused_unread_goes_elsewhere_and_not_for_ever() {
     reply.refused(502, "upstream_invalid");
     assert_eq!(world.log.line_of(reply.request_id()).await["reason"], "it sent RST_STREAM REFUSED_STREAM");
     assert_eq!(asked.load(Ordering::Relaxed), 2 + 4);
+    assert_eq!(upstream.connections(), 1, "the refusal of a stream says nothing against its connection");
+    world.end().await;
+}
+
+/// Each request is sent twice, and more often while the budget of retries lasts: ten of them, and one for ten requests.
+#[tokio::test]
+async fn an_upstream_that_refuses_all_streams_gets_twice_as_many_and_no_new_connections() {
+    const REQUESTS: usize = 40;
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = asked.clone();
+    let upstream = H2Upstream::start(100, move |mut asked: Asked| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        async move { asked.respond.send_reset(Reason::REFUSED_STREAM) }
+    })
+    .await;
+    let world = world(upstream.address, |_| {}).await;
+    for _ in 0..REQUESTS {
+        world.ask(Ask::get(BLOG, "/")).await.refused(502, "upstream_invalid");
+    }
+    let sent = asked.load(Ordering::Relaxed);
+    assert!(sent <= 2 * REQUESTS + 10 + REQUESTS / 10, "{sent} streams for {REQUESTS} requests");
+    assert_eq!(upstream.connections(), 1);
+    world.end().await;
+}
+
+/// The upstream refuses the request when it has all of it.
+#[tokio::test]
+async fn a_request_that_is_sent_again_keeps_its_trailers() {
+    let (upstream, mut taken) = H2Upstream::taken().await;
+    let world = world(upstream.address, |_| {}).await;
+    let client = world.h2(BLOG).await;
+    let (response, mut body) = client.begin(&Ask::new("POST", BLOG, "/").field("Trailer", "x-sum")).await;
+    body.send_data("text".into(), false).unwrap();
+    body.send_trailers([("x-sum".parse().unwrap(), "6".parse().unwrap())].into_iter().collect()).unwrap();
+    for refuses in [true, false] {
+        let mut asked = within(taken.recv()).await.unwrap();
+        assert_eq!(within(asked.read()).await, b"text");
+        assert_eq!(within(asked.body.trailers()).await.unwrap().expect("trailers")["x-sum"], "6", "{refuses}");
+        if refuses {
+            asked.respond.send_reset(Reason::REFUSED_STREAM);
+        } else {
+            asked.answer(&[], "").await;
+        }
+    }
+    assert_eq!(within(response).await.unwrap().status(), 200);
+    drop((client, body));
     world.end().await;
 }
 

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 
-use crate::world::client::Ask;
+use crate::world::client::{Ask, Reply};
 use crate::world::secure::file;
 use crate::world::{BLOG, World, certificates, eventually};
 
@@ -81,7 +81,18 @@ fn files() -> Files {
     Files { tls: tls.replace('D', place.to_str().unwrap()), directory }
 }
 
-/// Some requests, of both versions and with bodies of both directions.
+/// An upload arrived whole: the server sent it back, or has it in a file. The next upload may not find it there.
+async fn kept(world: &World, url: &str, path: &str, what: &str, reply: &Reply, body: &str) {
+    if !reply.body.is_empty() {
+        assert!(reply.body == body.as_bytes(), "{url}{path} {what}: {} bytes came back", reply.body.len());
+        return;
+    }
+    let found = world.ask(Ask::get(BLOG, path)).await;
+    assert!(found.status == 200 && found.body == body.as_bytes(), "{url}{path} {what}: {} bytes", found.body.len());
+    assert_eq!(world.ask(Ask::new("DELETE", BLOG, path)).await.status, 204, "{url}{path} {what}");
+}
+
+/// Some requests, of both versions and with bodies of both directions: `/upload/` keeps what is put there.
 async fn assert_served(url: String, tls: &str, kind: &str) {
     let world = World::with(|setup| {
         setup.blog_urls = vec![url.clone()];
@@ -97,6 +108,22 @@ async fn assert_served(url: String, tls: &str, kind: &str) {
             assert_eq!((reply.status, reply.body.len()), (200, bytes), "{url}{path}");
             let line = world.log.line_of(reply.request_id()).await;
             assert!(line["upstream_connection"].as_str().unwrap().ends_with(kind), "{url}: {line}");
+        }
+    }
+    // A body with a length, and over HTTP/2 one without, which the gateway sends on in chunks or frames.
+    for (number, size) in [1, 300_000].into_iter().enumerate() {
+        let body = "0123456789".repeat(size);
+        let path = format!("/upload/{number}");
+        let mut unmeasured = Ask::new("PUT", BLOG, &path).body(&body);
+        unmeasured.fields.clear();
+        for (what, ask, is_old) in [
+            ("h1", Ask::new("PUT", BLOG, &path).body(&body), true),
+            ("h2", Ask::new("PUT", BLOG, &path).body(&body), false),
+            ("h2 without a length", unmeasured, false),
+        ] {
+            let reply = if is_old { old.ask(&ask).await } else { new.ask(&ask).await };
+            assert!((200..300).contains(&reply.status), "{url}{path} {what}: {reply:?}");
+            kept(&world, &url, &path, what, &reply, &body).await;
         }
     }
     assert_eq!(new.ask(&Ask::get(BLOG, "/nowhere")).await.status, 404, "{url}");
@@ -119,6 +146,7 @@ async fn nginx_over_tls_with_a_client_certificate_and_both_versions() {
                      http {{ access_log off; client_body_temp_path {place}/b; proxy_temp_path {place}/p;\n\
                      fastcgi_temp_path {place}/f; uwsgi_temp_path {place}/u; scgi_temp_path {place}/s;\n\
                      server {{ listen 127.0.0.1:{port} {options}; server_name shop.internal; root {place};\n\
+                     client_max_body_size 10m; location /upload/ {{ dav_methods PUT DELETE; create_full_put_path on; }}\n\
                      ssl_certificate {place}/server.pem; ssl_certificate_key {place}/server.key;\n\
                      ssl_protocols {version}; ssl_client_certificate {place}/root.pem; ssl_verify_client on; }} }}\n"
                 );
@@ -137,12 +165,12 @@ async fn nghttpd_with_tls_and_without() {
     let place = files.directory.path().to_str().unwrap().to_owned();
     let (key, chain) = (format!("{place}/server.key"), format!("{place}/server.pem"));
     let (_server, port) = started(async |port| {
-        spawn(&program("nghttpd"), &["-d", &place, "--no-tls", "-a", "127.0.0.1", &port.to_string()])
+        spawn(&program("nghttpd"), &["-d", &place, "--echo-upload", "--no-tls", "-a", "127.0.0.1", &port.to_string()])
     })
     .await;
     assert_served(format!("h2c://127.0.0.1:{port}"), "", "h2").await;
     let (_server, port) = started(async |port| {
-        spawn(&program("nghttpd"), &["-d", &place, "-a", "127.0.0.1", &port.to_string(), &key, &chain])
+        spawn(&program("nghttpd"), &["-d", &place, "--echo-upload", "-a", "127.0.0.1", &port.to_string(), &key, &chain])
     })
     .await;
     assert_served(format!("https://127.0.0.1:{port}"), &files.tls, "h2 tls").await;

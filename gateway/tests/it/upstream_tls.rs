@@ -5,11 +5,12 @@ use std::path::Path;
 
 use serde_json::json;
 use tempfile::TempDir;
+use tokio::io::AsyncBufReadExt as _;
 
 use crate::world::client::Ask;
 use crate::world::secure::{file, front, server, usual};
 use crate::world::upstream::{Act, Upstream, response};
-use crate::world::{BLOG, World, certificates, eventually};
+use crate::world::{BLOG, World, certificates, eventually, within};
 
 /// A world whose blog is at this address behind TLS, believed by the authority of the tests, and these lines.
 async fn world(at: SocketAddr, lines: &str, directory: &Path) -> World {
@@ -166,8 +167,26 @@ async fn a_client_certificate_is_shown_and_another_one_as_soon_as_its_file_chang
     world.end().await;
 }
 
+/// The first line with this word that a process of a gateway with these settings writes to its log.
+async fn line_of_a_start(settings: &Path, word: &str) -> serde_json::Value {
+    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_gateway"));
+    command.arg("--config").arg(settings).stdout(std::process::Stdio::piped()).kill_on_drop(true);
+    let mut process = command.spawn().unwrap();
+    let mut lines = tokio::io::BufReader::new(process.stdout.take().unwrap()).lines();
+    within(async {
+        loop {
+            let line = lines.next_line().await.unwrap().unwrap_or_else(|| panic!("it ended without saying {word}"));
+            if line.contains(word) {
+                return serde_json::from_str(&line).unwrap();
+            }
+        }
+    })
+    .await
+}
+
 #[tokio::test]
-async fn insecure_serves_and_shouts() {
+async fn an_insecure_upstream_is_served_and_status_and_log_say_so() {
+    let files = directory();
     let upstream = Upstream::start().await;
     let at = front(upstream.address, usual(&["another.example"])).await;
     let world = World::with(|setup| {
@@ -181,6 +200,10 @@ async fn insecure_serves_and_shouts() {
         status["upstreams"].as_array().unwrap().iter().filter(|one| one["insecure"] == json!(true)).collect();
     assert_eq!(insecure.len(), 1);
     assert_eq!((&insecure[0]["name"], &insecure[0]["speaks"]), (&json!("blog"), &json!("https")));
+    // The same settings with a data directory of their own: another gateway has the first.
+    let text = std::fs::read_to_string(world.settings_file()).unwrap().replace("/data\"", "/data-of-another\"");
+    let line = line_of_a_start(&file(files.path(), "gateway.toml", &text), "INSECURE").await;
+    assert!(line["level"] == "WARN" && line.to_string().contains("\"upstream\":\"blog\""), "{line}");
     world.end().await;
 }
 

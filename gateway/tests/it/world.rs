@@ -210,7 +210,7 @@ impl World {
         std::fs::rename(&fresh, self.settings_file()).unwrap();
     }
 
-    fn settings_file(&self) -> std::path::PathBuf {
+    pub(crate) fn settings_file(&self) -> std::path::PathBuf {
         self.directory.path().join("gateway.toml")
     }
 

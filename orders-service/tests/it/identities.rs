@@ -6,6 +6,7 @@ use contract::identity::Identity;
 use contract::token::{Claims, KeySet, SigningKey};
 use reqwest::Method;
 
+use crate::events::until;
 use crate::world::{NOW, SECRET, World, caller, refusal};
 
 #[tokio::test]
@@ -49,8 +50,6 @@ async fn keys_of_a_file_are_believed_and_a_changed_file_is_read() {
     };
     assert_eq!((ask(&first).await, ask(&second).await), (200, 401));
     publish(&second);
-    while ask(&second).await != 200 {
-        tokio::task::yield_now().await;
-    }
+    until(async || ask(&second).await == 200, "the new key is believed").await;
     assert_eq!(ask(&first).await, 401, "a token that was good, of a key that is gone");
 }

@@ -1,5 +1,8 @@
-//! A platform of several processes whose internal listeners speak TLS, with what `tollhouse init` makes; and none of them
-//! has the platform's secret but the control plane.
+//! A platform of several processes whose listeners speak TLS to each other, with what `tollhouse init` makes. The control
+//! plane alone has the platform's secret.
+//!
+//! The public APIs of the services have certificates of another authority than their internal listeners, so that a
+//! listener with the other's certificate is noticed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -34,12 +37,28 @@ fn must(directory: &Path, arguments: &[&str]) -> Value {
 
 const LISTENERS: &str = "listen = \"127.0.0.1:0\"\ninternal_listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n";
 
-fn tls(directory: &Path, service: &str) -> String {
-    let path = |kind: &str| directory.join(format!("tls/{service}.{kind}")).display().to_string();
-    format!("[internal_tls]\ncertificate_file = \"{}\"\nkey_file = \"{}\"\n", path("pem"), path("key"))
+/// What has to be kept where.
+#[derive(Clone, Copy)]
+struct Places<'a> {
+    /// Of the platform, with the authority of the internal listeners.
+    directory: &'a Path,
+    /// Of another platform: its authority is that of the APIs.
+    apis: &'a Path,
 }
 
-async fn control_plane(directory: &Path, end: &Shutdown) -> Running {
+impl Places<'_> {
+    /// Settings for both listeners of a service.
+    fn tls(self, service: &str) -> String {
+        let table = |name: &str, directory: &Path| {
+            let path = |kind: &str| directory.join(format!("tls/{service}.{kind}")).display().to_string();
+            format!("[{name}]\ncertificate_file = \"{}\"\nkey_file = \"{}\"\n", path("pem"), path("key"))
+        };
+        table("internal_tls", self.directory) + &table("tls", self.apis)
+    }
+}
+
+async fn control_plane(places: Places<'_>, end: &Shutdown) -> Running {
+    let directory = places.directory;
     let path = |name: &str| directory.join(name).display().to_string();
     let mut text = LISTENERS.to_owned();
     for (setting, file) in [
@@ -52,7 +71,7 @@ async fn control_plane(directory: &Path, end: &Shutdown) -> Running {
         writeln!(text, "{setting} = \"{}\"", path(file)).unwrap();
     }
     text += "platform_domain = \"tollhouse.localhost\"\nallow_local_names = true\n";
-    let config = domains_service::Config::read(&settings(&(text + &tls(directory, "domains-service")))).unwrap();
+    let config = domains_service::Config::read(&settings(&(text + &places.tls("domains-service")))).unwrap();
     domains_service::start(config, Arc::new(SystemClock::new()), end.clone()).await.unwrap()
 }
 
@@ -62,52 +81,84 @@ fn control(directory: &Path, control: &Running) -> String {
     format!("url = \"https://{address}\"\nca_certificate_file = \"{}\"\n", ca.display())
 }
 
-async fn orders(directory: &Path, plane: &Running, end: &Shutdown) -> Running {
+async fn orders(places: Places<'_>, plane: &Running, end: &Shutdown) -> Running {
+    let directory = places.directory;
     let path = |name: &str| directory.join(name).display().to_string();
     let text = format!(
         "{LISTENERS}credential_file = \"{}\"\ndatabase = \"{}\"\n[events]\n{}{}",
         path("secrets/services/orders-service.key"),
         path("orders.sqlite"),
         control(directory, plane),
-        tls(directory, "orders-service"),
+        places.tls("orders-service"),
     );
     let config = orders_service::Config::read(&settings(&text)).unwrap();
     orders_service::start(config, Arc::new(SystemClock::new()), end.clone()).await.unwrap()
 }
 
-async fn gateway(directory: &Path, plane: &Running, orders: &Running, end: &Shutdown) -> Running {
+/// Settings for a service behind the gateway that is reached over TLS.
+fn upstream(name: &str, service: &Running, apis: &Path) -> String {
     let shipped: toml_edit::DocumentMut = include_str!("../../../config/gateway.toml").parse().unwrap();
-    let routes = shipped["upstreams"]["orders"]["routes"].to_string();
+    let routes = shipped["upstreams"][name]["routes"].to_string();
+    format!(
+        "[upstreams.{name}]\nidentity = \"jwt\"\nendpoints = [\"https://{}\"]\nroutes = {}\n\
+         [upstreams.{name}.tls]\nca_certificate_file = \"{}\"\n",
+        service.address("http").unwrap(),
+        routes.trim(),
+        apis.join("ca/internal.pem").display(),
+    )
+}
+
+async fn gateway(places: Places<'_>, plane: &Running, orders: &Running, end: &Shutdown) -> Running {
+    let directory = places.directory;
     let path = |name: &str| directory.join(name).display().to_string();
     let text = format!(
         "credential_file = \"{}\"\nsealing_secret_file = \"{}\"\ndata_directory = \"{}\"\n\
          [listen]\nhttp = \"127.0.0.1:0\"\nhttps = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\n\
          [tls]\nplatform_certificate_file = \"{}\"\nplatform_key_file = \"{}\"\n\
-         [feed]\n{}[drain]\nlame_duck = \"0s\"\n\
-         [upstreams.orders]\nidentity = \"jwt\"\nendpoints = [\"{}\"]\nroutes = {}\n",
+         [feed]\n{}[drain]\nlame_duck = \"0s\"\n{}{}",
         path("secrets/gateways/gateway-1.key"),
         path("secrets/sealing.key"),
         path("gateway"),
         path("ca/platform.pem"),
         path("ca/platform.key"),
         control(directory, plane),
-        orders.address("http").unwrap(),
-        routes.trim(),
+        upstream("orders", orders, places.apis),
+        upstream("domains", plane, places.apis),
     );
     let config = gateway::config::Config::read(&settings(&text)).unwrap();
     let logs = Arc::new(Logs::writer_only(std::io::sink()).unwrap());
     gateway::server::start(config, logs, Arc::new(SystemClock::new()), end.clone()).await.unwrap()
 }
 
+/// A client that believes the authority in this file alone.
+fn believing(file: &Path) -> Client {
+    let root = reqwest::Certificate::from_pem(&std::fs::read(file).unwrap()).unwrap();
+    Client::builder().tls_certs_only([root]).no_proxy().dns_resolver(ThisMachine).build().unwrap()
+}
+
+/// A listener that answers over TLS with a certificate of `good`, to no client that believes `others`, and not in plain
+/// text.
+async fn assert_speaks_tls(address: &str, good: &Path, others: [&Path; 2]) {
+    let url = format!("https://{address}/internal/status");
+    believing(good).get(&url).send().await.unwrap();
+    for other in others {
+        assert!(believing(other).get(&url).send().await.is_err(), "{address} has a certificate of {}", other.display());
+    }
+    let plain = Client::new().get(format!("http://{address}/internal/status")).send().await;
+    assert!(plain.is_err(), "{address} answers in plain text: {plain:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn processes_speak_tls_to_each_other_and_each_has_its_own_secrets_alone() {
-    let place = tempfile::tempdir().unwrap();
-    let directory = place.path();
+async fn processes_speak_tls_to_each_other_on_internal_listeners_and_apis() {
+    let (place, apis) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let places = Places { directory: place.path(), apis: apis.path() };
+    let directory = places.directory;
     must(directory, &["init"]);
+    must(places.apis, &["init"]);
     let (services_end, edge_end) = (Shutdown::new(), Shutdown::new());
-    let plane = control_plane(directory, &services_end).await;
-    let shop = orders(directory, &plane, &services_end).await;
-    let edge = gateway(directory, &plane, &shop, &edge_end).await;
+    let plane = control_plane(places, &services_end).await;
+    let shop = orders(places, &plane, &services_end).await;
+    let edge = gateway(places, &plane, &shop, &edge_end).await;
     let [at, orders_at] = [&plane, &shop].map(|service| service.address("internal").unwrap().to_string());
     let admin = edge.address("admin").unwrap().to_string();
     must(directory, &["init", "--internal-tls", "--edge", &admin, "--control", &at, "--orders", &orders_at]);
@@ -117,19 +168,22 @@ async fn processes_speak_tls_to_each_other_and_each_has_its_own_secrets_alone() 
     let file = directory.join("orders.jsonl").display().to_string();
     assert_eq!(must(directory, &["orders", "import", &file, "--project", "acme"])["imported"], 3);
     let key = must(directory, &["key", "create", "acme"])["key"].as_str().unwrap().to_owned();
-    let root = reqwest::Certificate::from_pem(&std::fs::read(directory.join("ca/ca.pem")).unwrap()).unwrap();
-    let client = Client::builder().tls_certs_only([root]).no_proxy().dns_resolver(ThisMachine).build().unwrap();
-    let url = format!("https://acme.tollhouse.localhost:{}/v1/store/orders", edge.address("https").unwrap().port());
-    until("a customer's request passes all of them", async || {
-        let answer = client.get(&url).bearer_auth(&key).send().await;
-        answer.is_ok_and(|answer| answer.status() == 200)
-    })
-    .await;
-    // Plain text is not answered, and the authority of customers' certificates is not believed here.
-    for address in [&at, &orders_at] {
-        let plain = Client::new().get(format!("http://{address}/internal/status")).send().await;
-        assert!(plain.is_err(), "{plain:?}");
-        assert!(client.get(format!("https://{address}/internal/status")).send().await.is_err());
+    let customers = directory.join("ca/ca.pem");
+    let client = believing(&customers);
+    let port = edge.address("https").unwrap().port();
+    for (host, path) in [("acme", "/v1/store/orders"), ("api", "/v1/projects/acme")] {
+        let url = format!("https://{host}.tollhouse.localhost:{port}{path}");
+        until(&format!("{url} is answered by the service"), async || {
+            let answer = client.get(&url).bearer_auth(&key).send().await;
+            answer.is_ok_and(|answer| answer.status() == 200)
+        })
+        .await;
+    }
+    let (internal, of_apis) = (directory.join("ca/internal.pem"), places.apis.join("ca/internal.pem"));
+    for service in [&plane, &shop] {
+        let [inside, api] = ["internal", "http"].map(|listener| service.address(listener).unwrap().to_string());
+        assert_speaks_tls(&inside, &internal, [&of_apis, &customers]).await;
+        assert_speaks_tls(&api, &of_apis, [&internal, &customers]).await;
     }
     for (end, processes) in [(edge_end, vec![edge]), (services_end, vec![shop, plane])] {
         end.begin();

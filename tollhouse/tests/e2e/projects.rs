@@ -1,5 +1,9 @@
 //! A project is removed, and its name is used again: what the first left behind is nobody's.
 
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
 use chassis::clock::{Clock as _, SystemClock};
 use chassis::guard::{pass, pass_key};
 use chassis::secret::Secret;
@@ -71,7 +75,7 @@ async fn a_project_created_under_a_removed_ones_name_sees_nothing_of_it() {
     let exported = platform.json(&["orders", "export", export.to_str().unwrap(), "--project", "acme"]);
     assert_eq!(exported["exported"], 1);
 
-    // The first comes back when the name is free, with its key and its orders.
+    // The first cannot come back while the second has the name, and `--now` erases both.
     assert!(said(&platform, &["project", "restore", "acme"]).contains("project_exists"));
     platform.json(&["project", "remove", "acme", "--now", "--yes"]);
     assert!(said(&platform, &["project", "restore", "acme"]).contains("project_not_found"), "--now spares nothing");
@@ -100,6 +104,26 @@ async fn a_removed_project_comes_back_with_its_orders_until_it_is_erased_everywh
         answer.json::<Value>().await.unwrap() == none
     })
     .await;
+    // What is left is that it was erased, so that nothing of it is taken any more.
+    assert_eq!(tables_with(&platform.path("orders/orders.sqlite"), &uid), ["erased_projects"]);
+    until("the control plane has heard of it", async || {
+        // What gateways were told of it stays in the change log until newer changes take its place.
+        tables_with(&platform.path("domains/domains.sqlite"), &uid) == ["changes"]
+    })
+    .await;
+}
+
+/// The tables of a database with a row that contains this text.
+fn tables_with(database: &Path, text: &str) -> Vec<String> {
+    let asked = Command::new("sqlite3").arg("-readonly").arg(database).arg(".dump").output();
+    let output = asked.expect("sqlite3 is needed: install the package sqlite3 (./check does)");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let dump = String::from_utf8(output.stdout).unwrap();
+    let rows: Vec<&str> = dump.lines().filter_map(|line| line.strip_prefix("INSERT INTO ")).collect();
+    assert!(rows.len() > 10, "{} has few rows", database.display());
+    let with = rows.into_iter().filter(|row| row.contains(text));
+    let tables: BTreeSet<&str> = with.filter_map(|row| row.split([' ', '(']).next()).collect();
+    tables.into_iter().map(|table| table.trim_matches('"').to_owned()).collect()
 }
 
 #[test]

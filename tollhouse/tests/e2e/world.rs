@@ -35,10 +35,13 @@ impl Platform {
         Self::first(arguments, 0)
     }
 
-    /// First start at the beginning of a minute: the process's clock is behind by as much as has passed of this one.
-    /// What fits into a minute need not wait for one.
+    /// First start at the beginning of a minute, of a day that goes on for a quarter of an hour: the clock of the platform
+    /// and of its commands is behind. What fits into a minute need not wait for one.
     pub(crate) fn start_in_a_new_minute() -> Self {
-        Self::first(&[], SystemClock::new().now_seconds().0 % 60)
+        const QUARTER: i64 = 900;
+        let now = SystemClock::new().now_seconds().0;
+        let ends_soon = 86_400 - now % 86_400 <= QUARTER;
+        Self::first(&[], now % 60 + if ends_soon { QUARTER } else { 0 })
     }
 
     fn first(arguments: &[&str], seconds_behind: i64) -> Self {
@@ -55,13 +58,8 @@ impl Platform {
 
     /// Starts the process on the same directory and waits until it has said that it is up.
     pub(crate) fn up(&mut self) {
-        let mut program = tollhouse();
-        if self.seconds_behind > 0 {
-            // Deadlines go on as they are: a wrong clock is one that shows the wrong time.
-            program.env("LD_PRELOAD", wrong_clock_library()).env("FAKETIME", format!("-{}s", self.seconds_behind));
-            program.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
-        }
-        let mut process = program
+        let mut process = self
+            .program()
             .args(["up", "--json", "--http-port", "0", "--https-port", "0", "--admin-port", "0", "--data-dir"])
             .arg(self.path(""))
             .args(&self.arguments)
@@ -73,6 +71,17 @@ impl Platform {
         assert!(line.starts_with('{'), "tollhouse up did not come up: {line:?}");
         self.process = Some(process);
         self.demo = serde_json::from_slice(&std::fs::read(self.path("demo.json")).unwrap()).unwrap();
+    }
+
+    /// The program, with the clock of this platform.
+    fn program(&self) -> Command {
+        let mut program = tollhouse();
+        if self.seconds_behind > 0 {
+            // Deadlines go on as they are: a wrong clock is one that shows the wrong time.
+            program.env("LD_PRELOAD", wrong_clock_library()).env("FAKETIME", format!("-{}s", self.seconds_behind));
+            program.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        }
+        program
     }
 
     /// `kill -9`.
@@ -98,7 +107,7 @@ impl Platform {
 
     /// A command of the operator on this platform.
     pub(crate) fn command(&self, arguments: &[&str]) -> Output {
-        tollhouse().args(arguments).arg("--data-dir").arg(self.path("")).output().unwrap()
+        self.program().args(arguments).arg("--data-dir").arg(self.path("")).output().unwrap()
     }
 
     /// A command that must succeed; its JSON.

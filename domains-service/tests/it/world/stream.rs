@@ -9,7 +9,8 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// The next frame; `None` when the stream ended.
+    /// The next frame; `None` when the stream ended. The client's patience is the test's: a stream that goes on without
+    /// what the test waits for has not ended.
     pub(crate) async fn next(&mut self) -> Option<Frame> {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
@@ -18,7 +19,11 @@ impl Stream {
             }
             match self.response.chunk().await {
                 Ok(Some(bytes)) => self.buffer.extend_from_slice(&bytes),
-                Ok(None) | Err(_) => return None,
+                Ok(None) => return None,
+                Err(error) => {
+                    assert!(!error.is_timeout(), "the stream goes on, and what the test waits for does not come");
+                    return None;
+                }
             }
         }
     }

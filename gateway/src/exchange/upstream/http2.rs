@@ -227,13 +227,26 @@ fn broken<T>(error: h2::Error) -> pingora::Result<T> {
     Err(Error::because(kind, "from an upstream", error).into_up())
 }
 
-/// Whether an upstream has said that it has done nothing about a request, which may go elsewhere whatever it asks for.
-pub(crate) fn is_refused(error: &Error) -> bool {
-    let cause = error.cause.as_deref().and_then(|cause| cause.downcast_ref::<h2::Error>());
-    cause.is_some_and(|error| {
-        let refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
-        error.is_remote() && (refused || error.is_go_away())
-    })
+/// What an upstream takes no more of. It has done nothing about the request, which may be sent again whatever it asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// This request: `REFUSED_STREAM`.
+    Stream,
+    /// Requests on this connection: GOAWAY.
+    Connection,
+}
+
+impl Refused {
+    /// What an upstream has refused, where it has.
+    pub(crate) fn of(error: &Error) -> Option<Self> {
+        let cause = error.cause.as_deref()?.downcast_ref::<h2::Error>()?;
+        let is_stream = cause.is_reset() && cause.reason() == Some(Reason::REFUSED_STREAM);
+        match (cause.is_remote(), cause.is_go_away()) {
+            (true, true) => Some(Self::Connection),
+            (true, false) if is_stream => Some(Self::Stream),
+            _ => None,
+        }
+    }
 }
 
 /// What an upstream has ended a stream or a connection with, for an operator.

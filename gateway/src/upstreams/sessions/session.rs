@@ -1,11 +1,13 @@
 //! One HTTP/2 connection: opened by a task of its own, which then drives it to its end.
 
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use h2::client::{Connection, SendRequest};
 use h2::{Ping, PingPong};
 use parking_lot::Mutex;
@@ -61,6 +63,16 @@ pub(super) struct Session {
 
 /// A place that is counted, until dropped.
 pub(super) struct Place(Option<Arc<Session>>);
+
+/// What became of a place.
+pub(super) enum Entered {
+    /// A request can be sent.
+    Leased(Lease),
+    /// More requests waited for the connection than it takes.
+    Full,
+    /// The connection is over, or the other side takes no more requests on it (GOAWAY).
+    Gone,
+}
 
 impl Session {
     /// Opens one with a place for one request.
@@ -158,25 +170,30 @@ impl Session {
 }
 
 impl Place {
-    /// Waits until the connection is there; `None` when it is full by then, or gone.
+    /// Waits until the connection is there. One that is gone takes no more requests from here on.
     ///
     /// # Errors
     /// When it did not come about.
-    pub(super) async fn ready(mut self) -> Result<Option<Lease>, DialError> {
-        let Some(session) = &self.0 else { return Ok(None) };
+    pub(super) async fn ready(mut self) -> Result<Entered, DialError> {
+        let Some(session) = &self.0 else { return Ok(Entered::Gone) };
         let mut state = session.state.clone();
-        let sender = match state.wait_for(|state| !matches!(state, State::Opening)).await.as_deref() {
+        let mut sender = match state.wait_for(|state| !matches!(state, State::Opening)).await.as_deref() {
             Ok(State::Ready(sender)) => sender.clone(),
             Ok(State::Failed(error)) => return Err(error.clone()),
-            Ok(State::Opening | State::Over) | Err(_) => return Ok(None),
+            Ok(State::Opening | State::Over) | Err(_) => return Ok(Entered::Gone),
         };
+        // The engine knows of a GOAWAY, while the connection still serves what is in progress.
+        if poll_fn(|cx| sender.poll_ready(cx)).now_or_never().is_some_and(|ready| ready.is_err()) {
+            session.leave();
+            return Ok(Entered::Gone);
+        }
         // More may have waited than there is room for.
         let room = sender.current_max_send_streams().min(STREAMS_MAX);
         if session.streams.load(Ordering::Relaxed) > room {
-            return Ok(None);
+            return Ok(Entered::Full);
         }
         let reused = session.has_served.swap(true, Ordering::Relaxed);
-        Ok(self.0.take().map(|session| Lease { session, sender, reused }))
+        Ok(self.0.take().map_or(Entered::Gone, |session| Entered::Leased(Lease { session, sender, reused })))
     }
 }
 

@@ -46,7 +46,7 @@ impl Scene {
     async fn lease(&self) -> Lease {
         loop {
             let place = self.sessions.enter(TENANT, None).unwrap_or_else(|| self.open());
-            if let Some(lease) = place.ready().await.unwrap() {
+            if let Entered::Leased(lease) = place.ready().await.unwrap() {
                 return lease;
             }
         }
@@ -161,7 +161,7 @@ async fn slow_responses_cost_few_connections_and_no_request() {
 async fn the_connection_that_was_heard_last_takes_the_next_request() {
     let scene = Scene::new();
     let older = scene.lease().await;
-    let newer = scene.open().ready().await.unwrap().unwrap();
+    let Entered::Leased(newer) = scene.open().ready().await.unwrap() else { panic!("a new connection") };
     sleep(Duration::from_millis(10)).await;
     for lease in [&older, &newer, &older] {
         let (response, _) = lease

@@ -42,7 +42,7 @@ async fn three_gateways_admit_exactly_the_limit_and_the_books_agree_with_the_log
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_refused_costs_the_store_nothing_and_the_day_nothing() {
-    let fleet = Fleet::patient(3, &[(1_000, 200)], "bans = \"off\"\non_store_down = \"deny\"", "1s").await;
+    let fleet = Fleet::in_a_fresh_minute(3, &[(1_000, 200)], "bans = \"off\"\non_store_down = \"deny\"").await;
     assert_eq!(fleet.burst(0, 600).await.total(), 200);
     eventually("the books are settled", async || (fleet.day_charged(0) == 200).then_some(())).await;
     // Every node hears the refusal once, and again in each minute that begins.

@@ -30,30 +30,44 @@ async fn all_are_back(fleet: &Fleet) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_replies_lose_nothing_and_grant_nothing_twice() {
-    let fleet = Fleet::start(3, &[(1_000, 100_000)], "on_store_down = \"deny\"").await;
-    for proxy in &fleet.proxies {
-        proxy.lose(20);
+    let limits = [(1_000, 100_000); 3];
+    let turn = TURN.lock().await;
+    // Patient, so that on a busy machine a call that is late is not taken for lost; and a key that goes on after 429 would be
+    // banned before its minute is full.
+    let quota = "bans = \"off\"\non_store_down = \"deny\"";
+    let fleet = Fleet::over(Redis::in_a_fresh_minute(), &[0; 3], &limits, quota, "300ms", turn).await;
+    // A minute may end in the middle; three in a row do not.
+    for tenant in 0..limits.len() {
+        for proxy in &fleet.proxies {
+            proxy.lose(20);
+        }
+        let mut outcome = Outcome::default();
+        for _ in 0..4 {
+            outcome.add(fleet.burst(tenant, 1_000).await);
+        }
+        for proxy in &fleet.proxies {
+            proxy.lose(0);
+        }
+        all_are_back(&fleet).await;
+        // On a machine that is busy with other things a call may be late once more, and its requests are refused.
+        let mut bursts = 0;
+        while outcome.total() < 1_000 && outcome.admitted.len() <= 1 {
+            bursts += 1;
+            assert!(bursts <= 20, "all that the limit allows is let through: {outcome:?}");
+            outcome.add(fleet.burst(tenant, 3_000).await);
+        }
+        outcome.only(&[200, 429, 503]);
+        assert!(outcome.admitted.values().all(|admitted| *admitted <= 1_000), "{outcome:?}");
+        eventually("the books hold what was admitted", async || {
+            (fleet.day_charged(tenant) == u64::from(outcome.total())).then_some(())
+        })
+        .await;
+        if outcome.admitted.len() == 1 {
+            assert_eq!(outcome.total(), 1_000, "{outcome:?}");
+            return;
+        }
     }
-    let mut outcome = Outcome::default();
-    for _ in 0..4 {
-        outcome.add(fleet.burst(0, 1_000).await);
-    }
-    for proxy in &fleet.proxies {
-        proxy.lose(0);
-    }
-    all_are_back(&fleet).await;
-    // On a machine that is busy with other things a call may be late once more, and its requests are refused.
-    eventually("all that the limit allows is let through, or the minute is over", async || {
-        outcome.add(fleet.burst(0, 3_000).await);
-        (outcome.admitted.values().any(|admitted| *admitted == 1_000) || outcome.admitted.len() > 1).then_some(())
-    })
-    .await;
-    outcome.only(&[200, 429, 503]);
-    assert!(outcome.admitted.values().all(|admitted| *admitted <= 1_000), "{outcome:?}");
-    eventually("the books hold what was admitted", async || {
-        (fleet.day_charged(0) == u64::from(outcome.total())).then_some(())
-    })
-    .await;
+    panic!("three attempts, and each straddled a minute");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,7 +10,7 @@ use h2::server::SendResponse;
 use h2::{RecvStream, SendStream};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 /// A request as it arrived, and where its response goes.
 pub(crate) struct Asked {
@@ -27,6 +27,7 @@ type Serve = dyn Fn(Asked) -> BoxFuture<'static, ()> + Send + Sync;
 pub(crate) struct H2Upstream {
     pub(crate) address: SocketAddr,
     connections: Arc<AtomicUsize>,
+    goodbye: watch::Sender<()>,
 }
 
 impl H2Upstream {
@@ -38,27 +39,39 @@ impl H2Upstream {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let connections = Arc::new(AtomicUsize::new(0));
+        let goodbye = watch::Sender::new(());
+        let said = goodbye.clone();
         let (counted, serve): (_, Arc<Serve>) =
             (connections.clone(), Arc::new(move |asked| -> BoxFuture<'static, ()> { Box::pin(serve(asked)) }));
         tokio::spawn(async move {
             let mut served = tokio::task::JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 let number = counted.fetch_add(1, Ordering::Relaxed);
-                served.spawn(drive(stream, number, streams_max, serve.clone()));
+                served.spawn(drive(stream, (number, streams_max), serve.clone(), said.subscribe()));
             }
         });
-        Self { address, connections }
+        Self { address, connections, goodbye }
     }
 
     /// The same with 100 at once, and each request given to the test.
     pub(crate) async fn taken() -> (Self, mpsc::UnboundedReceiver<Asked>) {
+        Self::limited(100).await
+    }
+
+    /// The same with so many of a connection at once.
+    pub(crate) async fn limited(streams_max: u32) -> (Self, mpsc::UnboundedReceiver<Asked>) {
         #[expect(clippy::disallowed_methods, reason = "a test sends few requests")]
         let (give, taken) = mpsc::unbounded_channel();
-        let upstream = Self::start(100, move |asked| {
+        let upstream = Self::start(streams_max, move |asked| {
             let _ = give.send(asked);
             std::future::ready(())
         });
         (upstream.await, taken)
+    }
+
+    /// Says GOAWAY on all connections that are open, which finish what is in progress.
+    pub(crate) fn goes_away(&self) {
+        self.goodbye.send_replace(());
     }
 
     /// How many connections were opened.
@@ -67,12 +80,26 @@ impl H2Upstream {
     }
 }
 
-async fn drive(stream: TcpStream, number: usize, streams_max: u32, serve: Arc<Serve>) {
+async fn drive(
+    stream: TcpStream,
+    (number, streams_max): (usize, u32),
+    serve: Arc<Serve>,
+    mut goodbye: watch::Receiver<()>,
+) {
     let mut options = h2::server::Builder::new();
     options.max_concurrent_streams(streams_max);
     let Ok(mut connection) = options.handshake::<_, Bytes>(stream).await else { return };
     let mut serving = tokio::task::JoinSet::new();
-    while let Some(Ok((request, respond))) = connection.accept().await {
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            Ok(()) = goodbye.changed() => {
+                connection.graceful_shutdown();
+                continue;
+            }
+            accepted = connection.accept() => accepted,
+        };
+        let Some(Ok((request, respond))) = accepted else { return };
         let (head, body) = request.into_parts();
         serving.spawn(serve(Asked { connection: number, head, body, respond }));
     }

@@ -211,8 +211,8 @@ impl Sending {
     }
 
     fn end(&mut self) {
-        // One that fails is of a stream that has ended.
-        let _ = match self.source.trailers.take() {
+        // One that fails is of a stream that has ended. The trailers stay: another connection may need them.
+        let _ = match self.source.trailers.clone() {
             Some(trailers) => self.stream.send_trailers(trailers),
             None => self.stream.send_data(Bytes::new(), true),
         };

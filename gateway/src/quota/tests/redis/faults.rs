@@ -96,7 +96,7 @@ async fn an_emptied_store_learns_before_it_grants() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_store_delays_only_the_first() {
-    let redis = Redis::start();
+    let redis = Redis::within_a_day();
     let nodes = short_budget(&redis, 1, OnStoreDown::Allow).await;
     let (project, limits) = (named("frozen"), limits(100_000, 1_000_000));
     redis.freeze();
@@ -123,7 +123,7 @@ async fn a_frozen_store_delays_only_the_first() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_lost_its_scripts_is_given_them_again() {
-    let redis = Redis::start();
+    let redis = Redis::within_a_day();
     let nodes = short_budget(&redis, 1, OnStoreDown::Deny).await;
     for round in 0..3 {
         redis.ask(&["SCRIPT", "FLUSH"]);
@@ -188,7 +188,7 @@ async fn fails_over_within_a_minute(old: &Redis, new: &Redis) -> bool {
 // What is said of a key while nobody can be told holds where it was said, and everywhere when it can be told.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_ban_and_the_end_of_one_are_told_when_the_store_is_back() {
-    let mut redis = Redis::start();
+    let mut redis = Redis::within_a_day();
     let nodes = short_budget(&redis, 2, OnStoreDown::Allow).await;
     let far = UnixSeconds(4_000_000_000);
     let is_banned = async |node: usize, number: u8| {
@@ -219,7 +219,7 @@ async fn a_ban_and_the_end_of_one_are_told_when_the_store_is_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bans_outlive_a_memory_that_is_emptied_and_lifted_ones_do_not_come_back() {
-    let redis = Redis::start();
+    let redis = Redis::within_a_day();
     let nodes = short_budget(&redis, 2, OnStoreDown::Allow).await;
     let far = UnixSeconds(4_000_000_000);
     for number in [7, 8] {
@@ -243,7 +243,7 @@ async fn bans_outlive_a_memory_that_is_emptied_and_lifted_ones_do_not_come_back(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn bans_that_are_over_leave_the_store() {
-    let redis = Redis::start();
+    let redis = Redis::within_a_day();
     let over = |number: u8| {
         format!(
             r#"{{"banned":{{"key":"{}","since":1,"until":61,"reason":"strikes","level":1,"shadow":false}}}}"#,

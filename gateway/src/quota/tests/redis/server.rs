@@ -10,6 +10,14 @@ use chassis::clock::{Clock as _, SystemClock};
 use socket2::{Domain, Protocol, Socket, Type};
 use tempfile::TempDir;
 
+/// How far from midnight the clocks of servers stay whose days are counted, in seconds: longer than a test may take.
+const AWAY_FROM_MIDNIGHT: i64 = 900;
+
+/// By how many seconds a clock is to be off so that its day goes on for [`AWAY_FROM_MIDNIGHT`].
+fn before_midnight(now: i64) -> i64 {
+    if 86_400 - now % 86_400 > AWAY_FROM_MIDNIGHT { 0 } else { -AWAY_FROM_MIDNIGHT }
+}
+
 /// A server of this test.
 pub(crate) struct Redis {
     pub(crate) port: u16,
@@ -30,9 +38,16 @@ impl Redis {
         Self::running(options, 0)
     }
 
-    /// With a clock that shows the first second of a minute when the server starts, so that nobody need wait for one.
+    /// With a clock that shows the first second of a minute when the server starts, so that nobody need wait for one. Its day
+    /// does not end while a test goes on.
     pub(crate) fn in_a_fresh_minute() -> Self {
-        Self::running(&[], -(SystemClock::new().now_seconds().0 % 60))
+        let now = SystemClock::new().now_seconds().0;
+        Self::running(&[], before_midnight(now) - now % 60)
+    }
+
+    /// With a clock whose day does not end while a test goes on.
+    pub(crate) fn within_a_day() -> Self {
+        Self::running(&[], before_midnight(SystemClock::new().now_seconds().0))
     }
 
     /// Another server, whose clock shows the same.
