@@ -18,7 +18,6 @@ use crate::dashboard::{ABSOLUTE_MILLIS_MAX, IDLE_MILLIS_MAX};
 use crate::domain::{Domain, Status};
 use crate::nodes::FORGOTTEN_AFTER;
 use crate::project::ProjectRef;
-use crate::store::rows::Table;
 use crate::store::usage::USAGE_DAYS_MAX;
 use crate::store::{StoreError, acme, domains, keys, numbers, processes, projects, webhooks};
 use crate::withdrawals;
@@ -71,7 +70,7 @@ const PROJECTS_ERASED_AT_ONCE: i64 = 10;
 const UNREAD_MAX: Duration = Duration::from_hours(2);
 
 /// Rows that cannot be read and that metrics name. Of more, those of the first tables.
-const ROWS_NAMED_MAX: usize = 20;
+const ROWS_NAMED_MAX: usize = 100;
 
 /// Stale keys deleted per round.
 const KEYS_PER_TIDYING: i64 = 500;
@@ -289,10 +288,6 @@ pub(crate) async fn measure(app: &App) -> Result<(), StoreError> {
     for status in Status::ALL {
         let count = counts.remove(status.as_str()).unwrap_or(0);
         app.metrics.states.with_label_values(&[status.as_str()]).set(count);
-    }
-    for table in Table::ALL {
-        let count = i64::try_from(app.store.reader().unreadable().count(table.as_str())).unwrap_or(i64::MAX);
-        app.metrics.unreadable_rows.with_label_values(&[table.as_str()]).set(count);
     }
     app.metrics.unreadable_row.reset();
     for (RowPlace { table, row, of }, bad) in app.store.reader().unreadable().noted(ROWS_NAMED_MAX) {

@@ -270,7 +270,7 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop
 }
 
 /// Rows shown to operators at once.
-const UNREADABLE_SHOWN: usize = 20;
+const UNREADABLE_SHOWN: usize = 100;
 
 fn unreadable_rows(unreadable: &UnreadableRows) -> serde_json::Value {
     let total: usize = Table::ALL.iter().map(|table| unreadable.count(table.as_str())).sum();

@@ -55,7 +55,9 @@ impl Store {
 
     /// Domains that wait for somebody to act, the longest first.
     pub(crate) async fn stuck_domains(&self, limit: i64) -> Result<Vec<Stuck>, StoreError> {
-        let rows: Vec<Found<(String, String, String, String, i64)>> = query_as(
+        /// Name, project, status, problems, since.
+        type StuckRow = (String, String, String, String, i64);
+        let rows: Vec<Found<StuckRow>> = query_as(
             "SELECT name, (SELECT p.name FROM projects p WHERE p.id = project), status, problems, status_since FROM domains
              WHERE status IN ('action_required', 'degraded', 'suspended') ORDER BY status_since LIMIT $1",
         )

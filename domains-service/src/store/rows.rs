@@ -3,7 +3,7 @@
 //! A row is unreadable when a column holds something that this version does not understand: a damaged text, bytes that are
 //! no text, a number that is none, or a word that only a newer version knows. Each row of a result is read by itself
 //! ([`Found`] and [`each`]). What cannot be read is logged once with table, row, column and reason, is counted by table for
-//! `domains_unreadable_rows`, and is listed by `/internal/status` until it reads again or is deleted.
+//! `domains_unreadable_row`, and is listed by `/internal/status` until it reads again or is deleted.
 //!
 //! A record that people list or remove is still made where its identity can be read: the bad columns have defaults, and
 //! `unreadable` names the first of them. Such a record is shown and removed, and never saved over the row.

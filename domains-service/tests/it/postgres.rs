@@ -91,7 +91,7 @@ async fn a_removal_waits_for_gateways_that_report_to_another_replica() {
     }
     // With nobody behind, it is answered as done.
     let last = owner.send("DELETE", "/v1/projects/demo/domains/till.localhost", Value::Null);
-    let answer = other.while_following("a", other.while_following("b", last)).await;
+    let answer = Box::pin(other.while_following("a", other.while_following("b", last))).await;
     assert_eq!(answer.status, 204, "{answer:?}");
     assert!(answer.header("x-edge-ack").starts_with("2/2; "), "{answer:?}");
 }

