@@ -6,8 +6,7 @@ use contract::identity::Identity;
 use contract::token::{Claims, KeySet, SigningKey};
 use reqwest::Method;
 
-use crate::events::until;
-use crate::world::{NOW, SECRET, World, caller, refusal};
+use crate::world::{NOW, SECRET, World, caller, refusal, until};
 
 #[tokio::test]
 async fn a_gateway_of_before_tokens_is_believed_for_exactly_the_request_it_signed() {
@@ -54,6 +53,6 @@ async fn keys_of_a_file_are_believed_and_a_changed_file_is_read() {
     };
     assert_eq!((ask(&first).await, ask(&second).await), (200, 401));
     publish(&second);
-    until(async || ask(&second).await == 200, "the new key is believed").await;
+    until("the new key is believed", async || ask(&second).await == 200).await;
     assert_eq!(ask(&first).await, 401, "a token that was good, of a key that is gone");
 }
