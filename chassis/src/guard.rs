@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderName, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use contract::identity::{IDENTITY_HEADER, Identity, IdentityKey};
 use contract::time::UnixSeconds;
-use contract::token::{Claims, IDENTITY_TOKEN_HEADER, KeySet, PublicKey, SigningKey, kid_of};
+use contract::token::{Claims, IDENTITY_REFUSED_HEADER, IDENTITY_TOKEN_HEADER, KeySet, PublicKey, SigningKey, kid_of};
 use contract::trust::pass_audience;
 use parking_lot::{Mutex, RwLock};
 
@@ -246,11 +246,13 @@ pub struct SignedBy(pub Option<String>);
 
 /// The answer to a request that did not come through a gateway.
 pub fn identity_required() -> Response {
-    Refusal::new(401, IDENTITY_REQUIRED, "This service is reached through the gateway only.").into_response()
+    let refusal = Refusal::new(401, IDENTITY_REQUIRED, "This service is reached through the gateway only.");
+    refusal.with_header(HeaderName::from_static(IDENTITY_REFUSED_HEADER), "token").into_response()
 }
 
 /// Lets through requests with a token that a gateway signed for this service less than a minute ago. Everything else is
-/// 401 `identity_required`: it did not come through the gateway. Requests carry their [`Identity`] and [`SignedBy`].
+/// 401 `identity_required`: it did not come through the gateway, or the gateway's clock or key is wrong. The header says so to
+/// a gateway, which answers 503 in its place: no caller is to blame for that. Requests carry their [`Identity`] and [`SignedBy`].
 pub async fn require_gateway(State(guard): State<GatewayGuard>, mut request: Request, next: Next) -> Response {
     match identity_of(&guard, &request) {
         Some((identity, signed_by)) => {

@@ -11,31 +11,15 @@ use tracing_subscriber::EnvFilter;
 
 use self::writer::{Queue, Writing};
 
-/// How log lines look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// One JSON object a line.
-    Json,
-    /// For people at a terminal.
-    Text,
-}
-
-impl std::str::FromStr for Format {
-    type Err = UnknownFormat;
-
-    fn from_str(text: &str) -> Result<Self, UnknownFormat> {
-        match text {
-            "json" => Ok(Self::Json),
-            "text" => Ok(Self::Text),
-            _ => Err(UnknownFormat),
-        }
+contract::words! {
+    /// How log lines look.
+    pub enum Format {
+        /// One JSON object a line.
+        Json = "json",
+        /// For people at a terminal.
+        Text = "text",
     }
 }
-
-/// A word that is no log format.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("use \"json\" or \"text\"")]
-pub struct UnknownFormat;
 
 /// Says from now on which lines are logged.
 type Refilter = Box<dyn Fn(EnvFilter) -> anyhow::Result<()> + Send + Sync>;

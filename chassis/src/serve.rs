@@ -1,17 +1,25 @@
 //! Serving a router: bounded connections, a deadline for request heads, and a drain that ends when the last request
 //! does.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::Router;
+use axum::body::{Body, Bytes};
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 use crate::peer::ServerTls;
 use crate::shutdown::Shutdown;
@@ -19,8 +27,10 @@ use crate::shutdown::Shutdown;
 /// Bounds of one listener of a service.
 #[derive(Clone, Copy, Debug)]
 pub struct ServeLimits {
-    /// Connections served at once; the next one waits in the kernel's queue.
+    /// Connections served at once. The next one waits for a place.
     pub connections_max: usize,
+    /// While one waits for a place, a connection without a request for this long is closed, the longest first.
+    pub yields_after: Duration,
     /// Time for a whole request head, and for the silence between requests: longer than the gateway keeps idle
     /// connections (55 s), so that it never sends a request into one that is being closed.
     pub head_timeout: Duration,
@@ -30,7 +40,12 @@ pub struct ServeLimits {
 
 impl Default for ServeLimits {
     fn default() -> Self {
-        Self { connections_max: 1_024, head_timeout: Duration::from_secs(75), drain_timeout: Duration::from_secs(25) }
+        Self {
+            connections_max: 1_024,
+            yields_after: Duration::from_secs(1),
+            head_timeout: Duration::from_secs(75),
+            drain_timeout: Duration::from_secs(25),
+        }
     }
 }
 
@@ -67,13 +82,9 @@ pub async fn serve_over(
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
     let places = Arc::new(Semaphore::new(limits.connections_max));
+    let idle = Arc::new(Mutex::new(Idle::default()));
     let graceful = GracefulShutdown::new();
     loop {
-        let place = tokio::select! {
-            biased;
-            () = shutdown.begun() => break,
-            place = places.clone().acquire_owned() => place?,
-        };
         let stream = tokio::select! {
             biased;
             () = shutdown.begun() => break,
@@ -87,23 +98,38 @@ pub async fn serve_over(
                 }
             },
         };
+        let place = tokio::select! {
+            biased;
+            () = shutdown.begun() => break,
+            place = place(&places, &idle, limits.yields_after) => place?,
+        };
         let _ = stream.set_nodelay(true);
-        let service = TowerToHyperService::new(router.clone());
+        let connection = Connection::new(idle.clone());
+        let router = TowerToHyperService::new(router.clone());
+        let of_service = connection.clone();
+        let service = service_fn(move |request| {
+            let busy = of_service.begin();
+            let answered = router.call(request);
+            async move { answered.await.map(|response| response.map(|body| Held { body, _busy: busy })) }
+        });
         let mut builder = hyper::server::conn::http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(limits.head_timeout).max_headers(128);
         let (watcher, tls) = (graceful.watcher(), tls.clone());
         tokio::spawn(async move {
             let _place = place;
-            let ended: anyhow::Result<()> = match tls {
-                None => {
-                    watcher.watch(builder.serve_connection(TokioIo::new(stream), service)).await.map_err(Into::into)
-                }
-                Some(tls) => match tls.accept(stream).await {
-                    Ok(stream) => {
-                        watcher.watch(builder.serve_connection(TokioIo::new(stream), service)).await.map_err(Into::into)
+            let served = async {
+                match tls {
+                    None => watcher.watch(builder.serve_connection(TokioIo::new(stream), service)).await?,
+                    Some(tls) => {
+                        let stream = tls.accept(stream).await?;
+                        watcher.watch(builder.serve_connection(TokioIo::new(stream), service)).await?;
                     }
-                    Err(error) => Err(error.into()),
-                },
+                }
+                anyhow::Ok(())
+            };
+            let ended = tokio::select! {
+                ended = served => ended,
+                () = connection.leave.notified() => Err(anyhow::anyhow!("it was closed to make room")),
             };
             if let Err(error) = ended {
                 tracing::debug!(error = format!("{error:#}"), "a connection ended early");
@@ -114,4 +140,156 @@ pub async fn serve_over(
     tokio::time::timeout(limits.drain_timeout, graceful.shutdown())
         .await
         .context("requests were still in progress when the drain ended")
+}
+
+/// A place for a connection. When all are taken, the connection that has waited longest for a request is closed, so
+/// connections that send nothing do not keep others out. One that has just been opened gets the time to send its request.
+async fn place(
+    places: &Arc<Semaphore>,
+    idle: &Mutex<Idle>,
+    yields_after: Duration,
+) -> anyhow::Result<OwnedSemaphorePermit> {
+    let mut look_at = Instant::now();
+    loop {
+        tokio::select! {
+            biased;
+            place = places.clone().acquire_owned() => return Ok(place?),
+            () = tokio::time::sleep_until(look_at) => look_at = idle.lock().make_room(yields_after),
+        }
+    }
+}
+
+/// The connections of a listener on which no request is in progress, the one that has waited longest first.
+#[derive(Default)]
+struct Idle {
+    next: u64,
+    waiting: BTreeMap<u64, (Instant, Arc<Notify>)>,
+}
+
+impl Idle {
+    /// Closes the connection that has waited longest, if that is long enough. Returns when to look again.
+    fn make_room(&mut self, yields_after: Duration) -> Instant {
+        let now = Instant::now();
+        let Some(longest) = self.waiting.first_entry() else { return now + yields_after };
+        let yields_at = longest.get().0 + yields_after;
+        if yields_at > now {
+            return yields_at;
+        }
+        longest.remove().1.notify_one();
+        now + yields_after
+    }
+
+    /// The number under which a connection waits.
+    fn enter(&mut self, leave: &Arc<Notify>) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.waiting.insert(number, (Instant::now(), leave.clone()));
+        number
+    }
+}
+
+/// A connection, and whether it waits for a request.
+struct Connection {
+    idle: Arc<Mutex<Idle>>,
+    leave: Arc<Notify>,
+    number: AtomicU64,
+}
+
+impl Connection {
+    fn new(idle: Arc<Mutex<Idle>>) -> Arc<Self> {
+        let leave = Arc::new(Notify::new());
+        let number = AtomicU64::new(idle.lock().enter(&leave));
+        Arc::new(Self { idle, leave, number })
+    }
+
+    /// A request has begun; it ends when its response is sent or dropped.
+    fn begin(self: &Arc<Self>) -> Busy {
+        self.idle.lock().waiting.remove(&self.number.load(Ordering::Relaxed));
+        Busy(self.clone())
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.idle.lock().waiting.remove(&self.number.load(Ordering::Relaxed));
+    }
+}
+
+/// A request in progress.
+struct Busy(Arc<Connection>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let number = self.0.idle.lock().enter(&self.0.leave);
+        self.0.number.store(number, Ordering::Relaxed);
+    }
+}
+
+/// The body of a response, whose request is in progress as long as it is being sent.
+struct Held {
+    body: Body,
+    _busy: Busy,
+}
+
+impl hyper::body::Body for Held {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    const ASK: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+
+    #[tokio::test]
+    async fn silent_connections_do_not_keep_others_out_and_a_request_in_progress_stays() {
+        let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (end, release) = (Shutdown::new(), Arc::new(Notify::new()));
+        let held = release.clone();
+        let router =
+            Router::new().route("/", get(async || "quick")).route("/slow", get(async move || held.notified().await));
+        let yields_after = Duration::from_millis(20);
+        let limits = ServeLimits { connections_max: 3, yields_after, ..ServeLimits::default() };
+        let serving = tokio::spawn(serve(listener, router, limits, end.clone()));
+        let mut slow = TcpStream::connect(address).await.unwrap();
+        slow.write_all(b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        let mut silent = Vec::new();
+        for _ in 0..10 {
+            silent.push(TcpStream::connect(address).await.unwrap());
+        }
+        let mut asking = TcpStream::connect(address).await.unwrap();
+        asking.write_all(ASK).await.unwrap();
+        let mut answer = [0; 12];
+        asking.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200");
+        // Eight of the silent ones had to leave.
+        assert_eq!(silent[0].read(&mut answer).await.unwrap(), 0);
+        release.notify_one();
+        slow.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200");
+        end.begin();
+        drop((slow, asking, silent));
+        serving.await.unwrap().unwrap();
+    }
 }

@@ -8,6 +8,7 @@
 //! statement, is closed and never used again; the next one is opened when it is needed, so recovery needs nobody.
 
 mod connection;
+mod found;
 mod place;
 mod pool;
 mod query;
@@ -18,9 +19,10 @@ mod watch;
 
 pub use crate::postgres::{InvalidUrl, PostgresSettings};
 pub use connection::{Begin, Connection};
+pub use found::{Cell, Found, Readable, whole};
 pub use place::{Place, StoreKind, read_place};
 pub use pool::{Kind, Migrations, Pool, PoolUse};
-pub use query::{Builder, Done, On, Query, QueryAs, QueryScalar, Record, Value, query, query_as, query_scalar};
+pub use query::{Builder, Done, On, Query, QueryAs, Record, Value, query, query_as, query_scalar};
 pub use unreadable::{BadColumn, RowPlace, UNREADABLE_MAX, UnreadableRows};
 pub use watch::{StoreMetrics, watch};
 

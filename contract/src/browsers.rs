@@ -7,6 +7,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::text::words;
+
 /// What a project says of it; what it leaves out is its upstream's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -127,44 +129,17 @@ impl<'de> Deserialize<'de> for Cors {
     }
 }
 
-/// Who says that a host is reached over TLS alone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Hsts {
-    /// The upstream.
-    #[default]
-    Upstream,
-    /// The gateway, where the upstream does not.
-    On,
-}
-
-/// A text that is no rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("use \"upstream\" or \"on\"")]
-pub struct InvalidHsts;
-
-impl FromStr for Hsts {
-    type Err = InvalidHsts;
-
-    fn from_str(text: &str) -> Result<Self, InvalidHsts> {
-        match text {
-            "upstream" => Ok(Self::Upstream),
-            "on" => Ok(Self::On),
-            _ => Err(InvalidHsts),
-        }
+words! {
+    /// Who says that a host is reached over TLS alone.
+    #[derive(Default)]
+    pub enum Hsts {
+        /// The upstream.
+        #[default]
+        Upstream = "upstream",
+        /// The gateway, where the upstream does not.
+        On = "on",
     }
 }
-
-impl Hsts {
-    /// The word.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Upstream => "upstream",
-            Self::On => "on",
-        }
-    }
-}
-
-crate::text::serde_as_text!(Hsts);
 
 #[cfg(test)]
 mod tests {

@@ -9,19 +9,24 @@ pub const fn is_deceptive(letter: char) -> bool {
         | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+#[doc(hidden)]
+pub use serde;
+
 /// Serialises through `as_str` and deserialises through `FromStr`, so that no unchecked value enters by JSON.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! serde_as_text {
     ($name:ty) => {
-        impl serde::Serialize for $name {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        impl $crate::text::serde::Serialize for $name {
+            fn serialize<S: $crate::text::serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.serialize_str(self.as_str())
             }
         }
 
-        impl<'de> serde::Deserialize<'de> for $name {
-            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = <std::borrow::Cow<'de, str> as serde::Deserialize>::deserialize(deserializer)?;
-                text.parse().map_err(serde::de::Error::custom)
+        impl<'de> $crate::text::serde::Deserialize<'de> for $name {
+            fn deserialize<D: $crate::text::serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'de, str> as $crate::text::serde::Deserialize>::deserialize(deserializer)?;
+                text.parse().map_err($crate::text::serde::de::Error::custom)
             }
         }
 
@@ -34,12 +39,23 @@ macro_rules! serde_as_text {
 }
 
 /// A closed set of words: enum, text form, parser, list of all, and an error that names the choices.
+///
+/// ```
+/// contract::words! {
+///     /// A colour.
+///     enum Colour { Red = "red", Blue = "blue" }
+/// }
+/// assert_eq!("blue".parse::<Colour>().unwrap().to_string(), "blue");
+/// assert_eq!("green".parse::<Colour>().unwrap_err().to_string(), "use one of: red, blue");
+/// ```
+#[macro_export]
 macro_rules! words {
-    ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal,)+ }) => {
+    ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[$vmeta:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         $vis enum $name { $($(#[$vmeta])* $variant,)+ }
 
+        #[allow(dead_code, reason = "not every set of words is listed")]
         impl $name {
             /// Every value, in the order of declaration.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
@@ -50,7 +66,7 @@ macro_rules! words {
             }
         }
 
-        impl std::str::FromStr for $name {
+        impl ::std::str::FromStr for $name {
             type Err = $crate::text::UnknownWord;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -61,7 +77,7 @@ macro_rules! words {
             }
         }
 
-        $crate::text::serde_as_text!($name);
+        $crate::serde_as_text!($name);
     };
 }
 
@@ -69,7 +85,8 @@ macro_rules! words {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("use one of: {}", choices.join(", "))]
 pub struct UnknownWord {
-    pub(crate) choices: &'static [&'static str],
+    /// The words of the set.
+    pub choices: &'static [&'static str],
 }
 
 pub(crate) use {serde_as_text, words};

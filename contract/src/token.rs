@@ -21,6 +21,10 @@ use crate::time::UnixSeconds;
 /// The header's name, lower case.
 pub const IDENTITY_TOKEN_HEADER: &str = "tollhouse-identity-token";
 
+/// The header of a 401 by which a service says that it refuses the gateway's token, or the lack of one, and not the caller:
+/// the gateway answers 503 `identity_refused` and gives the unit back. Its value is for people.
+pub const IDENTITY_REFUSED_HEADER: &str = "tollhouse-identity-refused";
+
 /// Where the public keys are on the platform's own hosts.
 pub const KEY_SET_PATH: &str = "/.well-known/tollhouse/jwks.json";
 

@@ -16,7 +16,6 @@ mod zones;
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use contract::hostname::Hostname;
 
@@ -32,37 +31,15 @@ const ZONES: &str = "test-world/zones.txt";
 /// What certificates of the test world are trusted by, below the data directory.
 pub const ROOT: &str = "test-world/root.pem";
 
-/// How the authority behaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manners {
-    /// It answers at once.
-    Gentle,
-    /// It refuses half of all nonces and takes seconds to validate, as authorities on the internet may.
-    Strict,
-    /// It answers at once, and its certificates live for a minute: renewal can be watched.
-    Brief,
-}
-
-impl std::fmt::Display for Manners {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Gentle => "gentle",
-            Self::Strict => "strict",
-            Self::Brief => "brief",
-        })
-    }
-}
-
-impl FromStr for Manners {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, &'static str> {
-        match text {
-            "gentle" => Ok(Self::Gentle),
-            "strict" => Ok(Self::Strict),
-            "brief" => Ok(Self::Brief),
-            _ => Err("use gentle, strict or brief"),
-        }
+contract::words! {
+    /// How the authority behaves.
+    pub enum Manners {
+        /// It answers at once.
+        Gentle = "gentle",
+        /// It refuses half of all nonces and takes seconds to validate, as authorities on the internet may.
+        Strict = "strict",
+        /// It answers at once, and its certificates live for a minute: renewal can be watched.
+        Brief = "brief",
     }
 }
 

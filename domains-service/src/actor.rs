@@ -70,6 +70,11 @@ impl Actor {
         Self { origin: Some(origin), ..token.map_or_else(Self::operator, Self::operator_named) }
     }
 
+    /// The id of the key that the actor holds.
+    pub(crate) fn key(&self) -> Option<&str> {
+        matches!(self.rights, Rights::Key { .. }).then_some(self.name.as_str())
+    }
+
     /// The name of the operator's token, if it has one.
     pub(crate) fn token(&self) -> Option<&str> {
         self.name.strip_prefix("operator:").filter(|_| self.is_operator())

@@ -8,7 +8,7 @@ mod changes;
 mod describe;
 pub(crate) mod domains;
 mod edge;
-mod extract;
+pub(crate) mod extract;
 pub(crate) mod gateways;
 pub(crate) mod keys;
 mod operations;
@@ -21,7 +21,7 @@ pub(crate) mod webhooks;
 
 use std::sync::Arc;
 
-use axum::extract::{DefaultBodyLimit, RawPathParams, Request, State};
+use axum::extract::{RawPathParams, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
@@ -65,7 +65,7 @@ pub(crate) fn public(app: Arc<App>, guard: GatewayGuard) -> Router {
         .layer(middleware::from_fn_with_state(app.clone(), callers::came_through))
         .merge(descriptions)
         .layer(middleware::from_fn_with_state(guard, require_gateway))
-        .layer(middleware::from_fn(extract::bound_body))
+        .layer(middleware::from_fn_with_state(extract::BODY_BYTES_MAX, extract::whole_body))
         .with_state(app)
 }
 
@@ -127,7 +127,8 @@ pub(crate) fn internal(app: Arc<App>, tokens: &Tokens, told: Arc<Mutex<Told>>, s
         .method_not_allowed_fallback(method_not_allowed)
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
         .layer(middleware::from_fn_with_state(office, operators::require_operator));
-    // These are many at once, so their bodies have a bound of their own.
+    // These bodies may be larger, and so are read for known services only: each is asked for its credential before its body
+    // is read, and again when the body is there.
     let services = services::ServiceDoor { app: app.clone(), shared: Openers::of([&tokens.events]) };
     let events = Router::new()
         .route(ORDER_EVENTS_PATH, post(services::take_order_events))
@@ -136,9 +137,11 @@ pub(crate) fn internal(app: Arc<App>, tokens: &Tokens, told: Arc<Mutex<Told>>, s
         .route("/internal/known-projects/{uid}", get(services::known_project))
         .route(ERASURES_PATH, get(services::erasures).post(services::erased))
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
-        .layer(DefaultBodyLimit::max(EVENTS_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(services.clone(), services::require_service))
+        .layer(middleware::from_fn_with_state(EVENTS_BYTES_MAX, extract::whole_body))
         .layer(middleware::from_fn_with_state(services, services::require_service));
-    edge.merge(operators).layer(middleware::from_fn(extract::bound_body)).merge(events).with_state(app)
+    let whole_body = middleware::from_fn_with_state(extract::BODY_BYTES_MAX, extract::whole_body);
+    edge.merge(operators).layer(whole_body).merge(events).with_state(app)
 }
 
 /// The operations for the dashboard, which is a client of the API in the same process: what it can do is what the API

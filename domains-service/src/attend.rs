@@ -188,7 +188,8 @@ async fn apply(
     }
     let before = domain.status;
     let next = advance(&standing(app, &domain, &project, now, reason), &judged, now);
-    if next.may_issue && claims.holder.as_ref() != Some(&project.id) {
+    let takes_over = next.may_issue && claims.holder.as_ref() != Some(&project.id);
+    if takes_over {
         take_over(app, &mut write, &mut domain, &claims).await?;
     }
     let certified = domain.certificate.is_valid(now.to_seconds());
@@ -214,6 +215,10 @@ async fn apply(
     }
     domains::save_domain(write.connection(), &domain).await?;
     publish::site_and_dependants(&mut write, &domain).await?;
+    if let Some(loser) = claims.holder.filter(|_| takes_over && write.changes_the_edge()) {
+        // A gateway that does not hear of it serves the loser under the winner's name.
+        write.withdrawn(What::Name, domain.name.as_str(), &loser).await?;
+    }
     if !order {
         domains::release_lease(write.connection(), &domain).await?;
     }

@@ -3,7 +3,8 @@
 //! Server-rendered pages that work without script; a small script copies values and exchanges the part of a page that
 //! has changed. The pages are a client of the API in the same process ([`client`]): nothing can be done here that the
 //! API does not do, and a refusal has the API's words. Sessions are the dashboard's own ([`session`]), for the edge
-//! serves its host to everybody. All words of the pages are in [`words`] and in the service's own answers.
+//! serves its host to everybody. Words that occur once stand in the templates; words that several pages share, or that
+//! depend on a value, are in [`words`].
 //!
 //! When the database is gone, pages say so with the status 503; nobody is signed out by that.
 
@@ -102,6 +103,7 @@ pub(crate) fn router(app: Arc<App>, guard: GatewayGuard, shutdown: Shutdown) -> 
         .layer(middleware::from_fn(fault::explain))
         .layer(middleware::from_fn_with_state(dashboard.clone(), session::recognise))
         .layer(middleware::from_fn_with_state(dashboard.app.clone(), came_through))
+        .layer(middleware::from_fn(form::whole))
         .layer(middleware::from_fn_with_state(guard, require_gateway))
         .layer(middleware::map_response(assets::secure))
         .layer(Extension(dashboard.clone()))

@@ -51,6 +51,8 @@ catalogue! {
     PlatformDomain = 400 "platform_domain",
     /// A webhook's address cannot be used.
     InvalidWebhookUrl = 400 "invalid_webhook_url",
+    /// A gateway says that it has applied a revision that there is not.
+    UnknownRevision = 400 "unknown_revision",
     /// A redirect status other than 301, 302, 307, 308.
     InvalidRedirectStatus = 400 "invalid_redirect_status",
     /// No API key came with the request.
@@ -113,12 +115,16 @@ catalogue! {
     RemovalInProgress = 409 "removal_in_progress",
     /// Somebody changed it since.
     StaleRevision = 412 "stale_revision",
+    /// The body did not come in time.
+    RequestTimeout = 408 "request_timeout",
     /// The body is larger than 16 KiB.
     BodyTooLarge = 413 "body_too_large",
     /// Checks are asked for too often.
     VerifyThrottled = 429 "verify_throttled",
     /// Changes come too often, of one session or of one project.
     TooManyChanges = 429 "too_many_changes",
+    /// As many processes of a gateway are on record as may be.
+    TooManyProcesses = 429 "too_many_processes",
     /// Something went wrong on our side.
     InternalError = 500 "internal_error",
     /// A row of the database cannot be read.
@@ -144,6 +150,10 @@ pub(crate) fn storage(error: &StoreError) -> Refusal {
     if let StoreError::Unreadable { .. } = error {
         let message = "Our record of this cannot be read. The platform's operators are told; until it is mended it can be removed, and not changed.";
         return Code::RecordUnreadable.refuse(message);
+    }
+    if let StoreError::ActorRevoked = error {
+        return Code::InvalidApiKey
+            .refuse("The credential of this request was revoked meanwhile. Nothing was changed.");
     }
     tracing::error!(%error, "a request failed at the database");
     let is_full = matches!(error, StoreError::Database(error) if chassis::sql::is_full(error));

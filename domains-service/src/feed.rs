@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chassis::shutdown::Shutdown;
+use chassis::sql::UNREADABLE_MAX;
 use contract::feed::{Change, Frame, Mark, Position, Revision};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -18,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use crate::app::App;
 use crate::keyring::{self, News, Version};
 use crate::metrics::Metrics;
-use crate::store::log::{self, CHANGES_PER_READ, Next};
+use crate::store::log::{self, CHANGES_PER_READ, Next, Read};
 use crate::store::{Store, StoreError};
 
 /// Between two heartbeats.
@@ -262,27 +263,32 @@ impl Follower {
         let mut piece = Vec::new();
         write_frame(&mut piece, &Frame::SnapshotBegin { entities });
         // By kind, certificates before the sites that need them.
-        let mut last = (String::new(), String::new());
-        let mut sent = 0;
+        let mut read = Read::default();
+        let (mut sent, mut unreadable) = (0, Vec::new());
         loop {
-            let after = (last.0.as_str(), last.1.as_str());
-            let found = Store::entities_after(&mut reading, after, ENTITIES_PER_READ).await?;
-            if found.is_empty() {
+            let entities = Store::entities_after(&mut reading, &read, ENTITIES_PER_READ).await?;
+            if entities.is_empty() {
                 break;
             }
-            for (kind, name, body) in found {
+            for found in entities {
                 // One that cannot be read would have the gateway refuse all of them.
-                if log::is_readable(&reading, &kind, &name, &body) {
-                    write_entity(&mut piece, &body);
-                    sent += 1;
+                match log::unreadable(&reading, &found) {
+                    None => {
+                        write_entity(&mut piece, &found.row.body);
+                        sent += 1;
+                    }
+                    // Of more no snapshot is sent.
+                    Some(place) if unreadable.len() < UNREADABLE_MAX => unreadable.push(place),
+                    Some(_) => {}
                 }
                 if piece.len() >= PIECE_BYTES {
                     self.send(std::mem::take(&mut piece)).await?;
                 }
-                last = (kind, name);
+                read.pass(found);
             }
         }
         if sent != entities {
+            log::are_unreadable(&reading, &unreadable);
             return Err(Ended::Unreadable);
         }
         write_frame(&mut piece, &Frame::SnapshotEnd { revision: position.revision, mark: position.mark });

@@ -124,6 +124,15 @@ pub(crate) async fn identities(app: &App) -> anyhow::Result<Arc<Identities>> {
     Ok(made)
 }
 
+/// Refuses what this gateway signs, without asking the database: for a revocation after which it cannot be read. The next
+/// [`identities`] makes everything anew.
+pub(crate) fn refuse(app: &App, gateway: &str) {
+    let mut identities = app.identities.lock();
+    let others = identities.names.iter().filter(|(_, named)| *named != gateway);
+    let names = others.map(|(kid, named)| (kid.clone(), named.clone())).collect();
+    *identities = Arc::new(Identities { names, public: identities.public.clone(), ..Identities::default() });
+}
+
 fn version_of(stored: &[SealedGeneration], gateways: &[Credential]) -> Version {
     let mut context = digest::Context::new(&digest::SHA256);
     for generation in stored {

@@ -9,7 +9,6 @@ use crate::dns::RecordKind;
 use crate::domain::Status;
 use crate::enrolment::REASONS;
 use crate::seals::Seals;
-use crate::store::rows::Table;
 use crate::store::withdrawals::What;
 
 /// The service's metrics.
@@ -47,8 +46,8 @@ pub(crate) struct Metrics {
     pub(crate) sealed: IntGaugeVec,
     /// Credential files that were refused at the start by reason.
     pub(crate) credential_files_refused: IntGaugeVec,
-    /// Rows that cannot be read, by table.
-    pub(crate) unreadable_rows: IntGaugeVec,
+    /// Rows that cannot be read, by table, row, what it belongs to, and column.
+    pub(crate) unreadable_row: IntGaugeVec,
 }
 
 /// How a question to DNS ended, beside the failures.
@@ -141,11 +140,11 @@ impl Metrics {
                 "Credential files that were refused when the service started, by reason.",
                 &["reason"],
             )?,
-            unreadable_rows: gauge_vec(
+            unreadable_row: gauge_vec(
                 registry,
-                "domains_unreadable_rows",
-                "Rows of each table that could not be read when they were read last, and are set aside.",
-                &["table"],
+                "domains_unreadable_row",
+                "1 for each of the first 100 rows that could not be read when they were read last, by name.",
+                &["table", "row", "of", "column"],
             )?,
         };
         metrics.start_at_zero();
@@ -155,9 +154,6 @@ impl Metrics {
     fn start_at_zero(&self) {
         for reason in REASONS {
             self.credential_files_refused.with_label_values(&[reason]).set(0);
-        }
-        for table in Table::ALL {
-            self.unreadable_rows.with_label_values(&[table.as_str()]).set(0);
         }
         for word in Seals::WORDS {
             self.sealed.with_label_values(&[word]).set(0);

@@ -10,6 +10,7 @@
 //! after this one was heard last.
 
 pub(crate) mod record;
+mod room;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -40,15 +41,14 @@ const RETURN_TIME: Duration = Duration::from_secs(10);
 const LATELY_MILLIS: i64 = 2 * 60 * 1_000;
 
 /// The clocks of two replicas may differ by so much when they say which of two processes came later, in milliseconds.
-const CLOCKS_DIFFER_MILLIS: i64 = 5_000;
+pub(crate) const CLOCKS_DIFFER_MILLIS: i64 = 5_000;
 
-/// Processes remembered; beyond that, the longest silent one is forgotten. Names are unique per process start, so old
-/// ones pile up.
+/// Processes remembered; beyond that, one that is over is forgotten, or the one that came last. Names are unique per
+/// process start, so old ones pile up.
 const NODES_MAX: usize = 1_024;
 
-/// Of them processes with one credential: those that are started in numbers share one. What one says too many of takes the
-/// place of its own, not of others.
-const NODES_OF_ONE_MAX: usize = 128;
+/// Of them processes with one credential: those that are started in numbers share one. A name beyond them is refused.
+pub(crate) const NODES_OF_ONE_MAX: usize = 128;
 
 /// What we have heard of one process.
 #[derive(Clone, Debug)]
@@ -136,6 +136,28 @@ impl Nodes {
         self.changed.send_replace(());
     }
 
+    /// Whether we have heard a process of this name.
+    pub(crate) fn knows(&self, node: &str) -> bool {
+        self.by_name.lock().contains_key(node)
+    }
+
+    /// Whether a process of this name may serve, or its credential may have one more that does. What waits for others must
+    /// not be forgotten because of it.
+    pub(crate) fn has_room_for(&self, node: &str) -> bool {
+        let gateway = gateway_of(node);
+        let all = self.all();
+        let siblings = all.iter().filter(|known| gateway_of(&known.report.node) == gateway);
+        all.iter().any(|known| known.report.node == node) || siblings.count() < NODES_OF_ONE_MAX
+    }
+
+    /// What a process says of itself cannot be: from now on it has acknowledged nothing.
+    pub(crate) fn disbelieve(&self, node: &str) {
+        if let Some(node) = self.by_name.lock().get_mut(node) {
+            node.report.applied = Revision::default();
+            node.noted = None;
+        }
+    }
+
     /// Notes a report to us. Whether the database knows of the process.
     pub(crate) fn report(&self, report: NodeReport) -> bool {
         self.hear(report, true, false)
@@ -158,7 +180,7 @@ impl Nodes {
             // One that is unknown and says goodbye may have a row from before our start.
             let on_record = on_record || known.as_ref().map_or(report.goodbye, |known| known.on_record);
             if known.is_none() {
-                make_room(&mut nodes, &report.node);
+                room::make(&mut nodes, &report.node, now);
                 // Should one with this data directory live still, its row says soon that it was heard after this moment.
                 let siblings = nodes.values_mut().filter(|node| is_sibling(&node.report, &report));
                 siblings.for_each(|node| node.noted = None);
@@ -305,18 +327,9 @@ impl Nodes {
     }
 }
 
-/// Forgets the longest silent process so that there is room for one more.
-fn make_room(nodes: &mut HashMap<String, Node>, newcomer: &str) {
-    let gateway = gateway_of(newcomer);
-    let siblings = nodes.iter().filter(|(name, _)| gateway.is_some() && gateway_of(name) == gateway);
-    let oldest = if siblings.clone().count() >= NODES_OF_ONE_MAX {
-        siblings.min_by_key(|(_, node)| node.seen)
-    } else {
-        nodes.iter().filter(|_| nodes.len() >= NODES_MAX).min_by_key(|(_, node)| node.seen)
-    };
-    if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
-        nodes.remove(&oldest);
-    }
+/// Whether a process was heard last before the newest one over its data directory had come.
+fn is_replaced((first_heard, last_heard): (UnixMillis, UnixMillis), newest: UnixMillis) -> bool {
+    newest > first_heard && last_heard <= newest.plus(CLOCKS_DIFFER_MILLIS)
 }
 
 /// The name of the credential that a process came in with.
@@ -345,9 +358,7 @@ fn without_replaced(mut all: Vec<Known>) -> Vec<Known> {
     }
     all.retain(|known| {
         let newest = key(known).and_then(|key| newest.get(&key).copied());
-        let is_replaced = newest
-            .is_some_and(|newest| newest > known.first_heard && known.last_heard <= newest.plus(CLOCKS_DIFFER_MILLIS));
-        known.live || !is_replaced
+        known.live || !newest.is_some_and(|newest| is_replaced((known.first_heard, known.last_heard), newest))
     });
     all
 }

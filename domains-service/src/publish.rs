@@ -3,12 +3,13 @@
 //! Called within the transaction that changes a domain, so that records and change log agree. A domain that is served
 //! has a site; where its redirect leads is worked out anew whenever it or its target changes.
 
-use chassis::sql::query_scalar;
+use chassis::sql::{Found, query_as};
 use contract::feed::{Entity, EntityName};
 use contract::hostname::Hostname;
 
 use crate::domain::redirect::{self, Node};
 use crate::domain::{Domain, RedirectTarget};
+use crate::store::withdrawals::What;
 use crate::store::{StoreError, Write, domains};
 
 /// A domain, as far as redirects care.
@@ -45,7 +46,10 @@ pub(crate) async fn site(write: &mut Write, domain: &Domain) -> Result<(), Store
     };
     let destination = redirect::destination(domain.redirect.as_ref(), target.as_ref().map(node).as_ref());
     match domain.site(destination) {
-        Some(site) => write.put(Entity::Site(site)).await,
+        Some(site) => {
+            write.put(Entity::Site(site)).await?;
+            write.forget_withdrawal(What::Name, domain.name.as_str(), &domain.project).await
+        }
         None => withdraw_site(write, domain).await,
     }
 }
@@ -59,11 +63,17 @@ pub(crate) async fn site_and_dependants(write: &mut Write, domain: &Domain) -> R
     Ok(())
 }
 
-/// Withdraws the site, if the name is this project's: another project's site of the same name stays.
+/// Withdraws the site, if the name is this project's: another project's site of the same name stays. Gateways that may
+/// serve it still are waited for, though nobody asked.
 async fn withdraw_site(write: &mut Write, domain: &Domain) -> Result<(), StoreError> {
     let claims = domains::find_claims(write.connection(), &domain.name).await?;
-    if claims.holder.as_ref().is_none_or(|holder| *holder == domain.project) {
-        write.remove(EntityName::Site(domain.name.clone())).await?;
+    if claims.holder.as_ref().is_some_and(|holder| *holder != domain.project) {
+        return Ok(());
+    }
+    let before = write.revision();
+    write.remove(EntityName::Site(domain.name.clone())).await?;
+    if write.revision() != before {
+        write.withdrawn(What::Name, domain.name.as_str(), &domain.project).await?;
     }
     Ok(())
 }
@@ -94,9 +104,9 @@ pub(crate) async fn withdraw_challenges_of(write: &mut Write, name: &Hostname) -
 
 /// The challenges in progress for the name.
 async fn challenge_tokens(write: &mut Write, name: &Hostname) -> Result<Vec<String>, StoreError> {
-    let bodies: Vec<String> =
-        query_scalar("SELECT body FROM entities WHERE kind = 'challenge'").fetch_all(write.connection()).await?;
-    let challenges = bodies.iter().filter_map(|body| match serde_json::from_str::<Entity>(body) {
+    let bodies: Vec<Found<(String,)>> =
+        query_as("SELECT body FROM entities WHERE kind = 'challenge'").fetch_all(write.connection()).await?;
+    let challenges = bodies.iter().filter_map(|found| match serde_json::from_str::<Entity>(&found.row.0) {
         Ok(Entity::Challenge(challenge)) if challenge.hostname == *name => Some(challenge.token),
         _ => None,
     });

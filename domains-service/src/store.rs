@@ -19,6 +19,7 @@ pub(crate) mod gateways;
 mod kept;
 pub(crate) mod keys;
 pub(crate) mod log;
+pub(crate) mod numbers;
 pub(crate) mod operators;
 pub(crate) mod overview;
 pub(crate) mod processes;
@@ -37,7 +38,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use chassis::clock::Clock;
-use chassis::sql::{Begin, Connection, Database, Migrations, Place, Pool, Record, query, query_as, query_scalar};
+use chassis::sql::{Begin, Connection, Database, Found, Migrations, Place, Pool, Record, query, query_as};
 use contract::feed::Revision;
 use tokio::sync::watch;
 
@@ -52,13 +53,14 @@ macro_rules! with_project {
     };
 }
 
-/// The same for one page of a project's things, oldest first: for [`Store::page`].
+/// The same for one page of a project's things, oldest first: for [`Store::page`]. A moment that is no number is the first.
 macro_rules! page_of {
     ($table:literal) => {
         concat!(
             "SELECT *, (SELECT name FROM projects WHERE id = project) AS project_name FROM ",
             $table,
-            " WHERE project = $1 AND (created_at, id) > ($2, $3) ORDER BY created_at, id LIMIT $4"
+            " WHERE project = $1 AND (CAST(created_at AS BIGINT), id) > ($2, $3)
+             ORDER BY CAST(created_at AS BIGINT), id LIMIT $4"
         )
     };
 }
@@ -80,6 +82,9 @@ pub(crate) enum StoreError {
         /// The first column that cannot be read.
         column: &'static str,
     },
+    /// What the caller acts with was revoked after it was authenticated and before the change was written.
+    #[error("the caller's credential was revoked meanwhile")]
+    ActorRevoked,
 }
 
 /// The database and the news of commits.
@@ -114,6 +119,11 @@ impl Store {
     /// Wakes whenever a transaction of this process has committed a change, or another's that we were told of.
     pub(crate) fn news(&self) -> watch::Receiver<Revision> {
         self.newest.subscribe()
+    }
+
+    /// The newest revision that we have heard of.
+    pub(crate) fn newest_known(&self) -> Revision {
+        *self.newest.borrow()
     }
 
     /// Begins a writing transaction.
@@ -153,10 +163,12 @@ impl Store {
         Ok(rows.fetch_all(self.reader()).await?)
     }
 
-    /// What the service remembers under a name.
+    /// What the service remembers under a name. A text that is damaged is noted, and is read like any other wrong one.
     pub(crate) async fn setting(&self, name: &str) -> Result<Option<String>, StoreError> {
-        let value = query_scalar("SELECT value FROM settings WHERE name = $1");
-        Ok(value.bind(name).fetch_optional(self.reader()).await?)
+        let value = query_as("SELECT value FROM settings WHERE name = $1");
+        let value: Option<Found<(String,)>> = value.bind(name).fetch_optional(self.reader()).await?;
+        let place = rows::place(rows::Table::Settings, name, "");
+        Ok(value.map(|value| rows::column(self.reader(), &place, "value", value)))
     }
 
     /// Remembers something.

@@ -4,6 +4,7 @@
 //! In memory and bounded. What is forgotten early only lets somebody ask a little sooner.
 
 use std::collections::VecDeque;
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +26,44 @@ const PROJECT_WINDOW: Duration = Duration::from_mins(1);
 /// Domains and projects remembered.
 const REMEMBERED_MAX: u64 = 100_000;
 
+/// At most so many in any span of time, for each of many keys. In memory and bounded: a key that is forgotten early may
+/// go on a little sooner.
+pub(crate) struct Throttle<K> {
+    clock: Arc<dyn Clock>,
+    span: Duration,
+    taken: Cache<K, Arc<Mutex<VecDeque<Duration>>>>,
+}
+
+impl<K: Hash + Eq + Send + Sync + 'static> Throttle<K> {
+    /// A throttle over `span` that remembers up to `remembered` keys.
+    pub(crate) fn new(clock: Arc<dyn Clock>, span: Duration, remembered: u64) -> Self {
+        Self { clock, span, taken: Cache::builder().max_capacity(remembered).time_to_idle(span).build() }
+    }
+
+    /// Notes one more for `key`, or says how long to wait first when there were `most` within the span.
+    pub(crate) fn take(&self, key: K, most: usize) -> Result<(), Duration> {
+        self.take_with(key, most, || Ok(()))
+    }
+
+    /// The same, when `other` agrees. `other` is asked only when there is room, so a refusal takes nothing anywhere.
+    fn take_with(&self, key: K, most: usize, other: impl FnOnce() -> Result<(), Duration>) -> Result<(), Duration> {
+        let now = self.clock.monotonic();
+        let taken = self.taken.get_with(key, Arc::default);
+        // The lock orders requests of the same moment.
+        let mut taken = taken.lock();
+        while taken.front().is_some_and(|at| now.saturating_sub(*at) >= self.span) {
+            taken.pop_front();
+        }
+        if taken.len() >= most {
+            let oldest = taken.front().copied().unwrap_or(now);
+            return Err(self.span.saturating_sub(now.saturating_sub(oldest)));
+        }
+        other()?;
+        taken.push_back(now);
+        Ok(())
+    }
+}
+
 /// Why somebody looks at a domain's DNS. Each has a pace of its own: who has tried a name out may attach and verify it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Asking {
@@ -34,45 +73,24 @@ pub(crate) enum Asking {
     Verify,
 }
 
-/// Who asked when.
+/// Checks of domains, by domain and by project.
 pub(crate) struct Throttles {
-    clock: Arc<dyn Clock>,
-    domains: Cache<(Asking, String), Duration>,
-    projects: Cache<(Asking, ProjectRef), Arc<Mutex<VecDeque<Duration>>>>,
+    domains: Throttle<(Asking, String)>,
+    projects: Throttle<(Asking, ProjectRef)>,
 }
 
 impl Throttles {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
-            clock,
-            domains: Cache::builder().max_capacity(REMEMBERED_MAX).build(),
-            projects: Cache::builder().max_capacity(REMEMBERED_MAX).build(),
+            domains: Throttle::new(clock.clone(), DOMAIN_INTERVAL, REMEMBERED_MAX),
+            projects: Throttle::new(clock, PROJECT_WINDOW, REMEMBERED_MAX),
         }
     }
 
-    /// Notes that a look at `domain` is asked for, or says how long to wait first.
+    /// Notes a check of `domain`, or says how long to wait first.
     pub(crate) fn look(&self, asking: Asking, project: &ProjectRef, domain: &str) -> Result<(), Duration> {
-        let now = self.clock.monotonic();
-        let asked = self.projects.get_with((asking, project.clone()), Arc::default);
-        // The lock orders those who ask at the same moment.
-        let mut asked = asked.lock();
-        while asked.front().is_some_and(|at| now.saturating_sub(*at) >= PROJECT_WINDOW) {
-            asked.pop_front();
-        }
-        let key = (asking, format!("{} {domain}", project.uid));
-        if let Some(last) = self.domains.get(&key) {
-            let since = now.saturating_sub(last);
-            if since < DOMAIN_INTERVAL {
-                return Err(DOMAIN_INTERVAL.saturating_sub(since));
-            }
-        }
-        if asked.len() >= PROJECT_CHECKS_MAX {
-            let oldest = asked.front().copied().unwrap_or(now);
-            return Err(PROJECT_WINDOW.saturating_sub(now.saturating_sub(oldest)));
-        }
-        asked.push_back(now);
-        self.domains.insert(key, now);
-        Ok(())
+        let domain = (asking, format!("{} {domain}", project.uid));
+        self.projects.take_with((asking, project.clone()), PROJECT_CHECKS_MAX, || self.domains.take(domain, 1))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Withdrawals: names, keys, projects, suspensions and redirects that gateways are to serve no more.
+//! Withdrawals: names, keys and projects, and what of a project or a domain was public, that gateways are to serve no more.
 //!
 //! All go the same way. The change and the row that says what it withdrew are one transaction; then every process of a
 //! gateway on record is waited for (`nodes`), for a second. When all have acknowledged, the row goes and the answer is 204.
@@ -29,11 +29,24 @@ const ROWS_MEASURED_MAX: i64 = 1_000;
 /// Processes that metrics name. Of more, those by whose names the list begins.
 const PROCESSES_NAMED_MAX: usize = 64;
 
+/// What is waited for besides the processes in memory while the record of processes cannot be read.
+const RECORD_NOT_READ: &str = "processes on record, which could not be read";
+
 /// Waits, a second at most, until no process of a gateway serves what was withdrawn by `revision` and before. What they
-/// have all acknowledged is done with.
+/// have all acknowledged is done with. What is withdrawn is committed, so this never fails: without the record of processes
+/// those in memory are waited for, and the record is named among those that have not acknowledged.
 pub(crate) async fn wait(app: &App, revision: Revision) -> Result<Acknowledged, StoreError> {
-    app.recall_processes().await?;
-    let acknowledged = app.nodes.acknowledged_by_all(revision, ACKNOWLEDGEMENT_TIME_MAX).await;
+    let recalled = app.recall_processes().await;
+    let mut acknowledged = app.nodes.acknowledged_by_all(revision, ACKNOWLEDGEMENT_TIME_MAX).await;
+    if let Err(error) = recalled {
+        tracing::warn!(
+            %error,
+            revision = revision.0,
+            "the record of gateways' processes could not be read: a withdrawal waits until it can be"
+        );
+        acknowledged.asked += 1;
+        acknowledged.lagging.push(RECORD_NOT_READ.to_owned());
+    }
     if acknowledged.lagging.is_empty()
         && let Err(error) = end(app, revision).await
     {
@@ -42,40 +55,44 @@ pub(crate) async fn wait(app: &App, revision: Revision) -> Result<Acknowledged, 
     Ok(acknowledged)
 }
 
-/// As [`wait`], for what was withdrawn just now: when a gateway has not acknowledged it, the project's events say so.
+/// As [`wait`], for what of `which` was withdrawn just now: when a gateway has not acknowledged it, the project's events
+/// say so.
 pub(crate) async fn settle(
     app: &App,
     revision: Revision,
-    (what, which): (What, &str),
+    (whats, which): (&[What], &str),
     project: &ProjectRef,
 ) -> Result<Acknowledged, StoreError> {
     let acknowledged = wait(app, revision).await?;
     if acknowledged.lagging.is_empty() {
         return Ok(acknowledged);
     }
-    tracing::warn!(
-        what = what.as_str(),
-        which,
-        project.id = %project,
-        revision = revision.0,
-        gateways = acknowledged.lagging.join(", "),
-        "a withdrawal is not on every gateway: these may serve it still; waiting until they have acknowledged it"
-    );
-    if let Err(error) = record(app, what, which, project, &acknowledged).await {
-        tracing::warn!(%error, "no event says that a withdrawal waits for gateways");
+    for what in whats {
+        tracing::warn!(
+            what = what.as_str(),
+            which,
+            project.id = %project,
+            revision = revision.0,
+            gateways = acknowledged.lagging.join(", "),
+            "a withdrawal is not on every gateway: these may serve it still; waiting until they have acknowledged it"
+        );
+        if let Err(error) = record(app, *what, which, project, &acknowledged).await {
+            tracing::warn!(%error, "no event says that a withdrawal waits for gateways");
+        }
     }
     Ok(acknowledged)
 }
 
-/// As [`wait`], for what was withdrawn earlier and may wait still; `None` when it does not.
+/// As [`wait`], for what of `which` was withdrawn earlier and may wait still; `None` when nothing does.
 pub(crate) async fn repeat(
     app: &App,
-    (what, which): (What, &str),
+    (whats, which): (&[What], &str),
     project: &ProjectRef,
 ) -> Result<Option<Acknowledged>, StoreError> {
     let found = app.store.withdrawals_of(&project.uid).await?;
-    match found.iter().find(|one| one.what == what && one.which == which) {
-        Some(one) => wait(app, one.revision).await.map(Some),
+    let waiting = found.iter().filter(|one| whats.contains(&one.what) && one.which == which);
+    match waiting.map(|one| one.revision).max() {
+        Some(revision) => wait(app, revision).await.map(Some),
         None => Ok(None),
     }
 }

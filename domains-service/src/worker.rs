@@ -5,9 +5,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chassis::shutdown::Shutdown;
+use chassis::sql::RowPlace;
 use contract::hostname::Hostname;
 use tokio::task::{self, JoinSet};
 
@@ -17,9 +18,8 @@ use crate::dashboard::{ABSOLUTE_MILLIS_MAX, IDLE_MILLIS_MAX};
 use crate::domain::{Domain, Status};
 use crate::nodes::FORGOTTEN_AFTER;
 use crate::project::ProjectRef;
-use crate::store::rows::Table;
 use crate::store::usage::USAGE_DAYS_MAX;
-use crate::store::{StoreError, acme, domains, keys, processes, projects, webhooks};
+use crate::store::{StoreError, acme, domains, keys, numbers, processes, projects, webhooks};
 use crate::withdrawals;
 
 /// Between two searches for domains that are due; a change wakes the worker at once.
@@ -64,6 +64,13 @@ const OVERDUE_MILLIS: i64 = 60 * 1_000;
 
 /// Removed projects erased per round: each may have many events.
 const PROJECTS_ERASED_AT_ONCE: i64 = 10;
+
+/// A row that could not be read and was not read again for so long is on the list no more: it is deleted, or it has another
+/// key. Domains and orders that are set aside are read again earlier.
+const UNREAD_MAX: Duration = Duration::from_hours(2);
+
+/// Rows that cannot be read and that metrics name. Of more, those of the first tables.
+const ROWS_NAMED_MAX: usize = 100;
 
 /// Stale keys deleted per round.
 const KEYS_PER_TIDYING: i64 = 500;
@@ -231,6 +238,7 @@ async fn tidy_once(app: &App) -> Result<(), StoreError> {
         tracing::info!(changes = forgotten, "the change log was compacted");
     }
     let mut write = app.store.write().await?;
+    numbers::put_right(&mut write).await?;
     let now = write.now();
     for key in keys::stale_keys(write.connection(), now.plus(-MEMORY_MILLIS), KEYS_PER_TIDYING).await? {
         keys::withdraw(&mut write, &key).await?;
@@ -253,6 +261,9 @@ async fn tidy_once(app: &App) -> Result<(), StoreError> {
     write.tidy_bans().await?;
     webhooks::forget_taken(&mut write, now.plus(-DELIVERIES_MILLIS)).await?;
     write.commit().await?;
+    if let Some(since) = Instant::now().checked_sub(UNREAD_MAX) {
+        app.store.reader().unreadable().forget_unread_since(since);
+    }
     erase_due_projects(app).await?;
     app.store.forget_sessions(now.plus(-ABSOLUTE_MILLIS_MAX), now.plus(-IDLE_MILLIS_MAX), now).await?;
     Ok(())
@@ -278,9 +289,9 @@ pub(crate) async fn measure(app: &App) -> Result<(), StoreError> {
         let count = counts.remove(status.as_str()).unwrap_or(0);
         app.metrics.states.with_label_values(&[status.as_str()]).set(count);
     }
-    for table in Table::ALL {
-        let count = i64::try_from(app.store.reader().unreadable().count(table.as_str())).unwrap_or(i64::MAX);
-        app.metrics.unreadable_rows.with_label_values(&[table.as_str()]).set(count);
+    app.metrics.unreadable_row.reset();
+    for (RowPlace { table, row, of }, bad) in app.store.reader().unreadable().noted(ROWS_NAMED_MAX) {
+        app.metrics.unreadable_row.with_label_values(&[table, &row, &of, bad.column]).set(1);
     }
     let revision = app.store.newest_revision().await?;
     app.metrics.revision.set(revision.0.cast_signed());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use contract::plan::Plan;
 use contract::time::UnixMillis;
 use gateway::quota::ledger::node::{NodeBucket, Purpose, Step};
-use gateway::quota::ledger::{NodeId, Reply, Settlement};
+use gateway::quota::ledger::{Life, NodeId, Reply, Settlement};
 use gateway::quota::store::redis::trial;
 
 /// Requests that wait for the answer.
@@ -32,7 +32,7 @@ pub fn store(bytes: &[u8]) {
 fn settled(settlement: &Settlement) {
     let limits = Plan::Pro.stated_limits();
     let now = Duration::from_hours(1);
-    let mut node = NodeBucket::new(NodeId { process: 1, life: 1 }, limits);
+    let mut node = NodeBucket::new(NodeId { place: 1, life: Life { start: 1, stay: 0, process: 1 } }, limits);
     assert_eq!(node.spend(now, limits), Step::Ask);
     let Some(asked) = node.ask(now, Purpose::Spend(WAITING)) else { return };
     assert!(node.hear(now, asked.seq, settlement));

@@ -23,6 +23,7 @@ use crate::clock::FleetClock;
 use crate::gateway::Gateway;
 use crate::quota::ledger::{self, bucket::NodeView};
 use crate::quota::standing::Allowance;
+use crate::replica::Unheard;
 use crate::server::Live;
 
 /// What the handlers look at.
@@ -82,14 +83,17 @@ async fn status(State(view): State<View>) -> Json<Value> {
             })
         })
         .collect();
+    let clocks = view.fleet_clock.off();
     Json(json!({
         "node": view.live.node,
         "version": env!("CARGO_PKG_VERSION"),
         "revision": pipeline.replica.revision(),
         "replica_refuses": pipeline.replica.refusal(),
+        "unheard": pipeline.replica.unheard().map(Unheard::as_str),
         "ready": view.live.health.is_ready(),
         "now": view.fleet_clock.now_seconds(),
-        "clock_behind_milliseconds": view.fleet_clock.behind(),
+        "clock_behind_milliseconds": -clocks.machine,
+        "clocks_off_milliseconds": { "quota_store": clocks.store, "control_plane": clocks.control },
         "feed_heard_at": view.gateway.telemetry.feed_heard.get(),
         "log_lines_dropped": view.gateway.telemetry.lines_dropped(),
         "platform_certificate_faults": recall::platform_certificate_faults(&view),
@@ -182,7 +186,7 @@ async fn usage(State(view): State<View>, Path(project): Path<String>) -> Respons
 /// One node's part of a bucket, for people.
 fn node(part: &NodeView) -> Value {
     json!({
-        "node": format!("{:016x}.{}", part.node.process, part.node.life),
+        "node": format!("{:016x}", part.node.place),
         "minute": part.minute_units,
         "held": part.held,
         "day": part.day_units,

@@ -2,50 +2,76 @@
 //!
 //! What callers are told of their limits, and what upstreams are told of callers, is dated. The quota store and the
 //! control plane say with every sign of life what time it is there; where both are heard, the one in the middle of
-//! theirs and ours is right unless two of the three are wrong. Where only one is heard nobody knows who is wrong, and
-//! this machine's clock counts. Deadlines are measured by the monotonic clock and need none of this.
+//! theirs and ours is right unless two of the three are wrong. Where only one is heard it cannot be known which of two
+//! clocks is wrong, and this machine's counts; a difference is shown by `status`, a metric and an alert. What they said is
+//! kept against the monotonic clock, so a step of this machine's clock is outvoted even while neither of them is heard.
+//! The embedded quota store has no clock of its own and no vote. Deadlines are measured by the monotonic clock and need
+//! none of this.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use chassis::clock::Clock;
 use contract::time::UnixMillis;
 
 use crate::quota::Quota;
-
-/// What stands in place of the control plane's clock before it was heard.
-const NEVER_HEARD: i64 = i64::MIN;
+use crate::quota::clock::ForeignClock;
 
 /// See the module.
 pub struct FleetClock {
     machine: Arc<dyn Clock>,
     quota: Quota,
-    /// The control plane's clock less this machine's, in milliseconds.
-    control_ahead: AtomicI64,
+    control: ForeignClock,
+}
+
+/// By how many milliseconds each clock is ahead of the fleet's time; `None`: it was never heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClocksOff {
+    /// This machine's.
+    pub machine: i64,
+    /// The quota store's.
+    pub store: Option<i64>,
+    /// The control plane's.
+    pub control: Option<i64>,
+}
+
+impl ClocksOff {
+    /// Each clock by its name in metrics; 0 for one that was not heard.
+    pub fn by_name(self) -> [(&'static str, i64); 3] {
+        [
+            ("machine", self.machine),
+            ("quota_store", self.store.unwrap_or(0)),
+            ("control_plane", self.control.unwrap_or(0)),
+        ]
+    }
 }
 
 impl FleetClock {
     /// This machine's clock, until the others are heard.
     pub fn new(machine: Arc<dyn Clock>, quota: Quota) -> Self {
-        Self { machine, quota, control_ahead: AtomicI64::new(NEVER_HEARD) }
+        Self { machine, quota, control: ForeignClock::default() }
     }
 
     /// The control plane says what time it is there.
     pub fn heard_control(&self, now: UnixMillis) {
-        self.control_ahead.store(now.since(self.machine.now()), Ordering::Relaxed);
+        self.control.hear(now, self.machine.monotonic());
     }
 
-    /// By how many milliseconds this machine's clock is behind; negative when it is ahead. 0 while nobody knows.
-    pub fn behind(&self) -> i64 {
-        let control = Some(self.control_ahead.load(Ordering::Relaxed)).filter(|ahead| *ahead != NEVER_HEARD);
-        self.quota.store_ahead().zip(control).map_or(0, |(store, control)| middle(store, control))
+    /// How far the clocks are from the fleet's time.
+    pub fn off(&self) -> ClocksOff {
+        let machine = self.machine.now();
+        let control = self.control.now(self.machine.monotonic());
+        compare(machine, self.quota.store_now(), control)
     }
 }
 
 impl Clock for FleetClock {
     fn now(&self) -> UnixMillis {
-        self.machine.now().plus(self.behind())
+        let machine = self.machine.now();
+        match (self.quota.store_now(), self.control.now(self.machine.monotonic())) {
+            (Some(store), Some(control)) => middle(machine, store, control),
+            _ => machine,
+        }
     }
 
     fn monotonic(&self) -> Duration {
@@ -53,18 +79,105 @@ impl Clock for FleetClock {
     }
 }
 
-/// The middle one of 0 and two others.
-fn middle(one: i64, other: i64) -> i64 {
-    one.min(other).max(one.max(other).min(0))
+fn compare(machine: UnixMillis, store: Option<UnixMillis>, control: Option<UnixMillis>) -> ClocksOff {
+    let fleet = store.zip(control).map_or(machine, |(store, control)| middle(machine, store, control));
+    ClocksOff {
+        machine: machine.since(fleet),
+        store: store.map(|store| store.since(fleet)),
+        control: control.map(|control| control.since(fleet)),
+    }
+}
+
+/// The middle one of three.
+fn middle(one: UnixMillis, two: UnixMillis, three: UnixMillis) -> UnixMillis {
+    one.min(two).max(one.max(two).min(three))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use async_trait::async_trait;
+    use contract::project::ProjectUid;
+
     use super::*;
+    use crate::quota::clock::QuotaClock;
+    use crate::quota::ledger::bucket::BucketView;
+    use crate::quota::ledger::{Incarnation, Reply, Statement};
+    use crate::quota::settings::QuotaSettings;
+    use crate::quota::store::memory::MemoryStore;
+    use crate::quota::store::{Pulse, Store, StoreOutage};
+
+    const NOW: i64 = 1_700_000_000_000;
+
+    /// A machine whose wall clock steps when the test says so.
+    #[derive(Default)]
+    struct Machine {
+        passed: AtomicI64,
+        stepped: AtomicI64,
+    }
+
+    impl Machine {
+        fn pass(&self, time: Duration) {
+            self.passed.fetch_add(i64::try_from(time.as_millis()).unwrap(), Ordering::SeqCst);
+        }
+
+        fn step(&self, millis: i64) {
+            self.stepped.fetch_add(millis, Ordering::SeqCst);
+        }
+
+        fn right_time(&self) -> UnixMillis {
+            UnixMillis(NOW + self.passed.load(Ordering::SeqCst))
+        }
+    }
+
+    impl Clock for Machine {
+        fn now(&self) -> UnixMillis {
+            self.right_time().plus(self.stepped.load(Ordering::SeqCst))
+        }
+
+        fn monotonic(&self) -> Duration {
+            Duration::from_millis(u64::try_from(self.passed.load(Ordering::SeqCst)).unwrap())
+        }
+    }
+
+    impl QuotaClock for Machine {
+        fn wall(&self) -> UnixMillis {
+            self.now()
+        }
+
+        fn monotonic(&self) -> Duration {
+            Clock::monotonic(self)
+        }
+    }
+
+    /// A store on a machine whose clock is right.
+    struct Elsewhere(Arc<Machine>);
+
+    #[async_trait]
+    impl Store for Elsewhere {
+        async fn settle(&self, _bucket: &ProjectUid, _statement: Statement) -> Result<Reply, StoreOutage> {
+            Err(StoreOutage::Full)
+        }
+
+        async fn pulse(&self, _count: bool) -> Result<Pulse, StoreOutage> {
+            Ok(Pulse { incarnation: Incarnation::default(), now: self.0.right_time(), fleet: None })
+        }
+
+        async fn view(&self, _bucket: &ProjectUid) -> Result<Option<BucketView>, StoreOutage> {
+            Ok(None)
+        }
+    }
+
+    fn over(machine: &Arc<Machine>, store: Arc<dyn Store>) -> (Quota, FleetClock) {
+        let quota = Quota::new(store, QuotaSettings::new(1), machine.clone());
+        (quota.clone(), FleetClock::new(machine.clone(), quota))
+    }
 
     #[test]
     fn the_one_in_the_middle_is_right() {
-        for (one, other, right) in [
+        let at = |ahead: i64| UnixMillis(NOW + ahead);
+        for (store, control, fleet) in [
             (0, 0, 0),
             (5, 7, 5),
             (-5, -7, -5),
@@ -73,7 +186,58 @@ mod tests {
             (-90_000, 3, 0),
             (-90_000, -3, -3),
         ] {
-            assert_eq!((middle(one, other), middle(other, one)), (right, right), "{one} {other}");
+            for (one, two) in [(store, control), (control, store)] {
+                let off = compare(at(0), Some(at(one)), Some(at(two)));
+                let expected = ClocksOff { machine: -fleet, store: Some(one - fleet), control: Some(two - fleet) };
+                assert_eq!(off, expected, "{one} {two}");
+            }
         }
+    }
+
+    #[test]
+    fn with_one_foreign_reading_this_machines_clock_counts_and_the_difference_is_shown() {
+        let at = |ahead: i64| Some(UnixMillis(NOW + ahead));
+        let (control, store) =
+            (compare(UnixMillis(NOW), None, at(90_000)), compare(UnixMillis(NOW), at(-90_000), None));
+        assert_eq!(control, ClocksOff { machine: 0, store: None, control: Some(90_000) });
+        assert_eq!(store, ClocksOff { machine: 0, store: Some(-90_000), control: None });
+        assert_eq!(compare(UnixMillis(NOW), None, None), ClocksOff { machine: 0, store: None, control: None });
+    }
+
+    #[tokio::test]
+    async fn the_embedded_store_has_no_vote_on_what_time_it_is() {
+        let machine = Arc::new(Machine::default());
+        let (quota, clock) = over(&machine, Arc::new(MemoryStore::new(machine.clone(), 1)));
+        machine.step(-90_000);
+        quota.heartbeat().await;
+        clock.heard_control(machine.right_time());
+        assert_eq!(clock.off(), ClocksOff { machine: 0, store: None, control: Some(90_000) });
+    }
+
+    #[tokio::test]
+    async fn a_step_of_this_machines_clock_is_outvoted_while_the_others_are_away() {
+        let machine = Arc::new(Machine::default());
+        let (quota, clock) = over(&machine, Arc::new(Elsewhere(machine.clone())));
+        quota.heartbeat().await;
+        clock.heard_control(machine.right_time());
+        machine.pass(Duration::from_hours(1));
+        for step in [180_000, -7_200_000, 90_000] {
+            machine.step(step);
+            assert_eq!(clock.now(), machine.right_time(), "stepped by {step} ms");
+        }
+        assert_eq!(clock.off().machine, 180_000 - 7_200_000 + 90_000);
+    }
+
+    #[tokio::test]
+    async fn a_clock_that_is_repaired_while_the_others_are_away_is_right_at_once() {
+        let machine = Arc::new(Machine::default());
+        let (quota, clock) = over(&machine, Arc::new(Elsewhere(machine.clone())));
+        machine.step(-90_000);
+        quota.heartbeat().await;
+        clock.heard_control(machine.right_time());
+        assert_eq!((clock.now(), clock.off().machine), (machine.right_time(), -90_000));
+        machine.pass(Duration::from_mins(10));
+        machine.step(90_000);
+        assert_eq!((clock.now(), clock.off().machine), (machine.right_time(), 0));
     }
 }

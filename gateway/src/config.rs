@@ -59,6 +59,8 @@ pub struct Config {
     pub platform_certificate: Option<(PathBuf, PathBuf)>,
     /// The control plane's internal listener.
     pub feed: Peer,
+    /// Whether a replica that was left with a goodbye is served before the control plane has heard of this process.
+    pub serve_before_heard: bool,
     /// The quota.
     pub quota: QuotaConfig,
     /// The backends.
@@ -131,7 +133,9 @@ impl Config {
         let credential = credential::read(root);
         let sealing_secret =
             root.required_secret("sealing_secret", SECRET_EXAMPLE, root.sealing_secrets("sealing_secret"));
-        let feed = Peer::read(&root.section("feed"), "http://127.0.0.1:7003");
+        let follow = root.section("feed");
+        let feed = Peer::read(&follow, "http://127.0.0.1:7003");
+        let serve_before_heard = follow.flag("serve_before_heard", false);
         let quota = quota::read(&root.section("quota"));
         let upstreams = upstream::read_all(&root.section("upstreams"));
         let overload = overload::read(&root.section("overload"));
@@ -160,6 +164,7 @@ impl Config {
             sealing_secret: sealing_secret?,
             platform_certificate: platform_certificate?,
             feed: feed?,
+            serve_before_heard: serve_before_heard?,
             quota: quota?,
             upstreams: upstreams?,
             overload: overload?,

@@ -75,7 +75,7 @@ pub trait ResponseSink: Send {
 }
 
 /// What an upstream has said itself and the gateway therefore does not.
-#[expect(clippy::struct_excessive_bools, reason = "four fields of a response, each there or not")]
+#[expect(clippy::struct_excessive_bools, reason = "five fields of a response, each there or not")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spoken {
     /// Who may read the response: all fields of CORS stay together.
@@ -86,6 +86,8 @@ pub struct Spoken {
     request_id: bool,
     /// When the response was made, on a site.
     date: bool,
+    /// That our word about the caller is not accepted.
+    identity_refused: bool,
 }
 
 impl Spoken {
@@ -99,8 +101,14 @@ impl Spoken {
             Some(b's' | b'S') => self.transport_security |= is(TRANSPORT_SECURITY),
             Some(b'x' | b'X') => self.request_id |= is(REQUEST_ID),
             Some(b'd' | b'D') => self.date |= is(DATE),
+            Some(b't' | b'T') => self.identity_refused |= is(contract::token::IDENTITY_REFUSED_HEADER),
             _ => {}
         }
+    }
+
+    /// Whether the upstream refuses the gateway, and not the caller.
+    pub fn refuses_identity(self, status: StatusCode) -> bool {
+        self.identity_refused && status == StatusCode::UNAUTHORIZED
     }
 }
 

@@ -296,6 +296,7 @@ impl<'a> Exchange<'a> {
                 response::read(&upstream.buffer, to_head, |name| is_foreign(name, &self.facts), &mut out)?
             {
                 forward::inspect(head.status, head.fields_bytes, &mut self.facts)?;
+                forward::accepted(head.spoken.refuses_identity(head.status))?;
                 upstream.buffer.advance(head.bytes);
                 if !head.status.is_informational() || head.status == StatusCode::SWITCHING_PROTOCOLS {
                     return Ok((head, out));

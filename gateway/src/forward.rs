@@ -258,6 +258,7 @@ fn explain(error: &pingora::Error) -> Rejection {
             Rejection::UpstreamUnreachable
         }
         Type::TLSHandshakeFailure => Rejection::UpstreamTls,
+        Type::Custom(IDENTITY_REFUSED) => Rejection::IdentityRefused,
         _ => Rejection::UpstreamInvalid,
     }
 }
@@ -286,6 +287,22 @@ pub fn inspect(status: StatusCode, bytes: usize, facts: &mut Facts) -> pingora::
     }
     if bytes > RESPONSE_HEAD_BYTES_MAX {
         return wrong("the head of the response is too large");
+    }
+    Ok(())
+}
+
+/// The kind of error of an upstream that refuses our word about the caller.
+const IDENTITY_REFUSED: &str = "IdentityRefused";
+
+/// Whether the upstream accepted what this gateway says of the caller. Where it did not, the caller is not to blame: its key
+/// was found good here.
+///
+/// # Errors
+/// When it did not.
+pub fn accepted(refused: bool) -> pingora::Result<()> {
+    if refused {
+        let why = "the upstream refused the gateway's identity token";
+        return Err(pingora::Error::explain(ErrorType::Custom(IDENTITY_REFUSED), why).into_up());
     }
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! The identity of a place: one data directory, which one gateway process uses at a time.
 //!
 //! A process that is restarted over the same directory is the same place. The control plane keeps one record for a place, so
-//! a removal waits for the new process and no longer for the dead one before it.
+//! a removal waits for the new process and no longer for the dead one before it. The quota store keeps one component of a
+//! bucket for a place, so restarts add none.
 
 use std::path::Path;
 
@@ -30,8 +31,33 @@ pub(crate) fn identity(directory: &Path) -> anyhow::Result<u64> {
         Err(error) => return Err(anyhow::Error::new(error).context(format!("reading {}", path.display()))),
     }
     let identity = u64::from_le_bytes(chassis::random::bytes()?);
-    write_private(&path, format!("{identity:016x}\n").as_bytes())?;
+    replace(directory, identity)?;
     Ok(identity)
+}
+
+/// Gives the place another identity, because a process over a copy of the directory uses the present one.
+///
+/// # Errors
+/// When the file cannot be written.
+pub(crate) fn replace(directory: &Path, identity: u64) -> anyhow::Result<()> {
+    write_private(&directory.join(FILE), format!("{identity:016x}\n").as_bytes())
+}
+
+/// The file that counts starts: a decimal number.
+const STARTS: &str = "place-starts";
+
+/// Counts a start of the place and answers how many there were, this one included: a later process has a greater number.
+///
+/// Where that cannot be written (a full disk), the next start has the same number: the process is then taken for one over a
+/// copy of the directory, and counts for a new place.
+pub(crate) fn count_start(directory: &Path) -> u32 {
+    let path = directory.join(STARTS);
+    let before = std::fs::read_to_string(&path).ok().and_then(|text| text.trim_end().parse::<u32>().ok());
+    let start = before.unwrap_or(0).saturating_add(1);
+    if let Err(error) = write_private(&path, format!("{start}\n").as_bytes()) {
+        tracing::warn!(error = format!("{error:#}"), file = %path.display(), "could not count this start of the place");
+    }
+    start
 }
 
 fn parse(text: &str) -> Option<u64> {
@@ -49,6 +75,24 @@ mod tests {
         let first = identity(here.path()).unwrap();
         assert_eq!(identity(here.path()).unwrap(), first);
         assert_ne!(identity(there.path()).unwrap(), first);
+    }
+
+    #[test]
+    fn every_start_has_a_greater_number_and_a_copy_has_the_same_next_one() {
+        let (here, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        assert_eq!((count_start(here.path()), count_start(here.path())), (1, 2));
+        std::fs::copy(here.path().join(STARTS), copy.path().join(STARTS)).unwrap();
+        assert_eq!((count_start(here.path()), count_start(copy.path())), (3, 3));
+        std::fs::write(here.path().join(STARTS), "damaged").unwrap();
+        assert_eq!(count_start(here.path()), 1);
+    }
+
+    #[test]
+    fn a_place_may_be_given_another_identity() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = identity(directory.path()).unwrap();
+        replace(directory.path(), !first).unwrap();
+        assert_eq!(identity(directory.path()).unwrap(), !first);
     }
 
     #[test]

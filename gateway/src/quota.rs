@@ -26,21 +26,22 @@ pub mod store;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use contract::key::KeyId;
 use contract::plan::Limits;
 use contract::project::ProjectUid;
-use contract::time::UnixSeconds;
+use contract::time::{UnixMillis, UnixSeconds};
 use contract::window::Window;
 use parking_lot::Mutex;
 
 use ban::{Ban, BanTable};
 use breaker::Breaker;
 use cells::Cells;
-use clock::QuotaClock;
+use clock::{ForeignClock, QuotaClock};
 use ledger::bucket::BucketView;
+use ledger::{Life, NodeId};
 use settings::{Mode, OnStoreDown, QuotaSettings};
 use standing::Standing;
 use store::{Fleet, News, Store, StoreOutage};
@@ -48,9 +49,6 @@ use store::{Fleet, News, Store, StoreOutage};
 /// How often a node shows itself to the store, notices that the store's memory is a new one, and hands back what
 /// idle buckets hold.
 pub const HEARTBEAT: Duration = Duration::from_millis(100);
-
-/// What stands in place of the store's clock before it was heard.
-const NEVER_HEARD: i64 = i64::MIN;
 
 /// Why a request is not let through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,9 +90,8 @@ struct Inner {
     /// The breaker's state, for the hot path: the last call failed; so many did that nobody asks any more.
     store_fails: AtomicBool,
     store_is_gone: AtomicBool,
-    /// The store's clock less this machine's, in milliseconds, as last heard: bans end by one clock everywhere.
-    /// [`NEVER_HEARD`] until then.
-    store_ahead: AtomicI64,
+    /// The store's clock: bans end by one clock everywhere. Never heard where the store has no clock of its own.
+    store_clock: ForeignClock,
     /// The nodes that share the limits, as the store last said.
     fleet: Mutex<Fleet>,
     /// When the nodes are to be counted next, in milliseconds of the monotonic clock.
@@ -112,12 +109,12 @@ impl Quota {
     /// Quotas over `store`. [`Quota::run`] has to run beside it.
     pub fn new(store: Arc<dyn Store>, settings: QuotaSettings, clock: Arc<dyn QuotaClock>) -> Self {
         Self(Arc::new(Inner {
-            cells: Cells::new(settings.process, settings.buckets_max),
+            cells: Cells::new(identity(&settings), settings.buckets_max),
             bans: BanTable::new(settings.ban),
             breaker: Mutex::default(),
             store_fails: AtomicBool::new(false),
             store_is_gone: AtomicBool::new(false),
-            store_ahead: AtomicI64::new(NEVER_HEARD),
+            store_clock: ForeignClock::default(),
             fleet: Mutex::new(settings.fleet),
             count_at: AtomicU64::new(0),
             untold: Mutex::default(),
@@ -186,9 +183,15 @@ impl Quota {
         *self.0.fleet.lock()
     }
 
-    /// By how many milliseconds the store's clock is ahead of this machine's; `None` while it was never heard.
-    pub fn store_ahead(&self) -> Option<i64> {
-        Some(self.0.store_ahead.load(Ordering::Relaxed)).filter(|ahead| *ahead != NEVER_HEARD)
+    /// The store's time by now; `None` while it was never heard, and for a store without a clock of its own.
+    pub fn store_now(&self) -> Option<UnixMillis> {
+        self.0.store_now()
+    }
+
+    /// The place that this node counts for: that of the settings, or another one after a process with a copy of its data
+    /// directory took it.
+    pub fn place(&self) -> u64 {
+        self.0.cells.me().place
     }
 
     /// How requests are being counted right now.
@@ -202,6 +205,13 @@ impl Quota {
             OnStoreDown::Allow => Mode::Allow,
         }
     }
+}
+
+/// Who speaks for buckets of a node that has just begun.
+fn identity(settings: &QuotaSettings) -> NodeId {
+    // Half of the random number tells processes of one place apart.
+    let process = u32::try_from(settings.process & u64::from(u32::MAX)).unwrap_or(0);
+    NodeId { place: settings.place, life: Life { start: settings.start, stay: 0, process } }
 }
 
 #[cfg(test)]

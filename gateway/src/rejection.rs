@@ -142,6 +142,8 @@ catalogue! {
     Overloaded = 503 "overloaded" Platform "Too many requests are in progress. Retry shortly.";
     /// The quota store cannot answer and the configuration says to refuse.
     QuotaUnavailable = 503 "quota_unavailable" Platform "The request could not be counted right now. Retry shortly.";
+    /// The upstream does not accept our word about the caller: a clock or a signing key is wrong on our side.
+    IdentityRefused = 503 "identity_refused" Platform "The service behind this site does not accept this gateway's word about the caller. Retry shortly.";
     /// The gateway has no replica yet.
     Starting = 503 "starting" Platform "The gateway is starting. Retry shortly.";
     /// The site names an upstream this gateway does not know.

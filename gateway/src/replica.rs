@@ -2,14 +2,15 @@
 //!
 //! The copy lives in a local file (`file`) and is kept current by the change stream ([`follow`]). Requests and
 //! handshakes read bounded hot caches over that file; a miss reads the file, never the network. When the control plane
-//! is gone the copy simply ages: everything in it is served, also after a restart. A snapshot or change that does not
-//! pass validation is refused whole and the last good state stays.
+//! is gone the copy simply ages: everything in it is served, also after a restart, except after one in order ([`Unheard`]).
+//! A snapshot or change that does not pass validation is refused whole and the last good state stays.
 
 mod acceptance;
 mod file;
 pub mod follow;
 mod hot;
 pub mod trial;
+mod unheard;
 mod validate;
 
 use std::path::Path;
@@ -30,6 +31,8 @@ use tokio::sync::watch;
 use self::acceptance::{Acceptance, Difference};
 use self::file::{File, Kind};
 use self::hot::Hot;
+use self::unheard::Standing;
+pub use self::unheard::Unheard;
 pub use self::validate::Invalid;
 use crate::tls::CertificateOpener;
 
@@ -102,6 +105,7 @@ pub struct Replica {
     acceptance: watch::Sender<Acceptance>,
     /// Why the control plane's state is not taken, while it is not.
     refusal: Mutex<Option<String>>,
+    standing: Standing,
 }
 
 /// A snapshot may have less than half of the hostnames that are served if these are no more.
@@ -118,6 +122,7 @@ impl Replica {
 
     fn over(file: File, opener: CertificateOpener, bounds: HotBounds) -> anyhow::Result<Self> {
         let revision = file.position()?.map_or(Revision::default(), |position| position.revision);
+        let standing = Standing::of_file(file.is_stopped()?);
         Ok(Self {
             file,
             opener,
@@ -129,6 +134,7 @@ impl Replica {
             challenges: Hot::new(1_000),
             acceptance: watch::channel(Acceptance::None).0,
             refusal: Mutex::default(),
+            standing,
         })
     }
 
@@ -145,29 +151,34 @@ impl Replica {
         self.file.position().map_err(ReplicaError::File)
     }
 
-    /// Whether a first snapshot has been taken, now or in an earlier life of this node.
+    /// Whether a first snapshot has been taken, now or in an earlier life of this node, and is served.
     pub fn is_present(&self) -> bool {
-        self.revision() > Revision::default()
+        self.revision() > Revision::default() && !self.standing.is_held()
+    }
+
+    /// Looks this up, unless nothing is served.
+    fn served<T>(&self, look_up: impl FnOnce() -> Option<T>) -> Option<T> {
+        if self.standing.is_held() { None } else { look_up() }
     }
 
     /// The site of a hostname.
     pub fn site(&self, hostname: &Hostname) -> Option<Arc<Site>> {
-        self.sites.get(hostname, || self.file.get(Kind::Site, hostname.as_str()))
+        self.served(|| self.sites.get(hostname, || self.file.get(Kind::Site, hostname.as_str())))
     }
 
     /// A project.
     pub fn project(&self, id: &ProjectId) -> Option<Arc<Project>> {
-        self.projects.get(id, || self.file.get(Kind::Project, id.as_str()))
+        self.served(|| self.projects.get(id, || self.file.get(Kind::Project, id.as_str())))
     }
 
     /// A key, by the digest of what was presented.
     pub fn key(&self, digest: &KeyDigest) -> Option<Arc<ApiKey>> {
-        self.keys.get(digest, || self.file.get(Kind::Key, &digest.to_text()))
+        self.served(|| self.keys.get(digest, || self.file.get(Kind::Key, &digest.to_text())))
     }
 
     /// The certificate of a hostname, parsed and ready to sign.
     pub fn certificate(&self, hostname: &Hostname) -> Option<Arc<CertifiedKey>> {
-        self.certificates.get(hostname, || {
+        let load = || {
             let bundle = self.file.get(Kind::Certificate, hostname.as_str())?;
             match self.opener.open(&bundle) {
                 Ok(certified) => Some(certified),
@@ -176,7 +187,8 @@ impl Replica {
                     None
                 }
             }
-        })
+        };
+        self.served(|| self.certificates.get(hostname, load))
     }
 
     /// The key with this public id. Keys are found by digest; this looks through all of them, for operators.
@@ -198,12 +210,12 @@ impl Replica {
 
     /// The challenge with this token.
     pub fn challenge(&self, token: &str) -> Option<Arc<Challenge>> {
-        self.challenges.get(&token.to_owned(), || self.file.get(Kind::Challenge, token))
+        self.served(|| self.challenges.get(&token.to_owned(), || self.file.get(Kind::Challenge, token)))
     }
 
     /// The challenge in progress for a hostname, for TLS-ALPN-01.
     pub fn challenge_for(&self, hostname: &Hostname) -> Option<Challenge> {
-        self.file.find(Kind::Challenge, |challenge: &Challenge| challenge.hostname == *hostname)
+        self.served(|| self.file.find(Kind::Challenge, |challenge: &Challenge| challenge.hostname == *hostname))
     }
 
     /// Takes a batch of changes in one durable step. Revisions must follow what is applied without a gap; those that

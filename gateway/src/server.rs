@@ -106,6 +106,7 @@ pub async fn start(
     let telemetry = Arc::new(Telemetry::new(&registry, logs.lines(), clock.clone(), &node, tracer)?);
     let opener = CertificateOpener::new(SealingKey::of(&config.sealing_secret)?);
     let replica = Arc::new(Replica::open(&config.data_directory.join("replica.redb"), opener, HotBounds::default())?);
+    replica.begin(config.serve_before_heard);
     let platform = platform_certificate(&config)?;
     let (quota, usage) = counting::open(&config, clock.clone(), &registry).await?;
     telemetry.quota.show_mode(quota.mode());

@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use chassis::clock::Clock;
 use chassis::logs::Lines;
-use chassis::metrics::{self, Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Registry};
+use chassis::metrics::{
+    self, Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
+};
 use chassis::trace::Tracer;
 use contract::time::UnixSeconds;
 
@@ -85,6 +87,7 @@ pub struct Telemetry {
     /// When the control plane was last heard from, Unix seconds.
     pub feed_heard: IntGauge,
     replica_refused: IntCounterVec,
+    clock_off: IntGaugeVec,
     /// 1 while the gateway drains.
     pub draining: IntGauge,
     /// The longest time for which a runtime ran nothing, when it was last looked at.
@@ -192,6 +195,7 @@ impl Telemetry {
                 "When the control plane was last heard from.",
             )?,
             replica_refused,
+            clock_off: clock_off(registry)?,
             draining: metrics::gauge(registry, "edge_draining", "1 while the gateway finishes what it has.")?,
             runtime_stall: metrics::fraction_gauge(
                 registry,
@@ -272,6 +276,13 @@ impl Telemetry {
         self.replica_refused.with_label_values(&[reason]).inc();
     }
 
+    /// Shows by how many milliseconds each clock is off.
+    pub fn show_clocks(&self, off: [(&str, i64); 3]) {
+        for (clock, milliseconds) in off {
+            self.clock_off.with_label_values(&[clock]).set(milliseconds / 1_000);
+        }
+    }
+
     /// The time, for who tells operators.
     pub fn now(&self) -> UnixSeconds {
         self.clock.now_seconds()
@@ -303,4 +314,14 @@ fn class_of(status: u16) -> &'static str {
 /// The word for nobody.
 pub(crate) fn blame_word(rejection: Option<Rejection>) -> &'static str {
     rejection.map_or("", |rejection| Blame::as_str(rejection.blame()))
+}
+
+/// The gauge of the clocks, which start at zero.
+fn clock_off(registry: &Registry) -> anyhow::Result<IntGaugeVec> {
+    let help = "By how much a clock is ahead of the fleet's time, as far as this gateway knows.";
+    let gauge = metrics::gauge_vec(registry, "edge_clock_off_seconds", help, &["clock"])?;
+    for clock in ["control_plane", "machine", "quota_store"] {
+        gauge.with_label_values(&[clock]).set(0);
+    }
+    Ok(gauge)
 }

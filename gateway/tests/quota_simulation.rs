@@ -38,3 +38,16 @@ fn no_world_of_the_third_quarter_breaks_a_promise() {
 fn no_world_of_the_fourth_quarter_breaks_a_promise() {
     no_world_of_a_quarter_breaks_a_promise(3);
 }
+
+// rule: 8.1
+#[test]
+fn no_world_with_sixty_five_a_hundred_or_a_thousand_nodes_breaks_a_promise() {
+    for (nodes, seeds) in [(65, 8), (100, 8), (1_000, 2)] {
+        let total = simulation::run_fleets(0..=seeds - 1, nodes);
+        assert!(total.is_ok(), "{nodes} nodes, {}", total.err().map(|broken| broken.to_string()).unwrap_or_default());
+        assert!(
+            total.is_ok_and(|total| total.admitted > 300 && total.refused > 0),
+            "{nodes} nodes: too little happened"
+        );
+    }
+}

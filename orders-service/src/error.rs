@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn trouble_of_the_store_is_never_told_in_its_own_words_and_says_when_to_retry() {
-        for kind in FaultKind::ALL {
+        for &kind in FaultKind::ALL {
             let response = ApiError::from(StoreError::new(kind, "/secret/path is broken")).into_response();
             assert_eq!(response.status(), 503);
             assert_eq!(response.headers()[header::RETRY_AFTER], "1");

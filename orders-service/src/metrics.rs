@@ -24,50 +24,26 @@ pub(crate) struct Metrics {
     pub(crate) last_trouble: Arc<Mutex<Option<(FaultKind, UnixMillis)>>>,
 }
 
-/// How an attempt to cancel ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CancelResult {
-    Cancelled,
-    NotFound,
-    AlreadyShipped,
-    AlreadyCancelled,
-    Error,
-}
-
-impl CancelResult {
-    const ALL: [Self; 5] = [Self::Cancelled, Self::NotFound, Self::AlreadyShipped, Self::AlreadyCancelled, Self::Error];
-
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Cancelled => "cancelled",
-            Self::NotFound => "not_found",
-            Self::AlreadyShipped => "already_shipped",
-            Self::AlreadyCancelled => "already_cancelled",
-            Self::Error => "error",
-        }
+contract::words! {
+    /// How an attempt to cancel ended.
+    pub(crate) enum CancelResult {
+        Cancelled = "cancelled",
+        NotFound = "not_found",
+        AlreadyShipped = "already_shipped",
+        AlreadyCancelled = "already_cancelled",
+        Error = "error",
     }
 }
 
-/// How an event left the outbox.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EventResult {
-    /// The control plane has it.
-    HandedOver,
-    /// Too many waited.
-    Dropped,
-    /// It did not read back as it was written.
-    Damaged,
-}
-
-impl EventResult {
-    const ALL: [Self; 3] = [Self::HandedOver, Self::Dropped, Self::Damaged];
-
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::HandedOver => "handed_over",
-            Self::Dropped => "dropped",
-            Self::Damaged => "damaged",
-        }
+contract::words! {
+    /// How an event left the outbox.
+    pub(crate) enum EventResult {
+        /// The control plane has it.
+        HandedOver = "handed_over",
+        /// Too many waited.
+        Dropped = "dropped",
+        /// It did not read back as it was written.
+        Damaged = "damaged",
     }
 }
 

@@ -8,51 +8,17 @@ mod id;
 pub use date::{InvalidShipDate, ShipDate};
 pub use id::parse_id;
 
-use std::fmt;
-use std::str::FromStr;
-
-/// Where an order stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Status {
-    /// Placed, neither shipped nor cancelled.
-    #[default]
-    Pending,
-    /// On its way or arrived; shipping cannot be reversed.
-    Shipped,
-    /// Called off while it was pending.
-    Cancelled,
-}
-
-/// A word that is no status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a status is one of: pending, shipped, cancelled")]
-pub struct UnknownStatus;
-
-impl Status {
-    /// Every status.
-    pub const ALL: [Self; 3] = [Self::Pending, Self::Shipped, Self::Cancelled];
-
-    /// The word on the wire and in the store.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Shipped => "shipped",
-            Self::Cancelled => "cancelled",
-        }
-    }
-}
-
-impl fmt::Display for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for Status {
-    type Err = UnknownStatus;
-
-    fn from_str(text: &str) -> Result<Self, UnknownStatus> {
-        Self::ALL.into_iter().find(|status| status.as_str() == text).ok_or(UnknownStatus)
+contract::words! {
+    /// Where an order stands.
+    #[derive(Default)]
+    pub enum Status {
+        /// Placed, neither shipped nor cancelled.
+        #[default]
+        Pending = "pending",
+        /// On its way or arrived; shipping cannot be reversed.
+        Shipped = "shipped",
+        /// Called off while it was pending.
+        Cancelled = "cancelled",
     }
 }
 
@@ -153,8 +119,8 @@ mod tests {
     #[test]
     fn every_status_parses_from_its_own_word_and_no_other() {
         for status in Status::ALL {
-            assert_eq!(status.as_str().parse(), Ok(status));
+            assert_eq!(status.as_str().parse(), Ok(*status));
         }
-        assert_eq!("Pending".parse::<Status>(), Err(UnknownStatus));
+        assert_eq!("Pending".parse::<Status>().unwrap_err().to_string(), "use one of: pending, shipped, cancelled");
     }
 }

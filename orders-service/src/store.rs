@@ -153,28 +153,15 @@ pub struct Event {
     pub at: UnixMillis,
 }
 
-/// What happened to an order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventKind {
-    /// It was placed through the API.
-    Created,
-    /// It was shipped.
-    Shipped,
-    /// It was cancelled.
-    Cancelled,
-}
-
-impl EventKind {
-    /// Every kind.
-    pub const ALL: [Self; 3] = [Self::Created, Self::Shipped, Self::Cancelled];
-
-    /// The word on the wire and in the store.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Created => "created",
-            Self::Shipped => "shipped",
-            Self::Cancelled => "cancelled",
-        }
+contract::words! {
+    /// What happened to an order.
+    pub enum EventKind {
+        /// It was placed through the API.
+        Created = "created",
+        /// It was shipped.
+        Shipped = "shipped",
+        /// It was cancelled.
+        Cancelled = "cancelled",
     }
 }
 

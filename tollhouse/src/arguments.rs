@@ -140,13 +140,6 @@ pub enum Command {
         #[arg(long, default_value_t = 30)]
         limit: usize,
     },
-    /// What can be switched off or limited right now, how it stands, and the command for it.
-    Switches,
-    /// What differs between the settings that running processes were given and configuration files.
-    Diff {
-        /// Files; the name says which process reads it. Default: all three under config/.
-        files: Vec<PathBuf>,
-    },
     /// Take a gateway out of rotation: it says it is not ready and asks its clients to reconnect, and goes on serving.
     Drain {
         /// Which gateway, by its name in `tollhouse status`; needed where there are several.
@@ -176,6 +169,9 @@ pub enum Command {
     CheckConfig {
         /// Files; the name says which process reads it. Default: all three under config/.
         files: Vec<PathBuf>,
+        /// Show what differs between the files and the settings of the running processes. Exit code 3 if anything does.
+        #[arg(long)]
+        running: bool,
     },
 }
 

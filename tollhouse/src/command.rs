@@ -5,7 +5,6 @@ mod ban;
 mod changes;
 mod check_config;
 mod dashboard;
-mod diff;
 mod domain;
 mod drain;
 mod explain;
@@ -16,7 +15,6 @@ mod orders;
 mod project;
 mod quota;
 mod status;
-mod switches;
 mod token;
 mod top;
 mod webhook;
@@ -52,7 +50,7 @@ fn waiting(everywhere: &str, done: &str, lagging: &[String]) -> String {
 /// What went wrong, in words that say what to do.
 pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
     let directory = Directory::new(&common.data_dir);
-    if let Command::CheckConfig { files } = command {
+    if let Command::CheckConfig { files, running: false } = command {
         return check_config::run(common, &files);
     }
     if let Command::Init(options) = command {
@@ -94,12 +92,10 @@ pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
         Command::DashboardLink => dashboard::link(common, &client).await,
         Command::Top(question) => top::run(common, &client, &question).await,
         Command::Changes { limit } => changes::run(common, &client, limit).await,
-        Command::Switches => switches::run(common, &client).await,
-        Command::Diff { files } => diff::run(common, &client, &files).await,
+        Command::CheckConfig { files, .. } => check_config::running::compare(common, &client, &files).await,
         Command::Drain { node, resume } => drain::run(common, &client, node.as_deref(), resume).await,
         // These were dealt with before a client was needed.
         Command::Up(_)
-        | Command::CheckConfig { .. }
         | Command::Init(_)
         | Command::Ca
         | Command::Backup(_)

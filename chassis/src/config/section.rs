@@ -90,11 +90,7 @@ impl<'r> Section<'r> {
         T: FromStr + PartialEq + 'static,
         T::Err: Display,
     {
-        match self.find(name) {
-            Ok(None) => Some(default),
-            Ok(Some(found)) => self.parse(name, &found).map(|value| self.compared(name, value, &default)),
-            Err(()) => None,
-        }
+        self.read(name, default, parsed)
     }
 
     /// A setting that may be absent: `Some(None)`.
@@ -103,10 +99,9 @@ impl<'r> Section<'r> {
         T: FromStr + 'static,
         T::Err: Display,
     {
-        match self.find(name) {
-            Ok(None) => Some(None),
-            Ok(Some(found)) => self.parse(name, &found).map(Some),
-            Err(()) => None,
+        match self.find(name).ok()? {
+            None => Some(None),
+            Some(found) => self.parse(name, &found, parsed).map(Some),
         }
     }
 
@@ -116,68 +111,49 @@ impl<'r> Section<'r> {
         T: FromStr + 'static,
         T::Err: Display,
     {
-        match self.find(name) {
-            Ok(Some(found)) => self.parse(name, &found),
-            Ok(None) => {
-                self.missing(name, example);
-                None
-            }
-            Err(()) => None,
+        let value = self.optional(name)?;
+        if value.is_none() {
+            self.missing(name, example);
         }
+        value
     }
 
     /// A whole number within bounds.
     pub fn integer(&self, name: &str, default: u64, bounds: RangeInclusive<u64>) -> Option<u64> {
-        let found = match self.find(name) {
-            Ok(None) => return Some(default),
-            Ok(Some(found)) => found,
-            Err(()) => return None,
-        };
-        match found.text.replace('_', "").parse::<u64>() {
-            Ok(number) if bounds.contains(&number) => Some(self.compared(name, number, &default)),
-            _ => {
-                self.wrong(name, &found, format!("use a whole number from {} to {}", bounds.start(), bounds.end()));
-                None
-            }
-        }
+        self.read(name, default, |text| {
+            let number = text.replace('_', "").parse::<u64>().ok().filter(|number| bounds.contains(number));
+            number.ok_or_else(|| format!("use a whole number from {} to {}", bounds.start(), bounds.end()))
+        })
     }
 
     /// `true` or `false`.
     pub fn flag(&self, name: &str, default: bool) -> Option<bool> {
-        match self.find(name) {
-            Ok(None) => Some(default),
-            Ok(Some(found)) => match found.text.as_str() {
-                "true" => Some(self.compared(name, true, &default)),
-                "false" => Some(self.compared(name, false, &default)),
-                _ => {
-                    self.wrong(name, &found, "use true or false".to_owned());
-                    None
-                }
-            },
-            Err(()) => None,
-        }
+        self.read(name, default, |text| text.parse().map_err(|_| "use true or false".to_owned()))
     }
 
     /// A length of time with its unit: `250ms`, `10s`, `5m`, `24h`, `7d`.
     pub fn duration(&self, name: &str, default: Duration, bounds: RangeInclusive<Duration>) -> Option<Duration> {
-        let found = match self.find(name) {
-            Ok(None) => return Some(default),
-            Ok(Some(found)) => found,
-            Err(()) => return None,
-        };
-        match parse_duration(&found.text) {
-            Some(duration) if bounds.contains(&duration) => Some(self.compared(name, duration, &default)),
-            _ => {
-                let way_out = format!(
+        self.read(name, default, |text| {
+            parse_duration(text).filter(|duration| bounds.contains(duration)).ok_or_else(|| {
+                format!(
                     "use a time from {} to {}, for example \"{}\"",
                     show_duration(*bounds.start()),
                     show_duration(*bounds.end()),
                     show_duration(default)
-                );
-                self.wrong(name, &found, way_out);
-                None
-            }
+                )
+            })
+        })
+    }
+
+    /// A setting that `parse` reads, or says what to write instead; absent is `default`. A value that was given and is
+    /// the default is noted.
+    fn read<T: PartialEq>(&self, name: &str, default: T, parse: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
+        let Some(found) = self.find(name).ok()? else { return Some(default) };
+        let value = self.parse(name, &found, parse)?;
+        if value == default {
+            self.reader.mark_default(&self.path_of(name));
         }
+        Some(value)
     }
 
     /// Whether the file has a list here, and the environment nothing else.
@@ -213,16 +189,8 @@ impl<'r> Section<'r> {
                 }
             }
         };
-        let parsed: Vec<Option<T>> = found.iter().map(|found| self.parse(name, found)).collect();
-        parsed.into_iter().collect()
-    }
-
-    /// A value that was given; noted when it is the default.
-    fn compared<T: PartialEq>(&self, name: &str, value: T, default: &T) -> T {
-        if value == *default {
-            self.reader.mark_default(&self.path_of(name));
-        }
-        value
+        let values: Vec<Option<T>> = found.iter().map(|found| self.parse(name, found, parsed)).collect();
+        values.into_iter().collect()
     }
 
     /// A path; absent is `Some(None)`.
@@ -326,28 +294,17 @@ impl<'r> Section<'r> {
         }
     }
 
-    fn parse<T>(&self, name: &str, found: &Found) -> Option<T>
-    where
-        T: FromStr + 'static,
-        T::Err: Display,
-    {
-        match found.text.parse() {
-            Ok(value) => Some(value),
-            Err(error) => {
-                let error: T::Err = error;
-                self.wrong(name, found, hint::<T>().map_or_else(|| error.to_string(), str::to_owned));
-                None
-            }
-        }
-    }
-
-    fn wrong(&self, name: &str, found: &Found, way_out: String) {
-        self.reader.report(Problem {
-            line: found.line,
-            setting: self.path_of(name),
-            value: Some(without_password(&found.shown)),
-            way_out,
-        });
+    /// What `parse` makes of a text; otherwise the mistake is reported with the way out that it names.
+    fn parse<T>(&self, name: &str, found: &Found, parse: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
+        let report = |way_out| {
+            self.reader.report(Problem {
+                line: found.line,
+                setting: self.path_of(name),
+                value: Some(without_password(&found.shown)),
+                way_out,
+            });
+        };
+        parse(&found.text).map_err(report).ok()
     }
 
     fn problem(&self, path: &str, item: Option<&Item>, way_out: String) {
@@ -358,6 +315,15 @@ impl<'r> Section<'r> {
             way_out,
         });
     }
+}
+
+/// A value of any type that parses from text, or what is wrong with the text.
+fn parsed<T>(text: &str) -> Result<T, String>
+where
+    T: FromStr + 'static,
+    T::Err: Display,
+{
+    text.parse().map_err(|error: T::Err| hint::<T>().map_or_else(|| error.to_string(), str::to_owned))
 }
 
 /// What to write instead, for types whose own words say only what is wrong.

@@ -6,22 +6,13 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-/// Where a setting came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// The file.
-    File,
-    /// The environment, which wins.
-    Environment,
-}
-
-impl Origin {
-    /// The word for it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::File => "file",
-            Self::Environment => "environment",
-        }
+contract::words! {
+    /// Where a setting came from.
+    pub enum Origin {
+        /// The file.
+        File = "file",
+        /// The environment, which wins.
+        Environment = "environment",
     }
 }
 

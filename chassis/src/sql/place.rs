@@ -1,7 +1,6 @@
 //! Where a service keeps what must last: the settings `database` and `[store]`.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use crate::config::Section;
 use crate::postgres::{CONNECTIONS, CONNECTIONS_MAX, CONNECTIONS_MIN, PostgresSettings};
@@ -27,29 +26,13 @@ impl From<PostgresSettings> for Place {
     }
 }
 
-/// `sqlite` or `postgres`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoreKind {
-    /// SQLite.
-    Sqlite,
-    /// PostgreSQL.
-    Postgres,
-}
-
-/// A word that is no kind of store.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("use \"sqlite\" or \"postgres\"")]
-pub struct UnknownStoreKind;
-
-impl FromStr for StoreKind {
-    type Err = UnknownStoreKind;
-
-    fn from_str(text: &str) -> Result<Self, UnknownStoreKind> {
-        match text {
-            "sqlite" => Ok(Self::Sqlite),
-            "postgres" => Ok(Self::Postgres),
-            _ => Err(UnknownStoreKind),
-        }
+contract::words! {
+    /// `sqlite` or `postgres`.
+    pub enum StoreKind {
+        /// SQLite.
+        Sqlite = "sqlite",
+        /// PostgreSQL.
+        Postgres = "postgres",
     }
 }
 
@@ -114,7 +97,7 @@ mod tests {
             ("[store]\nkind = \"postgres\"\nurl = \"hunter2\"", "postgres://user:password@host"),
             ("[store]\nkind = \"postgres\"\nurl = \"postgres://u:hunter2@h\"", "names no database"),
             ("[store]\nurl = \"postgres://u:hunter2@h/d\"", "use \"postgres\", or leave the URL out"),
-            ("[store]\nkind = \"mysql\"", "use \"sqlite\" or \"postgres\""),
+            ("[store]\nkind = \"mysql\"", "use one of: sqlite, postgres"),
             ("[store]\nconnections = 1", "use a whole number from 4 to 200"),
         ] {
             let problems = read(text).unwrap_err().to_string();

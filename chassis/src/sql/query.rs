@@ -49,32 +49,6 @@ pub trait Record: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + 
 
 impl<T> Record for T where T: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin {}
 
-/// A struct that is read from a row, each field from the column of its name.
-///
-/// In place of `#[derive(sqlx::FromRow)]`: sqlx's macros run when the program is compiled, and so both database drivers,
-/// `SQLite` among them, would be built twice, once for the compiler (docs/build-times.md).
-#[macro_export]
-macro_rules! record {
-    ($(#[$meta:meta])* $visibility:vis struct $name:ident {
-        $($(#[$field_meta:meta])* $field_visibility:vis $field:ident: $type:ty,)+
-    }) => {
-        $(#[$meta])*
-        $visibility struct $name {
-            $($(#[$field_meta])* $field_visibility $field: $type,)+
-        }
-
-        impl<'r, R: ::sqlx::Row> ::sqlx::FromRow<'r, R> for $name
-        where
-            &'static str: ::sqlx::ColumnIndex<R>,
-            $($type: ::sqlx::Decode<'r, R::Database> + ::sqlx::Type<R::Database>,)+
-        {
-            fn from_row(row: &'r R) -> Result<Self, ::sqlx::Error> {
-                Ok(Self { $($field: row.try_get(stringify!($field))?,)+ })
-            }
-        }
-    };
-}
-
 /// Where a statement runs: any connection of a pool, or this one.
 pub enum On<'c> {
     /// Any of these.
@@ -120,15 +94,15 @@ pub fn query(text: impl SqlSafeStr) -> Query {
 
 /// A statement that brings rows.
 pub fn query_as<T: Record>(text: impl SqlSafeStr) -> QueryAs<T> {
-    QueryAs { query: query(text), rows: std::marker::PhantomData }
+    QueryAs { query: query(text), read: std::convert::identity }
 }
 
 /// A statement that brings one column.
-pub fn query_scalar<T>(text: impl SqlSafeStr) -> QueryScalar<T>
+pub fn query_scalar<T>(text: impl SqlSafeStr) -> QueryAs<(T,), T>
 where
     (T,): Record,
 {
-    QueryScalar(query_as(text))
+    QueryAs { query: query(text), read: |(value,)| value }
 }
 
 /// Runs a statement on whichever connection it is, within its time.
@@ -201,14 +175,14 @@ impl Query {
     }
 }
 
-/// A statement that brings rows of type `T`.
+/// A statement that brings rows of type `R`, each read as a `T`.
 #[derive(Clone, Debug)]
-pub struct QueryAs<T> {
+pub struct QueryAs<R, T = R> {
     query: Query,
-    rows: std::marker::PhantomData<fn() -> T>,
+    read: fn(R) -> T,
 }
 
-impl<T: Record> QueryAs<T> {
+impl<R: Record, T> QueryAs<R, T> {
     /// The next value.
     #[must_use]
     pub fn bind(mut self, value: impl Into<Value>) -> Self {
@@ -219,9 +193,11 @@ impl<T: Record> QueryAs<T> {
     /// All rows.
     ///
     /// # Errors
-    /// When the database refuses or does not answer, or a row is no `T`.
+    /// When the database refuses or does not answer, or a row is no `R`.
     pub async fn fetch_all(self, on: impl Into<On<'_>>) -> Result<Vec<T>, sqlx::Error> {
-        run!(self.query, on, |text, arguments, held| sqlx::query_as_with(text, arguments).fetch_all(&mut **held))
+        let rows: Result<Vec<R>, sqlx::Error> =
+            run!(self.query, on, |text, arguments, held| sqlx::query_as_with(text, arguments).fetch_all(&mut **held));
+        Ok(rows?.into_iter().map(self.read).collect())
     }
 
     /// The first row, if there is one.
@@ -229,7 +205,10 @@ impl<T: Record> QueryAs<T> {
     /// # Errors
     /// As [`QueryAs::fetch_all`].
     pub async fn fetch_optional(self, on: impl Into<On<'_>>) -> Result<Option<T>, sqlx::Error> {
-        run!(self.query, on, |text, arguments, held| sqlx::query_as_with(text, arguments).fetch_optional(&mut **held))
+        let row: Result<Option<R>, sqlx::Error> =
+            run!(self.query, on, |text, arguments, held| sqlx::query_as_with(text, arguments)
+                .fetch_optional(&mut **held));
+        Ok(row?.map(self.read))
     }
 
     /// The first row.
@@ -238,45 +217,6 @@ impl<T: Record> QueryAs<T> {
     /// As [`QueryAs::fetch_all`], or when there is none.
     pub async fn fetch_one(self, on: impl Into<On<'_>>) -> Result<T, sqlx::Error> {
         self.fetch_optional(on).await?.ok_or(sqlx::Error::RowNotFound)
-    }
-}
-
-/// A statement that brings one column of type `T`.
-#[derive(Clone, Debug)]
-pub struct QueryScalar<T>(QueryAs<(T,)>);
-
-impl<T> QueryScalar<T>
-where
-    (T,): Record,
-{
-    /// The next value.
-    #[must_use]
-    pub fn bind(self, value: impl Into<Value>) -> Self {
-        Self(self.0.bind(value))
-    }
-
-    /// The column of all rows.
-    ///
-    /// # Errors
-    /// As [`QueryAs::fetch_all`].
-    pub async fn fetch_all(self, on: impl Into<On<'_>>) -> Result<Vec<T>, sqlx::Error> {
-        Ok(self.0.fetch_all(on).await?.into_iter().map(|(value,)| value).collect())
-    }
-
-    /// The column of the first row, if there is one.
-    ///
-    /// # Errors
-    /// As [`QueryAs::fetch_all`].
-    pub async fn fetch_optional(self, on: impl Into<On<'_>>) -> Result<Option<T>, sqlx::Error> {
-        Ok(self.0.fetch_optional(on).await?.map(|(value,)| value))
-    }
-
-    /// The column of the first row.
-    ///
-    /// # Errors
-    /// As [`QueryAs::fetch_one`].
-    pub async fn fetch_one(self, on: impl Into<On<'_>>) -> Result<T, sqlx::Error> {
-        Ok(self.0.fetch_one(on).await?.0)
     }
 }
 
@@ -314,6 +254,6 @@ impl Builder {
 
     /// The statement, which brings rows.
     pub fn build_as<T: Record>(self) -> QueryAs<T> {
-        QueryAs { query: self.build(), rows: std::marker::PhantomData }
+        QueryAs { query: self.build(), read: std::convert::identity }
     }
 }

@@ -86,6 +86,38 @@ async fn a_statement_means_the_same_to_both() {
     }
 }
 
+/// SQLite keeps anything in any column; PostgreSQL refuses all of this.
+#[tokio::test]
+async fn a_column_that_cannot_be_read_fails_neither_its_row_nor_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let database = Database::open(&directory.path().join("x.db").into(), &migrations()).await.unwrap();
+    query(TABLE).execute(&database.write).await.unwrap();
+    query(
+        "INSERT INTO things (id, name, flag, size) VALUES (1, 'a', TRUE, 1), (2, CAST(x'62ff' AS TEXT), TRUE, 2),
+             (3, x'63', TRUE, 3), (4, 'd', 'yes', 4), (5, 'e', TRUE, 'five'), (6, 'f', TRUE, 6.5), ('seven', 'g', NULL, 7)",
+    )
+    .execute(&database.write)
+    .await
+    .unwrap();
+    let all = || query_as::<Found<Thing>>("SELECT * FROM things ORDER BY id");
+    let found = all().fetch_all(&database.read).await.unwrap();
+    let bad: Vec<_> = found.iter().map(|found| found.bad.as_ref().map(|bad| bad.column)).collect();
+    let named = Some("name");
+    assert_eq!(bad, [None, named, named, Some("flag"), Some("size"), Some("size"), Some("id")]);
+    let names: Vec<_> = found.iter().map(|found| found.row.name.as_deref().unwrap()).collect();
+    assert_eq!(names, ["a", "b\\xff", "c", "d", "e", "f", "g"], "bytes that are no text are shown");
+    assert_eq!((found[3].row.flag, found[4].row.size, found[6].row.id), (None, None, 0));
+    let pairs: Vec<Found<(String, i64)>> =
+        query_as("SELECT name, id FROM things WHERE id < 3 ORDER BY id").fetch_all(&database.read).await.unwrap();
+    assert_eq!(pairs.iter().filter(|found| found.bad.is_none()).count(), 1);
+    // Who asks for whole rows is told, and the connection is good still.
+    let whole = query_as::<Thing>("SELECT * FROM things ORDER BY id").fetch_all(&database.read).await;
+    assert!(matches!(&whole, Err(sqlx::Error::ColumnDecode { index, .. }) if index == "name"), "{whole:?}");
+    // A column that is not there is a wrong statement, not a bad row.
+    let wrong = query_as::<Found<Thing>>("SELECT id FROM things").fetch_all(&database.read).await;
+    assert!(matches!(wrong, Err(sqlx::Error::ColumnNotFound(_))), "{wrong:?}");
+}
+
 #[tokio::test]
 async fn what_is_not_committed_leaves_nothing_and_its_connection_is_used_again() {
     let directory = tempfile::tempdir().unwrap();

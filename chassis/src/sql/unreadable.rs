@@ -1,6 +1,7 @@
 //! The rows of a database that could not be read when they were read last: one list for all of its connections.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 
@@ -27,21 +28,33 @@ pub struct BadColumn {
     pub reason: String,
 }
 
+/// What is wrong with a row, and when it was read last.
+#[derive(Debug)]
+struct Noted {
+    bad: BadColumn,
+    read: Instant,
+}
+
 /// The list. A row is on it once, however often it is read.
 #[derive(Debug, Default)]
 pub struct UnreadableRows {
-    noted: Mutex<BTreeMap<RowPlace, BadColumn>>,
+    noted: Mutex<BTreeMap<RowPlace, Noted>>,
 }
 
 impl UnreadableRows {
     /// Notes a row. It is logged when it, or what is wrong with it, is new.
     pub fn note(&self, place: &RowPlace, bad: &BadColumn) {
         let mut noted = self.noted.lock();
-        let is_known = noted.get(place).is_some_and(|known| known == bad);
-        if is_known || (noted.len() >= UNREADABLE_MAX && !noted.contains_key(place)) {
+        let read = Instant::now();
+        if let Some(known) = noted.get_mut(place) {
+            known.read = read;
+            if known.bad == *bad {
+                return;
+            }
+        } else if noted.len() >= UNREADABLE_MAX {
             return;
         }
-        noted.insert(place.clone(), bad.clone());
+        noted.insert(place.clone(), Noted { bad: bad.clone(), read });
         drop(noted);
         tracing::error!(
             table = place.table,
@@ -66,9 +79,15 @@ impl UnreadableRows {
         self.noted.lock().retain(|place, _| !are_gone(place));
     }
 
+    /// Rows that were read last before a moment: deleted by a statement that named none of them, or of another key by now.
+    /// One that is still there is noted anew when it is read.
+    pub fn forget_unread_since(&self, moment: Instant) {
+        self.noted.lock().retain(|_, noted| noted.read >= moment);
+    }
+
     /// The rows, at most `limit`.
     pub fn noted(&self, limit: usize) -> Vec<(RowPlace, BadColumn)> {
-        self.noted.lock().iter().take(limit).map(|(place, bad)| (place.clone(), bad.clone())).collect()
+        self.noted.lock().iter().take(limit).map(|(place, noted)| (place.clone(), noted.bad.clone())).collect()
     }
 
     /// How many of a table there are.
@@ -96,5 +115,18 @@ mod tests {
         assert_eq!(rows.count("t"), UNREADABLE_MAX);
         rows.forget_where(|place| place.table == "t");
         assert_eq!(rows.count("t"), 0);
+    }
+
+    #[test]
+    fn a_row_that_is_not_read_any_more_leaves_the_list() {
+        let rows = UnreadableRows::default();
+        let bad = BadColumn { column: "body", reason: "damaged".to_owned() };
+        let place = |row: &str| RowPlace { table: "t", row: row.to_owned(), of: String::new() };
+        rows.note(&place("gone"), &bad);
+        rows.note(&place("there"), &bad);
+        let since = Instant::now();
+        rows.note(&place("there"), &bad);
+        rows.forget_unread_since(since);
+        assert_eq!(rows.noted(5), [(place("there"), bad)]);
     }
 }

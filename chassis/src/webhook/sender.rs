@@ -87,38 +87,21 @@ pub struct Message<'m> {
     pub secrets: &'m [SigningSecret],
 }
 
-/// How an attempt ended, as a word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AttemptResult {
-    /// The receiver said 2xx.
-    Delivered,
-    /// It said something else. Redirects are not followed, so they are in here.
-    Refused,
-    /// It said 410: nobody wants messages there any more.
-    Gone,
-    /// It did not answer in time.
-    Timeout,
-    /// The name leads to no address a connection may be opened to.
-    Blocked,
-    /// No address, no connection, no TLS, or no HTTP.
-    Unreachable,
-}
-
-impl AttemptResult {
-    /// Every result.
-    pub const ALL: [Self; 6] =
-        [Self::Delivered, Self::Refused, Self::Gone, Self::Timeout, Self::Blocked, Self::Unreachable];
-
-    /// The word in records and metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Delivered => "delivered",
-            Self::Refused => "refused",
-            Self::Gone => "gone",
-            Self::Timeout => "timeout",
-            Self::Blocked => "blocked",
-            Self::Unreachable => "unreachable",
-        }
+contract::words! {
+    /// How an attempt ended, as a word.
+    pub enum AttemptResult {
+        /// The receiver said 2xx.
+        Delivered = "delivered",
+        /// It said something else. Redirects are not followed, so they are in here.
+        Refused = "refused",
+        /// It said 410: nobody wants messages there any more.
+        Gone = "gone",
+        /// It did not answer in time.
+        Timeout = "timeout",
+        /// The name leads to no address a connection may be opened to.
+        Blocked = "blocked",
+        /// No address, no connection, no TLS, or no HTTP.
+        Unreachable = "unreachable",
     }
 }
 

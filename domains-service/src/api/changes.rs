@@ -128,7 +128,7 @@ pub(super) async fn change(
     let after = view_of_choice(&domain);
     if before == after {
         drop(write);
-        withdrawals::repeat(&app, (What::Redirect, domain.name.as_str()), &id).await?;
+        withdrawals::repeat(&app, (&[What::Redirect], domain.name.as_str()), &id).await?;
     } else {
         let now = write.now();
         domain.touch(now);
@@ -143,7 +143,7 @@ pub(super) async fn change(
         }
         let revision = write.commit().await?;
         if withdraws {
-            withdrawals::settle(&app, revision, (What::Redirect, domain.name.as_str()), &id).await?;
+            withdrawals::settle(&app, revision, (&[What::Redirect], domain.name.as_str()), &id).await?;
         }
     }
     let waits = Waiting::of(&app, &id.uid).await?.find(&[What::Redirect], domain.name.as_str()).is_some();
@@ -260,7 +260,7 @@ pub(super) async fn remove(
     let name = domain.name.clone();
     let all = std::iter::once(domain).chain(dependants).collect();
     let revision = attend::remove(&app, write, all, &project, &actor).await?;
-    let acknowledged = withdrawals::settle(&app, revision, (What::Name, name.as_str()), &id).await?;
+    let acknowledged = withdrawals::settle(&app, revision, (&[What::Name], name.as_str()), &id).await?;
     Ok(removed(&acknowledged, app.clock.monotonic().saturating_sub(started)))
 }
 

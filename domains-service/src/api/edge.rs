@@ -21,6 +21,7 @@ use super::view::rfc3339;
 use crate::app::App;
 use crate::error::{Code, Stop};
 use crate::feed::{self, Ended, PIECES_WAITING_MAX, Places};
+use crate::nodes::NODES_OF_ONE_MAX;
 use crate::seals;
 use crate::store::keys;
 use crate::store::log::Next;
@@ -51,6 +52,7 @@ pub(super) async fn feed(
     if let Next::OtherHistory(newest) = app.store.changes_after(after, mark, 0).await? {
         return Err(refuse_history(&edge.node(&node), after, newest));
     }
+    admit(&app, &edge.node(&node)).await?;
     let Some(place) = places.take(edge.0.as_ref()) else {
         return Err(Code::StorageUnavailable.refuse("There are as many followers as can be served.").into());
     };
@@ -95,7 +97,8 @@ fn refuse_history(node: &str, after: Revision, newest: Revision) -> Stop {
     Code::History.refuse(message).into()
 }
 
-/// `POST /internal/edge/nodes`: how far a gateway has come.
+/// `POST /internal/edge/nodes`: how far a gateway has come. What cannot be is refused: a revision that there is not, and one
+/// process more than its credential may have.
 pub(super) async fn report(
     State(app): State<Arc<App>>,
     Extension(edge): Extension<Edge>,
@@ -110,9 +113,47 @@ pub(super) async fn report(
         return Err(Code::InvalidBody.refuse("place is 16 hexadecimal digits.").into());
     }
     let report = NodeReport { node: edge.node(&report.node), ..report };
+    admit(&app, &report.node).await?;
+    // Another replica may have committed what we have not heard of.
+    if report.applied > app.store.newest_known() && report.applied > app.store.newest_revision().await? {
+        return Err(refuse_revision(&app, &report));
+    }
     let on_record = app.nodes.report(report.clone());
     app.peers.tell(&report, on_record).await;
     Ok(http::StatusCode::NO_CONTENT.into_response())
+}
+
+/// Refuses a process that would be one too many with its credential.
+async fn admit(app: &App, node: &str) -> Result<(), Stop> {
+    if app.nodes.knows(node) {
+        return Ok(());
+    }
+    if let Err(error) = app.recall_processes().await {
+        tracing::debug!(%error, "the processes on record could not be read; those that were heard lately are counted");
+    }
+    if app.nodes.has_room_for(node) {
+        return Ok(());
+    }
+    tracing::warn!(
+        node,
+        processes_max = NODES_OF_ONE_MAX,
+        "a process of a gateway was refused: as many with its credential are on record as may be. If you do not know them, \
+         run `tollhouse node revoke`"
+    );
+    let message = format!("{NODES_OF_ONE_MAX} processes with this credential are on record; no other is taken.");
+    Err(Code::TooManyProcesses.refuse(message).into())
+}
+
+/// The refusal for a report of a revision that there is not.
+fn refuse_revision(app: &App, report: &NodeReport) -> Stop {
+    app.nodes.disbelieve(&report.node);
+    tracing::warn!(
+        node = report.node,
+        revision = report.applied.0,
+        "a gateway's report was refused: there is no such revision. From now on withdrawals wait for it. If the database \
+         was not put back, somebody else has its credential: run `tollhouse node revoke`"
+    );
+    Code::UnknownRevision.refuse(format!("There is no revision {}.", report.applied)).into()
 }
 
 /// Whether this is the identity of a data directory.
@@ -229,7 +270,7 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop
 }
 
 /// Rows shown to operators at once.
-const UNREADABLE_SHOWN: usize = 20;
+const UNREADABLE_SHOWN: usize = 100;
 
 fn unreadable_rows(unreadable: &UnreadableRows) -> serde_json::Value {
     let total: usize = Table::ALL.iter().map(|table| unreadable.count(table.as_str())).sum();

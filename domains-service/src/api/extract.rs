@@ -1,9 +1,10 @@
 //! Reading requests: every way a request can be malformed is an Error body.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
-use axum::body::Body;
-use axum::extract::{FromRequest, FromRequestParts, Query, RawPathParams, Request};
+use axum::body::{Body, to_bytes};
+use axum::extract::{FromRequest, FromRequestParts, Query, RawPathParams, Request, State};
 use axum::http::Method;
 use axum::http::request::Parts;
 use axum::middleware::Next;
@@ -18,17 +19,39 @@ use crate::error::{Code, Stop};
 /// The largest request body, in bytes: the largest report of a gateway fits.
 pub(crate) const BODY_BYTES_MAX: usize = contract::usage::REPORT_BYTES_MAX;
 
-/// Refuses bodies that announce more than [`BODY_BYTES_MAX`], before anything else is looked at.
-pub(super) async fn bound_body(request: Request, next: Next) -> Response {
-    let announced = request.headers().get(http::header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-    match announced.map(str::parse::<usize>) {
-        Some(Ok(length)) if length > BODY_BYTES_MAX => too_large().into_response(),
-        _ => next.run(request).await,
+/// The longest time from a request's head to the end of its body.
+const BODY_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Reads the whole body, of at most so many bytes, before the request goes on to be authenticated. So credentials are
+/// checked when the request is carried out: one whose body stays away while its key is revoked is refused.
+pub(crate) async fn whole_body(State(bytes_max): State<usize>, request: Request, next: Next) -> Response {
+    match with_whole_body(request, bytes_max).await {
+        Ok(request) => next.run(request).await,
+        Err(stop) => stop.into_response(),
     }
 }
 
-fn too_large() -> Stop {
-    Code::BodyTooLarge.refuse(format!("Send at most {BODY_BYTES_MAX} bytes.")).into()
+/// The request with its body in memory.
+///
+/// # Errors
+/// 413 for more than `bytes_max`, at once when the head announces it; 408 after [`BODY_TIME_MAX`].
+pub(crate) async fn with_whole_body(request: Request, bytes_max: usize) -> Result<Request, Stop> {
+    let (parts, body) = request.into_parts();
+    let announced = parts.headers.get(http::header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    if announced.is_some_and(|length: usize| length > bytes_max) {
+        return Err(too_large(bytes_max));
+    }
+    let read = tokio::time::timeout(BODY_TIME_MAX, Limited::new(body, bytes_max).collect()).await;
+    let read = read.map_err(|_| {
+        let seconds = BODY_TIME_MAX.as_secs();
+        Code::RequestTimeout.refuse(format!("The body did not come within {seconds} seconds. Send the request again."))
+    })?;
+    let bytes = read.map_err(|_| too_large(bytes_max))?.to_bytes();
+    Ok(Request::from_parts(parts, Body::from(bytes)))
+}
+
+fn too_large(bytes_max: usize) -> Stop {
+    Code::BodyTooLarge.refuse(format!("Send at most {bytes_max} bytes.")).into()
 }
 
 /// A JSON body. An empty one reads as `{}`.
@@ -39,8 +62,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
 
     async fn from_request(request: Request<Body>, _: &S) -> Result<Self, Stop> {
         let must_say = *request.method() == Method::PATCH;
-        let bytes = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await;
-        let bytes = bytes.map_err(|_| too_large())?.to_bytes();
+        let bytes = to_bytes(request.into_body(), BODY_BYTES_MAX).await.map_err(|_| too_large(BODY_BYTES_MAX))?;
         if bytes.is_empty() && must_say {
             return Err(Code::InvalidBody.refuse("Say what to change, as a JSON object.").into());
         }

@@ -163,7 +163,18 @@ pub(super) async fn revoke(State(app): State<Arc<App>>, Segments([gateway]): Seg
     write.commit().await?;
     app.nodes.revoke(&gateway);
     tracing::warn!(gateway, "a credential is revoked");
-    learn(&app).await;
+    if let Err(error) = keyring::look(&app).await {
+        keyring::refuse(&app, &gateway);
+        tracing::error!(
+            gateway,
+            error = format!("{error:#}"),
+            "services accept identities of the revoked gateway until the keys of the gateways can be read again; see that \
+             the database answers"
+        );
+        let message = "The credential is revoked. Services accept what it signs until the database answers again: look at \
+                       the log of the control plane.";
+        return Err(Code::StorageUnavailable.refuse(message).into());
+    }
     Ok(axum::Json(json!({ "name": gateway, "file": revoked.file })).into_response())
 }
 

@@ -110,7 +110,8 @@ pub(super) struct Rotation {
     overlap_seconds: Option<i64>,
 }
 
-/// `POST …/keys/{id}/rotate`: a new key like the old one, which goes on working for a while.
+/// `POST …/keys/{id}/rotate`: a new key like the old one, which goes on working for a while. `rotated.withdrawal` names the
+/// gateways that may accept the old one for longer.
 pub(super) async fn rotate(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Actor>,
@@ -137,18 +138,21 @@ pub(super) async fn rotate(
     let (new, secret) =
         generate(&project, app.environment, old.label.clone(), old.scopes.clone(), old.expires_at, now)?;
     publish(&mut write, &new).await?;
+    let ends = now.to_seconds().plus(overlap.into());
+    let ends_sooner = old.expires_at.is_none_or(|at| at > ends);
     if overlap == 0 {
         withdraw(&mut write, &mut old).await?;
-    } else {
-        let ends = now.to_seconds().plus(overlap.into());
-        old.expires_at = Some(old.expires_at.map_or(ends, |at| at.min(ends)));
+    } else if ends_sooner {
+        old.expires_at = Some(ends);
         publish(&mut write, &old).await?;
+        // A gateway that does not hear of the new end accepts the key for longer.
+        write.withdrawn(What::Key, old.id.as_str(), &project).await?;
     }
     let detail = json!({ "key": old.id, "new_key": new.id, "overlap_seconds": overlap });
     write.record(&project, None, "key.rotated", &actor, detail).await?;
-    if overlap == 0 {
+    if overlap == 0 || ends_sooner {
         let revision = write.commit().await?;
-        withdrawals::settle(&app, revision, (What::Key, old.id.as_str()), &project).await?;
+        withdrawals::settle(&app, revision, (&[What::Key], old.id.as_str()), &project).await?;
     } else {
         app.commit_everywhere(write).await?;
     }
@@ -171,7 +175,7 @@ pub(super) async fn revoke(
         return Err(Code::ScopeNotGrantable.refuse("A key cannot revoke one that may do more than itself.").into());
     }
     let id = key.id.clone();
-    let withdrawal = (What::Key, id.as_str());
+    let withdrawal = (&[What::Key][..], id.as_str());
     let acknowledged = if key.revoked_at.is_none() {
         withdraw(&mut write, &mut key).await?;
         write.record(&project, None, "key.revoked", &actor, json!({ "key": key.id })).await?;
@@ -269,7 +273,7 @@ fn created(key: &KeyRecord, secret: &PresentedKey, rotated: Option<Value>) -> Re
     (StatusCode::CREATED, [(http::header::CACHE_CONTROL, "no-store")], axum::Json(body)).into_response()
 }
 
-/// A key, with its revocation while a gateway has not acknowledged it.
+/// A key, with its end while a gateway has not acknowledged it: it was revoked, or ends sooner than before.
 fn waiting_view(waiting: &Waiting, key: &KeyRecord) -> Value {
     let mut shown = view(key);
     waiting.add_to(&mut shown, &[What::Key], key.id.as_str());

@@ -151,11 +151,14 @@ pub(super) async fn show(
     shown(&app, &project).await
 }
 
-/// A project as an answer, with its suspension while a gateway has not acknowledged it.
+/// What of a project that goes on is withdrawn.
+const WITHDRAWN: &[What] = &[What::Suspension, What::Access, What::Upstream, What::Cors];
+
+/// A project as an answer, with what of it was withdrawn while a gateway has not acknowledged it.
 async fn shown(app: &App, project: &ProjectRecord) -> Result<Response, Stop> {
     let mut shown = view::project(app, project);
     let waiting = Waiting::of(app, &project.id.uid).await?;
-    waiting.add_to(&mut shown, &[What::Suspension], project.id.name.as_str());
+    waiting.add_to(&mut shown, WITHDRAWN, project.id.name.as_str());
     Ok(axum::Json(shown).into_response())
 }
 
@@ -175,7 +178,7 @@ pub(super) struct ProjectChange {
     hsts: Field<Hsts>,
 }
 
-/// `PATCH /internal/projects/{project}`: 202 while a gateway may serve a project that is suspended.
+/// `PATCH /internal/projects/{project}`: 202 while a gateway may serve what a change has withdrawn.
 pub(super) async fn change(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Actor>,
@@ -221,28 +224,37 @@ pub(super) async fn change(
     Ok(answer)
 }
 
-/// Commits a change of a project and waits for the gateways. Whether one may serve the project although it is suspended.
+/// Commits a change of a project and waits for the gateways. Whether one may serve what this change or an earlier one
+/// has withdrawn.
 async fn spread(
     app: &App,
     mut write: Write,
     before: &ProjectRecord,
     project: &ProjectRecord,
 ) -> Result<bool, StoreError> {
-    let suspension = (What::Suspension, project.id.name.as_str());
-    if !project.suspended {
-        write.forget_withdrawal(suspension.0, suspension.1, &project.id).await?;
-        app.commit_everywhere(write).await?;
-        return Ok(false);
+    let name = project.id.name.as_str();
+    let mut fresh = Vec::new();
+    for (what, was_withdrawn, is_withdrawn) in [
+        (What::Suspension, before.suspended, project.suspended),
+        (What::Access, before.access == Access::Key, project.access == Access::Key),
+        (What::Upstream, before.upstream == project.upstream, true),
+        (What::Cors, before.browsers.cors == project.browsers.cors, project.browsers.cors != Some(Cors::Open)),
+    ] {
+        if !is_withdrawn {
+            write.forget_withdrawal(what, name, &project.id).await?;
+        } else if !was_withdrawn {
+            write.withdrawn(what, name, &project.id).await?;
+            fresh.push(what);
+        }
     }
-    if before.suspended {
+    let acknowledged = if fresh.is_empty() {
         app.commit_everywhere(write).await?;
-        let waits = withdrawals::repeat(app, suspension, &project.id).await?;
-        return Ok(waits.is_some_and(|acknowledged| !acknowledged.lagging.is_empty()));
-    }
-    write.withdrawn(suspension.0, suspension.1, &project.id).await?;
-    let revision = write.commit().await?;
-    let acknowledged = withdrawals::settle(app, revision, suspension, &project.id).await?;
-    Ok(!acknowledged.lagging.is_empty())
+        withdrawals::repeat(app, (WITHDRAWN, name), &project.id).await?
+    } else {
+        let revision = write.commit().await?;
+        Some(withdrawals::settle(app, revision, (&fresh, name), &project.id).await?)
+    };
+    Ok(acknowledged.is_some_and(|acknowledged| !acknowledged.lagging.is_empty()))
 }
 
 /// `POST /internal/projects/{project}/deploy`: notes a successful deploy, from which on the project is served.

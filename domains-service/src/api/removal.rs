@@ -62,7 +62,7 @@ pub(super) async fn remove(
         erase(write.connection(), &project.id, now).await?;
     }
     let revision = write.commit().await?;
-    let acknowledged = withdrawals::settle(&app, revision, (What::Project, name.as_str()), &gone).await?;
+    let acknowledged = withdrawals::settle(&app, revision, (&[What::Project], name.as_str()), &gone).await?;
     let took = app.clock.monotonic().saturating_sub(started);
     Ok(changes::removed(&acknowledged, took.min(Duration::from_mins(1))))
 }

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use chassis::guard::{self, Openers};
 use contract::erasure::{ERASURES_MAX, Erasures};
-use contract::event::{EVENTS_BYTES_MAX, OrderEvents};
+use contract::event::OrderEvents;
 use contract::project::ProjectUid;
 use contract::token::KeySet;
 use contract::trust::{ORDERS_SERVICE, Trust};
@@ -30,12 +29,11 @@ use crate::worker::EVENTS_MILLIS;
 pub(super) async fn take_order_events(
     State(app): State<Arc<App>>,
     Extension(Service(service)): Extension<Service>,
-    body: Result<Bytes, BytesRejection>,
+    body: Bytes,
 ) -> Result<Response, Stop> {
     if service != ORDERS_SERVICE {
         return Err(Code::InsufficientScope.refuse(format!("Events of orders come from {ORDERS_SERVICE}.")).into());
     }
-    let body = body.map_err(|_| Code::BodyTooLarge.refuse(format!("Send at most {EVENTS_BYTES_MAX} bytes.")))?;
     let events: OrderEvents = serde_json::from_slice(&body)
         .map_err(|error| Code::InvalidBody.refuse(format!("These are no events: {error}.")))?;
     if !events.is_sound() {
@@ -61,9 +59,8 @@ pub(super) async fn erasures(
 pub(super) async fn erased(
     State(app): State<Arc<App>>,
     Extension(Service(service)): Extension<Service>,
-    body: Result<Bytes, BytesRejection>,
+    body: Bytes,
 ) -> Result<Response, Stop> {
-    let body = body.map_err(|_| Code::BodyTooLarge.refuse(format!("Send at most {EVENTS_BYTES_MAX} bytes.")))?;
     let done: Erasures = serde_json::from_slice(&body)
         .map_err(|error| Code::InvalidBody.refuse(format!("These are no projects: {error}.")))?;
     let mut write = app.store.write().await?;

@@ -7,10 +7,8 @@ use axum::response::{IntoResponse, Redirect, Response};
 use http::StatusCode;
 
 use super::client::Refused;
-use super::form::Kept;
 use super::session::Session;
 use super::shell::{Section, Shell, html};
-use super::sign_in;
 use super::words as w;
 use crate::error::Stop;
 
@@ -19,8 +17,6 @@ use crate::error::Stop;
 pub(super) enum Fault {
     /// Nobody is signed in.
     SignIn,
-    /// Nobody is signed in any more, and a form was sent.
-    Kept(Box<Kept>),
     /// The service says no.
     Refused(Box<Refused>),
 }
@@ -31,7 +27,7 @@ impl Fault {
     }
 
     pub(super) fn nothing_here() -> Self {
-        Self::refused(404, "not_found", w::NOTHING_HERE)
+        Self::refused(404, "not_found", "There is nothing at this address.")
     }
 }
 
@@ -77,7 +73,6 @@ struct Page {
 pub(super) fn page(session: Option<&Session>, fault: &Fault) -> Response {
     let refused = match fault {
         Fault::SignIn => return Redirect::to("/sign-in").into_response(),
-        Fault::Kept(kept) => return sign_in::again((**kept).clone()),
         Fault::Refused(refused) => refused,
     };
     let title = w::fault_title(refused.status);

@@ -1,19 +1,20 @@
 //! What a form sends: only from our own pages, and only from the session it was made for.
 
-use axum::body::Body;
-use axum::extract::{FromRequest, OriginalUri, Request};
+use axum::extract::{FromRequest, Request};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::{Form, RequestExt as _};
 use http::{HeaderMap, Method, header};
-use http_body_util::{BodyExt as _, Limited};
 
-use super::fault::Fault;
+use super::fault::{self, Fault};
 use super::session::{Session, same};
 use super::words as w;
+use crate::api::extract::with_whole_body;
 
 /// The largest form, in bytes.
 const FORM_BYTES_MAX: usize = 16 * 1024;
+
+const INVALID_FORM: &str = "The form could not be read.";
 
 /// Refuses whatever changes something and was not sent from a page of this host.
 pub(super) async fn same_origin(request: Request, next: Next) -> Response {
@@ -35,6 +36,15 @@ fn is_same_origin(headers: &HeaderMap) -> bool {
     let origin = text(header::ORIGIN.as_str()).and_then(|origin| origin.strip_prefix("https://"));
     let origin = origin.and_then(|origin| origin.split(':').next());
     host.is_some() && host == origin
+}
+
+/// Reads the whole form before it is asked who is signed in, so that the form of a session that ended meanwhile changes
+/// nothing.
+pub(super) async fn whole(request: Request, next: Next) -> Response {
+    match with_whole_body(request, FORM_BYTES_MAX).await {
+        Ok(request) => next.run(request).await,
+        Err(_) => fault::page(None, &Fault::refused(400, "invalid_form", INVALID_FORM)),
+    }
 }
 
 /// The fields of a form.
@@ -61,37 +71,9 @@ impl<S: Send + Sync> FromRequest<S> for Fields {
     type Rejection = Fault;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Fault> {
-        let (parts, body) = request.into_parts();
-        let malformed = || Fault::refused(400, "invalid_form", w::INVALID_FORM);
-        let bytes = Limited::new(body, FORM_BYTES_MAX).collect().await.map_err(|_| malformed())?.to_bytes();
-        let request = Request::from_parts(parts, Body::from(bytes));
-        let Form(fields) = request.extract::<Form<Vec<(String, String)>>, _>().await.map_err(|_| malformed())?;
+        let malformed = |_| Fault::refused(400, "invalid_form", INVALID_FORM);
+        let Form(fields) = request.extract::<Form<Vec<(String, String)>>, _>().await.map_err(malformed)?;
         Ok(Self(fields))
-    }
-}
-
-/// A form that was sent when its session had ended: it is kept in the page that asks to sign in, and offered again.
-#[derive(Clone, Debug)]
-pub(super) struct Kept {
-    pub(super) action: String,
-    pub(super) fields: Vec<(String, String)>,
-}
-
-/// What begins the names of kept fields on the page that asks to sign in.
-const KEPT: &str = "kept.";
-
-impl Kept {
-    /// Forms of projects are kept.
-    fn of(action: &str, fields: Fields) -> Option<Self> {
-        let fields = fields.0.into_iter().filter(|(name, _)| name != "csrf").collect();
-        action.starts_with("/projects/").then(|| Self { action: action.to_owned(), fields })
-    }
-
-    /// The form that came along with a key.
-    pub(super) fn read(fields: &Fields) -> Option<Self> {
-        let kept = fields.0.iter().filter_map(|(name, value)| Some((name.strip_prefix(KEPT)?, value)));
-        let kept = Fields(kept.map(|(name, value)| (name.to_owned(), value.clone())).collect());
-        Self::of(fields.text("kept-action"), kept)
     }
 }
 
@@ -106,13 +88,8 @@ impl<S: Send + Sync> FromRequest<S> for Posted {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Fault> {
         let session = request.extensions().get::<Session>().cloned();
-        let action =
-            request.extensions().get::<OriginalUri>().map_or_else(|| request.uri().clone(), |uri| uri.0.clone());
         let fields = Fields::from_request(request, state).await?;
-        let Some(session) = session else {
-            let kept = Kept::of(action.path(), fields);
-            return Err(kept.map_or(Fault::SignIn, |kept| Fault::Kept(Box::new(kept))));
-        };
+        let Some(session) = session else { return Err(Fault::SignIn) };
         if same(fields.text("csrf"), &session.csrf) {
             Ok(Self { session, fields })
         } else {

@@ -84,7 +84,7 @@ pub(super) async fn entered(
     let Some(operator) = dashboard.app.store.spend_link(&digest, now).await? else {
         return Err(Fault::refused(403, "link_spent", w::LINK_SPENT));
     };
-    let session::Opened { cookie, .. } = session::open(&dashboard, None, operator, &origin).await?;
+    let cookie = session::open(&dashboard, None, operator, &origin).await?;
     tracing::info!(client = %origin.client, "an operator signed in to the dashboard");
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/operator")).into_response())
 }

@@ -100,21 +100,13 @@ pub(super) fn same(left: &str, right: &str) -> bool {
     aws_lc_rs::constant_time::verify_slices_are_equal(left.as_bytes(), right.as_bytes()).is_ok()
 }
 
-/// A session that was opened.
-pub(super) struct Opened {
-    /// The value of `Set-Cookie`.
-    pub(super) cookie: HeaderValue,
-    /// What its forms send back.
-    pub(super) csrf: String,
-}
-
-/// Opens a session.
+/// Opens a session and returns the value of `Set-Cookie`.
 pub(super) async fn open(
     dashboard: &Dashboard,
     holder: Option<(ProjectRef, KeyId)>,
     operator: Option<String>,
     origin: &Origin,
-) -> Result<Opened, Stop> {
+) -> Result<HeaderValue, Stop> {
     let random = random_secret()?;
     let secret = if holder.is_none() { format!("{OPERATOR_MARK}{random}") } else { random };
     let now = dashboard.app.clock.now();
@@ -128,7 +120,7 @@ pub(super) async fn open(
         seen_at: now,
     };
     dashboard.app.store.open_session(&record).await?;
-    Ok(Opened { cookie: cookie(COOKIE, &secret, ABSOLUTE_MILLIS_MAX / 1_000)?, csrf: csrf_of(&secret) })
+    cookie(COOKIE, &secret, ABSOLUTE_MILLIS_MAX / 1_000)
 }
 
 /// Takes the cookie away.

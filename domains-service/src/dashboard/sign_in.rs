@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::Dashboard;
 use super::fault::Fault;
-use super::form::{Fields, Kept, Posted};
+use super::form::{Fields, Posted};
 use super::session::{self, Session};
 use super::shell::{Shell, html, html_with};
 use super::words as w;
@@ -29,16 +29,6 @@ struct Page {
     shell: Shell,
     problem: Option<String>,
     signed_out: bool,
-    kept: Option<Kept>,
-}
-
-/// What was sent when the session had ended, for who is signed in again.
-#[derive(Template)]
-#[template(path = "again.html")]
-struct Again {
-    shell: Shell,
-    kept: Kept,
-    home: String,
 }
 
 /// `GET /`.
@@ -55,13 +45,7 @@ pub(super) async fn show(session: Option<Extension<Session>>, request: axum::ext
         return Redirect::to("/").into_response();
     }
     let signed_out = request.0.as_deref() == Some("signed-out");
-    html(&Page { shell: Shell::outside(w::SIGN_IN), problem: None, signed_out, kept: None })
-}
-
-/// The page for who has sent a form of a session that has ended.
-pub(super) fn again(kept: Kept) -> Response {
-    let page = Page { shell: Shell::outside(w::SIGN_IN), problem: None, signed_out: false, kept: Some(kept) };
-    html_with(401, &page)
+    html(&Page { shell: Shell::outside(w::SIGN_IN), problem: None, signed_out })
 }
 
 /// `POST /sign-in`.
@@ -70,10 +54,9 @@ pub(super) async fn sign_in(
     Extension(origin): Extension<Origin>,
     fields: Fields,
 ) -> Result<Response, Fault> {
-    let kept = Kept::read(&fields);
     let refused = |status, problem: String| {
-        let (problem, kept) = (Some(problem), kept.clone());
-        Ok(html_with(status, &Page { shell: Shell::outside(w::SIGN_IN), problem, signed_out: false, kept }))
+        let problem = Some(problem);
+        Ok(html_with(status, &Page { shell: Shell::outside(w::SIGN_IN), problem, signed_out: false }))
     };
     if let Err(seconds) = dashboard.attempts.from(origin.client) {
         return refused(429, w::too_many_attempts(seconds));
@@ -92,16 +75,10 @@ pub(super) async fn sign_in(
     if !SCOPES.iter().any(|scope| key.scopes.contains(*scope)) {
         return refused(403, w::KEY_WITHOUT_USE.to_owned());
     }
-    let opened = session::open(&dashboard, Some((key.project.clone(), key.id.clone())), None, &origin).await?;
+    let cookie = session::open(&dashboard, Some((key.project.clone(), key.id.clone())), None, &origin).await?;
     note(&dashboard, &key, origin).await?;
-    let home = format!("/projects/{}/domains", key.project);
-    let page = match kept {
-        Some(kept) => {
-            html(&Again { shell: Shell { csrf: opened.csrf, ..Shell::outside(w::SIGNED_IN_AGAIN) }, kept, home })
-        }
-        None => Redirect::to(&home).into_response(),
-    };
-    Ok(([(header::SET_COOKIE, opened.cookie)], page).into_response())
+    let home = Redirect::to(&format!("/projects/{}/domains", key.project));
+    Ok(([(header::SET_COOKIE, cookie)], home).into_response())
 }
 
 /// Whoever owns the project can see who came in, and with which key.

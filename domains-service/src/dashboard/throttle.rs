@@ -2,14 +2,13 @@
 //!
 //! In memory and bounded. A key has 178 bits of randomness, so this protects the database more than the keys.
 
-use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use chassis::clock::Clock;
-use moka::sync::Cache;
-use parking_lot::Mutex;
+
+use crate::throttle::Throttle;
 
 /// Attempts count this long.
 const WINDOW: Duration = Duration::from_mins(5);
@@ -23,15 +22,12 @@ pub(super) const PER_KEY_MAX: usize = 30;
 /// Addresses and keys remembered.
 const REMEMBERED_MAX: u64 = 50_000;
 
-/// Who tried when.
-pub(super) struct Attempts {
-    clock: Arc<dyn Clock>,
-    by: Cache<String, Arc<Mutex<VecDeque<Duration>>>>,
-}
+/// Attempts to sign in, by address and by key.
+pub(super) struct Attempts(Throttle<String>);
 
 impl Attempts {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, by: Cache::builder().max_capacity(REMEMBERED_MAX).time_to_idle(WINDOW).build() }
+        Self(Throttle::new(clock, WINDOW, REMEMBERED_MAX))
     }
 
     /// Notes an attempt from an address, or says how many seconds to wait first.
@@ -48,19 +44,8 @@ impl Attempts {
         self.note(digest, PER_KEY_MAX)
     }
 
-    fn note(&self, who: String, max: usize) -> Result<(), u64> {
-        let now = self.clock.monotonic();
-        let tried = self.by.get_with(who, Arc::default);
-        let mut tried = tried.lock();
-        while tried.front().is_some_and(|at| now.saturating_sub(*at) >= WINDOW) {
-            tried.pop_front();
-        }
-        if tried.len() >= max {
-            let oldest = tried.front().copied().unwrap_or(now);
-            return Err(WINDOW.saturating_sub(now.saturating_sub(oldest)).as_secs().max(1));
-        }
-        tried.push_back(now);
-        Ok(())
+    fn note(&self, who: String, most: usize) -> Result<(), u64> {
+        self.0.take(who, most).map_err(|wait| wait.as_secs().max(1))
     }
 }
 

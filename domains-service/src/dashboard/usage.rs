@@ -92,7 +92,7 @@ pub(super) async fn show(
     let today = days.iter().copied().find(|usage| usage.day == day).unwrap_or(DayUsage { day, ..DayUsage::default() });
     let meters = [
         Meter {
-            name: w::THIS_MINUTE,
+            name: "This minute",
             spent: in_minute,
             limit: project.limits.per_minute,
             resets: w::resets_in(60 - now.rem_euclid(60)),
@@ -115,7 +115,7 @@ fn offers(plans: &Plans, mine: &str) -> Vec<Offer> {
     let offer = |plan: &Plan| {
         let grant = plans.of(*plan);
         let stated = |window| match plan {
-            Plan::Enterprise => w::AGREED.to_owned(),
+            Plan::Enterprise => "by agreement".to_owned(),
             _ => chart::thousands(i64::from(grant.limits.of(window))),
         };
         Offer {

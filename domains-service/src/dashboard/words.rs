@@ -1,4 +1,4 @@
-//! Every word of the dashboard that is not the service's own answer.
+//! Words that several pages share, and words that depend on a value. A word that occurs once stands in its template.
 //!
 //! Sentences say what is the case and what to do, in the words of the specification's procedure. What is wrong with a
 //! domain is said by its problems, which the API shows as well.

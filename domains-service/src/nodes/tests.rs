@@ -203,16 +203,42 @@ async fn a_wait_ends_with_the_last_acknowledgement_or_its_time() {
 }
 
 #[test]
-fn a_gateway_that_says_too_much_pushes_out_itself_alone() {
+fn a_gateway_that_says_too_much_pushes_out_what_it_invented_alone() {
     let clock = Arc::new(ManualClock::at(UnixMillis(0)));
     let nodes = Nodes::new(clock.clone());
     nodes.report(report("honest/gw-1", 5));
+    nodes.report(report("shared/gw-2", 5));
     for index in 0..NODES_MAX * 2 {
-        clock.advance(Duration::from_micros(1));
-        nodes.report(report(&format!("thief/{index}"), 0));
+        clock.advance(Duration::from_millis(1));
+        nodes.report(report(&format!("shared/{index}"), 0));
     }
     assert_eq!(nodes.all().len(), NODES_OF_ONE_MAX + 1);
-    assert!(nodes.all().iter().any(|known| known.live && known.report.node == "honest/gw-1"));
+    for honest in ["honest/gw-1", "shared/gw-2"] {
+        assert!(nodes.all().iter().any(|known| known.report.node == honest), "{honest}");
+    }
+}
+
+#[test]
+fn what_is_over_goes_before_what_is_waited_for() {
+    let mut world = World::new();
+    world.report(at_place("gw/alone", "q", 1));
+    for index in 0..NODES_OF_ONE_MAX * 2 {
+        world.pass(SILENCE);
+        assert!(world.nodes.has_room_for(&format!("gw/{index}")), "a start over the same directory takes no place");
+        world.report(at_place(&format!("gw/{index}"), "p", 1));
+    }
+    let last = format!("gw/{}", NODES_OF_ONE_MAX * 2 - 1);
+    assert_eq!(world.lagging(5), [last, "gw/alone".to_owned()]);
+    // Each with a directory of its own.
+    let mut world = World::new();
+    for index in 0..NODES_OF_ONE_MAX {
+        assert!(world.nodes.has_room_for(&format!("gw/{index}")));
+        world.report(report(&format!("gw/{index}"), 1));
+    }
+    assert!(!world.nodes.has_room_for("gw/more"));
+    assert!(world.nodes.has_room_for("gw/7") && world.nodes.has_room_for("other/more"));
+    world.report(NodeReport { goodbye: true, ..report("gw/7", 1) });
+    assert!(world.nodes.has_room_for("gw/more"));
 }
 
 #[test]
@@ -225,5 +251,5 @@ fn the_list_is_bounded() {
     }
     let names: Vec<String> = nodes.all().into_iter().map(|known| known.report.node).collect();
     assert_eq!(names.len(), NODES_MAX);
-    assert!(!names.contains(&"node-0".to_owned()));
+    assert!(names.contains(&"node-0".to_owned()) && names.contains(&format!("node-{}", NODES_MAX + 9)));
 }

@@ -19,6 +19,7 @@ pub(super) const ANY_ERRORS: &[(u16, &str)] = &[
     (403, Code::InsufficientScope.as_str()),
     (404, Code::ProjectNotFound.as_str()),
     (405, Code::MethodNotAllowed.as_str()),
+    (408, Code::RequestTimeout.as_str()),
     (413, Code::BodyTooLarge.as_str()),
     (429, "rate_limit_exceeded"),
     (429, "daily_quota_exceeded"),
@@ -31,6 +32,7 @@ pub(super) const ANY_ERRORS: &[(u16, &str)] = &[
     (503, Code::StorageUnavailable.as_str()),
     (503, Code::StorageFull.as_str()),
     (503, "overloaded"),
+    (503, "identity_refused"),
     (504, "upstream_timeout"),
 ];
 

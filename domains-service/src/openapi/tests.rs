@@ -54,6 +54,8 @@ fn every_code_of_the_catalogue_that_a_caller_can_meet_is_described() {
         "identity_required",
         "token_required",
         "history",
+        "unknown_revision",
+        "too_many_processes",
         "gateway_exists",
         "token_exists",
         "invalid_project",

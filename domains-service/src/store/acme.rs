@@ -1,6 +1,6 @@
 //! What of certificate authorities must last: accounts, orders in progress, and what of their limits is used up.
 
-use chassis::sql::{Connection, RowPlace, query, query_as, query_scalar};
+use chassis::sql::{Connection, Found, RowPlace, query, query_as};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
@@ -38,8 +38,9 @@ impl Stored for Row {
     }
 
     fn read(self, columns: &mut Columns) -> Option<OrderRecord> {
+        let hostname = columns.word("hostname", &self.hostname).filter(|_| columns.unreadable().is_none())?;
         Some(OrderRecord {
-            hostname: columns.word("hostname", &self.hostname)?,
+            hostname,
             authority: self.authority,
             url: self.url,
             sealed_key: self.sealed_key,
@@ -53,21 +54,24 @@ const SET_ASIDE_MILLIS: i64 = 3_600_000;
 
 /// When all of a limit, or of the queue for it, is free.
 async fn free_at(write: &mut Write, name: &str) -> Result<UnixMillis, StoreError> {
-    let free_at: Option<i64> = query_scalar("SELECT free_at FROM acme_limits WHERE name = $1")
+    let free_at: Option<Found<(i64,)>> = query_as("SELECT free_at FROM acme_limits WHERE name = $1")
         .bind(name)
         .fetch_optional(write.connection())
         .await?;
+    // One that cannot be read is written anew with the next order; until then all of it is free.
+    let place = rows::place(Table::AcmeLimits, name, "");
+    let free_at = free_at.map(|free_at| rows::column(write.connection(), &place, "free_at", free_at));
     Ok(UnixMillis(free_at.unwrap_or(0)))
 }
 
 impl Store {
-    /// The last order for a name at an authority.
+    /// The last order for a name at an authority. One that cannot be read is as good as none: the next takes its place.
     pub(crate) async fn find_order(
         &self,
         authority: &str,
         hostname: &Hostname,
     ) -> Result<Option<OrderRecord>, StoreError> {
-        let row: Option<Row> = query_as(
+        let row: Option<Found<Row>> = query_as(
             "SELECT authority, hostname, url, sealed_key, created_at FROM acme_orders
              WHERE authority = $1 AND hostname = $2",
         )
@@ -75,7 +79,7 @@ impl Store {
         .bind(hostname.as_str())
         .fetch_optional(self.reader())
         .await?;
-        rows::one(self.reader(), row)
+        Ok(rows::found(self.reader(), row))
     }
 
     /// Notes an order; it takes the place of the one before.
@@ -107,7 +111,7 @@ impl Store {
 
     /// Orders whose names were removed and whose authorizations are to be deactivated now, at most `limit`.
     pub(crate) async fn abandoned_orders(&self, now: UnixMillis, limit: i64) -> Result<Vec<OrderRecord>, StoreError> {
-        let found: Vec<Row> = query_as(
+        let found: Vec<Found<Row>> = query_as(
             "SELECT authority, hostname, url, sealed_key, created_at FROM acme_orders
              WHERE abandoned_at <= $1 ORDER BY abandoned_at LIMIT $2",
         )
@@ -212,13 +216,13 @@ impl Store {
 
     /// The chain that the edge serves for a name, PEM.
     pub(crate) async fn published_chain(&self, hostname: &Hostname) -> Result<Option<String>, StoreError> {
-        let body: Option<String> = query_scalar("SELECT body FROM entities WHERE kind = 'certificate' AND name = $1")
-            .bind(hostname.as_str())
-            .fetch_optional(self.reader())
-            .await?;
+        let found: Option<Found<StoredEntity>> =
+            query_as("SELECT kind, name, body FROM entities WHERE kind = 'certificate' AND name = $1")
+                .bind(hostname.as_str())
+                .fetch_optional(self.reader())
+                .await?;
         // One that cannot be read has nothing to ask an authority about; its renewal writes it anew.
-        let found = body.map(|body| StoredEntity { kind: "certificate".to_owned(), name: hostname.to_string(), body });
-        Ok(match rows::each(self.reader(), found.into_iter().collect()).pop() {
+        Ok(match rows::found(self.reader(), found) {
             Some(contract::feed::Entity::Certificate(bundle)) => Some(bundle.chain_pem),
             _ => None,
         })
@@ -250,7 +254,7 @@ pub(crate) async fn forget_order(
 
 /// Forgets limits of which all is free again, and gives up orders of names that nobody has: what a crash may leave.
 pub(crate) async fn tidy(connection: &mut Connection, now: UnixMillis) -> Result<(), StoreError> {
-    query("DELETE FROM acme_limits WHERE free_at < $1").bind(now.0).execute(&mut *connection).await?;
+    query("DELETE FROM acme_limits WHERE CAST(free_at AS BIGINT) < $1").bind(now.0).execute(&mut *connection).await?;
     // Only those in progress: a domain in service keeps its last order.
     query(
         "UPDATE acme_orders SET abandoned_at = $1, sealed_key = NULL

@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use chassis::sql::{RowPlace, query, query_as};
+use chassis::sql::{Found, RowPlace, query, query_as};
 use contract::ban::Ban;
 use contract::key::KeyId;
 use contract::project::ProjectId;
@@ -95,7 +95,7 @@ impl Write {
 impl Store {
     /// The bans in force that gateways name, by key, and how many there are.
     pub(crate) async fn bans_in_force(&self, now: UnixMillis) -> Result<(BTreeMap<KeyId, Ban>, u64), StoreError> {
-        let found: Vec<Report> =
+        let found: Vec<Found<Report>> =
             query_as("SELECT node, bans, total FROM edge_bans WHERE heard_at >= $1 ORDER BY node LIMIT $2")
                 .bind(now.plus(-HEARD_MILLIS).0)
                 .bind(NODES_MAX)
@@ -126,13 +126,16 @@ impl Store {
         bans.sort_by_key(|ban| Reverse(ban.until));
         let mut listed = Vec::new();
         for ban in bans.into_iter().take(limit) {
-            let row: Option<(String, String)> =
+            let row: Option<Found<(String, String)>> =
                 query_as("SELECT p.name, k.label FROM api_keys k JOIN projects p ON p.id = k.project WHERE k.id = $1")
                     .bind(ban.key.as_str())
                     .fetch_optional(self.reader())
                     .await?;
             // A project whose name cannot be read is noted where its row is read.
-            let holder = row.and_then(|(project, label)| Some((project.parse().ok()?, label)));
+            let holder = row.and_then(|found| {
+                let (project, label) = found.row;
+                Some((project.parse().ok()?, label))
+            });
             listed.push(KnownBan { ban, holder });
         }
         Ok(Bans { listed, total })

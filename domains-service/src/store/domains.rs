@@ -2,7 +2,7 @@
 
 mod claims;
 
-use chassis::sql::{Connection, Kind, RowPlace, query, query_as, query_scalar};
+use chassis::sql::{Connection, Found, Kind, RowPlace, query, query_as, query_scalar};
 use contract::hostname::Hostname;
 use contract::site::RedirectStatus;
 use contract::time::UnixMillis;
@@ -116,7 +116,7 @@ impl Store {
         project: &ProjectRef,
         name: &Hostname,
     ) -> Result<Option<Domain>, StoreError> {
-        let row: Option<Row> =
+        let row: Option<Found<Row>> =
             query_as(FIND).bind(name.as_str()).bind(project.uid.as_str()).fetch_optional(self.reader()).await?;
         rows::one(self.reader(), row)
     }
@@ -134,7 +134,7 @@ impl Store {
             "domains WHERE project = $1 AND name > $2 AND ($4 = '' OR REPLACE(name, $4, '') <> name)
              AND ($5 = '' OR status = $5) ORDER BY name LIMIT $3"
         );
-        let found: Vec<Row> = query_as(statement)
+        let found: Vec<Found<Row>> = query_as(statement)
             .bind(project.uid.as_str())
             .bind(after)
             .bind(limit)
@@ -154,9 +154,9 @@ impl Store {
         per_project: usize,
         limit: i64,
     ) -> Result<Vec<Domain>, StoreError> {
-        let found: Vec<Row> = query_as(with_project!(
+        let found: Vec<Found<Row>> = query_as(with_project!(
             "(SELECT *, ROW_NUMBER() OVER (PARTITION BY project ORDER BY due_at) AS turn
-                            FROM domains WHERE due_at <= $1 AND lease_until <= $1) AS due
+                            FROM domains WHERE due_at <= $1 AND CAST(lease_until AS BIGINT) <= $1) AS due
              WHERE turn <= $2 ORDER BY turn, due_at LIMIT $3"
         ))
         .bind(now.0)
@@ -165,6 +165,8 @@ impl Store {
         .fetch_all(self.reader())
         .await?;
         let (mut domains, mut unreadable) = rows::split(self.reader(), found);
+        let (undated, undated_places) = rows::split(self.reader(), self.undated_domains(limit).await?);
+        unreadable.extend(undated_places.into_iter().chain(undated.iter().map(place)));
         domains.retain(|domain| {
             if domain.unreadable.is_some() {
                 unreadable.push(place(domain));
@@ -175,6 +177,15 @@ impl Store {
             self.set_aside(&place, now).await?;
         }
         Ok(domains)
+    }
+
+    /// Domains whose time is no number, at most `limit`. SQLite has them behind all numbers.
+    async fn undated_domains(&self, limit: i64) -> Result<Vec<Found<Row>>, StoreError> {
+        if self.reader().kind() == Kind::Postgres {
+            return Ok(Vec::new());
+        }
+        let found = query_as(with_project!("domains WHERE due_at >= '' ORDER BY due_at LIMIT $1"));
+        Ok(found.bind(limit).fetch_all(self.reader()).await?)
     }
 
     /// Leaves a domain alone for [`SET_ASIDE_MILLIS`]: its row, or its project's, cannot be read.
@@ -198,7 +209,8 @@ impl Store {
     ) -> Result<Option<i64>, StoreError> {
         let fence = query_scalar(
             "UPDATE domains SET lease_until = $1, lease_fence = lease_fence + 1
-             WHERE name = $2 AND project = $3 AND lease_until <= $4 AND removal IS NULL RETURNING lease_fence",
+             WHERE name = $2 AND project = $3 AND CAST(lease_until AS BIGINT) <= $4 AND removal IS NULL
+             RETURNING lease_fence",
         )
         .bind(until.0)
         .bind(domain.name.as_str())
@@ -217,7 +229,9 @@ impl Store {
 
     /// How many domains are in each state.
     pub(crate) async fn domains_by_status(&self) -> Result<Vec<(String, i64)>, StoreError> {
-        Ok(query_as("SELECT status, COUNT(*) FROM domains GROUP BY status").fetch_all(self.reader()).await?)
+        let found = query_as("SELECT status, COUNT(*) FROM domains GROUP BY status");
+        let counted: Vec<Found<(String, i64)>> = found.fetch_all(self.reader()).await?;
+        Ok(counted.into_iter().map(|found| found.row).collect())
     }
 }
 
@@ -236,7 +250,7 @@ pub(crate) async fn find_domain(
         Kind::Sqlite => FIND,
         Kind::Postgres => FIND_AND_LOCK,
     };
-    let row: Option<Row> =
+    let row: Option<Found<Row>> =
         query_as(text).bind(name.as_str()).bind(project.uid.as_str()).fetch_optional(&mut *connection).await?;
     rows::one(connection, row)
 }
@@ -255,7 +269,7 @@ pub(crate) async fn find_primary(
     connection: &mut Connection,
     project: &ProjectRef,
 ) -> Result<Option<Domain>, StoreError> {
-    let row: Option<Row> = query_as(with_project!("domains WHERE project = $1 AND is_primary"))
+    let row: Option<Found<Row>> = query_as(with_project!("domains WHERE project = $1 AND is_primary"))
         .bind(project.uid.as_str())
         .fetch_optional(&mut *connection)
         .await?;
@@ -265,7 +279,7 @@ pub(crate) async fn find_primary(
 /// Domains of the project that redirect to this one: by its name, or as the primary one when it is that.
 pub(crate) async fn dependants(connection: &mut Connection, target: &Domain) -> Result<Vec<Domain>, StoreError> {
     let as_primary = if target.primary { "primary" } else { target.name.as_str() };
-    let found: Vec<Row> = query_as(with_project!(
+    let found: Vec<Found<Row>> = query_as(with_project!(
         "domains WHERE project = $1 AND (redirect_to = $2 OR redirect_to = $3) AND removal IS NULL
          ORDER BY name"
     ))
@@ -279,7 +293,7 @@ pub(crate) async fn dependants(connection: &mut Connection, target: &Domain) -> 
 
 /// All domains of a project.
 pub(crate) async fn all_domains(connection: &mut Connection, project: &ProjectRef) -> Result<Vec<Domain>, StoreError> {
-    let found: Vec<Row> = query_as(with_project!("domains WHERE project = $1 ORDER BY name"))
+    let found: Vec<Found<Row>> = query_as(with_project!("domains WHERE project = $1 ORDER BY name"))
         .bind(project.uid.as_str())
         .fetch_all(&mut *connection)
         .await?;

@@ -1,6 +1,6 @@
 //! What happened, for a project's owner: the audit log.
 
-use chassis::sql::{RowPlace, query, query_as, query_scalar};
+use chassis::sql::{Found, RowPlace, query, query_as, query_scalar};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
@@ -109,8 +109,32 @@ impl Stored for Row {
 }
 
 impl Write {
+    /// Whether what the actor was authenticated by is good in this transaction. A key that it has revoked itself is.
+    async fn may_still(&mut self, actor: &Actor) -> Result<bool, StoreError> {
+        let now = self.now().0;
+        let good = [
+            (actor.key(), "SELECT COUNT(*) FROM api_keys WHERE id = $1 AND (revoked_at IS NULL OR revoked_at >= $2)"),
+            (actor.token(), "SELECT COUNT(*) FROM operator_tokens WHERE name = $1 AND expires_at > $2"),
+            (
+                actor.gateway(),
+                "SELECT COUNT(*) FROM gateways WHERE name = $1 AND (revoked_at IS NULL OR revoked_at > $2)",
+            ),
+        ];
+        for (name, statement) in good {
+            let Some(name) = name else { continue };
+            let found: i64 = query_scalar(statement).bind(name).bind(now).fetch_one(self.connection()).await?;
+            if found == 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Writes an event, and the messages to those who want to be told; they exist if and only if the transaction
     /// commits.
+    ///
+    /// # Errors
+    /// [`StoreError::ActorRevoked`] when the actor's key, token or gateway was revoked since it was authenticated.
     pub(crate) async fn record(
         &mut self,
         project: &ProjectRef,
@@ -119,6 +143,9 @@ impl Write {
         actor: &Actor,
         detail: serde_json::Value,
     ) -> Result<(), StoreError> {
+        if !self.may_still(actor).await? {
+            return Err(StoreError::ActorRevoked);
+        }
         let now = self.now();
         let id: i64 = query_scalar(
             "INSERT INTO events (project, domain, kind, actor, client, detail, at_ms, gateway)
@@ -189,7 +216,7 @@ impl Store {
         domain: Option<&Hostname>,
         before: Option<i64>,
     ) -> Result<Vec<Event>, StoreError> {
-        let found: Vec<Row> = query_as(
+        let found: Vec<Found<Row>> = query_as(
             "SELECT id, project, domain, kind, actor, client, gateway, detail, at_ms FROM events
              WHERE project = $1 AND ($2 IS NULL OR domain = $2) AND id < $3 ORDER BY id DESC LIMIT $4",
         )
@@ -209,7 +236,7 @@ impl Store {
         since: UnixMillis,
         before: Option<i64>,
     ) -> Result<Vec<Through>, StoreError> {
-        let found: Vec<ThroughRow> = query_as(
+        let found: Vec<Found<ThroughRow>> = query_as(
             "SELECT e.id, e.project, p.name AS project_name, e.domain, e.kind, e.actor, e.client, e.gateway, e.detail,
                     e.at_ms
              FROM events e LEFT JOIN projects p ON p.id = e.project

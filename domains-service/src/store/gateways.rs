@@ -1,9 +1,10 @@
 //! Gateways and services with a credential of their own, and the generations of the keys of gateways.
 
-use chassis::sql::{Connection, query, query_as, query_scalar};
+use chassis::sql::{Connection, Found, RowPlace, query, query_as, query_scalar};
 use contract::keyring::{GATEWAYS_WITH_KEYS_MAX, GENERATIONS_MAX};
 use contract::time::{UnixMillis, UnixSeconds};
 
+use super::rows::{self, Columns, Stored, Table};
 use super::{Store, StoreError, Write};
 use crate::feed::Credential;
 
@@ -39,6 +40,7 @@ chassis::record! {
     #[derive(Clone, Debug)]
     pub(crate) struct Gateway {
         pub(crate) name: String,
+        pub(crate) digest: String,
         /// One of [`Kind`]'s words.
         pub(crate) kind: String,
         pub(crate) created_at: i64,
@@ -49,6 +51,22 @@ chassis::record! {
     }
 }
 
+impl Stored for Gateway {
+    type Value = Self;
+
+    fn place(&self) -> RowPlace {
+        rows::place(Table::Gateways, &self.name, "")
+    }
+
+    fn read(mut self, columns: &mut Columns) -> Option<Self> {
+        // No credential is good whose end cannot be read.
+        if columns.unreadable() == Some("revoked_at") {
+            self.revoked_at = Some(0);
+        }
+        Some(self)
+    }
+}
+
 chassis::record! {
     /// What is on record under a name.
     struct Known {
@@ -56,6 +74,49 @@ chassis::record! {
         kind: String,
         file: Option<String>,
         revoked_at: Option<i64>,
+    }
+}
+
+chassis::record! {
+    struct CredentialRow {
+        name: String,
+        digest: String,
+    }
+}
+
+impl Stored for CredentialRow {
+    type Value = Credential;
+
+    const IS_PART: bool = true;
+
+    fn place(&self) -> RowPlace {
+        rows::place(Table::Gateways, &self.name, "")
+    }
+
+    fn read(self, columns: &mut Columns) -> Option<Credential> {
+        columns.unreadable().is_none().then_some(Credential { gateway: self.name, digest: self.digest })
+    }
+}
+
+chassis::record! {
+    struct GenerationRow {
+        number: i64,
+        sealed: String,
+        signs_from: i64,
+    }
+}
+
+impl Stored for GenerationRow {
+    type Value = SealedGeneration;
+
+    fn place(&self) -> RowPlace {
+        rows::place(Table::GatewayKeys, self.number.to_string(), "")
+    }
+
+    fn read(self, columns: &mut Columns) -> Option<SealedGeneration> {
+        let Self { number, sealed, signs_from } = self;
+        let signs_from = UnixSeconds(signs_from);
+        columns.unreadable().is_none().then_some(SealedGeneration { number, sealed, signs_from })
     }
 }
 
@@ -104,19 +165,23 @@ impl Store {
     /// All on record, by name.
     pub(crate) async fn gateways(&self) -> Result<Vec<Gateway>, StoreError> {
         let found = query_as(
-            "SELECT name, kind, created_at, file, last_seen_at, revoked_at FROM gateways ORDER BY name LIMIT $1",
+            "SELECT name, digest, kind, created_at, file, last_seen_at, revoked_at FROM gateways ORDER BY name LIMIT $1",
         );
-        Ok(found.bind(GATEWAYS_MAX).fetch_all(self.reader()).await?)
+        let found: Vec<Found<Gateway>> = found.bind(GATEWAYS_MAX).fetch_all(self.reader()).await?;
+        Ok(rows::each(self.reader(), found))
     }
 
     /// The gateway, or the service, whose credential has this digest, unless it was revoked; notes now and then that it
-    /// was heard.
+    /// was heard. Nobody has a name that is no text.
     pub(crate) async fn hear(&self, kind: Kind, digest: &str, now: UnixMillis) -> Result<Option<String>, StoreError> {
         let found =
             query_as("SELECT name, last_seen_at FROM gateways WHERE digest = $1 AND kind = $2 AND revoked_at IS NULL");
-        let found: Option<(String, Option<i64>)> =
+        let found: Option<Found<(String, Option<i64>)>> =
             found.bind(digest).bind(kind.as_str()).fetch_optional(self.reader()).await?;
-        let Some((name, seen)) = found else { return Ok(None) };
+        let Some(Found { row: (name, seen), bad }) = found else { return Ok(None) };
+        if bad.is_some_and(|bad| bad.column == "1") {
+            return Ok(None);
+        }
         if seen.is_none_or(|seen| now.0.saturating_sub(seen) >= SEEN_EVERY_MILLIS) {
             query("UPDATE gateways SET last_seen_at = $2 WHERE name = $1")
                 .bind(&name)
@@ -137,13 +202,13 @@ impl Store {
 
     /// The gateways whose credentials are good, by name.
     pub(crate) async fn credentials_of_gateways(&self) -> Result<Vec<Credential>, StoreError> {
-        let rows: Vec<(String, String)> = query_as(
+        let found: Vec<Found<CredentialRow>> = query_as(
             "SELECT name, digest FROM gateways WHERE kind = 'gateway' AND revoked_at IS NULL ORDER BY name LIMIT $1",
         )
         .bind(GATEWAYS_WITH_KEYS_MAX)
         .fetch_all(self.reader())
         .await?;
-        Ok(rows.into_iter().map(|(gateway, digest)| Credential { gateway, digest }).collect())
+        Ok(rows::each(self.reader(), found))
     }
 
     /// The generations of keys, the newest first.
@@ -153,13 +218,11 @@ impl Store {
 }
 
 async fn read_generations(connection: &mut Connection) -> Result<Vec<SealedGeneration>, StoreError> {
-    let rows: Vec<(i64, String, i64)> =
+    let found: Vec<Found<GenerationRow>> =
         query_as("SELECT number, sealed, signs_from FROM gateway_keys ORDER BY number DESC")
-            .fetch_all(connection)
+            .fetch_all(&mut *connection)
             .await?;
-    let generation =
-        |(number, sealed, signs_from)| SealedGeneration { number, sealed, signs_from: UnixSeconds(signs_from) };
-    Ok(rows.into_iter().map(generation).collect())
+    Ok(rows::each(connection, found))
 }
 
 impl Write {
@@ -169,14 +232,18 @@ impl Write {
         if self.was_revoked(new.digest).await? {
             return Ok(Err(NotEnrolled::Revoked));
         }
-        let holder = query_scalar("SELECT name FROM gateways WHERE digest = $1 AND name <> $2");
-        let holder: Option<String> = holder.bind(new.digest).bind(new.name).fetch_optional(self.connection()).await?;
-        if let Some(holder) = holder {
+        let holder = query_as("SELECT name FROM gateways WHERE digest = $1 AND name <> $2");
+        let holder: Option<Found<(String,)>> =
+            holder.bind(new.digest).bind(new.name).fetch_optional(self.connection()).await?;
+        if let Some(Found { row: (holder,), .. }) = holder {
             return Ok(Err(NotEnrolled::Doubled(holder)));
         }
         let known = query_as("SELECT digest, kind, file, revoked_at FROM gateways WHERE name = $1");
-        let known: Option<Known> = known.bind(new.name).fetch_optional(self.connection()).await?;
+        let known: Option<Found<Known>> = known.bind(new.name).fetch_optional(self.connection()).await?;
+        // A record that cannot be read is replaced: no credential that was revoked comes in by that.
+        let (is_bad, known) = known.map(|found| (found.bad.is_some(), found.row)).unzip();
         match &known {
+            Some(_) if is_bad == Some(true) => {}
             None if self.count_gateways().await? >= GATEWAYS_MAX => return Ok(Err(NotEnrolled::TooMany)),
             Some(known) if new.file.is_some() && known.kind != new.kind.as_str() => {
                 return Ok(Err(NotEnrolled::OtherKind));
@@ -196,7 +263,10 @@ impl Write {
             return Ok(Err(NotEnrolled::TooMany));
         }
         // What is replaced is not taken again either.
-        self.retire(new.name).await?;
+        if known.is_none_or(|known| known.digest != new.digest) {
+            self.retire(new.name).await?;
+        }
+        rows::forget(self.connection(), &rows::place(Table::Gateways, new.name, ""));
         let now = self.now().0;
         query(
             "INSERT INTO gateways (name, digest, created_at, kind, file) VALUES ($1, $2, $3, $4, $5)
@@ -259,8 +329,8 @@ impl Write {
     pub(crate) async fn revoke_gateway(&mut self, name: &str) -> Result<Option<Revoked>, StoreError> {
         let now = self.now().0;
         let file = query_as("SELECT file FROM gateways WHERE name = $1 AND revoked_at IS NULL");
-        let file: Option<(Option<String>,)> = file.bind(name).fetch_optional(self.connection()).await?;
-        let Some((file,)) = file else { return Ok(None) };
+        let file: Option<Found<(Option<String>,)>> = file.bind(name).fetch_optional(self.connection()).await?;
+        let Some(Found { row: (file,), .. }) = file else { return Ok(None) };
         self.retire(name).await?;
         query("UPDATE gateways SET revoked_at = $2 WHERE name = $1")
             .bind(name)
@@ -294,11 +364,12 @@ impl Write {
         let kept = if compromised { 0 } else { i64::try_from(GENERATIONS_MAX).unwrap_or(i64::MAX) - 1 };
         query(
             "DELETE FROM gateway_keys WHERE number NOT IN
-             (SELECT number FROM gateway_keys ORDER BY number DESC LIMIT $1)",
+             (SELECT number FROM gateway_keys ORDER BY CAST(number AS BIGINT) DESC LIMIT $1)",
         )
         .bind(kept)
         .execute(self.connection())
         .await?;
+        rows::forget_all(self.connection(), Table::GatewayKeys, "");
         // Another replica that started in the same second was first: its generation is as good.
         query(
             "INSERT INTO gateway_keys (number, sealed, signs_from) VALUES ($1, $2, $3) ON CONFLICT (number) DO NOTHING",

@@ -1,6 +1,6 @@
 //! API keys at rest: digests, never keys.
 
-use chassis::sql::{Connection, RowPlace, query, query_as, query_scalar};
+use chassis::sql::{Connection, Found, RowPlace, query, query_as, query_scalar};
 use contract::feed::{Entity, EntityName};
 use contract::key::{ApiKey, Environment, KeyDigest, KeyId, Scopes};
 use contract::time::{UnixMillis, UnixSeconds};
@@ -100,13 +100,13 @@ pub(crate) async fn withdraw(write: &mut Write, key: &KeyRecord) -> Result<(), S
     if key.unreadable.is_none() {
         return write.remove(EntityName::Key(key.digest)).await;
     }
-    let bodies: Vec<String> =
-        query_scalar("SELECT body FROM entities WHERE kind = 'key' AND body LIKE '%' || $1 || '%'")
+    let bodies: Vec<Found<(String,)>> =
+        query_as("SELECT body FROM entities WHERE kind = 'key' AND body LIKE '%' || $1 || '%'")
             .bind(key.id.as_str())
             .fetch_all(write.connection())
             .await?;
-    for body in bodies {
-        if let Ok(Entity::Key(published)) = serde_json::from_str(&body)
+    for found in bodies {
+        if let Ok(Entity::Key(published)) = serde_json::from_str(&found.row.0)
             && published.id == key.id
         {
             write.remove(EntityName::Key(published.digest)).await?;
@@ -123,7 +123,7 @@ impl Store {
         after: &(i64, String),
         limit: i64,
     ) -> Result<Vec<KeyRecord>, StoreError> {
-        let rows: Vec<Row> = self.page(page_of!("api_keys"), project, after, limit).await?;
+        let rows: Vec<Found<Row>> = self.page(page_of!("api_keys"), project, after, limit).await?;
         Ok(rows::each(self.reader(), rows))
     }
 }
@@ -134,7 +134,7 @@ pub(crate) async fn find_key(
     project: &ProjectRef,
     id: &KeyId,
 ) -> Result<Option<KeyRecord>, StoreError> {
-    let row: Option<Row> = query_as(with_project!(
+    let row: Option<Found<Row>> = query_as(with_project!(
         "api_keys WHERE project = $1 AND id = $2
              AND EXISTS (SELECT 1 FROM projects WHERE id = $1 AND removed_at IS NULL)"
     ))
@@ -147,7 +147,7 @@ pub(crate) async fn find_key(
 
 /// All keys of a project.
 pub(crate) async fn all_keys(connection: &mut Connection, project: &ProjectRef) -> Result<Vec<KeyRecord>, StoreError> {
-    let rows: Vec<Row> = query_as(with_project!("api_keys WHERE project = $1"))
+    let rows: Vec<Found<Row>> = query_as(with_project!("api_keys WHERE project = $1"))
         .bind(project.uid.as_str())
         .fetch_all(&mut *connection)
         .await?;
@@ -180,7 +180,7 @@ pub(crate) async fn keys_beyond(
 ) -> Result<Vec<KeyRecord>, StoreError> {
     /// So many at once; there is one more with each key that is made.
     const AT_ONCE: i64 = 100;
-    let rows: Vec<Row> = query_as(with_project!(
+    let rows: Vec<Found<Row>> = query_as(with_project!(
         "api_keys WHERE project = $1 AND (revoked_at IS NOT NULL OR expires_at <= $2)
          ORDER BY created_at DESC, id LIMIT $3 OFFSET $4"
     ))
@@ -238,7 +238,7 @@ pub(crate) async fn stale_keys(
     before: UnixMillis,
     limit: i64,
 ) -> Result<Vec<KeyRecord>, StoreError> {
-    let rows: Vec<Row> =
+    let rows: Vec<Found<Row>> =
         query_as(with_project!("api_keys WHERE revoked_at < $1 OR expires_at < $2 ORDER BY id LIMIT $3"))
             .bind(before.0)
             .bind(before.to_seconds().0)

@@ -3,7 +3,7 @@
 //! A row of `changes` has the mark of its revision. The effect of an old row is emptied first and its mark is kept longer,
 //! so that a follower far behind still proves that it followed this history. The newest revision always has a row.
 
-use chassis::sql::{Connection, Pool, RowPlace, query, query_as, query_scalar};
+use chassis::sql::{BadColumn, Connection, Found, Kind, Pool, RowPlace, query, query_as, query_scalar};
 use contract::feed::{Change, Entity, Mark, Position, Revision};
 use contract::time::UnixMillis;
 
@@ -37,13 +37,21 @@ pub(crate) enum Next {
     OtherHistory(Revision),
 }
 
-/// A row of `changes`: revision, effect, time, mark.
-type Row = (i64, String, i64, i64);
+chassis::record! {
+    struct Row {
+        revision: i64,
+        mark: i64,
+        effect: String,
+        at_ms: i64,
+    }
+}
 
 /// What the log says of the revision that a follower names.
-struct Found {
+struct Known {
     /// The mark of this revision, while it is kept.
     mark: Option<Mark>,
+    /// The revision is one of this history, but its row is damaged.
+    damaged: bool,
     /// The log holds every change above this revision.
     oldest: Revision,
     /// Revisions below are of databases that an operator replaced by this one.
@@ -59,12 +67,12 @@ enum Way {
 }
 
 /// Compares where a follower is with the log. A revision without its mark proves nothing.
-fn way(revision: Revision, mark: Option<Mark>, found: &Found) -> Way {
-    if revision == Revision::default() || revision < found.replaced_below {
+fn way(revision: Revision, mark: Option<Mark>, known: &Known) -> Way {
+    if revision == Revision::default() || revision < known.replaced_below || known.damaged {
         Way::Snapshot
-    } else if mark.is_none() || mark != found.mark {
+    } else if mark.is_none() || mark != known.mark {
         Way::Refuse
-    } else if revision < found.oldest {
+    } else if revision < known.oldest {
         Way::Snapshot
     } else {
         Way::Changes
@@ -89,11 +97,13 @@ pub(super) async fn mark_the_newest(writer: &Pool) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// An entity as it rests.
-pub(crate) struct StoredEntity {
-    pub(crate) kind: String,
-    pub(crate) name: String,
-    pub(crate) body: String,
+chassis::record! {
+    /// An entity as it rests.
+    pub(crate) struct StoredEntity {
+        pub(crate) kind: String,
+        pub(crate) name: String,
+        pub(crate) body: String,
+    }
 }
 
 impl Stored for StoredEntity {
@@ -104,19 +114,48 @@ impl Stored for StoredEntity {
     }
 
     fn read(self, columns: &mut Columns) -> Option<Entity> {
-        columns.json("body", &self.body)
+        let entity = columns.json("body", &self.body);
+        entity.filter(|_| columns.unreadable().is_none())
     }
 }
 
-/// Whether an entity can be read; one that cannot is noted.
-pub(crate) fn is_readable(reading: &Connection, kind: &str, name: &str, body: &str) -> bool {
+/// The place of an entity that cannot be read, which is noted; `None` for one that can.
+pub(crate) fn unreadable(reading: &Connection, found: &Found<StoredEntity>) -> Option<RowPlace> {
+    let StoredEntity { kind, name, body } = &found.row;
     let place = rows::place(Table::Entities, name, kind);
-    let read = serde_json::from_str::<Entity>(body);
-    match &read {
-        Ok(_) => rows::forget(reading, &place),
-        Err(error) => rows::note(reading, &place, "body", error),
+    let bad = found.bad.clone().or_else(|| {
+        let error = serde_json::from_str::<Entity>(body).err()?;
+        Some(BadColumn { column: "body", reason: error.to_string() })
+    });
+    match &bad {
+        None => rows::forget(reading, &place),
+        Some(bad) => rows::note(reading, &place, bad.column, &bad.reason),
     }
-    read.is_ok()
+    bad.map(|_| place)
+}
+
+/// All entities were read: of those that could not be, `places` are left.
+pub(crate) fn are_unreadable(reading: &Connection, places: &[RowPlace]) {
+    reading.unreadable().forget_where(|place| place.table == Table::Entities.as_str() && !places.contains(place));
+}
+
+/// Up to where entities were read. Those whose names cannot be read are behind a name that can, and are counted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Read {
+    kind: String,
+    name: String,
+    nameless: i64,
+}
+
+impl Read {
+    /// One entity more was read.
+    pub(crate) fn pass(&mut self, found: Found<StoredEntity>) {
+        if found.bad.is_none_or(|bad| bad.column == "body") {
+            *self = Self { kind: found.row.kind, name: found.row.name, nameless: 0 };
+        } else {
+            self.nameless = self.nameless.saturating_add(1);
+        }
+    }
 }
 
 impl Store {
@@ -136,31 +175,42 @@ impl Store {
         limit: i64,
     ) -> Result<Next, StoreError> {
         let mut reading = self.reading().await?;
-        let (current, oldest, replaced_below): (i64, i64, Option<String>) = query_as(
+        let counter: Found<(i64, i64, Option<String>)> = query_as(
             "SELECT current, oldest, (SELECT value FROM settings WHERE name = $1) FROM revision_counter WHERE id = 1",
         )
         .bind(REPLACED_BELOW)
         .fetch_one(&mut reading)
         .await?;
+        let (current, oldest, replaced_below) = counter.row;
+        if let Some(bad) = counter.bad.filter(|bad| bad.column != "3") {
+            return Err(sqlx::Error::from(bad).into());
+        }
         let after = i64::try_from(revision.0).unwrap_or(i64::MAX);
         // The row of the follower's own revision first.
-        let mut rows: Vec<Row> = query_as(
-            "SELECT revision, effect, at_ms, mark FROM changes WHERE revision >= $1 ORDER BY revision LIMIT $2",
+        let mut rows: Vec<Found<Row>> = query_as(
+            "SELECT revision, mark, effect, at_ms FROM changes WHERE revision >= $1 ORDER BY revision LIMIT $2",
         )
         .bind(after)
         .bind(limit.saturating_add(1))
         .fetch_all(&mut reading)
         .await?;
-        let own = rows.first().filter(|row| row.0 == after).map(|row| as_mark(row.3));
+        // SQLite has a revision that is no number behind all others. Whose place that is, the gap says.
+        rows.retain(|found| has_revision(&reading, found));
+        let own = rows.first().filter(|found| found.row.revision == after);
+        let damaged = own.is_some_and(|found| found.bad.as_ref().is_some_and(|bad| bad.column == "mark"));
+        let own = own.map(|found| as_mark(found.row.mark));
         let replaced_below = replaced_below.and_then(|number| number.parse().ok()).unwrap_or_default();
-        let found =
-            Found { mark: own, oldest: Revision(oldest.unsigned_abs()), replaced_below: Revision(replaced_below) };
-        match way(revision, mark, &found) {
+        let oldest = Revision(oldest.unsigned_abs());
+        let known = Known { mark: own, damaged, oldest, replaced_below: Revision(replaced_below) };
+        match way(revision, mark, &known) {
             Way::Snapshot => Ok(Next::Snapshot),
+            Way::Refuse if is_mark_of_damaged(&mut reading, mark).await? => Ok(Next::Snapshot),
             Way::Refuse => Ok(Next::OtherHistory(Revision(current.unsigned_abs()))),
             // What an unreadable row changed is in the snapshot, and every later change follows that.
             Way::Changes => {
                 let changes: Option<Vec<_>> = rows.drain(1..).map(|row| read_change(&reading, row)).collect();
+                let newest = Revision(current.unsigned_abs());
+                let changes = changes.filter(|changes| follow(changes, revision, limit, newest));
                 Ok(changes.map_or(Next::Snapshot, Next::Changes))
             }
         }
@@ -170,30 +220,52 @@ impl Store {
     /// those that could not be read when they were read last.
     pub(crate) async fn snapshot(&self) -> Result<(Connection, Position, u64), StoreError> {
         let mut reading = self.reading().await?;
-        let (current, mark): (i64, i64) = query_as(
-            "SELECT revision, mark FROM changes WHERE revision = (SELECT current FROM revision_counter WHERE id = 1)",
-        )
-        .fetch_one(&mut reading)
-        .await?;
+        let mut newest = newest_row(&mut reading).await?;
+        if newest.is_none() {
+            drop(reading);
+            self.mend_the_newest().await?;
+            reading = self.reading().await?;
+            newest = newest_row(&mut reading).await?;
+        }
+        let position = newest.ok_or(sqlx::Error::RowNotFound)?;
         let entities: i64 = query_scalar("SELECT COUNT(*) FROM entities").fetch_one(&mut reading).await?;
         let unreadable = u64::try_from(self.reader().unreadable().count(Table::Entities.as_str())).unwrap_or(u64::MAX);
-        let entities = entities.unsigned_abs().saturating_sub(unreadable);
-        let position = Position { revision: Revision(current.unsigned_abs()), mark: as_mark(mark) };
-        Ok((reading, position, entities))
+        Ok((reading, position, entities.unsigned_abs().saturating_sub(unreadable)))
     }
 
-    /// Entities after the given one, by kind and name, as they rest, at most `limit`; within the reading of a snapshot.
+    /// Gives the newest revision a row and a mark, where it has lost them: no snapshot could be told from those of another
+    /// history without.
+    async fn mend_the_newest(&self) -> Result<(), StoreError> {
+        mark_the_newest(self.writer()).await?;
+        if self.writer().kind() == Kind::Sqlite {
+            query(
+                "UPDATE changes SET mark = $1 WHERE typeof(mark) <> 'integer'
+                 AND revision = (SELECT current FROM revision_counter WHERE id = 1)",
+            )
+            .bind(random_mark()?)
+            .execute(self.writer())
+            .await?;
+        }
+        tracing::error!("the row of the newest revision in changes was missing or damaged and is written anew");
+        Ok(())
+    }
+
+    /// Entities behind those that were read, by kind and name, as they rest, at most `limit`; within the reading of a
+    /// snapshot.
     pub(crate) async fn entities_after(
         reading: &mut Connection,
-        (kind, name): (&str, &str),
+        read: &Read,
         limit: i64,
-    ) -> Result<Vec<(String, String, String)>, StoreError> {
-        Ok(query_as("SELECT kind, name, body FROM entities WHERE (kind, name) > ($1, $2) ORDER BY kind, name LIMIT $3")
-            .bind(kind)
-            .bind(name)
-            .bind(limit)
-            .fetch_all(reading)
-            .await?)
+    ) -> Result<Vec<Found<StoredEntity>>, StoreError> {
+        Ok(query_as(
+            "SELECT kind, name, body FROM entities WHERE (kind, name) > ($1, $2) ORDER BY kind, name LIMIT $3 OFFSET $4",
+        )
+        .bind(&read.kind)
+        .bind(&read.name)
+        .bind(limit)
+        .bind(read.nameless)
+        .fetch_all(reading)
+        .await?)
     }
 
     /// Forgets the oldest changes beyond `keep` rows, and the marks beyond [`MARKS_KEPT`]. A follower that still needs the
@@ -231,17 +303,60 @@ fn as_mark(stored: i64) -> Mark {
     Mark(u64::from_le_bytes(stored.to_le_bytes()))
 }
 
+/// Where the newest revision is, if its row is there and can be read.
+async fn newest_row(reading: &mut Connection) -> Result<Option<Position>, StoreError> {
+    let found: Option<Found<(i64, i64)>> = query_as(
+        "SELECT revision, mark FROM changes WHERE revision = (SELECT current FROM revision_counter WHERE id = 1)",
+    )
+    .fetch_optional(reading)
+    .await?;
+    let found = found.filter(|found| found.bad.is_none());
+    Ok(found.map(|Found { row: (current, mark), .. }| Position {
+        revision: Revision(current.unsigned_abs()),
+        mark: as_mark(mark),
+    }))
+}
+
+/// Whether a change has a revision; one that has none is noted.
+fn has_revision(reading: &Connection, found: &Found<Row>) -> bool {
+    let Some(bad) = found.bad.as_ref().filter(|bad| bad.column == "revision") else { return true };
+    let mark = format!("with the mark {}", found.row.mark);
+    rows::note(reading, &rows::place(Table::Changes, mark, ""), bad.column, &bad.reason);
+    false
+}
+
+/// Whether a change whose revision cannot be read has this mark: who follows from it follows this history.
+async fn is_mark_of_damaged(reading: &mut Connection, mark: Option<Mark>) -> Result<bool, StoreError> {
+    let Some(Mark(mark)) = mark.filter(|_| reading.kind() == Kind::Sqlite) else { return Ok(false) };
+    let found = query_scalar("SELECT COUNT(*) FROM changes WHERE revision >= '' AND mark = $1");
+    let found: i64 = found.bind(i64::from_le_bytes(mark.to_le_bytes())).fetch_one(reading).await?;
+    Ok(found > 0)
+}
+
+/// Whether the changes are those right after `revision` without a gap: `limit` of them, or all up to the newest.
+fn follow(changes: &[Change], revision: Revision, limit: i64, newest: Revision) -> bool {
+    let is_full = i64::try_from(changes.len()).is_ok_and(|count| count >= limit);
+    let last = changes.last().map_or(revision, |change| change.revision);
+    let expected = (revision.0.saturating_add(1)..).map(Revision);
+    changes.iter().map(|change| change.revision).eq(expected.take(changes.len())) && (is_full || last == newest)
+}
+
 /// A change as it is told; `None` for a row that cannot be read, which is noted.
-fn read_change(reading: &Connection, (revision, effect, at, mark): Row) -> Option<Change> {
-    match serde_json::from_str(&effect) {
+fn read_change(reading: &Connection, found: Found<Row>) -> Option<Change> {
+    let Found { row: Row { revision, mark, effect, at_ms }, bad } = found;
+    let read = match bad {
+        None => serde_json::from_str(&effect).map_err(|error| ("effect", error.to_string())),
+        Some(BadColumn { column, reason }) => Err((column, reason)),
+    };
+    match read {
         Ok(effect) => Some(Change {
             revision: Revision(revision.unsigned_abs()),
             mark: as_mark(mark),
-            at: UnixMillis(at),
+            at: UnixMillis(at_ms),
             effect,
         }),
-        Err(error) => {
-            rows::note(reading, &rows::place(Table::Changes, revision.to_string(), ""), "effect", &error);
+        Err((column, reason)) => {
+            rows::note(reading, &rows::place(Table::Changes, revision.to_string(), ""), column, &reason);
             None
         }
     }
@@ -254,8 +369,8 @@ mod tests {
     const OURS: Mark = Mark(7);
 
     fn way_of(revision: u64, mark: Option<Mark>, kept: Option<Mark>) -> Way {
-        let found = Found { mark: kept, oldest: Revision(100), replaced_below: Revision(50) };
-        way(Revision(revision), mark, &found)
+        let known = Known { mark: kept, damaged: false, oldest: Revision(100), replaced_below: Revision(50) };
+        way(Revision(revision), mark, &known)
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Operators' tokens: who has one, until when, and when it was used last.
 
-use chassis::sql::{query, query_as, query_scalar};
+use chassis::sql::{Found, RowPlace, query, query_as, query_scalar};
 use contract::time::UnixMillis;
 
+use super::rows::{self, Columns, Stored, Table};
 use super::{Store, StoreError, Write};
 
 /// Tokens on record, expired ones too.
@@ -20,28 +21,55 @@ pub(crate) struct OperatorToken {
     pub(crate) last_used_at: Option<UnixMillis>,
 }
 
+chassis::record! {
+    struct Row {
+        name: String,
+        created_at: i64,
+        expires_at: i64,
+        last_used_at: Option<i64>,
+    }
+}
+
+impl Stored for Row {
+    type Value = OperatorToken;
+
+    fn place(&self) -> RowPlace {
+        rows::place(Table::OperatorTokens, &self.name, "")
+    }
+
+    fn read(self, _: &mut Columns) -> Option<OperatorToken> {
+        Some(OperatorToken {
+            name: self.name,
+            created_at: UnixMillis(self.created_at),
+            expires_at: UnixMillis(self.expires_at),
+            last_used_at: self.last_used_at.map(UnixMillis),
+        })
+    }
+}
+
 impl Store {
     /// All tokens on record, by name.
     pub(crate) async fn operator_tokens(&self) -> Result<Vec<OperatorToken>, StoreError> {
-        let rows: Vec<(String, i64, i64, Option<i64>)> =
+        let found: Vec<Found<Row>> =
             query_as("SELECT name, created_at, expires_at, last_used_at FROM operator_tokens ORDER BY name LIMIT $1")
                 .bind(TOKENS_MAX)
                 .fetch_all(self.reader())
                 .await?;
-        let token = |(name, created_at, expires_at, last_used_at): (String, i64, i64, Option<i64>)| OperatorToken {
-            name,
-            created_at: UnixMillis(created_at),
-            expires_at: UnixMillis(expires_at),
-            last_used_at: last_used_at.map(UnixMillis),
-        };
-        Ok(rows.into_iter().map(token).collect())
+        Ok(rows::each(self.reader(), found))
     }
 
-    /// Whose token has this digest, unless it has expired; notes now and then that it was used.
+    /// Whose token has this digest, unless it has expired; notes now and then that it was used. An end that is no number is
+    /// over, and a name that is no text is nobody's.
     pub(crate) async fn hear_operator(&self, digest: &str, now: UnixMillis) -> Result<Option<String>, StoreError> {
-        let found = query_as("SELECT name, last_used_at FROM operator_tokens WHERE digest = $1 AND expires_at > $2");
-        let found: Option<(String, Option<i64>)> = found.bind(digest).bind(now.0).fetch_optional(self.reader()).await?;
-        let Some((name, used)) = found else { return Ok(None) };
+        let found = query_as(
+            "SELECT name, last_used_at FROM operator_tokens WHERE digest = $1 AND CAST(expires_at AS BIGINT) > $2",
+        );
+        let found: Option<Found<(String, Option<i64>)>> =
+            found.bind(digest).bind(now.0).fetch_optional(self.reader()).await?;
+        let Some(Found { row: (name, used), bad }) = found else { return Ok(None) };
+        if bad.is_some_and(|bad| bad.column == "1") {
+            return Ok(None);
+        }
         if used.is_none_or(|used| now.0.saturating_sub(used) >= USED_EVERY_MILLIS) {
             query("UPDATE operator_tokens SET last_used_at = $2 WHERE name = $1")
                 .bind(&name)
@@ -56,7 +84,8 @@ impl Store {
 impl Store {
     /// Whether the operator of this name has a token that is good, still.
     pub(crate) async fn is_operator(&self, name: &str, now: UnixMillis) -> Result<bool, StoreError> {
-        let found = query_scalar("SELECT COUNT(*) FROM operator_tokens WHERE name = $1 AND expires_at > $2");
+        let found =
+            query_scalar("SELECT COUNT(*) FROM operator_tokens WHERE name = $1 AND CAST(expires_at AS BIGINT) > $2");
         let found: i64 = found.bind(name).bind(now.0).fetch_one(self.reader()).await?;
         Ok(found > 0)
     }
@@ -72,7 +101,7 @@ impl Write {
         expires_at: UnixMillis,
     ) -> Result<bool, StoreError> {
         let now = self.now().0;
-        let replaced = query("DELETE FROM operator_tokens WHERE name = $1 AND expires_at <= $2")
+        let replaced = query("DELETE FROM operator_tokens WHERE name = $1 AND CAST(expires_at AS BIGINT) <= $2")
             .bind(name)
             .bind(now)
             .execute(self.connection())
@@ -99,6 +128,7 @@ impl Write {
     pub(crate) async fn remove_operator(&mut self, name: &str) -> Result<bool, StoreError> {
         let removed =
             query("DELETE FROM operator_tokens WHERE name = $1").bind(name).execute(self.connection()).await?;
+        rows::forget(self.connection(), &rows::place(Table::OperatorTokens, name, ""));
         self.end_operator(name).await?;
         Ok(removed.rows_affected() > 0)
     }

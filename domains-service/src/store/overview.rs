@@ -3,7 +3,7 @@
 use super::{Store, StoreError};
 use crate::domain::CertificateState;
 use crate::domain::problem::Problem;
-use chassis::sql::query_as;
+use chassis::sql::{Found, query_as};
 
 /// Certificates read to find those that end soonest: reading all of a million domains' would take too long.
 const CANDIDATES_MAX: i64 = 2_000;
@@ -34,7 +34,7 @@ impl Store {
     /// Served domains whose certificates end soonest, among those longest unchanged: a certificate that was renewed
     /// changes its domain.
     pub(crate) async fn certificates_ending(&self, limit: i64) -> Result<Vec<Expiring>, StoreError> {
-        let rows: Vec<(String, String, String)> = query_as(
+        let rows: Vec<Found<(String, String, String)>> = query_as(
             "SELECT name, (SELECT p.name FROM projects p WHERE p.id = project), certificate FROM domains WHERE status IN ('active', 'degraded')
              ORDER BY updated_at LIMIT $1",
         )
@@ -42,7 +42,7 @@ impl Store {
         .fetch_all(self.reader())
         .await?;
         let mut found = Vec::new();
-        for (name, project, certificate) in rows {
+        for Found { row: (name, project, certificate), .. } in rows {
             // A row that cannot be read is noted when its domain is due.
             if let Ok(CertificateState { not_after: Some(end), ca, .. }) = serde_json::from_str(&certificate) {
                 found.push(Expiring { name, project, ca, not_after: end.0 });
@@ -55,14 +55,17 @@ impl Store {
 
     /// Domains that wait for somebody to act, the longest first.
     pub(crate) async fn stuck_domains(&self, limit: i64) -> Result<Vec<Stuck>, StoreError> {
-        let rows: Vec<(String, String, String, String, i64)> = query_as(
+        /// Name, project, status, problems, since.
+        type StuckRow = (String, String, String, String, i64);
+        let rows: Vec<Found<StuckRow>> = query_as(
             "SELECT name, (SELECT p.name FROM projects p WHERE p.id = project), status, problems, status_since FROM domains
              WHERE status IN ('action_required', 'degraded', 'suspended') ORDER BY status_since LIMIT $1",
         )
         .bind(limit)
         .fetch_all(self.reader())
         .await?;
-        let rows = rows.into_iter().map(|(name, project, status, problems, since)| {
+        let rows = rows.into_iter().map(|found| {
+            let (name, project, status, problems, since) = found.row;
             let problems: Vec<Problem> = serde_json::from_str(&problems).unwrap_or_default();
             Stuck { name, project, status, problem: problems.into_iter().next().map(|first| first.message), since }
         });

@@ -3,13 +3,15 @@
 //! What is written here says only who is waited for, so the statements stand alone and hold up no change: when the disk is
 //! full or the database is gone, gateways go on reporting and what they say is kept in memory (`nodes`).
 
-use chassis::sql::{Connection, query, query_as, query_scalar};
+use chassis::sql::{Connection, Found, RowPlace, query, query_as};
 use contract::feed::{NodeReport, Revision};
 use contract::time::UnixMillis;
 
+use super::rows::{self, Columns, Stored, Table};
 use super::{Store, StoreError};
+use crate::nodes::{CLOCKS_DIFFER_MILLIS, FORGOTTEN_AFTER};
 
-/// Processes on record of one credential: of more, the longest silent is forgotten.
+/// Processes on record of one credential: of more, those are forgotten that are not waited for, then those that came last.
 pub(crate) const PROCESSES_OF_ONE_MAX: i64 = 128;
 
 /// What the process of a gateway with the platform's secret has in place of the name of a credential.
@@ -39,17 +41,25 @@ pub(crate) struct Process {
     pub(crate) last_heard: UnixMillis,
 }
 
-impl From<Row> for Process {
-    fn from(row: Row) -> Self {
-        let node = if row.gateway == NO_CREDENTIAL { row.process } else { format!("{}/{}", row.gateway, row.process) };
+impl Stored for Row {
+    type Value = Process;
+
+    fn place(&self) -> RowPlace {
+        rows::place(Table::Processes, &self.process, &self.gateway)
+    }
+
+    /// One that cannot be read is waited for all the same: as one that has applied nothing, and took nobody's place.
+    fn read(self, _: &mut Columns) -> Option<Process> {
+        let Self { gateway, process, place, version, applied, first_heard_at, last_heard_at } = self;
+        let node = if gateway == NO_CREDENTIAL { process } else { format!("{gateway}/{process}") };
         let report = NodeReport {
             node,
-            place: Some(row.place).filter(|place| !place.is_empty()),
-            applied: Revision(row.applied.unsigned_abs()),
-            version: row.version,
+            place: Some(place).filter(|place| !place.is_empty()),
+            applied: Revision(applied.unsigned_abs()),
+            version,
             goodbye: false,
         };
-        Self { report, first_heard: UnixMillis(row.first_heard_at), last_heard: UnixMillis(row.last_heard_at) }
+        Some(Process { report, first_heard: UnixMillis(first_heard_at), last_heard: UnixMillis(last_heard_at) })
     }
 }
 
@@ -68,8 +78,15 @@ impl Store {
                    (SELECT 1 FROM gateways WHERE gateways.name = processes.gateway AND gateways.revoked_at IS NULL))
              ORDER BY gateway, process",
         );
-        let rows: Vec<Row> = found.bind(moment.0).fetch_all(self.reader()).await?;
-        Ok(rows.into_iter().map(Process::from).collect())
+        let rows: Vec<Found<Row>> = found.bind(moment.0).fetch_all(self.reader()).await?;
+        let mut processes = rows::each(self.reader(), rows);
+        for process in &mut processes {
+            // It was found, so what is read of it as earlier is no moment: nobody knows since when it is silent.
+            if process.last_heard < moment {
+                process.last_heard = self.clock.now();
+            }
+        }
+        Ok(processes)
     }
 
     /// Writes down that a process was heard; nothing, if its credential was revoked meanwhile.
@@ -81,8 +98,8 @@ impl Store {
              WHERE $1 = '' OR EXISTS (SELECT 1 FROM gateways WHERE name = $1 AND revoked_at IS NULL)
              ON CONFLICT (gateway, process) DO UPDATE
              SET place = excluded.place, version = excluded.version, applied = excluded.applied,
-                 last_heard_at = excluded.last_heard_at
-             WHERE excluded.last_heard_at >= processes.last_heard_at",
+                 first_heard_at = CAST(processes.first_heard_at AS BIGINT), last_heard_at = excluded.last_heard_at
+             WHERE excluded.last_heard_at >= CAST(processes.last_heard_at AS BIGINT)",
         )
         .bind(gateway)
         .bind(name)
@@ -95,10 +112,19 @@ impl Store {
         .await?;
         query(
             "DELETE FROM processes WHERE gateway = $1 AND process NOT IN
-             (SELECT process FROM processes WHERE gateway = $1 ORDER BY last_heard_at DESC, process LIMIT $2)",
+             (SELECT process FROM processes AS earlier WHERE gateway = $1
+              ORDER BY (last_heard_at < $3 OR EXISTS
+                           (SELECT 1 FROM processes AS later
+                            WHERE later.gateway = $1 AND later.place = earlier.place AND earlier.place <> ''
+                              AND later.first_heard_at > earlier.first_heard_at
+                              AND later.first_heard_at + $4 >= earlier.last_heard_at)),
+                       first_heard_at, process
+              LIMIT $2)",
         )
         .bind(gateway)
         .bind(PROCESSES_OF_ONE_MAX)
+        .bind(process.last_heard.plus(-FORGOTTEN_AFTER).0)
+        .bind(CLOCKS_DIFFER_MILLIS)
         .execute(self.writer())
         .await?;
         Ok(())
@@ -109,18 +135,26 @@ impl Store {
         let (gateway, name) = parts(node);
         let forget = query("DELETE FROM processes WHERE gateway = $1 AND process = $2").bind(gateway).bind(name);
         forget.execute(self.writer()).await?;
+        rows::forget(self.writer(), &rows::place(Table::Processes, name, gateway));
         Ok(())
     }
 }
 
 /// Forgets the processes of a credential.
 pub(crate) async fn forget_processes_of(connection: &mut Connection, gateway: &str) -> Result<(), StoreError> {
+    rows::forget_all(connection, Table::Processes, gateway);
     query("DELETE FROM processes WHERE gateway = $1").bind(gateway).execute(connection).await?;
     Ok(())
 }
 
 /// Forgets processes that were heard last before a moment; their names.
 pub(crate) async fn forget_silent(connection: &mut Connection, before: UnixMillis) -> Result<Vec<String>, StoreError> {
-    let found = query_scalar("DELETE FROM processes WHERE last_heard_at < $1 RETURNING gateway || '/' || process");
-    Ok(found.bind(before.0).fetch_all(connection).await?)
+    let found = query_as("DELETE FROM processes WHERE last_heard_at < $1 RETURNING gateway, process");
+    let gone: Vec<Found<(String, String)>> = found.bind(before.0).fetch_all(&mut *connection).await?;
+    let names = gone.into_iter().map(|found| {
+        let (gateway, process) = found.row;
+        rows::forget(connection, &rows::place(Table::Processes, &process, &gateway));
+        format!("{gateway}/{process}")
+    });
+    Ok(names.collect())
 }

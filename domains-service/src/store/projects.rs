@@ -2,7 +2,7 @@
 
 mod erasures;
 
-use chassis::sql::{Connection, RowPlace, query, query_as};
+use chassis::sql::{Connection, Found, RowPlace, query, query_as};
 use contract::browsers::Browsers;
 use contract::hostname::Hostname;
 use contract::plan::{Limits, Plan};
@@ -181,7 +181,7 @@ impl Store {
 
     /// Removed projects that can be restored, the one removed last first.
     pub(crate) async fn removed_projects(&self) -> Result<Vec<ProjectRecord>, StoreError> {
-        let rows: Vec<Row> =
+        let rows: Vec<Found<Row>> =
             query_as("SELECT * FROM projects WHERE removed_at IS NOT NULL ORDER BY removed_at DESC, id LIMIT $1")
                 .bind(REMOVED_LISTED_MAX)
                 .fetch_all(self.reader())
@@ -211,7 +211,7 @@ impl Store {
 
     /// Up to `limit` projects after `after`, by name.
     pub(crate) async fn projects(&self, after: &str, limit: i64) -> Result<Vec<ProjectRecord>, StoreError> {
-        let rows: Vec<Row> =
+        let rows: Vec<Found<Row>> =
             query_as("SELECT * FROM projects WHERE name > $1 AND removed_at IS NULL ORDER BY name LIMIT $2")
                 .bind(after)
                 .bind(limit)
@@ -243,7 +243,7 @@ pub(crate) async fn find_ref(connection: &mut Connection, uid: &ProjectUid) -> R
 }
 
 async fn look_up(connection: &mut Connection, uid: &ProjectUid) -> Result<Option<ProjectRecord>, StoreError> {
-    let row: Option<Row> = query_as("SELECT * FROM projects WHERE id = $1 AND removed_at IS NULL")
+    let row: Option<Found<Row>> = query_as("SELECT * FROM projects WHERE id = $1 AND removed_at IS NULL")
         .bind(uid.as_str())
         .fetch_optional(&mut *connection)
         .await?;
@@ -255,7 +255,7 @@ pub(crate) async fn find_named(
     connection: &mut Connection,
     name: &ProjectId,
 ) -> Result<Option<ProjectRecord>, StoreError> {
-    let row: Option<Row> = query_as("SELECT * FROM projects WHERE name = $1 AND removed_at IS NULL")
+    let row: Option<Found<Row>> = query_as("SELECT * FROM projects WHERE name = $1 AND removed_at IS NULL")
         .bind(name.as_str())
         .fetch_optional(&mut *connection)
         .await?;
@@ -267,7 +267,7 @@ pub(crate) async fn find_removed(
     connection: &mut Connection,
     name: &ProjectId,
 ) -> Result<Vec<ProjectRecord>, StoreError> {
-    let rows: Vec<Row> =
+    let rows: Vec<Found<Row>> =
         query_as("SELECT * FROM projects WHERE name = $1 AND removed_at IS NOT NULL ORDER BY removed_at DESC, id")
             .bind(name.as_str())
             .fetch_all(&mut *connection)
@@ -281,7 +281,7 @@ pub(crate) async fn to_erase(
     now: UnixMillis,
     limit: i64,
 ) -> Result<Vec<ProjectRecord>, StoreError> {
-    let rows: Vec<Row> = query_as("SELECT * FROM projects WHERE erase_at <= $1 ORDER BY erase_at LIMIT $2")
+    let rows: Vec<Found<Row>> = query_as("SELECT * FROM projects WHERE erase_at <= $1 ORDER BY erase_at LIMIT $2")
         .bind(now.0)
         .bind(limit)
         .fetch_all(&mut *connection)

@@ -1,14 +1,14 @@
 //! Rows that cannot be read: noted in one place, so that one bad row stops nothing but itself.
 //!
-//! A row is unreadable when a column holds something that this version does not understand: a damaged text, or a word
-//! that only a newer version knows. Each row of a result is read by itself ([`each`]). What cannot be read is logged once
-//! with table, row, column and reason, is counted by table for `domains_unreadable_rows`, and is listed by
-//! `/internal/status` until it reads again or is deleted.
+//! A row is unreadable when a column holds something that this version does not understand: a damaged text, bytes that are
+//! no text, a number that is none, or a word that only a newer version knows. Each row of a result is read by itself
+//! ([`Found`] and [`each`]). What cannot be read is logged once with table, row, column and reason, is counted by table for
+//! `domains_unreadable_row`, and is listed by `/internal/status` until it reads again or is deleted.
 //!
 //! A record that people list or remove is still made where its identity can be read: the bad columns have defaults, and
 //! `unreadable` names the first of them. Such a record is shown and removed, and never saved over the row.
 
-use chassis::sql::{BadColumn, Connection, Pool, RowPlace, UnreadableRows};
+use chassis::sql::{BadColumn, Connection, Found, Pool, RowPlace, UnreadableRows};
 use contract::project::{ProjectId, ProjectUid};
 
 use super::StoreError;
@@ -20,6 +20,7 @@ const REASON_CHARACTERS_MAX: usize = 200;
 /// The tables whose rows are read so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Table {
+    AcmeLimits,
     AcmeOrders,
     ApiKeys,
     Changes,
@@ -29,14 +30,22 @@ pub(crate) enum Table {
     Entities,
     Erasures,
     Events,
+    GatewayKeys,
+    Gateways,
+    OperatorTokens,
+    Processes,
     Projects,
+    Settings,
+    UsageDays,
+    WebhookDeliveries,
     WebhookEndpoints,
     Withdrawals,
 }
 
 impl Table {
     /// All of them.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 20] = [
+        Self::AcmeLimits,
         Self::AcmeOrders,
         Self::ApiKeys,
         Self::Changes,
@@ -46,7 +55,14 @@ impl Table {
         Self::Entities,
         Self::Erasures,
         Self::Events,
+        Self::GatewayKeys,
+        Self::Gateways,
+        Self::OperatorTokens,
+        Self::Processes,
         Self::Projects,
+        Self::Settings,
+        Self::UsageDays,
+        Self::WebhookDeliveries,
         Self::WebhookEndpoints,
         Self::Withdrawals,
     ];
@@ -54,6 +70,7 @@ impl Table {
     /// Its name in the database.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
+            Self::AcmeLimits => "acme_limits",
             Self::AcmeOrders => "acme_orders",
             Self::ApiKeys => "api_keys",
             Self::Changes => "changes",
@@ -63,7 +80,14 @@ impl Table {
             Self::Entities => "entities",
             Self::Erasures => "erasures",
             Self::Events => "events",
+            Self::GatewayKeys => "gateway_keys",
+            Self::Gateways => "gateways",
+            Self::OperatorTokens => "operator_tokens",
+            Self::Processes => "processes",
             Self::Projects => "projects",
+            Self::Settings => "settings",
+            Self::UsageDays => "usage_days",
+            Self::WebhookDeliveries => "webhook_deliveries",
             Self::WebhookEndpoints => "webhook_endpoints",
             Self::Withdrawals => "withdrawals",
         }
@@ -147,8 +171,12 @@ impl Columns {
 }
 
 /// Reads a row; the place of one that cannot be read is the error.
-fn read<R: Stored>(list: &UnreadableRows, row: R) -> Result<R::Value, (RowPlace, &'static str)> {
+fn read<R: Stored>(list: &UnreadableRows, found: Found<R>) -> Result<R::Value, (RowPlace, &'static str)> {
+    let Found { row, bad } = found;
     let (place, mut columns) = (row.place(), Columns::default());
+    if let Some(BadColumn { column, reason }) = bad {
+        columns.bad(column, reason);
+    }
     let value = row.read(&mut columns);
     match &columns.0 {
         Some(bad) => list.note(&place, bad),
@@ -159,12 +187,12 @@ fn read<R: Stored>(list: &UnreadableRows, row: R) -> Result<R::Value, (RowPlace,
 }
 
 /// Reads every row by itself; those that cannot be read are left out.
-pub(crate) fn each<R: Stored>(at: &impl Listed, rows: Vec<R>) -> Vec<R::Value> {
+pub(crate) fn each<R: Stored>(at: &impl Listed, rows: Vec<Found<R>>) -> Vec<R::Value> {
     split(at, rows).0
 }
 
 /// The same, with the places of those that are left out.
-pub(crate) fn split<R: Stored>(at: &impl Listed, rows: Vec<R>) -> (Vec<R::Value>, Vec<RowPlace>) {
+pub(crate) fn split<R: Stored>(at: &impl Listed, rows: Vec<Found<R>>) -> (Vec<R::Value>, Vec<RowPlace>) {
     let (mut values, mut places) = (Vec::with_capacity(rows.len()), Vec::new());
     for row in rows {
         match read(at.list(), row) {
@@ -176,8 +204,23 @@ pub(crate) fn split<R: Stored>(at: &impl Listed, rows: Vec<R>) -> (Vec<R::Value>
 }
 
 /// Reads the row that was found, if one was.
-pub(crate) fn one<R: Stored>(at: &impl Listed, row: Option<R>) -> Result<Option<R::Value>, StoreError> {
+pub(crate) fn one<R: Stored>(at: &impl Listed, row: Option<Found<R>>) -> Result<Option<R::Value>, StoreError> {
     row.map(|row| read(at.list(), row).map_err(|(place, column)| unreadable(&place, column))).transpose()
+}
+
+/// Reads the row that was found, if one was; one that cannot be read is noted, and is as good as none.
+pub(crate) fn found<R: Stored>(at: &impl Listed, row: Option<Found<R>>) -> Option<R::Value> {
+    row.and_then(|row| read(at.list(), row).ok())
+}
+
+/// The only column that was asked for, as far as it can be read; noted when it cannot.
+pub(crate) fn column<T>(at: &impl Listed, place: &RowPlace, column: &'static str, found: Found<(T,)>) -> T {
+    let Found { row: (value,), bad } = found;
+    match bad {
+        Some(BadColumn { reason, .. }) => note(at, place, column, &reason),
+        None => forget(at, place),
+    }
+    value
 }
 
 /// The error for a row that cannot be read.
@@ -199,6 +242,11 @@ pub(crate) fn forget(at: &impl Listed, place: &RowPlace) {
     at.list().forget(place);
 }
 
+/// What belongs to `of` is deleted, in one table.
+pub(crate) fn forget_all(at: &impl Listed, table: Table, of: &str) {
+    at.list().forget_where(|place| place.table == table.as_str() && place.of == of);
+}
+
 /// Changes up to this revision are deleted.
 pub(crate) fn forget_changes(at: &impl Listed, until: i64) {
     let is_past = |row: &str| row.parse::<i64>().is_ok_and(|revision| revision <= until);
@@ -215,6 +263,10 @@ mod tests {
     use super::*;
 
     struct Row(&'static str, &'static str);
+
+    fn row(name: &'static str, number: &'static str) -> Found<Row> {
+        Row(name, number).into()
+    }
 
     impl Stored for Row {
         type Value = u32;
@@ -241,14 +293,18 @@ mod tests {
             let noted = list.noted(10).into_iter();
             noted.map(|(place, bad)| format!("{} {} {}", place.row, bad.column, bad.reason)).collect::<Vec<_>>()
         };
-        let (values, places) = split(&list, vec![Row("a", "1"), Row("b", "x"), Row("c", "3")]);
+        let (values, places) = split(&list, vec![row("a", "1"), row("b", "x"), row("c", "3")]);
         assert_eq!((values, places.len()), (vec![1, 3], 1));
         assert_eq!(noted(), ["b number \"x\" is unknown or malformed"]);
-        let error = one(&list, Some(Row("b", "x"))).unwrap_err();
+        let error = one(&list, Some(row("b", "x"))).unwrap_err();
         assert_eq!(error.to_string(), "column number of the row b of edge_bans cannot be read");
-        assert_eq!(one(&list, Some(Row("b", "2"))).unwrap(), Some(2));
+        assert_eq!(one(&list, Some(row("b", "2"))).unwrap(), Some(2));
         assert_eq!(noted(), Vec::<String>::new());
-        each(&list, vec![Row("d", "x")]);
+        // A column of another kind, whatever the row makes of it.
+        let bad = Some(BadColumn { column: "at", reason: "text".to_owned() });
+        assert_eq!(each(&list, vec![Found { row: Row("e", "5"), bad }]), [5]);
+        assert_eq!(noted(), ["e at text"]);
+        each(&list, vec![row("d", "x")]);
         forget_project(&list, "prj_1");
         assert_eq!(noted(), Vec::<String>::new());
     }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use chassis::seal::SealingKey;
-use chassis::sql::{Connection, query, query_as};
+use chassis::sql::{Connection, Found, query, query_as};
 use contract::certificate::SealedKey;
 use contract::feed::{Entity, Revision};
 use contract::hostname::Hostname;
@@ -88,8 +88,12 @@ pub(crate) struct Resealed {
 impl Store {
     /// How many texts need each secret, by its name.
     pub(crate) async fn count_seals(&self) -> Result<BTreeMap<String, i64>, StoreError> {
-        let rows: Vec<(String, i64)> = query_as(COUNT).fetch_all(self.reader()).await?;
-        Ok(rows.into_iter().collect())
+        let found: Vec<Found<(String, i64)>> = query_as(COUNT).fetch_all(self.reader()).await?;
+        let mut counts = BTreeMap::new();
+        for Found { row: (seal, texts), .. } in found {
+            *counts.entry(seal).or_default() += texts;
+        }
+        Ok(counts)
     }
 
     /// Seals the keys of at most `limit` certificates anew that need the secret `seal`, after the name `after`.
@@ -104,9 +108,8 @@ impl Store {
         let mut write = self.write().await?;
         let mut resealed = Resealed::default();
         let found = certificates(write.connection(), seal, after, limit).await?;
-        resealed.last = found.last().map(|(name, _)| name.clone());
-        let found = found.into_iter().map(|(name, body)| StoredEntity { kind: "certificate".to_owned(), name, body });
-        for entity in rows::each(write.connection(), found.collect()) {
+        resealed.last = found.iter().rev().find(|found| is_named(found)).map(|found| found.row.name.clone());
+        for entity in rows::each(write.connection(), found) {
             let Entity::Certificate(mut bundle) = entity else { continue };
             match sealing.reseal(&bundle.key.0, bundle.hostname.as_str()) {
                 Ok(key) => {
@@ -133,7 +136,7 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<Hostname>, StoreError> {
         let names = certificates(connection, seal, after, limit).await?;
-        Ok(names.iter().filter_map(|(name, _)| name.parse().ok()).collect())
+        Ok(names.iter().filter_map(|found| found.row.name.parse().ok()).collect())
     }
 
     /// Forgets accounts, orders in progress and former secrets of webhooks that need a secret.
@@ -158,10 +161,15 @@ impl Store {
         after: &str,
         limit: i64,
     ) -> Result<Resealed, StoreError> {
-        let found: Vec<(String, String)> =
+        let found: Vec<Found<(String, String)>> =
             query_as(column.find).bind(seal).bind(limit).bind(after).fetch_all(self.reader()).await?;
         let mut resealed = Resealed::default();
-        for (key, text) in found {
+        for Found { row: (key, text), bad } in found {
+            // After a key that is no text nothing can be looked for; all others come before it.
+            if bad.is_some_and(|bad| bad.column == "1") {
+                tracing::error!(key, "a secret could not be sealed anew: its name cannot be read");
+                continue;
+            }
             match sealing.reseal(&text, &(column.place)(&key)) {
                 Ok(fresh) => {
                     // One that was changed meanwhile is sealed with the newest secret already.
@@ -178,15 +186,20 @@ impl Store {
     }
 }
 
+/// Whether the name of an entity can be read.
+fn is_named(found: &Found<StoredEntity>) -> bool {
+    found.bad.as_ref().is_none_or(|bad| bad.column == "body")
+}
+
 /// Certificates in service whose keys need a secret, by name.
 async fn certificates(
     connection: &mut Connection,
     seal: &str,
     after: &str,
     limit: i64,
-) -> Result<Vec<(String, String)>, StoreError> {
+) -> Result<Vec<Found<StoredEntity>>, StoreError> {
     let found = query_as(
-        "SELECT name, body FROM entities WHERE kind = 'certificate' AND seal = $1 AND name > $2 ORDER BY name LIMIT $3",
+        "SELECT kind, name, body FROM entities WHERE kind = 'certificate' AND seal = $1 AND name > $2 ORDER BY name LIMIT $3",
     );
     Ok(found.bind(seal).bind(after).bind(limit).fetch_all(connection).await?)
 }

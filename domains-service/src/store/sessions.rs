@@ -1,6 +1,6 @@
 //! Who is signed in to the dashboard, at rest: digests, never what a cookie says.
 
-use chassis::sql::{RowPlace, query, query_as};
+use chassis::sql::{Found, RowPlace, query, query_as};
 use contract::key::{KeyDigest, KeyId};
 use contract::time::UnixMillis;
 
@@ -53,6 +53,10 @@ impl Stored for Row {
     }
 
     fn read(self, columns: &mut Columns) -> Option<SessionRecord> {
+        // Nobody is let in by half a record.
+        if columns.unreadable().is_some() {
+            return None;
+        }
         let holder = match (self.project, self.project_name, self.key_id) {
             (Some(project), Some(name), Some(key)) => {
                 Some(columns.project(&project, &name).zip(columns.word("key_id", &key))?)
@@ -113,14 +117,14 @@ impl Store {
 
     /// The session with this digest.
     pub(crate) async fn find_session(&self, digest: &str) -> Result<Option<SessionRecord>, StoreError> {
-        let row: Option<Row> = query_as(with_project!(
+        let row: Option<Found<Row>> = query_as(with_project!(
             "dashboard_sessions
              WHERE digest = $1"
         ))
         .bind(digest)
         .fetch_optional(self.reader())
         .await?;
-        Ok(rows::each(self.reader(), row.into_iter().collect()).pop())
+        Ok(rows::found(self.reader(), row))
     }
 
     /// Notes that a session was used.
@@ -156,12 +160,15 @@ impl Store {
         now: UnixMillis,
     ) -> Result<(), StoreError> {
         let mut write = self.write().await?;
-        query("DELETE FROM dashboard_sessions WHERE created_at < $1 OR seen_at < $2")
+        query("DELETE FROM dashboard_sessions WHERE CAST(created_at AS BIGINT) < $1 OR CAST(seen_at AS BIGINT) < $2")
             .bind(opened_before.0)
             .bind(seen_before.0)
             .execute(write.connection())
             .await?;
-        query("DELETE FROM dashboard_links WHERE expires_at < $1").bind(now.0).execute(write.connection()).await?;
+        query("DELETE FROM dashboard_links WHERE CAST(expires_at AS BIGINT) < $1")
+            .bind(now.0)
+            .execute(write.connection())
+            .await?;
         write.commit().await?;
         Ok(())
     }
@@ -196,25 +203,27 @@ impl Store {
     /// Spends a link: whose token asked for it, or nothing if it is not good. Of two who try at once, one finds it.
     pub(crate) async fn spend_link(&self, digest: &str, now: UnixMillis) -> Result<Option<Option<String>>, StoreError> {
         let mut write = self.write().await?;
-        let spent: Option<(Option<String>,)> =
-            query_as("DELETE FROM dashboard_links WHERE digest = $1 AND expires_at >= $2 RETURNING operator")
-                .bind(digest)
-                .bind(now.0)
-                .fetch_optional(write.connection())
-                .await?;
+        // An end that is no number is over.
+        let spent: Option<Found<(Option<String>,)>> = query_as(
+            "DELETE FROM dashboard_links WHERE digest = $1 AND CAST(expires_at AS BIGINT) >= $2 RETURNING operator",
+        )
+        .bind(digest)
+        .bind(now.0)
+        .fetch_optional(write.connection())
+        .await?;
         write.commit().await?;
-        Ok(spent.map(|(operator,)| operator))
+        Ok(spent.filter(|spent| spent.bad.is_none()).map(|spent| spent.row.0))
     }
 
     /// The key with this digest, whosever it is, unless its project is removed.
     pub(crate) async fn key_by_digest(&self, digest: KeyDigest) -> Result<Option<KeyRecord>, StoreError> {
-        let found: Option<(String, String, String)> = query_as(
+        let found: Option<Found<(String, String, String)>> = query_as(
             "SELECT p.id, p.name, k.id FROM api_keys k JOIN projects p ON p.id = k.project WHERE k.digest = $1",
         )
         .bind(digest.to_text())
         .fetch_optional(self.reader())
         .await?;
-        let Some((project, name, id)) = found else { return Ok(None) };
+        let Some(Found { row: (project, name, id), .. }) = found else { return Ok(None) };
         // One that cannot be read is noted where its row is read; nobody signs in with it.
         let (Ok(uid), Ok(name), Ok(id)) = (project.parse(), name.parse(), id.parse()) else { return Ok(None) };
         self.key(&ProjectRef { uid, name }, &id).await

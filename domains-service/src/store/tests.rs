@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use chassis::clock::ManualClock;
 use chassis::secret::Secret;
-use chassis::sql::PostgresSettings;
+use chassis::sql::{PostgresSettings, query_scalar};
 use contract::time::UnixMillis;
 
 use self::server::{Server, name_in};

@@ -4,9 +4,10 @@
 //! that is lost or comes twice changes nothing. What a process had not reported when it ended is missing: this
 //! is for looking at. Quotas are counted elsewhere, exactly.
 
-use chassis::sql::{query, query_as, query_scalar};
+use chassis::sql::{Found, RowPlace, query, query_as, query_scalar};
 use contract::usage::UsageOfProject;
 
+use super::rows::{self, Columns, Stored, Table};
 use super::{Store, StoreError, Write};
 use crate::project::ProjectRef;
 
@@ -28,6 +29,29 @@ pub(crate) struct DayUsage {
     pub(crate) admitted: i64,
     pub(crate) refused: i64,
     pub(crate) banned: i64,
+}
+
+chassis::record! {
+    struct Row {
+        project: String,
+        day: i64,
+        admitted: i64,
+        refused: i64,
+        banned: i64,
+    }
+}
+
+impl Stored for Row {
+    type Value = DayUsage;
+
+    fn place(&self) -> RowPlace {
+        rows::place(Table::UsageDays, self.day.to_string(), &self.project)
+    }
+
+    fn read(self, columns: &mut Columns) -> Option<DayUsage> {
+        let Self { day, admitted, refused, banned, .. } = self;
+        columns.unreadable().is_none().then_some(DayUsage { day, admitted, refused, banned })
+    }
 }
 
 impl Write {
@@ -86,16 +110,16 @@ impl Write {
 impl Store {
     /// A project's days from `first` on that had requests, oldest first.
     pub(crate) async fn usage(&self, project: &ProjectRef, first: i64) -> Result<Vec<DayUsage>, StoreError> {
-        let rows: Vec<(i64, i64, i64, i64)> = query_as(
-            "SELECT day, CAST(SUM(admitted) AS BIGINT), CAST(SUM(refused) AS BIGINT), CAST(SUM(banned) AS BIGINT)
-             FROM usage_days WHERE project = $1 AND day >= $2 GROUP BY day ORDER BY day",
+        let found: Vec<Found<Row>> = query_as(
+            "SELECT project, day, CAST(SUM(admitted) AS BIGINT) AS admitted, CAST(SUM(refused) AS BIGINT) AS refused,
+                 CAST(SUM(banned) AS BIGINT) AS banned
+             FROM usage_days WHERE project = $1 AND day >= $2 GROUP BY project, day ORDER BY day",
         )
         .bind(project.uid.as_str())
         .bind(first)
         .fetch_all(self.reader())
         .await?;
-        let days = rows.into_iter();
-        Ok(days.map(|(day, admitted, refused, banned)| DayUsage { day, admitted, refused, banned }).collect())
+        Ok(rows::each(self.reader(), found))
     }
 
     /// Requests of a project admitted in a minute, by its number since the epoch.

@@ -4,7 +4,7 @@ mod address;
 mod outbox;
 mod taken;
 
-use chassis::sql::{Connection, Pool, RowPlace, query, query_as, query_scalar};
+use chassis::sql::{Connection, Found, Pool, RowPlace, query, query_as, query_scalar};
 use contract::time::UnixMillis;
 
 use super::rows::{self, Columns, Stored, Table};
@@ -76,7 +76,7 @@ impl Store {
         after: &(i64, String),
         limit: i64,
     ) -> Result<Vec<EndpointRecord>, StoreError> {
-        let rows: Vec<Row> = self.page(page_of!("webhook_endpoints"), project, after, limit).await?;
+        let rows: Vec<Found<Row>> = self.page(page_of!("webhook_endpoints"), project, after, limit).await?;
         Ok(rows::each(self.reader(), rows))
     }
 
@@ -91,7 +91,7 @@ impl Store {
 
     /// The endpoint with this id, whosever it is.
     pub(crate) async fn webhook(&self, id: &str) -> Result<Option<EndpointRecord>, StoreError> {
-        let row: Option<Row> =
+        let row: Option<Found<Row>> =
             query_as(with_project!("webhook_endpoints WHERE id = $1")).bind(id).fetch_optional(self.reader()).await?;
         rows::one(self.reader(), row)
     }
@@ -107,7 +107,7 @@ pub(crate) async fn find_webhook(
     project: &ProjectRef,
     id: &str,
 ) -> Result<Option<EndpointRecord>, StoreError> {
-    let row: Option<Row> = query_as(with_project!("webhook_endpoints WHERE project = $1 AND id = $2"))
+    let row: Option<Found<Row>> = query_as(with_project!("webhook_endpoints WHERE project = $1 AND id = $2"))
         .bind(project.uid.as_str())
         .bind(id)
         .fetch_optional(&mut *connection)
@@ -167,6 +167,7 @@ pub(crate) async fn save_webhook(connection: &mut Connection, endpoint: &Endpoin
 pub(crate) async fn delete_webhook(connection: &mut Connection, endpoint: &EndpointRecord) -> Result<(), StoreError> {
     let id = endpoint.id.as_str();
     rows::forget(connection, &rows::place(Table::WebhookEndpoints, id, endpoint.project.uid.as_str()));
+    rows::forget_all(connection, Table::WebhookDeliveries, id);
     query("DELETE FROM webhook_endpoints WHERE id = $1").bind(id).execute(&mut *connection).await?;
     kept::forget(connection, &address::counted(id)).await
 }

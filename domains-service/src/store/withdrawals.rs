@@ -2,7 +2,7 @@
 //!
 //! A row is written in the transaction that withdraws, and goes when every process on record has applied its revision.
 
-use chassis::sql::{Connection, RowPlace, query, query_as, query_scalar};
+use chassis::sql::{Connection, Found, RowPlace, query, query_as};
 use contract::feed::Revision;
 use contract::hostname::Hostname;
 use contract::project::ProjectUid;
@@ -30,13 +30,28 @@ pub(crate) enum What {
     Project,
     /// The service of a project, which was suspended.
     Suspension,
+    /// Visits of a project without a key.
+    Access,
+    /// The upstream that a project was on.
+    Upstream,
+    /// Reading of a project by pages of other origins.
+    Cors,
     /// Where visitors of a custom domain were sent.
     Redirect,
 }
 
 impl What {
     /// All of them.
-    pub(crate) const ALL: [Self; 5] = [Self::Name, Self::Key, Self::Project, Self::Suspension, Self::Redirect];
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Name,
+        Self::Key,
+        Self::Project,
+        Self::Suspension,
+        Self::Access,
+        Self::Upstream,
+        Self::Cors,
+        Self::Redirect,
+    ];
 
     /// The word in the database, the API and metrics.
     pub(crate) const fn as_str(self) -> &'static str {
@@ -45,6 +60,9 @@ impl What {
             Self::Key => "key",
             Self::Project => "project",
             Self::Suspension => "suspension",
+            Self::Access => "access",
+            Self::Upstream => "upstream",
+            Self::Cors => "cors",
             Self::Redirect => "redirect",
         }
     }
@@ -98,12 +116,14 @@ impl Stored for Row {
     }
 
     fn read(self, columns: &mut Columns) -> Option<Withdrawal> {
+        // Of one whose revision cannot be read, no process is known to have applied it.
+        let is_known = columns.unreadable() != Some("revision");
         Some(Withdrawal {
             what: columns.word("what", &self.what)?,
             which: self.which,
             project_uid: self.project,
             project_name: self.project_name,
-            revision: Revision(self.revision.unsigned_abs()),
+            revision: Revision(if is_known { self.revision } else { i64::MAX }.unsigned_abs()),
             since: UnixMillis(self.since),
         })
     }
@@ -163,8 +183,9 @@ impl Store {
     /// The withdrawals that wait, by kind.
     pub(crate) async fn count_withdrawals(&self) -> Result<Vec<Counted>, StoreError> {
         let found = query_as("SELECT what, COUNT(*), MIN(since) FROM withdrawals GROUP BY what");
-        let rows: Vec<(String, i64, i64)> = found.fetch_all(self.reader()).await?;
-        let count = |(what, count, oldest): (String, i64, i64)| {
+        let rows: Vec<Found<(String, i64, i64)>> = found.fetch_all(self.reader()).await?;
+        let count = |found: Found<(String, i64, i64)>| {
+            let (what, count, oldest) = found.row;
             Some(Counted { what: what.parse().ok()?, count, oldest: UnixMillis(oldest) })
         };
         Ok(rows.into_iter().filter_map(count).collect())
@@ -173,14 +194,14 @@ impl Store {
     /// Up to `limit` withdrawals that wait, the oldest first.
     pub(crate) async fn withdrawals(&self, limit: i64) -> Result<Vec<Withdrawal>, StoreError> {
         let found = query_as("SELECT * FROM withdrawals ORDER BY revision, what, which LIMIT $1");
-        let found: Vec<Row> = found.bind(limit).fetch_all(self.reader()).await?;
+        let found: Vec<Found<Row>> = found.bind(limit).fetch_all(self.reader()).await?;
         Ok(rows::each(self.reader(), found))
     }
 
     /// The withdrawals of a project that wait, the oldest first.
     pub(crate) async fn withdrawals_of(&self, project: &ProjectUid) -> Result<Vec<Withdrawal>, StoreError> {
         let found = query_as("SELECT * FROM withdrawals WHERE project = $1 ORDER BY revision, what, which LIMIT $2");
-        let found: Vec<Row> = found.bind(project.as_str()).bind(ROWS_MAX).fetch_all(self.reader()).await?;
+        let found: Vec<Found<Row>> = found.bind(project.as_str()).bind(ROWS_MAX).fetch_all(self.reader()).await?;
         Ok(rows::each(self.reader(), found))
     }
 
@@ -189,37 +210,41 @@ impl Store {
         let found = query_as(
             "SELECT * FROM withdrawals WHERE what = 'project' AND project_name = $1 ORDER BY revision DESC LIMIT 1",
         );
-        let row: Option<Row> = found.bind(name).fetch_optional(self.reader()).await?;
+        let row: Option<Found<Row>> = found.bind(name).fetch_optional(self.reader()).await?;
         rows::one(self.reader(), row)
     }
 
     /// The revision of the oldest withdrawal that waits.
     pub(crate) async fn oldest_withdrawal(&self) -> Result<Option<Revision>, StoreError> {
-        let found = query_scalar(
+        // Numbers come before what is none: one row that cannot be read hides no other.
+        let found = query_as(
             "SELECT revision FROM
                  (SELECT MIN(revision) AS revision FROM withdrawals UNION ALL SELECT MIN(removal) FROM domains) AS oldest
              WHERE revision IS NOT NULL ORDER BY revision LIMIT 1",
         );
-        let oldest: Option<i64> = found.fetch_optional(self.reader()).await?;
-        Ok(oldest.map(|revision| Revision(revision.unsigned_abs())))
+        let oldest: Option<Found<(i64,)>> = found.fetch_optional(self.reader()).await?;
+        Ok(oldest.filter(|found| found.bad.is_none()).map(|found| Revision(found.row.0.unsigned_abs())))
     }
 }
 
 /// Forgets what every process that has applied `revision` serves no more.
 pub(crate) async fn end(connection: &mut Connection, revision: Revision) -> Result<Vec<Withdrawal>, StoreError> {
     let ended = query_as("DELETE FROM withdrawals WHERE revision <= $1 RETURNING *");
-    let ended: Vec<Row> = ended.bind(column(revision)).fetch_all(connection).await?;
+    let ended: Vec<Found<Row>> = ended.bind(column(revision)).fetch_all(&mut *connection).await?;
     // A row that cannot be read is over as well.
-    Ok(ended.into_iter().filter_map(|row| row.read(&mut Columns::default())).collect())
+    for found in &ended {
+        rows::forget(connection, &found.row.place());
+    }
+    Ok(ended.into_iter().filter_map(|found| found.row.read(&mut Columns::default())).collect())
 }
 
 /// Deletes the rows of domains whose removal is part of `revision`; their names.
 pub(crate) async fn end_removals(connection: &mut Connection, revision: Revision) -> Result<Vec<Hostname>, StoreError> {
-    let ended: Vec<(String,)> = query_as("DELETE FROM domains WHERE removal <= $1 RETURNING name")
+    let ended: Vec<Found<(String,)>> = query_as("DELETE FROM domains WHERE removal <= $1 RETURNING name")
         .bind(column(revision))
         .fetch_all(connection)
         .await?;
-    Ok(ended.into_iter().filter_map(|(name,)| name.parse().ok()).collect())
+    Ok(ended.into_iter().filter_map(|found| found.row.0.parse().ok()).collect())
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chassis::sql::{Begin, Connection, Kind, Pool, query, query_scalar};
+use chassis::sql::{Begin, Connection, Found, Kind, Pool, query, query_as, query_scalar};
 use contract::feed::{Effect, Entity, EntityName, Revision};
 use contract::time::UnixMillis;
 use tokio::sync::watch;
@@ -74,12 +74,12 @@ impl Write {
     pub(crate) async fn put(&mut self, entity: Entity) -> Result<(), StoreError> {
         let (kind, name) = kind_and_name(&entity.name());
         let body = to_json(&entity);
-        let known: Option<String> = query_scalar("SELECT body FROM entities WHERE kind = $1 AND name = $2")
+        let known: Option<Found<(String,)>> = query_as("SELECT body FROM entities WHERE kind = $1 AND name = $2")
             .bind(kind)
             .bind(&name)
             .fetch_optional(&mut self.transaction)
             .await?;
-        if known.as_ref() == Some(&body) {
+        if known.is_some_and(|known| known.bad.is_none() && known.row.0 == body) {
             return Ok(());
         }
         rows::forget(&self.transaction, &rows::place(Table::Entities, &name, kind));

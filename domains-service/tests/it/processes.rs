@@ -10,10 +10,7 @@ use serde_json::{Value, json};
 use crate::gateways::enrolled;
 use crate::stores::postgres::Server;
 use crate::stores::{in_postgres, over_postgres};
-use crate::world::{Answer, Bend, Platform, START, eventually};
-
-/// More than there will ever be: a process that reports it has applied whatever comes.
-const ALL: u64 = u64::MAX >> 1;
+use crate::world::{Answer, Bend, Platform, START, eventually, while_reporting};
 
 /// A moment later than the longest silence of a process that is live.
 const SILENT: Duration = Duration::from_secs(6);
@@ -27,16 +24,31 @@ struct Process<'a> {
 
 impl Process<'_> {
     async fn sends(&self, platform: &Platform, applied: u64, goodbye: bool) {
+        let answer = self.tries(platform, applied, goodbye).await;
+        assert_eq!(answer.status, 204, "{answer:?}");
+    }
+
+    async fn tries(&self, platform: &Platform, applied: u64, goodbye: bool) -> Answer {
         let body = json!({
             "node": self.name, "place": self.place, "applied": applied, "version": "1", "goodbye": goodbye,
         });
         let url = format!("{}/internal/edge/nodes", platform.internal);
         let request = platform.client.post(url).bearer_auth(self.token).json(&body);
-        assert_eq!(request.send().await.unwrap().status(), 204);
+        Answer::of(request.send().await.unwrap()).await
     }
 
     async fn reports(&self, platform: &Platform, applied: u64) {
         self.sends(platform, applied, false).await;
+    }
+
+    /// Reports that it has applied everything.
+    async fn is_up_to_date(&self, platform: &Platform) {
+        self.reports(platform, platform.newest_revision().await).await;
+    }
+
+    /// Does this while it follows.
+    async fn follows<T>(&self, platform: &Platform, work: impl Future<Output = T>) -> T {
+        while_reporting(async || self.is_up_to_date(platform).await, work).await
     }
 }
 
@@ -54,7 +66,7 @@ async fn with_names(platform: &Platform, names: &[&str]) -> u64 {
     for name in names {
         platform.local_domain("demo", json!({ "name": name })).await;
     }
-    platform.operator("GET", "/nodes", Value::Null).await.body["revision"].as_u64().unwrap()
+    platform.newest_revision().await
 }
 
 async fn remove(platform: &Platform, name: &str) -> Answer {
@@ -96,11 +108,10 @@ async fn a_removal_waits_for_a_silent_process_although_another_with_its_credenti
     let revision = with_names(&platform, &["a.localhost"]).await;
     two(&token).reports(&platform, revision).await;
     platform.clock.advance(SILENT);
-    one(&token).reports(&platform, ALL).await;
-    let answer = remove(&platform, "a.localhost").await;
+    let answer = one(&token).follows(&platform, remove(&platform, "a.localhost")).await;
     waits_for(&answer, &["edge/two"]);
     assert!(answer.header("x-edge-ack").starts_with("1/2; "), "{answer:?}");
-    two(&token).reports(&platform, ALL).await;
+    two(&token).is_up_to_date(&platform).await;
     gone(&platform, "a.localhost").await;
 }
 
@@ -114,12 +125,11 @@ async fn after_a_restart_of_the_control_plane_each_process_is_waited_for_until_i
     }
     let platform = restarted(platform).await;
     waits_for(&remove(&platform, "a.localhost").await, &["edge/one", "edge/two"]);
-    one(&token).reports(&platform, ALL).await;
-    waits_for(&remove(&platform, "b.localhost").await, &["edge/two"]);
+    waits_for(&one(&token).follows(&platform, remove(&platform, "b.localhost")).await, &["edge/two"]);
     // However late it comes.
     platform.clock.advance(Duration::from_hours(23));
     assert_eq!(platform.owner("demo").get("/v1/projects/demo/domains/a.localhost").await.body["status"], "removing");
-    two(&token).reports(&platform, ALL).await;
+    two(&token).is_up_to_date(&platform).await;
     gone(&platform, "a.localhost").await;
     gone(&platform, "b.localhost").await;
 }
@@ -135,12 +145,10 @@ async fn a_process_that_said_goodbye_is_not_waited_for_even_after_a_restart() {
     two(&token).sends(&platform, revision, true).await;
     // A report that was slower than the goodbye.
     two(&token).reports(&platform, revision).await;
-    one(&token).reports(&platform, ALL).await;
-    let answer = remove(&platform, "a.localhost").await;
+    let answer = one(&token).follows(&platform, remove(&platform, "a.localhost")).await;
     assert_eq!((answer.status, answer.header("x-edge-ack").starts_with("1/1; ")), (204, true), "{answer:?}");
     let platform = restarted(platform).await;
-    one(&token).reports(&platform, ALL).await;
-    assert_eq!(remove(&platform, "b.localhost").await.status, 204);
+    assert_eq!(one(&token).follows(&platform, remove(&platform, "b.localhost")).await.status, 204);
 }
 
 #[tokio::test]
@@ -148,12 +156,11 @@ async fn a_process_whose_credential_is_revoked_is_not_waited_for() {
     let platform = Platform::start().await;
     let (stays, goes) = (enrolled(&platform, "stays").await, enrolled(&platform, "goes").await);
     let revision = with_names(&platform, &["a.localhost", "b.localhost"]).await;
-    one(&stays).reports(&platform, ALL).await;
     two(&goes).reports(&platform, revision).await;
-    waits_for(&remove(&platform, "a.localhost").await, &["goes/two"]);
+    waits_for(&one(&stays).follows(&platform, remove(&platform, "a.localhost")).await, &["goes/two"]);
     assert_eq!(platform.operator("DELETE", "/gateways/goes", Value::Null).await.status, 200);
     gone(&platform, "a.localhost").await;
-    assert_eq!(remove(&platform, "b.localhost").await.status, 204);
+    assert_eq!(one(&stays).follows(&platform, remove(&platform, "b.localhost")).await.status, 204);
     // A new credential of the same name has no part in it.
     enrolled(&platform, "goes").await;
     on_record(&platform, &["stays/one"]).await;
@@ -181,13 +188,12 @@ async fn a_process_started_over_the_same_directory_replaces_its_dead_predecessor
     one(&token).reports(&platform, revision).await;
     platform.clock.advance(Duration::from_secs(1));
     let next = Process { name: "next", ..one(&token) };
-    next.reports(&platform, ALL).await;
-    waits_for(&remove(&platform, "a.localhost").await, &["edge/one"]);
+    waits_for(&next.follows(&platform, remove(&platform, "a.localhost")).await, &["edge/one"]);
     platform.clock.advance(SILENT);
+    next.is_up_to_date(&platform).await;
     gone(&platform, "a.localhost").await;
     let platform = restarted(platform).await;
-    next.reports(&platform, ALL).await;
-    assert_eq!(remove(&platform, "b.localhost").await.status, 204);
+    assert_eq!(next.follows(&platform, remove(&platform, "b.localhost")).await.status, 204);
 }
 
 #[tokio::test]
@@ -207,22 +213,74 @@ async fn a_report_says_who_sends_it_in_a_form_that_can_be_kept() {
     }
 }
 
+/// The names of all that are waited for.
+async fn names(platform: &Platform) -> Vec<String> {
+    let nodes = platform.operator("GET", "/nodes", Value::Null).await.body;
+    nodes["nodes"].as_array().unwrap().iter().map(|node| node["node"].as_str().unwrap().to_owned()).collect()
+}
+
 #[tokio::test]
 async fn processes_on_record_are_bounded_for_each_credential() {
     let platform = Platform::start().await;
-    let (thief, honest) = (enrolled(&platform, "thief").await, enrolled(&platform, "honest").await);
-    one(&honest).reports(&platform, 1).await;
+    let (shared, honest) = (enrolled(&platform, "shared").await, enrolled(&platform, "honest").await);
+    let revision = with_names(&platform, &["a.localhost"]).await;
+    one(&honest).reports(&platform, revision).await;
+    one(&shared).reports(&platform, revision).await;
+    // At its end a control plane writes down what it has heard.
+    let platform = restarted(platform).await;
+    platform.clock.advance(SILENT);
+    // Invented processes push out no sibling that serves, cut off.
+    let mut refused = 0;
     for index in 0..200 {
         platform.clock.advance(Duration::from_millis(1));
-        let name = format!("p{index:03}");
-        Process { name: &name, ..two(&thief) }.reports(&platform, 1).await;
+        let (name, place) = (format!("p{index:03}"), format!("{:016x}", index + 0x100));
+        let invented = Process { token: &shared, name: &name, place: &place };
+        let answer = invented.tries(&platform, revision, false).await;
+        assert!(answer.status == 204 || answer.code() == (429, "too_many_processes"), "{answer:?}");
+        refused += usize::from(answer.status == 429);
     }
+    assert_eq!(refused, 200 - 127);
+    let feed = format!("{}/internal/edge/feed?node=more&after=0", platform.internal);
+    let feed = platform.client.get(feed).bearer_auth(&shared).send().await.unwrap();
+    assert_eq!(Answer::of(feed).await.code(), (429, "too_many_processes"), "who is not on record is told nothing");
+    // Those that are on record go on.
+    one(&honest).reports(&platform, revision).await;
+    let answer = remove(&platform, "a.localhost").await;
+    let lagging = answer.body["lagging"].as_array().unwrap();
+    assert!(answer.status == 202 && lagging.contains(&json!("shared/one")), "{answer:?}");
     let platform = restarted(platform).await;
+    let known = names(&platform).await;
+    assert_eq!((known.len(), known[0].as_str(), known[1].as_str()), (129, "honest/one", "shared/one"), "{known:?}");
+    let more = Process { name: "more", ..two(&shared) };
+    assert_eq!(more.tries(&platform, revision, false).await.code(), (429, "too_many_processes"));
+    // Starts over the same directory replace each other.
+    for index in 0..150 {
+        platform.clock.advance(SILENT);
+        let name = format!("p{index:03}");
+        Process { name: &name, ..two(&honest) }.reports(&platform, revision).await;
+    }
+    let known = names(&platform).await;
+    let of_honest: Vec<_> = known.iter().filter(|name| name.starts_with("honest/")).collect();
+    assert_eq!(of_honest, ["honest/one", "honest/p149"]);
+}
+
+#[tokio::test]
+async fn a_revision_that_there_is_not_is_no_acknowledgement() {
+    let platform = Platform::start().await;
+    let token = enrolled(&platform, "edge").await;
+    let newest = with_names(&platform, &["a.localhost"]).await;
+    one(&token).reports(&platform, newest).await;
+    for applied in [newest + 1, u64::MAX] {
+        let answer = one(&token).tries(&platform, applied, false).await;
+        assert_eq!(answer.code(), (400, "unknown_revision"), "{answer:?}");
+        let answer = two(&token).tries(&platform, applied, false).await;
+        assert_eq!(answer.code(), (400, "unknown_revision"), "{answer:?}");
+    }
     let nodes = platform.operator("GET", "/nodes", Value::Null).await.body;
-    let nodes: Vec<&str> =
-        nodes["nodes"].as_array().unwrap().iter().map(|node| node["node"].as_str().unwrap()).collect();
-    assert!(nodes.len() <= 129, "{nodes:?}");
-    assert_eq!(nodes[0], "honest/one");
+    assert_eq!((&nodes["nodes"][0]["node"], &nodes["nodes"][0]["applied"]), (&json!("edge/one"), &json!(0)), "{nodes}");
+    waits_for(&remove(&platform, "a.localhost").await, &["edge/one"]);
+    one(&token).is_up_to_date(&platform).await;
+    gone(&platform, "a.localhost").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -235,16 +293,16 @@ async fn every_replica_waits_for_every_process_whichever_replica_it_reported_to(
     let (left, mut right) = (start().await, start().await);
     let token = enrolled(&left, "edge").await;
     let revision = with_names(&left, &["a.localhost", "b.localhost"]).await;
-    one(&token).reports(&left, ALL).await;
+    one(&token).reports(&left, revision).await;
     two(&token).reports(&right, revision).await;
     on_record(&left, &["edge/one", "edge/two"]).await;
     right.stop().await;
     left.clock.advance(SILENT);
-    waits_for(&remove(&left, "a.localhost").await, &["edge/two"]);
+    waits_for(&one(&token).follows(&left, remove(&left, "a.localhost")).await, &["edge/two"]);
     // A replica that has heard neither knows what both reported to others.
     let third = start().await;
-    waits_for(&remove(&third, "b.localhost").await, &["edge/two"]);
-    one(&token).reports(&left, ALL).await;
+    waits_for(&one(&token).follows(&left, remove(&third, "b.localhost")).await, &["edge/two"]);
+    one(&token).is_up_to_date(&left).await;
     two(&token).sends(&third, revision, true).await;
     for replica in [&left, &third] {
         gone(replica, "a.localhost").await;

@@ -1,5 +1,7 @@
 //! One row that cannot be read stops nothing but itself, whichever table and column it is, over either store.
 
+mod damaged;
+
 use chassis::clock::Clock as _;
 use serde_json::{Value, json};
 
@@ -241,9 +243,21 @@ async fn sites(platform: &Platform) -> Result<Vec<String>, String> {
 
 /// The rows that the platform says it cannot read, each as `table column`.
 async fn unreadable(platform: &Platform) -> Vec<String> {
+    rows(platform, |row| format!("{} {}", text(row, "table"), text(row, "column"))).await
+}
+
+/// The same rows: table, row, and what it belongs to.
+async fn rows_unreadable(platform: &Platform) -> Vec<(String, String, String)> {
+    rows(platform, |row| (text(row, "table"), text(row, "row"), text(row, "of"))).await
+}
+
+async fn rows<T>(platform: &Platform, shown: impl Fn(&Value) -> T) -> Vec<T> {
     let status = platform.operator("GET", "/status", Value::Null).await.body;
-    let rows = status["unreadable_rows"]["rows"].as_array().unwrap().iter();
-    rows.map(|row| format!("{} {}", row["table"].as_str().unwrap(), row["column"].as_str().unwrap())).collect()
+    status["unreadable_rows"]["rows"].as_array().unwrap().iter().map(shown).collect()
+}
+
+fn text(row: &Value, field: &str) -> String {
+    row[field].as_str().unwrap().to_owned()
 }
 
 /// Has everything read that is read when somebody looks.
@@ -258,7 +272,13 @@ async fn look_at_all(platform: &Platform) {
             platform.operator("GET", &format!("/projects/{project}/{list}?limit=200"), Value::Null).await;
         }
     }
-    platform.operator("GET", "/projects?limit=200", Value::Null).await;
+    let webhooks = platform.operator("GET", "/projects/demo/webhooks", Value::Null).await.body;
+    let webhook = webhooks["webhooks"][0]["id"].as_str().unwrap_or("none");
+    platform.operator("GET", &format!("/projects/demo/webhooks/{webhook}/deliveries"), Value::Null).await;
+    for list in ["/projects?limit=200", "/removed-projects", "/nodes", "/gateways", "/operator-tokens", "/withdrawals"]
+    {
+        assert_eq!(platform.operator("GET", list, Value::Null).await.status, 200, "{list}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,8 @@
 //! What the thief of a gateway can do at the control plane's public API with everything that a gateway has: its credential,
 //! the stream, and its keys for identities.
 
+use std::fmt::Write as _;
+
 use chassis::seal::SealingKey;
 use chassis::secret::Secret;
 use contract::feed::Frame;
@@ -10,6 +12,8 @@ use contract::keyring::{KEYRING_PLACE, Keyring};
 use contract::plan::Plan;
 use contract::token::{Claims, IDENTITY_TOKEN_HEADER, SigningKey};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
 
 use crate::world::{Answer, Platform};
 
@@ -43,6 +47,10 @@ impl<'a> Gateway<'a> {
     }
 
     async fn send(&self, said: &Said<'_>, method: &str, path: &str, body: Value) -> Answer {
+        Answer::of(self.request(said, method, path, body).await.send().await.unwrap()).await
+    }
+
+    async fn request(&self, said: &Said<'_>, method: &str, path: &str, body: Value) -> reqwest::RequestBuilder {
         let project = said.project.parse().unwrap();
         let claims = Claims {
             audience: "domains".to_owned(),
@@ -64,10 +72,7 @@ impl<'a> Gateway<'a> {
         if let Some(presented) = said.presented {
             request = request.bearer_auth(presented);
         }
-        if !body.is_null() {
-            request = request.json(&body);
-        }
-        Answer::of(request.send().await.unwrap()).await
+        if body.is_null() { request } else { request.json(&body) }
     }
 
     /// The answers to the requests by which a thief would stay.
@@ -91,6 +96,38 @@ async fn key(platform: &Platform, project: &str, scopes: &[&str]) -> (KeyId, Str
     let made = platform.operator("POST", &format!("/projects/{project}/keys"), json!({ "scopes": scopes })).await;
     assert_eq!(made.status, 201, "{made:?}");
     (made.body["id"].as_str().unwrap().parse().unwrap(), made.body["key"].as_str().unwrap().to_owned())
+}
+
+/// A request of which only the head and the first byte of the body have come.
+struct Unfinished {
+    stream: BufReader<TcpStream>,
+    rest: Vec<u8>,
+}
+
+impl Unfinished {
+    async fn begin(request: reqwest::RequestBuilder) -> Self {
+        let request = request.build().unwrap();
+        let at = request.url();
+        let mut head = format!("{} {} HTTP/1.1\r\nhost: {}\r\n", request.method(), at.path(), at.authority());
+        for (name, value) in request.headers() {
+            write!(head, "{name}: {}\r\n", value.to_str().unwrap()).unwrap();
+        }
+        let body = request.body().unwrap().as_bytes().unwrap();
+        write!(head, "content-length: {}\r\nconnection: close\r\n\r\n", body.len()).unwrap();
+        let stream = TcpStream::connect(at.authority()).await.unwrap();
+        let mut stream = BufReader::new(stream);
+        stream.write_all(&[head.as_bytes(), &body[..1]].concat()).await.unwrap();
+        Self { stream, rest: body[1..].to_vec() }
+    }
+
+    /// The status and the text of the answer, once the rest of the body is sent.
+    async fn finish(mut self) -> (u16, String) {
+        self.stream.write_all(&self.rest).await.unwrap();
+        let mut answer = String::new();
+        self.stream.read_to_string(&mut answer).await.unwrap();
+        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, answer)
+    }
 }
 
 const ALL: [&str; 5] = ["orders:read", "orders:write", "domains:read", "domains:write", "keys:write"];
@@ -203,4 +240,42 @@ async fn a_key_that_expires_or_is_revoked_ends_at_the_control_plane_before_any_g
     let ended = gateway.send(&said, "GET", "/v1/projects/demo", Value::Null).await;
     assert_eq!(ended.code(), (401, "expired_api_key"));
     assert_eq!(ended.header("www-authenticate"), "Bearer realm=\"tollhouse\"");
+}
+
+#[tokio::test]
+async fn a_request_whose_body_comes_after_the_revocation_of_what_it_was_sent_with_is_refused() {
+    let platform = Platform::start().await;
+    platform.project("demo", "pro").await;
+    let (stolen, honest) = (Gateway::enrolled(&platform, "edge-1").await, Gateway::enrolled(&platform, "edge-2").await);
+    let (revoked, revoked_text) = key(&platform, "demo", &ALL).await;
+    let (good, good_text) = key(&platform, "demo", &ALL).await;
+    let said =
+        |key: &KeyId, text| Said { project: "demo", key: key.clone(), scopes: Scopes::all(), presented: Some(text) };
+    let make = json!({ "scopes": ["orders:read", "keys:write"] });
+    let path = "/v1/projects/demo/keys";
+    let with_the_key = honest.request(&said(&revoked, &revoked_text), "POST", path, make.clone()).await;
+    let with_the_key = Unfinished::begin(with_the_key).await;
+    let through_the_gateway = stolen.request(&said(&good, &good_text), "POST", path, make.clone()).await;
+    let through_the_gateway = Unfinished::begin(through_the_gateway).await;
+    let as_an_operator = platform.operator("POST", "/operator-tokens", json!({ "name": "ada" })).await;
+    let token = as_an_operator.body["token"].as_str().unwrap();
+    let url = format!("{}/internal/operator-tokens", platform.internal);
+    let by_the_operator = platform.client.post(url).bearer_auth(token).json(&json!({ "name": "eve" }));
+    let by_the_operator = Unfinished::begin(by_the_operator).await;
+    for path in [format!("/projects/demo/keys/{revoked}"), "/operator-tokens/ada".to_owned()] {
+        assert_eq!(platform.operator("DELETE", &path, Value::Null).await.status, 204, "{path}");
+    }
+    assert_eq!(platform.operator("DELETE", "/gateways/edge-1", Value::Null).await.status, 200);
+    for (code, unfinished) in [
+        ("invalid_api_key", with_the_key),
+        ("identity_required", through_the_gateway),
+        ("token_required", by_the_operator),
+    ] {
+        let (status, answer) = unfinished.finish().await;
+        assert!(status == 401 && answer.contains(code), "{code}: {answer}");
+    }
+    let keys = platform.operator("GET", "/projects/demo/keys", Value::Null).await.body;
+    assert_eq!(keys["keys"].as_array().unwrap().len(), 2, "{keys}");
+    let tokens = platform.operator("GET", "/operator-tokens", Value::Null).await.body;
+    assert!(!tokens.to_string().contains("eve"), "{tokens}");
 }

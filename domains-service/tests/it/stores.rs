@@ -138,6 +138,74 @@ pub(crate) async fn set(directory: &Path, table: &str, column: &str, row: &str, 
     execute(directory, &format!("UPDATE {table} SET {column} = {value} WHERE {row}")).await;
 }
 
+/// A column of a table.
+pub(crate) struct Column {
+    pub(crate) table: String,
+    pub(crate) name: String,
+    /// Its type, as the schema has it; over PostgreSQL `TEXT` and others.
+    pub(crate) kind: String,
+}
+
+/// Every column of every table, in the order of the tables.
+pub(crate) async fn columns(directory: &Path) -> Vec<Column> {
+    let text = if directory.join(NOTE).exists() {
+        "SELECT table_name || ' ' || column_name, upper(data_type)::text FROM information_schema.columns
+         WHERE table_schema = current_schema() AND table_name NOT LIKE '\\_%' ORDER BY table_name COLLATE \"C\", ordinal_position"
+    } else {
+        "SELECT t.name || ' ' || c.name, c.type FROM sqlite_schema t, pragma_table_info(t.name) c
+         WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND t.name NOT LIKE '\\_%' ESCAPE '\\'
+         ORDER BY t.name, c.cid"
+    };
+    let found = Beside::open(directory).await.pairs(text).await.into_iter();
+    let columns = found.map(|(column, kind)| {
+        let (column, kind) = (column.unwrap(), kind.unwrap());
+        let (table, name) = column.split_once(' ').unwrap();
+        Column { table: table.to_owned(), name: name.to_owned(), kind }
+    });
+    columns.collect()
+}
+
+/// SQLite's number of the row that a condition finds.
+pub(crate) async fn row_number(directory: &Path, table: &str, row: &str) -> i64 {
+    let text = format!("SELECT rowid FROM {table} WHERE {row} LIMIT 1");
+    let found = sqlx::query_scalar(AssertSqlSafe(text)).fetch_optional(&mut sqlite(directory).await).await.unwrap();
+    found.unwrap_or_else(|| panic!("{table} has no row where {row}"))
+}
+
+/// The value of a column as SQL, in SQLite's row of this number; `None` when the row is gone.
+pub(crate) async fn quoted(directory: &Path, table: &str, column: &str, row: i64) -> Option<String> {
+    // Of a text that is none as well: as the bytes that it has.
+    let shown = format!(
+        "CASE typeof({column}) WHEN 'text' THEN 'CAST(x''' || hex({column}) || ''' AS TEXT)' ELSE quote({column}) END"
+    );
+    let text = format!("SELECT {shown} FROM {table} WHERE rowid = {row}");
+    sqlx::query_scalar(AssertSqlSafe(text)).fetch_optional(&mut sqlite(directory).await).await.unwrap()
+}
+
+/// The same of a value.
+pub(crate) async fn quoted_value(directory: &Path, value: &str) -> String {
+    let text = format!(
+        "SELECT CASE typeof(v) WHEN 'text' THEN 'CAST(x''' || hex(v) || ''' AS TEXT)' ELSE quote(v) END
+         FROM (SELECT {value} AS v)"
+    );
+    sqlx::query_scalar(AssertSqlSafe(text)).fetch_one(&mut sqlite(directory).await).await.unwrap()
+}
+
+/// Puts a value, as SQL, into a column of SQLite's row of this number, whatever refers to it.
+pub(crate) async fn put(directory: &Path, table: &str, column: &str, row: i64, value: &str) -> Result<(), sqlx::Error> {
+    let put = format!("UPDATE OR REPLACE {table} SET {column} = {value} WHERE rowid = {row}");
+    try_execute(directory, &format!("PRAGMA foreign_keys = OFF; {put}")).await
+}
+
+/// Carries out statements behind the service's back, unless the database refuses.
+pub(crate) async fn try_execute(directory: &Path, text: &str) -> Result<(), sqlx::Error> {
+    let text = AssertSqlSafe(text.to_owned());
+    match Beside::open(directory).await {
+        Beside::Sqlite(mut connection) => sqlx::raw_sql(text).execute(&mut connection).await.map(drop),
+        Beside::Postgres(mut connection) => sqlx::raw_sql(text).execute(&mut connection).await.map(drop),
+    }
+}
+
 /// A condition that goes on finding the row which `row` finds now.
 pub(crate) async fn pinned(directory: &Path, table: &str, row: &str) -> String {
     let key = match table {

@@ -240,11 +240,13 @@ async fn a_contested_name_goes_to_whoever_proves_it_and_the_loser_is_told() {
     let wrong = verify(&platform, "thief", SHOP).await;
     assert_eq!(first_problem(&wrong), "OWNERSHIP_TXT_MISMATCH");
     platform.dns.set(text["fqdn"].as_str().unwrap(), RecordData::Txt(text["value"].as_str().unwrap().to_owned()));
+    platform.report("cut-off", platform.newest_revision().await).await;
     let taken = verify(&platform, "thief", SHOP).await;
     assert_eq!(taken.body["status"], "active", "{:#}", taken.body);
     let events = platform.owner("demo").get(&format!("/v1/projects/demo/domains/{SHOP}/events")).await.body;
     assert!(events["events"].as_array().unwrap().iter().any(|event| event["type"] == "domain.transferred"));
-    platform.domain_when("demo", SHOP, |domain| domain["status"] != "active").await;
+    let lost = platform.domain_when("demo", SHOP, |domain| domain["status"] != "active").await;
+    assert_eq!(lost["withdrawal"]["lagging"], json!(["tests/cut-off"]), "a gateway that serves the loser still is named");
     let sites = platform.snapshot().await.into_iter().filter_map(|entity| match entity {
         contract::feed::Entity::Site(site) if site.hostname.as_str() == SHOP => site.project().cloned(),
         _ => None,

@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
+use chassis::clock::Clock as _;
 use serde_json::{Value, json};
 
 use crate::world::{Answer, Bend, Platform, eventually};
-
-/// More than there will ever be.
-const ALL: u64 = u64::MAX >> 1;
 
 /// A project with two active names, of which one is the primary one, and a gateway that has applied all of it and falls silent.
 async fn with_a_silent_gateway() -> Platform {
@@ -16,8 +14,7 @@ async fn with_a_silent_gateway() -> Platform {
     for name in ["a.localhost", "b.localhost"] {
         platform.local_domain("demo", json!({ "name": name })).await;
     }
-    let revision = platform.operator("GET", "/nodes", Value::Null).await.body["revision"].as_u64().unwrap();
-    platform.report("silent", revision).await;
+    platform.report("silent", platform.newest_revision().await).await;
     platform.clock.advance(std::time::Duration::from_secs(6));
     platform
 }
@@ -30,15 +27,16 @@ async fn listed(platform: &Platform) -> Value {
 async fn waits(platform: &Platform, what: &str, which: &str) {
     let list = listed(platform).await;
     let one = &list["withdrawals"][0];
+    let (now, seconds) = (platform.clock.now(), platform.clock.now_seconds().0);
     assert_eq!((&list["total"], &one["what"], &one["which"]), (&json!(1), &json!(what), &json!(which)), "{list}");
     assert_eq!((&one["project"], &one["lagging"]), (&json!("demo"), &json!(["tests/silent"])), "{list}");
-    assert_eq!(one["since"].as_str().unwrap(), "2026-06-15T00:00:06Z");
+    assert_eq!(one["since"].as_str().unwrap(), jiff::Timestamp::from_millisecond(now.0).unwrap().to_string());
     assert_eq!(platform.operator("GET", "/status", Value::Null).await.body["withdrawals"], 1);
     let metrics = platform.metrics().await;
     for line in [
         format!("domains_withdrawals{{what=\"{what}\"}} 1"),
-        "domains_withdrawal_awaited_timestamp_seconds{process=\"silent\"} 1781481606".to_owned(),
-        "domains_withdrawal_oldest_timestamp_seconds 1781481606".to_owned(),
+        format!("domains_withdrawal_awaited_timestamp_seconds{{process=\"silent\"}} {seconds}"),
+        format!("domains_withdrawal_oldest_timestamp_seconds {seconds}"),
     ] {
         assert!(metrics.contains(&line), "{line}: {metrics}");
     }
@@ -46,7 +44,7 @@ async fn waits(platform: &Platform, what: &str, which: &str) {
 
 /// The gateway applies everything: nothing waits any more.
 async fn ends(platform: &Platform) {
-    platform.report("silent", ALL).await;
+    platform.report("silent", platform.newest_revision().await).await;
     eventually(2_000, async || {
         let list = listed(platform).await;
         if list == json!({ "withdrawals": [], "total": 0 }) { Ok(()) } else { Err(list.to_string()) }
@@ -62,12 +60,12 @@ fn is_202(answer: &Answer) {
     assert!(answer.header("x-edge-ack").starts_with("0/1; "), "{answer:?}");
 }
 
-/// The newest event of the project, if it says that something waits.
+/// The newest event of the project that says that something waits.
 async fn event(platform: &Platform, what: &str) {
     let events = platform.owner("demo").get("/v1/projects/demo/events").await.body;
-    let newest = &events["events"][0];
-    assert_eq!((&newest["type"], &newest["detail"]["what"]), (&json!("withdrawal.waiting"), &json!(what)), "{events}");
-    assert_eq!(newest["detail"]["lagging"], json!(["tests/silent"]));
+    let newest = events["events"].as_array().unwrap().iter().find(|event| event["type"] == "withdrawal.waiting");
+    let detail = &newest.unwrap()["detail"];
+    assert_eq!((&detail["what"], &detail["lagging"]), (&json!(what), &json!(["tests/silent"])), "{events}");
 }
 
 // rule: 1.19
@@ -87,7 +85,8 @@ async fn a_removed_name_waits_for_a_silent_gateway() {
     assert_eq!(told.count(), 1, "{events}");
     ends(&platform).await;
     assert_eq!(owner.send("DELETE", path, Value::Null).await.code(), (404, "domain_not_found"));
-    assert_eq!(owner.send("DELETE", "/v1/projects/demo/domains/a.localhost", Value::Null).await.status, 204);
+    let last = owner.send("DELETE", "/v1/projects/demo/domains/a.localhost", Value::Null);
+    assert_eq!(platform.while_following("silent", last).await.status, 204);
 }
 
 #[tokio::test]
@@ -101,18 +100,44 @@ async fn a_revoked_key_waits_for_a_silent_gateway() {
     event(&platform, "key").await;
     waits(&platform, "key", key["id"].as_str().unwrap()).await;
     is_202(&owner.send("DELETE", &path, Value::Null).await);
-    let keys = owner.get("/v1/projects/demo/keys").await.body;
-    assert_eq!(keys["keys"][0]["withdrawal"]["lagging"], json!(["tests/silent"]), "{keys}");
+    let listed = async || {
+        let keys = owner.get("/v1/projects/demo/keys").await.body;
+        keys["keys"].as_array().unwrap().iter().find(|one| one["id"] == key["id"]).cloned().unwrap()
+    };
+    assert_eq!(listed().await["withdrawal"]["lagging"], json!(["tests/silent"]));
     ends(&platform).await;
     assert_eq!(owner.send("DELETE", &path, Value::Null).await.status, 204);
-    assert_eq!(owner.get("/v1/projects/demo/keys").await.body["keys"][0]["withdrawal"], Value::Null);
+    assert_eq!(listed().await["withdrawal"], Value::Null);
     // A rotation without overlap is a revocation too.
     platform.clock.advance(std::time::Duration::from_secs(6));
     let old = owner.send("POST", "/v1/projects/demo/keys", body).await.body;
     let path = format!("/v1/projects/demo/keys/{}", old["id"].as_str().unwrap());
     platform.report("slow", 1).await;
     let rotated = owner.send("POST", &format!("{path}/rotate"), json!({ "overlap_seconds": 0 })).await;
-    assert_eq!((rotated.status, &rotated.body["rotated"]["withdrawal"]["lagging"]), (201, &json!(["tests/slow"])));
+    let waits = &rotated.body["rotated"]["withdrawal"]["lagging"];
+    assert_eq!((rotated.status, waits), (201, &json!(["tests/silent", "tests/slow"])));
+}
+
+#[tokio::test]
+async fn a_key_that_ends_sooner_after_a_rotation_waits_for_a_silent_gateway() {
+    let platform = with_a_silent_gateway().await;
+    let owner = platform.owner("demo");
+    let body = json!({ "scopes": ["orders:read"] });
+    let old = owner.send("POST", "/v1/projects/demo/keys", body).await.body;
+    let id = old["id"].as_str().unwrap();
+    let path = format!("/v1/projects/demo/keys/{id}");
+    let rotate = async || owner.send("POST", &format!("{path}/rotate"), json!({ "overlap_seconds": 60 })).await;
+    let rotated = rotate().await;
+    let waits_for = &rotated.body["rotated"]["withdrawal"]["lagging"];
+    assert_eq!((rotated.status, waits_for), (201, &json!(["tests/silent"])), "{rotated:?}");
+    event(&platform, "key").await;
+    waits(&platform, "key", id).await;
+    ends(&platform).await;
+    // It ends no sooner: nothing is withdrawn.
+    platform.clock.advance(std::time::Duration::from_secs(6));
+    let again = rotate().await;
+    assert_eq!((again.status, &again.body["rotated"]["withdrawal"]), (201, &Value::Null), "{again:?}");
+    assert_eq!(again.body["rotated"]["expires_at"], rotated.body["rotated"]["expires_at"]);
 }
 
 #[tokio::test]
@@ -165,6 +190,49 @@ async fn a_suspension_waits_for_a_silent_gateway() {
 }
 
 #[tokio::test]
+async fn a_project_that_is_closed_waits_for_a_silent_gateway() {
+    let platform = with_a_silent_gateway().await;
+    let set = async |body: Value| platform.operator("PATCH", "/projects/demo", body).await;
+    for (what, open, closed) in [
+        ("access", json!({ "access": "public" }), json!({ "access": "key" })),
+        ("cors", json!({ "cors": "open" }), json!({ "cors": ["https://app.example"] })),
+    ] {
+        assert_eq!(set(open.clone()).await.status, 200, "{what}: opening withdraws nothing");
+        assert_eq!(listed(&platform).await["total"], 0, "{what}");
+        for _ in 0..2 {
+            let answer = set(closed.clone()).await;
+            assert_eq!((answer.status, &answer.body["withdrawal"]["what"]), (202, &json!(what)), "{answer:?}");
+            assert_eq!(answer.body["withdrawal"]["lagging"], json!(["tests/silent"]));
+            waits(&platform, what, "demo").await;
+        }
+        event(&platform, what).await;
+        // Opened again it is served by right.
+        assert_eq!(set(open.clone()).await.status, 200, "{what}");
+        assert_eq!(listed(&platform).await["total"], 0, "{what}");
+        assert_eq!(set(closed.clone()).await.status, 202, "{what}");
+        ends(&platform).await;
+        let again = set(closed).await;
+        assert_eq!((again.status, &again.body["withdrawal"]), (200, &Value::Null), "{what}");
+        platform.clock.advance(std::time::Duration::from_secs(6));
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_that_a_project_leaves_waits_for_a_silent_gateway() {
+    let platform = with_a_silent_gateway().await;
+    for upstream in ["other", "orders"] {
+        let moved = platform.operator("PATCH", "/projects/demo", json!({ "upstream": upstream })).await;
+        assert_eq!((moved.status, &moved.body["upstream"]), (202, &json!(upstream)), "{moved:?}");
+        waits(&platform, "upstream", "demo").await;
+    }
+    // Two withdrawals of one change.
+    let closed = platform.operator("PATCH", "/projects/demo", json!({ "upstream": "third", "suspended": true })).await;
+    assert_eq!((closed.status, &closed.body["withdrawal"]["what"]), (202, &json!("suspension")), "{closed:?}");
+    assert_eq!(listed(&platform).await["total"], 2);
+    ends(&platform).await;
+}
+
+#[tokio::test]
 async fn a_changed_redirect_waits_for_a_silent_gateway() {
     let platform = with_a_silent_gateway().await;
     let owner = platform.owner("demo");
@@ -184,6 +252,30 @@ async fn a_changed_redirect_waits_for_a_silent_gateway() {
     assert_eq!(after.body["withdrawal"], Value::Null);
     assert_eq!(shown.header("etag"), after.header("etag"), "the record is the same");
     assert_eq!(owner.send("PATCH", path, body).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_name_that_the_worker_takes_away_waits_for_a_silent_gateway() {
+    let platform = with_a_silent_gateway().await;
+    platform.operator("PATCH", "/projects/demo", json!({ "plan": "free" })).await;
+    platform.clock.advance(std::time::Duration::from_hours(7 * 24 - 1));
+    platform.report("cut-off", platform.newest_revision().await).await;
+    platform.clock.advance(std::time::Duration::from_hours(2));
+    for name in ["a.localhost", "b.localhost"] {
+        platform.operator("POST", &format!("/projects/demo/domains/{name}/verify"), Value::Null).await;
+    }
+    let suspended = platform.domain_in("demo", "b.localhost", "suspended").await;
+    assert_eq!(
+        (&suspended["withdrawal"]["what"], &suspended["withdrawal"]["lagging"]),
+        (&json!("name"), &json!(["tests/cut-off"]))
+    );
+    // Served again, by right.
+    platform.operator("PATCH", "/projects/demo", json!({ "plan": "pro" })).await;
+    for name in ["a.localhost", "b.localhost"] {
+        let active = platform.domain_in("demo", name, "active").await;
+        assert_eq!(active["withdrawal"], Value::Null);
+    }
+    assert_eq!(listed(&platform).await["total"], 0);
 }
 
 #[tokio::test]

@@ -427,11 +427,29 @@ impl Platform {
 
     /// A gateway's report.
     pub(crate) async fn report(&self, node: &str, applied: u64) {
+        self.say(json!({ "node": node, "applied": applied, "version": "1" })).await;
+    }
+
+    /// A gateway's last report.
+    pub(crate) async fn goodbye(&self, node: &str, applied: u64) {
+        self.say(json!({ "node": node, "applied": applied, "version": "1", "goodbye": true })).await;
+    }
+
+    async fn say(&self, body: Value) {
         let token = self.gateway().await;
-        let body = json!({ "node": node, "applied": applied, "version": "1" });
         let url = format!("{}/internal/edge/nodes", self.internal);
         let response = self.client.post(url).bearer_auth(token).json(&body).send().await.unwrap();
         assert_eq!(response.status(), 204);
+    }
+
+    /// The newest revision.
+    pub(crate) async fn newest_revision(&self) -> u64 {
+        self.operator("GET", "/nodes", Value::Null).await.body["revision"].as_u64().unwrap()
+    }
+
+    /// Does this while a gateway reports the newest revision again and again, as one does that follows.
+    pub(crate) async fn while_following<T>(&self, node: &str, work: impl Future<Output = T>) -> T {
+        while_reporting(async || self.report(node, self.newest_revision().await).await, work).await
     }
 
     /// Everything the edge knows.
@@ -492,6 +510,19 @@ impl Client<'_> {
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
         self.send("GET", path, Value::Null).await
+    }
+}
+
+/// Does this while there are reports again and again, of which the first comes before.
+pub(crate) async fn while_reporting<T>(mut report: impl AsyncFnMut(), work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    let mut pause = tokio::time::interval(Duration::from_millis(10));
+    loop {
+        report().await;
+        tokio::select! {
+            done = &mut work => return done,
+            _ = pause.tick() => {}
+        }
     }
 }
 

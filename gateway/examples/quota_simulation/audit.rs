@@ -4,7 +4,7 @@
 //! - In an outage the nodes' shares of a minute wholly inside it stay within the limit; a minute that an outage only
 //!   touches stays within twice the limit.
 //! - Refusing early is bounded: when a minute refuses somebody, everything but the leases of the other nodes was used.
-//! - On one node, Remaining never rises within a window.
+//! - On one node, Remaining never rises within a window, unless the node had entered the window before the store did.
 //! - What was charged to the day in the end is what was admitted.
 
 use std::collections::BTreeMap;
@@ -71,6 +71,11 @@ impl Audit {
     pub(super) fn stalled(&mut self, from: i64, until: i64) {
         let first = (from + 59_999).div_euclid(60_000);
         self.inside.extend(first..until.div_euclid(60_000));
+    }
+
+    /// A node went back to an earlier minute: what it showed of the later one was of requests that the earlier one counts.
+    pub(super) fn went_back(&mut self, process: u64) {
+        self.lowest.retain(|(of, _, _), _| *of != process);
     }
 
     /// A request was let through, in a minute of the store's clock, or of the one that the node shows.

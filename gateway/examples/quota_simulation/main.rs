@@ -17,6 +17,9 @@ struct Arguments {
     /// How many worlds to run.
     #[arg(long, default_value_t = 100_000)]
     seeds: u64,
+    /// Run worlds with so many nodes.
+    #[arg(long)]
+    nodes: Option<usize>,
     /// The first seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
@@ -28,7 +31,11 @@ fn main() -> ExitCode {
         Some(seed) => seed..=seed,
         None => arguments.from..=arguments.from.saturating_add(arguments.seeds.saturating_sub(1)),
     };
-    match simulation::run_all(seeds) {
+    let outcome = match arguments.nodes {
+        Some(nodes) => simulation::run_fleets(seeds, nodes),
+        None => simulation::run_all(seeds),
+    };
+    match outcome {
         Ok(total) => println!("{total}"),
         Err(broken) => {
             println!("{broken}");

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use contract::plan::Limits;
 use contract::time::UnixMillis;
+use gateway::quota::clock::ForeignClock;
 use gateway::quota::ledger::node::{Alone, AloneClock, AloneStep, NodeBucket, Purpose, Share, Step};
-use gateway::quota::ledger::{Incarnation, NodeId, Reply, Statement};
+use gateway::quota::ledger::{Incarnation, Life, NodeId, Reply, Statement};
 
 use super::scenario::Micros;
 
@@ -22,6 +23,8 @@ pub(super) enum Fate {
     Alone(AloneStep, bool),
     /// 503.
     Unavailable,
+    /// The node had entered a minute before the store did, by a fast clock and without the store, and went back.
+    WentBack,
 }
 
 /// One process.
@@ -34,33 +37,44 @@ pub(super) struct SimNode {
     incarnation: Option<Incarnation>,
     /// Where its monotonic clock began.
     clock_off: Duration,
+    /// By how many millionths its monotonic clock is fast.
+    clock_fast: i64,
     /// Its own time of day, possibly wrong.
     wall_off: i64,
     share: Option<Share>,
-    /// The store's clock less its own, as it last heard.
-    store_ahead: Option<i64>,
+    /// The store's clock.
+    store_clock: ForeignClock,
     pub(super) fates: Vec<Fate>,
 }
 
 impl SimNode {
     /// A fresh process. With a share it admits that when the store is gone; without one it denies everything.
-    pub(super) fn new(process: u64, limits: Limits, share: Option<Share>) -> Self {
+    pub(super) fn new(place: usize, process: u64, limits: Limits, share: Option<Share>) -> Self {
+        let number = u32::try_from(process).unwrap_or(u32::MAX);
+        let me = NodeId { place: place as u64, life: Life { start: number, stay: 0, process: number } };
         Self {
             process,
-            bucket: NodeBucket::new(NodeId { process, life: 0 }, limits),
+            bucket: NodeBucket::new(me, limits),
             waiting: 0,
             failures: 0,
             incarnation: None,
             clock_off: Duration::from_secs(process * 1_000),
+            clock_fast: i64::try_from(process % 5).unwrap_or(0) * 50 - 100,
             wall_off: i64::try_from(process % 7).unwrap_or(0) * 30_000 - 90_000,
             share,
-            store_ahead: None,
+            store_clock: ForeignClock::default(),
             fates: Vec::new(),
         }
     }
 
     fn clock(&self, now: Micros) -> Duration {
-        self.clock_off + Duration::from_micros(now)
+        let drift = i64::try_from(now).unwrap_or(0) * self.clock_fast / 1_000_000;
+        self.clock_off + Duration::from_micros(now.saturating_add_signed(drift))
+    }
+
+    /// Its time of day jumps by so many milliseconds.
+    pub(super) fn step(&mut self, millis: i64) {
+        self.wall_off += millis;
     }
 
     /// A request arrives. Answers the statement to send, if one is due.
@@ -101,14 +115,29 @@ impl SimNode {
         let clock = self.clock(now);
         match reply {
             Reply::Settled(settlement) => {
+                let before = self.bucket.claim();
                 if !self.bucket.hear(clock, seq, settlement) {
                     return None;
+                }
+                // Until the store has named a minute, a node that is alone goes by its own clock.
+                if before.named == i64::MIN || self.bucket.claim().minute < before.minute {
+                    self.fates.push(Fate::WentBack);
                 }
                 self.failures = 0;
                 self.note_incarnation(now, settlement.incarnation);
             }
             Reply::Stale => {
                 self.bucket.give_up(seq);
+            }
+            Reply::Evicted | Reply::Displaced => {
+                let mut me = self.bucket.me();
+                me.life.stay += 1;
+                me.place += if *reply == Reply::Displaced { 1_000_000 } else { 0 };
+                self.bucket.begin_anew(seq, me);
+            }
+            Reply::Crowded => {
+                self.bucket.was_not_executed(seq);
+                self.fates.extend((0..std::mem::take(&mut self.waiting)).map(|_| Fate::Unavailable));
             }
         }
         while self.waiting > 0 {
@@ -137,13 +166,8 @@ impl SimNode {
     }
 
     /// A heartbeat was answered.
-    pub(super) fn feel(
-        &mut self,
-        now: Micros,
-        wall: i64,
-        (incarnation, clock): (Incarnation, UnixMillis),
-    ) -> Option<Statement> {
-        self.store_ahead = Some(clock.0 - (wall + self.wall_off));
+    pub(super) fn feel(&mut self, now: Micros, (incarnation, clock): (Incarnation, UnixMillis)) -> Option<Statement> {
+        self.store_clock.hear(clock, self.clock(now));
         let was_gone = self.store_is_gone();
         self.failures = 0;
         if was_gone {
@@ -178,7 +202,7 @@ impl SimNode {
 
     fn note_incarnation(&mut self, now: Micros, incarnation: Incarnation) {
         if self.incarnation.replace(incarnation).is_some_and(|before| before != incarnation) {
-            self.bucket.demand_assert(self.clock(now));
+            self.bucket.store_forgot(self.clock(now));
         }
     }
 
@@ -191,9 +215,9 @@ impl SimNode {
         let clock = self.clock(now);
         self.fates.push(match self.share {
             Some(share) => {
-                let own = UnixMillis(wall + self.wall_off);
-                let time = self.store_ahead.map_or(AloneClock::Own(own), |ahead| AloneClock::Heard(own.plus(ahead)));
-                Fate::Alone(self.bucket.spend_alone(clock, time, Alone::Share(share)), self.store_ahead.is_none())
+                let store = self.store_clock.now(clock);
+                let time = store.map_or(AloneClock::Own(UnixMillis(wall + self.wall_off)), AloneClock::Heard);
+                Fate::Alone(self.bucket.spend_alone(clock, time, Alone::Share(share)), store.is_none())
             }
             None => Fate::Unavailable,
         });

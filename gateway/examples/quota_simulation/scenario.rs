@@ -39,6 +39,8 @@ pub(super) enum Fault {
     Crash(usize, Micros),
     /// The node and the store cannot reach each other for so long.
     Cut(usize, Micros),
+    /// The node's time of day jumps by so many milliseconds.
+    Step(usize, i64),
     /// The project changes to a plan with these limits.
     Limits(Limits),
 }
@@ -100,6 +102,30 @@ impl Scenario {
         scenario
     }
 
+    /// A fleet of so many nodes: in every other world some of them die and return.
+    pub(super) fn of_a_fleet(seed: u64, nodes: usize) -> Self {
+        let mut scenario = Self::from_seed(seed);
+        let mut random = scenario.random.clone();
+        let rough = seed % 2 == 1;
+        scenario.kind = if rough { Kind::Lossy } else { Kind::Calm };
+        scenario.nodes = nodes;
+        scenario.limits = Limits::new(600, 100_000).unwrap_or(scenario.limits);
+        scenario.lasts = random.between(10, 20) * SECOND;
+        scenario.demand = random.between(3_000, 9_000);
+        scenario.delay_max = 2_000;
+        (scenario.lost, scenario.duplicated, scenario.late) = if rough { (20, 50, 10) } else { (0, 0, 0) };
+        scenario.faults.clear();
+        let deaths = if rough { nodes / 4 } else { 0 };
+        for _ in 0..deaths {
+            let node = usize::try_from(random.number() % (nodes as u64)).unwrap_or(0);
+            let pause = random.between(SECOND / 100, 5 * SECOND);
+            scenario.faults.push((random.between(0, scenario.lasts), Fault::Crash(node, pause)));
+        }
+        scenario.faults.sort_by_key(|(at, _)| *at);
+        scenario.random = random;
+        scenario
+    }
+
     fn misfortunes(&mut self, random: &mut Random) {
         let count = if self.kind == Kind::Calm { 0 } else { random.between(1, 4) };
         for _ in 0..count {
@@ -121,6 +147,9 @@ impl Scenario {
             };
             self.faults.push((at, fault));
         }
+        if matches!(self.kind, Kind::Outage | Kind::Chaos) {
+            self.step_clocks(random);
+        }
         self.faults.sort_by_key(|(at, _)| *at);
         // Two failures of memory within one learning period are one too many for any promise but the rough ones.
         if self.kind == Kind::Forgetful {
@@ -130,6 +159,16 @@ impl Scenario {
                 last = if apart { *at } else { last };
                 apart
             });
+        }
+    }
+
+    /// Clocks of nodes are set right, or wrong, at any time.
+    fn step_clocks(&mut self, random: &mut Random) {
+        for node in 0..self.nodes {
+            for _ in 0..random.between(0, 2) {
+                let by = i64::try_from(random.between(0, 400_000)).unwrap_or(0) - 200_000;
+                self.faults.push((random.between(0, self.lasts), Fault::Step(node, by)));
+            }
         }
     }
 

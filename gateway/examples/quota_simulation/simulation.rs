@@ -102,8 +102,20 @@ pub(crate) fn run_all(seeds: RangeInclusive<u64>) -> Result<Summary, Broken> {
     })
 }
 
+/// Runs worlds with so many nodes.
+pub(crate) fn run_fleets(seeds: RangeInclusive<u64>, nodes: usize) -> Result<Summary, Broken> {
+    let mut total = Summary::default();
+    for seed in seeds {
+        total.add(&check(seed, &Scenario::of_a_fleet(seed, nodes))?);
+    }
+    Ok(total)
+}
+
 /// Runs the world of a seed and checks every promise.
 fn run(seed: u64) -> Result<Summary, Broken> {
-    let scenario = Scenario::from_seed(seed);
-    world::World::new(&scenario).run().map_err(|promise| Broken { seed, promise, scenario: format!("{scenario:#?}") })
+    check(seed, &Scenario::from_seed(seed))
+}
+
+fn check(seed: u64, scenario: &Scenario) -> Result<Summary, Broken> {
+    world::World::new(scenario).run().map_err(|promise| Broken { seed, promise, scenario: format!("{scenario:#?}") })
 }

@@ -91,6 +91,8 @@ pub(super) struct World<'a> {
     limits: Limits,
     /// Somebody was let through by a clock that is not the store's.
     own_clocks: bool,
+    /// Nodes that may have decided about requests since that was last looked at.
+    acted: Vec<usize>,
     audit: Audit,
 }
 
@@ -110,6 +112,7 @@ impl<'a> World<'a> {
             pulses: vec![None; scenario.nodes],
             limits: scenario.limits,
             own_clocks: false,
+            acted: Vec::new(),
             audit: Audit::new(scenario),
         };
         for place in 0..scenario.nodes {
@@ -153,7 +156,7 @@ impl<'a> World<'a> {
         let nodes = u32::try_from(self.scenario.nodes).ok().and_then(NonZeroU32::new).filter(|_| shares);
         let share = nodes.map(|nodes| Share::new(nodes, u32::try_from(place).unwrap_or(0)));
         if let Some(node) = self.nodes.get_mut(place) {
-            *node = Some(SimNode::new(process, self.limits, share));
+            *node = Some(SimNode::new(place, process, self.limits, share));
         }
         let first = self.random.between(0, HEARTBEAT);
         self.at(self.now + first, Event::Beat(place, process));
@@ -190,7 +193,7 @@ impl<'a> World<'a> {
             }
             Event::PulseFelt(place, process, pulse, incarnation, clock) => {
                 if self.pulse_ends(place, pulse) {
-                    self.with(place, process, |node, now, wall| node.feel(now, wall, (incarnation, clock)));
+                    self.with(place, process, |node, now, _| node.feel(now, (incarnation, clock)));
                 }
             }
             Event::PulseTimedOut(place, process, pulse) => {
@@ -253,6 +256,11 @@ impl<'a> World<'a> {
                     *cut = until.max(*cut);
                 }
             }
+            Fault::Step(place, millis) => {
+                if let Some(node) = self.nodes.get_mut(place).and_then(Option::as_mut) {
+                    node.step(millis);
+                }
+            }
             Fault::Limits(limits) => {
                 self.limits = limits;
                 self.audit.limits_changed();
@@ -297,6 +305,7 @@ impl<'a> World<'a> {
             return;
         };
         let statement = act(node, now, wall);
+        self.acted.push(place);
         let recalls = node.bucket.take_recall();
         if let Some(again) = node.quiet_until(now) {
             self.at(again, Event::AskAgain(place, process));
@@ -331,7 +340,8 @@ impl<'a> World<'a> {
 
     /// Hands what became of requests to the audit.
     fn collect(&mut self) -> Result<(), String> {
-        for node in self.nodes.iter_mut().flatten() {
+        for place in self.acted.drain(..) {
+            let Some(node) = self.nodes.get_mut(place).and_then(Option::as_mut) else { continue };
             for fate in node.fates.drain(..) {
                 match fate {
                     Fate::Decided(Step::Admit(standing)) => {
@@ -347,6 +357,7 @@ impl<'a> World<'a> {
                         self.audit.refused(node.process, &standing, window)?;
                     }
                     Fate::Unavailable | Fate::Alone(AloneStep::Spent, _) => self.audit.unavailable()?,
+                    Fate::WentBack => self.audit.went_back(node.process),
                     Fate::Decided(Step::Ask) => return Err("a request was left without an answer".to_owned()),
                 }
                 if let Fate::Decided(Step::Admit(standing)) = fate

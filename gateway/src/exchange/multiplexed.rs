@@ -151,6 +151,7 @@ impl Exchange<'_> {
                 return Err(Error::explain(ErrorType::InvalidHTTPHeader, why).into_up());
             }
             forward::inspect(head.status, head.fields_bytes, &mut self.facts)?;
+            forward::accepted(head.spoken.refuses_identity(head.status))?;
             match first {
                 First::Interim(_) => client.interim(out).await?,
                 First::Head(..) => return Ok((head, out)),

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use contract::plan::Limits;
@@ -11,8 +11,8 @@ use contract::project::ProjectUid;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::oneshot;
 
-use super::ledger::NodeId;
 use super::ledger::node::{NodeBucket, Step};
+use super::ledger::{Life, NodeId};
 
 /// Independent locks of the map.
 const SHARDS: usize = 64;
@@ -48,6 +48,15 @@ pub(super) struct CellState {
     pub(super) driven: bool,
 }
 
+impl CellState {
+    /// Gives all requests that wait the same answer. A client that has gone away needs none.
+    pub(super) fn answer_all(&mut self, served: Served) {
+        for waiting in self.waiting.drain(..) {
+            let _ = waiting.send(served);
+        }
+    }
+}
+
 impl Cell {
     /// Bytes of one cell.
     #[cfg(test)]
@@ -65,25 +74,23 @@ type Shard = RwLock<HashMap<ProjectUid, Arc<Cell>>>;
 
 /// All cells.
 pub(super) struct Cells {
-    process: u64,
+    /// Who speaks for buckets that are met from now on.
+    me: RwLock<NodeId>,
     shards: Vec<Shard>,
     shard_max: usize,
     hasher: RandomState,
-    /// How often a bucket was forgotten; part of the identity of those that come after.
-    lives: AtomicU32,
     /// Cells that owe the store a statement: bounded by the number of cells, each is in it once.
     watched: Mutex<VecDeque<Arc<Cell>>>,
 }
 
 impl Cells {
     /// No cells yet; at most `buckets_max` of them, rounded up to a multiple of the locks.
-    pub(super) fn new(process: u64, buckets_max: usize) -> Self {
+    pub(super) fn new(me: NodeId, buckets_max: usize) -> Self {
         Self {
-            process,
+            me: RwLock::new(me),
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
             shard_max: buckets_max.div_ceil(SHARDS).max(1),
             hasher: RandomState::new(),
-            lives: AtomicU32::new(0),
             watched: Mutex::default(),
         }
     }
@@ -106,10 +113,31 @@ impl Cells {
         if shard.len() >= self.shard_max && !self.make_room(&mut shard, now) {
             return None;
         }
-        let me = NodeId { process: self.process, life: self.lives.load(Ordering::Acquire) };
-        let state = CellState { bucket: NodeBucket::new(me, limits), waiting: VecDeque::new(), driven: false };
+        let state = CellState { bucket: NodeBucket::new(self.me(), limits), waiting: VecDeque::new(), driven: false };
         let cell = Cell { project: project.clone(), state: Mutex::new(state), watched: AtomicBool::new(false) };
         Some(Arc::clone(shard.entry(project.clone()).or_insert(Arc::new(cell))))
+    }
+
+    /// Who speaks for buckets that are met from now on.
+    pub(super) fn me(&self) -> NodeId {
+        *self.me.read()
+    }
+
+    /// A new life, greater than all before.
+    pub(super) fn begin_life(&self) -> NodeId {
+        let mut me = self.me.write();
+        me.life.stay = me.life.stay.saturating_add(1);
+        *me
+    }
+
+    /// Another place, because another process speaks for `displaced`. Once for each place that is lost.
+    pub(super) fn leave_place(&self, displaced: NodeId, random: u64) -> NodeId {
+        let mut me = self.me.write();
+        if me.place == displaced.place {
+            me.place = me.place.rotate_left(32) ^ random;
+            me.life = Life { start: 1, ..me.life };
+        }
+        *me
     }
 
     /// Every cell there is.
@@ -144,7 +172,7 @@ impl Cells {
             quota -= usize::from(idle);
             !idle
         });
-        self.lives.fetch_add(1, Ordering::AcqRel);
+        self.begin_life();
         shard.len() < before
     }
 

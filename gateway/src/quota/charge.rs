@@ -212,12 +212,22 @@ impl Inner {
             Ok(Reply::Stale) => {
                 state.bucket.give_up(seq);
             }
+            Ok(Reply::Displaced) => {
+                let me = self.cells.leave_place(state.bucket.me(), self.settings.process);
+                state.bucket.begin_anew(seq, me);
+            }
+            Ok(Reply::Evicted) => {
+                let me = self.cells.begin_life();
+                state.bucket.begin_anew(seq, me);
+            }
+            Ok(Reply::Crowded) => {
+                state.bucket.was_not_executed(seq);
+                state.answer_all(Served::Busy);
+                return first.then_some(Served::Busy);
+            }
             Err(_) => {
                 state.bucket.give_up(seq);
-                for waiting in state.waiting.drain(..) {
-                    // Whoever went away needs no answer.
-                    let _ = waiting.send(Served::Outage);
-                }
+                state.answer_all(Served::Outage);
                 let repeat = state.bucket.wants_assert();
                 drop(state);
                 // What became of the statement is not known: another one will tell.

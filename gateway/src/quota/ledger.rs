@@ -32,14 +32,32 @@ const MINUTES_PER_DAY: i64 = 1_440;
 /// node needs to notice ([`crate::quota::HEARTBEAT`]) plus the budget of the call that re-asserts.
 pub const LEARNING_MILLIS: i64 = 250;
 
-/// Who owns a component of a bucket: one run of one gateway process, and one stay of the bucket in its memory. Both
-/// are new when the process restarts or has forgotten the bucket, so that nobody claims what a predecessor spent.
+/// Who speaks: a place, which owns one component of a bucket, and the life of the place that speaks now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeId {
-    /// Random per process start.
-    pub process: u64,
-    /// Grows whenever the process forgets a bucket.
-    pub life: u32,
+    /// The identity of the gateway's data directory.
+    pub place: u64,
+    /// Statements of one life replace each other. A new life knows nothing of what its predecessor spent: that stays
+    /// charged, and the new life's figures come on top.
+    pub life: Life,
+}
+
+/// One stay of a bucket in the memory of one process. Later lives of a place are greater; a place has one at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Life {
+    /// How often gateways were started over the place, this one included.
+    pub start: u32,
+    /// Grows whenever the process forgets a bucket, or has to begin anew.
+    pub stay: u32,
+    /// Random per process: two processes with the same `start` use copies of one data directory.
+    pub process: u32,
+}
+
+impl Life {
+    /// Whether statements of this life come too late: another process speaks for the place by now.
+    pub(crate) const fn is_displaced_by(self, present: Self) -> bool {
+        self.process != present.process && self.start <= present.start
+    }
 }
 
 /// One life of a store's memory: changes whenever writes may have been lost (restart, failover, flush).
@@ -50,8 +68,11 @@ pub struct Incarnation(pub u64);
 /// What a node says it has used, as far as it knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
-    /// The latest minute the node has heard of; its day is the day of `day_spent`. [`i64::MIN`] before the first reply.
+    /// The minute of the figures; its day is the day of `day_spent`. [`i64::MIN`] while the node knows of no minute.
     pub minute: i64,
+    /// The latest minute that a settlement has named to the node; [`i64::MIN`] before the first. `minute` is another one
+    /// when the node went on by itself since: such a minute is the node's opinion, and the store's books do not follow it.
+    pub named: i64,
     /// Units spent in that minute.
     pub minute_spent: u32,
     /// Units spent in the day of that minute, those of the minute included.
@@ -62,7 +83,7 @@ pub struct Claim {
 
 impl Claim {
     /// Nothing, in no window.
-    pub const NOTHING: Self = Self { minute: i64::MIN, minute_spent: 0, day_spent: 0, held: 0 };
+    pub const NOTHING: Self = Self { minute: i64::MIN, named: i64::MIN, minute_spent: 0, day_spent: 0, held: 0 };
 
     /// What the claim charges to its minute.
     pub const fn minute_units(&self) -> u32 {
@@ -100,6 +121,15 @@ pub struct Statement {
 pub enum Reply {
     /// A newer statement of the same node was executed before: nothing was changed, nothing granted.
     Stale,
+    /// Another process speaks for this place: two gateways use copies of one data directory. Nothing was changed. The node
+    /// takes another place and begins a new life there.
+    Displaced,
+    /// The component of this place was given to others after a long silence; what it had charged stays charged. Nothing was
+    /// changed. The node begins a new life.
+    Evicted,
+    /// As many places as a bucket has room for have all spoken in the last minutes, and this is another one. Nothing was
+    /// changed, nothing granted.
+    Crowded,
     /// The statement is in the books.
     Settled(Settlement),
 }

@@ -98,7 +98,7 @@ impl Inner {
                 self.note_life(true);
                 self.note_incarnation(settlement.incarnation);
             }
-            Ok(Reply::Stale) => self.note_life(true),
+            Ok(Reply::Stale | Reply::Displaced | Reply::Evicted | Reply::Crowded) => self.note_life(true),
             Err(outage) if outage.is_of_the_store() => self.note_life(false),
             Err(_) => {}
         }
@@ -119,7 +119,9 @@ impl Inner {
     }
 
     fn note_clock(&self, now: UnixMillis) {
-        self.store_ahead.store(now.since(self.clock.wall()), Ordering::Relaxed);
+        if self.store.has_own_clock() {
+            self.store_clock.hear(now, self.clock.monotonic());
+        }
     }
 
     fn note_life(self: &Arc<Self>, alive: bool) {
@@ -140,7 +142,7 @@ impl Inner {
             }
             Change::Closed => {
                 tracing::info!("found the quota store again");
-                self.assert_all();
+                self.assert_all(false);
             }
         }
     }
@@ -152,19 +154,23 @@ impl Inner {
         let before = self.incarnation.swap(incarnation.0, Ordering::AcqRel);
         if self.store_was_heard.swap(true, Ordering::AcqRel) && before != incarnation.0 {
             tracing::warn!("the memory of the quota store is a new one: repeating what was spent and who is banned");
-            self.assert_all();
+            self.assert_all(true);
             self.repeat_bans();
         }
     }
 
-    /// Repeats to the store what this node has spent and holds, bucket by bucket.
-    fn assert_all(self: &Arc<Self>) {
+    /// Repeats to the store what this node has spent and holds, bucket by bucket; to one that `forgot`, all of it.
+    fn assert_all(self: &Arc<Self>, forgot: bool) {
         let inner = Arc::clone(self);
         tokio::spawn(async move {
             let now = inner.clock.monotonic();
             let cells = inner.cells.all().into_iter().filter(|cell| {
                 let mut state = cell.lock();
-                state.bucket.demand_assert(now);
+                if forgot {
+                    state.bucket.store_forgot(now);
+                } else {
+                    state.bucket.demand_assert(now);
+                }
                 // Where a statement is under way, its end repeats what has to be repeated.
                 state.bucket.wants_assert()
             });

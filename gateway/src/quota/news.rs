@@ -91,8 +91,7 @@ impl Quota {
 impl Inner {
     /// The store's clock, once it was heard.
     pub(super) fn store_now(&self) -> Option<UnixMillis> {
-        let ahead = self.store_ahead.load(Ordering::Relaxed);
-        (ahead != super::NEVER_HEARD).then(|| self.clock.wall().plus(ahead))
+        self.store_clock.now(self.clock.monotonic())
     }
 
     /// The clock by which bans begin and end: the store's, or this machine's before the store was heard.

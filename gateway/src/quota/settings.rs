@@ -82,7 +82,11 @@ impl Mode {
 /// The settings of [`super::Quota`].
 #[derive(Clone, Debug)]
 pub struct QuotaSettings {
-    /// A random number, new in every process: the node's identity in the ledger.
+    /// The identity of the data directory: whose component of a bucket this node's statements are.
+    pub place: u64,
+    /// How often gateways were started over that directory, this one included.
+    pub start: u32,
+    /// A random number, new in every process.
     pub process: u64,
     /// What to do while the store is gone.
     pub on_store_down: OnStoreDown,
@@ -90,7 +94,7 @@ pub struct QuotaSettings {
     pub call_budget: Duration,
     /// The fleet that shares the limits while the store is gone and has not said how many nodes there are.
     pub fleet: Fleet,
-    /// Buckets this node keeps in memory; 100 000 by default, about 400 bytes each.
+    /// Buckets this node keeps in memory; 100 000 by default, about 440 bytes each.
     pub buckets_max: usize,
     /// Requests of one bucket that may wait for one answer of the store; 10 000 by default. More are answered 503.
     pub waiting_max: usize,
@@ -99,9 +103,11 @@ pub struct QuotaSettings {
 }
 
 impl QuotaSettings {
-    /// The defaults, for a process with this random number.
+    /// The defaults, for a process with this random number in a place of its own.
     pub fn new(process: u64) -> Self {
         Self {
+            place: process,
+            start: 1,
             process,
             on_store_down: OnStoreDown::default(),
             call_budget: Duration::from_millis(50),

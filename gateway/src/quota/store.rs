@@ -135,6 +135,11 @@ pub trait Store: Send + Sync {
     /// it also shows this node to the others and counts them.
     async fn pulse(&self, count: bool) -> Result<Pulse, StoreOutage>;
 
+    /// Whether the store tells the time by a clock that is not this machine's, and so has a vote on what time it is.
+    fn has_own_clock(&self) -> bool {
+        true
+    }
+
     /// The books of one bucket, for people; `None` when nothing was ever charged.
     async fn view(&self, bucket: &ProjectUid) -> Result<Option<BucketView>, StoreOutage>;
 

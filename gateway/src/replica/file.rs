@@ -26,6 +26,9 @@ const EXPIRIES: TableDefinition<'static, (i64, &'static str), i64> = TableDefini
 /// The revision that everything else describes, and its mark.
 const POSITION: TableDefinition<'static, (), (u64, u64)> = TableDefinition::new("position");
 
+/// Has an entry from before a goodbye until the control plane has heard the next process ([`super::unheard`]).
+const STOPPED: TableDefinition<'static, (), ()> = TableDefinition::new("stopped");
+
 /// Memory redb may use for pages; the hot caches above it do the real work.
 const PAGE_CACHE_BYTES: usize = 32 * 1024 * 1024;
 
@@ -94,6 +97,7 @@ impl File {
             write.open_table(kind.table())?;
         }
         write.open_table(POSITION)?;
+        write.open_table(STOPPED)?;
         order_expiries(&write).with_context(place)?;
         write.commit()?;
         if let Some(directory) = path.parent() {
@@ -139,6 +143,22 @@ impl File {
         let read = self.database.begin_read()?;
         let stored = read.open_table(POSITION)?.get(())?.map(|stored| stored.value());
         Ok(stored.map(|(revision, mark)| Position { revision: Revision(revision), mark: Mark(mark) }))
+    }
+
+    /// Whether the last process over this file said goodbye.
+    pub(super) fn is_stopped(&self) -> anyhow::Result<bool> {
+        Ok(self.database.begin_read()?.open_table(STOPPED)?.get(())?.is_some())
+    }
+
+    /// Notes a goodbye, or that it is over.
+    pub(super) fn note_stopped(&self, stopped: bool) -> anyhow::Result<()> {
+        let write = self.write(0)?;
+        if stopped {
+            write.open_table(STOPPED)?.insert((), ())?;
+        } else {
+            write.open_table(STOPPED)?.remove(())?;
+        }
+        write.commit().context("committing the replica")
     }
 
     /// Shows every key of a kind with its value.

@@ -19,7 +19,7 @@ use tokio_util::codec::{FramedRead, LinesCodec};
 use tokio_util::io::StreamReader;
 
 use super::validate::ENTITIES_MAX;
-use super::{Invalid, Replica, ReplicaError};
+use super::{Invalid, Replica, ReplicaError, Unheard};
 use crate::keyring::KeyringHolder;
 use crate::names;
 
@@ -44,6 +44,8 @@ pub trait Watcher: Send + Sync {
     fn replaced(&self);
     /// The control plane was heard from.
     fn heard(&self, newest: Revision, at: UnixMillis);
+    /// A replica that was left with a goodbye is served from now on.
+    fn served(&self);
     /// Content was refused for this reason (one of [`Invalid::REASONS`]).
     fn refused(&self, reason: &'static str);
 }
@@ -73,7 +75,10 @@ impl Follower {
     pub async fn run(self, end: Shutdown) {
         self.follow(&end).await;
         match tokio::time::timeout(GOODBYE_MAX, self.say_goodbye()).await {
-            Ok(Ok(())) => tracing::debug!("the control plane was told that this gateway has stopped serving"),
+            Ok(Ok(())) => tracing::debug!(
+                "the control plane was told that this gateway has stopped serving; the next one over this replica serves \
+                 nothing until the control plane has heard it"
+            ),
             Ok(Err(error)) => self.goodbye_failed(&error),
             Err(late) => self.goodbye_failed(&late.into()),
         }
@@ -88,12 +93,19 @@ impl Follower {
         );
     }
 
+    /// The goodbye is noted before it is said: if its answer is lost, it may have been heard. So it is said only to a control
+    /// plane that answers, and with one that is away the next process over this replica serves at once.
     async fn say_goodbye(&self) -> anyhow::Result<()> {
-        self.send_report(&self.client().await?, self.replica.revision(), true).await
+        let client = self.client().await?;
+        let applied = if self.replica.refusal().is_some() { Revision::default() } else { self.replica.revision() };
+        self.send_report(&client, applied, false).await?;
+        self.written(Replica::stop).await?;
+        self.send_report(&client, applied, true).await
     }
 
     async fn follow(&self, shutdown: &Shutdown) {
         let mut pause = PAUSE_MIN;
+        let mut said = false;
         while !shutdown.has_begun() {
             let before = self.replica.revision();
             let ended = tokio::select! {
@@ -102,7 +114,10 @@ impl Follower {
             };
             match ended {
                 Ok(()) => tracing::debug!("the change stream ended"),
-                Err(error) => tracing::warn!(error = format!("{error:#}"), "the change stream broke; trying again"),
+                Err(error) => {
+                    tracing::warn!(error = format!("{error:#}"), "the change stream broke; trying again");
+                    self.say_unheard(&mut said);
+                }
             }
             let goes_on = self.replica.revision() > before || self.replica.accepts();
             pause = if goes_on { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
@@ -136,6 +151,7 @@ impl Follower {
         let lines = FramedRead::new(StreamReader::new(bytes), LinesCodec::new_with_max_length(LINE_BYTES_MAX));
         let mut lines = std::pin::pin!(lines.ready_chunks(BATCH_MAX));
         let mut stream = ChangeStream::default();
+        let mut newest = None;
         loop {
             let chunk = tokio::select! {
                 // Asked again, for a snapshot.
@@ -148,7 +164,10 @@ impl Follower {
                 let line = line.context("reading the change stream")?;
                 match stream.read(&line).map_err(|error| self.refuse(error))? {
                     Told::Change(change) => changes.push(change),
-                    Told::Alive(revision, at) => self.watcher.heard(revision, at),
+                    Told::Alive(revision, at) => {
+                        newest = Some(revision);
+                        self.watcher.heard(revision, at);
+                    }
                     Told::Part => {}
                     Told::Keyring(sealed) => self.take_keys(sealed).await,
                     Told::Whole(entities, position) => self.replace(entities, position).await?,
@@ -157,7 +176,41 @@ impl Follower {
             self.apply(changes).await?;
             self.replica.note_refusal(None);
             // The report follows the commit: what it says is stored, forgotten by the caches, and cut off.
-            self.report(&client, self.replica.revision()).await;
+            let applied = self.replica.revision();
+            if self.report(&client, applied).await && newest.is_some_and(|newest| newest <= applied) {
+                self.is_heard().await?;
+            }
+        }
+    }
+
+    /// The control plane has this process on record: what it withdraws from now on waits for it.
+    async fn is_heard(&self) -> anyhow::Result<()> {
+        if self.replica.unheard().is_none() {
+            return Ok(());
+        }
+        let served = self.replica.is_present();
+        self.written(|replica| {
+            replica.heard();
+            Ok(())
+        })
+        .await?;
+        self.watcher.served();
+        if !served {
+            tracing::info!(revision = self.replica.revision().0, "the control plane has heard this gateway; it serves");
+        }
+        Ok(())
+    }
+
+    /// Says once what is missing where nothing is served.
+    fn say_unheard(&self, said: &mut bool) {
+        if self.replica.unheard() == Some(Unheard::Held) && !std::mem::replace(said, true) {
+            tracing::warn!(
+                node = self.node,
+                control = self.control.at(""),
+                "this gateway serves nothing: it was stopped in order, and what was withdrawn since did not wait for it. It \
+                 serves when the control plane has heard it. Bring the control plane, or the way to it, back; if that \
+                 cannot be, set serve_before_heard = true under [feed] and restart it"
+            );
         }
     }
 
@@ -173,7 +226,9 @@ impl Follower {
         let response = client.get(url).bearer_auth(&*self.token.to_token()).send().await?;
         if response.status() == reqwest::StatusCode::CONFLICT {
             // Nothing of this history is applied, whatever the number: until it is followed, this gateway lags.
-            self.report(client, Revision::default()).await;
+            if self.report(client, Revision::default()).await {
+                self.is_heard().await?;
+            }
             return Err(self.refuse(Invalid::History { known: self.replica.revision() }));
         }
         Ok(response.error_for_status()?)
@@ -223,11 +278,14 @@ impl Follower {
         written.map_err(|error| self.explain(error))
     }
 
-    async fn report(&self, client: &reqwest::Client, applied: Revision) {
-        if let Err(error) = self.send_report(client, applied, false).await {
+    /// Reports; whether it was heard.
+    async fn report(&self, client: &reqwest::Client, applied: Revision) -> bool {
+        let reported = self.send_report(client, applied, false).await;
+        if let Err(error) = &reported {
             // The next heartbeat reports again.
             tracing::debug!(error = format!("{error:#}"), "the applied revision could not be reported");
         }
+        reported.is_ok()
     }
 
     async fn send_report(&self, client: &reqwest::Client, applied: Revision, goodbye: bool) -> anyhow::Result<()> {

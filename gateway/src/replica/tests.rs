@@ -377,6 +377,7 @@ impl Watcher for Nobody {
     fn applied(&self, _: &[Change]) {}
     fn replaced(&self) {}
     fn heard(&self, _: Revision, _: UnixMillis) {}
+    fn served(&self) {}
     fn refused(&self, _: &'static str) {}
 }
 

@@ -7,6 +7,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -17,6 +18,7 @@ use contract::time::UnixMillis;
 use parking_lot::Mutex;
 
 use crate::config::Config;
+use crate::place;
 use crate::quota::Quota;
 use crate::quota::clock::QuotaClock;
 use crate::quota::settings::QuotaSettings;
@@ -41,6 +43,46 @@ pub(super) struct UsageFile {
     path: PathBuf,
     known: Known,
     written: Mutex<Vec<u8>>,
+    place: PlaceFile,
+}
+
+/// The identity of the data directory as it is on disk.
+struct PlaceFile {
+    directory: PathBuf,
+    quota: Quota,
+    written: AtomicU64,
+}
+
+impl PlaceFile {
+    fn new(directory: PathBuf, quota: Quota) -> Self {
+        let written = AtomicU64::new(quota.place());
+        Self { directory, quota, written }
+    }
+
+    /// Writes the identity if the node had to take another one.
+    fn write(&self) {
+        let (place, written) = (self.quota.place(), self.written.load(Ordering::Relaxed));
+        if place == written {
+            return;
+        }
+        let directory = self.directory.display();
+        let (before, now) = (format!("{written:016x}"), format!("{place:016x}"));
+        match place::replace(&self.directory, place) {
+            Ok(()) => {
+                self.written.store(place, Ordering::Relaxed);
+                tracing::error!(
+                    data_directory = %directory, %before, %now,
+                    "another gateway runs over a copy of this data directory; this directory has a new identity and counting \
+                     goes on: start each gateway with a directory of its own, never with a copy"
+                );
+            }
+            Err(error) => tracing::error!(
+                error = format!("{error:#}"), data_directory = %directory,
+                "another gateway runs over a copy of this data directory, and the new identity could not be written; trying \
+                 again every second"
+            ),
+        }
+    }
 }
 
 enum Known {
@@ -53,6 +95,7 @@ enum Known {
 impl UsageFile {
     /// Writes the file if something changed. A disk that is full costs the knowledge of a restart, not a request.
     pub(super) fn write(&self) {
+        self.place.write();
         let known = match &self.known {
             Known::Counts(store) => serde_json::to_vec(&store.export()),
             Known::Fleet(quota) => serde_json::to_vec(&quota.fleet()),
@@ -81,6 +124,8 @@ pub(super) async fn open(
     let clock: Arc<dyn QuotaClock> = Arc::new(LedgerClock(clock));
     let calls = call_metrics(registry)?;
     let mut settings = QuotaSettings::new(u64::from_le_bytes(chassis::random::bytes()?));
+    let directory = config.data_directory.clone();
+    (settings.place, settings.start) = (place::identity(&directory)?, place::count_start(&directory));
     settings.on_store_down = config.quota.on_store_down;
     settings.ban.switch = config.quota.bans;
     if let Some(redis) = &config.quota.redis {
@@ -94,10 +139,13 @@ pub(super) async fn open(
             tracing::warn!(reason = %outage, "starting without the quota's Redis");
         }
         let quota = Quota::new(Arc::new(store), settings, clock);
-        return Ok((quota.clone(), UsageFile { path, known: Known::Fleet(quota), written: Mutex::default() }));
+        let (place, known) = (PlaceFile::new(directory, quota.clone()), Known::Fleet(quota.clone()));
+        return Ok((quota, UsageFile { path, known, written: Mutex::default(), place }));
     }
-    let (store, file) = embedded(config, clock.clone())?;
-    Ok((Quota::new(store, settings, clock), file))
+    let (store, path) = embedded(config, clock.clone())?;
+    let quota = Quota::new(store.clone(), settings, clock);
+    let (place, known) = (PlaceFile::new(directory, quota.clone()), Known::Counts(store));
+    Ok((quota, UsageFile { path, known, written: Mutex::default(), place }))
 }
 
 fn call_metrics(registry: &Registry) -> anyhow::Result<CallMetrics> {
@@ -120,7 +168,7 @@ fn call_metrics(registry: &Registry) -> anyhow::Result<CallMetrics> {
 }
 
 /// The embedded store, with the counts of an earlier life.
-fn embedded(config: &Config, clock: Arc<dyn QuotaClock>) -> anyhow::Result<(Arc<MemoryStore>, UsageFile)> {
+fn embedded(config: &Config, clock: Arc<dyn QuotaClock>) -> anyhow::Result<(Arc<MemoryStore>, PathBuf)> {
     let store = Arc::new(MemoryStore::new(clock, BUCKETS_MAX));
     let path = config.data_directory.join("usage.json");
     if path.exists() {
@@ -136,5 +184,5 @@ fn embedded(config: &Config, clock: Arc<dyn QuotaClock>) -> anyhow::Result<(Arc<
             }
         }
     }
-    Ok((store.clone(), UsageFile { path, known: Known::Counts(store), written: Mutex::default() }))
+    Ok((store, path))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use async_trait::async_trait;
-use chassis::clock::Clock;
+use chassis::clock::Clock as _;
 use chassis::logs::Logs;
 use chassis::shutdown::Shutdown;
 use chassis::watchdog::Watchdog;
@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 
 use super::Live;
 use super::counting::UsageFile;
+use crate::clock::FleetClock;
 use crate::door::{Connections, Door};
 use crate::quota::Quota;
 use crate::quota::settings::Mode;
@@ -110,7 +111,7 @@ pub(super) struct Chores {
     pub(super) logs: Arc<Logs>,
     pub(super) live: Arc<Live>,
     pub(super) watchdog: Watchdog,
-    pub(super) clock: Arc<dyn Clock>,
+    pub(super) clock: Arc<FleetClock>,
     pub(super) exporter: Option<JoinHandle<()>>,
     pub(super) end: Shutdown,
 }
@@ -198,6 +199,7 @@ pub(super) async fn housekeep(chores: Chores, disk: OnDisk) {
         let now = chores.clock.now_seconds();
         let looked = tokio::task::spawn_blocking(move || looking.look(now)).await;
         chores.telemetry.runtime_stall.set(chores.watchdog.longest_silence().as_secs_f64());
+        chores.telemetry.show_clocks(chores.clock.off().by_name());
         chores.telemetry.show_dropped(chores.logs.dropped());
         chores.telemetry.quota.show_mode(chores.quota.mode());
         chores.telemetry.show_connections(chores.live.connections.live());

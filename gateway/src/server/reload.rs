@@ -2,8 +2,8 @@
 //!
 //! The file is read again on SIGHUP and when its contents change. A file with a mistake changes nothing: what was in force
 //! stays, the mistakes are logged, and a gauge says so until a good file comes. Everything else that differs is taken at
-//! the next start, and named; `tollhouse diff` shows it. An upstream whose settings did not change keeps its connections,
-//! its places and what is known of its addresses.
+//! the next start, and named; `tollhouse check-config --running` shows it. An upstream whose settings did not change keeps
+//! its connections, its places and what is known of its addresses.
 
 use std::sync::Arc;
 

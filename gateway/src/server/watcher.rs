@@ -1,16 +1,19 @@
-//! What a change of the replica sets in motion: connections of removed names end, and the operator's gauges move.
+//! What a change of the replica sets in motion: connections of removed names and of suspended projects end, and the
+//! operator's gauges move.
 
 use std::sync::Arc;
 
+use chassis::clock::Clock as _;
 use chassis::health::{Condition, Health};
-use contract::feed::{Change, Revision};
+use contract::feed::{Change, Effect, Entity, Revision};
 use contract::hostname::Hostname;
+use contract::site::{Serves, Site};
 use contract::time::UnixMillis;
 
 use crate::clock::FleetClock;
 use crate::door::Connections;
-use crate::replica::Replica;
 use crate::replica::follow::Watcher;
+use crate::replica::{Replica, Unheard};
 use crate::telemetry::Telemetry;
 
 pub(super) struct EdgeWatcher {
@@ -19,6 +22,8 @@ pub(super) struct EdgeWatcher {
     telemetry: Arc<Telemetry>,
     clock: Arc<FleetClock>,
     present: Condition,
+    /// There is this condition for a replica that was left with a goodbye.
+    heard: Option<Condition>,
 }
 
 impl EdgeWatcher {
@@ -29,13 +34,18 @@ impl EdgeWatcher {
         clock: Arc<FleetClock>,
         health: &Health,
     ) -> Self {
-        let watcher = Self { replica, connections, telemetry, clock, present: health.condition("replica") };
+        let present = health.condition("replica");
+        let heard = replica.unheard().map(|_| health.condition("heard_by_control_plane"));
+        let watcher = Self { replica, connections, telemetry, clock, present, heard };
         watcher.show();
         watcher
     }
 
     fn show(&self) {
         self.present.set(self.replica.is_present());
+        if let Some(heard) = &self.heard {
+            heard.set(self.replica.unheard() != Some(Unheard::Held));
+        }
         self.telemetry.replica_revision.set(i64::try_from(self.replica.revision().0).unwrap_or(i64::MAX));
     }
 }
@@ -52,6 +62,15 @@ impl Watcher for EdgeWatcher {
 
     fn applied(&self, changes: &[Change]) {
         self.telemetry.recent.changed(changes);
+        let suspended = changes.iter().filter_map(|change| match &change.effect {
+            Effect::Put(Entity::Project(project)) if project.suspended => Some(&project.id),
+            _ => None,
+        });
+        for project in suspended {
+            let is_its = |site: Arc<Site>| matches!(&site.serves, Serves::Project(id) if id == project);
+            let closed = self.connections.close_where(|host| self.replica.site(host).is_some_and(is_its));
+            tracing::info!(%project, connections = closed, "a project is suspended");
+        }
     }
 
     fn replaced(&self) {
@@ -62,8 +81,14 @@ impl Watcher for EdgeWatcher {
     }
 
     fn heard(&self, _newest: Revision, at: UnixMillis) {
-        self.telemetry.feed_heard.set(at.to_seconds().0);
         self.clock.heard_control(at);
+        // By our own time: the control plane's clock may be the one that is wrong, and it was heard all the same.
+        self.telemetry.feed_heard.set(self.clock.now_seconds().0);
+    }
+
+    fn served(&self) {
+        self.show();
+        self.telemetry.recent.moments.now("control", "the control plane has heard this gateway, which serves");
     }
 
     fn refused(&self, reason: &'static str) {

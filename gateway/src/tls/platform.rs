@@ -1,19 +1,27 @@
 //! The platform's own certificate: a wildcard from files, replaced when the files change.
 //!
-//! A replacement is taken only when it can do what the certificate in use does: cover the same names, be valid now, and
-//! last at least as long. Anything else is refused and the certificate in use stays, because a mistake in this file
+//! A replacement is taken only when it can do what the certificate in use does: be a server's, cover the same names, be valid
+//! now, come from the same authority or from one that the system trusts, and last at least as long. Anything else is
+//! refused and the certificate in use stays, because a mistake in this file
 //! would end every connection to every platform host at once. At a start there is nothing to fall back to, so whatever
 //! chain and key belong together are served, and what is wrong with them is reported.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use contract::hostname::Hostname;
 use contract::time::UnixSeconds;
 use parking_lot::Mutex;
+use rustls::RootCertStore;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier as _;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::{ServerName, UnixTime};
 use rustls::sign::CertifiedKey;
+use x509_parser::certificate::X509Certificate;
 
 pub use self::fault::{CertificateFault, FaultKind, Place};
 use super::open::{certified_key, covers, names_of};
@@ -36,7 +44,18 @@ struct Loaded {
     chain_pem: Vec<u8>,
     not_before: UnixSeconds,
     not_after: UnixSeconds,
+    /// Whether clients may take it for a server's (RFC 5280, 4.2.1.12).
+    is_servers: bool,
+    /// The name of the authority that signed the last certificate of the chain.
+    authority: String,
 }
+
+/// The authorities that the system trusts, as of the first time that they are asked for.
+static SYSTEM_ROOTS: LazyLock<Arc<RootCertStore>> = LazyLock::new(|| {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    Arc::new(roots)
+});
 
 /// The platform's own hosts, read once per chain that is judged: finding them reads all sites.
 #[derive(Default)]
@@ -94,7 +113,7 @@ impl PlatformCertificate {
             },
             Err(error) => Some(fault(Place::Refused, FaultKind::Unusable(format!("{error:#}")))),
         };
-        let in_use = current.validity(now).and_then(|()| current.cover_hosts(&hosts)).err();
+        let in_use = current.usable(now).and_then(|()| current.cover_hosts(&hosts)).err();
         let in_use = in_use.map(|kind| fault(Place::InUse, kind));
         *self.faults.lock() = in_use.into_iter().chain(refused).collect();
         false
@@ -115,8 +134,11 @@ impl Loaded {
         self.names.iter().any(|name| covers(name, hostname))
     }
 
-    /// Whether it is valid at this moment.
-    fn validity(&self, now: UnixSeconds) -> Result<(), FaultKind> {
+    /// Whether it is a server's, and valid at this moment.
+    fn usable(&self, now: UnixSeconds) -> Result<(), FaultKind> {
+        if !self.is_servers {
+            return Err(FaultKind::Purpose);
+        }
         if now > self.not_after {
             return Err(FaultKind::Expired(self.not_after));
         }
@@ -133,17 +155,39 @@ impl Loaded {
         if missing.is_empty() { Ok(()) } else { Err(FaultKind::Names { found: self.names.clone(), missing }) }
     }
 
+    /// Whether the system trusts the authority of the chain.
+    fn is_trusted(&self, now: UnixSeconds) -> bool {
+        self.verify(now).is_some()
+    }
+
+    fn verify(&self, now: UnixSeconds) -> Option<()> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let verifier = WebPkiServerVerifier::builder_with_provider(SYSTEM_ROOTS.clone(), provider).build().ok()?;
+        let (leaf, others) = self.certified.cert.split_first()?;
+        let host = ServerName::try_from(self.names.first()?.replacen('*', "any", 1)).ok()?;
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(now.0).ok()?));
+        verifier.verify_server_cert(leaf, others, &host, &[], now).ok().map(|_| ())
+    }
+
     /// Whether it may take the place of `current`. One in use that does not cover the platform's hosts says nothing about
-    /// which names are needed, and one that is of no use to clients may be replaced by one that ends earlier.
+    /// which names are needed, and one that is of no use to clients may be replaced by one of another authority, or one that
+    /// ends earlier.
     fn judge_against(&self, current: &Self, hosts: &[Hostname], now: UnixSeconds) -> Result<(), FaultKind> {
-        self.validity(now)?;
+        self.usable(now)?;
         self.cover_hosts(hosts)?;
         if current.cover_hosts(hosts).is_err() {
             return Ok(());
         }
         // A wildcard is covered by the same wildcard alone.
         self.require(current.names.iter().map(String::as_str).filter(|name| !self.covers_name(name)))?;
-        if current.validity(now).is_ok() && self.not_after < current.not_after {
+        if current.usable(now).is_err() {
+            return Ok(());
+        }
+        if self.authority != current.authority && !self.is_trusted(now) {
+            let (found, in_use) = (self.authority.clone(), current.authority.clone());
+            return Err(FaultKind::Authority { found, in_use });
+        }
+        if self.not_after < current.not_after && (current.is_trusted(now) || !self.is_trusted(now)) {
             return Err(FaultKind::EndsEarlier { found: self.not_after, in_use: current.not_after });
         }
         Ok(())
@@ -165,7 +209,17 @@ fn read(chain_file: &PathBuf, key_file: &PathBuf) -> anyhow::Result<Loaded> {
     let (_, leaf) = x509_parser::parse_x509_certificate(leaf).context("the leaf does not parse")?;
     let (begins, ends) = (leaf.validity().not_before.timestamp(), leaf.validity().not_after.timestamp());
     let (not_before, not_after) = (UnixSeconds(begins), UnixSeconds(ends));
-    Ok(Loaded { certified: Arc::new(certified), names, chain_pem, not_before, not_after })
+    let is_servers = is_servers(&leaf)?;
+    let last = certified.cert.last().context("the chain is empty")?;
+    let (_, last) = x509_parser::parse_x509_certificate(last).context("the last certificate does not parse")?;
+    let authority = last.issuer().to_string();
+    Ok(Loaded { certified: Arc::new(certified), names, chain_pem, not_before, not_after, is_servers, authority })
+}
+
+/// Whether the certificate may be a server's: one that states no purpose may be anything.
+fn is_servers(leaf: &X509Certificate<'_>) -> anyhow::Result<bool> {
+    let purposes = leaf.extended_key_usage().context("the leaf's purposes do not parse")?;
+    Ok(purposes.is_none_or(|purposes| purposes.value.any || purposes.value.server_auth))
 }
 
 #[cfg(test)]
@@ -183,6 +237,27 @@ mod tests {
             chain_pem: Vec::new(),
             not_before: UnixSeconds(from),
             not_after: UnixSeconds(until),
+            is_servers: true,
+            authority: "CN=one".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_certificate_of_an_unknown_authority_or_of_a_client_does_not_replace_a_good_one() {
+        let hosts: Vec<Hostname> = vec!["api.p.example".parse().unwrap()];
+        let authority = "CN=another".to_owned();
+        let good = || loaded(&["*.p.example"], 0, 2_000);
+        let foreign = |until| Loaded { authority: authority.clone(), ..loaded(&["*.p.example"], 0, until) };
+        let clients = || Loaded { is_servers: false, ..loaded(&["*.p.example"], 0, 9_000) };
+        let expired = || loaded(&["*.p.example"], 0, 999);
+        for (case, current, found, expected) in [
+            ("another authority", good(), foreign(9_000), Some("authority")),
+            ("a client's", good(), clients(), Some("purpose")),
+            ("another authority in place of one that is over", expired(), foreign(9_000), None),
+            ("a server's in place of a client's", clients(), foreign(2_000), None),
+        ] {
+            let judged = found.judge_against(&current, &hosts, NOW).err().map(|kind| kind.reason());
+            assert_eq!(judged, expected, "{case}");
         }
     }
 

@@ -145,7 +145,7 @@ impl Fleet {
             _turn: turn,
         };
         for (number, off_by) in clocks.iter().enumerate() {
-            fleet.proxies.push(FaultProxy::start(fleet.redis.port).await);
+            fleet.proxies.push(FaultProxy::start(fleet.redis.port));
             let node = fleet.spawn(number, quota, *off_by);
             fleet.nodes.push(node);
         }
@@ -207,8 +207,11 @@ impl Fleet {
         let log = self.directory.path().join(format!("gateway-{number}.log"));
         let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
         if clock_off_by != 0 {
-            // The library alone: the program `faketime` stays as a parent, and who kills it leaves the gateway behind.
-            command.env("LD_PRELOAD", wrong_clock_library()).env("FAKETIME", format!("{clock_off_by:+}s"));
+            // The library alone: the program `faketime` stays as a parent, and who kills it leaves the gateway behind. It
+            // reads the file again and again, so that a clock can step.
+            self.step_clock(number, clock_off_by);
+            command.env("LD_PRELOAD", wrong_clock_library()).env("FAKETIME_TIMESTAMP_FILE", self.clock_file(number));
+            command.env("FAKETIME_CACHE_DURATION", "1");
             // Timers and deadlines go on as they are: a wrong clock is one that shows the wrong time.
             command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
         }
@@ -220,6 +223,18 @@ impl Fleet {
             .spawn()
             .unwrap();
         (process, log)
+    }
+
+    fn clock_file(&self, number: usize) -> PathBuf {
+        self.directory.path().join(format!("gateway-{number}.clock"))
+    }
+
+    /// The wall clock of a node that began with a wrong one is off by so many seconds from now on.
+    pub(super) fn step_clock(&self, number: usize, off_by: i32) {
+        // In one step: a file that is read half written is another time.
+        let new = self.clock_file(number).with_extension("new");
+        std::fs::write(&new, format!("{off_by:+}s\n")).unwrap();
+        std::fs::rename(new, self.clock_file(number)).unwrap();
     }
 
     /// Waits until a node is ready, knows all keys, and counts with its store.
@@ -316,7 +331,7 @@ impl Fleet {
 
     /// What Redis has charged to a tenant's day.
     pub(super) fn day_charged(&self, tenant: usize) -> u64 {
-        let books = self.redis.ask(&["HGET", &format!("tollhouse:q:{{p{tenant}}}"), "books"]);
+        let books = self.redis.ask(&["HGET", &format!("tollhouse:bucket:{{p{tenant}}}"), "books"]);
         books.split(' ').nth(2).and_then(|day| day.parse().ok()).unwrap_or(0)
     }
 

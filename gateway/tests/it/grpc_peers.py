@@ -97,13 +97,13 @@ def talk(edge, words):
 
 def messages(port, host, _keyed, root):
     with channel(port, host, root) as edge:
-        talk(edge, 5_000)
+        talk(edge, 2_000)
 
 
 def calls(port, host, _keyed, root):
     with channel(port, host, root) as edge:
         one = edge.unary_unary(f"/{SERVICE}/Unary")
-        for number in range(5_000):
+        for number in range(2_500):
             assert one(b"%d" % number, timeout=60) == b"%d" % number
 
 

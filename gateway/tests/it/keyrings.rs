@@ -80,9 +80,9 @@ async fn a_gateway_signs_with_the_newest_key_whose_time_has_come_also_after_a_re
     assert_eq!(world.orders.only_request().head.get("tollhouse-identity-token"), None, "it has no key yet");
     world.control.say(&keys(vec![generation(2, NOW + 100), generation(1, NOW)]));
     assert_eq!(signer(&world, &[1, 2]).await, 1);
+    world.control.die().await;
     world.begin_stop();
     world.stopped().await.unwrap();
-    world.control.die().await;
     world.run().await;
     assert_eq!(signer(&world, &[1, 2]).await, 1);
     world.control.revive().await;

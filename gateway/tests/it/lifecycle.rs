@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use contract::feed::EntityName;
+use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::world::client::Ask;
+use crate::rolling::pair::Pair;
+use crate::world::client::{Ask, handshake};
 use crate::world::upstream::{Act, response};
-use crate::world::{BLOG, DEMO, World, eventually};
+use crate::world::{BLOG, DEMO, World, certificates, eventually};
 
 /// The next request at the upstream is answered when the gate opens.
 fn hold(world: &World) -> Arc<Semaphore> {
@@ -141,4 +143,88 @@ async fn a_gateway_says_goodbye_when_it_has_stopped_serving() {
     assert!(last.goodbye && before.iter().all(|report| !report.goodbye), "{reports:?}");
     let place = last.place.as_deref().expect("a place");
     assert!(reports.iter().all(|report| report.place.as_deref() == Some(place) && report.node == last.node));
+}
+
+/// Stops the gateway in order, and then the control plane.
+async fn stop_both(world: &mut World) {
+    world.begin_stop();
+    world.stopped().await.expect("a clean end");
+    assert!(world.control.reports().last().is_some_and(|report| report.goodbye));
+    world.control.die().await;
+}
+
+async fn status(world: &World) -> Value {
+    serde_json::from_str(&world.admin.get("/status").await.1).unwrap()
+}
+
+// rule: 1.19
+#[tokio::test]
+async fn after_a_stop_in_order_nothing_is_served_until_the_control_plane_has_heard_of_the_start() {
+    let mut world = World::start().await;
+    assert_eq!(world.ask(world.list()).await.status, 200);
+    // Whoever is not on record is not waited for: what is withdrawn now may be acknowledged by all others.
+    stop_both(&mut world).await;
+    world.control.publish(contract::feed::Effect::Remove(world.key.entity().name()));
+    for _ in 0..2 {
+        world.run().await;
+        let (code, ready) = world.admin.get("/readyz").await;
+        assert_eq!((code, ready.contains("\"heard_by_control_plane\":false")), (503, true), "{ready}");
+        assert_eq!((&status(&world).await["unheard"], &status(&world).await["ready"]), (&json!("held"), &json!(false)));
+        world.ask_plain(Ask::get(BLOG, "/")).await.refused(503, "starting");
+        assert!(handshake(world.https, Some(DEMO), certificates::client(&[b"http/1.1"])).await.is_err());
+        // Stopped again, without having been heard.
+        world.begin_stop();
+        world.stopped().await.expect("a clean end");
+    }
+    world.run().await;
+    world.control.revive().await;
+    world.is_ready().await;
+    assert_eq!(status(&world).await["unheard"], Value::Null);
+    world.ask(world.list()).await.refused(401, "invalid_api_key");
+    assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
+    // It was heard: the control plane waits for it, whatever becomes of the process.
+    world.control.die().await;
+    world.begin_stop();
+    world.stopped().await.expect("a clean end");
+    world.run().await;
+    assert_eq!(world.admin.get("/readyz").await.0, 200);
+    assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
+}
+
+#[tokio::test]
+async fn an_operator_can_have_it_served_without_the_control_plane() {
+    let mut world = World::with(|setup| setup.feed = "serve_before_heard = true").await;
+    stop_both(&mut world).await;
+    world.run().await;
+    assert_eq!(world.admin.get("/readyz").await.0, 200);
+    assert_eq!(world.ask(world.list()).await.status, 200);
+    assert_eq!(status(&world).await["unheard"], "served");
+    world.control.revive().await;
+    eventually("the control plane has heard it", async || status(&world).await["unheard"].is_null().then_some(()))
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_was_killed_serves_at_once_without_the_control_plane_and_one_that_was_stopped_says_why_not() {
+    let mut pair = Pair::single(None).await;
+    pair.kill(0);
+    pair.control_dies().await;
+    for _ in 0..2 {
+        pair.run(0);
+        pair.serves().await;
+        // Without a control plane to say goodbye to, a stop in order is no other end.
+        assert!(pair.terminate(0).await.success());
+    }
+    pair.control_comes_back().await;
+    pair.run(0);
+    pair.serves().await;
+    assert!(!pair.log(0).contains("serve_before_heard"));
+    assert!(pair.terminate(0).await.success());
+    pair.control_dies().await;
+    pair.run(0);
+    eventually("the log says what is missing", async || {
+        pair.log(0).contains("set serve_before_heard = true under [feed]").then_some(())
+    })
+    .await;
+    assert_eq!(pair.admin(0).get("/readyz").await.0, 503);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use contract::feed::Entity;
 use contract::project::Access;
 use contract::site::{Serves, Site};
-use rcgen::CertificateParams;
+use rcgen::{CertificateParams, ExtendedKeyUsagePurpose};
 use rustls::pki_types::CertificateDer;
 
 use crate::world::client::handshake;
@@ -20,6 +20,19 @@ fn pair(names: &[&str], from: i64, until: i64) -> (String, String) {
     let at = |days: i64| epoch + Duration::from_secs((NOW + days * DAY).unsigned_abs());
     certificates::leaf_with(names, |params: &mut CertificateParams| {
         (params.not_before, params.not_after) = (at(from), at(until));
+    })
+}
+
+/// A pair that no client trusts: signed by itself, and good for long.
+fn staging() -> (String, String) {
+    let rcgen::CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed([WILDCARD.to_owned()]).unwrap();
+    (cert.pem(), signing_key.serialize_pem())
+}
+
+/// A pair of the right authority that is for clients alone.
+fn clients() -> (String, String) {
+    certificates::leaf_with(&[WILDCARD], |params| {
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     })
 }
 
@@ -67,6 +80,8 @@ async fn a_wrong_certificate_never_replaces_a_good_one() {
         (pair(&["other.example"], -1, 90), "names", "it covers other.example and does not cover *.tollhouse.localhost"),
         (pair(&[DEMO], -1, 90), "names", "does not cover *.tollhouse.localhost"),
         (pair(&[WILDCARD], -1, 30), "ends_earlier", "it ends at 2027-02-14T08:00:10Z, the one in use at 2027-03-16"),
+        (staging(), "authority", "its chain ends at \"CN=rcgen self signed cert\", which the system does not trust"),
+        (clients(), "purpose", "it is not for servers"),
         (broken, "unusable", "the private key does not belong to the certificate"),
         (key_alone, "unusable", "the private key does not belong to the certificate"),
         (("no certificate".to_owned(), good.1.clone()), "unusable", "the chain is empty"),

@@ -179,6 +179,7 @@ async fn what_was_used_is_remembered_when_the_gateway_restarts() {
     world.begin_stop();
     world.stopped().await.expect("a clean end");
     world.run().await;
+    world.is_ready().await;
     assert_eq!(world.ask(world.list()).await.number("x-ratelimit-remaining"), 1);
 }
 

@@ -139,6 +139,7 @@ async fn another_database_takes_nothing_away_until_an_operator_says_so() {
     world.begin_stop();
     world.stopped().await.expect("a clean end");
     world.run().await;
+    world.is_ready().await;
     assert_eq!(world.ask(Ask::get("late.tollhouse.localhost", "/")).await.status, 200, "after a restart as well");
     refuses(&world).await;
     world.control.put_back(right);

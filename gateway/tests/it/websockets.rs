@@ -1,8 +1,11 @@
 //! WebSocket: through public sites, never through an API.
 
-use contract::feed::EntityName;
+use contract::feed::{Entity, EntityName};
+use contract::plan::Plan;
+use contract::project::Project;
 
 use crate::world::client::{Ask, status_of};
+use crate::world::entities::project;
 use crate::world::upstream::Act;
 use crate::world::{BLOG, ORDERS, World};
 
@@ -98,6 +101,16 @@ async fn asking_for_another_protocol_lifts_no_limit() {
 
 #[tokio::test]
 async fn a_websocket_ends_when_its_domain_is_removed() {
+    a_websocket_ends(async |world| world.control.remove(EntityName::Site(BLOG.parse().unwrap())).await).await;
+}
+
+#[tokio::test]
+async fn a_websocket_ends_when_its_project_is_suspended() {
+    let suspended = Project { suspended: true, ..project("blog", Plan::Pro) };
+    a_websocket_ends(async |world| world.control.put(Entity::Project(suspended.clone())).await).await;
+}
+
+async fn a_websocket_ends(change: impl AsyncFnOnce(&World)) {
     let world = World::start().await;
     world.blog.next(Act::Echo);
     let mut client = world.tls(BLOG).await;
@@ -105,6 +118,6 @@ async fn a_websocket_ends_when_its_domain_is_removed() {
     assert_eq!(status_of(&client.head().await), 101);
     client.send("hello").await;
     assert_eq!(client.wire.exactly(5).await, b"hello");
-    world.control.remove(EntityName::Site(BLOG.parse().unwrap())).await;
+    change(&world).await;
     assert_eq!(client.rest().await, b"");
 }

@@ -92,6 +92,8 @@ pub(crate) struct Setup {
     pub(crate) https: &'static str,
     /// Lines for `[listen]`.
     pub(crate) listen: &'static str,
+    /// Lines for `[feed]`.
+    pub(crate) feed: &'static str,
     /// Lines for `[drain]`.
     pub(crate) drain: &'static str,
     /// Nobody answers where the control plane should be, until it is revived.
@@ -146,6 +148,7 @@ impl World {
             quota: "",
             https: "127.0.0.1:0",
             listen: "",
+            feed: "",
             drain: "lame_duck = \"0s\"\nrequests = \"5s\"",
             control_plane_is_dead: false,
             platform: certificates::platform().clone(),
@@ -207,6 +210,11 @@ impl World {
         self.https = running.address("https").unwrap();
         self.admin = Admin(running.address("admin").unwrap());
         self.running = Some(running);
+    }
+
+    /// Waits until the gateway says that it is ready.
+    pub(crate) async fn is_ready(&self) {
+        eventually("the gateway is ready", async || (self.admin.get("/readyz").await.0 == 200).then_some(())).await;
     }
 
     /// Replaces the gateway's file of settings by what `change` makes of those it was started with, at once, as a
@@ -324,6 +332,7 @@ fn configuration(setup: &Setup, control: &ControlPlane, directory: &TempDir) -> 
         platform_key_file = "{key}"
         [feed]
         url = "http://{feed}"
+        {feed_too}
         [quota]
         {quota}
         [drain]
@@ -349,6 +358,7 @@ fn configuration(setup: &Setup, control: &ControlPlane, directory: &TempDir) -> 
         chain = file("platform.pem").display(),
         key = file("platform.key").display(),
         feed = control.address,
+        feed_too = setup.feed,
         quota = setup.quota,
         drain = setup.drain,
         endpoints = setup.orders_endpoints.iter().map(ToString::to_string).collect::<Vec<_>>(),

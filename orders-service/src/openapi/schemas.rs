@@ -23,6 +23,7 @@ pub(super) const ANY_ERRORS: &[(u16, &str)] = &[
     (503, "storage_unavailable"),
     (503, "storage_full"),
     (503, "overloaded"),
+    (503, "identity_refused"),
     (504, "upstream_timeout"),
 ];
 

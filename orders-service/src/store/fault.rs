@@ -3,37 +3,21 @@
 use sqlx::error::{DatabaseError, ErrorKind};
 use sqlx::postgres::PgDatabaseError;
 
-/// The kinds of trouble, each with its own way out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FaultKind {
-    /// Locked, or more work waiting than there are places: it passes.
-    Busy,
-    /// No space left on the disk. Reading goes on.
-    Full,
-    /// What was read is not what was written. An operator must restore the file.
-    Corrupt,
-    /// The disk or the file system refused, or the server takes no changes.
-    Io,
-    /// The database server cannot be reached, or does not answer.
-    Unreachable,
-    /// Anything else.
-    Other,
-}
-
-impl FaultKind {
-    /// Every kind.
-    pub const ALL: [Self; 6] = [Self::Busy, Self::Full, Self::Corrupt, Self::Io, Self::Unreachable, Self::Other];
-
-    /// The word in metrics and logs.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Busy => "busy",
-            Self::Full => "full",
-            Self::Corrupt => "corrupt",
-            Self::Io => "io",
-            Self::Unreachable => "unreachable",
-            Self::Other => "other",
-        }
+contract::words! {
+    /// The kinds of trouble, each with its own way out.
+    pub enum FaultKind {
+        /// Locked, or more work waiting than there are places: it passes.
+        Busy = "busy",
+        /// No space left on the disk. Reading goes on.
+        Full = "full",
+        /// What was read is not what was written. An operator must restore the file.
+        Corrupt = "corrupt",
+        /// The disk or the file system refused, or the server takes no changes.
+        Io = "io",
+        /// The database server cannot be reached, or does not answer.
+        Unreachable = "unreachable",
+        /// Anything else.
+        Other = "other",
     }
 }
 

@@ -19,9 +19,8 @@ pub struct Waiting {
 impl Waiting {
     /// Adds what a row holds: number, project, event, moment, order, checksum. The checksum covers everything told.
     pub(super) fn add(&mut self, number: i64, project: &str, event: &str, at: i64, order: String, sum: i64) {
-        let kind = EventKind::ALL.into_iter().find(|kind| kind.as_str() == event);
-        match (kind, project.parse()) {
-            (Some(kind), Ok(project)) if sum == checksum(&project, kind, UnixMillis(at), &order) => {
+        match (event.parse(), project.parse()) {
+            (Ok(kind), Ok(project)) if sum == checksum(&project, kind, UnixMillis(at), &order) => {
                 self.events.push(Untold { number, project, kind, at: UnixMillis(at), order });
             }
             _ => self.damaged.push(number),

@@ -26,8 +26,8 @@ use tokio::sync::oneshot;
 
 use self::writer::{Job, Writer};
 use super::{
-    ChangeError, CreateError, Created, Edition, Event, EventKind, FaultKind, IMPORT_WAIT_MAX, Idempotency, ImportError,
-    NewOrder, OrderStore, PageQuery, StoreError, Summary, WAIT_MAX, Waiting,
+    ChangeError, CreateError, Created, Edition, Event, FaultKind, IMPORT_WAIT_MAX, Idempotency, ImportError, NewOrder,
+    OrderStore, PageQuery, StoreError, Summary, WAIT_MAX, Waiting,
 };
 use crate::order::{CancelError, Order, ShipError, Status};
 
@@ -180,8 +180,7 @@ impl OrderStore for SqlOrders {
         let text = "SELECT event, at_millis FROM order_events WHERE project = $1 AND order_id = $2 ORDER BY sequence";
         let rows = within(query_as(text).bind(project.as_str()).bind(id).fetch_all(&self.database.read)).await?;
         let events = rows.into_iter().map(|(word, at): (String, i64)| {
-            let kind = EventKind::ALL.into_iter().find(|kind| kind.as_str() == word);
-            let kind = kind.ok_or_else(|| StoreError::corrupt(format!("an event of order {id} is {word:?}")))?;
+            let kind = word.parse().map_err(|_| StoreError::corrupt(format!("an event of order {id} is {word:?}")))?;
             Ok(Event { kind, at: UnixMillis(at) })
         });
         events.collect::<Result<_, StoreError>>().map(Some)

@@ -6,13 +6,12 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use bytes::Bytes;
 use chassis::clock::{Clock as _, SystemClock};
 use contract::time::UnixMillis;
 use orders_service::Orders;
 use reqwest::{Client, Method};
 
-use crate::world::{CREDENTIAL, caller, control_plane, extent, lines, signed};
+use crate::world::{CREDENTIAL, caller, control_plane, extent, signed, stored};
 
 /// How often the service is killed; `bench/orders-kill` says more.
 const KILLS: i64 = 20;
@@ -137,12 +136,7 @@ async fn every_acknowledged_cancellation_survives_kill_9() {
     let directory = tempfile::tempdir().unwrap();
     let database = directory.path().join("orders.db");
     let project = "demo".parse().unwrap();
-    let orders = Orders::open(&database.clone().into()).await.unwrap();
-    let imported = orders
-        .import(&project, futures_util::stream::iter([Ok::<_, std::io::Error>(Bytes::from(lines(0..given)))]))
-        .await;
-    assert_eq!(imported.unwrap(), u64::try_from(given).unwrap());
-    orders.close().await;
+    stored(&database, given).await;
     let mut next = 0;
     let mut acknowledged = Vec::new();
     for round in 0..kills {

@@ -1,10 +1,9 @@
 //! The real process on a disk that fails: no space, a lock that stays, damaged pages, a kill in the middle of a list.
 //! Reading goes on where it can, nothing acknowledged is lost, nothing wrong is ever shown, and it passes by itself.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use chassis::clock::{Clock as _, SystemClock};
 use chassis::sqlite::Sqlite;
 use orders_service::Orders;
@@ -15,7 +14,7 @@ use sqlx::Executor as _;
 
 use crate::crash::Process;
 use crate::slow::{MORE_THAN_FITS, SlowReader};
-use crate::world::{caller, lines, refusal, signed};
+use crate::world::{caller, refusal, signed, stored};
 
 /// Before this a client has its answer, whatever the disk does: the gateway waits for ten seconds.
 const ANSWER_MAX: Duration = Duration::from_secs(9);
@@ -25,14 +24,6 @@ struct Shop {
     client: Client,
     database: PathBuf,
     directory: tempfile::TempDir,
-}
-
-/// A file with so many orders.
-async fn stored(database: &Path, orders: i64) {
-    let store = Orders::open(&database.to_owned().into()).await.unwrap();
-    let given = futures_util::stream::iter([Ok::<_, std::io::Error>(Bytes::from(lines(0..orders)))]);
-    store.import(&"demo".parse().unwrap(), given).await.unwrap();
-    store.close().await;
 }
 
 impl Shop {

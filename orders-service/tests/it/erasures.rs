@@ -20,8 +20,7 @@ use serde_json::json;
 use sqlx::Connection as _;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 
-use crate::events::until;
-use crate::world::{NOW, World, answers, caller, config, lines, refusal, signed};
+use crate::world::{NOW, World, answers, caller, config, lines, refusal, signed, until};
 
 /// A caller of a project `demo` that has this identity.
 fn of(uid: &ProjectUid) -> Caller {
@@ -100,7 +99,7 @@ async fn what_the_control_plane_has_erased_is_erased_here_as_soon_as_both_are_up
         assert_eq!(world.import(project.as_str(), lines(1..4)).await.status(), 200);
     }
     *plane.ill.lock() = false;
-    until(async || plane.waiting.lock().is_empty(), "the service says that it is done").await;
+    until("the service says that it is done", async || plane.waiting.lock().is_empty()).await;
     assert_eq!(get_as(&world, of(&gone), "/v1/store/orders").await, "[]");
     assert!(get_as(&world, of(&other), "/v1/store/orders").await.len() > 2);
     // A request that was on its way, and an operator's import.

@@ -4,7 +4,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -18,10 +17,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::crash::Process;
-use crate::world::{CREDENTIAL, World, answers, caller, lines, signed};
-
-/// How long anything may take before the test says what it waited for.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::world::{CREDENTIAL, World, answers, caller, lines, signed, stored, until};
 
 /// A control plane that takes events as it is told to.
 #[derive(Clone)]
@@ -56,12 +52,7 @@ impl ControlPlane {
     }
 
     async fn has(&self, count: usize) -> Vec<OrderEvent> {
-        let mut pause = tokio::time::interval(Duration::from_millis(10));
-        let started = Instant::now();
-        while self.events().len() < count {
-            assert!(started.elapsed() < PATIENCE, "{} events of {count} came", self.events().len());
-            pause.tick().await;
-        }
+        until(&format!("{count} events came"), async || self.events().len() >= count).await;
         self.events()
     }
 }
@@ -100,17 +91,8 @@ async fn what_happens_to_orders_is_handed_over_in_order() {
     assert!(events.iter().all(|event| event.project.as_str() == "demo" && event.at == crate::world::NOW));
     assert!(events.windows(2).all(|pair| pair[0].number < pair[1].number));
     let counted = "orders_events_total{result=\"handed_over\"} 3";
-    until(async || world.metrics().await.contains(counted), counted).await;
+    until(counted, async || world.metrics().await.contains(counted)).await;
     world.stop().await;
-}
-
-pub(crate) async fn until(mut holds: impl AsyncFnMut() -> bool, what: &str) {
-    let mut pause = tokio::time::interval(Duration::from_millis(10));
-    let started = Instant::now();
-    while !holds().await {
-        assert!(started.elapsed() < PATIENCE, "waited in vain for {what}");
-        pause.tick().await;
-    }
 }
 
 #[tokio::test]
@@ -132,7 +114,7 @@ async fn a_control_plane_that_is_ill_or_hangs_costs_no_request_anything_and_miss
     let events = plane.has(300).await;
     let told: Vec<_> = events.iter().filter_map(|event| event.order["id"].as_i64()).collect();
     assert_eq!(told, (0..300).collect::<Vec<_>>(), "each, once, in order");
-    until(async || world.metrics().await.contains("orders_events_oldest_timestamp_seconds 0\n"), "nothing waits").await;
+    until("nothing waits", async || world.metrics().await.contains("orders_events_oldest_timestamp_seconds 0\n")).await;
 }
 
 fn start(database: &Path, control_plane: SocketAddr) -> Process {
@@ -145,10 +127,7 @@ async fn a_kill_between_the_change_and_the_handover_loses_no_event() {
     const CANCELLED: i64 = 20;
     let directory = tempfile::tempdir().unwrap();
     let database = directory.path().join("orders.db");
-    let orders = orders_service::Orders::open(&database.clone().into()).await.unwrap();
-    let given = futures_util::stream::iter([Ok::<_, std::io::Error>(lines(0..ROUNDS * CANCELLED).into())]);
-    orders.import(&"demo".parse().unwrap(), given).await.unwrap();
-    orders.close().await;
+    stored(&database, ROUNDS * CANCELLED).await;
     let (plane, address) = ControlPlane::start(Mood::Hangs).await;
     let client = reqwest::Client::new();
     for round in 0..ROUNDS {
@@ -174,7 +153,7 @@ async fn a_kill_between_the_change_and_the_handover_loses_no_event() {
         told.dedup(); // one that was handed over when the kill came is handed over again, under its number
         told.into_iter().map(|(_, id)| id).collect::<Vec<_>>()
     };
-    until(async || told() == everything, "every event").await;
+    until("every event came", async || told() == everything).await;
     process.kill();
 }
 

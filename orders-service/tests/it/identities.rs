@@ -6,9 +6,8 @@ use contract::identity::Identity;
 use contract::token::{Claims, KeySet, SigningKey};
 use reqwest::Method;
 
-use crate::events::until;
 use crate::trust::PLATFORM_SECRET;
-use crate::world::{NOW, World, caller, refusal};
+use crate::world::{NOW, World, caller, refusal, until};
 
 #[tokio::test]
 async fn a_gateway_of_before_tokens_is_believed_for_exactly_the_request_it_signed() {
@@ -24,6 +23,10 @@ async fn a_gateway_of_before_tokens_is_believed_for_exactly_the_request_it_signe
     let ask = |target: &str| world.unsigned(Method::GET, target).header("tollhouse-identity", &signed);
     assert_eq!(ask("/v1/store/orders").send().await.unwrap().status(), 200);
     let elsewhere = ask("/v1/store/orders?status=shipped").send().await.unwrap();
+    assert!(
+        elsewhere.headers().contains_key("tollhouse-identity-refused"),
+        "a gateway must not blame its caller for that"
+    );
     assert_eq!(refusal(elsewhere).await, (401, "identity_required".to_owned()));
 }
 
@@ -51,6 +54,6 @@ async fn keys_of_a_file_are_believed_and_a_changed_file_is_read() {
     };
     assert_eq!((ask(&first).await, ask(&second).await), (200, 401));
     publish(&second);
-    until(async || ask(&second).await == 200, "the new key is believed").await;
+    until("the new key is believed", async || ask(&second).await == 200).await;
     assert_eq!(ask(&first).await, 401, "a token that was good, of a key that is gone");
 }

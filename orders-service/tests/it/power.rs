@@ -4,12 +4,11 @@
 #[path = "../../../chassis/tests/support/power.rs"]
 mod disk;
 
-use bytes::Bytes;
 use orders_service::Orders;
 
 use self::disk::Disk;
 use crate::crash::{Process, cancel_until_gone};
-use crate::world::lines;
+use crate::world::stored;
 
 /// Failures of power, each in front of the next start.
 const FAILURES: usize = 4;
@@ -21,10 +20,7 @@ async fn every_acknowledged_cancellation_is_on_the_disk_when_the_power_fails() {
     let mut directory = tempfile::tempdir().unwrap();
     let mut database = directory.path().join("orders.db");
     let project = "demo".parse().unwrap();
-    let orders = Orders::open(&database.clone().into()).await.unwrap();
-    let given = futures_util::stream::iter([Ok::<_, std::io::Error>(Bytes::from(lines(0..ORDERS)))]);
-    orders.import(&project, given).await.unwrap();
-    orders.close().await;
+    stored(&database, ORDERS).await;
     let mut next = 0;
     let mut acknowledged = Vec::new();
     for failure in 0..FAILURES {

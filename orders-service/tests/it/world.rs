@@ -235,6 +235,15 @@ pub(crate) fn control_plane() -> SocketAddr {
     })
 }
 
+/// Writes a database with so many pending orders of `demo`.
+pub(crate) async fn stored(database: &std::path::Path, orders: i64) {
+    let store = Orders::open(&database.to_owned().into()).await.unwrap();
+    let given = futures_util::stream::iter([Ok::<_, std::io::Error>(lines(0..orders).into())]);
+    let imported = store.import(&"demo".parse().unwrap(), given).await.unwrap();
+    assert_eq!(imported, u64::try_from(orders).unwrap());
+    store.close().await;
+}
+
 /// Pending orders as JSON lines, in pet, quantity and completeness alike.
 pub(crate) fn lines(ids: std::ops::Range<i64>) -> String {
     let line = |id: i64| format!("{{\"id\":{id},\"petId\":{},\"quantity\":1,\"complete\":false}}\n", id % 100);

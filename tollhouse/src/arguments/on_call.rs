@@ -50,27 +50,17 @@ pub struct Top {
     pub limit: usize,
 }
 
-/// What `tollhouse top` counts by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum By {
-    /// Who pays.
-    Project,
-    /// Where it was sent.
-    Host,
-    /// With which key.
-    Key,
-    /// How it ended.
-    Code,
-}
-
-impl By {
-    /// The word of it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Project => "project",
-            Self::Host => "host",
-            Self::Key => "key",
-            Self::Code => "code",
-        }
+contract::words! {
+    /// What `tollhouse top` counts by.
+    #[derive(clap::ValueEnum)]
+    pub enum By {
+        /// Who pays.
+        Project = "project",
+        /// Where it was sent.
+        Host = "host",
+        /// With which key.
+        Key = "key",
+        /// How it ended.
+        Code = "code",
     }
 }

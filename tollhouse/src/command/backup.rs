@@ -44,7 +44,7 @@ pub(super) async fn backup(common: &Common, directory: &Directory, options: &Dat
     );
     let key = signing_key(directory)?;
     let mut databases = BTreeMap::new();
-    for name in Name::ALL {
+    for &name in Name::ALL {
         let database = Kept::of(directory, options, name)?;
         let copied = database.copy(&database.copy_in(target, name), name).await?;
         databases.insert(name.as_str(), copied);
@@ -69,8 +69,8 @@ pub(super) async fn restore(common: &Common, directory: &Directory, restore: &Re
     }
     let manifest: Value = serde_json::from_str(&text).with_context(|| format!("reading {}", path.display()))?;
     let promised = |name: Name| manifest.pointer(&format!("/databases/{}", name.as_str())).unwrap_or(&Value::Null);
-    let databases =
-        Name::ALL.map(|name| Kept::of(directory, options, name).map(|kept| (name, kept.copy_in(from, name), kept)));
+    let database = |&name| Kept::of(directory, options, name).map(|kept| (name, kept.copy_in(from, name), kept));
+    let databases: Vec<_> = Name::ALL.iter().map(database).collect();
     // Everything is looked at before anything is touched.
     let _lock = directory.take()?;
     let databases = databases.into_iter().collect::<anyhow::Result<Vec<_>>>()?;

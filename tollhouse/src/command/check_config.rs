@@ -1,20 +1,22 @@
-//! `tollhouse check-config`: what is wrong with configuration files, all of it, without serving.
+//! `tollhouse check-config`: what is wrong with configuration files, all of it, without serving; and with `--running`,
+//! what a restart with them would change.
 
-use std::path::PathBuf;
+pub(super) mod running;
 
-use anyhow::Context as _;
-use chassis::config::{Problems, Source};
+use std::path::{Path, PathBuf};
+
+use chassis::config::{Problems, Source, Told};
 use serde_json::json;
 
 use crate::arguments::Common;
 use crate::output::answer;
 
 pub(super) fn run(common: &Common, files: &[PathBuf]) -> anyhow::Result<()> {
-    let defaults = default_files();
-    let files = if files.is_empty() { &defaults } else { files };
+    let files = files_or_default(files);
     let mut wrong = Vec::new();
-    for file in files {
-        if let Err(problems) = check(file)? {
+    for file in &files {
+        let process = Process::of(file)?;
+        if let Err(problems) = process.read(&Source::read(Some(file), process.environment_prefix())?) {
             wrong.push(problems);
         }
     }
@@ -27,24 +29,47 @@ pub(super) fn run(common: &Common, files: &[PathBuf]) -> anyhow::Result<()> {
     anyhow::bail!("\n{}", reports.join("\n\n"))
 }
 
-/// The files that are meant when none is named.
-pub(super) fn default_files() -> Vec<PathBuf> {
-    let names = ["gateway", "orders-service", "domains-service"];
-    names.iter().map(|name| PathBuf::from(format!("config/{name}.toml"))).collect()
+contract::words! {
+    /// The process that reads a file, by the file's name.
+    enum Process {
+        Gateway = "gateway",
+        Orders = "orders-service",
+        Domains = "domains-service",
+    }
 }
 
-fn check(file: &std::path::Path) -> anyhow::Result<Result<(), Problems>> {
-    let name = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-    let read = |prefix| Source::read(Some(file), prefix);
-    Ok(match name {
-        "gateway" => gateway::config::Config::read(&read(gateway::config::ENVIRONMENT_PREFIX)?).map(drop),
-        "orders-service" => orders_service::Config::read(&read(orders_service::ENVIRONMENT_PREFIX)?).map(drop),
-        "domains-service" => {
-            domains_service::Config::read(&read(domains_service::config::ENVIRONMENT_PREFIX)?).map(drop)
+impl Process {
+    fn of(file: &Path) -> anyhow::Result<Self> {
+        let name = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        name.parse().map_err(|_| {
+            let known = "gateway.toml, orders-service.toml or domains-service.toml";
+            anyhow::anyhow!("{} belongs to no process: call it {known}", file.display())
+        })
+    }
+
+    const fn environment_prefix(self) -> &'static str {
+        match self {
+            Self::Gateway => gateway::config::ENVIRONMENT_PREFIX,
+            Self::Orders => orders_service::ENVIRONMENT_PREFIX,
+            Self::Domains => domains_service::config::ENVIRONMENT_PREFIX,
         }
-        _ => {
-            return Err(anyhow::anyhow!("call it gateway.toml, orders-service.toml or domains-service.toml"))
-                .with_context(|| format!("{} belongs to no process", file.display()));
+    }
+
+    /// What a file says, or all that is wrong with it.
+    fn read(self, source: &Source) -> Result<Told, Problems> {
+        match self {
+            Self::Gateway => gateway::config::Config::read(source).map(|config| config.told),
+            Self::Orders => orders_service::Config::read(source).map(|config| config.told),
+            Self::Domains => domains_service::Config::read(source).map(|config| config.told),
         }
-    })
+    }
+}
+
+/// These files, or those of all three processes.
+fn files_or_default(files: &[PathBuf]) -> Vec<PathBuf> {
+    if files.is_empty() {
+        Process::ALL.iter().map(|process| PathBuf::from(format!("config/{process}.toml"))).collect()
+    } else {
+        files.to_vec()
+    }
 }

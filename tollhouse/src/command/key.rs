@@ -41,7 +41,11 @@ pub(super) async fn run(common: &Common, client: &Client, action: Key) -> anyhow
         Key::Rotate { project, key, overlap_seconds } => {
             let path = format!("/internal/projects/{project}/keys/{key}/rotate");
             let rotated = client.control(Method::POST, &path, &json!({ "overlap_seconds": overlap_seconds })).await?;
-            answer(common, &rotated, show_once);
+            let lagging = lagging(rotated.pointer("/rotated/withdrawal").unwrap_or(&Value::Null));
+            answer(common, &rotated, |new| {
+                waiting(&show_once(new), &format!("{}\n\n{key} ends sooner", show_once(new)), &lagging)
+            });
+            Attention::when(!lagging.is_empty())?;
         }
         Key::Revoke { project, key } => {
             let path = format!("/internal/projects/{project}/keys/{key}");

@@ -149,10 +149,14 @@ fn agreed(id: &ProjectId, words: &str) -> anyhow::Result<()> {
 
 async fn change(common: &Common, client: &Client, id: &ProjectId, body: &Value) -> anyhow::Result<()> {
     let project = client.control(Method::PATCH, &format!("/internal/projects/{id}"), body).await?;
-    let lagging = lagging(project.get("withdrawal").unwrap_or(&Value::Null));
-    answer(common, &project, |project| {
-        waiting(&lines(project), &format!("{}It is suspended", lines(project)), &lagging)
-    });
+    let withdrawal = project.get("withdrawal").unwrap_or(&Value::Null);
+    let done = match withdrawal.get("what").and_then(Value::as_str) {
+        Some("suspension") => "It is suspended",
+        Some("access") => "It asks for a key",
+        _ => "It is changed",
+    };
+    let lagging = lagging(withdrawal);
+    answer(common, &project, |project| waiting(&lines(project), &format!("{}{done}", lines(project)), &lagging));
     Attention::when(!lagging.is_empty())
 }
 

@@ -246,6 +246,7 @@ impl Deployment {
         end.begin();
         running.stopped().await.unwrap();
         self.gateways.insert(number, Edge::start(settings).await);
+        until("the gateway is ready", async || self.admin(number, "/status").await["ready"] == true).await;
     }
 
     /// What a gateway's admin listener says at a path.

@@ -167,6 +167,8 @@ async fn processes_speak_tls_to_each_other_on_internal_listeners_and_apis() {
     order_file(&directory.join("orders.jsonl"), 1, 3);
     let file = directory.join("orders.jsonl").display().to_string();
     assert_eq!(must(directory, &["orders", "import", &file, "--project", "acme"])["imported"], 3);
+    // Made first, so that a gateway that knows the second key knows it too.
+    let maker = must(directory, &["key", "create", "acme", "--scope", "keys:write", "--scope", "orders:read"]);
     let key = must(directory, &["key", "create", "acme"])["key"].as_str().unwrap().to_owned();
     let customers = directory.join("ca/ca.pem");
     let client = believing(&customers);
@@ -185,10 +187,43 @@ async fn processes_speak_tls_to_each_other_on_internal_listeners_and_apis() {
         assert_speaks_tls(&inside, &internal, [&of_apis, &customers]).await;
         assert_speaks_tls(&api, &of_apis, [&internal, &customers]).await;
     }
+    what_a_revoked_gateway_changed_is_listed(places, [&plane, &shop, &edge], &client, &maker).await;
     for (end, processes) in [(edge_end, vec![edge]), (services_end, vec![shop, plane])] {
         end.begin();
         for process in processes {
             process.stopped().await.unwrap();
         }
     }
+}
+
+/// A key that passes through a gateway makes keys at the control plane, over TLS. Revoking the gateway lists what was changed
+/// through it, and ends what it can do; another gateway goes on.
+async fn what_a_revoked_gateway_changed_is_listed(
+    places: Places<'_>,
+    [plane, shop, edge]: [&Running; 3],
+    client: &Client,
+    maker: &Value,
+) {
+    let (directory, end) = (places.directory, Shutdown::new());
+    let other = gateway(places, "gateway-2", plane, shop, &end).await;
+    let make = async |edge: &Running| {
+        let port = edge.address("https").unwrap().port();
+        let url = format!("https://api.tollhouse.localhost:{port}/v1/projects/acme/keys");
+        let request = client.post(url).bearer_auth(maker["key"].as_str().unwrap());
+        let answer = request.json(&serde_json::json!({ "scopes": ["orders:read"] })).send().await;
+        answer.map_or(0, |answer| answer.status().as_u16())
+    };
+    assert_eq!(make(edge).await, 201);
+    until("the other gateway has its first snapshot", async || make(&other).await == 201).await;
+    let revoked = command(directory, &["node", "revoke", "gateway-1"]);
+    let text = String::from_utf8(revoked.stdout).unwrap();
+    let file = directory.join("secrets/gateways/gateway-1.key").display().to_string();
+    for words in [file.as_str(), "Changed through gateway-1", "key.created", maker["id"].as_str().unwrap()] {
+        assert!(text.contains(words), "{words:?} is not in {text}");
+    }
+    assert_eq!(must(directory, &["node", "changes", "gateway-1", "--since", "1h"]).as_array().unwrap().len(), 1);
+    assert_eq!(make(edge).await, 503, "what it signs is refused, and its clients are told that they are not to blame");
+    assert_eq!(make(&other).await, 201);
+    end.begin();
+    other.stopped().await.unwrap();
 }

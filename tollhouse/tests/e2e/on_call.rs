@@ -31,7 +31,7 @@ async fn what_an_operator_asks_is_answered() {
     top_says_who_uses_the_edge_and_how_it_ends(&platform).await;
     the_five_questions_are_answered_by_the_documented_commands(&platform).await;
     changes_say_what_was_done_and_when(&platform).await;
-    diff_compares_what_runs_with_what_a_file_says(&platform);
+    check_config_compares_what_runs_with_what_a_file_says(&platform);
     a_drained_gateway_is_not_ready_serves_on_and_comes_back(&platform).await;
     explain_knows_requests_keys_and_hosts(&platform).await;
 }
@@ -110,11 +110,11 @@ async fn changes_say_what_was_done_and_when(platform: &Platform) {
     assert!(times.iter().rev().is_sorted(), "newest first");
 }
 
-fn diff_compares_what_runs_with_what_a_file_says(platform: &Platform) {
+fn check_config_compares_what_runs_with_what_a_file_says(platform: &Platform) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("gateway.toml");
     std::fs::write(&file, "threads = 3\n[quota]\nbans = \"off\"\n[drain]\nlame_duck = \"0s\"\n").unwrap();
-    let found = platform.json(&["diff", file.to_str().unwrap()]);
+    let found = platform.json(&["check-config", "--running", file.to_str().unwrap()]);
     let of = |setting: &str| found.as_array().unwrap().iter().find(|row| row["setting"] == setting);
     assert_eq!(of("quota.bans").unwrap()["running"], "on", "as the shipped file says");
     assert_eq!(of("threads").unwrap()["file"], "3");
@@ -122,12 +122,12 @@ fn diff_compares_what_runs_with_what_a_file_says(platform: &Platform) {
     // What is said and is the default is no difference to what says nothing.
     let defaults = "[quota]\nbans = \"on\"\n[upstreams.orders]\nendpoints = [\"127.0.0.1:1\"]\nin_flight_max = 256\n";
     std::fs::write(&file, defaults).unwrap();
-    let found = platform.json(&["diff", file.to_str().unwrap()]);
+    let found = platform.json(&["check-config", "--running", file.to_str().unwrap()]);
     let named = |setting: &str| found.as_array().unwrap().iter().any(|row| row["setting"] == setting);
     assert!(!named("quota.bans") && !named("quota.on_store_down") && named("upstreams.orders.endpoints"), "{found}");
     let orders = directory.path().join("orders-service.toml");
     std::fs::write(&orders, "secret = \"never shown, never compared\"\n").unwrap();
-    let text = platform.command(&["diff", orders.to_str().unwrap()]);
+    let text = platform.command(&["check-config", "--running", orders.to_str().unwrap()]);
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     assert!(text.contains("database") && !text.contains("never shown"), "{text}");
 }
@@ -153,12 +153,19 @@ async fn the_five_questions_are_answered_by_the_documented_commands(platform: &P
     let section = page.split("\n## Five questions\n").nth(1).unwrap().split("\n## ").next().unwrap();
     let commands: Vec<&str> =
         section.lines().filter_map(|line| line.strip_prefix("    target/release/tollhouse ")).collect();
-    assert_eq!(commands.len(), 5, "{commands:?}");
+    assert_eq!(commands.len(), 4, "{commands:?}");
     for command in commands {
         let words: Vec<&str> = command.split_whitespace().collect();
         let output = platform.command(&words);
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success() && out.lines().count() > 2, "{command}: {out}{err}");
         platform.json(&words);
+    }
+    // The fifth is a table, of commands that exist.
+    let rows = section.lines().filter(|line| line.starts_with("| "));
+    for named in rows.flat_map(|row| row.split('`')).filter_map(|code| code.strip_prefix("tollhouse ")) {
+        let words = named.split(' ').filter(|word| word.chars().all(|letter| letter.is_ascii_lowercase()));
+        let words: Vec<&str> = words.chain(["--help"]).collect();
+        assert!(platform.command(&words).status.success(), "tollhouse {named}");
     }
 }

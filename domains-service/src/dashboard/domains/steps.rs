@@ -1,7 +1,6 @@
 //! How far a domain is, as steps: the record, the proof where one is asked for, the certificate, live.
 
 use super::view::Domain;
-use crate::dashboard::words as w;
 
 /// Where a step stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,10 +14,10 @@ pub(super) enum State {
 impl State {
     pub(super) const fn word(self) -> &'static str {
         match self {
-            Self::Done => w::STEP_DONE,
-            Self::Now => w::STEP_NOW,
-            Self::Stuck => w::STEP_STUCK,
-            Self::Later => w::STEP_LATER,
+            Self::Done => "done",
+            Self::Now => "in progress",
+            Self::Stuck => "stuck",
+            Self::Later => "later",
         }
     }
 
@@ -42,11 +41,11 @@ pub(super) struct Step {
 /// The steps of a domain.
 pub(super) fn of(domain: &Domain) -> Vec<Step> {
     let proves = domain.records.iter().any(|record| record.kind == "TXT");
-    let mut names = vec![w::STEP_RECORD];
+    let mut names = vec!["DNS record"];
     if proves {
-        names.push(w::STEP_PROOF);
+        names.push("Proof of ownership");
     }
-    names.extend([w::STEP_CERTIFICATE, w::STEP_LIVE]);
+    names.extend(["Certificate", "Live"]);
     let all = names.len();
     let record_is_right = domain.records.first().is_none_or(|record| record.state == "ok");
     let proof_is_right = domain.records.iter().filter(|record| record.kind == "TXT").all(|text| text.state == "ok");

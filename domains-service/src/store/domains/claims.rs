@@ -1,6 +1,6 @@
 //! Who holds a name, and who held it before.
 
-use chassis::sql::{Connection, RowPlace, query, query_as, query_scalar};
+use chassis::sql::{Connection, Found, RowPlace, query, query_as};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
@@ -32,15 +32,17 @@ impl Claims {
 
 /// The claims on a name.
 pub(crate) async fn find_claims(connection: &mut Connection, name: &Hostname) -> Result<Claims, StoreError> {
-    let holder: Option<Holder> =
+    let holder: Option<Found<Holder>> =
         query_as("SELECT p.id, p.name FROM holders h JOIN projects p ON p.id = h.project WHERE h.name = $1")
             .bind(name.as_str())
             .fetch_optional(&mut *connection)
             .await?;
-    let lineage = query_scalar("SELECT lineage FROM tombstones WHERE name = $1")
+    let lineage: Option<Found<(String,)>> = query_as("SELECT lineage FROM tombstones WHERE name = $1")
         .bind(name.as_str())
         .fetch_optional(&mut *connection)
         .await?;
+    // One that cannot be read is no project's: whoever comes proves that the name is theirs.
+    let lineage = lineage.map(|found| found.row.0);
     Ok(Claims { holder: rows::one(connection, holder)?, lineage })
 }
 
@@ -132,6 +134,7 @@ mod tests {
     use std::sync::Arc;
 
     use chassis::clock::ManualClock;
+    use chassis::sql::query_scalar;
 
     use super::*;
     use crate::domain::Domain;

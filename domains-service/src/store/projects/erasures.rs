@@ -1,31 +1,35 @@
 //! Projects that are erased here, until every other service has erased them as well.
 
-use chassis::sql::{Connection, RowPlace, query, query_as};
+use chassis::sql::{Connection, Found, RowPlace, query, query_as};
 use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 
 use super::super::rows::{self, Columns, Stored, Table};
 use super::super::{Store, StoreError};
 
-/// A project that other services must erase.
-struct Erasure(String);
+chassis::record! {
+    /// A project that other services must erase.
+    struct Erasure {
+        project: String,
+    }
+}
 
 impl Stored for Erasure {
     type Value = ProjectUid;
 
     fn place(&self) -> RowPlace {
-        rows::place(Table::Erasures, &self.0, "")
+        rows::place(Table::Erasures, &self.project, "")
     }
 
     fn read(self, columns: &mut Columns) -> Option<ProjectUid> {
-        columns.word("project", &self.0)
+        columns.word("project", &self.project)
     }
 }
 
 impl Store {
     /// Projects that are erased here and not yet by this service, the oldest first.
     pub(crate) async fn erasures(&self, service: &str, limit: i64) -> Result<Vec<ProjectUid>, StoreError> {
-        let rows: Vec<(String,)> = query_as(
+        let rows: Vec<Found<Erasure>> = query_as(
             "SELECT project FROM erasures WHERE NOT EXISTS
                  (SELECT 1 FROM erased_by b WHERE b.project = erasures.project AND b.service = $2)
              ORDER BY erased_at, project LIMIT $1",
@@ -34,7 +38,7 @@ impl Store {
         .bind(service)
         .fetch_all(self.reader())
         .await?;
-        Ok(rows::each(self.reader(), rows.into_iter().map(|(project,)| Erasure(project)).collect()))
+        Ok(rows::each(self.reader(), rows))
     }
 }
 

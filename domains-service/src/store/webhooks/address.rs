@@ -1,6 +1,6 @@
 //! Addressing a message: who wants it, and a place in the outbox of each.
 
-use chassis::sql::{RowPlace, query, query_as, query_scalar};
+use chassis::sql::{Found, RowPlace, query, query_as, query_scalar};
 
 use super::super::rows::{self, Columns, Stored, Table};
 use super::super::{StoreError, Write, kept};
@@ -50,7 +50,7 @@ impl Stored for Wish {
 
 /// The endpoints of the project that are on and want this kind of event. One whose list cannot be read is told nothing.
 pub(crate) async fn who_wants(write: &mut Write, project: &ProjectRef, kind: &str) -> Result<Vec<String>, StoreError> {
-    let found: Vec<Wish> =
+    let found: Vec<Found<Wish>> =
         query_as("SELECT id, project, events FROM webhook_endpoints WHERE project = $1 AND disabled_at IS NULL")
             .bind(project.uid.as_str())
             .fetch_all(write.connection())
@@ -104,11 +104,13 @@ pub(crate) async fn send_test(
     let body = compose_test(project, endpoint, write.now());
     let message = Outgoing { id: id.to_owned(), kind: TEST, body };
     deliver_to(write, project, vec![endpoint.to_owned()], &message).await?;
-    Ok(query_as("SELECT * FROM webhook_deliveries WHERE endpoint = $1 AND message = $2")
-        .bind(endpoint)
-        .bind(id)
-        .fetch_optional(write.connection())
-        .await?)
+    let sent: Option<Found<Delivery>> =
+        query_as("SELECT * FROM webhook_deliveries WHERE endpoint = $1 AND message = $2")
+            .bind(endpoint)
+            .bind(id)
+            .fetch_optional(write.connection())
+            .await?;
+    rows::one(write.connection(), sent)
 }
 
 /// What the deliveries of an endpoint are counted under.

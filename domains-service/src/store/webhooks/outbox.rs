@@ -1,10 +1,11 @@
 //! The outbox: deliveries that wait, and what became of the others.
 
-use chassis::sql::{Connection, query, query_as, query_scalar};
+use chassis::sql::{Connection, Found, RowPlace, query, query_as};
 use chassis::webhook::{Attempt, AttemptResult};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
+use super::super::rows::{self, Columns, Stored, Table};
 use super::super::{Store, StoreError, Write};
 use super::address::{Outgoing, deliver_to, who_wants};
 use crate::actor::Actor;
@@ -64,6 +65,20 @@ chassis::record! {
         pub(crate) last_error: Option<String>,
         pub(crate) last_at: Option<i64>,
         pub(crate) created_at: i64,
+    }
+}
+
+impl Stored for Delivery {
+    type Value = Self;
+
+    fn place(&self) -> RowPlace {
+        rows::place(Table::WebhookDeliveries, self.id.to_string(), &self.endpoint)
+    }
+
+    fn read(self, columns: &mut Columns) -> Option<Self> {
+        // It is listed as it is; nothing is sent of one with a bad column (see `claim`).
+        let _: Option<DeliveryState> = columns.word("state", &self.state);
+        Some(self)
     }
 }
 
@@ -138,7 +153,7 @@ pub(crate) async fn fail_waiting(connection: &mut Connection, endpoint: &str) ->
 pub(crate) async fn claim(store: &Store, id: i64, end: UnixMillis) -> Result<Option<Delivery>, StoreError> {
     let mut write = store.write().await?;
     let now = write.now();
-    let claimed: Option<Delivery> = query_as(
+    let claimed: Option<Found<Delivery>> = query_as(
         "UPDATE webhook_deliveries SET attempts = attempts + 1, due_at = $1 WHERE id = $2 AND due_at <= $3 RETURNING *",
     )
     .bind(end.0)
@@ -146,8 +161,16 @@ pub(crate) async fn claim(store: &Store, id: i64, end: UnixMillis) -> Result<Opt
     .bind(now.0)
     .fetch_optional(write.connection())
     .await?;
+    if claimed.as_ref().is_some_and(|found| found.bad.is_some()) {
+        // It would be found again without end. It is listed, and may be repeated once it is mended.
+        let failed = query("UPDATE webhook_deliveries SET state = 'failed', due_at = NULL WHERE id = $1");
+        failed.bind(id).execute(write.connection()).await?;
+        rows::found(write.connection(), claimed);
+        write.commit().await?;
+        return Ok(None);
+    }
     write.commit().await?;
-    Ok(claimed)
+    Ok(claimed.map(|found| found.row))
 }
 
 /// Claims a delivery further, before `end`. One that was removed or repeated meanwhile keeps its new fate.
@@ -222,13 +245,14 @@ async fn judge_endpoint(
             .await?;
         return Ok(None);
     }
-    let since: Option<i64> = query_scalar(
+    let since: Option<Found<(Option<i64>,)>> = query_as(
         "UPDATE webhook_endpoints SET failing_since = COALESCE(failing_since, $1) WHERE id = $2 RETURNING failing_since",
     )
     .bind(now.0)
     .bind(&delivery.endpoint)
     .fetch_optional(write.connection())
     .await?;
+    let since = since.and_then(|found| found.row.0);
     let too_long = since.is_some_and(|since| now.since(UnixMillis(since)) >= patience_millis);
     Ok(match result {
         AttemptResult::Gone => Some(DisabledReason::Gone),
@@ -240,7 +264,7 @@ async fn judge_endpoint(
 /// Sends a delivery again, from now on and as often as the first time. `None` when there is none.
 pub(crate) async fn repeat(write: &mut Write, endpoint: &str, id: i64) -> Result<Option<Delivery>, StoreError> {
     let now = write.now();
-    Ok(query_as(
+    let repeated: Option<Found<Delivery>> = query_as(
         "UPDATE webhook_deliveries SET state = 'waiting', attempts = 0, due_at = $1 WHERE endpoint = $2 AND id = $3
          RETURNING *",
     )
@@ -248,7 +272,12 @@ pub(crate) async fn repeat(write: &mut Write, endpoint: &str, id: i64) -> Result
     .bind(endpoint)
     .bind(id)
     .fetch_optional(write.connection())
-    .await?)
+    .await?;
+    if let Some(column) = repeated.as_ref().and_then(|found| found.bad.as_ref()).map(|bad| bad.column) {
+        let place = rows::place(Table::WebhookDeliveries, id.to_string(), endpoint);
+        return Err(rows::unreadable(&place, column));
+    }
+    rows::one(write.connection(), repeated)
 }
 
 /// Forgets settled deliveries from before `before`.
@@ -263,7 +292,7 @@ pub(crate) async fn forget_deliveries(write: &mut Write, before: UnixMillis) -> 
 impl Store {
     /// Endpoints for which something is due, the longest-waiting first. Those of removed projects wait.
     pub(crate) async fn due_deliveries(&self, now: UnixMillis) -> Result<Vec<Due>, StoreError> {
-        Ok(query_as(
+        let due: Vec<Found<Due>> = query_as(
             "SELECT MIN(d.id) AS delivery, d.endpoint, e.project
              FROM webhook_deliveries d JOIN webhook_endpoints e ON e.id = d.endpoint
              JOIN projects p ON p.id = e.project
@@ -272,7 +301,8 @@ impl Store {
         .bind(now.0)
         .bind(ENDPOINTS_PER_SEARCH)
         .fetch_all(self.reader())
-        .await?)
+        .await?;
+        Ok(due.into_iter().map(|found| found.row).collect())
     }
 
     /// Deliveries of an endpoint, newest first, below `before`, in one state when given.
@@ -283,7 +313,7 @@ impl Store {
         before: i64,
         limit: i64,
     ) -> Result<Vec<Delivery>, StoreError> {
-        Ok(query_as(
+        let found: Vec<Found<Delivery>> = query_as(
             "SELECT * FROM webhook_deliveries
              WHERE endpoint = $1 AND id < $2 AND ($3 IS NULL OR state = $3) ORDER BY id DESC LIMIT $4",
         )
@@ -292,7 +322,8 @@ impl Store {
         .bind(state.map(DeliveryState::as_str))
         .bind(limit)
         .fetch_all(self.reader())
-        .await?)
+        .await?;
+        Ok(rows::each(self.reader(), found))
     }
 
     /// How many deliveries wait, and how many of them should have been tried before `overdue`.
@@ -311,6 +342,7 @@ mod tests {
     use std::sync::Arc;
 
     use chassis::clock::ManualClock;
+    use chassis::sql::query_scalar;
     use serde_json::json;
 
     use super::*;

@@ -211,8 +211,8 @@ async fn redirects_primaries_and_removal_have_buttons() {
     question.says("old.localhost");
     let held = browser.post(&www, &format!("{www}/remove"), &[]).await;
     assert_eq!(held.status, 409);
-    platform.report("gw-1", 1 << 50).await;
-    let removed = browser.post(&format!("{www}/remove"), &format!("{www}/remove"), &[("with_redirects", "yes")]).await;
+    let (question, yes) = (format!("{www}/remove"), [("with_redirects", "yes")]);
+    let removed = platform.while_following("gw-1", browser.post(&question, &question, &yes)).await;
     is_sound(&removed, "removed");
     removed.says("Domain removed");
     removed.says("Traffic stopped on the one gateway there is");

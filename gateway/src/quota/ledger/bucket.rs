@@ -8,20 +8,28 @@ use contract::time::UnixMillis;
 use contract::window::Window;
 use serde::{Deserialize, Serialize};
 
-use super::{Incarnation, LEARNING_MILLIS, NodeId, Reply, Settlement, Statement, day_of, left};
+use super::{Claim, Incarnation, LEARNING_MILLIS, NodeId, Reply, Settlement, Statement, day_of, left};
 
-/// Nodes a bucket remembers by name. Beyond it the one that has been silent longest loses its component: its charge
-/// stays, it can only no longer be refunded. 64 is far above a fleet and bounds a node that restarts in a loop.
-pub const NODES_MAX: usize = 64;
+/// Places that have a component in a bucket in one day: about 150 bytes each in Redis. When one more comes, those that were
+/// silent longest lose theirs, if that was for more than [`SILENT_MINUTES`]: what they charged stays charged, and if they
+/// return they begin anew. If all of them spoke lately, the newcomer is refused.
+pub const PLACES_MAX: usize = 1_024;
+
+/// A place that spoke in this many minutes before the present one keeps its component.
+pub const SILENT_MINUTES: i64 = 2;
+
+/// Components that one newcomer ends, so that the next newcomers need not search again.
+const EVICTED_AT_ONCE: usize = 64;
 
 /// How far the store's clock may step back and still be held to the window it has named before, in minutes. Within
 /// it a spent window never reopens (a failed-over server that is slow); beyond it the clock was plainly wrong before,
 /// and standing still until it catches up would refuse everybody for hours.
 pub const CLOCK_STEP_BACK_MINUTES_MAX: i64 = 15;
 
-/// One node's part of a bucket.
+/// One place's part of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Component {
+    /// The place, and the life whose figures these are.
     node: NodeId,
     seq: u64,
     /// The minute of the next two fields; they count as 0 in any other.
@@ -52,6 +60,10 @@ pub struct Bucket {
     incarnation: Incarnation,
     learning_until: UnixMillis,
     components: Vec<Component>,
+    /// A component of this day was given up.
+    has_evicted: bool,
+    /// The first minute in which a component may have been silent for long enough, where the last search found none.
+    crowded_until: i64,
 }
 
 /// What a bucket's books say, for people.
@@ -128,18 +140,29 @@ impl Bucket {
             incarnation: around.incarnation,
             learning_until: UnixMillis(i64::MIN),
             components: Vec::new(),
+            has_evicted: false,
+            crowded_until: i64::MIN,
         }
     }
 
-    /// Executes one statement: ignores it when it is stale, settles what the node claims, then grants in both windows
-    /// or in neither.
+    /// Executes one statement: ignores it when it is stale or its place has no part here, settles what the node claims, then
+    /// grants in both windows or in neither.
     pub fn apply(&mut self, statement: &Statement, around: &Surroundings) -> Reply {
-        if self.component(statement.node).is_some_and(|known| statement.seq <= known.seq) {
-            return Reply::Stale;
+        let node = statement.node;
+        match self.component(node.place) {
+            Some(known) if node.life.is_displaced_by(known.node.life) => return Reply::Displaced,
+            Some(known) if (node.life, statement.seq) <= (known.node.life, known.seq) => return Reply::Stale,
+            None if self.was_evicted(statement, around) => return Reply::Evicted,
+            _ => {}
         }
         self.roll(statement, around.now);
-        let mut mine = self.component(statement.node).unwrap_or(Component {
-            node: statement.node,
+        let known = self.component(node.place);
+        if known.is_none() && self.components.len() >= PLACES_MAX && !self.make_room() {
+            return Reply::Crowded;
+        }
+        // What an earlier life of the place charged stays charged: nothing of it is known to be unspent.
+        let mut mine = known.filter(|known| known.node.life == node.life).unwrap_or(Component {
+            node,
             seq: 0,
             minute: self.minute,
             minute_units: 0,
@@ -149,6 +172,7 @@ impl Bucket {
         if mine.minute != self.minute {
             mine = Component { minute: self.minute, minute_units: 0, minute_spent: 0, ..mine };
         }
+        let statement = &self.admissible(statement, &mine);
         let learning_until = self.listen(statement, &mine, around);
         self.settle(statement, &mut mine);
         mine.seq = statement.seq;
@@ -166,7 +190,7 @@ impl Bucket {
             own_minute: mine.minute_units,
             own_day: mine.day_units,
             nodes,
-            held_elsewhere: self.held_elsewhere(statement.node),
+            held_elsewhere: self.held_elsewhere(node.place),
             learning_until,
             incarnation: self.incarnation,
         })
@@ -196,13 +220,13 @@ impl Bucket {
         view_of(self.minute, (self.minute_charged, self.day_charged), &components.collect::<Vec<_>>(), now)
     }
 
-    /// Moves to the minute of `now`, or of the statement where the node has heard of a later one: a window that was
-    /// named once is never reopened.
+    /// Moves to the minute of `now`, or to the one that an earlier settlement has named to the node where that is later: a
+    /// window that was named once is never reopened. A minute that only the node has named moves nothing.
     fn roll(&mut self, statement: &Statement, now: UnixMillis) {
         let now = Window::Minute.index(now);
         self.roll_to(now);
-        if (self.minute..=now.saturating_add(CLOCK_STEP_BACK_MINUTES_MAX)).contains(&statement.claim.minute) {
-            self.enter(statement.claim.minute);
+        if (self.minute..=now.saturating_add(CLOCK_STEP_BACK_MINUTES_MAX)).contains(&statement.claim.named) {
+            self.enter(statement.claim.named);
         }
     }
 
@@ -219,9 +243,29 @@ impl Bucket {
         if day_of(minute) != day_of(self.minute) {
             self.day_charged = 0;
             self.components.clear();
+            self.has_evicted = false;
+            self.crowded_until = i64::MIN;
         }
         self.minute = minute;
         self.minute_charged = 0;
+    }
+
+    /// The statement as far as it is about windows that have begun here. A node that went on by itself, by a clock that is
+    /// ahead of ours, speaks of a later one: what the books hold for it stays, nothing is granted, and it hears which minute
+    /// it is. Its next statement is about that one.
+    fn admissible(&self, statement: &Statement, mine: &Component) -> Statement {
+        if statement.claim.minute <= self.minute {
+            return *statement;
+        }
+        let held = mine.minute_units.saturating_sub(mine.minute_spent);
+        let claim = Claim {
+            minute: self.minute,
+            named: statement.claim.named,
+            minute_spent: mine.minute_spent,
+            day_spent: mine.day_units.saturating_sub(held),
+            held,
+        };
+        Statement { claim, need: 0, spare: 0, ..*statement }
     }
 
     /// Notices that charges may have been forgotten, and answers until when the bucket only listens.
@@ -277,23 +321,42 @@ impl Bucket {
         mine.day_units = mine.day_units.saturating_add(granted);
     }
 
-    fn component(&self, node: NodeId) -> Option<Component> {
-        self.components.iter().copied().find(|component| component.node == node)
+    fn component(&self, place: u64) -> Option<Component> {
+        self.components.iter().copied().find(|component| component.node.place == place)
     }
 
-    /// Writes a component, at the cost of the longest silent one when there are too many.
     fn put(&mut self, mine: Component) {
-        if let Some(place) = self.components.iter_mut().find(|component| component.node == mine.node) {
-            *place = mine;
-            return;
+        match self.components.iter_mut().find(|component| component.node.place == mine.node.place) {
+            Some(component) => *component = mine,
+            None => self.components.push(mine),
         }
-        if self.components.len() >= NODES_MAX {
-            let silent = self.components.iter().enumerate().min_by_key(|(_, component)| component.minute);
-            if let Some((place, _)) = silent {
-                self.components.swap_remove(place);
-            }
+    }
+
+    /// Whether a place without a component has read settlements of this day: then its component was given up, or the store
+    /// has forgotten it. While the store may have forgotten, the claim is taken as it is.
+    fn was_evicted(&self, statement: &Statement, around: &Surroundings) -> bool {
+        let learns = self.learning_until.max(around.learning_until) > around.now;
+        let may_have_forgotten = learns || self.incarnation != around.incarnation;
+        let same_day = day_of(statement.claim.minute) == day_of(self.minute);
+        self.has_evicted && statement.heard > 0 && same_day && !may_have_forgotten
+    }
+
+    /// Gives up components of places that were silent longest. Whether there were any. What they charged stays charged.
+    fn make_room(&mut self) -> bool {
+        if self.minute < self.crowded_until {
+            return false;
         }
-        self.components.push(mine);
+        self.components.sort_unstable_by_key(|component| (component.minute, component.node.place));
+        let silent_since = self.minute - SILENT_MINUTES;
+        let silent = self.components.iter().take_while(|component| component.minute < silent_since).count();
+        if silent == 0 {
+            let oldest = self.components.first().map_or(self.minute, |component| component.minute);
+            self.crowded_until = oldest + SILENT_MINUTES + 1;
+            return false;
+        }
+        self.components.drain(..silent.min(EVICTED_AT_ONCE));
+        self.has_evicted = true;
+        true
     }
 
     fn current(&self) -> impl Iterator<Item = &Component> {
@@ -304,9 +367,9 @@ impl Bucket {
         u32::try_from(self.current().count()).unwrap_or(u32::MAX)
     }
 
-    fn held_elsewhere(&self, node: NodeId) -> u32 {
+    fn held_elsewhere(&self, place: u64) -> u32 {
         self.current()
-            .filter(|component| component.node != node)
+            .filter(|component| component.node.place != place)
             .map(|component| component.minute_units.saturating_sub(component.minute_spent))
             .fold(0, u32::saturating_add)
     }

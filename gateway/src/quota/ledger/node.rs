@@ -76,6 +76,9 @@ struct Flight {
     asked_at: Duration,
     limits: Limits,
     need: u32,
+    /// What the statement says of its minute and day.
+    minute_units: u32,
+    day_units: u32,
 }
 
 /// One bucket on one node.
@@ -106,7 +109,7 @@ pub struct NodeBucket {
 }
 
 impl NodeBucket {
-    /// A bucket this node knows nothing of. `me` must never have spoken about this bucket before.
+    /// A bucket this node knows nothing of. This life of `me` must never have spoken about this bucket before.
     pub fn new(me: NodeId, limits: Limits) -> Self {
         Self {
             me,
@@ -180,14 +183,21 @@ impl NodeBucket {
         });
         let (need, spare) = match purpose {
             // Nothing is granted before the store has heard what was spent.
-            _ if self.known.as_ref().is_some_and(|known| known.own_clock.is_some()) => (0, 0),
+            _ if self.known.as_ref().is_some_and(Known::goes_by_own_clock) => (0, 0),
             Purpose::Spend(waiting) => (waiting, self.lease(now)),
             Purpose::Prefetch => (0, self.lease(now).saturating_sub(claim.held)),
             Purpose::HandBack | Purpose::Assert => (0, 0),
         };
         self.must_assert = false;
         self.seq += 1;
-        self.flight = Some(Flight { seq: self.seq, asked_at: now, limits: self.limits, need });
+        self.flight = Some(Flight {
+            seq: self.seq,
+            asked_at: now,
+            limits: self.limits,
+            need,
+            minute_units: claim.minute_units(),
+            day_units: claim.day_units(),
+        });
         Some(Statement { node: self.me, seq: self.seq, heard: self.heard, claim, need, spare, limits: self.limits })
     }
 
@@ -202,8 +212,7 @@ impl NodeBucket {
         let granted = if valid { settlement.granted } else { 0 };
         self.last_lease = granted.saturating_sub(flight.need);
         let known = self.known.get_or_insert_with(|| Known::blank(settlement.now, now));
-        self.must_assert |= known.own_clock.is_some();
-        known.hear(settlement, granted, flight.need, flight.asked_at, now);
+        self.must_assert |= known.hear(settlement, granted, flight.need, flight.asked_at, now);
         // A refusal that other nodes could prevent is put off: when somebody waits they are asked for what they hold, and
         // then the store is asked again.
         let recalls_before = if self.recalled.0 == settlement.minute { self.recalled.1 } else { 0 };
@@ -233,9 +242,39 @@ impl NodeBucket {
     /// Gives statement `seq` up: it failed, timed out, or was overtaken. `false` when it was answered or given up
     /// before.
     pub fn give_up(&mut self, seq: u64) -> bool {
-        let given_up = self.flight.take_if(|flight| flight.seq == seq).is_some();
-        self.unsure |= given_up;
-        given_up
+        let Some(flight) = self.flight.take_if(|flight| flight.seq == seq) else { return false };
+        self.unsure = true;
+        if let Some(known) = &mut self.known {
+            known.may_be_charged_less(flight.minute_units, flight.day_units);
+        }
+        true
+    }
+
+    /// Statement `seq` was answered, but not executed. `false` when it was given up before.
+    pub fn was_not_executed(&mut self, seq: u64) -> bool {
+        self.flight.take_if(|flight| flight.seq == seq).is_some()
+    }
+
+    /// Who speaks.
+    pub fn me(&self) -> NodeId {
+        self.me
+    }
+
+    /// Goes on under a new life or place, because the store said to statement `seq` that this one is over. What the store
+    /// has charged to this one stays charged there, so the new one claims only what was spent beyond that. `false` when that
+    /// statement was given up before.
+    pub fn begin_anew(&mut self, seq: u64, me: NodeId) -> bool {
+        if !self.was_not_executed(seq) {
+            return false;
+        }
+        self.me = me;
+        self.heard = 0;
+        self.unsure = false;
+        if let Some(known) = &mut self.known {
+            known.begin_anew();
+            self.must_assert |= known.owes();
+        }
+        true
     }
 
     /// What was granted for requests that have gone away meanwhile is kept like a lease. Called after everybody who
@@ -274,6 +313,14 @@ impl NodeBucket {
     /// under way. A bucket whose windows are long over has nothing to repeat.
     pub fn demand_assert(&mut self, now: Duration) {
         self.must_assert = self.known.as_ref().is_some_and(|known| known.matters(now));
+    }
+
+    /// As [`Self::demand_assert`], for a store whose memory is a new one: it has forgotten earlier lives of this node as well.
+    pub fn store_forgot(&mut self, now: Duration) {
+        if let Some(known) = &mut self.known {
+            known.claim_everything();
+        }
+        self.demand_assert(now);
     }
 
     /// Whether the node's knowledge is to be repeated to the store now.

@@ -127,6 +127,10 @@ impl Store for MemoryStore {
         Ok(Pulse { incarnation: Incarnation::default(), now: self.clock.wall(), fleet: Some(Fleet::ALONE) })
     }
 
+    fn has_own_clock(&self) -> bool {
+        false
+    }
+
     async fn view(&self, bucket: &ProjectUid) -> Result<Option<BucketView>, StoreOutage> {
         let now = self.clock.wall();
         Ok(self.shard(bucket).and_then(|shard| shard.lock().get(bucket).map(|bucket| bucket.view(now))))

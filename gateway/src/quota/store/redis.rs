@@ -57,8 +57,10 @@ pub struct CallMetrics {
 }
 
 /// How a call may end.
-pub const RESULTS: [&str; 11] = [
+pub const RESULTS: [&str; 13] = [
     "ok",
+    "crowded",
+    "displaced",
     "timeout",
     "unreachable",
     "readonly",
@@ -159,7 +161,7 @@ impl RedisStore {
 
 /// The key of a bucket's books. The braces keep all that belongs to a bucket on one server of a Cluster.
 fn bucket_key(bucket: &ProjectUid) -> String {
-    format!("tollhouse:q:{{{bucket}}}")
+    format!("tollhouse:bucket:{{{bucket}}}")
 }
 
 /// What a failure is called in the metric, and what it means.
@@ -198,6 +200,11 @@ impl Store for RedisStore {
         all.extend([link.memory_key.as_str(), link.run_id.as_str(), salt.as_str()]);
         let answer = self.run(&link, &link.settle, &key, &all).await?;
         let mut reply = books::reply(&answer)?;
+        match reply {
+            Reply::Crowded => self.metrics.calls.with_label_values(&["crowded"]).inc(),
+            Reply::Displaced => self.metrics.calls.with_label_values(&["displaced"]).inc(),
+            Reply::Settled(_) | Reply::Stale | Reply::Evicted => {}
+        }
         if let Reply::Settled(settlement) = &mut reply {
             settlement.incarnation = self.servers.heard_of(&link, settlement.incarnation.0);
         }

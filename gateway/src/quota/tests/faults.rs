@@ -200,6 +200,31 @@ async fn a_node_whose_clock_is_fast_leaves_the_minutes_of_all_others_alone() {
     assert_eq!((store.books().minute, store.books().minute_charged), (Window::Minute.index(store.now()), 11));
 }
 
+// rule: 8.1
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_of_the_wall_clock_in_an_outage_moves_no_minute() {
+    for step in [180_000, 8_000, -180_000, -7_200_000] {
+        let store = Moody::new(1);
+        let node = RealClock::from(UnixMillis(START));
+        let settings = QuotaSettings { call_budget: SHORT, ..QuotaSettings::new(1) };
+        let quota = Quota::new(store.clone(), settings, node.clone());
+        quota.heartbeat().await;
+        store.be(Mood::Fails);
+        node.step(step);
+        assert_eq!(outcomes(&quota, limits(60, 1_000), 10).await, (10, 0, 0), "first met in the outage; {step} ms");
+        let standing = quota.standing(&project(), limits(60, 1_000));
+        let minute = Window::Minute.index(store.now());
+        assert_eq!(standing.minute.resets_at, Window::Minute.ends_at(minute), "{step} ms");
+        store.be(Mood::Works);
+        quota.heartbeat().await;
+        let standing = quota.charge(&project(), limits(60, 1_000), &key(1)).await.unwrap();
+        assert_eq!(standing.minute.resets_at, Window::Minute.ends_at(Window::Minute.index(store.now())), "{step} ms");
+        quota.hand_back_all().await;
+        let books = store.books();
+        assert_eq!((books.minute, books.minute_charged, books.day_charged), (minute, 11, 11), "{step} ms");
+    }
+}
+
 #[tokio::test]
 async fn the_operator_may_choose_to_deny_or_to_allow() {
     for (choice, expected, mode) in

@@ -101,3 +101,24 @@ async fn three_nodes_let_exactly_the_day_through() {
     assert_eq!(fleet.burst(limits(1_000, 400), 3_000).await, 400);
     assert_eq!(fleet.store.view(&project()).await.unwrap().unwrap().minute_charged, 400);
 }
+
+// rule: 8.1
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn gateways_over_copies_of_one_data_directory_count_right_and_take_identities_of_their_own() {
+    let mut fleet = Fleet::new();
+    let clock = RealClock::from(UnixMillis(START + 40_000));
+    let copy = |process: u64, start| {
+        let settings = QuotaSettings { place: 1, start, ..QuotaSettings::new((process << 33) | process) };
+        Quota::new(fleet.store.clone(), settings, clock.clone())
+    };
+    fleet.nodes = vec![copy(1, 5), copy(2, 6), copy(3, 6)];
+    let limits = limits(300, 1_000_000);
+    assert_eq!(fleet.burst(limits, 1_000).await, 300);
+    for node in &fleet.nodes {
+        node.hand_back_all().await;
+    }
+    let books = fleet.store.view(&project()).await.unwrap().unwrap();
+    assert_eq!((books.minute_charged, books.day_charged), (300, 300));
+    let places: BTreeSet<u64> = fleet.nodes.iter().map(Quota::place).collect();
+    assert_eq!(places.len(), 3, "{places:?}");
+}

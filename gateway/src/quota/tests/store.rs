@@ -2,17 +2,18 @@
 //! store with a clock of its own passes it too.
 
 use super::*;
-use crate::quota::ledger::{Claim, NodeId, Reply, Settlement, Statement};
+use crate::quota::ledger::{Claim, Life, NodeId, Reply, Settlement, Statement};
 use crate::quota::store::StoreOutage;
 
-fn state(process: u64, seq: u64, claim: Claim, need: u32, limits: Limits) -> Statement {
-    Statement { node: NodeId { process, life: 0 }, seq, heard: seq - 1, claim, need, spare: 0, limits }
+fn state(place: u32, seq: u64, claim: Claim, need: u32, limits: Limits) -> Statement {
+    let node = NodeId { place: place.into(), life: Life { start: 1, stay: 0, process: place } };
+    Statement { node, seq, heard: seq - 1, claim, need, spare: 0, limits }
 }
 
 async fn settle(store: &dyn Store, bucket: &ProjectUid, statement: Statement) -> Settlement {
     match store.settle(bucket, statement).await.unwrap() {
         Reply::Settled(settlement) => settlement,
-        Reply::Stale => panic!("stale: {statement:?}"),
+        other => panic!("{other:?}: {statement:?}"),
     }
 }
 
@@ -34,18 +35,26 @@ pub(super) async fn keeps_the_promises_of_a_store(store: &dyn Store, name: impl 
     let refused = settle(store, &name(0), state(3, 1, Claim::NOTHING, 1, few)).await;
     assert_eq!((refused.granted, refused.minute_charged, refused.day_charged), (0, 3, 3), "neither window");
 
-    let returned = Claim { minute: first.minute, minute_spent: 1, day_spent: 1, held: 0 };
+    let returned = Claim { minute: first.minute, named: first.minute, minute_spent: 1, day_spent: 1, held: 0 };
     let back = settle(store, &name(0), state(1, 2, returned, 0, few)).await;
     assert_eq!((back.minute_charged, back.day_charged), (2, 2), "one of the two came back");
     let view = store.view(&name(0)).await.unwrap().unwrap();
     assert_eq!((view.minute_charged, view.day_charged, view.nodes.len()), (2, 2, 3));
+
+    let mut copy = state(1, 3, returned, 1, few);
+    copy.node.life.process += 1;
+    assert_eq!(store.settle(&name(0), copy).await.unwrap(), Reply::Displaced, "another process speaks for this place");
+    let mut restarted = state(1, 1, Claim::NOTHING, 0, few);
+    restarted.node.life = Life { start: 2, stay: 0, process: 7 };
+    let again = settle(store, &name(0), restarted).await;
+    assert_eq!((again.own_day, again.minute_charged, again.day_charged, again.nodes), (0, 2, 2, 3), "a new life");
 
     let untouched = settle(store, &name(1), state(1, 1, Claim::NOTHING, 1, limits(5, 1))).await;
     assert_eq!((untouched.granted, untouched.day_charged), (1, 1), "buckets know nothing of each other");
     let day = settle(store, &name(1), state(2, 1, Claim::NOTHING, 1, limits(5, 1))).await;
     assert_eq!((day.granted, day.minute_charged), (0, 1), "a spent day costs the minute nothing");
 
-    let spent = Claim { minute: first.minute, minute_spent: 4, day_spent: 4, held: 0 };
+    let spent = Claim { minute: first.minute, named: first.minute, minute_spent: 4, day_spent: 4, held: 0 };
     let forgotten = settle(store, &name(2), state(1, 9, spent, 1, few)).await;
     assert_eq!((forgotten.granted, forgotten.minute_charged), (0, 4));
     assert!(forgotten.learning_until.is_some(), "who claims what the store never granted shows that it forgot");

@@ -54,6 +54,15 @@ pub enum FaultKind {
         /// What it should cover as well.
         missing: Vec<String>,
     },
+    /// It states purposes, and to be a server's is not among them.
+    Purpose,
+    /// It comes from another authority than the one in use, and the system trusts none in its chain.
+    Authority {
+        /// Who signed the last certificate of its chain.
+        found: String,
+        /// Who signed the last certificate of the chain in use.
+        in_use: String,
+    },
     /// The certificate in use lasts longer.
     EndsEarlier {
         /// Its last second.
@@ -65,7 +74,8 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Every reason there is, for a label.
-    pub const REASONS: [&'static str; 5] = ["unusable", "expired", "not_yet_valid", "names", "ends_earlier"];
+    pub const REASONS: [&'static str; 7] =
+        ["unusable", "expired", "not_yet_valid", "names", "purpose", "authority", "ends_earlier"];
 
     /// For a label.
     pub const fn reason(&self) -> &'static str {
@@ -74,6 +84,8 @@ impl FaultKind {
             Self::Expired(_) => "expired",
             Self::NotYetValid(_) => "not_yet_valid",
             Self::Names { .. } => "names",
+            Self::Purpose => "purpose",
+            Self::Authority { .. } => "authority",
             Self::EndsEarlier { .. } => "ends_earlier",
         }
     }
@@ -103,6 +115,13 @@ impl fmt::Display for FaultKind {
             Self::Names { found, missing } => {
                 write!(text, "it covers {} and does not cover {}", list(found), list(missing))
             }
+            Self::Purpose => write!(text, "it is not for servers (extended key usage)"),
+            Self::Authority { found, in_use } => {
+                write!(
+                    text,
+                    "its chain ends at {found:?}, which the system does not trust; the one in use ends at {in_use:?}"
+                )
+            }
             Self::EndsEarlier { found, in_use } => {
                 write!(text, "it ends at {}, the one in use at {}", moment(*found), moment(*in_use))
             }
@@ -116,6 +135,10 @@ impl CertificateFault {
         match (self.place, &self.kind) {
             (Place::Refused, FaultKind::EndsEarlier { .. }) => {
                 "put one that lasts longer in its place, or restart the gateway to take this one"
+            }
+            (Place::Refused, FaultKind::Authority { .. }) => {
+                "put the whole chain of an authority that clients trust in its place; if they trust this one, restart the \
+                 gateway"
             }
             (Place::Refused, FaultKind::Names { .. }) => {
                 "put one for all of the platform's names in its place; if a name is given up, restart the gateway"
@@ -168,6 +191,8 @@ mod tests {
             FaultKind::Expired(UnixSeconds(0)),
             FaultKind::NotYetValid(UnixSeconds(0)),
             FaultKind::Names { found: Vec::new(), missing: Vec::new() },
+            FaultKind::Purpose,
+            FaultKind::Authority { found: String::new(), in_use: String::new() },
             FaultKind::EndsEarlier { found: UnixSeconds(0), in_use: UnixSeconds(0) },
         ];
         assert_eq!(kinds.map(|kind| kind.reason()), FaultKind::REASONS);

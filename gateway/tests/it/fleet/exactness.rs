@@ -16,8 +16,11 @@ async fn three_gateways_admit_exactly_the_limit_and_the_books_agree_with_the_log
             let calls = fleet.store_calls() - before;
             outcome.only(&[200, 429]);
             assert_eq!(outcome.broken, 0);
-            // A machine that is busy takes the burst into the next minute.
-            assert_eq!(outcome.admitted.values().next(), Some(&limit), "{outcome:?}");
+            // A machine that is busy takes the burst into the next minutes, and may be too slow to spend 20,000 in one.
+            match outcome.refused.keys().next() {
+                Some(spent) => assert_eq!(outcome.admitted.get(spent), Some(&limit), "{outcome:?}"),
+                None => assert!(limit > 1_000, "three times as many asked, and none was refused: {outcome:?}"),
+            }
             assert!(outcome.admitted.values().all(|admitted| *admitted <= limit), "{outcome:?}");
             println!(
                 "repeat {repeat}: {limit} a minute, {} asked, {} let through, {calls} calls",

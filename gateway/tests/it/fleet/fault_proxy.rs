@@ -1,4 +1,5 @@
-//! A proxy in front of Redis that delays, drops, cuts and swallows.
+//! A proxy in front of Redis that delays, drops, cuts and swallows. It has a thread of its own: the hundreds of requests that a
+//! test makes at once must not delay what Redis answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -6,6 +7,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 
 #[derive(Default)]
@@ -25,16 +27,21 @@ struct Faults {
 pub(crate) struct FaultProxy {
     pub(crate) port: u16,
     faults: Arc<Faults>,
+    /// `None` once the proxy is dropped.
+    thread: Option<Runtime>,
 }
 
 impl FaultProxy {
-    pub(crate) async fn start(to: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    pub(crate) fn start(to: u16) -> Self {
+        let thread = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
         let port = listener.local_addr().unwrap().port();
         let faults = Arc::new(Faults { random: AtomicU64::new(u64::from(port)), ..Faults::default() });
-        tokio::spawn({
+        thread.spawn({
             let faults = faults.clone();
             async move {
+                let listener = TcpListener::from_std(listener).unwrap();
                 while let Ok((client, _)) = listener.accept().await {
                     if !faults.refuses.load(Ordering::SeqCst) {
                         tokio::spawn(carry(client, to, faults.clone()));
@@ -42,7 +49,7 @@ impl FaultProxy {
                 }
             }
         });
-        Self { port, faults }
+        Self { port, faults, thread: Some(thread) }
     }
 
     /// Every reply comes later.
@@ -64,6 +71,14 @@ impl FaultProxy {
     pub(crate) fn cut(&self, refuses: bool) {
         self.faults.refuses.store(refuses, Ordering::SeqCst);
         self.faults.cut.notify_waiters();
+    }
+}
+
+impl Drop for FaultProxy {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            thread.shutdown_background();
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use contract::time::UnixSeconds;
 
 use super::*;
 use crate::world::credentials::identities;
+use crate::world::upstream::{Act, response};
 
 /// Asks one after the other, at every node in turn; what was admitted, and every status seen.
 async fn in_turn(fleet: &Fleet, tenant: usize, requests: usize) -> Outcome {
@@ -276,6 +277,63 @@ async fn gateways_with_wrong_clocks_count_the_same_minutes() {
     let outcome = fleet.burst(0, 900).await;
     outcome.only(&[200, 429]);
     assert_eq!(outcome.total() + 3, 300, "{outcome:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_of_a_gateways_clock_while_redis_is_away_moves_no_minute_and_costs_no_caller_an_answer() {
+    let turn = TURN.lock().await;
+    let limits = [(300, 100_000); 2];
+    let fleet = Fleet::over(Redis::start(), &[1, 0, 0], &limits, "on_store_down = \"share\"", "1s", turn).await;
+    fleet.control.show_real_time();
+    let now = || jiff::Timestamp::now().as_second();
+    let keys = identities();
+    in_turn(&fleet, 0, 3).await.only(&[200]);
+    fleet.redis.freeze();
+    for node in &fleet.nodes {
+        eventually("the gateway counts without its store", async || {
+            let metrics = node.admin.metrics().await;
+            metrics.get("edge_quota_mode{mode=\"share\"}").is_some_and(|on| on == "1").then_some(())
+        })
+        .await;
+    }
+    fleet.step_clock(0, 180);
+    eventually("the clock has stepped, and the gateway knows it", async || {
+        let (_, status) = fleet.nodes[0].admin.get("/status").await;
+        let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+        (status["clock_behind_milliseconds"].as_i64().unwrap() < -170_000).then_some(())
+    })
+    .await;
+    // A project that this gateway has not met before the outage.
+    let reply = fleet.connect(0, 1).await.ask(&fleet.ask(1)).await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+    assert!((0..=61).contains(&(reply.number("x-ratelimit-reset") - now())), "{reply:?}");
+    let asked = fleet.orders.requests().pop().unwrap();
+    let token = asked.head.get("tollhouse-identity-token").expect("a token");
+    keys.verify(token, &["orders"], UnixSeconds(now())).expect("good for a service that has the right time");
+    fleet.redis.thaw();
+    all_are_back(&fleet).await;
+    for node in 0..fleet.nodes.len() {
+        for tenant in 0..limits.len() {
+            let reply = fleet.connect(node, tenant).await.ask(&fleet.ask(tenant)).await;
+            assert_eq!(reply.status, 200, "gateway {node}, project {tenant}: {reply:?}");
+            let ahead = reply.number("x-ratelimit-reset") - now();
+            assert!((0..=61).contains(&ahead), "gateway {node}, project {tenant}, {ahead} s: {reply:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_refuses_the_gateways_token_costs_the_caller_nothing() {
+    let fleet = Fleet::start(1, &[(300, 100_000)], "on_store_down = \"deny\"").await;
+    let connection = fleet.connect(0, 0).await;
+    assert_eq!(connection.ask(&fleet.ask(0)).await.status, 200);
+    let fields = "Content-Type: application/json\r\nTollhouse-Identity-Refused: token\r\n";
+    fleet.orders.next(Act::Answer(response("401 Unauthorized", fields, "{}").into_bytes()));
+    let reply = connection.ask(&fleet.ask(0)).await;
+    reply.refused(503, "identity_refused");
+    assert_eq!(reply.number("retry-after"), 1);
+    assert!(reply.header("tollhouse-identity-refused").is_none(), "{reply:?}");
+    eventually("the unit is back", async || (fleet.day_charged(0) == 1).then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,6 +9,8 @@ use crate::world::client::Reply;
 pub(crate) struct Outcome {
     /// Let through, by the minute whose end the answer names.
     pub(crate) admitted: BTreeMap<i64, u32>,
+    /// Refused with 429, by the minute whose end the answer names.
+    pub(crate) refused: BTreeMap<i64, u32>,
     pub(crate) statuses: BTreeMap<u16, u32>,
     /// Connections that broke before an answer.
     pub(crate) broken: u32,
@@ -21,19 +23,23 @@ impl Outcome {
             return;
         };
         *self.statuses.entry(reply.status).or_default() += 1;
-        if reply.status == 200 {
+        if [200, 429].contains(&reply.status) {
             // The trio may describe the day; the minute's end follows from the other field.
             let minute = reply.header("ratelimit").and_then(|both| both.split("t=").nth(1)?.split(',').next());
             let left: i64 = minute.and_then(|left| left.parse().ok()).unwrap_or(60);
             let reset = reply.number("x-ratelimit-reset");
             let minute = if reset % 86_400 == 0 { left } else { reset / 60 };
-            *self.admitted.entry(minute).or_default() += 1;
+            let of_status = if reply.status == 200 { &mut self.admitted } else { &mut self.refused };
+            *of_status.entry(minute).or_default() += 1;
         }
     }
 
     pub(crate) fn add(&mut self, other: Self) {
         for (minute, admitted) in other.admitted {
             *self.admitted.entry(minute).or_default() += admitted;
+        }
+        for (minute, refused) in other.refused {
+            *self.refused.entry(minute).or_default() += refused;
         }
         for (status, count) in other.statuses {
             *self.statuses.entry(status).or_default() += count;

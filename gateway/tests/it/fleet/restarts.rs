@@ -47,6 +47,55 @@ async fn gateways_that_all_restart_at_once_know_what_they_knew_and_stay_exact() 
     assert!(limited.total() > 0 && limited.admitted.values().all(|admitted| *admitted <= 500), "{limited:?}");
 }
 
+/// The places that have a part of a tenant's bucket.
+fn places(fleet: &Fleet, tenant: usize) -> usize {
+    let names = fleet.redis.ask(&["HKEYS", &format!("tollhouse:bucket:{{p{tenant}}}")]);
+    names.lines().filter(|name| *name != "books").count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_gateway_counts_for_its_place_and_one_over_a_copied_directory_for_a_new_one() {
+    let limits = [(1_000_000, 100_000_000)];
+    let mut fleet = Fleet::patient(2, &limits, "on_store_down = \"deny\"", "1s").await;
+    let mut total = fleet.burst(0, 200).await.total();
+    for round in 0..3 {
+        for number in 0..2 {
+            fleet.nodes[number].terminate();
+            assert!(fleet.nodes[number].ended().await, "a clean end");
+            if round == 2 && number == 1 {
+                fleet.nodes[0].terminate();
+                assert!(fleet.nodes[0].ended().await, "a clean end");
+                // As when a machine is cloned.
+                let directory =
+                    |number: usize| fleet.directory.path().join(format!("data-{}", fleet.nodes[number].admin.0.port()));
+                for file in ["place", "place-starts"] {
+                    std::fs::copy(directory(1).join(file), directory(0).join(file)).unwrap();
+                }
+                fleet.nodes[0].process = fleet.launch(0, 0).0;
+            }
+            fleet.nodes[number].process = fleet.launch(number, 0).0;
+            fleet.serves(number).await;
+        }
+        fleet.serves(0).await;
+        let outcome = fleet.burst(0, 200).await;
+        outcome.only(&[200]);
+        total += outcome.total();
+        assert_eq!(places(&fleet, 0), if round == 2 { 3 } else { 2 });
+    }
+    eventually("all that was not spent is handed back", async || {
+        (fleet.day_charged(0) == u64::from(total)).then_some(())
+    })
+    .await;
+    eventually("a directory has a new identity, and the log names it", async || {
+        let logs = fleet.nodes.iter().map(|node| std::fs::read_to_string(&node.log).unwrap());
+        logs.map(|log| log.matches("runs over a copy of this data directory").count())
+            .sum::<usize>()
+            .eq(&1)
+            .then_some(())
+    })
+    .await;
+}
+
 /// Threads of another process that stand still while its others run: what no signal can do, and a debugger can.
 struct Stuck(Vec<Pid>);
 

@@ -88,6 +88,21 @@ impl Pair {
         }
     }
 
+    /// Nobody answers where the control plane was.
+    pub(crate) async fn control_dies(&self) {
+        self.control.die().await;
+    }
+
+    /// It is there again.
+    pub(crate) async fn control_comes_back(&self) {
+        self.control.revive().await;
+    }
+
+    /// Everything that a gateway has logged.
+    pub(crate) fn log(&self, node: usize) -> String {
+        std::fs::read_to_string(self.directory.path().join(format!("gateway-{node}.log"))).unwrap()
+    }
+
     /// Gateways that are started from now on may open so many.
     pub(crate) fn limit_descriptors(&mut self, descriptors: u32) {
         self.descriptors = Some(descriptors);

@@ -1,6 +1,6 @@
 //! The outbox of events as a table: written with each change, read and emptied by whoever tells them.
 
-use chassis::sql::{Begin, Builder, Connection, Pool, query, query_as};
+use chassis::sql::{Begin, Builder, Connection, Found, Pool, query, query_as};
 use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 
@@ -11,6 +11,17 @@ use crate::store::{EventKind, StoreError, Untold, Waiting};
 
 /// Events deleted by one statement: each has a parameter of its own, and a statement may have 32,766.
 const DELETED_AT_ONCE: usize = 1_000;
+
+chassis::record! {
+    struct Row {
+        number: i64,
+        project: String,
+        event: String,
+        at_millis: i64,
+        order_json: String,
+        checksum: i64,
+    }
+}
 
 /// Notes an event in the transaction of its change.
 pub(super) async fn note(
@@ -37,11 +48,14 @@ pub(super) async fn note(
 pub(super) async fn read(pool: &Pool, limit: u32) -> Result<Waiting, StoreError> {
     let text =
         "SELECT number, project, event, at_millis, order_json, checksum FROM order_outbox ORDER BY number LIMIT $1";
-    let rows: Vec<(i64, String, String, i64, String, i64)> =
-        within(query_as(text).bind(i64::from(limit)).fetch_all(pool)).await?;
+    let rows: Vec<Found<Row>> = within(query_as(text).bind(i64::from(limit)).fetch_all(pool)).await?;
     let mut waiting = Waiting::default();
-    for (number, project, event, at, order, sum) in rows {
-        waiting.add(number, &project, &event, at, order, sum);
+    for Found { row: Row { number, project, event, at_millis, order_json, checksum }, bad } in rows {
+        if bad.is_none() {
+            waiting.add(number, &project, &event, at_millis, order_json, checksum);
+        } else {
+            waiting.damaged.push(number);
+        }
     }
     Ok(waiting)
 }

@@ -29,23 +29,15 @@ const RENEW_DOMAINS: [&str; 4] = [
 /// the same, for databases that are put back with other tools.
 const RENEW_ORDERS: [&str; 1] = ["DELETE FROM installation"];
 
-/// One of the two databases.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Name {
-    Domains,
-    Orders,
+contract::words! {
+    /// One of the two databases.
+    pub(super) enum Name {
+        Domains = "domains",
+        Orders = "orders",
+    }
 }
 
 impl Name {
-    pub(super) const ALL: [Self; 2] = [Self::Domains, Self::Orders];
-
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Domains => "domains",
-            Self::Orders => "orders",
-        }
-    }
-
     /// The newest version of its schema that this program knows.
     fn newest_schema(self) -> i64 {
         match self {

@@ -8,6 +8,9 @@ const SILENT_SECONDS_MAX: i64 = 5;
 /// A clock that is further off than this is not kept by anything.
 const CLOCK_OFF_MILLISECONDS_MAX: i64 = 5_000;
 
+/// From here on services refuse what a gateway says of callers, if it is the gateway that is wrong.
+const CLOCKS_APART_MILLISECONDS_MAX: i64 = 60_000;
+
 /// Trouble of a store that was met longer ago counts as over.
 const RECENT_SECONDS: u64 = 60;
 
@@ -90,8 +93,19 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
     }
     if edge.get("draining") == Some(&json!(true)) {
         found.push(format!("gateway {name} is out of rotation"));
+    } else if edge.get("unheard") == Some(&json!("held")) {
+        found.push(format!(
+            "gateway {name} was stopped in order and serves nothing until the control plane has heard it: bring the control \
+             plane back, or see serve_before_heard in docs/operating.md"
+        ));
     } else if edge.get("ready") == Some(&json!(false)) {
         found.push(format!("gateway {name} is not ready"));
+    }
+    if edge.get("unheard") == Some(&json!("served")) {
+        found.push(format!(
+            "gateway {name} serves what it knew when it was stopped in order (feed.serve_before_heard): what was withdrawn \
+             since is served, and nothing waits for it"
+        ));
     }
     if let Some(mode @ ("share" | "deny" | "allow")) = edge.pointer("/quota/mode").and_then(Value::as_str) {
         found.push(format!("gateway {name} counts without the quota store: {mode}"));
@@ -116,6 +130,15 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
             "the clock of gateway {name} is {} s {how}, by the quota store and the control plane: set it (NTP)",
             behind.abs() / 1_000
         ));
+    }
+    for (clock, words) in [("quota_store", "the quota store"), ("control_plane", "the control plane")] {
+        let off = edge.pointer(&format!("/clocks_off_milliseconds/{clock}")).and_then(Value::as_i64).unwrap_or(0);
+        if off.abs() > CLOCKS_APART_MILLISECONDS_MAX {
+            found.push(format!(
+                "the clocks of gateway {name} and of {words} are {} s apart: set the one that is wrong (NTP)",
+                off.abs() / 1_000
+            ));
+        }
     }
     let now = edge.get("now").and_then(Value::as_i64);
     let heard = edge.get("feed_heard_at").and_then(Value::as_i64);
@@ -206,8 +229,9 @@ mod tests {
         json!({
             "edges": [{
                 "node": "gw-1", "address": "10.0.0.1:9901", "ready": true, "draining": false, "revision": 7,
-                "replica_refuses": null,
-                "now": 1_000, "feed_heard_at": 999, "clock_behind_milliseconds": 40, "quota": { "mode": "lease" }, "log_lines_dropped": 0,
+                "replica_refuses": null, "unheard": null,
+                "now": 1_000, "feed_heard_at": 999, "clock_behind_milliseconds": 40,
+                "clocks_off_milliseconds": { "quota_store": null, "control_plane": 59_000 }, "quota": { "mode": "lease" }, "log_lines_dropped": 0,
                 "upstreams": [{ "name": "orders", "endpoints": 1, "up": 1 }],
                 "platform_certificate_faults": [],
                 "certificates": [{ "host": "a.example", "lifetime_left": 0.6 }],
@@ -246,8 +270,16 @@ mod tests {
             ),
             ("/edges/0/ready", json!(false), "is not ready"),
             ("/edges/0/draining", json!(true), "is out of rotation"),
+            ("/edges/0/unheard", json!("held"), "serves nothing until the control plane has heard it"),
+            ("/edges/0/unheard", json!("served"), "serves what it knew when it was stopped in order"),
             ("/edges/0/replica_refuses", json!("another database"), "serves what it knew before: another database"),
             ("/edges/0/clock_behind_milliseconds", json!(-90_400), "(10.0.0.1:9901) is 90 s ahead"),
+            (
+                "/edges/0/clocks_off_milliseconds/control_plane",
+                json!(90_400),
+                "the clocks of gateway gw-1 (10.0.0.1:9901) and of the control plane are 90 s apart",
+            ),
+            ("/edges/0/clocks_off_milliseconds/quota_store", json!(-60_001), "and of the quota store are 60 s apart"),
             ("/edges/0/quota/mode", json!("share"), "counts without the quota store: share"),
             ("/edges/0/feed_heard_at", json!(900), "last heard the control plane 100 seconds ago"),
             ("/edges/0/feed_heard_at", json!(0), "has not heard the control plane since it started"),

@@ -2,7 +2,7 @@ use contract::plan::Limits;
 use proptest::prelude::*;
 
 use super::*;
-use crate::quota::ledger::Claim;
+use crate::quota::ledger::Life;
 
 /// 2023-11-14T22:13:20Z, 20 seconds into minute 28 333 333.
 const NOW: UnixMillis = UnixMillis(1_700_000_000_000);
@@ -12,12 +12,13 @@ fn around(now: UnixMillis) -> Surroundings {
     Surroundings { now, incarnation: Incarnation(1), learning_until: UnixMillis(i64::MIN) }
 }
 
-fn node(process: u64) -> NodeId {
-    NodeId { process, life: 0 }
+/// A process in a place of its own.
+fn node(number: u64) -> NodeId {
+    NodeId { place: number, life: Life { start: 1, stay: 0, process: u32::try_from(number).unwrap() } }
 }
 
 fn claim(minute: i64, minute_spent: u32, day_spent: u32, held: u32) -> Claim {
-    Claim { minute, minute_spent, day_spent, held }
+    Claim { minute, named: minute, minute_spent, day_spent, held }
 }
 
 fn statement(process: u64, seq: u64, claim: Claim, need: u32, limits: (u32, u32)) -> Statement {
@@ -28,7 +29,7 @@ fn statement(process: u64, seq: u64, claim: Claim, need: u32, limits: (u32, u32)
 fn settled(bucket: &mut Bucket, statement: &Statement, around: &Surroundings) -> Settlement {
     match bucket.apply(statement, around) {
         Reply::Settled(settlement) => settlement,
-        Reply::Stale => panic!("stale: {statement:?}"),
+        other => panic!("{other:?}: {statement:?}"),
     }
 }
 
@@ -115,6 +116,33 @@ fn a_store_that_was_emptied_and_is_slow_learns_the_window_from_its_nodes() {
     assert_eq!((books.minute, books.minute_charged), (MINUTE, 5));
 }
 
+// rule: 8.1
+#[test]
+fn a_minute_that_only_a_node_has_named_moves_no_books() {
+    let limits = (60, 1_000);
+    let mut bucket = Bucket::new(&around(NOW));
+    settled(&mut bucket, &statement(1, 1, Claim::NOTHING, 7, limits), &around(NOW));
+    for (seq, minutes) in [(2, 1), (3, 3), (4, 15), (5, 1_440)] {
+        let opinion = Claim { named: MINUTE, ..claim(MINUTE + minutes, 9, 16, 0) };
+        let books = settled(&mut bucket, &statement(1, seq, opinion, 5, limits), &around(NOW));
+        assert_eq!((books.granted, books.minute, books.learning_until), (0, MINUTE, None), "{minutes} ahead");
+        assert_eq!((books.minute_charged, books.day_charged, books.own_day), (7, 7, 7), "{minutes} ahead");
+    }
+    let newcomer = Claim { named: i64::MIN, ..claim(MINUTE + 3, 9, 9, 0) };
+    let books = settled(&mut bucket, &statement(2, 1, newcomer, 5, limits), &around(NOW));
+    assert_eq!((books.granted, books.minute, books.day_charged, books.own_day), (0, MINUTE, 7, 0));
+}
+
+// rule: 8.1
+#[test]
+fn a_minute_that_has_begun_here_counts_whoever_named_it() {
+    let limits = (60, 1_000);
+    let mut bucket = Bucket::new(&around(NOW));
+    let opinion = Claim { named: i64::MIN, ..claim(MINUTE, 9, 9, 0) };
+    let books = settled(&mut bucket, &statement(1, 1, opinion, 5, limits), &around(NOW));
+    assert_eq!((books.minute_charged, books.day_charged, books.learning_until.is_some()), (9, 9, true));
+}
+
 #[test]
 fn a_store_that_finds_it_has_forgotten_listens_before_it_grants() {
     let limits = (60, 1_000);
@@ -171,11 +199,174 @@ fn what_others_hold_is_known_to_who_is_refused() {
 fn a_restart_loop_cannot_grow_a_bucket_and_frees_nothing() {
     let limits = (1_000, 10_000);
     let mut bucket = Bucket::new(&around(NOW));
-    for process in 0..1_000 {
-        settled(&mut bucket, &statement(process, 1, Claim::NOTHING, 1, limits), &around(NOW));
+    for start in 1..=1_000 {
+        let life = Life { start, stay: 0, process: start * 7 };
+        let first = Statement { node: NodeId { place: 1, life }, ..statement(1, 1, Claim::NOTHING, 1, limits) };
+        assert_eq!(settled(&mut bucket, &first, &around(NOW)).own_day, 1);
     }
     let view = bucket.view(NOW);
-    assert_eq!((view.nodes.len(), view.minute_charged, view.day_charged), (NODES_MAX, 1_000, 1_000));
+    assert_eq!((view.nodes.len(), view.minute_charged, view.day_charged), (1, 1_000, 1_000));
+}
+
+#[test]
+fn a_new_life_of_a_place_begins_a_new_sequence_and_what_the_old_one_held_stays_charged() {
+    let limits = (60, 1_000);
+    let mut bucket = Bucket::new(&around(NOW));
+    settled(&mut bucket, &statement(1, 9, Claim::NOTHING, 5, limits), &around(NOW));
+    let again = NodeId { life: Life { start: 2, stay: 0, process: 77 }, ..node(1) };
+    let first = Statement { node: again, ..statement(1, 1, Claim::NOTHING, 1, limits) };
+    let books = settled(&mut bucket, &first, &around(NOW));
+    assert_eq!((books.granted, books.own_day, books.day_charged, books.nodes), (1, 1, 6, 1));
+    assert_eq!(books.held_elsewhere, 0, "what the old life held cannot be recalled");
+    let late = statement(1, 10, claim(MINUTE, 5, 5, 0), 9, limits);
+    assert_eq!(bucket.apply(&late, &around(NOW)), Reply::Displaced);
+    let forgot = NodeId { life: Life { stay: 1, ..again.life }, ..again };
+    let next = Statement { node: forgot, ..statement(1, 1, Claim::NOTHING, 1, limits) };
+    assert_eq!(settled(&mut bucket, &next, &around(NOW)).day_charged, 7);
+    assert_eq!(bucket.apply(&Statement { seq: 2, ..first }, &around(NOW)), Reply::Stale, "a stay that is over");
+}
+
+#[test]
+fn the_second_of_two_processes_over_copies_of_one_directory_is_displaced_and_nothing_counts_twice() {
+    let limits = (60, 1_000);
+    let mut bucket = Bucket::new(&around(NOW));
+    settled(&mut bucket, &statement(1, 1, Claim::NOTHING, 5, limits), &around(NOW));
+    let copy = NodeId { life: Life { process: 2, ..node(1).life }, ..node(1) };
+    let before = bucket.clone();
+    let second = Statement { node: copy, ..statement(1, 1, Claim::NOTHING, 5, limits) };
+    assert_eq!(bucket.apply(&second, &around(NOW)), Reply::Displaced);
+    assert_eq!(bucket, before);
+    let elsewhere = Statement { node: NodeId { place: 2, ..copy }, ..second };
+    assert_eq!(settled(&mut bucket, &elsewhere, &around(NOW)).day_charged, 10);
+    let books = settled(&mut bucket, &statement(1, 2, claim(MINUTE, 5, 5, 0), 1, limits), &around(NOW));
+    assert_eq!((books.granted, books.own_day, books.day_charged), (1, 6, 11));
+}
+
+/// A gateway that keeps the node's rules: it spends at once what it is granted, and claims all of it.
+struct Client {
+    node: NodeId,
+    seq: u64,
+    heard: u64,
+    claim: Claim,
+}
+
+impl Client {
+    fn at(place: u64) -> Self {
+        Self { node: node(place), seq: 0, heard: 0, claim: Claim::NOTHING }
+    }
+
+    /// The process ends, and another one begins over the same directory.
+    fn restart(&mut self) {
+        let life = Life { start: self.node.life.start + 1, stay: 0, process: self.node.life.process + 100_000 };
+        *self = Self { node: NodeId { life, ..self.node }, ..Self::at(self.node.place) };
+    }
+
+    /// Asks for one unit. Whether it was told that it had been evicted, and the answer that it got in the end.
+    fn ask(&mut self, bucket: &mut Bucket, limits: (u32, u32), now: UnixMillis) -> (bool, Reply) {
+        let mut was_evicted = false;
+        loop {
+            self.seq += 1;
+            let limits = Limits::new(limits.0, limits.1).unwrap();
+            let statement = Statement {
+                node: self.node,
+                seq: self.seq,
+                heard: self.heard,
+                claim: self.claim,
+                need: 1,
+                spare: 0,
+                limits,
+            };
+            let reply = bucket.apply(&statement, &around(now));
+            match reply {
+                Reply::Settled(books) => {
+                    let same_minute = self.claim.minute == books.minute;
+                    let same_day = day_of(self.claim.minute) == day_of(books.minute);
+                    let (minute, day) = (self.claim.minute_spent, self.claim.day_spent);
+                    let minute = if same_minute { minute } else { 0 } + books.granted;
+                    let day = if same_day { day } else { 0 } + books.granted;
+                    (self.heard, self.claim) = (self.seq, claim(books.minute, minute, day, 0));
+                }
+                Reply::Evicted => {
+                    assert!(!was_evicted, "once is enough");
+                    was_evicted = true;
+                    self.node.life.stay += 1;
+                    (self.heard, self.claim) = (0, claim(self.claim.minute, 0, 0, 0));
+                    continue;
+                }
+                Reply::Stale | Reply::Displaced | Reply::Crowded => {}
+            }
+            return (was_evicted, reply);
+        }
+    }
+}
+
+/// So many gateways ask in turn, one request every so many milliseconds, and every so often one of them is restarted.
+/// After each statement the day holds what was granted, and nothing is refused while the minute has room. How often a
+/// gateway had been evicted.
+fn a_fleet_counts_right(gateways: u64, gap: i64, requests: u64, restart_every: u64) -> u64 {
+    let limits = (1_000, 1_000_000);
+    let mut bucket = Bucket::new(&around(NOW));
+    let mut clients: Vec<_> = (1..=gateways).map(Client::at).collect();
+    let (mut now, mut granted, mut evicted) = (NOW, 0, 0);
+    for number in 0..requests {
+        now = now.plus(gap);
+        let client = &mut clients[usize::try_from(number % gateways).unwrap()];
+        if number % restart_every == restart_every - 1 {
+            client.restart();
+        }
+        let (was_evicted, reply) = client.ask(&mut bucket, limits, now);
+        let Reply::Settled(books) = reply else { panic!("{gateways} gateways, request {number}: {reply:?}") };
+        granted += u64::from(books.granted);
+        evicted += u64::from(was_evicted);
+        assert_eq!(books.day_charged, granted, "{gateways} gateways, request {number}");
+        assert!(
+            books.granted == 1 || books.minute_charged == 1_000,
+            "{gateways} gateways, request {number}: {books:?}"
+        );
+        assert!(books.learning_until.is_none(), "{gateways} gateways, request {number}: {books:?}");
+        assert!(books.minute_charged <= 1_000);
+    }
+    evicted
+}
+
+// rule: 8.1
+#[test]
+fn sixty_five_a_hundred_and_a_thousand_gateways_count_as_one() {
+    for gateways in [64, 65, 100, 1_000] {
+        for (gap, restart_every) in [(76, 1_000_000), (76, 7), (20, 100), (50, 3)] {
+            assert_eq!(a_fleet_counts_right(gateways, gap, 4_000, restart_every), 0, "{gateways}");
+        }
+    }
+}
+
+// rule: 8.1
+#[test]
+fn more_places_than_a_bucket_has_room_for_come_and_go_and_count_right() {
+    let more = PLACES_MAX as u64 + 300;
+    assert!(a_fleet_counts_right(more, 500, 3 * more, 1_000_000) > 300, "places return that had been given up");
+    assert!(a_fleet_counts_right(more, 500, 3 * more, 11) > 100);
+}
+
+#[test]
+fn one_place_too_many_is_refused_until_another_one_has_been_silent_for_long() {
+    let limits = (60_000, 1_000_000);
+    let mut bucket = Bucket::new(&around(NOW));
+    let mut clients: Vec<_> = (1..=PLACES_MAX as u64).map(Client::at).collect();
+    for client in &mut clients {
+        assert!(matches!(client.ask(&mut bucket, limits, NOW).1, Reply::Settled(_)));
+    }
+    let mut newcomer = Client::at(PLACES_MAX as u64 + 1);
+    for seconds in [0, 1, 60, 120, 159] {
+        assert_eq!(newcomer.ask(&mut bucket, limits, NOW.plus(seconds * 1_000)).1, Reply::Crowded, "{seconds} s");
+        let known = clients[0].ask(&mut bucket, limits, NOW.plus(seconds * 1_000)).1;
+        assert!(matches!(known, Reply::Settled(books) if books.granted == 1), "{known:?}");
+    }
+    let (_, reply) = newcomer.ask(&mut bucket, limits, NOW.plus(160_000));
+    assert!(
+        matches!(reply, Reply::Settled(books) if books.granted == 1 && books.day_charged == 1_024 + 5 + 1),
+        "{reply:?}"
+    );
+    assert!(!clients[0].ask(&mut bucket, limits, NOW.plus(160_000)).0, "a place that spoke lately keeps its component");
 }
 
 #[test]

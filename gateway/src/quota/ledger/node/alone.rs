@@ -6,8 +6,9 @@
 //! may exceed: at most twice the limit in that one minute. Everything spent is claimed by the next statement, so the
 //! day is right again once the store is back.
 //!
-//! A node that has never heard the store's clock counts by its own. It names no minute to the store by that clock: it
-//! first asks what minute it is, and then claims what it spent in that one.
+//! A minute that a node enters by itself is its opinion: its claims say so, and the store's books do not follow it. Where
+//! the store has not got that far, the node moves what it spent to the minute that the store names. A node that has never
+//! heard the store's clock counts by this machine's and claims nothing by it: it first asks what minute it is.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -68,13 +69,17 @@ pub enum AloneStep {
     Spent,
 }
 
-/// What a node that counts by its own clock remembers of the day before.
+/// What a node remembers while it is in windows that no settlement has named.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct OwnClock {
-    /// Units spent before midnight.
+pub(super) struct Unnamed {
+    /// Units spent before midnight, if it entered a day by itself.
     pub(super) yesterday: u32,
     /// When that was.
     pub(super) midnight: Duration,
+    /// Units spent in the last minute that a settlement has named.
+    pub(super) spent_before: u32,
+    /// The windows are those of this machine's clock: the store was never heard.
+    pub(super) by_own_clock: bool,
 }
 
 /// How far apart the clocks of machines that keep the time well may be.
@@ -93,8 +98,8 @@ impl NodeBucket {
     pub fn spend_alone(&mut self, now: Duration, clock: AloneClock, how: Alone) -> AloneStep {
         let limits = self.limits;
         let known = self.known.get_or_insert_with(|| match clock {
-            AloneClock::Heard(clock) => Known::blank(clock, now),
-            AloneClock::Own(clock) => Known::by_own_clock(clock, now),
+            AloneClock::Heard(clock) => Known::unnamed(clock, now, false),
+            AloneClock::Own(clock) => Known::unnamed(clock, now, true),
         });
         let clock = known.clock(now);
         let minute = Window::Minute.index(clock);
@@ -133,10 +138,26 @@ impl NodeBucket {
 }
 
 impl Known {
-    /// Moves what was spent by this machine's clock to the windows that the store has named. What was spent in a minute
-    /// or a day that had ended by then is left out; where that is not known it is kept.
-    pub(super) fn adopt_windows(&mut self, books: &Settlement, now: Duration) {
-        let Some(own) = self.own_clock.take() else { return };
+    /// Windows in which nothing was charged and that no settlement has named.
+    fn unnamed(clock: UnixMillis, now: Duration, by_own_clock: bool) -> Self {
+        let mut known = Self::blank(clock, now);
+        known.unnamed = Some(Unnamed { by_own_clock, ..Unnamed::default() });
+        known
+    }
+
+    /// Whether the windows are those of this machine's clock.
+    pub(super) fn goes_by_own_clock(&self) -> bool {
+        self.unnamed.is_some_and(|unnamed| unnamed.by_own_clock)
+    }
+
+    /// Moves what was spent in windows that this node entered by itself to those that the store names, unless the store has
+    /// understood them as they are. What was spent in a minute or a day that had ended by then is left out; where that is
+    /// not known it is kept. Whether anything was moved.
+    pub(super) fn adopt_windows(&mut self, books: &Settlement, now: Duration) -> bool {
+        let Some(unnamed) = self.unnamed.take() else { return false };
+        if !unnamed.by_own_clock && self.minute <= books.minute {
+            return false;
+        }
         let began = |window: Window| {
             let passed = window.seconds() * 1_000 - books.millis_left(window);
             now.saturating_sub(super::millis(passed))
@@ -147,14 +168,21 @@ impl Known {
         if self.minute_until <= began(Window::Day) {
             self.day_spent = 0;
         }
-        if own.midnight > began(Window::Day) + CLOCKS_APART {
-            self.day_spent = self.day_spent.saturating_add(own.yesterday);
+        if books.minute == self.named {
+            self.minute_spent = self.minute_spent.saturating_add(unnamed.spent_before);
+        }
+        if unnamed.midnight > began(Window::Day) + CLOCKS_APART {
+            self.day_spent = self.day_spent.saturating_add(unnamed.yesterday);
         }
         self.move_to(books.minute);
+        true
     }
 
     /// Begins a minute that no store has announced.
     fn enter_alone(&mut self, minute: i64, now: Duration, clock: UnixMillis) {
+        if self.unnamed.is_none() {
+            self.unnamed = Some(Unnamed { spent_before: self.minute_spent, ..Unnamed::default() });
+        }
         self.enter(minute);
         let ends = super::millis(ends_at(minute, Window::Minute).since(clock));
         self.keep_until(now + ends);

@@ -6,7 +6,7 @@ use contract::plan::Limits;
 use contract::time::UnixMillis;
 use contract::window::Window;
 
-use super::alone::{OwnClock, ShareLeft};
+use super::alone::{ShareLeft, Unnamed};
 use super::{Claim, Settlement, millis};
 use crate::quota::ledger::bucket::CLOCK_STEP_BACK_MINUTES_MAX;
 use crate::quota::ledger::{day_of, ends_at, left};
@@ -19,6 +19,8 @@ const CLOCK_GRAIN: Duration = Duration::from_millis(1);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     pub(super) minute: i64,
+    /// The minute of the last settlement; [`i64::MIN`] before the first.
+    pub(super) named: i64,
     pub(super) minute_spent: u32,
     pub(super) day_spent: u32,
     /// Granted and unspent.
@@ -31,6 +33,9 @@ pub(super) struct Known {
     /// The store's books for this node at the last settlement.
     own_minute: u32,
     own_day: u32,
+    /// Charged to earlier lives of this node, for good: the present one does not claim it once more.
+    past_minute: u32,
+    past_day: u32,
     /// Until when `held` may be spent.
     spendable_until: Duration,
     /// Until when a refusal holds.
@@ -42,8 +47,8 @@ pub(super) struct Known {
     /// The store's clock, and the moment at which it had said so at the latest.
     clock: UnixMillis,
     clock_at: Duration,
-    /// Set while the windows are those of this machine's clock, because the store has never named any.
-    pub(super) own_clock: Option<OwnClock>,
+    /// Set while the windows are those that this node entered by itself: no settlement has named them.
+    pub(super) unnamed: Option<Unnamed>,
     pub(super) share: Option<ShareLeft>,
 }
 
@@ -54,6 +59,7 @@ impl Known {
         let until = now + millis(ends_at(minute, Window::Minute).since(clock));
         Self {
             minute,
+            named: i64::MIN,
             minute_spent: 0,
             day_spent: 0,
             held: 0,
@@ -62,6 +68,8 @@ impl Known {
             day_charged: 0,
             own_minute: 0,
             own_day: 0,
+            past_minute: 0,
+            past_day: 0,
             spendable_until: until,
             minute_until: until,
             refused: None,
@@ -69,14 +77,9 @@ impl Known {
             shown_day: u32::MAX,
             clock,
             clock_at: now,
-            own_clock: None,
+            unnamed: None,
             share: None,
         }
-    }
-
-    /// Windows in which nothing was charged, by this machine's clock.
-    pub(super) fn by_own_clock(clock: UnixMillis, now: Duration) -> Self {
-        Self { own_clock: Some(OwnClock::default()), ..Self::blank(clock, now) }
     }
 
     /// The store's clock by now; never ahead of it.
@@ -98,12 +101,13 @@ impl Known {
             return;
         }
         if day_of(minute) != day_of(self.minute) {
-            if let Some(own) = &mut self.own_clock {
-                *own = OwnClock { yesterday: self.day_spent, midnight: self.minute_until };
+            if let Some(unnamed) = &mut self.unnamed {
+                *unnamed = Unnamed { yesterday: self.day_spent, midnight: self.minute_until, ..*unnamed };
             }
             self.day_spent = 0;
             self.day_charged = 0;
             self.own_day = 0;
+            self.past_day = 0;
             self.shown_day = u32::MAX;
             self.share = None;
         }
@@ -113,15 +117,42 @@ impl Known {
         self.due = 0;
         self.minute_charged = 0;
         self.own_minute = 0;
+        self.past_minute = 0;
         self.refused = None;
         self.shown_minute = u32::MAX;
     }
 
-    /// Takes over a settlement of which `granted` units count, `need` of them for requests that wait.
-    pub(super) fn hear(&mut self, books: &Settlement, granted: u32, need: u32, asked_at: Duration, now: Duration) {
+    /// A statement with these figures was given up: if it was executed, the store's books hold no more than that.
+    pub(super) fn may_be_charged_less(&mut self, minute_units: u32, day_units: u32) {
+        self.own_minute = self.own_minute.min(minute_units);
+        self.own_day = self.own_day.min(day_units);
+    }
+
+    /// What the books hold for this life stays there; the next one begins with nothing.
+    pub(super) fn begin_anew(&mut self) {
+        self.past_minute = self.past_minute.saturating_add(std::mem::take(&mut self.own_minute));
+        self.past_day = self.past_day.saturating_add(std::mem::take(&mut self.own_day));
+    }
+
+    /// Nothing is charged to earlier lives any more.
+    pub(super) fn claim_everything(&mut self) {
+        (self.past_minute, self.past_day) = (0, 0);
+    }
+
+    /// Takes over a settlement of which `granted` units count, `need` of them for requests that wait. Whether figures were
+    /// moved to the windows that it names, so that the store has to be told of them.
+    pub(super) fn hear(
+        &mut self,
+        books: &Settlement,
+        granted: u32,
+        need: u32,
+        asked_at: Duration,
+        now: Duration,
+    ) -> bool {
         self.keep_rest();
-        self.adopt_windows(books, now);
+        let moved = self.adopt_windows(books, now);
         self.enter(books.minute);
+        self.named = books.minute;
         self.due = granted.min(need);
         self.held = self.held.saturating_add(granted - self.due);
         self.minute_charged = books.minute_charged;
@@ -133,6 +164,7 @@ impl Known {
         self.clock = books.now;
         self.clock_at = now;
         self.share = None;
+        moved
     }
 
     /// Remembers until the minute ends that a window is spent. Where both are, the day is the one that matters.
@@ -238,21 +270,28 @@ impl Known {
         self.minute = minute;
     }
 
-    /// What the node states. Windows of its own clock are not named to the store.
+    /// What the node states. Windows of this machine's own clock are not named to the store.
     pub(super) fn claim(&self) -> Claim {
-        if self.own_clock.is_some() {
+        if self.goes_by_own_clock() {
             return Claim::NOTHING;
         }
+        let held = self.held.saturating_add(self.due);
+        // What was charged to earlier lives covers units that are spent and units that are held.
+        let minute_units = self.minute_spent.saturating_add(held).saturating_sub(self.past_minute);
+        let day_units = self.day_spent.saturating_add(held).saturating_sub(self.past_day);
+        let held = held.min(minute_units).min(day_units);
         Claim {
             minute: self.minute,
-            minute_spent: self.minute_spent,
-            day_spent: self.day_spent,
-            held: self.held.saturating_add(self.due),
+            named: self.named,
+            minute_spent: minute_units - held,
+            day_spent: day_units - held,
+            held,
         }
     }
 
     pub(super) fn owes(&self) -> bool {
-        self.own_day != self.day_spent || self.own_minute != self.minute_spent
+        self.own_day != self.day_spent.saturating_sub(self.past_day)
+            || self.own_minute != self.minute_spent.saturating_sub(self.past_minute)
     }
 
     pub(super) fn runs_low(&self, now: Duration, at_most: u32) -> bool {

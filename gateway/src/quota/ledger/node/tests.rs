@@ -2,11 +2,16 @@ use std::num::NonZeroU32;
 
 use super::*;
 use crate::quota::ledger::bucket::{Bucket, Surroundings};
-use crate::quota::ledger::{Incarnation, Reply};
+use crate::quota::ledger::{Incarnation, Life, Reply};
 
 /// 2023-11-14T22:13:20Z, 20 seconds into its minute, when the monotonic clock shows 0.
 const START: UnixMillis = UnixMillis(1_700_000_000_000);
 const SECOND: Duration = Duration::from_secs(1);
+
+/// A process in a place of its own.
+fn node(number: u32) -> NodeId {
+    NodeId { place: number.into(), life: Life { start: 1, stay: 0, process: number } }
+}
 
 /// A node and a store that answers when the test says so.
 struct Pair {
@@ -20,7 +25,7 @@ impl Pair {
     fn new(per_minute: u32, per_day: u32) -> Self {
         let limits = Limits::new(per_minute, per_day).unwrap();
         let around = Self::around(Duration::ZERO);
-        let node = NodeBucket::new(NodeId { process: 1, life: 0 }, limits);
+        let node = NodeBucket::new(node(1), limits);
         Self { node, store: Bucket::new(&around), limits, now: Duration::ZERO }
     }
 
@@ -181,8 +186,8 @@ fn when_both_windows_are_spent_the_day_is_what_refuses() {
 fn remaining_never_rises_even_when_another_node_hands_back() {
     let mut pair = Pair::new(60, 1_000);
     let other = |seq, held, need, pair: &mut Pair| {
-        let claim = Claim { minute: 28_333_333, minute_spent: 0, day_spent: 0, held };
-        let node = NodeId { process: 2, life: 0 };
+        let claim = Claim { minute: 28_333_333, named: 28_333_333, minute_spent: 0, day_spent: 0, held };
+        let node = node(2);
         let statement = Statement { node, seq, heard: seq - 1, claim, need, spare: 0, limits: pair.limits };
         pair.store.apply(&statement, &Pair::around(pair.now))
     };
@@ -283,9 +288,41 @@ fn a_node_with_a_wrong_clock_names_no_minute_that_the_store_has_not_named() {
     }
 }
 
+// rule: 8.1
+#[test]
+fn what_was_spent_in_a_minute_that_has_not_begun_at_the_store_is_charged_to_the_one_that_has() {
+    for (ahead, spent_before) in [(60, 0), (60, 4), (180, 4)] {
+        let mut pair = Pair::new(60, 1_000);
+        let all = Alone::Share(Share::new(NonZeroU32::MIN, 0));
+        for _ in 0..spent_before {
+            assert!(matches!(pair.request(), Step::Admit(_)));
+        }
+        // The store's time as this node has it is ahead of the store's own.
+        let fast = pair.now + Duration::from_secs(ahead);
+        for _ in 0..5 {
+            let clock = AloneClock::Heard(Pair::around(fast).now);
+            assert!(matches!(pair.node.spend_alone(fast, clock, all), AloneStep::Admit(_)));
+        }
+        let minute = Window::Minute.index(START);
+        let heard = pair.node.ask(fast, Purpose::Spend(1)).unwrap();
+        let Reply::Settled(books) = pair.store.apply(&heard, &Pair::around(pair.now)) else { unreachable!() };
+        assert!(pair.node.hear(fast, heard.seq, &books));
+        assert_eq!((books.granted, books.minute), (0, minute), "the books stay where they are");
+        assert!(pair.node.wants_assert());
+        let told = pair.node.ask(fast, Purpose::Assert).unwrap();
+        let Reply::Settled(told) = pair.store.apply(&told, &Pair::around(pair.now)) else { unreachable!() };
+        let spent: u64 = 5 + spent_before;
+        assert_eq!(
+            (told.minute, told.minute_charged, told.day_charged),
+            (minute, spent, spent),
+            "{ahead} {spent_before}"
+        );
+    }
+}
+
 /// A process beside ours, which holds this many units of the same bucket.
-fn hold_elsewhere(pair: &mut Pair, process: u64, units: u32) -> NodeBucket {
-    let mut other = NodeBucket::new(NodeId { process, life: 0 }, pair.limits);
+fn hold_elsewhere(pair: &mut Pair, process: u32, units: u32) -> NodeBucket {
+    let mut other = NodeBucket::new(node(process), pair.limits);
     let statement = other.ask(pair.now, Purpose::Spend(units)).unwrap();
     let Reply::Settled(settlement) = pair.store.apply(&statement, &Pair::around(pair.now)) else { unreachable!() };
     assert!(other.hear(pair.now, statement.seq, &settlement));
@@ -332,4 +369,34 @@ fn what_others_hand_back_in_time_is_granted() {
     pair.pass(RECALL_WAIT);
     assert_eq!(pair.exchange(Purpose::Spend(1)).granted, 1);
     assert!(matches!(pair.node.serve(pair.now), Step::Admit(_)));
+}
+
+#[test]
+fn a_new_life_claims_only_what_was_spent_beyond_what_is_charged_to_the_old_one() {
+    let mut pair = Pair::new(1_000, 100_000);
+    pair.warm_up();
+    let (charged, held) = (pair.day_charged(), pair.node.claim().held);
+    let next = NodeId { life: Life { stay: 1, ..node(1).life }, ..node(1) };
+    let seq = pair.node.ask(pair.now, Purpose::Prefetch).unwrap().seq;
+    assert!(pair.node.begin_anew(seq, next) && !pair.node.begin_anew(seq, next));
+    assert_eq!((pair.node.claim().day_units(), pair.node.owes()), (0, false), "all of it is charged to the old life");
+    for _ in 0..held {
+        assert!(matches!(pair.spend(), Step::Admit(_)), "what was granted is charged, so it may be spent");
+    }
+    assert_eq!(pair.node.claim().day_units(), 0);
+    assert_eq!(pair.spend(), Step::Ask);
+    let books = pair.exchange(Purpose::Spend(1));
+    assert_eq!(
+        (books.granted > 0, books.own_day, books.day_charged),
+        (true, books.granted, charged + u64::from(books.granted))
+    );
+    assert!(books.learning_until.is_none(), "a new life does not look like a loss of memory");
+    assert!(matches!(pair.node.serve(pair.now), Step::Admit(_)));
+    assert_eq!(pair.node.claim().day_units(), books.granted);
+    pair.node.store_forgot(pair.now);
+    assert_eq!(
+        u64::from(pair.node.claim().day_units()),
+        charged + u64::from(books.granted),
+        "a new memory hears everything"
+    );
 }

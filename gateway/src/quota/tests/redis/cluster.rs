@@ -1,6 +1,6 @@
 //! A Cluster, and a master behind Sentinel that fails over.
 
-use super::nodes::{Nodes, within_one_minute};
+use super::nodes::{Nodes, within_one_minute, without_bans};
 use super::server::ask;
 use super::*;
 use crate::quota::settings::OnStoreDown;
@@ -37,6 +37,7 @@ async fn a_cluster_that_loses_a_master(lose: impl FnOnce(&mut Redis), full_cover
     eventually("the Cluster is good", async || servers.iter().all(|server| good(server.port))).await;
     let ports: Vec<u16> = servers.iter().map(|server| server.port).collect();
     let nodes = Nodes::start(&ports, RedisMode::Cluster, 3, |settings| {
+        without_bans(settings);
         settings.call_budget = Duration::from_millis(500);
         settings.on_store_down = OnStoreDown::Deny;
     })
@@ -52,7 +53,7 @@ async fn a_cluster_that_loses_a_master(lose: impl FnOnce(&mut Redis), full_cover
         })
         .await;
     }
-    let with_buckets = servers.iter().filter(|server| !server.ask(&["KEYS", "tollhouse:q:*"]).is_empty()).count();
+    let with_buckets = servers.iter().filter(|server| !server.ask(&["KEYS", "tollhouse:bucket:*"]).is_empty()).count();
     assert!(with_buckets >= 3, "{with_buckets} servers have buckets");
     // Bans reach everybody, whichever server is asked.
     nodes.all[0].ban(&key(5), UnixSeconds(4_000_000_000)).unwrap();

@@ -176,7 +176,7 @@ async fn fails_over_within_a_minute(old: &Redis, new: &Redis) -> bool {
         admitted += ask_in_turn(&nodes, &project, limits, 2).await;
         new.ask(&["EXISTS", "tollhouse:gateways"]) == "1"
             && nodes.all.iter().all(|node| node.mode() == Mode::Lease)
-            && !new.ask(&["HGET", &format!("tollhouse:q:{{{project}}}"), "books"]).is_empty()
+            && !new.ask(&["HGET", &format!("tollhouse:bucket:{{{project}}}"), "books"]).is_empty()
     })
     .await;
     admitted += ask_in_turn(&nodes, &project, limits, 300).await;

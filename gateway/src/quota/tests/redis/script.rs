@@ -6,19 +6,20 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::*;
-use crate::quota::ledger::bucket::{Bucket, Surroundings};
-use crate::quota::ledger::{Claim, Incarnation, NodeId, Reply, Settlement, Statement};
+use crate::quota::ledger::bucket::{Bucket, PLACES_MAX, Surroundings};
+use crate::quota::ledger::{Claim, Incarnation, Life, NodeId, Reply, Settlement, Statement};
 
 /// A statement to be: what of it depends on the clock is filled in when it is made.
 #[derive(Clone, Copy, Debug)]
 struct Draft {
-    process: u64,
-    life: u32,
+    node: NodeId,
     /// Added to the last sequence number of the node; 0 and below are stale.
     ahead: i8,
     heard_behind: u8,
     /// Minutes from the present one; `None`: knows of none.
     minute: Option<i8>,
+    /// How many minutes before that a settlement has named the last one; `None`: none ever did.
+    named_before: Option<u8>,
     minute_spent: u8,
     day_more: u8,
     held: u8,
@@ -29,14 +30,15 @@ struct Draft {
 
 fn drafts() -> impl Strategy<Value = Vec<Draft>> {
     let draft = (
-        (0..4_u64, 0..2_u32, -1..3_i8, 0..3_u8),
-        (prop::option::weighted(0.8, -2..3_i8), 0..9_u8, 0..9_u8, 0..5_u8),
+        (0..4_u64, (1..3_u32, 0..2_u32, 0..2_u32), -1..3_i8, 0..3_u8),
+        (prop::option::weighted(0.8, -2..3_i8), prop::option::weighted(0.8, 0..3_u8), 0..9_u8, 0..9_u8, 0..5_u8),
         (0..9_u8, 0..9_u8, (1..40_u8, 1..90_u8)),
     );
     let draft =
-        draft.prop_map(|((process, life, ahead, heard_behind), (minute, minute_spent, day_more, held), rest)| {
-            let (need, spare, limits) = rest;
-            Draft { process, life, ahead, heard_behind, minute, minute_spent, day_more, held, need, spare, limits }
+        draft.prop_map(|((place, (start, stay, process), ahead, heard_behind), claim, (need, spare, limits))| {
+            let (minute, named_before, minute_spent, day_more, held) = claim;
+            let node = NodeId { place, life: Life { start, stay, process } };
+            Draft { node, ahead, heard_behind, minute, named_before, minute_spent, day_more, held, need, spare, limits }
         });
     prop::collection::vec(draft, 1..40)
 }
@@ -46,22 +48,24 @@ struct Pair<'a> {
     store: &'a RedisStore,
     project: ProjectUid,
     mirror: Option<Bucket>,
-    seqs: std::collections::HashMap<(u64, u32), u64>,
+    incarnation: Incarnation,
+    seqs: std::collections::HashMap<NodeId, u64>,
 }
 
 impl Pair<'_> {
     async fn state(&mut self, draft: Draft, now: i64) -> Result<(), TestCaseError> {
-        let node = (draft.process, draft.life);
+        let node = draft.node;
         let last = self.seqs.get(&node).copied().unwrap_or(0);
         let seq = last.saturating_add_signed(i64::from(draft.ahead)).max(1);
         self.seqs.insert(node, seq.max(last));
         let minute_now = Window::Minute.index(UnixMillis(now));
         let statement = Statement {
-            node: NodeId { process: node.0, life: node.1 },
+            node,
             seq,
             heard: seq.saturating_sub(1 + u64::from(draft.heard_behind)),
             claim: draft.minute.map_or(Claim::NOTHING, |minute| Claim {
                 minute: minute_now + i64::from(minute),
+                named: draft.named_before.map_or(i64::MIN, |before| minute_now + i64::from(minute) - i64::from(before)),
                 minute_spent: draft.minute_spent.into(),
                 day_spent: u32::from(draft.minute_spent) + u32::from(draft.day_more),
                 held: draft.held.into(),
@@ -74,8 +78,10 @@ impl Pair<'_> {
         // What the server decided it decided at its own moment, in its own memory.
         let (at, incarnation) = match real {
             Reply::Settled(Settlement { now, incarnation, .. }) => (now, incarnation),
-            Reply::Stale => (UnixMillis(now), Incarnation(0)),
+            // Nothing was executed. The bucket must not take the memory for a new one.
+            _ => (UnixMillis(now), self.incarnation),
         };
+        self.incarnation = incarnation;
         let around = Surroundings { now: at, incarnation, learning_until: UnixMillis(0) };
         let mirror = self.mirror.get_or_insert_with(|| Bucket::new(&around));
         let expected = mirror.apply(&statement, &around);
@@ -107,7 +113,13 @@ async fn the_script_is_the_same_function_as_the_bucket() {
         let mut runner = TestRunner::new(Config { cases: 150, failure_persistence: None, ..Config::default() });
         runner.run(&drafts(), |drafts| {
             let project = format!("pair-{}", number.fetch_add(1, Ordering::SeqCst)).parse().unwrap();
-            let mut pair = Pair { store: &store, project, mirror: None, seqs: std::collections::HashMap::new() };
+            let mut pair = Pair {
+                store: &store,
+                project,
+                mirror: None,
+                incarnation: Incarnation(0),
+                seqs: std::collections::HashMap::new(),
+            };
             runtime.block_on(async {
                 let wall = || chassis::clock::Clock::now(&chassis::clock::SystemClock::new()).0;
                 for draft in drafts {
@@ -118,4 +130,48 @@ async fn the_script_is_the_same_function_as_the_bucket() {
         })
     });
     tested.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_script_and_the_bucket_give_up_the_same_places_and_refuse_the_same_newcomers() {
+    let redis = Redis::in_a_fresh_minute();
+    let store = store(&[redis.port], RedisMode::Standalone, 1).await;
+    grants(&store).await;
+    let project: ProjectUid = "crowded".parse().unwrap();
+    let mut pair = Pair {
+        store: &store,
+        project,
+        mirror: None,
+        incarnation: Incarnation(0),
+        seqs: std::collections::HashMap::new(),
+    };
+    let most = PLACES_MAX as u64;
+    let draft = |place: u64, minute: Option<i8>| Draft {
+        node: NodeId { place, life: Life { start: 1, stay: 0, process: 1 } },
+        ahead: 1,
+        heard_behind: 0,
+        minute,
+        named_before: Some(0),
+        minute_spent: 0,
+        day_more: 0,
+        held: 0,
+        need: 1,
+        spare: 0,
+        limits: (255, 255),
+    };
+    let now = async || store.pulse(false).await.unwrap().now.0;
+    for place in (0..most).chain([most, 5, most + 1]) {
+        pair.state(draft(place, None), now().await).await.unwrap();
+    }
+    // One of them has heard of a minute in which the others have been silent for long: room for 64, and 64 after them.
+    pair.state(draft(7, Some(5)), now().await).await.unwrap();
+    for place in most..most + 70 {
+        pair.state(draft(place, None), now().await).await.unwrap();
+    }
+    // Some that were given up return, with and without something to claim.
+    for (place, minute) in [(0, Some(5)), (1, Some(5)), (2, None), (7, Some(5)), (100, Some(5)), (900, Some(5))] {
+        pair.state(draft(place, minute), now().await).await.unwrap();
+    }
+    let books = store.view(&pair.project).await.unwrap().unwrap();
+    assert!(books.nodes.len() > PLACES_MAX - 128 && books.nodes.len() <= PLACES_MAX, "{}", books.nodes.len());
 }

@@ -1,9 +1,10 @@
-//! `tollhouse diff`: what a restart with these files would change.
+//! `tollhouse check-config --running`: what a restart with these files would change.
 //!
-//! Compared is what was said, setting by setting: the file's text against what the running process was given when it
-//! started. Where the process was told by its environment the file does not count, and is not compared. Secrets are not
-//! compared. Whether a file is good is `check-config`'s to say.
+//! Compares setting by setting: the file's text with what the running process was given when it started. Skips settings
+//! that the process took from its environment, where the file does not count, and secrets. `check-config` alone says
+//! whether a file is good.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -11,25 +12,18 @@ use chassis::config::{Source, Told};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::check_config::default_files;
+use super::{Process, files_or_default};
 use crate::arguments::Common;
 use crate::client::Client;
 use crate::output::{Attention, answer, table};
 
-pub(super) async fn run(common: &Common, client: &Client, files: &[PathBuf]) -> anyhow::Result<()> {
-    let defaults = default_files();
-    let files = if files.is_empty() { &defaults } else { files };
+pub(in crate::command) async fn compare(common: &Common, client: &Client, files: &[PathBuf]) -> anyhow::Result<()> {
     let mut rows = Vec::new();
-    for file in files {
-        let process = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-        anyhow::ensure!(
-            default_files().iter().any(|known| known.file_stem() == file.file_stem()),
-            "{} belongs to no process: call it gateway.toml, orders-service.toml or domains-service.toml",
-            file.display()
-        );
+    for file in files_or_default(files) {
+        let process = Process::of(&file)?;
         for (place, running) in running(client, process).await {
             let running = running.with_context(|| format!("asking {place} for the settings it runs with"))?;
-            rows.extend(differences(process, &place, &running, &told(process, file)?));
+            rows.extend(differences(process, &place, &running, &told(process, &file)?));
         }
     }
     let differ = !rows.is_empty();
@@ -44,36 +38,31 @@ pub(super) async fn run(common: &Common, client: &Client, files: &[PathBuf]) -> 
 }
 
 /// What every process of this kind runs with.
-async fn running(client: &Client, process: &str) -> Vec<(String, anyhow::Result<Value>)> {
+async fn running(client: &Client, process: Process) -> Vec<(String, anyhow::Result<Value>)> {
     match process {
-        "gateway" => client.every_edge(&Method::GET, "/settings").await,
-        "orders-service" => {
+        Process::Gateway => client.every_edge(&Method::GET, "/settings").await,
+        Process::Orders => {
             vec![(client.run.orders.to_string(), client.orders_json("/internal/settings").await)]
         }
-        _ => {
+        Process::Domains => {
             let settings = client.control(Method::GET, "/internal/settings", &Value::Null).await;
             vec![(client.run.control.to_string(), settings)]
         }
     }
 }
 
-/// What the file says, without anybody's environment. The process's own reading knows what is a default.
-fn told(process: &str, file: &Path) -> anyhow::Result<Told> {
+/// What the file says, without any environment. The process's own reading knows what is a default.
+fn told(process: Process, file: &Path) -> anyhow::Result<Told> {
     let name = file.display().to_string();
     let text = std::fs::read_to_string(file).with_context(|| format!("reading {name}"))?;
-    let source = Source::from_text(&name, &text, "TOLLHOUSE_DIFF", std::collections::BTreeMap::new());
-    // One that is not TOML ends here.
+    let source = Source::from_text(&name, &text, "TOLLHOUSE_DIFF", BTreeMap::new());
+    // A file that is not TOML ends here.
     source.reader()?;
-    let read = match process {
-        "gateway" => gateway::config::Config::read(&source).map(|config| config.told),
-        "orders-service" => orders_service::Config::read(&source).map(|config| config.told),
-        _ => domains_service::Config::read(&source).map(|config| config.told),
-    };
-    // A file for processes whose secrets are elsewhere may lack something; what it says it says all the same.
-    Ok(read.unwrap_or_else(|problems| problems.told))
+    // A file without its secrets has problems, and its settings count all the same.
+    Ok(process.read(&source).unwrap_or_else(|problems| problems.told))
 }
 
-fn differences(process: &str, place: &str, running: &Value, file: &Told) -> Vec<Value> {
+fn differences(process: Process, place: &str, running: &Value, file: &Told) -> Vec<Value> {
     let found = |path: &str| running.get(path).and_then(|given| given.get("value")).and_then(Value::as_str);
     let is_default = |path: &str| running.pointer(&format!("/{path}/default")).is_some_and(|default| default == true);
     // What is said and changes nothing is no difference to who says nothing.
@@ -106,7 +95,7 @@ mod tests {
     #[test]
     fn what_the_environment_said_is_not_the_files_business() {
         let text = "threads = 4\n[quota]\nbans = \"off\"\n[drain]\nrequests = \"9s\"\n";
-        let source = Source::from_text("gateway.toml", text, "X", std::collections::BTreeMap::new());
+        let source = Source::from_text("gateway.toml", text, "X", BTreeMap::new());
         let file = source.reader().unwrap().told();
         let running = json!({
             "threads": { "value": "2", "from": "environment" },
@@ -115,7 +104,7 @@ mod tests {
             "quota.store": { "value": "memory", "from": "file", "default": true },
             "secret": { "value": "(secret)", "from": "environment" },
         });
-        let found: Vec<String> = differences("gateway", "a:1", &running, &file)
+        let found: Vec<String> = differences(Process::Gateway, "a:1", &running, &file)
             .iter()
             .map(|row| format!("{}: {} -> {}", row["setting"], row["running"], row["file"]))
             .collect();

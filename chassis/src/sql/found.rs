@@ -1,0 +1,229 @@
+//! Rows that are read column by column, so that one bad column fails neither its row nor the rows beside it.
+//!
+//! SQLite keeps whatever it was given in any column: a damaged text, text where a number belongs, bytes where text belongs.
+//! PostgreSQL refuses all of these.
+
+use std::fmt::Write as _;
+
+use sqlx::{ColumnIndex, Decode, FromRow, Row, Type};
+
+use super::BadColumn;
+
+/// What a row holds, and what of it could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found<T> {
+    /// The row. A column that could not be read has the text of its bytes, or 0, `false` or nothing.
+    pub row: T,
+    /// The first column that could not be read.
+    pub bad: Option<BadColumn>,
+}
+
+impl<T> From<T> for Found<T> {
+    fn from(row: T) -> Self {
+        Self { row, bad: None }
+    }
+}
+
+/// What is read from a row column by column: tuples, and structs made by [`crate::record!`].
+pub trait Readable<'r, R: Row>: Sized {
+    /// Reads it, and notes the first column that cannot be read.
+    ///
+    /// # Errors
+    /// When the row has other columns: the statement is wrong, not the row.
+    fn read(row: &'r R, bad: &mut Option<BadColumn>) -> Result<Self, sqlx::Error>;
+}
+
+impl<'r, R: Row, T: Readable<'r, R>> FromRow<'r, R> for Found<T> {
+    fn from_row(row: &'r R) -> Result<Self, sqlx::Error> {
+        let mut bad = None;
+        Ok(Self { row: T::read(row, &mut bad)?, bad })
+    }
+}
+
+/// Reads a row of which every column can be read: what [`crate::record!`] makes of `FromRow`.
+///
+/// # Errors
+/// As [`Readable::read`], and with the first column that cannot be read.
+pub fn whole<'r, R: Row, T: Readable<'r, R>>(row: &'r R) -> Result<T, sqlx::Error> {
+    let Found { row, bad } = Found::from_row(row)?;
+    bad.map_or(Ok(row), |bad| Err(bad.into()))
+}
+
+impl From<BadColumn> for sqlx::Error {
+    fn from(bad: BadColumn) -> Self {
+        Self::ColumnDecode { index: bad.column.to_owned(), source: bad.reason.into() }
+    }
+}
+
+/// The value of one column.
+pub trait Cell<'r, R: Row>: Sized {
+    /// Reads the column at `index`, which is called `column`. One that cannot be read is noted in `bad`, if it is the first.
+    ///
+    /// # Errors
+    /// When there is no such column.
+    fn read<I>(row: &'r R, index: I, column: &'static str, bad: &mut Option<BadColumn>) -> Result<Self, sqlx::Error>
+    where
+        I: ColumnIndex<R> + Copy;
+}
+
+/// A column's value, or `None` and a note.
+fn value<'r, R, I, T>(
+    row: &'r R,
+    index: I,
+    column: &'static str,
+    bad: &mut Option<BadColumn>,
+) -> Result<Option<T>, sqlx::Error>
+where
+    R: Row,
+    I: ColumnIndex<R>,
+    T: Decode<'r, R::Database> + Type<R::Database>,
+{
+    match row.try_get(index) {
+        Ok(value) => Ok(Some(value)),
+        Err(sqlx::Error::ColumnDecode { source, .. }) => {
+            bad.get_or_insert_with(|| BadColumn { column, reason: source.to_string() });
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+macro_rules! cells {
+    ($($type:ty),+) => {
+        $(
+            impl<'r, R: Row> Cell<'r, R> for $type
+            where
+                $type: Decode<'r, R::Database> + Type<R::Database>,
+            {
+                fn read<I>(
+                    row: &'r R,
+                    index: I,
+                    column: &'static str,
+                    bad: &mut Option<BadColumn>,
+                ) -> Result<Self, sqlx::Error>
+                where
+                    I: ColumnIndex<R> + Copy,
+                {
+                    Ok(value(row, index, column, bad)?.unwrap_or_default())
+                }
+            }
+        )+
+    };
+}
+
+cells!(i64, bool, Option<i64>, Option<bool>);
+
+impl<'r, R: Row> Cell<'r, R> for Option<String>
+where
+    Self: Decode<'r, R::Database> + Type<R::Database>,
+    Option<Vec<u8>>: Decode<'r, R::Database> + Type<R::Database>,
+{
+    fn read<I>(row: &'r R, index: I, column: &'static str, bad: &mut Option<BadColumn>) -> Result<Self, sqlx::Error>
+    where
+        I: ColumnIndex<R> + Copy,
+    {
+        if let Some(text) = value(row, index, column, bad)? {
+            return Ok(text);
+        }
+        let bytes: Option<Vec<u8>> = row.try_get_unchecked(index)?;
+        Ok(bytes.map(|bytes| shown(&bytes)))
+    }
+}
+
+impl<'r, R: Row> Cell<'r, R> for String
+where
+    Option<Self>: Cell<'r, R>,
+{
+    fn read<I>(row: &'r R, index: I, column: &'static str, bad: &mut Option<BadColumn>) -> Result<Self, sqlx::Error>
+    where
+        I: ColumnIndex<R> + Copy,
+    {
+        let text = <Option<Self> as Cell<'r, R>>::read(row, index, column, bad)?;
+        if text.is_none() {
+            bad.get_or_insert_with(|| BadColumn { column, reason: "it is NULL".to_owned() });
+        }
+        Ok(text.unwrap_or_default())
+    }
+}
+
+/// Bytes as text: those that are no UTF-8 in hexadecimal, so that different bytes are different texts and none of them is
+/// taken for a good one.
+fn shown(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    }
+    text
+}
+
+macro_rules! tuples {
+    ($(($($type:ident $index:literal $name:literal),+);)+) => {
+        $(
+            impl<'r, R: Row, $($type: Cell<'r, R>),+> Readable<'r, R> for ($($type,)+)
+            where
+                usize: ColumnIndex<R>,
+            {
+                fn read(row: &'r R, bad: &mut Option<BadColumn>) -> Result<Self, sqlx::Error> {
+                    Ok(($($type::read(row, $index, $name, bad)?,)+))
+                }
+            }
+        )+
+    };
+}
+
+tuples! {
+    (A 0_usize "1");
+    (A 0_usize "1", B 1_usize "2");
+    (A 0_usize "1", B 1_usize "2", C 2_usize "3");
+    (A 0_usize "1", B 1_usize "2", C 2_usize "3", D 3_usize "4", E 4_usize "5");
+}
+
+/// A struct that is read from a row, each field from the column of its name; or from [`Found`] of it, where one bad row is
+/// not to fail the others.
+///
+/// In place of `#[derive(sqlx::FromRow)]`: sqlx's macros run when the program is compiled, and so both database drivers,
+/// `SQLite` among them, would be built twice, once for the compiler (docs/build-times.md).
+#[macro_export]
+macro_rules! record {
+    ($(#[$meta:meta])* $visibility:vis struct $name:ident {
+        $($(#[$field_meta:meta])* $field_visibility:vis $field:ident: $type:ty,)+
+    }) => {
+        $(#[$meta])*
+        $visibility struct $name {
+            $($(#[$field_meta])* $field_visibility $field: $type,)+
+        }
+
+        impl<'r, R: ::sqlx::Row> $crate::sql::Readable<'r, R> for $name
+        where
+            &'static str: ::sqlx::ColumnIndex<R>,
+            $($type: $crate::sql::Cell<'r, R>,)+
+        {
+            fn read(
+                row: &'r R,
+                bad: &mut ::std::option::Option<$crate::sql::BadColumn>,
+            ) -> ::std::result::Result<Self, ::sqlx::Error> {
+                Ok(Self {
+                    $($field: <$type as $crate::sql::Cell<'r, R>>::read(
+                        row,
+                        stringify!($field),
+                        stringify!($field),
+                        bad,
+                    )?,)+
+                })
+            }
+        }
+
+        impl<'r, R: ::sqlx::Row> ::sqlx::FromRow<'r, R> for $name
+        where
+            $name: $crate::sql::Readable<'r, R>,
+        {
+            fn from_row(row: &'r R) -> ::std::result::Result<Self, ::sqlx::Error> {
+                $crate::sql::whole(row)
+            }
+        }
+    };
+}

@@ -1,0 +1,83 @@
+//! Numbers that the database compares by itself, where SQLite has something that is none.
+//!
+//! That is behind all numbers, so no comparison finds its row: a delivery would never be due, and a withdrawal never over.
+//! What is put in its place is on the safe side: due now, or waited for longer than needed. Domains that are due are
+//! looked for by their worker (`domains`).
+
+use chassis::sql::{Found, Kind, query_as};
+
+use super::{StoreError, Write};
+
+/// What takes the place of what is no number.
+#[derive(Clone, Copy, Debug)]
+enum Safe {
+    /// The present moment.
+    Now,
+    /// The newest revision.
+    Newest,
+    /// The beginning of time.
+    Never,
+}
+
+/// Table, column, what is put there, and the statement, which brings the names of the rows in two parts.
+const COLUMNS: [(&str, &str, Safe, &str); 7] = [
+    (
+        "acme_orders",
+        "abandoned_at",
+        Safe::Now,
+        "UPDATE acme_orders SET abandoned_at = $1 WHERE abandoned_at >= '' RETURNING url, authority",
+    ),
+    ("domains", "removal", Safe::Newest, "UPDATE domains SET removal = $1 WHERE removal >= '' RETURNING name, project"),
+    (
+        "edge_bans",
+        "heard_at",
+        Safe::Never,
+        "UPDATE edge_bans SET heard_at = $1 WHERE heard_at >= '' RETURNING node, ''",
+    ),
+    (
+        "processes",
+        "last_heard_at",
+        Safe::Now,
+        "UPDATE processes SET last_heard_at = $1 WHERE last_heard_at >= '' RETURNING process, gateway",
+    ),
+    (
+        "webhook_deliveries",
+        "due_at",
+        Safe::Now,
+        "UPDATE webhook_deliveries SET due_at = $1 WHERE due_at >= '' RETURNING CAST(id AS TEXT), endpoint",
+    ),
+    (
+        "withdrawals",
+        "revision",
+        Safe::Newest,
+        "UPDATE withdrawals SET revision = $1 WHERE revision >= '' RETURNING which, project",
+    ),
+    ("withdrawals", "since", Safe::Now, "UPDATE withdrawals SET since = $1 WHERE since >= '' RETURNING which, project"),
+];
+
+/// Puts numbers where there are none, and logs which rows those were.
+pub(crate) async fn put_right(write: &mut Write) -> Result<(), StoreError> {
+    if write.connection().kind() == Kind::Postgres {
+        return Ok(());
+    }
+    let (now, newest) = (write.now().0, i64::try_from(write.revision().0).unwrap_or(i64::MAX));
+    for (table, column, safe, statement) in COLUMNS {
+        let number = match safe {
+            Safe::Now => now,
+            Safe::Newest => newest,
+            Safe::Never => 0,
+        };
+        let rows: Vec<Found<(String, String)>> = query_as(statement).bind(number).fetch_all(write.connection()).await?;
+        for Found { row: (row, of), .. } in rows {
+            tracing::error!(
+                table,
+                column,
+                row,
+                of,
+                number,
+                "database column was no number and was replaced: the row is due or waited for anew"
+            );
+        }
+    }
+    Ok(())
+}
