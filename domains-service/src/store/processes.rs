@@ -12,9 +12,6 @@ use super::{Store, StoreError};
 /// Processes on record of one credential: of more, the longest silent is forgotten.
 pub(crate) const PROCESSES_OF_ONE_MAX: i64 = 128;
 
-/// What the process of a gateway with the platform's secret has in place of the name of a credential.
-const NO_CREDENTIAL: &str = "";
-
 chassis::record! {
     /// The row of a process.
     #[derive(Clone, Debug)]
@@ -41,9 +38,8 @@ pub(crate) struct Process {
 
 impl From<Row> for Process {
     fn from(row: Row) -> Self {
-        let node = if row.gateway == NO_CREDENTIAL { row.process } else { format!("{}/{}", row.gateway, row.process) };
         let report = NodeReport {
-            node,
+            node: format!("{}/{}", row.gateway, row.process),
             place: Some(row.place).filter(|place| !place.is_empty()),
             applied: Revision(row.applied.unsigned_abs()),
             version: row.version,
@@ -53,9 +49,9 @@ impl From<Row> for Process {
     }
 }
 
-/// The credential and the process that a node's name consists of.
+/// The names of the credential and of the process that a node's name consists of.
 fn parts(node: &str) -> (&str, &str) {
-    node.split_once('/').unwrap_or((NO_CREDENTIAL, node))
+    node.split_once('/').unwrap_or(("", node))
 }
 
 impl Store {
@@ -64,8 +60,8 @@ impl Store {
         let found = query_as(
             "SELECT * FROM processes
              WHERE last_heard_at >= $1
-               AND (gateway = '' OR EXISTS
-                   (SELECT 1 FROM gateways WHERE gateways.name = processes.gateway AND gateways.revoked_at IS NULL))
+               AND EXISTS
+                   (SELECT 1 FROM gateways WHERE gateways.name = processes.gateway AND gateways.revoked_at IS NULL)
              ORDER BY gateway, process",
         );
         let rows: Vec<Row> = found.bind(moment.0).fetch_all(self.reader()).await?;
@@ -78,7 +74,7 @@ impl Store {
         query(
             "INSERT INTO processes (gateway, process, place, version, applied, first_heard_at, last_heard_at)
              SELECT $1, $2, $3, $4, $5, $6, $7
-             WHERE $1 = '' OR EXISTS (SELECT 1 FROM gateways WHERE name = $1 AND revoked_at IS NULL)
+             WHERE EXISTS (SELECT 1 FROM gateways WHERE name = $1 AND revoked_at IS NULL)
              ON CONFLICT (gateway, process) DO UPDATE
              SET place = excluded.place, version = excluded.version, applied = excluded.applied,
                  last_heard_at = excluded.last_heard_at

@@ -152,7 +152,7 @@ async fn a_request_the_gateway_did_not_sign_is_refused_whatever_it_asks() {
     ] {
         let bare = world.unsigned(method.clone(), target);
         assert_eq!(refusal(bare.send().await.unwrap()).await, (401, "identity_required".to_owned()), "{target}");
-        let forged = world.unsigned(method.clone(), target).header("tollhouse-identity", "v1.e30.AAAA");
+        let forged = world.unsigned(method.clone(), target).header("tollhouse-identity-token", "v1.e30.AAAA");
         assert_eq!(refusal(forged.send().await.unwrap()).await, (401, "identity_required".to_owned()), "{target}");
         let forged = world.unsigned(method.clone(), target).header("tollhouse-identity-token", "e30.e30.AAAA");
         assert_eq!(refusal(forged.send().await.unwrap()).await, (401, "identity_required".to_owned()), "{target}");
