@@ -1,4 +1,4 @@
-//! Who may talk to a service: requests that come with the gateway's token, and operators with the platform's token.
+//! Who may talk to a service: requests that come with the gateway's token, and operators with a pass.
 //!
 //! Both are middleware for axum. What passes [`require_gateway`] carries an [`Identity`] in its extensions.
 
@@ -13,9 +13,9 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use contract::identity::{IDENTITY_HEADER, Identity, IdentityKey};
+use contract::identity::Identity;
 use contract::time::UnixSeconds;
-use contract::token::{Claims, IDENTITY_REFUSED_HEADER, IDENTITY_TOKEN_HEADER, KeySet, PublicKey, SigningKey, kid_of};
+use contract::token::{Claims, IDENTITY_REFUSED_HEADER, IDENTITY_TOKEN_HEADER, KeySet, SigningKey, kid_of};
 use contract::trust::pass_audience;
 use parking_lot::{Mutex, RwLock};
 
@@ -33,38 +33,19 @@ const READ_EVERY: Duration = Duration::from_secs(5);
 
 /// The public keys that a service believes. Clones share them.
 #[derive(Clone)]
-pub struct TrustedKeys {
-    /// Derived from the platform's secret.
-    derived: KeySet,
-    believed: Arc<RwLock<KeySet>>,
-}
+pub struct TrustedKeys(Arc<RwLock<KeySet>>);
 
 impl TrustedKeys {
     /// None, until some are told.
     pub fn none() -> Self {
-        Self { derived: KeySet::default(), believed: Arc::default() }
+        Self(Arc::default())
     }
 
-    /// This one always, beside those that are told.
-    pub fn always(key: &PublicKey) -> Self {
-        let derived: KeySet = [key.clone()].into_iter().collect();
-        Self { believed: Arc::new(RwLock::new(derived.clone())), derived }
-    }
-
-    /// The key that gateways with the platform's secret sign with.
-    ///
-    /// # Errors
-    /// Never in practice: the derived key always has the right length.
-    pub fn derived(platform_secret: &Secret) -> anyhow::Result<Self> {
-        Ok(Self::always(token_key(platform_secret)?.public()))
-    }
-
-    /// From now on these are believed, beside the derived one.
+    /// From now on these are believed.
     pub fn replace(&self, keys: &KeySet) {
-        let all = keys.keys().iter().chain(self.derived.keys()).cloned().collect();
-        let mut believed = self.believed.write();
-        if *believed != all {
-            *believed = all;
+        let mut believed = self.0.write();
+        if *believed != *keys {
+            believed.clone_from(keys);
         }
     }
 
@@ -99,22 +80,19 @@ impl TrustedKeys {
 
     /// What a token says that was signed lately with one of them, for this audience.
     fn verified(&self, token: &str, audience: &str, now: UnixSeconds) -> Option<Claims> {
-        let claims = self.believed.read().verify(token, &[audience], now);
+        let claims = self.0.read().verify(token, &[audience], now);
         claims.inspect_err(|error| tracing::debug!(%error, audience, "a token was refused")).ok()
     }
 
     /// The keys.
     pub fn all(&self) -> KeySet {
-        self.believed.read().clone()
+        self.0.read().clone()
     }
 }
 
 /// What is needed to check that a request came through the gateway.
 #[derive(Clone)]
 pub struct GatewayGuard {
-    /// For gateways of before there were tokens, which are replaced first or last. Only who has the platform's secret
-    /// knows them.
-    key: Option<IdentityKey>,
     keys: TrustedKeys,
     audience: Arc<str>,
     clock: Arc<dyn Clock>,
@@ -123,9 +101,8 @@ pub struct GatewayGuard {
 
 impl GatewayGuard {
     /// For the service that is the upstream `audience` in the gateway's configuration.
-    pub fn new(platform_secret: Option<&Secret>, keys: TrustedKeys, audience: &str, clock: Arc<dyn Clock>) -> Self {
-        let key = platform_secret.map(identity_key);
-        Self { key, keys, audience: audience.into(), clock, good: Arc::default() }
+    pub fn new(keys: TrustedKeys, audience: &str, clock: Arc<dyn Clock>) -> Self {
+        Self { keys, audience: audience.into(), clock, good: Arc::default() }
     }
 
     /// The same for another upstream's name.
@@ -137,7 +114,7 @@ impl GatewayGuard {
     /// What a good token says.
     fn claims(&self, token: &str, now: UnixSeconds) -> Option<Claims> {
         let known = self.good.lock().get(token).cloned();
-        let is_good = |claims: &Claims| claims.is_fresh(now) && self.keys.believed.read().has_key_of(token);
+        let is_good = |claims: &Claims| claims.is_fresh(now) && self.keys.0.read().has_key_of(token);
         if let Some(claims) = known.filter(is_good) {
             return Some(claims);
         }
@@ -151,29 +128,6 @@ impl GatewayGuard {
         }
         Some(claims)
     }
-}
-
-/// The key identities are signed with by gateways of before there were tokens.
-pub fn identity_key(platform_secret: &Secret) -> IdentityKey {
-    IdentityKey::new(platform_secret.derive("sign identities").reveal())
-}
-
-/// The key that gateways sign tokens with which have the platform's secret and no credential of their own.
-///
-/// # Errors
-/// Never in practice: the derived key always has the right length.
-pub fn token_key(platform_secret: &Secret) -> anyhow::Result<SigningKey> {
-    Ok(SigningKey::from_seed(platform_secret.derive("sign identity tokens").reveal())?)
-}
-
-/// The token with which gateways follow the change stream and report.
-pub fn edge_token(platform_secret: &Secret) -> Secret {
-    platform_secret.derive("edge feed")
-}
-
-/// The token with which services hand their events to the control plane.
-pub fn events_token(platform_secret: &Secret) -> Secret {
-    platform_secret.derive("events")
 }
 
 /// The key that signs passes: of the control plane, and of the command line beside it.
@@ -206,29 +160,6 @@ pub fn bearer(headers: &HeaderMap) -> Option<&str> {
     headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")
 }
 
-/// Tokens that open a listener, known by their digests. Clones share them.
-#[derive(Clone, Default)]
-pub struct Openers(Arc<RwLock<Vec<[u8; 32]>>>);
-
-impl Openers {
-    /// Those that these secrets are.
-    pub fn of<'a>(secrets: impl IntoIterator<Item = &'a Secret>) -> Self {
-        let digests = secrets.into_iter().map(|secret| digest_of(&secret.to_token())).collect();
-        Self(Arc::new(RwLock::new(digests)))
-    }
-
-    /// From now on those with these digests.
-    pub fn replace(&self, digests: Vec<[u8; 32]>) {
-        *self.0.write() = digests;
-    }
-
-    /// Whether this token is one of them. Digests are compared, so time tells nothing of the token.
-    pub fn opens(&self, token: &str) -> bool {
-        let presented = digest_of(token);
-        self.0.read().contains(&presented)
-    }
-}
-
 /// The answer to who has no good token.
 pub fn token_required() -> Response {
     Refusal::new(401, TOKEN_REQUIRED, "Send the platform's token: Authorization: Bearer <token>.").into_response()
@@ -240,9 +171,9 @@ pub const IDENTITY_REQUIRED: &str = "identity_required";
 /// The code of an internal request without the right token.
 pub const TOKEN_REQUIRED: &str = "token_required";
 
-/// The name of the public key that verified a request's identity; `None` for a signature with the platform's secret.
+/// The name of the public key that verified a request's identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SignedBy(pub Option<String>);
+pub struct SignedBy(pub String);
 
 /// The answer to a request that did not come through a gateway.
 pub fn identity_required() -> Response {
@@ -265,19 +196,13 @@ pub async fn require_gateway(State(guard): State<GatewayGuard>, mut request: Req
 }
 
 fn identity_of(guard: &GatewayGuard, request: &Request) -> Option<(Identity, SignedBy)> {
-    let (headers, now) = (request.headers(), guard.clock.now_seconds());
-    if headers.contains_key(IDENTITY_TOKEN_HEADER) {
-        let token = only(headers, IDENTITY_TOKEN_HEADER)?;
-        let claims = guard.claims(token, now)?;
-        // The gateway writes both and removes what clients send under these names.
-        let client: IpAddr = only(headers, "x-forwarded-for")?.parse().ok()?;
-        let identity = claims.into_identity(only(headers, "x-request-id")?.to_owned(), client);
-        return Some((identity, SignedBy(kid_of(token))));
-    }
-    let target = request.uri().path_and_query()?.as_str();
-    let signed = only(headers, IDENTITY_HEADER)?;
-    let identity = guard.key.as_ref()?.verify(signed, request.method().as_str(), target, now).ok()?;
-    Some((identity, SignedBy(None)))
+    let headers = request.headers();
+    let token = only(headers, IDENTITY_TOKEN_HEADER)?;
+    let claims = guard.claims(token, guard.clock.now_seconds())?;
+    // The gateway writes both and removes what clients send under these names.
+    let client: IpAddr = only(headers, "x-forwarded-for")?.parse().ok()?;
+    let identity = claims.into_identity(only(headers, "x-request-id")?.to_owned(), client);
+    Some((identity, SignedBy(kid_of(token)?)))
 }
 
 /// The value of a header that comes once.
@@ -293,27 +218,22 @@ fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 pub struct PassGuard {
     keys: TrustedKeys,
     audience: Arc<str>,
-    /// Of command lines of before there were passes.
-    tokens: Openers,
     clock: Arc<dyn Clock>,
 }
 
 impl PassGuard {
-    /// Of the service with this name on record, or of a gateway ([`contract::trust::GATEWAYS`]). One that has the platform's
-    /// secret takes the operators' token that derives from it, too.
-    pub fn new(keys: TrustedKeys, service: &str, platform_secret: Option<&Secret>, clock: Arc<dyn Clock>) -> Self {
-        let tokens = Openers::of(platform_secret.map(operator_token).as_ref());
-        Self { keys, audience: pass_audience(service).into(), tokens, clock }
+    /// Of the service with this name on record, or of a gateway ([`contract::trust::GATEWAYS`]).
+    pub fn new(keys: TrustedKeys, service: &str, clock: Arc<dyn Clock>) -> Self {
+        Self { keys, audience: pass_audience(service).into(), clock }
     }
 
-    /// From now on passes signed with one of these keys; tokens with these digests only where there are no passes.
-    pub fn replace(&self, keys: &KeySet, tokens: Vec<[u8; 32]>) {
+    /// From now on passes signed with one of these keys.
+    pub fn replace(&self, keys: &KeySet) {
         self.keys.replace(keys);
-        self.tokens.replace(if keys.keys().is_empty() { tokens } else { Vec::new() });
     }
 
     fn opens(&self, token: &str) -> bool {
-        self.tokens.opens(token) || self.keys.verified(token, &self.audience, self.clock.now_seconds()).is_some()
+        self.keys.verified(token, &self.audience, self.clock.now_seconds()).is_some()
     }
 }
 
@@ -330,27 +250,10 @@ pub async fn require_pass(State(guard): State<PassGuard>, request: Request, next
 mod tests {
     use super::*;
 
-    // Processes of different versions speak to each other while a platform is updated.
+    // The control plane and the command line may be of different versions while a platform is updated.
     #[test]
-    fn every_version_derives_the_same_tokens_and_the_same_key() {
-        let secret = Secret::new(vec![7; 32]);
-        for (token, text) in [
-            (edge_token(&secret), "LpnV3U-srjVvcVKasJvLug797JcGff-Gl3PPlmONNNw"),
-            (events_token(&secret), "5R6zdQqOpS5dqngqtAtZisvyfFgeZSqR1cV7UgXfOsk"),
-            (operator_token(&secret), "sFaITyDXesHGoiUKhcImRq7hSoZyCwKiqfnzuBGPJmU"),
-        ] {
-            assert_eq!(&**token.to_token(), text);
-        }
-        let identity = Identity {
-            request_id: "r1".to_owned(),
-            client: std::net::Ipv4Addr::LOCALHOST.into(),
-            site_project: None,
-            caller: None,
-            issued_at: UnixSeconds(1_000),
-        };
-        let header = identity_key(&secret).sign(&identity, "GET", "/");
-        let derived = Secret::new(secret.derive("sign identities").reveal().to_vec());
-        assert_eq!(&**derived.to_token(), "9hKuAqN90Tm0-z5z-eVNcD3pwxY-NOs9SjItnM6tvX4");
-        assert!(IdentityKey::new(derived.reveal()).verify(&header, "GET", "/", identity.issued_at).is_ok());
+    fn every_version_derives_the_same_token() {
+        let token = operator_token(&Secret::new(vec![7; 32])).to_token();
+        assert_eq!(&**token, "sFaITyDXesHGoiUKhcImRq7hSoZyCwKiqfnzuBGPJmU");
     }
 }

@@ -257,7 +257,7 @@ mod tests {
     fn every_entity_is_written_and_named_as_other_versions_read_it() {
         let project = Project {
             id: "demo".parse().unwrap(),
-            uid: None,
+            uid: "prj_aaaaaaaaaaaaaaaaaaaaaaaaaa".parse().unwrap(),
             plan: Plan::Pro,
             limits: Plan::Pro.stated_limits(),
             access: Access::Key,
@@ -275,7 +275,7 @@ mod tests {
             digest,
             id: "key_abcdefghij234567".parse().unwrap(),
             project: "demo".parse().unwrap(),
-            project_uid: None,
+            project_uid: "prj_aaaaaaaaaaaaaaaaaaaaaaaaaa".parse().unwrap(),
             environment: Environment::Test,
             scopes: [Scope::OrdersRead].into_iter().collect(),
             expires_at: None,
@@ -295,7 +295,7 @@ mod tests {
         for (entity, written, name) in [
             (
                 Entity::Project(project),
-                r#"{"project":{"id":"demo","plan":"pro","limits":{"per_minute":300,"per_day":10000},"access":"key","upstream":"orders","suspended":false}}"#,
+                r#"{"project":{"id":"demo","uid":"prj_aaaaaaaaaaaaaaaaaaaaaaaaaa","plan":"pro","limits":{"per_minute":300,"per_day":10000},"access":"key","upstream":"orders","suspended":false}}"#,
                 r#"{"project":"demo"}"#,
             ),
             (
@@ -310,7 +310,7 @@ mod tests {
             ),
             (
                 Entity::Key(key),
-                r#"{"key":{"digest":"__________________________________________8","id":"key_abcdefghij234567","project":"demo","environment":"test","scopes":["orders:read"],"expires_at":null}}"#,
+                r#"{"key":{"digest":"__________________________________________8","id":"key_abcdefghij234567","project":"demo","project_uid":"prj_aaaaaaaaaaaaaaaaaaaaaaaaaa","environment":"test","scopes":["orders:read"],"expires_at":null}}"#,
                 r#"{"key":"__________________________________________8"}"#,
             ),
             (
@@ -375,8 +375,8 @@ mod tests {
     fn an_unknown_kind_or_a_blank_field_is_an_error_not_a_default() {
         for bad in [
             r#"{"put":{"planet":{}}}"#,
-            r#"{"put":{"project":{"id":"a","plan":"pro","limits":null,"access":"key","upstream":"o","suspended":false}}}"#,
-            r#"{"put":{"project":{"id":"","plan":"pro","limits":{"per_minute":1,"per_day":1},"access":"key","upstream":"o","suspended":false}}}"#,
+            r#"{"put":{"project":{"id":"a","uid":"prj_aaaaaaaaaaaaaaaaaaaaaaaaaa","plan":"pro","limits":null,"access":"key","upstream":"o","suspended":false}}}"#,
+            r#"{"put":{"project":{"id":"","uid":"prj_aaaaaaaaaaaaaaaaaaaaaaaaaa","plan":"pro","limits":{"per_minute":1,"per_day":1},"access":"key","upstream":"o","suspended":false}}}"#,
         ] {
             assert!(serde_json::from_str::<Effect>(bad).is_err(), "{bad}");
         }

@@ -272,22 +272,14 @@ pub struct ApiKey {
     pub id: KeyId,
     /// Whose quota it spends and whose hosts it opens.
     pub project: ProjectId,
-    /// The identity of that project; absent as in [`crate::project::Project::uid`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub project_uid: Option<ProjectUid>,
+    /// The identity of that project, whatever it is called.
+    pub project_uid: ProjectUid,
     /// The deployment it belongs to.
     pub environment: Environment,
     /// What it may do.
     pub scopes: Scopes,
     /// From this second on it is refused with 401 `expired_api_key`.
     pub expires_at: Option<UnixSeconds>,
-}
-
-impl ApiKey {
-    /// Which project it belongs to, whatever that is called.
-    pub fn project_identity(&self) -> ProjectUid {
-        self.project_uid.clone().unwrap_or_else(|| ProjectUid::of_old(&self.project))
-    }
 }
 
 #[cfg(test)]
@@ -364,13 +356,13 @@ mod tests {
     #[test]
     fn a_key_is_recorded_as_other_versions_read_it() {
         let text = format!(
-            r#"{{"digest":"{STORED_DIGEST}","id":"key_kicqqdyafabgabea","project":"demo","environment":"live","scopes":["orders:read","orders:write","domains:read","domains:write","keys:write"],"expires_at":1700000000}}"#
+            r#"{{"digest":"{STORED_DIGEST}","id":"key_kicqqdyafabgabea","project":"demo","project_uid":"prj_aaaaaaaaaaaaaaaaaaaaaaaaaa","environment":"live","scopes":["orders:read","orders:write","domains:read","domains:write","keys:write"],"expires_at":1700000000}}"#
         );
         let key = ApiKey {
             digest: sample().digest(),
             id: KeyId::from_random([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
             project: "demo".parse().unwrap(),
-            project_uid: None,
+            project_uid: "prj_aaaaaaaaaaaaaaaaaaaaaaaaaa".parse().unwrap(),
             environment: Environment::Live,
             scopes: Scopes::all(),
             expires_at: Some(UnixSeconds(1_700_000_000)),

@@ -20,9 +20,6 @@ pub const GENERATIONS_MAX: usize = 3;
 /// Gateways that have keys at a time: those on record whose credentials are good.
 pub const GATEWAYS_WITH_KEYS_MAX: i64 = 256;
 
-/// Digests of operators' tokens in one keyring.
-pub const OPERATORS_MAX: usize = 1_024;
-
 /// The keys of one time.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Generation {
@@ -44,8 +41,5 @@ pub struct Keyring {
     /// What verifies the identities that all gateways sign: this one publishes it.
     pub identities: KeySet,
     /// Signed with one of these, an operator's pass opens the gateway's admin listener.
-    #[serde(default)]
     pub passes: KeySet,
-    /// From a control plane without passes: SHA-256 of the tokens that open the admin listener instead.
-    pub operators: Vec<[u8; 32]>,
 }

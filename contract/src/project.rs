@@ -90,11 +90,6 @@ impl ProjectUid {
         Self(format!("prj_{text}").into())
     }
 
-    /// The identity of a project that is older than identities.
-    pub fn of_old(name: &ProjectId) -> Self {
-        Self(name.0.clone())
-    }
-
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -134,9 +129,8 @@ words! {
 pub struct Project {
     /// The project's name.
     pub id: ProjectId,
-    /// Its identity; absent where the project, or who told of it, is older than identities: see [`Project::identity`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uid: Option<ProjectUid>,
+    /// Its identity: what its quota and its usage are counted under.
+    pub uid: ProjectUid,
     /// The plan it is on.
     pub plan: Plan,
     /// The limits in force: the plan's, or the project's own.
@@ -150,13 +144,6 @@ pub struct Project {
     /// What browsers are told, where that is not left to the upstream.
     #[serde(default, skip_serializing_if = "Browsers::is_unsaid")]
     pub browsers: Browsers,
-}
-
-impl Project {
-    /// What its quota and its usage are counted under.
-    pub fn identity(&self) -> ProjectUid {
-        self.uid.clone().unwrap_or_else(|| ProjectUid::of_old(&self.id))
-    }
 }
 
 #[cfg(test)]
@@ -182,7 +169,6 @@ mod tests {
         let mut last_bit = [0xa5; 16];
         last_bit[0] ^= 0x80;
         assert_ne!(uid, ProjectUid::from_random(last_bit), "all 128 bits are in it");
-        assert_eq!(ProjectUid::of_old(&"demo".parse().unwrap()).as_str(), "demo");
         for bad in ["", "prj_", "prj_UPPERCASEUPPERCASEUPPERCA", "prj_a1aaaaaaaaaaaaaaaaaaaaaaaa", "a/b", "prj_abc"] {
             assert!(bad.parse::<ProjectUid>().is_err(), "{bad}");
         }

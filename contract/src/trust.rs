@@ -14,8 +14,7 @@ pub const TRUST_PATH: &str = "/internal/trust";
 /// Where it gives operators passes for services: [`PassRequest`], answered with [`Pass`].
 pub const PASSES_PATH: &str = "/internal/passes";
 
-/// The service of orders, as it is on record. It is also who speaks with the token that older versions derive from the
-/// platform's secret.
+/// The service of orders, as it is on record.
 pub const ORDERS_SERVICE: &str = "orders-service";
 
 /// What operators' passes for the admin listeners of gateways name in place of a service. No service is called so.

@@ -13,8 +13,8 @@ use crate::project::ProjectRef;
 pub(crate) struct Origin {
     /// The client's address, as the gateway saw it.
     pub(crate) client: IpAddr,
-    /// The gateway that it came through, by the key that signed for it; `None` for one with the platform's secret.
-    pub(crate) gateway: Option<String>,
+    /// The gateway that it came through, by the key that signed for it.
+    pub(crate) gateway: String,
 }
 
 /// Who asks.
@@ -100,9 +100,9 @@ impl Actor {
         self.origin.as_ref().map(|origin| origin.client)
     }
 
-    /// The gateway that the request came through, where one with a credential of its own signed for it.
+    /// The gateway that the request came through, if it came through one.
     pub(crate) fn gateway(&self) -> Option<&str> {
-        self.origin.as_ref()?.gateway.as_deref()
+        self.origin.as_ref().map(|origin| origin.gateway.as_str())
     }
 
     /// The project a path names, if the actor may do this in it. A project that is not the caller's does not exist.

@@ -27,7 +27,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Extension, Router};
 use chassis::config::Told;
-use chassis::guard::{GatewayGuard, Openers, require_gateway};
+use chassis::guard::{GatewayGuard, digest_of, require_gateway};
 use chassis::refusal::Refusal;
 use chassis::routes::{Routes, routed};
 use chassis::secret::Secret;
@@ -77,20 +77,9 @@ pub(crate) fn paths() -> Vec<String> {
     of_project.chain(others.map(|(path, _)| path.to_owned())).collect()
 }
 
-/// The tokens of the internal API: each opens what its holders need.
-pub(crate) struct Tokens {
-    /// Of gateways.
-    pub(crate) edge: Secret,
-    /// Of an orders-service that has the platform's secret.
-    pub(crate) events: Secret,
-    /// Of operators.
-    pub(crate) operator: Secret,
-}
-
 /// The internal API: the change stream with the gateways' credentials, events and what services need with theirs,
-/// everything else with the operators'.
-pub(crate) fn internal(app: Arc<App>, tokens: &Tokens, told: Arc<Mutex<Told>>, shutdown: Shutdown) -> Router {
-    let door = gateways::EdgeDoor { app: app.clone(), shared: Openers::of([&tokens.edge]) };
+/// everything else with the operators' tokens, `command_line` among them.
+pub(crate) fn internal(app: Arc<App>, command_line: &Secret, told: Arc<Mutex<Told>>, shutdown: Shutdown) -> Router {
     let edge = Router::new()
         .route("/internal/edge/feed", get(edge::feed))
         .route("/internal/edge/nodes", post(edge::report))
@@ -99,14 +88,14 @@ pub(crate) fn internal(app: Arc<App>, tokens: &Tokens, told: Arc<Mutex<Told>>, s
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
         .layer(Extension(shutdown))
         .layer(Extension(Arc::new(Places::default())))
-        .layer(middleware::from_fn_with_state(door, gateways::require_gateway));
+        .layer(middleware::from_fn_with_state(app.clone(), gateways::require_gateway));
     let project = Router::new()
         .route("/", get(projects::show).patch(projects::change).delete(removal::remove))
         .route("/deploy", post(projects::deploy))
         .route("/restore", post(removal::restore))
         .merge(routed(of_one_project()))
         .route_layer(middleware::from_fn_with_state(app.clone(), place));
-    let office = operators::OperatorDoor { app: app.clone(), derived: Openers::of([&tokens.operator]) };
+    let office = operators::OperatorDoor { app: app.clone(), command_line: digest_of(&command_line.to_token()) };
     let operators = Router::new()
         .route("/internal/projects", get(projects::list).post(projects::create))
         .route("/internal/removed-projects", get(removal::list))
@@ -129,17 +118,15 @@ pub(crate) fn internal(app: Arc<App>, tokens: &Tokens, told: Arc<Mutex<Told>>, s
         .layer(middleware::from_fn_with_state(office, operators::require_operator));
     // These bodies may be larger, and so are read for known services only: each is asked for its credential before its body
     // is read, and again when the body is there.
-    let services = services::ServiceDoor { app: app.clone(), shared: Openers::of([&tokens.events]) };
     let events = Router::new()
         .route(ORDER_EVENTS_PATH, post(services::take_order_events))
-        .route("/internal/key-set", get(services::key_set))
         .route(TRUST_PATH, get(services::trust))
         .route("/internal/known-projects/{uid}", get(services::known_project))
         .route(ERASURES_PATH, get(services::erasures).post(services::erased))
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
-        .layer(middleware::from_fn_with_state(services.clone(), services::require_service))
+        .layer(middleware::from_fn_with_state(app.clone(), services::require_service))
         .layer(middleware::from_fn_with_state(EVENTS_BYTES_MAX, extract::whole_body))
-        .layer(middleware::from_fn_with_state(services, services::require_service));
+        .layer(middleware::from_fn_with_state(app.clone(), services::require_service));
     let whole_body = middleware::from_fn_with_state(extract::BODY_BYTES_MAX, extract::whole_body);
     edge.merge(operators).layer(whole_body).merge(events).with_state(app)
 }

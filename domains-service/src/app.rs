@@ -12,7 +12,7 @@ use chassis::webhook::{Rules, Sender, SystemLookup};
 use contract::hostname::Hostname;
 use contract::key::Environment;
 use contract::time::UnixMillis;
-use contract::token::{KeySet, SigningKey};
+use contract::token::SigningKey;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -47,9 +47,7 @@ pub(crate) struct App {
     pub(crate) sealing: SealingKey,
     /// Signs operators' passes for services and for gateways.
     pub(crate) pass_key: SigningKey,
-    /// Of gateways with the platform's secret: services believe what is signed with it.
-    pub(crate) derived_keys: KeySet,
-    /// Of all gateways: what the public API and the dashboard believe.
+    /// Of all gateways on record: what the public API and the dashboard believe.
     pub(crate) trusted: TrustedKeys,
     /// The keys of all gateways on record, as they were looked up last.
     pub(crate) identities: Mutex<Arc<Identities>>,
@@ -93,7 +91,6 @@ impl App {
             permits: if config.webhooks.allow_private_addresses { |_| true } else { networks::is_public },
             timeout: config.webhooks.timeout,
         };
-        let trusted = TrustedKeys::derived(&config.secret)?;
         Ok(Self {
             peers: Peers::of(&store)?,
             store,
@@ -103,8 +100,7 @@ impl App {
             authorities,
             sealing: SealingKey::of(&config.sealing_secret)?,
             pass_key: pass_key(&config.secret)?,
-            derived_keys: trusted.all(),
-            trusted,
+            trusted: TrustedKeys::none(),
             identities: Mutex::default(),
             prover: Prover::new(config.edge_zone()?),
             operators: hmac::Key::new(hmac::HMAC_SHA256, operator_token(&config.secret).reveal()),

@@ -53,7 +53,7 @@ pub struct Config {
     pub platform_domain: Hostname,
     /// Which keys this deployment makes and accepts.
     pub environment: Environment,
-    /// The platform's secret: identities, tokens and ownership proofs derive from it.
+    /// The platform's secret: the command line's token, passes of operators and their sessions derive from it.
     pub secret: Secret,
     /// Private keys rest sealed with a key derived from the first of these.
     pub sealing_secret: SealingSecrets,

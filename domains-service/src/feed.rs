@@ -80,35 +80,32 @@ pub(crate) struct Credential {
 /// The place of one follower, until dropped.
 pub(crate) struct Place {
     places: Arc<Places>,
-    digest: Option<String>,
+    digest: String,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Places {
     /// A place for who came in with this credential, if there is one.
-    pub(crate) fn take(self: &Arc<Self>, credential: Option<&Credential>) -> Option<Place> {
+    pub(crate) fn take(self: &Arc<Self>, credential: &Credential) -> Option<Place> {
         let permit = self.followers.clone().try_acquire_owned().ok()?;
-        let digest = credential.map(|credential| credential.digest.clone());
-        if let Some(digest) = &digest {
-            let mut by_credential = self.by_credential.lock();
-            let has = by_credential.get(digest).copied().unwrap_or_default();
-            if has >= FOLLOWERS_OF_ONE_MAX {
-                return None;
-            }
-            by_credential.insert(digest.clone(), has + 1);
+        let digest = credential.digest.clone();
+        let mut by_credential = self.by_credential.lock();
+        let has = by_credential.get(&digest).copied().unwrap_or_default();
+        if has >= FOLLOWERS_OF_ONE_MAX {
+            return None;
         }
+        by_credential.insert(digest.clone(), has + 1);
         Some(Place { places: self.clone(), digest, _permit: permit })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let Some(digest) = &self.digest else { return };
         let mut by_credential = self.places.by_credential.lock();
-        if let Some(has) = by_credential.get_mut(digest) {
+        if let Some(has) = by_credential.get_mut(&self.digest) {
             *has -= 1;
             if *has == 0 {
-                by_credential.remove(digest);
+                by_credential.remove(&self.digest);
             }
         }
     }
@@ -173,8 +170,8 @@ pub(crate) async fn serve(mut follower: Follower, shutdown: Shutdown) -> Result<
 pub(crate) struct Follower {
     app: Arc<App>,
     places: Arc<Places>,
-    /// What it came in with, if it is a gateway on record.
-    credential: Option<Credential>,
+    /// What it came in with.
+    credential: Credential,
     wants_keyring: bool,
     /// The keys that it has been sent.
     keys: Option<Version>,
@@ -187,7 +184,7 @@ impl Follower {
     pub(crate) fn new(
         app: Arc<App>,
         places: Arc<Places>,
-        credential: Option<Credential>,
+        credential: Credential,
         wants_keyring: bool,
         after: (Revision, Option<Mark>),
         pieces: mpsc::Sender<Bytes>,
@@ -197,16 +194,15 @@ impl Follower {
 
     /// Whether the gateway's credential is good, still. Asked every second.
     async fn still_welcome(&self) -> Result<(), Ended> {
-        match &self.credential {
-            Some(credential) if !self.app.store.is_welcome(&credential.digest).await? => Err(Ended::Revoked),
-            _ => Ok(()),
-        }
+        if self.app.store.is_welcome(&self.credential.digest).await? { Ok(()) } else { Err(Ended::Revoked) }
     }
 
     /// Sends the keys if they are others than those sent last. Without a database the follower keeps what it has.
     async fn keyring(&mut self) -> Result<(), Ended> {
-        let Some(credential) = self.credential.as_ref().filter(|_| self.wants_keyring) else { return Ok(()) };
-        match keyring::news(&self.app, credential, self.keys).await {
+        if !self.wants_keyring {
+            return Ok(());
+        }
+        match keyring::news(&self.app, &self.credential, self.keys).await {
             Ok(News::Keys { sealed, version }) => {
                 let mut piece = Vec::new();
                 write_frame(&mut piece, &Frame::Keyring { sealed });
@@ -343,11 +339,11 @@ mod tests {
     fn one_credential_leaves_places_to_others() {
         let places = Arc::new(Places::default());
         let credential = |digest: &str| Credential { gateway: "edge".to_owned(), digest: digest.to_owned() };
-        let mut stolen: Vec<_> = (0..FOLLOWERS_MAX).map_while(|_| places.take(Some(&credential("stolen")))).collect();
+        let mut stolen: Vec<_> = (0..FOLLOWERS_MAX).map_while(|_| places.take(&credential("stolen"))).collect();
         assert_eq!(stolen.len(), FOLLOWERS_OF_ONE_MAX);
-        assert!(places.take(Some(&credential("another"))).is_some() && places.take(None).is_some());
+        assert!(places.take(&credential("another")).is_some());
         stolen.pop();
-        assert!(places.take(Some(&credential("stolen"))).is_some(), "a place that is given back is there again");
+        assert!(places.take(&credential("stolen")).is_some(), "a place that is given back is there again");
         drop(stolen);
         assert!(places.by_credential.lock().is_empty());
     }

@@ -220,7 +220,7 @@ pub(crate) async fn news(app: &App, gateway: &Credential, has: Option<Version>) 
     }
     let generations = identities.masters.iter().map(|master| master.generation(gateway)).collect::<Result<_, _>>()?;
     let passes = [app.pass_key.public().clone()].into_iter().collect();
-    let keyring = Keyring { generations, identities: identities.public.clone(), passes, operators: Vec::new() };
+    let keyring = Keyring { generations, identities: identities.public.clone(), passes };
     let sealed = app.sealing.seal(&serde_json::to_vec(&keyring)?, KEYRING_PLACE)?;
     Ok(News::Keys { sealed, version: identities.version })
 }

@@ -13,14 +13,6 @@ pub(crate) struct ProjectRef {
     pub(crate) name: ProjectId,
 }
 
-impl ProjectRef {
-    /// The identity as it is told to gateways: it is left out where it is the name, so that one of an older version
-    /// understands all it can.
-    pub(crate) fn told(&self) -> Option<ProjectUid> {
-        (self.uid != ProjectUid::of_old(&self.name)).then(|| self.uid.clone())
-    }
-}
-
 impl fmt::Display for ProjectRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.name.fmt(f)
@@ -37,9 +29,10 @@ impl serde::Serialize for ProjectRef {
 impl std::str::FromStr for ProjectRef {
     type Err = contract::project::NotALabel;
 
-    /// A project that is older than identities.
+    /// A project whose identity is the text of its name.
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         let name: ProjectId = name.parse()?;
-        Ok(Self { uid: ProjectUid::of_old(&name), name })
+        let uid = name.as_str().parse().expect("a name is the text of an identity");
+        Ok(Self { uid, name })
     }
 }

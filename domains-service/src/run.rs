@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use async_trait::async_trait;
 use axum::middleware::{self, Next};
 use chassis::clock::Clock;
-use chassis::guard::{GatewayGuard, edge_token, events_token, operator_token};
+use chassis::guard::{GatewayGuard, operator_token};
 use chassis::health::Health;
 use chassis::metrics::Registry;
 use chassis::running::Running;
@@ -22,13 +22,12 @@ use contract::site::{Serves, Site};
 use parking_lot::Mutex;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::api::{self, Tokens};
+use crate::api;
 use crate::app::App;
 use crate::config::Config;
 use crate::dashboard;
 use crate::dns::wire::WireDns;
 use crate::dns::{Dns, DnsFailure, RecordKind, Reply};
-use crate::domain::proof::ProofKey;
 use crate::enrolment;
 use crate::issuer::acme::{AcmeAuthority, Desk};
 use crate::issuer::{Authorities, Issuer, LocalAuthority};
@@ -106,10 +105,6 @@ pub async fn start_in(
     let (tracer, exporter) = tracing(&config, &registry)?;
     let traced_by = Traced { tracer, clock: clock.clone() };
     let store = Store::open(&config.database, clock.clone()).await?;
-    let completed = store.complete_proof_keys(&ProofKey::of_old(&config.secret)).await?;
-    if completed > 0 {
-        tracing::info!(completed, "the DNS records of these projects do not depend on the platform's secret any more");
-    }
     let (http, internal, admin) =
         (bind(config.listen).await?, bind(config.internal_listen).await?, bind(config.admin_listen).await?);
     let addresses =
@@ -148,13 +143,12 @@ pub async fn start_in(
     let listening = health.condition("listening");
 
     let limits = ServeLimits { drain_timeout: DRAIN_TIME_MAX, ..ServeLimits::default() };
-    let guard = GatewayGuard::new(Some(&secret), app.trusted.clone(), API_UPSTREAM, clock);
+    let guard = GatewayGuard::new(app.trusted.clone(), API_UPSTREAM, clock);
     let for_pages = guard.for_audience(DASHBOARD_UPSTREAM);
     let pages = dashboard::router(app.clone(), for_pages, shutdown.clone());
     let public = dashboard::beside(api::public(app.clone(), guard), pages, &app.platform)
         .layer(middleware::from_fn_with_state(traced_by, traced));
-    let tokens = Tokens { edge: edge_token(&secret), events: events_token(&secret), operator: operator_token(&secret) };
-    let inside = api::internal(app.clone(), &tokens, told, shutdown.clone());
+    let inside = api::internal(app.clone(), &operator_token(&secret), told, shutdown.clone());
     let for_admin = chassis::admin::answer_to(admin_router(&app, &health, registry), admin_hosts);
     // The admin listener outlives the others, so that a drain can be watched.
     let admin_shutdown = Shutdown::new();

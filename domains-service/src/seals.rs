@@ -138,7 +138,7 @@ async fn round(app: &App, shutdown: &Shutdown) -> Result<(), StoreError> {
     Seals::of(app, &counts).show(app);
     let needed = |name: &&str| counts.get(*name).is_some_and(|count| *count > 0);
     let mut done = 0;
-    let older: Vec<&str> = app.sealing.older().chain([""]).filter(needed).collect();
+    let older: Vec<&str> = app.sealing.older().filter(needed).collect();
     for seal in &older {
         for column in std::iter::once(None).chain(COLUMNS.map(Some)) {
             done += all_in(app, shutdown, column, seal).await?;

@@ -147,14 +147,14 @@ async fn usage(State(view): State<View>, Path(project): Path<String>) -> Respons
         return Refusal::new(404, "project_not_found", "This gateway knows no such project.").into_response();
     };
     // The store's books are the truth of all nodes; without it, what this node knows.
-    let books = pipeline.quota.usage(&project.identity()).await;
+    let books = pipeline.quota.usage(&project.uid).await;
     let mut known = json!({
         "project": project.id,
         "plan": project.plan,
         "shadow": pipeline.shadow_plans.contains(&project.plan),
         "mode": pipeline.quota.mode().as_str(),
     });
-    let standing = pipeline.quota.standing(&project.identity(), project.limits);
+    let standing = pipeline.quota.standing(&project.uid, project.limits);
     let of_this_node = |window: Allowance| {
         json!({
             "limit": window.limit,

@@ -1,6 +1,5 @@
 //! The gateway's settings. Text becomes a [`Config`] whose fields cannot be wrong; `config/gateway.toml` documents each.
 
-mod credential;
 mod overload;
 mod quota;
 mod upstream;
@@ -14,10 +13,10 @@ use chassis::config::{Listen, Problems, Section, Source, Told};
 use chassis::logs::Format;
 use chassis::peer::Peer;
 use chassis::seal::SealingSecrets;
+use chassis::secret::Secret;
 use chassis::trace::TraceConfig;
 use contract::key::Environment;
 
-pub use self::credential::Credential;
 pub use self::overload::OverloadConfig;
 pub use self::quota::QuotaConfig;
 use crate::forwarded::{ForwardedField, Forwarders};
@@ -26,6 +25,9 @@ use crate::upstreams::UpstreamSettings;
 
 /// The prefix of environment variables that override the file.
 pub const ENVIRONMENT_PREFIX: &str = "TOLLHOUSE_GATEWAY";
+
+/// What the file of a credential might be called.
+const CREDENTIAL_EXAMPLE: &str = "/run/secrets/gateway-1.key";
 
 /// What a file of a secret might be called.
 const SECRET_EXAMPLE: &str = "/run/secrets/tollhouse";
@@ -52,7 +54,7 @@ pub struct Config {
     /// Where the replica lives.
     pub data_directory: PathBuf,
     /// What the gateway proves itself with.
-    pub credential: Credential,
+    pub credential: Secret,
     /// The secret private keys are sealed with.
     pub sealing_secret: SealingSecrets,
     /// Chain and key of the platform's wildcard certificate.
@@ -130,7 +132,7 @@ impl Config {
             }
             _ => None,
         };
-        let credential = credential::read(root);
+        let credential = root.required_secret("credential", CREDENTIAL_EXAMPLE, root.secret("credential"));
         let sealing_secret =
             root.required_secret("sealing_secret", SECRET_EXAMPLE, root.sealing_secrets("sealing_secret"));
         let follow = root.section("feed");

@@ -45,7 +45,7 @@ const OURS_ON_AN_API: &[&str] = &[
 ];
 
 /// On every surface.
-const IDENTITY: &str = contract::identity::IDENTITY_HEADER;
+const IDENTITY: &str = contract::token::IDENTITY_TOKEN_HEADER;
 
 /// Fields that concern the connection to the upstream alone (RFC 9110 section 7.6.1). Those
 /// that frame the message are written anew.

@@ -41,7 +41,6 @@ mod name {
     pub(super) static KEY_ID: HeaderName = HeaderName::from_static("x-tollhouse-key-id");
     pub(super) static PROJECT: HeaderName = HeaderName::from_static("x-tollhouse-project");
     pub(super) static PLAN: HeaderName = HeaderName::from_static("x-tollhouse-plan");
-    pub(super) static IDENTITY: HeaderName = HeaderName::from_static(contract::identity::IDENTITY_HEADER);
     pub(super) static IDENTITY_TOKEN: HeaderName = HeaderName::from_static(contract::token::IDENTITY_TOKEN_HEADER);
 }
 
@@ -224,10 +223,6 @@ fn identify(
     };
     if let Some(token) = vouchers.token(facts, &upstream.settings.name, now, identity)? {
         parts.headers.insert(name::IDENTITY_TOKEN.clone(), token);
-    }
-    let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
-    if let Some(signed) = vouchers.sign_request(identity, parts.method.as_str(), target) {
-        parts.headers.insert(name::IDENTITY.clone(), HeaderValue::try_from(signed)?);
     }
     Ok(())
 }

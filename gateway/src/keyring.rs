@@ -1,5 +1,4 @@
-//! What a gateway with a credential of its own signs and seals with: sent by the control plane, sealed, and kept sealed in
-//! a file, so that a gateway that starts while the control plane is away serves as before.
+//! What a gateway signs and seals with: sent by the control plane, sealed, and kept sealed in a file, so that a gateway that starts while the control plane is away serves as before.
 //!
 //! A gateway that has never heard of its keys serves what needs none of them: services behind it refuse, sessions are not
 //! resumed, and its admin listener opens to no operator.
@@ -11,7 +10,7 @@ use anyhow::Context as _;
 use chassis::guard::PassGuard;
 use chassis::seal::SealingKey;
 use chassis::secret::write_private;
-use contract::keyring::{GENERATIONS_MAX, KEYRING_PLACE, Keyring, OPERATORS_MAX};
+use contract::keyring::{GENERATIONS_MAX, KEYRING_PLACE, Keyring};
 
 use crate::door::{TicketSeed, Tickets};
 use crate::vouch::Vouchers;
@@ -54,12 +53,11 @@ impl KeyringHolder {
     fn use_keys(&self, sealed: &str) -> anyhow::Result<()> {
         let plain = self.sealing.open(sealed, KEYRING_PLACE).context("opening the keyring")?;
         let keyring: Keyring = serde_json::from_slice(&plain).context("reading the keyring")?;
-        let Keyring { mut generations, identities, passes, mut operators } = keyring;
+        let Keyring { mut generations, identities, passes } = keyring;
         generations.truncate(GENERATIONS_MAX);
-        operators.truncate(OPERATORS_MAX);
         self.vouchers.replace(&generations, identities)?;
         self.tickets.replace_seeds(generations.iter().map(|generation| TicketSeed::new(generation.tickets)).collect());
-        self.operators.replace(&passes, operators);
+        self.operators.replace(&passes);
         Ok(())
     }
 }

@@ -173,7 +173,7 @@ pub async fn start(
         Arc::new(EdgeWatcher::new(replica.clone(), connections, telemetry.clone(), fleet_clock.clone(), &health));
     let follower = Follower {
         control: config.feed.clone(),
-        token: config.credential.token(),
+        token: config.credential.clone(),
         node,
         place,
         keyring: secrets.keyring,
@@ -264,7 +264,7 @@ fn background(config: &Config, gateway: &Gateway, live: &Live) -> impl Future<Ou
     let probing = pipeline.upstreams.clone().keep_probed();
     let reporter = Reporter {
         control: config.feed.clone(),
-        token: config.credential.token(),
+        token: config.credential.clone(),
         node: live.node.clone(),
         book: gateway.telemetry.usage.clone(),
         quota: pipeline.quota.clone(),

@@ -245,7 +245,7 @@ impl Telemetry {
         }
         if let (Some(decision), Some(payer)) = (Decision::of(facts), &facts.payer) {
             self.quota.charged(payer.plan, decision);
-            self.usage.count(&payer.identity(), decision, now);
+            self.usage.count(&payer.uid, decision, now);
         }
         // Whether it was then refused or not: whoever sent it has the key, and would miss it.
         if let (Some(Authentication::Recognised), Some(key)) = (facts.authentication, &facts.key) {

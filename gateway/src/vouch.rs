@@ -7,9 +7,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use chassis::guard;
-use chassis::secret::Secret;
-use contract::identity::{Identity, IdentityKey};
+use contract::identity::Identity;
 use contract::key::{ApiKey, KeyId};
 use contract::keyring::Generation;
 use contract::project::{Project, ProjectId, UpstreamName};
@@ -45,8 +43,6 @@ impl Keys {
 /// Signs tokens and keeps them while they are fresh.
 pub struct Vouchers {
     keys: ArcSwap<Keys>,
-    /// For services of before there were tokens: a gateway with the platform's secret signs each request as well.
-    each_request: Option<IdentityKey>,
     tokens: Cache<Occasion, Arc<Token>>,
 }
 
@@ -86,23 +82,9 @@ fn is_same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
 }
 
 impl Vouchers {
-    /// For a gateway with the platform's secret: it signs with a key derived from it.
-    ///
-    /// # Errors
-    /// Never in practice: the derived key always has the right length.
-    pub fn derived(platform_secret: &Secret) -> anyhow::Result<Self> {
-        let signing = guard::token_key(platform_secret)?;
-        let published = [signing.public().clone()].into_iter().collect();
-        Ok(Self {
-            keys: ArcSwap::from_pointee(Keys { signing: vec![(UnixSeconds(i64::MIN), signing)], published }),
-            each_request: Some(guard::identity_key(platform_secret)),
-            tokens: Cache::new(TOKENS_MAX),
-        })
-    }
-
-    /// For a gateway that is sent its keys.
+    /// Without keys, until some are sent.
     pub fn waiting() -> Self {
-        Self { keys: ArcSwap::default(), each_request: None, tokens: Cache::new(TOKENS_MAX) }
+        Self { keys: ArcSwap::default(), tokens: Cache::new(TOKENS_MAX) }
     }
 
     /// Signs with these from now on, and publishes `identities`: what verifies this gateway's tokens and the others'. Tokens
@@ -154,10 +136,5 @@ impl Vouchers {
         };
         self.tokens.insert(occasion, Arc::new(token));
         Ok(Some(value))
-    }
-
-    /// The signature of one request, for services of before there were tokens.
-    pub fn sign_request(&self, identity: impl FnOnce() -> Identity, method: &str, target: &str) -> Option<String> {
-        self.each_request.as_ref().map(|key| key.sign(&identity(), method, target))
     }
 }

@@ -30,7 +30,7 @@ pub(crate) fn authorise(identity: &Identity, environment: Environment, scope: Sc
     if !caller.scopes.contains(scope) {
         return Err(Code::InsufficientScope.because(format!("This API key lacks the scope {scope}.")));
     }
-    Ok(caller.project_identity())
+    Ok(caller.project_uid.clone())
 }
 
 #[cfg(test)]
@@ -49,7 +49,7 @@ mod tests {
             caller: Some(Caller {
                 key: "key_aaaaaaaaaaaaaaaa".parse().unwrap(),
                 project: "demo".parse().unwrap(),
-                project_uid: None,
+                project_uid: "demo".parse().unwrap(),
                 plan: Plan::Free,
                 scopes: [Scope::OrdersRead].into_iter().collect(),
                 environment: Environment::Live,

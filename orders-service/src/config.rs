@@ -7,13 +7,13 @@ use chassis::admin::AdminHost;
 use chassis::config::{Listen, Problems, Section, Source, Told};
 use chassis::logs::Format;
 use chassis::peer::{Peer, ServerTls};
+use chassis::secret::Secret;
 use chassis::sql::{Place, read_place};
 use chassis::trace::TraceConfig;
 use contract::key::Environment;
 use contract::project::UpstreamName;
 use contract::time::UnixSeconds;
 
-use crate::control::Credential;
 use crate::deprecation::{Deprecation, LinkTarget};
 use crate::order::ShipDate;
 
@@ -34,7 +34,7 @@ pub struct Config {
     /// Where orders are kept. Default: the SQLite file `data/orders/orders.db`, made when it is missing.
     pub database: Place,
     /// What it proves itself with to the control plane.
-    pub credential: Credential,
+    pub credential: Secret,
     /// The deployment this is; keys of the other one are refused.
     pub environment: Environment,
     /// The control plane's internal listener, which is handed what happens to orders. Default `http://127.0.0.1:7003`.
@@ -71,6 +71,9 @@ const CONTROL_PLANE: &str = "http://127.0.0.1:7003";
 /// This upstream's name in the shipped settings of the gateway.
 const AUDIENCE: &str = "orders";
 
+/// What the file of the credential might be called.
+const CREDENTIAL_EXAMPLE: &str = "/run/secrets/orders-service.key";
+
 /// Where the deprecation is explained unless configured: the reference served beside the API.
 const PETS_LINK: &str = "/reference#getPet";
 
@@ -87,7 +90,7 @@ impl Config {
         let admin_listen = root.value("admin_listen", Listen(SocketAddr::from(([127, 0, 0, 1], 9902))));
         let admin_hosts = root.list("admin_hosts");
         let database = read_place(&root, "data/orders/orders.db");
-        let credential = Credential::read(&root);
+        let credential = root.required_secret("credential", CREDENTIAL_EXAMPLE, root.secret("credential"));
         let environment = root.value("environment", Environment::Live);
         let control_plane = Peer::read(&root.section("events"), CONTROL_PLANE);
         let tls = ServerTls::read(&root.section("tls"));
@@ -172,15 +175,15 @@ mod tests {
 
     use super::*;
 
-    const SECRET: &str = "secret = \"0123456789abcdef0123456789abcdef\"\n";
+    const CREDENTIAL: &str = "credential = \"0123456789abcdef0123456789abcdef\"\n";
 
     fn read(text: &str) -> Result<Config, Problems> {
         Config::read(&Source::from_text("orders-service.toml", text, ENVIRONMENT_PREFIX, BTreeMap::new()))
     }
 
     #[test]
-    fn a_secret_is_all_it_takes() {
-        let config = read(SECRET).unwrap();
+    fn a_credential_is_all_it_takes() {
+        let config = read(CREDENTIAL).unwrap();
         assert_eq!(config.listen.to_string(), "127.0.0.1:7001");
         assert_eq!(config.internal_listen.to_string(), "127.0.0.1:7004");
         assert_eq!(config.admin_listen.to_string(), "127.0.0.1:9902");
@@ -213,7 +216,7 @@ mod tests {
             log_filter,
             tracing,
             told: _,
-        } = read(SECRET).unwrap();
+        } = read(CREDENTIAL).unwrap();
         assert_eq!(config.listen, listen);
         assert_eq!(config.internal_listen, internal_listen);
         assert_eq!(config.admin_listen, admin_listen);
@@ -234,7 +237,7 @@ mod tests {
     #[test]
     fn every_mistake_has_its_line_and_a_way_out() {
         let problems = read(
-            "listen = \"7001\"\nenvironment = \"prod\"\nsecret = \"short\"\n[pets]\nsunset = \"2025-01-01\"\n\
+            "listen = \"7001\"\nenvironment = \"prod\"\ncredential = \"short\"\n[pets]\nsunset = \"2025-01-01\"\n\
              link = \"not a link\"\nsince = 1\n[log]\nformat = \"xml\"\n",
         )
         .unwrap_err();
@@ -244,13 +247,13 @@ mod tests {
             [
                 (Some(1), "listen"),
                 (Some(2), "environment"),
-                (Some(3), "secret"),
+                (Some(3), "credential"),
                 (Some(6), "pets.link"),
                 (Some(7), "pets.since"),
                 (Some(9), "log.format"),
             ]
         );
-        let problems = read(&format!("{SECRET}[pets]\nsunset = \"2025-01-01\"\n")).unwrap_err();
+        let problems = read(&format!("{CREDENTIAL}[pets]\nsunset = \"2025-01-01\"\n")).unwrap_err();
         assert!(problems.to_string().contains("deprecated before it goes"), "{problems}");
         let problems = read("").unwrap_err();
         assert!(problems.to_string().contains("TOLLHOUSE_ORDERS_CREDENTIAL_FILE"), "{problems}");

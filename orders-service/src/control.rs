@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use chassis::config::Section;
 use chassis::peer::Peer;
 use chassis::secret::Secret;
 use chassis::shutdown::Shutdown;
@@ -20,46 +19,6 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 /// After a question that failed: the first wait, and the longest of those that double from there.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(30);
-
-/// What this service proves itself with.
-#[derive(Clone, Debug)]
-pub enum Credential {
-    /// A credential of its own.
-    Own(Secret),
-    /// The secret of the platform, which opens everything: in installations from before services had credentials.
-    Platform(Secret),
-}
-
-impl Credential {
-    /// The token for the control plane.
-    fn token(&self) -> Secret {
-        match self {
-            Self::Own(credential) => credential.clone(),
-            Self::Platform(secret) => chassis::guard::events_token(secret),
-        }
-    }
-
-    /// The platform's secret, where this service has it.
-    pub(crate) fn platform(&self) -> Option<&Secret> {
-        match self {
-            Self::Own(_) => None,
-            Self::Platform(secret) => Some(secret),
-        }
-    }
-
-    /// A credential of its own wins over the platform's secret, so that one can be added before the other is taken away.
-    pub(crate) fn read(root: &Section<'_>) -> Option<Self> {
-        let (own, shared) = (root.secret("credential"), root.secret("secret"));
-        match (own?, shared?) {
-            (Some(own), _) => Some(Self::Own(own)),
-            (None, Some(shared)) => Some(Self::Platform(shared)),
-            (None, None) => {
-                root.missing("credential_file", "\"/run/secrets/orders-service.key\"");
-                None
-            }
-        }
-    }
-}
 
 /// Why the control plane was not asked, or what it was asked could not be done.
 #[derive(Debug, thiserror::Error)]
@@ -86,9 +45,9 @@ pub(crate) struct Control {
 impl Control {
     /// # Errors
     /// When there can be no HTTP client.
-    pub(crate) fn new(place: Peer, credential: &Credential) -> anyhow::Result<Self> {
+    pub(crate) fn new(place: Peer, token: Secret) -> anyhow::Result<Self> {
         let client = place.client().and_then(|builder| builder.timeout(ANSWER_TIME_MAX).build());
-        Ok(Self { client: client.context("an HTTP client for the control plane")?, place, token: credential.token() })
+        Ok(Self { client: client.context("an HTTP client for the control plane")?, place, token })
     }
 
     /// A request to it, as this service.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chassis::clock::Clock;
-use chassis::guard::{GatewayGuard, PassGuard, TrustedKeys, pass_key};
+use chassis::guard::{GatewayGuard, PassGuard, TrustedKeys};
 use chassis::health::Health;
 use chassis::running::Running;
 use chassis::serve::{ServeLimits, bind, serve, serve_over};
@@ -65,14 +65,7 @@ pub async fn start_with(
     if let Some(database) = orders.store().database() {
         tokio::spawn(sql::watch(database, watched, shutdown.clone()));
     }
-    let platform = config.credential.platform();
-    if platform.is_some() {
-        tracing::warn!(
-            "this service has the secret of the platform, which opens everything; give it a credential of its own with \
-             `tollhouse node add orders-service --service`, set credential_file, and take secret_file away"
-        );
-    }
-    let control = Control::new(config.control_plane, &config.credential)?;
+    let control = Control::new(config.control_plane, config.credential)?;
     let internal = Internal {
         orders: orders.clone(),
         clock: clock.clone(),
@@ -88,10 +81,7 @@ pub async fn start_with(
         [("http", http.local_addr()?), ("internal", operators.local_addr()?), ("admin", watchers.local_addr()?)];
     let limits = ServeLimits::default();
     let operators_limits = ServeLimits { connections_max: INTERNAL_CONNECTIONS_MAX, ..limits };
-    let (keys, operator_keys) = match platform {
-        Some(secret) => (TrustedKeys::derived(secret)?, TrustedKeys::always(pass_key(secret)?.public())),
-        None => (TrustedKeys::none(), TrustedKeys::none()),
-    };
+    let (keys, operator_keys) = (TrustedKeys::none(), TrustedKeys::none());
     let mut believed = Believed { gateways: Some(keys.clone()), operators: operator_keys.clone() };
     if let Some(file) = &config.key_set_file {
         keys.read(file)?;
@@ -101,8 +91,8 @@ pub async fn start_with(
     let publisher = Publisher::recalling(believed, control, config.trust_file);
     publisher.begin().await;
     tokio::spawn(keep(publisher, shutdown.clone()));
-    let guard = GatewayGuard::new(platform, keys, config.audience.as_str(), clock.clone());
-    let passes = PassGuard::new(operator_keys, ORDERS_SERVICE, platform, clock);
+    let guard = GatewayGuard::new(keys, config.audience.as_str(), clock.clone());
+    let passes = PassGuard::new(operator_keys, ORDERS_SERVICE, clock);
     let api = api::router(api, guard).layer(axum::middleware::from_fn_with_state(traced_by, traced));
     let telling = tokio::spawn(keep(handover, shutdown.clone()));
     let erasing = tokio::spawn(keep(eraser, shutdown.clone()));

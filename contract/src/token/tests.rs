@@ -8,7 +8,7 @@ fn claims() -> Claims {
         caller: Some(Caller {
             key: "key_aaaaaaaaaaaaaaaa".parse().unwrap(),
             project: "demo".parse().unwrap(),
-            project_uid: None,
+            project_uid: "prj_aaaaaaaaaaaaaaaaaaaaaaaaaa".parse().unwrap(),
             plan: Plan::Pro,
             scopes: Scopes::all(),
             environment: Environment::Live,
@@ -44,7 +44,7 @@ fn the_claims_have_the_names_that_backends_are_promised() {
     let body: Value = serde_json::from_slice(&body).unwrap();
     let stated = serde_json::json!({
         "iss": "tollhouse", "aud": "orders", "sub": "key_aaaaaaaaaaaaaaaa", "iat": 1_000, "exp": 1_060,
-        "project": "demo", "plan": "pro", "environment": "live", "site_project": "demo",
+        "project": "demo", "project_uid": "prj_aaaaaaaaaaaaaaaaaaaaaaaaaa", "plan": "pro", "environment": "live", "site_project": "demo",
         "scopes": ["orders:read", "orders:write", "domains:read", "domains:write", "keys:write"],
     });
     for (name, value) in stated.as_object().unwrap() {

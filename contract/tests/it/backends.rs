@@ -59,7 +59,7 @@ fn claims(issued_at: UnixSeconds) -> Claims {
     let caller = Caller {
         key: "key_aaaaaaaaaaaaaaaa".parse().unwrap(),
         project: "demo".parse().unwrap(),
-        project_uid: None,
+        project_uid: "prj_aaaaaaaaaaaaaaaaaaaaaaaaaa".parse().unwrap(),
         plan: Plan::Pro,
         scopes: Scopes::all(),
         environment: Environment::Live,

@@ -27,16 +27,8 @@ pub(crate) async fn came_through(State(app): State<Arc<App>>, mut request: Reque
     let (Some(identity), Some(signed_by)) = (extensions.get::<Identity>(), extensions.get::<SignedBy>()) else {
         return identity_required();
     };
-    let gateway = match &signed_by.0 {
-        // A signature with the platform's secret: all gateways that have it are one.
-        None => None,
-        Some(kid) if app.derived_keys.has(kid) => None,
-        Some(kid) => {
-            let named = app.identities.lock().gateway(kid).map(str::to_owned);
-            let Some(named) = named else { return identity_required() };
-            Some(named)
-        }
-    };
+    let gateway = app.identities.lock().gateway(&signed_by.0).map(str::to_owned);
+    let Some(gateway) = gateway else { return identity_required() };
     let origin = Origin { client: identity.client, gateway };
     request.extensions_mut().insert(origin);
     next.run(request).await
@@ -85,9 +77,9 @@ async fn holder(
     }
     // An honest gateway signs for the key that it hands on.
     let signed = identity.caller.as_ref();
-    if signed.is_none_or(|caller| caller.key != key.id || caller.project_identity() != key.project.uid) {
+    if signed.is_none_or(|caller| caller.key != key.id || caller.project_uid != key.project.uid) {
         tracing::warn!(
-            gateway = origin.gateway.as_deref().unwrap_or("with the platform's secret"),
+            gateway = origin.gateway,
             api_key.id = %key.id,
             client = %origin.client,
             "refused a request whose identity is not that of the key presented with it; look at this gateway"

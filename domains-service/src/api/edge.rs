@@ -34,8 +34,8 @@ const WITHDRAWALS_SHOWN_MAX: i64 = 200;
 /// The longest name of a node.
 const NODE_BYTES_MAX: usize = 128;
 
-/// `GET /internal/edge/feed?node=ID&after=REVISION&mark=MARK&keyring=1`: frames, for ever; with the gateways' keys for those
-/// that are on record and ask for them. Refuses a follower of another history.
+/// `GET /internal/edge/feed?node=ID&after=REVISION&mark=MARK&keyring=1`: frames, for ever; with the gateway's keys for one
+/// that asks for them. Refuses a follower of another history.
 pub(super) async fn feed(
     State(app): State<Arc<App>>,
     Extension(places): Extension<Arc<Places>>,
@@ -53,18 +53,11 @@ pub(super) async fn feed(
         return Err(refuse_history(&edge.node(&node), after, newest));
     }
     admit(&app, &edge.node(&node)).await?;
-    let Some(place) = places.take(edge.0.as_ref()) else {
+    let Some(place) = places.take(&edge.0) else {
         return Err(Code::StorageUnavailable.refuse("There are as many followers as can be served.").into());
     };
     let (pieces, waiting) = mpsc::channel(PIECES_WAITING_MAX);
     let wants_keyring = params.text("keyring") == Some("1");
-    if edge.0.is_none() {
-        tracing::warn!(
-            node,
-            "a gateway follows with the platform's secret; give it a credential of its own with `tollhouse node add` \
-             and take the secret away from it"
-        );
-    }
     let follower = feed::Follower::new(app, places, edge.0, wants_keyring, (after, mark), pieces);
     tokio::spawn(async move {
         let _place = place;

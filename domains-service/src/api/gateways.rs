@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use chassis::guard::{self, Openers};
+use chassis::guard;
 use chassis::secret::Secret;
 use contract::keyring::GATEWAYS_WITH_KEYS_MAX;
 use contract::time::UnixMillis;
@@ -28,40 +28,29 @@ use crate::worker::EVENTS_MILLIS;
 /// The longest name of a gateway on record.
 const NAME_BYTES_MAX: usize = 63;
 
-/// Who follows and reports: a gateway on record, or one with the platform's secret.
+/// Who follows and reports.
 #[derive(Clone, Debug)]
-pub(super) struct Edge(pub(super) Option<Credential>);
+pub(super) struct Edge(pub(super) Credential);
 
 impl Edge {
     /// What the node that a gateway names is called here: nobody speaks for a node of another gateway.
     pub(super) fn node(&self, node: &str) -> String {
-        self.0.as_ref().map_or_else(|| node.to_owned(), |credential| format!("{}/{node}", credential.gateway))
+        format!("{}/{node}", self.0.gateway)
     }
 }
 
-/// What opens the gateways' part.
-#[derive(Clone)]
-pub(super) struct EdgeDoor {
-    pub(super) app: Arc<App>,
-    /// Of gateways with the platform's secret.
-    pub(super) shared: Openers,
-}
-
-/// Lets in gateways on record, and those with the platform's secret. Requests carry their [`Edge`] as an extension.
-pub(super) async fn require_gateway(State(door): State<EdgeDoor>, mut request: Request, next: Next) -> Response {
+/// Lets in gateways on record. Requests carry their [`Edge`] as an extension.
+pub(super) async fn require_gateway(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let Some(token) = guard::bearer(request.headers()) else { return guard::token_required() };
-    let (is_shared, digest) = (door.shared.opens(token), hexadecimal(guard::digest_of(token)));
-    let edge = if is_shared {
-        Edge(None)
-    } else {
-        match door.app.store.hear(Kind::Gateway, &digest, door.app.clock.now()).await {
-            Ok(Some(gateway)) => Edge(Some(Credential { gateway, digest })),
-            Ok(None) => return guard::token_required(),
-            Err(error) => return Stop::from(error).into_response(),
+    let digest = hexadecimal(guard::digest_of(token));
+    match app.store.hear(Kind::Gateway, &digest, app.clock.now()).await {
+        Ok(Some(gateway)) => {
+            request.extensions_mut().insert(Edge(Credential { gateway, digest }));
+            next.run(request).await
         }
-    };
-    request.extensions_mut().insert(edge);
-    next.run(request).await
+        Ok(None) => guard::token_required(),
+        Err(error) => Stop::from(error).into_response(),
+    }
 }
 
 /// What is kept of a credential.

@@ -81,7 +81,6 @@ pub(crate) fn operation(method: &str, path: &str) -> &'static str {
         ("POST", "/edge/nodes") => "reportNode",
         ("POST", "/edge/usage") => "reportUsage",
         ("POST", "/edge/keys") => "reportKeys",
-        ("GET", "/key-set") => "showKeySet",
         ("GET", "/trust") => "showTrust",
         ("GET", "/known-projects/{uid}") => "checkProject",
         ("POST", "/passes") => "makePass",

@@ -8,11 +8,10 @@ use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use chassis::guard::{self, Openers};
+use chassis::guard;
 use contract::erasure::{ERASURES_MAX, Erasures};
 use contract::event::OrderEvents;
 use contract::project::ProjectUid;
-use contract::token::KeySet;
 use contract::trust::{ORDERS_SERVICE, Trust};
 use http::StatusCode;
 
@@ -92,51 +91,28 @@ pub(super) async fn known_project(
 
 /// `GET /internal/trust`: whose word the service may believe.
 pub(super) async fn trust(State(app): State<Arc<App>>) -> Result<Response, Stop> {
-    let gateways = keys_of_gateways(&app).await?;
-    let derived = app.derived_keys.keys().iter().cloned();
-    let gateways = gateways.keys().iter().cloned().chain(derived).collect();
-    let operators = [app.pass_key.public().clone()].into_iter().collect();
-    Ok(axum::Json(Trust { gateways, operators }).into_response())
-}
-
-/// `GET /internal/key-set`: the public keys of all gateways, as services of earlier versions ask for them.
-pub(super) async fn key_set(State(app): State<Arc<App>>) -> Result<Response, Stop> {
-    Ok(axum::Json(keys_of_gateways(&app).await?).into_response())
-}
-
-async fn keys_of_gateways(app: &App) -> Result<KeySet, Stop> {
-    let identities = keyring::identities(app).await.map_err(|error| {
+    let identities = keyring::identities(&app).await.map_err(|error| {
         tracing::error!(error = format!("{error:#}"), "the keys of the gateways cannot be read");
         Code::StorageUnavailable.refuse("The database does not answer.")
     })?;
-    Ok(identities.public.clone())
+    let operators = [app.pass_key.public().clone()].into_iter().collect();
+    Ok(axum::Json(Trust { gateways: identities.public.clone(), operators }).into_response())
 }
 
 /// Which service asks, by its name on record.
 #[derive(Clone, Debug)]
 pub(super) struct Service(String);
 
-/// What opens the services' part.
-#[derive(Clone)]
-pub(super) struct ServiceDoor {
-    pub(super) app: Arc<App>,
-    /// Of an orders-service with the platform's secret.
-    pub(super) shared: Openers,
-}
-
-/// Lets in services on record, and the orders-service with the platform's secret. Requests carry their [`Service`].
-pub(super) async fn require_service(State(door): State<ServiceDoor>, mut request: Request, next: Next) -> Response {
+/// Lets in services on record. Requests carry their [`Service`].
+pub(super) async fn require_service(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let Some(token) = guard::bearer(request.headers()) else { return guard::token_required() };
-    let (is_shared, digest) = (door.shared.opens(token), hexadecimal(guard::digest_of(token)));
-    let service = if is_shared {
-        ORDERS_SERVICE.to_owned()
-    } else {
-        match door.app.store.hear(Kind::Service, &digest, door.app.clock.now()).await {
-            Ok(Some(service)) => service,
-            Ok(None) => return guard::token_required(),
-            Err(error) => return Stop::from(error).into_response(),
+    let digest = hexadecimal(guard::digest_of(token));
+    match app.store.hear(Kind::Service, &digest, app.clock.now()).await {
+        Ok(Some(service)) => {
+            request.extensions_mut().insert(Service(service));
+            next.run(request).await
         }
-    };
-    request.extensions_mut().insert(Service(service));
-    next.run(request).await
+        Ok(None) => guard::token_required(),
+        Err(error) => Stop::from(error).into_response(),
+    }
 }

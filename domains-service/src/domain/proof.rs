@@ -2,13 +2,11 @@
 //!
 //! Both derive from a random key that is stored with the project, and from its salt: they cannot be guessed, stay the
 //! same whatever happens to the platform's secret, and are never used again. A dangling CNAME of a deleted project leads
-//! nowhere, not even to a new project of the same name. Projects from before keys were stored have as their key what was
-//! derived from the platform's secret until then, so that their owners' records stay good.
+//! nowhere, not even to a new project of the same name.
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use chassis::secret::Secret;
 use contract::hostname::Hostname;
 
 use crate::store::projects::ProjectRecord;
@@ -37,11 +35,6 @@ impl ProofKey {
     /// Of a new project.
     pub(crate) const fn new(random: Vec<u8>) -> Self {
         Self(random)
-    }
-
-    /// Of projects that are older than stored keys: what was derived from the platform's secret.
-    pub(crate) fn of_old(platform_secret: &Secret) -> Self {
-        Self(platform_secret.derive("prove ownership").reveal().to_vec())
     }
 
     /// From its text at rest; `None` when that is damaged.
@@ -160,15 +153,14 @@ mod tests {
         assert_ne!(text, prover().ownership_text(&project(key(1), "salt-b"), &one));
     }
 
-    /// As 0c0be3e gave them to customers, who have them in their DNS.
+    /// Customers have them in their DNS, for years.
     #[test]
-    fn projects_older_than_stored_keys_keep_their_records() {
-        let old = project(ProofKey::of_old(&Secret::new(vec![1; 32])), "salt-a");
-        let stored = project(ProofKey::read(&old.proof_key.to_text()).unwrap(), "salt-a");
-        assert_eq!(prover().target(&stored).as_str(), "h2novbv6xcyqyika.edge.tollhouse.dev");
+    fn every_version_derives_the_same_records_from_a_stored_key() {
+        let stored = project(ProofKey::read(&key(1).to_text()).unwrap(), "salt-a");
+        assert_eq!(prover().target(&stored).as_str(), "gh4wciqum2achues.edge.tollhouse.dev");
         assert_eq!(
             prover().ownership_text(&stored, &"a.customer.com".parse().unwrap()),
-            "edge-verify=oaod47pu25zjpj35o35iq67qbz"
+            "edge-verify=luauaw66wyrlr27bklyiarcq36"
         );
         assert_eq!(ProofKey::read("AAAA"), None);
     }

@@ -38,7 +38,7 @@ impl KeyRecord {
             digest: self.digest,
             id: self.id.clone(),
             project: self.project.name.clone(),
-            project_uid: self.project.told(),
+            project_uid: self.project.uid.clone(),
             environment: self.environment,
             scopes: self.scopes.clone(),
             expires_at: self.expires_at,

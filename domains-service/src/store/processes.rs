@@ -14,9 +14,6 @@ use crate::nodes::{CLOCKS_DIFFER_MILLIS, FORGOTTEN_AFTER};
 /// Processes on record of one credential: of more, those are forgotten that are not waited for, then those that came last.
 pub(crate) const PROCESSES_OF_ONE_MAX: i64 = 128;
 
-/// What the process of a gateway with the platform's secret has in place of the name of a credential.
-const NO_CREDENTIAL: &str = "";
-
 chassis::record! {
     /// The row of a process.
     #[derive(Clone, Debug)]
@@ -51,9 +48,8 @@ impl Stored for Row {
     /// One that cannot be read is waited for all the same: as one that has applied nothing, and took nobody's place.
     fn read(self, _: &mut Columns) -> Option<Process> {
         let Self { gateway, process, place, version, applied, first_heard_at, last_heard_at } = self;
-        let node = if gateway == NO_CREDENTIAL { process } else { format!("{gateway}/{process}") };
         let report = NodeReport {
-            node,
+            node: format!("{gateway}/{process}"),
             place: Some(place).filter(|place| !place.is_empty()),
             applied: Revision(applied.unsigned_abs()),
             version,
@@ -63,9 +59,9 @@ impl Stored for Row {
     }
 }
 
-/// The credential and the process that a node's name consists of.
+/// The names of the credential and of the process that a node's name consists of.
 fn parts(node: &str) -> (&str, &str) {
-    node.split_once('/').unwrap_or((NO_CREDENTIAL, node))
+    node.split_once('/').unwrap_or(("", node))
 }
 
 impl Store {
@@ -74,8 +70,8 @@ impl Store {
         let found = query_as(
             "SELECT * FROM processes
              WHERE last_heard_at >= $1
-               AND (gateway = '' OR EXISTS
-                   (SELECT 1 FROM gateways WHERE gateways.name = processes.gateway AND gateways.revoked_at IS NULL))
+               AND EXISTS
+                   (SELECT 1 FROM gateways WHERE gateways.name = processes.gateway AND gateways.revoked_at IS NULL)
              ORDER BY gateway, process",
         );
         let rows: Vec<Found<Row>> = found.bind(moment.0).fetch_all(self.reader()).await?;
@@ -95,7 +91,7 @@ impl Store {
         query(
             "INSERT INTO processes (gateway, process, place, version, applied, first_heard_at, last_heard_at)
              SELECT $1, $2, $3, $4, $5, $6, $7
-             WHERE $1 = '' OR EXISTS (SELECT 1 FROM gateways WHERE name = $1 AND revoked_at IS NULL)
+             WHERE EXISTS (SELECT 1 FROM gateways WHERE name = $1 AND revoked_at IS NULL)
              ON CONFLICT (gateway, process) DO UPDATE
              SET place = excluded.place, version = excluded.version, applied = excluded.applied,
                  first_heard_at = CAST(processes.first_heard_at AS BIGINT), last_heard_at = excluded.last_heard_at

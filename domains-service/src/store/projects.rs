@@ -64,7 +64,7 @@ impl ProjectRecord {
     pub(crate) fn published(&self, plans: &Plans) -> Project {
         Project {
             id: self.id.name.clone(),
-            uid: self.id.told(),
+            uid: self.id.uid.clone(),
             plan: self.plan,
             limits: self.limits.unwrap_or_else(|| plans.of(self.plan).limits),
             access: self.access,
@@ -187,15 +187,6 @@ impl Store {
                 .fetch_all(self.reader())
                 .await?;
         Ok(rows::each(self.reader(), rows))
-    }
-
-    /// Gives projects that are older than proof keys the one that their owners' DNS records derive from.
-    pub(crate) async fn complete_proof_keys(&self, old: &ProofKey) -> Result<u64, StoreError> {
-        let completed = query("UPDATE projects SET proof_key = $1 WHERE proof_key IS NULL")
-            .bind(old.to_text())
-            .execute(self.writer())
-            .await?;
-        Ok(completed.rows_affected())
     }
 
     /// How many projects and keys there are.

@@ -1,15 +1,16 @@
 //! Gateways with a credential of their own: what it opens, and how it ends.
 
-use chassis::guard::{edge_token, events_token, pass_key};
+use chassis::guard::pass_key;
 use chassis::seal::SealingKey;
 use chassis::secret::Secret;
 use contract::feed::Frame;
 use contract::keyring::{KEYRING_PLACE, Keyring};
-use contract::token::{KeySet, SigningKey};
+use contract::token::{Claims, IDENTITY_TOKEN_HEADER, KeySet, SigningKey};
+use contract::trust::Trust;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::world::{Platform, Stream};
+use crate::world::{Answer, Platform, Stream};
 
 /// Puts a gateway on record; its token.
 pub(crate) async fn enrolled(platform: &Platform, name: &str) -> String {
@@ -131,27 +132,55 @@ async fn a_stream_of_a_revoked_credential_ends_though_the_name_has_another_at_on
     assert!(kept.next().await.is_some());
 }
 
+/// What could be made of the platform's secret opens nothing but the operators' part: gateways and services have
+/// credentials.
 #[tokio::test]
-async fn a_gateway_with_the_platforms_secret_works_as_before_and_is_sent_no_keys() {
+async fn the_platforms_secret_speaks_for_no_gateway_and_no_service() {
     let platform = Platform::start().await;
-    let token = edge_token(&platform.secret).to_token();
-    let mut stream = platform.follow_with(&token, "node=a&after=0&keyring=1").await;
-    let mut heartbeats = 0;
-    while heartbeats < 2 {
-        match stream.next().await.expect("the stream goes on") {
-            Frame::Heartbeat { .. } => heartbeats += 1,
-            frame => assert!(!matches!(frame, Frame::Keyring { .. })),
+    platform.project("demo", "pro").await;
+    let mut tokens = vec![platform.secret.to_token().to_string()];
+    for label in ["operator", "edge feed", "events", "sign identities", "sign identity tokens"] {
+        tokens.push(platform.secret.derive(label).to_token().to_string());
+    }
+    for token in tokens {
+        for (method, path) in [
+            ("GET", "/internal/edge/feed?node=a&after=0&keyring=1"),
+            ("POST", "/internal/edge/nodes"),
+            ("POST", "/internal/edge/usage"),
+            ("POST", "/internal/edge/keys"),
+            ("POST", "/internal/events/orders"),
+            ("GET", "/internal/trust"),
+            ("GET", "/internal/erasures"),
+            ("POST", "/internal/erasures"),
+            ("GET", "/internal/known-projects/demo"),
+        ] {
+            assert_eq!(status(&platform, &token, method, path, json!({})).await, 401, "{method} {path}");
         }
+    }
+    // Nor does a key that is made of it sign for a gateway.
+    let claims = Claims {
+        audience: "domains".to_owned(),
+        caller: None,
+        site_project: None,
+        issued_at: chassis::clock::Clock::now(platform.clock.as_ref()).to_seconds(),
+    };
+    for label in ["sign identity tokens", "sign passes of operators"] {
+        let key = SigningKey::from_seed(platform.secret.derive(label).reveal()).unwrap();
+        let request = platform.client.get(format!("{}/v1/acme-account", platform.http));
+        let request = request.header("x-request-id", "r1").header("x-forwarded-for", "192.0.2.1");
+        let answer = request.header(IDENTITY_TOKEN_HEADER, key.sign(&claims)).send().await.unwrap();
+        assert_eq!(Answer::of(answer).await.code(), (401, "identity_required"), "{label}");
     }
 }
 
 #[tokio::test]
 async fn services_are_told_the_public_keys() {
     let platform = Platform::start().await;
-    let url = format!("{}/internal/key-set", platform.internal);
-    let services = events_token(&platform.secret).to_token();
+    let url = format!("{}/internal/trust", platform.internal);
+    let service = platform.orders_service().await;
     let told = async || -> KeySet {
-        platform.client.get(&url).bearer_auth(&*services).send().await.unwrap().json().await.unwrap()
+        let trust = platform.client.get(&url).bearer_auth(&service).send().await.unwrap();
+        trust.json::<Trust>().await.unwrap().gateways
     };
     let (one, two) = (enrolled(&platform, "edge-1").await, enrolled(&platform, "edge-2").await);
     let (one, two) = (ring(&platform, &one).await, ring(&platform, &two).await);
@@ -161,7 +190,6 @@ async fn services_are_told_the_public_keys() {
     let passes = pass_key(&platform.secret).unwrap();
     assert_eq!(one.passes.keys(), [passes.public().clone()], "gateways know passes, and cannot make them");
     assert_ne!(&public(&one), passes.public());
-    assert!(one.operators.is_empty());
     let gateway = enrolled(&platform, "edge-3").await;
     assert_eq!(platform.client.get(&url).bearer_auth(&gateway).send().await.unwrap().status(), 401);
     assert_eq!(platform.operator("DELETE", "/gateways/edge-1", Value::Null).await.status, 200);

@@ -1,7 +1,6 @@
 //! A project is more than its name: what one leaves behind is nobody else's.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use chassis::clock::Clock as _;
@@ -12,8 +11,6 @@ use contract::project::ProjectUid;
 use contract::time::UnixMillis;
 use domains_service::RecordData;
 use serde_json::{Value, json};
-use sqlx::Connection as _;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 
 use crate::dashboard::Browser;
 use crate::stores::{self, rows_with};
@@ -102,7 +99,7 @@ async fn a_project_made_under_a_free_name_sees_nothing_of_the_one_before() {
     // What a gateway still has to say of the first is not said of the second.
     report_usage(&platform, &first, 8).await;
     let told = platform.snapshot().await.into_iter().find_map(|entity| match entity {
-        Entity::Project(project) => Some(project.identity()),
+        Entity::Project(project) => Some(project.uid),
         _ => None,
     });
     assert_eq!(told, Some(second.clone()));
@@ -293,50 +290,4 @@ async fn another_platform_secret_breaks_no_domain() {
         })
         .await;
     assert_eq!(renewed["status"], "active");
-}
-
-/// A directory with the database that 0c0be3e left.
-async fn old_database() -> Arc<tempfile::TempDir> {
-    let directory = Arc::new(tempfile::tempdir().unwrap());
-    if stores::over_postgres() {
-        let url = stores::postgres::Server::shared().database();
-        stores::postgres::Server::shared()
-            .sql(stores::postgres::name_in(&url), include_str!("old/0c0be3e.postgres.sql"));
-        std::fs::write(directory.path().join("database.url"), url).unwrap();
-    } else {
-        let file =
-            SqliteConnectOptions::new().filename(directory.path().join("domains.sqlite")).create_if_missing(true);
-        let mut connection = SqliteConnection::connect_with(&file).await.unwrap();
-        sqlx::raw_sql(include_str!("old/0c0be3e.sqlite.sql")).execute(&mut connection).await.unwrap();
-        connection.close().await.unwrap();
-    }
-    directory
-}
-
-#[tokio::test]
-async fn a_database_of_0c0be3e_is_migrated() {
-    let platform = Platform::bent(Bend { directory: Some(old_database().await), ..Bend::default() }).await;
-    let project = platform.operator("GET", "/projects/acme", Value::Null).await.body;
-    assert_eq!((&project["id"], &project["uid"]), (&json!("acme"), &json!("acme")), "an old project keeps its name");
-    assert_eq!(project["cname_target"], "twzod3tbp5ucljpn.edge.apps.tollhouse.dev", "what its owner has in DNS");
-    let owner = platform.owner("acme");
-    assert_eq!(kinds(&owner).await, ["key.created", "project.created"]);
-    assert_eq!(owner.get(&format!("{PROJECT}/keys")).await.body["keys"][0]["label"], "old");
-    // Its domain goes live with the records it was given then, also when the secret changes.
-    platform.dns.zone("customer.test", &["192.31.196.1"]);
-    let target = project["cname_target"].as_str().unwrap().to_owned();
-    platform.dns.set("shop.customer.test", RecordData::Cname(target));
-    verify(&platform).await;
-    platform.domain_in("acme", "shop.customer.test", "active").await;
-    // What a project left behind that was removed before is erased, here and elsewhere.
-    assert_eq!(erasures(&platform).await, ["gone".parse().unwrap()]);
-    platform.project("gone", "pro").await;
-    let gone = platform.owner("gone").get("/v1/projects/gone/events").await.body;
-    assert_eq!(gone["events"].as_array().unwrap().len(), 3, "created, deployed and given a key just now: {gone}");
-    // From here on it is a project like others: its name can be another's, its identity cannot.
-    assert_eq!(remove(&platform, "?now=true").await.status, 204);
-    platform.project("acme", "pro").await;
-    let uid = platform.identity(&"acme".parse().unwrap()).await;
-    assert!(uid.as_str().starts_with("prj_"));
-    assert_eq!(platform.owner("acme").of(&"acme".parse().unwrap()).get(PROJECT).await.status, 401);
 }

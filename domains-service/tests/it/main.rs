@@ -34,7 +34,6 @@ mod services;
 mod stolen;
 mod stores;
 mod verification;
-mod versions;
 mod webhooks;
 mod withdrawals;
 mod world;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chassis::clock::Clock as _;
-use chassis::guard::edge_token;
 use serde_json::{Value, json};
 
 use crate::gateways::enrolled;
@@ -164,20 +163,6 @@ async fn a_process_whose_credential_is_revoked_is_not_waited_for() {
     // A new credential of the same name has no part in it.
     enrolled(&platform, "goes").await;
     on_record(&platform, &["stays/one"]).await;
-}
-
-#[tokio::test]
-async fn a_gateway_with_the_platforms_secret_is_on_record_by_the_name_it_gives() {
-    let platform = Platform::start().await;
-    let shared = edge_token(&platform.secret).to_token().to_string();
-    let revision = with_names(&platform, &["a.localhost"]).await;
-    one(&shared).reports(&platform, revision).await;
-    platform.clock.advance(SILENT);
-    let platform = restarted(platform).await;
-    waits_for(&remove(&platform, "a.localhost").await, &["one"]);
-    // A day of silence is the end of the wait.
-    platform.clock.advance(Duration::from_hours(24));
-    gone(&platform, "a.localhost").await;
 }
 
 #[tokio::test]

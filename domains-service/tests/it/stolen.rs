@@ -57,7 +57,7 @@ impl<'a> Gateway<'a> {
             site_project: None,
             caller: Some(Caller {
                 key: said.key.clone(),
-                project_uid: Some(self.platform.identity(&project).await),
+                project_uid: self.platform.identity(&project).await,
                 project,
                 plan: Plan::Enterprise,
                 scopes: said.scopes.clone(),

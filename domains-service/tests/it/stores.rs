@@ -301,10 +301,9 @@ async fn sqlite(directory: &Path) -> SqliteConnection {
 }
 
 /// Tests that do not run over PostgreSQL, by their paths or by modules, each with its reason.
-const OVER_SQLITE_ALONE: [(&str, &str); 6] = [
+const OVER_SQLITE_ALONE: [(&str, &str); 5] = [
     ("stores::every_test_of_what_is_kept_passes_over_postgresql_too", "it is the test that runs the others"),
     ("postgres::", "they run over a server of their own, in either run"),
-    ("versions::", "they open files of SQLite that earlier versions wrote"),
     ("acme::pebble::", "they are about an authority's protocol; acme:: covers what is stored, over both"),
     ("verification::", "they are about answers of DNS; domains:: and acme:: cover what is stored, over both"),
     ("openapi::", "they compare descriptions; no row is written"),

@@ -46,6 +46,11 @@ const GATEWAY: &str = "tests";
 static ON_RECORD: tokio::sync::Mutex<BTreeMap<(String, String), String>> =
     tokio::sync::Mutex::const_new(BTreeMap::new());
 
+/// The identity of no project.
+fn nobodys() -> ProjectUid {
+    ProjectUid::from_random([0; 16])
+}
+
 /// A key's id, and the key.
 type Presented = (KeyId, String);
 
@@ -307,13 +312,13 @@ impl Platform {
         .await;
     }
 
-    /// The identity of the project of this name; that of an old one where there is none.
+    /// The identity of the project of this name; that of no project where there is none.
     pub(crate) async fn identity(&self, project: &ProjectId) -> ProjectUid {
         if let Some(known) = self.identities.lock().get(project.as_str()) {
             return known.clone();
         }
         self.operator("GET", &format!("/projects/{project}"), Value::Null).await;
-        self.identities.lock().get(project.as_str()).cloned().unwrap_or_else(|| ProjectUid::of_old(project))
+        self.identities.lock().get(project.as_str()).cloned().unwrap_or_else(nobodys)
     }
 
     /// A request as the gateway would forward it.
@@ -358,7 +363,7 @@ impl Platform {
             caller: Some(Caller {
                 key: KeyId::from_random([1; 10]),
                 project: project.parse().unwrap(),
-                project_uid: None,
+                project_uid: nobodys(),
                 plan: Plan::Pro,
                 scopes: scopes.iter().copied().collect(),
                 environment: Environment::Live,
@@ -472,7 +477,7 @@ impl Client<'_> {
     /// The same key, of the project that has this identity.
     pub(crate) fn of(mut self, uid: &ProjectUid) -> Self {
         if let Some(caller) = self.claims.caller.as_mut() {
-            caller.project_uid = Some(uid.clone());
+            caller.project_uid = uid.clone();
         }
         self
     }
@@ -483,12 +488,12 @@ impl Client<'_> {
 
     pub(crate) async fn send_with(&self, method: &str, path: &str, body: Value, headers: &[(&str, &str)]) -> Answer {
         let mut claims = self.claims.clone();
-        if let Some(caller) = claims.caller.as_mut().filter(|caller| caller.project_uid.is_none()) {
-            caller.project_uid = Some(self.platform.identity(&caller.project).await);
+        if let Some(caller) = claims.caller.as_mut().filter(|caller| caller.project_uid == nobodys()) {
+            caller.project_uid = self.platform.identity(&caller.project).await;
         }
         let mut presented = None;
         if let Some(caller) = claims.caller.as_mut() {
-            let uid = caller.project_identity();
+            let uid = caller.project_uid.clone();
             let (id, key) = self.platform.presented(&caller.project, &uid, &caller.scopes).await;
             caller.key = id;
             presented = Some(key);

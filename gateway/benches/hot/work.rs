@@ -10,9 +10,11 @@ use chassis::clock::{Clock, SystemClock};
 use chassis::logs::Logs;
 use contract::hostname::Hostname;
 use contract::key::{ApiKey, Environment, KeyId, PresentedKey, Scopes};
+use contract::keyring::Generation;
 use contract::plan::{Limits, Plan};
 use contract::project::{Access, Project, ProjectId, ProjectUid};
 use contract::time::{UnixMillis, UnixSeconds};
+use contract::token::KeySet;
 use gateway::answer::Refusal;
 use gateway::door::head::{HeadLimits, HeadReader};
 use gateway::door::{Connection, Ends};
@@ -74,7 +76,7 @@ fn sample(quota: &Quota, runtime: &tokio::runtime::Runtime) -> anyhow::Result<Sa
     let limits = Limits::new(u32::MAX, u32::MAX).context("limits")?;
     let project = Arc::new(Project {
         id: id.clone(),
-        uid: Some(uid.clone()),
+        uid: uid.clone(),
         plan: Plan::Pro,
         limits,
         access: Access::Key,
@@ -87,7 +89,7 @@ fn sample(quota: &Quota, runtime: &tokio::runtime::Runtime) -> anyhow::Result<Sa
         digest: presented.digest(),
         id: KeyId::from_random([7; 10]),
         project: id.clone(),
-        project_uid: Some(uid.clone()),
+        project_uid: uid.clone(),
         environment: Environment::Live,
         scopes: Scopes::all(),
         expires_at: None,
@@ -142,7 +144,9 @@ pub(crate) fn all() -> anyhow::Result<Vec<Work>> {
     let charge = move || {
         let _ = black_box(runtime.block_on(quota.charge(&hot, plan_limits, &key_id)));
     };
-    let vouchers = gateway::vouch::Vouchers::derived(&chassis::secret::Secret::new(vec![3; 32]))?;
+    let vouchers = gateway::vouch::Vouchers::waiting();
+    let generation = Generation { number: 1, signs_from: UnixSeconds(0), identity: [3; 32], tickets: [4; 32] };
+    vouchers.replace(&[generation], KeySet::default())?;
     let (sent, known) = (facts.clone(), connection);
     let rewrite = move || {
         let mut head = request.clone();

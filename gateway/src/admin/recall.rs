@@ -152,7 +152,7 @@ async fn key(State(view): State<View>, Path(id): Path<String>) -> Response {
         Some(project) if project.suspended => why.push("Its project is suspended: 403 project_suspended.".to_owned()),
         Some(_) => {}
     }
-    let standing = project.as_ref().map(|project| pipeline.quota.standing(&project.identity(), project.limits));
+    let standing = project.as_ref().map(|project| pipeline.quota.standing(&project.uid, project.limits));
     if standing
         .is_some_and(|standing| standing.minute.remaining == 0 || standing.day.is_some_and(|day| day.remaining == 0))
     {

@@ -247,7 +247,7 @@ mod tests {
             "forwarded",
             "proxy",
             "remote-user",
-            "tollhouse-identity",
+            "tollhouse-identity-token",
             "true-client-ip",
             "wl-proxy-client-ip",
             "x-any-client-ip",
@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn no_setting_touches_what_is_the_gateways() {
         for fixed in
-            ["Tollhouse-Identity", "tollhouse-*", "x-toll*", "X-Tollhouse-Plan", "Content-Length", "h*", "expect"]
+            ["Tollhouse-Identity-Token", "tollhouse-*", "x-toll*", "X-Tollhouse-Plan", "Content-Length", "h*", "expect"]
         {
             assert_eq!(fixed.parse::<FieldPattern>(), Err(InvalidPattern::Fixed), "{fixed}");
         }

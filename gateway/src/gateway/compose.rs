@@ -56,7 +56,7 @@ impl Gateway {
     /// Takes the charge back. The response still shows what was left after it: figures never rise within a window.
     fn refund(&self, facts: &mut Facts) {
         if let (Some(standing), Some(payer)) = (facts.charged.take(), &facts.payer) {
-            self.pipeline.quota.refund(&payer.identity(), &standing);
+            self.pipeline.quota.refund(&payer.uid, &standing);
         }
     }
 

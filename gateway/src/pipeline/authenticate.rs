@@ -39,7 +39,7 @@ impl Pipeline {
                 // A key whose project has not arrived yet is not known yet. One of a removed project stays unknown
                 // also where another project has its name by now.
                 let payer = self.replica.project(&key.project);
-                let payer = payer.filter(|payer| payer.identity() == key.project_identity());
+                let payer = payer.filter(|payer| payer.uid == key.project_uid);
                 facts.key = Some(key);
                 facts.payer = payer;
                 if facts.payer.is_none() {

@@ -15,7 +15,7 @@ impl Pipeline {
         let (Some(key), Some(payer)) = (facts.key.clone(), facts.payer.clone()) else {
             return Err(Rejection::InternalError.into());
         };
-        let bucket = payer.identity();
+        let bucket = payer.uid.clone();
         let in_shadow = self.shadow_plans.contains(&payer.plan);
         let charged = if in_shadow {
             self.quota.try_charge(&bucket, payer.limits, &key.id).await

@@ -52,7 +52,7 @@ impl Pipeline {
         // Who pays counts: on the platform's own hosts, which all projects share, that is the key's project. Where nobody
         // pays it is the site's project, and its visitor.
         // By its identity: a project that takes a name that is free again has nothing to do with the one before.
-        let payer = facts.payer.as_ref().or(facts.project.as_ref()).map(|project| project.identity());
+        let payer = facts.payer.as_ref().or(facts.project.as_ref()).map(|project| project.uid.clone());
         let visitor = facts.key.is_none().then_some(request.client);
         let place = upstream.enter(payer.as_ref(), visitor).map_err(|busy| match busy {
             Busy::Upstream => Refusal::new(Rejection::Overloaded),

@@ -60,8 +60,8 @@ pub struct Follower {
     pub node: String,
     /// The identity of its data directory.
     pub place: u64,
-    /// Who takes the keys that the control plane sends; `None`: they are derived from the platform's secret.
-    pub keyring: Option<Arc<KeyringHolder>>,
+    /// Who takes the keys that the control plane sends.
+    pub keyring: Arc<KeyringHolder>,
     /// The replica to keep current.
     pub replica: Arc<Replica>,
     /// Who else must know.
@@ -221,8 +221,7 @@ impl Follower {
             || "after=0".to_owned(),
             |Position { revision, mark }| format!("after={revision}&mark={mark}"),
         );
-        let keyring = u8::from(self.keyring.is_some());
-        let url = self.control.at(&format!("/internal/edge/feed?node={}&{place}&keyring={keyring}", self.node));
+        let url = self.control.at(&format!("/internal/edge/feed?node={}&{place}&keyring=1", self.node));
         let response = client.get(url).bearer_auth(&*self.token.to_token()).send().await?;
         if response.status() == reqwest::StatusCode::CONFLICT {
             // Nothing of this history is applied, whatever the number: until it is followed, this gateway lags.
@@ -245,7 +244,7 @@ impl Follower {
 
     /// Takes keys in. Those that are not good change nothing: what is signed with the ones before is good for a day.
     async fn take_keys(&self, sealed: String) {
-        let Some(keyring) = self.keyring.clone() else { return };
+        let keyring = self.keyring.clone();
         let taken = tokio::task::spawn_blocking(move || keyring.take(&sealed)).await;
         if let Err(error) = taken.map_err(anyhow::Error::from).and_then(|taken| taken) {
             tracing::error!(

@@ -4,20 +4,26 @@ mod power;
 use std::time::Duration;
 
 use chassis::clock::SystemClock;
+use chassis::guard::{PassGuard, TrustedKeys};
+use chassis::seal::SealingKey;
+use chassis::secret::Secret;
 use contract::feed::Mark;
 use contract::plan::Plan;
 use contract::project::Access;
 use contract::site::Serves;
-use contract::time::UnixMillis;
+use contract::time::{UnixMillis, UnixSeconds};
+use contract::trust::GATEWAYS;
 use parking_lot::{Condvar, Mutex};
 use redb::ReadableDatabase as _;
 
 use super::follow::{Follower, Watcher};
 use super::*;
+use crate::door::Tickets;
+use crate::keyring::KeyringHolder;
+use crate::vouch::Vouchers;
 
 fn opener() -> CertificateOpener {
-    let secret = chassis::secret::Secret::new(vec![1; 32]);
-    CertificateOpener::new(chassis::seal::SealingKey::new(&secret).unwrap())
+    CertificateOpener::new(SealingKey::new(&Secret::new(vec![1; 32])).unwrap())
 }
 
 fn replica(directory: &Path) -> Replica {
@@ -27,7 +33,7 @@ fn replica(directory: &Path) -> Replica {
 fn project(id: &str, plan: Plan) -> Entity {
     Entity::Project(Project {
         id: id.parse().unwrap(),
-        uid: None,
+        uid: id.parse().unwrap(),
         plan,
         limits: plan.stated_limits(),
         access: Access::Key,
@@ -103,13 +109,13 @@ const STORED: [(&str, &str, &str, &str); 5] = [
         "key",
         "keys",
         "__________________________________________8",
-        r#"{"digest":"__________________________________________8","id":"key_abcdefghij234567","project":"demo","environment":"live","scopes":["orders:read"],"expires_at":null}"#,
+        r#"{"digest":"__________________________________________8","id":"key_abcdefghij234567","project":"demo","project_uid":"prj_aaaaaaaaaaaaaaaaaaaaaaaaaa","environment":"live","scopes":["orders:read"],"expires_at":null}"#,
     ),
     (
         "project",
         "projects",
         "demo",
-        r#"{"id":"demo","plan":"pro","limits":{"per_minute":300,"per_day":10000},"access":"key","upstream":"orders","suspended":false}"#,
+        r#"{"id":"demo","uid":"prj_aaaaaaaaaaaaaaaaaaaaaaaaaa","plan":"pro","limits":{"per_minute":300,"per_day":10000},"access":"key","upstream":"orders","suspended":false}"#,
     ),
     (
         "site",
@@ -234,7 +240,7 @@ fn key(id: &str, digest: u8) -> Entity {
         digest: KeyDigest([digest; 32]),
         id: id.parse().unwrap(),
         project: "a".parse().unwrap(),
-        project_uid: None,
+        project_uid: "demo".parse().unwrap(),
         environment: contract::key::Environment::Live,
         scopes: [contract::key::Scope::OrdersRead].into_iter().collect(),
         expires_at: None,
@@ -336,13 +342,25 @@ fn a_change_without_room_on_the_disk_is_refused_and_everything_known_goes_on_bei
     assert!(narrow.get::<Project>(Kind::Project, "b").is_some());
 }
 
+/// Nothing is sent here.
+fn keyring() -> Arc<KeyringHolder> {
+    let clock: Arc<dyn chassis::clock::Clock> = Arc::new(SystemClock::new());
+    Arc::new(KeyringHolder {
+        file: PathBuf::from("/nowhere/keyring.sealed"),
+        sealing: SealingKey::new(&Secret::new(vec![1; 32])).unwrap(),
+        vouchers: Arc::new(Vouchers::waiting()),
+        tickets: Tickets::new(Vec::new(), Arc::new(|| UnixSeconds(0))),
+        operators: PassGuard::new(TrustedKeys::none(), GATEWAYS, clock),
+    })
+}
+
 fn follower(file: File) -> Follower {
     Follower {
         control: "http://127.0.0.1:9".parse().unwrap(),
-        token: chassis::secret::Secret::new(vec![1; 32]),
+        token: Secret::new(vec![1; 32]),
         node: "n".to_owned(),
         place: 0,
-        keyring: None,
+        keyring: keyring(),
         replica: Arc::new(Replica::over(file, opener(), HotBounds::default()).unwrap()),
         watcher: Arc::new(Nobody),
         clock: Arc::new(SystemClock::new()),

@@ -190,8 +190,7 @@ async fn what_the_gateway_says_itself_is_the_same_over_both_versions() {
 /// What an upstream is told, but for what differs from request to request.
 pub(crate) fn told(head: &crate::world::wire::Head) -> (String, Vec<(String, String)>) {
     // Via names the client's version.
-    let own =
-        ["x-request-id", "traceparent", "tollhouse-identity", "tollhouse-identity-token", "content-length", "via"];
+    let own = ["x-request-id", "traceparent", "tollhouse-identity-token", "content-length", "via"];
     let fields = head.fields.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone()));
     let mut fields: Vec<_> = fields.filter(|(name, _)| !own.contains(&name.as_str())).collect();
     fields.sort();

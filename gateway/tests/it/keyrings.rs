@@ -1,6 +1,6 @@
 //! A gateway with a credential of its own: what it signs with, and whom it obeys, is what the control plane sends it.
 
-use chassis::guard::{digest_of, operator_token, pass};
+use chassis::guard::{operator_token, pass};
 use chassis::seal::SealingKey;
 use chassis::secret::Secret;
 use contract::feed::Frame;
@@ -34,7 +34,7 @@ fn generation(number: u8, signs_from: i64) -> Generation {
 fn keys(generations: Vec<Generation>) -> String {
     let passes = [operators().public().clone()].into_iter().collect();
     let identities = identities(&generations);
-    sealed(&Keyring { generations, identities, passes, operators: vec![digest_of("a token")] })
+    sealed(&Keyring { generations, identities, passes })
 }
 
 /// The public keys of this gateway's generations, and one of another gateway.
@@ -49,7 +49,6 @@ async fn signer(world: &World, numbers: &[u8]) -> u8 {
         assert_eq!(world.ask(world.list()).await.status, 200);
         let requests = world.orders.requests();
         let head = &requests.last().unwrap().head;
-        assert_eq!(head.get("tollhouse-identity"), None, "this gateway has no secret to sign so with");
         let token = head.get("tollhouse-identity-token")?;
         numbers.iter().copied().find(|number| {
             let key = SigningKey::from_seed(&[*number; 32]).unwrap();
@@ -58,19 +57,6 @@ async fn signer(world: &World, numbers: &[u8]) -> u8 {
         })
     })
     .await
-}
-
-#[tokio::test]
-async fn what_derives_from_the_secret_of_a_platform_is_no_credential() {
-    let world = World::with(|setup| {
-        setup.proof = format!("secret = \"{PLATFORM_SECRET}\"");
-        setup.control_plane_is_dead = true;
-    })
-    .await;
-    world.control.revive().await;
-    world.control.refuses_a_stranger().await;
-    assert_eq!((world.control.asked_after(), world.control.reports().len()), (Vec::new(), 0));
-    world.end().await;
 }
 
 #[tokio::test]
@@ -100,7 +86,7 @@ async fn a_keyring_that_does_not_open_changes_nothing() {
     let stranger = SealingKey::new(&Secret::new(vec![9; 32])).unwrap();
     let generations = vec![generation(2, NOW)];
     let identities = identities(&generations);
-    let keyring = Keyring { generations, identities, passes: KeySet::default(), operators: Vec::new() };
+    let keyring = Keyring { generations, identities, passes: KeySet::default() };
     let sealed = stranger.seal(&serde_json::to_vec(&keyring).unwrap(), KEYRING_PLACE).unwrap();
     world.control.say(&line(&Frame::Keyring { sealed }));
     // The stream goes on: what comes after is applied.
@@ -129,7 +115,7 @@ async fn an_operator_is_known_by_a_pass_for_gateways_alone() {
     let stolen = SigningKey::from_seed(&[1; 32]).unwrap();
     for (what, token) in [
         ("the platform's token", operator_token(&Secret::parse(PLATFORM_SECRET).unwrap()).to_token().to_string()),
-        ("a token from before passes", "a token".to_owned()),
+        ("a token of another platform", "a token".to_owned()),
         ("a pass for a service", signed(&key, ORDERS_SERVICE, NOW)),
         ("a pass of a gateway's making", signed(&stolen, GATEWAYS, NOW)),
         ("a pass of a minute ago", signed(&key, GATEWAYS, NOW - 60)),
@@ -137,16 +123,5 @@ async fn an_operator_is_known_by_a_pass_for_gateways_alone() {
     ] {
         assert_eq!(asked(&world, &token).await, 401, "{what}");
     }
-    world.end().await;
-}
-
-#[tokio::test]
-async fn a_control_plane_from_before_passes_names_tokens() {
-    let world = world().await;
-    let generations = vec![generation(1, NOW)];
-    let (identities, operators) = (identities(&generations), vec![digest_of("a token")]);
-    world.control.say(&sealed(&Keyring { generations, identities, passes: KeySet::default(), operators }));
-    assert_eq!(signer(&world, &[1]).await, 1);
-    assert_eq!((asked(&world, "a token").await, asked(&world, "another").await), (200, 401));
     world.end().await;
 }

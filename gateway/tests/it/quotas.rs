@@ -57,10 +57,10 @@ async fn a_project_of_the_same_name_has_a_quota_of_its_own() {
         assert_eq!(client.ask(&world.list()).await.trio(), (3, left, MINUTE_END));
     }
     let uid = ProjectUid::from_random([7; 16]);
-    world.control.put(Entity::Project(Project { uid: Some(uid.clone()), ..limited("demo", 3, 100) })).await;
+    world.control.put(Entity::Project(Project { uid: uid.clone(), ..limited("demo", 3, 100) })).await;
     client.ask(&world.list()).await.refused(401, "invalid_api_key");
     let mut key = TestKey::new("demo", 9);
-    key.record.project_uid = Some(uid);
+    key.record.project_uid = uid;
     world.control.put(key.entity()).await;
     let reply = client.ask(&Ask::get(DEMO, ORDERS).key(&key.text)).await;
     assert_eq!((reply.status, reply.trio()), (200, (3, 2, MINUTE_END)));

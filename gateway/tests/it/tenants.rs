@@ -81,9 +81,9 @@ async fn a_project_of_the_same_name_has_places_of_its_own() {
     };
     let of_the_first = hold(&world.key, 7).await;
     let uid = ProjectUid::from_random([7; 16]);
-    world.control.put(Entity::Project(Project { uid: Some(uid.clone()), ..project("demo", Plan::Pro) })).await;
+    world.control.put(Entity::Project(Project { uid: uid.clone(), ..project("demo", Plan::Pro) })).await;
     let mut key = TestKey::new("demo", 40);
-    key.record.project_uid = Some(uid);
+    key.record.project_uid = uid;
     world.control.put(key.entity()).await;
     let reply = world.ask(Ask::get(API, ORDERS).key(&key.text)).await;
     assert_eq!(reply.status, 200, "what the first has in progress is not the second's");

@@ -76,8 +76,13 @@ async fn trailers_of_a_request_reach_an_http1_upstream() {
     let client = world.h2(BLOG).await;
     let (response, mut body) = client.begin(&Ask::new("POST", BLOG, "/")).await;
     body.send_data("abc".into(), false).unwrap();
-    let fields =
-        [("x-sum", "6"), ("x-internal", "1"), ("x-forwarded-for", "1"), ("tollhouse-identity", "1"), ("host", "a")];
+    let fields = [
+        ("x-sum", "6"),
+        ("x-internal", "1"),
+        ("x-forwarded-for", "1"),
+        ("tollhouse-identity-token", "1"),
+        ("host", "a"),
+    ];
     body.send_trailers(fields.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect())
         .unwrap();
     let (mut stream, _) = within(listener.accept()).await.unwrap();

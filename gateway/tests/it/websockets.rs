@@ -55,13 +55,13 @@ async fn a_second_request_behind_an_upgrade_that_was_declined_is_a_request_and_n
     let world = World::start().await;
     let mut client = world.tls(BLOG).await;
     let mut bytes = upgrade(Ask::get(BLOG, "/1")).to_bytes();
-    bytes.extend(Ask::get(BLOG, "/2").field("Tollhouse-Identity", "forged").to_bytes());
+    bytes.extend(Ask::get(BLOG, "/2").field("Tollhouse-Identity-Token", "forged").to_bytes());
     client.send(bytes).await;
     assert_eq!(client.reply("GET").await.expect("the first response").status, 200);
     assert_eq!(client.reply("GET").await.expect("the second response").status, 200);
     let requests = world.blog.requests();
     assert_eq!(requests.len(), 2);
-    assert!(requests.iter().all(|request| request.head.get("tollhouse-identity") != Some("forged")));
+    assert!(requests.iter().all(|request| request.head.get("tollhouse-identity-token") != Some("forged")));
 }
 
 #[tokio::test]

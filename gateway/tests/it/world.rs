@@ -82,8 +82,6 @@ pub(crate) struct Setup {
     pub(crate) blog_urls: Vec<String>,
     /// Tables below `[upstreams.blog]`.
     pub(crate) blog_tables: String,
-    /// What the gateway proves itself with, a line.
-    pub(crate) proof: String,
     /// The control plane sends no keys by itself: the test says which.
     pub(crate) sends_no_keys: bool,
     /// Lines for `[quota]`.
@@ -143,7 +141,6 @@ impl World {
             blog: "",
             blog_urls: Vec::new(),
             blog_tables: String::new(),
-            proof: format!("credential = \"{}\"", credentials::credential(0)),
             sends_no_keys: false,
             quota: "",
             https: "127.0.0.1:0",
@@ -319,7 +316,7 @@ fn configuration(setup: &Setup, control: &ControlPlane, directory: &TempDir) -> 
     format!(
         r#"
         data_directory = "{data}"
-        {proof}
+        credential = "{credential}"
         sealing_secret = "{SEALING_SECRET}"
         threads = 1
         [listen]
@@ -353,7 +350,7 @@ fn configuration(setup: &Setup, control: &ControlPlane, directory: &TempDir) -> 
         "#,
         data = file("data").display(),
         https = setup.https,
-        proof = setup.proof,
+        credential = credentials::credential(0),
         listen = setup.listen,
         chain = file("platform.pem").display(),
         key = file("platform.key").display(),

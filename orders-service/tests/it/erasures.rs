@@ -8,23 +8,18 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use chassis::clock::ManualClock;
-use chassis::shutdown::Shutdown;
 use contract::erasure::{ERASURES_PATH, Erasures};
 use contract::identity::Caller;
 use contract::project::ProjectUid;
-use orders_service::Orders;
 use parking_lot::Mutex;
-use reqwest::{Client, Method};
+use reqwest::Method;
 use serde_json::json;
-use sqlx::Connection as _;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 
-use crate::world::{NOW, World, answers, caller, config, lines, refusal, signed, until};
+use crate::world::{NOW, World, answers, caller, lines, refusal, signed, until};
 
 /// A caller of a project `demo` that has this identity.
 fn of(uid: &ProjectUid) -> Caller {
-    Caller { project_uid: Some(uid.clone()), ..caller() }
+    Caller { project_uid: uid.clone(), ..caller() }
 }
 
 /// What a caller gets at a path.
@@ -106,33 +101,4 @@ async fn what_the_control_plane_has_erased_is_erased_here_as_soon_as_both_are_up
     assert_eq!(place(&world, of(&gone), "late").await.0, 403);
     assert_eq!(refusal(world.import(gone.as_str(), lines(1..2)).await).await, (404, "not_found".to_owned()));
     world.stop().await;
-}
-
-#[tokio::test]
-async fn a_database_of_0c0be3e_is_migrated() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("orders.db");
-    let file = SqliteConnectOptions::new().filename(&path).create_if_missing(true);
-    let mut connection = SqliteConnection::connect_with(&file).await.unwrap();
-    sqlx::raw_sql(include_str!("old/0c0be3e.sqlite.sql")).execute(&mut connection).await.unwrap();
-    connection.close().await.unwrap();
-    let config = config(&path, "");
-    let orders = Orders::open(&config.database).await.unwrap();
-    let (clock, shutdown) = (Arc::new(ManualClock::at(NOW)), Shutdown::new());
-    let running = orders_service::start_with(config, orders, clock, shutdown.clone()).await.unwrap();
-    let list = async |caller: Caller| {
-        let target = "/v1/store/orders";
-        let request = Client::new().get(format!("http://{}{target}", running.address("http").unwrap()));
-        let answer = signed(request, Some(caller), NOW).send().await.unwrap();
-        assert_eq!(answer.status(), 200);
-        answer.json::<Vec<serde_json::Value>>().await.unwrap().len()
-    };
-    let named = |name: &str| Caller { project: name.parse().unwrap(), ..caller() };
-    // An old project is known by its name, also where nobody sends identities yet.
-    assert_eq!(list(named("acme")).await, 2);
-    assert_eq!(list(Caller { project_uid: Some("acme".parse().unwrap()), ..named("acme") }).await, 2);
-    // A new one of the name has another identity, and nothing of the old.
-    assert_eq!(list(Caller { project_uid: Some(ProjectUid::from_random([3; 16])), ..named("acme") }).await, 0);
-    shutdown.begin();
-    running.stopped().await.unwrap();
 }

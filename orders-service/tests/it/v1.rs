@@ -152,7 +152,7 @@ async fn a_request_the_gateway_did_not_sign_is_refused_whatever_it_asks() {
     ] {
         let bare = world.unsigned(method.clone(), target);
         assert_eq!(refusal(bare.send().await.unwrap()).await, (401, "identity_required".to_owned()), "{target}");
-        let forged = world.unsigned(method.clone(), target).header("tollhouse-identity", "v1.e30.AAAA");
+        let forged = world.unsigned(method.clone(), target).header("tollhouse-identity-token", "v1.e30.AAAA");
         assert_eq!(refusal(forged.send().await.unwrap()).await, (401, "identity_required".to_owned()), "{target}");
         let forged = world.unsigned(method.clone(), target).header("tollhouse-identity-token", "e30.e30.AAAA");
         assert_eq!(refusal(forged.send().await.unwrap()).await, (401, "identity_required".to_owned()), "{target}");
@@ -161,8 +161,9 @@ async fn a_request_the_gateway_did_not_sign_is_refused_whatever_it_asks() {
     }
     let long_ago = UnixMillis(NOW.0 - 61_000);
     let delete = || world.unsigned(Method::DELETE, "/v1/store/orders/1");
-    let stale = signed(delete(), Some(caller()), long_ago);
-    assert_eq!(refusal(stale.send().await.unwrap()).await, (401, "identity_required".to_owned()));
+    let stale = signed(delete(), Some(caller()), long_ago).send().await.unwrap();
+    assert!(stale.headers().contains_key("tollhouse-identity-refused"), "a gateway must not blame its caller for that");
+    assert_eq!(refusal(stale).await, (401, "identity_required".to_owned()));
     let elsewhere = signed_for("domains", delete(), Some(caller()), NOW);
     assert_eq!(refusal(elsewhere.send().await.unwrap()).await, (401, "identity_required".to_owned()));
     let twice = world.request(Method::GET, "/v1/store/orders").header("tollhouse-identity-token", "e30.e30.AAAA");

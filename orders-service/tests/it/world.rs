@@ -73,7 +73,7 @@ pub(crate) fn caller() -> Caller {
     Caller {
         key: "key_aaaaaaaaaaaaaaaa".parse().unwrap(),
         project: "demo".parse().unwrap(),
-        project_uid: None,
+        project_uid: "demo".parse().unwrap(),
         plan: Plan::Pro,
         scopes: Scopes::all(),
         environment: Environment::Live,
@@ -187,11 +187,9 @@ impl World {
 pub(crate) fn config(database: &std::path::Path, settings: &str) -> Config {
     let events = format!("[events]\nurl = \"http://{}\"\n", control_plane());
     let events = if settings.contains("[events]") { "" } else { &events };
-    let proves = ["credential = ", "secret = "].iter().any(|setting| settings.contains(setting));
-    let proof = if proves { String::new() } else { format!("credential = \"{CREDENTIAL}\"\n") };
     let text = format!(
         "listen = \"127.0.0.1:0\"\ninternal_listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n\
-         database = {database:?}\n{proof}{settings}\n{events}"
+         database = {database:?}\ncredential = \"{CREDENTIAL}\"\n{settings}\n{events}"
     );
     let config = Config::read(&Source::from_text("test", &text, ENVIRONMENT_PREFIX, BTreeMap::new())).unwrap();
     // Also where orders are kept on a server.

@@ -126,7 +126,7 @@ fn check_config_compares_what_runs_with_what_a_file_says(platform: &Platform) {
     let named = |setting: &str| found.as_array().unwrap().iter().any(|row| row["setting"] == setting);
     assert!(!named("quota.bans") && !named("quota.on_store_down") && named("upstreams.orders.endpoints"), "{found}");
     let orders = directory.path().join("orders-service.toml");
-    std::fs::write(&orders, "secret = \"never shown, never compared\"\n").unwrap();
+    std::fs::write(&orders, "credential = \"never shown, never compared\"\n").unwrap();
     let text = platform.command(&["check-config", "--running", orders.to_str().unwrap()]);
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     assert!(text.contains("database") && !text.contains("never shown"), "{text}");

@@ -78,7 +78,7 @@ async fn a_service_of_ones_own_stands_behind_the_edge(platform: &Platform) {
         .post(&url)
         .bearer_auth(&key)
         .header("x-tollhouse-project", "evil")
-        .header("tollhouse-identity", "v1.forged.forged")
+        .header("tollhouse-identity-token", "v1.forged.forged")
         .header("x-forwarded-for", "6.6.6.6")
         .body("hello")
         .send()
@@ -98,7 +98,7 @@ async fn a_service_of_ones_own_stands_behind_the_edge(platform: &Platform) {
     assert_eq!(headers["x-forwarded-host"], headers["host"]);
     assert_eq!(headers["x-forwarded-port"], port.to_string());
     assert_eq!(headers["traceparent"], Value::Null, "nobody records a trace, so the service decides");
-    assert_eq!(headers["tollhouse-identity"], Value::Null, "this upstream has not asked who is calling");
+    assert_eq!(headers["tollhouse-identity-token"], Value::Null, "this upstream has not asked who is calling");
     assert_eq!(headers["authorization"], Value::Null, "the key stays at the edge");
     let unknown = client.get(&url).send().await.unwrap();
     assert_eq!(error(unknown).await, (401, "missing_api_key".to_owned()));

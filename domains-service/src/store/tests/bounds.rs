@@ -71,7 +71,8 @@ async fn holders_orders_and_limits_of_authorities_end_with_the_names_they_are_of
 #[tokio::test(flavor = "multi_thread")]
 async fn what_another_service_hands_over_is_noted_once_and_for_a_time() {
     for (store, _directory) in both().await {
-        store.complete_proof_keys(&ProofKey::new(vec![1; 16])).await.unwrap();
+        let proof_key = ProofKey::new(vec![1; 16]).to_text();
+        query("UPDATE projects SET proof_key = $1").bind(&proof_key).execute(store.writer()).await.unwrap();
         query(
             "INSERT INTO webhook_endpoints (id, project, url, description, events, sealed_secret, created_at, updated_at)
              VALUES ('we_1', 'demo', 'https://hooks.example/', '', '[\"order.*\"]', 's', 1, 1)",

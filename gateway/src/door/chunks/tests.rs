@@ -104,7 +104,7 @@ fn every_other_spelling_of_a_chunk_is_bad_framing() {
         "0\r\nAuthorization: Bearer x\r\n\r\n",
         "0\r\nCookie: a=b\r\n\r\n",
         "0\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n",
-        "0\r\nTollhouse-Identity: x\r\n\r\n",
+        "0\r\nTollhouse-Identity-Token: x\r\n\r\n",
         "0\r\nX-Authenticated-User: root\r\n\r\n",
         "0\r\nProxy-Authorization: x\r\n\r\n",
         "0\r\n folded\r\n\r\n",

@@ -58,8 +58,8 @@ async fn a_connection_goes_away_after_its_last_request() {
 async fn a_connection_goes_away_when_it_is_old_or_the_process_is_to_end() {
     let aged = DoorSettings { connection_age: Duration::from_secs(1), ..DoorSettings::default() };
     let (open, key) = secure(aged).await;
-    let browser_of_old = browser(&open, &key);
-    assert_eq!(get(&browser_of_old, &open, "/").await, "GET / 0\n");
+    let old_browser = browser(&open, &key);
+    assert_eq!(get(&old_browser, &open, "/").await, "GET / 0\n");
     soon(open.connections.idle()).await;
 
     let (open, key) = secure(DoorSettings::default()).await;

@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn no_trailer_of_a_client_says_what_no_head_of_it_may() {
         let fields =
-            read(b"X-Forwarded-For: 1\r\nTollhouse-Identity: x\r\nX-Sum: 1\r\nX-Internal: 1\r\nHost: a\r\n\r\n");
+            read(b"X-Forwarded-For: 1\r\nTollhouse-Identity-Token: x\r\nX-Sum: 1\r\nX-Internal: 1\r\nHost: a\r\n\r\n");
         let rules = FieldRules { drop: vec!["X-Internal".parse().unwrap()], ..FieldRules::USUAL };
         let left = of_request(fields, &rules);
         assert_eq!((left.len(), left.contains_key("x-sum")), (1, true), "{left:?}");

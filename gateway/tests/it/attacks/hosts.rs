@@ -117,7 +117,7 @@ async fn what_a_client_says_of_itself_is_not_passed_on() {
         ("X-Original-URL", "/admin"),
         ("X-Rewrite-URL", "/admin"),
         ("X-Tollhouse-Plan", "enterprise"),
-        ("Tollhouse-Identity", "forged"),
+        ("Tollhouse-Identity-Token", "forged"),
         ("X-Request-Id", "chosen"),
     ];
     let ask = forged.iter().fold(Ask::get(BLOG, "/"), |ask, (name, value)| ask.field(name, value));

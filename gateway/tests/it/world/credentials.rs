@@ -48,7 +48,7 @@ pub(super) fn keys_of(gateway: u8) -> String {
     let generation =
         Generation { number: 1, signs_from: UnixSeconds(0), identity: [100 + gateway; 32], tickets: [98; 32] };
     let passes = [operators().public().clone()].into_iter().collect();
-    sealed(&Keyring { generations: vec![generation], identities: identities(), passes, operators: Vec::new() })
+    sealed(&Keyring { generations: vec![generation], identities: identities(), passes })
 }
 
 /// A keyring as it is sent.

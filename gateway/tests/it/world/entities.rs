@@ -16,7 +16,7 @@ use super::{SEALING_SECRET, certificates};
 pub(crate) fn project(id: &str, plan: Plan) -> Project {
     Project {
         id: id.parse().unwrap(),
-        uid: None,
+        uid: id.parse().unwrap(),
         plan,
         limits: plan.stated_limits(),
         access: Access::Key,
@@ -97,7 +97,7 @@ impl TestKey {
             digest: presented.digest(),
             id: KeyId::from_random(id),
             project: project.parse().unwrap(),
-            project_uid: None,
+            project_uid: project.parse().unwrap(),
             environment,
             scopes: Scopes::all(),
             expires_at: None,

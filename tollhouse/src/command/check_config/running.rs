@@ -102,7 +102,7 @@ mod tests {
             "quota.bans": { "value": "on", "from": "file" },
             "listen.http": { "value": "0.0.0.0:80", "from": "file" },
             "quota.store": { "value": "memory", "from": "file", "default": true },
-            "secret": { "value": "(secret)", "from": "environment" },
+            "credential": { "value": "(secret)", "from": "environment" },
         });
         let found: Vec<String> = differences(Process::Gateway, "a:1", &running, &file)
             .iter()

@@ -55,9 +55,6 @@ const fn gateway(credential: &'static str) -> [&'static str; 6] {
     ]
 }
 
-/// What processes had in earlier versions and have no more.
-const TAKEN_AWAY: [(&str, &str); 1] = [("orders-service", "secrets/platform.key")];
-
 /// What a gateway may do in Redis; config/redis.conf proposes the same.
 const REDIS_RIGHTS: &str = "~tollhouse:* &tollhouse:* -@all +evalsha +eval +script|load +info +time +hgetall +hset \
     +hdel +hget +hmget +del +pexpireat +pexpire +zadd +zcard +zremrangebyscore +publish +subscribe +unsubscribe +ping \
@@ -79,15 +76,6 @@ pub(super) fn write(directory: &Directory, target: &Path) -> anyhow::Result<()> 
             let original = directory.path(file);
             let contents = std::fs::read(&original).with_context(|| format!("reading {}", original.display()))?;
             replace(&target.join(process).join(file), &contents, 0o600)?;
-        }
-    }
-    for (process, file) in TAKEN_AWAY {
-        let path = target.join(process).join(file);
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(error).with_context(|| format!("removing {}", path.display()));
-            }
-            _ => {}
         }
     }
     let password = |name: &str| {
