@@ -1,4 +1,5 @@
-//! What a gateway signs and seals with: sent by the control plane, sealed, and kept sealed in a file, so that a gateway that starts while the control plane is away serves as before.
+//! What a gateway signs and seals with: sent by the control plane, sealed, and kept sealed in a file, so that a gateway
+//! that starts while the control plane is away serves as before.
 //!
 //! A gateway that has never heard of its keys serves what needs none of them: services behind it refuse, sessions are not
 //! resumed, and its admin listener opens to no operator.
