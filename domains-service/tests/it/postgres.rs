@@ -129,9 +129,11 @@ async fn a_server_that_is_gone_is_503_and_its_return_is_noticed() {
     let directory = Arc::new(in_postgres(&server.database()));
     let platform = Platform::bent(Bend { directory: Some(directory), ..Bend::default() }).await;
     platform.project("demo", "pro").await;
+    let owner = platform.owner("demo");
+    // Who asks has its key from before.
+    assert_eq!(owner.get("/v1/projects/demo").await.status, 200);
     let (entities, revision) = platform.follow(0).await.snapshot().await;
     server.stop();
-    let owner = platform.owner("demo");
     let asking = owner.send("POST", "/v1/projects/demo/domains", json!({ "name": "shop.localhost" }));
     let answer = tokio::time::timeout(Duration::from_secs(10), asking).await.expect("an answer in time");
     assert_eq!((answer.code(), answer.header("retry-after")), ((503, "storage_unavailable"), "1"));

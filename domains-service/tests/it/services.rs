@@ -65,7 +65,7 @@ async fn an_erasure_ends_when_every_service_on_record_has_carried_it_out() {
     assert_eq!(told(&platform, &late).await, []);
     // One that is gone for good is not waited for any more.
     let second = erased_project(&platform, "second").await;
-    for service in [&files, &mail] {
+    for service in [&orders, &files, &mail] {
         done(&platform, service, &second).await;
     }
     assert_eq!(told(&platform, &late).await, [second]);

@@ -35,7 +35,7 @@ async fn waits(platform: &Platform, what: &str, which: &str) {
     let metrics = platform.metrics().await;
     for line in [
         format!("domains_withdrawals{{what=\"{what}\"}} 1"),
-        format!("domains_withdrawal_awaited_timestamp_seconds{{process=\"silent\"}} {seconds}"),
+        format!("domains_withdrawal_awaited_timestamp_seconds{{process=\"tests/silent\"}} {seconds}"),
         format!("domains_withdrawal_oldest_timestamp_seconds {seconds}"),
     ] {
         assert!(metrics.contains(&line), "{line}: {metrics}");
