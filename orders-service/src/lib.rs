@@ -36,7 +36,6 @@ mod walk;
 mod wire;
 
 pub use config::{Config, ENVIRONMENT_PREFIX};
-pub use control::Credential;
 pub use deprecation::{Deprecation, InvalidLinkTarget, LinkTarget};
 pub use error::CATALOGUE;
 pub use import::{BYTES_MAX, ImportFailure, LINE_BYTES_MAX, ORDERS_MAX};
