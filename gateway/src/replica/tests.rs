@@ -1,6 +1,7 @@
 #[path = "../../../chassis/tests/support/power.rs"]
 mod power;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use chassis::clock::SystemClock;
