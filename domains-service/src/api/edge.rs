@@ -115,7 +115,7 @@ pub(super) async fn report(
     let report = NodeReport { node: edge.node(&report.node), ..report };
     admit(&app, &report.node).await?;
     // Another replica may have committed what we have not heard of.
-    if report.applied > app.store.newest_known() && report.applied > app.store.newest_revision().await? {
+    if report.applied > app.store.newest_known() && report.applied > app.newest_revision().await? {
         return Err(refuse_revision(&app, &report));
     }
     let on_record = app.nodes.report(report.clone());
@@ -206,8 +206,8 @@ pub(super) async fn take_keys(
 
 /// `GET /internal/nodes`: the processes of gateways that removals wait for.
 pub(super) async fn nodes(State(app): State<Arc<App>>) -> Result<Response, Stop> {
-    let revision = app.store.newest_revision().await?;
     app.recall_processes().await?;
+    let revision = app.store.newest_revision().await?;
     let now = app.clock.now();
     let nodes = app.nodes.all().into_iter().map(|known| {
         json!({
