@@ -54,6 +54,7 @@ fn mark(directory: &Path) -> anyhow::Result<String> {
 /// # Errors
 /// When the file cannot be written.
 pub(crate) fn replace(directory: &Path, identity: u64) -> anyhow::Result<()> {
+    chassis::durable::create_directories(directory)?;
     write_private(&directory.join(FILE), format!("{identity:016x} {}\n", mark(directory)?).as_bytes())
 }
 
@@ -89,6 +90,8 @@ mod tests {
         let first = identity(here.path()).unwrap();
         assert_eq!(identity(here.path()).unwrap(), first);
         assert_ne!(identity(there.path()).unwrap(), first);
+        let new = here.path().join("new");
+        assert_eq!(identity(&new).unwrap(), identity(&new).unwrap());
         // A directory that is moved is the same, and a copy is another one.
         std::fs::copy(here.path().join(FILE), there.path().join(FILE)).unwrap();
         let second = identity(there.path()).unwrap();
