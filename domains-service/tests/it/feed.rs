@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use chassis::guard::edge_token;
 use contract::feed::{Entity, Frame, LINE_BYTES_MAX};
 use domains_service::{Authorities, Issuer, LocalAuthority};
 use rcgen::{BasicConstraints, CertificateParams, CustomExtension, IsCa, KeyPair};
@@ -61,7 +60,7 @@ async fn heartbeats_go_on_and_name_the_newest_revision() {
 /// Asserts that a follower is refused: this database never was where it is.
 async fn refused(platform: &Platform, revision: u64, mark: &str) {
     let url = format!("{}/internal/edge/feed?node=lost&after={revision}{mark}", platform.internal);
-    let answer = platform.client.get(url).bearer_auth(&*edge_token(&platform.secret).to_token()).send().await.unwrap();
+    let answer = platform.client.get(url).bearer_auth(platform.gateway().await).send().await.unwrap();
     assert_eq!(answer.status(), 409, "after {revision}{mark}");
     assert_eq!(answer.json::<Value>().await.unwrap()["code"], "history");
 }
@@ -170,10 +169,10 @@ async fn the_stream_needs_the_gateways_token_and_a_name() {
     let operators = chassis::guard::operator_token(&platform.secret).to_token();
     let wrong = platform.client.get(&url).bearer_auth(&*operators).send().await.unwrap();
     assert_eq!(wrong.status(), 401);
-    let edge = edge_token(&platform.secret).to_token();
+    let edge = platform.gateway().await;
     for query in ["after=0", "node=&after=0", "node=a&after=x", "node=a&after=-1", "node=a&after=1&mark=x"] {
         let url = format!("{}/internal/edge/feed?{query}", platform.internal);
-        assert_eq!(platform.client.get(url).bearer_auth(&*edge).send().await.unwrap().status(), 400, "{query}");
+        assert_eq!(platform.client.get(url).bearer_auth(&edge).send().await.unwrap().status(), 400, "{query}");
     }
 }
 

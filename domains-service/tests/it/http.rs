@@ -25,12 +25,12 @@ async fn what_did_not_come_through_the_gateway_is_refused() {
 #[tokio::test]
 async fn operators_need_their_token() {
     let platform = Platform::start().await;
-    let edge = chassis::guard::edge_token(&platform.secret).to_token();
+    let edge = platform.gateway().await;
     for path in ["/internal/projects", "/internal/nodes", "/internal/status", "/internal/nothing"] {
         let url = format!("{}{path}", platform.internal);
         let bare = Answer::of(platform.client.get(&url).send().await.unwrap()).await;
         assert_eq!(bare.code(), (401, "token_required"), "{path}");
-        let gateways = Answer::of(platform.client.get(&url).bearer_auth(&*edge).send().await.unwrap()).await;
+        let gateways = Answer::of(platform.client.get(&url).bearer_auth(&edge).send().await.unwrap()).await;
         assert_eq!(gateways.code(), (401, "token_required"), "{path}");
     }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chassis::clock::Clock as _;
-use chassis::guard::{edge_token, events_token};
 use chassis::secret::Secret;
 use contract::erasure::Erasures;
 use contract::feed::Entity;
@@ -44,7 +43,7 @@ async fn report_usage(platform: &Platform, uid: &ProjectUid, admitted: u64) {
     let usage = json!({ "project": uid, "day": day, "admitted": admitted, "refused": 0, "banned": 0, "minute": 0,
         "in_minute": 0 });
     let request = platform.client.post(format!("{}/internal/edge/usage", platform.internal));
-    let request = request.bearer_auth(&*edge_token(&platform.secret).to_token());
+    let request = request.bearer_auth(platform.gateway().await);
     let answer = request.json(&json!({ "node": "edge-1", "projects": [usage] })).send().await.unwrap();
     assert_eq!(answer.status(), 204);
 }
@@ -52,15 +51,15 @@ async fn report_usage(platform: &Platform, uid: &ProjectUid, admitted: u64) {
 /// What services are told to erase.
 async fn erasures(platform: &Platform) -> Vec<ProjectUid> {
     let request = platform.client.get(format!("{}/internal/erasures", platform.internal));
-    let token = events_token(&platform.secret).to_token();
-    request.bearer_auth(&*token).send().await.unwrap().json::<Erasures>().await.unwrap().projects
+    let request = request.bearer_auth(platform.orders_service().await);
+    request.send().await.unwrap().json::<Erasures>().await.unwrap().projects
 }
 
 /// A service says that it has erased these.
 async fn erased(platform: &Platform, projects: Vec<ProjectUid>) {
     let request = platform.client.post(format!("{}/internal/erasures", platform.internal));
-    let token = events_token(&platform.secret).to_token();
-    let answer = request.bearer_auth(&*token).json(&Erasures { projects }).send().await.unwrap();
+    let request = request.bearer_auth(platform.orders_service().await);
+    let answer = request.json(&Erasures { projects }).send().await.unwrap();
     assert_eq!(answer.status(), 204);
 }
 

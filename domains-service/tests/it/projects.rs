@@ -160,8 +160,8 @@ async fn the_operator_sees_the_whole() {
     platform.report("node-a", 1).await;
     let status = platform.operator("GET", "/status", Value::Null).await.body;
     assert_eq!((&status["projects"], &status["nodes_live"]), (&json!(1), &json!(1)));
-    assert_eq!((&status["domains"], &status["nodes_lagging"]), (&json!({ "active": 1 }), &json!(["node-a"])));
+    assert_eq!((&status["domains"], &status["nodes_lagging"]), (&json!({ "active": 1 }), &json!(["tests/node-a"])));
     let nodes = platform.operator("GET", "/nodes", Value::Null).await.body;
-    assert_eq!((&nodes["nodes"][0]["node"], &nodes["nodes"][0]["live"]), (&json!("node-a"), &json!(true)));
+    assert_eq!((&nodes["nodes"][0]["node"], &nodes["nodes"][0]["live"]), (&json!("tests/node-a"), &json!(true)));
     assert_eq!(nodes["revision"], status["revision"]);
 }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use chassis::clock::Clock as _;
-use chassis::guard::events_token;
 use serde_json::{Value, json};
 
 use crate::dashboard::Browser;
@@ -83,7 +82,7 @@ async fn an_order_event_of_a_removed_project_is_told_to_no_webhook() {
     let hand_over = async |number: i64| {
         let event = json!({ "number": number, "project": uid, "kind": "order.created", "at": START, "order": {} });
         let request = platform.client.post(format!("{}/internal/events/orders", platform.internal));
-        let request = request.bearer_auth(&*events_token(&platform.secret).to_token());
+        let request = request.bearer_auth(platform.orders_service().await);
         let answer = request.json(&json!({ "source": "ab12", "events": [event] })).send().await.unwrap();
         assert_eq!(answer.status(), 204);
     };

@@ -46,7 +46,7 @@ async fn erased_project(platform: &Platform, name: &str) -> ProjectUid {
 #[tokio::test]
 async fn an_erasure_ends_when_every_service_on_record_has_carried_it_out() {
     let platform = Platform::start().await;
-    let orders = events_token(&platform.secret).to_token().to_string();
+    let orders = platform.orders_service().await;
     let files = enrolled(&platform, "files", "service").await;
     let mail = enrolled(&platform, "mail", "service").await;
     let gone = erased_project(&platform, "gone").await;
@@ -65,7 +65,7 @@ async fn an_erasure_ends_when_every_service_on_record_has_carried_it_out() {
     assert_eq!(told(&platform, &late).await, []);
     // One that is gone for good is not waited for any more.
     let second = erased_project(&platform, "second").await;
-    for service in [&files, &mail] {
+    for service in [&orders, &files, &mail] {
         done(&platform, service, &second).await;
     }
     assert_eq!(told(&platform, &late).await, [second]);

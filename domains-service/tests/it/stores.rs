@@ -41,6 +41,11 @@ pub(crate) fn place(directory: &Path) -> Place {
     PostgresSettings::new(url, CONNECTIONS).unwrap().into()
 }
 
+/// Which database a test that has this directory has.
+pub(crate) fn database(directory: &Path) -> String {
+    if directory.join(NOTE).exists() { url_in(directory) } else { directory.display().to_string() }
+}
+
 /// A directory for a test over a database of a server.
 pub(crate) fn in_postgres(url: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();

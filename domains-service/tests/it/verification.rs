@@ -246,7 +246,11 @@ async fn a_contested_name_goes_to_whoever_proves_it_and_the_loser_is_told() {
     let events = platform.owner("demo").get(&format!("/v1/projects/demo/domains/{SHOP}/events")).await.body;
     assert!(events["events"].as_array().unwrap().iter().any(|event| event["type"] == "domain.transferred"));
     let lost = platform.domain_when("demo", SHOP, |domain| domain["status"] != "active").await;
-    assert_eq!(lost["withdrawal"]["lagging"], json!(["cut-off"]), "a gateway that serves the loser still is named");
+    assert_eq!(
+        lost["withdrawal"]["lagging"],
+        json!(["tests/cut-off"]),
+        "a gateway that serves the loser still is named"
+    );
     let sites = platform.snapshot().await.into_iter().filter_map(|entity| match entity {
         contract::feed::Entity::Site(site) if site.hostname.as_str() == SHOP => site.project().cloned(),
         _ => None,

@@ -30,13 +30,13 @@ async fn waits(platform: &Platform, what: &str, which: &str) {
     let one = &list["withdrawals"][0];
     let (now, seconds) = (platform.clock.now(), platform.clock.now_seconds().0);
     assert_eq!((&list["total"], &one["what"], &one["which"]), (&json!(1), &json!(what), &json!(which)), "{list}");
-    assert_eq!((&one["project"], &one["lagging"]), (&json!("demo"), &json!(["silent"])), "{list}");
+    assert_eq!((&one["project"], &one["lagging"]), (&json!("demo"), &json!(["tests/silent"])), "{list}");
     assert_eq!(one["since"].as_str().unwrap(), jiff::Timestamp::from_millisecond(now.0).unwrap().to_string());
     assert_eq!(platform.operator("GET", "/status", Value::Null).await.body["withdrawals"], 1);
     let metrics = platform.metrics().await;
     for line in [
         format!("domains_withdrawals{{what=\"{what}\"}} 1"),
-        format!("domains_withdrawal_awaited_timestamp_seconds{{process=\"silent\"}} {seconds}"),
+        format!("domains_withdrawal_awaited_timestamp_seconds{{process=\"tests/silent\"}} {seconds}"),
         format!("domains_withdrawal_oldest_timestamp_seconds {seconds}"),
     ] {
         assert!(metrics.contains(&line), "{line}: {metrics}");
@@ -57,7 +57,7 @@ async fn ends(platform: &Platform) {
 }
 
 fn is_202(answer: &Answer) {
-    assert_eq!((answer.status, &answer.body["lagging"]), (202, &json!(["silent"])), "{answer:?}");
+    assert_eq!((answer.status, &answer.body["lagging"]), (202, &json!(["tests/silent"])), "{answer:?}");
     assert!(answer.header("x-edge-ack").starts_with("0/1; "), "{answer:?}");
 }
 
@@ -66,7 +66,7 @@ async fn event(platform: &Platform, what: &str) {
     let events = platform.owner("demo").get("/v1/projects/demo/events").await.body;
     let newest = events["events"].as_array().unwrap().iter().find(|event| event["type"] == "withdrawal.waiting");
     let detail = &newest.unwrap()["detail"];
-    assert_eq!((&detail["what"], &detail["lagging"]), (&json!(what), &json!(["silent"])), "{events}");
+    assert_eq!((&detail["what"], &detail["lagging"]), (&json!(what), &json!(["tests/silent"])), "{events}");
 }
 
 // rule: 1.19
@@ -80,7 +80,7 @@ async fn a_removed_name_waits_for_a_silent_gateway() {
     waits(&platform, "name", "b.localhost").await;
     is_202(&owner.send("DELETE", path, Value::Null).await);
     let shown = owner.get(path).await.body;
-    assert_eq!((&shown["status"], &shown["withdrawal"]["lagging"]), (&json!("removing"), &json!(["silent"])));
+    assert_eq!((&shown["status"], &shown["withdrawal"]["lagging"]), (&json!("removing"), &json!(["tests/silent"])));
     let events = owner.get(&format!("{path}/events")).await.body;
     let told = events["events"].as_array().unwrap().iter().filter(|event| event["type"] == "withdrawal.waiting");
     assert_eq!(told.count(), 1, "{events}");
@@ -105,7 +105,7 @@ async fn a_revoked_key_waits_for_a_silent_gateway() {
         let keys = owner.get("/v1/projects/demo/keys").await.body;
         keys["keys"].as_array().unwrap().iter().find(|one| one["id"] == key["id"]).cloned().unwrap()
     };
-    assert_eq!(listed().await["withdrawal"]["lagging"], json!(["silent"]));
+    assert_eq!(listed().await["withdrawal"]["lagging"], json!(["tests/silent"]));
     ends(&platform).await;
     assert_eq!(owner.send("DELETE", &path, Value::Null).await.status, 204);
     assert_eq!(listed().await["withdrawal"], Value::Null);
@@ -116,7 +116,7 @@ async fn a_revoked_key_waits_for_a_silent_gateway() {
     platform.report("slow", 1).await;
     let rotated = owner.send("POST", &format!("{path}/rotate"), json!({ "overlap_seconds": 0 })).await;
     let waits = &rotated.body["rotated"]["withdrawal"]["lagging"];
-    assert_eq!((rotated.status, waits), (201, &json!(["silent", "slow"])));
+    assert_eq!((rotated.status, waits), (201, &json!(["tests/silent", "tests/slow"])));
 }
 
 #[tokio::test]
@@ -130,7 +130,7 @@ async fn a_key_that_ends_sooner_after_a_rotation_waits_for_a_silent_gateway() {
     let rotate = async || owner.send("POST", &format!("{path}/rotate"), json!({ "overlap_seconds": 60 })).await;
     let rotated = rotate().await;
     let waits_for = &rotated.body["rotated"]["withdrawal"]["lagging"];
-    assert_eq!((rotated.status, waits_for), (201, &json!(["silent"])), "{rotated:?}");
+    assert_eq!((rotated.status, waits_for), (201, &json!(["tests/silent"])), "{rotated:?}");
     event(&platform, "key").await;
     waits(&platform, "key", id).await;
     ends(&platform).await;
@@ -148,7 +148,7 @@ async fn a_removed_project_waits_for_a_silent_gateway() {
     waits(&platform, "project", "demo").await;
     is_202(&platform.operator("DELETE", "/projects/demo", Value::Null).await);
     let removed = platform.operator("GET", "/removed-projects", Value::Null).await.body;
-    assert_eq!(removed["projects"][0]["withdrawal"]["lagging"], json!(["silent"]), "{removed}");
+    assert_eq!(removed["projects"][0]["withdrawal"]["lagging"], json!(["tests/silent"]), "{removed}");
     ends(&platform).await;
     let again = platform.operator("DELETE", "/projects/demo", Value::Null).await;
     assert_eq!(again.code(), (404, "project_not_found"));
@@ -172,11 +172,11 @@ async fn a_suspension_waits_for_a_silent_gateway() {
     for _ in 0..2 {
         let suspended = platform.operator("PATCH", "/projects/demo", json!({ "suspended": true })).await;
         assert_eq!((suspended.status, &suspended.body["suspended"]), (202, &json!(true)), "{suspended:?}");
-        assert_eq!(suspended.body["withdrawal"]["lagging"], json!(["silent"]));
+        assert_eq!(suspended.body["withdrawal"]["lagging"], json!(["tests/silent"]));
         waits(&platform, "suspension", "demo").await;
     }
     let shown = platform.operator("GET", "/projects/demo", Value::Null).await.body;
-    assert_eq!(shown["withdrawal"]["lagging"], json!(["silent"]));
+    assert_eq!(shown["withdrawal"]["lagging"], json!(["tests/silent"]));
     ends(&platform).await;
     let again = platform.operator("PATCH", "/projects/demo", json!({ "suspended": true })).await;
     assert_eq!((again.status, &again.body["withdrawal"]), (200, &Value::Null));
@@ -203,7 +203,7 @@ async fn a_project_that_is_closed_waits_for_a_silent_gateway() {
         for _ in 0..2 {
             let answer = set(closed.clone()).await;
             assert_eq!((answer.status, &answer.body["withdrawal"]["what"]), (202, &json!(what)), "{answer:?}");
-            assert_eq!(answer.body["withdrawal"]["lagging"], json!(["silent"]));
+            assert_eq!(answer.body["withdrawal"]["lagging"], json!(["tests/silent"]));
             waits(&platform, what, "demo").await;
         }
         event(&platform, what).await;
@@ -242,7 +242,7 @@ async fn a_changed_redirect_waits_for_a_silent_gateway() {
     for _ in 0..2 {
         let changed = owner.send("PATCH", path, body.clone()).await;
         assert_eq!((changed.status, &changed.body["redirect"]["to"]), (202, &json!("a.localhost")), "{changed:?}");
-        assert_eq!(changed.body["withdrawal"]["lagging"], json!(["silent"]));
+        assert_eq!(changed.body["withdrawal"]["lagging"], json!(["tests/silent"]));
         waits(&platform, "redirect", "b.localhost").await;
     }
     event(&platform, "redirect").await;
@@ -268,7 +268,7 @@ async fn a_name_that_the_worker_takes_away_waits_for_a_silent_gateway() {
     let suspended = platform.domain_in("demo", "b.localhost", "suspended").await;
     assert_eq!(
         (&suspended["withdrawal"]["what"], &suspended["withdrawal"]["lagging"]),
-        (&json!("name"), &json!(["cut-off"]))
+        (&json!("name"), &json!(["tests/cut-off"]))
     );
     // Served again, by right.
     platform.operator("PATCH", "/projects/demo", json!({ "plan": "pro" })).await;
@@ -293,7 +293,10 @@ async fn what_waits_is_kept_through_a_restart() {
     let whats: Vec<&str> =
         list["withdrawals"].as_array().unwrap().iter().map(|one| one["what"].as_str().unwrap()).collect();
     assert_eq!(whats, ["suspension", "name"], "{list}");
-    assert!(list["withdrawals"].as_array().unwrap().iter().all(|one| one["lagging"] == json!(["silent"])), "{list}");
+    assert!(
+        list["withdrawals"].as_array().unwrap().iter().all(|one| one["lagging"] == json!(["tests/silent"])),
+        "{list}"
+    );
     ends(&platform).await;
 }
 

@@ -1,22 +1,25 @@
 //! A service on loopback with a scripted DNS, a clock that stands, and a gateway's signature at hand.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use chassis::clock::{Clock as _, ManualClock};
-use chassis::guard::{edge_token, operator_token, token_key};
+use chassis::guard::operator_token;
 use chassis::running::Running;
-use chassis::seal::SealingSecrets;
+use chassis::seal::{SealingKey, SealingSecrets};
 use chassis::secret::Secret;
 use chassis::shutdown::Shutdown;
+use contract::feed::Frame;
 use contract::identity::Caller;
 use contract::key::{Environment, KeyId, PresentedKey, Scope, Scopes};
+use contract::keyring::{KEYRING_PLACE, Keyring};
 use contract::plan::Plan;
 use contract::project::{ProjectId, ProjectUid};
-use contract::time::UnixMillis;
-use contract::token::{Claims, IDENTITY_TOKEN_HEADER};
+use contract::time::{UnixMillis, UnixSeconds};
+use contract::token::{Claims, IDENTITY_TOKEN_HEADER, SigningKey};
+use contract::trust::ORDERS_SERVICE;
 use domains_service::config::WebhookConfig;
 use domains_service::{AcmeSettings, Authorities, Config, Issuer, LocalAuthority, Plans, World, start_in};
 use parking_lot::Mutex;
@@ -35,6 +38,14 @@ pub(crate) const PLATFORM: &str = "apps.tollhouse.dev";
 /// 2026-06-15T00:00:00Z.
 pub(crate) const START: UnixMillis = UnixMillis(1_781_481_600_000);
 
+/// The gateway that tests speak as. What it names a node is `tests/NODE` on record.
+const GATEWAY: &str = "tests";
+
+/// The tokens of gateways and services that operators have put on record, by database and name: several services may run
+/// over one database.
+static ON_RECORD: tokio::sync::Mutex<BTreeMap<(String, String), String>> =
+    tokio::sync::Mutex::const_new(BTreeMap::new());
+
 /// A key's id, and the key.
 type Presented = (KeyId, String);
 
@@ -52,6 +63,9 @@ pub(crate) struct Platform {
     identities: Mutex<HashMap<String, ProjectUid>>,
     /// Keys that callers present, by project and scopes.
     presented: Mutex<HashMap<(ProjectUid, Vec<Scope>), Presented>>,
+    sealing: SealingKey,
+    /// What the gateway signs identities with, and when it was told so.
+    signing: Mutex<Option<(UnixSeconds, [u8; 32])>>,
     shutdown: Shutdown,
     running: Option<Running>,
 }
@@ -139,7 +153,7 @@ impl Platform {
     pub(crate) async fn try_bent(bend: Bend) -> anyhow::Result<Self> {
         let directory = bend.directory.unwrap_or_else(|| Arc::new(tempfile::tempdir().unwrap()));
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let secret = bend.secret;
+        let (secret, sealing) = (bend.secret, SealingKey::of(&bend.sealing)?);
         let config = Config {
             listen: any,
             internal_listen: any,
@@ -188,6 +202,8 @@ impl Platform {
             secret,
             identities: Mutex::default(),
             presented: Mutex::default(),
+            sealing,
+            signing: Mutex::default(),
             shutdown,
             running: Some(running),
         })
@@ -216,6 +232,81 @@ impl Platform {
         answer
     }
 
+    /// The token of the gateway that tests speak as.
+    pub(crate) async fn gateway(&self) -> String {
+        self.on_record(GATEWAY, "gateway").await
+    }
+
+    /// The token of the orders-service.
+    pub(crate) async fn orders_service(&self) -> String {
+        self.on_record(ORDERS_SERVICE, "service").await
+    }
+
+    /// The token under a name, which is put on record when it is asked for first.
+    async fn on_record(&self, name: &str, kind: &str) -> String {
+        let mut known = ON_RECORD.lock().await;
+        let of = (crate::stores::database(self.directory.path()), name.to_owned());
+        if let Some(token) = known.get(&of) {
+            return token.clone();
+        }
+        let wanted = json!({ "name": name, "kind": kind });
+        let mut made = self.operator("POST", "/gateways", wanted.clone()).await;
+        if made.code() == (409, "gateway_exists") {
+            // This database is a copy of one that had it.
+            assert_eq!(self.operator("DELETE", &format!("/gateways/{name}"), Value::Null).await.status, 200);
+            made = self.operator("POST", "/gateways", wanted).await;
+        }
+        let credential = Secret::parse(made.body["credential"].as_str().expect("a credential")).unwrap();
+        let token = credential.to_token().to_string();
+        known.insert(of, token.clone());
+        token
+    }
+
+    /// What the gateway signs identities with at this moment, as it is sent it.
+    async fn signing(&self) -> SigningKey {
+        let now = self.clock.now_seconds();
+        let known = self.signing.lock().filter(|(told_at, _)| *told_at == now);
+        let seed = match known {
+            Some((_, seed)) => seed,
+            None => self.signing_seed(now).await,
+        };
+        SigningKey::from_seed(&seed).unwrap()
+    }
+
+    async fn signing_seed(&self, now: UnixSeconds) -> [u8; 32] {
+        let mut stream = self.follow_with(&self.gateway().await, "node=signs&after=0&keyring=1").await;
+        loop {
+            if let Frame::Keyring { sealed } = stream.next().await.expect("the stream goes on") {
+                let keyring = self.sealing.open(&sealed, KEYRING_PLACE).unwrap();
+                let keyring: Keyring = serde_json::from_slice(&keyring).unwrap();
+                let signs = keyring.generations.iter().find(|generation| generation.signs_from <= now);
+                let seed = signs.expect("a key that signs").identity;
+                self.believes(&SigningKey::from_seed(&seed).unwrap()).await;
+                *self.signing.lock() = Some((now, seed));
+                return seed;
+            }
+        }
+    }
+
+    /// Waits until identities that are signed with this key are believed: a replica learns within a second of a gateway that
+    /// another one has put on record.
+    async fn believes(&self, key: &SigningKey) {
+        let nobody = Claims {
+            audience: "domains".to_owned(),
+            caller: None,
+            site_project: None,
+            issued_at: self.clock.now_seconds(),
+        };
+        eventually(2_000, async || {
+            let request = self.client.get(format!("{}/v1/acme-account", self.http)).header("x-request-id", "r1");
+            let request =
+                request.header("x-forwarded-for", "192.0.2.1").header(IDENTITY_TOKEN_HEADER, key.sign(&nobody));
+            let answer = Answer::of(request.send().await.unwrap()).await;
+            if answer.code().1 == "identity_required" { Err(format!("{answer:?}")) } else { Ok(()) }
+        })
+        .await;
+    }
+
     /// The identity of the project of this name; that of an old one where there is none.
     pub(crate) async fn identity(&self, project: &ProjectId) -> ProjectUid {
         if let Some(known) = self.identities.lock().get(project.as_str()) {
@@ -226,14 +317,14 @@ impl Platform {
     }
 
     /// A request as the gateway would forward it.
-    pub(crate) fn signed(
+    pub(crate) async fn signed(
         &self,
         request: reqwest::RequestBuilder,
         claims: Claims,
         client: &str,
     ) -> reqwest::RequestBuilder {
         let claims = Claims { issued_at: self.clock.now_seconds(), ..claims };
-        let token = token_key(&self.secret).unwrap().sign(&claims);
+        let token = self.signing().await.sign(&claims);
         let request = request.header("x-request-id", "r1").header("x-forwarded-for", client);
         request.header(IDENTITY_TOKEN_HEADER, token)
     }
@@ -320,7 +411,7 @@ impl Platform {
 
     /// Follows the change stream.
     pub(crate) async fn follow(&self, after: u64) -> Stream {
-        let token = edge_token(&self.secret).to_token();
+        let token = self.gateway().await;
         let mark = crate::stores::mark_of(self.directory.path(), after);
         self.follow_with(&token, &format!("node=test&after={after}{mark}")).await
     }
@@ -345,9 +436,9 @@ impl Platform {
     }
 
     async fn say(&self, body: Value) {
-        let token = edge_token(&self.secret).to_token();
+        let token = self.gateway().await;
         let url = format!("{}/internal/edge/nodes", self.internal);
-        let response = self.client.post(url).bearer_auth(&*token).json(&body).send().await.unwrap();
+        let response = self.client.post(url).bearer_auth(token).json(&body).send().await.unwrap();
         assert_eq!(response.status(), 204);
     }
 
@@ -404,7 +495,7 @@ impl Client<'_> {
         }
         let url = format!("{}{path}", self.platform.http);
         let request = self.platform.client.request(method.parse().unwrap(), url);
-        let mut request = self.platform.signed(request, claims, "192.0.2.1");
+        let mut request = self.platform.signed(request, claims, "192.0.2.1").await;
         if let Some(key) = presented {
             request = request.bearer_auth(key);
         }

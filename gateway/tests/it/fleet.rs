@@ -19,7 +19,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use chassis::secret::Secret;
 use contract::feed::Entity;
 use tempfile::TempDir;
 
@@ -28,11 +27,12 @@ pub(crate) use self::outcome::Outcome;
 use self::server::Redis;
 use crate::world::client::Ask;
 use crate::world::control::ControlPlane;
+use crate::world::credentials::credential;
 use crate::world::entities::{TestKey, limited, site};
 use crate::world::h2::H2;
 use crate::world::observed::Admin;
 use crate::world::upstream::Upstream;
-use crate::world::{ORDERS, PLATFORM_SECRET, SEALING_SECRET, certificates, eventually};
+use crate::world::{ORDERS, SEALING_SECRET, certificates, eventually};
 
 /// Connections a driver keeps to each gateway; each carries many requests at once.
 const CONNECTIONS: usize = 8;
@@ -128,7 +128,7 @@ impl Fleet {
             entities.extend([Entity::Project(limited(&project, *minute, *day)), site(&host, &project), key.entity()]);
             tenants.push(Tenant { key, host });
         }
-        let control = ControlPlane::start(&Secret::parse(PLATFORM_SECRET).unwrap(), entities).await;
+        let control = ControlPlane::start(entities).await;
         let directory = tempfile::tempdir().unwrap();
         let (chain, key) = certificates::platform();
         std::fs::write(directory.path().join("platform.pem"), chain).unwrap();
@@ -161,7 +161,7 @@ impl Fleet {
         let text = format!(
             r#"
             data_directory = "{data}"
-            secret = "{PLATFORM_SECRET}"
+            credential = "{credential}"
             sealing_secret = "{SEALING_SECRET}"
             threads = 2
             [listen]
@@ -189,6 +189,7 @@ impl Fleet {
             routes = [{{ path = "{ORDERS}", methods = ["GET"] }}]
             "#,
             data = file(&format!("data-{}", admin.port())),
+            credential = credential(number),
             chain = file("platform.pem"),
             key = file("platform.key"),
             feed = self.control.address,

@@ -6,8 +6,9 @@ use contract::plan::Plan;
 use contract::time::UnixSeconds;
 
 use crate::world::client::Ask;
+use crate::world::credentials::identities;
 use crate::world::upstream::{Act, Received, response};
-use crate::world::{BLOG, DEMO, NOW, ORDERS, PLATFORM_SECRET, SHOP, World};
+use crate::world::{BLOG, DEMO, NOW, ORDERS, SHOP, World};
 
 /// Something of everything with which a client could pretend to be the gateway or somebody else.
 const FORGED: [(&str, &str); 39] = [
@@ -80,9 +81,8 @@ const OWN: [(&str, &str); 12] = [
 ];
 
 /// What the gateway tells the upstream of an API.
-const ADDED_TO_API: [&str; 14] = [
+const ADDED_TO_API: [&str; 13] = [
     "host",
-    "tollhouse-identity",
     "tollhouse-identity-token",
     "via",
     "x-forwarded-for",
@@ -98,11 +98,10 @@ const ADDED_TO_API: [&str; 14] = [
 ];
 
 fn identity_of(request: &Received) -> Identity {
-    let secret = chassis::secret::Secret::parse(PLATFORM_SECRET).unwrap();
-    let mut line = request.head.first_line.split(' ');
-    let (method, target) = (line.next().expect("a method"), line.next().expect("a target"));
-    let header = request.head.get("tollhouse-identity").expect("an identity");
-    chassis::guard::identity_key(&secret).verify(header, method, target, UnixSeconds(NOW)).expect("a good signature")
+    let field = |name: &str| request.head.get(name).expect(name);
+    let token = field("tollhouse-identity-token");
+    let claims = identities().verify(token, &["orders"], UnixSeconds(NOW)).expect("a good signature");
+    claims.into_identity(field("x-request-id").to_owned(), field("x-forwarded-for").parse().unwrap())
 }
 
 fn with_fields(ask: Ask, fields: &[(&str, &str)]) -> Ask {
@@ -185,7 +184,7 @@ async fn a_public_site_keeps_its_own_authorization_and_cookies() {
     let overrides = names.iter().map(String::as_str);
     let traces = TRACES.iter().map(|(name, _)| *name);
     // This upstream has not asked who is calling.
-    let added = ADDED_TO_API[..11].iter().copied().filter(|name| !name.starts_with("tollhouse-"));
+    let added = ADDED_TO_API[..10].iter().copied().filter(|name| !name.starts_with("tollhouse-"));
     let added = added.chain(overrides).chain(traces).chain(["authorization", "cookie"]);
     assert_fields(&request, &added.collect::<Vec<_>>());
     for (name, value) in TRACES {

@@ -1,6 +1,6 @@
 //! A gateway with a credential of its own: what it signs with, and whom it obeys, is what the control plane sends it.
 
-use chassis::guard::{digest_of, edge_token, operator_token, pass, pass_key};
+use chassis::guard::{digest_of, operator_token, pass};
 use chassis::seal::SealingKey;
 use chassis::secret::Secret;
 use contract::feed::Frame;
@@ -10,18 +10,15 @@ use contract::token::{KeySet, SigningKey};
 use contract::trust::{GATEWAYS, ORDERS_SERVICE};
 
 use crate::world::control::line;
-use crate::world::{NOW, PLATFORM_SECRET, SEALING_SECRET, World, eventually};
+use crate::world::credentials::{operator_pass, operators, sealed};
+use crate::world::{NOW, World, eventually};
 
-fn platform() -> Secret {
-    Secret::parse(PLATFORM_SECRET).unwrap()
-}
+/// A secret that opens a whole platform.
+const PLATFORM_SECRET: &str = "the secret of a whole platform";
 
-/// A gateway that has no secret of the platform.
+/// A gateway that is sent the keys that its test names.
 async fn world() -> World {
-    World::with(|setup| {
-        setup.proof = format!("credential = \"{}\"", *edge_token(&platform()).to_text());
-    })
-    .await
+    World::with(|setup| setup.sends_no_keys = true).await
 }
 
 fn generation(number: u8, signs_from: i64) -> Generation {
@@ -35,21 +32,15 @@ fn generation(number: u8, signs_from: i64) -> Generation {
 
 /// What the control plane sends.
 fn keys(generations: Vec<Generation>) -> String {
-    let passes = [pass_key(&platform()).unwrap().public().clone()].into_iter().collect();
+    let passes = [operators().public().clone()].into_iter().collect();
     let identities = identities(&generations);
-    let keyring = Keyring { generations, identities, passes, operators: vec![digest_of("a token")] };
-    sent(&serde_json::to_vec(&keyring).unwrap())
+    sealed(&Keyring { generations, identities, passes, operators: vec![digest_of("a token")] })
 }
 
 /// The public keys of this gateway's generations, and one of another gateway.
 fn identities(generations: &[Generation]) -> KeySet {
     let seeds = generations.iter().map(|generation| generation.identity).chain([[200; 32]]);
     seeds.map(|seed| SigningKey::from_seed(&seed).unwrap().public().clone()).collect()
-}
-
-fn sent(keyring: &[u8]) -> String {
-    let sealing = SealingKey::new(&Secret::parse(SEALING_SECRET).unwrap()).unwrap();
-    line(&Frame::Keyring { sealed: sealing.seal(keyring, KEYRING_PLACE).unwrap() })
 }
 
 /// The number of the generation that signs, once a request carries a token of one of them.
@@ -67,6 +58,19 @@ async fn signer(world: &World, numbers: &[u8]) -> u8 {
         })
     })
     .await
+}
+
+#[tokio::test]
+async fn what_derives_from_the_secret_of_a_platform_is_no_credential() {
+    let world = World::with(|setup| {
+        setup.proof = format!("secret = \"{PLATFORM_SECRET}\"");
+        setup.control_plane_is_dead = true;
+    })
+    .await;
+    world.control.revive().await;
+    world.control.refuses_a_stranger().await;
+    assert_eq!((world.control.asked_after(), world.control.reports().len()), (Vec::new(), 0));
+    world.end().await;
 }
 
 #[tokio::test]
@@ -115,8 +119,8 @@ async fn asked(world: &World, token: &str) -> u16 {
 async fn an_operator_is_known_by_a_pass_for_gateways_alone() {
     let world = world().await;
     let signed = |key: &SigningKey, service: &str, at: i64| pass(key, service, UnixSeconds(at));
-    let key = pass_key(&platform()).unwrap();
-    let good = signed(&key, GATEWAYS, NOW);
+    let key = operators();
+    let good = operator_pass(UnixSeconds(NOW));
     assert_eq!(asked(&world, &good).await, 401, "it knows nobody yet");
     world.control.say(&keys(vec![generation(1, NOW)]));
     assert_eq!(signer(&world, &[1]).await, 1);
@@ -124,7 +128,7 @@ async fn an_operator_is_known_by_a_pass_for_gateways_alone() {
     // What the thief of a gateway has: what it signs identities with, and passes that it was shown a minute ago.
     let stolen = SigningKey::from_seed(&[1; 32]).unwrap();
     for (what, token) in [
-        ("the platform's token", operator_token(&platform()).to_token().to_string()),
+        ("the platform's token", operator_token(&Secret::parse(PLATFORM_SECRET).unwrap()).to_token().to_string()),
         ("a token from before passes", "a token".to_owned()),
         ("a pass for a service", signed(&key, ORDERS_SERVICE, NOW)),
         ("a pass of a gateway's making", signed(&stolen, GATEWAYS, NOW)),
@@ -139,11 +143,9 @@ async fn an_operator_is_known_by_a_pass_for_gateways_alone() {
 #[tokio::test]
 async fn a_control_plane_from_before_passes_names_tokens() {
     let world = world().await;
-    let generations = [generation(1, NOW)];
-    let keyring = serde_json::json!({
-        "generations": generations, "identities": identities(&generations), "operators": [digest_of("a token")],
-    });
-    world.control.say(&sent(&serde_json::to_vec(&keyring).unwrap()));
+    let generations = vec![generation(1, NOW)];
+    let (identities, operators) = (identities(&generations), vec![digest_of("a token")]);
+    world.control.say(&sealed(&Keyring { generations, identities, passes: KeySet::default(), operators }));
     assert_eq!(signer(&world, &[1]).await, 1);
     assert_eq!((asked(&world, "a token").await, asked(&world, "another").await), (200, 401));
     world.end().await;

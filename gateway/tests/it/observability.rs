@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use chassis::logs::{Format, Logs};
+use chassis::secret::Secret;
 use contract::ban::BanReason;
 use contract::usage::KeyReport;
 
 use crate::world::client::{Ask, Client, handshake, status_of};
+use crate::world::credentials::credential;
 use crate::world::observed::Log;
 use crate::world::upstream::{Act, response};
 use crate::world::{BLOG, DEMO, MINUTE_END, ORDERS, World, certificates};
@@ -182,7 +184,8 @@ async fn no_secret_reaches_a_log_a_metric_an_error_or_the_operators_view() {
         &key,
         &world.other_key.text,
         "PRIVATE KEY",
-        crate::world::PLATFORM_SECRET,
+        &credential(0),
+        &Secret::parse(&credential(0)).unwrap().to_token(),
         crate::world::SEALING_SECRET,
     ] {
         let place = seen.find(secret).map(|at| &seen[at.saturating_sub(200)..at]);
@@ -227,8 +230,7 @@ async fn the_control_plane_is_told_which_keys_are_used_and_which_are_banned() {
     assert_eq!(said_of(&report), Some(MINUTE_END / 60 - 1));
     assert_eq!((report.bans.len(), report.bans_total), (0, 0));
 
-    let secret = chassis::secret::Secret::parse(crate::world::PLATFORM_SECRET).unwrap();
-    let token = format!("Authorization: Bearer {}\r\n", *chassis::guard::operator_token(&secret).to_token());
+    let token = world.operator();
     let path = format!("/bans/{id}");
     assert_eq!(world.admin.ask("POST", &format!("{path}?seconds=600"), &token).await.0, 200);
     let report = world.control.told_of_keys("the ban", |report| report.bans_total == 1).await;

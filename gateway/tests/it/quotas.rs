@@ -222,10 +222,9 @@ async fn a_key_that_keeps_asking_after_429_is_banned_for_a_while_and_its_sibling
 }
 
 #[tokio::test]
-async fn an_operator_bans_and_lifts_with_the_platforms_token_alone() {
+async fn an_operator_bans_and_lifts_with_a_pass_alone() {
     let world = World::start().await;
-    let secret = chassis::secret::Secret::parse(crate::world::PLATFORM_SECRET).unwrap();
-    let token = format!("Authorization: Bearer {}\r\n", *chassis::guard::operator_token(&secret).to_token());
+    let token = world.operator();
     let path = format!("/bans/{}", world.key.record.id);
     let (status, _) = world.admin.ask("POST", &format!("{path}?seconds=600"), "").await;
     assert_eq!(status, 401);

@@ -1,7 +1,5 @@
 //! What the gateway knows: learnt within a moment, kept when the control plane is gone, and never traded for nonsense.
 
-use chassis::guard::{pass, pass_key};
-use chassis::secret::Secret;
 use contract::feed::{Change, Effect, Entity, EntityName, Frame, Mark, Revision};
 use contract::plan::Plan;
 use contract::time::UnixMillis;
@@ -10,7 +8,7 @@ use crate::world::client::{Ask, Client, handshake};
 use crate::world::control::line;
 use crate::world::entities::{limited, project, site};
 use crate::world::upstream::{Act, response};
-use crate::world::{BLOG, DEMO, ORDERS, PLATFORM_SECRET, SHOP, World, certificates, eventually};
+use crate::world::{BLOG, DEMO, ORDERS, SHOP, World, certificates, eventually};
 
 fn name(host: &str) -> EntityName {
     EntityName::Site(host.parse().unwrap())
@@ -120,9 +118,7 @@ async fn follows(world: &World) {
 
 /// An operator accepts what the control plane holds; what this changed, once it is taken.
 async fn accept(world: &World) -> serde_json::Value {
-    let key = pass_key(&Secret::parse(PLATFORM_SECRET).unwrap()).unwrap();
-    let token = pass(&key, contract::trust::GATEWAYS, contract::time::UnixSeconds(crate::world::NOW));
-    let authorization = format!("Authorization: Bearer {token}\r\n");
+    let authorization = world.operator();
     assert_eq!(world.admin.ask("POST", "/replica/accept", &authorization).await.0, 200);
     eventually("the snapshot is taken", async || {
         let (_, said) = world.admin.ask("GET", "/replica/accept", &authorization).await;

@@ -18,11 +18,12 @@ use self::process::Process;
 use crate::fleet::{extent, free_address};
 use crate::world::client::{Ask, Client, handshake};
 use crate::world::control::ControlPlane;
+use crate::world::credentials::credential;
 use crate::world::entities::{public, site};
 use crate::world::observed::Admin;
 use crate::world::upstream::Upstream;
 use crate::world::wire::Wire;
-use crate::world::{PLATFORM_SECRET, SEALING_SECRET, certificates};
+use crate::world::{SEALING_SECRET, certificates};
 
 /// The longest the first snapshot of a million may take on a slow machine.
 const LOADING_MAX: Duration = Duration::from_mins(20);
@@ -145,7 +146,7 @@ async fn a_gateway_that_restarts_with_many_domains_serves_them_from_its_own_file
             not_after: UnixSeconds(4_000_000_000),
         }));
     }
-    let control = ControlPlane::start(&Secret::parse(PLATFORM_SECRET).unwrap(), entities).await;
+    let control = ControlPlane::start(entities).await;
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str| directory.path().join(name);
     let (platform_chain, platform_key) = certificates::platform();
@@ -155,7 +156,7 @@ async fn a_gateway_that_restarts_with_many_domains_serves_them_from_its_own_file
     let text = format!(
         r#"
         data_directory = "{data}"
-        secret = "{PLATFORM_SECRET}"
+        credential = "{credential}"
         sealing_secret = "{SEALING_SECRET}"
         threads = 1
         [listen]
@@ -173,6 +174,7 @@ async fn a_gateway_that_restarts_with_many_domains_serves_them_from_its_own_file
         endpoints = ["{blog}"]
         "#,
         data = file("data").display(),
+        credential = credential(0),
         chain = file("platform.pem").display(),
         key = file("platform.key").display(),
         feed = control.address,

@@ -10,6 +10,7 @@
 pub(crate) mod certificates;
 pub(crate) mod client;
 pub(crate) mod control;
+pub(crate) mod credentials;
 pub(crate) mod entities;
 pub(crate) mod frames;
 pub(crate) mod h2;
@@ -25,11 +26,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chassis::clock::ManualClock;
+use chassis::clock::{Clock as _, ManualClock};
 use chassis::config::Source;
 use chassis::logs::Logs;
 use chassis::running::Running;
-use chassis::secret::Secret;
 use chassis::shutdown::Shutdown;
 use contract::feed::Entity;
 use contract::plan::Plan;
@@ -52,7 +52,6 @@ pub(crate) const SHOP: &str = "shop.example";
 /// The path of `listOrders`.
 pub(crate) const ORDERS: &str = "/v1/store/orders";
 
-pub(crate) const PLATFORM_SECRET: &str = "the secret that all processes of the platform share";
 pub(crate) const SEALING_SECRET: &str = "the secret that private keys are sealed with";
 
 /// 2027-01-15T08:00:10Z: ten seconds into a minute, eight hours into a day.
@@ -85,6 +84,8 @@ pub(crate) struct Setup {
     pub(crate) blog_tables: String,
     /// What the gateway proves itself with, a line.
     pub(crate) proof: String,
+    /// The control plane sends no keys by itself: the test says which.
+    pub(crate) sends_no_keys: bool,
     /// Lines for `[quota]`.
     pub(crate) quota: &'static str,
     /// Where HTTPS is listened for.
@@ -142,7 +143,8 @@ impl World {
             blog: "",
             blog_urls: Vec::new(),
             blog_tables: String::new(),
-            proof: format!("secret = \"{PLATFORM_SECRET}\""),
+            proof: format!("credential = \"{}\"", credentials::credential(0)),
+            sends_no_keys: false,
             quota: "",
             https: "127.0.0.1:0",
             listen: "",
@@ -159,8 +161,10 @@ impl World {
         if setup.blog_endpoints.is_empty() {
             setup.blog_endpoints.push(blog.address);
         }
-        let secret = Secret::parse(PLATFORM_SECRET).unwrap();
-        let control = ControlPlane::start(&secret, std::mem::take(&mut setup.entities)).await;
+        let control = ControlPlane::start(std::mem::take(&mut setup.entities)).await;
+        if setup.sends_no_keys {
+            control.send_no_keys();
+        }
         if setup.control_plane_is_dead {
             control.die().await;
         }
@@ -272,6 +276,11 @@ impl World {
     /// One request on a plain connection of its own.
     pub(crate) async fn ask_plain(&self, ask: Ask) -> Reply {
         self.plain().await.ask(&ask).await
+    }
+
+    /// The header of an operator with a pass of the control plane.
+    pub(crate) fn operator(&self) -> String {
+        format!("Authorization: Bearer {}\r\n", credentials::operator_pass(self.clock.now_seconds()))
     }
 
     /// `listOrders` with the demo project's key.

@@ -11,7 +11,7 @@ use contract::time::UnixMillis;
 use orders_service::Orders;
 use reqwest::{Client, Method};
 
-use crate::world::{SECRET, caller, control_plane, extent, signed, stored};
+use crate::world::{CREDENTIAL, caller, control_plane, extent, signed, stored};
 
 /// How often the service is killed; `bench/orders-kill` says more.
 const KILLS: i64 = 20;
@@ -44,7 +44,7 @@ impl Process {
         // The signal that a file has become too large would end the process; some tests want the error it stands for.
         let mut child = Command::new("sh")
             .args(["-c", "trap '' XFSZ; exec \"$0\"", env!("CARGO_BIN_EXE_orders-service")])
-            .env("TOLLHOUSE_ORDERS_SECRET", SECRET)
+            .env("TOLLHOUSE_ORDERS_CREDENTIAL", CREDENTIAL)
             .env("TOLLHOUSE_ORDERS_LISTEN", "127.0.0.1:0")
             .env("TOLLHOUSE_ORDERS_INTERNAL_LISTEN", "127.0.0.1:0")
             .env("TOLLHOUSE_ORDERS_ADMIN_LISTEN", "127.0.0.1:0")
@@ -172,14 +172,14 @@ async fn every_acknowledged_cancellation_survives_kill_9() {
 
 #[test]
 fn check_config_says_what_is_wrong_without_serving() {
-    let run = |secret: &str| {
+    let run = |credential: &str| {
         Command::new(env!("CARGO_BIN_EXE_orders-service"))
-            .env("TOLLHOUSE_ORDERS_SECRET", secret)
+            .env("TOLLHOUSE_ORDERS_CREDENTIAL", credential)
             .arg("--check-config")
             .output()
             .unwrap()
     };
-    let good = run(SECRET);
+    let good = run(CREDENTIAL);
     assert!(good.status.success());
     let bad = run("short");
     assert!(!bad.status.success());

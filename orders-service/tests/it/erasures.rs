@@ -20,7 +20,7 @@ use serde_json::json;
 use sqlx::Connection as _;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 
-use crate::world::{NOW, World, caller, config, known_projects, lines, refusal, signed, until};
+use crate::world::{NOW, World, answers, caller, config, lines, refusal, signed, until};
 
 /// A caller of a project `demo` that has this identity.
 fn of(uid: &ProjectUid) -> Caller {
@@ -70,7 +70,7 @@ impl ControlPlane {
         let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let plane = Self { waiting: Arc::default(), ill: Arc::new(Mutex::new(ill)) };
-        let router = Router::new().route(ERASURES_PATH, get(tell).post(take)).merge(known_projects());
+        let router = Router::new().route(ERASURES_PATH, get(tell).post(take)).merge(answers());
         let router = router.with_state(plane.clone());
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         (plane, address)

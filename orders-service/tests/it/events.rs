@@ -9,7 +9,6 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
 use axum::{Json, Router};
-use chassis::guard::events_token;
 use chassis::secret::Secret;
 use contract::event::{ORDER_EVENTS_PATH, OrderEvent, OrderEvents};
 use parking_lot::Mutex;
@@ -18,7 +17,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::crash::Process;
-use crate::world::{SECRET, World, caller, known_projects, lines, signed, stored, until};
+use crate::world::{CREDENTIAL, World, answers, caller, lines, signed, stored, until};
 
 /// A control plane that takes events as it is told to.
 #[derive(Clone)]
@@ -43,8 +42,7 @@ impl ControlPlane {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let plane = Self { taken: Arc::default(), mood: watch::channel(mood).0 };
-        let router =
-            Router::new().route(ORDER_EVENTS_PATH, post(take)).merge(known_projects()).with_state(plane.clone());
+        let router = Router::new().route(ORDER_EVENTS_PATH, post(take)).merge(answers()).with_state(plane.clone());
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         (plane, address)
     }
@@ -60,8 +58,8 @@ impl ControlPlane {
 }
 
 async fn take(State(plane): State<ControlPlane>, headers: HeaderMap, Json(events): Json<OrderEvents>) -> StatusCode {
-    let token = events_token(&Secret::parse(SECRET).unwrap());
-    assert_eq!(headers["authorization"], format!("Bearer {}", token.to_token().as_str()));
+    let token = Secret::parse(CREDENTIAL).unwrap().to_token();
+    assert_eq!(headers["authorization"], format!("Bearer {}", token.as_str()));
     assert!(events.is_sound());
     let mut mood = plane.mood.subscribe();
     let mood = *mood.wait_for(|mood| *mood != Mood::Hangs).await.unwrap();
@@ -162,7 +160,7 @@ async fn a_kill_between_the_change_and_the_handover_loses_no_event() {
 #[test]
 fn an_address_of_the_control_plane_that_is_none_is_a_mistake_of_the_settings() {
     let output = Command::new(env!("CARGO_BIN_EXE_orders-service"))
-        .env("TOLLHOUSE_ORDERS_SECRET", SECRET)
+        .env("TOLLHOUSE_ORDERS_CREDENTIAL", CREDENTIAL)
         .env("TOLLHOUSE_ORDERS_EVENTS_URL", "127.0.0.1:7003")
         .arg("--check-config")
         .output()

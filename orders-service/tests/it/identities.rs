@@ -6,11 +6,12 @@ use contract::identity::Identity;
 use contract::token::{Claims, KeySet, SigningKey};
 use reqwest::Method;
 
-use crate::world::{NOW, SECRET, World, caller, refusal, until};
+use crate::trust::PLATFORM_SECRET;
+use crate::world::{NOW, World, caller, refusal, until};
 
 #[tokio::test]
 async fn a_gateway_of_before_tokens_is_believed_for_exactly_the_request_it_signed() {
-    let world = World::new().await;
+    let world = World::with(&format!("secret = \"{PLATFORM_SECRET}\"\n")).await;
     let identity = Identity {
         request_id: "r1".to_owned(),
         client: "192.0.2.1".parse().unwrap(),
@@ -18,7 +19,7 @@ async fn a_gateway_of_before_tokens_is_believed_for_exactly_the_request_it_signe
         caller: Some(caller()),
         issued_at: NOW.to_seconds(),
     };
-    let signed = identity_key(&Secret::parse(SECRET).unwrap()).sign(&identity, "GET", "/v1/store/orders");
+    let signed = identity_key(&Secret::parse(PLATFORM_SECRET).unwrap()).sign(&identity, "GET", "/v1/store/orders");
     let ask = |target: &str| world.unsigned(Method::GET, target).header("tollhouse-identity", &signed);
     assert_eq!(ask("/v1/store/orders").send().await.unwrap().status(), 200);
     let elsewhere = ask("/v1/store/orders?status=shipped").send().await.unwrap();

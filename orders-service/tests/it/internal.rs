@@ -1,9 +1,10 @@
 //! The operators' listener.
 
 use bytes::Bytes;
+use chassis::secret::write_private;
 use reqwest::{Body, Method};
 
-use crate::world::{World, lines, refusal};
+use crate::world::{World, lines, refusal, trust};
 
 #[tokio::test]
 async fn nobody_without_the_operators_token_gets_in() {
@@ -131,7 +132,10 @@ async fn shipping_says_when_and_only_a_pending_order_ships() {
 async fn orders_are_imported_into_projects_that_the_control_plane_knows() {
     let world = World::new().await;
     assert_eq!(refusal(world.import("nobody", lines(1..2)).await).await, (404, "not_found".to_owned()));
-    let alone = World::with("[events]\nurl = \"http://127.0.0.1:9\"\n").await;
+    // It knows its operators from before.
+    let place = tempfile::tempdir().unwrap();
+    write_private(&place.path().join("trust.json"), &serde_json::to_vec(&trust()).unwrap()).unwrap();
+    let alone = World::over(place, "[events]\nurl = \"http://127.0.0.1:9\"\n").await;
     let refused = refusal(alone.import("demo", lines(1..2)).await).await;
     assert_eq!(refused, (503, "control_plane_unavailable".to_owned()));
     for world in [&world, &alone] {

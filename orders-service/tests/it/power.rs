@@ -8,7 +8,7 @@ use orders_service::Orders;
 
 use self::disk::Disk;
 use crate::crash::{Process, cancel_until_gone};
-use crate::world::stored;
+use crate::world::{control_plane, stored};
 
 /// Failures of power, each in front of the next start.
 const FAILURES: usize = 4;
@@ -21,6 +21,7 @@ async fn every_acknowledged_cancellation_is_on_the_disk_when_the_power_fails() {
     let mut database = directory.path().join("orders.db");
     let project = "demo".parse().unwrap();
     stored(&database, ORDERS).await;
+    let control = format!("http://{}", control_plane());
     let mut next = 0;
     let mut acknowledged = Vec::new();
     for failure in 0..FAILURES {
@@ -29,7 +30,7 @@ async fn every_acknowledged_cancellation_is_on_the_disk_when_the_power_fails() {
         disk.keep(directory.path());
         let environment = disk.environment();
         let mut settings = environment.each_ref().map(|(name, value)| (*name, value.to_str().unwrap())).to_vec();
-        settings.push(("TOLLHOUSE_ORDERS_EVENTS_URL", "http://127.0.0.1:9"));
+        settings.push(("TOLLHOUSE_ORDERS_EVENTS_URL", &control));
         let process = Process::start_with(&database, &settings);
         let http = process.http;
         let (sure, highest) = cancel_until_gone(http, next, 1 + failure * 40, move || process.kill()).await;

@@ -10,14 +10,12 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use chassis::clock::{Clock as _, SystemClock};
-use chassis::guard::operator_token;
-use chassis::secret::Secret;
 use reqwest::{Client, Method, RequestBuilder, Response};
 
 use crate::crash::Process;
 use crate::postgres::server::Server;
 use crate::slow::{MORE_THAN_FITS, SlowReader};
-use crate::world::{SECRET, caller, control_plane, extent, lines, signed};
+use crate::world::{caller, control_plane, extent, lines, operator_pass, signed};
 
 /// Lists read at the same time.
 const LISTS: usize = 50;
@@ -71,11 +69,13 @@ impl Service {
         const PIECE: i64 = 10_000;
         let control = format!("http://{}", control_plane());
         let control = ("TOLLHOUSE_ORDERS_EVENTS_URL", control.as_str());
+        let trust = directory.path().join("trust.json");
         let start = |kept: &Kept| match kept {
             Kept::File(file) => Process::start_with(file, &[control]),
             Kept::Server { url, .. } => {
                 let store = [("TOLLHOUSE_ORDERS_STORE_KIND", "postgres"), ("TOLLHOUSE_ORDERS_STORE_URL", url)];
-                Process::start_on(&[&store[..], &[control]].concat())
+                let trust = ("TOLLHOUSE_ORDERS_IDENTITY_TRUST_FILE", trust.to_str().unwrap());
+                Process::start_on(&[&store[..], &[control, trust]].concat())
             }
         };
         let mut service = Self { process: start(&kept), client: Client::new(), kept, _directory: directory };
@@ -84,9 +84,9 @@ impl Service {
             .map(move |first| Ok::<_, std::io::Error>(lines(first..(first + PIECE).min(orders))));
         let body = reqwest::Body::wrap_stream(futures_util::stream::iter(pieces));
         let url = format!("http://{}/internal/orders/demo/import", service.process.internal);
-        let token = operator_token(&Secret::parse(SECRET).unwrap()).to_token();
+        let pass = operator_pass(SystemClock::new().now());
         let began = Instant::now();
-        let answer = service.client.post(url).bearer_auth(token.as_str()).body(body).send().await.unwrap();
+        let answer = service.client.post(url).bearer_auth(pass).body(body).send().await.unwrap();
         assert_eq!(answer.text().await.unwrap(), format!("{{\"imported\":{orders}}}"));
         let took = began.elapsed();
         // The memory that the import needed would be room for lists.

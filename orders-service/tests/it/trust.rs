@@ -9,17 +9,17 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use chassis::guard::{operator_token, pass, pass_key};
+use chassis::guard::{operator_token, pass};
 use chassis::secret::Secret;
 use contract::token::{Claims, IDENTITY_TOKEN_HEADER, KeySet, SigningKey};
 use contract::trust::{ORDERS_SERVICE, TRUST_PATH, Trust};
 use parking_lot::Mutex;
 use reqwest::Method;
 
-use crate::world::{NOW, SECRET, World, caller, refusal, signed, until};
+use crate::world::{CREDENTIAL, NOW, World, caller, refusal, signed, until};
 
-/// What the service proves itself with.
-const CREDENTIAL: &str = "the credential of the service of orders";
+/// A secret that opens a whole platform.
+pub(crate) const PLATFORM_SECRET: &str = "the secret of a whole platform";
 
 fn key(seed: u8) -> SigningKey {
     SigningKey::from_seed(&[seed; 32]).unwrap()
@@ -54,7 +54,7 @@ async fn tell(State(plane): State<ControlPlane>, headers: HeaderMap) -> Response
 }
 
 fn settings(control: SocketAddr) -> String {
-    format!("credential = \"{CREDENTIAL}\"\n[events]\nurl = \"http://{control}\"\n")
+    format!("[events]\nurl = \"http://{control}\"\n")
 }
 
 /// The status of a request that a gateway with this key vouches for.
@@ -77,7 +77,7 @@ async fn asked(world: &World, token: &str) -> u16 {
 
 #[tokio::test]
 async fn who_was_believed_is_believed_after_a_start_without_the_control_plane() {
-    let (gateways, operators) = (key(1), pass_key(&Secret::parse(SECRET).unwrap()).unwrap());
+    let (gateways, operators) = (key(1), key(9));
     let trust = Trust { gateways: set(&gateways), operators: set(&operators) };
     let (plane, address) = ControlPlane::start(trust).await;
     let world = World::with(&settings(address)).await;
@@ -98,6 +98,15 @@ async fn who_was_believed_is_believed_after_a_start_without_the_control_plane() 
 }
 
 #[tokio::test]
+async fn a_service_that_comes_with_the_secret_of_a_platform_is_told_nothing() {
+    let world = World::with(&format!("secret = \"{PLATFORM_SECRET}\"\n")).await;
+    let listed = signed(world.unsigned(Method::GET, "/v1/store/orders"), Some(caller()), NOW).send().await.unwrap();
+    assert_eq!(refusal(listed).await, (401, "identity_required".to_owned()));
+    assert_eq!(world.operator(Method::GET, "/internal/status").send().await.unwrap().status(), 401);
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn what_others_have_put_in_the_place_of_the_keys_is_not_believed() {
     let place = tempfile::tempdir().unwrap();
     let forged = serde_json::to_string(&Trust { gateways: set(&key(1)), operators: set(&key(1)) }).unwrap();
@@ -111,7 +120,7 @@ async fn what_others_have_put_in_the_place_of_the_keys_is_not_believed() {
 
 #[tokio::test]
 async fn operators_have_a_pass_for_this_service_and_less_than_a_minute() {
-    let (gateways, operators) = (key(1), pass_key(&Secret::parse(SECRET).unwrap()).unwrap());
+    let (gateways, operators) = (key(1), key(9));
     let trust = Trust { gateways: set(&gateways), operators: set(&operators) };
     let (_plane, address) = ControlPlane::start(trust).await;
     let world = World::with(&settings(address)).await;
@@ -123,18 +132,18 @@ async fn operators_have_a_pass_for_this_service_and_less_than_a_minute() {
         (pass(&operators, ORDERS_SERVICE, now.plus(-60)), "a minute old"),
         (pass(&gateways, ORDERS_SERVICE, now), "of a stolen gateway"),
         (CREDENTIAL.to_owned(), "the service's own credential"),
-        (operator_token(&Secret::parse(SECRET).unwrap()).to_token().to_string(), "of the platform's secret"),
+        (operator_token(&Secret::parse(PLATFORM_SECRET).unwrap()).to_token().to_string(), "of the platform's secret"),
     ] {
         assert_eq!(asked(&world, &bad).await, 401, "{why}");
     }
     let settings = world.outsider(Method::GET, "/internal/settings");
     let settings = settings.bearer_auth(&good).send().await.unwrap().text().await.unwrap();
     assert!(!settings.contains(CREDENTIAL), "{settings}");
-    // A pass is no identity, and what derives from the platform's secret is nothing here.
+    // A pass is no identity, and neither is what a gateway of another platform signs.
     let request = world.unsigned(Method::GET, "/v1/store/orders").header(IDENTITY_TOKEN_HEADER, &good);
     let request = request.header("x-request-id", "r1").header("x-forwarded-for", "192.0.2.1");
     assert_eq!(refusal(request.send().await.unwrap()).await, (401, "identity_required".to_owned()));
-    let derived = signed(world.unsigned(Method::GET, "/v1/store/orders"), Some(caller()), NOW).send().await.unwrap();
-    assert_eq!(refusal(derived).await, (401, "identity_required".to_owned()));
+    let foreign = signed(world.unsigned(Method::GET, "/v1/store/orders"), Some(caller()), NOW).send().await.unwrap();
+    assert_eq!(refusal(foreign).await, (401, "identity_required".to_owned()));
     world.stop().await;
 }

@@ -5,14 +5,15 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use axum::Router;
-use axum::extract::Path;
+use axum::extract::{Path, Request};
 use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn};
 use axum::response::IntoResponse as _;
 use axum::routing::get;
+use axum::{Json, Router};
 use chassis::clock::{Clock, ManualClock};
 use chassis::config::Source;
-use chassis::guard::{operator_token, token_key};
+use chassis::guard::{bearer, pass, token_required};
 use chassis::refusal::Refusal;
 use chassis::running::Running;
 use chassis::secret::Secret;
@@ -21,11 +22,13 @@ use contract::identity::Caller;
 use contract::key::{Environment, Scopes};
 use contract::plan::Plan;
 use contract::time::UnixMillis;
-use contract::token::{Claims, IDENTITY_TOKEN_HEADER};
+use contract::token::{Claims, IDENTITY_TOKEN_HEADER, SigningKey};
+use contract::trust::{ORDERS_SERVICE, TRUST_PATH, Trust};
 use orders_service::{Config, ENVIRONMENT_PREFIX, Orders};
 use reqwest::{Client, Method, RequestBuilder, Response};
 
-pub(crate) const SECRET: &str = "0123456789abcdef0123456789abcdef";
+/// What the service proves itself with.
+pub(crate) const CREDENTIAL: &str = "the credential of the service of orders";
 
 /// 2026-11-20T12:00:00Z.
 pub(crate) const NOW: UnixMillis = UnixMillis(1_795_176_000_000);
@@ -42,6 +45,27 @@ pub(crate) struct World {
     running: Running,
     shutdown: Shutdown,
     directory: tempfile::TempDir,
+}
+
+/// What the gateway signs identities with.
+pub(crate) fn gateway() -> SigningKey {
+    SigningKey::from_seed(&[101; 32]).unwrap()
+}
+
+/// What the control plane signs passes of operators with.
+pub(crate) fn operators() -> SigningKey {
+    SigningKey::from_seed(&[102; 32]).unwrap()
+}
+
+/// Whom the control plane says to believe.
+pub(crate) fn trust() -> Trust {
+    let set = |key: SigningKey| [key.public().clone()].into_iter().collect();
+    Trust { gateways: set(gateway()), operators: set(operators()) }
+}
+
+/// An operator's pass for this service.
+pub(crate) fn operator_pass(now: UnixMillis) -> String {
+    pass(&operators(), ORDERS_SERVICE, now.to_seconds())
 }
 
 /// The holder of a live key with all scopes on project `demo`.
@@ -69,9 +93,8 @@ pub(crate) fn signed_for(
         caller,
         issued_at: now.to_seconds(),
     };
-    let token = token_key(&Secret::parse(SECRET).unwrap()).unwrap().sign(&claims);
     let request = request.header("x-request-id", "r1").header("x-forwarded-for", "192.0.2.1");
-    request.header(IDENTITY_TOKEN_HEADER, token)
+    request.header(IDENTITY_TOKEN_HEADER, gateway().sign(&claims))
 }
 
 /// A request as the gateway forwards it to the orders-service.
@@ -84,7 +107,7 @@ impl World {
         Self::with("").await
     }
 
-    /// With settings beside addresses, database and secret.
+    /// With settings beside addresses, database and credential.
     pub(crate) async fn with(settings: &str) -> Self {
         Self::over(tempfile::tempdir().unwrap(), settings).await
     }
@@ -121,8 +144,7 @@ impl World {
 
     /// A request of an operator to the internal listener.
     pub(crate) fn operator(&self, method: Method, path: &str) -> RequestBuilder {
-        let token = operator_token(&Secret::parse(SECRET).unwrap()).to_token();
-        self.outsider(method, path).bearer_auth(token.as_str())
+        self.outsider(method, path).bearer_auth(operator_pass(self.clock.now()))
     }
 
     /// A request to the internal listener without a token.
@@ -165,26 +187,33 @@ impl World {
 pub(crate) fn config(database: &std::path::Path, settings: &str) -> Config {
     let events = format!("[events]\nurl = \"http://{}\"\n", control_plane());
     let events = if settings.contains("[events]") { "" } else { &events };
-    let secret = if settings.contains("credential") { String::new() } else { format!("secret = \"{SECRET}\"\n") };
+    let proves = ["credential = ", "secret = "].iter().any(|setting| settings.contains(setting));
+    let proof = if proves { String::new() } else { format!("credential = \"{CREDENTIAL}\"\n") };
     let text = format!(
         "listen = \"127.0.0.1:0\"\ninternal_listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n\
-         database = {database:?}\n{secret}{settings}\n{events}"
+         database = {database:?}\n{proof}{settings}\n{events}"
     );
-    Config::read(&Source::from_text("test", &text, ENVIRONMENT_PREFIX, BTreeMap::new())).unwrap()
+    let config = Config::read(&Source::from_text("test", &text, ENVIRONMENT_PREFIX, BTreeMap::new())).unwrap();
+    // Also where orders are kept on a server.
+    Config { trust_file: database.with_file_name("trust.json"), ..config }
 }
 
-/// What a control plane says that knows every project but `nobody`.
-pub(crate) fn known_projects<S: Clone + Send + Sync + 'static>() -> Router<S> {
-    Router::new().route(
-        "/internal/known-projects/{uid}",
-        get(|Path(uid): Path<String>| async move {
-            if uid == "nobody" {
-                Refusal::new(404, "project_not_found", "There is no such project.").into_response()
-            } else {
-                StatusCode::NO_CONTENT.into_response()
-            }
-        }),
-    )
+/// What a control plane says to a service with [`CREDENTIAL`], and to no other: whom to believe, and that it knows every
+/// project but `nobody`.
+pub(crate) fn answers<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    let known = get(|Path(uid): Path<String>| async move {
+        if uid == "nobody" {
+            Refusal::new(404, "project_not_found", "There is no such project.").into_response()
+        } else {
+            StatusCode::NO_CONTENT.into_response()
+        }
+    });
+    let believed = get(|| async { Json(trust()) });
+    let router = Router::new().route("/internal/known-projects/{uid}", known).route(TRUST_PATH, believed);
+    router.layer(from_fn(|request: Request, next: Next| async move {
+        let token = Secret::parse(CREDENTIAL).unwrap().to_token();
+        if bearer(request.headers()) == Some(token.as_str()) { next.run(request).await } else { token_required() }
+    }))
 }
 
 /// Where one listens that can say nothing else.
@@ -199,7 +228,7 @@ pub(crate) fn control_plane() -> SocketAddr {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-                axum::serve(listener, known_projects::<()>()).await.unwrap();
+                axum::serve(listener, answers::<()>()).await.unwrap();
             });
         });
         address

@@ -7,7 +7,6 @@ pub(crate) mod postgres;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
@@ -18,6 +17,7 @@ use chassis::logs::Logs;
 use chassis::running::Running;
 use chassis::secret::Secret;
 use chassis::shutdown::Shutdown;
+use contract::trust::{GATEWAYS, ORDERS_SERVICE};
 use reqwest::{Client, Method, RequestBuilder};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -132,9 +132,9 @@ fn settings(text: &str) -> Source {
     Source::from_text("settings of a test", text, "DEPLOYMENT", BTreeMap::new())
 }
 
-/// Settings every part has.
-fn common(directory: &Path, environment: &str) -> String {
-    format!("environment = \"{environment}\"\nsecret_file = \"{}\"\n", directory.join("secrets/platform.key").display())
+/// The credential of a gateway, below the directory of the deployment.
+fn credential(gateway: usize) -> String {
+    format!("secrets/gateways/gateway-{}.key", gateway + 1)
 }
 
 impl Deployment {
@@ -201,17 +201,28 @@ impl Deployment {
         let made = tollhouse().args(["init", "--data-dir"]).arg(directory.path()).output().unwrap();
         assert!(made.status.success(), "{made:?}");
         let path = |name: &str| directory.path().join(name).display().to_string();
-        let common = common(directory.path(), environment);
+        for number in 0..gateways {
+            Secret::load_or_create(&directory.path().join(credential(number))).unwrap();
+        }
+        let common = format!("environment = \"{environment}\"\n");
         let mut services = Vec::new();
         for _ in 0..replicas {
             let domains = format!(
-                "{common}sealing_secret_file = \"{}\"\nplatform_domain = \"{DOMAIN}\"\nallow_local_names = true\n\
+                "{common}secret_file = \"{}\"\nsealing_secret_file = \"{}\"\ngateways_directory = \"{}\"\n\
+                 services_directory = \"{}\"\nplatform_domain = \"{DOMAIN}\"\nallow_local_names = true\n\
                  {domains_store}[local_authority]\nca_certificate_file = \"{}\"\nca_key_file = \"{}\"\n",
+                path("secrets/platform.key"),
                 path("secrets/sealing.key"),
+                path("secrets/gateways"),
+                path("secrets/services"),
                 path("ca/ca.pem"),
                 path("ca/ca.key"),
             );
-            let orders = format!("{common}{orders_store}[identity]\ntrust_file = \"{}\"\n", path("orders-trust.json"));
+            let orders = format!(
+                "{common}credential_file = \"{}\"\n{orders_store}[identity]\ntrust_file = \"{}\"\n",
+                path("secrets/services/orders-service.key"),
+                path("orders-trust.json"),
+            );
             let mut both = Services { settings: [domains, orders], end: Shutdown::new(), running: None };
             both.begin(None).await;
             services.push(both);
@@ -257,9 +268,7 @@ impl Deployment {
 
     async fn at_admin(&self, gateway: usize, method: Method, path: &str) -> Value {
         let address = self.gateways[gateway].running.address("admin").unwrap();
-        let key = pass_key(&self.secret).unwrap();
-        let pass = pass(&key, contract::trust::GATEWAYS, SystemClock::new().now_seconds());
-        let request = Client::new().request(method, format!("http://{address}{path}")).bearer_auth(pass);
+        let request = Client::new().request(method, format!("http://{address}{path}")).bearer_auth(self.pass(GATEWAYS));
         request.send().await.unwrap().json().await.unwrap()
     }
 
@@ -268,15 +277,15 @@ impl Deployment {
         self.gateways[gateway].port()
     }
 
-    /// A request of an operator to an internal listener.
-    fn operator(&self, method: Method, address: SocketAddr, path: &str) -> RequestBuilder {
-        let request = Client::new().request(method, format!("http://{address}/internal{path}"));
-        request.bearer_auth(operator_token(&self.secret).to_token().as_str())
+    /// A pass of an operator for this kind of listener.
+    fn pass(&self, service: &str) -> String {
+        pass(&pass_key(&self.secret).unwrap(), service, SystemClock::new().now_seconds())
     }
 
     /// A request of an operator to one of the control planes.
     pub(crate) fn control(&self, replica: usize, method: Method, path: &str) -> RequestBuilder {
-        self.operator(method, self.controls[replica], path)
+        let request = Client::new().request(method, format!("http://{}/internal{path}", self.controls[replica]));
+        request.bearer_auth(operator_token(&self.secret).to_token().as_str())
     }
 
     /// A project with a quota that does not matter and these orders, and a key of it that may do everything. Every
@@ -290,8 +299,8 @@ impl Deployment {
         let uid = made["uid"].as_str().unwrap();
         self.control(0, Method::POST, &format!("/projects/{id}/deploy")).send().await.unwrap();
         let key = self.key(id).await;
-        let import = self.operator(Method::POST, self.orders[0], &format!("/orders/{uid}/import"));
-        let imported = import.body(orders).send().await.unwrap();
+        let import = Client::new().post(format!("http://{}/internal/orders/{uid}/import", self.orders[0]));
+        let imported = import.bearer_auth(self.pass(ORDERS_SERVICE)).body(orders).send().await.unwrap();
         assert_eq!(imported.status(), 200, "{}", imported.text().await.unwrap());
         let client = self.client();
         for gateway in 0..self.gateways.len() {
@@ -349,12 +358,13 @@ fn edge(common: &str, path: &dyn Fn(&str) -> String, number: usize, [domains, or
     let shipped: toml_edit::DocumentMut = include_str!("../../../config/gateway.toml").parse().unwrap();
     let routes = shipped["upstreams"]["orders"]["routes"].to_string();
     format!(
-        "{common}sealing_secret_file = \"{sealing}\"\ndata_directory = \"{data}\"\n\
+        "{common}credential_file = \"{credential}\"\nsealing_secret_file = \"{sealing}\"\ndata_directory = \"{data}\"\n\
          [listen]\nhttp = \"127.0.0.1:0\"\nhttps = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\n\
          [tls]\nplatform_certificate_file = \"{certificate}\"\nplatform_key_file = \"{key}\"\n\
          [feed]\nurl = \"http://{control}\"\n[drain]\nlame_duck = \"0s\"\n\
          [upstreams.orders]\nendpoints = [\"{orders}\"]\nroutes = {routes}\n\
          [upstreams.domains]\nendpoints = [\"{api}\"]\n",
+        credential = path(&credential(number)),
         sealing = path("secrets/sealing.key"),
         data = path(&format!("gateway-{number}")),
         certificate = path("ca/platform.pem"),

@@ -115,7 +115,7 @@ async fn answer_challenges(platform: &Platform, listener: tokio::net::TcpListene
     tokio::spawn(async move { axum::serve(listener, router).await });
     let mut stream = platform.follow(0).await;
     let (client, internal) = (platform.client.clone(), platform.internal.clone());
-    let token = chassis::guard::edge_token(&platform.secret).to_token();
+    let token = platform.gateway().await;
     tokio::spawn(async move {
         while let Some(frame) = stream.next().await {
             let applied = match frame {

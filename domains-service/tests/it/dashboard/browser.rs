@@ -109,7 +109,7 @@ impl<'a> Browser<'a> {
         fields: &[(&str, &str)],
         headers: &[(&str, &str)],
     ) -> Page {
-        let mut request = self.request(method, path);
+        let mut request = self.request(method, path).await;
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -132,7 +132,7 @@ impl<'a> Browser<'a> {
 
 impl Browser<'_> {
     /// A request as the gateway would forward it.
-    fn request(&self, method: &str, path: &str) -> reqwest::RequestBuilder {
+    async fn request(&self, method: &str, path: &str) -> reqwest::RequestBuilder {
         let claims = Claims {
             audience: "dashboard".to_owned(),
             caller: None,
@@ -140,15 +140,15 @@ impl Browser<'_> {
             issued_at: self.platform.clock.now_seconds(),
         };
         let request = self.client.request(method.parse().unwrap(), format!("{}{path}", self.platform.http));
-        let request =
-            self.platform.signed(request, claims, self.address).header("host", format!("dashboard.{PLATFORM}"));
+        let request = self.platform.signed(request, claims, self.address).await;
+        let request = request.header("host", format!("dashboard.{PLATFORM}"));
         let cookies: Vec<&str> = self.cookie.iter().chain(&self.made).map(String::as_str).collect();
         if cookies.is_empty() { request } else { request.header("cookie", format!("other=1; {}", cookies.join("; "))) }
     }
 
     /// Opens a stream of events.
     pub(crate) async fn open(&self, path: &str) -> Events {
-        let response = self.request("GET", path).send().await.unwrap();
+        let response = self.request("GET", path).await.send().await.unwrap();
         assert_eq!(
             (response.status().as_u16(), &response.headers()["content-type"]),
             (200, &"text/event-stream".parse().unwrap())

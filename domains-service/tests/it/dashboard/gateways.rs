@@ -1,7 +1,6 @@
 //! What gateways report of keys, as whoever owns them and whoever operates the platform reads it.
 
 use chassis::clock::Clock as _;
-use chassis::guard::edge_token;
 use serde_json::{Value, json};
 
 use super::{Browser, browser};
@@ -14,7 +13,7 @@ async fn report(platform: &Platform, node: &str, used: &[(&str, i64)], bans: &[V
     let used: Vec<Value> = used.iter().map(|(key, minute)| json!({ "key": key, "minute": minute })).collect();
     let body = json!({ "node": node, "used": used, "bans": bans, "bans_total": total });
     let request = platform.client.post(format!("{}/internal/edge/keys", platform.internal));
-    let request = request.bearer_auth(&*edge_token(&platform.secret).to_token()).json(&body);
+    let request = request.bearer_auth(platform.gateway().await).json(&body);
     request.send().await.unwrap().status().as_u16()
 }
 

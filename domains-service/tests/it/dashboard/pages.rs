@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 
-use chassis::guard::edge_token;
 use domains_service::RecordData;
 use serde_json::{Value, json};
 
@@ -259,7 +258,7 @@ async fn a_key_is_made_shown_once_rotated_and_revoked() {
 async fn usage_is_what_gateways_report_added_up() {
     let platform = demo("pro").await;
     let uid = platform.identity(&"demo".parse().unwrap()).await;
-    let token = edge_token(&platform.secret).to_token();
+    let token = platform.gateway().await;
     let day = crate::world::START.to_seconds().0 / 86_400;
     let minute = day * 1_440;
     let report = async |node: &str, day: i64, minute: i64, counts: [u64; 4]| {
@@ -268,7 +267,7 @@ async fn usage_is_what_gateways_report_added_up() {
             "project": uid, "day": day, "admitted": admitted, "refused": refused, "banned": banned,
             "minute": minute, "in_minute": in_minute,
         });
-        let request = platform.client.post(format!("{}/internal/edge/usage", platform.internal)).bearer_auth(&*token);
+        let request = platform.client.post(format!("{}/internal/edge/usage", platform.internal)).bearer_auth(&token);
         request.json(&json!({ "node": node, "projects": [project] })).send().await.unwrap().status().as_u16()
     };
     assert_eq!(report("gw-1", day, minute, [100, 7, 3, 40]).await, 204);

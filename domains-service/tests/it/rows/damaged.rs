@@ -268,10 +268,11 @@ async fn what_is_damaged_can_be_removed() {
         platform.local_domain("demo", json!({ "name": "bad.localhost" })).await;
     }
     // The process of a gateway on record, of which nobody knows what it has applied, is waited for and named.
+    platform.gateway().await;
     let now = platform.clock.now().0;
     let process = format!(
         "INSERT INTO processes (gateway, process, place, version, applied, first_heard_at, last_heard_at)
-         VALUES ('', 'edge-9', '', '1', 'garbage', {now}, {now})"
+         VALUES ('tests', 'edge-9', '', '1', 'garbage', {now}, {now})"
     );
     stores::execute(directory, &process).await;
     let key = demo("GET", "/keys").await.body["keys"][0]["id"].as_str().unwrap().to_owned();
@@ -279,7 +280,7 @@ async fn what_is_damaged_can_be_removed() {
     let listed = demo("GET", "/keys").await;
     assert_eq!((listed.status, &listed.body["keys"][0]["label"]), (200, &json!("\\xffA")));
     let revoked = demo("DELETE", &format!("/keys/{key}")).await;
-    assert_eq!((revoked.status, &revoked.body["lagging"]), (202, &json!(["edge-9"])), "{revoked:?}");
+    assert_eq!((revoked.status, &revoked.body["lagging"]), (202, &json!(["tests/edge-9"])), "{revoked:?}");
     // Once it reports, its record is good.
     let revision = platform.operator("GET", "/nodes", Value::Null).await.body["revision"].as_u64().unwrap();
     platform.report("edge-9", revision).await;

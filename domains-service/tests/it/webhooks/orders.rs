@@ -1,7 +1,6 @@
 //! Events of orders: handed over by the service of the orders, told by the same machinery as those of domains.
 
-use chassis::guard::{events_token, operator_token};
-use chassis::secret::Secret;
+use chassis::guard::operator_token;
 use contract::event::{EVENTS_MAX, OrderEvent, OrderEvents};
 use contract::key::Scope;
 use contract::time::UnixMillis;
@@ -22,9 +21,9 @@ async fn event(platform: &Platform, number: i64, kind: &str) -> OrderEvent {
     }
 }
 
-async fn hand_over_with(platform: &Platform, token: &Secret, body: &Value) -> (u16, Value) {
+async fn hand_over_with(platform: &Platform, token: &str, body: &Value) -> (u16, Value) {
     let url = format!("{}/internal/events/orders", platform.internal);
-    let request = platform.client.post(url).bearer_auth(token.to_token().as_str()).json(body);
+    let request = platform.client.post(url).bearer_auth(token).json(body);
     let response = request.send().await.unwrap();
     let status = response.status().as_u16();
     (status, serde_json::from_str(&response.text().await.unwrap()).unwrap_or_default())
@@ -32,7 +31,7 @@ async fn hand_over_with(platform: &Platform, token: &Secret, body: &Value) -> (u
 
 async fn hand_over(platform: &Platform, source: &str, events: Vec<OrderEvent>) -> u16 {
     let body = serde_json::to_value(OrderEvents { source: source.to_owned(), events }).unwrap();
-    hand_over_with(platform, &events_token(&platform.secret), &body).await.0
+    hand_over_with(platform, &platform.orders_service().await, &body).await.0
 }
 
 #[tokio::test]
@@ -109,8 +108,8 @@ async fn orders_are_told_on_behalf_of_those_who_may_read_them() {
 async fn only_services_of_the_platform_hand_over_and_only_what_is_sound() {
     let platform = platform().await;
     let sound = json!({ "source": "ab12", "events": [event(&platform, 1, "order.created").await] });
-    let token = events_token(&platform.secret);
-    let (status, body) = hand_over_with(&platform, &operator_token(&platform.secret), &sound).await;
+    let token = platform.orders_service().await;
+    let (status, body) = hand_over_with(&platform, &operator_token(&platform.secret).to_token(), &sound).await;
     assert_eq!((status, &body["code"]), (401, &json!("token_required")));
     let many = vec![event(&platform, 1, "order.created").await; EVENTS_MAX + 1];
     for unsound in [

@@ -2,11 +2,10 @@
 
 use std::time::Instant;
 
-use chassis::guard;
 use contract::time::UnixSeconds;
-use contract::token::KeySet;
 
 use super::*;
+use crate::world::credentials::identities;
 use crate::world::upstream::{Act, response};
 
 /// Asks one after the other, at every node in turn; what was admitted, and every status seen.
@@ -287,8 +286,7 @@ async fn a_step_of_a_gateways_clock_while_redis_is_away_moves_no_minute_and_cost
     let fleet = Fleet::over(Redis::start(), &[1, 0, 0], &limits, "on_store_down = \"share\"", "1s", turn).await;
     fleet.control.show_real_time();
     let now = || jiff::Timestamp::now().as_second();
-    let keys: KeySet =
-        [guard::token_key(&Secret::parse(PLATFORM_SECRET).unwrap()).unwrap().public().clone()].into_iter().collect();
+    let keys = identities();
     in_turn(&fleet, 0, 3).await.only(&[200]);
     fleet.redis.freeze();
     for node in &fleet.nodes {
@@ -345,8 +343,7 @@ async fn a_gateway_with_a_wrong_clock_tells_callers_and_upstreams_the_time_of_th
     let fleet = Fleet::over(Redis::start(), &[90, -90], &limits, "on_store_down = \"deny\"", "1s", turn).await;
     fleet.control.show_real_time();
     let now = || jiff::Timestamp::now().as_second();
-    let keys: KeySet =
-        [guard::token_key(&Secret::parse(PLATFORM_SECRET).unwrap()).unwrap().public().clone()].into_iter().collect();
+    let keys = identities();
     for (node, behind) in [(0, -90_000), (1, 90_000)] {
         eventually("the gateway knows that its clock is wrong", async || {
             let (_, status) = fleet.nodes[node].admin.get("/status").await;

@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 
-use chassis::secret::Secret;
 use contract::feed::Entity;
 use contract::plan::Plan;
 use tempfile::TempDir;
@@ -13,11 +12,12 @@ use tokio::sync::Semaphore;
 use crate::fleet::free_address;
 use crate::world::client::Ask;
 use crate::world::control::ControlPlane;
+use crate::world::credentials::credential;
 use crate::world::entities::{TestKey, limited, project, site};
 use crate::world::h2::H2;
 use crate::world::observed::Admin;
 use crate::world::upstream::{Act, Upstream, response};
-use crate::world::{DEMO, ORDERS, OTHER, PLATFORM_SECRET, SEALING_SECRET, certificates, eventually};
+use crate::world::{DEMO, ORDERS, OTHER, SEALING_SECRET, certificates, eventually};
 
 /// Where one gateway listens, in every life.
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +79,7 @@ impl Pair {
             processes: [None, None],
             key,
             free_key,
-            control: ControlPlane::start(&Secret::parse(PLATFORM_SECRET).unwrap(), entities).await,
+            control: ControlPlane::start(entities).await,
             orders: Upstream::start().await,
             lame_duck,
             descriptors: None,
@@ -224,7 +224,7 @@ impl Pair {
         format!(
             r#"
             data_directory = "{data}"
-            secret = "{PLATFORM_SECRET}"
+            credential = "{credential}"
             sealing_secret = "{SEALING_SECRET}"
             threads = 1
             [listen]
@@ -246,6 +246,7 @@ impl Pair {
             routes = [{{ path = "{ORDERS}", methods = ["GET"] }}]
             "#,
             data = file(&format!("data-{node}")),
+            credential = credential(node),
             http = place.http,
             https = place.https,
             admin = place.admin,

@@ -7,8 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chassis::clock::{Clock as _, SystemClock};
-use chassis::guard::edge_token;
-use chassis::secret::Secret;
 use contract::feed::{Change, Effect, Entity, EntityName, Frame, Mark, NodeReport, Revision};
 use contract::time::UnixMillis;
 use contract::usage::KeyReport;
@@ -17,8 +15,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::eventually;
 use super::wire::{Framing, Head, Wire};
+use super::{credentials, eventually};
 
 /// The stream's own rhythm.
 const HEARTBEAT: Duration = Duration::from_millis(500);
@@ -47,6 +45,10 @@ struct Book {
     drawn: u64,
     /// Streams that were refused because of their position.
     refused: usize,
+    /// Requests without a credential on record.
+    strangers: usize,
+    /// Streams begin without keys.
+    sends_no_keys: bool,
     /// Its heartbeats show this machine's time, and not the one at which the worlds of most tests stand still.
     shows_real_time: bool,
 }
@@ -65,29 +67,27 @@ pub(crate) struct Database {
 pub(crate) struct ControlPlane {
     pub(crate) address: SocketAddr,
     book: Arc<Mutex<Book>>,
-    token: Arc<str>,
     serving: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl ControlPlane {
     /// One that knows these entities, as of revision 1.
-    pub(crate) async fn start(platform_secret: &Secret, entities: Vec<Entity>) -> Self {
+    pub(crate) async fn start(entities: Vec<Entity>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let mut book = Book { entities, revision: 1, forgotten: 1, ..Book::default() };
         book.draw();
-        let token = Arc::from(format!("Bearer {}", *edge_token(platform_secret).to_token()));
-        let plane = Self { address, book: Arc::new(Mutex::new(book)), token, serving: Mutex::new(None) };
+        let plane = Self { address, book: Arc::new(Mutex::new(book)), serving: Mutex::new(None) };
         plane.serve(listener);
         plane
     }
 
     fn serve(&self, listener: TcpListener) {
-        let (book, token) = (self.book.clone(), self.token.clone());
+        let book = self.book.clone();
         let serving = tokio::spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                connections.spawn(answer(stream, book.clone(), token.clone()));
+                connections.spawn(answer(stream, book.clone()));
             }
         });
         *self.serving.lock() = Some(serving);
@@ -107,6 +107,16 @@ impl ControlPlane {
     /// Back at the same address.
     pub(crate) async fn revive(&self) {
         self.serve(TcpListener::bind(self.address).await.unwrap());
+    }
+
+    /// Streams that begin from now on bring no keys.
+    pub(crate) fn send_no_keys(&self) {
+        self.book.lock().sends_no_keys = true;
+    }
+
+    /// Waits until somebody without a credential on record has come.
+    pub(crate) async fn refuses_a_stranger(&self) {
+        eventually("a request without a credential", async || (self.book.lock().strangers > 0).then_some(())).await;
     }
 
     /// Heartbeats show this machine's time.
@@ -295,16 +305,17 @@ pub(crate) fn line(frame: &Frame) -> String {
     serde_json::to_string(frame).unwrap() + "\n"
 }
 
-async fn answer(stream: TcpStream, book: Arc<Mutex<Book>>, token: Arc<str>) {
+async fn answer(stream: TcpStream, book: Arc<Mutex<Book>>) {
     let mut wire = Wire::new(stream);
     while let Ok(Some(head)) = wire.head().await {
         let body = wire.body(head.framing(Framing::Length(0))).await;
-        if head.get("authorization") != Some(&*token) {
+        let Some(gateway) = credentials::gateway_with(head.get("authorization")) else {
+            book.lock().strangers += 1;
             drop(wire.send(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n").await);
             continue;
-        }
+        };
         if head.first_line.starts_with("GET /internal/edge/feed?") {
-            return stream_to(wire, &head, &book).await;
+            return stream_to(wire, &head, gateway, &book).await;
         }
         if head.first_line == "POST /internal/edge/nodes HTTP/1.1" {
             book.lock().reports.push(serde_json::from_slice(&body.bytes).expect("a report"));
@@ -317,7 +328,7 @@ async fn answer(stream: TcpStream, book: Arc<Mutex<Book>>, token: Arc<str>) {
     }
 }
 
-async fn stream_to(mut wire: Wire, head: &Head, book: &Mutex<Book>) {
+async fn stream_to(mut wire: Wire, head: &Head, gateway: u8, book: &Mutex<Book>) {
     let after = head.first_line.split_once("after=").and_then(|(_, rest)| rest.split([' ', '&']).next());
     let after: u64 = after.and_then(|after| after.parse().ok()).expect("a revision to continue from");
     let mark = head.first_line.split_once("mark=").and_then(|(_, rest)| rest.split([' ', '&']).next());
@@ -342,7 +353,9 @@ async fn stream_to(mut wire: Wire, head: &Head, book: &Mutex<Book>) {
             (lie, true)
         } else {
             book.streams.push(sender);
-            (book.story(after), false)
+            // First, as the shipped control plane sends them: a gateway that is ready has them.
+            let keys = if book.sends_no_keys { String::new() } else { credentials::keys_of(gateway) };
+            (keys + &book.story(after), false)
         }
     };
     let head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nConnection: close\r\n\r\n";

@@ -172,11 +172,12 @@ impl Fleet {
 
 fn settings(platform: &Platform, run: &Value, number: u8, site: SocketAddr) -> String {
     let path = |name: &str| platform.path(name).display().to_string();
+    let made = platform.json(&["node", "add", &format!("gateway-{number}")]);
     let port = |name: &str| run[name].as_str().unwrap().parse::<SocketAddr>().unwrap().port();
     format!(
         r#"
         data_directory = "{data}"
-        secret_file = "{platform_key}"
+        credential = "{credential}"
         sealing_secret_file = "{sealing_key}"
         [listen]
         http = "127.0.0.{number}:{http}"
@@ -193,7 +194,7 @@ fn settings(platform: &Platform, run: &Value, number: u8, site: SocketAddr) -> S
         endpoints = ["{site}"]
         "#,
         data = path(&format!("gateway-{number}")),
-        platform_key = path("secrets/platform.key"),
+        credential = made["credential"].as_str().unwrap(),
         sealing_key = path("secrets/sealing.key"),
         http = port("http"),
         https = port("https"),

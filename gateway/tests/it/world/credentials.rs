@@ -1,0 +1,63 @@
+//! What the control plane of these tests gives to gateways, as the shipped one does: a credential for each, and sealed keys
+//! to sign identities and to seal session tickets with. No gateway has a secret of the platform.
+
+use chassis::guard::pass;
+use chassis::seal::SealingKey;
+use chassis::secret::Secret;
+use contract::feed::Frame;
+use contract::keyring::{Generation, KEYRING_PLACE, Keyring};
+use contract::time::UnixSeconds;
+use contract::token::{KeySet, SigningKey};
+use contract::trust::GATEWAYS;
+
+use super::SEALING_SECRET;
+use super::control::line;
+
+/// Gateways on record, numbered from 0: more than any test starts.
+const ON_RECORD: u8 = 16;
+
+/// The credential of a gateway.
+pub(crate) fn credential(gateway: usize) -> String {
+    format!("the credential of gateway {gateway} of these tests")
+}
+
+/// The gateway whose credential a request carries.
+pub(super) fn gateway_with(authorization: Option<&str>) -> Option<u8> {
+    let token = authorization?.strip_prefix("Bearer ")?;
+    let has = |gateway: &u8| *Secret::parse(&credential((*gateway).into())).unwrap().to_token() == *token;
+    (0..ON_RECORD).find(has)
+}
+
+/// What verifies the identities that gateways sign.
+pub(crate) fn identities() -> KeySet {
+    (0..ON_RECORD).map(|gateway| signing(gateway).public().clone()).collect()
+}
+
+/// An operator's pass for the admin listeners of gateways.
+pub(crate) fn operator_pass(now: UnixSeconds) -> String {
+    pass(&operators(), GATEWAYS, now)
+}
+
+/// What signs passes.
+pub(crate) fn operators() -> SigningKey {
+    SigningKey::from_seed(&[99; 32]).unwrap()
+}
+
+/// The keys of a gateway as they are sent.
+pub(super) fn keys_of(gateway: u8) -> String {
+    let generation =
+        Generation { number: 1, signs_from: UnixSeconds(0), identity: [100 + gateway; 32], tickets: [98; 32] };
+    let passes = [operators().public().clone()].into_iter().collect();
+    sealed(&Keyring { generations: vec![generation], identities: identities(), passes, operators: Vec::new() })
+}
+
+/// A keyring as it is sent.
+pub(crate) fn sealed(keyring: &Keyring) -> String {
+    let sealing = SealingKey::new(&Secret::parse(SEALING_SECRET).unwrap()).unwrap();
+    let text = serde_json::to_vec(keyring).unwrap();
+    line(&Frame::Keyring { sealed: sealing.seal(&text, KEYRING_PLACE).unwrap() })
+}
+
+fn signing(gateway: u8) -> SigningKey {
+    SigningKey::from_seed(&[100 + gateway; 32]).unwrap()
+}
