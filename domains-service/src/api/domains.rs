@@ -162,8 +162,7 @@ pub(super) async fn list(
     let limit = params.limit()?;
     let project = projects::load(&app, &id).await?;
     let status = params.text("status").filter(|word| !word.is_empty()).map(str::parse::<Status>).transpose();
-    let status =
-        status.map_err(|()| Code::InvalidQuery.refuse("status must be a state of domains, such as active."))?;
+    let status = status.map_err(|_| Code::InvalidQuery.refuse("status must be a state of domains, such as active."))?;
     let part = params.text("name").unwrap_or_default();
     if part.chars().count() > NAME_PART_MAX {
         return Err(Code::InvalidQuery.refuse(format!("name has at most {NAME_PART_MAX} characters.")).into());

@@ -17,56 +17,21 @@ use crate::project::ProjectRef;
 /// Characters of a reason that are kept.
 const REASON_CHARACTERS_MAX: usize = 200;
 
-/// The tables whose rows are read so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Table {
-    AcmeOrders,
-    ApiKeys,
-    Changes,
-    DashboardSessions,
-    Domains,
-    EdgeBans,
-    Entities,
-    Erasures,
-    Events,
-    Projects,
-    WebhookEndpoints,
-    Withdrawals,
-}
-
-impl Table {
-    /// All of them.
-    pub(crate) const ALL: [Self; 12] = [
-        Self::AcmeOrders,
-        Self::ApiKeys,
-        Self::Changes,
-        Self::DashboardSessions,
-        Self::Domains,
-        Self::EdgeBans,
-        Self::Entities,
-        Self::Erasures,
-        Self::Events,
-        Self::Projects,
-        Self::WebhookEndpoints,
-        Self::Withdrawals,
-    ];
-
-    /// Its name in the database.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::AcmeOrders => "acme_orders",
-            Self::ApiKeys => "api_keys",
-            Self::Changes => "changes",
-            Self::DashboardSessions => "dashboard_sessions",
-            Self::Domains => "domains",
-            Self::EdgeBans => "edge_bans",
-            Self::Entities => "entities",
-            Self::Erasures => "erasures",
-            Self::Events => "events",
-            Self::Projects => "projects",
-            Self::WebhookEndpoints => "webhook_endpoints",
-            Self::Withdrawals => "withdrawals",
-        }
+contract::words! {
+    /// The tables whose rows are read so.
+    pub(crate) enum Table {
+        AcmeOrders = "acme_orders",
+        ApiKeys = "api_keys",
+        Changes = "changes",
+        DashboardSessions = "dashboard_sessions",
+        Domains = "domains",
+        EdgeBans = "edge_bans",
+        Entities = "entities",
+        Erasures = "erasures",
+        Events = "events",
+        Projects = "projects",
+        WebhookEndpoints = "webhook_endpoints",
+        Withdrawals = "withdrawals",
     }
 }
 

@@ -29,9 +29,8 @@ pub(in crate::api) async fn list(
     let limit = params.limit()?;
     let before = params.number_cursor()?;
     let state = params.text("state").map(str::parse::<DeliveryState>).transpose();
-    let state = state.map_err(|()| {
-        let words: Vec<&str> = DeliveryState::ALL.into_iter().map(DeliveryState::as_str).collect();
-        Code::InvalidQuery.refuse(format!("state must be one of: {}.", words.join(", ")))
+    let state = state.map_err(|_| {
+        Code::InvalidQuery.refuse(format!("state must be one of: {}.", DeliveryState::WORDS.join(", ")))
     })?;
     let found = app.store.deliveries(&endpoint.id, state, before, limit).await?;
     let full = i64::try_from(found.len()).is_ok_and(|count| count == limit);
