@@ -1,6 +1,6 @@
 //! What happened, for a project's owner: the audit log.
 
-use chassis::sql::{RowPlace, query, query_as, query_scalar};
+use chassis::sql::{Builder, RowPlace, query, query_scalar};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
@@ -33,7 +33,7 @@ pub(crate) struct Event {
     pub(crate) at: UnixMillis,
 }
 
-/// A change that came through a gateway.
+/// An event, and the project it happened in.
 #[derive(Clone, Debug)]
 pub(crate) struct Through {
     /// The project's identity.
@@ -47,20 +47,6 @@ chassis::record! {
     struct Row {
         id: i64,
         project: String,
-        domain: Option<String>,
-        kind: String,
-        actor: String,
-        client: Option<String>,
-        gateway: Option<String>,
-        detail: String,
-        at_ms: i64,
-    }
-}
-
-chassis::record! {
-    struct ThroughRow {
-        id: i64,
-        project: String,
         project_name: Option<String>,
         domain: Option<String>,
         kind: String,
@@ -72,7 +58,7 @@ chassis::record! {
     }
 }
 
-impl Stored for ThroughRow {
+impl Stored for Row {
     type Value = Through;
 
     fn place(&self) -> RowPlace {
@@ -80,21 +66,7 @@ impl Stored for ThroughRow {
     }
 
     fn read(self, columns: &mut Columns) -> Option<Through> {
-        let Self { id, project, project_name, domain, kind, actor, client, gateway, detail, at_ms } = self;
-        let row = Row { id, project: project.clone(), domain, kind, actor, client, gateway, detail, at_ms };
-        Some(Through { project, project_name, event: row.read(columns)? })
-    }
-}
-
-impl Stored for Row {
-    type Value = Event;
-
-    fn place(&self) -> RowPlace {
-        rows::place(Table::Events, self.id.to_string(), &self.project)
-    }
-
-    fn read(self, columns: &mut Columns) -> Option<Event> {
-        Some(Event {
+        let event = Event {
             id: self.id,
             domain: self.domain,
             kind: self.kind,
@@ -104,7 +76,8 @@ impl Stored for Row {
             // What happened is worth showing without its details.
             detail: columns.json("detail", &self.detail).unwrap_or_else(|| serde_json::json!({})),
             at: UnixMillis(self.at_ms),
-        })
+        };
+        Some(Through { project: self.project, project_name: self.project_name, event })
     }
 }
 
@@ -189,17 +162,13 @@ impl Store {
         domain: Option<&Hostname>,
         before: Option<i64>,
     ) -> Result<Vec<Event>, StoreError> {
-        let found: Vec<Row> = query_as(
-            "SELECT id, project, domain, kind, actor, client, gateway, detail, at_ms FROM events
-             WHERE project = $1 AND ($2 IS NULL OR domain = $2) AND id < $3 ORDER BY id DESC LIMIT $4",
-        )
-        .bind(project.uid.as_str())
-        .bind(domain.map(Hostname::as_str))
-        .bind(before.unwrap_or(i64::MAX))
-        .bind(EVENTS_PER_PAGE)
-        .fetch_all(self.reader())
-        .await?;
-        Ok(rows::each(self.reader(), found))
+        let mut wanted = below(before);
+        wanted.push(" AND e.project = ").push_bind(project.uid.as_str());
+        if let Some(domain) = domain {
+            wanted.push(" AND e.domain = ").push_bind(domain.as_str());
+        }
+        let found = self.newest(wanted).await?;
+        Ok(found.into_iter().map(|through| through.event).collect())
     }
 
     /// What was changed through a gateway since a moment, in all projects, newest first, below event `before` when given.
@@ -209,20 +178,27 @@ impl Store {
         since: UnixMillis,
         before: Option<i64>,
     ) -> Result<Vec<Through>, StoreError> {
-        let found: Vec<ThroughRow> = query_as(
-            "SELECT e.id, e.project, p.name AS project_name, e.domain, e.kind, e.actor, e.client, e.gateway, e.detail,
-                    e.at_ms
-             FROM events e LEFT JOIN projects p ON p.id = e.project
-             WHERE e.gateway = $1 AND e.at_ms >= $2 AND e.id < $3 ORDER BY e.id DESC LIMIT $4",
-        )
-        .bind(gateway)
-        .bind(since.0)
-        .bind(before.unwrap_or(i64::MAX))
-        .bind(EVENTS_PER_PAGE)
-        .fetch_all(self.reader())
-        .await?;
+        let mut wanted = below(before);
+        wanted.push(" AND e.gateway = ").push_bind(gateway).push(" AND e.at_ms >= ").push_bind(since.0);
+        self.newest(wanted).await
+    }
+
+    /// A page of the events that a statement wants.
+    async fn newest(&self, mut wanted: Builder) -> Result<Vec<Through>, StoreError> {
+        wanted.push(" ORDER BY e.id DESC LIMIT ").push_bind(EVENTS_PER_PAGE);
+        let found: Vec<Row> = wanted.build_as().fetch_all(self.reader()).await?;
         Ok(rows::each(self.reader(), found))
     }
+}
+
+/// Begins a statement that wants events with the names of their projects, below event `before` when given.
+fn below(before: Option<i64>) -> Builder {
+    let mut wanted = Builder::new(
+        "SELECT e.id, e.project, p.name AS project_name, e.domain, e.kind, e.actor, e.client, e.gateway, e.detail, e.at_ms
+         FROM events e LEFT JOIN projects p ON p.id = e.project WHERE e.id < ",
+    );
+    wanted.push_bind(before.unwrap_or(i64::MAX));
+    wanted
 }
 
 #[cfg(test)]
