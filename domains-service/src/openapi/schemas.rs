@@ -227,9 +227,9 @@ fn wanted() -> BTreeSet<String> {
 }
 
 fn webhooks() -> Value {
-    let or_null = |words: &[&str]| words.iter().map(|word| json!(word)).chain([Value::Null]).collect::<Vec<_>>();
-    let reasons = or_null(DisabledReason::WORDS);
-    let results = or_null(chassis::webhook::AttemptResult::WORDS);
+    let words_or_null = |words: &[&str]| words.iter().map(|word| json!(word)).chain([Value::Null]).collect::<Vec<_>>();
+    let reasons = words_or_null(DisabledReason::WORDS);
+    let results = words_or_null(chassis::webhook::AttemptResult::WORDS);
     let url = json!({
         "type": "string", "format": "uri", "maxLength": chassis::webhook::URL_BYTES_MAX,
         "description": "Begins with https:// and leads to a public address.",
