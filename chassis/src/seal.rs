@@ -90,17 +90,11 @@ pub struct DoesNotOpen;
 
 impl SealingKey {
     /// The key derived from one secret for this use.
-    ///
-    /// # Errors
-    /// Never in practice: the derived key always has the cipher's length.
     pub fn new(secret: &Secret) -> anyhow::Result<Self> {
         Self::of(&secret.clone().into())
     }
 
     /// The keys derived from all secrets.
-    ///
-    /// # Errors
-    /// As [`SealingKey::new`].
     pub fn of(secrets: &SealingSecrets) -> anyhow::Result<Self> {
         let mut keys = secrets.0.iter().map(NamedKey::new);
         let newest = keys.next().unwrap_or_else(|| Err(anyhow::anyhow!("there is no sealing secret")))?;
@@ -156,9 +150,6 @@ impl SealingKey {
     }
 
     /// The same text sealed with the newest secret.
-    ///
-    /// # Errors
-    /// When it does not open, or cannot be sealed.
     pub fn reseal(&self, sealed: &str, place: &str) -> anyhow::Result<String> {
         self.seal(&self.open(sealed, place)?, place)
     }

@@ -162,9 +162,6 @@ pub struct LocalAuthorityFiles {
 
 impl Config {
     /// Reads every setting.
-    ///
-    /// # Errors
-    /// All mistakes at once.
     pub fn read(source: &Source) -> Result<Self, Problems> {
         let reader = source.reader()?;
         let root = reader.root();

@@ -155,9 +155,6 @@ impl Upstream {
 
     /// A place among the requests in progress, for a request that this project pays for, sent by this visitor. Visitors of
     /// the platform's own hosts have no project, and a caller with a key is no visitor.
-    ///
-    /// # Errors
-    /// [`Busy`], when there is none for it.
     pub fn enter(&self, project: Option<&ProjectUid>, visitor: Option<IpAddr>) -> Result<Permit, Busy> {
         self.bulkhead.enter(project, visitor)
     }

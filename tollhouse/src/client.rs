@@ -35,9 +35,6 @@ pub struct Client {
 
 impl Client {
     /// A client of the platform that runs on `directory`.
-    ///
-    /// # Errors
-    /// When none runs there.
     pub fn of(directory: &Directory) -> anyhow::Result<Self> {
         let run = directory.running()?;
         let authority = if run.tls { Some(directory.path(INTERNAL_AUTHORITY)) } else { None };
@@ -47,9 +44,6 @@ impl Client {
     }
 
     /// A client of a platform whose addresses, secret and authority of internal listeners (PEM) are known.
-    ///
-    /// # Errors
-    /// When the HTTP client cannot be made.
     pub fn new(run: RunFile, secret: &Secret, authority: Option<&[u8]>) -> anyhow::Result<Self> {
         let mut http = reqwest::Client::builder().connect_timeout(Duration::from_secs(2)).no_proxy();
         if let Some(pem) = authority {
@@ -67,9 +61,6 @@ impl Client {
     }
 
     /// Calls the admin listener of a gateway: the first that can be reached, for what one of them can do for all.
-    ///
-    /// # Errors
-    /// As [`Client::control`].
     pub async fn edge(&self, method: Method, path: &str) -> anyhow::Result<Value> {
         let mut answer = self.edge_at(&self.run.admin, method.clone(), path).await;
         for address in self.edges().await {
@@ -85,9 +76,6 @@ impl Client {
     }
 
     /// Calls the admin listener of one gateway.
-    ///
-    /// # Errors
-    /// As [`Client::control`].
     pub async fn edge_at(&self, address: &Address, method: Method, path: &str) -> anyhow::Result<Value> {
         self.json(&format!("http://{address}{path}"), &self.pass(GATEWAYS), method, &Value::Null).await
     }
@@ -119,9 +107,6 @@ impl Client {
     }
 
     /// Asks the orders-service's internal listener for something short.
-    ///
-    /// # Errors
-    /// As [`Client::control`].
     pub async fn orders_json(&self, path: &str) -> anyhow::Result<Value> {
         self.json(&self.internal(&self.run.orders, path), &self.pass(ORDERS_SERVICE), Method::GET, &Value::Null).await
     }
@@ -136,9 +121,6 @@ impl Client {
     }
 
     /// Calls the orders-service's internal listener with a body that may be long.
-    ///
-    /// # Errors
-    /// As [`Client::control`].
     pub async fn orders(&self, method: Method, path: &str, body: reqwest::Body) -> anyhow::Result<Response> {
         let request = self
             .http

@@ -124,18 +124,12 @@ impl Directory {
     }
 
     /// The secret all parts share.
-    ///
-    /// # Errors
-    /// When the file is not usable.
     pub fn platform_secret(&self) -> anyhow::Result<Secret> {
         Secret::load_or_create(&self.path("secrets/platform.key"))
     }
 
     /// The credential of a gateway or service of this machine, in the directory ([`GATEWAYS`] or [`SERVICES`]) that the
     /// control plane reads when it starts.
-    ///
-    /// # Errors
-    /// When the file is not usable.
     pub(crate) fn credential(&self, directory: &str, name: &str) -> anyhow::Result<PathBuf> {
         let path = self.path(directory).join(format!("{name}.key"));
         Secret::load_or_create(&path)?;
@@ -143,9 +137,6 @@ impl Directory {
     }
 
     /// Where the running platform listens.
-    ///
-    /// # Errors
-    /// When none runs on this directory.
     pub fn running(&self) -> anyhow::Result<RunFile> {
         let path = self.path("run.json");
         let text = std::fs::read(&path).with_context(|| {
@@ -158,9 +149,6 @@ impl Directory {
     }
 
     /// Writes a file of facts for people and programs.
-    ///
-    /// # Errors
-    /// When it cannot be written.
     pub fn write_json(&self, name: &str, value: &impl Serialize) -> anyhow::Result<()> {
         let mut text = serde_json::to_vec_pretty(value)?;
         text.push(b'\n');

@@ -67,9 +67,6 @@ impl Migrations {
     }
 
     /// Whether the names are those of the files in these folders, for a test.
-    ///
-    /// # Errors
-    /// When a folder cannot be read.
     pub fn are_all_of(&self, folder: &std::path::Path) -> std::io::Result<bool> {
         let versions = |folder: &std::path::Path| -> std::io::Result<Vec<i64>> {
             let mut versions = Vec::new();
@@ -173,9 +170,6 @@ impl Pool {
     }
 
     /// A connection with a transaction on it.
-    ///
-    /// # Errors
-    /// As [`Pool::acquire`].
     pub async fn begin(&self, begin: Begin) -> Result<Connection, sqlx::Error> {
         let mut connection = self.acquire().await?;
         connection.begin(begin).await?;

@@ -92,8 +92,7 @@ pub(super) fn name_part() -> Value {
 
 /// In which state they are to be.
 pub(super) fn status() -> Value {
-    let words: Vec<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
-    query("status", "The state of those wanted; absent: any.", &json!({ "type": "string", "enum": words }))
+    query("status", "The state of those wanted; absent: any.", &json!({ "type": "string", "enum": Status::WORDS }))
 }
 
 /// How long a page is.
@@ -170,9 +169,8 @@ pub(super) fn error_response(status: u16, codes: &[&str]) -> Value {
 
 /// Everything under `components`.
 pub(super) fn components() -> Value {
-    let scopes: Vec<&str> = Scope::ALL.iter().map(|scope| scope.as_str()).collect();
     let description =
-        format!("Your API key: `Authorization: Bearer <API_KEY>`. Its scopes: `{}`.", scopes.join("`, `"));
+        format!("Your API key: `Authorization: Bearer <API_KEY>`. Its scopes: `{}`.", Scope::WORDS.join("`, `"));
     json!({
         "securitySchemes": { "bearerAuth": { "type": "http", "scheme": "bearer", "description": description } },
         "headers": headers(),

@@ -32,7 +32,6 @@ fn writing(
 }
 
 pub(super) fn operations() -> [Operation; 9] {
-    let states: Vec<&str> = DeliveryState::ALL.into_iter().map(DeliveryState::as_str).collect();
     [
         Operation {
             parameters: vec![parts::moment_cursor(), parts::limit()],
@@ -97,7 +96,11 @@ pub(super) fn operations() -> [Operation; 9] {
         },
         Operation {
             parameters: vec![
-                parts::query("state", "Deliveries in this state.", &json!({ "type": "string", "enum": states })),
+                parts::query(
+                    "state",
+                    "Deliveries in this state.",
+                    &json!({ "type": "string", "enum": DeliveryState::WORDS }),
+                ),
                 parts::number_cursor(),
                 parts::limit(),
             ],
