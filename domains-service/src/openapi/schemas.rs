@@ -4,13 +4,13 @@ mod domain;
 
 use std::collections::BTreeSet;
 
+use chassis::openapi::schema as reference;
 use contract::browsers::ORIGINS_MAX;
 use contract::key::{Environment, Scope};
 use contract::plan::Plan;
 use contract::project::Access;
 use serde_json::{Map, Value, json};
 
-use super::parts::reference;
 use crate::api::keys::{LABEL_CHARACTERS_MAX, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX};
 use crate::api::webhooks as hooks;
 use crate::store::webhooks::DeliveryState;

@@ -1,5 +1,6 @@
 //! Webhooks.
 
+use chassis::openapi::query;
 use contract::key::Scope;
 use serde_json::json;
 
@@ -96,11 +97,7 @@ pub(super) fn operations() -> [Operation; 9] {
         },
         Operation {
             parameters: vec![
-                parts::query(
-                    "state",
-                    "Deliveries in this state.",
-                    &json!({ "type": "string", "enum": DeliveryState::WORDS }),
-                ),
+                query("state", "Deliveries in this state.", &json!({ "type": "string", "enum": DeliveryState::WORDS })),
                 parts::number_cursor(),
                 parts::limit(),
             ],
