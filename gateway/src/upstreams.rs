@@ -56,29 +56,13 @@ const RELOADED_WITHIN: Duration = Duration::from_secs(1);
 /// Between two connections to an address whose last connection failed.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
-/// How an upstream is told who is calling, beside `X-Tollhouse-…` in plain words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IdentityForm {
-    /// Not at all.
-    None,
-    /// A signed token that it can verify with public keys.
-    Jwt,
-}
-
-/// What [`IdentityForm`] is not.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("use \"jwt\" or \"none\"")]
-pub struct UnknownIdentityForm;
-
-impl std::str::FromStr for IdentityForm {
-    type Err = UnknownIdentityForm;
-
-    fn from_str(text: &str) -> Result<Self, UnknownIdentityForm> {
-        match text {
-            "jwt" => Ok(Self::Jwt),
-            "none" => Ok(Self::None),
-            _ => Err(UnknownIdentityForm),
-        }
+contract::words! {
+    /// How an upstream is told who is calling, beside `X-Tollhouse-…` in plain words.
+    pub enum IdentityForm {
+        /// Not at all.
+        None = "none",
+        /// A signed token that it can verify with public keys.
+        Jwt = "jwt",
     }
 }
 
