@@ -12,13 +12,15 @@ use crate::error::Code;
 struct Page<'d> {
     documents: &'d [Value],
     /// Every header that an answer may carry, in any version.
-    headers: BTreeMap<&'d String, &'d Value>,
+    headers: Vec<(&'d String, &'d Value)>,
     codes: &'static [Code],
 }
 
 /// The page.
 pub(crate) fn page(documents: &[Value]) -> String {
-    let headers = documents.iter().flat_map(|document| members(document, "/components/headers")).collect();
+    let headers: BTreeMap<_, _> =
+        documents.iter().flat_map(|document| members(document, "/components/headers")).collect();
+    let headers = headers.into_iter().collect();
     // Writing to a string cannot fail.
     Page { documents, headers, codes: Code::ALL }.render().unwrap_or_default()
 }
