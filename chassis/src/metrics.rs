@@ -25,6 +25,9 @@ pub fn registry(version: &str) -> anyhow::Result<Registry> {
 }
 
 /// A counter without labels.
+///
+/// # Errors
+/// When the name is taken or malformed: a mistake of the program, found at start.
 pub fn counter(registry: &Registry, name: &str, help: &str) -> anyhow::Result<IntCounter> {
     let metric = IntCounter::new(name, help)?;
     registry.register(Box::new(metric.clone()))?;

@@ -90,6 +90,9 @@ pub struct DoesNotOpen;
 
 impl SealingKey {
     /// The key derived from one secret for this use.
+    ///
+    /// # Errors
+    /// Never in practice: the derived key always has the cipher's length.
     pub fn new(secret: &Secret) -> anyhow::Result<Self> {
         Self::of(&secret.clone().into())
     }
@@ -150,6 +153,9 @@ impl SealingKey {
     }
 
     /// The same text sealed with the newest secret.
+    ///
+    /// # Errors
+    /// When it does not open, or cannot be sealed.
     pub fn reseal(&self, sealed: &str, place: &str) -> anyhow::Result<String> {
         self.seal(&self.open(sealed, place)?, place)
     }

@@ -36,6 +36,9 @@ impl Shutdown {
 
     /// Announces the end when the process receives SIGTERM or SIGINT (Ctrl-C). A second signal ends the process at
     /// once with status 130: whoever presses Ctrl-C twice means it.
+    ///
+    /// # Errors
+    /// When the operating system refuses the handlers.
     pub fn on_signals(&self) -> anyhow::Result<()> {
         use tokio::signal::unix::{SignalKind, signal};
         let mut terminate = signal(SignalKind::terminate())?;

@@ -84,6 +84,9 @@ impl Tracer {
     }
 
     /// A tracer and what sends its spans, in the name of `service`. `spans` counts them by [`RESULTS`].
+    ///
+    /// # Errors
+    /// When the HTTP client cannot be made.
     pub fn new(
         config: &TraceConfig,
         service: &'static str,

@@ -85,6 +85,9 @@ pub struct Heartbeat {
 impl Watchdog {
     /// Starts the thread. `dead` is called, on that thread, for a runtime that is silent for longer than the limit; a
     /// process that serves others should end there.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
     pub fn start(
         clock: Arc<dyn Clock>,
         limits: WatchdogLimits,

@@ -54,9 +54,15 @@ const HOP_BY_HOP: &[&str] = &["keep-alive", "proxy-connection", "te", "trailer",
 /// The head of a response as it grows.
 pub trait ResponseSink: Send {
     /// The first line.
+    ///
+    /// # Errors
+    /// When it is none.
     fn status(&mut self, status: StatusCode, reason: &str) -> pingora::Result<()>;
 
     /// One field more.
+    ///
+    /// # Errors
+    /// When it is no field.
     fn field(&mut self, name: &str, value: &[u8]) -> pingora::Result<()>;
 
     /// One field more, whose value is a number.

@@ -50,6 +50,9 @@ mod name {
 ///
 /// The head is taken apart and put together without pingora's second map of names as they were spelt, so names reach an
 /// upstream in lower case.
+///
+/// # Errors
+/// Only if a value of ours is no header value.
 pub fn rewrite(
     head: &mut RequestHeader,
     facts: &Facts,
@@ -64,6 +67,9 @@ pub fn rewrite(
 }
 
 /// The head without a copy; what stays in its place says nothing.
+///
+/// # Errors
+/// Never, unless the library takes no empty head.
 pub fn take_out(head: &mut RequestHeader) -> pingora::Result<RequestHeader> {
     let empty = RequestHeader::build_no_case("GET", b"/", Some(0))?;
     Ok(std::mem::replace(head, empty))

@@ -100,6 +100,9 @@ pub struct Overload {
 
 impl Overload {
     /// Calm, with its metrics on `registry`.
+    ///
+    /// # Errors
+    /// When a name is taken, which is a mistake of the program.
     pub fn new(registry: &Registry) -> anyhow::Result<Self> {
         let shed = metrics::counter_vec(
             registry,

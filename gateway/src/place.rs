@@ -15,6 +15,9 @@ const FILE: &str = "place";
 ///
 /// A file that is not an identity (damaged by a full disk, say) is replaced, and the log says so: for the fleet this is a
 /// new place, as it is with an empty directory.
+///
+/// # Errors
+/// When the file cannot be read or written.
 pub(crate) fn identity(directory: &Path) -> anyhow::Result<u64> {
     let path = directory.join(FILE);
     match std::fs::read_to_string(&path) {

@@ -95,6 +95,9 @@ pub struct Telemetry {
 
 impl Telemetry {
     /// Registers everything on `registry`; access log lines go to `lines`, spans to `tracer`.
+    ///
+    /// # Errors
+    /// When a name is taken, which is a mistake of the program.
     pub fn new(
         registry: &Registry,
         lines: Lines,

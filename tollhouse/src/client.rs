@@ -35,6 +35,9 @@ pub struct Client {
 
 impl Client {
     /// A client of the platform that runs on `directory`.
+    ///
+    /// # Errors
+    /// When none runs there.
     pub fn of(directory: &Directory) -> anyhow::Result<Self> {
         let run = directory.running()?;
         let authority = if run.tls { Some(directory.path(INTERNAL_AUTHORITY)) } else { None };
@@ -44,6 +47,9 @@ impl Client {
     }
 
     /// A client of a platform whose addresses, secret and authority of internal listeners (PEM) are known.
+    ///
+    /// # Errors
+    /// When the HTTP client cannot be made.
     pub fn new(run: RunFile, secret: &Secret, authority: Option<&[u8]>) -> anyhow::Result<Self> {
         let mut http = reqwest::Client::builder().connect_timeout(Duration::from_secs(2)).no_proxy();
         if let Some(pem) = authority {

@@ -124,6 +124,9 @@ impl Directory {
     }
 
     /// The secret all parts share.
+    ///
+    /// # Errors
+    /// When the file is not usable.
     pub fn platform_secret(&self) -> anyhow::Result<Secret> {
         Secret::load_or_create(&self.path("secrets/platform.key"))
     }
@@ -137,6 +140,9 @@ impl Directory {
     }
 
     /// Where the running platform listens.
+    ///
+    /// # Errors
+    /// When none runs on this directory.
     pub fn running(&self) -> anyhow::Result<RunFile> {
         let path = self.path("run.json");
         let text = std::fs::read(&path).with_context(|| {
@@ -149,6 +155,9 @@ impl Directory {
     }
 
     /// Writes a file of facts for people and programs.
+    ///
+    /// # Errors
+    /// When it cannot be written.
     pub fn write_json(&self, name: &str, value: &impl Serialize) -> anyhow::Result<()> {
         let mut text = serde_json::to_vec_pretty(value)?;
         text.push(b'\n');

@@ -26,6 +26,9 @@ impl std::error::Error for Attention {}
 
 impl Attention {
     /// An error when something needs attention.
+    ///
+    /// # Errors
+    /// [`Attention`], when it does.
     pub fn when(needed: bool) -> anyhow::Result<()> {
         if needed { Err(Self.into()) } else { Ok(()) }
     }
@@ -89,6 +92,9 @@ pub fn tell_line(text: &str) {
 }
 
 /// Asks whoever sits at the terminal; `None` where nobody does.
+///
+/// # Errors
+/// When the terminal cannot be read.
 pub fn ask(question: &str) -> std::io::Result<Option<String>> {
     if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
         return Ok(None);

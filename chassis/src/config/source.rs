@@ -25,6 +25,9 @@ pub struct Source {
 
 impl Source {
     /// Reads a file and the process's environment. Without a path the file counts as empty.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
     pub fn read(path: Option<&Path>, prefix: &str) -> anyhow::Result<Self> {
         let (name, text) = match path {
             Some(path) => (

@@ -20,6 +20,9 @@ pub struct FileWatch {
 
 impl FileWatch {
     /// Watches a file from now on. From now on SIGHUP does not end the process.
+    ///
+    /// # Errors
+    /// When the operating system refuses the signal.
     pub fn new(path: &Path) -> std::io::Result<Self> {
         let hangup = signal(SignalKind::hangup())?;
         Ok(Self { path: path.to_owned(), seen: std::fs::read(path).ok(), hangup })

@@ -7,6 +7,9 @@ use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, Registry};
 
 /// The part of the file system at `path` that this process may still fill, 0 to 1. Without samples where nobody can tell.
+///
+/// # Errors
+/// When the name is taken or malformed: a mistake of the program, found at start.
 pub fn free_disk(registry: &Registry, name: &str, path: &Path) -> anyhow::Result<()> {
     let gauge = Gauge::new(name, "The part of the disk with this process's data that is free, 0 to 1.")?;
     Ok(registry.register(Box::new(FreeDisk { gauge, path: path.to_owned() }))?)

@@ -67,6 +67,9 @@ impl Migrations {
     }
 
     /// Whether the names are those of the files in these folders, for a test.
+    ///
+    /// # Errors
+    /// When a folder cannot be read.
     pub fn are_all_of(&self, folder: &std::path::Path) -> std::io::Result<bool> {
         let versions = |folder: &std::path::Path| -> std::io::Result<Vec<i64>> {
             let mut versions = Vec::new();

@@ -27,6 +27,9 @@ pub struct StoreMetrics {
 
 impl StoreMetrics {
     /// Registers `{prefix}_store_up`, `{prefix}_store_connections` and `{prefix}_store_connections_max`.
+    ///
+    /// # Errors
+    /// When a name is taken: a mistake of the program, found at start.
     pub fn register(registry: &Registry, prefix: &str) -> anyhow::Result<Self> {
         let name = |what: &str| format!("{prefix}_store_{what}");
         let metrics = Self {

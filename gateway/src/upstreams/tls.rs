@@ -51,6 +51,9 @@ struct Loaded {
 
 impl Tls {
     /// Reads the files.
+    ///
+    /// # Errors
+    /// When one cannot be used.
     pub fn load(settings: TlsSettings) -> anyhow::Result<Self> {
         let current = ArcSwap::from_pointee(read(&settings, digest_of(&settings))?);
         Ok(Self { settings, current })
