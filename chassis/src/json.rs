@@ -53,9 +53,6 @@ pub fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error
 }
 
 /// As [`whole`], of a member that may be absent or null, for use with `#[serde(default, deserialize_with = "...")]`.
-///
-/// # Errors
-/// As [`whole`].
 pub fn maybe_whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
     #[derive(serde::Deserialize)]
     struct Number(#[serde(deserialize_with = "whole")] i64);

@@ -5,7 +5,7 @@
 //! [`serve`] accepts and drains HTTP, [`shutdown`] ends it, [`routes`] lists what it offers, [`peer`] is the way from one process to another, [`guard`] lets in only what came through the gateway,
 //! [`secret`] and [`seal`] keep secrets, [`sql`] speaks to the database, [`sqlite`] or [`postgres`], [`backup`] copies it,
 //! [`trace`] tells a collector where the time went, [`watchdog`] notices a runtime that is
-//! stuck, [`durable`] makes names that a power failure leaves, [`json`] reads what others wrote, [`percent`] escapes what goes into a URL, [`webhook`] signs and sends what customers want to be told.
+//! stuck, [`durable`] makes names that a power failure leaves, [`json`] reads what others wrote, [`percent`] escapes what goes into a URL, [`openapi`] has what interface descriptions share, [`webhook`] signs and sends what customers want to be told.
 
 pub mod admin;
 pub mod backup;
@@ -17,6 +17,7 @@ pub mod health;
 pub mod json;
 pub mod logs;
 pub mod metrics;
+pub mod openapi;
 pub mod peer;
 pub mod percent;
 pub mod postgres;

@@ -15,9 +15,6 @@ pub const LATENCY_BUCKETS: &[f64] =
     &[0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 /// A registry with the process's own figures (`process_*`) and `build_info{version}`.
-///
-/// # Errors
-/// Never for a fresh registry.
 pub fn registry(version: &str) -> anyhow::Result<Registry> {
     let registry = Registry::new();
     registry.register(Box::new(process::ProcessFigures::new()?))?;
@@ -38,9 +35,6 @@ pub fn counter(registry: &Registry, name: &str, help: &str) -> anyhow::Result<In
 }
 
 /// A counter with labels, whose values must come from enums.
-///
-/// # Errors
-/// As [`counter`].
 pub fn counter_vec(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> anyhow::Result<IntCounterVec> {
     let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
     registry.register(Box::new(metric.clone()))?;
@@ -48,9 +42,6 @@ pub fn counter_vec(registry: &Registry, name: &str, help: &str, labels: &[&str])
 }
 
 /// A gauge without labels.
-///
-/// # Errors
-/// As [`counter`].
 pub fn gauge(registry: &Registry, name: &str, help: &str) -> anyhow::Result<IntGauge> {
     let metric = IntGauge::new(name, help)?;
     registry.register(Box::new(metric.clone()))?;
@@ -58,9 +49,6 @@ pub fn gauge(registry: &Registry, name: &str, help: &str) -> anyhow::Result<IntG
 }
 
 /// A gauge of fractions, for seconds and ratios.
-///
-/// # Errors
-/// As [`counter`].
 pub fn fraction_gauge(registry: &Registry, name: &str, help: &str) -> anyhow::Result<Gauge> {
     let metric = Gauge::new(name, help)?;
     registry.register(Box::new(metric.clone()))?;
@@ -68,9 +56,6 @@ pub fn fraction_gauge(registry: &Registry, name: &str, help: &str) -> anyhow::Re
 }
 
 /// A gauge of fractions with labels, whose values must come from enums.
-///
-/// # Errors
-/// As [`counter`].
 pub fn fraction_gauge_vec(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> anyhow::Result<GaugeVec> {
     let metric = GaugeVec::new(Opts::new(name, help), labels)?;
     registry.register(Box::new(metric.clone()))?;
@@ -78,9 +63,6 @@ pub fn fraction_gauge_vec(registry: &Registry, name: &str, help: &str, labels: &
 }
 
 /// A gauge with labels, whose values must come from enums.
-///
-/// # Errors
-/// As [`counter`].
 pub fn gauge_vec(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> anyhow::Result<IntGaugeVec> {
     let metric = IntGaugeVec::new(Opts::new(name, help), labels)?;
     registry.register(Box::new(metric.clone()))?;
@@ -88,9 +70,6 @@ pub fn gauge_vec(registry: &Registry, name: &str, help: &str, labels: &[&str]) -
 }
 
 /// A histogram of seconds over [`LATENCY_BUCKETS`].
-///
-/// # Errors
-/// As [`counter`].
 pub fn latency_vec(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> anyhow::Result<HistogramVec> {
     let metric = HistogramVec::new(HistogramOpts::new(name, help).buckets(LATENCY_BUCKETS.to_vec()), labels)?;
     registry.register(Box::new(metric.clone()))?;

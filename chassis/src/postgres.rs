@@ -79,9 +79,6 @@ pub enum InvalidUrl {
 
 impl PostgresSettings {
     /// From a URL, `postgres://user:password@host:5432/database?sslmode=verify-full&sslrootcert=/path/ca.pem`.
-    ///
-    /// # Errors
-    /// When it is no such URL.
     pub fn new(url: Secret, connections: u32) -> Result<Self, InvalidUrl> {
         let text = std::str::from_utf8(url.reveal()).map_err(|_| InvalidUrl::Unreadable)?;
         let is_ours = ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme));

@@ -97,9 +97,6 @@ impl SealingKey {
     }
 
     /// The keys derived from all secrets.
-    ///
-    /// # Errors
-    /// As [`SealingKey::new`].
     pub fn of(secrets: &SealingSecrets) -> anyhow::Result<Self> {
         let mut keys = secrets.0.iter().map(NamedKey::new);
         let newest = keys.next().unwrap_or_else(|| Err(anyhow::anyhow!("there is no sealing secret")))?;

@@ -71,9 +71,6 @@ pub async fn serve(
 }
 
 /// As [`serve`], over TLS if there is something to show. Whoever speaks plain text then is not answered.
-///
-/// # Errors
-/// As [`serve`].
 pub async fn serve_over(
     listener: TcpListener,
     tls: Option<ServerTls>,

@@ -60,6 +60,9 @@ macro_rules! words {
             /// Every value, in the order of declaration.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
+            /// Every word, in the same order.
+            pub const WORDS: &'static [&'static str] = &[$($text,)+];
+
             /// The word used on the wire, in configuration, logs and metrics.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text,)+ }
@@ -72,7 +75,7 @@ macro_rules! words {
             fn from_str(text: &str) -> Result<Self, Self::Err> {
                 match text {
                     $($text => Ok(Self::$variant),)+
-                    _ => Err($crate::text::UnknownWord { choices: &[$($text,)+] }),
+                    _ => Err($crate::text::UnknownWord { choices: Self::WORDS }),
                 }
             }
         }

@@ -46,9 +46,6 @@ pub(super) struct TestDns {
 
 impl TestDns {
     /// Answers as this file says, on 127.0.0.1 to 127.0.0.3.
-    ///
-    /// # Errors
-    /// When no port is free.
     pub(super) async fn start(file: PathBuf) -> anyhow::Result<Self> {
         let mut last = None;
         for _ in 0..PORTS_TRIED {
@@ -62,9 +59,6 @@ impl TestDns {
     }
 
     /// Answers as this file says, as one resolver for other machines.
-    ///
-    /// # Errors
-    /// When the address is taken.
     pub(super) async fn resolver(file: PathBuf, address: SocketAddr) -> anyhow::Result<Self> {
         let sockets = (UdpSocket::bind(address).await?, TcpListener::bind(address).await?);
         Self::serve(file, address, vec![sockets])

@@ -39,9 +39,6 @@ pub(super) enum Value {
 
 impl Value {
     /// Reads what follows the name on a line.
-    ///
-    /// # Errors
-    /// What the form of the type is.
     pub(super) fn parse(kind: &str, text: &str) -> Result<Self, &'static str> {
         let text = text.trim();
         match kind.to_ascii_uppercase().as_str() {

@@ -9,6 +9,7 @@ use chassis::clock::Clock;
 use chassis::guard::{TrustedKeys, operator_token, pass_key};
 use chassis::seal::SealingKey;
 use chassis::webhook::{Rules, Sender, SystemLookup};
+use contract::feed::Revision;
 use contract::hostname::Hostname;
 use contract::key::Environment;
 use contract::time::UnixMillis;
@@ -144,8 +145,30 @@ impl App {
 impl App {
     /// Looks up which processes of gateways are on record.
     pub(crate) async fn recall_processes(&self) -> Result<(), StoreError> {
-        self.nodes.recall(self.store.processes_heard_since(self.clock.now().plus(-FORGOTTEN_AFTER)).await?);
+        self.newest_revision().await?;
+        let revoked = self.store.revoked_gateways().await?;
+        self.nodes.recall(self.store.processes_heard_since(self.clock.now().plus(-FORGOTTEN_AFTER)).await?, &revoked);
         Ok(())
+    }
+
+    /// The newest revision. When a process has applied a later one, the database went back to an earlier state, as a standby
+    /// that lagged does when it takes over.
+    pub(crate) async fn newest_revision(&self) -> Result<Revision, StoreError> {
+        let furthest = self.nodes.furthest();
+        let newest = self.store.newest_revision().await?;
+        if newest < furthest {
+            self.went_back();
+        }
+        Ok(newest)
+    }
+
+    /// The database is not where it was: from now on withdrawals wait for every process until it follows this history.
+    pub(crate) fn went_back(&self) {
+        tracing::error!(
+            "the database went back to an earlier state: gateways refuse to follow it, and withdrawals wait for each of them. \
+             Put the right database back, or run `tollhouse node accept`"
+        );
+        self.nodes.disbelieve_all();
     }
 }
 

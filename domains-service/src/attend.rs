@@ -32,21 +32,13 @@ const LEASE: Duration = Duration::from_mins(3);
 /// A look at DNS younger than this is as good as another while nothing but an order is waited for, in milliseconds.
 const SEEN_LATELY: i64 = 3_600_000;
 
-/// Why somebody looks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
-    /// Its time has come.
-    Schedule,
-    /// Its owner asked.
-    Asked,
-}
-
-impl Reason {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Schedule => "schedule",
-            Self::Asked => "asked",
-        }
+contract::words! {
+    /// Why somebody looks.
+    pub(crate) enum Reason {
+        /// Its time has come.
+        Schedule = "schedule",
+        /// Its owner asked.
+        Asked = "asked",
     }
 }
 

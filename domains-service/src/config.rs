@@ -8,7 +8,6 @@ mod webhooks;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use chassis::admin::AdminHost;
 use chassis::config::{Listen, Problems, Section, Source, Told};
@@ -125,31 +124,15 @@ impl Default for DnsConfig {
     }
 }
 
-/// Whom to believe about a customer's records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DnsMode {
-    /// All authoritative nameservers of the zone: no cache lies, partial propagation is seen.
-    Authoritative,
-    /// The configured resolvers, where port 53 is closed.
-    Recursive,
-}
-
-impl FromStr for DnsMode {
-    type Err = UnknownDnsMode;
-
-    fn from_str(text: &str) -> Result<Self, UnknownDnsMode> {
-        match text {
-            "authoritative" => Ok(Self::Authoritative),
-            "recursive" => Ok(Self::Recursive),
-            _ => Err(UnknownDnsMode),
-        }
+contract::words! {
+    /// Whom to believe about a customer's records.
+    pub enum DnsMode {
+        /// All authoritative nameservers of the zone: no cache lies, partial propagation is seen.
+        Authoritative = "authoritative",
+        /// The configured resolvers, where port 53 is closed.
+        Recursive = "recursive",
     }
 }
-
-/// A word that is no DNS mode.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("use \"authoritative\" or \"recursive\"")]
-pub struct UnknownDnsMode;
 
 /// Where our own authority's certificate and key are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,9 +145,6 @@ pub struct LocalAuthorityFiles {
 
 impl Config {
     /// Reads every setting.
-    ///
-    /// # Errors
-    /// All mistakes at once.
     pub fn read(source: &Source) -> Result<Self, Problems> {
         let reader = source.reader()?;
         let root = reader.root();
@@ -325,7 +305,7 @@ mod tests {
         for part in [
             "line 1    platform_domain = \"a_b\"",
             "line 2    change_log_rows = 1",
-            "use \"authoritative\" or \"recursive\"",
+            "use one of: authoritative, recursive",
             "set it, for example ca_certificate_file",
         ] {
             assert!(problems.contains(part), "{part} not in:\n{problems}");

@@ -22,7 +22,6 @@ mod operator;
 mod session;
 mod shell;
 mod sign_in;
-mod throttle;
 mod usage;
 mod webhooks;
 mod words;
@@ -45,7 +44,6 @@ use crate::api::callers::came_through;
 use crate::app::App;
 use client::Api;
 use fault::Fault;
-use throttle::Attempts;
 
 pub(crate) use operator::make_link;
 pub(crate) use session::{ABSOLUTE_MILLIS_MAX, IDLE_MILLIS_MAX};
@@ -60,7 +58,6 @@ const WATCHERS_MAX: usize = 256;
 pub(crate) struct Dashboard {
     app: Arc<App>,
     api: Api,
-    attempts: Attempts,
     watchers: Arc<Semaphore>,
     shutdown: Shutdown,
 }
@@ -83,7 +80,6 @@ pub(crate) fn beside(api: Router, dashboard: Router, platform: &Hostname) -> Rou
 pub(crate) fn router(app: Arc<App>, guard: GatewayGuard, shutdown: Shutdown) -> Router {
     let dashboard = Arc::new(Dashboard {
         api: Api::new(app.clone()),
-        attempts: Attempts::new(app.clock.clone()),
         watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
         app,
         shutdown,

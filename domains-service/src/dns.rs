@@ -19,40 +19,23 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use async_trait::async_trait;
 
-/// The kinds of records verification asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RecordKind {
-    /// An IPv4 address.
-    A,
-    /// An IPv6 address.
-    Aaaa,
-    /// Another name for it.
-    Cname,
-    /// A nameserver of the zone.
-    Ns,
-    /// The zone's head.
-    Soa,
-    /// Text.
-    Txt,
-    /// Who may issue certificates.
-    Caa,
-}
-
-impl RecordKind {
-    /// Every kind.
-    pub const ALL: &'static [Self] = &[Self::A, Self::Aaaa, Self::Cname, Self::Ns, Self::Soa, Self::Txt, Self::Caa];
-
-    /// The word in metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::A => "a",
-            Self::Aaaa => "aaaa",
-            Self::Cname => "cname",
-            Self::Ns => "ns",
-            Self::Soa => "soa",
-            Self::Txt => "txt",
-            Self::Caa => "caa",
-        }
+contract::words! {
+    /// The kinds of records verification asks for.
+    pub enum RecordKind {
+        /// An IPv4 address.
+        A = "a",
+        /// An IPv6 address.
+        Aaaa = "aaaa",
+        /// Another name for it.
+        Cname = "cname",
+        /// A nameserver of the zone.
+        Ns = "ns",
+        /// The zone's head.
+        Soa = "soa",
+        /// Text.
+        Txt = "txt",
+        /// Who may issue certificates.
+        Caa = "caa",
     }
 }
 

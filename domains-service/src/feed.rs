@@ -227,7 +227,11 @@ impl Follower {
                 Next::Changes(changes) if changes.is_empty() => return Ok(()),
                 Next::Changes(changes) => self.changes(changes).await?,
                 Next::Snapshot => self.snapshot().await?,
-                Next::OtherHistory(_) => return Err(Ended::OtherHistory),
+                // It followed this history until now.
+                Next::OtherHistory(_) => {
+                    self.app.went_back();
+                    return Err(Ended::OtherHistory);
+                }
             }
         }
     }

@@ -55,9 +55,6 @@ pub(crate) const DNS_RESULTS: [&str; 4] = ["ok", "timeout", "unreachable", "malf
 
 impl Metrics {
     /// Registers everything on `registry`, every label at zero.
-    ///
-    /// # Errors
-    /// When a name is taken: a mistake of the program, found at start.
     pub(crate) fn register(registry: &Registry) -> anyhow::Result<Self> {
         let metrics = Self {
             states: gauge_vec(registry, "domains_state", "Domains in each state.", &["state"])?,

@@ -12,7 +12,7 @@
 pub(crate) mod record;
 mod room;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -121,10 +121,12 @@ impl Nodes {
         }
     }
 
-    /// These processes are on record and were heard lately, by us, another replica, or those before us.
-    pub(crate) fn recall(&self, record: Vec<Process>) {
+    /// These processes are on record and were heard lately, by us, another replica, or those before us. The credentials in
+    /// `revoked` are: whichever replica was asked to revoke them, no process with one of them is waited for.
+    pub(crate) fn recall(&self, record: Vec<Process>, revoked: &HashSet<String>) {
         {
             let mut nodes = self.by_name.lock();
+            nodes.retain(|name, _| !gateway_of(name).is_some_and(|gateway| revoked.contains(gateway)));
             for process in &record {
                 // Its row was written while it said goodbye: it is deleted once more.
                 if let Some(node) = nodes.get_mut(&process.report.node).filter(|node| node.report.goodbye) {
@@ -156,6 +158,20 @@ impl Nodes {
             node.report.applied = Revision::default();
             node.noted = None;
         }
+    }
+
+    /// The database went back to an earlier state. What the processes applied of the other one counts for nothing: each
+    /// proves anew how far it has come.
+    pub(crate) fn disbelieve_all(&self) {
+        for node in self.by_name.lock().values_mut() {
+            node.report.applied = Revision::default();
+            node.noted = None;
+        }
+    }
+
+    /// The highest revision that a process says it has applied.
+    pub(crate) fn furthest(&self) -> Revision {
+        self.by_name.lock().values().map(|node| node.report.applied).max().unwrap_or_default()
     }
 
     /// Notes a report to us. Whether the database knows of the process.

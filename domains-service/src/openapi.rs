@@ -9,6 +9,7 @@ mod projects;
 mod schemas;
 mod webhooks;
 
+use chassis::openapi::{self, About};
 use contract::key::Scope;
 use serde_json::{Map, Value, json};
 
@@ -69,32 +70,21 @@ impl Answer {
 
 /// The description.
 pub(crate) fn document() -> Value {
-    let mut paths = Map::new();
-    for operation in operations() {
-        let path = paths.entry(operation.path).or_insert_with(|| json!({}));
-        if let Some(path) = path.as_object_mut() {
-            path.insert(operation.method.to_owned(), operation.describe());
-        }
-    }
-    json!({
-        "openapi": "3.1.0",
-        "info": {
-            "title": "Tollhouse Projects and Domains",
-            "version": VERSION,
-            "description": "Projects, API keys, custom domains with their certificates, and webhooks.",
-            "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
-        },
-        "servers": [{ "url": BASE, "description": "Below the host `api.` of the platform." }],
-        "tags": [
-            { "name": "projects", "description": "Projects and what happened in them." },
-            { "name": "keys", "description": "API keys." },
-            { "name": "domains", "description": "Custom domains and their certificates." },
-            { "name": "webhooks", "description": "Being told what happens to domains." },
-        ],
-        "security": [{ "bearerAuth": [] }],
-        "paths": paths,
-        "components": parts::components(),
-    })
+    let about = About {
+        title: "Tollhouse Projects and Domains",
+        version: VERSION,
+        description: "Projects, API keys, custom domains with their certificates, and webhooks.",
+        base: BASE,
+        host: "Below the host `api.` of the platform.",
+    };
+    let tags = json!([
+        { "name": "projects", "description": "Projects and what happened in them." },
+        { "name": "keys", "description": "API keys." },
+        { "name": "domains", "description": "Custom domains and their certificates." },
+        { "name": "webhooks", "description": "Being told what happens to domains." },
+    ]);
+    let operations = operations().map(|operation| (operation.path, operation.method, operation.describe()));
+    openapi::document(about, &tags, operations, &parts::components())
 }
 
 /// The description as it is served and committed.
@@ -110,39 +100,35 @@ impl Operation {
     fn describe(&self) -> Value {
         let mut responses = Map::new();
         for answer in &self.answers {
-            responses.insert(answer.status.to_string(), parts::response(answer));
+            let content = answer.schema.map(|schema| openapi::content(&openapi::schema(schema)));
+            let response = openapi::response(answer.description, content.as_ref(), answer.headers);
+            responses.insert(answer.status.to_string(), response);
         }
         for (status, _) in parts::ANY_ERRORS {
             responses.insert(status.to_string(), parts::shared_error(*status));
         }
         responses.insert("default".to_owned(), parts::shared_error(0));
         let own: Vec<(u16, &str)> = self.errors.iter().map(|code| (code.status(), code.as_str())).collect();
-        for (status, codes) in parts::by_status(parts::ANY_ERRORS.iter().copied().chain(own.iter().copied())) {
+        for (status, codes) in openapi::by_status(parts::ANY_ERRORS.iter().copied().chain(own.iter().copied())) {
             if own.iter().any(|(of, _)| *of == status) {
                 responses.insert(status.to_string(), parts::error_response(status, &codes));
             }
         }
         let scope = self.scope.map(|scope| format!(" Needs the scope `{scope}`.")).unwrap_or_default();
-        let mut operation = json!({
+        let operation = json!({
             "operationId": self.id,
             "tags": [self.tag],
             "summary": self.summary,
             "description": format!("{}{scope}", self.description),
             "responses": responses,
         });
-        if let Some(operation) = operation.as_object_mut() {
-            let mut parameters = parts::path_parameters(self.path);
-            parameters.extend(self.parameters.iter().cloned());
-            if !parameters.is_empty() {
-                operation.insert("parameters".to_owned(), parameters.into());
-            }
-            if let Some(schema) = self.body {
-                let required = self.method == "patch" || self.id.starts_with("create") || self.id.starts_with("add");
-                let content = json!({ "application/json": { "schema": parts::reference(schema) } });
-                operation.insert("requestBody".to_owned(), json!({ "required": required, "content": content }));
-            }
-        }
-        operation
+        let mut parameters = parts::path_parameters(self.path);
+        parameters.extend(self.parameters.iter().cloned());
+        let body = self.body.map(|schema| {
+            let required = self.method == "patch" || self.id.starts_with("create") || self.id.starts_with("add");
+            json!({ "required": required, "content": openapi::content(&openapi::schema(schema)) })
+        });
+        openapi::operation(operation, parameters, body)
     }
 }
 

@@ -30,9 +30,6 @@ impl Plans {
     }
 
     /// Reads a plans file. A plan or figure left out is as stated.
-    ///
-    /// # Errors
-    /// Every mistake in the file.
     pub fn read(source: &Source) -> Result<Self, Problems> {
         let reader = source.reader()?;
         let root = reader.root();

@@ -87,9 +87,6 @@ pub async fn start(config: Config, clock: Arc<dyn Clock>, shutdown: Shutdown) ->
 }
 
 /// As [`start`], in a world of the caller's.
-///
-/// # Errors
-/// As [`start`].
 pub async fn start_in(
     config: Config,
     world: World,

@@ -1,10 +1,12 @@
-//! How often somebody may ask for a check: once in ten seconds per domain, thirty times a minute per project. And how often
-//! somebody may change something, through the API or the dashboard.
+//! How often somebody may ask for a check: once in ten seconds per domain, thirty times a minute per project. How often
+//! somebody may try to sign in: ten times in five minutes per address, thirty per key. And how often somebody may change
+//! something, through the API or the dashboard.
 //!
 //! In memory and bounded. What is forgotten early only lets somebody ask a little sooner.
 
 use std::collections::VecDeque;
 use std::hash::Hash;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,12 +25,21 @@ pub(crate) const DOMAIN_INTERVAL: Duration = Duration::from_secs(10);
 const PROJECT_CHECKS_MAX: usize = 30;
 const PROJECT_WINDOW: Duration = Duration::from_mins(1);
 
-/// Domains and projects remembered.
+/// Attempts to sign in count this long. A key has 178 bits of randomness, so this protects the database more than the keys.
+const SIGN_IN_WINDOW: Duration = Duration::from_mins(5);
+
+/// Attempts of one address (one /64 of IPv6) in [`SIGN_IN_WINDOW`].
+const SIGN_INS_PER_ADDRESS_MAX: usize = 10;
+
+/// Attempts with one key in [`SIGN_IN_WINDOW`], from wherever.
+const SIGN_INS_PER_KEY_MAX: usize = 30;
+
+/// Domains and projects remembered, and addresses and keys.
 const REMEMBERED_MAX: u64 = 100_000;
 
 /// At most so many in any span of time, for each of many keys. In memory and bounded: a key that is forgotten early may
 /// go on a little sooner.
-pub(crate) struct Throttle<K> {
+struct Throttle<K> {
     clock: Arc<dyn Clock>,
     span: Duration,
     taken: Cache<K, Arc<Mutex<VecDeque<Duration>>>>,
@@ -36,12 +47,12 @@ pub(crate) struct Throttle<K> {
 
 impl<K: Hash + Eq + Send + Sync + 'static> Throttle<K> {
     /// A throttle over `span` that remembers up to `remembered` keys.
-    pub(crate) fn new(clock: Arc<dyn Clock>, span: Duration, remembered: u64) -> Self {
+    fn new(clock: Arc<dyn Clock>, span: Duration, remembered: u64) -> Self {
         Self { clock, span, taken: Cache::builder().max_capacity(remembered).time_to_idle(span).build() }
     }
 
     /// Notes one more for `key`, or says how long to wait first when there were `most` within the span.
-    pub(crate) fn take(&self, key: K, most: usize) -> Result<(), Duration> {
+    fn take(&self, key: K, most: usize) -> Result<(), Duration> {
         self.take_with(key, most, || Ok(()))
     }
 
@@ -73,17 +84,19 @@ pub(crate) enum Asking {
     Verify,
 }
 
-/// Checks of domains, by domain and by project.
+/// Checks of domains, by domain and by project; attempts to sign in, by address and by key.
 pub(crate) struct Throttles {
     domains: Throttle<(Asking, String)>,
     projects: Throttle<(Asking, ProjectRef)>,
+    sign_ins: Throttle<String>,
 }
 
 impl Throttles {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             domains: Throttle::new(clock.clone(), DOMAIN_INTERVAL, REMEMBERED_MAX),
-            projects: Throttle::new(clock, PROJECT_WINDOW, REMEMBERED_MAX),
+            projects: Throttle::new(clock.clone(), PROJECT_WINDOW, REMEMBERED_MAX),
+            sign_ins: Throttle::new(clock, SIGN_IN_WINDOW, REMEMBERED_MAX),
         }
     }
 
@@ -91,6 +104,24 @@ impl Throttles {
     pub(crate) fn look(&self, asking: Asking, project: &ProjectRef, domain: &str) -> Result<(), Duration> {
         let domain = (asking, format!("{} {domain}", project.uid));
         self.projects.take_with((asking, project.clone()), PROJECT_CHECKS_MAX, || self.domains.take(domain, 1))
+    }
+
+    /// Notes an attempt to sign in from an address, or says how many seconds to wait first.
+    pub(crate) fn sign_in_from(&self, client: IpAddr) -> Result<(), u64> {
+        let who = match client.to_canonical() {
+            IpAddr::V4(address) => address.to_string(),
+            IpAddr::V6(address) => format!("{:x}", u128::from(address) >> 64),
+        };
+        self.sign_in(who, SIGN_INS_PER_ADDRESS_MAX)
+    }
+
+    /// Notes an attempt to sign in with a key, by its digest, or says how many seconds to wait first.
+    pub(crate) fn sign_in_with(&self, digest: String) -> Result<(), u64> {
+        self.sign_in(digest, SIGN_INS_PER_KEY_MAX)
+    }
+
+    fn sign_in(&self, who: String, most: usize) -> Result<(), u64> {
+        self.sign_ins.take(who, most).map_err(|wait| wait.as_secs().max(1))
     }
 }
 
@@ -183,5 +214,29 @@ mod tests {
         assert_eq!(throttles.look(Asking::Check, &"other".parse().unwrap(), "c.example"), Ok(()));
         clock.advance(Duration::from_secs(56));
         assert_eq!(throttles.look(Asking::Check, &project, "c.example"), Ok(()));
+    }
+
+    #[test]
+    fn an_address_tries_ten_times_in_five_minutes_and_its_neighbours_in_a_network_share() {
+        let clock = Arc::new(ManualClock::at(UnixMillis(0)));
+        let throttles = Throttles::new(clock.clone());
+        for host in 1..=SIGN_INS_PER_ADDRESS_MAX {
+            assert_eq!(throttles.sign_in_from(format!("2001:db8::{host:x}").parse().unwrap()), Ok(()));
+        }
+        clock.advance(Duration::from_secs(100));
+        assert_eq!(throttles.sign_in_from("2001:db8::ffff".parse().unwrap()), Err(200));
+        assert_eq!(throttles.sign_in_from("2001:db8:0:1::1".parse().unwrap()), Ok(()));
+        assert_eq!(throttles.sign_in_from("192.0.2.1".parse().unwrap()), Ok(()));
+        for _ in 0..SIGN_INS_PER_ADDRESS_MAX {
+            assert_eq!(throttles.sign_in_from("::ffff:192.0.2.2".parse().unwrap()), Ok(()));
+        }
+        assert_eq!(throttles.sign_in_from("192.0.2.2".parse().unwrap()), Err(300), "two spellings of one address");
+        assert_eq!(
+            throttles.sign_in_from("::ffff:192.0.2.3".parse().unwrap()),
+            Ok(()),
+            "others of IPv4 have their own"
+        );
+        clock.advance(Duration::from_secs(200));
+        assert_eq!(throttles.sign_in_from("2001:db8::ffff".parse().unwrap()), Ok(()));
     }
 }

@@ -201,7 +201,7 @@ pub(crate) fn listed(app: &App, withdrawal: &Withdrawal) -> Value {
 /// Brings the gauges up to date.
 pub(crate) async fn measure(app: &App) -> Result<(), StoreError> {
     let counts = app.store.count_withdrawals().await?;
-    for what in What::ALL {
+    for &what in What::ALL {
         let count = counts.iter().find(|counted| counted.what == what).map_or(0, |counted| counted.count);
         app.metrics.withdrawals.with_label_values(&[what.as_str()]).set(count);
     }

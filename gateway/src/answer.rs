@@ -62,9 +62,6 @@ pub enum Answer {
 
 impl Answer {
     /// Writes status and fields of its own to `out`; the body.
-    ///
-    /// # Errors
-    /// When a part of it is no field, and those of `out`.
     pub fn say(self, out: &mut impl ResponseSink) -> pingora::Result<(StatusCode, Cow<'static, str>)> {
         let status = match &self {
             Self::Refuse(refusal) => refusal.rejection.status(),

@@ -89,9 +89,6 @@ pub struct Config {
 
 impl Config {
     /// Reads every setting.
-    ///
-    /// # Errors
-    /// All [`Problems`] at once.
     pub fn read(source: &Source) -> Result<Self, Problems> {
         let reader = source.reader()?;
         let config = Self::from_root(&reader.root());

@@ -66,9 +66,6 @@ pub trait ResponseSink: Send {
     fn field(&mut self, name: &str, value: &[u8]) -> pingora::Result<()>;
 
     /// One field more, whose value is a number.
-    ///
-    /// # Errors
-    /// Those of [`Self::field`].
     fn figure(&mut self, name: &str, value: impl itoa::Integer) -> pingora::Result<()> {
         self.field(name, itoa::Buffer::new().format(value).as_bytes())
     }
@@ -113,9 +110,6 @@ impl Spoken {
 }
 
 /// What every response of this surface carries and has not been `spoken` of, field by field.
-///
-/// # Errors
-/// Those of `out`.
 pub fn ours(facts: &Facts, is_tls: bool, spoken: Spoken, out: &mut impl ResponseSink) -> pingora::Result<()> {
     let is_api = facts.surface == Surface::Api;
     if is_api || !spoken.date {

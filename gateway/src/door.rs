@@ -91,27 +91,9 @@ pub struct DoorRefusal<'a> {
     pub first_line: &'a str,
 }
 
-macro_rules! words {
-    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)+ }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum $name { $($(#[$doc])* $variant,)+ }
-
-        impl $name {
-            /// Every value, for metrics that start at zero.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The word in metrics and logs.
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $word,)+ }
-            }
-        }
-    };
-}
-
-words! {
+contract::words! {
     /// How a TLS handshake ended.
-    HandshakeOutcome {
+    pub enum HandshakeOutcome {
         /// Keys were exchanged and the certificate was presented.
         Full = "full",
         /// A ticket was honoured.
@@ -129,9 +111,9 @@ words! {
     }
 }
 
-words! {
+contract::words! {
     /// What may happen to a connection.
-    ConnectionEvent {
+    pub enum ConnectionEvent {
         /// It was accepted and has a slot.
         Opened = "opened",
         /// Its slot is free again.

@@ -55,34 +55,19 @@ impl fmt::Debug for RequestId {
     }
 }
 
-/// Which face of the product answered: the label of metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Surface {
-    /// Before a site was known.
-    Door,
-    /// A certificate authority's question.
-    Challenge,
-    /// A redirect, to https or to the primary domain.
-    Redirect,
-    /// A site that needs a key.
-    Api,
-    /// A public site.
-    Site,
-}
-
-impl Surface {
-    /// Every surface, in the order of their counters.
-    pub const ALL: &'static [Self] = &[Self::Door, Self::Challenge, Self::Redirect, Self::Api, Self::Site];
-
-    /// The word in logs and metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Door => "door",
-            Self::Challenge => "challenge",
-            Self::Redirect => "redirect",
-            Self::Api => "api",
-            Self::Site => "site",
-        }
+contract::words! {
+    /// Which face of the product answered: the label of metrics.
+    pub enum Surface {
+        /// Before a site was known.
+        Door = "door",
+        /// A certificate authority's question.
+        Challenge = "challenge",
+        /// A redirect, to https or to the primary domain.
+        Redirect = "redirect",
+        /// A site that needs a key.
+        Api = "api",
+        /// A public site.
+        Site = "site",
     }
 }
 

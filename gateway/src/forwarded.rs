@@ -11,30 +11,15 @@ use ipnet::IpNet;
 
 use crate::network::canonical;
 
-/// Which field names the client.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ForwardedField {
-    /// `X-Forwarded-For`.
-    #[default]
-    XForwardedFor,
-    /// `Forwarded` (RFC 7239).
-    Forwarded,
-}
-
-/// What [`ForwardedField`] is not.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("use \"x-forwarded-for\" or \"forwarded\"")]
-pub struct UnknownForwardedField;
-
-impl std::str::FromStr for ForwardedField {
-    type Err = UnknownForwardedField;
-
-    fn from_str(text: &str) -> Result<Self, UnknownForwardedField> {
-        match text {
-            "x-forwarded-for" => Ok(Self::XForwardedFor),
-            "forwarded" => Ok(Self::Forwarded),
-            _ => Err(UnknownForwardedField),
-        }
+contract::words! {
+    /// Which field names the client.
+    #[derive(Default)]
+    pub enum ForwardedField {
+        /// `X-Forwarded-For`.
+        #[default]
+        XForwardedFor = "x-forwarded-for",
+        /// `Forwarded` (RFC 7239).
+        Forwarded = "forwarded",
     }
 }
 

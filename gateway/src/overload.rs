@@ -40,31 +40,23 @@ const HYSTERESIS: u64 = 20;
 /// hosts, are refused by nothing but the last stage and the want of [`Room`].
 const REFUSED_FROM: [(Plan, u64); 3] = [(Plan::Free, SHEDDING), (Plan::Pro, 930), (Plan::Business, 940)];
 
-/// How far it has come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
-    /// There is room.
-    #[default]
-    Calm,
-    /// Idle connections go sooner.
-    Pressing,
-    /// Requests are refused, the lowest plans first.
-    Shedding,
-    /// No connection is accepted.
-    Closed,
+contract::words! {
+    /// How far it has come.
+    #[derive(Default)]
+    pub enum Stage {
+        /// There is room.
+        #[default]
+        Calm = "calm",
+        /// Idle connections go sooner.
+        Pressing = "pressing",
+        /// Requests are refused, the lowest plans first.
+        Shedding = "shedding",
+        /// No connection is accepted.
+        Closed = "closed",
+    }
 }
 
 impl Stage {
-    /// The word in logs.
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Calm => "calm",
-            Self::Pressing => "pressing",
-            Self::Shedding => "shedding",
-            Self::Closed => "closed",
-        }
-    }
-
     /// The stage for this many thousandths of the memory, after `before`.
     pub fn judge(thousandths: u64, before: Self) -> Self {
         let reached = |(stage, begins): &(Self, u64)| {
@@ -84,26 +76,15 @@ pub fn refuses(plan: Plan, thousandths: u64, stage: Stage) -> bool {
     REFUSED_FROM.iter().any(|(of, from)| *of == plan && (plan == Plan::Free || thousandths >= *from))
 }
 
-/// What was given up.
-#[derive(Clone, Copy, Debug)]
-enum Shed {
-    /// A request was refused with 503.
-    Request,
-    /// Connections were told to leave as soon as they idle: counted once per time the stage begins.
-    Idle,
-    /// Accepting was stopped: counted once per time the stage begins.
-    Accept,
-}
-
-impl Shed {
-    const ALL: [Self; 3] = [Self::Request, Self::Idle, Self::Accept];
-
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Request => "request",
-            Self::Idle => "idle",
-            Self::Accept => "accept",
-        }
+contract::words! {
+    /// What was given up.
+    enum Shed {
+        /// A request was refused with 503.
+        Request = "request",
+        /// Connections were told to leave as soon as they idle: counted once per time the stage begins.
+        Idle = "idle",
+        /// Accepting was stopped: counted once per time the stage begins.
+        Accept = "accept",
     }
 }
 

@@ -59,9 +59,6 @@ pub struct Pipeline {
 
 impl Pipeline {
     /// Where the request goes, or what is said instead.
-    ///
-    /// # Errors
-    /// The [`Answer`] of the first stage that has one.
     pub async fn decide(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> Result<Target, Answer> {
         self.answer_challenge(request, facts)?; //      the certificate authority is calling, not a visitor
         self.locate(request, facts)?; //                whose host is this, and may it be asked on this connection?

@@ -4,29 +4,35 @@
 //! a removal waits for the new process and no longer for the dead one before it. The quota store keeps one component of a
 //! bucket for a place, so restarts add none.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
 use chassis::secret::write_private;
 
-/// The file in the data directory: 16 hexadecimal digits.
+/// The file in the data directory: the identity, 16 hexadecimal digits, and the mark of the directory.
 const FILE: &str = "place";
 
 /// The identity of the place with this data directory: 64 random bits, made at the first start and kept for ever.
 ///
-/// A file that is not an identity (damaged by a full disk, say) is replaced, and the log says so: for the fleet this is a
-/// new place, as it is with an empty directory.
+/// A file that is not an identity (damaged by a full disk, say) is replaced, and so is one that was copied from another
+/// directory, whose gateway may still run. The log says so: for the fleet this is a new place, as it is with an empty
+/// directory.
 ///
 /// # Errors
 /// When the file cannot be read or written.
 pub(crate) fn identity(directory: &Path) -> anyhow::Result<u64> {
     let path = directory.join(FILE);
     match std::fs::read_to_string(&path) {
-        Ok(text) => {
-            if let Some(identity) = parse(&text) {
-                return Ok(identity);
-            }
-            tracing::error!(file = %path.display(), "the place file is damaged; starting as a new place");
-        }
+        Ok(text) => match parse(&text) {
+            Some((identity, of)) if of == mark(directory)? => return Ok(identity),
+            Some(_) => tracing::warn!(
+                file = %path.display(),
+                "this data directory is a copy of another one; starting as a new place. Removals wait for the gateway over \
+                 the other directory until it is back or was silent for a day: revoke its credential if it is gone for good"
+            ),
+            None => tracing::error!(file = %path.display(), "the place file is damaged; starting as a new place"),
+        },
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(anyhow::Error::new(error).context(format!("reading {}", path.display()))),
     }
@@ -35,12 +41,21 @@ pub(crate) fn identity(directory: &Path) -> anyhow::Result<u64> {
     Ok(identity)
 }
 
+/// What a copy of a directory does not share with it: its number in its file system, and when it was made. A copy of the whole
+/// file system shares both.
+fn mark(directory: &Path) -> anyhow::Result<String> {
+    let metadata = std::fs::metadata(directory)?;
+    let made = metadata.created().ok().and_then(|made| made.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+    Ok(format!("{:x}-{:x}", metadata.ino(), made.as_nanos()))
+}
+
 /// Gives the place another identity, because a process over a copy of the directory uses the present one.
 ///
 /// # Errors
 /// When the file cannot be written.
 pub(crate) fn replace(directory: &Path, identity: u64) -> anyhow::Result<()> {
-    write_private(&directory.join(FILE), format!("{identity:016x}\n").as_bytes())
+    chassis::durable::create_directories(directory)?;
+    write_private(&directory.join(FILE), format!("{identity:016x} {}\n", mark(directory)?).as_bytes())
 }
 
 /// The file that counts starts: a decimal number.
@@ -60,9 +75,9 @@ pub(crate) fn count_start(directory: &Path) -> u32 {
     start
 }
 
-fn parse(text: &str) -> Option<u64> {
-    let digits = text.strip_suffix('\n').unwrap_or(text);
-    (digits.len() == 16).then(|| u64::from_str_radix(digits, 16).ok())?
+fn parse(text: &str) -> Option<(u64, &str)> {
+    let (digits, mark) = text.trim_end().split_once(' ')?;
+    (digits.len() == 16).then(|| u64::from_str_radix(digits, 16).ok())?.map(|identity| (identity, mark))
 }
 
 #[cfg(test)]
@@ -75,6 +90,16 @@ mod tests {
         let first = identity(here.path()).unwrap();
         assert_eq!(identity(here.path()).unwrap(), first);
         assert_ne!(identity(there.path()).unwrap(), first);
+        let new = here.path().join("new");
+        assert_eq!(identity(&new).unwrap(), identity(&new).unwrap());
+        // A directory that is moved is the same, and a copy is another one.
+        std::fs::copy(here.path().join(FILE), there.path().join(FILE)).unwrap();
+        let second = identity(there.path()).unwrap();
+        assert_ne!(second, first);
+        let moved = here.path().with_extension("moved");
+        std::fs::rename(here.path(), &moved).unwrap();
+        assert_eq!(identity(&moved).unwrap(), first);
+        std::fs::rename(&moved, here.path()).unwrap();
     }
 
     #[test]
@@ -99,7 +124,8 @@ mod tests {
     fn a_damaged_file_is_a_new_place() {
         let directory = tempfile::tempdir().unwrap();
         let first = identity(directory.path()).unwrap();
-        for damaged in ["", "not a number 16b", "123", "00000000000000000"] {
+        for damaged in ["", "not a number 16b", "123", "00000000000000000", "0000000000000000", "0000000000000000 1-2"]
+        {
             std::fs::write(directory.path().join(FILE), damaged).unwrap();
             let new = identity(directory.path()).unwrap();
             assert_ne!(new, first, "{damaged:?}");

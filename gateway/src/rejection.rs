@@ -8,28 +8,17 @@ use std::sync::LazyLock;
 
 use contract::error::ErrorBody;
 
-/// Who has to act for the refusal to go away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Blame {
-    /// The sender of the request.
-    Client,
-    /// The owner of the project or domain.
-    Customer,
-    /// Us.
-    Platform,
-    /// The backend behind the gateway.
-    Upstream,
-}
-
-impl Blame {
-    /// The word in logs and metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Client => "client",
-            Self::Customer => "customer",
-            Self::Platform => "platform",
-            Self::Upstream => "upstream",
-        }
+contract::words! {
+    /// Who has to act for the refusal to go away.
+    pub enum Blame {
+        /// The sender of the request.
+        Client = "client",
+        /// The owner of the project or domain.
+        Customer = "customer",
+        /// Us.
+        Platform = "platform",
+        /// The backend behind the gateway.
+        Upstream = "upstream",
     }
 }
 

@@ -144,9 +144,6 @@ impl Replica {
     }
 
     /// Where in its history the control plane was when it sent what is applied.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
     pub(crate) fn position(&self) -> Result<Option<Position>, ReplicaError> {
         self.file.position().map_err(ReplicaError::File)
     }

@@ -58,9 +58,6 @@ pub struct EdgeRequest<'a> {
 
 impl<'a> EdgeRequest<'a> {
     /// Parses a request whose head was read.
-    ///
-    /// # Errors
-    /// The [`Rejection`] of the first rule it breaks.
     pub fn parse(header: &'a RequestHeader, body_follows: bool, connection: &'a Connection) -> Result<Self, Rejection> {
         if connection.is_h2() {
             lint::authority(header.uri.authority(), &header.headers)?;

@@ -37,32 +37,19 @@ pub use spans::{client_span, server_span};
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// How an upstream attempt ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UpstreamOutcome {
-    /// A response came, whatever its status.
-    Answered,
-    /// No connection.
-    ConnectError,
-    /// TLS did not come about.
-    TlsError,
-    /// Too slow.
-    Timeout,
-    /// Broke off or answered nonsense.
-    Invalid,
-}
-
-impl UpstreamOutcome {
-    const ALL: &'static [Self] = &[Self::Answered, Self::ConnectError, Self::TlsError, Self::Timeout, Self::Invalid];
-
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Answered => "answered",
-            Self::ConnectError => "connect_error",
-            Self::TlsError => "tls_error",
-            Self::Timeout => "timeout",
-            Self::Invalid => "invalid",
-        }
+contract::words! {
+    /// How an upstream attempt ended.
+    pub enum UpstreamOutcome {
+        /// A response came, whatever its status.
+        Answered = "answered",
+        /// No connection.
+        ConnectError = "connect_error",
+        /// TLS did not come about.
+        TlsError = "tls_error",
+        /// Too slow.
+        Timeout = "timeout",
+        /// Broke off or answered nonsense.
+        Invalid = "invalid",
     }
 }
 

@@ -56,29 +56,13 @@ const RELOADED_WITHIN: Duration = Duration::from_secs(1);
 /// Between two connections to an address whose last connection failed.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
-/// How an upstream is told who is calling, beside `X-Tollhouse-…` in plain words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IdentityForm {
-    /// Not at all.
-    None,
-    /// A signed token that it can verify with public keys.
-    Jwt,
-}
-
-/// What [`IdentityForm`] is not.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("use \"jwt\" or \"none\"")]
-pub struct UnknownIdentityForm;
-
-impl std::str::FromStr for IdentityForm {
-    type Err = UnknownIdentityForm;
-
-    fn from_str(text: &str) -> Result<Self, UnknownIdentityForm> {
-        match text {
-            "jwt" => Ok(Self::Jwt),
-            "none" => Ok(Self::None),
-            _ => Err(UnknownIdentityForm),
-        }
+contract::words! {
+    /// How an upstream is told who is calling, beside `X-Tollhouse-…` in plain words.
+    pub enum IdentityForm {
+        /// Not at all.
+        None = "none",
+        /// A signed token that it can verify with public keys.
+        Jwt = "jwt",
     }
 }
 
@@ -155,9 +139,6 @@ impl Upstream {
 
     /// A place among the requests in progress, for a request that this project pays for, sent by this visitor. Visitors of
     /// the platform's own hosts have no project, and a caller with a key is no visitor.
-    ///
-    /// # Errors
-    /// [`Busy`], when there is none for it.
     pub fn enter(&self, project: Option<&ProjectUid>, visitor: Option<IpAddr>) -> Result<Permit, Busy> {
         self.bulkhead.enter(project, visitor)
     }

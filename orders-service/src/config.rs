@@ -79,9 +79,6 @@ const PETS_LINK: &str = "/reference#getPet";
 
 impl Config {
     /// Reads the settings, or says everything that is wrong with them.
-    ///
-    /// # Errors
-    /// All [`Problems`], each with its line and a way out.
     pub fn read(source: &Source) -> Result<Self, Problems> {
         let reader = source.reader()?;
         let root = reader.root();

@@ -43,8 +43,6 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// # Errors
-    /// When there can be no HTTP client.
     pub(crate) fn new(place: Peer, token: Secret) -> anyhow::Result<Self> {
         let client = place.client().and_then(|builder| builder.timeout(ANSWER_TIME_MAX).build());
         Ok(Self { client: client.context("an HTTP client for the control plane")?, place, token })

@@ -62,9 +62,6 @@ pub(crate) fn status_class(status: StatusCode) -> &'static str {
 
 impl Metrics {
     /// Registers everything.
-    ///
-    /// # Errors
-    /// When a name is taken, which is a mistake of the program.
     pub(crate) fn new(registry: &Registry) -> anyhow::Result<Self> {
         let metrics = Self {
             requests: metrics::counter_vec(

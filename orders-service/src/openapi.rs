@@ -9,6 +9,7 @@ mod schemas;
 mod v1;
 mod v2;
 
+use chassis::openapi::{self, About};
 use serde_json::{Map, Value, json};
 
 use crate::error::Code;
@@ -54,27 +55,9 @@ fn document(
     tags: &Value,
     operations: &[Operation],
 ) -> Value {
-    let mut paths = Map::new();
-    for operation in operations {
-        let path = paths.entry(operation.path).or_insert_with(|| json!({}));
-        if let Some(path) = path.as_object_mut() {
-            path.insert(operation.method.to_owned(), operation.describe());
-        }
-    }
-    let mut document = json!({
-        "openapi": "3.1.0",
-        "info": {
-            "title": title,
-            "version": version,
-            "description": description,
-            "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
-        },
-        "servers": [{ "url": base, "description": "Below the host of your project." }],
-        "tags": tags,
-        "security": [{ "bearerAuth": [] }],
-        "paths": paths,
-        "components": schemas::components(),
-    });
+    let about = About { title, version, description, base, host: "Below the host of your project." };
+    let operations = operations.iter().map(|operation| (operation.path, operation.method, operation.describe()));
+    let mut document = openapi::document(about, tags, operations, &schemas::components());
     leave_out_what_nothing_refers_to(&mut document);
     document
 }
@@ -99,16 +82,8 @@ impl Operation {
         for (status, response) in &self.also {
             responses.insert(status.to_string(), response.clone());
         }
-        let mut by_status: Vec<(u16, Vec<&str>)> = Vec::new();
-        for (status, code) in
-            schemas::ANY_ERRORS.iter().copied().chain(self.errors.iter().map(|c| (c.status(), c.as_str())))
-        {
-            match by_status.iter_mut().find(|(known, _)| *known == status) {
-                Some((_, codes)) => codes.push(code),
-                None => by_status.push((status, vec![code])),
-            }
-        }
-        for (status, codes) in by_status {
+        let own = self.errors.iter().map(|code| (code.status(), code.as_str()));
+        for (status, codes) in openapi::by_status(schemas::ANY_ERRORS.iter().copied().chain(own)) {
             responses.insert(status.to_string(), schemas::error_response(status, &codes));
         }
         responses.insert("default".to_owned(), schemas::error_response(0, &[]));
@@ -119,18 +94,10 @@ impl Operation {
             "description": format!("{} Needs the scope `{}`.", self.description, self.scope),
             "responses": responses,
         });
-        if let Some(operation) = operation.as_object_mut() {
-            if !self.parameters.is_empty() {
-                operation.insert("parameters".to_owned(), self.parameters.clone().into());
-            }
-            if let Some(body) = &self.request_body {
-                operation.insert("requestBody".to_owned(), body.clone());
-            }
-            if let Some(markers) = self.markers.as_object() {
-                operation.extend(markers.clone());
-            }
+        if let (Some(operation), Some(markers)) = (operation.as_object_mut(), self.markers.as_object()) {
+            operation.extend(markers.clone());
         }
-        operation
+        openapi::operation(operation, self.parameters.clone(), self.request_body.clone())
     }
 }
 

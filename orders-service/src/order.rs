@@ -63,9 +63,6 @@ pub enum ShipError {
 
 impl Order {
     /// The order after its cancellation.
-    ///
-    /// # Errors
-    /// When it is not pending.
     pub fn cancel(self) -> Result<Self, CancelError> {
         match self.status {
             Status::Pending => Ok(Self { status: Status::Cancelled, ..self }),
@@ -76,9 +73,6 @@ impl Order {
 
     /// The order after it was shipped at `shipped_at`: the expected ship date gives way to the actual one, and the
     /// order counts as fulfilled.
-    ///
-    /// # Errors
-    /// When it is not pending.
     pub fn ship(self, shipped_at: ShipDate) -> Result<Self, ShipError> {
         match self.status {
             Status::Pending => {

@@ -100,9 +100,6 @@ impl Orders {
     }
 
     /// How many orders a project has in each state.
-    ///
-    /// # Errors
-    /// When the store has trouble.
     pub async fn summary(&self, project: &ProjectUid) -> Result<Summary, StoreError> {
         self.store.summary(project).await
     }

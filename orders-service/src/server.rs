@@ -37,9 +37,6 @@ pub async fn start(config: Config, clock: Arc<dyn Clock>, shutdown: Shutdown) ->
 }
 
 /// As [`start`], over orders that the caller has opened and goes on using. They are closed when the service stops.
-///
-/// # Errors
-/// When an address is taken.
 pub async fn start_with(
     config: Config,
     orders: Orders,

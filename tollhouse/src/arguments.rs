@@ -45,9 +45,6 @@ pub struct Arguments {
 
 impl Arguments {
     /// What was typed. Options of every command may stand before or after the command; those of `up` belong to it.
-    ///
-    /// # Errors
-    /// What is wrong with the line, as clap shows it.
     pub fn read<I, T>(line: I) -> Result<Self, clap::Error>
     where
         I: IntoIterator<Item = T>,

@@ -67,9 +67,6 @@ impl Client {
     }
 
     /// Calls the admin listener of a gateway: the first that can be reached, for what one of them can do for all.
-    ///
-    /// # Errors
-    /// As [`Client::control`].
     pub async fn edge(&self, method: Method, path: &str) -> anyhow::Result<Value> {
         let mut answer = self.edge_at(&self.run.admin, method.clone(), path).await;
         for address in self.edges().await {
@@ -85,9 +82,6 @@ impl Client {
     }
 
     /// Calls the admin listener of one gateway.
-    ///
-    /// # Errors
-    /// As [`Client::control`].
     pub async fn edge_at(&self, address: &Address, method: Method, path: &str) -> anyhow::Result<Value> {
         self.json(&format!("http://{address}{path}"), &self.pass(GATEWAYS), method, &Value::Null).await
     }
@@ -119,9 +113,6 @@ impl Client {
     }
 
     /// Asks the orders-service's internal listener for something short.
-    ///
-    /// # Errors
-    /// As [`Client::control`].
     pub async fn orders_json(&self, path: &str) -> anyhow::Result<Value> {
         self.json(&self.internal(&self.run.orders, path), &self.pass(ORDERS_SERVICE), Method::GET, &Value::Null).await
     }
@@ -136,9 +127,6 @@ impl Client {
     }
 
     /// Calls the orders-service's internal listener with a body that may be long.
-    ///
-    /// # Errors
-    /// As [`Client::control`].
     pub async fn orders(&self, method: Method, path: &str, body: reqwest::Body) -> anyhow::Result<Response> {
         let request = self
             .http

@@ -45,9 +45,6 @@ fn waiting(everywhere: &str, done: &str, lagging: &[String]) -> String {
 }
 
 /// Carries out a command.
-///
-/// # Errors
-/// What went wrong, in words that say what to do.
 pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
     let directory = Directory::new(&common.data_dir);
     if let Command::CheckConfig { files, running: false } = command {

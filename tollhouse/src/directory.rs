@@ -133,9 +133,6 @@ impl Directory {
 
     /// The credential of a gateway or service of this machine, in the directory ([`GATEWAYS`] or [`SERVICES`]) that the
     /// control plane reads when it starts.
-    ///
-    /// # Errors
-    /// When the file is not usable.
     pub(crate) fn credential(&self, directory: &str, name: &str) -> anyhow::Result<PathBuf> {
         let path = self.path(directory).join(format!("{name}.key"));
         Secret::load_or_create(&path)?;

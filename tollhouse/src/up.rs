@@ -30,9 +30,6 @@ use crate::output::say;
 use crate::test_world::TestWorld;
 
 /// Starts the platform and runs it until a signal.
-///
-/// # Errors
-/// When a part cannot start, with the reason.
 pub async fn run(common: &Common, options: &Up) -> anyhow::Result<()> {
     let shutdown = Shutdown::new();
     shutdown.on_signals()?;

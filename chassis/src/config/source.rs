@@ -51,9 +51,6 @@ impl Source {
     }
 
     /// Parses the text; a file that is not TOML is one problem with its line.
-    ///
-    /// # Errors
-    /// [`Problems`] with the one syntax error.
     pub fn reader(&self) -> Result<Reader<'_>, Problems> {
         match Document::parse(self.text.clone()) {
             Ok(document) => Ok(Reader { source: self, document, state: RefCell::default() }),
@@ -99,9 +96,6 @@ impl Reader<'_> {
 
     /// The finished value, or every mistake found, what nobody asked for included. `value` is `None` when the process
     /// could not build it, which only happens after a problem was reported.
-    ///
-    /// # Errors
-    /// All [`Problems`].
     pub fn finish<T>(self, value: Option<T>) -> Result<T, Problems> {
         self.report_unknown("", self.document.as_table());
         self.report_unknown_environment();

@@ -117,9 +117,6 @@ impl Connection {
     }
 
     /// Lets the statements of this transaction take longer than others: a large import, a snapshot that is streamed.
-    ///
-    /// # Errors
-    /// When the database does not answer.
     pub async fn allow(&mut self, time: Duration) -> Result<(), sqlx::Error> {
         if self.kind() == Kind::Postgres {
             let millis = time.as_millis().to_string();
@@ -130,9 +127,6 @@ impl Connection {
     }
 
     /// Commits. When this answers `Ok`, everything is on disk; when not, nobody knows, and nothing was acknowledged.
-    ///
-    /// # Errors
-    /// When the database refused or did not answer.
     pub async fn commit(mut self) -> Result<(), sqlx::Error> {
         if self.transaction == Transaction::Failed && self.kind() == Kind::Postgres {
             self.roll_back().await;

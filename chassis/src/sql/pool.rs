@@ -173,9 +173,6 @@ impl Pool {
     }
 
     /// A connection with a transaction on it.
-    ///
-    /// # Errors
-    /// As [`Pool::acquire`].
     pub async fn begin(&self, begin: Begin) -> Result<Connection, sqlx::Error> {
         let mut connection = self.acquire().await?;
         connection.begin(begin).await?;

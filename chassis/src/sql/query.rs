@@ -164,9 +164,6 @@ impl Query {
     }
 
     /// Carries it out.
-    ///
-    /// # Errors
-    /// When the database refuses or does not answer.
     pub async fn execute(self, on: impl Into<On<'_>>) -> Result<Done, sqlx::Error> {
         run!(self, on, |text, arguments, held| async {
             let done = sqlx::query_with(text, arguments).execute(&mut **held).await?;
@@ -201,9 +198,6 @@ impl<R: Record, T> QueryAs<R, T> {
     }
 
     /// The first row, if there is one.
-    ///
-    /// # Errors
-    /// As [`QueryAs::fetch_all`].
     pub async fn fetch_optional(self, on: impl Into<On<'_>>) -> Result<Option<T>, sqlx::Error> {
         let row: Result<Option<R>, sqlx::Error> =
             run!(self.query, on, |text, arguments, held| sqlx::query_as_with(text, arguments)

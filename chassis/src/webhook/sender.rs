@@ -154,9 +154,6 @@ impl Sender {
 
     /// Whether this can be a receiver's address. A name that leads to a forbidden one is found out when it is used,
     /// every time: names change.
-    ///
-    /// # Errors
-    /// [`BadUrl`] says what is wrong with it.
     pub fn check(&self, text: &str) -> Result<Url, BadUrl> {
         if text.len() > URL_BYTES_MAX || text.chars().any(is_deceptive) {
             return Err(BadUrl::Malformed);

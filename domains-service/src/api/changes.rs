@@ -1,24 +1,18 @@
 //! Changing and removing domains: the primary one, redirects, and the end.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Extension;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use contract::feed::Revision;
 use contract::hostname::Hostname;
-use contract::key::Scope;
 use contract::site::RedirectStatus;
 use http::{HeaderMap, HeaderName, StatusCode, header};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::domains::{no_domain, shown};
-use super::extract::{Field, Json, Params, Segments};
+use super::extract::{DomainsWrite, Entered, Field, Json, Params};
 use super::{projects, view};
-use crate::actor::Actor;
-use crate::app::App;
 use crate::attend;
 use crate::domain::redirect::{RedirectError, permit};
 use crate::domain::{Domain, RedirectRule, RedirectTarget};
@@ -91,13 +85,10 @@ pub(super) struct DomainChange {
 
 /// `PATCH …/domains/{domain}`: 200 once every gateway has the change; 202 while one may send visitors as before.
 pub(super) async fn change(
-    State(app): State<Arc<App>>,
-    Extension(actor): Extension<Actor>,
-    Segments([project, name]): Segments<2>,
+    Entered { app, actor, project: id, rest: [name], .. }: Entered<DomainsWrite, 1>,
     headers: HeaderMap,
     Json(change): Json<DomainChange>,
 ) -> Result<Response, Stop> {
-    let id = actor.enter(&project, Some(Scope::DomainsWrite))?;
     let rule = match change.redirect {
         Field::Absent => Field::Absent,
         Field::Null => Field::Null,
@@ -227,13 +218,10 @@ async fn unmake_primary(write: &mut Write, domain: &mut Domain) -> Result<(), St
 /// `DELETE …/domains/{domain}?with_redirects=bool`: 204 once every process of a gateway on record has stopped serving the
 /// name; 202 naming those that have not within a second, also when it is asked for again.
 pub(super) async fn remove(
-    State(app): State<Arc<App>>,
-    Extension(actor): Extension<Actor>,
-    Segments([project, name]): Segments<2>,
+    Entered { app, actor, project: id, rest: [name], .. }: Entered<DomainsWrite, 1>,
     headers: HeaderMap,
     params: Params,
 ) -> Result<Response, Stop> {
-    let id = actor.enter(&project, Some(Scope::DomainsWrite))?;
     let with_redirects = params.value("with_redirects", false, "true or false")?;
     let started = app.clock.monotonic();
     let mut write = app.store.write().await?;

@@ -1,20 +1,16 @@
 //! Domains: add, list, show, verify, try out.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Extension;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use chassis::refusal::Refusal;
 use contract::hostname::Hostname;
-use contract::key::Scope;
 use http::{StatusCode, header};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::changes::{RedirectBody, permit_redirect};
-use super::extract::{Json, Params, Segments};
+use super::extract::{DomainsRead, DomainsWrite, Entered, Json, Params};
 use super::{projects, view};
 use crate::actor::Actor;
 use crate::app::App;
@@ -51,12 +47,9 @@ pub(super) struct NewDomain {
 
 /// `POST …/domains`.
 pub(super) async fn add(
-    State(app): State<Arc<App>>,
-    Extension(actor): Extension<Actor>,
-    Segments([project]): Segments<1>,
+    Entered { app, actor, project: id, .. }: Entered<DomainsWrite>,
     Json(wanted): Json<NewDomain>,
 ) -> Result<Response, Stop> {
-    let id = actor.enter(&project, Some(Scope::DomainsWrite))?;
     let name = attachable(&wanted.name, &app.platform, app.names).map_err(unattachable)?.name;
     let rule = wanted.redirect.map(RedirectBody::rule).transpose()?;
     if wanted.primary && rule.is_some() {
@@ -153,17 +146,13 @@ pub(super) async fn shown(
 
 /// `GET …/domains`.
 pub(super) async fn list(
-    State(app): State<Arc<App>>,
-    Extension(actor): Extension<Actor>,
-    Segments([project]): Segments<1>,
+    Entered { app, project: id, .. }: Entered<DomainsRead>,
     params: Params,
 ) -> Result<Response, Stop> {
-    let id = actor.enter(&project, Some(Scope::DomainsRead))?;
     let limit = params.limit()?;
     let project = projects::load(&app, &id).await?;
     let status = params.text("status").filter(|word| !word.is_empty()).map(str::parse::<Status>).transpose();
-    let status =
-        status.map_err(|()| Code::InvalidQuery.refuse("status must be a state of domains, such as active."))?;
+    let status = status.map_err(|_| Code::InvalidQuery.refuse("status must be a state of domains, such as active."))?;
     let part = params.text("name").unwrap_or_default();
     if part.chars().count() > NAME_PART_MAX {
         return Err(Code::InvalidQuery.refuse(format!("name has at most {NAME_PART_MAX} characters.")).into());
@@ -174,15 +163,13 @@ pub(super) async fn list(
     let wanted = (part.as_str(), status.map_or("", Status::as_str));
     let found = app.store.domains(&id, params.text("cursor").unwrap_or_default(), wanted, limit).await?;
     let used = app.store.count_domains(&id).await?;
-    let full = i64::try_from(found.len()).is_ok_and(|count| count == limit);
-    let next = found.last().filter(|_| full).map(|domain| domain.name.clone());
     let waiting = Waiting::of(&app, &id.uid).await?;
-    let list = found.iter().map(|domain| {
+    let show = |domain: &Domain| {
         let mut shown = view::domain(&app, &project, domain);
         waiting.add_to(&mut shown, WITHDRAWN, domain.name.as_str());
         shown
-    });
-    let list: Vec<Value> = list.collect();
+    };
+    let (list, next) = view::page(&found, limit, |domain| domain.name.to_string(), show);
     let allocated = app.plans.of(project.plan).domains;
     Ok(axum::Json(json!({
         "domains": list,
@@ -208,11 +195,8 @@ pub(super) fn no_domain() -> Stop {
 
 /// `GET …/domains/{domain}`.
 pub(super) async fn show(
-    State(app): State<Arc<App>>,
-    Extension(actor): Extension<Actor>,
-    Segments([project, name]): Segments<2>,
+    Entered { app, project: id, rest: [name], .. }: Entered<DomainsRead, 1>,
 ) -> Result<Response, Stop> {
-    let id = actor.enter(&project, Some(Scope::DomainsRead))?;
     let project = projects::load(&app, &id).await?;
     let domain = load(&app, &id, &name).await?;
     shown(&app, &project, &domain, StatusCode::OK).await
@@ -220,11 +204,8 @@ pub(super) async fn show(
 
 /// `POST …/domains/{domain}/verify`: looks now. The schedule of looks begins again, and so do the 30 minutes.
 pub(super) async fn verify(
-    State(app): State<Arc<App>>,
-    Extension(actor): Extension<Actor>,
-    Segments([project, name]): Segments<2>,
+    Entered { app, actor, project: id, rest: [name], .. }: Entered<DomainsWrite, 1>,
 ) -> Result<Response, Stop> {
-    let id = actor.enter(&project, Some(Scope::DomainsWrite))?;
     let project = projects::load(&app, &id).await?;
     let domain = load(&app, &id, &name).await?;
     if domain.removal.is_some() {
@@ -284,12 +265,9 @@ async fn begin_again(app: &App, domain: &Domain, actor: &Actor) -> Result<(), St
 
 /// `GET …/domains/{domain}/events`.
 pub(super) async fn events(
-    State(app): State<Arc<App>>,
-    Extension(actor): Extension<Actor>,
-    Segments([project, name]): Segments<2>,
+    Entered { app, actor, project: id, rest: [name], .. }: Entered<DomainsRead, 1>,
     params: Params,
 ) -> Result<Response, Stop> {
-    let id = actor.enter(&project, Some(Scope::DomainsRead))?;
     projects::load(&app, &id).await?;
     let name = Hostname::parse(&name).map_err(|_| no_domain())?;
     let before = params.number_cursor()?;
@@ -302,12 +280,9 @@ pub(super) async fn events(
 
 /// `GET …/domain-check?name=`: what adding the name would mean, without adding it.
 pub(super) async fn check(
-    State(app): State<Arc<App>>,
-    Extension(actor): Extension<Actor>,
-    Segments([project]): Segments<1>,
+    Entered { app, project: id, .. }: Entered<DomainsRead>,
     params: Params,
 ) -> Result<Response, Stop> {
-    let id = actor.enter(&project, Some(Scope::DomainsRead))?;
     let project = projects::load(&app, &id).await?;
     let text = params.text("name").unwrap_or_default();
     let Attachable { name, local, .. } = attachable(text, &app.platform, app.names).map_err(unattachable)?;

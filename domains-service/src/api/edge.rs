@@ -108,7 +108,7 @@ pub(super) async fn report(
     let report = NodeReport { node: edge.node(&report.node), ..report };
     admit(&app, &report.node).await?;
     // Another replica may have committed what we have not heard of.
-    if report.applied > app.store.newest_known() && report.applied > app.store.newest_revision().await? {
+    if report.applied > app.store.newest_known() && report.applied > app.newest_revision().await? {
         return Err(refuse_revision(&app, &report));
     }
     let on_record = app.nodes.report(report.clone());
@@ -199,8 +199,8 @@ pub(super) async fn take_keys(
 
 /// `GET /internal/nodes`: the processes of gateways that removals wait for.
 pub(super) async fn nodes(State(app): State<Arc<App>>) -> Result<Response, Stop> {
-    let revision = app.store.newest_revision().await?;
     app.recall_processes().await?;
+    let revision = app.store.newest_revision().await?;
     let now = app.clock.now();
     let nodes = app.nodes.all().into_iter().map(|known| {
         json!({
@@ -266,7 +266,7 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop
 const UNREADABLE_SHOWN: usize = 100;
 
 fn unreadable_rows(unreadable: &UnreadableRows) -> serde_json::Value {
-    let total: usize = Table::ALL.iter().map(|table| unreadable.count(table.as_str())).sum();
+    let total: usize = Table::WORDS.iter().map(|table| unreadable.count(table)).sum();
     let shown = unreadable.noted(UNREADABLE_SHOWN).into_iter().map(|(place, bad)| {
         json!({
             "table": place.table, "row": place.row, "of": place.of, "column": bad.column, "reason": bad.reason,

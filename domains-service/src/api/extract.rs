@@ -1,6 +1,8 @@
 //! Reading requests: every way a request can be malformed is an Error body.
 
 use std::collections::HashMap;
+use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
@@ -9,12 +11,16 @@ use axum::http::Method;
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use contract::key::Scope;
 use contract::text::is_deceptive;
 use contract::time::UnixMillis;
 use http_body_util::{BodyExt as _, Limited};
 use serde::de::DeserializeOwned;
 
+use crate::actor::Actor;
+use crate::app::App;
 use crate::error::{Code, Stop};
+use crate::project::ProjectRef;
 
 /// The largest request body, in bytes: the largest report of a gateway fits.
 pub(crate) const BODY_BYTES_MAX: usize = contract::usage::REPORT_BYTES_MAX;
@@ -99,6 +105,10 @@ pub(super) fn name_text(field: &str, text: &str, characters_max: usize) -> Resul
     }
 }
 
+fn nothing_here() -> Stop {
+    Code::NotFound.refuse("There is nothing at this path.").into()
+}
+
 /// The parts of the path that have names, in order.
 pub(super) struct Segments<const N: usize>(pub(super) [String; N]);
 
@@ -106,10 +116,65 @@ impl<const N: usize, S: Send + Sync> FromRequestParts<S> for Segments<N> {
     type Rejection = Stop;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Stop> {
-        let not_found = || Stop::from(Code::NotFound.refuse("There is nothing at this path."));
-        let segments = RawPathParams::from_request_parts(parts, state).await.map_err(|_| not_found())?;
+        let segments = RawPathParams::from_request_parts(parts, state).await.map_err(|_| nothing_here())?;
         let values: Vec<String> = segments.iter().map(|(_, value)| value.to_owned()).collect();
-        values.try_into().map(Self).map_err(|_| not_found())
+        values.try_into().map(Self).map_err(|_| nothing_here())
+    }
+}
+
+/// What a key needs for an operation in its project.
+pub(super) trait Needs {
+    /// The scope; `None` where every key will do.
+    const SCOPE: Option<Scope>;
+}
+
+macro_rules! needs {
+    ($($(#[$doc:meta])* $name:ident = $scope:expr;)+) => {
+        $($(#[$doc])* pub(super) enum $name {}
+
+        impl Needs for $name {
+            const SCOPE: Option<Scope> = $scope;
+        })+
+    };
+}
+
+needs! {
+    /// Any key of the project.
+    AnyScope = None;
+    /// `domains:read`.
+    DomainsRead = Some(Scope::DomainsRead);
+    /// `domains:write`.
+    DomainsWrite = Some(Scope::DomainsWrite);
+    /// `keys:write`.
+    KeysWrite = Some(Scope::KeysWrite);
+}
+
+/// The project that a path names, for an actor who may do there what needs `R`: everything under `/projects/{project}`.
+/// Everything else of a request is looked at afterwards.
+pub(super) struct Entered<R, const N: usize = 0> {
+    /// The service.
+    pub(super) app: Arc<App>,
+    /// Who asks.
+    pub(super) actor: Actor,
+    /// The project.
+    pub(super) project: ProjectRef,
+    /// The parts of the path behind it that have names, in order.
+    pub(super) rest: [String; N],
+    needs: PhantomData<R>,
+}
+
+impl<R: Needs, const N: usize> FromRequestParts<Arc<App>> for Entered<R, N> {
+    type Rejection = Stop;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Stop> {
+        let actor = parts.extensions.get::<Actor>().cloned();
+        let actor = actor.ok_or_else(|| Code::InternalError.refuse("The request has no actor."))?;
+        let segments = RawPathParams::from_request_parts(parts, app).await.map_err(|_| nothing_here())?;
+        let mut segments = segments.iter().map(|(_, value)| value.to_owned());
+        let project = segments.next().ok_or_else(nothing_here)?;
+        let rest: [String; N] = segments.collect::<Vec<_>>().try_into().map_err(|_| nothing_here())?;
+        let project = actor.enter(&project, R::SCOPE)?;
+        Ok(Self { app: app.clone(), actor, project, rest, needs: PhantomData })
     }
 }
 

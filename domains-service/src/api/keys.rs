@@ -1,9 +1,5 @@
 //! API keys: create, list, rotate, revoke. A key is shown once, in the answer that makes it.
 
-use std::sync::Arc;
-
-use axum::Extension;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use contract::feed::Entity;
 use contract::key::{Environment, KeyId, PresentedKey, Scope, Scopes};
@@ -13,10 +9,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::changes;
-use super::extract::{Json, Params, Segments, moment_cursor, name_text, overlap};
-use super::view::{rfc3339, rfc3339_seconds};
-use crate::actor::Actor;
-use crate::app::App;
+use super::extract::{Entered, Json, KeysWrite, Params, moment_cursor, name_text, overlap};
+use super::view::{page, rfc3339, rfc3339_seconds};
 use crate::error::{Code, Stop};
 use crate::project::ProjectRef;
 use crate::store::keys::{self, KeyRecord};
@@ -50,12 +44,9 @@ pub(super) struct NewKey {
 
 /// `POST …/keys`.
 pub(super) async fn create(
-    State(app): State<Arc<App>>,
-    Extension(actor): Extension<Actor>,
-    Segments([project]): Segments<1>,
+    Entered { app, actor, project, .. }: Entered<KeysWrite>,
     Json(wanted): Json<NewKey>,
 ) -> Result<Response, Stop> {
-    let project = actor.enter(&project, Some(Scope::KeysWrite))?;
     let now = app.clock.now();
     let scopes: Scopes = wanted.scopes.into_iter().collect();
     if scopes.is_empty() {
@@ -84,22 +75,15 @@ pub(super) async fn create(
 }
 
 /// `GET …/keys`.
-pub(super) async fn list(
-    State(app): State<Arc<App>>,
-    Extension(actor): Extension<Actor>,
-    Segments([project]): Segments<1>,
-    params: Params,
-) -> Result<Response, Stop> {
-    let project = actor.enter(&project, Some(Scope::KeysWrite))?;
+pub(super) async fn list(Entered { app, project, .. }: Entered<KeysWrite>, params: Params) -> Result<Response, Stop> {
     let (after, limit) = (params.moment_cursor()?, params.limit()?);
     if app.store.find_project(&project).await?.is_none() {
         return Err(no_project().into());
     }
     let found = app.store.keys(&project, &after, limit).await?;
-    let full = i64::try_from(found.len()).is_ok_and(|count| count == limit);
-    let next = found.last().filter(|_| full).map(|key| moment_cursor(key.created_at, key.id.as_str()));
     let waiting = Waiting::of(&app, &project.uid).await?;
-    let keys: Vec<Value> = found.iter().map(|key| waiting_view(&waiting, key)).collect();
+    let cursor = |key: &KeyRecord| moment_cursor(key.created_at, key.id.as_str());
+    let (keys, next) = page(&found, limit, cursor, |key| waiting_view(&waiting, key));
     Ok(axum::Json(json!({ "keys": keys, "next_cursor": next })).into_response())
 }
 
@@ -113,12 +97,9 @@ pub(super) struct Rotation {
 /// `POST …/keys/{id}/rotate`: a new key like the old one, which goes on working for a while. `rotated.withdrawal` names the
 /// gateways that may accept the old one for longer.
 pub(super) async fn rotate(
-    State(app): State<Arc<App>>,
-    Extension(actor): Extension<Actor>,
-    Segments([project, key]): Segments<2>,
+    Entered { app, actor, project, rest: [key], .. }: Entered<KeysWrite, 1>,
     Json(rotation): Json<Rotation>,
 ) -> Result<Response, Stop> {
-    let project = actor.enter(&project, Some(Scope::KeysWrite))?;
     let overlap = overlap(rotation.overlap_seconds, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX)?;
     let mut write = app.store.write().await?;
     let now = write.now();
@@ -163,11 +144,8 @@ pub(super) async fn rotate(
 /// `DELETE …/keys/{id}`: 204 once no gateway accepts the key any more; 202 naming those that may, also when it is asked for
 /// again. Revoking twice is revoked.
 pub(super) async fn revoke(
-    State(app): State<Arc<App>>,
-    Extension(actor): Extension<Actor>,
-    Segments([project, key]): Segments<2>,
+    Entered { app, actor, project, rest: [key], .. }: Entered<KeysWrite, 1>,
 ) -> Result<Response, Stop> {
-    let project = actor.enter(&project, Some(Scope::KeysWrite))?;
     let started = app.clock.monotonic();
     let mut write = app.store.write().await?;
     let mut key = find(&mut write, &project, &key).await?;

@@ -9,7 +9,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use contract::browsers::{Browsers, Cors, Hsts};
 use contract::feed::Entity;
-use contract::key::Scope;
 use contract::plan::{Limits, Plan};
 use contract::project::{Access, ProjectId, ProjectUid, RESERVED_LABELS, UpstreamName};
 use contract::site::{Serves, Site};
@@ -17,13 +16,14 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::extract::{Field, Json, Params, Segments};
+use super::extract::{AnyScope, DomainsRead, Entered, Field, Json, Params};
 use super::view;
 use crate::actor::Actor;
 use crate::app::App;
 use crate::domain::proof::{KEY_BYTES, ProofKey};
 use crate::error::{Code, Stop};
 use crate::project::ProjectRef;
+use crate::store::events::{EVENTS_PER_PAGE, Event};
 use crate::store::projects::{self, ProjectRecord};
 use crate::store::withdrawals::What;
 use crate::store::{StoreError, Write, domains};
@@ -134,19 +134,13 @@ pub(super) async fn load(app: &App, id: &ProjectRef) -> Result<ProjectRecord, St
 pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<Response, Stop> {
     let limit = params.limit()?;
     let found = app.store.projects(params.text("cursor").unwrap_or_default(), limit).await?;
-    let full = i64::try_from(found.len()).is_ok_and(|count| count == limit);
-    let next = found.last().filter(|_| full).map(|project| project.id.name.clone());
-    let list: Vec<Value> = found.iter().map(|project| view::project(&app, project)).collect();
+    let (list, next) =
+        view::page(&found, limit, |project| project.id.name.to_string(), |project| view::project(&app, project));
     Ok(axum::Json(json!({ "projects": list, "next_cursor": next })).into_response())
 }
 
 /// `GET …/projects/{project}`.
-pub(super) async fn show(
-    State(app): State<Arc<App>>,
-    Extension(actor): Extension<Actor>,
-    Segments([project]): Segments<1>,
-) -> Result<Response, Stop> {
-    let id = actor.enter(&project, None)?;
+pub(super) async fn show(Entered { app, project: id, .. }: Entered<AnyScope>) -> Result<Response, Stop> {
     let project = load(&app, &id).await?;
     shown(&app, &project).await
 }
@@ -180,12 +174,9 @@ pub(super) struct ProjectChange {
 
 /// `PATCH /internal/projects/{project}`: 202 while a gateway may serve what a change has withdrawn.
 pub(super) async fn change(
-    State(app): State<Arc<App>>,
-    Extension(actor): Extension<Actor>,
-    Segments([project]): Segments<1>,
+    Entered { app, actor, project: id, .. }: Entered<AnyScope>,
     Json(change): Json<ProjectChange>,
 ) -> Result<Response, Stop> {
-    let id = actor.enter(&project, None)?;
     let upstream = change.upstream.map(|name| name.parse::<UpstreamName>()).transpose();
     let upstream = upstream.map_err(|error| invalid("upstream", error))?;
     let mut write = app.store.write().await?;
@@ -258,12 +249,7 @@ async fn spread(
 }
 
 /// `POST /internal/projects/{project}/deploy`: notes a successful deploy, from which on the project is served.
-pub(super) async fn deploy(
-    State(app): State<Arc<App>>,
-    Extension(actor): Extension<Actor>,
-    Segments([project]): Segments<1>,
-) -> Result<Response, Stop> {
-    let id = actor.enter(&project, None)?;
+pub(super) async fn deploy(Entered { app, actor, project: id, .. }: Entered<AnyScope>) -> Result<Response, Stop> {
     let mut write = app.store.write().await?;
     let now = write.now();
     let mut project = find(&mut write, &id).await?;
@@ -278,12 +264,9 @@ pub(super) async fn deploy(
 
 /// `GET …/projects/{project}/events`.
 pub(super) async fn events(
-    State(app): State<Arc<App>>,
-    Extension(actor): Extension<Actor>,
-    Segments([project]): Segments<1>,
+    Entered { app, actor, project: id, .. }: Entered<DomainsRead>,
     params: Params,
 ) -> Result<Response, Stop> {
-    let id = actor.enter(&project, Some(Scope::DomainsRead))?;
     load(&app, &id).await?;
     let before = params.number_cursor()?;
     let events = app.store.events(&id, None, Some(before)).await?;
@@ -291,11 +274,9 @@ pub(super) async fn events(
 }
 
 /// A page of events, newest first.
-pub(super) fn events_page(events: &[crate::store::events::Event], actor: &Actor) -> Response {
-    let full = i64::try_from(events.len()).is_ok_and(|count| count == crate::store::events::EVENTS_PER_PAGE);
-    let next = events.last().filter(|_| full).map(|event| event.id.to_string());
+pub(super) fn events_page(events: &[Event], actor: &Actor) -> Response {
     let show = if actor.is_operator() { view::event_for_operators } else { view::event };
-    let list: Vec<Value> = events.iter().map(show).collect();
+    let (list, next) = view::page(events, EVENTS_PER_PAGE, |event| event.id.to_string(), show);
     axum::Json(json!({ "events": list, "next_cursor": next })).into_response()
 }
 

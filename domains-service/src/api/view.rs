@@ -17,6 +17,17 @@ use crate::store::projects::ProjectRecord;
 /// Bytes of a digest that are enough to tell two states of one domain apart.
 const TAG_BYTES: usize = 12;
 
+/// What a page of a list shows of its rows, and the cursor of the next page when this one is full.
+pub(super) fn page<T>(
+    rows: &[T],
+    limit: i64,
+    cursor: impl Fn(&T) -> String,
+    view: impl Fn(&T) -> Value,
+) -> (Vec<Value>, Option<String>) {
+    let is_full = i64::try_from(rows.len()).is_ok_and(|count| count == limit);
+    (rows.iter().map(view).collect(), rows.last().filter(|_| is_full).map(cursor))
+}
+
 /// A moment in RFC 3339, UTC.
 pub(crate) fn rfc3339(at: UnixMillis) -> String {
     jiff::Timestamp::from_millisecond(at.0).unwrap_or_default().to_string()

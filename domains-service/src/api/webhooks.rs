@@ -2,10 +2,6 @@
 
 pub(super) mod deliveries;
 
-use std::sync::Arc;
-
-use axum::Extension;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -15,13 +11,14 @@ use http::{StatusCode, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::extract::{Json, Params, Segments, moment_cursor, name_text, overlap, present};
-use super::view::rfc3339;
+use super::extract::{DomainsRead, DomainsWrite, Entered, Json, Params, moment_cursor, name_text, overlap, present};
+use super::projects;
+use super::view::{page, rfc3339};
 use crate::actor::Actor;
 use crate::app::App;
 use crate::error::{Code, Stop};
 use crate::project::ProjectRef;
-use crate::store::{Write, projects, webhooks};
+use crate::store::{Write, webhooks};
 use crate::webhook::endpoint::{WANTED_MAX, generate_secret};
 use crate::webhook::{DisabledReason, EVENTS, EndpointRecord, Wanted};
 
@@ -48,19 +45,16 @@ pub(super) struct NewWebhook {
 
 /// `POST …/webhooks`.
 pub(super) async fn create(
-    State(app): State<Arc<App>>,
-    Extension(actor): Extension<Actor>,
-    Segments([project]): Segments<1>,
+    Entered { app, actor, project, .. }: Entered<DomainsWrite>,
     Json(wanted): Json<NewWebhook>,
 ) -> Result<Response, Stop> {
-    let project = actor.enter(&project, Some(Scope::DomainsWrite))?;
     // Nothing named is everything that may be told.
     let everything = || Wanted::everything(may_see_orders(&actor));
     let events = wanted.events.map_or_else(|| Ok(everything()), parse_events)?;
     may_be_told(&actor, &events)?;
     check(&app, Some(&wanted.url), Some(&wanted.description))?;
     let mut write = app.store.write().await?;
-    project_exists(&mut write, &project).await?;
+    projects::find(&mut write, &project).await?;
     if webhooks::count_webhooks(write.connection(), &project).await? >= WEBHOOKS_PER_PROJECT_MAX {
         let message = format!("The project has {WEBHOOKS_PER_PROJECT_MAX} webhooks; remove one first.");
         return Err(Code::WebhookLimitReached.refuse(message).into());
@@ -91,29 +85,18 @@ pub(super) async fn create(
 }
 
 /// `GET …/webhooks`.
-pub(super) async fn list(
-    State(app): State<Arc<App>>,
-    Extension(actor): Extension<Actor>,
-    Segments([project]): Segments<1>,
-    params: Params,
-) -> Result<Response, Stop> {
-    let project = actor.enter(&project, Some(Scope::DomainsRead))?;
+pub(super) async fn list(Entered { app, project, .. }: Entered<DomainsRead>, params: Params) -> Result<Response, Stop> {
     let (after, limit) = (params.moment_cursor()?, params.limit()?);
-    super::projects::load(&app, &project).await?;
+    projects::load(&app, &project).await?;
     let found = app.store.webhooks(&project, &after, limit).await?;
-    let full = i64::try_from(found.len()).is_ok_and(|count| count == limit);
-    let next = found.last().filter(|_| full).map(|endpoint| moment_cursor(endpoint.created_at, &endpoint.id));
-    let list: Vec<Value> = found.iter().map(view).collect();
+    let (list, next) = page(&found, limit, |endpoint| moment_cursor(endpoint.created_at, &endpoint.id), view);
     Ok(axum::Json(json!({ "webhooks": list, "next_cursor": next })).into_response())
 }
 
 /// `GET …/webhooks/{webhook}`.
 pub(super) async fn show(
-    State(app): State<Arc<App>>,
-    Extension(actor): Extension<Actor>,
-    Segments([project, webhook]): Segments<2>,
+    Entered { app, actor, project, rest: [webhook], .. }: Entered<DomainsRead, 1>,
 ) -> Result<Response, Stop> {
-    let project = actor.enter(&project, Some(Scope::DomainsRead))?;
     let endpoint = load(&app, &actor, &project, &webhook).await?;
     Ok(axum::Json(view(&endpoint)).into_response())
 }
@@ -134,12 +117,9 @@ pub(super) struct WebhookChange {
 /// `PATCH …/webhooks/{webhook}`. Switching one off fails what waits for it; switching it on sends what happens from
 /// then on.
 pub(super) async fn change(
-    State(app): State<Arc<App>>,
-    Extension(actor): Extension<Actor>,
-    Segments([project, webhook]): Segments<2>,
+    Entered { app, actor, project, rest: [webhook], .. }: Entered<DomainsWrite, 1>,
     Json(change): Json<WebhookChange>,
 ) -> Result<Response, Stop> {
-    let project = actor.enter(&project, Some(Scope::DomainsWrite))?;
     let events = change.events.map(parse_events).transpose()?;
     check(&app, change.url.as_deref(), change.description.as_deref())?;
     let mut write = app.store.write().await?;
@@ -173,12 +153,9 @@ pub(super) struct SecretRotation {
 
 /// `POST …/webhooks/{webhook}/rotate`: a new secret; for a while messages are signed with both.
 pub(super) async fn rotate(
-    State(app): State<Arc<App>>,
-    Extension(actor): Extension<Actor>,
-    Segments([project, webhook]): Segments<2>,
+    Entered { app, actor, project, rest: [webhook], .. }: Entered<DomainsWrite, 1>,
     Json(rotation): Json<SecretRotation>,
 ) -> Result<Response, Stop> {
-    let project = actor.enter(&project, Some(Scope::DomainsWrite))?;
     let overlap = overlap(rotation.overlap_seconds, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX)?;
     let mut write = app.store.write().await?;
     let now = write.now();
@@ -198,11 +175,8 @@ pub(super) async fn rotate(
 
 /// `DELETE …/webhooks/{webhook}`, with everything that waits for it.
 pub(super) async fn remove(
-    State(app): State<Arc<App>>,
-    Extension(actor): Extension<Actor>,
-    Segments([project, webhook]): Segments<2>,
+    Entered { app, actor, project, rest: [webhook], .. }: Entered<DomainsWrite, 1>,
 ) -> Result<Response, Stop> {
-    let project = actor.enter(&project, Some(Scope::DomainsWrite))?;
     let mut write = app.store.write().await?;
     let endpoint = find(&mut write, &actor, &project, &webhook).await?;
     webhooks::delete_webhook(write.connection(), &endpoint).await?;
@@ -248,16 +222,9 @@ fn check(app: &App, url: Option<&str>, description: Option<&str>) -> Result<(), 
     description.map_or(Ok(()), |text| name_text("description", text, DESCRIPTION_CHARACTERS_MAX))
 }
 
-async fn project_exists(write: &mut Write, project: &ProjectRef) -> Result<(), Stop> {
-    match projects::find_project(write.connection(), project).await? {
-        Some(_) => Ok(()),
-        None => Err(Code::ProjectNotFound.refuse("There is no such project.").into()),
-    }
-}
-
 /// The endpoint, or 404, within a transaction. One that is told of orders is there for those who may see orders.
 async fn find(write: &mut Write, actor: &Actor, project: &ProjectRef, id: &str) -> Result<EndpointRecord, Stop> {
-    project_exists(write, project).await?;
+    projects::find(write, project).await?;
     let endpoint = webhooks::find_webhook(write.connection(), project, id).await?.ok_or_else(no_webhook)?;
     may_be_told(actor, &endpoint.events)?;
     Ok(endpoint)
@@ -265,7 +232,7 @@ async fn find(write: &mut Write, actor: &Actor, project: &ProjectRef, id: &str) 
 
 /// The same without a transaction.
 async fn load(app: &App, actor: &Actor, project: &ProjectRef, id: &str) -> Result<EndpointRecord, Stop> {
-    super::projects::load(app, project).await?;
+    projects::load(app, project).await?;
     let endpoint = app.store.find_webhook(project, id).await?.ok_or_else(no_webhook)?;
     may_be_told(actor, &endpoint.events)?;
     Ok(endpoint)

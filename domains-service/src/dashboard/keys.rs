@@ -162,6 +162,12 @@ struct Shown {
     label: String,
 }
 
+impl Shown {
+    fn refused(refused: Refused) -> Self {
+        Self { problem: Some(refused), ..Self::default() }
+    }
+}
+
 async fn page(
     dashboard: &Dashboard,
     session: &Session,
@@ -213,7 +219,7 @@ pub(super) async fn create(
     match dashboard.api.call(&session.actor, Method::POST, &path(&project), &body).await {
         Ok(answered) => made(&dashboard, &session, &project, answered),
         Err(refused) => {
-            let shown = Shown { problem: Some(refused), label: label.to_owned(), ..Shown::default() };
+            let shown = Shown { label: label.to_owned(), ..Shown::refused(refused) };
             page(&dashboard, &session, &id, None, shown).await
         }
     }
@@ -231,10 +237,7 @@ pub(super) async fn rotate(
     let path = format!("{}/{}/rotate", path(&project), segment(&key));
     match dashboard.api.call(&session.actor, Method::POST, &path, &body).await {
         Ok(answered) => made(&dashboard, &session, &project, answered),
-        Err(refused) => {
-            let shown = Shown { problem: Some(refused), ..Shown::default() };
-            page(&dashboard, &session, &id, None, shown).await
-        }
+        Err(refused) => page(&dashboard, &session, &id, None, Shown::refused(refused)).await,
     }
 }
 
@@ -248,9 +251,6 @@ pub(super) async fn revoke(
     let path = format!("{}/{}", path(&project), segment(&key));
     match dashboard.api.call(&session.actor, Method::DELETE, &path, &Value::Null).await {
         Ok(_) => Ok(Redirect::to(&format!("/projects/{project}/keys?revoked")).into_response()),
-        Err(refused) => {
-            let shown = Shown { problem: Some(refused), ..Shown::default() };
-            page(&dashboard, &session, &id, None, shown).await
-        }
+        Err(refused) => page(&dashboard, &session, &id, None, Shown::refused(refused)).await,
     }
 }

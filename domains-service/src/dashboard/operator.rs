@@ -76,7 +76,7 @@ pub(super) async fn entered(
     Extension(origin): Extension<Origin>,
     fields: Fields,
 ) -> Result<Response, Fault> {
-    if let Err(seconds) = dashboard.attempts.from(origin.client) {
+    if let Err(seconds) = dashboard.app.throttles.sign_in_from(origin.client) {
         return Err(Fault::refused(429, "too_many_attempts", &w::too_many_attempts(seconds)));
     }
     let now = dashboard.app.clock.now();

@@ -58,13 +58,13 @@ pub(super) async fn sign_in(
         let problem = Some(problem);
         Ok(html_with(status, &Page { shell: Shell::outside(w::SIGN_IN), problem, signed_out: false }))
     };
-    if let Err(seconds) = dashboard.attempts.from(origin.client) {
+    if let Err(seconds) = dashboard.app.throttles.sign_in_from(origin.client) {
         return refused(429, w::too_many_attempts(seconds));
     }
     let Ok(presented) = PresentedKey::parse(fields.text("key")) else {
         return refused(400, w::NOT_A_KEY.to_owned());
     };
-    if let Err(seconds) = dashboard.attempts.with(presented.digest().to_text()) {
+    if let Err(seconds) = dashboard.app.throttles.sign_in_with(presented.digest().to_text()) {
         return refused(429, w::too_many_attempts(seconds));
     }
     let found = dashboard.app.store.key_by_digest(presented.digest()).await?;

@@ -94,9 +94,6 @@ impl Dns for WireDns {
 }
 
 /// What is made of a message that answers some question of ours.
-///
-/// # Errors
-/// When it is no message.
 pub(super) fn read(bytes: &[u8]) -> Result<Reply, DnsFailure> {
     Message::from_vec(bytes).map(|message| reply(&message)).map_err(|_| DnsFailure::Malformed)
 }

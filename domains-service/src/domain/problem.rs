@@ -29,19 +29,12 @@ pub(crate) enum Who {
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $word:literal $who:ident $severity:ident,)+) => {
-        /// What kind of problem it is.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-        pub(crate) enum ProblemCode { $($(#[$doc])* #[serde(rename = $word)] $variant,)+ }
+        contract::words! {
+            /// What kind of problem it is.
+            pub(crate) enum ProblemCode { $($(#[$doc])* $variant = $word,)+ }
+        }
 
         impl ProblemCode {
-            /// Every code.
-            pub(crate) const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The word in the API.
-            pub(crate) const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $word,)+ }
-            }
-
             const fn who(self) -> Who {
                 match self { $(Self::$variant => Who::$who,)+ }
             }

@@ -19,59 +19,25 @@ pub(crate) const DEGRADED_MILLIS_MAX: i64 = 30 * 86_400 * 1_000;
 /// After a plan without custom domains comes into force, domains are served this long.
 pub(crate) const UNPAID_GRACE_MILLIS: i64 = 7 * 86_400 * 1_000;
 
-/// The one status a user sees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Status {
-    PendingDns,
-    PendingOwnership,
-    Propagating,
-    Issuing,
-    Active,
-    ActionRequired,
-    Degraded,
-    Suspended,
-    Removing,
+contract::words! {
+    /// The one status a user sees.
+    pub(crate) enum Status {
+        PendingDns = "pending_dns",
+        PendingOwnership = "pending_ownership",
+        Propagating = "propagating",
+        Issuing = "issuing",
+        Active = "active",
+        ActionRequired = "action_required",
+        Degraded = "degraded",
+        Suspended = "suspended",
+        Removing = "removing",
+    }
 }
 
 impl Status {
-    pub(crate) const ALL: &'static [Self] = &[
-        Self::PendingDns,
-        Self::PendingOwnership,
-        Self::Propagating,
-        Self::Issuing,
-        Self::Active,
-        Self::ActionRequired,
-        Self::Degraded,
-        Self::Suspended,
-        Self::Removing,
-    ];
-
-    /// The word on the wire, in the database, in metrics.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::PendingDns => "pending_dns",
-            Self::PendingOwnership => "pending_ownership",
-            Self::Propagating => "propagating",
-            Self::Issuing => "issuing",
-            Self::Active => "active",
-            Self::ActionRequired => "action_required",
-            Self::Degraded => "degraded",
-            Self::Suspended => "suspended",
-            Self::Removing => "removing",
-        }
-    }
-
     /// Whether the edge serves the domain.
     pub(crate) const fn is_served(self) -> bool {
         matches!(self, Self::Active | Self::Degraded)
-    }
-}
-
-impl std::str::FromStr for Status {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        Self::ALL.iter().copied().find(|status| status.as_str() == text).ok_or(())
     }
 }
 

@@ -44,9 +44,6 @@ impl LocalAuthority {
     }
 
     /// From its certificate and key, both PEM.
-    ///
-    /// # Errors
-    /// As [`LocalAuthority::load`].
     pub fn from_pem(certificate_pem: String, key_pem: &str) -> anyhow::Result<Self> {
         let key = KeyPair::from_pem(key_pem).context("its key")?;
         super::bundle::check_authority(&certificate_pem, key_pem).context("its certificate")?;

@@ -38,7 +38,7 @@ impl World {
             }
             self.nodes.told(&due);
         }
-        self.nodes.recall(self.rows.clone());
+        self.nodes.recall(self.rows.clone(), &HashSet::new());
     }
 
     fn report(&mut self, report: NodeReport) {
@@ -48,7 +48,7 @@ impl World {
 
     fn restart(&mut self) {
         self.nodes = Nodes::new(self.clock.clone());
-        self.nodes.recall(self.rows.clone());
+        self.nodes.recall(self.rows.clone(), &HashSet::new());
     }
 
     fn pass(&self, time: Duration) {
@@ -183,8 +183,36 @@ fn a_process_that_the_database_could_not_be_told_of_is_waited_for() {
     let world = World::new();
     world.nodes.report(report("gw/a", 1));
     world.pass(SILENCE);
-    world.nodes.recall(Vec::new());
+    world.nodes.recall(Vec::new(), &HashSet::new());
     assert_eq!(world.lagging(5), ["gw/a"]);
+}
+
+#[test]
+fn another_replica_has_revoked_the_credential() {
+    let mut world = World::new();
+    world.report(report("gw/a", 1));
+    // Heard by that replica alone, which has not told the database.
+    world.nodes.overhear(report("stolen/b", 1), false);
+    world.pass(SILENCE);
+    assert_eq!(world.lagging(5), ["gw/a", "stolen/b"]);
+    world.nodes.recall(world.rows.clone(), &HashSet::from(["stolen".to_owned()]));
+    assert_eq!(world.lagging(5), ["gw/a"]);
+}
+
+#[test]
+fn what_was_applied_of_another_history_counts_for_nothing() {
+    let mut world = World::new();
+    world.report(report("gw/a", 8));
+    world.report(report("gw/b", 7));
+    assert_eq!((world.nodes.furthest(), world.lagging(7)), (Revision(8), Vec::new()));
+    world.nodes.disbelieve_all();
+    assert_eq!(world.lagging(1), ["gw/a", "gw/b"]);
+    // Told to the database too.
+    world.write();
+    world.restart();
+    assert_eq!(world.lagging(1), ["gw/a", "gw/b"]);
+    world.report(report("gw/a", 3));
+    assert_eq!(world.lagging(3), ["gw/b"]);
 }
 
 #[tokio::test(start_paused = true)]

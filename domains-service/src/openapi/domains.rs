@@ -1,5 +1,6 @@
 //! Custom domains.
 
+use chassis::openapi::query;
 use contract::key::Scope;
 use serde_json::json;
 
@@ -118,7 +119,7 @@ fn managing() -> [Operation; 5] {
         Operation {
             parameters: vec![
                 if_match(),
-                parts::query(
+                query(
                     "with_redirects",
                     "Whether domains that redirect to it are removed too; otherwise they are in the way.",
                     &json!({ "type": "boolean", "default": false }),

@@ -1,11 +1,10 @@
 //! Headers, parameters and responses that operations share.
 
-use std::collections::BTreeMap;
-
+use chassis::openapi::{self, query, schema};
 use contract::key::Scope;
 use serde_json::{Map, Value, json};
 
-use super::{Answer, schemas};
+use super::schemas;
 use crate::api::domains::NAME_PART_MAX;
 use crate::domain::Status;
 use crate::error::Code;
@@ -45,11 +44,6 @@ const SEGMENTS: &[(&str, &str)] = &[
     ("delivery", "The delivery's id."),
 ];
 
-/// A reference to a schema.
-pub(super) fn reference(schema: &str) -> Value {
-    json!({ "$ref": format!("#/components/schemas/{schema}") })
-}
-
 /// The parameters that a path names.
 pub(super) fn path_parameters(path: &str) -> Vec<Value> {
     let named = SEGMENTS.iter().filter(|(name, _)| path.contains(&format!("{{{name}}}")));
@@ -61,11 +55,6 @@ pub(super) fn path_parameters(path: &str) -> Vec<Value> {
         json!({ "name": name, "in": "path", "required": true, "description": description, "schema": schema })
     };
     named.map(parameter).collect()
-}
-
-/// A query parameter that may be left out.
-pub(super) fn query(name: &str, description: &str, schema: &Value) -> Value {
-    json!({ "name": name, "in": "query", "required": false, "description": description, "schema": schema })
 }
 
 /// Where a page begins.
@@ -92,41 +81,13 @@ pub(super) fn name_part() -> Value {
 
 /// In which state they are to be.
 pub(super) fn status() -> Value {
-    let words: Vec<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
-    query("status", "The state of those wanted; absent: any.", &json!({ "type": "string", "enum": words }))
+    query("status", "The state of those wanted; absent: any.", &json!({ "type": "string", "enum": Status::WORDS }))
 }
 
 /// How long a page is.
 pub(super) fn limit() -> Value {
     let schema = json!({ "type": "integer", "minimum": 1, "maximum": 200, "default": 50 });
     query("limit", "Items of a page.", &schema)
-}
-
-fn headers_of(own: &[&str]) -> Map<String, Value> {
-    ["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"]
-        .iter()
-        .chain(own)
-        .map(|name| ((*name).to_owned(), json!({ "$ref": format!("#/components/headers/{name}") })))
-        .collect()
-}
-
-/// A response with the headers every response has, and some of its own.
-pub(super) fn response(answer: &Answer) -> Value {
-    let mut response = json!({ "description": answer.description, "headers": headers_of(answer.headers) });
-    if let (Some(schema), Some(response)) = (answer.schema, response.as_object_mut()) {
-        let content = json!({ "application/json": { "schema": reference(schema) } });
-        response.insert("content".to_owned(), content);
-    }
-    response
-}
-
-/// Codes with the same status, together.
-pub(super) fn by_status<'c>(codes: impl Iterator<Item = (u16, &'c str)>) -> BTreeMap<u16, Vec<&'c str>> {
-    let mut found: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
-    for (status, code) in codes {
-        found.entry(status).or_default().push(code);
-    }
-    found
 }
 
 /// The Error response that operations share which add no codes of their own to its status.
@@ -139,60 +100,27 @@ fn error_name(status: u16) -> String {
 }
 
 fn shared_errors() -> Map<String, Value> {
-    let stated = by_status(ANY_ERRORS.iter().copied());
+    let stated = openapi::by_status(ANY_ERRORS.iter().copied());
     let stated = stated.iter().map(|(status, codes)| (error_name(*status), error_response(*status, codes)));
     stated.chain([(error_name(0), error_response(0, &[]))]).collect()
 }
 
 /// An Error response; status 0 is every other one.
 pub(super) fn error_response(status: u16, codes: &[&str]) -> Value {
-    let description = match status {
-        0 => "Any other refusal.".to_owned(),
-        401 => "Missing or invalid API key.".to_owned(),
-        _ => format!("`{}`", codes.join("`, `")),
-    };
-    let own: &[&str] = match status {
-        401 => &["WWW-Authenticate"],
-        405 => &["Allow"],
-        429 | 503 => &["Retry-After"],
-        _ => &[],
-    };
-    let mut response = json!({
-        "description": description,
-        "headers": headers_of(own),
-        "content": { "application/json": { "schema": reference("Error") } },
-    });
-    if let Some(response) = response.as_object_mut().filter(|_| !codes.is_empty()) {
-        response.insert("x-error-codes".to_owned(), codes.into());
-    }
-    response
+    openapi::error_response(status, codes, &openapi::content(&schema("Error")))
 }
 
 /// Everything under `components`.
 pub(super) fn components() -> Value {
-    let scopes: Vec<&str> = Scope::ALL.iter().map(|scope| scope.as_str()).collect();
     let description =
-        format!("Your API key: `Authorization: Bearer <API_KEY>`. Its scopes: `{}`.", scopes.join("`, `"));
+        format!("Your API key: `Authorization: Bearer <API_KEY>`. Its scopes: `{}`.", Scope::WORDS.join("`, `"));
     json!({
-        "securitySchemes": { "bearerAuth": { "type": "http", "scheme": "bearer", "description": description } },
-        "headers": headers(),
+        "securitySchemes": openapi::bearer(&description),
+        "headers": openapi::headers(&[
+            ("ETag", "The domain's revision. Send it as If-Match to change what you have seen."),
+            ("X-Edge-Ack", "How many of the live gateways no longer serve it, and how long that took: `3/3; 4ms`."),
+        ]),
         "responses": shared_errors(),
         "schemas": schemas::all(),
-    })
-}
-
-fn headers() -> Value {
-    let integer =
-        |description: &str| json!({ "description": description, "schema": { "type": "integer", "minimum": 0 } });
-    let text = |description: &str| json!({ "description": description, "schema": { "type": "string" } });
-    json!({
-        "X-RateLimit-Limit": integer("The limit that applies."),
-        "X-RateLimit-Remaining": integer("Requests left in the current window."),
-        "X-RateLimit-Reset": integer("Unix timestamp at which the limit resets."),
-        "Retry-After": integer("Seconds after which a retry is worth it."),
-        "WWW-Authenticate": text("How to authenticate (RFC 6750)."),
-        "Allow": text("The methods that are allowed here."),
-        "ETag": text("The domain's revision. Send it as If-Match to change what you have seen."),
-        "X-Edge-Ack": text("How many of the live gateways no longer serve it, and how long that took: `3/3; 4ms`."),
     })
 }

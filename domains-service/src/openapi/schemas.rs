@@ -4,13 +4,13 @@ mod domain;
 
 use std::collections::BTreeSet;
 
+use chassis::openapi::schema as reference;
 use contract::browsers::ORIGINS_MAX;
 use contract::key::{Environment, Scope};
 use contract::plan::Plan;
 use contract::project::Access;
 use serde_json::{Map, Value, json};
 
-use super::parts::reference;
 use crate::api::keys::{LABEL_CHARACTERS_MAX, OVERLAP_SECONDS, OVERLAP_SECONDS_MAX};
 use crate::api::webhooks as hooks;
 use crate::store::webhooks::DeliveryState;
@@ -126,16 +126,13 @@ fn cors() -> Value {
 }
 
 fn projects() -> Value {
-    let words = |all: &[&'static str]| all.to_vec();
-    let plans: Vec<&str> = Plan::ALL.iter().map(|plan| plan.as_str()).collect();
-    let access: Vec<&str> = Access::ALL.iter().map(|access| access.as_str()).collect();
     let project = json!({
         "id": text("Its name, and the label of its host."),
         "uid": text("Its identity, which no other project ever has, also not one of the same name."),
-        "plan": word(&words(&plans), "What it pays for."),
+        "plan": word(Plan::WORDS, "What it pays for."),
         "limits": reference("Limits"),
         "limits_override": or_null(&reference("Limits")),
-        "access": word(&words(&access), "Whether its visitors need a key."),
+        "access": word(Access::WORDS, "Whether its visitors need a key."),
         "upstream": text("What stands behind it."),
         "suspended": flag("Whether nothing of it is served."),
         "cors": cors(),
@@ -168,9 +165,7 @@ fn projects() -> Value {
 }
 
 fn keys() -> Value {
-    let scopes: Vec<&str> = Scope::ALL.iter().map(|scope| scope.as_str()).collect();
-    let environments: Vec<&str> = Environment::ALL.iter().map(|environment| environment.as_str()).collect();
-    let scopes = list_of(&json!({ "type": "string", "enum": scopes }), "What the key may do.");
+    let scopes = list_of(&json!({ "type": "string", "enum": Scope::WORDS }), "What the key may do.");
     let mut scopes_of_new = scopes.clone();
     if let Some(list) = scopes_of_new.as_object_mut() {
         list.insert("minItems".to_owned(), json!(1));
@@ -180,7 +175,7 @@ fn keys() -> Value {
         "project_id": text("Whose key it is."),
         "label": text("What its owner calls it."),
         "scopes": scopes,
-        "environment": word(&environments, "The deployment it belongs to."),
+        "environment": word(Environment::WORDS, "The deployment it belongs to."),
         "prefix": text("How it begins."),
         "last4": text("How it ends."),
         "created_at": date("When it was created."),
@@ -232,11 +227,9 @@ fn wanted() -> BTreeSet<String> {
 }
 
 fn webhooks() -> Value {
-    let reasons: Vec<Value> =
-        DisabledReason::ALL.iter().map(|reason| json!(reason.as_str())).chain([Value::Null]).collect();
-    let states: Vec<&str> = DeliveryState::ALL.into_iter().map(DeliveryState::as_str).collect();
-    let results: Vec<Value> =
-        chassis::webhook::AttemptResult::ALL.iter().map(|result| json!(result.as_str())).chain([Value::Null]).collect();
+    let words_or_null = |words: &[&str]| words.iter().map(|word| json!(word)).chain([Value::Null]).collect::<Vec<_>>();
+    let reasons = words_or_null(DisabledReason::WORDS);
+    let results = words_or_null(chassis::webhook::AttemptResult::WORDS);
     let url = json!({
         "type": "string", "format": "uri", "maxLength": chassis::webhook::URL_BYTES_MAX,
         "description": "Begins with https:// and leads to a public address.",
@@ -269,7 +262,7 @@ fn webhooks() -> Value {
         "id": count("Names the delivery."),
         "message_id": text("`webhook-id` of the message, the same in every attempt."),
         "type": text("The event."),
-        "state": word(&states, "What became of it."),
+        "state": word(DeliveryState::WORDS, "What became of it."),
         "attempts": count("How often it was tried."),
         "next_attempt_at": date_or_null("When it is tried next."),
         "last_attempt_at": date_or_null("When the last attempt ended."),

@@ -1,5 +1,6 @@
 //! Webhooks.
 
+use chassis::openapi::query;
 use contract::key::Scope;
 use serde_json::json;
 
@@ -32,7 +33,6 @@ fn writing(
 }
 
 pub(super) fn operations() -> [Operation; 9] {
-    let states: Vec<&str> = DeliveryState::ALL.into_iter().map(DeliveryState::as_str).collect();
     [
         Operation {
             parameters: vec![parts::moment_cursor(), parts::limit()],
@@ -97,7 +97,7 @@ pub(super) fn operations() -> [Operation; 9] {
         },
         Operation {
             parameters: vec![
-                parts::query("state", "Deliveries in this state.", &json!({ "type": "string", "enum": states })),
+                query("state", "Deliveries in this state.", &json!({ "type": "string", "enum": DeliveryState::WORDS })),
                 parts::number_cursor(),
                 parts::limit(),
             ],

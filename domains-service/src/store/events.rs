@@ -33,32 +33,18 @@ pub(crate) struct Event {
     pub(crate) at: UnixMillis,
 }
 
-/// A change that came through a gateway.
+/// An event, and the project it happened in.
 #[derive(Clone, Debug)]
 pub(crate) struct Through {
     /// The project's identity.
     pub(crate) project: String,
-    /// Its name; `None` when it is erased.
+    /// Its name; `None` when it is erased, or was not asked for.
     pub(crate) project_name: Option<String>,
     pub(crate) event: Event,
 }
 
 chassis::record! {
     struct Row {
-        id: i64,
-        project: String,
-        domain: Option<String>,
-        kind: String,
-        actor: String,
-        client: Option<String>,
-        gateway: Option<String>,
-        detail: String,
-        at_ms: i64,
-    }
-}
-
-chassis::record! {
-    struct ThroughRow {
         id: i64,
         project: String,
         project_name: Option<String>,
@@ -72,7 +58,7 @@ chassis::record! {
     }
 }
 
-impl Stored for ThroughRow {
+impl Stored for Row {
     type Value = Through;
 
     fn place(&self) -> RowPlace {
@@ -80,21 +66,7 @@ impl Stored for ThroughRow {
     }
 
     fn read(self, columns: &mut Columns) -> Option<Through> {
-        let Self { id, project, project_name, domain, kind, actor, client, gateway, detail, at_ms } = self;
-        let row = Row { id, project: project.clone(), domain, kind, actor, client, gateway, detail, at_ms };
-        Some(Through { project, project_name, event: row.read(columns)? })
-    }
-}
-
-impl Stored for Row {
-    type Value = Event;
-
-    fn place(&self) -> RowPlace {
-        rows::place(Table::Events, self.id.to_string(), &self.project)
-    }
-
-    fn read(self, columns: &mut Columns) -> Option<Event> {
-        Some(Event {
+        let event = Event {
             id: self.id,
             domain: self.domain,
             kind: self.kind,
@@ -104,7 +76,8 @@ impl Stored for Row {
             // What happened is worth showing without its details.
             detail: columns.json("detail", &self.detail).unwrap_or_else(|| serde_json::json!({})),
             at: UnixMillis(self.at_ms),
-        })
+        };
+        Some(Through { project: self.project, project_name: self.project_name, event })
     }
 }
 
@@ -217,7 +190,7 @@ impl Store {
         before: Option<i64>,
     ) -> Result<Vec<Event>, StoreError> {
         let found: Vec<Found<Row>> = query_as(
-            "SELECT id, project, domain, kind, actor, client, gateway, detail, at_ms FROM events
+            "SELECT id, project, NULL AS project_name, domain, kind, actor, client, gateway, detail, at_ms FROM events
              WHERE project = $1 AND ($2 IS NULL OR domain = $2) AND id < $3 ORDER BY id DESC LIMIT $4",
         )
         .bind(project.uid.as_str())
@@ -226,7 +199,7 @@ impl Store {
         .bind(EVENTS_PER_PAGE)
         .fetch_all(self.reader())
         .await?;
-        Ok(rows::each(self.reader(), found))
+        Ok(rows::each(self.reader(), found).into_iter().map(|through| through.event).collect())
     }
 
     /// What was changed through a gateway since a moment, in all projects, newest first, below event `before` when given.
@@ -236,7 +209,7 @@ impl Store {
         since: UnixMillis,
         before: Option<i64>,
     ) -> Result<Vec<Through>, StoreError> {
-        let found: Vec<Found<ThroughRow>> = query_as(
+        let found: Vec<Found<Row>> = query_as(
             "SELECT e.id, e.project, p.name AS project_name, e.domain, e.kind, e.actor, e.client, e.gateway, e.detail,
                     e.at_ms
              FROM events e LEFT JOIN projects p ON p.id = e.project

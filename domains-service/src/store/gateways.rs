@@ -4,6 +4,7 @@ use chassis::sql::{Connection, Found, RowPlace, query, query_as, query_scalar};
 use contract::keyring::{GATEWAYS_WITH_KEYS_MAX, GENERATIONS_MAX};
 use contract::time::{UnixMillis, UnixSeconds};
 
+use super::processes::forget_processes_of;
 use super::rows::{self, Columns, Stored, Table};
 use super::{Store, StoreError, Write};
 use crate::feed::Credential;
@@ -29,7 +30,8 @@ impl Kind {
     }
 }
 
-/// Gateways and services on record, revoked ones too.
+/// Gateways and services on record. For one more, the one that was revoked first is forgotten; its credential is never taken
+/// again.
 pub(crate) const GATEWAYS_MAX: i64 = 1_024;
 
 /// How often it is written down that a gateway was heard, in milliseconds.
@@ -150,7 +152,7 @@ pub(crate) enum NotEnrolled {
     Doubled(String),
     /// The credential was revoked, or another one took its place.
     Revoked,
-    /// There are [`GATEWAYS_MAX`], or [`GATEWAYS_WITH_KEYS_MAX`] gateways whose credentials are good.
+    /// There are [`GATEWAYS_MAX`] whose credentials are good, or [`GATEWAYS_WITH_KEYS_MAX`] gateways whose credentials are good.
     TooMany,
 }
 
@@ -244,7 +246,7 @@ impl Write {
         let (is_bad, known) = known.map(|found| (found.bad.is_some(), found.row)).unzip();
         match &known {
             Some(_) if is_bad == Some(true) => {}
-            None if self.count_gateways().await? >= GATEWAYS_MAX => return Ok(Err(NotEnrolled::TooMany)),
+            None if !self.has_room().await? => return Ok(Err(NotEnrolled::TooMany)),
             Some(known) if new.file.is_some() && known.kind != new.kind.as_str() => {
                 return Ok(Err(NotEnrolled::OtherKind));
             }
@@ -261,6 +263,10 @@ impl Write {
         }
         if new.kind == Kind::Gateway && self.count_good_gateways(new.name).await? >= GATEWAYS_WITH_KEYS_MAX {
             return Ok(Err(NotEnrolled::TooMany));
+        }
+        if known.as_ref().is_some_and(|known| known.revoked_at.is_some()) {
+            // One that was heard while its credential was revoked.
+            forget_processes_of(self.connection(), new.name).await?;
         }
         // What is replaced is not taken again either.
         if known.is_none_or(|known| known.digest != new.digest) {
@@ -284,8 +290,17 @@ impl Write {
         Ok(Ok(true))
     }
 
-    async fn count_gateways(&mut self) -> Result<i64, StoreError> {
-        Ok(query_scalar("SELECT COUNT(*) FROM gateways").fetch_one(self.connection()).await?)
+    /// Whether there is room for one more, if need be in place of the one that was revoked first.
+    async fn has_room(&mut self) -> Result<bool, StoreError> {
+        let count: i64 = query_scalar("SELECT COUNT(*) FROM gateways").fetch_one(self.connection()).await?;
+        if count < GATEWAYS_MAX {
+            return Ok(true);
+        }
+        let forgotten = query(
+            "DELETE FROM gateways WHERE name =
+             (SELECT name FROM gateways WHERE revoked_at IS NOT NULL ORDER BY CAST(revoked_at AS BIGINT), name LIMIT 1)",
+        );
+        Ok(forgotten.execute(self.connection()).await?.rows_affected() > 0)
     }
 
     async fn count_good_gateways(&mut self, beside: &str) -> Result<i64, StoreError> {

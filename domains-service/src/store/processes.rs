@@ -3,6 +3,8 @@
 //! What is written here says only who is waited for, so the statements stand alone and hold up no change: when the disk is
 //! full or the database is gone, gateways go on reporting and what they say is kept in memory (`nodes`).
 
+use std::collections::HashSet;
+
 use chassis::sql::{Connection, Found, RowPlace, query, query_as};
 use contract::feed::{NodeReport, Revision};
 use contract::time::UnixMillis;
@@ -83,6 +85,13 @@ impl Store {
             }
         }
         Ok(processes)
+    }
+
+    /// The names of the credentials that are revoked.
+    pub(crate) async fn revoked_gateways(&self) -> Result<HashSet<String>, StoreError> {
+        let found: Vec<Found<(String,)>> =
+            query_as("SELECT name FROM gateways WHERE revoked_at IS NOT NULL").fetch_all(self.reader()).await?;
+        Ok(found.into_iter().map(|found| found.row.0).collect())
     }
 
     /// Writes down that a process was heard; nothing, if its credential was revoked meanwhile.

@@ -17,80 +17,29 @@ use crate::project::ProjectRef;
 /// Characters of a reason that are kept.
 const REASON_CHARACTERS_MAX: usize = 200;
 
-/// The tables whose rows are read so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Table {
-    AcmeLimits,
-    AcmeOrders,
-    ApiKeys,
-    Changes,
-    DashboardSessions,
-    Domains,
-    EdgeBans,
-    Entities,
-    Erasures,
-    Events,
-    GatewayKeys,
-    Gateways,
-    OperatorTokens,
-    Processes,
-    Projects,
-    Settings,
-    UsageDays,
-    WebhookDeliveries,
-    WebhookEndpoints,
-    Withdrawals,
-}
-
-impl Table {
-    /// All of them.
-    pub(crate) const ALL: [Self; 20] = [
-        Self::AcmeLimits,
-        Self::AcmeOrders,
-        Self::ApiKeys,
-        Self::Changes,
-        Self::DashboardSessions,
-        Self::Domains,
-        Self::EdgeBans,
-        Self::Entities,
-        Self::Erasures,
-        Self::Events,
-        Self::GatewayKeys,
-        Self::Gateways,
-        Self::OperatorTokens,
-        Self::Processes,
-        Self::Projects,
-        Self::Settings,
-        Self::UsageDays,
-        Self::WebhookDeliveries,
-        Self::WebhookEndpoints,
-        Self::Withdrawals,
-    ];
-
-    /// Its name in the database.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::AcmeLimits => "acme_limits",
-            Self::AcmeOrders => "acme_orders",
-            Self::ApiKeys => "api_keys",
-            Self::Changes => "changes",
-            Self::DashboardSessions => "dashboard_sessions",
-            Self::Domains => "domains",
-            Self::EdgeBans => "edge_bans",
-            Self::Entities => "entities",
-            Self::Erasures => "erasures",
-            Self::Events => "events",
-            Self::GatewayKeys => "gateway_keys",
-            Self::Gateways => "gateways",
-            Self::OperatorTokens => "operator_tokens",
-            Self::Processes => "processes",
-            Self::Projects => "projects",
-            Self::Settings => "settings",
-            Self::UsageDays => "usage_days",
-            Self::WebhookDeliveries => "webhook_deliveries",
-            Self::WebhookEndpoints => "webhook_endpoints",
-            Self::Withdrawals => "withdrawals",
-        }
+contract::words! {
+    /// The tables whose rows are read so.
+    pub(crate) enum Table {
+        AcmeLimits = "acme_limits",
+        AcmeOrders = "acme_orders",
+        ApiKeys = "api_keys",
+        Changes = "changes",
+        DashboardSessions = "dashboard_sessions",
+        Domains = "domains",
+        EdgeBans = "edge_bans",
+        Entities = "entities",
+        Erasures = "erasures",
+        Events = "events",
+        GatewayKeys = "gateway_keys",
+        Gateways = "gateways",
+        OperatorTokens = "operator_tokens",
+        Processes = "processes",
+        Projects = "projects",
+        Settings = "settings",
+        UsageDays = "usage_days",
+        WebhookDeliveries = "webhook_deliveries",
+        WebhookEndpoints = "webhook_endpoints",
+        Withdrawals = "withdrawals",
     }
 }
 

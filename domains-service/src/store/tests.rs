@@ -174,6 +174,13 @@ async fn credentials_and_tokens_are_bounded_by_number() {
         let new = gateways::Enrolment { kind, name: "one-more", digest: "digest", file: None };
         let one_more = write.enrol(&new).await.unwrap();
         assert_eq!(one_more, Err(gateways::NotEnrolled::TooMany));
+        // The one that was revoked first makes room, and stays revoked.
+        for revoked in ["1", "2"] {
+            assert!(write.revoke_gateway(revoked).await.unwrap().is_some());
+        }
+        assert_eq!(write.enrol(&new).await.unwrap(), Ok(true));
+        let again = gateways::Enrolment { name: "again", digest: "digest 1", ..new };
+        assert_eq!(write.enrol(&again).await.unwrap(), Err(gateways::NotEnrolled::Revoked));
         assert!(!write.add_operator("one-more", "digest", NOW.plus(1)).await.unwrap());
         write.commit().await.unwrap();
     }

@@ -19,60 +19,25 @@ pub(crate) const WITHDRAWALS_OF_ONE_MAX: i64 = 1_000;
 /// Rows looked at at once.
 const ROWS_MAX: i64 = 1_000;
 
-/// What kind of thing was withdrawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
-    /// A custom domain.
-    Name,
-    /// An API key.
-    Key,
-    /// A project, with its names and its keys.
-    Project,
-    /// The service of a project, which was suspended.
-    Suspension,
-    /// Visits of a project without a key.
-    Access,
-    /// The upstream that a project was on.
-    Upstream,
-    /// Reading of a project by pages of other origins.
-    Cors,
-    /// Where visitors of a custom domain were sent.
-    Redirect,
-}
-
-impl What {
-    /// All of them.
-    pub(crate) const ALL: [Self; 8] = [
-        Self::Name,
-        Self::Key,
-        Self::Project,
-        Self::Suspension,
-        Self::Access,
-        Self::Upstream,
-        Self::Cors,
-        Self::Redirect,
-    ];
-
-    /// The word in the database, the API and metrics.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Name => "name",
-            Self::Key => "key",
-            Self::Project => "project",
-            Self::Suspension => "suspension",
-            Self::Access => "access",
-            Self::Upstream => "upstream",
-            Self::Cors => "cors",
-            Self::Redirect => "redirect",
-        }
-    }
-}
-
-impl std::str::FromStr for What {
-    type Err = ();
-
-    fn from_str(word: &str) -> Result<Self, ()> {
-        Self::ALL.into_iter().find(|what| what.as_str() == word).ok_or(())
+contract::words! {
+    /// What kind of thing was withdrawn.
+    pub(crate) enum What {
+        /// A custom domain.
+        Name = "name",
+        /// An API key.
+        Key = "key",
+        /// A project, with its names and its keys.
+        Project = "project",
+        /// The service of a project, which was suspended.
+        Suspension = "suspension",
+        /// Visits of a project without a key.
+        Access = "access",
+        /// The upstream that a project was on.
+        Upstream = "upstream",
+        /// Reading of a project by pages of other origins.
+        Cors = "cors",
+        /// Where visitors of a custom domain were sent.
+        Redirect = "redirect",
     }
 }
 

@@ -54,38 +54,17 @@ fn fits(entry: &str, event: &str) -> bool {
     }
 }
 
-/// Why nothing is sent to an endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DisabledReason {
-    /// Its owner said so.
-    Owner,
-    /// It has failed for days.
-    Failing,
-    /// It said that it is gone (410).
-    Gone,
-    /// Too much waits for it.
-    Backlog,
-}
-
-impl DisabledReason {
-    pub(crate) const ALL: [Self; 4] = [Self::Owner, Self::Failing, Self::Gone, Self::Backlog];
-
-    /// The word in records, answers and metrics.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Owner => "owner",
-            Self::Failing => "failing",
-            Self::Gone => "gone",
-            Self::Backlog => "backlog",
-        }
-    }
-}
-
-impl std::str::FromStr for DisabledReason {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        Self::ALL.into_iter().find(|reason| reason.as_str() == text).ok_or(())
+contract::words! {
+    /// Why nothing is sent to an endpoint.
+    pub(crate) enum DisabledReason {
+        /// Its owner said so.
+        Owner = "owner",
+        /// It has failed for days.
+        Failing = "failing",
+        /// It said that it is gone (410).
+        Gone = "gone",
+        /// Too much waits for it.
+        Backlog = "backlog",
     }
 }
 

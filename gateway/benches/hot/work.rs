@@ -117,9 +117,6 @@ fn sample(quota: &Quota, runtime: &tokio::runtime::Runtime) -> anyhow::Result<Sa
 }
 
 /// All of them. The log goes nowhere, the ledger is the one in memory.
-///
-/// # Errors
-/// When a value written above is none.
 pub(crate) fn all() -> anyhow::Result<Vec<Work>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let clock: Arc<dyn QuotaClock> = Arc::new(RealClock(Instant::now()));

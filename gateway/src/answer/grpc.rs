@@ -61,9 +61,6 @@ pub fn status(fields: &HeaderMap) -> Option<u16> {
 }
 
 /// Writes a refusal to `out`, all of it; the status of HTTP, and that of gRPC.
-///
-/// # Errors
-/// Those of `out`.
 pub fn say(refusal: &Refusal, out: &mut impl ResponseSink) -> pingora::Result<(StatusCode, u16)> {
     let code = code(refusal.rejection);
     out.status(StatusCode::OK, "OK")?;

@@ -58,9 +58,6 @@ pub fn accepts_html(headers: &HeaderMap) -> bool {
 
 impl Refusal {
     /// Writes status and fields to `out`; the page, a site's own or ours.
-    ///
-    /// # Errors
-    /// Those of `out`.
     pub fn show(
         &self,
         own: Option<&ErrorPage>,

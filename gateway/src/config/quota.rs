@@ -25,26 +25,11 @@ pub struct QuotaConfig {
     pub anonymous_per_minute: NonZeroU32,
 }
 
-/// The choices of `store`.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum StoreKind {
-    Embedded,
-    Redis,
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("use one of: embedded, redis")]
-struct UnknownStore;
-
-impl std::str::FromStr for StoreKind {
-    type Err = UnknownStore;
-
-    fn from_str(text: &str) -> Result<Self, UnknownStore> {
-        match text {
-            "embedded" => Ok(Self::Embedded),
-            "redis" => Ok(Self::Redis),
-            _ => Err(UnknownStore),
-        }
+contract::words! {
+    /// The choices of `store`.
+    enum StoreKind {
+        Embedded = "embedded",
+        Redis = "redis",
     }
 }
 

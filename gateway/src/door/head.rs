@@ -82,9 +82,6 @@ pub struct HeadReader {
 impl HeadReader {
     /// Looks at `buffer`, which starts where the head starts and only ever grows between calls. `Some` is the length
     /// of the head, blank line included, and its meaning; `None` asks for more bytes.
-    ///
-    /// # Errors
-    /// The [`Rejection`] of the first rule that the bytes break.
     pub fn advance(&mut self, buffer: &[u8], limits: &HeadLimits) -> Result<Option<(usize, Head)>, Rejection> {
         loop {
             let fresh = buffer.get(self.scanned..).unwrap_or_default();
@@ -118,9 +115,6 @@ impl HeadReader {
 }
 
 /// Judges a head that HTTP/2 delivered: as its lines would be, so is it.
-///
-/// # Errors
-/// The [`Rejection`] of the first rule that it breaks.
 pub(crate) fn judge(head: &RequestHeader, body_follows: bool, limits: &HeadLimits) -> Result<Head, Rejection> {
     let authority = head.uri.authority().map(|authority| authority.as_str().as_bytes());
     let target = match head.uri.path_and_query() {
@@ -133,9 +127,6 @@ pub(crate) fn judge(head: &RequestHeader, body_follows: bool, limits: &HeadLimit
 }
 
 /// Whether a target may travel in a request with this method.
-///
-/// # Errors
-/// [`Rejection::BadTarget`].
 pub(crate) fn judge_target(method: &[u8], target: &[u8]) -> Result<(), Rejection> {
     target::check(method, target).map(|_| ())
 }

@@ -74,15 +74,7 @@ impl Door {
         connections: Arc<Connections>,
         settings: Arc<DoorSettings>,
     ) -> Self {
-        let desk = Arc::new(Desk { handler, doorman, connections, settings, tls: None });
-        Self {
-            name: name.into(),
-            address,
-            threads: None,
-            heartbeat: None,
-            state: watch::Sender::new(Listening::NotYet),
-            desk,
-        }
+        Self::at(name.into(), address, Desk { handler, doorman, connections, settings, tls: None })
     }
 
     /// A door for HTTPS. Fails if the cryptographic library does not have what [`super::tls::provider`] names.
@@ -95,15 +87,13 @@ impl Door {
         settings: Arc<DoorSettings>,
         tickets: Arc<Tickets>,
     ) -> Result<Self, rustls::Error> {
-        let desk = Arc::new(Desk { handler, doorman, connections, settings, tls: Some(TlsTerms::new(tickets)?) });
-        Ok(Self {
-            name: name.into(),
-            address,
-            threads: None,
-            heartbeat: None,
-            state: watch::Sender::new(Listening::NotYet),
-            desk,
-        })
+        let tls = Some(TlsTerms::new(tickets)?);
+        Ok(Self::at(name.into(), address, Desk { handler, doorman, connections, settings, tls }))
+    }
+
+    fn at(name: String, address: SocketAddr, desk: Desk) -> Self {
+        let state = watch::Sender::new(Listening::NotYet);
+        Self { name, address, threads: None, heartbeat: None, state, desk: Arc::new(desk) }
     }
 
     /// Threads of the runtime that serves this door's connections. Default: what the server says for all services.

@@ -88,9 +88,6 @@ pub fn proxy_header(bytes: &[u8]) -> Result<(Option<SocketAddr>, usize), NoHeade
 pub struct NoHeader;
 
 /// Whether a target may travel, and whether its path has dot segments, which no route takes.
-///
-/// # Errors
-/// The rule that it breaks.
 pub fn target(target: &str) -> Result<bool, Rejection> {
     if !target.starts_with('/') {
         return Err(Rejection::BadTarget);

@@ -8,9 +8,6 @@ use crate::decorate::{Spoken, is_foreign, ours};
 use crate::facts::Facts;
 
 /// What goes on to a client of the head at the start of `bytes`, and how many bytes the head has. `Ok(None)` asks for more.
-///
-/// # Errors
-/// When it is no head of a response.
 pub fn response_head(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, NoHead> {
     let mut out = Wire::new(false);
     let head = response::read(bytes, false, |_| false, &mut out).map_err(|_| NoHead)?;
@@ -18,9 +15,6 @@ pub fn response_head(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, NoHead> {
 }
 
 /// The same with the fields that the edge adds, all but what concerns the connection.
-///
-/// # Errors
-/// When it is no head of a response, or not a whole one.
 pub fn client_head(bytes: &[u8], facts: &Facts) -> Result<Vec<u8>, NoHead> {
     let mut out = Wire::new(false);
     let head = response::read(bytes, false, |name| is_foreign(name, facts), &mut out).map_err(|_| NoHead)?;
@@ -30,9 +24,6 @@ pub fn client_head(bytes: &[u8], facts: &Facts) -> Result<Vec<u8>, NoHead> {
 }
 
 /// The head of what the gateway says itself, all but what concerns the connection.
-///
-/// # Errors
-/// When it is none.
 pub fn answer_head(answer: Answer, facts: &Facts) -> Result<Vec<u8>, NoHead> {
     let mut out = Wire::new(false);
     answer.say(&mut out).map_err(|_| NoHead)?;

@@ -138,33 +138,17 @@ fn fits(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// What becomes of fields whose name has an underscore: `X_User` is `X-User` to servers that make variables of names.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Underscores {
-    /// They stay behind.
-    #[default]
-    Drop,
-    /// They reach the upstream, unless they would not with hyphens.
-    Pass,
-    /// A request with such a field is refused.
-    Refuse,
-}
-
-/// What [`Underscores`] is not.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("use \"drop\", \"pass\" or \"refuse\"")]
-pub struct UnknownUnderscores;
-
-impl FromStr for Underscores {
-    type Err = UnknownUnderscores;
-
-    fn from_str(text: &str) -> Result<Self, UnknownUnderscores> {
-        match text {
-            "drop" => Ok(Self::Drop),
-            "pass" => Ok(Self::Pass),
-            "refuse" => Ok(Self::Refuse),
-            _ => Err(UnknownUnderscores),
-        }
+contract::words! {
+    /// What becomes of fields whose name has an underscore: `X_User` is `X-User` to servers that make variables of names.
+    #[derive(Default)]
+    pub enum Underscores {
+        /// They stay behind.
+        #[default]
+        Drop = "drop",
+        /// They reach the upstream, unless they would not with hyphens.
+        Pass = "pass",
+        /// A request with such a field is refused.
+        Refuse = "refuse",
     }
 }
 

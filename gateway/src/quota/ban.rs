@@ -13,33 +13,17 @@ use std::time::Duration;
 pub use contract::ban::{Ban, BanReason};
 pub use table::{BanTable, OFFENDERS_MAX};
 
-/// Whether bans are imposed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BanSwitch {
-    /// Nothing is counted; only bans by hand hold.
-    Off,
-    /// Bans are decided and listed, but nobody is refused for one.
-    Shadow,
-    /// Bans are imposed.
-    #[default]
-    On,
-}
-
-/// A word that is no choice of [`BanSwitch`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("use one of: off, shadow, on")]
-pub struct UnknownBanSwitch;
-
-impl std::str::FromStr for BanSwitch {
-    type Err = UnknownBanSwitch;
-
-    fn from_str(text: &str) -> Result<Self, UnknownBanSwitch> {
-        match text {
-            "off" => Ok(Self::Off),
-            "shadow" => Ok(Self::Shadow),
-            "on" => Ok(Self::On),
-            _ => Err(UnknownBanSwitch),
-        }
+contract::words! {
+    /// Whether bans are imposed.
+    #[derive(Default)]
+    pub enum BanSwitch {
+        /// Nothing is counted; only bans by hand hold.
+        Off = "off",
+        /// Bans are decided and listed, but nobody is refused for one.
+        Shadow = "shadow",
+        /// Bans are imposed.
+        #[default]
+        On = "on",
     }
 }
 

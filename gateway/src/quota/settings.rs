@@ -1,81 +1,38 @@
 //! What an operator may choose about quotas. The defaults are the safe ones.
 
-use std::str::FromStr;
 use std::time::Duration;
 
 use super::ban::BanRules;
 use super::store::Fleet;
 
-/// What becomes of requests while the quota store cannot be asked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnStoreDown {
-    /// Each node lets its share of the limits through.
-    #[default]
-    Share,
-    /// 503 `quota_unavailable`.
-    Deny,
-    /// Everything is let through, and counted.
-    Allow,
-}
-
-/// A word that is no choice of [`OnStoreDown`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("use one of: share, deny, allow")]
-pub struct UnknownOnStoreDown;
-
-impl OnStoreDown {
-    /// The word in configuration, logs and metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Share => "share",
-            Self::Deny => "deny",
-            Self::Allow => "allow",
-        }
+contract::words! {
+    /// What becomes of requests while the quota store cannot be asked.
+    #[derive(Default)]
+    pub enum OnStoreDown {
+        /// Each node lets its share of the limits through.
+        #[default]
+        Share = "share",
+        /// 503 `quota_unavailable`.
+        Deny = "deny",
+        /// Everything is let through, and counted.
+        Allow = "allow",
     }
 }
 
-impl FromStr for OnStoreDown {
-    type Err = UnknownOnStoreDown;
-
-    fn from_str(text: &str) -> Result<Self, UnknownOnStoreDown> {
-        match text {
-            "share" => Ok(Self::Share),
-            "deny" => Ok(Self::Deny),
-            "allow" => Ok(Self::Allow),
-            _ => Err(UnknownOnStoreDown),
-        }
-    }
-}
-
-/// How requests are being counted right now, for the metric and the log field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Mode {
-    /// The store answers and this node is the only one: counts and headers are exact.
-    Exact,
-    /// The store answers several nodes: no limit is ever exceeded; Remaining may be ahead by what other nodes were
-    /// granted since this one last asked.
-    Lease,
-    /// The store is gone: this node lets its share through.
-    Share,
-    /// The store is gone: requests are answered 503.
-    Deny,
-    /// The store is gone: requests are let through.
-    Allow,
-}
-
-impl Mode {
-    /// Every mode, for metrics that start at zero.
-    pub const ALL: &'static [Self] = &[Self::Exact, Self::Lease, Self::Share, Self::Deny, Self::Allow];
-
-    /// The word in logs and metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Exact => "exact",
-            Self::Lease => "lease",
-            Self::Share => "share",
-            Self::Deny => "deny",
-            Self::Allow => "allow",
-        }
+contract::words! {
+    /// How requests are being counted right now, for the metric and the log field.
+    pub enum Mode {
+        /// The store answers and this node is the only one: counts and headers are exact.
+        Exact = "exact",
+        /// The store answers several nodes: no limit is ever exceeded; Remaining may be ahead by what other nodes were
+        /// granted since this one last asked.
+        Lease = "lease",
+        /// The store is gone: this node lets its share through.
+        Share = "share",
+        /// The store is gone: requests are answered 503.
+        Deny = "deny",
+        /// The store is gone: requests are let through.
+        Allow = "allow",
     }
 }
 

@@ -7,7 +7,6 @@
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
-use std::str::FromStr;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -27,39 +26,17 @@ const SHARDS: usize = 8;
 /// Names per table; eight tables of them per minute and question, at about 200 bytes a name.
 pub const NAMES_MAX: usize = 64;
 
-/// What requests are counted by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
-    /// Who pays.
-    Project,
-    /// Where it was sent.
-    Host,
-    /// With which key.
-    Key,
-    /// How it ended: the code of a refusal, or the class of status.
-    Code,
-}
-
-impl By {
-    const ALL: [Self; 4] = [Self::Project, Self::Host, Self::Key, Self::Code];
-}
-
-/// A word that is no [`By`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("use one of: project, host, key, code")]
-pub struct UnknownBy;
-
-impl FromStr for By {
-    type Err = UnknownBy;
-
-    fn from_str(text: &str) -> Result<Self, UnknownBy> {
-        match text {
-            "project" => Ok(Self::Project),
-            "host" => Ok(Self::Host),
-            "key" => Ok(Self::Key),
-            "code" => Ok(Self::Code),
-            _ => Err(UnknownBy),
-        }
+contract::words! {
+    /// What requests are counted by.
+    pub enum By {
+        /// Who pays.
+        Project = "project",
+        /// Where it was sent.
+        Host = "host",
+        /// With which key.
+        Key = "key",
+        /// How it ended: the code of a refusal, or the class of status.
+        Code = "code",
     }
 }
 

@@ -38,31 +38,20 @@ pub(super) const ROOM_MIN: u64 = 16 * 1024 * 1024;
 /// What an entity without a certificate takes at most, and a certificate beside its texts.
 const ENTITY_BYTES: usize = 600;
 
-/// The kinds of entity, each a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Site,
-    Project,
-    Key,
-    Certificate,
-    Challenge,
+contract::words! {
+    /// The kinds of entity, each a table.
+    pub(super) enum Kind {
+        Site = "sites",
+        Project = "projects",
+        Key = "keys",
+        Certificate = "certificates",
+        Challenge = "challenges",
+    }
 }
 
 impl Kind {
-    const ALL: [Self; 5] = [Self::Site, Self::Project, Self::Key, Self::Certificate, Self::Challenge];
-
     const fn table(self) -> Table {
-        TableDefinition::new(self.plural())
-    }
-
-    const fn plural(self) -> &'static str {
-        match self {
-            Self::Site => "sites",
-            Self::Project => "projects",
-            Self::Key => "keys",
-            Self::Certificate => "certificates",
-            Self::Challenge => "challenges",
-        }
+        TableDefinition::new(self.as_str())
     }
 }
 
@@ -183,7 +172,7 @@ impl File {
     /// An entity; an unreadable file or value is logged and counts as absent, so that a request is refused, not broken.
     pub(super) fn get<T: DeserializeOwned>(&self, kind: Kind, key: &str) -> Option<T> {
         self.try_get(kind, key).unwrap_or_else(|error| {
-            tracing::error!(of = kind.plural(), error = format!("{error:#}"), "the local replica cannot be read");
+            tracing::error!(of = kind.as_str(), error = format!("{error:#}"), "the local replica cannot be read");
             None
         })
     }

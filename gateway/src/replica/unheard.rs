@@ -10,22 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Replica, ReplicaError};
 
-/// A replica that was left with a goodbye.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unheard {
-    /// Nothing of it is served.
-    Held,
-    /// It is served all the same, as the settings say.
-    Served,
-}
-
-impl Unheard {
-    /// The word in `/status`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Held => "held",
-            Self::Served => "served",
-        }
+contract::words! {
+    /// A replica that was left with a goodbye.
+    pub enum Unheard {
+        /// Nothing of it is served.
+        Held = "held",
+        /// It is served all the same, as the settings say.
+        Served = "served",
     }
 }
 

@@ -6,21 +6,13 @@ use contract::time::UnixSeconds;
 use crate::replica::Expiry;
 use crate::tls::{CertificateFault, FaultKind, Place};
 
-/// Whose certificates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CertificateKind {
-    /// Of customers' domains.
-    Domains,
-    /// The platform's wildcard.
-    Platform,
-}
-
-impl CertificateKind {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Domains => "domains",
-            Self::Platform => "platform",
-        }
+contract::words! {
+    /// Whose certificates.
+    pub enum CertificateKind {
+        /// Of customers' domains.
+        Domains = "domains",
+        /// The platform's wildcard.
+        Platform = "platform",
     }
 }
 
@@ -68,7 +60,7 @@ impl CertificateMetrics {
 
     /// Shows what is wrong with the platform's certificate.
     pub fn show_faults(&self, faults: &[CertificateFault]) {
-        for place in Place::ALL {
+        for &place in Place::ALL {
             for reason in FaultKind::REASONS {
                 let found = faults.iter().any(|fault| fault.place == place && fault.kind.reason() == reason);
                 self.faults.with_label_values(&[place.as_str(), reason]).set(i64::from(found));

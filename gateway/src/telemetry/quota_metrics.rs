@@ -8,38 +8,25 @@ use crate::facts::Facts;
 use crate::quota::settings::Mode;
 use crate::rejection::Rejection;
 
-/// How a charge was decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decision {
-    /// A unit of both windows was spent.
-    Admitted,
-    /// The minute had none left.
-    RefusedMinute,
-    /// The day had none left.
-    RefusedDay,
-    /// The key is banned.
-    Banned,
-    /// Nobody could tell.
-    Unavailable,
-    /// A limit in shadow mode would have refused it.
-    Shadow,
+contract::words! {
+    /// How a charge was decided.
+    pub enum Decision {
+        /// A unit of both windows was spent.
+        Admitted = "admitted",
+        /// The minute had none left.
+        RefusedMinute = "refused_minute",
+        /// The day had none left.
+        RefusedDay = "refused_day",
+        /// The key is banned.
+        Banned = "banned",
+        /// Nobody could tell.
+        Unavailable = "unavailable",
+        /// A limit in shadow mode would have refused it.
+        Shadow = "shadow",
+    }
 }
 
 impl Decision {
-    const ALL: &'static [Self] =
-        &[Self::Admitted, Self::RefusedMinute, Self::RefusedDay, Self::Banned, Self::Unavailable, Self::Shadow];
-
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Admitted => "admitted",
-            Self::RefusedMinute => "refused_minute",
-            Self::RefusedDay => "refused_day",
-            Self::Banned => "banned",
-            Self::Unavailable => "unavailable",
-            Self::Shadow => "shadow",
-        }
-    }
-
     /// The decision behind the end of a request that was charged or refused for its quota.
     pub fn of(facts: &Facts) -> Option<Self> {
         facts.quota_mode?;

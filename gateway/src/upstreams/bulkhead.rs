@@ -65,9 +65,6 @@ impl Bulkhead {
 
     /// A place for a request that this project pays for, sent by this visitor. Visitors of the platform's own hosts have no
     /// project, and a caller with a key is no visitor.
-    ///
-    /// # Errors
-    /// [`Busy`], when there is none for it.
     pub(super) fn enter(
         self: &Arc<Self>,
         project: Option<&ProjectUid>,

@@ -86,9 +86,6 @@ impl From<io::Error> for DialError {
 }
 
 /// Connects, and shakes hands where there is TLS; `http2` is offered if it may be spoken. No longer than `patience`.
-///
-/// # Errors
-/// When that does not come about.
 pub async fn dial(
     transport: &Transport,
     endpoint: &Endpoint,

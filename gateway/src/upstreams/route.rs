@@ -43,9 +43,6 @@ impl RouteTable {
     }
 
     /// The largest body the request may send.
-    ///
-    /// # Errors
-    /// [`RouteError`].
     pub fn pick(&self, method: &Method, path: &str, body: BodyPromise, body_bytes_max: u64) -> Result<u64, RouteError> {
         // TRACE and CONNECT are nobody's: one mirrors headers, the other opens tunnels.
         if matches!(*method, Method::TRACE | Method::CONNECT) {
@@ -67,9 +64,6 @@ impl RouteTable {
     }
 
     /// A browser's preflight on a path: it has no body.
-    ///
-    /// # Errors
-    /// [`RouteError`].
     pub fn pick_preflight(&self, path: &str, body: BodyPromise) -> Result<u64, RouteError> {
         match (self.methods(path), body) {
             (None, _) => Err(RouteError::NotFound),

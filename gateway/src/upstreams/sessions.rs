@@ -73,9 +73,6 @@ impl Sessions {
     }
 
     /// A place on a connection of this tenant that was made with what is shown today; `connect` makes another one.
-    ///
-    /// # Errors
-    /// When that does not come about.
     pub async fn lease<F>(
         &self,
         tenant: Tenant,

@@ -1,6 +1,7 @@
 //! Schemas, headers and responses that operations share.
 
-use serde_json::{Map, Value, json};
+use chassis::openapi::{self, schema};
+use serde_json::{Value, json};
 
 use crate::api::v2::{IDEMPOTENCY_HOURS, LIMIT_MAX, QUANTITY_MAX};
 
@@ -27,58 +28,13 @@ pub(super) const ANY_ERRORS: &[(u16, &str)] = &[
     (504, "upstream_timeout"),
 ];
 
-/// A reference to a schema.
-pub(super) fn schema(name: &str) -> Value {
-    json!({ "$ref": format!("#/components/schemas/{name}") })
-}
-
-/// JSON content of a schema.
-pub(super) fn content(schema: &Value) -> Value {
-    json!({ "application/json": { "schema": schema } })
-}
-
-fn rate_headers() -> Map<String, Value> {
-    ["X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"]
-        .into_iter()
-        .map(|name| (name.to_owned(), json!({ "$ref": format!("#/components/headers/{name}") })))
-        .collect()
-}
-
-/// A response with the headers every response has, and some of its own.
-pub(super) fn response(description: &str, content: Option<&Value>, own: &[&str]) -> Value {
-    let mut headers = rate_headers();
-    for name in own {
-        headers.insert((*name).to_owned(), json!({ "$ref": format!("#/components/headers/{name}") }));
-    }
-    let mut response = json!({ "description": description, "headers": headers });
-    if let (Some(content), Some(response)) = (content, response.as_object_mut()) {
-        response.insert("content".to_owned(), content.clone());
-    }
-    response
-}
-
 /// An Error response; status 0 is every other one.
 pub(super) fn error_response(status: u16, codes: &[&str]) -> Value {
-    let description = match status {
-        0 => "Any other refusal.".to_owned(),
-        401 => "Missing or invalid API key.".to_owned(),
-        _ => format!("`{}`", codes.join("`, `")),
-    };
-    let own: &[&str] = match status {
-        401 => &["WWW-Authenticate"],
-        405 => &["Allow"],
-        429 | 503 => &["Retry-After"],
-        _ => &[],
-    };
     let content = json!({
         "application/json": { "schema": schema("Error") },
         "application/problem+json": { "schema": schema("Problem") },
     });
-    let mut response = response(&description, Some(&content), own);
-    if let Some(response) = response.as_object_mut().filter(|_| !codes.is_empty()) {
-        response.insert("x-error-codes".to_owned(), codes.into());
-    }
-    response
+    openapi::error_response(status, codes, &content)
 }
 
 /// A path parameter that is an int64.
@@ -95,36 +51,17 @@ pub(super) fn id_parameter(name: &str, description: &str) -> Value {
 /// Everything under `components`.
 pub(super) fn components() -> Value {
     json!({
-        "securitySchemes": {
-            "bearerAuth": {
-                "type": "http",
-                "scheme": "bearer",
-                "description": "Your API key: `Authorization: Bearer <API_KEY>`.",
-            },
-        },
-        "headers": headers(),
+        "securitySchemes": openapi::bearer("Your API key: `Authorization: Bearer <API_KEY>`."),
+        "headers": openapi::headers(&[
+            ("ETag", "Changes whenever an order of the project changes. Send it back as If-None-Match."),
+            ("Location", "Where the new order is."),
+            ("Link", "Links to other pages, or to where a deprecation is explained (RFC 8288)."),
+            ("Deprecation", "Since when the operation is deprecated: @ and a Unix timestamp (RFC 9745)."),
+            ("Sunset", "When the operation will be gone (RFC 8594); absent while no date is set."),
+            ("Idempotency-Replayed", "`true` when the answer is the one given the first time."),
+            ("X-API-Stability", "How stable the operation is: `beta` may still change."),
+        ]),
         "schemas": schemas(),
-    })
-}
-
-fn headers() -> Value {
-    let integer =
-        |description: &str| json!({ "description": description, "schema": { "type": "integer", "minimum": 0 } });
-    let text = |description: &str| json!({ "description": description, "schema": { "type": "string" } });
-    json!({
-        "X-RateLimit-Limit": integer("The limit that applies."),
-        "X-RateLimit-Remaining": integer("Requests left in the current window."),
-        "X-RateLimit-Reset": integer("Unix timestamp at which the limit resets."),
-        "Retry-After": integer("Seconds after which a retry is worth it."),
-        "WWW-Authenticate": text("How to authenticate (RFC 6750)."),
-        "Allow": text("The methods that are allowed here."),
-        "ETag": text("Changes whenever an order of the project changes. Send it back as If-None-Match."),
-        "Location": text("Where the new order is."),
-        "Link": text("Links to other pages, or to where a deprecation is explained (RFC 8288)."),
-        "Deprecation": text("Since when the operation is deprecated: @ and a Unix timestamp (RFC 9745)."),
-        "Sunset": text("When the operation will be gone (RFC 8594); absent while no date is set."),
-        "Idempotency-Replayed": text("`true` when the answer is the one given the first time."),
-        "X-API-Stability": text("How stable the operation is: `beta` may still change."),
     })
 }
 

@@ -1,9 +1,10 @@
 //! `/v1`, as the specification has it.
 
+use chassis::openapi::{content, response, schema};
 use serde_json::{Value, json};
 
 use super::Operation;
-use super::schemas::{content, id_parameter, response, schema};
+use super::schemas::id_parameter;
 use crate::error::Code;
 
 pub(super) fn document() -> Value {

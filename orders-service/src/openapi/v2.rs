@@ -1,9 +1,10 @@
 //! `/v2`, beta.
 
+use chassis::openapi::{content, query, response, schema};
 use serde_json::{Value, json};
 
 use super::Operation;
-use super::schemas::{content, id_parameter, idempotency_key, response, schema};
+use super::schemas::{id_parameter, idempotency_key};
 use crate::api::v2::{CURSOR_PATTERN, LIMIT_DEFAULT, LIMIT_MAX, SORTS};
 use crate::error::Code;
 
@@ -56,37 +57,36 @@ fn list() -> Operation {
 }
 
 fn list_parameters() -> Vec<Value> {
-    let query = |name: &str, description: &str, schema: Value| json!({ "name": name, "in": "query", "required": false, "description": description, "schema": schema });
     let date = json!({ "type": "string", "format": "date-time" });
     let sorts: Vec<_> = SORTS.iter().map(|(word, _)| *word).collect();
     vec![
         query(
             "status",
             "Orders in this state.",
-            json!({ "type": "string", "enum": ["pending", "shipped", "cancelled"] }),
+            &json!({ "type": "string", "enum": ["pending", "shipped", "cancelled"] }),
         ),
         query(
             "petId",
             "Orders of this pet.",
-            json!({ "type": "integer", "format": "int64", "minimum": i64::MIN, "maximum": i64::MAX }),
+            &json!({ "type": "integer", "format": "int64", "minimum": i64::MIN, "maximum": i64::MAX }),
         ),
-        query("complete", "Orders that are (not) fulfilled.", json!({ "type": "boolean" })),
-        query("shipDateFrom", "Ship date at this moment or later.", date.clone()),
-        query("shipDateBefore", "Ship date before this moment.", date),
+        query("complete", "Orders that are (not) fulfilled.", &json!({ "type": "boolean" })),
+        query("shipDateFrom", "Ship date at this moment or later.", &date),
+        query("shipDateBefore", "Ship date before this moment.", &date),
         query(
             "sort",
             "A minus turns the order around. Orders without a ship date come before all others, or after them.",
-            json!({ "type": "string", "enum": sorts, "default": "id" }),
+            &json!({ "type": "string", "enum": sorts, "default": "id" }),
         ),
         query(
             "limit",
             "Orders of a page.",
-            json!({ "type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT }),
+            &json!({ "type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT }),
         ),
         query(
             "cursor",
             "`nextCursor` of the page before, with the same filters. It carries its sort, which goes before the parameter.",
-            json!({ "type": "string", "pattern": CURSOR_PATTERN }),
+            &json!({ "type": "string", "pattern": CURSOR_PATTERN }),
         ),
     ]
 }

@@ -40,9 +40,6 @@ pub enum Dns {
 }
 
 /// Says how to get it.
-///
-/// # Errors
-/// Always.
 pub(crate) fn carry_out(_: &Path, _: Dns) -> anyhow::Result<String> {
     Err(anyhow::Error::msg(HOW))
 }

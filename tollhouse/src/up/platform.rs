@@ -54,9 +54,6 @@ pub(super) struct Given<'a> {
 
 impl Platform {
     /// Starts all parts.
-    ///
-    /// # Errors
-    /// When one cannot start.
     pub(super) async fn start(
         directory: &Directory,
         given: &Given<'_>,
@@ -117,9 +114,6 @@ impl Platform {
     }
 
     /// Waits until the edge says it is ready.
-    ///
-    /// # Errors
-    /// When it does not become ready.
     pub(super) async fn ready(&self, client: &Client) -> anyhow::Result<()> {
         let ready = async {
             while client.edge(Method::GET, "/readyz").await.is_err() {
@@ -130,9 +124,6 @@ impl Platform {
     }
 
     /// Stops the edge first, so that nothing in progress loses its service.
-    ///
-    /// # Errors
-    /// What a part failed with.
     pub(super) async fn stop(self) -> anyhow::Result<()> {
         self.edge_end.begin();
         let edge = self.edge.stopped().await;

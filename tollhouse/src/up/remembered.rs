@@ -72,9 +72,6 @@ impl Remembered {
     }
 
     /// From now on the demo is made, whatever becomes of it.
-    ///
-    /// # Errors
-    /// When that cannot be written down.
     pub(super) fn demo_is_made(&mut self, directory: &Directory) -> anyhow::Result<()> {
         self.demo_pending = false;
         directory.write_json(FILE, self)

@@ -42,9 +42,6 @@ pub(super) async fn read(
 }
 
 /// Remembers the settings of backends.
-///
-/// # Errors
-/// When they cannot be written down.
 pub(super) fn remember(directory: &Directory, settings: &Settings) -> anyhow::Result<()> {
     directory.write_json(SETTINGS_FILE, settings)
 }

@@ -7,7 +7,6 @@ const LINES_MAX: usize = 400;
 
 /// Files that may be longer, with the reason.
 const LONGER: &[(&str, &str)] = &[
-    ("domains-service/src/store/webhooks/outbox.rs", "every statement about one table"),
     ("domains-service/tests/it/world.rs", "one world: control plane, gateway's identity, callers"),
     ("gateway/src/quota/ledger/bucket/tests.rs", "the rules of one record"),
     ("gateway/src/quota/ledger/node/tests.rs", "the rules of one node"),

@@ -1,52 +1,36 @@
 //! What was sent to a webhook, what became of it, and sending it again.
 
-use std::sync::Arc;
-
-use axum::Extension;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use contract::key::Scope;
 use contract::time::UnixMillis;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::super::extract::{Params, Segments};
-use super::super::view::rfc3339;
-use crate::actor::Actor;
-use crate::app::App;
+use super::super::extract::{DomainsRead, DomainsWrite, Entered, Params};
+use super::super::view::{page, rfc3339};
 use crate::error::{Code, Stop};
 use crate::store::webhooks::{self, Delivery, DeliveryState};
 
 /// `GET …/webhooks/{webhook}/deliveries`, newest first.
 pub(in crate::api) async fn list(
-    State(app): State<Arc<App>>,
-    Extension(actor): Extension<Actor>,
-    Segments([project, webhook]): Segments<2>,
+    Entered { app, actor, project, rest: [webhook], .. }: Entered<DomainsRead, 1>,
     params: Params,
 ) -> Result<Response, Stop> {
-    let project = actor.enter(&project, Some(Scope::DomainsRead))?;
     let endpoint = super::load(&app, &actor, &project, &webhook).await?;
     let limit = params.limit()?;
     let before = params.number_cursor()?;
     let state = params.text("state").map(str::parse::<DeliveryState>).transpose();
-    let state = state.map_err(|()| {
-        let words: Vec<&str> = DeliveryState::ALL.into_iter().map(DeliveryState::as_str).collect();
-        Code::InvalidQuery.refuse(format!("state must be one of: {}.", words.join(", ")))
+    let state = state.map_err(|_| {
+        Code::InvalidQuery.refuse(format!("state must be one of: {}.", DeliveryState::WORDS.join(", ")))
     })?;
     let found = app.store.deliveries(&endpoint.id, state, before, limit).await?;
-    let full = i64::try_from(found.len()).is_ok_and(|count| count == limit);
-    let next = found.last().filter(|_| full).map(|delivery| delivery.id.to_string());
-    let list: Vec<Value> = found.iter().map(view).collect();
+    let (list, next) = page(&found, limit, |delivery| delivery.id.to_string(), view);
     Ok(axum::Json(json!({ "deliveries": list, "next_cursor": next })).into_response())
 }
 
 /// `POST …/webhooks/{webhook}/deliveries/{delivery}/repeat`: from now on it is tried as if for the first time.
 pub(in crate::api) async fn repeat(
-    State(app): State<Arc<App>>,
-    Extension(actor): Extension<Actor>,
-    Segments([project, webhook, delivery]): Segments<3>,
+    Entered { app, actor, project, rest: [webhook, delivery], .. }: Entered<DomainsWrite, 2>,
 ) -> Result<Response, Stop> {
-    let project = actor.enter(&project, Some(Scope::DomainsWrite))?;
     let not_found = || Stop::from(Code::DeliveryNotFound.refuse("The webhook has no delivery of this id."));
     let mut write = app.store.write().await?;
     let endpoint = super::find(&mut write, &actor, &project, &webhook).await?;
@@ -63,11 +47,8 @@ pub(in crate::api) async fn repeat(
 
 /// `POST …/webhooks/{webhook}/test`: a message that tells nothing, signed and sent like every other.
 pub(in crate::api) async fn test(
-    State(app): State<Arc<App>>,
-    Extension(actor): Extension<Actor>,
-    Segments([project, webhook]): Segments<2>,
+    Entered { app, actor, project, rest: [webhook], .. }: Entered<DomainsWrite, 1>,
 ) -> Result<Response, Stop> {
-    let project = actor.enter(&project, Some(Scope::DomainsWrite))?;
     let mut write = app.store.write().await?;
     let endpoint = super::find(&mut write, &actor, &project, &webhook).await?;
     let off = || Stop::from(Code::WebhookDisabled.refuse("The webhook is switched off; switch it on first."));

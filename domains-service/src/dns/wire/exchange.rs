@@ -39,9 +39,6 @@ pub(super) struct Asked<'a> {
 }
 
 /// Asks within `time`.
-///
-/// # Errors
-/// When there is no answer.
 pub(super) async fn exchange(server: SocketAddr, asked: Asked<'_>, time: Duration) -> Result<Message, DnsFailure> {
     tokio::time::timeout(time, ask(server, asked)).await.map_err(|_| DnsFailure::Timeout)?
 }

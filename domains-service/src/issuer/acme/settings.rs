@@ -1,7 +1,5 @@
 //! What is told of an authority in the configuration.
 
-use std::str::FromStr;
-
 use chassis::secret::Secret;
 use instant_acme::ChallengeType;
 
@@ -41,24 +39,17 @@ pub struct ExternalAccount {
     pub hmac_key: Secret,
 }
 
-/// A way of proof that any gateway can give.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChallengeKind {
-    /// A text under a path, on port 80 (RFC 8555, section 8.3).
-    Http01,
-    /// A certificate in a handshake, on port 443 (RFC 8737).
-    TlsAlpn01,
+contract::words! {
+    /// A way of proof that any gateway can give.
+    pub enum ChallengeKind {
+        /// A text under a path, on port 80 (RFC 8555, section 8.3).
+        Http01 = "http-01",
+        /// A certificate in a handshake, on port 443 (RFC 8737).
+        TlsAlpn01 = "tls-alpn-01",
+    }
 }
 
 impl ChallengeKind {
-    /// As CAA records and the configuration write it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Http01 => "http-01",
-            Self::TlsAlpn01 => "tls-alpn-01",
-        }
-    }
-
     pub(super) const fn acme(self) -> ChallengeType {
         match self {
             Self::Http01 => ChallengeType::Http01,
@@ -66,20 +57,3 @@ impl ChallengeKind {
         }
     }
 }
-
-impl FromStr for ChallengeKind {
-    type Err = UnknownChallenge;
-
-    fn from_str(text: &str) -> Result<Self, UnknownChallenge> {
-        match text {
-            "http-01" => Ok(Self::Http01),
-            "tls-alpn-01" => Ok(Self::TlsAlpn01),
-            _ => Err(UnknownChallenge),
-        }
-    }
-}
-
-/// A word that is no way of proof we know.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("use \"http-01\" or \"tls-alpn-01\"")]
-pub struct UnknownChallenge;

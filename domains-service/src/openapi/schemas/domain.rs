@@ -60,7 +60,7 @@ pub(super) fn schemas() -> Value {
             "lagging": list_of(&json!({ "type": "string" }), "Their names."),
         })),
         "Withdrawal": answer("What was withdrawn and may be served still by some gateways.", &json!({
-            "what": word(&What::ALL.map(What::as_str), "What kind of thing."),
+            "what": word(What::WORDS, "What kind of thing."),
             "since": date("Since when."),
             "lagging": list_of(&json!({ "type": "string" }), "The gateways that have not acknowledged it."),
         })),
@@ -73,14 +73,13 @@ pub(super) fn schemas() -> Value {
 }
 
 fn domain() -> Value {
-    let statuses: Vec<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
     answer(
         "A domain.",
         &json!({
             "name": text("The name in ASCII."),
             "unicode_name": text("The name as people read it."),
             "project_id": text("Whose it is."),
-            "status": word(&statuses, "Where it stands; `active` is the aim."),
+            "status": word(Status::WORDS, "Where it stands; `active` is the aim."),
             "status_since": date("Since when."),
             "primary": flag("Whether it is the project's canonical name."),
             "redirect": or_null(&reference("Redirect")),
@@ -115,12 +114,11 @@ fn record() -> Value {
 }
 
 fn problem() -> Value {
-    let codes: Vec<&str> = ProblemCode::ALL.iter().map(|code| code.as_str()).collect();
     let texts = json!({ "type": "string" });
     answer(
         "What stands between a domain and its certificate.",
         &json!({
-            "code": word(&codes, "Which problem it is."),
+            "code": word(ProblemCode::WORDS, "Which problem it is."),
             "severity": word(&["error", "warning"], "Whether it holds the domain up."),
             "who": word(&["you", "us", "ca"], "Who must act."),
             "message": text("What is the matter."),

@@ -15,35 +15,15 @@ use crate::webhook::{DisabledReason, EVENTS, compose};
 /// Endpoints looked at per search for what is due.
 const ENDPOINTS_PER_SEARCH: i64 = 1_024;
 
-/// What became of a delivery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DeliveryState {
-    /// It will be tried (again).
-    Waiting,
-    /// The receiver has it.
-    Delivered,
-    /// Nobody tries any more, unless it is repeated.
-    Failed,
-}
-
-impl DeliveryState {
-    pub(crate) const ALL: [Self; 3] = [Self::Waiting, Self::Delivered, Self::Failed];
-
-    /// The word in records and answers.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Delivered => "delivered",
-            Self::Failed => "failed",
-        }
-    }
-}
-
-impl std::str::FromStr for DeliveryState {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        Self::ALL.into_iter().find(|state| state.as_str() == text).ok_or(())
+contract::words! {
+    /// What became of a delivery.
+    pub(crate) enum DeliveryState {
+        /// It will be tried (again).
+        Waiting = "waiting",
+        /// The receiver has it.
+        Delivered = "delivered",
+        /// Nobody tries any more, unless it is repeated.
+        Failed = "failed",
     }
 }
 

@@ -64,7 +64,8 @@ const ROWS: &[(&str, &str, Read)] = &[
     ("withdrawals", "which = 'bad'", But(&[])),
 ];
 
-/// Rows that nothing makes here, and that go while the clock is moved.
+/// Rows that nothing makes here, and that go while the clock is moved. The good process is heard for ever, and the withdrawal
+/// waits for it.
 async fn more_by_hand(platform: &Platform) {
     by_hand(platform).await;
     let now = platform.clock.now().0;
@@ -72,6 +73,8 @@ async fn more_by_hand(platform: &Platform) {
         "DELETE FROM processes WHERE process = 'bad';
          INSERT INTO processes (gateway, process, place, version, applied, first_heard_at, last_heard_at)
              VALUES ('', 'bad', '', '1', 8000000000000000, {now}, {now});
+         INSERT INTO processes (gateway, process, place, version, applied, first_heard_at, last_heard_at)
+             VALUES ('', 'good', '', '1', 8000000000000000, {now}, {later}) ON CONFLICT DO NOTHING;
          INSERT INTO withdrawals (what, which, project, project_name, revision, since)
              SELECT 'key', 'bad', id, name, 9000000000000000, {now} FROM projects WHERE name = 'demo'
              ON CONFLICT DO NOTHING;

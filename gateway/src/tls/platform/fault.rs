@@ -16,25 +16,13 @@ pub struct CertificateFault {
     pub kind: FaultKind,
 }
 
-/// Which certificate a fault is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// The one that handshakes get.
-    InUse,
-    /// The files, which are not taken: handshakes get the one that was in use before.
-    Refused,
-}
-
-impl Place {
-    /// Both places.
-    pub const ALL: [Self; 2] = [Self::InUse, Self::Refused];
-
-    /// For a label.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::InUse => "in_use",
-            Self::Refused => "refused",
-        }
+contract::words! {
+    /// Which certificate a fault is about.
+    pub enum Place {
+        /// The one that handshakes get.
+        InUse = "in_use",
+        /// The files, which are not taken: handshakes get the one that was in use before.
+        Refused = "refused",
     }
 }
 

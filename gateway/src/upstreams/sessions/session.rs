@@ -171,9 +171,6 @@ impl Session {
 
 impl Place {
     /// Waits until the connection is there. One that is gone takes no more requests from here on.
-    ///
-    /// # Errors
-    /// When it did not come about.
     pub(super) async fn ready(mut self) -> Result<Entered, DialError> {
         let Some(session) = &self.0 else { return Ok(Entered::Gone) };
         let mut state = session.state.clone();

@@ -65,12 +65,13 @@ async fn a_restarted_gateway_counts_for_its_place_and_one_over_a_copied_director
             if round == 2 && number == 1 {
                 fleet.nodes[0].terminate();
                 assert!(fleet.nodes[0].ended().await, "a clean end");
-                // As when a machine is cloned.
+                // As when a machine is cloned: the file fits the directory that it came to.
                 let directory =
                     |number: usize| fleet.directory.path().join(format!("data-{}", fleet.nodes[number].admin.0.port()));
-                for file in ["place", "place-starts"] {
-                    std::fs::copy(directory(1).join(file), directory(0).join(file)).unwrap();
-                }
+                let place = |number: usize| std::fs::read_to_string(directory(number).join("place")).unwrap();
+                let cloned = format!("{} {}", &place(1)[..16], &place(0)[17..]);
+                std::fs::write(directory(0).join("place"), cloned).unwrap();
+                std::fs::copy(directory(1).join("place-starts"), directory(0).join("place-starts")).unwrap();
                 fleet.nodes[0].process = fleet.launch(0, 0).0;
             }
             fleet.nodes[number].process = fleet.launch(number, 0).0;

@@ -67,9 +67,6 @@ const DATABASES: [(&str, &str); 2] = [("orders-service", "orders"), ("domains-se
 const DATABASE_SERVER: &str = "postgres:5432";
 
 /// Brings the directory of every process below `target` up to date.
-///
-/// # Errors
-/// When a file cannot be read or written.
 pub(super) fn write(directory: &Directory, target: &Path) -> anyhow::Result<()> {
     for (process, files) in OURS {
         for file in files {

@@ -63,9 +63,6 @@ pub(crate) fn wants_trailers(fields: &HeaderMap) -> bool {
 }
 
 /// Writes the head of a response to `out`, but for what is foreign. `ends` when nothing follows it.
-///
-/// # Errors
-/// Those of `out`.
 pub(crate) fn response(
     head: &http::response::Parts,
     (ends, to_head): (bool, bool),

@@ -4,33 +4,17 @@ use std::time::Duration;
 
 use chassis::secret::Secret;
 
-/// How the servers are found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RedisMode {
-    /// The first address that is a master.
-    #[default]
-    Standalone,
-    /// The addresses are sentinels, which know the master.
-    Sentinel,
-    /// The addresses are some of a Cluster's servers, which know all.
-    Cluster,
-}
-
-/// A word that is no choice of [`RedisMode`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("use one of: standalone, sentinel, cluster")]
-pub struct UnknownRedisMode;
-
-impl std::str::FromStr for RedisMode {
-    type Err = UnknownRedisMode;
-
-    fn from_str(text: &str) -> Result<Self, UnknownRedisMode> {
-        match text {
-            "standalone" => Ok(Self::Standalone),
-            "sentinel" => Ok(Self::Sentinel),
-            "cluster" => Ok(Self::Cluster),
-            _ => Err(UnknownRedisMode),
-        }
+contract::words! {
+    /// How the servers are found.
+    #[derive(Default)]
+    pub enum RedisMode {
+        /// The first address that is a master.
+        #[default]
+        Standalone = "standalone",
+        /// The addresses are sentinels, which know the master.
+        Sentinel = "sentinel",
+        /// The addresses are some of a Cluster's servers, which know all.
+        Cluster = "cluster",
     }
 }
 
