@@ -72,16 +72,17 @@ async fn more_by_hand(platform: &Platform) {
     let rows = format!(
         "DELETE FROM processes WHERE process = 'bad';
          INSERT INTO processes (gateway, process, place, version, applied, first_heard_at, last_heard_at)
-             VALUES ('', 'bad', '', '1', 8000000000000000, {now}, {now});
+             VALUES ('good', 'bad', '', '1', 8000000000000000, {now}, {now});
          INSERT INTO processes (gateway, process, place, version, applied, first_heard_at, last_heard_at)
-             VALUES ('', 'good', '', '1', 8000000000000000, {now}, {later}) ON CONFLICT DO NOTHING;
+             VALUES ('good', 'good', '', '1', 8000000000000000, {now}, {later}) ON CONFLICT DO NOTHING;
          INSERT INTO withdrawals (what, which, project, project_name, revision, since)
              SELECT 'key', 'bad', id, name, 9000000000000000, {now} FROM projects WHERE name = 'demo'
              ON CONFLICT DO NOTHING;
          INSERT INTO acme_limits (name, free_at) VALUES ('bad', {later}) ON CONFLICT DO NOTHING;
          INSERT INTO dashboard_links (digest, expires_at) VALUES ('bad', {later}) ON CONFLICT DO NOTHING;
          INSERT INTO erased_by (project, service) SELECT project, 'bad' FROM erasures WHERE TRUE ON CONFLICT DO NOTHING;
-         INSERT INTO gateways (name, digest, created_at) VALUES ('bad', 'bad', {now}) ON CONFLICT DO NOTHING;
+         INSERT INTO gateways (name, digest, created_at) VALUES ('bad', 'bad', {now}), ('good', 'good', {now})
+             ON CONFLICT DO NOTHING;
          INSERT INTO operator_tokens (name, digest, created_at, expires_at) VALUES ('bad', 'bad', {now}, {later})
              ON CONFLICT DO NOTHING;
          INSERT INTO revoked_credentials (digest, name, kind, revoked_at) VALUES ('bad', 'x', 'gateway', {now})
