@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use aws_lc_rs::hmac;
@@ -9,7 +10,6 @@ use chassis::clock::Clock;
 use chassis::guard::{TrustedKeys, operator_token, pass_key};
 use chassis::seal::SealingKey;
 use chassis::webhook::{Rules, Sender, SystemLookup};
-use contract::feed::Revision;
 use contract::hostname::Hostname;
 use contract::key::Environment;
 use contract::time::UnixMillis;
@@ -41,6 +41,8 @@ pub(crate) struct App {
     pub(crate) store: Store,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) nodes: Arc<Nodes>,
+    /// What [`Store::times_gone_back`] was when the processes were recalled last.
+    times_gone_back: AtomicU64,
     pub(crate) peers: Peers,
     pub(crate) metrics: Metrics,
     pub(crate) dns: Arc<dyn Dns>,
@@ -120,6 +122,7 @@ impl App {
             wake: Notify::new(),
             last_trouble: Mutex::default(),
             refused_files: Mutex::default(),
+            times_gone_back: AtomicU64::default(),
             clock,
         })
     }
@@ -145,21 +148,14 @@ impl App {
 impl App {
     /// Looks up which processes of gateways are on record.
     pub(crate) async fn recall_processes(&self) -> Result<(), StoreError> {
-        self.newest_revision().await?;
+        self.store.newest_revision().await?;
+        let times = self.store.times_gone_back();
+        if self.times_gone_back.swap(times, Ordering::AcqRel) != times {
+            self.went_back();
+        }
         let revoked = self.store.revoked_gateways().await?;
         self.nodes.recall(self.store.processes_heard_since(self.clock.now().plus(-FORGOTTEN_AFTER)).await?, &revoked);
         Ok(())
-    }
-
-    /// The newest revision. When a process has applied a later one, the database went back to an earlier state, as a standby
-    /// that lagged does when it takes over.
-    pub(crate) async fn newest_revision(&self) -> Result<Revision, StoreError> {
-        let furthest = self.nodes.furthest();
-        let newest = self.store.newest_revision().await?;
-        if newest < furthest {
-            self.went_back();
-        }
-        Ok(newest)
     }
 
     /// The database is not where it was: from now on withdrawals wait for every process until it follows this history.

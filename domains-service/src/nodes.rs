@@ -169,11 +169,6 @@ impl Nodes {
         }
     }
 
-    /// The highest revision that a process says it has applied.
-    pub(crate) fn furthest(&self) -> Revision {
-        self.by_name.lock().values().map(|node| node.report.applied).max().unwrap_or_default()
-    }
-
     /// Notes a report to us. Whether the database knows of the process.
     pub(crate) fn report(&self, report: NodeReport) -> bool {
         self.hear(report, true, false)

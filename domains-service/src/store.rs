@@ -35,6 +35,7 @@ pub(crate) mod withdrawals;
 pub(crate) mod write;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context as _;
 use chassis::clock::Clock;
@@ -92,7 +93,7 @@ pub(crate) enum StoreError {
 pub(crate) struct Store {
     database: Database,
     clock: Arc<dyn Clock>,
-    newest: Arc<watch::Sender<Revision>>,
+    news: Arc<News>,
 }
 
 impl Store {
@@ -109,26 +110,29 @@ impl Store {
         };
         database.first(count_on).await.context("starting the change log")?;
         log::mark_the_newest(&database.write).await.context("marking the newest revision")?;
-        let (newest, _) = watch::channel(Revision(0));
-        let store = Self { database, clock, newest: Arc::new(newest) };
-        let revision = store.newest_revision().await.context("reading the change log")?;
-        store.newest.send_replace(revision);
+        let store = Self { database, clock, news: Arc::default() };
+        store.heard_of(store.newest_revision().await.context("reading the change log")?);
         Ok(store)
     }
 
     /// Wakes whenever a transaction of this process has committed a change, or another's that we were told of.
     pub(crate) fn news(&self) -> watch::Receiver<Revision> {
-        self.newest.subscribe()
+        self.news.newest.subscribe()
     }
 
     /// The newest revision that we have heard of.
     pub(crate) fn newest_known(&self) -> Revision {
-        *self.newest.borrow()
+        *self.news.newest.borrow()
+    }
+
+    /// How often the database was found at an earlier state than before.
+    pub(crate) fn times_gone_back(&self) -> u64 {
+        self.news.times_gone_back.load(Ordering::Acquire)
     }
 
     /// Begins a writing transaction.
     pub(crate) async fn write(&self) -> Result<Write, StoreError> {
-        Write::begin(&self.database.write, self.clock.now(), self.newest.clone()).await
+        Write::begin(&self.database.write, self.clock.now(), self.news.clone()).await
     }
 
     /// Connections for reading.
@@ -148,7 +152,7 @@ impl Store {
 
     /// Another replica has committed: followers of this one are woken.
     pub(crate) fn heard_of(&self, revision: Revision) {
-        announce(&self.newest, revision);
+        self.news.committed(revision);
     }
 
     /// Up to `limit` rows of a statement of [`page_of`], behind the moment and id `after`.
@@ -244,9 +248,36 @@ pub fn newest_schema() -> i64 {
     migrations().newest()
 }
 
-/// Wakes followers if the revision is another one. A lower one is news as well: the database went back.
-fn announce(newest: &watch::Sender<Revision>, revision: Revision) {
-    newest.send_if_modified(|newest| std::mem::replace(newest, revision) != revision);
+/// What is known of commits.
+#[derive(Debug, Default)]
+struct News {
+    /// The revision that was heard of last.
+    newest: watch::Sender<Revision>,
+    /// The highest revision of the present history.
+    highest: AtomicU64,
+    times_gone_back: AtomicU64,
+}
+
+impl News {
+    /// A revision was committed: followers are woken if it is another one. A lower one is news as well: the database went back.
+    fn committed(&self, revision: Revision) {
+        self.highest.fetch_max(revision.0, Ordering::AcqRel);
+        self.newest.send_if_modified(|newest| std::mem::replace(newest, revision) != revision);
+    }
+
+    /// The newest revision was read as `newest`, after `highest` was known: where it is lower, the database went back to an
+    /// earlier state, as a standby that lagged does when it takes over.
+    fn read(&self, newest: Revision, highest: u64) {
+        if newest.0 < highest
+            && self.highest.compare_exchange(highest, newest.0, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        {
+            self.times_gone_back.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    fn highest(&self) -> u64 {
+        self.highest.load(Ordering::Acquire)
+    }
 }
 
 /// JSON for a column. Our own types always serialise.

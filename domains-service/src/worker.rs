@@ -293,7 +293,7 @@ pub(crate) async fn measure(app: &App) -> Result<(), StoreError> {
     for (RowPlace { table, row, of }, bad) in app.store.reader().unreadable().noted(ROWS_NAMED_MAX) {
         app.metrics.unreadable_row.with_label_values(&[table, &row, &of, bad.column]).set(1);
     }
-    let revision = app.newest_revision().await?;
+    let revision = app.store.newest_revision().await?;
     app.metrics.revision.set(revision.0.cast_signed());
     withdrawals::measure(app).await?;
     let (waiting, overdue) = app.store.delivery_backlog(app.clock.now().plus(-OVERDUE_MILLIS)).await?;

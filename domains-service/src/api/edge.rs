@@ -108,7 +108,7 @@ pub(super) async fn report(
     let report = NodeReport { node: edge.node(&report.node), ..report };
     admit(&app, &report.node).await?;
     // Another replica may have committed what we have not heard of.
-    if report.applied > app.store.newest_known() && report.applied > app.newest_revision().await? {
+    if report.applied > app.store.newest_known() && report.applied > app.store.newest_revision().await? {
         return Err(refuse_revision(&app, &report));
     }
     let on_record = app.nodes.report(report.clone());

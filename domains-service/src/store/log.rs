@@ -161,9 +161,12 @@ impl Read {
 impl Store {
     /// The newest revision.
     pub(crate) async fn newest_revision(&self) -> Result<Revision, StoreError> {
+        let highest = self.news.highest();
         let current: i64 =
             query_scalar("SELECT current FROM revision_counter WHERE id = 1").fetch_one(self.reader()).await?;
-        Ok(Revision(current.unsigned_abs()))
+        let newest = Revision(current.unsigned_abs());
+        self.news.read(newest, highest);
+        Ok(newest)
     }
 
     /// What follows `revision`, at most `limit` changes. The follower's `mark` must be the one that this database drew for

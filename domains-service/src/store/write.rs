@@ -5,10 +5,9 @@ use std::sync::Arc;
 use chassis::sql::{Begin, Connection, Found, Kind, Pool, query, query_as, query_scalar};
 use contract::feed::{Effect, Entity, EntityName, Revision};
 use contract::time::UnixMillis;
-use tokio::sync::watch;
 
 use super::rows::{self, Table};
-use super::{StoreError, announce, log, to_json};
+use super::{News, StoreError, log, to_json};
 use crate::peers;
 
 /// A writing transaction. Dropped without [`Write::commit`], it leaves nothing behind.
@@ -17,7 +16,7 @@ pub(crate) struct Write {
     current: i64,
     committed: i64,
     now: UnixMillis,
-    newest: Arc<watch::Sender<Revision>>,
+    news: Arc<News>,
     done: Vec<Done>,
 }
 
@@ -32,17 +31,15 @@ pub(super) struct Done {
 }
 
 impl Write {
-    pub(super) async fn begin(
-        pool: &Pool,
-        now: UnixMillis,
-        newest: Arc<watch::Sender<Revision>>,
-    ) -> Result<Self, StoreError> {
+    pub(super) async fn begin(pool: &Pool, now: UnixMillis, news: Arc<News>) -> Result<Self, StoreError> {
         let mut transaction = pool.begin(Begin::Write).await?;
         // Takes the lock that orders writers, before anything is read.
         let current: i64 = query_scalar("UPDATE revision_counter SET current = current WHERE id = 1 RETURNING current")
             .fetch_one(&mut transaction)
             .await?;
-        Ok(Self { transaction, current, committed: current, now, newest, done: Vec::new() })
+        // All that is known was committed before the lock was taken.
+        news.read(Revision(current.unsigned_abs()), news.highest());
+        Ok(Self { transaction, current, committed: current, now, news, done: Vec::new() })
     }
 
     /// The connection, for statements within the transaction.
@@ -146,7 +143,7 @@ impl Write {
         }
         let revision = Revision(self.current.unsigned_abs());
         if self.current != self.committed {
-            announce(&self.newest, revision);
+            self.news.committed(revision);
         }
         Ok(revision)
     }
