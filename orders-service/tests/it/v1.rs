@@ -207,6 +207,7 @@ async fn a_project_never_sees_or_changes_another_projects_orders() {
     let mut world = World::new().await;
     world.given(ORDERS).await;
     world.caller.project = "other".parse().unwrap();
+    world.caller.project_uid = "other".parse().unwrap();
     assert_eq!(world.get("/v1/store/orders").await.text().await.unwrap(), "[]");
     assert_eq!(refusal(world.delete("/v1/store/orders/1").await).await, (404, "order_not_found".to_owned()));
     assert_eq!(world.orders.summary(&"demo".parse().unwrap()).await.unwrap().pending, 2);

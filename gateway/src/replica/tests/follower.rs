@@ -1,0 +1,89 @@
+//! The follower over a disk that has no room, and over one that is slow.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use chassis::clock::SystemClock;
+use chassis::guard::{PassGuard, TrustedKeys};
+use contract::trust::GATEWAYS;
+use parking_lot::Condvar;
+
+use super::*;
+use crate::door::Tickets;
+use crate::keyring::KeyringHolder;
+use crate::replica::follow::{Follower, Watcher};
+use crate::vouch::Vouchers;
+
+/// Nothing is sent here.
+fn keyring() -> Arc<KeyringHolder> {
+    let clock: Arc<dyn chassis::clock::Clock> = Arc::new(SystemClock::new());
+    Arc::new(KeyringHolder {
+        file: PathBuf::from("/nowhere/keyring.sealed"),
+        sealing: SealingKey::new(&Secret::new(vec![1; 32])).unwrap(),
+        vouchers: Arc::new(Vouchers::waiting()),
+        tickets: Tickets::new(Vec::new(), Arc::new(|| UnixSeconds(0))),
+        operators: PassGuard::new(TrustedKeys::none(), GATEWAYS, clock),
+    })
+}
+
+fn follower(file: File) -> Follower {
+    Follower {
+        control: "http://127.0.0.1:9".parse().unwrap(),
+        token: Secret::new(vec![1; 32]),
+        node: "n".to_owned(),
+        place: 0,
+        keyring: keyring(),
+        replica: Arc::new(Replica::over(file, opener(), HotBounds::default()).unwrap()),
+        watcher: Arc::new(Nobody),
+        clock: Arc::new(SystemClock::new()),
+    }
+}
+
+#[tokio::test]
+async fn operators_are_told_of_a_full_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let full = File::open_on(&directory.path().join("replica.redb"), |_| Ok(file::ROOM_MIN - 1)).unwrap();
+    let follower = follower(full);
+    assert!(follower.replace(vec![project("a", Plan::Free)], at(1)).await.is_err());
+    let why = follower.replica.refusal().unwrap();
+    assert!(why.contains("has 15 MiB left, and 16 MiB are needed"), "{why}");
+}
+
+/// Whether somebody else has done something, and for how long who writes waits for that.
+static GONE_ON: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A disk that writes nothing until somebody else has gone on.
+fn room_when_others_go_on(_: &Path) -> std::io::Result<u64> {
+    let mut gone_on = GONE_ON.0.lock();
+    GONE_ON.1.wait_while_for(&mut gone_on, |gone_on| !*gone_on, PATIENCE);
+    if std::mem::take(&mut *gone_on) { Ok(u64::MAX) } else { Err(std::io::ErrorKind::TimedOut.into()) }
+}
+
+struct Nobody;
+
+impl Watcher for Nobody {
+    fn retired(&self, _: &[Hostname]) {}
+    fn applied(&self, _: &[Change]) {}
+    fn replaced(&self) {}
+    fn heard(&self, _: Revision, _: UnixMillis) {}
+    fn served(&self) {}
+    fn refused(&self, _: &'static str) {}
+}
+
+#[tokio::test]
+async fn others_go_on_while_the_replica_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = File::open_on(&directory.path().join("replica.redb"), room_when_others_go_on).unwrap();
+    let follower = follower(file);
+    // This test has one thread.
+    let go_on = async || {
+        *GONE_ON.0.lock() = true;
+        GONE_ON.1.notify_all();
+    };
+    let (replaced, ()) = tokio::join!(follower.replace(vec![project("a", Plan::Free)], at(1)), go_on());
+    replaced.unwrap();
+    let (applied, ()) = tokio::join!(follower.apply(vec![change(2, Effect::Put(project("b", Plan::Free)))]), go_on());
+    applied.unwrap();
+    assert_eq!(follower.replica.revision(), Revision(2));
+}
