@@ -162,9 +162,8 @@ impl Store {
     /// The newest revision.
     pub(crate) async fn newest_revision(&self) -> Result<Revision, StoreError> {
         let highest = self.news.highest();
-        let current: i64 =
-            query_scalar("SELECT current FROM revision_counter WHERE id = 1").fetch_one(self.reader()).await?;
-        let newest = Revision(current.unsigned_abs());
+        let current = query_scalar::<i64>("SELECT current FROM revision_counter WHERE id = 1");
+        let newest = Revision(current.fetch_one(self.reader()).await?.unsigned_abs());
         self.news.read(newest, highest);
         Ok(newest)
     }

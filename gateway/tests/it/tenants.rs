@@ -155,7 +155,7 @@ async fn a_response_that_may_be_followed_by_a_body_it_cannot_have_is_its_connect
 /// The world with two public sites behind one upstream.
 async fn world_with_two_sites(change: impl FnOnce(&mut Setup)) -> World {
     World::with(|setup| {
-        setup.entities.push(Entity::Project(Project { id: "news".parse().unwrap(), ..public("blog") }));
+        setup.entities.push(Entity::Project(public("news")));
         setup.entities.push(site(NEWS, "news"));
         change(setup);
     })

@@ -94,7 +94,8 @@ async fn more_by_hand(platform: &Platform) {
              SELECT id, {day}, 'bad', 1, 1, 1, 1, 1 FROM projects WHERE name = 'demo' ON CONFLICT DO NOTHING;
          INSERT INTO webhook_deliveries (endpoint, message, kind, body, state, attempts, created_at)
              SELECT id, 'bad', 'webhook.test', 'x', 'failed', 1, {now} FROM webhook_endpoints
-             WHERE description = 'bad' AND NOT EXISTS (SELECT 1 FROM webhook_deliveries WHERE message = 'bad');",
+             WHERE description = 'bad' AND NOT EXISTS (SELECT 1 FROM webhook_deliveries WHERE message = 'bad');
+         UPDATE events SET at_ms = {now} WHERE kind = 'project.deployed';",
         later = now + 1_000_000_000_000,
         day = now / 86_400_000,
     );
