@@ -140,19 +140,14 @@ async fn damage(platform: &Platform, all: &[stores::Column], round: usize) -> Ve
     let directory = platform.directory.path();
     let mut damaged = Vec::new();
     for (table, row, read) in ROWS {
-        let But(but) = read else {
-            if matches!(read, Everybody) {
-                continue;
-            }
-            let Some((column, garbage)) = damages(all, table).into_iter().nth(round) else { continue };
-            damaged.push(put(directory, table, row, column, garbage, false).await);
+        if matches!(read, Everybody) {
             continue;
-        };
+        }
         let Some((column, garbage)) = damages(all, table).into_iter().nth(round) else { continue };
         let is_key = COLUMNS
             .iter()
             .any(|(of, name, holds)| (*of, *name) == (*table, column.as_str()) && matches!(holds, Holds::Key));
-        let is_read = !is_key && !but.contains(&column.as_str());
+        let is_read = matches!(read, But(but) if !is_key && !but.contains(&column.as_str()));
         damaged.push(put(directory, table, row, column, garbage, is_read).await);
     }
     damaged
