@@ -41,11 +41,11 @@ impl TrustedKeys {
         Self(Arc::default())
     }
 
-    /// From now on these are believed.
+    /// Trusts these keys from now on, and no others.
     pub fn replace(&self, keys: &KeySet) {
-        let mut believed = self.0.write();
-        if *believed != *keys {
-            believed.clone_from(keys);
+        let mut trusted = self.0.write();
+        if *trusted != *keys {
+            trusted.clone_from(keys);
         }
     }
 

@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use aws_lc_rs::hmac;
@@ -10,10 +9,11 @@ use chassis::clock::Clock;
 use chassis::guard::{TrustedKeys, operator_token, pass_key};
 use chassis::seal::SealingKey;
 use chassis::webhook::{Rules, Sender, SystemLookup};
+use contract::feed::Revision;
 use contract::hostname::Hostname;
 use contract::key::Environment;
 use contract::time::UnixMillis;
-use contract::token::SigningKey;
+use contract::token::{KeySet, SigningKey};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -41,8 +41,6 @@ pub(crate) struct App {
     pub(crate) store: Store,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) nodes: Arc<Nodes>,
-    /// What [`Store::times_gone_back`] was when the processes were recalled last.
-    times_gone_back: AtomicU64,
     pub(crate) peers: Peers,
     pub(crate) metrics: Metrics,
     pub(crate) dns: Arc<dyn Dns>,
@@ -122,7 +120,6 @@ impl App {
             wake: Notify::new(),
             last_trouble: Mutex::default(),
             refused_files: Mutex::default(),
-            times_gone_back: AtomicU64::default(),
             clock,
         })
     }
@@ -146,19 +143,23 @@ impl App {
 }
 
 impl App {
-    /// Looks up which processes of gateways are on record.
-    pub(crate) async fn recall_processes(&self) -> Result<(), StoreError> {
-        self.store.newest_revision().await?;
-        let times = self.store.times_gone_back();
-        if self.times_gone_back.swap(times, Ordering::AcqRel) != times {
+    /// What verifies operators' passes.
+    pub(crate) fn passes(&self) -> KeySet {
+        [self.pass_key.public().clone()].into_iter().collect()
+    }
+
+    /// Looks up which processes of gateways are on record. Returns the newest revision, which is read before them.
+    pub(crate) async fn recall_processes(&self) -> Result<Revision, StoreError> {
+        let newest = self.store.newest_revision().await?;
+        if self.store.has_gone_back() {
             self.went_back();
         }
         let revoked = self.store.revoked_gateways().await?;
         self.nodes.recall(self.store.processes_heard_since(self.clock.now().plus(-FORGOTTEN_AFTER)).await?, &revoked);
-        Ok(())
+        Ok(newest)
     }
 
-    /// The database is not where it was: from now on withdrawals wait for every process until it follows this history.
+    /// The database went back to an earlier state. Withdrawals wait for every process until it reports again.
     pub(crate) fn went_back(&self) {
         tracing::error!(
             "the database went back to an earlier state: gateways refuse to follow it, and withdrawals wait for each of them. \

@@ -219,8 +219,7 @@ pub(crate) async fn news(app: &App, gateway: &Credential, has: Option<Version>) 
         return Ok(News::None);
     }
     let generations = identities.masters.iter().map(|master| master.generation(gateway)).collect::<Result<_, _>>()?;
-    let passes = [app.pass_key.public().clone()].into_iter().collect();
-    let keyring = Keyring { generations, identities: identities.public.clone(), passes };
+    let keyring = Keyring { generations, identities: identities.public.clone(), passes: app.passes() };
     let sealed = app.sealing.seal(&serde_json::to_vec(&keyring)?, KEYRING_PLACE)?;
     Ok(News::Keys { sealed, version: identities.version })
 }

@@ -160,8 +160,7 @@ impl Nodes {
         }
     }
 
-    /// The database went back to an earlier state. What the processes applied of the other one counts for nothing: each
-    /// proves anew how far it has come.
+    /// The database went back to an earlier state: no process counts as having applied anything until it reports again.
     pub(crate) fn disbelieve_all(&self) {
         for node in self.by_name.lock().values_mut() {
             node.report.applied = Revision::default();

@@ -35,7 +35,7 @@ pub(crate) mod withdrawals;
 pub(crate) mod write;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::Context as _;
 use chassis::clock::Clock;
@@ -125,9 +125,9 @@ impl Store {
         *self.news.newest.borrow()
     }
 
-    /// How often the database was found at an earlier state than before.
-    pub(crate) fn times_gone_back(&self) -> u64 {
-        self.news.times_gone_back.load(Ordering::Acquire)
+    /// Whether the database was found at an earlier state than before, since this was asked last.
+    pub(crate) fn has_gone_back(&self) -> bool {
+        self.news.has_gone_back.swap(false, Ordering::AcqRel)
     }
 
     /// Begins a writing transaction.
@@ -255,7 +255,8 @@ struct News {
     newest: watch::Sender<Revision>,
     /// The highest revision of the present history.
     highest: AtomicU64,
-    times_gone_back: AtomicU64,
+    /// The database was found at an earlier state, and nobody has asked since.
+    has_gone_back: AtomicBool,
 }
 
 impl News {
@@ -271,7 +272,7 @@ impl News {
         if newest.0 < highest
             && self.highest.compare_exchange(highest, newest.0, Ordering::AcqRel, Ordering::Acquire).is_ok()
         {
-            self.times_gone_back.fetch_add(1, Ordering::AcqRel);
+            self.has_gone_back.store(true, Ordering::Release);
         }
     }
 

@@ -199,8 +199,7 @@ pub(super) async fn take_keys(
 
 /// `GET /internal/nodes`: the processes of gateways that removals wait for.
 pub(super) async fn nodes(State(app): State<Arc<App>>) -> Result<Response, Stop> {
-    app.recall_processes().await?;
-    let revision = app.store.newest_revision().await?;
+    let revision = app.recall_processes().await?;
     let now = app.clock.now();
     let nodes = app.nodes.all().into_iter().map(|known| {
         json!({

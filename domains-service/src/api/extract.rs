@@ -112,13 +112,16 @@ fn nothing_here() -> Stop {
 /// The parts of the path that have names, in order.
 pub(super) struct Segments<const N: usize>(pub(super) [String; N]);
 
+async fn segments(parts: &mut Parts, state: &(impl Send + Sync)) -> Result<Vec<String>, Stop> {
+    let segments = RawPathParams::from_request_parts(parts, state).await.map_err(|_| nothing_here())?;
+    Ok(segments.iter().map(|(_, value)| value.to_owned()).collect())
+}
+
 impl<const N: usize, S: Send + Sync> FromRequestParts<S> for Segments<N> {
     type Rejection = Stop;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Stop> {
-        let segments = RawPathParams::from_request_parts(parts, state).await.map_err(|_| nothing_here())?;
-        let values: Vec<String> = segments.iter().map(|(_, value)| value.to_owned()).collect();
-        values.try_into().map(Self).map_err(|_| nothing_here())
+        segments(parts, state).await?.try_into().map(Self).map_err(|_| nothing_here())
     }
 }
 
@@ -169,10 +172,9 @@ impl<R: Needs, const N: usize> FromRequestParts<Arc<App>> for Entered<R, N> {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Stop> {
         let actor = parts.extensions.get::<Actor>().cloned();
         let actor = actor.ok_or_else(|| Code::InternalError.refuse("The request has no actor."))?;
-        let segments = RawPathParams::from_request_parts(parts, app).await.map_err(|_| nothing_here())?;
-        let mut segments = segments.iter().map(|(_, value)| value.to_owned());
+        let mut segments = segments(parts, app).await?.into_iter();
         let project = segments.next().ok_or_else(nothing_here)?;
-        let rest: [String; N] = segments.collect::<Vec<_>>().try_into().map_err(|_| nothing_here())?;
+        let rest = segments.collect::<Vec<_>>().try_into().map_err(|_| nothing_here())?;
         let project = actor.enter(&project, R::SCOPE)?;
         Ok(Self { app: app.clone(), actor, project, rest, needs: PhantomData })
     }

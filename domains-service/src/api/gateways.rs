@@ -40,12 +40,23 @@ impl Edge {
 }
 
 /// Lets in gateways on record. Requests carry their [`Edge`] as an extension.
-pub(super) async fn require_gateway(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+pub(super) async fn require_gateway(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    require_credential(&app, Kind::Gateway, request, next, Edge).await
+}
+
+/// Lets in who comes with a good credential of this kind. Requests carry what `who` makes of it as an extension.
+pub(super) async fn require_credential<T: Clone + Send + Sync + 'static>(
+    app: &App,
+    kind: Kind,
+    mut request: Request,
+    next: Next,
+    who: impl FnOnce(Credential) -> T,
+) -> Response {
     let Some(token) = guard::bearer(request.headers()) else { return guard::token_required() };
     let digest = hexadecimal(guard::digest_of(token));
-    match app.store.hear(Kind::Gateway, &digest, app.clock.now()).await {
+    match app.store.hear(kind, &digest, app.clock.now()).await {
         Ok(Some(gateway)) => {
-            request.extensions_mut().insert(Edge(Credential { gateway, digest }));
+            request.extensions_mut().insert(who(Credential { gateway, digest }));
             next.run(request).await
         }
         Ok(None) => guard::token_required(),

@@ -8,7 +8,6 @@ use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use chassis::guard;
 use contract::erasure::{ERASURES_MAX, Erasures};
 use contract::event::OrderEvents;
 use contract::project::ProjectUid;
@@ -16,7 +15,7 @@ use contract::trust::{ORDERS_SERVICE, Trust};
 use http::StatusCode;
 
 use super::extract::Segments;
-use super::gateways::hexadecimal;
+use super::gateways::require_credential;
 use crate::app::App;
 use crate::error::{Code, Stop};
 use crate::keyring;
@@ -95,8 +94,7 @@ pub(super) async fn trust(State(app): State<Arc<App>>) -> Result<Response, Stop>
         tracing::error!(error = format!("{error:#}"), "the keys of the gateways cannot be read");
         Code::StorageUnavailable.refuse("The database does not answer.")
     })?;
-    let operators = [app.pass_key.public().clone()].into_iter().collect();
-    Ok(axum::Json(Trust { gateways: identities.public.clone(), operators }).into_response())
+    Ok(axum::Json(Trust { gateways: identities.public.clone(), operators: app.passes() }).into_response())
 }
 
 /// Which service asks, by its name on record.
@@ -104,15 +102,6 @@ pub(super) async fn trust(State(app): State<Arc<App>>) -> Result<Response, Stop>
 pub(super) struct Service(String);
 
 /// Lets in services on record. Requests carry their [`Service`].
-pub(super) async fn require_service(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
-    let Some(token) = guard::bearer(request.headers()) else { return guard::token_required() };
-    let digest = hexadecimal(guard::digest_of(token));
-    match app.store.hear(Kind::Service, &digest, app.clock.now()).await {
-        Ok(Some(service)) => {
-            request.extensions_mut().insert(Service(service));
-            next.run(request).await
-        }
-        Ok(None) => guard::token_required(),
-        Err(error) => Stop::from(error).into_response(),
-    }
+pub(super) async fn require_service(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    require_credential(&app, Kind::Service, request, next, |credential| Service(credential.gateway)).await
 }

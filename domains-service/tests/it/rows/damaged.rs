@@ -282,7 +282,7 @@ async fn what_is_damaged_can_be_removed() {
     let revoked = demo("DELETE", &format!("/keys/{key}")).await;
     assert_eq!((revoked.status, &revoked.body["lagging"]), (202, &json!(["tests/edge-9"])), "{revoked:?}");
     // Once it reports, its record is good.
-    let revision = platform.operator("GET", "/nodes", Value::Null).await.body["revision"].as_u64().unwrap();
+    let revision = platform.newest_revision().await;
     platform.report("edge-9", revision).await;
     eventually(1_000, async || {
         let rows = rows_unreadable(&platform).await;
