@@ -5,8 +5,9 @@
 //! another's. All gateways share the keys of session tickets, so sessions are resumed at any of them.
 //!
 //! A new generation is known to gateways and services for [`KNOWN_BEFORE_SECONDS`] before it signs, so no token is
-//! refused because of a change. What is sealed with a secret that is gone is replaced: keys are cheap. While the database is
-//! away the gateways keep what they have.
+//! refused because of a change. Generations are sealed anew as soon as there is a newer sealing secret; one whose secret is gone
+//! is replaced, and services refuse gateways until they know the new keys. While the database is away the gateways keep what
+//! they have.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use aws_lc_rs::digest;
+use chassis::seal::name_in;
 use chassis::secret::Secret;
 use chassis::shutdown::Shutdown;
 use contract::keyring::{Generation, KEYRING_PLACE, Keyring};
@@ -165,9 +167,27 @@ pub(crate) async fn renew(app: &App, compromised: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Seals generations anew that an older secret opens: gateways sign on with them when that secret is taken away.
+async fn reseal(app: &App, stored: &[SealedGeneration]) -> anyhow::Result<()> {
+    let is_older = |stored: &SealedGeneration| app.sealing.older().any(|older| older == name_in(&stored.sealed));
+    if !stored.iter().any(is_older) {
+        return Ok(());
+    }
+    let mut write = app.store.write().await?;
+    for stored in write.generations().await?.into_iter().filter(is_older) {
+        match app.sealing.reseal(&stored.sealed, &place(stored.number)) {
+            Ok(sealed) => write.replace_generation(&SealedGeneration { sealed, ..stored }).await?,
+            // It is damaged, and is not used.
+            Err(error) => tracing::debug!(number = stored.number, %error, "keys of gateways could not be sealed anew"),
+        }
+    }
+    Ok(write.commit().await.map(drop)?)
+}
+
 /// Makes a generation if it is time for one.
 async fn renew_when_due(app: &App) -> anyhow::Result<()> {
     let stored = app.store.generations().await?;
+    reseal(app, &stored).await?;
     let newest = stored.iter().find(|stored| open(app, stored).is_some()).map(|newest| newest.signs_from);
     let due = newest.is_none_or(|newest| app.clock.now_seconds().0 >= newest.0.saturating_add(GENERATION_SECONDS));
     if due { renew(app, false).await } else { Ok(()) }

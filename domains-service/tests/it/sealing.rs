@@ -81,6 +81,7 @@ async fn everything_is_sealed_anew_and_the_old_secret_can_go() {
     let rotate = format!("/v1/projects/demo/webhooks/{id}/rotate");
     let rotated = platform.owner("demo").send("POST", &rotate, Value::Null).await;
     assert_eq!(rotated.status, 200, "{rotated:?}");
+    let signing = platform.signing().await.public().clone();
     platform.stop().await;
 
     // Beside the old one, the new secret opens and does not seal yet: other processes may not have it.
@@ -109,6 +110,7 @@ async fn everything_is_sealed_anew_and_the_old_secret_can_go() {
 
     let platform = Platform::bent(bend(&directory, NEW)).await;
     all_open_with(&platform, NEW).await;
+    assert_eq!(*platform.signing().await.public(), signing, "gateways sign on with the keys that services know");
     platform.operator("POST", "/projects/demo/domains", json!({ "name": "late.localhost" })).await;
     // Both secrets of the endpoint open: the one from before its rotation signs as well.
     assert!(is_signed(&receiver.message(0).await, &first, START));

@@ -268,7 +268,7 @@ impl Platform {
     }
 
     /// What the gateway signs identities with at this moment, as it is sent it.
-    async fn signing(&self) -> SigningKey {
+    pub(crate) async fn signing(&self) -> SigningKey {
         let now = self.clock.now_seconds();
         let known = self.signing.lock().filter(|(told_at, _)| *told_at == now);
         let seed = match known {
