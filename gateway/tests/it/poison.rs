@@ -176,6 +176,7 @@ async fn a_certificate_that_is_not_usable_is_set_aside_and_everything_else_is_ta
     world.begin_stop();
     world.stopped().await.expect("a clean end");
     world.run().await;
+    world.is_ready().await;
     assert_eq!(set_aside(&world).await[0].0, SHOP);
     world.control.put(certificate(SHOP)).await;
     assert_eq!(set_aside(&world).await, []);
