@@ -99,7 +99,7 @@ async fn a_change_that_cannot_be_is_answered_with_a_snapshot() {
     let told = told_instead(&platform, &put(key.clone())).await.unwrap();
     assert_eq!(told.effect, put(key.clone()));
     let (name, text) = key.split_once('.').unwrap();
-    let flipped = if text.starts_with('A') { format!("B{}", &text[1..]) } else { format!("A{}", &text[1..]) };
+    let flipped = text.strip_prefix('A').map_or(format!("A{}", &text[1..]), |rest| format!("B{rest}"));
     site.redirect = Some(contract::site::Redirect { to: site.hostname.clone(), status: None });
     for (effect, is_noted) in [
         // As sealed with a secret that was replaced since.
