@@ -1,4 +1,4 @@
-//! Places of which nobody takes more than a share, so that one client cannot use up what others need.
+//! Limited places, of which each holder gets a share, so that one client cannot use up what others need.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ mod tests {
         drop(first);
         let again = shares.take("a").unwrap();
         drop((second, other, again));
-        assert!(shares.taken.lock().is_empty(), "nobody is kept in memory");
+        assert!(shares.taken.lock().is_empty(), "no holder stays in memory");
         assert_eq!(shares.places.available_permits(), 3);
     }
 }

@@ -161,8 +161,8 @@ impl Store {
         &self.database.write
     }
 
-    /// Writes down that a credential was used, beside the request that came with it: a database that takes no writes keeps
-    /// nobody out. A failed note is not repeated: the next one comes a minute later.
+    /// Writes down that a credential was used, beside the request that came with it: clients are let in even while the
+    /// database takes no writes. A failed note is not repeated: the next one comes a minute later.
     fn note_use(&self, statement: &'static str, digest: &str, now: UnixMillis) {
         let mut last_used = self.last_used.lock();
         if last_used.get(digest).is_some_and(|at| now.since(*at) < USE_NOTED_EVERY_MILLIS) {

@@ -170,7 +170,8 @@ impl Store {
         Ok(rows::each(self.reader(), found))
     }
 
-    /// The gateway, or the service, whose credential has this digest, unless it was revoked. Nobody has a name that is no text.
+    /// The gateway, or the service, whose credential has this digest, unless it was revoked. A row with an unreadable name
+    /// is no credential.
     pub(crate) async fn hear(&self, kind: Kind, digest: &str, now: UnixMillis) -> Result<Option<String>, StoreError> {
         let found = query_as("SELECT name FROM gateways WHERE digest = $1 AND kind = $2 AND revoked_at IS NULL");
         let found: Option<Found<(String,)>> =

@@ -55,8 +55,7 @@ impl Store {
         Ok(rows::each(self.reader(), found))
     }
 
-    /// Whose token has this digest, unless it has expired. An end that is no number is over, and a name that is no text is
-    /// nobody's.
+    /// The operator whose token has this digest, unless it has expired. A row with an unreadable end or name is no token.
     pub(crate) async fn hear_operator(&self, digest: &str, now: UnixMillis) -> Result<Option<String>, StoreError> {
         let found = query_as("SELECT name FROM operator_tokens WHERE digest = $1 AND CAST(expires_at AS BIGINT) > $2");
         let found: Option<Found<(String,)>> = found.bind(digest).bind(now.0).fetch_optional(self.reader()).await?;

@@ -57,7 +57,7 @@ async fn the_audit_log_names_the_operator_whose_token_it_was() {
 }
 
 #[tokio::test]
-async fn a_database_that_takes_no_writes_keeps_nobody_out() {
+async fn credentials_are_accepted_while_the_database_takes_no_writes() {
     let platform = Platform::start().await;
     let mut tokens = Vec::new();
     let made = platform.operator("POST", "/operator-tokens", json!({ "name": "ada" })).await;
