@@ -111,6 +111,17 @@ impl GatewayGuard {
         Self { audience: audience.into(), good: Arc::default(), ..self.clone() }
     }
 
+    /// Who a request is from, if it carries a token that is good now.
+    pub fn identity_of(&self, request: &Request) -> Option<(Identity, SignedBy)> {
+        let headers = request.headers();
+        let token = only(headers, IDENTITY_TOKEN_HEADER)?;
+        let claims = self.claims(token, self.clock.now_seconds())?;
+        // The gateway writes both and removes what clients send under these names.
+        let client: IpAddr = only(headers, "x-forwarded-for")?.parse().ok()?;
+        let identity = claims.into_identity(only(headers, "x-request-id")?.to_owned(), client);
+        Some((identity, SignedBy(kid_of(token)?)))
+    }
+
     /// What a good token says.
     fn claims(&self, token: &str, now: UnixSeconds) -> Option<Claims> {
         let known = self.good.lock().get(token).cloned();
@@ -176,33 +187,23 @@ pub const TOKEN_REQUIRED: &str = "token_required";
 pub struct SignedBy(pub String);
 
 /// The answer to a request that did not come through a gateway.
-pub fn identity_required() -> Response {
+pub fn identity_required() -> Refusal {
     let refusal = Refusal::new(401, IDENTITY_REQUIRED, "This service is reached through the gateway only.");
-    refusal.with_header(HeaderName::from_static(IDENTITY_REFUSED_HEADER), "token").into_response()
+    refusal.with_header(HeaderName::from_static(IDENTITY_REFUSED_HEADER), "token")
 }
 
 /// Lets through requests with a token that a gateway signed for this service less than a minute ago. Everything else is
 /// 401 `identity_required`: it did not come through the gateway, or the gateway's clock or key is wrong. The header says so to
 /// a gateway, which answers 503 in its place: no caller is to blame for that. Requests carry their [`Identity`] and [`SignedBy`].
 pub async fn require_gateway(State(guard): State<GatewayGuard>, mut request: Request, next: Next) -> Response {
-    match identity_of(&guard, &request) {
+    match guard.identity_of(&request) {
         Some((identity, signed_by)) => {
             request.extensions_mut().insert(identity);
             request.extensions_mut().insert(signed_by);
             next.run(request).await
         }
-        None => identity_required(),
+        None => identity_required().into_response(),
     }
-}
-
-fn identity_of(guard: &GatewayGuard, request: &Request) -> Option<(Identity, SignedBy)> {
-    let headers = request.headers();
-    let token = only(headers, IDENTITY_TOKEN_HEADER)?;
-    let claims = guard.claims(token, guard.clock.now_seconds())?;
-    // The gateway writes both and removes what clients send under these names.
-    let client: IpAddr = only(headers, "x-forwarded-for")?.parse().ok()?;
-    let identity = claims.into_identity(only(headers, "x-request-id")?.to_owned(), client);
-    Some((identity, SignedBy(kid_of(token)?)))
 }
 
 /// The value of a header that comes once.

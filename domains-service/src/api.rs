@@ -62,10 +62,10 @@ pub(crate) fn public(app: Arc<App>, guard: GatewayGuard) -> Router {
         .route_layer(middleware::from_fn_with_state(app.clone(), pace))
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
         .layer(middleware::from_fn_with_state(app.clone(), callers::require_key))
-        .layer(middleware::from_fn_with_state(app.clone(), callers::came_through))
         .merge(descriptions)
-        .layer(middleware::from_fn_with_state(guard, require_gateway))
+        .layer(middleware::from_fn_with_state(app.clone(), callers::came_through))
         .layer(middleware::from_fn_with_state(extract::BODY_BYTES_MAX, extract::whole_body))
+        .layer(middleware::from_fn_with_state(guard, require_gateway))
         .with_state(app)
 }
 
@@ -80,6 +80,11 @@ pub(crate) fn paths() -> Vec<String> {
 /// The internal API: the change stream with the gateways' credentials, events and what services need with theirs,
 /// everything else with the operators' tokens, `command_line` among them.
 pub(crate) fn internal(app: Arc<App>, command_line: &Secret, told: Arc<Mutex<Told>>, shutdown: Shutdown) -> Router {
+    let office = operators::OperatorDoor { app: app.clone(), command_line: digest_of(&command_line.to_token()) };
+    let operator = middleware::from_fn_with_state(office, operators::require_operator);
+    let gateway = middleware::from_fn_with_state(app.clone(), gateways::require_gateway);
+    let service = middleware::from_fn_with_state(app.clone(), services::require_service);
+    let whole_body = middleware::from_fn_with_state(extract::BODY_BYTES_MAX, extract::whole_body);
     let edge = Router::new()
         .route("/internal/edge/feed", get(edge::feed))
         .route("/internal/edge/nodes", post(edge::report))
@@ -88,14 +93,15 @@ pub(crate) fn internal(app: Arc<App>, command_line: &Secret, told: Arc<Mutex<Tol
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
         .layer(Extension(shutdown))
         .layer(Extension(Arc::new(Places::default())))
-        .layer(middleware::from_fn_with_state(app.clone(), gateways::require_gateway));
+        .layer(gateway.clone())
+        .layer(whole_body.clone())
+        .layer(gateway);
     let project = Router::new()
         .route("/", get(projects::show).patch(projects::change).delete(removal::remove))
         .route("/deploy", post(projects::deploy))
         .route("/restore", post(removal::restore))
         .merge(routed(of_one_project()))
         .route_layer(middleware::from_fn_with_state(app.clone(), place));
-    let office = operators::OperatorDoor { app: app.clone(), command_line: digest_of(&command_line.to_token()) };
     let operators = Router::new()
         .route("/internal/projects", get(projects::list).post(projects::create))
         .route("/internal/removed-projects", get(removal::list))
@@ -115,20 +121,19 @@ pub(crate) fn internal(app: Arc<App>, command_line: &Secret, told: Arc<Mutex<Tol
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
-        .layer(middleware::from_fn_with_state(office, operators::require_operator));
-    // These bodies may be larger, and so are read for known services only: each is asked for its credential before its body
-    // is read, and again when the body is there.
+        .layer(operator.clone())
+        .layer(whole_body)
+        .layer(operator);
     let events = Router::new()
         .route(ORDER_EVENTS_PATH, post(services::take_order_events))
         .route(TRUST_PATH, get(services::trust))
         .route("/internal/known-projects/{uid}", get(services::known_project))
         .route(ERASURES_PATH, get(services::erasures).post(services::erased))
         .route_layer(middleware::from_fn_with_state(app.clone(), operations::count))
-        .layer(middleware::from_fn_with_state(app.clone(), services::require_service))
+        .layer(service.clone())
         .layer(middleware::from_fn_with_state(EVENTS_BYTES_MAX, extract::whole_body))
-        .layer(middleware::from_fn_with_state(app.clone(), services::require_service));
-    let whole_body = middleware::from_fn_with_state(extract::BODY_BYTES_MAX, extract::whole_body);
-    edge.merge(operators).layer(whole_body).merge(events).with_state(app)
+        .layer(service);
+    edge.merge(operators).merge(events).with_state(app)
 }
 
 /// The operations for the dashboard, which is a client of the API in the same process: what it can do is what the API

@@ -37,11 +37,11 @@ use chassis::guard::{GatewayGuard, require_gateway};
 use chassis::shutdown::Shutdown;
 use contract::hostname::Hostname;
 use http::header;
-use tokio::sync::Semaphore;
 use tower::ServiceExt as _;
 
 use crate::api::callers::came_through;
 use crate::app::App;
+use crate::shares::Shares;
 use client::Api;
 use fault::Fault;
 
@@ -54,11 +54,14 @@ pub(crate) const LABEL: &str = "dashboard";
 /// Pages that are told of changes at the same moment; the next one is told to reload by itself.
 const WATCHERS_MAX: usize = 256;
 
+/// How many of them one project's people, or one operator's session, may have.
+const WATCHERS_OF_ONE_MAX: usize = 32;
+
 /// What the pages share.
 pub(crate) struct Dashboard {
     app: Arc<App>,
     api: Api,
-    watchers: Arc<Semaphore>,
+    watchers: Arc<Shares>,
     shutdown: Shutdown,
 }
 
@@ -80,7 +83,7 @@ pub(crate) fn beside(api: Router, dashboard: Router, platform: &Hostname) -> Rou
 pub(crate) fn router(app: Arc<App>, guard: GatewayGuard, shutdown: Shutdown) -> Router {
     let dashboard = Arc::new(Dashboard {
         api: Api::new(app.clone()),
-        watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
+        watchers: Shares::new(WATCHERS_MAX, WATCHERS_OF_ONE_MAX),
         app,
         shutdown,
     });

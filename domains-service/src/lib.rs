@@ -31,6 +31,7 @@ mod project;
 mod publish;
 mod run;
 mod seals;
+mod shares;
 mod store;
 mod throttle;
 mod webhook;

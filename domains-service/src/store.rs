@@ -34,6 +34,7 @@ pub(crate) mod webhooks;
 pub(crate) mod withdrawals;
 pub(crate) mod write;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -41,6 +42,8 @@ use anyhow::Context as _;
 use chassis::clock::Clock;
 use chassis::sql::{Begin, Connection, Database, Found, Migrations, Place, Pool, Record, query, query_as};
 use contract::feed::Revision;
+use contract::time::UnixMillis;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 pub(crate) use write::Write;
@@ -94,7 +97,15 @@ pub(crate) struct Store {
     database: Database,
     clock: Arc<dyn Clock>,
     news: Arc<News>,
+    /// When the use of each credential was written down last, by its digest.
+    last_used: Arc<Mutex<HashMap<String, UnixMillis>>>,
 }
+
+/// How often the use of a credential is written down, in milliseconds.
+const USE_NOTED_EVERY_MILLIS: i64 = 60_000;
+
+/// Credentials whose last use is remembered: as many as there can be of gateways, services and operators.
+const LAST_USED_MAX: usize = 2_048;
 
 impl Store {
     /// Opens the database, brings its schema up to date and reads the newest revision.
@@ -110,7 +121,7 @@ impl Store {
         };
         database.first(count_on).await.context("starting the change log")?;
         log::mark_the_newest(&database.write).await.context("marking the newest revision")?;
-        let store = Self { database, clock, news: Arc::default() };
+        let store = Self { database, clock, news: Arc::default(), last_used: Arc::default() };
         store.heard_of(store.newest_revision().await.context("reading the change log")?);
         Ok(store)
     }
@@ -148,6 +159,25 @@ impl Store {
     /// Connections for statements that change nothing the edge knows.
     pub(crate) fn writer(&self) -> &Pool {
         &self.database.write
+    }
+
+    /// Writes down that a credential was used, beside the request that came with it: clients are let in even while the
+    /// database takes no writes. A failed note is not repeated: the next one comes a minute later.
+    fn note_use(&self, statement: &'static str, digest: &str, now: UnixMillis) {
+        let mut last_used = self.last_used.lock();
+        if last_used.get(digest).is_some_and(|at| now.since(*at) < USE_NOTED_EVERY_MILLIS) {
+            return;
+        }
+        if last_used.len() >= LAST_USED_MAX {
+            last_used.clear();
+        }
+        last_used.insert(digest.to_owned(), now);
+        let (writer, digest) = (self.writer().clone(), digest.to_owned());
+        tokio::spawn(async move {
+            if let Err(error) = query(statement).bind(digest).bind(now.0).execute(&writer).await {
+                tracing::debug!(%error, "the last use of a credential was not written down");
+            }
+        });
     }
 
     /// Another replica has committed: followers of this one are woken.

@@ -46,13 +46,14 @@ impl Forwarders {
         };
         let mut client = None;
         for line in headers.get_all(name).iter().rev() {
-            for hop in line.to_str().ok()?.rsplit(',') {
-                let node = match self.field {
-                    ForwardedField::XForwardedFor => hop.trim(),
-                    ForwardedField::Forwarded => of_pairs(hop)?,
-                };
+            // Left of the last balancer stand the client's own words: any bytes.
+            for hop in line.as_bytes().rsplit(|byte| *byte == b',') {
+                let node = std::str::from_utf8(hop).ok().and_then(|hop| match self.field {
+                    ForwardedField::XForwardedFor => Some(hop.trim()),
+                    ForwardedField::Forwarded => of_pairs(hop),
+                });
                 // Behind what is no address (`unknown`, `_hidden`) nothing is known.
-                let Some(address) = address(node) else { return client };
+                let Some(address) = node.and_then(address) else { return client };
                 client = Some(address);
                 if !self.include(address) {
                     return client;
@@ -70,10 +71,16 @@ fn of_pairs(element: &str) -> Option<&str> {
     Some(node.trim_matches('"'))
 }
 
-/// An address with or without a port; with brackets where it is one of IPv6 with a port.
+/// An address with or without a port, whatever its number; with brackets where it is one of IPv6 with a port.
 fn address(node: &str) -> Option<IpAddr> {
-    let bare = node.strip_prefix('[').and_then(|node| node.strip_suffix(']')).unwrap_or(node);
-    let address = bare.parse().ok().or_else(|| node.parse::<SocketAddr>().ok().map(|address| address.ip()))?;
+    let (bare, port) = match node.strip_prefix('[') {
+        Some(bracketed) => bracketed.split_once(']')?,
+        None if node.matches(':').count() == 1 => node.split_at(node.find(':')?),
+        None => (node, ""),
+    };
+    let is_port =
+        |port: &str| port.strip_prefix(':').is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()));
+    let address = bare.parse().ok().filter(|_| port.is_empty() || is_port(port))?;
     Some(canonical(SocketAddr::new(address, 0)).ip())
 }
 
@@ -86,7 +93,7 @@ mod tests {
         let name = if field == ForwardedField::Forwarded { "forwarded" } else { "x-forwarded-for" };
         let mut headers = HeaderMap::new();
         for line in lines {
-            headers.append(name, line.parse().unwrap());
+            headers.append(name, http::HeaderValue::from_bytes(line.as_bytes()).unwrap());
         }
         Forwarders { networks, field }.client(&headers).map(|address| address.to_string())
     }
@@ -102,6 +109,10 @@ mod tests {
             (&["[2001:db8::7]:4711"], Some("2001:db8::7")),
             (&["2001:db8::7"], Some("2001:db8::7")),
             (&["::ffff:192.0.2.7"], Some("192.0.2.7")),
+            (&["192.0.2.7:99999, 10.1.2.3"], Some("192.0.2.7")),
+            (&["192.0.2.7:http, 10.1.2.3"], Some("10.1.2.3")),
+            (&["[2001:db8::7]x"], None),
+            (&["caf\u{e9}, 192.0.2.7, 10.1.2.3"], Some("192.0.2.7")),
             (&["10.1.2.3"], Some("10.1.2.3")),
             (&["6.6.6.6, unknown, 10.1.2.3"], Some("10.1.2.3")),
             (&["nonsense"], None),
@@ -118,6 +129,8 @@ mod tests {
             (&["for=192.0.2.7"][..], Some("192.0.2.7")),
             (&["for=6.6.6.6, For=\"[2001:db8::7]:4711\";proto=https;by=10.0.0.1"], Some("2001:db8::7")),
             (&["proto=https; for=192.0.2.7, for=10.0.0.9"], Some("192.0.2.7")),
+            (&["for=caf\u{e9}, for=192.0.2.7, for=10.0.0.9"], Some("192.0.2.7")),
+            (&["proto=https, for=10.0.0.9"], Some("10.0.0.9")),
             (&["for=\"_hidden\""], None),
             (&["proto=https"], None),
         ] {

@@ -14,11 +14,13 @@ pub(crate) mod v2;
 
 use std::sync::Arc;
 
-use axum::extract::FromRef;
+use axum::body::Bytes;
+use axum::extract::{FromRef, Request};
 use axum::routing::{delete, get};
 use axum::{Router, middleware};
+use chassis::body::{self, BodyError};
 use chassis::clock::Clock;
-use chassis::guard::{GatewayGuard, require_gateway};
+use chassis::guard::{GatewayGuard, identity_required, require_gateway};
 use chassis::routes::{Routes, routed};
 use contract::identity::Identity;
 use contract::key::{Environment, Scope};
@@ -27,7 +29,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::access;
 use crate::deprecation::Deprecation;
-use crate::error::ApiError;
+use crate::error::{ApiError, Code};
 use crate::metrics::Metrics;
 use crate::observe::{self, Observer};
 use crate::store::OrderStore;
@@ -38,6 +40,7 @@ pub(crate) use respond::{method_not_allowed, not_found, panicked};
 /// What handlers share.
 #[derive(Clone)]
 pub(crate) struct Api {
+    pub(crate) guard: GatewayGuard,
     pub(crate) store: Arc<dyn OrderStore>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Metrics,
@@ -50,6 +53,24 @@ impl Api {
     pub(crate) fn authorise(&self, identity: &Identity, scope: Scope) -> Result<ProjectUid, ApiError> {
         access::authorise(identity, self.environment, scope)
     }
+
+    /// The whole body of a request. Its gateway is checked again when the body is there: its key may be revoked meanwhile.
+    pub(crate) async fn whole_body(&self, request: Request, bytes_max: usize) -> Result<Bytes, ApiError> {
+        let request = body::whole(request, bytes_max).await.map_err(of_body)?;
+        if self.guard.identity_of(&request).is_none() {
+            return Err(identity_required().into());
+        }
+        axum::body::to_bytes(request.into_body(), bytes_max).await.map_err(|_| of_body(BodyError::Broken))
+    }
+}
+
+fn of_body(error: BodyError) -> ApiError {
+    let code = match error {
+        BodyError::TooLarge(_) => Code::BodyTooLarge,
+        BodyError::Late => Code::RequestTimeout,
+        BodyError::Broken => Code::InvalidBody,
+    };
+    code.because(error.to_string())
 }
 
 impl FromRef<Api> for Observer {
@@ -75,8 +96,8 @@ pub(crate) fn paths() -> Vec<&'static str> {
 }
 
 /// The router of the API's listener.
-pub(crate) fn router(api: Api, guard: GatewayGuard) -> Router {
-    let observer = Observer::from_ref(&api);
+pub(crate) fn router(api: Api) -> Router {
+    let (observer, guard) = (Observer::from_ref(&api), api.guard.clone());
     let pets = routed(of_pets())
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state(api.clone(), get_pet::deprecated));

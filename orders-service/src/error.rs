@@ -65,6 +65,8 @@ catalogue! {
     PetNotFound = 404 "pet_not_found" "There is no pet with this id in the orders of this store.";
     /// The path exists, the method does not.
     MethodNotAllowed = 405 "method_not_allowed" "The method is not allowed here; the Allow header lists those that are.";
+    /// The body did not come in time.
+    RequestTimeout = 408 "request_timeout" "The body did not arrive in time. Send the request again.";
     /// Only a pending order can be cancelled or shipped, and this one is on its way.
     OrderAlreadyShipped = 409 "order_already_shipped" "The order has already shipped.";
     /// Only a pending order can be cancelled or shipped, and this one was called off.

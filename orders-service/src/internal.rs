@@ -3,6 +3,7 @@
 //! It speaks for every project, so it belongs on loopback or a private network.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
@@ -19,6 +20,7 @@ use contract::project::ProjectUid;
 use futures_util::StreamExt as _;
 use parking_lot::Mutex;
 use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::timeout::RequestBodyTimeoutLayer;
 
 use crate::api::{method_not_allowed, not_found, panicked};
 use crate::control::Control;
@@ -30,6 +32,9 @@ use crate::order::{self, ShipError, Status};
 use crate::orders::Orders;
 use crate::store::{ChangeError, Summary};
 use crate::wire::OrderLine;
+
+/// How long an import waits for the next bytes. One import runs at a time, so a silent one would block the others.
+const IMPORT_SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// What handlers share.
 #[derive(Clone)]
@@ -45,7 +50,10 @@ pub(crate) fn router(internal: Internal, told: Arc<Mutex<Told>>, guard: PassGuar
     let observer = Observer { metrics: internal.metrics.clone(), clock: internal.clock.clone() };
     Router::new()
         .route("/internal/status", get(status))
-        .route("/internal/orders/{project}/import", post(import))
+        .route(
+            "/internal/orders/{project}/import",
+            post(import).layer(RequestBodyTimeoutLayer::new(IMPORT_SILENCE_MAX)),
+        )
         .route("/internal/orders/{project}/export", get(export))
         .route("/internal/orders/{project}/summary", get(summary))
         .route("/internal/orders/{project}/{id}/ship", post(ship))

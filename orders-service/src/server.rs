@@ -48,7 +48,9 @@ pub async fn start_with(
     let traced_by = Traced { tracer, clock: clock.clone() };
     let health = Health::new();
     let listening = health.condition("listening");
+    let (keys, operator_keys) = (TrustedKeys::none(), TrustedKeys::none());
     let api = Api {
+        guard: GatewayGuard::new(keys.clone(), config.audience.as_str(), clock.clone()),
         store: orders.store(),
         clock: clock.clone(),
         metrics: Metrics::new(&registry)?,
@@ -78,7 +80,6 @@ pub async fn start_with(
         [("http", http.local_addr()?), ("internal", operators.local_addr()?), ("admin", watchers.local_addr()?)];
     let limits = ServeLimits::default();
     let operators_limits = ServeLimits { connections_max: INTERNAL_CONNECTIONS_MAX, ..limits };
-    let (keys, operator_keys) = (TrustedKeys::none(), TrustedKeys::none());
     let mut believed = Believed { gateways: Some(keys.clone()), operators: operator_keys.clone() };
     if let Some(file) = &config.key_set_file {
         keys.read(file)?;
@@ -88,9 +89,8 @@ pub async fn start_with(
     let publisher = Publisher::recalling(believed, control, config.trust_file);
     publisher.begin().await;
     tokio::spawn(keep(publisher, shutdown.clone()));
-    let guard = GatewayGuard::new(keys, config.audience.as_str(), clock.clone());
     let passes = PassGuard::new(operator_keys, ORDERS_SERVICE, clock);
-    let api = api::router(api, guard).layer(axum::middleware::from_fn_with_state(traced_by, traced));
+    let api = api::router(api).layer(axum::middleware::from_fn_with_state(traced_by, traced));
     let telling = tokio::spawn(keep(handover, shutdown.clone()));
     let erasing = tokio::spawn(keep(eraser, shutdown.clone()));
     let public = serve_over(http, config.tls, api, limits, shutdown.clone());

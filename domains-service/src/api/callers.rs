@@ -25,10 +25,10 @@ const CHALLENGE: &str = r#"Bearer realm="tollhouse""#;
 pub(crate) async fn came_through(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let extensions = request.extensions();
     let (Some(identity), Some(signed_by)) = (extensions.get::<Identity>(), extensions.get::<SignedBy>()) else {
-        return identity_required();
+        return identity_required().into_response();
     };
     let gateway = app.identities.lock().gateway(&signed_by.0).map(str::to_owned);
-    let Some(gateway) = gateway else { return identity_required() };
+    let Some(gateway) = gateway else { return identity_required().into_response() };
     let origin = Origin { client: identity.client, gateway };
     request.extensions_mut().insert(origin);
     next.run(request).await
@@ -38,7 +38,7 @@ pub(crate) async fn came_through(State(app): State<Arc<App>>, mut request: Reque
 pub(super) async fn require_key(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let extensions = request.extensions();
     let (Some(identity), Some(origin)) = (extensions.get::<Identity>(), extensions.get::<Origin>()) else {
-        return identity_required();
+        return identity_required().into_response();
     };
     let (identity, origin) = (identity.clone(), origin.clone());
     let presented = presented(request.headers());

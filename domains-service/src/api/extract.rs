@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequest, FromRequestParts, Query, RawPathParams, Request, State};
@@ -11,10 +10,11 @@ use axum::http::Method;
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use chassis::body::{self, BodyError};
+use chassis::refusal::Refusal;
 use contract::key::Scope;
 use contract::text::is_deceptive;
 use contract::time::UnixMillis;
-use http_body_util::{BodyExt as _, Limited};
 use serde::de::DeserializeOwned;
 
 use crate::actor::Actor;
@@ -25,39 +25,22 @@ use crate::project::ProjectRef;
 /// The largest request body, in bytes: the largest report of a gateway fits.
 pub(crate) const BODY_BYTES_MAX: usize = contract::usage::REPORT_BYTES_MAX;
 
-/// The longest time from a request's head to the end of its body.
-const BODY_TIME_MAX: Duration = Duration::from_secs(10);
-
-/// Reads the whole body, of at most so many bytes, before the request goes on to be authenticated. So credentials are
-/// checked when the request is carried out: one whose body stays away while its key is revoked is refused.
+/// Reads the whole body, of at most so many bytes. Each listener checks credentials on both sides of this layer: before it,
+/// so that a stranger cannot hold a connection, and after it, because a credential can be revoked while the body is on its way.
 pub(crate) async fn whole_body(State(bytes_max): State<usize>, request: Request, next: Next) -> Response {
-    match with_whole_body(request, bytes_max).await {
+    match body::whole(request, bytes_max).await {
         Ok(request) => next.run(request).await,
-        Err(stop) => stop.into_response(),
+        Err(error) => of_body(error).into_response(),
     }
 }
 
-/// The request with its body in memory.
-///
-/// # Errors
-/// 413 for more than `bytes_max`, at once when the head announces it; 408 after [`BODY_TIME_MAX`].
-pub(crate) async fn with_whole_body(request: Request, bytes_max: usize) -> Result<Request, Stop> {
-    let (parts, body) = request.into_parts();
-    let announced = parts.headers.get(http::header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-    if announced.is_some_and(|length: usize| length > bytes_max) {
-        return Err(too_large(bytes_max));
-    }
-    let read = tokio::time::timeout(BODY_TIME_MAX, Limited::new(body, bytes_max).collect()).await;
-    let read = read.map_err(|_| {
-        let seconds = BODY_TIME_MAX.as_secs();
-        Code::RequestTimeout.refuse(format!("The body did not come within {seconds} seconds. Send the request again."))
-    })?;
-    let bytes = read.map_err(|_| too_large(bytes_max))?.to_bytes();
-    Ok(Request::from_parts(parts, Body::from(bytes)))
-}
-
-fn too_large(bytes_max: usize) -> Stop {
-    Code::BodyTooLarge.refuse(format!("Send at most {bytes_max} bytes.")).into()
+fn of_body(error: BodyError) -> Refusal {
+    let code = match error {
+        BodyError::TooLarge(_) => Code::BodyTooLarge,
+        BodyError::Late => Code::RequestTimeout,
+        BodyError::Broken => Code::InvalidBody,
+    };
+    code.refuse(error.to_string())
 }
 
 /// A JSON body. An empty one reads as `{}`.
@@ -68,7 +51,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
 
     async fn from_request(request: Request<Body>, _: &S) -> Result<Self, Stop> {
         let must_say = *request.method() == Method::PATCH;
-        let bytes = to_bytes(request.into_body(), BODY_BYTES_MAX).await.map_err(|_| too_large(BODY_BYTES_MAX))?;
+        let bytes = to_bytes(request.into_body(), BODY_BYTES_MAX).await.map_err(|_| of_body(BodyError::Broken))?;
         if bytes.is_empty() && must_say {
             return Err(Code::InvalidBody.refuse("Say what to change, as a JSON object.").into());
         }

@@ -4,12 +4,12 @@ use axum::extract::{FromRequest, Request};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::{Form, RequestExt as _};
+use chassis::body;
 use http::{HeaderMap, Method, header};
 
 use super::fault::{self, Fault};
 use super::session::{Session, same};
 use super::words as w;
-use crate::api::extract::with_whole_body;
 
 /// The largest form, in bytes.
 const FORM_BYTES_MAX: usize = 16 * 1024;
@@ -41,7 +41,7 @@ fn is_same_origin(headers: &HeaderMap) -> bool {
 /// Reads the whole form before it is asked who is signed in, so that the form of a session that ended meanwhile changes
 /// nothing.
 pub(super) async fn whole(request: Request, next: Next) -> Response {
-    match with_whole_body(request, FORM_BYTES_MAX).await {
+    match body::whole(request, FORM_BYTES_MAX).await {
         Ok(request) => next.run(request).await,
         Err(_) => fault::page(None, &Fault::refused(400, "invalid_form", INVALID_FORM)),
     }

@@ -15,13 +15,13 @@ use futures_util::stream;
 use http::Method;
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::Dashboard;
 use super::domains::list::Look;
 use super::fault::Fault;
 use super::session::{Session, digest_of};
 use super::words as w;
+use crate::shares::Place;
 use chassis::percent::segment;
 
 /// Between two looks.
@@ -51,7 +51,7 @@ struct Watch {
     path: String,
     seen: Option<String>,
     looks: u32,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 /// `GET /projects/{project}/live?domain=NAME`: an event whenever the domain, or the list of domains, has changed.
@@ -63,7 +63,8 @@ pub(super) async fn watch(
 ) -> Result<Response, Fault> {
     let actor = session.actor.clone();
     actor.enter(&project, Some(Scope::DomainsRead)).map_err(crate::error::Stop::from)?;
-    let Ok(place) = dashboard.watchers.clone().try_acquire_owned() else {
+    let holder = session.project().map_or(session.record.digest.as_str(), |project| project.uid.as_str());
+    let Some(place) = dashboard.watchers.take(holder) else {
         return Err(Fault::refused(503, "too_many_watchers", w::TOO_MANY_WATCHERS));
     };
     let (id, project) = (project.clone(), segment(&project));

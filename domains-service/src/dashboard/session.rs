@@ -208,8 +208,11 @@ async fn find(dashboard: &Dashboard, secret: &str, origin: Origin, by_itself: bo
             (Actor::holder(id, project.clone(), key.scopes.clone(), origin), key.scopes)
         }
     };
-    if !by_itself && now.since(record.seen_at) > SEEN_MILLIS {
-        store.see_session(&record.digest, now).await?;
+    if !by_itself
+        && now.since(record.seen_at) > SEEN_MILLIS
+        && let Err(error) = store.see_session(&record.digest, now).await
+    {
+        tracing::warn!(%error, "the use of a session was not written down; it ends an hour after the last noted use");
     }
     Ok(Some(Session { record, actor, csrf: csrf_of(secret), scopes }))
 }

@@ -34,9 +34,6 @@ impl Kind {
 /// again.
 pub(crate) const GATEWAYS_MAX: i64 = 1_024;
 
-/// How often it is written down that a gateway was heard, in milliseconds.
-const SEEN_EVERY_MILLIS: i64 = 60_000;
-
 chassis::record! {
     /// A gateway or service on record.
     #[derive(Clone, Debug)]
@@ -173,24 +170,14 @@ impl Store {
         Ok(rows::each(self.reader(), found))
     }
 
-    /// The gateway, or the service, whose credential has this digest, unless it was revoked; notes now and then that it
-    /// was heard. Nobody has a name that is no text.
+    /// The gateway, or the service, whose credential has this digest, unless it was revoked. A row with an unreadable name
+    /// is no credential.
     pub(crate) async fn hear(&self, kind: Kind, digest: &str, now: UnixMillis) -> Result<Option<String>, StoreError> {
-        let found =
-            query_as("SELECT name, last_seen_at FROM gateways WHERE digest = $1 AND kind = $2 AND revoked_at IS NULL");
-        let found: Option<Found<(String, Option<i64>)>> =
+        let found = query_as("SELECT name FROM gateways WHERE digest = $1 AND kind = $2 AND revoked_at IS NULL");
+        let found: Option<Found<(String,)>> =
             found.bind(digest).bind(kind.as_str()).fetch_optional(self.reader()).await?;
-        let Some(Found { row: (name, seen), bad }) = found else { return Ok(None) };
-        if bad.is_some_and(|bad| bad.column == "1") {
-            return Ok(None);
-        }
-        if seen.is_none_or(|seen| now.0.saturating_sub(seen) >= SEEN_EVERY_MILLIS) {
-            query("UPDATE gateways SET last_seen_at = $2 WHERE name = $1")
-                .bind(&name)
-                .bind(now.0)
-                .execute(self.writer())
-                .await?;
-        }
+        let Some(Found { row: (name,), bad: None }) = found else { return Ok(None) };
+        self.note_use("UPDATE gateways SET last_seen_at = $2 WHERE digest = $1", digest, now);
         Ok(Some(name))
     }
 

@@ -9,9 +9,6 @@ use super::{Store, StoreError, Write};
 /// Tokens on record, expired ones too.
 pub(crate) const TOKENS_MAX: i64 = 1_024;
 
-/// How often the use of a token is written down, in milliseconds.
-const USED_EVERY_MILLIS: i64 = 60_000;
-
 /// A token on record.
 #[derive(Clone, Debug)]
 pub(crate) struct OperatorToken {
@@ -58,25 +55,12 @@ impl Store {
         Ok(rows::each(self.reader(), found))
     }
 
-    /// Whose token has this digest, unless it has expired; notes now and then that it was used. An end that is no number is
-    /// over, and a name that is no text is nobody's.
+    /// The operator whose token has this digest, unless it has expired. A row with an unreadable end or name is no token.
     pub(crate) async fn hear_operator(&self, digest: &str, now: UnixMillis) -> Result<Option<String>, StoreError> {
-        let found = query_as(
-            "SELECT name, last_used_at FROM operator_tokens WHERE digest = $1 AND CAST(expires_at AS BIGINT) > $2",
-        );
-        let found: Option<Found<(String, Option<i64>)>> =
-            found.bind(digest).bind(now.0).fetch_optional(self.reader()).await?;
-        let Some(Found { row: (name, used), bad }) = found else { return Ok(None) };
-        if bad.is_some_and(|bad| bad.column == "1") {
-            return Ok(None);
-        }
-        if used.is_none_or(|used| now.0.saturating_sub(used) >= USED_EVERY_MILLIS) {
-            query("UPDATE operator_tokens SET last_used_at = $2 WHERE name = $1")
-                .bind(&name)
-                .bind(now.0)
-                .execute(self.writer())
-                .await?;
-        }
+        let found = query_as("SELECT name FROM operator_tokens WHERE digest = $1 AND CAST(expires_at AS BIGINT) > $2");
+        let found: Option<Found<(String,)>> = found.bind(digest).bind(now.0).fetch_optional(self.reader()).await?;
+        let Some(Found { row: (name,), bad: None }) = found else { return Ok(None) };
+        self.note_use("UPDATE operator_tokens SET last_used_at = $2 WHERE digest = $1", digest, now);
         Ok(Some(name))
     }
 }

@@ -123,6 +123,11 @@ impl Unfinished {
     /// The status and the text of the answer, once the rest of the body is sent.
     async fn finish(mut self) -> (u16, String) {
         self.stream.write_all(&self.rest).await.unwrap();
+        self.answer().await
+    }
+
+    /// The status and the text of the answer, while the rest of the body is missing.
+    async fn answer(mut self) -> (u16, String) {
         let mut answer = String::new();
         self.stream.read_to_string(&mut answer).await.unwrap();
         let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
@@ -278,4 +283,23 @@ async fn a_request_whose_body_comes_after_the_revocation_of_what_it_was_sent_wit
     assert_eq!(keys["keys"].as_array().unwrap().len(), 2, "{keys}");
     let tokens = platform.operator("GET", "/operator-tokens", Value::Null).await.body;
     assert!(!tokens.to_string().contains("eve"), "{tokens}");
+}
+
+#[tokio::test]
+async fn a_stranger_is_refused_before_the_body_arrives() {
+    let platform = Platform::start().await;
+    let stranger = Gateway { platform: &platform, signing: SigningKey::from_seed(&[3; 32]).unwrap() };
+    let body = json!({ "name": "eve" });
+    let said = Said { project: "demo", key: KeyId::from_random([1; 10]), scopes: Scopes::all(), presented: None };
+    platform.project("demo", "pro").await;
+    let through_a_gateway = stranger.request(&said, "POST", "/v1/projects/demo/keys", body.clone()).await;
+    let mut refused = vec![("identity_required", through_a_gateway)];
+    for path in ["operator-tokens", "edge/nodes", "edge/usage", "edge/keys", "events/orders", "nowhere"] {
+        let request = platform.client.post(format!("{}/internal/{path}", platform.internal));
+        refused.push(("token_required", request.bearer_auth("a stranger's").json(&body)));
+    }
+    for (code, request) in refused {
+        let (status, answer) = Unfinished::begin(request).await.answer().await;
+        assert!(status == 401 && answer.contains(code), "{code}: {answer}");
+    }
 }

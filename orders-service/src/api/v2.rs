@@ -8,9 +8,6 @@ mod get_order;
 mod list_orders;
 mod parameters;
 
-use create_order::BODY_BYTES_MAX;
-
-use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::{self, Next};
 use axum::response::Response;
@@ -40,10 +37,7 @@ pub(super) fn routes() -> Routes<Api> {
 
 /// The routes.
 pub(super) fn router() -> Router<Api> {
-    routed(routes())
-        .method_not_allowed_fallback(method_not_allowed)
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(middleware::from_fn(beta))
+    routed(routes()).method_not_allowed_fallback(method_not_allowed).layer(middleware::from_fn(beta))
 }
 
 async fn beta(request: Request, next: Next) -> Response {

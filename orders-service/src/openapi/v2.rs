@@ -103,6 +103,7 @@ fn create() -> Operation {
             Code::InvalidBody,
             Code::InvalidIdempotencyKey,
             Code::OrderIdsExhausted,
+            Code::RequestTimeout,
             Code::BodyTooLarge,
             Code::UnsupportedMediaType,
             Code::IdempotencyKeyReused,

@@ -1,5 +1,6 @@
 //! A service with a credential of its own and no secret of the platform: whom it believes, and for how long.
 
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -13,8 +14,10 @@ use chassis::guard::{operator_token, pass};
 use chassis::secret::Secret;
 use contract::token::{Claims, IDENTITY_TOKEN_HEADER, KeySet, SigningKey};
 use contract::trust::{ORDERS_SERVICE, TRUST_PATH, Trust};
+use futures_util::{StreamExt as _, stream};
 use parking_lot::Mutex;
-use reqwest::Method;
+use reqwest::{Body, Method, RequestBuilder};
+use tokio::sync::oneshot;
 
 use crate::world::{CREDENTIAL, NOW, World, caller, refusal, signed, until};
 
@@ -57,17 +60,31 @@ fn settings(control: SocketAddr) -> String {
     format!("[events]\nurl = \"http://{control}\"\n")
 }
 
-/// The status of a request that a gateway with this key vouches for.
-async fn listed(world: &World, key: &SigningKey) -> u16 {
+/// A request with the identity that a gateway with this key signs.
+fn from_gateway(world: &World, key: &SigningKey, method: Method, path: &str) -> RequestBuilder {
     let claims = Claims {
         audience: "orders".to_owned(),
         caller: Some(caller()),
         site_project: None,
         issued_at: NOW.to_seconds(),
     };
-    let request = world.unsigned(Method::GET, "/v1/store/orders").header("x-forwarded-for", "192.0.2.1");
-    let request = request.header("x-request-id", "r1").header(IDENTITY_TOKEN_HEADER, key.sign(&claims));
-    request.send().await.unwrap().status().as_u16()
+    let request = world.unsigned(method, path).header("x-forwarded-for", "192.0.2.1");
+    request.header("x-request-id", "r1").header(IDENTITY_TOKEN_HEADER, key.sign(&claims))
+}
+
+/// The status of a request through a gateway with this key.
+async fn listed(world: &World, key: &SigningKey) -> u16 {
+    from_gateway(world, key, Method::GET, "/v1/store/orders").send().await.unwrap().status().as_u16()
+}
+
+/// A body whose first byte is sent now and the rest when the sender says so.
+fn unfinished() -> (oneshot::Sender<()>, Body) {
+    let (rest, arrives) = oneshot::channel::<()>();
+    let rest_of_it = stream::once(async move {
+        arrives.await.map_err(io::Error::other)?;
+        Ok::<_, io::Error>(&br#""petId":7,"quantity":1}"#[..])
+    });
+    (rest, Body::wrap_stream(stream::iter([Ok(&b"{"[..])]).chain(rest_of_it)))
 }
 
 /// The status of an operator's question with this token.
@@ -136,5 +153,40 @@ async fn operators_have_a_pass_for_this_service_and_less_than_a_minute() {
     assert_eq!(refusal(request.send().await.unwrap()).await, (401, "identity_required".to_owned()));
     let foreign = signed(world.unsigned(Method::GET, "/v1/store/orders"), Some(caller()), NOW).send().await.unwrap();
     assert_eq!(refusal(foreign).await, (401, "identity_required".to_owned()));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn an_order_whose_body_arrives_after_its_gateway_was_revoked_is_refused() {
+    let (stolen, honest) = (key(1), key(2));
+    let both = [stolen.public().clone(), honest.public().clone()].into_iter().collect();
+    let (plane, address) = ControlPlane::start(Trust { gateways: both, operators: set(&key(9)) }).await;
+    let world = World::with(&settings(address)).await;
+    until("the gateways are trusted", async || listed(&world, &stolen).await == 200).await;
+    let place = |gateway: &SigningKey| {
+        let (rest, body) = unfinished();
+        let request = from_gateway(&world, gateway, Method::POST, "/v2/store/orders").body(body);
+        (rest, tokio::spawn(request.header("content-type", "application/json").send()))
+    };
+    let [(rest_of_stolen, of_stolen), (rest_of_honest, of_honest)] = [place(&stolen), place(&honest)];
+    *plane.0.lock() = Some(Trust { gateways: set(&honest), operators: set(&key(9)) });
+    until("the stolen gateway is revoked", async || listed(&world, &stolen).await == 401).await;
+    rest_of_stolen.send(()).unwrap();
+    rest_of_honest.send(()).unwrap();
+    let refused = refusal(of_stolen.await.unwrap().unwrap()).await;
+    assert_eq!(refused, (401, "identity_required".to_owned()));
+    assert_eq!(of_honest.await.unwrap().unwrap().status(), 201);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_stranger_is_refused_before_the_body_arrives() {
+    let world = World::new().await;
+    let (_rest, body) = unfinished();
+    let request = from_gateway(&world, &key(3), Method::POST, "/v2/store/orders").body(body);
+    assert_eq!(refusal(request.send().await.unwrap()).await, (401, "identity_required".to_owned()));
+    let (_rest, body) = unfinished();
+    let import = world.outsider(Method::POST, "/internal/orders/demo/import").bearer_auth(CREDENTIAL).body(body);
+    assert_eq!(refusal(import.send().await.unwrap()).await, (401, "token_required".to_owned()));
     world.stop().await;
 }

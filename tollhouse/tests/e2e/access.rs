@@ -6,7 +6,7 @@ use chassis::secret::Secret;
 use reqwest::Client;
 use serde_json::{Value, json};
 
-use crate::world::Platform;
+use crate::world::{Platform, until};
 
 /// A revoked gateway is refused, and its stream ends, within a second; and a heartbeat is a second.
 const REVOKED_WITHIN: Duration = Duration::from_secs(2);
@@ -42,7 +42,8 @@ async fn a_gateway_is_added_listed_and_revoked_within_a_second() {
     let mut stream = Client::new().get(&feed).bearer_auth(&*credential).send().await.unwrap();
     assert_eq!(stream.status(), 200);
     assert!(stream.chunk().await.unwrap().is_some());
-    assert!(listed(&platform, "node", "edge-9")["last_seen_at"].is_string());
+    let is_noted = async || listed(&platform, "node", "edge-9")["last_seen_at"].is_string();
+    until("the gateway's use of its credential is noted", is_noted).await;
     platform.json(&["node", "revoke", "edge-9"]);
     let revoked = Instant::now();
     assert_eq!(asked(&platform, &credential, "/edge/feed?node=a&after=0").await, 401, "at once");
@@ -68,8 +69,9 @@ async fn a_token_is_created_used_listed_and_revoked_and_leads_to_the_orders_and_
     for path in ["/projects", "/gateways", "/operator-tokens", "/settings", "/status"] {
         assert_eq!(asked(&platform, &token, path).await, 200, "{path}");
     }
-    let ada = listed(&platform, "token", "ada");
-    assert!(ada["last_used_at"].is_string() && ada["expires_at"].is_string(), "{ada}");
+    let is_noted = async || listed(&platform, "token", "ada")["last_used_at"].is_string();
+    until("the use of the token is noted", is_noted).await;
+    assert!(listed(&platform, "token", "ada")["expires_at"].is_string());
     // The token itself is shown to the control plane alone: for the orders and for the gateway it brings a pass.
     let run: Value = serde_json::from_slice(&std::fs::read(platform.path("run.json")).unwrap()).unwrap();
     let orders = format!("http://{}/internal/status", run["orders"].as_str().unwrap());

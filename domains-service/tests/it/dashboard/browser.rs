@@ -132,7 +132,7 @@ impl<'a> Browser<'a> {
 
 impl Browser<'_> {
     /// A request as the gateway would forward it.
-    async fn request(&self, method: &str, path: &str) -> reqwest::RequestBuilder {
+    pub(crate) async fn request(&self, method: &str, path: &str) -> reqwest::RequestBuilder {
         let claims = Claims {
             audience: "dashboard".to_owned(),
             caller: None,

@@ -349,3 +349,22 @@ async fn a_page_that_is_open_is_told_when_its_domain_changes() {
     platform.operator("DELETE", &format!("/projects/demo/domains/{SHOP}"), Value::Null).await;
     assert_ne!(stream.event().await, first);
 }
+
+#[tokio::test]
+async fn one_project_does_not_take_the_live_pages_of_another() {
+    let platform = demo("pro").await;
+    platform.project("other", "pro").await;
+    let live = async |browser: &Browser, project: &str| {
+        browser.request("GET", &format!("/projects/{project}/live")).await.send().await.unwrap()
+    };
+    let greedy = Browser::signed_in(&platform, "demo", &ALL).await;
+    let mut open = Vec::new();
+    for _ in 0..32 {
+        open.push(greedy.open("/projects/demo/live").await);
+    }
+    assert_eq!(live(&greedy, "demo").await.status(), 503, "its share is used up");
+    let again = Browser::signed_in(&platform, "demo", &ALL).await;
+    assert_eq!(live(&again, "demo").await.status(), 503, "in another session as well");
+    let other = Browser::signed_in(&platform, "other", &ALL).await;
+    assert_eq!(live(&other, "other").await.status(), 200);
+}

@@ -4,9 +4,7 @@
 //! with `Idempotency-Replayed: true`; with another order it is 409. A request that was refused leaves its key unused.
 
 use axum::Extension;
-use axum::body::Bytes;
-use axum::extract::State;
-use axum::extract::rejection::BytesRejection;
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use contract::identity::Identity;
@@ -21,7 +19,7 @@ use crate::store::{CreateError, Created, Idempotency, NewOrder};
 use crate::wire::{self, OrderLine};
 
 /// Bytes of a body: many times what an order needs.
-pub(crate) const BODY_BYTES_MAX: usize = 16 * 1_024;
+const BODY_BYTES_MAX: usize = 16 * 1_024;
 
 /// Units in one order.
 pub(crate) const QUANTITY_MAX: i64 = 1_000_000;
@@ -49,14 +47,14 @@ struct Placed {
 pub(super) async fn create_order(
     State(api): State<Api>,
     Extension(identity): Extension<Identity>,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    request: Request,
 ) -> Result<Response, ApiError> {
     let project = api.authorise(&identity, Scope::OrdersWrite)?;
+    let headers = request.headers().clone();
     if !is_json(&headers) {
         return Err(Code::UnsupportedMediaType.refuse());
     }
-    let order = read_order(body)?;
+    let order = read_order(&api.whole_body(request, BODY_BYTES_MAX).await?)?;
     let now = api.clock.now();
     let idempotency = idempotency(&headers, &order, now)?;
     let (order, replayed) = match api.store.create(&project, order, idempotency, now).await {
@@ -84,15 +82,8 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence.eq_ignore_ascii_case("application/json")
 }
 
-fn read_order(body: Result<Bytes, BytesRejection>) -> Result<NewOrder, ApiError> {
-    let body = body.map_err(|rejection| {
-        if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-            Code::BodyTooLarge.because(format!("The body may have {BODY_BYTES_MAX} bytes."))
-        } else {
-            Code::InvalidBody.because("The body broke off.")
-        }
-    })?;
-    let placed = chassis::json::object::<Placed>(&body)
+fn read_order(body: &[u8]) -> Result<NewOrder, ApiError> {
+    let placed = chassis::json::object::<Placed>(body)
         .map_err(|error| Code::InvalidBody.because(format!("The body is not an order: {error}.")))?;
     if !(1..=QUANTITY_MAX).contains(&placed.quantity) {
         return Err(Code::InvalidBody.because(format!("quantity must be a whole number from 1 to {QUANTITY_MAX}.")));
