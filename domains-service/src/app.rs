@@ -155,7 +155,13 @@ impl App {
             self.went_back();
         }
         let revoked = self.store.revoked_gateways().await?;
-        self.nodes.recall(self.store.processes_heard_since(self.clock.now().plus(-FORGOTTEN_AFTER)).await?, &revoked);
+        let mut processes = self.store.processes_heard_since(self.clock.now().plus(-FORGOTTEN_AFTER)).await?;
+        let written = self.store.newest_revision().await?;
+        for process in processes.iter_mut().filter(|process| process.report.applied > written) {
+            // No process has applied what was not written: its row is of another history, or damaged.
+            process.report.applied = Revision(0);
+        }
+        self.nodes.recall(processes, &revoked);
         Ok(newest)
     }
 

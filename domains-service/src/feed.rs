@@ -222,8 +222,7 @@ impl Follower {
     /// Sends everything the follower lacks.
     async fn catch_up(&mut self) -> Result<(), Ended> {
         loop {
-            let (revision, mark) = self.sent;
-            match self.app.store.changes_after(revision, mark, CHANGES_PER_READ).await? {
+            match self.app.store.changes_after(&self.app.sealing, self.sent, CHANGES_PER_READ).await? {
                 Next::Changes(changes) if changes.is_empty() => return Ok(()),
                 Next::Changes(changes) => self.changes(changes).await?,
                 Next::Snapshot => self.snapshot().await?,
@@ -271,8 +270,7 @@ impl Follower {
                 break;
             }
             for found in entities {
-                // One that cannot be read would have the gateway refuse all of them.
-                match log::unreadable(&reading, &found) {
+                match log::unreadable(&reading, &self.app.sealing, &found) {
                     None => {
                         write_entity(&mut piece, &found.row.body);
                         sent += 1;

@@ -5,8 +5,8 @@
 //! Certificates are changes like any other: a batch waits until the live gateways have taken the one before, so that a
 //! million of them holds nobody up. Replicas may do this at the same time.
 //!
-//! A secret may be taken away when nothing needs it any more. Earlier, a service refuses to start and says what to do:
-//! whoever removes a secret here first finds out before a gateway is touched. When a secret is lost for good,
+//! A secret may be taken away when nothing needs it any more. Earlier, a service refuses to start and says what to do,
+//! unless a single text needs it: whoever removes a secret here first finds out before a gateway is touched. When a secret is lost for good,
 //! [`give_up`] lets go of what only it opens. While the database is away, everything waits and is tried again.
 
 use std::collections::BTreeMap;
@@ -71,14 +71,27 @@ pub(crate) async fn look(app: &App) -> Result<Seals, StoreError> {
     Ok(Seals::of(app, &app.store.count_seals().await?))
 }
 
-/// Makes sure, before anything is served, that everything opens; or goes on without what does not, if it is `lost`.
+/// Makes sure, before anything is served, that no secret is missing; or goes on without what does not open, if it is
+/// `lost`. A text that alone names its secret is damaged, and stops nothing.
 pub(crate) async fn check(app: &App, lost: bool) -> anyhow::Result<()> {
     let counts = app.store.count_seals().await.context("looking at what is sealed")?;
-    let missing = Seals::of(app, &counts).missing;
+    let seals = Seals::of(app, &counts);
+    let missing = seals.missing;
     if missing == 0 {
         return Ok(());
     }
     let names: Vec<&String> = counts.keys().filter(|name| !app.sealing.has(name)).collect();
+    let is_damaged = |name: &&&String| name.is_empty() || counts.get(**name) == Some(&1);
+    if !lost && missing < seals.newest + seals.older && names.iter().all(|name| is_damaged(&name)) {
+        tracing::error!(
+            texts = missing,
+            secrets = ?names,
+            "single private keys or secrets of webhooks in the database are damaged, or sealed with a secret that was taken \
+             away; everything else goes on. If one of these secrets was taken away, put it back into sealing_secret_file; \
+             else remove what `tollhouse status` lists as unreadable"
+        );
+        return Ok(());
+    }
     anyhow::ensure!(
         lost,
         "{missing} private keys or secrets of webhooks are sealed with a sealing secret that was taken away (named \

@@ -3,7 +3,8 @@
 //! The copy lives in a local file (`file`) and is kept current by the change stream ([`follow`]). Requests and
 //! handshakes read bounded hot caches over that file; a miss reads the file, never the network. When the control plane
 //! is gone the copy simply ages: everything in it is served, also after a restart, except after one in order ([`Unheard`]).
-//! A snapshot or change that does not pass validation is refused whole and the last good state stays.
+//! A snapshot or change that does not pass validation is refused whole and the last good state stays; a certificate that is
+//! not usable is set aside alone, and the one before it stays ([`validate`]).
 
 mod acceptance;
 mod file;
@@ -29,11 +30,12 @@ use rustls::sign::CertifiedKey;
 use tokio::sync::watch;
 
 use self::acceptance::{Acceptance, Difference};
-use self::file::{File, Kind};
+use self::file::{File, Kind, Step};
 use self::hot::Hot;
 use self::unheard::Standing;
 pub use self::unheard::Unheard;
 pub use self::validate::Invalid;
+pub(crate) use self::validate::Unusable;
 use crate::tls::CertificateOpener;
 
 /// How many entries of each kind stay parsed in memory (design: 100 thousand hot).
@@ -89,6 +91,15 @@ impl Expiry {
         let left = self.not_after.0.saturating_sub(now.0).clamp(0, whole);
         left as f64 / whole as f64
     }
+}
+
+/// What a batch of changes did.
+#[derive(Debug, Default)]
+pub(crate) struct Applied {
+    /// Hostnames that are no longer served, whose open connections must end.
+    pub(crate) retired: Vec<Hostname>,
+    /// Certificates that are not used.
+    pub(crate) set_aside: Vec<Unusable>,
 }
 
 /// The gateway's local copy. Shared by handshakes, requests and the follower.
@@ -216,12 +227,11 @@ impl Replica {
     }
 
     /// Takes a batch of changes in one durable step. Revisions must follow what is applied without a gap; those that
-    /// are applied already are skipped, so a repeated batch is harmless. Answers the hostnames that are no longer served,
-    /// whose open connections must end.
+    /// are applied already are skipped, so a repeated batch is harmless.
     ///
     /// # Errors
     /// [`ReplicaError`]; nothing of the batch is applied then.
-    pub fn apply(&self, changes: &[Change]) -> Result<Vec<Hostname>, ReplicaError> {
+    pub(crate) fn apply(&self, changes: &[Change]) -> Result<Applied, ReplicaError> {
         let mut expected = self.revision().next();
         let mut batch = Vec::with_capacity(changes.len());
         let applied = self.revision();
@@ -229,36 +239,41 @@ impl Replica {
             if change.revision != expected {
                 return Err(ReplicaError::Gap { found: change.revision, expected });
             }
-            if let Effect::Put(entity) = &change.effect {
-                validate::entity(entity, &self.opener)?;
-            }
-            batch.push(&change.effect);
+            let unusable = match &change.effect {
+                Effect::Put(entity) => validate::entity(entity, &self.opener)?,
+                Effect::Remove(_) => None,
+            };
+            batch.push(unusable.map_or(Step::Take(&change.effect), Step::SetAside));
             expected = expected.next();
         }
-        let Some(last) = changes.last().filter(|_| !batch.is_empty()) else { return Ok(Vec::new()) };
+        let mut done = Applied::default();
+        let Some(last) = changes.last().filter(|_| !batch.is_empty()) else { return Ok(done) };
         self.file.apply(&batch, last.position()).map_err(ReplicaError::File)?;
         self.revision.store(last.revision.0, Ordering::Release);
-        let mut retired = Vec::new();
-        for effect in batch {
-            self.forget(effect, &mut retired);
+        for step in batch {
+            match step {
+                Step::Take(effect) => self.forget(effect, &mut done.retired),
+                Step::SetAside(unusable) => done.set_aside.push(unusable),
+            }
         }
-        Ok(retired)
+        Ok(done)
     }
 
     /// Replaces everything by a snapshot in one durable step. The control plane sends one only to a gateway that begins, or
     /// that followed the same history. One without most of the hostnames is refused unless an operator has accepted it.
+    /// Answers which certificates of it are set aside.
     ///
     /// # Errors
     /// [`ReplicaError`]; the old state stays then.
-    pub fn replace(&self, entities: &[Entity], position: Position) -> Result<(), ReplicaError> {
-        validate::snapshot(entities, &self.opener)?;
+    pub(crate) fn replace(&self, entities: &[Entity], position: Position) -> Result<Vec<Unusable>, ReplicaError> {
+        let aside = validate::snapshot(entities, &self.opener)?;
         let difference = if self.accepts() {
             Some(Difference::between(&self.file, entities, position.revision).map_err(ReplicaError::File)?)
         } else {
             self.has_most_hostnames(entities)?;
             None
         };
-        self.file.replace(entities, position).map_err(ReplicaError::File)?;
+        self.file.replace(entities, &aside, position).map_err(ReplicaError::File)?;
         self.revision.store(position.revision.0, Ordering::Release);
         self.sites.forget_all();
         self.projects.forget_all();
@@ -268,7 +283,12 @@ impl Replica {
         if let Some(difference) = difference {
             self.acceptance.send_replace(Acceptance::Taken(Box::new(difference)));
         }
-        Ok(())
+        Ok(aside)
+    }
+
+    /// The certificates that were sent and are not used, at most `limit`.
+    pub(crate) fn set_aside(&self, limit: usize) -> Vec<Unusable> {
+        self.file.set_aside(limit)
     }
 
     fn has_most_hostnames(&self, entities: &[Entity]) -> Result<(), ReplicaError> {

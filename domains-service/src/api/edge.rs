@@ -49,7 +49,7 @@ pub(super) async fn feed(
     }
     let after = Revision(params.value("after", 0, "a revision")?);
     let mark = params.text("mark").map(|text| text.parse().map_err(|error: NotAMark| bad_mark(&error))).transpose()?;
-    if let Next::OtherHistory(newest) = app.store.changes_after(after, mark, 0).await? {
+    if let Next::OtherHistory(newest) = app.store.changes_after(&app.sealing, (after, mark), 0).await? {
         return Err(refuse_history(&edge.node(&node), after, newest));
     }
     admit(&app, &edge.node(&node)).await?;

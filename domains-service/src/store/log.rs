@@ -3,11 +3,13 @@
 //! A row of `changes` has the mark of its revision. The effect of an old row is emptied first and its mark is kept longer,
 //! so that a follower far behind still proves that it followed this history. The newest revision always has a row.
 
+use chassis::seal::SealingKey;
 use chassis::sql::{BadColumn, Connection, Found, Kind, Pool, RowPlace, query, query_as, query_scalar};
-use contract::feed::{Change, Entity, Mark, Position, Revision};
+use contract::feed::{Change, Effect, Entity, Mark, Position, Revision};
 use contract::time::UnixMillis;
 
 use super::rows::{self, Columns, Stored, Table};
+use super::write::kind_and_name;
 use super::{Store, StoreError};
 
 /// Rows of the log read at once.
@@ -114,24 +116,43 @@ impl Stored for StoredEntity {
     }
 
     fn read(self, columns: &mut Columns) -> Option<Entity> {
-        let entity = columns.json("body", &self.body);
+        let entity = self.entity().map_err(|reason| columns.bad("body", reason)).ok();
         entity.filter(|_| columns.unreadable().is_none())
     }
 }
 
-/// The place of an entity that cannot be read, which is noted; `None` for one that can.
-pub(crate) fn unreadable(reading: &Connection, found: &Found<StoredEntity>) -> Option<RowPlace> {
-    let StoredEntity { kind, name, body } = &found.row;
+impl StoredEntity {
+    /// The entity, if it is right in itself and the one that the row is named after.
+    fn entity(&self) -> Result<Entity, String> {
+        let entity: Entity = serde_json::from_str(&self.body).map_err(|error| error.to_string())?;
+        let (kind, name) = kind_and_name(&entity.name());
+        if (kind, &name) != (&self.kind, &self.name) {
+            return Err(format!("it describes the {kind} {name}"));
+        }
+        entity.check().map_err(|unsound| unsound.to_string())?;
+        Ok(entity)
+    }
+}
+
+/// The place of an entity that a gateway could not use, which is noted; `None` for one that is right.
+pub(crate) fn unreadable(reading: &Connection, sealing: &SealingKey, found: &Found<StoredEntity>) -> Option<RowPlace> {
+    let StoredEntity { kind, name, .. } = &found.row;
     let place = rows::place(Table::Entities, name, kind);
     let bad = found.bad.clone().or_else(|| {
-        let error = serde_json::from_str::<Entity>(body).err()?;
-        Some(BadColumn { column: "body", reason: error.to_string() })
+        let reason = found.row.entity().and_then(|entity| opens(&entity, sealing)).err()?;
+        Some(BadColumn { column: "body", reason })
     });
     match &bad {
         None => rows::forget(reading, &place),
         Some(bad) => rows::note(reading, &place, bad.column, &bad.reason),
     }
     bad.map(|_| place)
+}
+
+/// Whether the private key of a certificate can be opened.
+fn opens(entity: &Entity, sealing: &SealingKey) -> Result<(), String> {
+    let Entity::Certificate(bundle) = entity else { return Ok(()) };
+    sealing.open(&bundle.key.0, bundle.hostname.as_str()).map(drop).map_err(|error| error.to_string())
 }
 
 /// All entities were read: of those that could not be, `places` are left.
@@ -172,8 +193,8 @@ impl Store {
     /// the revision.
     pub(crate) async fn changes_after(
         &self,
-        revision: Revision,
-        mark: Option<Mark>,
+        sealing: &SealingKey,
+        (revision, mark): (Revision, Option<Mark>),
         limit: i64,
     ) -> Result<Next, StoreError> {
         let mut reading = self.reading().await?;
@@ -210,7 +231,7 @@ impl Store {
             Way::Refuse => Ok(Next::OtherHistory(Revision(current.unsigned_abs()))),
             // What an unreadable row changed is in the snapshot, and every later change follows that.
             Way::Changes => {
-                let changes: Option<Vec<_>> = rows.drain(1..).map(|row| read_change(&reading, row)).collect();
+                let changes: Option<Vec<_>> = rows.drain(1..).map(|row| read_change(&reading, sealing, row)).collect();
                 let newest = Revision(current.unsigned_abs());
                 let changes = changes.filter(|changes| follow(changes, revision, limit, newest));
                 Ok(changes.map_or(Next::Snapshot, Next::Changes))
@@ -343,25 +364,37 @@ fn follow(changes: &[Change], revision: Revision, limit: i64, newest: Revision) 
     changes.iter().map(|change| change.revision).eq(expected.take(changes.len())) && (is_full || last == newest)
 }
 
-/// A change as it is told; `None` for a row that cannot be read, which is noted.
-fn read_change(reading: &Connection, found: Found<Row>) -> Option<Change> {
+/// A change as it is sent; `None` for one that a gateway could not use. It is noted, unless only its sealing secret is
+/// missing: after a secret was replaced, older changes still name it.
+fn read_change(reading: &Connection, sealing: &SealingKey, found: Found<Row>) -> Option<Change> {
     let Found { row: Row { revision, mark, effect, at_ms }, bad } = found;
-    let read = match bad {
-        None => serde_json::from_str(&effect).map_err(|error| ("effect", error.to_string())),
-        Some(BadColumn { column, reason }) => Err((column, reason)),
+    let bad = match bad {
+        None => match read_effect(&effect, sealing) {
+            Ok(None) => return None,
+            Ok(Some(effect)) => {
+                let (revision, at) = (Revision(revision.unsigned_abs()), UnixMillis(at_ms));
+                return Some(Change { revision, mark: as_mark(mark), at, effect });
+            }
+            Err(reason) => BadColumn { column: "effect", reason },
+        },
+        Some(bad) => bad,
     };
-    match read {
-        Ok(effect) => Some(Change {
-            revision: Revision(revision.unsigned_abs()),
-            mark: as_mark(mark),
-            at: UnixMillis(at_ms),
-            effect,
-        }),
-        Err((column, reason)) => {
-            rows::note(reading, &rows::place(Table::Changes, revision.to_string(), ""), column, &reason);
-            None
-        }
+    rows::note(reading, &rows::place(Table::Changes, revision.to_string(), ""), bad.column, &bad.reason);
+    None
+}
+
+/// An effect that a gateway can use; `None` when its key was sealed with a secret that was taken away since.
+fn read_effect(text: &str, sealing: &SealingKey) -> Result<Option<Effect>, String> {
+    let effect: Effect = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let Effect::Put(entity) = &effect else { return Ok(Some(effect)) };
+    entity.check().map_err(|unsound| unsound.to_string())?;
+    if let Entity::Certificate(bundle) = entity
+        && !sealing.has_secret_of(&bundle.key.0)
+    {
+        return Ok(None);
     }
+    opens(entity, sealing)?;
+    Ok(Some(effect))
 }
 
 #[cfg(test)]

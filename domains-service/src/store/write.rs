@@ -158,7 +158,7 @@ fn seal_of(entity: &Entity) -> &str {
 }
 
 /// The columns an entity is found by.
-fn kind_and_name(name: &EntityName) -> (&'static str, String) {
+pub(super) fn kind_and_name(name: &EntityName) -> (&'static str, String) {
     match name {
         EntityName::Project(id) => ("project", id.to_string()),
         EntityName::Site(hostname) => ("site", hostname.to_string()),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::gateways::enrolled;
 use crate::stores::postgres::Server;
-use crate::stores::{in_postgres, over_postgres};
+use crate::stores::{in_postgres, over_postgres, set};
 use crate::world::{Answer, Bend, Platform, START, eventually, while_reporting};
 
 /// A moment later than the longest silence of a process that is live.
@@ -293,4 +293,19 @@ async fn every_replica_waits_for_every_process_whichever_replica_it_reported_to(
         gone(replica, "a.localhost").await;
         gone(replica, "b.localhost").await;
     }
+}
+
+#[tokio::test]
+async fn a_row_that_claims_more_than_was_written_counts_as_nothing_applied() {
+    let platform = Platform::start().await;
+    let token = enrolled(&platform, "edge").await;
+    let revision = with_names(&platform, &["a.localhost"]).await;
+    two(&token).reports(&platform, revision).await;
+    on_record(&platform, &["edge/two"]).await;
+    let applied = i64::MAX.to_string();
+    set(platform.directory.path(), "processes", "applied", "process = 'two'", Some(&applied)).await;
+    let platform = restarted(platform).await;
+    platform.clock.advance(SILENT);
+    let answer = one(&token).follows(&platform, remove(&platform, "a.localhost")).await;
+    waits_for(&answer, &["edge/two"]);
 }

@@ -1,8 +1,10 @@
 //! One row that cannot be read stops nothing but itself, whichever table and column it is, over either store.
 
 mod damaged;
+mod wrong;
 
 use chassis::clock::Clock as _;
+use contract::feed::{Entity, Frame};
 use serde_json::{Value, json};
 
 use crate::stores;
@@ -225,16 +227,19 @@ async fn everything_else_goes_on(platform: &Platform, case: &str, number: usize)
     .await;
 }
 
-/// The hosts in a snapshot; an error when the stream ends before that is whole, as for a gateway that comes again.
+/// The hosts in a snapshot.
 async fn sites(platform: &Platform) -> Result<Vec<String>, String> {
-    let mut stream = platform.follow(0).await;
-    let mut names = Vec::new();
+    let site = |entity| if let Entity::Site(site) = entity { Some(site.hostname.to_string()) } else { None };
+    Ok(entities(platform).await?.into_iter().filter_map(site).collect())
+}
+
+/// A snapshot; an error when the stream ends before that is whole, as for a gateway that comes again.
+async fn entities(platform: &Platform) -> Result<Vec<Entity>, String> {
+    let (mut stream, mut entities) = (platform.follow(0).await, Vec::new());
     loop {
         match stream.next().await {
-            Some(contract::feed::Frame::Entity(contract::feed::Entity::Site(site))) => {
-                names.push(site.hostname.to_string());
-            }
-            Some(contract::feed::Frame::SnapshotEnd { .. }) => return Ok(names),
+            Some(Frame::Entity(entity)) => entities.push(entity),
+            Some(Frame::SnapshotEnd { .. }) => return Ok(entities),
             Some(_) => {}
             None => return Err("the stream ended".to_owned()),
         }
@@ -353,7 +358,7 @@ async fn what_cannot_be_read_can_be_removed() {
     let key = demo("GET", "/keys").await.body["keys"][0]["id"].as_str().unwrap().to_owned();
     let is_at_the_edge = async || {
         let found = platform.snapshot().await.into_iter();
-        found.filter(|entity| matches!(entity, contract::feed::Entity::Key(known) if known.id.as_str() == key)).count()
+        found.filter(|entity| matches!(entity, Entity::Key(known) if known.id.as_str() == key)).count()
     };
     assert_eq!(is_at_the_edge().await, 1);
     stores::set(directory, "api_keys", "scopes", "label = 'bad'", Some("{garbage")).await;

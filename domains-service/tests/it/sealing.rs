@@ -8,6 +8,7 @@ use contract::feed::{Effect, Entity};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::stores;
 use crate::webhooks::receiver::Receiver;
 use crate::webhooks::{endpoint, is_signed};
 use crate::world::{Bend, Platform, START, eventually};
@@ -144,4 +145,24 @@ async fn what_a_lost_secret_sealed_is_given_up_and_certificates_are_ordered_anew
     let platform = Platform::bent(lost).await;
     until_nothing_is_left(&platform).await;
     all_open_with(&platform, NEW).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn single_damaged_texts_do_not_stop_the_start_and_a_missing_secret_does() {
+    let directory = Arc::new(tempfile::tempdir().unwrap());
+    let mut platform = sealed_with_old(&directory).await;
+    platform.stop().await;
+    let seal = async |row: &str, value: &str| stores::set(directory.path(), "entities", "seal", row, Some(value)).await;
+    let certificate = |number: usize| format!("kind = 'certificate' AND name = 'shop-{number:02}.localhost'");
+    seal(&certificate(0), "").await;
+    seal(&certificate(1), "no secret").await;
+    let mut platform = Platform::bent(bend(&directory, OLD)).await;
+    assert_eq!(bundles(&platform).await.len(), DOMAINS, "their keys open all the same");
+    assert_eq!(left(&platform).await, (0, 2));
+    platform.stop().await;
+    for number in 2..4 {
+        seal(&certificate(number), "0123456789abcdef").await;
+    }
+    let refused = Platform::try_bent(bend(&directory, OLD)).await.err().unwrap();
+    assert!(format!("{refused:#}").contains("0123456789abcdef"), "{refused:#}");
 }

@@ -6,6 +6,7 @@
 //! disagree. A write for which the disk has no room is worse than one that is refused: after it redb gives out nothing
 //! that is not in memory until the file is opened anew. So nothing is begun without room to spare.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -17,11 +18,15 @@ use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition,
 use serde::de::DeserializeOwned;
 
 use super::Expiry;
+use super::validate::Unusable;
 
 type Table = TableDefinition<'static, &'static str, &'static [u8]>;
 
 /// `(not_after, hostname)` to `not_before`, for every certificate.
 const EXPIRIES: TableDefinition<'static, (i64, &'static str), i64> = TableDefinition::new("expiries");
+
+/// Why a certificate that was sent last is not used, by hostname.
+const SET_ASIDE: Table = TableDefinition::new("certificates_set_aside");
 
 /// The revision that everything else describes, and its mark.
 const POSITION: TableDefinition<'static, (), (u64, u64)> = TableDefinition::new("position");
@@ -53,6 +58,14 @@ impl Kind {
     const fn table(self) -> Table {
         TableDefinition::new(self.as_str())
     }
+}
+
+/// What becomes of one change.
+pub(super) enum Step<'a> {
+    /// It is taken.
+    Take(&'a Effect),
+    /// The certificate that it brings is not usable, and the one before stays.
+    SetAside(Unusable),
 }
 
 /// Bytes that may still be written to the disk of a path.
@@ -87,6 +100,7 @@ impl File {
         }
         write.open_table(POSITION)?;
         write.open_table(STOPPED)?;
+        write.open_table(SET_ASIDE)?;
         order_expiries(&write).with_context(place)?;
         write.commit()?;
         if let Some(directory) = path.parent() {
@@ -210,37 +224,70 @@ impl File {
         })
     }
 
-    pub(super) fn apply(&self, effects: &[&Effect], position: Position) -> anyhow::Result<()> {
+    /// Certificates that are not used, at most `limit`. An unreadable file is logged and counts as empty.
+    pub(super) fn set_aside(&self, limit: usize) -> Vec<Unusable> {
+        let read = || -> anyhow::Result<Vec<Unusable>> {
+            let table = self.database.begin_read()?.open_table(SET_ASIDE)?;
+            let rows = table.iter()?.take(limit).map(|row| {
+                let (hostname, reason) = row?;
+                let reason = String::from_utf8_lossy(reason.value()).into_owned();
+                Ok(Unusable { hostname: hostname.value().to_owned(), reason })
+            });
+            rows.collect()
+        };
+        read().unwrap_or_else(|error| {
+            tracing::error!(error = format!("{error:#}"), "the local replica cannot be read");
+            Vec::new()
+        })
+    }
+
+    pub(super) fn apply(&self, steps: &[Step], position: Position) -> anyhow::Result<()> {
         let write = self.write(0)?;
-        for effect in effects {
-            match effect {
-                Effect::Put(entity) => put(&write, entity)?,
-                Effect::Remove(name) => {
+        for step in steps {
+            match step {
+                Step::Take(Effect::Put(entity)) => put(&write, entity)?,
+                Step::Take(Effect::Remove(name)) => {
                     let (kind, key) = place_of(name);
                     let before = write.open_table(kind.table())?.remove(key.as_str())?.map(|old| old.value().to_vec());
                     if matches!(kind, Kind::Certificate) {
-                        move_expiry(&write, &key, before.as_deref(), None)?;
+                        certificate_changed(&write, &key, before.as_deref(), None)?;
                     }
                 }
+                Step::SetAside(unusable) => set_aside(&write, unusable)?,
             }
         }
         finish(write, position)
     }
 
-    pub(super) fn replace(&self, entities: &[Entity], position: Position) -> anyhow::Result<()> {
+    /// Takes everything but the certificates that are set `aside`: those before them stay.
+    pub(super) fn replace(&self, entities: &[Entity], aside: &[Unusable], position: Position) -> anyhow::Result<()> {
+        let names: HashSet<&str> = aside.iter().map(|unusable| unusable.hostname.as_str()).collect();
+        let is_aside = |entity: &&Entity| matches!(entity, Entity::Certificate(bundle) if names.contains(bundle.hostname.as_str()));
+        let before = names.iter().filter_map(|name| self.get(Kind::Certificate, name));
+        let before: Vec<Entity> = before.map(Entity::Certificate).collect();
+        let taken = || entities.iter().filter(|entity| !is_aside(entity)).chain(&before);
         // The old ones keep their place until the new ones are there; trees are half empty at worst.
-        let write = self.write(entities.iter().map(size_of).sum::<usize>().saturating_mul(2))?;
+        let write = self.write(taken().map(size_of).sum::<usize>().saturating_mul(2))?;
         for kind in Kind::ALL {
             write.delete_table(kind.table())?;
             write.open_table(kind.table())?;
         }
         write.delete_table(EXPIRIES)?;
         write.open_table(EXPIRIES)?;
-        for entity in entities {
+        write.delete_table(SET_ASIDE)?;
+        for entity in taken() {
             put(&write, entity)?;
+        }
+        for unusable in aside {
+            set_aside(&write, unusable)?;
         }
         finish(write, position)
     }
+}
+
+fn set_aside(write: &WriteTransaction, Unusable { hostname, reason }: &Unusable) -> anyhow::Result<()> {
+    write.open_table(SET_ASIDE)?.insert(hostname.as_str(), reason.as_bytes())?;
+    Ok(())
 }
 
 fn size_of(entity: &Entity) -> usize {
@@ -273,7 +320,7 @@ fn put(write: &WriteTransaction, entity: &Entity) -> anyhow::Result<()> {
     let before =
         write.open_table(kind.table())?.insert(key.as_str(), value.as_slice())?.map(|old| old.value().to_vec());
     if let Entity::Certificate(bundle) = entity {
-        move_expiry(write, &key, before.as_deref(), Some((bundle.not_before, bundle.not_after)))?;
+        certificate_changed(write, &key, before.as_deref(), Some((bundle.not_before, bundle.not_after)))?;
     }
     Ok(())
 }
@@ -285,13 +332,14 @@ struct Dates {
     not_after: UnixSeconds,
 }
 
-/// A certificate has another end than `before`, or none any more.
-fn move_expiry(
+/// A certificate has another end than `before`, or none any more; either way none of its name is set aside.
+fn certificate_changed(
     write: &WriteTransaction,
     hostname: &str,
     before: Option<&[u8]>,
     after: Option<(UnixSeconds, UnixSeconds)>,
 ) -> anyhow::Result<()> {
+    write.open_table(SET_ASIDE)?.remove(hostname)?;
     let mut table = write.open_table(EXPIRIES)?;
     if let Some(before) = before {
         let dates: Dates = serde_json::from_slice(before)?;

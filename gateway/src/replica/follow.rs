@@ -19,7 +19,7 @@ use tokio_util::codec::{FramedRead, LinesCodec};
 use tokio_util::io::StreamReader;
 
 use super::validate::ENTITIES_MAX;
-use super::{Invalid, Replica, ReplicaError, Unheard};
+use super::{Invalid, Replica, ReplicaError, Unheard, Unusable};
 use crate::keyring::KeyringHolder;
 use crate::names;
 
@@ -236,8 +236,9 @@ impl Follower {
     /// Takes a snapshot in.
     pub(super) async fn replace(&self, entities: Vec<Entity>, position: Position) -> anyhow::Result<()> {
         let count = entities.len();
-        self.written(move |replica| replica.replace(&entities, position)).await?;
+        let aside = self.written(move |replica| replica.replace(&entities, position)).await?;
         self.watcher.replaced();
+        self.note_set_aside(&aside);
         tracing::info!(revision = position.revision.0, entities = count, "replica replaced by a snapshot");
         Ok(())
     }
@@ -259,11 +260,24 @@ impl Follower {
         if changes.is_empty() {
             return Ok(());
         }
-        let applied = move |replica: &Replica| replica.apply(&changes).map(|retired| (changes, retired));
-        let (changes, retired) = self.written(applied).await?;
+        let applied = move |replica: &Replica| replica.apply(&changes).map(|done| (changes, done));
+        let (changes, done) = self.written(applied).await?;
         self.watcher.applied(&changes);
-        self.watcher.retired(&retired);
+        self.watcher.retired(&done.retired);
+        self.note_set_aside(&done.set_aside);
         Ok(())
+    }
+
+    fn note_set_aside(&self, certificates: &[Unusable]) {
+        for Unusable { hostname, reason } in certificates {
+            self.watcher.refused(Unusable::REASON);
+            tracing::error!(
+                hostname,
+                error = reason,
+                "certificate set aside: it is not usable, and the one before it stays; remove the domain and add it again for a \
+                 new one, or mend its row in the control plane's database and run `tollhouse node accept`"
+            );
+        }
     }
 
     /// Writes to the replica on a thread that may wait: to read the certificates of a million domains and to write them

@@ -5,7 +5,7 @@ mod follower;
 
 use chassis::seal::SealingKey;
 use chassis::secret::Secret;
-use contract::feed::Mark;
+use contract::feed::{Mark, Unsound};
 use contract::plan::Plan;
 use contract::project::Access;
 use contract::site::Serves;
@@ -157,7 +157,7 @@ fn a_file_is_written_as_other_versions_read_it() {
         .map(|(kind, _, _, value)| serde_json::from_str(&format!(r#"{{"{kind}":{value}}}"#)).unwrap())
         .collect();
     let file = File::open(&path).unwrap();
-    file.replace(&entities, at(7)).unwrap();
+    file.replace(&entities, &[], at(7)).unwrap();
     drop(file);
     let written = redb::Database::open(&path).unwrap();
     let read = written.begin_read().unwrap();
@@ -174,8 +174,8 @@ fn a_removed_site_is_named_so_that_its_connections_end() {
     let replica = replica(directory.path());
     replica.replace(&[project("a", Plan::Pro), site("a.example", "a")], at(1)).unwrap();
     assert!(replica.site(&host("a.example")).is_some());
-    let retired = replica.apply(&[change(2, Effect::Remove(EntityName::Site(host("a.example"))))]).unwrap();
-    assert_eq!(retired, [host("a.example")]);
+    let done = replica.apply(&[change(2, Effect::Remove(EntityName::Site(host("a.example"))))]).unwrap();
+    assert_eq!(done.retired, [host("a.example")]);
     assert!(replica.site(&host("a.example")).is_none());
 }
 
@@ -204,7 +204,7 @@ fn a_batch_with_one_bad_change_leaves_the_last_good_state() {
         redirect: Some(contract::site::Redirect { to: host("a.example"), status: None }),
     });
     let refused = replica.apply(&[change(2, Effect::Put(project("a", Plan::Pro))), change(3, Effect::Put(looping))]);
-    assert!(matches!(refused, Err(ReplicaError::Invalid(Invalid::Loop(_)))));
+    assert!(matches!(refused, Err(ReplicaError::Invalid(Invalid::Unsound(Unsound::Loop(_))))));
     assert_eq!(replica.revision(), Revision(1));
     assert_eq!(replica.project(&"a".parse().unwrap()).unwrap().plan, Plan::Free);
 }
@@ -287,18 +287,18 @@ fn certificates_stand_in_the_order_of_their_ends() {
     };
     let soonest =
         |file: &File| -> Vec<String> { file.soonest_to_expire(10).into_iter().map(|expiry| expiry.hostname).collect() };
-    file.replace(&[bundle("a.example", 900), bundle("b.example", 500), bundle("c.example", 700)], at(1)).unwrap();
+    file.replace(&[bundle("a.example", 900), bundle("b.example", 500), bundle("c.example", 700)], &[], at(1)).unwrap();
     assert_eq!(soonest(&file), ["b.example", "c.example", "a.example"]);
     assert_eq!(file.soonest_to_expire(1)[0].not_before, UnixSeconds(400));
     assert!((file.soonest_to_expire(1)[0].left(UnixSeconds(475)) - 0.25).abs() < 1e-9);
     let renewed = Effect::Put(bundle("b.example", 999));
     let removed = Effect::Remove(EntityName::Certificate(host("c.example")));
-    file.apply(&[&renewed, &removed], at(2)).unwrap();
+    file.apply(&[Step::Take(&renewed), Step::Take(&removed)], at(2)).unwrap();
     assert_eq!(soonest(&file), ["a.example", "b.example"]);
     drop(file);
     let again = File::open(&directory.path().join("replica.redb")).unwrap();
     assert_eq!(soonest(&again), ["a.example", "b.example"]);
-    again.replace(&[], at(3)).unwrap();
+    again.replace(&[], &[], at(3)).unwrap();
     assert!(soonest(&again).is_empty());
 }
 
@@ -317,19 +317,19 @@ fn a_change_without_room_on_the_disk_is_refused_and_everything_known_goes_on_bei
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("replica.redb");
     let file = File::open(&path).unwrap();
-    file.replace(&[project("a", Plan::Pro)], at(1)).unwrap();
+    file.replace(&[project("a", Plan::Pro)], &[], at(1)).unwrap();
     drop(file);
     let second = Effect::Put(project("b", Plan::Pro));
     let full = File::open_on(&path, |_| Ok(file::ROOM_MIN - 1)).unwrap();
-    let refused = format!("{:#}", full.apply(&[&second], at(2)).unwrap_err());
+    let refused = format!("{:#}", full.apply(&[Step::Take(&second)], at(2)).unwrap_err());
     assert!(refused.contains("has 15 MiB left, and 16 MiB are needed"), "{refused}");
-    assert!(full.replace(&[], at(2)).is_err());
+    assert!(full.replace(&[], &[], at(2)).is_err());
     assert_eq!(full.position().unwrap(), Some(at(1)));
     assert!(full.get::<Project>(Kind::Project, "a").is_some());
     drop(full);
     // Room for changes is not yet room for everything anew.
     let narrow = File::open_on(&path, |_| Ok(file::ROOM_MIN)).unwrap();
-    assert!(narrow.replace(&[project("c", Plan::Pro)], at(3)).is_err());
-    narrow.apply(&[&second], at(2)).unwrap();
+    assert!(narrow.replace(&[project("c", Plan::Pro)], &[], at(3)).is_err());
+    narrow.apply(&[Step::Take(&second)], at(2)).unwrap();
     assert!(narrow.get::<Project>(Kind::Project, "b").is_some());
 }

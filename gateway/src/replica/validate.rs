@@ -2,16 +2,39 @@
 //!
 //! Types have refused most by now (blank names, unknown plans, zero limits do not parse). What is left are relations:
 //! a certificate that does not open or does not fit its key or name, a redirect to itself, duplicates.
+//!
+//! A certificate that is not usable is set aside alone: the one before stays, and whatever else was sent is taken, so that
+//! revocations go on reaching this gateway. Everything else is refused with all that came with it: the one before of a site,
+//! project or key may be what was withdrawn.
 
 use std::collections::HashSet;
 
-use contract::certificate::Challenge;
-use contract::feed::{Entity, EntityName, Revision};
+use contract::feed::{Entity, EntityName, Revision, Unsound};
+use contract::hostname::Hostname;
 
 use crate::tls::CertificateOpener;
 
 /// Entities one snapshot may hold; a stream that never ends must not fill the memory.
 pub(crate) const ENTITIES_MAX: u64 = 5_000_000;
+
+/// Certificates of one snapshot that may be set aside. More are no damage of theirs, but of this gateway, and the snapshot is
+/// refused.
+const SET_ASIDE_MAX: usize = 1_000;
+
+/// A certificate that does not open, does not parse, or does not belong to its name or key.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, thiserror::Error)]
+#[error("the certificate of {hostname} is not usable: {reason}")]
+pub(crate) struct Unusable {
+    /// The name it was for.
+    pub(crate) hostname: String,
+    /// What is wrong with it.
+    pub(crate) reason: String,
+}
+
+impl Unusable {
+    /// The word in `edge_replica_refused_total{reason}`.
+    pub(crate) const REASON: &str = "certificate";
+}
 
 /// Why a snapshot or change is refused. The word in the metric is [`Invalid::reason`].
 #[derive(Debug, thiserror::Error)]
@@ -48,20 +71,23 @@ pub enum Invalid {
     /// Two entities have one name.
     #[error("{0:?} appears twice")]
     Duplicate(EntityName),
-    /// A certificate that does not open, does not parse, or does not belong to its name or key.
-    #[error("the certificate of {hostname} is not usable: {reason}")]
-    Certificate {
-        /// The name it was for.
-        hostname: contract::hostname::Hostname,
-        /// What is wrong with it.
-        reason: String,
+    /// A certificate that others can open: it is this gateway that lacks something.
+    #[error(
+        "the private key of {0} is sealed with a sealing secret that this gateway was not given: give it every line of \
+         sealing_secret_file that the others have, and restart it"
+    )]
+    Secret(Hostname),
+    /// More certificates than [`SET_ASIDE_MAX`] are not usable.
+    #[error("{found} certificates are not usable; {first}")]
+    Certificates {
+        /// How many.
+        found: usize,
+        /// What is wrong with one of them.
+        first: String,
     },
-    /// A site that redirects to itself.
-    #[error("{0} redirects to itself")]
-    Loop(contract::hostname::Hostname),
-    /// A challenge whose token could not be part of a path.
-    #[error("a challenge for {0} has a malformed token")]
-    Token(contract::hostname::Hostname),
+    /// A site or challenge that cannot be.
+    #[error(transparent)]
+    Unsound(#[from] Unsound),
     /// A line that is no frame.
     #[error("a line of the stream is not understood: {0}")]
     Line(String),
@@ -75,43 +101,51 @@ impl Invalid {
             Self::History { .. } => "history",
             Self::Shrunk { .. } => "shrunk",
             Self::Duplicate(_) => "duplicate",
-            Self::Certificate { .. } => "certificate",
-            Self::Loop(_) => "loop",
-            Self::Token(_) => "token",
+            Self::Certificates { .. } | Self::Secret(_) => Unusable::REASON,
+            Self::Unsound(Unsound::Loop(_)) => "loop",
+            Self::Unsound(Unsound::Token(_)) => "token",
             Self::Line(_) => "line",
         }
     }
 
     /// Every word [`Invalid::reason`] can say.
     pub const REASONS: &'static [&'static str] =
-        &["count", "history", "shrunk", "duplicate", "certificate", "loop", "token", "line"];
+        &["count", "history", "shrunk", "duplicate", Unusable::REASON, "loop", "token", "line"];
 }
 
-pub(super) fn entity(entity: &Entity, opener: &CertificateOpener) -> Result<(), Invalid> {
-    match entity {
-        Entity::Site(site) if site.redirect.as_ref().is_some_and(|redirect| redirect.to == site.hostname) => {
-            Err(Invalid::Loop(site.hostname.clone()))
-        }
-        Entity::Certificate(bundle) => opener
-            .open(bundle)
-            .map(drop)
-            .map_err(|error| Invalid::Certificate { hostname: bundle.hostname.clone(), reason: format!("{error:#}") }),
-        Entity::Challenge(challenge) if !Challenge::is_token(&challenge.token) => {
-            Err(Invalid::Token(challenge.hostname.clone()))
-        }
-        Entity::Site(_) | Entity::Challenge(_) | Entity::Project(_) | Entity::Key(_) => Ok(()),
+/// What is wrong with an entity that can be set aside alone.
+///
+/// # Errors
+/// When it cannot.
+pub(super) fn entity(entity: &Entity, opener: &CertificateOpener) -> Result<Option<Unusable>, Invalid> {
+    entity.check()?;
+    let Entity::Certificate(bundle) = entity else { return Ok(None) };
+    let Err(error) = opener.open(bundle) else { return Ok(None) };
+    if !opener.has_secret_of(bundle) {
+        return Err(Invalid::Secret(bundle.hostname.clone()));
     }
+    Ok(Some(Unusable { hostname: bundle.hostname.to_string(), reason: format!("{error:#}") }))
 }
 
-pub(super) fn snapshot(entities: &[Entity], opener: &CertificateOpener) -> Result<(), Invalid> {
+/// The certificates of a snapshot that are set aside.
+///
+/// # Errors
+/// When the snapshot is refused.
+pub(super) fn snapshot(entities: &[Entity], opener: &CertificateOpener) -> Result<Vec<Unusable>, Invalid> {
     let mut names = HashSet::with_capacity(entities.len());
+    let mut unusable = Vec::new();
     for one in entities {
-        entity(one, opener)?;
+        unusable.extend(entity(one, opener)?);
         let name = one.name();
         if names.contains(&name) {
             return Err(Invalid::Duplicate(name));
         }
         names.insert(name);
     }
-    Ok(())
+    match unusable.first() {
+        Some(first) if unusable.len() > SET_ASIDE_MAX => {
+            Err(Invalid::Certificates { found: unusable.len(), first: first.to_string() })
+        }
+        _ => Ok(unusable),
+    }
 }

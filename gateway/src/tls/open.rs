@@ -22,6 +22,11 @@ impl CertificateOpener {
         Self(Arc::new(key))
     }
 
+    /// Whether the private key of a bundle was sealed with a secret that we were given.
+    pub(crate) fn has_secret_of(&self, bundle: &CertificateBundle) -> bool {
+        self.0.has_secret_of(&bundle.key.0)
+    }
+
     /// The chain and key of a bundle, checked: the seal opens for this hostname, the key fits the leaf, the leaf covers
     /// the hostname.
     ///

@@ -1,13 +1,17 @@
 //! A control plane gone wrong: whatever it says, the last good state is served and no request fails.
 
+use chassis::seal::SealingKey;
+use chassis::secret::Secret;
+use contract::certificate::{CertificateBundle, SealedKey};
 use contract::feed::{Change, Effect, Entity, EntityName, Frame, Mark, Revision};
 use contract::time::UnixMillis;
 
 use crate::fleet::extent;
+use crate::world::client::Ask;
 use crate::world::control::{line, snapshot};
 use crate::world::entities::{certificate, challenge, limited, public, redirecting, site};
 use crate::world::visitor::Visitor;
-use crate::world::{DEMO, World, eventually};
+use crate::world::{DEMO, ORDERS, OTHER, SHOP, World, eventually};
 
 /// The revision after the newest one; known only when the lie is told.
 const NEXT: u64 = 7_777_777;
@@ -102,25 +106,81 @@ async fn snapshots_that_say_one_thing_twice_are_refused() {
 }
 
 #[tokio::test]
-async fn certificates_that_do_not_fit_are_refused() {
-    let Entity::Certificate(good) = certificate(DEMO) else { panic!("a certificate") };
-    let Entity::Certificate(other) = certificate("other.example") else { panic!("a certificate") };
-    let put = |bundle| change(NEXT, Effect::Put(Entity::Certificate(bundle)));
-    let mut of_another_name = other.clone();
-    of_another_name.hostname = DEMO.parse().unwrap();
-    let mut chain_of_another = good.clone();
-    chain_of_another.chain_pem = other.chain_pem;
-    let mut no_chain = good.clone();
-    no_chain.chain_pem = String::new();
-    assert_survives(
-        Some("certificate"),
-        vec![
-            ("sealed for another name", put(of_another_name)),
-            ("the key of another certificate", put(chain_of_another)),
-            ("no chain", put(no_chain)),
-        ],
-    )
-    .await;
+async fn certificates_that_need_a_secret_which_is_missing_here_are_refused() {
+    let mut bundle = bundle(DEMO);
+    let another = SealingKey::new(&Secret::new(vec![9; 32])).unwrap();
+    bundle.key = SealedKey(another.seal(b"a key", DEMO).unwrap());
+    let change = change(NEXT, Effect::Put(Entity::Certificate(bundle.clone())));
+    let snapshot = snapshot(&[Entity::Certificate(bundle)], NEXT);
+    assert_survives(Some("certificate"), vec![("a change", change), ("a snapshot", snapshot)]).await;
+}
+
+fn bundle(host: &str) -> CertificateBundle {
+    let Entity::Certificate(bundle) = certificate(host) else { panic!("a certificate") };
+    bundle
+}
+
+/// Certificates of [`SHOP`] that are not usable, and why.
+fn unusable() -> Vec<(&'static str, CertificateBundle)> {
+    let (good, other) = (bundle(SHOP), bundle("other.example"));
+    let of_another_name = CertificateBundle { hostname: good.hostname.clone(), ..other.clone() };
+    let chain_of_another = CertificateBundle { chain_pem: other.chain_pem, ..good.clone() };
+    let no_chain = CertificateBundle { chain_pem: String::new(), ..good.clone() };
+    // One letter of the leaf is another: what was a sequence is none.
+    let flipped = CertificateBundle { chain_pem: good.chain_pem.replacen("\nM", "\nA", 1), ..good };
+    vec![
+        ("does not open", of_another_name),
+        ("does not belong to the certificate", chain_of_another),
+        ("the chain is empty", no_chain),
+        ("does not", flipped),
+    ]
+}
+
+/// Which certificates the gateway says it has set aside.
+async fn set_aside(world: &World) -> Vec<(String, String)> {
+    let (_, status) = world.admin.get("/status").await;
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    let word = |certificate: &serde_json::Value, field: &str| certificate[field].as_str().unwrap().to_owned();
+    let listed = status["certificates_set_aside"].as_array().unwrap().iter();
+    listed.map(|certificate| (word(certificate, "hostname"), word(certificate, "reason"))).collect()
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_not_usable_is_set_aside_and_everything_else_is_taken() {
+    let mut world = World::start().await;
+    let shop = Ask::get(SHOP, ORDERS).key(&world.key.text);
+    let certificates = unusable();
+    for (number, (why, bad)) in (1..).zip(&certificates) {
+        world.control.put(Entity::Certificate(bad.clone())).await;
+        let listed = set_aside(&world).await;
+        assert!(listed.len() == 1 && listed[0].0 == SHOP && listed[0].1.contains(why), "{why}: {listed:?}");
+        assert_eq!(world.ask(shop.clone()).await.status, 200, "{why}: with the certificate from before");
+        world.admin.counts("edge_replica_refused_total{reason=\"certificate\"}", number).await;
+    }
+    // What is withdrawn after it is withdrawn.
+    let revoked = world.other_key.clone();
+    let removed = EntityName::Key(revoked.record.digest);
+    world.control.remove(removed.clone()).await;
+    world.ask(Ask::get(OTHER, ORDERS).key(&revoked.text)).await.refused(401, "invalid_api_key");
+    // So is what a snapshot no longer has, beside the same certificate.
+    world.control.put(revoked.entity()).await;
+    assert_eq!(world.ask(Ask::get(OTHER, ORDERS).key(&revoked.text)).await.status, 200);
+    world.control.die().await;
+    let revision = world.control.publish(Effect::Remove(removed));
+    world.control.forget_changes();
+    world.control.revive().await;
+    world.control.applied(revision).await;
+    world.ask(Ask::get(OTHER, ORDERS).key(&revoked.text)).await.refused(401, "invalid_api_key");
+    assert_eq!(world.ask(shop.clone()).await.status, 200);
+    // It is known after a restart, until a good one comes.
+    world.begin_stop();
+    world.stopped().await.expect("a clean end");
+    world.run().await;
+    world.is_ready().await;
+    assert_eq!(set_aside(&world).await[0].0, SHOP);
+    world.control.put(certificate(SHOP)).await;
+    assert_eq!(set_aside(&world).await, []);
+    assert_eq!(world.ask(shop).await.status, 200);
 }
 
 #[tokio::test]

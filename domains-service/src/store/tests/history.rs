@@ -1,5 +1,7 @@
 //! Which followers a database knows, in a file and on a server: new, compacted and restored.
 
+use chassis::seal::SealingKey;
+use chassis::secret::Secret;
 use chassis::sql::query;
 use contract::feed::{Entity, Mark, Position, Revision};
 
@@ -7,9 +9,13 @@ use super::super::Store;
 use super::super::log::{Next, REPLACE_EARLIER};
 use super::both;
 
+fn sealing() -> SealingKey {
+    SealingKey::new(&Secret::new(vec![8; 32])).unwrap()
+}
+
 /// How a follower at this position goes on.
 async fn next(store: &Store, Position { revision, mark }: Position) -> Next {
-    store.changes_after(revision, Some(mark), 100).await.unwrap()
+    store.changes_after(&sealing(), (revision, Some(mark)), 100).await.unwrap()
 }
 
 async fn is_refused(store: &Store, position: Position) -> bool {
@@ -41,7 +47,7 @@ async fn an_empty_database_knows_its_own_followers() {
         assert!(is_refused(&store, with_another_mark(first)).await);
         assert!(is_refused(&store, Position { revision: first.revision.next(), ..first }).await);
         assert!(is_refused(&store, Position { revision: Revision(1), ..first }).await);
-        assert!(matches!(store.changes_after(Revision(0), None, 100).await.unwrap(), Next::Snapshot));
+        assert!(matches!(store.changes_after(&sealing(), (Revision(0), None), 100).await.unwrap(), Next::Snapshot));
     }
 }
 

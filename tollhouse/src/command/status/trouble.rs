@@ -165,6 +165,14 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
     for fault in edge.get("platform_certificate_faults").and_then(Value::as_array).into_iter().flatten() {
         found.push(format!("gateway {name}: {}", fault.as_str().unwrap_or("?")));
     }
+    for aside in edge.get("certificates_set_aside").and_then(Value::as_array).into_iter().flatten() {
+        let word = |field: &str| aside.get(field).and_then(Value::as_str).unwrap_or("?");
+        found.push(format!(
+            "gateway {name} does not use the newest certificate of {} and keeps the one before: {}",
+            word("hostname"),
+            word("reason")
+        ));
+    }
     for certificate in edge.get("certificates").and_then(Value::as_array).into_iter().flatten() {
         let left = certificate.get("lifetime_left").and_then(Value::as_f64).unwrap_or(1.0);
         if left < LIFETIME_LEFT_MIN {
@@ -233,7 +241,7 @@ mod tests {
                 "now": 1_000, "feed_heard_at": 999, "clock_behind_milliseconds": 40,
                 "clocks_off_milliseconds": { "quota_store": null, "control_plane": 59_000 }, "quota": { "mode": "lease" }, "log_lines_dropped": 0,
                 "upstreams": [{ "name": "orders", "endpoints": 1, "up": 1 }],
-                "platform_certificate_faults": [],
+                "platform_certificate_faults": [], "certificates_set_aside": [],
                 "certificates": [{ "host": "a.example", "lifetime_left": 0.6 }],
             }],
             "control": { "revision": 7, "trouble": null, "unreadable_rows": null, "sealed_with_older": 3, "sealed_with_missing": 0,
@@ -289,6 +297,11 @@ mod tests {
                 "/edges/0/platform_certificate_faults",
                 json!(["p.pem is refused, and the certificate in use stays"]),
                 "gateway gw-1 (10.0.0.1:9901): p.pem is refused",
+            ),
+            (
+                "/edges/0/certificates_set_aside",
+                json!([{ "hostname": "a.example", "reason": "the chain is empty" }]),
+                "(10.0.0.1:9901) does not use the newest certificate of a.example and keeps the one before: the chain is empty",
             ),
             ("/edges/0/log_lines_dropped", json!(3), "has dropped 3 log lines"),
             ("/edges/0/revision", json!(5), "is 2 revisions behind"),

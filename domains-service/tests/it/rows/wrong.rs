@@ -1,0 +1,115 @@
+//! Rows that read and say something that cannot be: no gateway is sent what would have it refuse everything after it.
+
+use chassis::seal::name_in;
+use contract::feed::{Change, Effect, Entity, EntityName, Frame};
+use serde_json::Value;
+
+use super::{entities, platform, rows_unreadable};
+use crate::stores;
+use crate::world::{Platform, eventually};
+
+const SITE: &str = "kind = 'site' AND name = 'bad.localhost'";
+const CERTIFICATE: &str = "kind = 'certificate' AND name = 'bad.localhost'";
+
+async fn body(platform: &Platform, row: &str) -> String {
+    stores::value(platform.directory.path(), "entities", "body", row).await.unwrap()
+}
+
+/// The body of a row with another value in one field of its entity.
+async fn with(platform: &Platform, row: &str, field: &str, value: Value) -> String {
+    let mut body: Value = serde_json::from_str(&body(platform, row).await).unwrap();
+    let entity = body.as_object_mut().unwrap().values_mut().next().unwrap();
+    entity[field] = value;
+    body.to_string()
+}
+
+/// What a snapshot brings.
+async fn snapshot(platform: &Platform) -> Vec<Entity> {
+    eventually(100, async || entities(platform).await).await
+}
+
+fn names(entities: &[Entity]) -> Vec<EntityName> {
+    entities.iter().map(Entity::name).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entity_that_is_not_its_rows_or_cannot_be_is_left_out_of_snapshots() {
+    let platform = platform().await;
+    let directory = platform.directory.path();
+    let all = names(&snapshot(&platform).await);
+    let key: Value = serde_json::from_str(&body(&platform, CERTIFICATE).await).unwrap();
+    let sealed = key["certificate"]["key"].as_str().unwrap();
+    let another_secret = sealed.replace(name_in(sealed), "0123456789abcdef");
+    let of_good = "kind = 'site' AND name = 'good.localhost'";
+    let certificate_of_good = "kind = 'certificate' AND name = 'good.localhost'";
+    let itself = serde_json::json!({ "to": "bad.localhost", "status": null });
+    for (row, wrong) in [
+        (SITE, body(&platform, of_good).await),
+        (SITE, body(&platform, CERTIFICATE).await),
+        (SITE, with(&platform, SITE, "redirect", itself).await),
+        (CERTIFICATE, body(&platform, certificate_of_good).await),
+        (CERTIFICATE, with(&platform, CERTIFICATE, "key", another_secret.into()).await),
+    ] {
+        let before = body(&platform, row).await;
+        stores::set(directory, "entities", "body", row, Some(&wrong)).await;
+        let kind = if row == SITE { "site" } else { "certificate" };
+        let left_out = |name: &EntityName| {
+            let (EntityName::Site(host) | EntityName::Certificate(host)) = name else { return false };
+            host.as_str() == "bad.localhost" && matches!(name, EntityName::Site(_)) == (kind == "site")
+        };
+        let expected: Vec<_> = all.iter().filter(|name| !left_out(name)).cloned().collect();
+        assert_eq!(names(&snapshot(&platform).await), expected, "{wrong}");
+        let place = ("entities".to_owned(), "bad.localhost".to_owned(), kind.to_owned());
+        assert_eq!(rows_unreadable(&platform).await, [place], "{wrong}");
+        stores::set(directory, "entities", "body", row, Some(&before)).await;
+        assert_eq!(names(&snapshot(&platform).await), all);
+        assert_eq!(rows_unreadable(&platform).await, []);
+    }
+}
+
+/// The change that is the newest, and what the gateway is told that lacks it when its row holds `effect` instead.
+async fn told_instead(platform: &Platform, effect: &Effect) -> Result<Change, Vec<Entity>> {
+    let newest = "revision = (SELECT current FROM revision_counter)";
+    let effect = serde_json::to_string(effect).unwrap();
+    stores::set(platform.directory.path(), "changes", "effect", newest, Some(&effect)).await;
+    let mut stream = platform.follow(platform.newest_revision().await - 1).await;
+    loop {
+        match stream.next().await.expect("the stream goes on") {
+            Frame::Change(change) => return Ok(change),
+            Frame::SnapshotBegin { .. } => return Err(snapshot(platform).await),
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_cannot_be_is_answered_with_a_snapshot() {
+    let platform = platform().await;
+    let all = snapshot(&platform).await;
+    let found = |is_it: fn(&Entity) -> bool| all.iter().find(|entity| is_it(entity)).unwrap().clone();
+    let Entity::Certificate(good) = found(|entity| matches!(entity, Entity::Certificate(_))) else { unreachable!() };
+    let Entity::Site(mut site) = found(|entity| matches!(entity, Entity::Site(_))) else { unreachable!() };
+    let put = |key: String| {
+        let mut bundle = good.clone();
+        bundle.key.0 = key;
+        Effect::Put(Entity::Certificate(bundle))
+    };
+    let key = &good.key.0;
+    // What is right is told as it is.
+    let told = told_instead(&platform, &put(key.clone())).await.unwrap();
+    assert_eq!(told.effect, put(key.clone()));
+    let (name, text) = key.split_once('.').unwrap();
+    let flipped = text.strip_prefix('A').map_or(format!("A{}", &text[1..]), |rest| format!("B{rest}"));
+    site.redirect = Some(contract::site::Redirect { to: site.hostname.clone(), status: None });
+    for (effect, is_noted) in [
+        // As sealed with a secret that was replaced since.
+        (put(format!("0123456789abcdef.{text}")), false),
+        (put(format!("{name}.{flipped}")), true),
+        (Effect::Put(Entity::Site(site)), true),
+    ] {
+        let told = told_instead(&platform, &effect).await;
+        assert_eq!(told.map(|change| change.effect), Err(all.clone()));
+        let noted = rows_unreadable(&platform).await.iter().any(|(table, _, _)| table == "changes");
+        assert_eq!(noted, is_noted, "{effect:?}");
+    }
+}
