@@ -61,7 +61,7 @@ pub struct Config {
     pub platform_certificate: Option<(PathBuf, PathBuf)>,
     /// The control plane's internal listener.
     pub feed: Peer,
-    /// Whether a replica that was left with a goodbye is served before the control plane has heard of this process.
+    /// Whether a replica that was left with a goodbye, or copied, is served before the control plane has heard of this process.
     pub serve_before_heard: bool,
     /// The quota.
     pub quota: QuotaConfig,

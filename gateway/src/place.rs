@@ -17,11 +17,11 @@ const FILE: &str = "place";
 ///
 /// A file that is not an identity (damaged by a full disk, say) is replaced, and so is one that was copied from another
 /// directory, whose gateway may still run. The log says so: for the fleet this is a new place, as it is with an empty
-/// directory.
+/// directory. `before_new` runs before a new identity is written: after a crash the directory is no new place any more.
 ///
 /// # Errors
-/// When the file cannot be read or written.
-pub(crate) fn identity(directory: &Path) -> anyhow::Result<u64> {
+/// When the file cannot be read or written, or `before_new` fails.
+pub(crate) fn identity(directory: &Path, before_new: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<u64> {
     let path = directory.join(FILE);
     match std::fs::read_to_string(&path) {
         Ok(text) => match parse(&text) {
@@ -36,6 +36,7 @@ pub(crate) fn identity(directory: &Path) -> anyhow::Result<u64> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(anyhow::Error::new(error).context(format!("reading {}", path.display()))),
     }
+    before_new()?;
     let identity = u64::from_le_bytes(chassis::random::bytes()?);
     replace(directory, identity)?;
     Ok(identity)
@@ -83,6 +84,10 @@ fn parse(text: &str) -> Option<(u64, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn identity(directory: &Path) -> anyhow::Result<u64> {
+        super::identity(directory, || Ok(()))
+    }
 
     #[test]
     fn a_place_keeps_its_identity_and_each_directory_has_its_own() {

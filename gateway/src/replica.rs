@@ -2,7 +2,8 @@
 //!
 //! The copy lives in a local file (`file`) and is kept current by the change stream ([`follow`]). Requests and
 //! handshakes read bounded hot caches over that file; a miss reads the file, never the network. When the control plane
-//! is gone the copy simply ages: everything in it is served, also after a restart, except after one in order ([`Unheard`]).
+//! is gone the copy simply ages: everything in it is served, also after a restart, except after one in order or in a copied
+//! directory ([`Unheard`]).
 //! A snapshot or change that does not pass validation is refused whole and the last good state stays; a certificate that is
 //! not usable is set aside alone, and the one before it stays ([`validate`]).
 

@@ -98,17 +98,17 @@ pub async fn start(
     // part of the process installed it already, it is the same one.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let node = node_name()?;
-    let place = crate::place::identity(&config.data_directory)?;
+    let opener = CertificateOpener::new(SealingKey::of(&config.sealing_secret)?);
+    let replica = Arc::new(Replica::open(&config.data_directory.join("replica.redb"), opener, HotBounds::default())?);
+    let place = crate::place::identity(&config.data_directory, || Ok(replica.came_to_new_place()?))?;
+    replica.begin(config.serve_before_heard);
     let registry = metrics::registry(env!("CARGO_PKG_VERSION"))?;
     metrics::free_disk(&registry, "edge_disk_free_ratio", &config.data_directory)?;
     let health = not_ready_yet();
     let (tracer, exporter) = tracing(&config, &registry)?;
     let telemetry = Arc::new(Telemetry::new(&registry, logs.lines(), clock.clone(), &node, tracer)?);
-    let opener = CertificateOpener::new(SealingKey::of(&config.sealing_secret)?);
-    let replica = Arc::new(Replica::open(&config.data_directory.join("replica.redb"), opener, HotBounds::default())?);
-    replica.begin(config.serve_before_heard);
     let platform = platform_certificate(&config)?;
-    let (quota, usage) = counting::open(&config, clock.clone(), &registry).await?;
+    let (quota, usage) = counting::open(&config, place, clock.clone(), &registry).await?;
     telemetry.quota.show_mode(quota.mode());
     let fleet_clock = Arc::new(FleetClock::new(clock.clone(), quota.clone()));
     let secrets = Secrets::of(&config, clock.clone(), fleet_clock.clone())?;

@@ -31,7 +31,8 @@ const SET_ASIDE: Table = TableDefinition::new("certificates_set_aside");
 /// The revision that everything else describes, and its mark.
 const POSITION: TableDefinition<'static, (), (u64, u64)> = TableDefinition::new("position");
 
-/// Has an entry from before a goodbye until the control plane has heard the next process ([`super::unheard`]).
+/// Has an entry from before a goodbye, or from the first start over a copy, until the control plane has heard the next process
+/// ([`super::unheard`]).
 const STOPPED: TableDefinition<'static, (), ()> = TableDefinition::new("stopped");
 
 /// Memory redb may use for pages; the hot caches above it do the real work.
@@ -148,12 +149,12 @@ impl File {
         Ok(stored.map(|(revision, mark)| Position { revision: Revision(revision), mark: Mark(mark) }))
     }
 
-    /// Whether the last process over this file said goodbye.
+    /// Whether the control plane may wait for no process over this file.
     pub(super) fn is_stopped(&self) -> anyhow::Result<bool> {
         Ok(self.database.begin_read()?.open_table(STOPPED)?.get(())?.is_some())
     }
 
-    /// Notes a goodbye, or that it is over.
+    /// Notes that it may, or that it waits for one.
     pub(super) fn note_stopped(&self, stopped: bool) -> anyhow::Result<()> {
         let write = self.write(0)?;
         if stopped {

@@ -44,7 +44,7 @@ pub trait Watcher: Send + Sync {
     fn replaced(&self);
     /// The control plane was heard from.
     fn heard(&self, newest: Revision, at: UnixMillis);
-    /// A replica that was left with a goodbye is served from now on.
+    /// A replica that nothing was served from is, from now on.
     fn served(&self);
     /// Content was refused for this reason (one of [`Invalid::REASONS`]).
     fn refused(&self, reason: &'static str);
@@ -207,9 +207,9 @@ impl Follower {
             tracing::warn!(
                 node = self.node,
                 control = self.control.at(""),
-                "this gateway serves nothing: it was stopped in order, and what was withdrawn since did not wait for it. It \
-                 serves when the control plane has heard it. Bring the control plane, or the way to it, back; if that \
-                 cannot be, set serve_before_heard = true under [feed] and restart it"
+                "this gateway serves nothing: it was stopped in order, or its data directory was copied, and what was \
+                 withdrawn since did not wait for it. It serves when the control plane has heard it. Bring the control \
+                 plane, or the way to it, back; if that cannot be, set serve_before_heard = true under [feed] and restart it"
             );
         }
     }

@@ -118,6 +118,7 @@ const CONNECT_WAIT: Duration = Duration::from_secs(1);
 /// The ledger over the store of the settings.
 pub(super) async fn open(
     config: &Config,
+    place: u64,
     clock: Arc<dyn Clock>,
     registry: &Registry,
 ) -> anyhow::Result<(Quota, UsageFile)> {
@@ -125,7 +126,7 @@ pub(super) async fn open(
     let calls = call_metrics(registry)?;
     let mut settings = QuotaSettings::new(u64::from_le_bytes(chassis::random::bytes()?));
     let directory = config.data_directory.clone();
-    (settings.place, settings.start) = (place::identity(&directory)?, place::count_start(&directory));
+    (settings.place, settings.start) = (place, place::count_start(&directory));
     settings.on_store_down = config.quota.on_store_down;
     settings.ban.switch = config.quota.bans;
     if let Some(redis) = &config.quota.redis {

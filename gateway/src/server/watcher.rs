@@ -22,7 +22,7 @@ pub(super) struct EdgeWatcher {
     telemetry: Arc<Telemetry>,
     clock: Arc<FleetClock>,
     present: Condition,
-    /// There is this condition for a replica that was left with a goodbye.
+    /// There is this condition for a replica that begins unheard.
     heard: Option<Condition>,
 }
 

@@ -3,31 +3,39 @@
 //! A replacement is taken only when it can do what the certificate in use does: be a server's, cover the same names, be valid
 //! now, come from the same authority or from one that the system trusts, and last at least as long. Anything else is
 //! refused and the certificate in use stays, because a mistake in this file
-//! would end every connection to every platform host at once. At a start there is nothing to fall back to, so whatever
+//! would end every connection to every platform host at once. One that this process has served before may come back, so
+//! that a replacement is never the end of a good one. At a start there is nothing to fall back to, so whatever
 //! chain and key belong together are served, and what is wrong with them is reported.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
+use aws_lc_rs::digest::{SHA256, digest};
 use contract::hostname::Hostname;
 use contract::time::UnixSeconds;
 use parking_lot::Mutex;
 use rustls::RootCertStore;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier as _;
-use rustls::crypto::aws_lc_rs;
+use rustls::crypto::aws_lc_rs as provider;
 use rustls::pki_types::{ServerName, UnixTime};
 use rustls::sign::CertifiedKey;
 use x509_parser::certificate::X509Certificate;
 
+use self::authority::Authority;
 pub use self::fault::{CertificateFault, FaultKind, Place};
 use super::open::{certified_key, covers, names_of};
 use crate::replica::{Expiry, Replica};
 
+mod authority;
 mod fault;
+
+/// Chains that are remembered because they were served. They change once in months, or are put back after a mistake.
+const SERVED_MAX: usize = 16;
 
 /// A certificate for the platform's hosts. Reading it is lock-free; [`PlatformCertificate::look`] replaces it.
 pub struct PlatformCertificate {
@@ -36,6 +44,8 @@ pub struct PlatformCertificate {
     current: ArcSwap<Loaded>,
     faults: Mutex<Vec<CertificateFault>>,
     known: Mutex<KnownHosts>,
+    /// Digests of the chains that were served before the present one.
+    served: Mutex<VecDeque<Vec<u8>>>,
 }
 
 struct Loaded {
@@ -46,8 +56,7 @@ struct Loaded {
     not_after: UnixSeconds,
     /// Whether clients may take it for a server's (RFC 5280, 4.2.1.12).
     is_servers: bool,
-    /// The name of the authority that signed the last certificate of the chain.
-    authority: String,
+    authority: Authority,
 }
 
 /// The authorities that the system trusts, as of the first time that they are asked for.
@@ -72,7 +81,14 @@ impl PlatformCertificate {
     /// When a file cannot be read, or chain and key do not belong together.
     pub fn load(chain_file: PathBuf, key_file: PathBuf) -> anyhow::Result<Self> {
         let current = ArcSwap::from_pointee(read(&chain_file, &key_file)?);
-        Ok(Self { chain_file, key_file, current, faults: Mutex::default(), known: Mutex::default() })
+        Ok(Self {
+            chain_file,
+            key_file,
+            current,
+            faults: Mutex::default(),
+            known: Mutex::default(),
+            served: Mutex::default(),
+        })
     }
 
     /// The certificate, if it covers the hostname.
@@ -103,8 +119,9 @@ impl PlatformCertificate {
         let hosts = self.platform_hosts(replica, chain_pem);
         let refused = match found {
             Ok(found) if found.chain_pem == current.chain_pem => None,
-            Ok(found) => match found.judge_against(&current, &hosts, now) {
+            Ok(found) => match self.judge(&found, &current, &hosts, now) {
                 Ok(()) => {
+                    self.note_served(&current);
                     self.current.store(Arc::new(found));
                     self.faults.lock().clear();
                     return true;
@@ -117,6 +134,23 @@ impl PlatformCertificate {
         let in_use = in_use.map(|kind| fault(Place::InUse, kind));
         *self.faults.lock() = in_use.into_iter().chain(refused).collect();
         false
+    }
+
+    fn judge(&self, found: &Loaded, current: &Loaded, hosts: &[Hostname], now: UnixSeconds) -> Result<(), FaultKind> {
+        if self.served.lock().contains(&found.digest()) {
+            return found.usable(now).and_then(|()| found.cover_hosts(hosts));
+        }
+        found.judge_against(current, hosts, now)
+    }
+
+    fn note_served(&self, replaced: &Loaded) {
+        let (mut served, digest) = (self.served.lock(), replaced.digest());
+        if !served.contains(&digest) {
+            if served.len() == SERVED_MAX {
+                served.pop_front();
+            }
+            served.push_back(digest);
+        }
     }
 
     fn platform_hosts(&self, replica: &Replica, chain_pem: &[u8]) -> Vec<Hostname> {
@@ -132,6 +166,10 @@ impl PlatformCertificate {
 impl Loaded {
     fn covers(&self, hostname: &str) -> bool {
         self.names.iter().any(|name| covers(name, hostname))
+    }
+
+    fn digest(&self) -> Vec<u8> {
+        digest(&SHA256, &self.chain_pem).as_ref().to_vec()
     }
 
     /// Whether it is a server's, and valid at this moment.
@@ -161,7 +199,7 @@ impl Loaded {
     }
 
     fn verify(&self, now: UnixSeconds) -> Option<()> {
-        let provider = Arc::new(aws_lc_rs::default_provider());
+        let provider = Arc::new(provider::default_provider());
         let verifier = WebPkiServerVerifier::builder_with_provider(SYSTEM_ROOTS.clone(), provider).build().ok()?;
         let (leaf, others) = self.certified.cert.split_first()?;
         let host = ServerName::try_from(self.names.first()?.replacen('*', "any", 1)).ok()?;
@@ -183,8 +221,8 @@ impl Loaded {
         if current.usable(now).is_err() {
             return Ok(());
         }
-        if self.authority != current.authority && !self.is_trusted(now) {
-            let (found, in_use) = (self.authority.clone(), current.authority.clone());
+        if !self.authority.is(&current.authority) && !self.is_trusted(now) {
+            let (found, in_use) = (self.authority.name(), current.authority.name());
             return Err(FaultKind::Authority { found, in_use });
         }
         if self.not_after < current.not_after && (current.is_trusted(now) || !self.is_trusted(now)) {
@@ -206,13 +244,11 @@ fn read(chain_file: &PathBuf, key_file: &PathBuf) -> anyhow::Result<Loaded> {
     let names = names_of(&certified)?;
     anyhow::ensure!(!names.is_empty(), "{} covers no DNS name", chain_file.display());
     let leaf = certified.end_entity_cert().context("the chain is empty")?;
+    let authority = Authority::behind(&certified.cert).context("the chain is empty")?;
     let (_, leaf) = x509_parser::parse_x509_certificate(leaf).context("the leaf does not parse")?;
     let (begins, ends) = (leaf.validity().not_before.timestamp(), leaf.validity().not_after.timestamp());
     let (not_before, not_after) = (UnixSeconds(begins), UnixSeconds(ends));
     let is_servers = is_servers(&leaf)?;
-    let last = certified.cert.last().context("the chain is empty")?;
-    let (_, last) = x509_parser::parse_x509_certificate(last).context("the last certificate does not parse")?;
-    let authority = last.issuer().to_string();
     Ok(Loaded { certified: Arc::new(certified), names, chain_pem, not_before, not_after, is_servers, authority })
 }
 
@@ -228,26 +264,33 @@ mod tests {
 
     const NOW: UnixSeconds = UnixSeconds(1_000);
 
-    fn loaded(names: &[&str], from: i64, until: i64) -> Loaded {
+    fn certified() -> CertifiedKey {
         let rcgen::CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(Vec::new()).unwrap();
-        let certified = certified_key(cert.pem().as_bytes(), signing_key.serialize_pem().as_bytes()).unwrap();
+        certified_key(cert.pem().as_bytes(), signing_key.serialize_pem().as_bytes()).unwrap()
+    }
+
+    fn loaded(names: &[&str], from: i64, until: i64) -> Loaded {
+        static ONE: LazyLock<CertifiedKey> = LazyLock::new(certified);
         Loaded {
-            certified: Arc::new(certified),
+            certified: Arc::new(ONE.clone()),
             names: names.iter().map(|name| (*name).to_owned()).collect(),
             chain_pem: Vec::new(),
             not_before: UnixSeconds(from),
             not_after: UnixSeconds(until),
             is_servers: true,
-            authority: "CN=one".to_owned(),
+            authority: Authority::behind(&ONE.cert).unwrap(),
         }
     }
 
     #[test]
     fn a_certificate_of_an_unknown_authority_or_of_a_client_does_not_replace_a_good_one() {
         let hosts: Vec<Hostname> = vec!["api.p.example".parse().unwrap()];
-        let authority = "CN=another".to_owned();
+        let another = certified();
         let good = || loaded(&["*.p.example"], 0, 2_000);
-        let foreign = |until| Loaded { authority: authority.clone(), ..loaded(&["*.p.example"], 0, until) };
+        let foreign = |until| Loaded {
+            authority: Authority::behind(&another.cert).unwrap(),
+            ..loaded(&["*.p.example"], 0, until)
+        };
         let clients = || Loaded { is_servers: false, ..loaded(&["*.p.example"], 0, 9_000) };
         let expired = || loaded(&["*.p.example"], 0, 999);
         for (case, current, found, expected) in [

@@ -228,3 +228,47 @@ async fn a_gateway_that_was_killed_serves_at_once_without_the_control_plane_and_
     .await;
     assert_eq!(pair.admin(0).get("/readyz").await.0, 503);
 }
+
+/// The answer of readiness, once the gateway's admin listener is there.
+async fn readiness(pair: &Pair, node: usize) -> (u16, String) {
+    eventually("the admin listener is there", async || {
+        tokio::net::TcpStream::connect(pair.admin(node).0).await.ok().map(drop)
+    })
+    .await;
+    pair.admin(node).get("/readyz").await
+}
+
+// rule: 1.19
+#[tokio::test(flavor = "multi_thread")]
+async fn over_a_copied_directory_nothing_is_served_until_the_control_plane_has_heard_of_the_gateway() {
+    let mut pair = Pair::single(None).await;
+    pair.kill(0);
+    pair.control_dies().await;
+    // The control plane does not know such a process, whichever files were copied and however often it starts.
+    for left_out in [&[] as &[&str], &["place"]] {
+        pair.copy_data(left_out);
+        for _ in 0..2 {
+            pair.run(1);
+            let (code, ready) = readiness(&pair, 1).await;
+            assert_eq!(
+                (code, ready.contains("\"heard_by_control_plane\":false")),
+                (503, true),
+                "{left_out:?}: {ready}"
+            );
+            pair.kill(1);
+        }
+    }
+    // The one that was copied is waited for, and serves.
+    pair.run(0);
+    pair.serves().await;
+    pair.run(1);
+    assert_eq!(readiness(&pair, 1).await.0, 503);
+    pair.control_comes_back().await;
+    eventually("the copy is heard", async || (pair.admin(1).get("/readyz").await.0 == 200).then_some(())).await;
+    // From now on it is waited for as well.
+    pair.kill(1);
+    pair.control_dies().await;
+    pair.run(1);
+    readiness(&pair, 1).await;
+    eventually("the copy serves", async || (pair.admin(1).get("/readyz").await.0 == 200).then_some(())).await;
+}

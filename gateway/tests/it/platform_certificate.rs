@@ -16,11 +16,22 @@ const DAY: i64 = 86_400;
 
 /// Chain and key, valid for these days around the test's present.
 fn pair(names: &[&str], from: i64, until: i64) -> (String, String) {
+    certificates::leaf_with(names, valid(from, until))
+}
+
+fn valid(from: i64, until: i64) -> impl FnOnce(&mut CertificateParams) {
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
-    let at = |days: i64| epoch + Duration::from_secs((NOW + days * DAY).unsigned_abs());
-    certificates::leaf_with(names, |params: &mut CertificateParams| {
-        (params.not_before, params.not_after) = (at(from), at(until));
-    })
+    let at = move |days: i64| epoch + Duration::from_secs((NOW + days * DAY).unsigned_abs());
+    move |params| (params.not_before, params.not_after) = (at(from), at(until))
+}
+
+/// A pair of another authority that has the name of the right one, as every `tollhouse init` makes one.
+fn namesake() -> (String, String) {
+    certificates::leaf_of_a_namesake(&[WILDCARD], valid(-1, 90))
+}
+
+fn with_root((chain, key): (String, String)) -> (String, String) {
+    (chain + &certificates::root(), key)
 }
 
 /// A pair that no client trusts: signed by itself, and good for long.
@@ -81,6 +92,9 @@ async fn a_wrong_certificate_never_replaces_a_good_one() {
         (pair(&[DEMO], -1, 90), "names", "does not cover *.tollhouse.localhost"),
         (pair(&[WILDCARD], -1, 30), "ends_earlier", "it ends at 2027-02-14T08:00:10Z, the one in use at 2027-03-16"),
         (staging(), "authority", "its chain ends at \"CN=rcgen self signed cert\", which the system does not trust"),
+        (namesake(), "authority", "nothing shows that it has the same key"),
+        // The right authority's certificate behind it makes it no better.
+        (with_root(namesake()), "authority", "nothing shows that it has the same key"),
         (clients(), "purpose", "it is not for servers"),
         (broken, "unusable", "the private key does not belong to the certificate"),
         (key_alone, "unusable", "the private key does not belong to the certificate"),
@@ -101,6 +115,26 @@ async fn a_wrong_certificate_never_replaces_a_good_one() {
     for (_, reason, _) in &wrong {
         world.admin.counts(&series("refused", reason), 0).await;
     }
+}
+
+#[tokio::test]
+async fn a_renewal_by_the_same_authority_is_taken_and_what_was_served_may_come_back() {
+    let first = pair(&[WILDCARD], -10, 60);
+    let world = World::with(|setup| setup.platform = first.clone()).await;
+    let second = with_root(pair(&[WILDCARD], -1, 90));
+    let third = pair(&[WILDCARD], -1, 120);
+    // The last two end earlier than the one in use.
+    for (case, pair) in
+        [("with its root", &second), ("without", &third), ("the first", &first), ("the second", &second)]
+    {
+        world.put_platform_certificate(pair);
+        eventually(case, async || (shown(&world).await == leaf(pair)).then_some(())).await;
+        eventually("no fault", async || faults(&world).await.is_empty().then_some(())).await;
+    }
+    // One that was never served is still refused.
+    world.put_platform_certificate(&pair(&[WILDCARD], -1, 30));
+    says(&world, "it ends at").await;
+    assert_eq!(shown(&world).await, leaf(&second));
 }
 
 /// At a start there is nothing to fall back to: a bad certificate is served and reported.

@@ -44,11 +44,11 @@ pub enum FaultKind {
     },
     /// It states purposes, and to be a server's is not among them.
     Purpose,
-    /// It comes from another authority than the one in use, and the system trusts none in its chain.
+    /// Nothing shows that it comes from the authority of the one in use, and the system trusts none in its chain.
     Authority {
-        /// Who signed the last certificate of its chain.
+        /// The name of its authority.
         found: String,
-        /// Who signed the last certificate of the chain in use.
+        /// The name of the authority of the one in use.
         in_use: String,
     },
     /// The certificate in use lasts longer.
@@ -104,6 +104,13 @@ impl fmt::Display for FaultKind {
                 write!(text, "it covers {} and does not cover {}", list(found), list(missing))
             }
             Self::Purpose => write!(text, "it is not for servers (extended key usage)"),
+            Self::Authority { found, in_use } if found == in_use => {
+                write!(
+                    text,
+                    "its authority has the name {found:?} of the authority of the one in use, but nothing shows that it has \
+                     the same key, and the system does not trust it"
+                )
+            }
             Self::Authority { found, in_use } => {
                 write!(
                     text,
@@ -125,8 +132,8 @@ impl CertificateFault {
                 "put one that lasts longer in its place, or restart the gateway to take this one"
             }
             (Place::Refused, FaultKind::Authority { .. }) => {
-                "put the whole chain of an authority that clients trust in its place; if they trust this one, restart the \
-                 gateway"
+                "put the whole chain, with the certificate of an authority that clients trust at its end, in its place; if \
+                 they trust this one, restart the gateway"
             }
             (Place::Refused, FaultKind::Names { .. }) => {
                 "put one for all of the platform's names in its place; if a name is given up, restart the gateway"

@@ -203,6 +203,17 @@ impl Pair {
         self.processes[node] = Some(command.spawn().unwrap());
     }
 
+    /// Makes the second gateway's data directory a copy of the first's, with these files left out.
+    pub(crate) fn copy_data(&self, left_out: &[&str]) {
+        let [from, to] = [0, 1].map(|node| self.directory.path().join(format!("data-{node}")));
+        let _ = std::fs::remove_dir_all(&to);
+        let copied = Command::new("cp").arg("-a").args([&from, &to]).status().unwrap();
+        assert!(copied.success());
+        for name in left_out {
+            std::fs::remove_file(to.join(name)).unwrap();
+        }
+    }
+
     /// Announces the end, as a deployment does, and waits for it.
     pub(crate) async fn terminate(&mut self, node: usize) -> ExitStatus {
         let mut process = self.processes[node].take().expect("a running gateway");

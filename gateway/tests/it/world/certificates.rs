@@ -16,16 +16,18 @@ struct Authority {
 
 fn authority() -> &'static Authority {
     static AUTHORITY: OnceLock<Authority> = OnceLock::new();
-    AUTHORITY.get_or_init(|| {
-        let key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-        // One that is called like those it vouches for would be taken for one of them.
-        params.distinguished_name.push(rcgen::DnType::CommonName, "The authority of the tests");
-        let root = params.self_signed(&key).unwrap();
-        Authority { root_pem: root.pem(), root: root.der().clone(), issuer: Issuer::new(params, key) }
-    })
+    AUTHORITY.get_or_init(make_authority)
+}
+
+fn make_authority() -> Authority {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    // One that is called like those it vouches for would be taken for one of them.
+    params.distinguished_name.push(rcgen::DnType::CommonName, "The authority of the tests");
+    let root = params.self_signed(&key).unwrap();
+    Authority { root_pem: root.pem(), root: root.der().clone(), issuer: Issuer::new(params, key) }
 }
 
 /// The authority's own certificate, PEM.
@@ -46,10 +48,26 @@ pub(crate) fn leaf_with(names: &[&str], change: impl FnOnce(&mut CertificatePara
 
 /// The same for a key that is there.
 pub(crate) fn leaf_of(key: &KeyPair, names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> String {
+    signed_by(authority(), key, names, change)
+}
+
+/// The same of a new authority that has the name of the tests' one and another key.
+pub(crate) fn leaf_of_a_namesake(names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
+    let key = KeyPair::generate().unwrap();
+    (signed_by(&make_authority(), &key, names, change), key.serialize_pem())
+}
+
+fn signed_by(
+    authority: &Authority,
+    key: &KeyPair,
+    names: &[&str],
+    change: impl FnOnce(&mut CertificateParams),
+) -> String {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let mut params = CertificateParams::new(names).unwrap();
+    params.use_authority_key_identifier_extension = true;
     change(&mut params);
-    params.signed_by(key, &authority().issuer).unwrap().pem()
+    params.signed_by(key, &authority.issuer).unwrap().pem()
 }
 
 /// The wildcard certificate of the platform's hosts, one for all tests.

@@ -95,16 +95,16 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
         found.push(format!("gateway {name} is out of rotation"));
     } else if edge.get("unheard") == Some(&json!("held")) {
         found.push(format!(
-            "gateway {name} was stopped in order and serves nothing until the control plane has heard it: bring the control \
-             plane back, or see serve_before_heard in docs/operating.md"
+            "gateway {name} was stopped in order, or its data directory was copied: it serves nothing until the control plane \
+             has heard it. Bring the control plane back, or see serve_before_heard in docs/operating.md"
         ));
     } else if edge.get("ready") == Some(&json!(false)) {
         found.push(format!("gateway {name} is not ready"));
     }
     if edge.get("unheard") == Some(&json!("served")) {
         found.push(format!(
-            "gateway {name} serves what it knew when it was stopped in order (feed.serve_before_heard): what was withdrawn \
-             since is served, and nothing waits for it"
+            "gateway {name} serves what it knew when it was stopped in order or copied (feed.serve_before_heard): what was \
+             withdrawn since is served, and nothing waits for it"
         ));
     }
     if let Some(mode @ ("share" | "deny" | "allow")) = edge.pointer("/quota/mode").and_then(Value::as_str) {
