@@ -10,6 +10,9 @@
 //! [`Position`] that its database does not have: status 409, code [`HISTORY`]. `after=0` asks for a snapshot of whatever
 //! the database holds.
 
+mod check;
+
+pub use check::Unsound;
 use serde::{Deserialize, Serialize};
 
 use crate::certificate::{CertificateBundle, Challenge};
@@ -139,34 +142,6 @@ impl Entity {
             Self::Challenge(challenge) => EntityName::Challenge(challenge.token.clone()),
         }
     }
-
-    /// Checks what the types of its parts cannot. The control plane does before it sends an entity, and a gateway before it
-    /// takes one.
-    ///
-    /// # Errors
-    /// What is wrong.
-    pub fn check(&self) -> Result<(), Unsound> {
-        match self {
-            Self::Site(site) if site.redirect.as_ref().is_some_and(|redirect| redirect.to == site.hostname) => {
-                Err(Unsound::Loop(site.hostname.clone()))
-            }
-            Self::Challenge(challenge) if !Challenge::is_token(&challenge.token) => {
-                Err(Unsound::Token(challenge.hostname.clone()))
-            }
-            Self::Site(_) | Self::Challenge(_) | Self::Project(_) | Self::Key(_) | Self::Certificate(_) => Ok(()),
-        }
-    }
-}
-
-/// What is wrong with an [`Entity`] each part of which reads.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unsound {
-    /// A site that redirects to itself.
-    #[error("{0} redirects to itself")]
-    Loop(Hostname),
-    /// A challenge whose token could not be part of a path.
-    #[error("a challenge for {0} has a malformed token")]
-    Token(Hostname),
 }
 
 /// What a change does.

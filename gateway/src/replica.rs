@@ -11,6 +11,7 @@ mod acceptance;
 mod file;
 pub mod follow;
 mod hot;
+mod stream;
 pub mod trial;
 mod unheard;
 mod validate;

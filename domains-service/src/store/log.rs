@@ -3,13 +3,15 @@
 //! A row of `changes` has the mark of its revision. The effect of an old row is emptied first and its mark is kept longer,
 //! so that a follower far behind still proves that it followed this history. The newest revision always has a row.
 
-use chassis::seal::SealingKey;
-use chassis::sql::{BadColumn, Connection, Found, Kind, Pool, RowPlace, query, query_as, query_scalar};
-use contract::feed::{Change, Effect, Entity, Mark, Position, Revision};
-use contract::time::UnixMillis;
+mod check;
 
+use chassis::seal::SealingKey;
+use chassis::sql::{Connection, Found, Kind, Pool, RowPlace, query, query_as, query_scalar};
+use contract::feed::{Change, Entity, Mark, Position, Revision};
+
+use self::check::read_change;
+pub(crate) use self::check::unreadable;
 use super::rows::{self, Columns, Stored, Table};
-use super::write::kind_and_name;
 use super::{Store, StoreError};
 
 /// Rows of the log read at once.
@@ -119,40 +121,6 @@ impl Stored for StoredEntity {
         let entity = self.entity().map_err(|reason| columns.bad("body", reason)).ok();
         entity.filter(|_| columns.unreadable().is_none())
     }
-}
-
-impl StoredEntity {
-    /// The entity, if it is right in itself and the one that the row is named after.
-    fn entity(&self) -> Result<Entity, String> {
-        let entity: Entity = serde_json::from_str(&self.body).map_err(|error| error.to_string())?;
-        let (kind, name) = kind_and_name(&entity.name());
-        if (kind, &name) != (&self.kind, &self.name) {
-            return Err(format!("it describes the {kind} {name}"));
-        }
-        entity.check().map_err(|unsound| unsound.to_string())?;
-        Ok(entity)
-    }
-}
-
-/// The place of an entity that a gateway could not use, which is noted; `None` for one that is right.
-pub(crate) fn unreadable(reading: &Connection, sealing: &SealingKey, found: &Found<StoredEntity>) -> Option<RowPlace> {
-    let StoredEntity { kind, name, .. } = &found.row;
-    let place = rows::place(Table::Entities, name, kind);
-    let bad = found.bad.clone().or_else(|| {
-        let reason = found.row.entity().and_then(|entity| opens(&entity, sealing)).err()?;
-        Some(BadColumn { column: "body", reason })
-    });
-    match &bad {
-        None => rows::forget(reading, &place),
-        Some(bad) => rows::note(reading, &place, bad.column, &bad.reason),
-    }
-    bad.map(|_| place)
-}
-
-/// Whether the private key of a certificate can be opened.
-fn opens(entity: &Entity, sealing: &SealingKey) -> Result<(), String> {
-    let Entity::Certificate(bundle) = entity else { return Ok(()) };
-    sealing.open(&bundle.key.0, bundle.hostname.as_str()).map(drop).map_err(|error| error.to_string())
 }
 
 /// All entities were read: of those that could not be, `places` are left.
@@ -362,39 +330,6 @@ fn follow(changes: &[Change], revision: Revision, limit: i64, newest: Revision) 
     let last = changes.last().map_or(revision, |change| change.revision);
     let expected = (revision.0.saturating_add(1)..).map(Revision);
     changes.iter().map(|change| change.revision).eq(expected.take(changes.len())) && (is_full || last == newest)
-}
-
-/// A change as it is sent; `None` for one that a gateway could not use. It is noted, unless only its sealing secret is
-/// missing: after a secret was replaced, older changes still name it.
-fn read_change(reading: &Connection, sealing: &SealingKey, found: Found<Row>) -> Option<Change> {
-    let Found { row: Row { revision, mark, effect, at_ms }, bad } = found;
-    let bad = match bad {
-        None => match read_effect(&effect, sealing) {
-            Ok(None) => return None,
-            Ok(Some(effect)) => {
-                let (revision, at) = (Revision(revision.unsigned_abs()), UnixMillis(at_ms));
-                return Some(Change { revision, mark: as_mark(mark), at, effect });
-            }
-            Err(reason) => BadColumn { column: "effect", reason },
-        },
-        Some(bad) => bad,
-    };
-    rows::note(reading, &rows::place(Table::Changes, revision.to_string(), ""), bad.column, &bad.reason);
-    None
-}
-
-/// An effect that a gateway can use; `None` when its key was sealed with a secret that was taken away since.
-fn read_effect(text: &str, sealing: &SealingKey) -> Result<Option<Effect>, String> {
-    let effect: Effect = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let Effect::Put(entity) = &effect else { return Ok(Some(effect)) };
-    entity.check().map_err(|unsound| unsound.to_string())?;
-    if let Entity::Certificate(bundle) = entity
-        && !sealing.has_secret_of(&bundle.key.0)
-    {
-        return Ok(None);
-    }
-    opens(entity, sealing)?;
-    Ok(Some(effect))
 }
 
 #[cfg(test)]

@@ -215,7 +215,11 @@ async fn everything_else_goes_on(platform: &Platform, case: &str, number: usize)
             assert_eq!(list.status, 200, "{case}: {list:?}");
         }
         let removed = format!("/projects/{project}/domains/{project}-{fresh}");
-        assert_eq!(platform.operator("DELETE", &removed, Value::Null).await.status, 204, "{case}");
+        // It waits for none but the processes that were put on record by hand and never report.
+        let removed = platform.operator("DELETE", &removed, Value::Null).await;
+        let lagging = removed.body["lagging"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let waits_for_others = lagging.clone().any(|node| !node.starts_with("good/"));
+        assert!(removed.status == 204 || (removed.status == 202 && !waits_for_others), "{case}: {removed:?}");
     }
     for list in ["/projects", "/removed-projects", "/nodes", "/status"] {
         assert_eq!(platform.operator("GET", list, Value::Null).await.status, 200, "{case}");

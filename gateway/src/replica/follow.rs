@@ -11,14 +11,14 @@ use chassis::clock::Clock;
 use chassis::peer::Peer;
 use chassis::secret::Secret;
 use chassis::shutdown::Shutdown;
-use contract::feed::{Change, Entity, Frame, LINE_BYTES_MAX, NodeReport, Position, Revision};
+use contract::feed::{Change, Entity, LINE_BYTES_MAX, NodeReport, Position, Revision};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use tokio_util::codec::{FramedRead, LinesCodec};
 use tokio_util::io::StreamReader;
 
-use super::validate::ENTITIES_MAX;
+use super::stream::{ChangeStream, Told};
 use super::{Invalid, Replica, ReplicaError, Unheard, Unusable};
 use crate::keyring::KeyringHolder;
 use crate::names;
@@ -269,14 +269,9 @@ impl Follower {
     }
 
     fn note_set_aside(&self, certificates: &[Unusable]) {
-        for Unusable { hostname, reason } in certificates {
+        for certificate in certificates {
             self.watcher.refused(Unusable::REASON);
-            tracing::error!(
-                hostname,
-                error = reason,
-                "certificate set aside: it is not usable, and the one before it stays; remove the domain and add it again for a \
-                 new one, or mend its row in the control plane's database and run `tollhouse node accept`"
-            );
+            certificate.log();
         }
     }
 
@@ -331,82 +326,5 @@ impl Follower {
         self.watcher.refused(invalid.reason());
         self.replica.note_refusal(Some(invalid.to_string()));
         anyhow::Error::new(invalid).context("refused, the last good state stays")
-    }
-}
-
-/// What a line says.
-pub(super) enum Told {
-    /// Something has changed.
-    Change(Change),
-    /// The control plane is there, and this is the newest there is.
-    Alive(Revision, UnixMillis),
-    /// The gateways' keys, sealed.
-    Keyring(String),
-    /// Part of a snapshot.
-    Part,
-    /// The last line of a snapshot, as many entities as were announced.
-    Whole(Vec<Entity>, Position),
-}
-
-/// The stream's lines in their order.
-#[derive(Default)]
-pub(super) struct ChangeStream(Option<Snapshot>);
-
-impl ChangeStream {
-    /// What the next line says.
-    ///
-    /// # Errors
-    /// When the line is none, or not one that may come here.
-    pub(super) fn read(&mut self, line: &str) -> Result<Told, Invalid> {
-        let frame = serde_json::from_str(line).map_err(|error| Invalid::Line(error.to_string()))?;
-        let outside = || Invalid::Line("part of a snapshot that has not begun".to_owned());
-        match frame {
-            Frame::Change(change) => Ok(Told::Change(change)),
-            Frame::Heartbeat { revision, at } => Ok(Told::Alive(revision, at)),
-            Frame::Keyring { sealed } => Ok(Told::Keyring(sealed)),
-            Frame::SnapshotBegin { entities } => {
-                self.0 = Some(Snapshot::announced(entities));
-                Ok(Told::Part)
-            }
-            Frame::Entity(entity) => {
-                self.0.as_mut().ok_or_else(outside)?.take(entity)?;
-                Ok(Told::Part)
-            }
-            Frame::SnapshotEnd { revision, mark } => {
-                let complete = self.0.take().ok_or_else(outside)?.complete()?;
-                Ok(Told::Whole(complete, Position { revision, mark }))
-            }
-        }
-    }
-}
-
-/// A snapshot while it arrives.
-struct Snapshot {
-    announced: u64,
-    entities: Vec<Entity>,
-}
-
-impl Snapshot {
-    fn announced(announced: u64) -> Self {
-        Self { announced, entities: Vec::new() }
-    }
-
-    fn take(&mut self, entity: Entity) -> Result<(), Invalid> {
-        self.entities.push(entity);
-        let found = u64::try_from(self.entities.len()).unwrap_or(u64::MAX);
-        if found > self.announced.min(ENTITIES_MAX) {
-            Err(Invalid::Count { announced: self.announced, found })
-        } else {
-            Ok(())
-        }
-    }
-
-    fn complete(self) -> Result<Vec<Entity>, Invalid> {
-        let found = u64::try_from(self.entities.len()).unwrap_or(u64::MAX);
-        if found == self.announced {
-            Ok(self.entities)
-        } else {
-            Err(Invalid::Count { announced: self.announced, found })
-        }
     }
 }

@@ -3,7 +3,7 @@
 
 use contract::feed::Entity;
 
-use super::follow::{ChangeStream, Told};
+use super::stream::{ChangeStream, Told};
 use super::validate;
 use crate::tls::CertificateOpener;
 

@@ -34,6 +34,16 @@ pub(crate) struct Unusable {
 impl Unusable {
     /// The word in `edge_replica_refused_total{reason}`.
     pub(crate) const REASON: &str = "certificate";
+
+    /// Says in the log what happened and what to do.
+    pub(super) fn log(&self) {
+        tracing::error!(
+            hostname = self.hostname,
+            error = self.reason,
+            "certificate set aside: it is not usable, and the one before it stays; remove the domain and add it again for a \
+             new one, or mend its row in the control plane's database and run `tollhouse node accept`"
+        );
+    }
 }
 
 /// Why a snapshot or change is refused. The word in the metric is [`Invalid::reason`].

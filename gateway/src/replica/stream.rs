@@ -1,0 +1,84 @@
+//! The lines of the change stream, one after the other.
+
+use contract::feed::{Change, Entity, Frame, Position, Revision};
+use contract::time::UnixMillis;
+
+use super::Invalid;
+use super::validate::ENTITIES_MAX;
+
+/// What a line says.
+pub(super) enum Told {
+    /// Something has changed.
+    Change(Change),
+    /// The control plane is there, and this is the newest there is.
+    Alive(Revision, UnixMillis),
+    /// The gateways' keys, sealed.
+    Keyring(String),
+    /// Part of a snapshot.
+    Part,
+    /// The last line of a snapshot, as many entities as were announced.
+    Whole(Vec<Entity>, Position),
+}
+
+/// The stream's lines in their order.
+#[derive(Default)]
+pub(super) struct ChangeStream(Option<Snapshot>);
+
+impl ChangeStream {
+    /// What the next line says.
+    ///
+    /// # Errors
+    /// When the line is none, or not one that may come here.
+    pub(super) fn read(&mut self, line: &str) -> Result<Told, Invalid> {
+        let frame = serde_json::from_str(line).map_err(|error| Invalid::Line(error.to_string()))?;
+        let outside = || Invalid::Line("part of a snapshot that has not begun".to_owned());
+        match frame {
+            Frame::Change(change) => Ok(Told::Change(change)),
+            Frame::Heartbeat { revision, at } => Ok(Told::Alive(revision, at)),
+            Frame::Keyring { sealed } => Ok(Told::Keyring(sealed)),
+            Frame::SnapshotBegin { entities } => {
+                self.0 = Some(Snapshot::announced(entities));
+                Ok(Told::Part)
+            }
+            Frame::Entity(entity) => {
+                self.0.as_mut().ok_or_else(outside)?.take(entity)?;
+                Ok(Told::Part)
+            }
+            Frame::SnapshotEnd { revision, mark } => {
+                let complete = self.0.take().ok_or_else(outside)?.complete()?;
+                Ok(Told::Whole(complete, Position { revision, mark }))
+            }
+        }
+    }
+}
+
+/// A snapshot while it arrives.
+struct Snapshot {
+    announced: u64,
+    entities: Vec<Entity>,
+}
+
+impl Snapshot {
+    fn announced(announced: u64) -> Self {
+        Self { announced, entities: Vec::new() }
+    }
+
+    fn take(&mut self, entity: Entity) -> Result<(), Invalid> {
+        self.entities.push(entity);
+        let found = u64::try_from(self.entities.len()).unwrap_or(u64::MAX);
+        if found > self.announced.min(ENTITIES_MAX) {
+            Err(Invalid::Count { announced: self.announced, found })
+        } else {
+            Ok(())
+        }
+    }
+
+    fn complete(self) -> Result<Vec<Entity>, Invalid> {
+        let found = u64::try_from(self.entities.len()).unwrap_or(u64::MAX);
+        if found == self.announced {
+            Ok(self.entities)
+        } else {
+            Err(Invalid::Count { announced: self.announced, found })
+        }
+    }
+}
