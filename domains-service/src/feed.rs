@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use crate::app::App;
 use crate::keyring::{self, News, Version};
 use crate::metrics::Metrics;
-use crate::store::log::{self, CHANGES_PER_READ, Next, Read};
+use crate::store::log::{self, CHANGES_PER_READ, Check, Next, Read};
 use crate::store::{Store, StoreError};
 
 /// Between two heartbeats.
@@ -262,7 +262,7 @@ impl Follower {
         let mut piece = Vec::new();
         write_frame(&mut piece, &Frame::SnapshotBegin { entities });
         // By kind, certificates before the sites that need them.
-        let mut read = Read::default();
+        let (mut read, mut check) = (Read::default(), Check::new(&self.app.sealing));
         let (mut sent, mut unreadable) = (0, Vec::new());
         loop {
             let entities = Store::entities_after(&mut reading, &read, ENTITIES_PER_READ).await?;
@@ -270,7 +270,7 @@ impl Follower {
                 break;
             }
             for found in entities {
-                match log::unreadable(&reading, &self.app.sealing, &found) {
+                match check.unreadable(&mut reading, &found).await? {
                     None => {
                         write_entity(&mut piece, &found.row.body);
                         sent += 1;

@@ -9,8 +9,7 @@ use chassis::seal::SealingKey;
 use chassis::sql::{Connection, Found, Kind, Pool, RowPlace, query, query_as, query_scalar};
 use contract::feed::{Change, Entity, Mark, Position, Revision};
 
-use self::check::read_change;
-pub(crate) use self::check::unreadable;
+pub(crate) use self::check::Check;
 use super::rows::{self, Columns, Stored, Table};
 use super::{Store, StoreError};
 
@@ -199,10 +198,13 @@ impl Store {
             Way::Refuse => Ok(Next::OtherHistory(Revision(current.unsigned_abs()))),
             // What an unreadable row changed is in the snapshot, and every later change follows that.
             Way::Changes => {
-                let changes: Option<Vec<_>> = rows.drain(1..).map(|row| read_change(&reading, sealing, row)).collect();
-                let newest = Revision(current.unsigned_abs());
-                let changes = changes.filter(|changes| follow(changes, revision, limit, newest));
-                Ok(changes.map_or(Next::Snapshot, Next::Changes))
+                let (mut check, mut changes) = (Check::new(sealing), Vec::new());
+                for row in rows.drain(1..) {
+                    let Some(change) = check.change(&mut reading, row).await? else { return Ok(Next::Snapshot) };
+                    changes.push(change);
+                }
+                let is_whole = follow(&changes, revision, limit, Revision(current.unsigned_abs()));
+                Ok(if is_whole { Next::Changes(changes) } else { Next::Snapshot })
             }
         }
     }

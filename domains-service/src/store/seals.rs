@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use chassis::seal::SealingKey;
-use chassis::sql::{Connection, Found, query, query_as};
+use chassis::sql::{Connection, Found, query, query_as, query_scalar};
 use contract::certificate::SealedKey;
 use contract::feed::{Entity, Revision};
 use contract::hostname::Hostname;
@@ -189,6 +189,14 @@ impl Store {
 /// Whether the name of an entity can be read.
 fn is_named(found: &Found<StoredEntity>) -> bool {
     found.bad.as_ref().is_none_or(|bad| bad.column == "body")
+}
+
+/// Whether certificates need a secret: more than one, because a single text that names it may be damaged.
+pub(super) async fn is_in_use(connection: &mut Connection, seal: &str) -> Result<bool, StoreError> {
+    let rows =
+        "SELECT COUNT(*) FROM (SELECT 1 FROM entities WHERE kind = 'certificate' AND seal = $1 LIMIT 2) AS first_rows";
+    let rows: i64 = query_scalar(rows).bind(seal).fetch_one(connection).await?;
+    Ok(rows > 1)
 }
 
 /// Certificates in service whose keys need a secret, by name.

@@ -1,12 +1,14 @@
 //! Whether what rests in the log can be used by a gateway. What cannot is not sent.
 
-use chassis::seal::SealingKey;
+use chassis::seal::{SealingKey, name_in};
 use chassis::sql::{BadColumn, Connection, Found, RowPlace};
+use contract::certificate::CertificateBundle;
 use contract::feed::{Change, Effect, Entity, Revision};
 use contract::time::UnixMillis;
 
-use super::super::rows::{self, Table};
+use super::super::rows::{self, Stored as _, Table};
 use super::super::write::kind_and_name;
+use super::super::{StoreError, seals};
 use super::{Row, StoredEntity, as_mark};
 
 impl StoredEntity {
@@ -22,56 +24,103 @@ impl StoredEntity {
     }
 }
 
-/// The place of an entity that a gateway could not use, which is noted; `None` for one that is right.
-pub(crate) fn unreadable(reading: &Connection, sealing: &SealingKey, found: &Found<StoredEntity>) -> Option<RowPlace> {
-    let StoredEntity { kind, name, .. } = &found.row;
-    let place = rows::place(Table::Entities, name, kind);
-    let bad = found.bad.clone().or_else(|| {
-        let reason = found.row.entity().and_then(|entity| opens(&entity, sealing)).err()?;
-        Some(BadColumn { column: "body", reason })
-    });
-    match &bad {
-        None => rows::forget(reading, &place),
-        Some(bad) => rows::note(reading, &place, bad.column, &bad.reason),
+/// Checks the entities of one snapshot, or of some changes.
+pub(crate) struct Check<'a> {
+    sealing: &'a SealingKey,
+    /// A secret that we were not given and others were.
+    missing: Option<String>,
+}
+
+/// What a gateway could do with the private key of an entity.
+enum Key {
+    /// There is none, it opens, or a gateway may have the secret that we lack.
+    Usable,
+    /// Nothing.
+    Damaged(String),
+    /// Nothing: it was sealed with a secret that is in use no more, or the name of its secret is damaged.
+    Gone(String),
+}
+
+impl<'a> Check<'a> {
+    pub(crate) fn new(sealing: &'a SealingKey) -> Self {
+        Self { sealing, missing: None }
     }
-    bad.map(|_| place)
-}
 
-/// Whether the private key of a certificate can be opened.
-fn opens(entity: &Entity, sealing: &SealingKey) -> Result<(), String> {
-    let Entity::Certificate(bundle) = entity else { return Ok(()) };
-    sealing.open(&bundle.key.0, bundle.hostname.as_str()).map(drop).map_err(|error| error.to_string())
-}
+    /// The place of an entity that a gateway could not use, which is noted; `None` for one that is right.
+    pub(crate) async fn unreadable(
+        &mut self,
+        reading: &mut Connection,
+        found: &Found<StoredEntity>,
+    ) -> Result<Option<RowPlace>, StoreError> {
+        let bad = match (&found.bad, found.row.entity()) {
+            (Some(bad), _) => Some(bad.clone()),
+            (None, Err(reason)) => Some(BadColumn { column: "body", reason }),
+            (None, Ok(entity)) => match self.key_of(reading, &entity).await? {
+                Key::Usable => None,
+                Key::Damaged(reason) | Key::Gone(reason) => Some(BadColumn { column: "body", reason }),
+            },
+        };
+        let place = found.row.place();
+        match &bad {
+            None => rows::forget(reading, &place),
+            Some(bad) => rows::note(reading, &place, bad.column, &bad.reason),
+        }
+        Ok(bad.map(|_| place))
+    }
 
-/// A change as it is sent; `None` for one that a gateway could not use. It is noted, unless only its sealing secret is
-/// missing: after a secret was replaced, older changes still name it.
-pub(super) fn read_change(reading: &Connection, sealing: &SealingKey, found: Found<Row>) -> Option<Change> {
-    let Found { row: Row { revision, mark, effect, at_ms }, bad } = found;
-    let bad = match bad {
-        None => match read_effect(&effect, sealing) {
-            Ok(None) => return None,
-            Ok(Some(effect)) => {
-                let (revision, at) = (Revision(revision.unsigned_abs()), UnixMillis(at_ms));
-                return Some(Change { revision, mark: as_mark(mark), at, effect });
+    /// A change as it is sent; `None` for one that a gateway could not use. It is noted, unless its sealing secret is gone:
+    /// after a secret was replaced, older changes still name it.
+    pub(super) async fn change(
+        &mut self,
+        reading: &mut Connection,
+        found: Found<Row>,
+    ) -> Result<Option<Change>, StoreError> {
+        let Found { row: Row { revision, mark, effect, at_ms }, bad } = found;
+        let bad = match (bad, read_effect(&effect)) {
+            (Some(bad), _) => bad,
+            (None, Err(reason)) => BadColumn { column: "effect", reason },
+            (None, Ok(effect)) => match self.key_in(reading, &effect).await? {
+                Key::Damaged(reason) => BadColumn { column: "effect", reason },
+                Key::Gone(_) => return Ok(None),
+                Key::Usable => {
+                    let (revision, at) = (Revision(revision.unsigned_abs()), UnixMillis(at_ms));
+                    return Ok(Some(Change { revision, mark: as_mark(mark), at, effect }));
+                }
+            },
+        };
+        rows::note(reading, &rows::place(Table::Changes, revision.to_string(), ""), bad.column, &bad.reason);
+        Ok(None)
+    }
+
+    async fn key_in(&mut self, reading: &mut Connection, effect: &Effect) -> Result<Key, StoreError> {
+        match effect {
+            Effect::Put(entity) => self.key_of(reading, entity).await,
+            Effect::Remove(_) => Ok(Key::Usable),
+        }
+    }
+
+    async fn key_of(&mut self, reading: &mut Connection, entity: &Entity) -> Result<Key, StoreError> {
+        let Entity::Certificate(CertificateBundle { hostname, key, .. }) = entity else { return Ok(Key::Usable) };
+        let seal = name_in(&key.0);
+        if self.sealing.has(seal) {
+            let opened = self.sealing.open(&key.0, hostname.as_str());
+            return Ok(opened.map_or_else(|error| Key::Damaged(error.to_string()), |_| Key::Usable));
+        }
+        if self.missing.as_deref() != Some(seal) {
+            if !seals::is_in_use(reading, seal).await? {
+                let reason = format!("its private key names the sealing secret {seal:?}, which is not in use");
+                return Ok(Key::Gone(reason));
             }
-            Err(reason) => BadColumn { column: "effect", reason },
-        },
-        Some(bad) => bad,
-    };
-    rows::note(reading, &rows::place(Table::Changes, revision.to_string(), ""), bad.column, &bad.reason);
-    None
+            self.missing = Some(seal.to_owned());
+        }
+        Ok(Key::Usable)
+    }
 }
 
-/// An effect that a gateway can use; `None` when its key was sealed with a secret that was taken away since.
-fn read_effect(text: &str, sealing: &SealingKey) -> Result<Option<Effect>, String> {
+fn read_effect(text: &str) -> Result<Effect, String> {
     let effect: Effect = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let Effect::Put(entity) = &effect else { return Ok(Some(effect)) };
-    entity.check().map_err(|unsound| unsound.to_string())?;
-    if let Entity::Certificate(bundle) = entity
-        && !sealing.has_secret_of(&bundle.key.0)
-    {
-        return Ok(None);
+    if let Effect::Put(entity) = &effect {
+        entity.check().map_err(|unsound| unsound.to_string())?;
     }
-    opens(entity, sealing)?;
-    Ok(Some(effect))
+    Ok(effect)
 }

@@ -1,6 +1,8 @@
 //! Rows that read and say something that cannot be: no gateway is sent what would have it refuse everything after it.
 
-use chassis::seal::name_in;
+use chassis::seal::{SealingKey, name_in};
+use chassis::secret::Secret;
+use contract::certificate::{CertificateBundle, SealedKey};
 use contract::feed::{Change, Effect, Entity, EntityName, Frame};
 use serde_json::Value;
 
@@ -112,4 +114,40 @@ async fn a_change_that_cannot_be_is_answered_with_a_snapshot() {
         let noted = rows_unreadable(&platform).await.iter().any(|(table, _, _)| table == "changes");
         assert_eq!(noted, is_noted, "{effect:?}");
     }
+}
+
+/// The certificate sealed anew with a secret that the service was not given, as another replica may do it.
+async fn seal_elsewhere(platform: &Platform, bundle: &CertificateBundle) -> CertificateBundle {
+    let (ours, theirs) = (SealingKey::new(&Secret::new(vec![8; 32])).unwrap(), sealing_elsewhere());
+    let host = bundle.hostname.as_str();
+    let key = SealedKey(theirs.seal(&ours.open(&bundle.key.0, host).unwrap(), host).unwrap());
+    let bundle = CertificateBundle { key, ..bundle.clone() };
+    let body = serde_json::to_string(&Entity::Certificate(bundle.clone())).unwrap();
+    let row = format!("kind = 'certificate' AND name = '{host}'");
+    for (column, value) in [("body", body.as_str()), ("seal", theirs.newest())] {
+        stores::set(platform.directory.path(), "entities", column, &row, Some(value)).await;
+    }
+    bundle
+}
+
+fn sealing_elsewhere() -> SealingKey {
+    SealingKey::new(&Secret::new(vec![9; 32])).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_whose_secret_this_replica_lacks_reach_the_gateways_that_may_have_it() {
+    let platform = platform().await;
+    let all = snapshot(&platform).await;
+    let mut expected = all.clone();
+    let mut last = None;
+    for entity in &mut expected {
+        let Entity::Certificate(bundle) = entity else { continue };
+        *bundle = seal_elsewhere(&platform, bundle).await;
+        last = Some(bundle.clone());
+    }
+    assert_ne!(expected, all);
+    assert_eq!(snapshot(&platform).await, expected);
+    let put = Effect::Put(Entity::Certificate(last.unwrap()));
+    assert_eq!(told_instead(&platform, &put).await.map(|change| change.effect), Ok(put));
+    assert_eq!(rows_unreadable(&platform).await, []);
 }
