@@ -94,6 +94,11 @@ fn open(app: &App, stored: &SealedGeneration) -> Option<Master> {
     serde_json::from_slice(&plain).ok()
 }
 
+/// Whether our sealing secrets open the keys of any generation.
+pub(crate) async fn opens(app: &App) -> Result<bool, StoreError> {
+    Ok(app.store.generations().await?.iter().any(|stored| open(app, stored).is_some()))
+}
+
 fn seal(app: &App, master: &Master) -> anyhow::Result<SealedGeneration> {
     let sealed = app.sealing.seal(&serde_json::to_vec(master)?, &place(master.number))?;
     Ok(SealedGeneration { number: master.number, sealed, signs_from: master.signs_from })

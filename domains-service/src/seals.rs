@@ -6,8 +6,8 @@
 //! million of them holds nobody up. Replicas may do this at the same time.
 //!
 //! A secret may be taken away when nothing needs it any more. Earlier, a service refuses to start and says what to do,
-//! unless a single text needs it: whoever removes a secret here first finds out before a gateway is touched. When a secret is lost for good,
-//! [`give_up`] lets go of what only it opens. While the database is away, everything waits and is tried again.
+//! unless a single text needs it: whoever removes a secret here first finds out before a gateway is touched. When a secret is
+//! lost for good, [`give_up`] lets go of what only it opens. While the database is away, everything waits and is tried again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,11 +16,15 @@ use anyhow::Context as _;
 use chassis::shutdown::Shutdown;
 
 use crate::app::App;
+use crate::keyring;
 use crate::store::seals::{COLUMNS, Column, Resealed};
 use crate::store::{StoreError, domains};
 
 /// Texts sealed anew at once.
 const BATCH: i64 = 50;
+
+/// Damaged texts that the log names, of each column.
+const NAMED_MAX: i64 = 100;
 
 /// Between two batches: others want to write as well.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -72,8 +76,11 @@ pub(crate) async fn look(app: &App) -> Result<Seals, StoreError> {
 }
 
 /// Makes sure, before anything is served, that no secret is missing; or goes on without what does not open, if it is
-/// `lost`. A text that alone names its secret is damaged, and stops nothing.
+/// `lost`. A text that alone names its secret is damaged, and stops nothing where anything else shows that our secrets are
+/// right.
 pub(crate) async fn check(app: &App, lost: bool) -> anyhow::Result<()> {
+    let damaged = app.store.count_seals().await.context("looking at what is sealed")?;
+    mend(app, &damaged).await.context("mending what says how certificates are sealed")?;
     let counts = app.store.count_seals().await.context("looking at what is sealed")?;
     let seals = Seals::of(app, &counts);
     let missing = seals.missing;
@@ -81,15 +88,11 @@ pub(crate) async fn check(app: &App, lost: bool) -> anyhow::Result<()> {
         return Ok(());
     }
     let names: Vec<&String> = counts.keys().filter(|name| !app.sealing.has(name)).collect();
-    let is_damaged = |name: &&&String| name.is_empty() || counts.get(**name) == Some(&1);
-    if !lost && missing < seals.newest + seals.older && names.iter().all(|name| is_damaged(&name)) {
-        tracing::error!(
-            texts = missing,
-            secrets = ?names,
-            "single private keys or secrets of webhooks in the database are damaged, or sealed with a secret that was taken \
-             away; everything else goes on. If one of these secrets was taken away, put it back into sealing_secret_file; \
-             else remove what `tollhouse status` lists as unreadable"
-        );
+    let is_right = seals.newest + seals.older > 0 || keyring::opens(app).await.context("reading keys of gateways")?;
+    if !lost && is_right && names.iter().all(|name| is_damaged(&counts, name)) {
+        for name in names {
+            say_damaged(app, name).await.context("naming what is damaged")?;
+        }
         return Ok(());
     }
     anyhow::ensure!(
@@ -106,6 +109,34 @@ pub(crate) async fn check(app: &App, lost: bool) -> anyhow::Result<()> {
         texts = missing,
         "what only a lost sealing secret opens is given up; owners of webhooks must rotate theirs"
     );
+    Ok(())
+}
+
+/// Whether no text but a damaged one needs the secret of this name. Two are not damaged in the same way.
+fn is_damaged(counts: &BTreeMap<String, i64>, name: &str) -> bool {
+    name.is_empty() || counts.get(name) == Some(&1)
+}
+
+/// Writes anew which secret a certificate needs, where its column is damaged and its key is not.
+async fn mend(app: &App, counts: &BTreeMap<String, i64>) -> Result<(), StoreError> {
+    for name in counts.keys().filter(|name| !app.sealing.has(name) && is_damaged(counts, name)) {
+        app.store.mend_seals(name, BATCH).await?;
+    }
+    Ok(())
+}
+
+/// Names the texts that a damaged name of a secret stands before.
+async fn say_damaged(app: &App, name: &str) -> Result<(), StoreError> {
+    for (table, row) in app.store.texts_with(name, NAMED_MAX).await? {
+        tracing::error!(
+            table = table.as_str(),
+            row,
+            secret = name,
+            "sealed text set aside: no sealing secret opens it, and everything else goes on. If its secret was taken away, put \
+             it back into sealing_secret_file; else remove the domain and add it again, rotate the webhook's secret, or \
+             delete the row of an order or account"
+        );
+    }
     Ok(())
 }
 
@@ -148,6 +179,7 @@ pub(crate) async fn keep_new(app: std::sync::Arc<App>, shutdown: Shutdown) {
 
 async fn round(app: &App, shutdown: &Shutdown) -> Result<(), StoreError> {
     let counts = app.store.count_seals().await?;
+    mend(app, &counts).await?;
     Seals::of(app, &counts).show(app);
     let needed = |name: &&str| counts.get(*name).is_some_and(|count| *count > 0);
     let mut done = 0;

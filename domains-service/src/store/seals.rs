@@ -6,14 +6,14 @@
 
 use std::collections::BTreeMap;
 
-use chassis::seal::SealingKey;
+use chassis::seal::{SealingKey, name_in};
 use chassis::sql::{Connection, Found, query, query_as, query_scalar};
-use contract::certificate::SealedKey;
+use contract::certificate::{CertificateBundle, SealedKey};
 use contract::feed::{Entity, Revision};
 use contract::hostname::Hostname;
 
 use super::log::StoredEntity;
-use super::rows;
+use super::rows::{self, Table};
 use super::{Store, StoreError};
 use crate::issuer::acme::desk::order_name;
 use crate::webhook::endpoint;
@@ -21,6 +21,7 @@ use crate::webhook::endpoint;
 /// A table with a column of sealed texts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
+    table: Table,
     /// At most `$2` texts that need the secret `$1`, after the key `$3`, with what identifies them.
     find: &'static str,
     /// Puts `$1` in the place of the text `$2` of the key `$3`.
@@ -33,6 +34,7 @@ pub(crate) struct Column {
 /// Two orders for one name stand at two authorities; one that is missed at the end of a batch is found by the next round.
 pub(crate) const COLUMNS: [Column; 4] = [
     Column {
+        table: Table::WebhookEndpoints,
         find: "SELECT id, sealed_secret FROM webhook_endpoints WHERE id > $3
                AND CASE WHEN substr(sealed_secret, 17, 1) = '.' THEN substr(sealed_secret, 1, 16) ELSE '' END = $1
                ORDER BY id LIMIT $2",
@@ -40,6 +42,7 @@ pub(crate) const COLUMNS: [Column; 4] = [
         place: endpoint::place,
     },
     Column {
+        table: Table::WebhookEndpoints,
         find: "SELECT id, previous_secret FROM webhook_endpoints WHERE id > $3 AND previous_secret IS NOT NULL
                AND CASE WHEN substr(previous_secret, 17, 1) = '.' THEN substr(previous_secret, 1, 16) ELSE '' END = $1
                ORDER BY id LIMIT $2",
@@ -47,6 +50,7 @@ pub(crate) const COLUMNS: [Column; 4] = [
         place: endpoint::place,
     },
     Column {
+        table: Table::AcmeOrders,
         find: "SELECT hostname, sealed_key FROM acme_orders WHERE hostname > $3 AND sealed_key IS NOT NULL
                AND CASE WHEN substr(sealed_key, 17, 1) = '.' THEN substr(sealed_key, 1, 16) ELSE '' END = $1
                ORDER BY hostname LIMIT $2",
@@ -54,6 +58,7 @@ pub(crate) const COLUMNS: [Column; 4] = [
         place: order_name,
     },
     Column {
+        table: Table::Settings,
         find: "SELECT name, value FROM settings WHERE name > $3 AND name LIKE 'acme account %'
                AND CASE WHEN substr(value, 17, 1) = '.' THEN substr(value, 1, 16) ELSE '' END = $1
                ORDER BY name LIMIT $2",
@@ -125,6 +130,42 @@ impl Store {
         }
         resealed.revision = Some(write.commit().await?);
         Ok(resealed)
+    }
+
+    /// Writes the column anew of certificates that need the secret `seal` by that column and another one by their key.
+    pub(crate) async fn mend_seals(&self, seal: &str, limit: i64) -> Result<(), StoreError> {
+        let mut after = String::new();
+        loop {
+            let mut write = self.write().await?;
+            let found = certificates(write.connection(), seal, &after, limit).await?;
+            let Some(last) = found.iter().rev().find(|found| is_named(found)) else { return Ok(()) };
+            after.clone_from(&last.row.name);
+            for entity in rows::each(write.connection(), found) {
+                let Entity::Certificate(CertificateBundle { hostname, key, .. }) = entity else { continue };
+                if name_in(&key.0) != seal {
+                    query("UPDATE entities SET seal = $1 WHERE kind = 'certificate' AND name = $2")
+                        .bind(name_in(&key.0))
+                        .bind(hostname.as_str())
+                        .execute(write.connection())
+                        .await?;
+                    tracing::warn!(domain = %hostname, "the column seal of a certificate was damaged and is written anew");
+                }
+            }
+            write.commit().await?;
+        }
+    }
+
+    /// Table and name of the texts that need a secret, at most `limit` of each column.
+    pub(crate) async fn texts_with(&self, seal: &str, limit: i64) -> Result<Vec<(Table, String)>, StoreError> {
+        let mut reading = self.reading().await?;
+        let certificates = certificates(&mut reading, seal, "", limit).await?.into_iter();
+        let mut texts: Vec<_> = certificates.map(|found| (Table::Entities, found.row.name)).collect();
+        for column in COLUMNS {
+            let found = query_as(column.find).bind(seal).bind(limit).bind("");
+            let found: Vec<Found<(String, String)>> = found.fetch_all(&mut reading).await?;
+            texts.extend(found.into_iter().map(|found| (column.table, found.row.0)));
+        }
+        Ok(texts)
     }
 
     /// Names of certificates in service whose keys need a secret, at most `limit`, after the name `after`.
