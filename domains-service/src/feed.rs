@@ -5,7 +5,6 @@
 //! the heartbeat. A follower that does not read is
 //! dropped after a while; it comes back and continues, or gets a snapshot when the log no longer holds what it lacks.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,12 +12,12 @@ use bytes::Bytes;
 use chassis::shutdown::Shutdown;
 use chassis::sql::UNREADABLE_MAX;
 use contract::feed::{Change, Frame, Mark, Position, Revision};
-use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc};
 
 use crate::app::App;
 use crate::keyring::{self, News, Version};
 use crate::metrics::Metrics;
+use crate::shares::{Place, Shares};
 use crate::store::log::{self, CHANGES_PER_READ, Check, Next, Read};
 use crate::store::{Store, StoreError};
 
@@ -50,19 +49,16 @@ const FOLLOWERS_OF_ONE_MAX: usize = 128;
 /// Snapshots read at once: each occupies a reading connection, and requests need some too.
 const SNAPSHOTS_MAX: usize = 3;
 
-/// The right to follow, and the right to read snapshots.
+/// The right to follow, by the digest of a credential, and the right to read snapshots.
 pub(crate) struct Places {
-    followers: Arc<Semaphore>,
-    /// Followers by the digest of their credential.
-    by_credential: Mutex<HashMap<String, usize>>,
+    followers: Arc<Shares>,
     snapshots: Arc<Semaphore>,
 }
 
 impl Default for Places {
     fn default() -> Self {
         Self {
-            followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
-            by_credential: Mutex::default(),
+            followers: Shares::new(FOLLOWERS_MAX, FOLLOWERS_OF_ONE_MAX),
             snapshots: Arc::new(Semaphore::new(SNAPSHOTS_MAX)),
         }
     }
@@ -77,37 +73,10 @@ pub(crate) struct Credential {
     pub(crate) digest: String,
 }
 
-/// The place of one follower, until dropped.
-pub(crate) struct Place {
-    places: Arc<Places>,
-    digest: String,
-    _permit: OwnedSemaphorePermit,
-}
-
 impl Places {
     /// A place for who came in with this credential, if there is one.
-    pub(crate) fn take(self: &Arc<Self>, credential: &Credential) -> Option<Place> {
-        let permit = self.followers.clone().try_acquire_owned().ok()?;
-        let digest = credential.digest.clone();
-        let mut by_credential = self.by_credential.lock();
-        let has = by_credential.get(&digest).copied().unwrap_or_default();
-        if has >= FOLLOWERS_OF_ONE_MAX {
-            return None;
-        }
-        by_credential.insert(digest.clone(), has + 1);
-        Some(Place { places: self.clone(), digest, _permit: permit })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut by_credential = self.places.by_credential.lock();
-        if let Some(has) = by_credential.get_mut(&self.digest) {
-            *has -= 1;
-            if *has == 0 {
-                by_credential.remove(&self.digest);
-            }
-        }
+    pub(crate) fn take(&self, credential: &Credential) -> Option<Place> {
+        self.followers.take(&credential.digest)
     }
 }
 
@@ -347,7 +316,7 @@ mod tests {
         stolen.pop();
         assert!(places.take(&credential("stolen")).is_some(), "a place that is given back is there again");
         drop(stolen);
-        assert!(places.by_credential.lock().is_empty());
+        assert_eq!(places.followers.holders(), 0);
     }
 
     #[test]
