@@ -3,9 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::Request;
-use axum::http::header;
+use axum::http::{HeaderMap, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 
 /// The longest time from a request's head to the end of its body.
@@ -43,7 +43,16 @@ impl fmt::Display for BodyError {
 /// A body that is larger than `bytes_max` (at once when its head announces it), takes longer than 10 seconds, or is cut off.
 pub async fn whole(request: Request, bytes_max: usize) -> Result<Request, BodyError> {
     let (parts, body) = request.into_parts();
-    let announced = parts.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    let bytes = bytes(&parts.headers, body, bytes_max).await?;
+    Ok(Request::from_parts(parts, Body::from(bytes)))
+}
+
+/// The bytes of a body that came with these header fields. When to check credentials: see [`whole`].
+///
+/// # Errors
+/// As of [`whole`].
+pub async fn bytes(headers: &HeaderMap, body: Body, bytes_max: usize) -> Result<Bytes, BodyError> {
+    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
     if announced.is_some_and(|length: usize| length > bytes_max) {
         return Err(BodyError::TooLarge(bytes_max));
     }
@@ -51,14 +60,13 @@ pub async fn whole(request: Request, bytes_max: usize) -> Result<Request, BodyEr
     let read = read.map_err(|_| BodyError::Late)?.map_err(|error| {
         if error.is::<LengthLimitError>() { BodyError::TooLarge(bytes_max) } else { BodyError::Broken }
     })?;
-    Ok(Request::from_parts(parts, Body::from(read.to_bytes())))
+    Ok(read.to_bytes())
 }
 
 #[cfg(test)]
 mod tests {
     use std::io;
 
-    use axum::body::Bytes;
     use futures_util::{StreamExt as _, stream};
 
     use super::*;

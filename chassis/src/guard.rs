@@ -111,9 +111,8 @@ impl GatewayGuard {
         Self { audience: audience.into(), good: Arc::default(), ..self.clone() }
     }
 
-    /// Who a request is from, if it carries a token that is good now.
-    pub fn identity_of(&self, request: &Request) -> Option<(Identity, SignedBy)> {
-        let headers = request.headers();
+    /// Who a request with these header fields is from, if it carries a token that is good now.
+    pub fn identity_of(&self, headers: &HeaderMap) -> Option<(Identity, SignedBy)> {
         let token = only(headers, IDENTITY_TOKEN_HEADER)?;
         let claims = self.claims(token, self.clock.now_seconds())?;
         // The gateway writes both and removes what clients send under these names.
@@ -196,7 +195,7 @@ pub fn identity_required() -> Refusal {
 /// 401 `identity_required`: it did not come through the gateway, or the gateway's clock or key is wrong. The header says so to
 /// a gateway, which answers 503 in its place: no caller is to blame for that. Requests carry their [`Identity`] and [`SignedBy`].
 pub async fn require_gateway(State(guard): State<GatewayGuard>, mut request: Request, next: Next) -> Response {
-    match guard.identity_of(&request) {
+    match guard.identity_of(request.headers()) {
         Some((identity, signed_by)) => {
             request.extensions_mut().insert(identity);
             request.extensions_mut().insert(signed_by);

@@ -14,8 +14,9 @@ pub(crate) mod v2;
 
 use std::sync::Arc;
 
-use axum::body::Bytes;
-use axum::extract::{FromRef, Request};
+use axum::body::{Body, Bytes};
+use axum::extract::FromRef;
+use axum::http::HeaderMap;
 use axum::routing::{delete, get};
 use axum::{Router, middleware};
 use chassis::body::{self, BodyError};
@@ -54,13 +55,19 @@ impl Api {
         access::authorise(identity, self.environment, scope)
     }
 
-    /// The whole body of a request. Its gateway is checked again when the body is there: its key may be revoked meanwhile.
-    pub(crate) async fn whole_body(&self, request: Request, bytes_max: usize) -> Result<Bytes, ApiError> {
-        let request = body::whole(request, bytes_max).await.map_err(of_body)?;
-        if self.guard.identity_of(&request).is_none() {
+    /// The body that came with these header fields. Its gateway is checked again when the body is there: its key may be
+    /// revoked meanwhile.
+    pub(crate) async fn whole_body(
+        &self,
+        headers: &HeaderMap,
+        body: Body,
+        bytes_max: usize,
+    ) -> Result<Bytes, ApiError> {
+        let bytes = body::bytes(headers, body, bytes_max).await.map_err(of_body)?;
+        if self.guard.identity_of(headers).is_none() {
             return Err(identity_required().into());
         }
-        axum::body::to_bytes(request.into_body(), bytes_max).await.map_err(|_| of_body(BodyError::Broken))
+        Ok(bytes)
     }
 }
 

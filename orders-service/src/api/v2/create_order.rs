@@ -4,7 +4,8 @@
 //! with `Idempotency-Replayed: true`; with another order it is 409. A request that was refused leaves its key unused.
 
 use axum::Extension;
-use axum::extract::{Request, State};
+use axum::body::Body;
+use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use contract::identity::Identity;
@@ -47,14 +48,14 @@ struct Placed {
 pub(super) async fn create_order(
     State(api): State<Api>,
     Extension(identity): Extension<Identity>,
-    request: Request,
+    headers: HeaderMap,
+    body: Body,
 ) -> Result<Response, ApiError> {
     let project = api.authorise(&identity, Scope::OrdersWrite)?;
-    let headers = request.headers().clone();
     if !is_json(&headers) {
         return Err(Code::UnsupportedMediaType.refuse());
     }
-    let order = read_order(&api.whole_body(request, BODY_BYTES_MAX).await?)?;
+    let order = read_order(&api.whole_body(&headers, body, BODY_BYTES_MAX).await?)?;
     let now = api.clock.now();
     let idempotency = idempotency(&headers, &order, now)?;
     let (order, replayed) = match api.store.create(&project, order, idempotency, now).await {
