@@ -6,8 +6,8 @@
 //! million of them holds nobody up. Replicas may do this at the same time.
 //!
 //! A secret may be taken away when nothing needs it any more. Earlier, a service refuses to start and says what to do,
-//! unless a single text needs it: whoever removes a secret here first finds out before a gateway is touched. When a secret is
-//! lost for good, [`give_up`] lets go of what only it opens. While the database is away, everything waits and is tried again.
+//! unless a single text needs the secret. So an operator who removes a secret here first learns of it before any gateway does.
+//! When a secret is lost for good, [`give_up`] lets go of what only it opens. While the database is away, everything waits and is tried again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -79,8 +79,11 @@ pub(crate) async fn look(app: &App) -> Result<Seals, StoreError> {
 /// `lost`. A text that alone names its secret is damaged, and stops nothing where anything else shows that our secrets are
 /// right.
 pub(crate) async fn check(app: &App, lost: bool) -> anyhow::Result<()> {
-    let damaged = app.store.count_seals().await.context("looking at what is sealed")?;
-    mend(app, &damaged).await.context("mending what says how certificates are sealed")?;
+    let found = app.store.count_seals().await.context("looking at what is sealed")?;
+    if Seals::of(app, &found).missing == 0 {
+        return Ok(());
+    }
+    mend(app, &found).await.context("mending what says how certificates are sealed")?;
     let counts = app.store.count_seals().await.context("looking at what is sealed")?;
     let seals = Seals::of(app, &counts);
     let missing = seals.missing;
