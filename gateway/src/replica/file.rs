@@ -136,10 +136,7 @@ impl File {
             });
             rows.collect()
         };
-        read().unwrap_or_else(|error| {
-            tracing::error!(error = format!("{error:#}"), "the local replica cannot be read");
-            Vec::new()
-        })
+        or_empty(read())
     }
 
     /// Where in its history the control plane was when this was written. A new file has no position.
@@ -219,10 +216,7 @@ impl File {
             }
             Ok(hosts)
         };
-        read().unwrap_or_else(|error| {
-            tracing::error!(error = format!("{error:#}"), "the local replica cannot be read");
-            Vec::new()
-        })
+        or_empty(read())
     }
 
     /// Certificates that are not used, at most `limit`. An unreadable file is logged and counts as empty.
@@ -236,10 +230,7 @@ impl File {
             });
             rows.collect()
         };
-        read().unwrap_or_else(|error| {
-            tracing::error!(error = format!("{error:#}"), "the local replica cannot be read");
-            Vec::new()
-        })
+        or_empty(read())
     }
 
     pub(super) fn apply(&self, steps: &[Step], position: Position) -> anyhow::Result<()> {
@@ -284,6 +275,14 @@ impl File {
         }
         finish(write, position)
     }
+}
+
+/// What was read; an unreadable file is logged and counts as empty.
+fn or_empty<T>(read: anyhow::Result<Vec<T>>) -> Vec<T> {
+    read.unwrap_or_else(|error| {
+        tracing::error!(error = format!("{error:#}"), "the local replica cannot be read");
+        Vec::new()
+    })
 }
 
 fn set_aside(write: &WriteTransaction, Unusable { hostname, reason }: &Unusable) -> anyhow::Result<()> {
