@@ -23,7 +23,7 @@ const LIFETIME_LEFT_MIN: f64 = 0.25;
 /// Every trouble that the status of all processes shows.
 pub(super) fn find(all: &Value) -> Vec<String> {
     let mut found = Vec::new();
-    for edge in all.get("edges").and_then(Value::as_array).into_iter().flatten() {
+    for edge in items(all, "/edges") {
         of_edge(edge, &mut found);
     }
     of_service("the domains-service", all.get("control"), "trouble", "code", &mut found);
@@ -33,18 +33,17 @@ pub(super) fn find(all: &Value) -> Vec<String> {
         ));
     }
     of_withdrawals(all.get("withdrawals"), &mut found);
-    for refused in all.pointer("/control/credential_files_refused").and_then(Value::as_array).into_iter().flatten() {
-        let word = |field: &str| refused.get(field).and_then(Value::as_str).unwrap_or("?");
+    for refused in items(all, "/control/credential_files_refused") {
         found.push(format!(
             "the domains-service refused the credential file {} when it started: {}",
-            word("file"),
-            word("what_to_do")
+            text(refused, "file"),
+            text(refused, "what_to_do")
         ));
     }
     unreadable_rows(all.get("control"), &mut found);
     of_service("the orders-service", all.get("orders"), "store_trouble", "kind", &mut found);
     let newest = all.pointer("/nodes/revision").and_then(Value::as_u64);
-    for edge in all.get("edges").and_then(Value::as_array).into_iter().flatten() {
+    for edge in items(all, "/edges") {
         let behind =
             newest.zip(edge.get("revision").and_then(Value::as_u64)).map(|(newest, has)| newest.saturating_sub(has));
         // Why it is behind is said already.
@@ -64,7 +63,7 @@ fn of_withdrawals(listed: Option<&Value>, found: &mut Vec<String>) {
         rows.iter().filter_map(|row| row.get("lagging")?.as_array()).flatten().filter_map(Value::as_str).collect();
     processes.sort_unstable();
     processes.dedup();
-    let word = |field: &str| oldest.get(field).and_then(Value::as_str).unwrap_or("?");
+    let word = |field: &str| text(oldest, field);
     found.push(format!(
         "{total} withdrawals wait for {}, which may serve them still; the oldest is the {} {} of project {}, since {}",
         if processes.is_empty() { "gateways".to_owned() } else { processes.join(", ") },
@@ -76,7 +75,7 @@ fn of_withdrawals(listed: Option<&Value>, found: &mut Vec<String>) {
 }
 
 fn name(edge: &Value) -> String {
-    let word = |field: &str| edge.get(field).and_then(Value::as_str).unwrap_or("?").to_owned();
+    let word = |field: &str| text(edge, field).to_owned();
     if edge.get("node").is_some() { format!("{} ({})", word("node"), word("address")) } else { word("address") }
 }
 
@@ -115,9 +114,9 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
         let how = if has_nothing { "has nothing to serve yet" } else { "serves what it knew before" };
         found.push(format!("gateway {name} {how}: {why}"));
     }
-    for upstream in edge.get("upstreams").and_then(Value::as_array).into_iter().flatten() {
+    for upstream in items(edge, "/upstreams") {
         if upstream.get("insecure") == Some(&json!(true)) {
-            let upstream = upstream.get("name").and_then(Value::as_str).unwrap_or("?");
+            let upstream = text(upstream, "name");
             found.push(format!(
                 "INSECURE: gateway {name} does not look at the certificate of upstream {upstream}: remove `insecure`"
             ));
@@ -151,32 +150,31 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
         }
         _ => {}
     }
-    for upstream in edge.get("upstreams").and_then(Value::as_array).into_iter().flatten() {
+    for upstream in items(edge, "/upstreams") {
         let figure = |field: &str| upstream.get(field).and_then(Value::as_u64).unwrap_or(0);
         if figure("up") < figure("endpoints") || figure("endpoints") == 0 {
             found.push(format!(
                 "gateway {name} reaches {} of {} addresses of the service {}",
                 figure("up"),
                 figure("endpoints"),
-                upstream.get("name").and_then(Value::as_str).unwrap_or("?"),
+                text(upstream, "name"),
             ));
         }
     }
-    for fault in edge.get("platform_certificate_faults").and_then(Value::as_array).into_iter().flatten() {
+    for fault in items(edge, "/platform_certificate_faults") {
         found.push(format!("gateway {name}: {}", fault.as_str().unwrap_or("?")));
     }
-    for aside in edge.get("certificates_set_aside").and_then(Value::as_array).into_iter().flatten() {
-        let word = |field: &str| aside.get(field).and_then(Value::as_str).unwrap_or("?");
+    for aside in items(edge, "/certificates_set_aside") {
         found.push(format!(
             "gateway {name} does not use the newest certificate of {} and keeps the one before: {}",
-            word("hostname"),
-            word("reason")
+            text(aside, "hostname"),
+            text(aside, "reason")
         ));
     }
-    for certificate in edge.get("certificates").and_then(Value::as_array).into_iter().flatten() {
+    for certificate in items(edge, "/certificates") {
         let left = certificate.get("lifetime_left").and_then(Value::as_f64).unwrap_or(1.0);
         if left < LIFETIME_LEFT_MIN {
-            let host = certificate.get("host").and_then(Value::as_str).unwrap_or("?");
+            let host = text(certificate, "host");
             found.push(format!("the certificate of {host} has {:.0} % of its lifetime left", left * 100.0));
         }
     }
@@ -224,9 +222,19 @@ fn of_service(name: &str, status: Option<&Value>, trouble: &str, kind: &str, fou
     let Some(trouble) = status.get(trouble).filter(|trouble| !trouble.is_null()) else { return };
     let ago = trouble.get("seconds_ago").and_then(Value::as_u64).unwrap_or(0);
     if ago <= RECENT_SECONDS {
-        let kind = trouble.get(kind).and_then(Value::as_str).unwrap_or("?");
+        let kind = text(trouble, kind);
         found.push(format!("{name} met trouble with its database {ago} seconds ago: {kind}"));
     }
+}
+
+/// The members of a list; of one that is missing, none.
+fn items<'a>(of: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
+    of.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// The text of a field; a question mark where there is none.
+fn text<'a>(of: &'a Value, field: &str) -> &'a str {
+    of.get(field).and_then(Value::as_str).unwrap_or("?")
 }
 
 #[cfg(test)]
