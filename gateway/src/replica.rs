@@ -5,7 +5,7 @@
 //! is gone the copy simply ages: everything in it is served, also after a restart, except after one in order or in a copied
 //! directory ([`Unheard`]).
 //! A snapshot or change that does not pass validation is refused whole and the last good state stays; a certificate that is
-//! not usable is set aside alone, and the one before it stays ([`validate`]).
+//! not usable is set aside alone, and the one before it stays (`validate`).
 
 mod acceptance;
 mod file;

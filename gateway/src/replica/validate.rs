@@ -87,7 +87,7 @@ pub enum Invalid {
          sealing_secret_file that the others have, and restart it"
     )]
     Secret(Hostname),
-    /// More certificates than [`SET_ASIDE_MAX`] are not usable.
+    /// More certificates than `SET_ASIDE_MAX` are not usable.
     #[error("{found} certificates are not usable; {first}")]
     Certificates {
         /// How many.
