@@ -255,7 +255,7 @@ async fn nothing_of_an_erased_project_is_at_rest_an_hour_later() {
     })
     .await;
     later.stop().await;
-    // For its time nobody may have the name without proof, whose it was is not known.
+    // Only that the name was in use, not by which project: its next owner must prove it.
     assert_eq!(rows_with(directory.path(), &["shop.localhost"]).await, BTreeMap::from([("tombstones".to_owned(), 1)]));
 }
 
