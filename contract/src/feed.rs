@@ -11,8 +11,10 @@
 //! the database holds.
 
 mod check;
+mod report;
 
 pub use check::Unsound;
+pub use report::NodeReport;
 use serde::{Deserialize, Serialize};
 
 use crate::certificate::{CertificateBundle, Challenge};
@@ -49,7 +51,7 @@ impl std::fmt::Display for Revision {
 pub const HISTORY: &str = "history";
 
 /// 64 random bits, made with a revision and stored with it. Written as 16 hexadecimal digits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Mark(pub u64);
 
@@ -91,7 +93,7 @@ impl From<Mark> for String {
 }
 
 /// A place in the history of one database. Two databases that agree on a position agree on everything up to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Position {
     /// The number of the change.
     pub revision: Revision,
@@ -207,26 +209,6 @@ pub enum Frame {
         /// The control plane's clock.
         at: UnixMillis,
     },
-}
-
-/// What a gateway reports: `POST /internal/edge/nodes`, after every applied batch, every second, and once when it has
-/// stopped serving.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NodeReport {
-    /// The node's name, unique per process start: 1 to 128 characters without a slash.
-    pub node: String,
-    /// The identity of the data directory that the process uses, 16 hexadecimal digits: a process that is started over
-    /// the directory of an earlier one replaces it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub place: Option<String>,
-    /// Everything up to here is applied: stored, hot entries dropped, connections of removed names refused.
-    pub applied: Revision,
-    /// The node's version, for the operator's view.
-    pub version: String,
-    /// The process has stopped serving and will not report again: removals do not wait for it any more.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub goodbye: bool,
 }
 
 #[cfg(test)]
@@ -355,23 +337,6 @@ mod tests {
         for bad in ["", "1", "+00000000000000f", "00000000000000FF", "00000000000000ff0"] {
             assert!(bad.parse::<Mark>().is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn a_report_is_written_as_other_versions_read_it() {
-        let text = r#"{"node":"n1","applied":8,"version":"1.2.3"}"#;
-        let report = NodeReport {
-            node: "n1".to_owned(),
-            applied: Revision(8),
-            version: "1.2.3".to_owned(),
-            ..NodeReport::default()
-        };
-        assert_eq!(serde_json::to_string(&report).unwrap(), text);
-        assert_eq!(serde_json::from_str::<NodeReport>(text).unwrap(), report);
-        let text = r#"{"node":"n1","place":"00000000000000ff","applied":8,"version":"1.2.3","goodbye":true}"#;
-        let last = NodeReport { place: Some("00000000000000ff".to_owned()), goodbye: true, ..report };
-        assert_eq!(serde_json::to_string(&last).unwrap(), text);
-        assert_eq!(serde_json::from_str::<NodeReport>(text).unwrap(), last);
     }
 
     #[test]

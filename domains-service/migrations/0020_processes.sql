@@ -5,7 +5,8 @@ CREATE TABLE processes (
     process        TEXT NOT NULL, -- the name it gives itself, one for each start
     place          TEXT NOT NULL, -- the identity of its data directory; empty: unknown
     version        TEXT NOT NULL,
-    applied        BIGINT NOT NULL, -- the revision it had applied when the row was written
+    applied        BIGINT NOT NULL, -- the revision it had applied when the row was written; 0: none
+    mark           BIGINT, -- the mark of that revision; NULL: none
     first_heard_at BIGINT NOT NULL,
     last_heard_at  BIGINT NOT NULL, -- written once a minute
     PRIMARY KEY (gateway, process)

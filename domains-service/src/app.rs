@@ -1,5 +1,6 @@
 //! What every part of the service shares.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use chassis::clock::Clock;
 use chassis::guard::{TrustedKeys, operator_token, pass_key};
 use chassis::seal::SealingKey;
 use chassis::webhook::{Rules, Sender, SystemLookup};
-use contract::feed::Revision;
+use contract::feed::{Position, Revision};
 use contract::hostname::Hostname;
 use contract::key::Environment;
 use contract::time::UnixMillis;
@@ -24,9 +25,10 @@ use crate::enrolment::RefusedFile;
 use crate::issuer::Authorities;
 use crate::keyring::Identities;
 use crate::metrics::Metrics;
-use crate::nodes::{FORGOTTEN_AFTER, Nodes};
+use crate::nodes::{FORGOTTEN_AFTER, Nodes, doubt};
 use crate::peers::Peers;
 use crate::plans::Plans;
+use crate::store::log::claim;
 use crate::store::{Store, StoreError, Write};
 use crate::throttle::{Pace, Throttles};
 
@@ -156,13 +158,25 @@ impl App {
         }
         let revoked = self.store.revoked_gateways().await?;
         let mut processes = self.store.processes_heard_since(self.clock.now().plus(-FORGOTTEN_AFTER)).await?;
-        let written = self.store.newest_revision().await?;
-        for process in processes.iter_mut().filter(|process| process.report.applied > written) {
-            // No process has applied what was not written: its row is of another history, or damaged.
-            process.report.applied = Revision(0);
-        }
+        let mut positions = self.nodes.positions();
+        positions.extend(processes.iter().filter_map(|process| process.report.position()));
+        let missing = claim::missing(&mut self.store.reader().acquire().await?, positions).await?;
+        self.disbelieve_at(&missing);
+        processes.iter_mut().for_each(|process| doubt::without(&mut process.report, &missing));
         self.nodes.recall(processes, &revoked);
         Ok(newest)
+    }
+
+    /// The database does not have these positions: who says that it has applied them acknowledges nothing.
+    pub(crate) fn disbelieve_at(&self, missing: &HashSet<Position>) {
+        let gateways = self.nodes.disbelieve_at(missing);
+        if !gateways.is_empty() {
+            tracing::warn!(
+                gateways = gateways.join(", "),
+                "the change log does not have the revisions that these gateways have applied: withdrawals wait for each until \
+                 it reports again"
+            );
+        }
     }
 
     /// The database went back to an earlier state. Withdrawals wait for every process until it reports again.

@@ -9,6 +9,7 @@
 //! [`FORGOTTEN_AFTER`], or another process has taken its place: one that uses the same data directory and was first heard
 //! after this one was heard last.
 
+pub(crate) mod doubt;
 pub(crate) mod record;
 mod room;
 
@@ -150,22 +151,6 @@ impl Nodes {
         let all = self.all();
         let siblings = all.iter().filter(|known| gateway_of(&known.report.node) == gateway);
         all.iter().any(|known| known.report.node == node) || siblings.count() < NODES_OF_ONE_MAX
-    }
-
-    /// What a process says of itself cannot be: from now on it has acknowledged nothing.
-    pub(crate) fn disbelieve(&self, node: &str) {
-        if let Some(node) = self.by_name.lock().get_mut(node) {
-            node.report.applied = Revision::default();
-            node.noted = None;
-        }
-    }
-
-    /// The database went back to an earlier state: no process counts as having applied anything until it reports again.
-    pub(crate) fn disbelieve_all(&self) {
-        for node in self.by_name.lock().values_mut() {
-            node.report.applied = Revision::default();
-            node.noted = None;
-        }
     }
 
     /// Notes a report to us. Whether the database knows of the process.

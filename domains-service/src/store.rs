@@ -131,11 +131,6 @@ impl Store {
         self.news.newest.subscribe()
     }
 
-    /// The newest revision that we have heard of.
-    pub(crate) fn newest_known(&self) -> Revision {
-        *self.news.newest.borrow()
-    }
-
     /// Whether the database was found at an earlier state than before, since this was asked last.
     pub(crate) fn has_gone_back(&self) -> bool {
         self.news.has_gone_back.swap(false, Ordering::AcqRel)

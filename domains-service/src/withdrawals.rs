@@ -16,6 +16,7 @@ use crate::actor::Actor;
 use crate::app::App;
 use crate::nodes::Acknowledged;
 use crate::project::ProjectRef;
+use crate::store::log::claim;
 use crate::store::projects::find_project;
 use crate::store::withdrawals::{self, What, Withdrawal};
 use crate::store::{StoreError, acme};
@@ -47,10 +48,16 @@ pub(crate) async fn wait(app: &App, revision: Revision) -> Result<Acknowledged, 
         acknowledged.asked += 1;
         acknowledged.lagging.push(RECORD_NOT_READ.to_owned());
     }
-    if acknowledged.lagging.is_empty()
-        && let Err(error) = end(app, revision).await
-    {
-        tracing::warn!(%error, revision = revision.0, "acknowledged withdrawals could not be ended; trying again");
+    if acknowledged.lagging.is_empty() {
+        match end(app, revision).await {
+            Ok(true) => {}
+            Ok(false) => acknowledged = app.nodes.behind_of_all(revision),
+            Err(error) => tracing::warn!(
+                %error,
+                revision = revision.0,
+                "acknowledged withdrawals could not be ended; trying again"
+            ),
+        }
     }
     Ok(acknowledged)
 }
@@ -121,12 +128,18 @@ pub(crate) async fn end_acknowledged(app: &App) -> Result<(), StoreError> {
     let Some(oldest) = app.store.oldest_withdrawal().await? else { return Ok(()) };
     app.recall_processes().await?;
     let applied = app.nodes.applied_by_all();
-    if applied < oldest { Ok(()) } else { end(app, applied).await }
+    if applied < oldest { Ok(()) } else { end(app, applied).await.map(drop) }
 }
 
-/// Ends the withdrawals up to `revision`, which every process has applied.
-async fn end(app: &App, revision: Revision) -> Result<(), StoreError> {
+/// Ends the withdrawals up to `revision`, which every process has applied. Whether it did: nothing is ended if the history that
+/// a process has applied is not the one that is written on here.
+async fn end(app: &App, revision: Revision) -> Result<bool, StoreError> {
     let mut write = app.store.write().await?;
+    let missing = claim::missing(write.connection(), app.nodes.positions()).await?;
+    app.disbelieve_at(&missing);
+    if app.nodes.applied_by_all() < revision {
+        return Ok(false);
+    }
     let now = write.now();
     let ended = withdrawals::end(write.connection(), revision).await?;
     let names = withdrawals::end_removals(write.connection(), revision).await?;
@@ -134,7 +147,7 @@ async fn end(app: &App, revision: Revision) -> Result<(), StoreError> {
         acme::abandon_orders(write.connection(), name, now).await?;
     }
     if ended.is_empty() && names.is_empty() {
-        return Ok(());
+        return Ok(true);
     }
     write.commit().await?;
     for Withdrawal { what, which, project_name, since, .. } in ended {
@@ -147,7 +160,7 @@ async fn end(app: &App, revision: Revision) -> Result<(), StoreError> {
             "every gateway has acknowledged a withdrawal"
         );
     }
-    Ok(())
+    Ok(true)
 }
 
 /// What of one project waits, as it is shown.

@@ -5,6 +5,7 @@ CREATE TABLE processes (
     place          TEXT COLLATE "C" NOT NULL,
     version        TEXT COLLATE "C" NOT NULL,
     applied        BIGINT NOT NULL,
+    mark           BIGINT,
     first_heard_at BIGINT NOT NULL,
     last_heard_at  BIGINT NOT NULL,
     PRIMARY KEY (gateway, process)

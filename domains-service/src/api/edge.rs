@@ -25,6 +25,7 @@ use crate::nodes::NODES_OF_ONE_MAX;
 use crate::seals;
 use crate::store::keys;
 use crate::store::log::Next;
+use crate::store::log::claim::Claim;
 use crate::store::rows::Table;
 use crate::withdrawals;
 
@@ -90,8 +91,9 @@ fn refuse_history(node: &str, after: Revision, newest: Revision) -> Stop {
     Code::History.refuse(message).into()
 }
 
-/// `POST /internal/edge/nodes`: how far a gateway has come. What cannot be is refused: a revision that there is not, and one
-/// process more than its credential may have.
+/// `POST /internal/edge/nodes`: how far a gateway has come. What cannot be is refused: a revision that there is not, one of
+/// another history, and one process more than its credential may have. A revision of which the log keeps no mark any more
+/// counts as nothing applied.
 pub(super) async fn report(
     State(app): State<Arc<App>>,
     Extension(edge): Extension<Edge>,
@@ -107,10 +109,15 @@ pub(super) async fn report(
     }
     let report = NodeReport { node: edge.node(&report.node), ..report };
     admit(&app, &report.node).await?;
-    // Another replica may have committed what we have not heard of.
-    if report.applied > app.store.newest_known() && report.applied > app.store.newest_revision().await? {
-        return Err(refuse_revision(&app, &report));
-    }
+    let report = match app.store.claim(&report).await? {
+        Claim::Held => report,
+        Claim::Unproven => report.of_nothing(),
+        Claim::NeverGiven => return Err(refuse_revision(&app, &report)),
+        Claim::OtherHistory(newest) => {
+            app.nodes.disbelieve(&report.node);
+            return Err(refuse_history(&report.node, report.applied, newest));
+        }
+    };
     let on_record = app.nodes.report(report.clone());
     app.peers.tell(&report, on_record).await;
     Ok(http::StatusCode::NO_CONTENT.into_response())

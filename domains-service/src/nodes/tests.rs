@@ -1,4 +1,5 @@
 use chassis::clock::ManualClock;
+use contract::feed::Mark;
 
 use super::*;
 
@@ -213,6 +214,25 @@ fn what_was_applied_of_another_history_counts_for_nothing() {
     assert_eq!(world.lagging(1), ["gw/a", "gw/b"]);
     world.report(report("gw/a", 3));
     assert_eq!(world.lagging(3), ["gw/b"]);
+}
+
+#[test]
+fn a_position_that_the_database_does_not_have_counts_for_nothing_in_memory_and_on_record() {
+    let mut world = World::new();
+    let at = |node: &str, revision: u64, mark: u64| NodeReport { mark: Some(Mark(mark)), ..report(node, revision) };
+    world.report(at("gw/a", 7, 1));
+    world.report(at("gw/b", 7, 2));
+    let missing = HashSet::from([at("", 7, 1).position().unwrap()]);
+    let none = Vec::<String>::new();
+    assert_eq!((world.lagging(7), world.nodes.positions().len()), (none.clone(), 2));
+    assert_eq!(world.nodes.disbelieve_at(&missing), ["gw/a"]);
+    assert_eq!(world.lagging(7), ["gw/a"]);
+    // One that was heard by those before us alone.
+    world.report(at("gw/a", 7, 1));
+    world.restart();
+    assert_eq!(world.lagging(7), none);
+    assert_eq!(world.nodes.disbelieve_at(&missing), none, "it was not heard");
+    assert_eq!(world.lagging(7), ["gw/a"]);
 }
 
 #[tokio::test(start_paused = true)]

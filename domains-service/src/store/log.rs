@@ -4,6 +4,7 @@
 //! so that a follower far behind still proves that it followed this history. The newest revision always has a row.
 
 mod check;
+pub(crate) mod claim;
 mod compaction;
 
 use chassis::seal::SealingKey;
@@ -260,8 +261,14 @@ impl Store {
     }
 }
 
-fn as_mark(stored: i64) -> Mark {
-    Mark(u64::from_le_bytes(stored.to_le_bytes()))
+/// A mark as its column has it.
+pub(super) fn of_mark(mark: Mark) -> i64 {
+    mark.0.cast_signed()
+}
+
+/// The mark that a column has.
+pub(super) fn as_mark(stored: i64) -> Mark {
+    Mark(stored.cast_unsigned())
 }
 
 /// Where the newest revision is, if its row is there and can be read.
@@ -288,9 +295,9 @@ fn has_revision(reading: &Connection, found: &Found<Row>) -> bool {
 
 /// Whether a change whose revision cannot be read has this mark: who follows from it follows this history.
 async fn is_mark_of_damaged(reading: &mut Connection, mark: Option<Mark>) -> Result<bool, StoreError> {
-    let Some(Mark(mark)) = mark.filter(|_| reading.kind() == Kind::Sqlite) else { return Ok(false) };
+    let Some(mark) = mark.filter(|_| reading.kind() == Kind::Sqlite) else { return Ok(false) };
     let found = query_scalar("SELECT COUNT(*) FROM changes WHERE revision >= '' AND mark = $1");
-    let found: i64 = found.bind(i64::from_le_bytes(mark.to_le_bytes())).fetch_one(reading).await?;
+    let found: i64 = found.bind(of_mark(mark)).fetch_one(reading).await?;
     Ok(found > 0)
 }
 

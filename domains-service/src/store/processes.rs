@@ -9,6 +9,7 @@ use chassis::sql::{Connection, Found, RowPlace, query, query_as};
 use contract::feed::{NodeReport, Revision};
 use contract::time::UnixMillis;
 
+use super::log::{as_mark, of_mark};
 use super::rows::{self, Columns, Stored, Table};
 use super::{Store, StoreError};
 use crate::nodes::{CLOCKS_DIFFER_MILLIS, FORGOTTEN_AFTER};
@@ -25,6 +26,7 @@ chassis::record! {
         place: String,
         version: String,
         applied: i64,
+        mark: Option<i64>,
         first_heard_at: i64,
         last_heard_at: i64,
     }
@@ -49,14 +51,17 @@ impl Stored for Row {
 
     /// One that cannot be read is waited for all the same: as one that has applied nothing, and took nobody's place.
     fn read(self, _: &mut Columns) -> Option<Process> {
-        let Self { gateway, process, place, version, applied, first_heard_at, last_heard_at } = self;
+        let Self { gateway, process, place, version, applied, mark, first_heard_at, last_heard_at } = self;
         let report = NodeReport {
             node: format!("{gateway}/{process}"),
             place: Some(place).filter(|place| !place.is_empty()),
             applied: Revision(applied.unsigned_abs()),
+            mark: mark.map(as_mark),
             version,
             goodbye: false,
         };
+        // What it has applied counts with its mark alone.
+        let report = if report.position().is_some() { report } else { report.of_nothing() };
         Some(Process { report, first_heard: UnixMillis(first_heard_at), last_heard: UnixMillis(last_heard_at) })
     }
 }
@@ -98,11 +103,11 @@ impl Store {
     pub(crate) async fn note_process(&self, process: &Process) -> Result<(), StoreError> {
         let (gateway, name) = parts(&process.report.node);
         query(
-            "INSERT INTO processes (gateway, process, place, version, applied, first_heard_at, last_heard_at)
-             SELECT $1, $2, $3, $4, $5, $6, $7
+            "INSERT INTO processes (gateway, process, place, version, applied, mark, first_heard_at, last_heard_at)
+             SELECT $1, $2, $3, $4, $5, $6, $7, $8
              WHERE EXISTS (SELECT 1 FROM gateways WHERE name = $1 AND revoked_at IS NULL)
              ON CONFLICT (gateway, process) DO UPDATE
-             SET place = excluded.place, version = excluded.version, applied = excluded.applied,
+             SET place = excluded.place, version = excluded.version, applied = excluded.applied, mark = excluded.mark,
                  first_heard_at = CAST(processes.first_heard_at AS BIGINT), last_heard_at = excluded.last_heard_at
              WHERE excluded.last_heard_at >= CAST(processes.last_heard_at AS BIGINT)",
         )
@@ -111,6 +116,7 @@ impl Store {
         .bind(process.report.place.as_deref().unwrap_or_default())
         .bind(&process.report.version)
         .bind(i64::try_from(process.report.applied.0).unwrap_or(i64::MAX))
+        .bind(process.report.mark.map(of_mark))
         .bind(process.first_heard.0)
         .bind(process.last_heard.0)
         .execute(self.writer())

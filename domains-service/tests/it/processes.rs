@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::gateways::enrolled;
 use crate::stores::postgres::Server;
-use crate::stores::{in_postgres, over_postgres, set};
+use crate::stores::{in_postgres, mark_of, over_postgres, set};
 use crate::world::{Answer, Bend, Platform, START, eventually, while_reporting};
 
 /// A moment later than the longest silence of a process that is live.
@@ -28,8 +28,9 @@ impl Process<'_> {
     }
 
     async fn tries(&self, platform: &Platform, applied: u64, goodbye: bool) -> Answer {
+        let mark = mark_of(platform.directory.path(), applied).await;
         let body = json!({
-            "node": self.name, "place": self.place, "applied": applied, "version": "1", "goodbye": goodbye,
+            "node": self.name, "place": self.place, "applied": applied, "mark": mark, "version": "1", "goodbye": goodbye,
         });
         let url = format!("{}/internal/edge/nodes", platform.internal);
         let request = platform.client.post(url).bearer_auth(self.token).json(&body);

@@ -223,27 +223,11 @@ pub(crate) fn url_in(directory: &Path) -> String {
     std::fs::read_to_string(directory.join(NOTE)).unwrap()
 }
 
-/// `&mark=…` of a revision, where the database has one.
-pub(crate) fn mark_of(directory: &Path, revision: u64) -> String {
-    if revision == 0 {
-        return String::new();
-    }
-    let of = |column: &str| format!("SELECT {column} FROM changes WHERE revision = {revision}");
-    let mark = if directory.join(NOTE).exists() {
-        let url = url_in(directory);
-        let port = url.rsplit_once('/').unwrap().0.rsplit_once(':').unwrap().1;
-        let arguments = ["-XqAt", "-U", "tollhouse", "-h", "127.0.0.1", "-p", port, "-d", name_in(&url)];
-        let text = of("lpad(to_hex(mark), 16, '0')");
-        Command::new("psql").args(arguments).args(["-c", &text]).output()
-    } else {
-        Command::new("sqlite3").arg(directory.join("domains.sqlite")).arg(of("printf('%016x', mark)")).output()
-    };
-    let mark = mark.expect("sqlite3 or psql is missing: install them");
-    assert!(mark.status.success(), "{}", String::from_utf8_lossy(&mark.stderr));
-    match String::from_utf8(mark.stdout).unwrap().trim() {
-        "" => String::new(),
-        mark => format!("&mark={mark}"),
-    }
+/// The mark of a revision, where the database has one.
+pub(crate) async fn mark_of(directory: &Path, revision: u64) -> Option<String> {
+    let text = format!("SELECT CAST(mark AS TEXT), 'x' FROM changes WHERE revision = {revision}");
+    let mark: i64 = Beside::open(directory).await.pairs(&text).await.into_iter().next()?.0?.parse().unwrap();
+    Some(format!("{mark:016x}"))
 }
 
 /// The tables of a test's database and their columns, read from the database itself.

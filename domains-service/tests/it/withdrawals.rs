@@ -1,11 +1,12 @@
 //! Withdrawals: whatever gateways are to serve no more is answered, listed, counted and ended the same way.
 
+mod history;
+
 use std::sync::Arc;
 
 use chassis::clock::Clock as _;
 use serde_json::{Value, json};
 
-use crate::stores;
 use crate::world::{Answer, Bend, Platform, eventually};
 
 /// A project with two active names, of which one is the primary one, and a gateway that has applied all of it and falls silent.
@@ -297,23 +298,5 @@ async fn what_waits_is_kept_through_a_restart() {
         list["withdrawals"].as_array().unwrap().iter().all(|one| one["lagging"] == json!(["tests/silent"])),
         "{list}"
     );
-    ends(&platform).await;
-}
-
-#[tokio::test]
-async fn what_was_applied_before_the_database_went_back_counts_for_nothing() {
-    let platform = with_a_silent_gateway().await;
-    for lost in ["c.localhost", "d.localhost"] {
-        platform.local_domain("demo", json!({ "name": lost })).await;
-    }
-    platform.report("silent", platform.newest_revision().await).await;
-    platform.clock.advance(std::time::Duration::from_secs(6));
-    // As a standby that lagged does when it takes over.
-    let back = "UPDATE revision_counter SET current = current - 2;
-         DELETE FROM changes WHERE revision > (SELECT current FROM revision_counter)";
-    stores::execute(platform.directory.path(), back).await;
-    let removed = platform.operator("DELETE", "/projects/demo/domains/b.localhost", Value::Null).await;
-    is_202(&removed);
-    // It follows this history again.
     ends(&platform).await;
 }

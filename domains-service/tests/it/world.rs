@@ -417,7 +417,8 @@ impl Platform {
     /// Follows the change stream.
     pub(crate) async fn follow(&self, after: u64) -> Stream {
         let token = self.gateway().await;
-        let mark = crate::stores::mark_of(self.directory.path(), after);
+        let mark = crate::stores::mark_of(self.directory.path(), after).await;
+        let mark = mark.map_or_else(String::new, |mark| format!("&mark={mark}"));
         self.follow_with(&token, &format!("node=test&after={after}{mark}")).await
     }
 
@@ -432,19 +433,26 @@ impl Platform {
 
     /// A gateway's report.
     pub(crate) async fn report(&self, node: &str, applied: u64) {
-        self.say(json!({ "node": node, "applied": applied, "version": "1" })).await;
+        self.report_of(node, applied, false).await;
     }
 
     /// A gateway's last report.
     pub(crate) async fn goodbye(&self, node: &str, applied: u64) {
-        self.say(json!({ "node": node, "applied": applied, "version": "1", "goodbye": true })).await;
+        self.report_of(node, applied, true).await;
     }
 
-    async fn say(&self, body: Value) {
-        let token = self.gateway().await;
-        let url = format!("{}/internal/edge/nodes", self.internal);
-        let response = self.client.post(url).bearer_auth(token).json(&body).send().await.unwrap();
-        assert_eq!(response.status(), 204);
+    async fn report_of(&self, node: &str, applied: u64, goodbye: bool) {
+        let mark = crate::stores::mark_of(self.directory.path(), applied).await;
+        let body = json!({ "node": node, "applied": applied, "mark": mark, "version": "1", "goodbye": goodbye });
+        let answer = self.edge("nodes", body).await;
+        assert_eq!(answer.status, 204, "{answer:?}");
+    }
+
+    /// What a gateway says at `/internal/edge/`.
+    pub(crate) async fn edge(&self, path: &str, body: Value) -> Answer {
+        let url = format!("{}/internal/edge/{path}", self.internal);
+        let request = self.client.post(url).bearer_auth(self.gateway().await).json(&body);
+        Answer::of(request.send().await.unwrap()).await
     }
 
     /// The newest revision.

@@ -97,7 +97,7 @@ impl Follower {
     /// plane that answers, and with one that is away the next process over this replica serves at once.
     async fn say_goodbye(&self) -> anyhow::Result<()> {
         let client = self.client().await?;
-        let applied = if self.replica.refusal().is_some() { Revision::default() } else { self.replica.revision() };
+        let applied = if self.replica.refusal().is_some() { None } else { self.replica.position()? };
         self.send_report(&client, applied, false).await?;
         self.written(Replica::stop).await?;
         self.send_report(&client, applied, true).await
@@ -176,8 +176,9 @@ impl Follower {
             self.apply(changes).await?;
             self.replica.note_refusal(None);
             // The report follows the commit: what it says is stored, forgotten by the caches, and cut off.
-            let applied = self.replica.revision();
-            if self.report(&client, applied).await && newest.is_some_and(|newest| newest <= applied) {
+            let applied = self.replica.position()?;
+            let revision = applied.map_or(Revision::default(), |applied| applied.revision);
+            if self.report(&client, applied).await && newest.is_some_and(|newest| newest <= revision) {
                 self.is_heard().await?;
             }
         }
@@ -225,7 +226,7 @@ impl Follower {
         let response = client.get(url).bearer_auth(&*self.token.to_token()).send().await?;
         if response.status() == reqwest::StatusCode::CONFLICT {
             // Nothing of this history is applied, whatever the number: until it is followed, this gateway lags.
-            if self.report(client, Revision::default()).await {
+            if self.report(client, None).await {
                 self.is_heard().await?;
             }
             return Err(self.refuse(Invalid::History { known: self.replica.revision() }));
@@ -287,7 +288,7 @@ impl Follower {
     }
 
     /// Reports; whether it was heard.
-    async fn report(&self, client: &reqwest::Client, applied: Revision) -> bool {
+    async fn report(&self, client: &reqwest::Client, applied: Option<Position>) -> bool {
         let reported = self.send_report(client, applied, false).await;
         if let Err(error) = &reported {
             // The next heartbeat reports again.
@@ -296,11 +297,17 @@ impl Follower {
         reported.is_ok()
     }
 
-    async fn send_report(&self, client: &reqwest::Client, applied: Revision, goodbye: bool) -> anyhow::Result<()> {
+    async fn send_report(
+        &self,
+        client: &reqwest::Client,
+        applied: Option<Position>,
+        goodbye: bool,
+    ) -> anyhow::Result<()> {
         let report = NodeReport {
             node: self.node.clone(),
             place: Some(format!("{:016x}", self.place)),
-            applied,
+            applied: applied.map_or(Revision::default(), |applied| applied.revision),
+            mark: applied.map(|applied| applied.mark),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             goodbye,
         };

@@ -76,6 +76,7 @@ async fn what_is_reported_as_applied_is_what_was_published() {
     world.control.remove(name("a.tollhouse.localhost")).await;
     let reports = world.control.reports();
     let last = reports.last().expect("a report");
+    assert_eq!(last.position(), Some(world.control.position()));
     assert_eq!(last.applied, Revision(3));
     assert!(reports.iter().all(|report| report.node == last.node), "one node, one name");
     assert!(reports.is_sorted_by_key(|report| report.applied));

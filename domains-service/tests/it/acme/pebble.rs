@@ -123,12 +123,13 @@ async fn answer_challenges(platform: &Platform, listener: tokio::net::TcpListene
                     if let Effect::Put(Entity::Challenge(challenge)) = change.effect {
                         answers.lock().insert(challenge.token, challenge.key_authorization);
                     }
-                    change.revision
+                    (change.revision, change.mark)
                 }
-                Frame::SnapshotEnd { revision, .. } => revision,
+                Frame::SnapshotEnd { revision, mark } => (revision, mark),
                 _ => continue,
             };
-            let body = json!({ "node": "test", "applied": applied.0, "version": "1" });
+            let (applied, mark) = applied;
+            let body = json!({ "node": "test", "applied": applied, "mark": mark, "version": "1" });
             let report = client.post(format!("{internal}/internal/edge/nodes")).bearer_auth(&*token).json(&body);
             let _ = report.send().await;
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chassis::clock::{Clock as _, SystemClock};
-use contract::feed::{Change, Effect, Entity, EntityName, Frame, Mark, NodeReport, Revision};
+use contract::feed::{Change, Effect, Entity, EntityName, Frame, Mark, NodeReport, Position, Revision};
 use contract::time::UnixMillis;
 use contract::usage::KeyReport;
 use parking_lot::Mutex;
@@ -211,6 +211,12 @@ impl ControlPlane {
     /// Waits until the gateway has reported this of its keys.
     pub(crate) async fn told_of_keys(&self, what: &str, is_told: impl Fn(&KeyReport) -> bool) -> KeyReport {
         eventually(what, async || self.book.lock().key_reports.iter().find(|report| is_told(report)).cloned()).await
+    }
+
+    /// Where its database is.
+    pub(crate) fn position(&self) -> Position {
+        let book = self.book.lock();
+        Position { revision: Revision(book.revision), mark: book.marks[&book.revision] }
     }
 
     /// The newest revision.

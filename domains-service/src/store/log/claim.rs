@@ -1,0 +1,134 @@
+//! What a process of a gateway says that it has applied, compared with the log.
+
+use std::collections::HashSet;
+
+use chassis::sql::{Builder, Connection, Found, query_as};
+use contract::feed::{Mark, NodeReport, Position, Revision};
+
+use super::super::{Store, StoreError};
+use super::{REPLACED_BELOW, as_mark};
+
+/// Positions looked up at once.
+const POSITIONS_PER_READ: usize = 500;
+
+/// What there is to what a process says that it has applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// The log has this position, or nothing is claimed.
+    Held,
+    /// The log cannot say: it keeps no mark of the revision any more, or a damaged one, or the revision is one of the
+    /// databases that an operator replaced by this one.
+    Unproven,
+    /// This database gave the revision to another change. Its newest revision is this.
+    OtherHistory(Revision),
+    /// This database never gave the revision out.
+    NeverGiven,
+}
+
+/// What the log says of the revision that a process names.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// The newest revision.
+    newest: Revision,
+    /// The mark of this revision, while it is kept and reads.
+    mark: Option<Mark>,
+    /// Revisions below are of databases that an operator replaced by this one.
+    replaced_below: Revision,
+}
+
+fn judge(revision: Revision, mark: Option<Mark>, known: Known) -> Claim {
+    if revision == Revision::default() {
+        Claim::Held
+    } else if revision > known.newest {
+        Claim::NeverGiven
+    } else if known.mark.is_some() && known.mark == mark {
+        Claim::Held
+    } else if known.mark.is_none() || revision < known.replaced_below {
+        Claim::Unproven
+    } else {
+        Claim::OtherHistory(known.newest)
+    }
+}
+
+impl Store {
+    /// Compares what a process says that it has applied with the log. A revision without its mark proves nothing.
+    pub(crate) async fn claim(&self, report: &NodeReport) -> Result<Claim, StoreError> {
+        if report.applied == Revision::default() {
+            return Ok(Claim::Held);
+        }
+        let found: Found<(i64, Option<i64>, Option<String>)> = query_as(
+            "SELECT current, (SELECT mark FROM changes WHERE revision = $1), (SELECT value FROM settings WHERE name = $2)
+             FROM revision_counter WHERE id = 1",
+        )
+        .bind(column(report.applied))
+        .bind(REPLACED_BELOW)
+        .fetch_one(self.reader())
+        .await?;
+        let (current, mark, replaced_below) = found.row;
+        let replaced_below = replaced_below.and_then(|number| number.parse().ok()).unwrap_or_default();
+        let mark = mark.filter(|_| found.bad.is_none()).map(as_mark);
+        let known = Known { newest: Revision(current.unsigned_abs()), mark, replaced_below: Revision(replaced_below) };
+        Ok(judge(report.applied, report.mark, known))
+    }
+}
+
+/// Those of the positions that this database does not have, or has forgotten.
+pub(crate) async fn missing(
+    connection: &mut Connection,
+    mut positions: HashSet<Position>,
+) -> Result<HashSet<Position>, StoreError> {
+    let asked: Vec<Position> = positions.iter().copied().collect();
+    for some in asked.chunks(POSITIONS_PER_READ) {
+        let mut statement = Builder::new("SELECT revision, mark FROM changes WHERE revision IN (");
+        for (index, position) in some.iter().enumerate() {
+            if index > 0 {
+                statement.push(", ");
+            }
+            statement.push_bind(column(position.revision));
+        }
+        statement.push(")");
+        let found: Vec<Found<(i64, i64)>> = statement.build_as().fetch_all(&mut *connection).await?;
+        for Found { row: (revision, mark), .. } in found.into_iter().filter(|found| found.bad.is_none()) {
+            positions.remove(&Position { revision: Revision(revision.unsigned_abs()), mark: as_mark(mark) });
+        }
+    }
+    Ok(positions)
+}
+
+/// A revision as a column has it.
+fn column(revision: Revision) -> i64 {
+    i64::try_from(revision.0).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OURS: Option<Mark> = Some(Mark(7));
+
+    fn claim_of(revision: u64, mark: Option<Mark>, kept: Option<Mark>) -> Claim {
+        let known = Known { newest: Revision(150), mark: kept, replaced_below: Revision(50) };
+        judge(Revision(revision), mark, known)
+    }
+
+    #[test]
+    fn what_is_of_this_history_counts() {
+        assert_eq!(claim_of(150, OURS, OURS), Claim::Held);
+        assert_eq!(claim_of(49, OURS, OURS), Claim::Held, "also where the replaced database had the same");
+        assert_eq!(claim_of(0, None, None), Claim::Held, "nothing is applied");
+    }
+
+    #[test]
+    fn what_is_of_another_history_is_refused() {
+        assert_eq!(claim_of(150, Some(Mark(8)), OURS), Claim::OtherHistory(Revision(150)));
+        assert_eq!(claim_of(100, None, OURS), Claim::OtherHistory(Revision(150)), "a revision without its mark");
+        assert_eq!(claim_of(151, OURS, None), Claim::NeverGiven);
+    }
+
+    #[test]
+    fn what_the_log_cannot_tell_is_taken_and_does_not_count() {
+        assert_eq!(claim_of(100, OURS, None), Claim::Unproven, "the mark is forgotten, or damaged");
+        assert_eq!(claim_of(100, None, None), Claim::Unproven);
+        assert_eq!(claim_of(49, Some(Mark(8)), OURS), Claim::Unproven, "of a database that was replaced on purpose");
+    }
+}

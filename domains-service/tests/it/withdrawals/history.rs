@@ -1,0 +1,116 @@
+//! Withdrawals in a database that went back to an earlier state: what gateways have applied of the history before is no
+//! acknowledgement, whether they report it, a row says it, or another replica has heard it.
+
+use std::sync::Arc;
+
+use chassis::clock::Clock as _;
+use serde_json::{Value, json};
+
+use super::{ends, is_202, listed, waits, with_a_silent_gateway};
+use crate::stores;
+use crate::world::{Answer, Bend, Platform, eventually};
+
+async fn remove(platform: &Platform) -> Answer {
+    platform.operator("DELETE", "/projects/demo/domains/b.localhost", Value::Null).await
+}
+
+/// The database goes back by so many revisions, as a standby that lagged does when it takes over.
+async fn goes_back(platform: &Platform, revisions: u64) {
+    let back = format!(
+        "UPDATE revision_counter SET current = current - {revisions};
+         DELETE FROM changes WHERE revision > (SELECT current FROM revision_counter)"
+    );
+    stores::execute(platform.directory.path(), &back).await;
+}
+
+/// The database is written on until it gives this revision out again.
+async fn is_written_on(platform: &Platform, revision: u64) {
+    let mut number = 0;
+    while platform.newest_revision().await < revision {
+        number += 1;
+        platform.operator("POST", "/projects", json!({ "id": format!("p{number}") })).await;
+    }
+}
+
+#[tokio::test]
+async fn what_was_applied_before_the_database_went_back_counts_for_nothing() {
+    let platform = with_a_silent_gateway().await;
+    for lost in ["c.localhost", "d.localhost"] {
+        platform.local_domain("demo", json!({ "name": lost })).await;
+    }
+    platform.report("silent", platform.newest_revision().await).await;
+    platform.clock.advance(std::time::Duration::from_secs(6));
+    goes_back(&platform, 2).await;
+    let removed = remove(&platform).await;
+    is_202(&removed);
+    // It follows this history again.
+    ends(&platform).await;
+}
+
+#[tokio::test]
+async fn a_report_of_another_history_acknowledges_nothing() {
+    let platform = with_a_silent_gateway().await;
+    let applied = platform.newest_revision().await;
+    let mark = stores::mark_of(platform.directory.path(), applied).await;
+    goes_back(&platform, 2).await;
+    is_202(&remove(&platform).await);
+    is_written_on(&platform, applied).await;
+    // The number is given out again. What this gateway has applied under it is no removal.
+    for mark in [mark.as_deref(), None] {
+        let report = json!({ "node": "silent", "applied": applied, "mark": mark, "version": "1" });
+        let refused = platform.edge("nodes", report).await;
+        assert_eq!(refused.code(), (409, "history"), "{refused:?}");
+        is_202(&remove(&platform).await);
+    }
+    waits(&platform, "name", "b.localhost").await;
+    ends(&platform).await;
+}
+
+#[tokio::test]
+async fn what_a_process_on_record_has_applied_of_another_history_acknowledges_nothing() {
+    let mut platform = with_a_silent_gateway().await;
+    // Its row is written again after a minute.
+    platform.clock.advance(std::time::Duration::from_mins(1));
+    let applied = platform.newest_revision().await;
+    platform.report("silent", applied).await;
+    platform.stop().await;
+    goes_back(&platform, 2).await;
+    let (directory, start) = (platform.directory.clone(), platform.clock.now());
+    let platform = Platform::bent(Bend { directory: Some(directory), start, ..Bend::default() }).await;
+    is_202(&remove(&platform).await);
+    is_written_on(&platform, applied).await;
+    is_202(&remove(&platform).await);
+    waits(&platform, "name", "b.localhost").await;
+    ends(&platform).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_another_replica_was_told_of_another_history_acknowledges_nothing() {
+    if !stores::over_postgres() {
+        return; // one process has one database
+    }
+    let directory = Arc::new(stores::in_postgres(&stores::postgres::Server::shared().database()));
+    let start = || Platform::bent(Bend { directory: Some(directory.clone()), ..Bend::default() });
+    let (left, right) = (start().await, start().await);
+    left.project("demo", "pro").await;
+    left.local_domain("demo", json!({ "name": "b.localhost" })).await;
+    let applied = left.newest_revision().await;
+    left.report("silent", applied).await;
+    eventually(2_000, async || {
+        let nodes = right.operator("GET", "/nodes", Value::Null).await.body;
+        if nodes["nodes"][0]["applied"] == applied { Ok(()) } else { Err(nodes.to_string()) }
+    })
+    .await;
+    for replica in [&left, &right] {
+        replica.clock.advance(std::time::Duration::from_secs(6));
+    }
+    goes_back(&left, 2).await;
+    is_202(&remove(&left).await);
+    is_written_on(&left, applied).await;
+    // The other one has not seen that the database went back.
+    for replica in [&right, &left] {
+        is_202(&remove(replica).await);
+        assert_eq!(listed(replica).await["withdrawals"][0]["lagging"], json!(["tests/silent"]));
+    }
+    ends(&left).await;
+}
