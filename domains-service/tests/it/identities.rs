@@ -259,6 +259,24 @@ async fn nothing_of_an_erased_project_is_at_rest_an_hour_later() {
     assert_eq!(rows_with(directory.path(), &["shop.localhost"]).await, BTreeMap::from([("tombstones".to_owned(), 1)]));
 }
 
+#[tokio::test]
+async fn now_erases_at_once_and_what_was_kept_under_the_name_too() {
+    let platform = Platform::start().await;
+    let first = busy(&platform).await;
+    assert_eq!(platform.owner("acme").get(PROJECT).await.status, 200);
+    assert_eq!(remove(&platform, "").await.status, 204);
+    platform.project("acme", "pro").await;
+    let second = platform.identity(&"acme".parse().unwrap()).await;
+    assert_eq!(remove(&platform, "?now=true").await.status, 204);
+    let mut told = erasures(&platform).await;
+    told.sort();
+    let mut both = vec![first, second];
+    both.sort();
+    assert_eq!(told, both);
+    assert_eq!(platform.operator("GET", "/removed-projects", Value::Null).await.body["projects"], json!([]));
+    assert_eq!(remove(&platform, "?now=true").await.code(), (404, "project_not_found"));
+}
+
 /// What is published has as many rows as there is to publish, however often it changes.
 #[tokio::test]
 async fn what_a_project_publishes_ends_with_it() {
