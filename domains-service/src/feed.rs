@@ -13,7 +13,7 @@ use chassis::shutdown::Shutdown;
 use chassis::sql::UNREADABLE_MAX;
 use contract::feed::{Change, Frame, Mark, Position, Revision};
 use futures_util::stream::{self, Stream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 
 use crate::app::App;
 use crate::keyring::{self, News, Version};
@@ -51,17 +51,20 @@ const FOLLOWERS_OF_ONE_MAX: usize = 128;
 /// Snapshots read at once: each occupies a reading connection, and requests need some too.
 const SNAPSHOTS_MAX: usize = 3;
 
+/// Of them for followers with one credential, which wait for each other.
+const SNAPSHOTS_OF_ONE_MAX: usize = 2;
+
 /// The right to follow, by the digest of a credential, and the right to read snapshots.
 pub(crate) struct Places {
     followers: Arc<Shares>,
-    snapshots: Arc<Semaphore>,
+    snapshots: Arc<Shares>,
 }
 
 impl Default for Places {
     fn default() -> Self {
         Self {
             followers: Shares::new(FOLLOWERS_MAX, FOLLOWERS_OF_ONE_MAX),
-            snapshots: Arc::new(Semaphore::new(SNAPSHOTS_MAX)),
+            snapshots: Shares::new(SNAPSHOTS_MAX, SNAPSHOTS_OF_ONE_MAX),
         }
     }
 }
@@ -235,8 +238,7 @@ impl Follower {
     }
 
     async fn snapshot(&mut self) -> Result<(), Ended> {
-        // The semaphore is never closed; without a place there would simply be none.
-        let _place = self.places.snapshots.clone().acquire_owned().await.map_err(|_| Ended::Left)?;
+        let _place = self.places.snapshots.wait(&self.credential.digest).await.ok_or(Ended::Left)?;
         let reading = self.read_snapshot();
         let position = tokio::time::timeout(SNAPSHOT_TIME_MAX, reading).await.map_err(|_| Ended::Stalled)??;
         self.sent = (position.revision, Some(position.mark));
@@ -334,6 +336,14 @@ mod tests {
         assert!(places.take(&credential("stolen")).is_some(), "a place that is given back is there again");
         drop(stolen);
         assert_eq!(places.followers.holders(), 0);
+    }
+
+    #[test]
+    fn one_credential_leaves_snapshots_to_others() {
+        let places = Places::default();
+        let stolen: Vec<_> = (0..FOLLOWERS_OF_ONE_MAX).map_while(|_| places.snapshots.take("stolen")).collect();
+        assert_eq!(stolen.len(), SNAPSHOTS_OF_ONE_MAX);
+        assert!(places.snapshots.take("another").is_some());
     }
 
     #[test]
