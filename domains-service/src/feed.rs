@@ -2,8 +2,8 @@
 //!
 //! One task per follower. It sends what the follower lacks, then waits for news: a commit of this process wakes it at
 //! once, that of another replica does through the database, and a look every second finds what went unheard and carries
-//! the heartbeat. A follower that does not read is
-//! dropped after a while; it comes back and continues, or gets a snapshot when the log no longer holds what it lacks.
+//! the heartbeat. A follower that does not read is dropped after a while; it comes back and continues, or gets a snapshot when
+//! the log no longer holds what it lacks. One whose credential is revoked is cut at once, wherever its stream is.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +12,14 @@ use bytes::Bytes;
 use chassis::shutdown::Shutdown;
 use chassis::sql::UNREADABLE_MAX;
 use contract::feed::{Change, Frame, Mark, Position, Revision};
-use tokio::sync::{Semaphore, mpsc};
+use futures_util::stream::{self, Stream};
+use tokio::sync::mpsc;
 
 use crate::app::App;
 use crate::keyring::{self, News, Version};
 use crate::metrics::Metrics;
 use crate::shares::{Place, Shares};
+use crate::store::admitted::Watch;
 use crate::store::log::{self, CHANGES_PER_READ, Check, Next, Read};
 use crate::store::{Store, StoreError};
 
@@ -49,17 +51,20 @@ const FOLLOWERS_OF_ONE_MAX: usize = 128;
 /// Snapshots read at once: each occupies a reading connection, and requests need some too.
 const SNAPSHOTS_MAX: usize = 3;
 
+/// Of them for followers with one credential, which wait for each other.
+const SNAPSHOTS_OF_ONE_MAX: usize = 2;
+
 /// The right to follow, by the digest of a credential, and the right to read snapshots.
 pub(crate) struct Places {
     followers: Arc<Shares>,
-    snapshots: Arc<Semaphore>,
+    snapshots: Arc<Shares>,
 }
 
 impl Default for Places {
     fn default() -> Self {
         Self {
             followers: Shares::new(FOLLOWERS_MAX, FOLLOWERS_OF_ONE_MAX),
-            snapshots: Arc::new(Semaphore::new(SNAPSHOTS_MAX)),
+            snapshots: Shares::new(SNAPSHOTS_MAX, SNAPSHOTS_OF_ONE_MAX),
         }
     }
 }
@@ -113,9 +118,30 @@ impl Drop for Counted {
     }
 }
 
-/// Serves one follower until it leaves, stalls, or the service ends.
-pub(crate) async fn serve(mut follower: Follower, shutdown: Shutdown) -> Result<(), Ended> {
+/// Serves one follower until it leaves, stalls, is revoked, or the service ends.
+pub(crate) async fn serve(follower: Follower, shutdown: Shutdown) -> Result<(), Ended> {
     let _counted = Counted::new(follower.app.metrics.clone());
+    let mut watch = follower.app.store.watch_credential(&follower.credential.digest);
+    tokio::select! {
+        biased;
+        () = watch.revoked() => Err(Ended::Revoked),
+        ended = follow(follower, shutdown) => ended,
+    }
+}
+
+/// The body of the answer: the pieces that wait, until the credential is revoked. Then it breaks off, and what waits is not sent.
+pub(crate) fn body(pieces: mpsc::Receiver<Bytes>, watch: Watch) -> impl Stream<Item = Result<Bytes, Ended>> {
+    stream::unfold((pieces, watch), |(mut pieces, mut watch)| async {
+        let piece = tokio::select! {
+            biased;
+            () = watch.revoked() => Err(Ended::Revoked),
+            piece = pieces.recv() => Ok(piece?),
+        };
+        Some((piece, (pieces, watch)))
+    })
+}
+
+async fn follow(mut follower: Follower, shutdown: Shutdown) -> Result<(), Ended> {
     let mut news = follower.app.store.news();
     let mut beat = tokio::time::interval(HEARTBEAT);
     // First, so that a gateway that is ready has them.
@@ -127,7 +153,6 @@ pub(crate) async fn serve(mut follower: Follower, shutdown: Shutdown) -> Result<
             () = shutdown.begun() => return Ok(()),
             changed = news.changed() => if changed.is_err() { return Ok(()) },
             _ = beat.tick() => {
-                follower.still_welcome().await?;
                 follower.keyring().await?;
                 follower.heartbeat().await?;
             }
@@ -159,11 +184,6 @@ impl Follower {
         pieces: mpsc::Sender<Bytes>,
     ) -> Self {
         Self { app, places, credential, wants_keyring, keys: None, pieces, sent: after }
-    }
-
-    /// Whether the gateway's credential is good, still. Asked every second.
-    async fn still_welcome(&self) -> Result<(), Ended> {
-        if self.app.store.is_welcome(&self.credential.digest).await? { Ok(()) } else { Err(Ended::Revoked) }
     }
 
     /// Sends the keys if they are others than those sent last. Without a database the follower keeps what it has.
@@ -218,8 +238,7 @@ impl Follower {
     }
 
     async fn snapshot(&mut self) -> Result<(), Ended> {
-        // The semaphore is never closed; without a place there would simply be none.
-        let _place = self.places.snapshots.clone().acquire_owned().await.map_err(|_| Ended::Left)?;
+        let _place = self.places.snapshots.wait(&self.credential.digest).await.ok_or(Ended::Left)?;
         let reading = self.read_snapshot();
         let position = tokio::time::timeout(SNAPSHOT_TIME_MAX, reading).await.map_err(|_| Ended::Stalled)??;
         self.sent = (position.revision, Some(position.mark));
@@ -317,6 +336,14 @@ mod tests {
         assert!(places.take(&credential("stolen")).is_some(), "a place that is given back is there again");
         drop(stolen);
         assert_eq!(places.followers.holders(), 0);
+    }
+
+    #[test]
+    fn one_credential_leaves_snapshots_to_others() {
+        let places = Places::default();
+        let stolen: Vec<_> = (0..FOLLOWERS_OF_ONE_MAX).map_while(|_| places.snapshots.take("stolen")).collect();
+        assert_eq!(stolen.len(), SNAPSHOTS_OF_ONE_MAX);
+        assert!(places.snapshots.take("another").is_some());
     }
 
     #[test]

@@ -136,6 +136,7 @@ pub async fn start_in(
     enrolment::at_start(&app, credentials).await?;
     app.recall_processes().await?;
     keyring::look(&app).await?;
+    app.store.look_at_credentials().await?;
     let health = Health::new();
     let listening = health.condition("listening");
 
@@ -181,7 +182,7 @@ pub async fn start_in(
 }
 
 /// Starts what happens by itself until `shutdown`.
-fn workers(app: &Arc<App>, watched: StoreMetrics, shutdown: &Shutdown) -> [JoinHandle<()>; 10] {
+fn workers(app: &Arc<App>, watched: StoreMetrics, shutdown: &Shutdown) -> [JoinHandle<()>; 11] {
     [
         tokio::spawn(worker::attend_to_domains(app.clone(), shutdown.clone())),
         tokio::spawn(worker::end_withdrawals(app.clone(), shutdown.clone())),
@@ -190,6 +191,7 @@ fn workers(app: &Arc<App>, watched: StoreMetrics, shutdown: &Shutdown) -> [JoinH
         tokio::spawn(record::keep(app.clone(), shutdown.clone())),
         tokio::spawn(seals::keep_new(app.clone(), shutdown.clone())),
         tokio::spawn(keyring::keep(app.clone(), shutdown.clone())),
+        tokio::spawn(app.store.clone().keep_credentials(shutdown.clone())),
         tokio::spawn(worker::tidy(app.clone(), shutdown.clone())),
         tokio::spawn(worker::abandon_orders(app.clone(), shutdown.clone())),
         tokio::spawn(deliver::deliver(app.clone(), shutdown.clone())),

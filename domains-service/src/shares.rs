@@ -10,55 +10,82 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub(crate) struct Shares {
     places: Arc<Semaphore>,
     share: usize,
-    taken: Mutex<HashMap<String, usize>>,
+    holders: Mutex<HashMap<String, Holder>>,
+}
+
+struct Holder {
+    share: Arc<Semaphore>,
+    /// Places that it has, and waits for.
+    wanted: usize,
 }
 
 /// One place, until dropped.
 pub(crate) struct Place {
+    _place: OwnedSemaphorePermit,
+    _of_share: OwnedSemaphorePermit,
+    _wanted: Wanted,
+}
+
+/// A place that a holder has, or waits for.
+struct Wanted {
     shares: Arc<Shares>,
     holder: String,
-    _permit: OwnedSemaphorePermit,
 }
 
 impl Shares {
     /// So many places, of which one holder has at most `share`.
     pub(crate) fn new(places: usize, share: usize) -> Arc<Self> {
-        Arc::new(Self { places: Arc::new(Semaphore::new(places)), share, taken: Mutex::default() })
+        Arc::new(Self { places: Arc::new(Semaphore::new(places)), share, holders: Mutex::default() })
     }
 
     /// A place for this holder, if one is free and the holder's share is not used up.
     pub(crate) fn take(self: &Arc<Self>, holder: &str) -> Option<Place> {
-        let permit = self.places.clone().try_acquire_owned().ok()?;
-        let mut taken = self.taken.lock();
-        let count = taken.get(holder).copied().unwrap_or_default();
-        if count >= self.share {
-            return None;
-        }
-        taken.insert(holder.to_owned(), count + 1);
-        Some(Place { shares: self.clone(), holder: holder.to_owned(), _permit: permit })
+        let (wanted, share) = self.want(holder);
+        let of_share = share.try_acquire_owned().ok()?;
+        let place = self.places.clone().try_acquire_owned().ok()?;
+        Some(Place { _place: place, _of_share: of_share, _wanted: wanted })
+    }
+
+    /// Waits for a place. A holder whose share is used up waits for its own places first, and so in front of no other. `None`
+    /// only at the end of the process.
+    pub(crate) async fn wait(self: &Arc<Self>, holder: &str) -> Option<Place> {
+        let (wanted, share) = self.want(holder);
+        let of_share = share.acquire_owned().await.ok()?;
+        let place = self.places.clone().acquire_owned().await.ok()?;
+        Some(Place { _place: place, _of_share: of_share, _wanted: wanted })
+    }
+
+    fn want(self: &Arc<Self>, holder: &str) -> (Wanted, Arc<Semaphore>) {
+        let mut holders = self.holders.lock();
+        let share = || Holder { share: Arc::new(Semaphore::new(self.share)), wanted: 0 };
+        let known = holders.entry(holder.to_owned()).or_insert_with(share);
+        known.wanted += 1;
+        (Wanted { shares: self.clone(), holder: holder.to_owned() }, known.share.clone())
     }
 }
 
 #[cfg(test)]
 impl Shares {
-    /// How many holders have a place.
+    /// How many holders have a place, or wait for one.
     pub(crate) fn holders(&self) -> usize {
-        self.taken.lock().len()
+        self.holders.lock().len()
     }
 }
 
-impl Drop for Place {
+impl Drop for Wanted {
     fn drop(&mut self) {
-        let mut taken = self.shares.taken.lock();
-        match taken.get_mut(&self.holder) {
-            Some(count) if *count > 1 => *count -= 1,
-            _ => drop(taken.remove(&self.holder)),
+        let mut holders = self.shares.holders.lock();
+        match holders.get_mut(&self.holder) {
+            Some(known) if known.wanted > 1 => known.wanted -= 1,
+            _ => drop(holders.remove(&self.holder)),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
 
     #[test]
@@ -73,5 +100,27 @@ mod tests {
         drop((second, other, again));
         assert_eq!(shares.holders(), 0, "no holder stays in memory");
         assert_eq!(shares.places.available_permits(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_holder_waits_for_its_own_share_and_keeps_no_other_waiting() {
+        let shares = Shares::new(3, 2);
+        let (first, second) = (shares.wait("a").await.unwrap(), shares.wait("a").await.unwrap());
+        let mut third = Box::pin(shares.wait("a"));
+        assert!(third.as_mut().now_or_never().is_none(), "a has its share");
+        assert!(shares.take("a").is_none());
+        let other = shares.wait("b").now_or_never().expect("a place is left to others").unwrap();
+        let mut late = Box::pin(shares.wait("c"));
+        assert!(late.as_mut().now_or_never().is_none(), "all places are taken");
+        drop(first);
+        let late = late.as_mut().now_or_never().expect("a waited for its share, not for a place").unwrap();
+        assert!(third.as_mut().now_or_never().is_none(), "all places are taken");
+        drop(other);
+        let third = third.as_mut().now_or_never().expect("a place is free, and a has one").unwrap();
+        // One that waits no longer leaves nothing.
+        let mut gone = Box::pin(shares.wait("d"));
+        assert!(gone.as_mut().now_or_never().is_none());
+        drop((gone, second, third, late));
+        assert_eq!((shares.holders(), shares.places.available_permits()), (0, 3));
     }
 }

@@ -12,6 +12,7 @@
 //! followers of the stream keep what they have.
 
 pub(crate) mod acme;
+pub(crate) mod admitted;
 pub(crate) mod bans;
 pub(crate) mod domains;
 pub(crate) mod events;
@@ -46,6 +47,7 @@ use contract::time::UnixMillis;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use self::admitted::Admitted;
 pub(crate) use write::Write;
 
 use crate::project::ProjectRef;
@@ -99,6 +101,7 @@ pub(crate) struct Store {
     news: Arc<News>,
     /// When the use of each credential was written down last, by its digest.
     last_used: Arc<Mutex<HashMap<String, UnixMillis>>>,
+    admitted: Arc<Admitted>,
 }
 
 /// How often the use of a credential is written down, in milliseconds.
@@ -121,7 +124,7 @@ impl Store {
         };
         database.first(count_on).await.context("starting the change log")?;
         log::mark_the_newest(&database.write).await.context("marking the newest revision")?;
-        let store = Self { database, clock, news: Arc::default(), last_used: Arc::default() };
+        let store = Self { database, clock, news: Arc::default(), last_used: Arc::default(), admitted: Arc::default() };
         store.heard_of(store.newest_revision().await.context("reading the change log")?);
         Ok(store)
     }

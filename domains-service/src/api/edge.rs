@@ -7,11 +7,11 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use chassis::guard;
 use chassis::shutdown::Shutdown;
 use chassis::sql::UnreadableRows;
 use contract::feed::{NodeReport, NotAMark, Revision};
 use contract::usage::{BANS_MAX, KEY_USES_MAX, KeyReport, KeyUse, USAGE_PROJECTS_MAX, UsageReport};
-use futures_util::stream;
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -54,10 +54,14 @@ pub(super) async fn feed(
         return Err(refuse_history(&edge.node(&node), after, newest));
     }
     admit(&app, &edge.node(&node)).await?;
+    if !app.store.is_good(&edge.0.digest).await? {
+        return Ok(guard::token_required());
+    }
     let Some(place) = places.take(&edge.0) else {
         return Err(Code::StorageUnavailable.refuse("There are as many followers as can be served.").into());
     };
     let (pieces, waiting) = mpsc::channel(PIECES_WAITING_MAX);
+    let watch = app.store.watch_credential(&edge.0.digest);
     let wants_keyring = params.text("keyring") == Some("1");
     let follower = feed::Follower::new(app, places, edge.0, wants_keyring, (after, mark), pieces);
     tokio::spawn(async move {
@@ -67,11 +71,8 @@ pub(super) async fn feed(
             Err(error) => tracing::warn!(node, %error, "a follower was dropped"),
         }
     });
-    let body = stream::unfold(waiting, |mut waiting| async move {
-        waiting.recv().await.map(|piece| (Ok::<_, std::convert::Infallible>(piece), waiting))
-    });
     let headers = [(header::CONTENT_TYPE, "application/x-ndjson"), (header::CACHE_CONTROL, "no-store")];
-    Ok((headers, Body::from_stream(body)).into_response())
+    Ok((headers, Body::from_stream(feed::body(waiting, watch))).into_response())
 }
 
 fn bad_mark(error: &NotAMark) -> Stop {

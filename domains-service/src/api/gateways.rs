@@ -143,7 +143,7 @@ fn view(gateway: &Gateway) -> serde_json::Value {
     })
 }
 
-/// `DELETE /internal/gateways/{gateway}`: its credential opens nothing any more, streams end within a second, identities that
+/// `DELETE /internal/gateways/{gateway}`: its credential opens nothing any more, streams are cut, identities that
 /// it signs are refused, and the other gateways have new keys for session tickets. A revoked service is waited for no longer.
 /// The answer names the file that the credential was enrolled from: until that file is replaced, the gateway or service that
 /// has it is refused.
@@ -162,6 +162,7 @@ pub(super) async fn revoke(State(app): State<Arc<App>>, Segments([gateway]): Seg
     projects::end_erasures(write.connection(), before).await?;
     write.commit().await?;
     app.nodes.revoke(&gateway);
+    app.store.credential_revoked(&gateway).await;
     tracing::warn!(gateway, "a credential is revoked");
     if let Err(error) = keyring::look(&app).await {
         keyring::refuse(&app, &gateway);

@@ -181,14 +181,6 @@ impl Store {
         Ok(Some(name))
     }
 
-    /// Whether the credential with this digest is good. The name alone says nothing: it may have another by now.
-    pub(crate) async fn is_welcome(&self, digest: &str) -> Result<bool, StoreError> {
-        let found =
-            query_scalar("SELECT COUNT(*) FROM gateways WHERE digest = $1 AND kind = 'gateway' AND revoked_at IS NULL");
-        let found: i64 = found.bind(digest).fetch_one(self.reader()).await?;
-        Ok(found > 0)
-    }
-
     /// The gateways whose credentials are good, by name.
     pub(crate) async fn credentials_of_gateways(&self) -> Result<Vec<Credential>, StoreError> {
         let found: Vec<Found<CredentialRow>> = query_as(

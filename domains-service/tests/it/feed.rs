@@ -7,7 +7,8 @@ use domains_service::{Authorities, Issuer, LocalAuthority};
 use rcgen::{BasicConstraints, CertificateParams, CustomExtension, IsCa, KeyPair};
 use serde_json::{Value, json};
 
-use crate::stores::{copied, mark_of};
+use crate::gateways::enrolled;
+use crate::stores::{copied, execute, mark_of, over_postgres};
 use crate::world::{Bend, Platform, eventually};
 
 /// The longest chain that is accepted, in bytes.
@@ -263,4 +264,32 @@ async fn followers_are_counted_while_they_follow() {
         left.then_some(()).ok_or_else(|| "the follower that left is still counted".to_owned())
     })
     .await;
+}
+
+/// Publishes so much that no buffer on the way to a follower holds a snapshot: 24 MiB.
+async fn publish_much(platform: &Platform) {
+    let value = if over_postgres() { "repeat('0', 16384)" } else { "hex(zeroblob(8192))" };
+    let fill = format!(
+        r#"WITH RECURSIVE numbers(number) AS (SELECT 1 UNION ALL SELECT number + 1 FROM numbers WHERE number < 1500)
+           INSERT INTO entities (kind, name, body, seal)
+           SELECT 'challenge', 't' || number,
+               '{{"challenge":{{"hostname":"a.example","token":"t' || number || '","key_authorization":"' || {value} || '"}}}}', ''
+           FROM numbers"#
+    );
+    execute(platform.directory.path(), &fill).await;
+}
+
+#[tokio::test]
+async fn a_revoked_follower_is_cut_in_the_middle_of_a_snapshot() {
+    let platform = Platform::start().await;
+    publish_much(&platform).await;
+    let token = enrolled(&platform, "edge-1").await;
+    let mut stream = platform.follow_with(&token, "node=a&after=0").await;
+    assert_eq!(stream.next().await, Some(Frame::SnapshotBegin { entities: 1_502 }));
+    assert_eq!(platform.operator("DELETE", "/gateways/edge-1", Value::Null).await.status, 200);
+    while let Some(frame) = stream.next().await {
+        assert!(matches!(frame, Frame::Entity(_)), "{frame:?}");
+    }
+    // Others are sent all of it.
+    assert_eq!(platform.snapshot().await.len(), 1_502);
 }
