@@ -16,7 +16,7 @@ use axum::response::{IntoResponse, Response};
 use contract::identity::Identity;
 use contract::time::UnixSeconds;
 use contract::token::{Claims, IDENTITY_REFUSED_HEADER, IDENTITY_TOKEN_HEADER, KeySet, SigningKey, kid_of};
-use contract::trust::pass_audience;
+use contract::trust::PassFor;
 use parking_lot::{Mutex, RwLock};
 
 use crate::clock::Clock;
@@ -148,9 +148,9 @@ pub fn pass_key(platform_secret: &Secret) -> anyhow::Result<SigningKey> {
     Ok(SigningKey::from_seed(platform_secret.derive("sign passes of operators").reveal())?)
 }
 
-/// A pass for one service, or for all gateways, good for less than a minute: who is shown it can neither use it elsewhere nor for long.
-pub fn pass(key: &SigningKey, service: &str, now: UnixSeconds) -> String {
-    key.sign(&Claims { audience: pass_audience(service), caller: None, site_project: None, issued_at: now })
+/// A pass for one service or one gateway, good for less than a minute: it is of no use elsewhere, nor later.
+pub fn pass(key: &SigningKey, to: &PassFor, now: UnixSeconds) -> String {
+    key.sign(&Claims { audience: to.audience(), caller: None, site_project: None, issued_at: now })
 }
 
 /// The token with which operators call the internal admin API.
@@ -217,23 +217,33 @@ fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 #[derive(Clone)]
 pub struct PassGuard {
     keys: TrustedKeys,
-    audience: Arc<str>,
+    /// What passes name; `None`: nobody has said yet as what this process is on record.
+    audience: Arc<RwLock<Option<String>>>,
     clock: Arc<dyn Clock>,
 }
 
 impl PassGuard {
-    /// Of the service with this name on record, or of a gateway ([`contract::trust::GATEWAYS`]).
-    pub fn new(keys: TrustedKeys, service: &str, clock: Arc<dyn Clock>) -> Self {
-        Self { keys, audience: pass_audience(service).into(), clock }
+    /// Of the service with this name on record.
+    pub fn of_service(keys: TrustedKeys, service: &str, clock: Arc<dyn Clock>) -> Self {
+        let audience = PassFor::service(service).audience();
+        Self { keys, audience: Arc::new(RwLock::new(Some(audience))), clock }
     }
 
-    /// From now on passes signed with one of these keys.
-    pub fn replace(&self, keys: &KeySet) {
+    /// Of a gateway, which opens to nobody before [`PassGuard::replace`].
+    pub fn of_gateway(clock: Arc<dyn Clock>) -> Self {
+        Self { keys: TrustedKeys::none(), audience: Arc::default(), clock }
+    }
+
+    /// From now on passes for the gateway with this name on record, signed with one of these keys.
+    pub fn replace(&self, gateway: &str, keys: &KeySet) {
+        *self.audience.write() = Some(PassFor::gateway(gateway).audience());
         self.keys.replace(keys);
     }
 
     fn opens(&self, token: &str) -> bool {
-        self.keys.verified(token, &self.audience, self.clock.now_seconds()).is_some()
+        let audience = self.audience.read();
+        let is_good = |audience: &String| self.keys.verified(token, audience, self.clock.now_seconds()).is_some();
+        audience.as_ref().is_some_and(is_good)
     }
 }
 

@@ -36,6 +36,8 @@ pub struct Generation {
 /// Everything a gateway needs beside its own credential and the sealing secret. Not printable.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Keyring {
+    /// As what this gateway is on record. Passes for it, and for no other, open its admin listener.
+    pub gateway: String,
     /// The newest first.
     pub generations: Vec<Generation>,
     /// What verifies the identities that all gateways sign: this one publishes it.

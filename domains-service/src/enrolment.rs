@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use chassis::secret::Secret;
 use contract::keyring::GATEWAYS_WITH_KEYS_MAX;
+use contract::trust::is_node_name;
 use serde::Serialize;
 
-use crate::api::gateways::{digest_of, is_name};
+use crate::api::gateways::digest_of;
 use crate::app::App;
 use crate::store::StoreError;
 use crate::store::gateways::{Enrolment, GATEWAYS_MAX, Kind, NotEnrolled};
@@ -73,7 +74,7 @@ fn files(directory: &Path) -> anyhow::Result<Vec<(String, PathBuf)>> {
     for entry in std::fs::read_dir(directory).with_context(place)? {
         let path = entry.with_context(place)?.path();
         let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".key"));
-        if let Some(name) = name.filter(|name| is_name(name)) {
+        if let Some(name) = name.filter(|name| is_node_name(name)) {
             found.push((name.to_owned(), path));
         }
     }

@@ -244,7 +244,8 @@ pub(crate) async fn news(app: &App, gateway: &Credential, has: Option<Version>) 
         return Ok(News::None);
     }
     let generations = identities.masters.iter().map(|master| master.generation(gateway)).collect::<Result<_, _>>()?;
-    let keyring = Keyring { generations, identities: identities.public.clone(), passes: app.passes() };
+    let (gateway, public) = (gateway.gateway.clone(), identities.public.clone());
+    let keyring = Keyring { gateway, generations, identities: public, passes: app.passes() };
     let sealed = app.sealing.seal(&serde_json::to_vec(&keyring)?, KEYRING_PLACE)?;
     Ok(News::Keys { sealed, version: identities.version })
 }

@@ -1,10 +1,13 @@
 //! Headers every response carries, whoever wrote it, and what of an upstream's own stands ([`Spoken`]).
 //!
-//! Field by field: [`ours`] says what is added, and [`is_foreign`] what stays behind.
+//! Field by field: [`ours`] says what is added, and [`is_foreign`] what stays behind. Cookies are in `cookies`.
+
+mod cookies;
 
 use http::StatusCode;
 use pingora::protocols::http::date;
 
+pub(crate) use self::cookies::HostCookies;
 use crate::facts::{Facts, Shown, Surface};
 use crate::upstreams::{Hsts, Readers};
 

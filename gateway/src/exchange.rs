@@ -36,7 +36,7 @@ use self::upstream::response::{self, Framing, ResponseHead};
 use self::upstream::trailers;
 use self::upstream::upload::{Body, Upload};
 use crate::answer::{Answer, Refusal, accepts_html, grpc};
-use crate::decorate::{ResponseSink as _, is_foreign, ours};
+use crate::decorate::{HostCookies, ResponseSink as _, is_foreign, ours};
 use crate::door::Connection;
 use crate::facts::Facts;
 use crate::forward;
@@ -292,9 +292,10 @@ impl<'a> Exchange<'a> {
             }
             let to_head = self.is_head();
             let mut out = client.head();
-            while let Some(head) =
-                response::read(&upstream.buffer, to_head, |name| is_foreign(name, &self.facts), &mut out)?
-            {
+            loop {
+                let is_foreign = |name: &str| is_foreign(name, &self.facts);
+                let read = response::read(&upstream.buffer, to_head, is_foreign, &mut self.host_cookies(&mut out))?;
+                let Some(head) = read else { break };
                 forward::inspect(head.status, head.fields_bytes, &mut self.facts)?;
                 forward::accepted(head.spoken.refuses_identity(head.status))?;
                 upstream.buffer.advance(head.bytes);
@@ -309,6 +310,13 @@ impl<'a> Exchange<'a> {
                 return Err(Error::explain(ErrorType::InvalidHTTPHeader, why).into_up());
             }
         }
+    }
+
+    /// A head whose cookies stay with the host, where the platform's certificate serves it: a domain of a customer has one of
+    /// its own.
+    fn host_cookies<'h, H>(&self, out: &'h mut H) -> HostCookies<'h, H, impl Fn() -> bool> {
+        let (host, replica) = (self.facts.host.as_ref(), &self.gateway.pipeline.replica);
+        HostCookies { out, is_shared: move || host.is_none_or(|host| replica.certificate(host).is_none()) }
     }
 
     fn is_head(&self) -> bool {

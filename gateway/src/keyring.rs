@@ -54,11 +54,11 @@ impl KeyringHolder {
     fn use_keys(&self, sealed: &str) -> anyhow::Result<()> {
         let plain = self.sealing.open(sealed, KEYRING_PLACE).context("opening the keyring")?;
         let keyring: Keyring = serde_json::from_slice(&plain).context("reading the keyring")?;
-        let Keyring { mut generations, identities, passes } = keyring;
+        let Keyring { gateway, mut generations, identities, passes } = keyring;
         generations.truncate(GENERATIONS_MAX);
         self.vouchers.replace(&generations, identities)?;
         self.tickets.replace_seeds(generations.iter().map(|generation| TicketSeed::new(generation.tickets)).collect());
-        self.operators.replace(&passes);
+        self.operators.replace(&gateway, &passes);
         Ok(())
     }
 }

@@ -89,7 +89,7 @@ pub async fn start_with(
     let publisher = Publisher::recalling(believed, control, config.trust_file);
     publisher.begin().await;
     tokio::spawn(keep(publisher, shutdown.clone()));
-    let passes = PassGuard::new(operator_keys, ORDERS_SERVICE, clock);
+    let passes = PassGuard::of_service(operator_keys, ORDERS_SERVICE, clock);
     let api = api::router(api).layer(axum::middleware::from_fn_with_state(traced_by, traced));
     let telling = tokio::spawn(keep(handover, shutdown.clone()));
     let erasing = tokio::spawn(keep(eraser, shutdown.clone()));

@@ -1,6 +1,6 @@
 //! Talking to a running platform: its internal listeners, with the operator's token.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -10,11 +10,11 @@ use chassis::secret::Secret;
 use contract::error::ErrorBody;
 use contract::project::ProjectUid;
 use contract::token::SigningKey;
-use contract::trust::{GATEWAYS, ORDERS_SERVICE};
+use contract::trust::{ORDERS_SERVICE, PassFor};
 use reqwest::{Method, Response};
 use serde_json::Value;
 
-use crate::directory::{Address, Directory, INTERNAL_AUTHORITY, RunFile};
+use crate::directory::{Address, Directory, GatewayAdmin, INTERNAL_AUTHORITY, RunFile};
 
 /// How long an answer may take, imports and exports aside.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
@@ -26,7 +26,7 @@ const EDGES_MAX: usize = 256;
 pub struct Client {
     http: reqwest::Client,
     token: Secret,
-    /// Signs what services and gateways are asked with: what each is shown opens its own kind alone, for less than a
+    /// Signs what services and gateways are asked with: what each is shown opens its own listener alone, for less than a
     /// minute.
     passes: SigningKey,
     /// Where it listens.
@@ -68,53 +68,62 @@ impl Client {
 
     /// Calls the admin listener of a gateway: the first that can be reached, for what one of them can do for all.
     pub async fn edge(&self, method: Method, path: &str) -> anyhow::Result<Value> {
-        let mut answer = self.edge_at(&self.run.admin, method.clone(), path).await;
-        for address in self.edges().await {
+        let mut answer = Err(anyhow::anyhow!("there is no gateway to ask"));
+        for edge in self.edges().await {
+            answer = self.edge_at(&edge, method.clone(), path).await;
             let silent = answer.as_ref().err().and_then(|error| error.downcast_ref::<reqwest::Error>());
             if !silent.is_some_and(reqwest::Error::is_connect) {
                 break;
-            }
-            if let Ok(place) = address.parse() {
-                answer = self.edge_at(&place, method.clone(), path).await;
             }
         }
         answer
     }
 
-    /// Calls the admin listener of one gateway.
-    pub async fn edge_at(&self, address: &Address, method: Method, path: &str) -> anyhow::Result<Value> {
-        self.json(&format!("http://{address}{path}"), &self.pass(GATEWAYS), method, &Value::Null).await
+    /// Calls the admin listener of one gateway, with a pass that no other gateway takes.
+    pub async fn edge_at(&self, edge: &GatewayAdmin, method: Method, path: &str) -> anyhow::Result<Value> {
+        let pass = self.pass(&PassFor::gateway(&edge.gateway));
+        self.json(&format!("http://{}{path}", edge.admin), &pass, method, &Value::Null).await
     }
 
-    /// Asks every gateway: a name may stand for several, and there may be more addresses. Whoever does not answer has
-    /// its reason in place of an answer.
-    pub async fn every_edge(&self, method: &Method, path: &str) -> Vec<(String, anyhow::Result<Value>)> {
-        let asked = self.edges().await.into_iter().map(|address| async move {
-            let answer = match address.parse() {
-                Ok(place) => self.edge_at(&place, method.clone(), path).await,
-                Err(reason) => Err(anyhow::Error::msg::<String>(reason)),
-            };
-            (address, answer)
+    /// Asks every process of every gateway. One that does not answer has its reason in place of an answer.
+    pub async fn every_edge(&self, method: &Method, path: &str) -> Vec<(GatewayAdmin, anyhow::Result<Value>)> {
+        let asked = self.edges().await.into_iter().map(|edge| async move {
+            let answer = self.edge_at(&edge, method.clone(), path).await;
+            (edge, answer)
         });
         futures_util::future::join_all(asked).await
     }
 
-    /// The addresses of the gateways' admin listeners: a name may stand for several.
-    async fn edges(&self) -> BTreeSet<String> {
-        let mut addresses = BTreeSet::new();
-        for address in std::iter::once(&self.run.admin).chain(&self.run.more_admins) {
-            match tokio::net::lookup_host(address.to_string()).await {
-                Ok(found) => addresses.extend(found.map(|found| found.to_string())),
-                // Asked by its name, it says what is wrong with it.
-                Err(_) => drop(addresses.insert(address.to_string())),
+    /// The processes of the gateways: a name may stand for several. A gateway whose name leads nowhere is left out unless the
+    /// control plane waits for a process of it: it has not been started.
+    async fn edges(&self) -> Vec<GatewayAdmin> {
+        let (mut found, mut lost) = (BTreeMap::new(), Vec::new());
+        for edge in &self.run.gateways {
+            match tokio::net::lookup_host(edge.admin.to_string()).await {
+                Ok(addresses) => found.extend(addresses.map(|address| (Address::from(address).to_string(), edge))),
+                Err(_) => lost.push(edge),
             }
         }
-        addresses.into_iter().take(EDGES_MAX).collect()
+        let on_record = if lost.is_empty() { None } else { self.gateways_on_record().await };
+        let is_missed = |edge: &&GatewayAdmin| on_record.as_ref().is_none_or(|names| names.contains(&edge.gateway));
+        // Asked by its name, it says what is wrong with it.
+        let missed: Vec<_> = lost.into_iter().filter(|edge| found.is_empty() || is_missed(edge)).cloned().collect();
+        let found = found.into_iter().filter_map(|(address, edge)| {
+            Some(GatewayAdmin { gateway: edge.gateway.clone(), admin: address.parse().ok()? })
+        });
+        found.chain(missed).take(EDGES_MAX).collect()
+    }
+
+    /// The gateways with processes that the control plane waits for; `None` when it does not say.
+    async fn gateways_on_record(&self) -> Option<BTreeSet<String>> {
+        let known = self.control(Method::GET, "/internal/nodes", &Value::Null).await.ok()?;
+        let processes = known.get("nodes")?.as_array()?.iter().filter_map(|one| one.get("node")?.as_str());
+        Some(processes.filter_map(|process| Some(process.split_once('/')?.0.to_owned())).collect())
     }
 
     /// Asks the orders-service's internal listener for something short.
     pub async fn orders_json(&self, path: &str) -> anyhow::Result<Value> {
-        self.json(&self.internal(&self.run.orders, path), &self.pass(ORDERS_SERVICE), Method::GET, &Value::Null).await
+        self.json(&self.internal(&self.run.orders, path), &self.pass_for_orders(), Method::GET, &Value::Null).await
     }
 
     /// The identity of a project, under which services keep what is its.
@@ -131,14 +140,18 @@ impl Client {
         let request = self
             .http
             .request(method, self.internal(&self.run.orders, path))
-            .bearer_auth(self.pass(ORDERS_SERVICE))
+            .bearer_auth(self.pass_for_orders())
             .body(body);
         checked(request.send().await.context("the orders-service does not answer; is the platform running?")?).await
     }
 
-    /// A way into a service, or into the gateways.
-    fn pass(&self, service: &str) -> String {
-        pass(&self.passes, service, SystemClock::new().now_seconds())
+    /// A way into one service or one gateway.
+    fn pass(&self, to: &PassFor) -> String {
+        pass(&self.passes, to, SystemClock::new().now_seconds())
+    }
+
+    fn pass_for_orders(&self) -> String {
+        self.pass(&PassFor::service(ORDERS_SERVICE))
     }
 
     /// What is at a path of an internal listener.

@@ -63,6 +63,27 @@ impl std::fmt::Display for Address {
     }
 }
 
+/// A gateway as operators ask it: `gateway-1=127.0.0.1:9901`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GatewayAdmin {
+    /// As what it is on record: its passes are good there alone.
+    pub gateway: String,
+    /// Its admin listener. A name may stand for several processes of this gateway.
+    pub admin: Address,
+}
+
+impl std::str::FromStr for GatewayAdmin {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (gateway, admin) = text.split_once('=').unwrap_or_default();
+        if !contract::trust::is_node_name(gateway) {
+            return Err("use a gateway's name on record and its admin listener: gateway-1=127.0.0.1:9901".to_owned());
+        }
+        Ok(Self { gateway: gateway.to_owned(), admin: admin.parse()? })
+    }
+}
+
 /// Where a running platform listens: `run.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunFile {
@@ -75,11 +96,8 @@ pub struct RunFile {
     pub http: Address,
     /// HTTPS of the edge.
     pub https: Address,
-    /// Admin listener of the edge.
-    pub admin: Address,
-    /// Admin listeners of more gateways, where one name does not stand for all.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub more_admins: Vec<Address>,
+    /// The gateways; at least one.
+    pub gateways: Vec<GatewayAdmin>,
     /// Internal API of the control plane.
     pub control: Address,
     /// Internal API of the orders.
@@ -93,6 +111,13 @@ pub struct RunFile {
     /// Health and metrics of the domains-service.
     #[serde(default)]
     pub domains_admin: Option<Address>,
+}
+
+impl RunFile {
+    /// The admin listener of the first gateway.
+    pub fn admin(&self) -> Option<&Address> {
+        self.gateways.first().map(|gateway| &gateway.admin)
+    }
 }
 
 impl Directory {

@@ -9,7 +9,7 @@ use chassis::guard;
 use chassis::secret::Secret;
 use contract::keyring::GATEWAYS_WITH_KEYS_MAX;
 use contract::time::UnixMillis;
-use contract::trust::GATEWAYS;
+use contract::trust::{NODE_NAME_BYTES_MAX, is_node_name};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
@@ -24,9 +24,6 @@ use crate::store::events::{EVENTS_PER_PAGE, Through};
 use crate::store::gateways::{Enrolment, GATEWAYS_MAX, Gateway, Kind, NotEnrolled};
 use crate::store::{processes, projects};
 use crate::worker::EVENTS_MILLIS;
-
-/// The longest name of a gateway on record.
-const NAME_BYTES_MAX: usize = 63;
 
 /// Who follows and reports.
 #[derive(Clone, Debug)]
@@ -74,12 +71,6 @@ pub(super) fn hexadecimal(digest: [u8; 32]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether a gateway or a service may be called this: letters, digits, hyphens and full stops.
-pub(crate) fn is_name(name: &str) -> bool {
-    let is_good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
-    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_good)
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewGateway {
@@ -91,13 +82,8 @@ pub(super) struct NewGateway {
 /// `POST /internal/gateways`: the credential is in this answer and nowhere else.
 pub(super) async fn create(State(app): State<Arc<App>>, Json(wanted): Json<NewGateway>) -> Result<Response, Stop> {
     let NewGateway { name, kind } = wanted;
-    if name == GATEWAYS {
-        return Err(Code::InvalidBody
-            .refuse(format!("{GATEWAYS:?} stands for all gateways; choose another name."))
-            .into());
-    }
-    if !is_name(&name) {
-        let message = format!("Call it 1 to {NAME_BYTES_MAX} characters of a-z, 0-9, - and full stops.");
+    if !is_node_name(&name) {
+        let message = format!("Call it 1 to {NODE_NAME_BYTES_MAX} characters of a-z, 0-9, - and full stops.");
         return Err(Code::InvalidBody.refuse(message).into());
     }
     let credential = Secret::generate().map_err(|_| Code::InternalError.refuse("There is no randomness."))?;

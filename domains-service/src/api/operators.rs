@@ -8,13 +8,13 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use chassis::guard;
 use chassis::secret::Secret;
-use contract::trust::{Pass, PassRequest};
+use contract::trust::{Pass, PassFor, is_node_name};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::extract::{Json, Segments};
-use super::gateways::{digest_of, hexadecimal, is_name};
+use super::gateways::{digest_of, hexadecimal};
 use super::view::rfc3339;
 use crate::actor::Actor;
 use crate::app::App;
@@ -64,7 +64,7 @@ pub(super) struct NewToken {
 pub(super) async fn create(State(app): State<Arc<App>>, Json(wanted): Json<NewToken>) -> Result<Response, Stop> {
     let NewToken { name, days } = wanted;
     let days = days.unwrap_or(DAYS);
-    if !is_name(&name) || !(1..=DAYS_MAX).contains(&days) {
+    if !is_node_name(&name) || !(1..=DAYS_MAX).contains(&days) {
         let message =
             format!("A token has a name of a-z, 0-9, - and full stops, and is good for 1 to {DAYS_MAX} days.");
         return Err(Code::InvalidBody.refuse(message).into());
@@ -107,18 +107,18 @@ pub(super) async fn revoke(State(app): State<Arc<App>>, Segments([name]): Segmen
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// `POST /internal/passes`: the operator's way into one service, or into the admin listeners of gateways, for less than a minute. The operator's own token stays
-/// here: a service or a gateway in wrong hands that was shown it could use it.
+/// `POST /internal/passes`: the operator's way into one service or one gateway, for less than a minute. The operator's own token
+/// stays here: a service or a gateway in wrong hands that was shown it could use it.
 pub(super) async fn pass(
     State(app): State<Arc<App>>,
     Extension(actor): Extension<Actor>,
-    Json(wanted): Json<PassRequest>,
+    Json(to): Json<PassFor>,
 ) -> Result<Response, Stop> {
-    let PassRequest { service } = wanted;
-    if !is_name(&service) {
-        return Err(Code::InvalidBody.refuse("Name a service, such as \"orders-service\", or \"gateways\".").into());
+    if !is_node_name(to.name()) {
+        let message = "Name a service, {\"service\": \"orders-service\"}, or a gateway, {\"gateway\": \"gateway-1\"}.";
+        return Err(Code::InvalidBody.refuse(message).into());
     }
-    tracing::info!(operator = actor.name(), service, "an operator has a pass");
-    let pass = guard::pass(&app.pass_key, &service, app.clock.now_seconds());
+    tracing::info!(operator = actor.name(), to = to.audience(), "an operator has a pass");
+    let pass = guard::pass(&app.pass_key, &to, app.clock.now_seconds());
     Ok((StatusCode::CREATED, axum::Json(Pass { pass })).into_response())
 }

@@ -188,6 +188,7 @@ async fn services_are_told_the_public_keys() {
     assert_eq!(told().await.keys(), [public(&one), public(&two)]);
     assert_eq!(two.identities, told().await, "gateways publish the same");
     let passes = pass_key(&platform.secret).unwrap();
+    assert_eq!((one.gateway.as_str(), two.gateway.as_str()), ("edge-1", "edge-2"), "each is told its own name");
     assert_eq!(one.passes.keys(), [passes.public().clone()], "gateways know passes, and cannot make them");
     assert_ne!(&public(&one), passes.public());
     let gateway = enrolled(&platform, "edge-3").await;

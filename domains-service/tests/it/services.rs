@@ -4,7 +4,7 @@ use chassis::guard::pass_key;
 use chassis::secret::{Secret, write_private};
 use contract::erasure::Erasures;
 use contract::project::ProjectUid;
-use contract::trust::{GATEWAYS, Pass, Trust, pass_audience};
+use contract::trust::{Pass, PassFor, Trust};
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 
@@ -151,25 +151,46 @@ async fn credentials_in_files_are_on_record_from_the_start() {
 }
 
 #[tokio::test]
-async fn an_operator_with_a_token_is_given_a_pass_for_one_service() {
+async fn an_operator_with_a_token_is_given_a_pass_for_one_service_or_one_gateway() {
     let platform = Platform::start().await;
-    let service = enrolled(&platform, "orders-service", "service").await;
+    let credential = enrolled(&platform, "orders-service", "service").await;
     let made = platform.operator("POST", "/operator-tokens", json!({ "name": "ada" })).await;
     let ada = made.body["token"].as_str().unwrap();
-    let asked = ask(&platform, ada, "POST", "/passes", json!({ "service": "orders-service" })).await;
-    assert_eq!(asked.status(), 201);
-    let Pass { pass } = asked.json().await.unwrap();
-    let trust: Trust = ask(&platform, &service, "GET", "/trust", Value::Null).await.json().await.unwrap();
+    let given = async |to: Value| {
+        let asked = ask(&platform, ada, "POST", "/passes", to).await;
+        assert_eq!(asked.status(), 201);
+        asked.json::<Pass>().await.unwrap().pass
+    };
+    let for_orders = given(json!({ "service": "orders-service" })).await;
+    let for_edge = given(json!({ "gateway": "edge-1" })).await;
+    let trust: Trust = ask(&platform, &credential, "GET", "/trust", Value::Null).await.json().await.unwrap();
     let now = chassis::clock::Clock::now(platform.clock.as_ref()).to_seconds();
-    let good = |audience: &str, seconds| trust.operators.verify(&pass, &[audience], now.plus(seconds)).is_ok();
-    let audience = pass_audience("orders-service");
-    assert!(good(&audience, 0) && good(&audience, 59) && !good(&audience, 60));
-    assert!(!good(&pass_audience("files"), 0) && !good("orders", 0));
-    assert!(trust.gateways.verify(&pass, &[&audience], now).is_err(), "no gateway can make one");
-    // What passes for all gateways name is no service's name.
-    let named = json!({ "name": GATEWAYS, "kind": "service" });
-    assert_eq!(platform.operator("POST", "/gateways", named).await.code(), (400, "invalid_body"));
-    for (token, status) in [(ada, 200), (service.as_str(), 401)] {
+    let good =
+        |pass: &str, audience: &str, seconds| trust.operators.verify(pass, &[audience], now.plus(seconds)).is_ok();
+    let service = |name: &str| PassFor::service(name).audience();
+    let edge = |name: &str| PassFor::gateway(name).audience();
+    for (pass, audience) in [(&for_orders, service("orders-service")), (&for_edge, edge("edge-1"))] {
+        assert!(good(pass, &audience, 0) && good(pass, &audience, 59) && !good(pass, &audience, 60));
+        assert!(trust.gateways.verify(pass, &[&audience], now).is_err(), "no gateway can make one");
+    }
+    for (pass, audience) in [
+        (&for_orders, service("files")),
+        (&for_orders, "orders".to_owned()),
+        (&for_orders, edge("orders-service")),
+        (&for_edge, edge("edge-2")),
+        (&for_edge, service("edge-1")),
+    ] {
+        assert!(!good(pass, &audience, 0), "{audience}");
+    }
+    for nobody in [
+        json!({}),
+        json!({ "gateway": "edge 1" }),
+        json!({ "service": "gateway/edge-1" }),
+        json!({ "service": "orders-service", "gateway": "edge-1" }),
+    ] {
+        assert_eq!(platform.operator("POST", "/passes", nobody).await.code(), (400, "invalid_body"));
+    }
+    for (token, status) in [(ada, 200), (credential.as_str(), 401)] {
         assert_eq!(ask(&platform, token, "GET", "/settings", Value::Null).await.status(), status);
     }
 }

@@ -145,7 +145,7 @@ impl Exchange<'_> {
                 First::Interim(parts) => (parts, true),
                 First::Head(parts, ends) => (parts, *ends),
             };
-            let head = head::response(parts, (ends, self.is_head()), is_foreign, &mut out)?;
+            let head = head::response(parts, (ends, self.is_head()), is_foreign, &mut self.host_cookies(&mut out))?;
             if head.status == StatusCode::SWITCHING_PROTOCOLS {
                 let why = "HTTP/2 switches no protocols";
                 return Err(Error::explain(ErrorType::InvalidHTTPHeader, why).into_up());

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use chassis::clock::Clock;
-use chassis::guard::{PassGuard, TrustedKeys};
+use chassis::guard::PassGuard;
 use chassis::seal::SealingKey;
-use contract::trust::GATEWAYS;
 
 use crate::config::Config;
 use crate::door::Tickets;
@@ -26,7 +25,7 @@ impl Secrets {
         let now = Arc::new(move || clock.now_seconds());
         let vouchers = Arc::new(Vouchers::waiting());
         let tickets = Tickets::new(Vec::new(), now);
-        let operators = PassGuard::new(TrustedKeys::none(), GATEWAYS, fleet_clock);
+        let operators = PassGuard::of_gateway(fleet_clock);
         let keyring = KeyringHolder {
             file: config.data_directory.join("keyring.sealed"),
             sealing: SealingKey::of(&config.sealing_secret)?,

@@ -7,10 +7,10 @@ use contract::feed::Frame;
 use contract::keyring::{Generation, KEYRING_PLACE, Keyring};
 use contract::time::UnixSeconds;
 use contract::token::{KeySet, SigningKey};
-use contract::trust::{GATEWAYS, ORDERS_SERVICE};
+use contract::trust::{ORDERS_SERVICE, PassFor};
 
 use crate::world::control::line;
-use crate::world::credentials::{operator_pass, operators, sealed};
+use crate::world::credentials::{name, operator_pass, operators, sealed};
 use crate::world::{NOW, World, eventually};
 
 /// A secret that opens a whole platform.
@@ -34,7 +34,7 @@ fn generation(number: u8, signs_from: i64) -> Generation {
 fn keys(generations: Vec<Generation>) -> String {
     let passes = [operators().public().clone()].into_iter().collect();
     let identities = identities(&generations);
-    sealed(&Keyring { generations, identities, passes })
+    sealed(&Keyring { gateway: name(0), generations, identities, passes })
 }
 
 /// The public keys of this gateway's generations, and one of another gateway.
@@ -86,7 +86,7 @@ async fn a_keyring_that_does_not_open_changes_nothing() {
     let stranger = SealingKey::new(&Secret::new(vec![9; 32])).unwrap();
     let generations = vec![generation(2, NOW)];
     let identities = identities(&generations);
-    let keyring = Keyring { generations, identities, passes: KeySet::default() };
+    let keyring = Keyring { gateway: name(1), generations, identities, passes: KeySet::default() };
     let sealed = stranger.seal(&serde_json::to_vec(&keyring).unwrap(), KEYRING_PLACE).unwrap();
     world.control.say(&line(&Frame::Keyring { sealed }));
     // The stream goes on: what comes after is applied.
@@ -102,24 +102,26 @@ async fn asked(world: &World, token: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn an_operator_is_known_by_a_pass_for_gateways_alone() {
+async fn an_operator_is_known_by_a_pass_for_this_gateway_alone() {
     let world = world().await;
-    let signed = |key: &SigningKey, service: &str, at: i64| pass(key, service, UnixSeconds(at));
-    let key = operators();
+    let signed = |key: &SigningKey, to: &PassFor, at: i64| pass(key, to, UnixSeconds(at));
+    let (key, this, other) = (operators(), PassFor::gateway(&name(0)), PassFor::gateway(&name(1)));
     let good = operator_pass(UnixSeconds(NOW));
     assert_eq!(asked(&world, &good).await, 401, "it knows nobody yet");
     world.control.say(&keys(vec![generation(1, NOW)]));
     assert_eq!(signer(&world, &[1]).await, 1);
     assert_eq!(asked(&world, &good).await, 200);
-    // What the thief of a gateway has: what it signs identities with, and passes that it was shown a minute ago.
+    // What the thief of a gateway has: what it signs identities with, passes that it was shown, and those of a minute ago.
     let stolen = SigningKey::from_seed(&[1; 32]).unwrap();
     for (what, token) in [
         ("the platform's token", operator_token(&Secret::parse(PLATFORM_SECRET).unwrap()).to_token().to_string()),
         ("a token of another platform", "a token".to_owned()),
-        ("a pass for a service", signed(&key, ORDERS_SERVICE, NOW)),
-        ("a pass of a gateway's making", signed(&stolen, GATEWAYS, NOW)),
-        ("a pass of a minute ago", signed(&key, GATEWAYS, NOW - 60)),
-        ("a pass of tomorrow", signed(&key, GATEWAYS, NOW + 86_400)),
+        ("a pass for another gateway", signed(&key, &other, NOW)),
+        ("a pass for a service", signed(&key, &PassFor::service(ORDERS_SERVICE), NOW)),
+        ("a pass for a service of this name", signed(&key, &PassFor::service(&name(0)), NOW)),
+        ("a pass of a gateway's making", signed(&stolen, &this, NOW)),
+        ("a pass of a minute ago", signed(&key, &this, NOW - 60)),
+        ("a pass of tomorrow", signed(&key, &this, NOW + 86_400)),
     ] {
         assert_eq!(asked(&world, &token).await, 401, "{what}");
     }

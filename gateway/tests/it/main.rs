@@ -19,6 +19,8 @@ mod challenges;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+mod cookies;
+#[cfg(test)]
 mod distance;
 #[cfg(test)]
 mod exchange;

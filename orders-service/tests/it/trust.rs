@@ -13,7 +13,7 @@ use axum::{Json, Router};
 use chassis::guard::{operator_token, pass};
 use chassis::secret::Secret;
 use contract::token::{Claims, IDENTITY_TOKEN_HEADER, KeySet, SigningKey};
-use contract::trust::{ORDERS_SERVICE, TRUST_PATH, Trust};
+use contract::trust::{ORDERS_SERVICE, PassFor, TRUST_PATH, Trust};
 use futures_util::{StreamExt as _, stream};
 use parking_lot::Mutex;
 use reqwest::{Body, Method, RequestBuilder};
@@ -106,7 +106,7 @@ async fn who_was_believed_is_believed_after_a_start_without_the_control_plane() 
     let world = World::over(place, &settings(address)).await;
     assert_eq!(listed(&world, &gateways).await, 200);
     assert_eq!(listed(&world, &key(2)).await, 401);
-    assert_eq!(asked(&world, &pass(&operators, ORDERS_SERVICE, NOW.to_seconds())).await, 200);
+    assert_eq!(asked(&world, &pass(&operators, &PassFor::service(ORDERS_SERVICE), NOW.to_seconds())).await, 200);
     // When it is back, who was revoked meanwhile is believed no longer.
     *plane.0.lock() = Some(Trust { gateways: set(&key(2)), operators: set(&operators) });
     until("the new keys are known", async || listed(&world, &key(2)).await == 200).await;
@@ -123,7 +123,7 @@ async fn what_others_have_put_in_the_place_of_the_keys_is_not_believed() {
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
     let world = World::over(place, &settings(SocketAddr::from((Ipv4Addr::LOCALHOST, 9)))).await;
     assert_eq!(listed(&world, &key(1)).await, 401);
-    assert_eq!(asked(&world, &pass(&key(1), ORDERS_SERVICE, NOW.to_seconds())).await, 401);
+    assert_eq!(asked(&world, &pass(&key(1), &PassFor::service(ORDERS_SERVICE), NOW.to_seconds())).await, 401);
 }
 
 #[tokio::test]
@@ -133,12 +133,13 @@ async fn operators_have_a_pass_for_this_service_and_less_than_a_minute() {
     let (_plane, address) = ControlPlane::start(trust).await;
     let world = World::with(&settings(address)).await;
     let now = NOW.to_seconds();
-    let good = pass(&operators, ORDERS_SERVICE, now);
+    let good = pass(&operators, &PassFor::service(ORDERS_SERVICE), now);
     until("passes are believed", async || asked(&world, &good).await == 200).await;
     for (bad, why) in [
-        (pass(&operators, "another-service", now), "for another service"),
-        (pass(&operators, ORDERS_SERVICE, now.plus(-60)), "a minute old"),
-        (pass(&gateways, ORDERS_SERVICE, now), "of a stolen gateway"),
+        (pass(&operators, &PassFor::service("another-service"), now), "for another service"),
+        (pass(&operators, &PassFor::service(ORDERS_SERVICE), now.plus(-60)), "a minute old"),
+        (pass(&gateways, &PassFor::service(ORDERS_SERVICE), now), "of a stolen gateway"),
+        (pass(&operators, &PassFor::gateway(ORDERS_SERVICE), now), "for a gateway of this name"),
         (CREDENTIAL.to_owned(), "the service's own credential"),
         (operator_token(&Secret::parse(PLATFORM_SECRET).unwrap()).to_token().to_string(), "of the platform's secret"),
     ] {

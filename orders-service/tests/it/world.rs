@@ -23,7 +23,7 @@ use contract::key::{Environment, Scopes};
 use contract::plan::Plan;
 use contract::time::UnixMillis;
 use contract::token::{Claims, IDENTITY_TOKEN_HEADER, SigningKey};
-use contract::trust::{ORDERS_SERVICE, TRUST_PATH, Trust};
+use contract::trust::{ORDERS_SERVICE, PassFor, TRUST_PATH, Trust};
 use orders_service::{Config, ENVIRONMENT_PREFIX, Orders};
 use reqwest::{Client, Method, RequestBuilder, Response};
 
@@ -65,7 +65,7 @@ pub(crate) fn trust() -> Trust {
 
 /// An operator's pass for this service.
 pub(crate) fn operator_pass(now: UnixMillis) -> String {
-    pass(&operators(), ORDERS_SERVICE, now.to_seconds())
+    pass(&operators(), &PassFor::service(ORDERS_SERVICE), now.to_seconds())
 }
 
 /// The holder of a live key with all scopes on project `demo`.

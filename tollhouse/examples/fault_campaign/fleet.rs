@@ -81,8 +81,8 @@ impl Fleet {
         let at = |port: u16| format!("127.0.0.1:{port}");
         let init = [
             "init".to_owned(),
-            format!("--edge={}", at(ports.admin[0])),
-            format!("--more-edge={}", at(ports.admin[1])),
+            format!("--edge=gateway-1={}", at(ports.admin[0])),
+            format!("--edge=gateway-2={}", at(ports.admin[1])),
             format!("--control={}", at(ports.control)),
             format!("--orders={}", at(ports.orders)),
             format!("--http-port={}", ports.http[0]),

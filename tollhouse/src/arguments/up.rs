@@ -5,12 +5,15 @@ use std::path::PathBuf;
 use clap::Args;
 use contract::project::UpstreamName;
 
-use crate::directory::Address;
+use crate::directory::{Address, GatewayAdmin};
 use crate::test_world::Manners;
 
 const HTTP_PORT: u16 = 8080;
 const HTTPS_PORT: u16 = 8443;
 const ADMIN_PORT: u16 = 9901;
+
+/// Those of `docker-compose.yml`.
+const GATEWAYS: [&str; 3] = ["gateway-1=gateway-1:9901", "gateway-2=gateway-2:9901", "gateway-more=gateway-more:9901"];
 
 /// Options of `up`.
 #[derive(Clone, Debug, Args)]
@@ -152,12 +155,10 @@ pub struct Init {
     /// The platform's domain.
     #[arg(long, default_value = "tollhouse.localhost")]
     pub platform_domain: contract::hostname::Hostname,
-    /// Admin listener of the gateways; a name may stand for several.
-    #[arg(long, default_value = "gateway:9901")]
-    pub edge: Address,
-    /// Admin listener of one more gateway, where one name does not stand for all. Repeatable.
-    #[arg(long = "more-edge", value_name = "ADDRESS")]
-    pub more_edges: Vec<Address>,
+    /// A gateway, by its name on record, and its admin listener; a host may stand for several processes of that gateway.
+    /// Repeatable.
+    #[arg(long = "edge", value_name = "NAME=ADDRESS", default_values = GATEWAYS)]
+    pub edges: Vec<GatewayAdmin>,
     /// Internal listener of the domains-service.
     #[arg(long, default_value = "domains-service:7003")]
     pub control: Address,

@@ -10,11 +10,11 @@ use crate::output::{answer, table};
 
 pub(super) async fn run(common: &Common, client: &Client, limit: usize) -> anyhow::Result<()> {
     let (mut moments, mut silent) = (Vec::new(), Vec::new());
-    for (address, answer) in client.every_edge(&Method::GET, "/moments").await {
+    for (edge, answer) in client.every_edge(&Method::GET, "/moments").await {
         let mut answer = match answer {
             Ok(answer) => answer,
             Err(error) => {
-                silent.push(json!({ "address": address, "error": format!("{error:#}") }));
+                silent.push(json!({ "address": edge.admin, "error": format!("{error:#}") }));
                 continue;
             }
         };

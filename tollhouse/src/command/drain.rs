@@ -9,10 +9,10 @@ use crate::output::{answer, word};
 
 pub(super) async fn run(common: &Common, client: &Client, node: Option<&str>, resume: bool) -> anyhow::Result<()> {
     let mut found = Vec::new();
-    for (address, status) in client.every_edge(&Method::GET, "/status").await {
+    for (edge, status) in client.every_edge(&Method::GET, "/status").await {
         if let Ok(status) = status {
             let name = status.get("node").and_then(Value::as_str).unwrap_or_default().to_owned();
-            found.push((name, address));
+            found.push((name, edge));
         }
     }
     let names = || found.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
@@ -21,15 +21,14 @@ pub(super) async fn run(common: &Common, client: &Client, node: Option<&str>, re
         None if found.len() > 1 => anyhow::bail!("say which gateway: {}", names()),
         None => found.first(),
     };
-    let Some((name, address)) = chosen else {
+    let Some((name, edge)) = chosen else {
         anyhow::bail!(
             "no gateway called so answers; these do: {}",
             if found.is_empty() { "none".to_owned() } else { names() }
         );
     };
     let method = if resume { Method::DELETE } else { Method::POST };
-    let place = address.parse().map_err(|reason: String| anyhow::anyhow!(reason))?;
-    let answered = client.edge_at(&place, method, "/drain").await?;
+    let answered = client.edge_at(edge, method, "/drain").await?;
     answer(common, &answered, |answered| {
         let open = word(answered.get("connections").unwrap_or(&Value::Null));
         if resume {

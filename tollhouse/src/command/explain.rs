@@ -29,9 +29,9 @@ pub(super) async fn run(common: &Common, client: &Client, about: &str) -> anyhow
     // A request was on one node; of hosts and keys all believe the same, or the difference is worth seeing.
     let nodes: Vec<Value> = answers
         .iter()
-        .map(|(address, answer)| match answer {
-            Ok(known) => json!({ "address": address, "why": known.get("why"), "revision": known.get("revision") }),
-            Err(error) => json!({ "address": address, "why": format!("{error:#}") }),
+        .map(|(edge, answer)| match answer {
+            Ok(known) => json!({ "address": edge.admin, "why": known.get("why"), "revision": known.get("revision") }),
+            Err(error) => json!({ "address": edge.admin, "why": format!("{error:#}") }),
         })
         .collect();
     let mut failure = None;

@@ -20,10 +20,11 @@ pub(super) async fn run(common: &Common, client: &Client) -> anyhow::Result<()> 
     let orders = client.orders_json("/internal/status").await;
     let edges: Vec<Value> = edges
         .into_iter()
-        .map(|(address, status)| {
+        .map(|(edge, status)| {
             let mut status = or_reason(status);
             if let Some(fields) = status.as_object_mut() {
-                fields.insert("address".to_owned(), json!(address));
+                fields.insert("address".to_owned(), json!(edge.admin));
+                fields.insert("gateway".to_owned(), json!(edge.gateway));
             }
             status
         })
@@ -73,13 +74,14 @@ fn readable(all: &Value) -> String {
     text.push_str(&format!("quota     counting: {}\n", field("/edge/quota/mode")));
     text.push_str(&format!("control   {}\n", one_line(all.get("control").unwrap_or(&Value::Null))));
     text.push_str(&format!("orders    {}\n", one_line(all.get("orders").unwrap_or(&Value::Null))));
-    let addresses = (field("/run/https"), field("/run/http"), field("/run/admin"));
+    let addresses = (field("/run/https"), field("/run/http"), field("/run/gateways/0/admin"));
     text.push_str(&format!("https     {}   http {}   admin {}\n", addresses.0, addresses.1, addresses.2));
     let none = Value::Array(Vec::new());
     let edges = all.get("edges").unwrap_or(&none);
     if edges.as_array().is_some_and(|edges| edges.len() > 1) {
         let columns = [
-            ("GATEWAY", "/node"),
+            ("GATEWAY", "/gateway"),
+            ("PROCESS", "/node"),
             ("ADDRESS", "/address"),
             ("READY", "/ready"),
             ("VERSION", "/version"),

@@ -13,10 +13,10 @@ pub(super) async fn run(common: &Common, client: &Client, question: &Top) -> any
     // Every node is asked for more than is shown: who is tenth on each of them may be first of all.
     let path = format!("/top?by={}&minutes={}&limit=512", question.by.as_str(), question.minutes);
     let (mut all, mut silent) = (BTreeMap::new(), Vec::new());
-    for (address, answer) in client.every_edge(&Method::GET, &path).await {
+    for (edge, answer) in client.every_edge(&Method::GET, &path).await {
         match answer {
             Ok(answer) => add(&mut all, answer.get("rows").unwrap_or(&Value::Null)),
-            Err(error) => silent.push(json!({ "address": address, "error": format!("{error:#}") })),
+            Err(error) => silent.push(json!({ "address": edge.admin, "error": format!("{error:#}") })),
         }
     }
     let mut rows: Vec<Value> = all.into_iter().map(|(name, row)| finished(&name, row)).collect();

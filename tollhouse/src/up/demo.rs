@@ -11,7 +11,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::client::Client;
-use crate::directory::Directory;
+use crate::directory::{Address, Directory};
 
 pub(super) const FILE: &str = "demo.json";
 
@@ -64,7 +64,7 @@ fn describe_run(demo: &mut Value, directory: &Directory, client: &Client) {
     if let Some(demo) = demo.as_object_mut() {
         demo.insert("http_port".to_owned(), json!(client.run.http.port()));
         demo.insert("https_port".to_owned(), json!(client.run.https.port()));
-        demo.insert("admin_port".to_owned(), json!(client.run.admin.port()));
+        demo.insert("admin_port".to_owned(), json!(client.run.admin().map(Address::port)));
         demo.insert("platform_domain".to_owned(), json!(client.run.platform_domain));
         demo.insert("ca_certificate".to_owned(), json!(ca.display().to_string()));
     }

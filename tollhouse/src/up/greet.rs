@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::arguments::{Common, Up};
-use crate::directory::{Directory, RunFile};
+use crate::directory::{Address, Directory, RunFile};
 use crate::output::tell;
 use crate::test_world::{ROOT, TestWorld};
 
@@ -20,7 +20,8 @@ pub(super) fn print(common: &Common, directory: &Directory, run: &RunFile, optio
     tell!("  https   *.{}:{}", run.platform_domain, run.https.port());
     tell!("  http    port {} (leads to https)", run.http.port());
     tell!("  pages   https://dashboard.{}:{} (sign in with a key)", run.platform_domain, run.https.port());
-    tell!("  admin   http://{}/status   /metrics   /readyz", run.admin);
+    let admin = run.admin().map(ToString::to_string).unwrap_or_default();
+    tell!("  admin   http://{admin}/status   /metrics   /readyz");
     tell!("  data    {}", directory.path("").display());
     tell!("  trust   {ca}");
     tell!("  build   {}\n", build());
@@ -83,7 +84,7 @@ fn again(run: &RunFile, options: &Up) -> String {
     for (option, now, usual) in [
         ("--http-port", run.http.port(), usual.http_port),
         ("--https-port", run.https.port(), usual.https_port),
-        ("--admin-port", run.admin.port(), usual.admin_port),
+        ("--admin-port", run.admin().map_or(0, Address::port), usual.admin_port),
     ] {
         if now != usual {
             words.push_str(&format!(" {option} {now}"));
@@ -144,6 +145,7 @@ fn shell_quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::directory::GatewayAdmin;
 
     fn run_file(http: u16, https: u16, domain: &str) -> RunFile {
         let at = |port: u16| std::net::SocketAddr::from(([127, 0, 0, 1], port)).into();
@@ -152,8 +154,7 @@ mod tests {
             platform_domain: domain.to_owned(),
             http: at(http),
             https: at(https),
-            admin: at(9901),
-            more_admins: Vec::new(),
+            gateways: vec![GatewayAdmin { gateway: "gateway".to_owned(), admin: at(9901) }],
             control: at(1),
             orders: at(2),
             orders_admin: None,

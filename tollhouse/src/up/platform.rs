@@ -23,7 +23,7 @@ use toml_edit::{DocumentMut, Item, TableLike};
 use super::upstreams::Backend;
 use crate::arguments::Up;
 use crate::client::Client;
-use crate::directory::{Directory, GATEWAYS, RunFile, SERVICES};
+use crate::directory::{Directory, GATEWAYS, GatewayAdmin, RunFile, SERVICES};
 use crate::test_world::TestWorld;
 
 /// How long the parts may take to be ready before that is an error.
@@ -102,8 +102,7 @@ impl Platform {
             platform_domain: domain.as_str().to_owned(),
             http: edge.address("http")?.into(),
             https: edge.address("https")?.into(),
-            admin: edge.address("admin")?.into(),
-            more_admins: Vec::new(),
+            gateways: vec![GatewayAdmin { gateway: NAME.to_owned(), admin: edge.address("admin")?.into() }],
             control: domains.address("internal")?.into(),
             orders: orders.address("internal")?.into(),
             tls: false,

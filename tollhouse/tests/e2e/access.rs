@@ -1,5 +1,7 @@
 //! Who may speak to the platform's own listeners, as operators give and take it: `tollhouse node`, `tollhouse token`.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use chassis::secret::Secret;
@@ -75,27 +77,60 @@ async fn a_token_is_created_used_listed_and_revoked_and_leads_to_the_orders_and_
     // The token itself is shown to the control plane alone: for the orders and for the gateway it brings a pass.
     let run: Value = serde_json::from_slice(&std::fs::read(platform.path("run.json")).unwrap()).unwrap();
     let orders = format!("http://{}/internal/status", run["orders"].as_str().unwrap());
-    let gateway = format!("http://{}/top?by=project", run["admin"].as_str().unwrap());
+    let gateway = format!("http://{}/top?by=project", run["gateways"][0]["admin"].as_str().unwrap());
     let opens = async |url: &str, token: &str| {
         Client::new().get(url).bearer_auth(token).send().await.unwrap().status().as_u16()
     };
-    let given = async |service: &str| {
+    let given = async |to: Value| {
         let request = Client::new().post(format!("{}/passes", control(&platform))).bearer_auth(&token);
-        request.json(&json!({ "service": service })).send().await.unwrap()
+        request.json(&to).send().await.unwrap()
     };
-    let pass =
-        async |service: &str| given(service).await.json::<Value>().await.unwrap()["pass"].as_str().unwrap().to_owned();
-    let (for_orders, for_gateways) = (pass("orders-service").await, pass("gateways").await);
+    let pass = async |to: Value| given(to).await.json::<Value>().await.unwrap()["pass"].as_str().unwrap().to_owned();
+    let for_orders = pass(json!({ "service": "orders-service" })).await;
+    let for_gateway = pass(json!({ "gateway": "gateway" })).await;
+    let for_another = pass(json!({ "gateway": "edge-9" })).await;
     assert_eq!((opens(&orders, &token).await, opens(&orders, &for_orders).await), (401, 200));
-    assert_eq!((opens(&gateway, &token).await, opens(&gateway, &for_gateways).await), (401, 200));
-    assert_eq!((opens(&orders, &for_gateways).await, opens(&gateway, &for_orders).await), (401, 401));
-    for pass in [for_orders, for_gateways] {
+    assert_eq!((opens(&gateway, &token).await, opens(&gateway, &for_gateway).await), (401, 200));
+    assert_eq!((opens(&orders, &for_gateway).await, opens(&gateway, &for_orders).await), (401, 401));
+    assert_eq!(opens(&gateway, &for_another).await, 401, "what another gateway was shown is of no use here");
+    for pass in [for_orders, for_gateway, for_another] {
         assert_eq!(asked(&platform, &pass, "/projects").await, 401, "and a pass opens nothing else");
     }
     platform.json(&["token", "revoke", "ada"]);
-    assert_eq!(given("gateways").await.status(), 401);
+    assert_eq!(given(json!({ "gateway": "gateway" })).await.status(), 401);
     assert_eq!(asked(&platform, &token, "/projects").await, 401);
     assert_eq!(listed(&platform, "token", "ada"), Value::Null);
     let gone = platform.command(&["token", "revoke", "ada"]);
     assert!(!gone.status.success() && String::from_utf8_lossy(&gone.stderr).contains("no such token"));
+}
+
+/// A gateway in wrong hands, which answers one question as another gateway would: the pass that it is shown.
+fn thief(listener: &TcpListener, answer: &str) -> String {
+    let (mut stream, _) = listener.accept().unwrap();
+    let asked: Vec<String> =
+        BufReader::new(&stream).lines().map(Result::unwrap).take_while(|line| !line.is_empty()).collect();
+    write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{answer}", answer.len()).unwrap();
+    let shown = asked.iter().find_map(|line| line.strip_prefix("authorization: Bearer "));
+    shown.expect("a pass").to_owned()
+}
+
+#[tokio::test]
+async fn what_the_command_line_shows_a_gateway_opens_no_other() {
+    let platform = Platform::start();
+    let file = platform.path("run.json");
+    let mut run: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let gateway = format!("http://{}", run["gateways"][0]["admin"].as_str().unwrap());
+    let answer = Client::new().get(format!("{gateway}/status")).send().await.unwrap().text().await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    run["gateways"].as_array_mut().unwrap().push(json!({ "gateway": "edge-9", "admin": address }));
+    std::fs::write(&file, run.to_string()).unwrap();
+    let shown = std::thread::spawn(move || thief(&listener, &answer));
+    assert_eq!(platform.json(&["status"])["edges"].as_array().unwrap().len(), 2);
+    let opened =
+        Client::new().get(format!("{gateway}/moments")).bearer_auth(shown.join().unwrap()).send().await.unwrap();
+    assert_eq!(opened.status(), 401);
+    run["gateways"].as_array_mut().unwrap().pop();
+    std::fs::write(&file, run.to_string()).unwrap();
+    assert!(platform.json(&["changes"])["moments"].as_array().is_some_and(|moments| !moments.is_empty()));
 }

@@ -17,7 +17,7 @@ use chassis::logs::Logs;
 use chassis::running::Running;
 use chassis::secret::Secret;
 use chassis::shutdown::Shutdown;
-use contract::trust::{GATEWAYS, ORDERS_SERVICE};
+use contract::trust::{ORDERS_SERVICE, PassFor};
 use reqwest::{Client, Method, RequestBuilder};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -132,9 +132,14 @@ fn settings(text: &str) -> Source {
     Source::from_text("settings of a test", text, "DEPLOYMENT", BTreeMap::new())
 }
 
+/// As what a gateway is on record.
+fn on_record(gateway: usize) -> String {
+    format!("gateway-{}", gateway + 1)
+}
+
 /// The credential of a gateway, below the directory of the deployment.
 fn credential(gateway: usize) -> String {
-    format!("secrets/gateways/gateway-{}.key", gateway + 1)
+    format!("secrets/gateways/{}.key", on_record(gateway))
 }
 
 impl Deployment {
@@ -268,7 +273,8 @@ impl Deployment {
 
     async fn at_admin(&self, gateway: usize, method: Method, path: &str) -> Value {
         let address = self.gateways[gateway].running.address("admin").unwrap();
-        let request = Client::new().request(method, format!("http://{address}{path}")).bearer_auth(self.pass(GATEWAYS));
+        let pass = self.pass(&PassFor::gateway(&on_record(gateway)));
+        let request = Client::new().request(method, format!("http://{address}{path}")).bearer_auth(pass);
         request.send().await.unwrap().json().await.unwrap()
     }
 
@@ -277,9 +283,9 @@ impl Deployment {
         self.gateways[gateway].port()
     }
 
-    /// A pass of an operator for this kind of listener.
-    fn pass(&self, service: &str) -> String {
-        pass(&pass_key(&self.secret).unwrap(), service, SystemClock::new().now_seconds())
+    /// A pass of an operator for this listener.
+    fn pass(&self, to: &PassFor) -> String {
+        pass(&pass_key(&self.secret).unwrap(), to, SystemClock::new().now_seconds())
     }
 
     /// A request of an operator to one of the control planes.
@@ -300,7 +306,8 @@ impl Deployment {
         self.control(0, Method::POST, &format!("/projects/{id}/deploy")).send().await.unwrap();
         let key = self.key(id).await;
         let import = Client::new().post(format!("http://{}/internal/orders/{uid}/import", self.orders[0]));
-        let imported = import.bearer_auth(self.pass(ORDERS_SERVICE)).body(orders).send().await.unwrap();
+        let imported =
+            import.bearer_auth(self.pass(&PassFor::service(ORDERS_SERVICE))).body(orders).send().await.unwrap();
         assert_eq!(imported.status(), 200, "{}", imported.text().await.unwrap());
         let client = self.client();
         for gateway in 0..self.gateways.len() {

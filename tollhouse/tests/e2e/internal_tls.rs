@@ -161,7 +161,10 @@ async fn processes_speak_tls_to_each_other_on_internal_listeners_and_apis() {
     let edge = gateway(places, "gateway-1", &plane, &shop, &edge_end).await;
     let [at, orders_at] = [&plane, &shop].map(|service| service.address("internal").unwrap().to_string());
     let admin = edge.address("admin").unwrap().to_string();
-    must(directory, &["init", "--internal-tls", "--edge", &admin, "--control", &at, "--orders", &orders_at]);
+    must(
+        directory,
+        &["init", "--internal-tls", "--edge", &format!("gateway-1={admin}"), "--control", &at, "--orders", &orders_at],
+    );
     // The command line, a gateway and a service: each over TLS, to the control plane and to the orders.
     must(directory, &["project", "create", "acme", "--plan", "pro", "--upstream", "orders"]);
     order_file(&directory.join("orders.jsonl"), 1, 3);

@@ -17,8 +17,8 @@ async fn scrapes(platform: &Platform) -> Vec<(&'static str, String)> {
     let run: Value = serde_json::from_slice(&std::fs::read(platform.path("run.json")).unwrap()).unwrap();
     let client = reqwest::Client::new();
     let mut all = Vec::new();
-    for place in ["admin", "orders_admin", "domains_admin"] {
-        let url = format!("http://{}/metrics", run[place].as_str().unwrap());
+    for place in ["/gateways/0/admin", "/orders_admin", "/domains_admin"] {
+        let url = format!("http://{}/metrics", run.pointer(place).unwrap().as_str().unwrap());
         all.push((place, client.get(&url).send().await.unwrap().text().await.unwrap()));
         let rebound = client.get(&url).header("host", "evil.example").send().await.unwrap();
         assert_eq!(rebound.status(), 421, "{place}");

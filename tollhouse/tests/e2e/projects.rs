@@ -7,6 +7,7 @@ use std::process::Command;
 use chassis::clock::{Clock as _, SystemClock};
 use chassis::guard::{pass, pass_key};
 use chassis::secret::Secret;
+use contract::trust::PassFor;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -99,7 +100,7 @@ async fn a_removed_project_comes_back_with_its_orders_until_it_is_erased_everywh
     let url = format!("http://{}/internal/orders/{uid}/summary", run["orders"].as_str().unwrap());
     let none = json!({ "pending": 0, "shipped": 0, "cancelled": 0 });
     until("the orders are erased", async || {
-        let pass = pass(&key, "orders-service", SystemClock::new().now_seconds());
+        let pass = pass(&key, &PassFor::service("orders-service"), SystemClock::new().now_seconds());
         let answer = platform.client().get(&url).bearer_auth(pass).send().await.unwrap();
         answer.json::<Value>().await.unwrap() == none
     })

@@ -153,7 +153,7 @@ fn the_commands_of_the_guide_work_in_a_fresh_copy() {
     let settings = |file: &str| -> toml_edit::DocumentMut {
         std::fs::read_to_string(root.join("config").join(file)).unwrap().parse().unwrap()
     };
-    assert_eq!(run["admin"], settings("gateway.toml")["listen"]["admin"].as_str().unwrap());
+    assert_eq!(run["gateways"][0]["admin"], settings("gateway.toml")["listen"]["admin"].as_str().unwrap());
     assert_eq!(run["control"], settings("domains-service.toml")["internal_listen"].as_str().unwrap());
     assert_eq!(run["orders"], settings("orders-service.toml")["internal_listen"].as_str().unwrap());
 }

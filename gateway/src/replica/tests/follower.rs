@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use chassis::clock::SystemClock;
-use chassis::guard::{PassGuard, TrustedKeys};
-use contract::trust::GATEWAYS;
+use chassis::guard::PassGuard;
 use parking_lot::Condvar;
 
 use super::*;
@@ -22,7 +21,7 @@ fn keyring() -> Arc<KeyringHolder> {
         sealing: SealingKey::new(&Secret::new(vec![1; 32])).unwrap(),
         vouchers: Arc::new(Vouchers::waiting()),
         tickets: Tickets::new(Vec::new(), Arc::new(|| UnixSeconds(0))),
-        operators: PassGuard::new(TrustedKeys::none(), GATEWAYS, clock),
+        operators: PassGuard::of_gateway(clock),
     })
 }
 

@@ -8,7 +8,7 @@ use contract::feed::Frame;
 use contract::keyring::{Generation, KEYRING_PLACE, Keyring};
 use contract::time::UnixSeconds;
 use contract::token::{KeySet, SigningKey};
-use contract::trust::GATEWAYS;
+use contract::trust::PassFor;
 
 use super::SEALING_SECRET;
 use super::control::line;
@@ -33,9 +33,14 @@ pub(crate) fn identities() -> KeySet {
     (0..ON_RECORD).map(|gateway| signing(gateway).public().clone()).collect()
 }
 
-/// An operator's pass for the admin listeners of gateways.
+/// As what a gateway is on record.
+pub(crate) fn name(gateway: usize) -> String {
+    format!("edge-{gateway}")
+}
+
+/// An operator's pass for the admin listener of gateway 0.
 pub(crate) fn operator_pass(now: UnixSeconds) -> String {
-    pass(&operators(), GATEWAYS, now)
+    pass(&operators(), &PassFor::gateway(&name(0)), now)
 }
 
 /// What signs passes.
@@ -48,7 +53,8 @@ pub(super) fn keys_of(gateway: u8) -> String {
     let generation =
         Generation { number: 1, signs_from: UnixSeconds(0), identity: [100 + gateway; 32], tickets: [98; 32] };
     let passes = [operators().public().clone()].into_iter().collect();
-    sealed(&Keyring { generations: vec![generation], identities: identities(), passes })
+    let gateway = name(gateway.into());
+    sealed(&Keyring { gateway, generations: vec![generation], identities: identities(), passes })
 }
 
 /// A keyring as it is sent.

@@ -40,7 +40,10 @@ pub(in crate::command) async fn compare(common: &Common, client: &Client, files:
 /// What every process of this kind runs with.
 async fn running(client: &Client, process: Process) -> Vec<(String, anyhow::Result<Value>)> {
     match process {
-        Process::Gateway => client.every_edge(&Method::GET, "/settings").await,
+        Process::Gateway => {
+            let all = client.every_edge(&Method::GET, "/settings").await;
+            all.into_iter().map(|(edge, settings)| (edge.admin.to_string(), settings)).collect()
+        }
         Process::Orders => {
             vec![(client.run.orders.to_string(), client.orders_json("/internal/settings").await)]
         }

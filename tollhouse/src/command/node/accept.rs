@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::Common;
 use crate::client::Client;
+use crate::directory::GatewayAdmin;
 use crate::output::{Attention, answer, word};
 
 /// How long the gateways have for a snapshot: one of a million domains takes most of a minute.
@@ -31,9 +32,9 @@ pub(super) async fn run(common: &Common, client: &Client) -> anyhow::Result<()> 
 }
 
 /// What each gateway said, or why it did not.
-fn by_address(answers: Vec<(String, anyhow::Result<Value>)>) -> BTreeMap<String, Value> {
+fn by_address(answers: Vec<(GatewayAdmin, anyhow::Result<Value>)>) -> BTreeMap<String, Value> {
     let said = |answer: anyhow::Result<Value>| answer.unwrap_or_else(|error| json!({ "failed": format!("{error:#}") }));
-    answers.into_iter().map(|(address, answer)| (address, said(answer))).collect()
+    answers.into_iter().map(|(edge, answer)| (edge.admin.to_string(), said(answer))).collect()
 }
 
 fn waits(gateway: &Value) -> bool {
