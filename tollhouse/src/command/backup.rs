@@ -14,6 +14,7 @@
 
 mod finish;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -78,7 +79,7 @@ pub(super) async fn backup(common: &Common, directory: &Directory, options: &Dat
     );
     let key = signing_key(directory)?;
     let made_at = SystemClock::new().now_seconds().0;
-    let mut databases = json!({});
+    let mut databases = BTreeMap::new();
     for Part { name, file, copy, .. } in parts(directory, options) {
         anyhow::ensure!(
             file.exists(),
@@ -87,7 +88,7 @@ pub(super) async fn backup(common: &Common, directory: &Directory, options: &Dat
             file.display()
         );
         let contents = backup::copy(&file, &copy).await?;
-        databases[name] = as_json(&contents, backup::schema(&copy).await?);
+        databases.insert(name, as_json(&contents, backup::schema(&copy).await?));
     }
     let manifest = json!({ "version": env!("CARGO_PKG_VERSION"), "made_at": made_at, "databases": databases });
     let text = format!("{manifest:#}\n");
@@ -101,20 +102,17 @@ pub(super) async fn backup(common: &Common, directory: &Directory, options: &Dat
 pub(super) async fn restore(common: &Common, directory: &Directory, restore: &Restore) -> anyhow::Result<()> {
     chassis::process::prepare()?;
     let from = &restore.databases.directory;
-    let (text, is_signed) = manifest(
-        from,
-        &signing_key(directory).or_else(
-            |error| {
-                if restore.accept_unsigned { Secret::generate() } else { Err(error) }
-            },
-        )?,
-    )?;
-    anyhow::ensure!(
-        is_signed || restore.accept_unsigned,
-        "{} is not what this platform signed: it was changed, or made under another platform secret; if you know where it \
-         was since it was made, restore it with --accept-unsigned",
-        from.join(MANIFEST).display()
-    );
+    let key = signing_key(directory);
+    let (text, is_signed) = manifest(from, key.as_ref().ok())?;
+    if !restore.accept_unsigned {
+        key?;
+        anyhow::ensure!(
+            is_signed,
+            "{} is not what this platform signed: it was changed, or made under another platform secret; if you know where \
+             it was since it was made, restore it with --accept-unsigned",
+            from.join(MANIFEST).display()
+        );
+    }
     let manifest: Value = serde_json::from_str(&text).with_context(|| format!("reading {}", from.display()))?;
     let made_at = made_at(&manifest).with_context(|| format!("{} does not say when it was made", from.display()))?;
     if !restore.older {
@@ -135,11 +133,11 @@ pub(super) async fn restore(common: &Common, directory: &Directory, restore: &Re
          restore again",
     )?;
     let done = json!({ "backup": manifest, "kept": kept, "report": report });
-    answer(common, &done, |done| {
+    answer(common, &done, |_| {
         let kept: String = kept.iter().map(|file| format!("What was there is kept as {}.\n", file.display())).collect();
         format!(
             "{}Restored the backup of {}.\n{kept}{}",
-            contents(&done["backup"]),
+            contents(&manifest),
             moment(made_at).unwrap_or_default(),
             finish::in_words(&report)
         )
@@ -215,11 +213,11 @@ fn signing_key(directory: &Directory) -> anyhow::Result<Secret> {
 }
 
 /// The manifest of a backup, and whether this platform wrote it.
-fn manifest(backup: &Path, key: &Secret) -> anyhow::Result<(String, bool)> {
+fn manifest(backup: &Path, key: Option<&Secret>) -> anyhow::Result<(String, bool)> {
     let path = backup.join(MANIFEST);
     let text = std::fs::read_to_string(&path).with_context(|| format!("{} is no complete backup", backup.display()))?;
     let signature = std::fs::read_to_string(backup.join(SIGNATURE)).unwrap_or_default();
-    let is_signed = key.derive(&text).matches_token(signature.trim());
+    let is_signed = key.is_some_and(|key| key.derive(&text).matches_token(signature.trim()));
     Ok((text, is_signed))
 }
 
@@ -235,8 +233,7 @@ fn is_newest(directory: &Directory, backup: &Path, made_at: i64) -> anyhow::Resu
     let beside = folder.parent().and_then(|above| std::fs::read_dir(above).ok()).into_iter().flatten();
     let key = signing_key(directory).ok();
     for other in beside.take(BESIDE_MAX).filter_map(|entry| Some(entry.ok()?.path())) {
-        let found = key.as_ref().and_then(|key| manifest(&other, key).ok());
-        let Some((text, true)) = found else { continue };
+        let Ok((text, true)) = manifest(&other, key.as_ref()) else { continue };
         let at = serde_json::from_str(&text).ok().as_ref().and_then(self::made_at);
         newest = newest.max(at.map(|at| (at, other.display().to_string())));
     }
