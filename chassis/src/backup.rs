@@ -1,17 +1,13 @@
-//! Copies of a database while it is in use, and the checks that a copy must pass before anybody relies on it. Here those
-//! of the embedded database; those of a PostgreSQL server are in `server`.
+//! Copies of an embedded database while it is in use, the checks that a copy must pass before anybody relies on it, and how
+//! copies take the place of databases. A PostgreSQL server has tools of its own for the first two.
 //!
 //! A copy is one reading transaction of SQLite (`VACUUM INTO`): it holds what was committed when it began, whatever is
 //! written meanwhile, and it holds up nobody. Copying the file itself would miss the write-ahead log. A copy that was
 //! cut short or damaged is found by its digest and by SQLite's own check of every page and index.
 
-mod server;
-
-pub use server::{ServerDatabase, examine as examine_dump};
-
 use std::collections::BTreeMap;
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -19,11 +15,11 @@ use aws_lc_rs::digest::{Context as Digest, SHA256};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions as _, Connection as _};
 
+/// What the name of a file ends with that lies beside a database while [`replace`] is at work.
+const MARK: &str = "restoring";
+
 /// How long a copy waits for a lock of the process that uses the database.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
-
-/// The version of a schema, which the migrations of both databases note.
-const SCHEMA: &str = "SELECT MAX(version) FROM _sqlx_migrations";
 
 /// What a copy holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +37,7 @@ pub struct Contents {
 /// # Errors
 /// When it cannot be read or written, or the copy does not pass [`examine`].
 pub async fn copy(from: &Path, to: &Path) -> anyhow::Result<Contents> {
+    is_whole(from)?;
     anyhow::ensure!(!to.exists(), "{} is there already; choose another directory", to.display());
     let mut source = open(from).await?;
     let target = to.to_str().context("the backup's path is not UTF-8")?;
@@ -96,41 +93,15 @@ pub async fn examine(path: &Path) -> anyhow::Result<Contents> {
     Ok(Contents { bytes, sha256, rows })
 }
 
-/// Carries out statements on a database that nobody uses yet, all or none.
-///
-/// # Errors
-/// When one of them fails.
-pub async fn amend(path: &Path, statements: &[String]) -> anyhow::Result<()> {
-    let mut database = open(path).await?;
-    let mut transaction = database.begin().await?;
-    for statement in statements {
-        sqlx::query(sqlx::AssertSqlSafe(statement.clone()))
-            .execute(&mut *transaction)
-            .await
-            .with_context(|| format!("preparing {}", path.display()))?;
-    }
-    transaction.commit().await?;
-    database.close().await?;
-    Ok(())
-}
-
-/// One number from a database.
-///
-/// # Errors
-/// When there is none.
-pub async fn number(path: &Path, question: &'static str) -> anyhow::Result<i64> {
-    let mut database = open(path).await?;
-    let answer = sqlx::query_scalar(question).fetch_one(&mut database).await?;
-    database.close().await?;
-    Ok(answer)
-}
-
 /// The version of a database's schema.
 ///
 /// # Errors
 /// When it has none of ours.
 pub async fn schema(path: &Path) -> anyhow::Result<i64> {
-    number(path, SCHEMA).await.with_context(|| format!("{} has no schema of ours", path.display()))
+    let mut database = open(path).await?;
+    let version = sqlx::query_scalar("SELECT MAX(version) FROM _sqlx_migrations").fetch_one(&mut database).await;
+    database.close().await?;
+    version.with_context(|| format!("{} has no schema of ours", path.display()))
 }
 
 /// Makes sure that no process has the database open: only then may its file be replaced. Leaves it as one file, with its
@@ -150,6 +121,82 @@ pub async fn is_unused(path: &Path) -> anyhow::Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Puts files in the places of databases that nobody uses: all of them or, if the process is killed half-way, some, and then no
+/// process of ours opens any of them until it is done again ([`is_whole`]). What was in a place is kept beside it, under the
+/// names that are returned, where there was something.
+///
+/// # Errors
+/// When a file cannot be moved. The databases are then as after a kill.
+pub fn replace(files: &[(PathBuf, PathBuf)]) -> anyhow::Result<Vec<PathBuf>> {
+    let kept: Vec<_> = files.iter().filter(|(_, place)| place.exists()).map(|(_, place)| free_name(place)).collect();
+    for step in steps(files) {
+        step.carry_out()?;
+    }
+    Ok(kept)
+}
+
+/// Makes sure that a database is not one of several that [`replace`] has replaced by half.
+///
+/// # Errors
+/// When it is.
+pub fn is_whole(path: &Path) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        !beside(path, MARK).exists(),
+        "the restore of {} did not come to its end: run `tollhouse restore` again",
+        path.display()
+    );
+    Ok(())
+}
+
+/// What [`replace`] does, in order. After each step everything before it is on the disk.
+#[derive(Debug)]
+enum Step {
+    Mark(PathBuf),
+    Move(PathBuf, PathBuf),
+    Unmark(PathBuf),
+}
+
+fn steps(files: &[(PathBuf, PathBuf)]) -> Vec<Step> {
+    let marks = || files.iter().map(|(_, place)| beside(place, MARK));
+    let mut steps: Vec<_> = marks().map(Step::Mark).collect();
+    for (file, place) in files {
+        let kept = free_name(place);
+        // A log of the old file must not be taken for one of the new.
+        for ending in ["-wal", "-shm", ""] {
+            let with = |path: &Path| PathBuf::from(format!("{}{ending}", path.display()));
+            if with(place).exists() {
+                steps.push(Step::Move(with(place), with(&kept)));
+            }
+        }
+        steps.push(Step::Move(file.clone(), place.clone()));
+    }
+    steps.extend(marks().map(Step::Unmark));
+    steps
+}
+
+impl Step {
+    fn carry_out(&self) -> anyhow::Result<()> {
+        let (done, place) = match self {
+            Self::Mark(path) => (std::fs::write(path, ""), path),
+            Self::Move(from, to) => (std::fs::rename(from, to), to),
+            Self::Unmark(path) => (std::fs::remove_file(path), path),
+        };
+        let done = done.and_then(|()| crate::durable::sync_names(place.parent().unwrap_or(Path::new("/"))));
+        done.with_context(|| format!("{self:?}"))
+    }
+}
+
+/// A name that what is in a place can be kept under: what an earlier restore has kept stays.
+fn free_name(place: &Path) -> PathBuf {
+    let name = |number: u32| if number == 1 { "before-restore".to_owned() } else { format!("before-restore-{number}") };
+    let mut names = (1..u32::MAX).map(|number| beside(place, &name(number)));
+    names.find(|path| !path.exists()).unwrap_or_else(|| beside(place, "before-restore"))
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    PathBuf::from(format!("{}.{ending}", path.display()))
 }
 
 async fn open(path: &Path) -> anyhow::Result<SqliteConnection> {
@@ -204,7 +251,6 @@ mod tests {
         assert_eq!(contents.rows, BTreeMap::from([("items".to_owned(), 1)]));
         assert_eq!(examine(&to).await.unwrap(), contents);
         assert!(copy(&from, &to).await.is_err(), "what is there is not overwritten");
-        assert_eq!(number(&from, "SELECT COUNT(*) FROM items").await.unwrap(), 2);
     }
 
     #[tokio::test]
@@ -255,6 +301,62 @@ mod tests {
         assert!(is_unused(&path).await.is_err());
         database.close().await;
         is_unused(&path).await.unwrap();
-        assert_eq!(number(&path, "SELECT COUNT(*) FROM items").await.unwrap(), 1);
+        assert_eq!(examine(&path).await.unwrap().rows["items"], 1);
+    }
+
+    /// What the database says, if a process of ours opens it.
+    async fn says(path: &Path) -> Option<String> {
+        let database = Sqlite::open(path).await.ok()?;
+        let name = sqlx::query_scalar("SELECT name FROM items").fetch_one(&database.write).await.unwrap();
+        database.close().await;
+        Some(name)
+    }
+
+    #[tokio::test]
+    async fn databases_are_replaced_together_wherever_the_process_is_killed() {
+        let mut outcomes = Vec::new();
+        for killed_after in 0.. {
+            let directory = tempfile::tempdir().unwrap();
+            let path = |name: &str| directory.path().join(name);
+            let files = ["domains", "orders"].map(|name| (path(&format!("{name}.new")), path(name)));
+            for (file, place) in &files {
+                for (path, name) in [(file, "new"), (place, "old")] {
+                    let database = shop(path).await;
+                    add(&database, name).await;
+                    database.close().await;
+                }
+                // Of a database that was not closed.
+                std::fs::write(format!("{}-shm", place.display()), "").unwrap();
+            }
+            let steps = steps(&files);
+            for step in steps.iter().take(killed_after) {
+                step.carry_out().unwrap();
+            }
+            let found = [says(&files[0].1).await, says(&files[1].1).await].map(|name| name.unwrap_or("refused".into()));
+            assert!(killed_after > 1 || found[1] == "old", "before it begins");
+            if killed_after > 1 && killed_after < steps.len() - 1 {
+                assert_eq!(found, ["refused", "refused"], "after {killed_after} of {steps:?}");
+                assert!(copy(&files[0].1, &path("copy")).await.is_err(), "half of a restore is not backed up");
+            }
+            // Done again, with new files.
+            if killed_after == 4 {
+                for (file, place) in &files {
+                    let _ = std::fs::remove_file(file);
+                    let database = shop(file).await;
+                    add(&database, "again").await;
+                    database.close().await;
+                    is_unused(place).await.unwrap();
+                }
+                replace(&files).unwrap();
+                assert_eq!(says(&files[1].1).await.as_deref(), Some("again"));
+                assert_eq!(says(&path("domains.before-restore")).await.as_deref(), Some("old"), "it is kept");
+            }
+            outcomes.push(found);
+            if killed_after == steps.len() {
+                break;
+            }
+        }
+        assert_eq!(outcomes.first().unwrap(), &["old", "old"]);
+        assert_eq!(outcomes.last().unwrap(), &["new", "new"]);
     }
 }

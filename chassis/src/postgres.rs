@@ -90,6 +90,12 @@ impl PostgresSettings {
         Ok(Self { options: options.application_name("tollhouse").options(SESSION), connections })
     }
 
+    /// Another database of the same server.
+    #[must_use]
+    pub fn database(self, name: &str) -> Self {
+        Self { options: self.options.database(name), ..self }
+    }
+
     /// With a session that is told something else than [`SESSION`], so that a test need not wait as long.
     #[cfg(test)]
     pub(crate) fn telling<const N: usize>(mut self, session: [(&'static str, &'static str); N]) -> Self {

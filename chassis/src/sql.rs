@@ -80,6 +80,35 @@ impl Database {
         Ok(Self { write: pool(sqlite.write), read: pool(sqlite.read) })
     }
 
+    /// Connections that only read, to a database that is there; its schema may be of any version, and stays.
+    pub fn as_it_is(place: &Place) -> Pool {
+        match place {
+            Place::Sqlite(path) => Pool::Sqlite(crate::sqlite::reader(path), Arc::default()),
+            Place::Postgres(settings) => Pool::server(crate::postgres::open(settings)),
+        }
+    }
+
+    /// Makes sure that a service has made this database, and that none uses it. (A file is taken by replacing it.)
+    ///
+    /// # Errors
+    /// When it is otherwise, or the database does not answer.
+    pub async fn may_be_taken(place: &Place) -> anyhow::Result<()> {
+        let pool = Self::as_it_is(place);
+        let ours: Result<i64, _> = query_scalar("SELECT MAX(version) FROM _sqlx_migrations").fetch_one(&pool).await;
+        ours.with_context(|| format!("{place:?} has no schema of ours: restore the backup into it first"))?;
+        if pool.kind() == Kind::Postgres {
+            let others: i64 = query_scalar(
+                "SELECT COUNT(*) FROM pg_stat_activity
+                 WHERE datname = current_database() AND application_name = 'tollhouse' AND pid <> pg_backend_pid()",
+            )
+            .fetch_one(&pool)
+            .await?;
+            anyhow::ensure!(others == 0, "a service still uses {place:?}; stop it first");
+        }
+        pool.close().await;
+        Ok(())
+    }
+
     /// What a process asks first of all, perhaps several times. A PostgreSQL server that is gone again is waited for like
     /// one that is not there yet: the first start of one is often two, and names of containers come and go meanwhile.
     ///

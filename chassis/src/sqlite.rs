@@ -31,6 +31,7 @@ impl Sqlite {
     /// When the file cannot be opened or is no database.
     pub async fn open(path: &Path) -> anyhow::Result<Self> {
         let place = || format!("opening the database {}", path.display());
+        crate::backup::is_whole(path)?;
         if let Some(directory) = path.parent() {
             crate::durable::create_directories(directory).with_context(place)?;
         }
@@ -46,14 +47,10 @@ impl Sqlite {
         let write = SqlitePoolOptions::new()
             .max_connections(1)
             .acquire_timeout(WAIT_MAX)
-            .connect_with(options.clone())
+            .connect_with(options)
             .await
             .with_context(place)?;
-        let read = SqlitePoolOptions::new()
-            .max_connections(READERS_MAX)
-            .acquire_timeout(WAIT_MAX)
-            .connect_lazy_with(options.create_if_missing(false).read_only(true));
-        Ok(Self { write, read })
+        Ok(Self { write, read: reader(path) })
     }
 
     /// Brings the schema up to date.
@@ -69,6 +66,12 @@ impl Sqlite {
         self.read.close().await;
         self.write.close().await;
     }
+}
+
+/// Connections that only read. They are opened when they are needed, and make no file.
+pub(crate) fn reader(path: &Path) -> SqlitePool {
+    let options = SqliteConnectOptions::new().filename(path).read_only(true).busy_timeout(WAIT_MAX);
+    SqlitePoolOptions::new().max_connections(READERS_MAX).acquire_timeout(WAIT_MAX).connect_lazy_with(options)
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ mod peers;
 mod plans;
 mod project;
 mod publish;
+mod restored;
 mod run;
 mod seals;
 mod shares;
@@ -47,8 +48,8 @@ pub use issuer::{
     Limits, LocalAuthority, RenewalAdvice, signing,
 };
 pub use plans::{Grant, Plans};
+pub use restored::{Counted, Kind, Outcome, Report, finish_restore};
 pub use run::{World, start, start_in};
-pub use store::log::REPLACE_EARLIER;
 pub use store::newest_schema;
 
 /// Every path of the public API, as its router has it.

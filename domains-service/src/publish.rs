@@ -1,4 +1,4 @@
-//! What of a domain the edge is told.
+//! What of a domain the edge is told, and how a domain or a project leaves it.
 //!
 //! Called within the transaction that changes a domain, so that records and change log agree. A domain that is served
 //! has a site; where its redirect leads is worked out anew whenever it or its target changes.
@@ -6,11 +6,14 @@
 use chassis::sql::{Found, query_as};
 use contract::feed::{Entity, EntityName};
 use contract::hostname::Hostname;
+use contract::time::UnixMillis;
 
+use crate::domain::kept::KeptDomain;
 use crate::domain::redirect::{self, Node};
 use crate::domain::{Domain, RedirectTarget};
+use crate::store::projects::{ProjectRecord, Removed, end_sessions, save_removal};
 use crate::store::withdrawals::What;
-use crate::store::{StoreError, Write, domains};
+use crate::store::{StoreError, Write, acme, domains, keys};
 
 /// A domain, as far as redirects care.
 pub(crate) fn node(domain: &Domain) -> Node {
@@ -87,6 +90,44 @@ pub(crate) async fn withdraw(write: &mut Write, domain: &Domain) -> Result<(), S
     write.remove(EntityName::Site(domain.name.clone())).await?;
     write.remove(EntityName::Certificate(domain.name.clone())).await?;
     withdraw_challenges(write, domain).await
+}
+
+/// Withdraws a domain, lets its name go and forgets its record.
+pub(crate) async fn forget(write: &mut Write, domain: &Domain, lineage: &str) -> Result<(), StoreError> {
+    let now = write.now();
+    withdraw(write, domain).await?;
+    domains::let_go(write.connection(), &domain.name, &domain.project, lineage, now).await?;
+    domains::delete_domain(write.connection(), domain).await?;
+    acme::abandon_orders(write.connection(), &domain.name, now).await
+}
+
+/// Takes everything of the project from the edge, lets its names go, and keeps the rest until `erase_at`.
+pub(crate) async fn withdraw_project(
+    write: &mut Write,
+    platform: &Hostname,
+    project: &mut ProjectRecord,
+    erase_at: UnixMillis,
+) -> Result<(), StoreError> {
+    let now = write.now();
+    let mut kept = Vec::new();
+    for domain in domains::all_domains(write.connection(), &project.id).await? {
+        forget(write, &domain, &project.salt).await?;
+        if domain.removal.is_none() {
+            kept.push(KeptDomain::of(&domain));
+        }
+    }
+    for key in keys::all_keys(write.connection(), &project.id).await? {
+        keys::withdraw(write, &key).await?;
+    }
+    if let Some(host) = project.host(platform) {
+        write.remove(EntityName::Site(host)).await?;
+    }
+    write.remove(EntityName::Project(project.id.name.clone())).await?;
+    write.withdrawn(What::Project, project.id.name.as_str(), &project.id).await?;
+    end_sessions(write.connection(), &project.id).await?;
+    project.removed = Some(Removed { at: now, erase_at, domains: kept });
+    project.updated_at = now;
+    save_removal(write.connection(), project).await
 }
 
 /// Withdraws the answers to challenges for the name: the authority has its verdict.

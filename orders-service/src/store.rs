@@ -21,7 +21,7 @@ use crate::order::{CancelError, Order, ShipDate, ShipError, Status};
 
 pub use fault::{FaultKind, StoreError};
 pub use outbox::{Untold, Waiting};
-pub use sql::{SqlOrders, newest_schema};
+pub use sql::{SqlOrders, finish_restore, newest_schema};
 
 /// How long a request waits for the store before it is told so: a little more than the store's own wait for a lock.
 pub const WAIT_MAX: Duration = Duration::from_secs(5);

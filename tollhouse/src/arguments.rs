@@ -21,7 +21,7 @@ use crate::test_world::Dns;
 
 pub use access::{Node, Token};
 pub use domain::Domain;
-pub use on_call::{By, Databases, Restore, Top};
+pub use on_call::{By, Databases, FinishRestore, Restore, Top};
 pub use project::{OrDefault, Project};
 pub use up::{Init, Up, UpstreamArgument, UpstreamSetting};
 pub use webhook::Webhook;
@@ -145,11 +145,14 @@ pub enum Command {
         #[arg(long)]
         resume: bool,
     },
-    /// Copy the databases, while the platform runs, and check the copies. Secrets are not among them.
+    /// Copy the databases, while the platform runs, and check the copies. Secrets are not among them. Not for PostgreSQL:
+    /// docs/operating.md has the commands of its own tools.
     Backup(Databases),
-    /// Put the databases of a backup back, with everything stopped. What was there is moved aside. A backup that was
-    /// changed by others is refused.
+    /// Put the databases of a backup back, with everything stopped. What was there is kept, and what it had revoked or removed
+    /// is withdrawn again. A backup that was changed by others is refused.
     Restore(Restore),
+    /// Make databases ready that PostgreSQL's tools have put back, before the services start.
+    FinishRestore(FinishRestore),
     /// Make the secrets and certificates of a platform that runs as several processes. What is there stays.
     Init(Init),
     /// Make the demo projects on a running platform, unless they are there.

@@ -72,6 +72,9 @@ pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
     if let Command::Restore(options) = command {
         return backup::restore(common, &directory, &options).await;
     }
+    if let Command::FinishRestore(options) = command {
+        return backup::finish_restore(common, &options).await;
+    }
     let client = Client::of(&directory)?;
     match command {
         Command::Demo => init::make_demo(common, &directory, &client).await,
@@ -97,6 +100,7 @@ pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
         | Command::Ca
         | Command::Backup(_)
         | Command::Restore(_)
+        | Command::FinishRestore(_)
         | Command::Healthcheck { .. }
         | Command::Dns(_) => Ok(()),
     }

@@ -62,7 +62,8 @@ fn with_times(value: Value) -> Value {
     }
 }
 
-fn moment(at: i64) -> Option<String> {
+/// A moment as people write it: whole seconds or milliseconds since 1970. `None` for what is neither.
+pub fn moment(at: i64) -> Option<String> {
     const FIRST_SECOND: i64 = 1_000_000_000;
     const FIRST_MILLISECOND: i64 = 1_000_000_000_000;
     match at {

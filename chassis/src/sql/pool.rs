@@ -205,7 +205,8 @@ impl Pool {
         }
     }
 
-    pub(super) async fn close(&self) {
+    /// Finishes what is in progress and lets go.
+    pub async fn close(&self) {
         match self {
             Self::Sqlite(pool, _) => pool.close().await,
             Self::Postgres(pool, ..) => pool.close().await,

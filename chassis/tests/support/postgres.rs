@@ -155,6 +155,11 @@ impl Server {
         keeper.wait().unwrap();
     }
 
+    /// Where its programs are.
+    pub(crate) fn programs(&self) -> &Path {
+        &self.programs
+    }
+
     /// The process id of the server itself.
     pub(crate) fn pid(&self) -> u32 {
         let text = std::fs::read_to_string(self.directory.join("data/postmaster.pid")).unwrap();

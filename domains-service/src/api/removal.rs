@@ -10,7 +10,7 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use contract::feed::{Entity, EntityName};
+use contract::feed::Entity;
 use contract::project::ProjectId;
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -19,12 +19,11 @@ use super::extract::{Params, Segments};
 use super::{changes, projects, view};
 use crate::actor::Actor;
 use crate::app::App;
-use crate::domain::kept::KeptDomain;
 use crate::error::{Code, Stop};
 use crate::publish;
-use crate::store::projects::{ProjectRecord, Removed, end_sessions, erase, find_named, find_removed, save_removal};
+use crate::store::projects::{ProjectRecord, erase, find_named, find_removed};
 use crate::store::withdrawals::What;
-use crate::store::{Write, acme, domains, keys};
+use crate::store::{domains, keys};
 use crate::withdrawals::{self, Waiting};
 
 /// `DELETE /internal/projects/{project}?now=bool`: keys and traffic stop, the name is free, and the data is kept until
@@ -51,7 +50,7 @@ pub(super) async fn remove(
     let gone = found.as_ref().or(kept.first()).map(|project| project.id.clone()).ok_or_else(no_project)?;
     let now = write.now();
     if let Some(mut project) = found {
-        withdraw(&app, &mut write, &mut project).await?;
+        publish::withdraw_project(&mut write, &app.platform, &mut project, now.plus(app.removed_kept_millis)).await?;
         if at_once {
             erase(write.connection(), &project.id, now).await?;
         } else {
@@ -65,34 +64,6 @@ pub(super) async fn remove(
     let acknowledged = withdrawals::settle(&app, revision, (&[What::Project], name.as_str()), &gone).await?;
     let took = app.clock.monotonic().saturating_sub(started);
     Ok(changes::removed(&acknowledged, took.min(Duration::from_mins(1))))
-}
-
-/// Takes everything of the project from the edge and lets its names go.
-async fn withdraw(app: &App, write: &mut Write, project: &mut ProjectRecord) -> Result<(), Stop> {
-    let now = write.now();
-    let mut kept = Vec::new();
-    for domain in domains::all_domains(write.connection(), &project.id).await? {
-        publish::withdraw(write, &domain).await?;
-        domains::let_go(write.connection(), &domain.name, &project.id, &project.salt, now).await?;
-        domains::delete_domain(write.connection(), &domain).await?;
-        acme::abandon_orders(write.connection(), &domain.name, now).await?;
-        if domain.removal.is_none() {
-            kept.push(KeptDomain::of(&domain));
-        }
-    }
-    for key in keys::all_keys(write.connection(), &project.id).await? {
-        keys::withdraw(write, &key).await?;
-    }
-    if let Some(host) = project.host(&app.platform) {
-        write.remove(EntityName::Site(host)).await?;
-    }
-    write.remove(EntityName::Project(project.id.name.clone())).await?;
-    write.withdrawn(What::Project, project.id.name.as_str(), &project.id).await?;
-    end_sessions(write.connection(), &project.id).await?;
-    let erase_at = now.plus(app.removed_kept_millis);
-    project.removed = Some(Removed { at: now, erase_at, domains: kept });
-    project.updated_at = now;
-    Ok(save_removal(write.connection(), project).await?)
 }
 
 /// `POST /internal/projects/{project}/restore`: the project of this name that was removed last is there again, with its

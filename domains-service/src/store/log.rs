@@ -19,14 +19,9 @@ use super::{Store, StoreError};
 /// Rows of the log read at once.
 pub(crate) const CHANGES_PER_READ: i64 = 512;
 
-/// The setting of [`REPLACE_EARLIER`]: revisions below it are of databases that this one replaced on purpose.
-const REPLACED_BELOW: &str = "replaced_below";
-
-/// What a restore tells the database that it puts back, once its counter is above every revision ever given out: it replaces
-/// the databases of before. A follower of one of them is sent a snapshot, whatever its mark.
-pub const REPLACE_EARLIER: &str = "INSERT INTO settings (name, value) \
-     SELECT 'replaced_below', CAST(current AS TEXT) FROM revision_counter WHERE id = 1 \
-     ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+/// The setting that says which revisions are of databases that this one replaced on purpose: those below. A follower of one of
+/// them is sent a snapshot, whatever its mark.
+pub(super) const REPLACED_BELOW: &str = "replaced_below";
 
 /// What a follower is to be sent.
 #[derive(Debug)]

@@ -20,6 +20,10 @@ pub(crate) struct Write {
     done: Vec<Done>,
 }
 
+/// Above every revision that a lost database can have given out: revisions begin at the millisecond of the first start, so they
+/// are beyond the clock only by changes that came faster than one a millisecond, over all the time.
+const REVISIONS_AHEAD: i64 = 1_000_000_000;
+
 /// What somebody did, for the log: one line for each change, once it is certain.
 pub(super) struct Done {
     pub(super) kind: String,
@@ -113,6 +117,31 @@ impl Write {
         query("INSERT INTO changes (revision, effect, at_ms, mark) VALUES ($1, $2, $3, $4)")
             .bind(self.current)
             .bind(to_json(effect))
+            .bind(self.now.0)
+            .bind(log::random_mark()?)
+            .execute(&mut self.transaction)
+            .await?;
+        Ok(())
+    }
+
+    /// Has the database count on above every revision that it, or the one that it replaces, which had come to `lost`, ever gave
+    /// out. Every follower is sent a snapshot; the marks stay, which say of what this database is a later state.
+    pub(crate) async fn replace_earlier(&mut self, lost: i64) -> Result<(), StoreError> {
+        self.current = self.current.max(lost).max(self.now.0).saturating_add(REVISIONS_AHEAD);
+        query("UPDATE changes SET effect = '' WHERE effect <> ''").execute(&mut self.transaction).await?;
+        query("UPDATE revision_counter SET oldest = $1 WHERE id = 1")
+            .bind(self.current)
+            .execute(&mut self.transaction)
+            .await?;
+        query(
+            "INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        )
+        .bind(log::REPLACED_BELOW)
+        .bind(self.current.to_string())
+        .execute(&mut self.transaction)
+        .await?;
+        query("INSERT INTO changes (revision, effect, at_ms, mark) VALUES ($1, '', $2, $3)")
+            .bind(self.current)
             .bind(self.now.0)
             .bind(log::random_mark()?)
             .execute(&mut self.transaction)

@@ -62,6 +62,18 @@ pub fn newest_schema() -> i64 {
     migrations().newest()
 }
 
+/// Makes a database that was put back from a backup ready for use: it is another one, so no entity tag from before matches.
+///
+/// # Errors
+/// When it is not one of ours, a service uses it, or it does not answer.
+pub async fn finish_restore(restored: &Place) -> anyhow::Result<()> {
+    Database::may_be_taken(restored).await?;
+    let database = Database::open(restored, &migrations()).await?;
+    query("DELETE FROM installation").execute(&database.write).await?;
+    database.close().await;
+    Ok(())
+}
+
 impl SqlOrders {
     /// Opens (or makes) the database, brings its schema up to date and starts the writers.
     ///

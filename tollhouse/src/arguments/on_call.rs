@@ -1,4 +1,4 @@
-//! Options of what operators ask and do at any hour: `top`, `backup`, `restore`.
+//! Options of what operators ask and do at any hour: `top`, `backup`, `restore`, `finish-restore`.
 
 use std::path::PathBuf;
 
@@ -12,15 +12,9 @@ pub struct Databases {
     /// The database of the domains-service. Default: where the data directory has it.
     #[arg(long)]
     pub domains_database: Option<PathBuf>,
-    /// A file with the URL of the database of the domains-service, where it is PostgreSQL's.
-    #[arg(long, conflicts_with = "domains_database", env = "TOLLHOUSE_BACKUP_DOMAINS_URL_FILE")]
-    pub domains_url_file: Option<PathBuf>,
     /// The database of the orders-service. Default: where the data directory has it.
     #[arg(long)]
     pub orders_database: Option<PathBuf>,
-    /// A file with the URL of the database of the orders-service, where it is PostgreSQL's.
-    #[arg(long, conflicts_with = "orders_database", env = "TOLLHOUSE_BACKUP_ORDERS_URL_FILE")]
-    pub orders_url_file: Option<PathBuf>,
 }
 
 /// `tollhouse restore`.
@@ -29,11 +23,34 @@ pub struct Restore {
     /// Where from, and where to.
     #[command(flatten)]
     pub databases: Databases,
-    /// Restore a backup that the secret of this platform did not sign: one of another secret, or of a version that did not
-    /// sign. Read it before: who writes a backup decides whose keys are good, and the SQL of a dump of PostgreSQL runs as
-    /// the owner of the database (`pg_restore --file=- orders.dump`).
+    /// Restore a backup that the secret of this platform did not sign. Read it before: who writes a backup decides whose
+    /// keys are good.
     #[arg(long)]
     pub accept_unsigned: bool,
+    /// Restore a backup although a newer one is known.
+    #[arg(long)]
+    pub older: bool,
+    /// Bring back also what was revoked or removed since the backup. It is listed.
+    #[arg(long)]
+    pub bring_back: bool,
+}
+
+/// `tollhouse finish-restore`.
+#[derive(Debug, Args)]
+pub struct FinishRestore {
+    /// A file with the URL of the restored database of the domains-service.
+    #[arg(long, env = "TOLLHOUSE_RESTORED_DOMAINS_URL_FILE")]
+    pub domains_url_file: PathBuf,
+    /// A file with the URL of the restored database of the orders-service.
+    #[arg(long, env = "TOLLHOUSE_RESTORED_ORDERS_URL_FILE")]
+    pub orders_url_file: PathBuf,
+    /// The name that the lost database of the domains-service has now, at the same server: what it had revoked or removed is
+    /// withdrawn again.
+    #[arg(long)]
+    pub lost: Option<String>,
+    /// Bring back also what was revoked or removed since the backup. It is listed.
+    #[arg(long)]
+    pub bring_back: bool,
 }
 
 /// `tollhouse top`.

@@ -1,36 +1,71 @@
-//! `tollhouse backup` and `tollhouse restore`: the databases, copied while the platform runs, checked, and put back.
+//! `tollhouse backup` and `tollhouse restore`: databases in files, copied while the platform runs, checked, and put back.
+//! PostgreSQL has tools of its own; what a database needs that they put back is in `finish`.
 //!
 //! A backup is a directory: one file per database, and `backup.json` with their digests and rows, written last: without
 //! it a backup is not complete. Secrets are not in it; with the sealing secret a backup of the domains would be
-//! everybody's private keys. What this means for a file and for a server is in `kept`.
+//! everybody's private keys.
 //!
 //! Who may write to a backup could put in a key of their own, or SQL. So the platform's secret signs `backup.json`, which
-//! has the digest of everything, and nothing is opened before it is known to be what was signed.
+//! has the digest of everything, and nothing is opened before it is known to be what was signed. An older backup is signed as
+//! well: whoever puts one in the newest one's place brings back what was revoked between. So the data directory knows when the
+//! newest backup was made, and an older one is restored only when the operator says so.
 //!
-//! A database that was restored knows less than it did. Gateways know more, and refuse whatever is older than what they
-//! have. So the restored database continues above every number that was ever given out, and has no log from before:
-//! each gateway is sent everything anew. Entity tags of orders from before the restore do not match any more.
+//! Databases are made ready in copies, and then take the places of the lost ones together.
 
-mod kept;
+mod finish;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context as _;
+use chassis::backup::{self, Contents};
 use chassis::clock::{Clock as _, SystemClock};
-use chassis::secret::Secret;
+use chassis::secret::{Secret, write_private};
+use domains_service::Report;
 use serde_json::{Value, json};
 
 use crate::arguments::{Common, Databases, Restore};
 use crate::directory::Directory;
-use crate::output::{answer, table};
-use kept::{Aside, Kept, Name};
+use crate::output::{answer, moment, table};
+
+pub(super) use finish::finish_restore;
 
 /// What says that a backup is complete.
 const MANIFEST: &str = "backup.json";
 
 /// What says that it is ours.
 const SIGNATURE: &str = "backup.json.sig";
+
+/// When the newest backup was made, in the data directory; in seconds.
+const NEWEST: &str = "backup.newest";
+
+/// Directories beside a backup in which a newer one is looked for.
+const BESIDE_MAX: usize = 10_000;
+
+/// One of the two databases.
+struct Part {
+    name: &'static str,
+    /// Where it is.
+    file: PathBuf,
+    /// Its copy in the backup.
+    copy: PathBuf,
+    /// The newest version of its schema that this program knows.
+    newest_schema: i64,
+}
+
+fn parts(directory: &Directory, options: &Databases) -> [Part; 2] {
+    let part = |name: &'static str, file: &Option<PathBuf>, newest_schema| Part {
+        name,
+        file: file.clone().unwrap_or_else(|| directory.path(&format!("{name}/{name}.sqlite"))),
+        copy: options.directory.join(format!("{name}.sqlite")),
+        newest_schema,
+    };
+    [
+        part("domains", &options.domains_database, domains_service::newest_schema()),
+        part("orders", &options.orders_database, orders_service::store::newest_schema()),
+    ]
+}
 
 pub(super) async fn backup(common: &Common, directory: &Directory, options: &Databases) -> anyhow::Result<()> {
     // First, so that everything below is made private.
@@ -43,67 +78,126 @@ pub(super) async fn backup(common: &Common, directory: &Directory, options: &Dat
         target.display()
     );
     let key = signing_key(directory)?;
+    let made_at = SystemClock::new().now_seconds().0;
     let mut databases = BTreeMap::new();
-    for &name in Name::ALL {
-        let database = Kept::of(directory, options, name)?;
-        let copied = database.copy(&database.copy_in(target, name), name).await?;
-        databases.insert(name.as_str(), copied);
+    for Part { name, file, copy, .. } in parts(directory, options) {
+        anyhow::ensure!(
+            file.exists(),
+            "there is no database {}; name it with --{name}-database. One of PostgreSQL is backed up by pg_dump: see \
+             docs/operating.md",
+            file.display()
+        );
+        let contents = backup::copy(&file, &copy).await?;
+        databases.insert(name, as_json(&contents, backup::schema(&copy).await?));
     }
-    let now = SystemClock::new().now_seconds();
-    let manifest = json!({ "version": env!("CARGO_PKG_VERSION"), "made_at": now, "databases": databases });
+    let manifest = json!({ "version": env!("CARGO_PKG_VERSION"), "made_at": made_at, "databases": databases });
     let text = format!("{manifest:#}\n");
-    chassis::secret::write_private(&target.join(SIGNATURE), key.derive(&text).to_token().as_bytes())?;
-    chassis::secret::write_private(&target.join(MANIFEST), text.as_bytes())?;
-    answer(common, &manifest, |manifest| readable(manifest, &format!("Checked and complete: {}", target.display())));
+    write_private(&target.join(SIGNATURE), key.derive(&text).to_token().as_bytes())?;
+    write_private(&target.join(MANIFEST), text.as_bytes())?;
+    write_private(&directory.path(NEWEST), made_at.to_string().as_bytes())?;
+    answer(common, &manifest, |manifest| format!("{}Checked and complete: {}", contents(manifest), target.display()));
     Ok(())
 }
 
 pub(super) async fn restore(common: &Common, directory: &Directory, restore: &Restore) -> anyhow::Result<()> {
     chassis::process::prepare()?;
-    let options = &restore.databases;
-    let from = &options.directory;
-    let path = from.join(MANIFEST);
-    let text = std::fs::read_to_string(&path).with_context(|| format!("{} is no complete backup", from.display()))?;
+    let from = &restore.databases.directory;
+    let key = signing_key(directory);
+    let (text, is_signed) = manifest(from, key.as_ref().ok())?;
     if !restore.accept_unsigned {
-        is_ours(from, &text, &signing_key(directory)?)?;
+        key?;
+        anyhow::ensure!(
+            is_signed,
+            "{} is not what this platform signed: it was changed, or made under another platform secret; if you know where \
+             it was since it was made, restore it with --accept-unsigned",
+            from.join(MANIFEST).display()
+        );
     }
-    let manifest: Value = serde_json::from_str(&text).with_context(|| format!("reading {}", path.display()))?;
-    let promised = |name: Name| manifest.pointer(&format!("/databases/{}", name.as_str())).unwrap_or(&Value::Null);
-    let database = |&name| Kept::of(directory, options, name).map(|kept| (name, kept.copy_in(from, name), kept));
-    let databases: Vec<_> = Name::ALL.iter().map(database).collect();
+    let manifest: Value = serde_json::from_str(&text).with_context(|| format!("reading {}", from.display()))?;
+    let made_at = made_at(&manifest).with_context(|| format!("{} does not say when it was made", from.display()))?;
+    if !restore.older {
+        is_newest(directory, from, made_at)?;
+    }
+    let parts = parts(directory, &restore.databases);
+    let promised = |part: &Part| manifest.pointer(&format!("/databases/{}", part.name)).unwrap_or(&Value::Null);
     // Everything is looked at before anything is touched.
     let _lock = directory.take()?;
-    let databases = databases.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
-    for (name, copy, database) in &databases {
-        database.may_be_restored(copy, promised(*name), *name).await?;
+    for part in &parts {
+        part.may_be_restored(promised(part)).await?;
     }
-    let mut done: Vec<(&Kept, Option<Aside>)> = Vec::new();
-    for (name, copy, database) in &databases {
-        match database.put_back(copy, promised(*name), *name, directory).await {
-            Ok(aside) => done.push((database, aside)),
-            Err(error) => return Err(undone(done, error).await),
-        }
-    }
-    answer(common, &manifest, |manifest| {
-        let kept = done.iter().filter_map(|(_, aside)| aside.as_ref());
-        let kept: Vec<String> = kept.map(|aside| format!("What was there is kept as {aside}.\n")).collect();
-        let words = format!(
-            "Restored. {}Start the platform; gateways that went on running are sent everything anew.",
-            kept.concat()
-        );
-        readable(manifest, &words)
+    let files = parts.each_ref().map(|part| (beside(&part.file, ".restored"), part.file.clone()));
+    let prepared = prepare(&parts, &files, &promised, restore.bring_back).await;
+    let report = prepared.inspect_err(|_| files.iter().for_each(|(fresh, _)| remove(fresh)))?;
+    let kept = backup::replace(&files).context(
+        "the databases are restored by half, and no service opens them: make room or right what is said below, and \
+         restore again",
+    )?;
+    let done = json!({ "backup": manifest, "kept": kept, "report": report });
+    answer(common, &done, |_| {
+        let kept: String = kept.iter().map(|file| format!("What was there is kept as {}.\n", file.display())).collect();
+        format!(
+            "{}Restored the backup of {}.\n{kept}{}",
+            contents(&manifest),
+            moment(made_at).unwrap_or_default(),
+            finish::in_words(&report)
+        )
     });
     Ok(())
 }
 
-/// Both databases or neither: what was put back already is taken back. The reason, and how that ended.
-async fn undone(done: Vec<(&Kept, Option<Aside>)>, mut error: anyhow::Error) -> anyhow::Error {
-    for (database, aside) in done.into_iter().rev() {
-        if let Err(also) = database.take_back(aside).await {
-            error = error.context(format!("{also:#}; what was restored before it is in place, so restore again"));
+/// Makes the databases ready, beside their places.
+async fn prepare<'a>(
+    parts: &[Part; 2],
+    files: &[(PathBuf, PathBuf); 2],
+    promised: &impl Fn(&Part) -> &'a Value,
+    bring_back: bool,
+) -> anyhow::Result<Report> {
+    for (part, (fresh, place)) in parts.iter().zip(files) {
+        remove(fresh);
+        if let Some(above) = place.parent() {
+            std::fs::create_dir_all(above).with_context(|| format!("making {}", above.display()))?;
         }
+        std::fs::copy(&part.copy, fresh).with_context(|| format!("copying to {}", fresh.display()))?;
+        // Again, of the copy: between the two looks somebody may have written to the backup.
+        is_what_was_backed_up(fresh, promised(part))?;
     }
-    error
+    let [(domains, lost), (orders, _)] = files;
+    let lost = match backup::examine(lost).await {
+        Ok(_) => Ok(lost.clone().into()),
+        Err(why) => Err(why),
+    };
+    orders_service::store::finish_restore(&orders.clone().into()).await?;
+    let clock = Arc::new(SystemClock::new());
+    let report = domains_service::finish_restore(&domains.clone().into(), lost, bring_back, clock).await?;
+    for (fresh, _) in files {
+        backup::is_unused(fresh).await?;
+        std::fs::File::open(fresh)?.sync_all()?;
+    }
+    Ok(report)
+}
+
+impl Part {
+    /// Makes sure that a copy is what was backed up, and that what it would replace may be replaced.
+    async fn may_be_restored(&self, promised: &Value) -> anyhow::Result<()> {
+        let copy = &self.copy;
+        anyhow::ensure!(copy.exists(), "there is no {}", copy.display());
+        let schema = promised.get("schema").and_then(Value::as_i64).unwrap_or(i64::MAX);
+        anyhow::ensure!(
+            schema <= self.newest_schema,
+            "{} has a schema (version {schema}) that is newer than this program (version {}); restore it with the \
+             version that made it, or a newer one",
+            copy.display(),
+            self.newest_schema
+        );
+        // First: nothing reads the contents of a file that is not the one that was backed up.
+        is_what_was_backed_up(copy, promised)?;
+        anyhow::ensure!(
+            as_json(&backup::examine(copy).await?, schema) == *promised,
+            "{} is not what was backed up: its rows differ",
+            copy.display()
+        );
+        if self.file.exists() { backup::is_unused(&self.file).await } else { Ok(()) }
+    }
 }
 
 /// The key that signs backups. It is not made here: a backup under a secret that nobody else has could not be restored.
@@ -118,19 +212,71 @@ fn signing_key(directory: &Directory) -> anyhow::Result<Secret> {
     Ok(secret.derive("backup manifest"))
 }
 
-/// Makes sure that this platform wrote the manifest.
-fn is_ours(from: &Path, manifest: &str, key: &Secret) -> anyhow::Result<()> {
-    let signature = std::fs::read_to_string(from.join(SIGNATURE)).unwrap_or_default();
+/// The manifest of a backup, and whether this platform wrote it.
+fn manifest(backup: &Path, key: Option<&Secret>) -> anyhow::Result<(String, bool)> {
+    let path = backup.join(MANIFEST);
+    let text = std::fs::read_to_string(&path).with_context(|| format!("{} is no complete backup", backup.display()))?;
+    let signature = std::fs::read_to_string(backup.join(SIGNATURE)).unwrap_or_default();
+    let is_signed = key.is_some_and(|key| key.derive(&text).matches_token(signature.trim()));
+    Ok((text, is_signed))
+}
+
+fn made_at(manifest: &Value) -> Option<i64> {
+    manifest.get("made_at")?.as_i64()
+}
+
+/// Makes sure that no newer backup is known: to the data directory, or beside this one.
+fn is_newest(directory: &Directory, backup: &Path, made_at: i64) -> anyhow::Result<()> {
+    let noted = std::fs::read_to_string(directory.path(NEWEST)).ok().and_then(|text| text.trim().parse().ok());
+    let mut newest: Option<(i64, String)> = noted.map(|at| (at, "the newest that was made here".to_owned()));
+    let folder = std::path::absolute(backup)?;
+    let beside = folder.parent().and_then(|above| std::fs::read_dir(above).ok()).into_iter().flatten();
+    let key = signing_key(directory).ok();
+    for other in beside.take(BESIDE_MAX).filter_map(|entry| Some(entry.ok()?.path())) {
+        let Ok((text, true)) = manifest(&other, key.as_ref()) else { continue };
+        let at = serde_json::from_str(&text).ok().as_ref().and_then(self::made_at);
+        newest = newest.max(at.map(|at| (at, other.display().to_string())));
+    }
+    if let Some((at, which)) = newest.filter(|(at, _)| *at > made_at) {
+        let [made_at, at] = [made_at, at].map(|at| moment(at).unwrap_or_default());
+        anyhow::bail!(
+            "{} was made at {made_at}, and there is a newer backup, of {at} ({which}): restore that, or this one with --older, \
+             which brings back what was revoked between",
+            backup.display()
+        );
+    }
+    Ok(())
+}
+
+/// Makes sure that a file has the bytes that the manifest says.
+fn is_what_was_backed_up(file: &Path, promised: &Value) -> anyhow::Result<()> {
+    let (bytes, sha256) = backup::digest(file)?;
     anyhow::ensure!(
-        key.derive(manifest).matches_token(signature.trim()),
-        "{} is not what this platform signed: it was changed, or made under another platform secret or by a version that \
-         did not sign; if you know where it was since it was made, restore it with --accept-unsigned",
-        from.join(MANIFEST).display()
+        promised.get("sha256").and_then(Value::as_str) == Some(&*sha256)
+            && promised.get("bytes").and_then(Value::as_u64) == Some(bytes),
+        "{} is not what was backed up: its digest differs",
+        file.display()
     );
     Ok(())
 }
 
-fn readable(manifest: &Value, words: &str) -> String {
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    PathBuf::from(format!("{}{ending}", path.display()))
+}
+
+/// Removes a database that was not put to use, as far as it is there.
+fn remove(fresh: &Path) {
+    for ending in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(beside(fresh, ending));
+    }
+}
+
+fn as_json(contents: &Contents, schema: i64) -> Value {
+    json!({ "bytes": contents.bytes, "sha256": contents.sha256, "rows": contents.rows, "schema": schema })
+}
+
+/// What a backup holds, as a table.
+fn contents(manifest: &Value) -> String {
     let databases = manifest.get("databases").and_then(Value::as_object).into_iter().flatten();
     let rows: Vec<Value> = databases
         .map(|(name, contents)| {
@@ -140,5 +286,5 @@ fn readable(manifest: &Value, words: &str) -> String {
         })
         .collect();
     let columns = [("DATABASE", "/name"), ("BYTES", "/bytes"), ("ROWS", "/rows"), ("SHA-256", "/sha256")];
-    format!("{}\n{words}", table(&Value::Array(rows), &columns))
+    format!("{}\n", table(&Value::Array(rows), &columns))
 }

@@ -20,13 +20,13 @@ fn control(platform: &Platform) -> String {
 }
 
 /// The status of a question with a token.
-async fn asked(platform: &Platform, token: &str, path: &str) -> u16 {
+pub(crate) async fn asked(platform: &Platform, token: &str, path: &str) -> u16 {
     let request = Client::new().get(format!("{}{path}", control(platform))).bearer_auth(token);
     request.send().await.unwrap().status().as_u16()
 }
 
 /// What a list says of a name.
-fn listed(platform: &Platform, noun: &str, name: &str) -> Value {
+pub(crate) fn listed(platform: &Platform, noun: &str, name: &str) -> Value {
     let all = platform.json(&[noun, "list"]);
     all.as_array().unwrap().iter().find(|one| one["name"] == name).cloned().unwrap_or_default()
 }

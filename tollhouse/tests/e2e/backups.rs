@@ -1,5 +1,7 @@
 //! Backups of a platform that runs, and what becomes of it when one is restored.
 
+mod server;
+
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -7,9 +9,22 @@ use chassis::secret::Secret;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::deployment::Deployment;
-use crate::deployment::postgres::{Server, name_in};
-use crate::world::{Platform, tollhouse, until};
+use crate::access::{asked, listed};
+use crate::world::{Platform, Project, order_file, until};
+
+/// What a statement brings from the control plane's database of a platform that does not run.
+fn in_domains(platform: &Platform, text: &str) -> String {
+    let asked = Command::new("sqlite3").arg(platform.path("domains/domains.sqlite")).arg(text).output();
+    let output = asked.expect("sqlite3 is needed: install the package sqlite3 (./check does)");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The names of one kind that a restore reports.
+fn brought<'a>(restored: &'a Value, kind: &str) -> Vec<&'a str> {
+    let names = restored["report"]["things"][kind]["names"].as_array();
+    names.map(|names| names.iter().map(|name| name.as_str().unwrap()).collect()).unwrap_or_default()
+}
 
 #[tokio::test]
 async fn a_restored_platform_is_as_it_was_and_gateways_believe_it() {
@@ -25,9 +40,6 @@ async fn a_restored_platform_is_as_it_was_and_gateways_believe_it() {
 
     // Afterwards an order is cancelled and a project published. Neither is in the backup.
     assert_eq!(shop.cancel(&platform, &client, shop.pending[0]).await.unwrap().status(), 204);
-    let keys = platform.json(&["key", "list", &shop.id]);
-    let key = keys.as_array().unwrap().iter().find(|key| key["label"] == "demo, everything").unwrap();
-    let key = key["id"].as_str().unwrap().to_owned();
     platform.json(&["project", "create", "late", "--access", "public"]);
     let late = "late.tollhouse.localhost";
     until("the late project is served", async || platform.command(&["explain", late]).status.success()).await;
@@ -36,17 +48,187 @@ async fn a_restored_platform_is_as_it_was_and_gateways_believe_it() {
     assert!(!running.status.success(), "a platform that runs is not replaced");
     assert!(String::from_utf8_lossy(&running.stderr).contains("another tollhouse runs"));
     platform.stop();
-    platform.json(&["restore", place]);
+    let keys = in_domains(&platform, "SELECT number, sealed FROM gateway_keys");
+    let restored = platform.command(&["restore", place]);
+    let said = String::from_utf8_lossy(&restored.stdout).into_owned();
+    assert!(restored.status.success() && said.contains("Nothing was revoked or removed since the backup."), "{said}");
+    assert!(said.contains(&format!("Restored the backup of {}", &jiff_date(&made)[..10])), "{said}");
+    assert_eq!(in_domains(&platform, "SELECT COUNT(*) FROM gateway_keys"), "0\n");
     platform.up();
 
     let client = platform.client();
     until("the gateway has taken what is older", async || !platform.command(&["explain", late]).status.success()).await;
     assert_eq!(shop.cancel(&platform, &client, shop.pending[0]).await.unwrap().status(), 204, "it is pending again");
+    assert!(!keys.is_empty() && in_domains(&platform, "SELECT number, sealed FROM gateway_keys") != keys);
     // And what is changed now arrives.
+    let key = key_id(&platform, &shop);
     platform.json(&["key", "revoke", &shop.id, &key]);
     until("the key is unknown to the edge", async || !platform.command(&["explain", &key]).status.success()).await;
     let list = shop.bare(&platform, &client, Method::GET, "/v1/store/orders").bearer_auth(&shop.read_only_key);
     assert_eq!(list.send().await.unwrap().status(), 200);
+}
+
+/// When a backup was made, as commands write it.
+fn jiff_date(manifest: &Value) -> String {
+    jiff::Timestamp::from_second(manifest["made_at"].as_i64().unwrap()).unwrap().to_string()
+}
+
+/// The id of the project's key that may do everything.
+fn key_id(platform: &Platform, project: &Project) -> String {
+    let keys = platform.json(&["key", "list", &project.id]);
+    let key = keys.as_array().unwrap().iter().find(|key| key["label"] == "demo, everything").unwrap();
+    key["id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_withdrawn_since_the_backup_is_withdrawn_again_or_listed() {
+    let mut platform = Platform::start();
+    let (shop, other) = (platform.project("pro"), platform.project("business"));
+    let edge = platform.json(&["node", "add", "edge-9"])["credential"].as_str().unwrap().to_owned();
+    let edge = Secret::parse(&edge).unwrap().to_token();
+    let ada = platform.json(&["token", "create", "ada"])["token"].as_str().unwrap().to_owned();
+    platform.json(&["domain", "add", &shop.id, "till.localhost"]);
+    for name in ["brief", "gone"] {
+        platform.json(&["project", "create", name]);
+        let file = platform.path("orders.jsonl");
+        order_file(&file, 1, 3);
+        platform.json(&["orders", "import", file.to_str().unwrap(), "--project", name]);
+    }
+    let gone = platform.json(&["project", "show", "gone"])["uid"].as_str().unwrap().to_owned();
+    platform.json(&["dashboard-link"]);
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path().join("backup");
+    let place = place.to_str().unwrap();
+    platform.json(&["backup", place]);
+
+    let key = key_id(&platform, &other);
+    let rotated = platform.json(&["key", "list", &shop.id])[0]["id"].as_str().unwrap().to_owned();
+    for command in [
+        &["key", "revoke", &other.id, &key][..],
+        &["key", "rotate", &shop.id, &rotated],
+        &["domain", "remove", &shop.id, "till.localhost"],
+        &["project", "remove", "brief", "--yes"],
+        &["project", "remove", "gone", "--now", "--yes"],
+        &["node", "revoke", "edge-9"],
+        &["token", "revoke", "ada"],
+    ] {
+        platform.json(command);
+    }
+    platform.stop();
+    let restored = platform.json(&["restore", place]);
+    assert_eq!(restored["report"]["outcome"], "withdrawn", "{restored:#}");
+    let expected = [
+        ("credentials", vec!["edge-9".to_owned()]),
+        ("tokens", vec!["ada".to_owned()]),
+        ("projects", vec!["brief".to_owned(), "gone".to_owned()]),
+        ("keys", vec![format!("{} {key}", other.id)]),
+        ("names", vec!["till.localhost".to_owned()]),
+    ];
+    for (kind, names) in expected {
+        assert_eq!(brought(&restored, kind), names, "{kind}: {restored:#}");
+    }
+    assert_eq!(in_domains(&platform, "SELECT COUNT(*) FROM dashboard_links"), "0\n");
+    platform.up();
+    let status = async |platform: &Platform, project: &Project| {
+        project.request(platform, &platform.client(), Method::GET, "/v1/store/orders").send().await.unwrap().status()
+    };
+    assert_eq!(status(&platform, &shop).await, 200);
+    assert_eq!(status(&platform, &other).await, 401, "its key stays revoked");
+    let keys = platform.json(&["key", "list", &shop.id]);
+    let ends = keys.as_array().unwrap().iter().find(|key| key["id"] == *rotated).unwrap();
+    assert!(ends["expires_at"].is_string(), "a key that was rotated ends: {ends}");
+    assert_eq!(platform.json(&["domain", "list", &shop.id]), json!([]));
+    let removed = platform.json(&["project", "removed"]);
+    assert_eq!((removed[0]["id"].as_str(), removed.as_array().unwrap().len()), (Some("brief"), 1), "{removed}");
+    assert_eq!(asked(&platform, &edge, "/edge/feed?node=a&after=0").await, 401);
+    assert!(listed(&platform, "node", "edge-9")["revoked_at"].is_string());
+    assert_eq!(asked(&platform, &ada, "/status").await, 401);
+    until("the orders of the erased project are erased again", async || {
+        let asked = Command::new("sqlite3")
+            .arg("-readonly")
+            .arg(platform.path("orders/orders.sqlite"))
+            .arg(format!("SELECT COUNT(*) FROM orders WHERE project = '{gone}'"))
+            .output();
+        asked.unwrap().stdout == b"0\n"
+    })
+    .await;
+
+    // What was removed by mistake is what the backup is for.
+    platform.stop();
+    let restored = platform.json(&["restore", place, "--bring-back"]);
+    assert_eq!(restored["report"]["outcome"], "back", "{restored:#}");
+    assert_eq!(brought(&restored, "projects"), ["brief", "gone"]);
+    platform.up();
+    assert_eq!(status(&platform, &other).await, 200);
+    assert_eq!(asked(&platform, &ada, "/status").await, 200);
+    platform.stop();
+    for lost in ["is lost", "is damaged"] {
+        let file = platform.path("domains/domains.sqlite");
+        std::fs::remove_file(&file).unwrap();
+        if lost == "is damaged" {
+            std::fs::write(&file, "no database at all, but text of some length").unwrap();
+        }
+        let restored = platform.command(&["restore", place]);
+        let said = String::from_utf8_lossy(&restored.stdout).into_owned();
+        assert!(restored.status.success() && said.contains("could not be compared"), "{said}");
+        for words in ["edge-9", "ada", "till.localhost", &key, "tollhouse key revoke PROJECT KEY"] {
+            assert!(said.contains(words), "{words}: {said}");
+        }
+    }
+}
+
+/// Signs a manifest, as this platform does.
+fn sign(platform: &Platform, backup: &Path, manifest: &Value) {
+    let text = manifest.to_string();
+    let secret = Secret::load(&platform.path("secrets/platform.key")).unwrap();
+    let signature = secret.derive("backup manifest").derive(&text).to_token();
+    std::fs::write(backup.join("backup.json"), text).unwrap();
+    std::fs::write(backup.join("backup.json.sig"), &*signature).unwrap();
+}
+
+#[test]
+fn an_older_backup_in_the_newest_ones_place_is_not_restored_unless_told_to() {
+    let mut platform = Platform::start();
+    let place = tempfile::tempdir().unwrap();
+    let [newest, older, tuesday] = ["newest", "older", "tuesday"].map(|name| place.path().join(name));
+    let mut manifest = platform.json(&["backup", newest.to_str().unwrap()]);
+    platform.stop();
+    std::fs::rename(&newest, &older).unwrap();
+    let made_at = manifest["made_at"].as_i64().unwrap();
+    manifest["made_at"] = json!(made_at - 86_400);
+    sign(&platform, &older, &manifest);
+    std::fs::rename(&older, &newest).unwrap();
+    let restore = |more: &[&str]| platform.command(&[&["restore", newest.to_str().unwrap()], more].concat());
+    refused(&restore(&[]), "there is a newer backup");
+    refused(&restore(&[]), &jiff_date(&manifest));
+    // The data directory is lost, and of the backups one is left that is newer.
+    std::fs::remove_file(platform.path("backup.newest")).unwrap();
+    std::fs::create_dir(&tuesday).unwrap();
+    sign(&platform, &tuesday, &json!({ "made_at": made_at - 3_600 }));
+    refused(&restore(&[]), "tuesday");
+    std::fs::write(tuesday.join("backup.json"), json!({ "made_at": made_at }).to_string()).unwrap();
+    assert!(restore(&[]).status.success(), "what is not signed is no newer backup");
+    sign(&platform, &tuesday, &json!({ "made_at": made_at }));
+    assert!(restore(&["--older"]).status.success());
+}
+
+#[test]
+fn after_half_of_a_restore_nothing_starts_until_it_is_done_again() {
+    let mut platform = Platform::start();
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path().join("backup");
+    let place = place.to_str().unwrap();
+    platform.json(&["backup", place]);
+    platform.stop();
+    // The mark of the second database cannot be written.
+    let in_the_way = platform.path("orders/orders.sqlite.restoring");
+    std::fs::create_dir(&in_the_way).unwrap();
+    refused(&platform.command(&["restore", place]), "restored by half");
+    refused(&platform.command(&["up", "--http-port", "0", "--https-port", "0", "--admin-port", "0"]), "restore` again");
+    std::fs::remove_dir(&in_the_way).unwrap();
+    refused(&platform.command(&["up", "--http-port", "0", "--https-port", "0", "--admin-port", "0"]), "restore` again");
+    platform.json(&["restore", place]);
+    platform.up();
 }
 
 #[tokio::test]
@@ -92,130 +274,7 @@ async fn a_backup_that_is_not_what_was_made_is_not_restored() {
     refused("is no complete backup");
 }
 
-/// `tollhouse backup` or `restore` of a deployment over these databases of a server.
-fn over_server(deployment: &Deployment, verb: &str, place: &Path, urls: &[String; 2]) -> Output {
-    let mut command = tollhouse();
-    command.arg(verb).arg(place).arg("--json").arg("--data-dir").arg(deployment.directory.path());
-    for (name, url) in ["domains", "orders"].iter().zip(urls) {
-        let file = deployment.directory.path().join(format!("{name}.url"));
-        chassis::secret::write_private(&file, url.as_bytes()).unwrap();
-        command.arg(format!("--{name}-url-file")).arg(file);
-    }
-    command.output().unwrap()
-}
-
-/// A database as containers have it: its user owns it, and nothing else of the server. Its URL.
-fn owned_database(server: &Server) -> String {
-    let url = server.database();
-    let name = name_in(&url);
-    server.sql("postgres", &format!("CREATE ROLE {name} LOGIN"));
-    server.sql("postgres", &format!("ALTER DATABASE {name} OWNER TO {name}"));
-    url.replace("tollhouse@", &format!("{name}@"))
-}
-
-fn refused(output: &Output, words: &str) {
+pub(crate) fn refused(output: &Output, words: &str) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains(words), "{said}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_platform_over_postgresql_is_restored_after_everything_is_lost_and_gateways_believe_it() {
-    let server = Server::shared();
-    let urls = [owned_database(server), owned_database(server)];
-    let mut deployment = Deployment::over_databases(&urls[0], &urls[1]).await;
-    let client = deployment.client();
-    let key = deployment.project("shop", "{\"id\":1}\n{\"id\":2}\n".to_owned()).await;
-    let domain = json!({ "name": "shop.localhost" });
-    let added = deployment.control(0, Method::POST, "/projects/shop/domains").json(&domain).send().await.unwrap();
-    assert!(added.status().is_success(), "{}", added.text().await.unwrap());
-    let domain_works = async |deployment: &Deployment| {
-        let request = deployment.request_to(&deployment.client(), 0, Method::GET, "shop.localhost", "/v1/store/orders");
-        request.bearer_auth(&key).send().await.is_ok_and(|answer| answer.status() == 200)
-    };
-    until("the domain has its certificate", async || domain_works(&deployment).await).await;
-    let list = async |deployment: &Deployment| {
-        let request = deployment.request(&client, 0, Method::GET, "shop", "/v1/store/orders");
-        let answer = request.bearer_auth(&key).send().await.ok()?;
-        answer.json::<Vec<Value>>().await.ok()
-    };
-    let before = list(&deployment).await.unwrap();
-    assert_eq!(before.len(), 2);
-
-    let place = tempfile::tempdir().unwrap();
-    let place = place.path().join("backup");
-    let made = over_server(&deployment, "backup", &place, &urls);
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let manifest: Value = serde_json::from_slice(&made.stdout).unwrap();
-    assert_eq!(manifest["databases"]["orders"]["rows"]["orders"], 2, "{manifest:#}");
-    assert_eq!(manifest["databases"]["domains"]["rows"]["projects"], 1, "{manifest:#}");
-
-    // Afterwards an order is cancelled and a project published. Neither is in the backup.
-    let cancel = async |deployment: &Deployment| {
-        let request = deployment.request(&client, 0, Method::DELETE, "shop", "/v1/store/orders/1");
-        request.bearer_auth(&key).send().await.unwrap().status().as_u16()
-    };
-    assert_eq!(cancel(&deployment).await, 204);
-    deployment.project("late", "{\"id\":1}\n".to_owned()).await;
-    let knows_late = async |deployment: &Deployment| {
-        let request = deployment.request(&deployment.client(), 0, Method::GET, "late", "/v1/store/orders");
-        request.send().await.is_ok_and(|answer| answer.status() != 404)
-    };
-    assert!(knows_late(&deployment).await);
-
-    refused(&over_server(&deployment, "restore", &place, &urls), "a process still uses");
-    let orders = |schema: &str| {
-        server.sql(
-            name_in(&urls[1]),
-            &format!("SELECT string_agg(status, ' ' ORDER BY id) FROM {schema}.orders WHERE id IN (1, 2)"),
-        )
-    };
-    deployment
-        .while_services_are_down(async |deployment| {
-            let lost = orders("public");
-            let dump = place.join("orders.dump");
-            let whole = std::fs::read(&dump).unwrap();
-            std::fs::write(&dump, whole.get(..whole.len() - 100).unwrap()).unwrap();
-            refused(&over_server(deployment, "restore", &place, &urls), "orders.dump");
-            std::fs::write(&dump, &whole).unwrap();
-            let list = place.join("backup.json");
-            let text = std::fs::read_to_string(&list).unwrap();
-            std::fs::write(&list, text.replace("\"schema\": ", "\"schema\": 99")).unwrap();
-            refused(&over_server(deployment, "restore", &place, &urls), "is not what this platform signed");
-            // One of a newer version of ours.
-            let (signature, newer) = (place.join("backup.json.sig"), std::fs::read_to_string(&list).unwrap());
-            let secret = Secret::load(&deployment.directory.path().join("secrets/platform.key")).unwrap();
-            let signed = std::fs::read(&signature).unwrap();
-            std::fs::write(&signature, &*secret.derive("backup manifest").derive(&newer).to_token()).unwrap();
-            refused(&over_server(deployment, "restore", &place, &urls), "newer than this program");
-            // One that fails at the second database: the first is what it was, too.
-            let wrong = text.replace("\"orders\": 2", "\"orders\": 3");
-            assert_ne!(wrong, text);
-            std::fs::write(&list, &wrong).unwrap();
-            std::fs::write(&signature, &*secret.derive("backup manifest").derive(&wrong).to_token()).unwrap();
-            refused(&over_server(deployment, "restore", &place, &urls), "its rows are not those of the backup");
-            let projects =
-                |schema: &str| server.sql(name_in(&urls[0]), &format!("SELECT COUNT(*) FROM {schema}.projects"));
-            assert_eq!((projects("public"), orders("public")), ("2".to_owned(), lost.clone()));
-            std::fs::write(&list, text).unwrap();
-            std::fs::write(&signature, signed).unwrap();
-            for aside in ["before_restore", "before_restore_2"] {
-                let restored = over_server(deployment, "restore", &place, &urls);
-                assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
-                assert_ne!(orders("public"), lost);
-                assert_eq!(projects("public"), "1");
-                let kept = if aside == "before_restore" { &lost } else { &orders("public") };
-                assert_eq!(&orders(aside), kept, "what was there is kept");
-            }
-            assert!(!domain_works(deployment).await, "the services are down");
-        })
-        .await;
-
-    until("the gateway has taken what is older", async || !knows_late(&deployment).await).await;
-    assert_eq!(list(&deployment).await, Some(before), "the same answers");
-    assert!(domain_works(&deployment).await, "with the certificate of before");
-    assert_eq!(cancel(&deployment).await, 204, "it is pending again");
-    // And what is changed now arrives.
-    let suspended = deployment.control(0, Method::PATCH, "/projects/shop").json(&json!({ "suspended": true }));
-    assert!(suspended.send().await.unwrap().status().is_success());
-    until("the gateway has heard of the suspension", async || cancel(&deployment).await == 403).await;
 }

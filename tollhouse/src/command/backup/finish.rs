@@ -1,0 +1,80 @@
+//! `tollhouse finish-restore`: what databases need that PostgreSQL's tools have put back. And what a restore brings back, in
+//! words.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use chassis::clock::SystemClock;
+use chassis::secret::Secret;
+use chassis::sql::PostgresSettings;
+use domains_service::{Kind, Outcome, Report};
+use serde_json::{Value, json};
+
+use crate::arguments::{Common, FinishRestore};
+use crate::output::{answer, moment, table};
+
+/// Connections at most: as few as settings may ask for.
+const CONNECTIONS: u32 = 4;
+
+pub(in crate::command) async fn finish_restore(common: &Common, options: &FinishRestore) -> anyhow::Result<()> {
+    let domains = server(&options.domains_url_file)?;
+    let lost = match &options.lost {
+        Some(name) => Ok(domains.clone().database(name).into()),
+        None => Err(anyhow::anyhow!("none was named with --lost")),
+    };
+    orders_service::store::finish_restore(&server(&options.orders_url_file)?.into()).await?;
+    let clock = Arc::new(SystemClock::new());
+    let report = domains_service::finish_restore(&domains.into(), lost, options.bring_back, clock).await?;
+    answer(common, &json!(report), |_| format!("The databases are ready for the services.\n{}", in_words(&report)));
+    Ok(())
+}
+
+fn server(url_file: &Path) -> anyhow::Result<PostgresSettings> {
+    let url = Secret::load_with(url_file, Secret::parse_password)?;
+    PostgresSettings::new(url, CONNECTIONS).with_context(|| format!("reading {}", url_file.display()))
+}
+
+/// What comes back, and where to look at it.
+pub(super) fn in_words(report: &Report) -> String {
+    let rows: Vec<Value> = report
+        .things
+        .iter()
+        .map(|(kind, things)| {
+            let more = if things.count > things.names.len() { ", …" } else { "" };
+            json!({
+                "what": kind, "count": things.count, "names": things.names.join(", ") + more, "commands": commands(*kind),
+            })
+        })
+        .collect();
+    let at = |at| moment(at).unwrap_or_else(|| "an unknown moment".to_owned());
+    let lost = report.lost_changed_at.map(|lost| format!(", the lost one of {}", at(lost))).unwrap_or_default();
+    let changes = format!("The newest change of the restored database is of {}{lost}.\n", at(report.changed_at));
+    let words = match (report.outcome, rows.is_empty()) {
+        (Outcome::Withdrawn | Outcome::Back, true) => "Nothing was revoked or removed since the backup.\n".to_owned(),
+        (Outcome::Withdrawn, _) => "Withdrawn again, because the lost database had withdrawn it:\n\n".to_owned(),
+        (Outcome::Back, _) => "Good again, although the lost database had withdrawn it:\n\n".to_owned(),
+        (Outcome::Unknown, _) => format!(
+            "The lost database could not be compared: {}. What was revoked or removed since the backup is good again and \
+             cannot be told from the rest. Look through all of it, and revoke again what leaked:\n\n",
+            report.why.as_deref().unwrap_or_default()
+        ),
+    };
+    let columns = [("WHAT", "/what"), ("COUNT", "/count"), ("NAMES", "/names"), ("COMMANDS", "/commands")];
+    let list = if rows.is_empty() { String::new() } else { format!("{}\n", table(&Value::Array(rows), &columns)) };
+    format!(
+        "{changes}{words}{list}Start the services. Gateways are sent everything anew; operators and customers sign in to the \
+         dashboard again."
+    )
+}
+
+/// What lists things of a kind, and withdraws them.
+fn commands(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Credential => "tollhouse node list; tollhouse node revoke NAME",
+        Kind::Token => "tollhouse token list; tollhouse token revoke NAME",
+        Kind::Project | Kind::Data => "tollhouse project list; tollhouse project remove PROJECT",
+        Kind::Key => "tollhouse key list PROJECT; tollhouse key revoke PROJECT KEY",
+        Kind::Name => "tollhouse domain list PROJECT; tollhouse domain remove PROJECT NAME",
+    }
+}
