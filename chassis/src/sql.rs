@@ -98,6 +98,18 @@ impl Database {
         self.write.kind()
     }
 
+    /// Empties SQLite's write-ahead log, where deleted rows can still be read; the file has zeros in their place. In PostgreSQL
+    /// vacuuming does both.
+    ///
+    /// # Errors
+    /// When somebody reads for longer than [`crate::sqlite::WAIT_MAX`], or the database does not answer: try again later.
+    pub async fn wipe_deleted(&self) -> Result<(), sqlx::Error> {
+        let Some(pool) = self.write.sqlite() else { return Ok(()) };
+        let is_busy: bool = sqlx::query_scalar("PRAGMA wal_checkpoint(TRUNCATE)").fetch_one(pool).await?;
+        let busy = || std::io::Error::new(std::io::ErrorKind::ResourceBusy, "the write-ahead log is being read");
+        if is_busy { Err(sqlx::Error::Io(busy())) } else { Ok(()) }
+    }
+
     /// Finishes what is in progress and lets go.
     pub async fn close(&self) {
         self.read.close().await;

@@ -41,7 +41,9 @@ impl Sqlite {
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(WAIT_MAX)
-            .foreign_keys(true);
+            .foreign_keys(true)
+            // What is deleted is overwritten in the file.
+            .pragma("secure_delete", "ON");
         let write = SqlitePoolOptions::new()
             .max_connections(1)
             .acquire_timeout(WAIT_MAX)
@@ -91,5 +93,6 @@ mod tests {
         assert_eq!(asked("SELECT CAST(synchronous AS TEXT) FROM pragma_synchronous").await, "2");
         assert_eq!(asked("SELECT journal_mode FROM pragma_journal_mode").await, "wal");
         assert_eq!(asked("SELECT CAST(foreign_keys AS TEXT) FROM pragma_foreign_keys").await, "1");
+        assert_eq!(asked("SELECT CAST(secure_delete AS TEXT) FROM pragma_secure_delete").await, "1");
     }
 }

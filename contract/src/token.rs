@@ -169,8 +169,13 @@ struct Head {
     kid: String,
     typ: String,
     /// Extensions that whoever reads the token must understand. We know none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     crit: Option<Value>,
+}
+
+/// A member that is there, also as `null`.
+fn present<'de, D: serde::Deserializer<'de>>(member: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(member).map(Some)
 }
 
 impl SigningKey {

@@ -266,7 +266,7 @@ async fn tidy_once(app: &App) -> Result<(), StoreError> {
     }
     erase_due_projects(app).await?;
     app.store.forget_sessions(now.plus(-ABSOLUTE_MILLIS_MAX), now.plus(-IDLE_MILLIS_MAX), now).await?;
-    Ok(())
+    app.store.wipe_erased().await
 }
 
 /// Erases removed projects whose time is over.

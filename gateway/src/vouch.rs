@@ -57,15 +57,17 @@ struct Occasion {
 struct Token {
     value: HeaderValue,
     signed_at: UnixSeconds,
-    /// The records that it was made from.
+    /// The keys and the records that it was made from.
+    keys: Arc<Keys>,
     key: Option<Arc<ApiKey>>,
     payer: Option<Arc<Project>>,
     site: Option<Arc<Project>>,
 }
 
 impl Token {
-    fn is_good(&self, facts: &Facts, now: UnixSeconds) -> bool {
-        (0..FRESH_SECONDS).contains(&now.0.saturating_sub(self.signed_at.0))
+    fn is_good(&self, keys: &Arc<Keys>, facts: &Facts, now: UnixSeconds) -> bool {
+        Arc::ptr_eq(&self.keys, keys)
+            && (0..FRESH_SECONDS).contains(&now.0.saturating_sub(self.signed_at.0))
             && is_same(self.key.as_ref(), facts.key.as_ref())
             && is_same(self.payer.as_ref(), facts.payer.as_ref())
             && is_same(self.site.as_ref(), facts.project.as_ref())
@@ -121,20 +123,57 @@ impl Vouchers {
             key: facts.key.as_ref().map(|key| key.id.clone()),
             site: facts.project.as_ref().map(|project| project.id.clone()),
         };
-        if let Some(token) = self.tokens.get(&occasion).filter(|token| token.is_good(facts, now)) {
+        let keys = self.keys.load();
+        if let Some(token) = self.tokens.get(&occasion).filter(|token| token.is_good(&keys, facts, now)) {
             return Ok(Some(token.value.clone()));
         }
-        let keys = self.keys.load();
         let Some(signing) = keys.at(now) else { return Ok(None) };
         let value = HeaderValue::try_from(signing.sign(&Claims::of(&identity(), upstream.as_str())))?;
         let token = Token {
             value: value.clone(),
             signed_at: now,
+            keys: Arc::clone(&keys),
             key: facts.key.clone(),
             payer: facts.payer.clone(),
             site: facts.project.clone(),
         };
         self.tokens.insert(occasion, Arc::new(token));
         Ok(Some(value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::time::Duration;
+
+    use contract::time::UnixMillis;
+
+    use super::*;
+    use crate::facts::RequestId;
+
+    #[test]
+    fn a_token_that_was_being_signed_while_the_keys_were_replaced_is_not_sent_again() {
+        let vouchers = Vouchers::waiting();
+        let replace = |seed: u8| {
+            let generation =
+                Generation { number: 1, signs_from: UnixSeconds(0), identity: [seed; 32], tickets: [0; 32] };
+            vouchers.replace(&[generation], KeySet::default()).unwrap();
+        };
+        let now = UnixSeconds(1_700_000_000);
+        let facts = Facts::new(RequestId::new(7), UnixMillis(now.0 * 1_000), Duration::ZERO);
+        let token = |meanwhile: &dyn Fn()| {
+            let identity = || {
+                meanwhile();
+                let client = Ipv4Addr::LOCALHOST.into();
+                Identity { request_id: "7".to_owned(), client, site_project: None, caller: None, issued_at: now }
+            };
+            vouchers.token(&facts, &"orders".parse().unwrap(), now, identity).unwrap().unwrap()
+        };
+        replace(1);
+        let of_before = token(&|| replace(2));
+        let next = token(&|| {});
+        assert_ne!(next, of_before);
+        assert_eq!(token(&|| panic!("it is kept")), next);
     }
 }

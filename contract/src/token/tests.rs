@@ -69,6 +69,7 @@ fn another_key_another_word_and_another_algorithm_are_not_believed() {
         format!(r#"{{"alg":"none","typ":"JWT","kid":"{kid}"}}"#),
         format!(r#"{{"alg":"HS256","typ":"JWT","kid":"{kid}"}}"#),
         format!(r#"{{"alg":"EdDSA","typ":"JWT","kid":"{kid}","crit":["b64"]}}"#),
+        format!(r#"{{"alg":"EdDSA","typ":"JWT","kid":"{kid}","crit":null}}"#),
         r#"{"alg":"EdDSA"}"#.to_owned(),
     ] {
         assert_eq!(verify(&with(&URL_SAFE_NO_PAD.encode(&head), parts[1])), Err(InvalidToken::Malformed), "{head}");

@@ -34,7 +34,10 @@ fn is_same_origin(headers: &HeaderMap) -> bool {
     }
     let host = text(header::HOST.as_str()).and_then(|host| host.split(':').next());
     let origin = text(header::ORIGIN.as_str()).and_then(|origin| origin.strip_prefix("https://"));
-    let origin = origin.and_then(|origin| origin.split(':').next());
+    let origin = origin.and_then(|origin| match origin.split_once(':') {
+        Some((name, port)) => port.parse::<u16>().is_ok().then_some(name),
+        None => Some(origin),
+    });
     host.is_some() && host == origin
 }
 
@@ -113,6 +116,7 @@ mod tests {
             (true, vec![host, ("origin", "https://dashboard.apps.test")]),
             (false, vec![host, ("origin", "https://shop.apps.test")]),
             (false, vec![host, ("origin", "http://dashboard.apps.test")]),
+            (false, vec![host, ("origin", "https://dashboard.apps.test:443@evil.example")]),
             (false, vec![host, ("origin", "null")]),
             (false, vec![host]),
             (false, vec![host, ("origin", "https://dashboard.apps.test"), ("sec-fetch-site", "cross-site")]),

@@ -4,21 +4,19 @@
 //! so that a follower far behind still proves that it followed this history. The newest revision always has a row.
 
 mod check;
+mod compaction;
 
 use chassis::seal::SealingKey;
 use chassis::sql::{Connection, Found, Kind, Pool, RowPlace, query, query_as, query_scalar};
 use contract::feed::{Change, Entity, Mark, Position, Revision};
 
 pub(crate) use self::check::Check;
+pub(super) use self::compaction::erase_earlier;
 use super::rows::{self, Columns, Stored, Table};
 use super::{Store, StoreError};
 
 /// Rows of the log read at once.
 pub(crate) const CHANGES_PER_READ: i64 = 512;
-
-/// Marks kept beyond the changes themselves: about 30 MB. A follower that is further behind cannot prove that it followed
-/// this history, and an operator decides.
-const MARKS_KEPT: i64 = 1_000_000;
 
 /// The setting of [`REPLACE_EARLIER`]: revisions below it are of databases that this one replaced on purpose.
 const REPLACED_BELOW: &str = "replaced_below";
@@ -259,36 +257,6 @@ impl Store {
         .bind(read.nameless)
         .fetch_all(reading)
         .await?)
-    }
-
-    /// Forgets the oldest changes beyond `keep` rows, and the marks beyond [`MARKS_KEPT`]. A follower that still needs the
-    /// changes gets a snapshot. Answers how many changes were forgotten.
-    pub(crate) async fn compact_log(&self, keep: u64) -> Result<u64, StoreError> {
-        self.compact(i64::try_from(keep).unwrap_or(i64::MAX), MARKS_KEPT).await
-    }
-
-    pub(super) async fn compact(&self, keep: i64, keep_marks: i64) -> Result<u64, StoreError> {
-        let mut write = self.write().await?;
-        let (current, oldest): (i64, i64) =
-            query_as("SELECT current, oldest FROM revision_counter WHERE id = 1").fetch_one(write.connection()).await?;
-        let floor = current.saturating_sub(keep);
-        if floor <= oldest {
-            return Ok(0);
-        }
-        let forgotten = query("UPDATE changes SET effect = '' WHERE revision > $1 AND revision <= $2")
-            .bind(oldest)
-            .bind(floor)
-            .execute(write.connection())
-            .await?
-            .rows_affected();
-        query("DELETE FROM changes WHERE revision <= $1")
-            .bind(floor.saturating_sub(keep_marks))
-            .execute(write.connection())
-            .await?;
-        rows::forget_changes(self.reader(), floor);
-        query("UPDATE revision_counter SET oldest = $1 WHERE id = 1").bind(floor).execute(write.connection()).await?;
-        write.commit().await?;
-        Ok(forgotten)
     }
 }
 

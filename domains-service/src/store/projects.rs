@@ -11,7 +11,7 @@ use contract::time::UnixMillis;
 
 pub(crate) use self::erasures::{end_erasures, note_erased};
 use super::rows::{self, Columns, Stored, Table};
-use super::{Store, StoreError, to_json};
+use super::{Store, StoreError, log, to_json};
 use crate::domain::kept::KeptDomain;
 use crate::domain::proof::ProofKey;
 use crate::plans::Plans;
@@ -362,7 +362,7 @@ pub(crate) async fn erase(connection: &mut Connection, id: &ProjectRef, now: Uni
     query("INSERT INTO erasures (project, erased_at) VALUES ($1, $2) ON CONFLICT (project) DO NOTHING")
         .bind(id.uid.as_str())
         .bind(now.0)
-        .execute(connection)
+        .execute(&mut *connection)
         .await?;
-    Ok(())
+    log::erase_earlier(connection, now).await
 }

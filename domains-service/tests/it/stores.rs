@@ -166,10 +166,9 @@ pub(crate) async fn columns(directory: &Path) -> Vec<Column> {
 }
 
 /// SQLite's number of the row that a condition finds.
-pub(crate) async fn row_number(directory: &Path, table: &str, row: &str) -> i64 {
+pub(crate) async fn row_number(directory: &Path, table: &str, row: &str) -> Option<i64> {
     let text = format!("SELECT rowid FROM {table} WHERE {row} LIMIT 1");
-    let found = sqlx::query_scalar(AssertSqlSafe(text)).fetch_optional(&mut sqlite(directory).await).await.unwrap();
-    found.unwrap_or_else(|| panic!("{table} has no row where {row}"))
+    sqlx::query_scalar(AssertSqlSafe(text)).fetch_optional(&mut sqlite(directory).await).await.unwrap()
 }
 
 /// The value of a column as SQL, in SQLite's row of this number; `None` when the row is gone.

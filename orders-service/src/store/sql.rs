@@ -221,7 +221,7 @@ impl OrderStore for SqlOrders {
 
     async fn erase(&self, project: &ProjectUid, at: UnixMillis) -> Result<(), StoreError> {
         while self.write(project, WAIT_MAX, |project, reply| Job::Erase { project, at, reply }).await?? {}
-        Ok(())
+        Ok(self.database.wipe_deleted().await?)
     }
 
     fn database(&self) -> Option<Database> {

@@ -93,8 +93,14 @@ async fn what_the_control_plane_has_erased_is_erased_here_as_soon_as_both_are_up
     for project in [&gone, &other] {
         assert_eq!(world.import(project.as_str(), lines(1..4)).await.status(), 200);
     }
+    assert_eq!(place(&world, of(&gone), "key-of-the-one-that-goes").await.0, 201);
+    assert_eq!(place(&world, of(&other), "key-of-the-one-that-stays").await.0, 201);
+    let at_rest = |text: &str| world.at_rest().windows(text.len()).any(|window| window == text.as_bytes());
+    assert!(at_rest("key-of-the-one-that-goes"));
     *plane.ill.lock() = false;
     until("the service says that it is done", async || plane.waiting.lock().is_empty()).await;
+    assert!(!at_rest("key-of-the-one-that-goes"), "what was erased is in no file");
+    assert!(at_rest("key-of-the-one-that-stays"));
     assert_eq!(get_as(&world, of(&gone), "/v1/store/orders").await, "[]");
     assert!(get_as(&world, of(&other), "/v1/store/orders").await.len() > 2);
     // A request that was on its way, and an operator's import.

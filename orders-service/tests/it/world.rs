@@ -123,6 +123,12 @@ impl World {
         Self { clock, orders, client: Client::new(), caller: caller(), running, shutdown, directory }
     }
 
+    /// Every byte of the database's files.
+    pub(crate) fn at_rest(&self) -> Vec<u8> {
+        let files = std::fs::read_dir(self.directory.path()).unwrap().map(|entry| entry.unwrap().path());
+        files.flat_map(|file| std::fs::read(file).unwrap()).collect()
+    }
+
     /// A request as the gateway forwards it for the world's caller.
     pub(crate) fn request(&self, method: Method, target: &str) -> RequestBuilder {
         let caller = Some(self.caller.clone());

@@ -103,13 +103,7 @@ fn hear(fields: &[httparse::Header<'_>]) -> pingora::Result<(Said, usize)> {
         bytes += field.name.len() + field.value.len() + 4;
         said.spoken.hear(field.name);
         if field.name.eq_ignore_ascii_case("content-length") {
-            for one in field.value.split(|byte| *byte == b',') {
-                let length = number(one.trim_ascii());
-                if length.is_none() || said.length.is_some() && said.length != length {
-                    return wrong("lengths that are none, or contradict each other");
-                }
-                said.length = length;
-            }
+            said.length = length(said.length, field.value)?;
         } else if field.name.eq_ignore_ascii_case("transfer-encoding") {
             if said.coded || !field.value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
                 return wrong("a transfer coding that nobody asked for");
@@ -125,6 +119,22 @@ fn hear(fields: &[httparse::Header<'_>]) -> pingora::Result<(Said, usize)> {
         }
     }
     Ok((said, bytes))
+}
+
+/// The length that a `Content-Length` field gives, after the fields before it gave `earlier`.
+///
+/// # Errors
+/// When one is no number, or they contradict each other (RFC 9110 section 8.6).
+pub(super) fn length(earlier: Option<u64>, field: &[u8]) -> pingora::Result<Option<u64>> {
+    let mut length = earlier;
+    for one in field.split(|byte| *byte == b',') {
+        let number = number(one.trim_ascii());
+        if number.is_none() || length.is_some() && length != number {
+            return wrong("lengths that are none, or contradict each other");
+        }
+        length = number;
+    }
+    Ok(length)
 }
 
 fn framing(said: &Said, status: StatusCode, version: u8, to_head: bool) -> pingora::Result<Framing> {

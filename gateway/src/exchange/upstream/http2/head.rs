@@ -7,6 +7,7 @@ use pingora_http::RequestHeader;
 use crate::answer::grpc;
 use crate::decorate::{ResponseSink, Spoken};
 use crate::exchange::upstream::request::is_hop_by_hop;
+use crate::exchange::upstream::response;
 
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
@@ -71,22 +72,56 @@ pub(crate) fn response(
 ) -> pingora::Result<ResponseHead> {
     let (status, mut spoken, mut fields_bytes) = (head.status, Spoken::default(), 0);
     out.status(status, status.canonical_reason().unwrap_or_default())?;
+    let mut length = None;
     for (name, value) in &head.headers {
         fields_bytes += name.as_str().len() + value.len() + 4;
         spoken.hear(name.as_str());
-        if !is_foreign(name.as_str()) {
+        if name == header::CONTENT_LENGTH {
+            length = response::length(length, value.as_bytes())?;
+        } else if !is_foreign(name.as_str()) {
             out.field(name.as_str(), value.as_bytes())?;
         }
     }
     let bodiless = to_head || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     let ends = ends || bodiless;
-    let measured = head.headers.contains_key(header::CONTENT_LENGTH);
-    let chunked = !ends && !measured;
+    let chunked = !ends && length.is_none();
     if chunked {
         out.field("Transfer-Encoding", b"chunked")?;
-    } else if ends && !bodiless && !measured && !status.is_informational() && !grpc::is_call(&head.headers) {
+    } else if status.is_informational() || status == StatusCode::NO_CONTENT {
+        // RFC 9110 section 8.6: these have none.
+    } else if let Some(length) = length {
+        out.figure("Content-Length", length)?;
+    } else if !bodiless && !grpc::is_call(&head.headers) {
         out.figure("Content-Length", 0)?;
     }
     let grpc_status = if ends { grpc::status(&head.headers) } else { None };
     Ok(ResponseHead { status, fields_bytes, ends, chunked, spoken, grpc_status })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange::downstream::http1::Wire;
+
+    /// What goes on of a head; `None` where it is refused.
+    fn written(status: u16, fields: &[(&str, &str)]) -> Option<String> {
+        let mut head = http::Response::builder().status(status);
+        for (name, value) in fields {
+            head = head.header(*name, *value);
+        }
+        let mut out = Wire::new(false);
+        response(&head.body(()).unwrap().into_parts().0, (true, true), |_| false, &mut out).ok()?;
+        Some(String::from_utf8(out.into_bytes()).unwrap())
+    }
+
+    #[test]
+    fn a_length_is_said_once_and_only_where_there_may_be_one() {
+        let twice: &[_] = &[("content-length", "9"), ("content-length", "9")];
+        assert_eq!(written(200, twice).unwrap(), "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n");
+        assert_eq!(written(304, &[("content-length", "9, 9")]).unwrap().matches("Content-Length: 9\r\n").count(), 1);
+        assert_eq!(written(204, twice).unwrap(), "HTTP/1.1 204 No Content\r\n");
+        for wrong in [&[("content-length", "9"), ("content-length", "8")][..], &[("content-length", "+9")]] {
+            assert_eq!(written(200, wrong), None, "{wrong:?}");
+        }
+    }
 }

@@ -1,0 +1,87 @@
+//! Keeping the change log bounded, and free of what was erased.
+
+use chassis::sql::{Connection, query, query_as, query_scalar};
+use contract::time::UnixMillis;
+
+use super::super::{Store, StoreError, rows};
+
+/// Marks kept beyond the changes themselves: about 30 MB. A follower that is further behind cannot prove that it followed
+/// this history, and an operator decides.
+const MARKS_KEPT: i64 = 1_000_000;
+
+/// The setting with the moment of the last erasure of a project of which the log still tells.
+const ERASED_AT: &str = "erased_at";
+
+/// How long the log tells of an erased project: gateways that were away for less need no snapshot.
+const ERASED_FROM_LOG_AFTER_MILLIS: i64 = 3_600_000;
+
+/// A project is erased now: what the log has until now goes after [`ERASED_FROM_LOG_AFTER_MILLIS`].
+pub(in crate::store) async fn erase_earlier(connection: &mut Connection, now: UnixMillis) -> Result<(), StoreError> {
+    query("INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value")
+        .bind(ERASED_AT)
+        .bind(now.0.to_string())
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+impl Store {
+    /// Forgets the oldest changes beyond `keep` rows and those that tell of erased projects, and the marks beyond
+    /// [`MARKS_KEPT`]. A follower that still needs the changes gets a snapshot. Answers how many changes were forgotten.
+    pub(crate) async fn compact_log(&self, keep: u64) -> Result<u64, StoreError> {
+        self.compact(i64::try_from(keep).unwrap_or(i64::MAX), MARKS_KEPT).await
+    }
+
+    /// Takes what was erased [`ERASED_FROM_LOG_AFTER_MILLIS`] ago out of the files of the database, too, if that is still to be
+    /// done: after [`Store::compact_log`] and whatever else forgets it.
+    pub(crate) async fn wipe_erased(&self) -> Result<(), StoreError> {
+        let Some(erased) = self.setting(ERASED_AT).await? else { return Ok(()) };
+        let past = self.clock.now().plus(-ERASED_FROM_LOG_AFTER_MILLIS);
+        // A moment that cannot be read is taken for one that is past.
+        if erased.parse().is_ok_and(|erased: i64| erased > past.0) {
+            return Ok(());
+        }
+        if let Err(error) = self.database.wipe_deleted().await {
+            tracing::info!(%error, "what was erased can still be read in the database's write-ahead log; trying again in a minute");
+            return Ok(());
+        }
+        query("DELETE FROM settings WHERE name = $1 AND value = $2")
+            .bind(ERASED_AT)
+            .bind(&erased)
+            .execute(self.writer())
+            .await?;
+        Ok(())
+    }
+
+    pub(in crate::store) async fn compact(&self, keep: i64, keep_marks: i64) -> Result<u64, StoreError> {
+        let mut write = self.write().await?;
+        let (current, oldest): (i64, i64) =
+            query_as("SELECT current, oldest FROM revision_counter WHERE id = 1").fetch_one(write.connection()).await?;
+        let past = write.now().plus(-ERASED_FROM_LOG_AFTER_MILLIS);
+        let erased: Option<i64> = query_scalar(
+            "SELECT MAX(revision) FROM changes WHERE at_ms <= $1 AND EXISTS (SELECT 1 FROM settings WHERE name = $2)",
+        )
+        .bind(past.0)
+        .bind(ERASED_AT)
+        .fetch_one(write.connection())
+        .await?;
+        let floor = current.saturating_sub(keep).max(erased.unwrap_or(0));
+        if floor <= oldest {
+            return Ok(0);
+        }
+        let forgotten = query("UPDATE changes SET effect = '' WHERE revision > $1 AND revision <= $2")
+            .bind(oldest)
+            .bind(floor)
+            .execute(write.connection())
+            .await?
+            .rows_affected();
+        query("DELETE FROM changes WHERE revision <= $1")
+            .bind(floor.saturating_sub(keep_marks))
+            .execute(write.connection())
+            .await?;
+        rows::forget_changes(self.reader(), floor);
+        query("UPDATE revision_counter SET oldest = $1 WHERE id = 1").bind(floor).execute(write.connection()).await?;
+        write.commit().await?;
+        Ok(forgotten)
+    }
+}
