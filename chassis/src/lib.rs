@@ -19,6 +19,7 @@ pub mod json;
 pub mod logs;
 pub mod metrics;
 pub mod openapi;
+mod origin;
 pub mod peer;
 pub mod percent;
 pub mod postgres;

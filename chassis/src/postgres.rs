@@ -150,6 +150,10 @@ pub(crate) async fn migrate(settings: &PostgresSettings, migrator: &Migrator) ->
         durable != "off",
         "{place} has synchronous_commit off: it acknowledges changes that it may lose; set it to on for this database"
     );
+    let tables = "SELECT tablename::text FROM pg_tables WHERE schemaname = current_schema()";
+    let tables = sqlx::query_scalar(tables).fetch_all(&mut connection).await;
+    let tables = tables.with_context(|| format!("reading the schema of {place}"))?;
+    crate::origin::must_be_ours(&mut connection, tables, migrator).await.with_context(|| place.clone())?;
     let migrated = migrator.run(&mut connection).await;
     migrated.with_context(|| format!("bringing the schema of {place} up to date"))?;
     if let Err(error) = connection.close().await {

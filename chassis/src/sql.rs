@@ -59,7 +59,8 @@ impl Database {
     /// waited for, [`crate::postgres::START_WAIT_MAX`] at most.
     ///
     /// # Errors
-    /// When it cannot be opened, is no database, does not keep what it acknowledges, or was written by a newer version.
+    /// When it cannot be opened, is no database, does not keep what it acknowledges, or was made by a newer version, by one
+    /// that was never released, or by another program.
     pub async fn open(place: &Place, migrations: &Migrations) -> anyhow::Result<Self> {
         match place {
             Place::Sqlite(path) => Self::open_sqlite(path, migrations).await,

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use sqlx::migrate::Migrator;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
 
 /// Connections that read at the same time.
@@ -56,9 +57,14 @@ impl Sqlite {
     /// Brings the schema up to date.
     ///
     /// # Errors
-    /// When a migration fails or the file was written by a newer version.
-    pub async fn migrate(&self, migrator: &sqlx::migrate::Migrator) -> anyhow::Result<()> {
-        migrator.run(&self.write).await.context("bringing the database schema up to date")
+    /// When a migration fails, or the file was made by a newer version, by one that was never released, or by another
+    /// program.
+    pub async fn migrate(&self, migrator: &Migrator) -> anyhow::Result<()> {
+        let mut connection = self.write.acquire().await?;
+        let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'";
+        let tables = sqlx::query_scalar(tables).fetch_all(&mut *connection).await.context("reading the schema")?;
+        crate::origin::must_be_ours(&mut *connection, tables, migrator).await?;
+        migrator.run(&mut *connection).await.context("bringing the database schema up to date")
     }
 
     /// Finishes what is in progress and closes the file.

@@ -228,46 +228,7 @@ impl Store {
 }
 
 fn migrations() -> Migrations {
-    chassis::migrations! {
-        sqlite: [
-            "0001_start.sql",
-            "0002_acme.sql",
-            "0003_webhooks.sql",
-            "0004_dashboard.sql",
-            "0005_order_events.sql",
-            "0006_sealing.sql",
-            "0007_keys_at_work.sql",
-            "0012_bounds.sql",
-            "0013_gateways.sql",
-            "0014_project_identities.sql",
-            "0015_services.sql",
-            "0016_operator_sessions.sql",
-            "0017_browsers.sql",
-            "0018_revoked_credentials.sql",
-            "0019_gateway_identities.sql",
-            "0020_processes.sql",
-            "0021_withdrawals.sql",
-            "0024_marks.sql",
-        ],
-        postgres: [
-            "0001_start.sql",
-            "0004_dashboard.sql",
-            "0005_order_events.sql",
-            "0006_sealing.sql",
-            "0007_keys_at_work.sql",
-            "0012_bounds.sql",
-            "0013_gateways.sql",
-            "0014_project_identities.sql",
-            "0015_services.sql",
-            "0016_operator_sessions.sql",
-            "0017_browsers.sql",
-            "0018_revoked_credentials.sql",
-            "0019_gateway_identities.sql",
-            "0020_processes.sql",
-            "0021_withdrawals.sql",
-            "0024_marks.sql",
-        ],
-    }
+    chassis::migrations!["0001_schema.sql"]
 }
 
 /// The newest version of the database's schema that this version of the service knows.

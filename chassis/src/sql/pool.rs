@@ -30,48 +30,45 @@ pub struct Migrations {
     pub postgres: Migrator,
 }
 
-/// The migrations of a service: the names of the files below its `migrations` and `migrations/postgres`, which become
-/// part of the program.
+/// The migrations of a service: the names of the files, which are both in its `migrations` and in `migrations/postgres`, and
+/// become part of the program.
 ///
 /// In place of `sqlx::migrate!`, which reads the folders while the compiler runs (see [`crate::record!`]); a test of each
 /// service compares the names with the folders.
 #[macro_export]
 macro_rules! migrations {
-    (sqlite: [$($sqlite:literal),+ $(,)?], postgres: [$($postgres:literal),+ $(,)?] $(,)?) => {
-        $crate::sql::Migrations::new(
-            &[$(($sqlite, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/", $sqlite)))),+],
-            &[$(($postgres, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/postgres/", $postgres)))),+],
-        )
+    ($($file:literal),+ $(,)?) => {
+        $crate::sql::Migrations::new(&[$((
+            $file,
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/", $file)),
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/postgres/", $file)),
+        )),+])
     };
 }
 
 impl Migrations {
-    /// From files' names and texts: `0003_webhooks.sql` is version 3, "webhooks". See [`crate::migrations!`].
+    /// From files' names and their texts for SQLite and PostgreSQL: `0003_webhooks.sql` is version 3, "webhooks". See
+    /// [`crate::migrations!`].
     #[must_use]
-    pub fn new(sqlite: &[(&'static str, &'static str)], postgres: &[(&'static str, &'static str)]) -> Self {
-        let read = |files: &[(&'static str, &'static str)]| {
-            let migrations = files.iter().map(|(file, text)| {
-                let (version, title) = file.trim_end_matches(".sql").split_once('_').unwrap_or((file, ""));
-                let version = version.parse().unwrap_or(0);
-                Migration::new(
-                    version,
-                    title.replace('_', " ").into(),
-                    MigrationType::Simple,
-                    text.into_sql_str(),
-                    false,
-                )
-            });
-            Migrator::with_migrations(migrations.collect())
+    pub fn new(files: &[(&'static str, &'static str, &'static str)]) -> Self {
+        let read = |file: &'static str, text: &'static str| {
+            let (version, title) = file.trim_end_matches(".sql").split_once('_').unwrap_or((file, ""));
+            let title = title.replace('_', " ").into();
+            Migration::new(version.parse().unwrap_or(0), title, MigrationType::Simple, text.into_sql_str(), false)
         };
-        Self { sqlite: read(sqlite), postgres: read(postgres) }
+        Self {
+            sqlite: Migrator::with_migrations(files.iter().map(|(file, text, _)| read(file, text)).collect()),
+            postgres: Migrator::with_migrations(files.iter().map(|(file, _, text)| read(file, text)).collect()),
+        }
     }
 
-    /// Whether the names are those of the files in these folders, for a test.
+    /// Whether the names are those of the files in this folder and in `postgres` below it, for a test.
     ///
     /// # Errors
     /// When a folder cannot be read.
     pub fn are_all_of(&self, folder: &std::path::Path) -> std::io::Result<bool> {
-        let versions = |folder: &std::path::Path| -> std::io::Result<Vec<i64>> {
+        let known: Vec<_> = self.sqlite.iter().map(|migration| migration.version).collect();
+        for folder in [folder, &folder.join("postgres")] {
             let mut versions = Vec::new();
             for entry in std::fs::read_dir(folder)? {
                 let name = entry?.file_name();
@@ -79,16 +76,17 @@ impl Migrations {
                 versions.extend(name.split_once('_').and_then(|(version, _)| version.parse::<i64>().ok()));
             }
             versions.sort_unstable();
-            Ok(versions)
-        };
-        let known = |migrator: &Migrator| migrator.iter().map(|migration| migration.version).collect::<Vec<_>>();
-        Ok(known(&self.sqlite) == versions(folder)? && known(&self.postgres) == versions(&folder.join("postgres"))?)
+            if versions != known {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
-    /// The newest version of the schema that this program knows, of whichever database.
+    /// The newest version of the schema that this program knows.
     #[must_use]
     pub fn newest(&self) -> i64 {
-        self.sqlite.iter().chain(self.postgres.iter()).map(|migration| migration.version).max().unwrap_or(0)
+        self.sqlite.iter().map(|migration| migration.version).max().unwrap_or(0)
     }
 }
 

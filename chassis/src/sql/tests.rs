@@ -1,5 +1,6 @@
 //! The same statements on both databases, and what happens when a server is slow or gone.
 
+mod origin;
 #[path = "../../tests/support/postgres.rs"]
 mod postgres;
 mod power;

@@ -85,7 +85,7 @@ chassis::record! {
         id: String,
         name: String,
         salt: String,
-        proof_key: Option<String>,
+        proof_key: String,
         plan: String,
         per_minute: Option<i64>,
         per_day: Option<i64>,
@@ -126,7 +126,7 @@ impl Stored for Row {
             erase_at: UnixMillis(erase_at),
             domains: domains.unwrap_or_default(),
         });
-        let proof_key = self.proof_key.as_deref().and_then(ProofKey::read);
+        let proof_key = ProofKey::read(&self.proof_key);
         if proof_key.is_none() {
             columns.bad("proof_key", "it is no key");
         }

@@ -251,8 +251,8 @@ mod tests {
         let clock = Arc::new(ManualClock::at(UnixMillis(1_000)));
         let store = Store::open(&directory.path().join("db.sqlite").into(), clock).await.unwrap();
         sqlx::raw_sql(
-            "INSERT INTO projects (id, name, salt, plan, access, upstream, suspended, created_at, updated_at)
-             VALUES ('demo', 'demo', 's', 'pro', 'key', 'orders', FALSE, 1, 1);",
+            "INSERT INTO projects (id, name, salt, proof_key, plan, access, upstream, suspended, created_at, updated_at)
+             VALUES ('demo', 'demo', 's', '', 'pro', 'key', 'orders', FALSE, 1, 1);",
         )
         .execute(store.writer().sqlite().unwrap())
         .await

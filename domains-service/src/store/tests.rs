@@ -30,8 +30,8 @@ async fn with_domain() -> ([Store; 2], crate::domain::Domain) {
     let stores = [replica(&url).await, replica(&url).await];
     let certificate = to_json(&crate::domain::CertificateState::default());
     let text = format!(
-        "INSERT INTO projects (id, name, salt, plan, access, upstream, suspended, created_at, updated_at)
-         VALUES ('demo', 'demo', 's', 'pro', 'key', 'orders', FALSE, 1, 1);
+        "INSERT INTO projects (id, name, salt, proof_key, plan, access, upstream, suspended, created_at, updated_at)
+         VALUES ('demo', 'demo', 's', '', 'pro', 'key', 'orders', FALSE, 1, 1);
          INSERT INTO domains (name, project, status, status_since, is_primary, primary_wanted, problems, certificate,
              watched_since, due_at, lease_until, lease_fence, rev, created_at, updated_at)
          VALUES ('shop.example', 'demo', 'pending_dns', 1, FALSE, FALSE, '[]', '{certificate}', 1, 1, 0, 0, 1, 1, 1)",
@@ -99,8 +99,8 @@ async fn both() -> [(Store, Option<tempfile::TempDir>); 2] {
     let stores = [(file, Some(directory)), (replica(&server.database()).await, None)];
     for (store, _) in &stores {
         query(
-            "INSERT INTO projects (id, name, salt, plan, access, upstream, suspended, created_at, updated_at)
-             VALUES ('demo', 'demo', 's', 'pro', 'key', 'orders', FALSE, 1, 1)",
+            "INSERT INTO projects (id, name, salt, proof_key, plan, access, upstream, suspended, created_at, updated_at)
+             VALUES ('demo', 'demo', 's', '', 'pro', 'key', 'orders', FALSE, 1, 1)",
         )
         .execute(store.writer())
         .await

@@ -42,18 +42,7 @@ pub struct SqlOrders {
 }
 
 fn migrations() -> Migrations {
-    chassis::migrations! {
-        sqlite: [
-            "0001_orders.sql",
-            "0002_outbox.sql",
-            "0003_erasures.sql",
-        ],
-        postgres: [
-            "0001_orders.sql",
-            "0002_outbox.sql",
-            "0003_erasures.sql",
-        ],
-    }
+    chassis::migrations!["0001_schema.sql"]
 }
 
 /// The newest version of the database's schema that this version of the service knows.

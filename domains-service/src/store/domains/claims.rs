@@ -150,8 +150,8 @@ mod tests {
         let store = Store::open(&directory.path().join("db.sqlite").into(), clock).await.unwrap();
         let project: ProjectRef = "demo".parse().unwrap();
         sqlx::raw_sql(
-            "INSERT INTO projects (id, name, salt, plan, access, upstream, suspended, created_at, updated_at)
-             VALUES ('demo', 'demo', 's', 'pro', 'key', 'orders', FALSE, 1, 1);",
+            "INSERT INTO projects (id, name, salt, proof_key, plan, access, upstream, suspended, created_at, updated_at)
+             VALUES ('demo', 'demo', 's', '', 'pro', 'key', 'orders', FALSE, 1, 1);",
         )
         .execute(store.writer().sqlite().unwrap())
         .await
@@ -177,7 +177,8 @@ mod tests {
         // Somebody with a zone of their own makes names in it without end.
         query(
             "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10000)
-             INSERT INTO tombstones (name, lineage, removed_at) SELECT 'a' || i || '.customer.com', 'mine', 86400001 + i FROM n",
+             INSERT INTO tombstones (name, lineage, removed_at, is_apex)
+                 SELECT 'a' || i || '.customer.com', 'mine', 86400001 + i, TRUE FROM n",
         )
         .execute(write.connection())
         .await

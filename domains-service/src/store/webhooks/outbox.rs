@@ -333,8 +333,8 @@ mod tests {
         let clock = Arc::new(ManualClock::at(UnixMillis(1_000)));
         let store = Store::open(&directory.path().join("db.sqlite").into(), clock).await.unwrap();
         sqlx::raw_sql(
-            "INSERT INTO projects (id, name, salt, plan, access, upstream, suspended, created_at, updated_at)
-             VALUES ('demo', 'demo', 's', 'pro', 'key', 'orders', FALSE, 1, 1);
+            "INSERT INTO projects (id, name, salt, proof_key, plan, access, upstream, suspended, created_at, updated_at)
+             VALUES ('demo', 'demo', 's', '', 'pro', 'key', 'orders', FALSE, 1, 1);
              INSERT INTO webhook_endpoints (id, project, url, description, events, sealed_secret, created_at, updated_at)
              VALUES ('full', 'demo', '', '', '[\"domain.*\"]', '', 1, 1), ('other', 'demo', '', '', '[\"domain.*\"]', '', 1, 1);
              WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9999)
@@ -366,8 +366,8 @@ mod tests {
         let clock = Arc::new(ManualClock::at(UnixMillis(1_000)));
         let store = Store::open(&directory.path().join("db.sqlite").into(), clock).await.unwrap();
         sqlx::raw_sql(
-            "INSERT INTO projects (id, name, salt, plan, access, upstream, suspended, created_at, updated_at)
-             VALUES ('demo', 'demo', 's', 'pro', 'key', 'orders', FALSE, 1, 1);
+            "INSERT INTO projects (id, name, salt, proof_key, plan, access, upstream, suspended, created_at, updated_at)
+             VALUES ('demo', 'demo', 's', '', 'pro', 'key', 'orders', FALSE, 1, 1);
              INSERT INTO webhook_endpoints (id, project, url, description, events, sealed_secret, created_at, updated_at)
              VALUES ('full', 'demo', '', '', '[\"domain.*\"]', '', 1, 1);
              WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)

@@ -81,7 +81,8 @@ async fn more_by_hand(platform: &Platform) {
          INSERT INTO acme_limits (name, free_at) VALUES ('bad', {later}) ON CONFLICT DO NOTHING;
          INSERT INTO dashboard_links (digest, expires_at) VALUES ('bad', {later}) ON CONFLICT DO NOTHING;
          INSERT INTO erased_by (project, service) SELECT project, 'bad' FROM erasures WHERE TRUE ON CONFLICT DO NOTHING;
-         INSERT INTO gateways (name, digest, created_at) VALUES ('bad', 'bad', {now}), ('good', 'good', {now})
+         INSERT INTO gateways (name, kind, digest, created_at)
+             VALUES ('bad', 'gateway', 'bad', {now}), ('good', 'gateway', 'good', {now})
              ON CONFLICT DO NOTHING;
          INSERT INTO operator_tokens (name, digest, created_at, expires_at) VALUES ('bad', 'bad', {now}, {later})
              ON CONFLICT DO NOTHING;
@@ -89,7 +90,8 @@ async fn more_by_hand(platform: &Platform) {
              ON CONFLICT DO NOTHING;
          INSERT INTO settings (name, value) VALUES ('bad', 'x') ON CONFLICT DO NOTHING;
          INSERT INTO taken_events (source, number, taken_at) VALUES ('bad', 1, {now}) ON CONFLICT DO NOTHING;
-         INSERT INTO tombstones (name, lineage, removed_at) VALUES ('bad.test', 'x', {now}) ON CONFLICT DO NOTHING;
+         INSERT INTO tombstones (name, lineage, removed_at, is_apex) VALUES ('bad.test', 'x', {now}, TRUE)
+             ON CONFLICT DO NOTHING;
          INSERT INTO usage_days (project, day, node, admitted, refused, banned, minute, in_minute)
              SELECT id, {day}, 'bad', 1, 1, 1, 1, 1 FROM projects WHERE name = 'demo' ON CONFLICT DO NOTHING;
          INSERT INTO webhook_deliveries (endpoint, message, kind, body, state, attempts, created_at)

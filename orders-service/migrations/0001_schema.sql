@@ -29,8 +29,8 @@ CREATE INDEX orders_by_pet ON orders (project, pet_id, id);
 -- For sorting and filtering by ship date.
 CREATE INDEX orders_by_ship_date ON orders (project, ship_date_micros, id);
 
--- What happened to an order, in the order in which it happened. Imported orders have no row for their beginning: nobody
--- told us when it was.
+-- What happened to an order, in the order in which it happened. Imported orders have no row for their beginning: its moment
+-- is unknown.
 CREATE TABLE order_events (
     project TEXT NOT NULL,
     order_id INTEGER NOT NULL,
@@ -57,4 +57,22 @@ CREATE INDEX idempotency_keys_by_expiry ON idempotency_keys (expires_at_millis);
 CREATE TABLE installation (
     one INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
     mark TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- The outbox: one row per change, written in the change's own transaction, gone once the control plane has it. Numbers are
+-- never given twice, also after all rows are gone: the control plane knows by them what it has.
+CREATE TABLE order_outbox (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    project TEXT NOT NULL,
+    event TEXT NOT NULL CHECK (event IN ('created', 'shipped', 'cancelled')),
+    at_millis INTEGER NOT NULL,
+    order_json TEXT NOT NULL,
+    checksum INTEGER NOT NULL
+) STRICT;
+
+-- Projects that were erased: a request that is on its way to one of them, from a gateway that has not heard of it, is
+-- refused. Identities are never given twice, so this refuses no other project.
+CREATE TABLE erased_projects (
+    project TEXT NOT NULL PRIMARY KEY,
+    erased_at_millis INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;

@@ -1,4 +1,4 @@
--- The orders of every project in PostgreSQL: the tables of ../0001_orders.sql, where each is explained.
+-- The orders of every project in PostgreSQL: the tables of ../0001_schema.sql, where each is explained.
 --
 -- Texts that are compared or sorted are so byte by byte, as in SQLite, whatever the database's own collation.
 
@@ -49,4 +49,21 @@ CREATE INDEX idempotency_keys_by_expiry ON idempotency_keys (expires_at_millis);
 CREATE TABLE installation (
     one BIGINT NOT NULL PRIMARY KEY CHECK (one = 1),
     mark TEXT NOT NULL
+);
+
+-- Numbers are never given twice. Events of one project have rising numbers in the order in which they happened, because its
+-- changes follow one another; those of other projects may appear below a number that was read already, which is why events
+-- are forgotten one by one.
+CREATE TABLE order_outbox (
+    number BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    project TEXT COLLATE "C" NOT NULL,
+    event TEXT COLLATE "C" NOT NULL CHECK (event IN ('created', 'shipped', 'cancelled')),
+    at_millis BIGINT NOT NULL,
+    order_json TEXT NOT NULL,
+    checksum BIGINT NOT NULL
+);
+
+CREATE TABLE erased_projects (
+    project TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    erased_at_millis BIGINT NOT NULL
 );

@@ -8,8 +8,7 @@ CREATE TABLE _sqlx_migrations (
     checksum BLOB NOT NULL,
     execution_time BIGINT NOT NULL
 );
-INSERT INTO _sqlx_migrations VALUES(1,'orders','2026-11-23 20:44:14',1,X'640c8b6263439372a5091b8723f610ce5cec8b356e642e25c3a147e00c22d8ffdf43be62982f71ade4d239fbb2d9ecb0',1250297);
-INSERT INTO _sqlx_migrations VALUES(2,'outbox','2026-11-23 20:44:14',1,X'4ba51a544c6b69a76b7e562035090b315cec22ae0f62e051d0c2082f250551dc1da936fb5bffb9f94fdbf341a2a4dbc7',3913216);
+INSERT INTO _sqlx_migrations VALUES(1,'schema','2026-11-26 12:00:00',1,X'9797c121d386391fb5246b3cdb15bdb3e410b460ce0b6a06f482eb3f52e05dc3509ce3fdfb8e4bb363f92a205cd73aee',1250297);
 CREATE TABLE stores (
     project TEXT NOT NULL PRIMARY KEY,
     version INTEGER NOT NULL CHECK (version >= 0),
@@ -73,6 +72,10 @@ INSERT INTO order_outbox VALUES(2,'demo','cancelled',1795179600000,'{"id":8,"sta
 INSERT INTO order_outbox VALUES(3,'demo','shipped',1795183200000,'{"id":11,"petId":6,"quantity":1,"shipDate":"2026-11-20T14:00:00Z","complete":true,"status":"shipped"}',1622581148);
 DELETE FROM sqlite_sequence;
 INSERT INTO sqlite_sequence VALUES('order_outbox',3);
+CREATE TABLE erased_projects (
+    project TEXT NOT NULL PRIMARY KEY,
+    erased_at_millis INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
 CREATE INDEX orders_by_pet ON orders (project, pet_id, id);
 CREATE INDEX orders_by_ship_date ON orders (project, ship_date_micros, id);
 CREATE INDEX idempotency_keys_by_expiry ON idempotency_keys (expires_at_millis);

@@ -1,6 +1,5 @@
--- The control plane's records in PostgreSQL: the tables of ../0001_start.sql, ../0002_acme.sql and ../0003_webhooks.sql,
--- where each column is explained. Names and ids are compared and sorted byte by byte, as in SQLite, whatever the
--- database's own collation.
+-- The control plane's records in PostgreSQL: the tables of ../0001_schema.sql, where each is explained. Names and ids are
+-- compared and sorted byte by byte, as in SQLite, whatever the database's own collation.
 
 -- Its row is the lock that every writing transaction takes first, in all replicas.
 CREATE TABLE revision_counter (
@@ -12,42 +11,65 @@ CREATE TABLE revision_counter (
 CREATE TABLE changes (
     revision BIGINT PRIMARY KEY,
     effect   TEXT NOT NULL,
-    at_ms    BIGINT NOT NULL
+    at_ms    BIGINT NOT NULL,
+    mark     BIGINT NOT NULL
 );
 
 CREATE TABLE entities (
     kind TEXT COLLATE "C" NOT NULL,
     name TEXT COLLATE "C" NOT NULL,
     body TEXT NOT NULL,
+    seal TEXT COLLATE "C" NOT NULL,
     PRIMARY KEY (kind, name)
 );
+CREATE INDEX entities_by_seal ON entities (seal, name) WHERE kind = 'certificate';
 
 CREATE TABLE projects (
     id           TEXT COLLATE "C" PRIMARY KEY,
+    name         TEXT COLLATE "C" NOT NULL,
     salt         TEXT NOT NULL,
+    proof_key    TEXT NOT NULL,
     plan         TEXT NOT NULL,
     per_minute   BIGINT,
     per_day      BIGINT,
     access       TEXT NOT NULL,
     upstream     TEXT NOT NULL,
+    browsers     TEXT COLLATE "C",
     suspended    BOOLEAN NOT NULL,
     created_at   BIGINT NOT NULL,
     updated_at   BIGINT NOT NULL,
     deployed_at  BIGINT,
-    unpaid_since BIGINT
+    unpaid_since BIGINT,
+    removed_at   BIGINT,
+    erase_at     BIGINT,
+    kept_domains TEXT
+);
+CREATE UNIQUE INDEX projects_by_name ON projects (name) WHERE removed_at IS NULL;
+CREATE INDEX projects_to_erase ON projects (erase_at) WHERE erase_at IS NOT NULL;
+
+CREATE TABLE erasures (
+    project   TEXT COLLATE "C" PRIMARY KEY,
+    erased_at BIGINT NOT NULL
+);
+
+CREATE TABLE erased_by (
+    project TEXT COLLATE "C" NOT NULL,
+    service TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (project, service)
 );
 
 CREATE TABLE api_keys (
-    id          TEXT COLLATE "C" PRIMARY KEY,
-    project     TEXT COLLATE "C" NOT NULL REFERENCES projects (id),
-    digest      TEXT COLLATE "C" NOT NULL UNIQUE,
-    label       TEXT NOT NULL,
-    scopes      TEXT NOT NULL,
-    last4       TEXT NOT NULL,
-    environment TEXT NOT NULL,
-    created_at  BIGINT NOT NULL,
-    expires_at  BIGINT,
-    revoked_at  BIGINT
+    id           TEXT COLLATE "C" PRIMARY KEY,
+    project      TEXT COLLATE "C" NOT NULL REFERENCES projects (id),
+    digest       TEXT COLLATE "C" NOT NULL UNIQUE,
+    label        TEXT NOT NULL,
+    scopes       TEXT NOT NULL,
+    last4        TEXT NOT NULL,
+    environment  TEXT NOT NULL,
+    created_at   BIGINT NOT NULL,
+    expires_at   BIGINT,
+    revoked_at   BIGINT,
+    last_used_at BIGINT
 );
 CREATE INDEX api_keys_by_project ON api_keys (project, created_at);
 
@@ -88,8 +110,10 @@ CREATE TABLE holders (
 CREATE TABLE tombstones (
     name       TEXT COLLATE "C" PRIMARY KEY,
     lineage    TEXT NOT NULL,
-    removed_at BIGINT NOT NULL
+    removed_at BIGINT NOT NULL,
+    is_apex    BOOLEAN NOT NULL
 );
+CREATE INDEX tombstones_by_lineage ON tombstones (lineage, removed_at);
 
 CREATE TABLE events (
     id      BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -98,11 +122,18 @@ CREATE TABLE events (
     kind    TEXT NOT NULL,
     actor   TEXT NOT NULL,
     client  TEXT,
+    gateway TEXT COLLATE "C",
     detail  TEXT NOT NULL,
     at_ms   BIGINT NOT NULL
 );
 CREATE INDEX events_by_project ON events (project, id);
 CREATE INDEX events_by_domain ON events (project, domain, id);
+CREATE INDEX events_by_gateway ON events (gateway, id) WHERE gateway IS NOT NULL;
+
+CREATE TABLE kept_rows (
+    owner TEXT COLLATE "C" PRIMARY KEY,
+    kept  BIGINT NOT NULL
+);
 
 CREATE TABLE settings (
     name  TEXT COLLATE "C" PRIMARY KEY,
@@ -163,3 +194,103 @@ CREATE INDEX webhook_deliveries_by_endpoint ON webhook_deliveries (endpoint, id)
 CREATE INDEX webhook_deliveries_due ON webhook_deliveries (due_at, endpoint) WHERE due_at IS NOT NULL;
 CREATE INDEX webhook_deliveries_waiting ON webhook_deliveries (endpoint) WHERE due_at IS NOT NULL;
 CREATE INDEX webhook_deliveries_settled ON webhook_deliveries (created_at) WHERE due_at IS NULL;
+
+CREATE TABLE taken_events (
+    source   TEXT COLLATE "C" NOT NULL,
+    number   BIGINT NOT NULL,
+    taken_at BIGINT NOT NULL,
+    PRIMARY KEY (source, number)
+);
+CREATE INDEX taken_events_by_age ON taken_events (taken_at);
+
+CREATE TABLE dashboard_sessions (
+    digest     TEXT COLLATE "C" PRIMARY KEY,
+    project    TEXT COLLATE "C",
+    key_id     TEXT COLLATE "C",
+    operator   TEXT COLLATE "C",
+    client     TEXT NOT NULL,
+    created_at BIGINT NOT NULL,
+    seen_at    BIGINT NOT NULL
+);
+CREATE INDEX dashboard_sessions_by_key ON dashboard_sessions (key_id, created_at);
+CREATE INDEX dashboard_sessions_by_age ON dashboard_sessions (created_at);
+
+CREATE TABLE dashboard_links (
+    digest     TEXT COLLATE "C" PRIMARY KEY,
+    operator   TEXT COLLATE "C",
+    expires_at BIGINT NOT NULL
+);
+
+CREATE TABLE usage_days (
+    project   TEXT COLLATE "C" NOT NULL,
+    day       BIGINT NOT NULL,
+    node      TEXT COLLATE "C" NOT NULL,
+    admitted  BIGINT NOT NULL,
+    refused   BIGINT NOT NULL,
+    banned    BIGINT NOT NULL,
+    minute    BIGINT NOT NULL,
+    in_minute BIGINT NOT NULL,
+    PRIMARY KEY (project, day, node)
+);
+CREATE INDEX usage_days_by_day ON usage_days (day);
+
+CREATE TABLE edge_bans (
+    node     TEXT COLLATE "C" PRIMARY KEY,
+    bans     TEXT NOT NULL,
+    total    BIGINT NOT NULL,
+    heard_at BIGINT NOT NULL
+);
+
+CREATE TABLE gateways (
+    name         TEXT PRIMARY KEY,
+    kind         TEXT COLLATE "C" NOT NULL,
+    digest       TEXT NOT NULL UNIQUE,
+    file         TEXT COLLATE "C",
+    created_at   BIGINT NOT NULL,
+    last_seen_at BIGINT,
+    revoked_at   BIGINT
+);
+
+CREATE TABLE revoked_credentials (
+    digest     TEXT COLLATE "C" PRIMARY KEY,
+    name       TEXT COLLATE "C" NOT NULL,
+    kind       TEXT COLLATE "C" NOT NULL,
+    revoked_at BIGINT NOT NULL
+);
+
+CREATE TABLE operator_tokens (
+    name         TEXT PRIMARY KEY,
+    digest       TEXT NOT NULL UNIQUE,
+    created_at   BIGINT NOT NULL,
+    expires_at   BIGINT NOT NULL,
+    last_used_at BIGINT
+);
+
+CREATE TABLE gateway_keys (
+    number     BIGINT PRIMARY KEY,
+    sealed     TEXT NOT NULL,
+    signs_from BIGINT NOT NULL
+);
+
+CREATE TABLE processes (
+    gateway        TEXT COLLATE "C" NOT NULL,
+    process        TEXT COLLATE "C" NOT NULL,
+    place          TEXT COLLATE "C" NOT NULL,
+    version        TEXT COLLATE "C" NOT NULL,
+    applied        BIGINT NOT NULL,
+    mark           BIGINT,
+    first_heard_at BIGINT NOT NULL,
+    last_heard_at  BIGINT NOT NULL,
+    PRIMARY KEY (gateway, process)
+);
+
+CREATE TABLE withdrawals (
+    what         TEXT COLLATE "C" NOT NULL,
+    which        TEXT COLLATE "C" NOT NULL,
+    project      TEXT COLLATE "C" NOT NULL,
+    project_name TEXT COLLATE "C" NOT NULL,
+    revision     BIGINT NOT NULL,
+    since        BIGINT NOT NULL,
+    PRIMARY KEY (project, what, which)
+);
+CREATE INDEX withdrawals_by_revision ON withdrawals (revision);

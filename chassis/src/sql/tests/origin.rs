@@ -1,0 +1,73 @@
+//! A database that no released version of this program has made is refused.
+
+use super::*;
+
+const SCHEMA: &str = "CREATE TABLE things (id BIGINT PRIMARY KEY)";
+const NEXT: &str = "CREATE TABLE more (id BIGINT PRIMARY KEY)";
+
+fn files(files: &[(&'static str, &'static str)]) -> Migrations {
+    Migrations::new(&files.iter().map(|(file, text)| (*file, *text, *text)).collect::<Vec<_>>())
+}
+
+fn ours() -> Migrations {
+    files(&[("0001_schema.sql", SCHEMA)])
+}
+
+/// A place of each kind, without a database.
+fn places(directory: &Path) -> [Place; 2] {
+    let settings = PostgresSettings::new(Secret::parse_password(&Server::shared().database()).unwrap(), 4).unwrap();
+    [directory.join("x.db").into(), settings.into()]
+}
+
+async fn made_by(place: &Place, migrations: &Migrations, statements: &[&'static str]) {
+    let database = Database::open(place, migrations).await.unwrap();
+    for statement in statements {
+        query(*statement).execute(&database.write).await.unwrap();
+    }
+    database.close().await;
+}
+
+#[tokio::test]
+async fn a_database_of_another_program_or_of_an_unreleased_version_is_refused_in_one_sentence() {
+    let other = files(&[("0001_start.sql", NEXT)]);
+    let cases: [(&str, &Migrations, &[&str]); 4] = [
+        ("tables of another program", &migrations(), &[TABLE, "DROP TABLE _sqlx_migrations"]),
+        ("another first migration", &other, &[]),
+        ("a table and no migration", &ours(), &["DELETE FROM _sqlx_migrations"]),
+        ("a later migration alone", &ours(), &["UPDATE _sqlx_migrations SET version = 2"]),
+    ];
+    for (case, made, statements) in cases {
+        let directory = tempfile::tempdir().unwrap();
+        for place in places(directory.path()) {
+            made_by(&place, made, statements).await;
+            let refused = format!("{:#}", Database::open(&place, &ours()).await.expect_err(case));
+            for word in ["the ", " database ", "`tollhouse orders export FILE", "`tollhouse orders import FILE"] {
+                assert!(refused.contains(word), "{case}: {refused}");
+            }
+            assert!(!refused.contains('\n') && !refused.contains(". "), "one sentence: {refused}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_database_of_a_newer_version_is_refused_and_its_own_version_opens_it() {
+    let directory = tempfile::tempdir().unwrap();
+    for place in places(directory.path()) {
+        let newer = files(&[("0001_schema.sql", SCHEMA), ("0002_next.sql", NEXT)]);
+        made_by(&place, &ours(), &[]).await;
+        made_by(&place, &newer, &[]).await;
+        let refused = format!("{:#}", Database::open(&place, &ours()).await.unwrap_err());
+        assert!(refused.contains("its schema (version 2) is newer than this program"), "{refused}");
+        made_by(&place, &newer, &[]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_start_that_was_killed_before_its_first_migration_is_gone_on_with() {
+    let directory = tempfile::tempdir().unwrap();
+    for place in places(directory.path()) {
+        made_by(&place, &ours(), &["DELETE FROM _sqlx_migrations", "DROP TABLE things"]).await;
+        made_by(&place, &ours(), &["INSERT INTO things (id) VALUES (1)"]).await;
+        made_by(&place, &ours(), &["DELETE FROM things WHERE id = 1"]).await;
+    }
+}
