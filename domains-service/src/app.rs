@@ -162,7 +162,9 @@ impl App {
         positions.extend(processes.iter().filter_map(|process| process.report.position()));
         let missing = claim::missing(&mut self.store.reader().acquire().await?, positions).await?;
         self.disbelieve_at(&missing);
-        processes.iter_mut().for_each(|process| doubt::without(&mut process.report, &missing));
+        for process in &mut processes {
+            doubt::without(&mut process.report, &missing);
+        }
         self.nodes.recall(processes, &revoked);
         Ok(newest)
     }

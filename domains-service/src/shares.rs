@@ -21,8 +21,7 @@ struct Holder {
 
 /// One place, until dropped.
 pub(crate) struct Place {
-    _place: OwnedSemaphorePermit,
-    _of_share: OwnedSemaphorePermit,
+    _permits: [OwnedSemaphorePermit; 2],
     _wanted: Wanted,
 }
 
@@ -43,7 +42,7 @@ impl Shares {
         let (wanted, share) = self.want(holder);
         let of_share = share.try_acquire_owned().ok()?;
         let place = self.places.clone().try_acquire_owned().ok()?;
-        Some(Place { _place: place, _of_share: of_share, _wanted: wanted })
+        Some(Place { _permits: [place, of_share], _wanted: wanted })
     }
 
     /// Waits for a place. A holder whose share is used up waits for its own places first, and so in front of no other. `None`
@@ -52,7 +51,7 @@ impl Shares {
         let (wanted, share) = self.want(holder);
         let of_share = share.acquire_owned().await.ok()?;
         let place = self.places.clone().acquire_owned().await.ok()?;
-        Some(Place { _place: place, _of_share: of_share, _wanted: wanted })
+        Some(Place { _permits: [place, of_share], _wanted: wanted })
     }
 
     fn want(self: &Arc<Self>, holder: &str) -> (Wanted, Arc<Semaphore>) {

@@ -24,7 +24,9 @@ impl Nodes {
         let mut record = self.record.lock();
         if record.iter().any(|process| is_at(&process.report, missing)) {
             let mut changed = record.to_vec();
-            changed.iter_mut().for_each(|process| without(&mut process.report, missing));
+            for process in &mut changed {
+                without(&mut process.report, missing);
+            }
             *record = changed.into();
         }
         drop(record);
