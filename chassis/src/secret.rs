@@ -17,6 +17,9 @@ use zeroize::Zeroizing;
 /// The fewest bytes a secret may have: 128 bits.
 pub const SECRET_BYTES_MIN: usize = 16;
 
+/// The largest file that is read as a secret: what is larger is none.
+pub const FILE_BYTES_MAX: u64 = 64 * 1024;
+
 /// Secret bytes.
 #[derive(Clone)]
 pub struct Secret(Zeroizing<Vec<u8>>);
@@ -70,12 +73,18 @@ impl Secret {
     /// Reads a file that holds what `parse` takes.
     ///
     /// # Errors
-    /// When the file cannot be read, is readable by others, or `parse` refuses what it holds.
+    /// When the file cannot be read, is readable by others, is no regular file or larger than [`FILE_BYTES_MAX`], or `parse`
+    /// refuses what it holds.
     pub fn load_with<T>(path: &Path, parse: fn(&str) -> anyhow::Result<T>) -> anyhow::Result<T> {
         let place = || format!("secret file {}", path.display());
-        let mode = std::fs::metadata(path).with_context(place)?.permissions().mode();
+        let file = std::fs::metadata(path).with_context(place)?;
         anyhow::ensure!(
-            mode & 0o007 == 0,
+            file.is_file() && file.len() <= FILE_BYTES_MAX,
+            "secret file {} is no regular file of at most {FILE_BYTES_MAX} bytes; put the secret itself there",
+            path.display()
+        );
+        anyhow::ensure!(
+            file.permissions().mode() & 0o007 == 0,
             "secret file {} may be read by everybody; run: chmod 600 {}",
             path.display(),
             path.display()
@@ -190,6 +199,20 @@ mod tests {
         }
         for mode in [0o600, 0o640, 0o660] {
             assert!(load(mode).is_ok(), "{mode:o}: a group is somebody's choice");
+        }
+    }
+
+    #[test]
+    fn what_is_no_small_regular_file_is_refused_and_not_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let (pipe, large) = (directory.path().join("pipe.key"), directory.path().join("large.key"));
+        assert!(std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&pipe).status().unwrap().success());
+        write_private(&large, b"").unwrap();
+        std::fs::File::options().write(true).open(&large).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
+        for path in [pipe, large] {
+            // Nobody writes to the pipe: reading it would not come back.
+            let error = Secret::load(&path).unwrap_err().to_string();
+            assert!(error.contains("no regular file of at most 65536 bytes"), "{error}");
         }
     }
 
