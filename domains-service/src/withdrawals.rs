@@ -98,7 +98,10 @@ pub(crate) async fn repeat(
 ) -> Result<Option<Acknowledged>, StoreError> {
     let found = app.store.withdrawals_of(&project.uid).await?;
     let waiting = found.iter().filter(|one| whats.contains(&one.what) && one.which == which);
-    match waiting.map(|one| one.revision).max() {
+    // One that is not kept, because the project has so many, is as old as the oldest that is, or older.
+    let is_full = found.len() >= usize::try_from(withdrawals::WITHDRAWALS_OF_ONE_MAX).unwrap_or(usize::MAX);
+    let oldest = found.first().filter(|_| is_full).map(|one| one.revision);
+    match waiting.map(|one| one.revision).max().or(oldest) {
         Some(revision) => wait(app, revision).await.map(Some),
         None => Ok(None),
     }

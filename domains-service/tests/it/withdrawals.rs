@@ -7,6 +7,7 @@ use std::sync::Arc;
 use chassis::clock::Clock as _;
 use serde_json::{Value, json};
 
+use crate::stores;
 use crate::world::{Answer, Bend, Platform, eventually};
 
 /// A project with two active names, of which one is the primary one, and a gateway that has applied all of it and falls silent.
@@ -299,4 +300,22 @@ async fn what_waits_is_kept_through_a_restart() {
         "{list}"
     );
     ends(&platform).await;
+}
+
+#[tokio::test]
+async fn what_is_not_kept_among_very_many_withdrawals_waits_like_the_oldest_that_is() {
+    let platform = with_a_silent_gateway().await;
+    let owner = platform.owner("demo");
+    let key = owner.send("POST", "/v1/projects/demo/keys", json!({ "scopes": ["orders:read"] })).await.body;
+    let path = format!("/v1/projects/demo/keys/{}", key["id"].as_str().unwrap());
+    is_202(&owner.send("DELETE", &path, Value::Null).await);
+    let many = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)
+         INSERT INTO withdrawals (what, which, project, project_name, revision, since)
+         SELECT 'key', 'key ' || i, project, project_name, revision, since FROM withdrawals, n";
+    stores::execute(platform.directory.path(), many).await;
+    let forgotten = format!("DELETE FROM withdrawals WHERE which = '{}'", key["id"].as_str().unwrap());
+    stores::execute(platform.directory.path(), &forgotten).await;
+    is_202(&owner.send("DELETE", &path, Value::Null).await);
+    ends(&platform).await;
+    assert_eq!(owner.send("DELETE", &path, Value::Null).await.status, 204);
 }
