@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use crate::app::App;
 use crate::feed::Credential;
 use crate::store::gateways::{Revoked, SealedGeneration};
-use crate::store::{StoreError, Write};
+use crate::store::{StoreError, Write, sessions};
 
 /// How long a generation signs.
 const GENERATION_SECONDS: i64 = 86_400;
@@ -212,8 +212,8 @@ pub(crate) enum NotRevoked {
     Keys(anyhow::Error),
 }
 
-/// Refuses a credential for good, withdraws the key that its gateway signs with, and gives the other gateways new keys for
-/// session tickets: all of it when `write` commits.
+/// Refuses a credential for good, withdraws the key that its gateway signs with, gives the other gateways new keys for
+/// session tickets, and ends the sessions that the gateway may have seen: all of it when `write` commits.
 pub(crate) async fn revoke(app: &App, write: &mut Write, name: &str) -> Result<Revoked, NotRevoked> {
     let revoked = write.revoke_gateway(name).await?.ok_or(NotRevoked::Unknown)?;
     for stored in write.generations().await? {
@@ -221,6 +221,7 @@ pub(crate) async fn revoke(app: &App, write: &mut Write, name: &str) -> Result<R
         master.tickets = chassis::random::bytes().map_err(NotRevoked::Keys)?;
         write.replace_generation(&seal(app, &master).map_err(NotRevoked::Keys)?).await?;
     }
+    sessions::end_seen_by(write.connection(), name).await?;
     Ok(revoked)
 }
 

@@ -1,6 +1,6 @@
 //! Who is signed in to the dashboard, at rest: digests, never what a cookie says.
 
-use chassis::sql::{Found, RowPlace, query, query_as};
+use chassis::sql::{Connection, Found, RowPlace, query, query_as};
 use contract::key::{KeyDigest, KeyId};
 use contract::time::UnixMillis;
 
@@ -76,6 +76,17 @@ impl Stored for Row {
             seen_at: UnixMillis(self.seen_at),
         })
     }
+}
+
+/// Ends every session and link of the dashboard, if this is a gateway: their cookies and texts passed through it.
+pub(crate) async fn end_seen_by(connection: &mut Connection, gateway: &str) -> Result<(), StoreError> {
+    for statement in [
+        "DELETE FROM dashboard_sessions WHERE EXISTS (SELECT 1 FROM gateways WHERE name = $1 AND kind = 'gateway')",
+        "DELETE FROM dashboard_links WHERE EXISTS (SELECT 1 FROM gateways WHERE name = $1 AND kind = 'gateway')",
+    ] {
+        query(statement).bind(gateway).execute(&mut *connection).await?;
+    }
+    Ok(())
 }
 
 impl Store {

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
+use crate::dashboard::Browser;
 use crate::world::{Answer, Platform};
 
 /// A gateway, honest or stolen, with the key that it signs identities with.
@@ -302,4 +303,15 @@ async fn a_stranger_is_refused_before_the_body_arrives() {
         let (status, answer) = Unfinished::begin(request).await.answer().await;
         assert!(status == 401 && answer.contains(code), "{code}: {answer}");
     }
+}
+
+#[tokio::test]
+async fn the_end_of_a_gateway_ends_the_sessions_that_passed_through_it() {
+    let platform = Platform::start().await;
+    platform.project("demo", "pro").await;
+    Gateway::enrolled(&platform, "edge-1").await;
+    let mut browser = Browser::signed_in(&platform, "demo", &["domains:read"]).await;
+    assert_eq!(browser.get("/projects/demo/domains").await.status, 200);
+    assert_eq!(platform.operator("DELETE", "/gateways/edge-1", Value::Null).await.status, 200);
+    assert_eq!(browser.get("/projects/demo/domains").await.location(), "/sign-in");
 }
