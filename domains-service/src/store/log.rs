@@ -178,8 +178,9 @@ impl Store {
         .bind(limit.saturating_add(1))
         .fetch_all(&mut reading)
         .await?;
-        // SQLite has a revision that is no number behind all others. Whose place that is, the gap says.
-        rows.retain(|found| has_revision(&reading, found));
+        // SQLite has a revision that is no number behind all others. Whose place that is, the gap says. A number that was not
+        // given out yet is damage, too.
+        rows.retain(|found| has_revision(&reading, found) && found.row.revision <= current);
         let own = rows.first().filter(|found| found.row.revision == after);
         let damaged = own.is_some_and(|found| found.bad.as_ref().is_some_and(|bad| bad.column == "mark"));
         let own = own.map(|found| as_mark(found.row.mark));

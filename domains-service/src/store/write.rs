@@ -114,13 +114,17 @@ impl Write {
 
     async fn append(&mut self, effect: &Effect) -> Result<(), StoreError> {
         self.current += 1;
-        query("INSERT INTO changes (revision, effect, at_ms, mark) VALUES ($1, $2, $3, $4)")
-            .bind(self.current)
-            .bind(to_json(effect))
-            .bind(self.now.0)
-            .bind(log::random_mark()?)
-            .execute(&mut self.transaction)
-            .await?;
+        // A row that has the number already has it by damage: it was not given out.
+        query(
+            "INSERT INTO changes (revision, effect, at_ms, mark) VALUES ($1, $2, $3, $4)
+             ON CONFLICT (revision) DO UPDATE SET effect = excluded.effect, at_ms = excluded.at_ms, mark = excluded.mark",
+        )
+        .bind(self.current)
+        .bind(to_json(effect))
+        .bind(self.now.0)
+        .bind(log::random_mark()?)
+        .execute(&mut self.transaction)
+        .await?;
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use chassis::seal::SealingKey;
 use chassis::secret::Secret;
+use chassis::sql::query;
 use contract::feed::{Entity, Mark, Position, Revision};
 
 use super::super::Store;
@@ -92,5 +93,26 @@ async fn a_restored_database_takes_followers_of_those_that_it_replaced() {
         assert!(matches!(next(&store, restored).await, Next::Changes(_)));
         assert!(is_refused(&store, with_another_mark(restored)).await);
         assert!(is_refused(&store, Position { revision: restored.revision.next(), ..restored }).await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_whose_number_is_not_given_out_yet_stops_neither_followers_nor_changes() {
+    for (store, _directory) in both().await {
+        let first = change(&store, 0).await;
+        let second = change(&store, 1).await;
+        query("UPDATE changes SET revision = $1 WHERE revision = $2")
+            .bind(second.revision.0.cast_signed() + 2)
+            .bind(first.revision.0.cast_signed())
+            .execute(store.writer())
+            .await
+            .unwrap();
+        for number in 2..6 {
+            let before = store.snapshot().await.unwrap().1;
+            assert!(matches!(next(&store, before).await, Next::Changes(changes) if changes.is_empty()), "{number}");
+            let after = change(&store, number).await;
+            let Next::Changes(changes) = next(&store, before).await else { panic!("{number}: a snapshot") };
+            assert_eq!(changes.iter().map(contract::feed::Change::position).collect::<Vec<_>>(), [after]);
+        }
     }
 }
