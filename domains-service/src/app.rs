@@ -25,7 +25,7 @@ use crate::enrolment::RefusedFile;
 use crate::issuer::Authorities;
 use crate::keyring::Identities;
 use crate::metrics::Metrics;
-use crate::nodes::{FORGOTTEN_AFTER, Nodes, doubt};
+use crate::nodes::{Nodes, doubt};
 use crate::peers::Peers;
 use crate::plans::Plans;
 use crate::store::log::claim;
@@ -157,7 +157,7 @@ impl App {
             self.went_back();
         }
         let revoked = self.store.revoked_gateways().await?;
-        let mut processes = self.store.processes_heard_since(self.clock.now().plus(-FORGOTTEN_AFTER)).await?;
+        let mut processes = self.store.processes_heard_since(self.nodes.forgotten_before()).await?;
         let mut positions = self.nodes.positions();
         positions.extend(processes.iter().filter_map(|process| process.report.position()));
         let missing = claim::missing(&mut self.store.reader().acquire().await?, positions).await?;

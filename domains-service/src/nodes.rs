@@ -100,8 +100,9 @@ pub(crate) struct Acknowledged {
 /// All processes.
 pub(crate) struct Nodes {
     clock: Arc<dyn Clock>,
-    /// When we started, by the monotonic clock.
+    /// When we started, by the monotonic clock and by the wall clock.
     started: Duration,
+    started_at: UnixMillis,
     by_name: Mutex<HashMap<String, Node>>,
     /// The record, as it was read last.
     record: Mutex<Arc<[Process]>>,
@@ -114,6 +115,7 @@ impl Nodes {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             started: clock.monotonic(),
+            started_at: clock.now(),
             clock,
             by_name: Mutex::default(),
             record: Mutex::new(Arc::new([])),
@@ -239,9 +241,17 @@ impl Nodes {
         }
     }
 
+    /// Processes that were heard last before this moment are forgotten. A wall clock that steps forward moves it no further
+    /// than the time since the start.
+    pub(crate) fn forgotten_before(&self) -> UnixMillis {
+        let past = self.clock.monotonic().saturating_sub(self.started);
+        let latest = self.started_at.plus(i64::try_from(past.as_millis()).unwrap_or(i64::MAX));
+        self.clock.now().min(latest).plus(-FORGOTTEN_AFTER)
+    }
+
     /// Every process that may serve, by name.
     pub(crate) fn all(&self) -> Vec<Known> {
-        let (mono, now) = (self.clock.monotonic(), self.clock.now());
+        let (mono, forgotten_before) = (self.clock.monotonic(), self.forgotten_before());
         let record = self.record.lock().clone();
         let mut on_record: HashMap<&str, &Process> =
             record.iter().map(|process| (process.report.node.as_str(), process)).collect();
@@ -263,7 +273,7 @@ impl Nodes {
             last_heard: process.last_heard,
             heard: false,
         }));
-        all.retain(|known| known.live || now.since(known.last_heard) <= FORGOTTEN_AFTER);
+        all.retain(|known| known.live || known.last_heard >= forgotten_before);
         let mut all = without_replaced(all);
         all.sort_by(|left, right| left.report.node.cmp(&right.report.node));
         all

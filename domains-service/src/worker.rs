@@ -16,7 +16,6 @@ use crate::app::App;
 use crate::attend::{self, Reason};
 use crate::dashboard::{ABSOLUTE_MILLIS_MAX, IDLE_MILLIS_MAX};
 use crate::domain::{Domain, Status};
-use crate::nodes::FORGOTTEN_AFTER;
 use crate::project::ProjectRef;
 use crate::store::usage::USAGE_DAYS_MAX;
 use crate::store::{StoreError, acme, domains, keys, numbers, processes, projects, webhooks};
@@ -248,7 +247,7 @@ async fn tidy_once(app: &App) -> Result<(), StoreError> {
     acme::tidy(write.connection(), now).await?;
     domains::forget_tombstones(write.connection(), now.plus(-MEMORY_MILLIS)).await?;
     write.forget_events(now.plus(-EVENTS_MILLIS)).await?;
-    for process in processes::forget_silent(write.connection(), now.plus(-FORGOTTEN_AFTER)).await? {
+    for process in processes::forget_silent(write.connection(), app.nodes.forgotten_before()).await? {
         tracing::warn!(
             process = process.trim_start_matches('/'),
             "a gateway was not heard for 24 hours: removals do not wait for it any more"

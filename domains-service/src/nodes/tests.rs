@@ -301,3 +301,15 @@ fn the_list_is_bounded() {
     assert_eq!(names.len(), NODES_MAX);
     assert!(names.contains(&"node-0".to_owned()) && names.contains(&format!("node-{}", NODES_MAX + 9)));
 }
+
+#[test]
+fn a_wall_clock_that_steps_forward_forgets_nobody() {
+    let mut world = World::new();
+    world.report(report("gw/a", 3));
+    world.clock.advance(Duration::from_secs(60));
+    world.clock.jump_to(UnixMillis(25 * 3_600_000));
+    assert_eq!(world.nodes.behind_of_all(Revision(4)).lagging, ["gw/a"]);
+    world.clock.jump_to(UnixMillis(60_000));
+    world.clock.advance(Duration::from_hours(24));
+    assert_eq!(world.nodes.behind_of_all(Revision(4)).asked, 0, "24 hours of silence are over");
+}
