@@ -123,7 +123,7 @@ catalogue! {
     VerifyThrottled = 429 "verify_throttled",
     /// Changes come too often, of one session or of one project.
     TooManyChanges = 429 "too_many_changes",
-    /// As many processes of a gateway are on record as may be.
+    /// As many processes of a gateway are on record, or have reported the same, as may be.
     TooManyProcesses = 429 "too_many_processes",
     /// Something went wrong on our side.
     InternalError = 500 "internal_error",

@@ -162,7 +162,7 @@ fn is_place(place: &str) -> bool {
     place.len() == 16 && place.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// `POST /internal/edge/usage`: the requests a gateway has counted, for the dashboard.
+/// `POST /internal/edge/usage`: the requests a gateway has counted, for the dashboard. What there is no room for is refused.
 pub(super) async fn usage(
     State(app): State<Arc<App>>,
     Extension(edge): Extension<Edge>,
@@ -174,15 +174,15 @@ pub(super) async fn usage(
         return Err(Code::InvalidBody.refuse(message).into());
     }
     let node = edge.node(&node);
-    let mut write = app.store.write().await?;
+    let (mut write, mut has_room) = (app.store.write().await?, true);
     for usage in &projects {
-        write.note_usage(&node, usage).await?;
+        has_room &= write.note_usage(&node, usage).await?;
     }
     write.commit().await?;
-    Ok(http::StatusCode::NO_CONTENT.into_response())
+    taken(&node, has_room, "usage")
 }
 
-/// `POST /internal/edge/keys`: the keys a gateway has seen, and the bans it knows.
+/// `POST /internal/edge/keys`: the keys a gateway has seen, and the bans it knows. Bans that there is no room for are refused.
 pub(super) async fn take_keys(
     State(app): State<Arc<App>>,
     Extension(edge): Extension<Edge>,
@@ -200,9 +200,24 @@ pub(super) async fn take_keys(
     for KeyUse { key, minute } in &report.used {
         keys::note_use(write.connection(), key, *minute, now).await?;
     }
-    write.note_bans(&report).await?;
+    let has_room = write.note_bans(&report).await?;
     write.commit().await?;
-    Ok(http::StatusCode::NO_CONTENT.into_response())
+    taken(&report.node, has_room, "bans")
+}
+
+/// The answer to a report: a refusal where there was no room for something in it. What there was room for is taken.
+fn taken(node: &str, has_room: bool, what: &'static str) -> Result<Response, Stop> {
+    if has_room {
+        return Ok(http::StatusCode::NO_CONTENT.into_response());
+    }
+    tracing::warn!(
+        node,
+        what,
+        "a report of a gateway was refused: as many processes as may be have reported the same, with its credential or in all. \
+         If you do not know them, run `tollhouse node revoke`"
+    );
+    let message = format!("There is no room for the {what} of one more process. What there was room for is taken.");
+    Err(Code::TooManyProcesses.refuse(message).into())
 }
 
 /// `GET /internal/nodes`: the processes of gateways that removals wait for.

@@ -14,14 +14,18 @@ use contract::project::ProjectId;
 use contract::time::UnixMillis;
 use contract::usage::KeyReport;
 
+use super::processes::credential_of;
 use super::rows::{self, Columns, Stored, Table};
 use super::{Store, StoreError, Write, to_json};
 
 /// How long a gateway's word counts: three of its reports may be lost.
 pub(crate) const HEARD_MILLIS: i64 = 30_000;
 
-/// Gateways whose word is taken, and read.
+/// Processes of gateways whose word is taken, and read.
 const NODES_MAX: i64 = 1_024;
+
+/// Of them with one credential: as many as may be on record, and those that they replaced half a minute ago.
+const NODES_OF_ONE_MAX: i64 = 256;
 
 /// A ban and whose key it is.
 #[derive(Clone, Debug)]
@@ -62,26 +66,41 @@ impl Stored for Report {
 }
 
 impl Write {
-    /// Takes down the bans that a gateway reports, in place of what it said before.
-    pub(crate) async fn note_bans(&mut self, report: &KeyReport) -> Result<(), StoreError> {
+    /// Takes down the bans that a gateway reports, in place of what it said before. Whether there is room for them.
+    pub(crate) async fn note_bans(&mut self, report: &KeyReport) -> Result<bool, StoreError> {
         if report.bans_total == 0 {
             query("DELETE FROM edge_bans WHERE node = $1").bind(&report.node).execute(self.connection()).await?;
-            return Ok(());
+            return Ok(true);
+        }
+        if !self.has_room_for_bans(&report.node).await? {
+            self.tidy_bans().await?;
+            if !self.has_room_for_bans(&report.node).await? {
+                return Ok(false);
+            }
         }
         let now = self.now();
         query(
-            "INSERT INTO edge_bans (node, bans, total, heard_at)
-             SELECT $1, $2, $3, $4 WHERE (SELECT COUNT(*) FROM edge_bans WHERE node <> $1) < $5
+            "INSERT INTO edge_bans (node, bans, total, heard_at) VALUES ($1, $2, $3, $4)
              ON CONFLICT (node) DO UPDATE SET bans = excluded.bans, total = excluded.total, heard_at = excluded.heard_at",
         )
         .bind(&report.node)
         .bind(to_json(&report.bans))
         .bind(i64::try_from(report.bans_total).unwrap_or(i64::MAX))
         .bind(now.0)
-        .bind(NODES_MAX)
         .execute(self.connection())
         .await?;
-        Ok(())
+        Ok(true)
+    }
+
+    async fn has_room_for_bans(&mut self, node: &str) -> Result<bool, StoreError> {
+        let (others, siblings): (i64, i64) = query_as(
+            "SELECT COUNT(*), COUNT(CASE WHEN substr(node, 1, length($2)) = $2 THEN 1 END) FROM edge_bans WHERE node <> $1",
+        )
+        .bind(node)
+        .bind(credential_of(node))
+        .fetch_one(self.connection())
+        .await?;
+        Ok(others < NODES_MAX && siblings < NODES_OF_ONE_MAX)
     }
 
     /// Forgets what gateways said that are not heard any more.

@@ -71,6 +71,11 @@ fn parts(node: &str) -> (&str, &str) {
     node.split_once('/').unwrap_or(("", node))
 }
 
+/// What the names of all processes with the credential of this one begin with.
+pub(super) fn credential_of(node: &str) -> &str {
+    node.split_inclusive('/').next().unwrap_or_default()
+}
+
 impl Store {
     /// The processes that were heard since a moment and whose credentials are good.
     pub(crate) async fn processes_heard_since(&self, moment: UnixMillis) -> Result<Vec<Process>, StoreError> {

@@ -132,23 +132,25 @@ async fn what_gateways_say_of_usage_and_bans_is_bounded() {
         assert_eq!(rows("SELECT COUNT(*) FROM usage_days").await, 0);
         // Names without end, and figures whose sum would leave the numbers of the database and end all tidying.
         let mut write = store.write().await.unwrap();
-        for node in 0..2_100 {
-            write.note_usage(&format!("thief/{node}"), &of(0, u64::MAX)).await.unwrap();
+        let mut taken = 0;
+        for (thief, node) in (0..5).flat_map(|thief| (0..520).map(move |node| (thief, node))) {
+            taken += i64::from(write.note_usage(&format!("thief-{thief}/{node}"), &of(0, u64::MAX)).await.unwrap());
         }
-        write.note_usage("thief/7", &of(0, u64::MAX)).await.unwrap();
+        assert_eq!(taken, 2_048);
+        assert!(write.note_usage("thief-0/7", &of(0, u64::MAX)).await.unwrap());
         write.commit().await.unwrap();
         assert_eq!(rows("SELECT COUNT(*) FROM usage_days").await, 2_048);
         assert!(store.usage_of_minute(&"demo".parse().unwrap(), i64::MAX).await.is_ok());
         let mut write = store.write().await.unwrap();
         write.tidy_usage(-60, 1).await.unwrap();
-        for node in 0..1_100 {
+        for (thief, node) in (0..5).flat_map(|thief| (0..260).map(move |node| (thief, node))) {
             let report = contract::usage::KeyReport {
-                node: format!("thief/{node}"),
+                node: format!("thief-{thief}/{node}"),
                 used: Vec::new(),
                 bans: Vec::new(),
                 bans_total: u64::MAX,
             };
-            write.note_bans(&report).await.unwrap();
+            assert_eq!(write.note_bans(&report).await.unwrap(), thief < 4 && node < 256, "{}", report.node);
         }
         write.commit().await.unwrap();
         assert_eq!(rows("SELECT COUNT(*) FROM usage_days").await, 1);

@@ -7,6 +7,7 @@
 use chassis::sql::{Found, RowPlace, query, query_as, query_scalar};
 use contract::usage::UsageOfProject;
 
+use super::processes::credential_of;
 use super::rows::{self, Columns, Stored, Table};
 use super::{Store, StoreError, Write};
 use crate::project::ProjectRef;
@@ -16,6 +17,9 @@ pub(crate) const USAGE_DAYS_MAX: i64 = 62;
 
 /// Processes of gateways whose figures of a project and day are kept, until they are added up.
 const NODES_MAX: i64 = 2_048;
+
+/// Of them with one credential: those that are started in numbers share one, and each start has a name of its own.
+const NODES_OF_ONE_MAX: i64 = 512;
 
 /// What one of them may say of a day: no sum of it, added up each minute for as long as the day is kept, leaves the numbers
 /// of the database.
@@ -57,18 +61,30 @@ impl Stored for Row {
 impl Write {
     /// Takes down what a gateway says of a project and day. What it said before about them is replaced, unless this is
     /// older. Figures of a project that is erased are not kept, nor those of a day that would be forgotten at once or never:
-    /// a gateway in wrong hands may say anything.
-    pub(crate) async fn note_usage(&mut self, node: &str, usage: &UsageOfProject) -> Result<(), StoreError> {
+    /// a gateway in wrong hands may say anything. Whether there is room for them.
+    pub(crate) async fn note_usage(&mut self, node: &str, usage: &UsageOfProject) -> Result<bool, StoreError> {
         let whole = |count: u64| i64::try_from(count.min(COUNT_MAX)).unwrap_or(i64::MAX);
         let today = self.now().to_seconds().0.div_euclid(86_400);
         // The clock of a gateway may be ahead at midnight.
         if !(today - USAGE_DAYS_MAX..=today + 1).contains(&usage.day) {
-            return Ok(());
+            return Ok(true);
+        }
+        let (others, siblings): (i64, i64) = query_as(
+            "SELECT COUNT(*), COUNT(CASE WHEN substr(node, 1, length($4)) = $4 THEN 1 END) FROM usage_days
+             WHERE project = $1 AND day = $2 AND node <> $3",
+        )
+        .bind(usage.project.as_str())
+        .bind(usage.day)
+        .bind(node)
+        .bind(credential_of(node))
+        .fetch_one(self.connection())
+        .await?;
+        if others >= NODES_MAX || siblings >= NODES_OF_ONE_MAX {
+            return Ok(false);
         }
         query(
             "INSERT INTO usage_days (project, day, node, admitted, refused, banned, minute, in_minute)
              SELECT id, $2, $3, $4, $5, $6, $7, $8 FROM projects WHERE id = $1
-                 AND (SELECT COUNT(*) FROM usage_days u WHERE u.project = $1 AND u.day = $2 AND u.node <> $3) < $9
              ON CONFLICT (project, day, node) DO UPDATE SET admitted = excluded.admitted, refused = excluded.refused,
                  banned = excluded.banned, minute = excluded.minute, in_minute = excluded.in_minute
              WHERE excluded.admitted + excluded.refused + excluded.banned
@@ -82,10 +98,9 @@ impl Write {
         .bind(whole(usage.banned))
         .bind(usage.minute)
         .bind(whole(usage.in_minute))
-        .bind(NODES_MAX)
         .execute(self.connection())
         .await?;
-        Ok(())
+        Ok(true)
     }
 
     /// Forgets days before `oldest`, and adds up what gateways said of days before `settled`, whose processes are gone

@@ -1,5 +1,6 @@
 //! Gateways with a credential of their own: what it opens, and how it ends.
 
+use chassis::clock::Clock as _;
 use chassis::guard::pass_key;
 use chassis::seal::SealingKey;
 use chassis::secret::Secret;
@@ -10,6 +11,7 @@ use contract::trust::Trust;
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::stores::{execute, value};
 use crate::world::{Answer, Platform, Stream};
 
 /// Puts a gateway on record; its token.
@@ -196,4 +198,67 @@ async fn services_are_told_the_public_keys() {
     assert_eq!(platform.operator("DELETE", "/gateways/edge-1", Value::Null).await.status, 200);
     assert!(!told().await.keys().contains(&public(&one)), "a revoked gateway's key is withdrawn at once");
     assert!(told().await.keys().contains(&public(&two)));
+}
+
+/// Puts rows under invented names of processes of the credential `thief` into a table.
+async fn invent(platform: &Platform, table: &str, columns: &str, values: &str, count: i64) {
+    let fill = format!(
+        "WITH RECURSIVE numbers(number) AS (SELECT 1 UNION ALL SELECT number + 1 FROM numbers WHERE number < {count})
+         INSERT INTO {table} (node, {columns}) SELECT 'thief/' || number, {values} FROM numbers"
+    );
+    execute(platform.directory.path(), &fill).await;
+}
+
+async fn says(platform: &Platform, token: &str, what: &str, body: Value) -> Answer {
+    let request = platform.client.post(format!("{}/internal/edge/{what}", platform.internal));
+    Answer::of(request.bearer_auth(token).json(&body).send().await.unwrap()).await
+}
+
+#[tokio::test]
+async fn bans_that_one_credential_reports_under_many_names_leave_room_for_those_of_others() {
+    let platform = Platform::start().await;
+    let (thief, honest) = (enrolled(&platform, "thief").await, enrolled(&platform, "honest").await);
+    let report = |node: &str| json!({ "node": node, "used": [], "bans": [], "bans_total": 7 });
+    let now = platform.clock.now().0;
+    invent(&platform, "edge_bans", "bans, total, heard_at", &format!("'[]', 1, {now}"), 255).await;
+    assert_eq!(says(&platform, &thief, "keys", report("last")).await.status, 204);
+    let refused = says(&platform, &thief, "keys", report("more")).await;
+    assert_eq!(refused.code(), (429, "too_many_processes"), "{refused:?}");
+    assert_eq!(says(&platform, &thief, "keys", report("last")).await.status, 204, "one that is known goes on");
+    assert_eq!(says(&platform, &honest, "keys", report("one")).await.status, 204);
+    let of_honest = value(platform.directory.path(), "edge_bans", "CAST(total AS TEXT)", "node = 'honest/one'").await;
+    assert_eq!(of_honest.as_deref(), Some("7"));
+    // What was said half a minute ago counts no more, and takes no place.
+    platform.clock.advance(std::time::Duration::from_secs(31));
+    assert_eq!(says(&platform, &thief, "keys", report("more")).await.status, 204);
+}
+
+#[tokio::test]
+async fn usage_that_one_credential_reports_under_many_names_leaves_room_for_that_of_others() {
+    let platform = Platform::start().await;
+    for project in ["demo", "other"] {
+        platform.project(project, "pro").await;
+    }
+    let (thief, honest) = (enrolled(&platform, "thief").await, enrolled(&platform, "honest").await);
+    let uids = [platform.identity(&"demo".parse().unwrap()).await, platform.identity(&"other".parse().unwrap()).await];
+    let day = platform.clock.now_seconds().0.div_euclid(86_400);
+    let report = |node: &str| {
+        let projects = uids.iter().map(|uid| {
+            json!({ "project": uid, "day": day, "admitted": 5, "refused": 0, "banned": 0, "minute": 0, "in_minute": 0 })
+        });
+        json!({ "node": node, "projects": projects.collect::<Vec<_>>() })
+    };
+    let values = format!("'{}', {day}, 1, 0, 0, 0, 0", uids[0]);
+    invent(&platform, "usage_days", "project, day, admitted, refused, banned, minute, in_minute", &values, 511).await;
+    assert_eq!(says(&platform, &thief, "usage", report("last")).await.status, 204);
+    let refused = says(&platform, &thief, "usage", report("more")).await;
+    assert_eq!(refused.code(), (429, "too_many_processes"), "{refused:?}");
+    assert_eq!(says(&platform, &thief, "usage", report("last")).await.status, 204, "one that is known goes on");
+    assert_eq!(says(&platform, &honest, "usage", report("one")).await.status, 204);
+    let rows = async |node: &str| {
+        let (of, row) = ("CAST(COUNT(*) AS TEXT)", format!("node = '{node}'"));
+        value(platform.directory.path(), "usage_days", of, &row).await
+    };
+    assert_eq!(rows("honest/one").await.as_deref(), Some("2"));
+    assert_eq!(rows("thief/more").await.as_deref(), Some("1"), "of the project that has room");
 }
