@@ -330,23 +330,18 @@ async fn answer(stream: TcpStream, book: Arc<Mutex<Book>>) {
         if head.first_line.starts_with("GET /internal/edge/feed?") {
             return stream_to(wire, &head, gateway, &book).await;
         }
+        let mut said = "204 No Content";
         if head.first_line == "POST /internal/edge/nodes HTTP/1.1" {
             book.lock().reports.push(serde_json::from_slice(&body.bytes).expect("a report"));
         } else if head.first_line == "POST /internal/edge/keys HTTP/1.1" {
             book.lock().key_reports.push(serde_json::from_slice(&body.bytes).expect("a report of keys"));
         } else {
             assert_eq!(head.first_line, "POST /internal/edge/usage HTTP/1.1");
-            let has_no_room = {
-                let mut book = book.lock();
-                book.usage_reports.push(serde_json::from_slice(&body.bytes).expect("a report of usage"));
-                book.has_no_room
-            };
-            if has_no_room {
-                drop(wire.send(b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n").await);
-                continue;
-            }
+            let mut book = book.lock();
+            book.usage_reports.push(serde_json::from_slice(&body.bytes).expect("a report of usage"));
+            said = if book.has_no_room { "429 Too Many Requests\r\nContent-Length: 0" } else { said };
         }
-        drop(wire.send(b"HTTP/1.1 204 No Content\r\n\r\n").await);
+        drop(wire.send(format!("HTTP/1.1 {said}\r\n\r\n").as_bytes()).await);
     }
 }
 
