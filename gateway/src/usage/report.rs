@@ -104,9 +104,15 @@ impl Reporter {
         }
     }
 
+    /// Sends a report. What the control plane has no room for comes again when it changes: repeated at once, it would hold up
+    /// the rest.
     async fn send(&self, client: &reqwest::Client, what: &str, report: &impl Serialize) -> reqwest::Result<()> {
         let url = self.control.at(&format!("/internal/edge/{what}"));
         let sent = client.post(url).bearer_auth(&*self.token.to_token()).json(report).send().await?;
+        if sent.status() == reqwest::StatusCode::TOO_MANY_REQUESTS {
+            tracing::debug!(what, "the control plane has no room for all of a report; its log says why");
+            return Ok(());
+        }
         sent.error_for_status().map(drop)
     }
 }

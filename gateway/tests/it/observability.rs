@@ -5,13 +5,16 @@ use std::sync::Arc;
 use chassis::logs::{Format, Logs};
 use chassis::secret::Secret;
 use contract::ban::BanReason;
-use contract::usage::KeyReport;
+use contract::feed::{Effect, Entity};
+use contract::plan::Plan;
+use contract::usage::{KeyReport, USAGE_PROJECTS_MAX};
 
 use crate::world::client::{Ask, Client, handshake, status_of};
 use crate::world::credentials::credential;
+use crate::world::entities::{TestKey, project, site};
 use crate::world::observed::Log;
 use crate::world::upstream::{Act, response};
-use crate::world::{BLOG, DEMO, MINUTE_END, ORDERS, World, certificates};
+use crate::world::{BLOG, DEMO, MINUTE_END, ORDERS, World, certificates, eventually};
 
 #[tokio::test]
 async fn whatever_clients_choose_there_are_no_new_metrics() {
@@ -242,6 +245,25 @@ async fn the_control_plane_is_told_which_keys_are_used_and_which_are_banned() {
     let is_later = |report: &KeyReport| said_of(report).is_some_and(|minute| minute == MINUTE_END / 60);
     let report = world.control.told_of_keys("the next minute's use", is_later).await;
     assert_eq!((report.bans.len(), report.bans_total), (0, 0));
+}
+
+/// Usage of one project that the control plane has no room for keeps that of no other from it.
+#[tokio::test]
+async fn usage_that_is_refused_holds_up_no_other_usage() {
+    const PROJECTS: usize = USAGE_PROJECTS_MAX + 5;
+    let world = World::start().await;
+    world.control.has_no_room();
+    for number in 0..PROJECTS {
+        let id = format!("p{number:02}");
+        let key = TestKey::new(&id, 7);
+        let host = format!("{id}.tollhouse.localhost");
+        world.control.publish(Effect::Put(Entity::Project(project(&id, Plan::Pro))));
+        world.control.publish(Effect::Put(key.entity()));
+        world.control.put(site(&host, &id)).await;
+        assert_eq!(world.ask(Ask::get(&host, ORDERS).key(&key.text)).await.status, 200, "{id}");
+    }
+    let expected: std::collections::BTreeSet<String> = (0..PROJECTS).map(|number| format!("p{number:02}")).collect();
+    eventually("usage of every project", async || (world.control.told_of_usage() == expected).then_some(())).await;
 }
 
 /// A page in an operator's browser may have its own name lead here (DNS rebinding); it is told nothing.

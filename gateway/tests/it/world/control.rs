@@ -1,7 +1,7 @@
 //! A control plane with a change log: it serves the change stream, keeps node reports, and can be made to lie, fall
 //! silent, die and come back.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use chassis::clock::{Clock as _, SystemClock};
 use contract::feed::{Change, Effect, Entity, EntityName, Frame, Mark, NodeReport, Position, Revision};
 use contract::time::UnixMillis;
-use contract::usage::KeyReport;
+use contract::usage::{KeyReport, UsageReport};
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -34,6 +34,9 @@ struct Book {
     streams: Vec<mpsc::Sender<String>>,
     reports: Vec<NodeReport>,
     key_reports: Vec<KeyReport>,
+    usage_reports: Vec<UsageReport>,
+    /// Reports of usage are refused: their figures are of one process too many.
+    has_no_room: bool,
     /// Revisions the gateway asked to be continued from.
     asked_after: Vec<u64>,
     /// What the next streams say instead of what is true; they end after it.
@@ -208,6 +211,18 @@ impl ControlPlane {
         self.book.lock().reports.clone()
     }
 
+    /// Refuses reports of usage from now on.
+    pub(crate) fn has_no_room(&self) {
+        self.book.lock().has_no_room = true;
+    }
+
+    /// The projects whose usage the gateway has reported.
+    pub(crate) fn told_of_usage(&self) -> BTreeSet<String> {
+        let book = self.book.lock();
+        let projects = book.usage_reports.iter().flat_map(|report| &report.projects);
+        projects.map(|usage| usage.project.to_string()).collect()
+    }
+
     /// Waits until the gateway has reported this of its keys.
     pub(crate) async fn told_of_keys(&self, what: &str, is_told: impl Fn(&KeyReport) -> bool) -> KeyReport {
         eventually(what, async || self.book.lock().key_reports.iter().find(|report| is_told(report)).cloned()).await
@@ -315,14 +330,18 @@ async fn answer(stream: TcpStream, book: Arc<Mutex<Book>>) {
         if head.first_line.starts_with("GET /internal/edge/feed?") {
             return stream_to(wire, &head, gateway, &book).await;
         }
+        let mut said = "204 No Content";
         if head.first_line == "POST /internal/edge/nodes HTTP/1.1" {
             book.lock().reports.push(serde_json::from_slice(&body.bytes).expect("a report"));
         } else if head.first_line == "POST /internal/edge/keys HTTP/1.1" {
             book.lock().key_reports.push(serde_json::from_slice(&body.bytes).expect("a report of keys"));
         } else {
             assert_eq!(head.first_line, "POST /internal/edge/usage HTTP/1.1");
+            let mut book = book.lock();
+            book.usage_reports.push(serde_json::from_slice(&body.bytes).expect("a report of usage"));
+            said = if book.has_no_room { "429 Too Many Requests\r\nContent-Length: 0" } else { said };
         }
-        drop(wire.send(b"HTTP/1.1 204 No Content\r\n\r\n").await);
+        drop(wire.send(format!("HTTP/1.1 {said}\r\n\r\n").as_bytes()).await);
     }
 }
 
