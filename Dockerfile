@@ -26,6 +26,7 @@ COPY --from=empty --chown=65532:65532 /home/nonroot /shares/orders-service
 COPY --from=empty --chown=65532:65532 /home/nonroot /shares/domains-service
 COPY --from=empty --chown=65532:65532 /home/nonroot /shares/redis
 COPY --from=empty --chown=65532:65532 /home/nonroot /shares/postgres
+COPY --from=empty --chown=65532:65532 /home/nonroot /shares/prometheus
 COPY --from=empty --chown=65532:65532 /home/nonroot /shares/grafana
 USER 65532:65532
 # A container has a nameserver for each of its networks. One that is silent is left for the next after a second, not five,

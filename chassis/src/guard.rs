@@ -217,7 +217,7 @@ fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 #[derive(Clone)]
 pub struct PassGuard {
     keys: TrustedKeys,
-    /// What passes name; `None`: nobody has said yet as what this process is on record.
+    /// What passes name; `None` for a gateway that does not know its name on record yet.
     audience: Arc<RwLock<Option<String>>>,
     clock: Arc<dyn Clock>,
 }
@@ -229,7 +229,7 @@ impl PassGuard {
         Self { keys, audience: Arc::new(RwLock::new(Some(audience))), clock }
     }
 
-    /// Of a gateway, which opens to nobody before [`PassGuard::replace`].
+    /// Of a gateway, which opens to no pass before [`PassGuard::replace`].
     pub fn of_gateway(clock: Arc<dyn Clock>) -> Self {
         Self { keys: TrustedKeys::none(), audience: Arc::default(), clock }
     }

@@ -4,30 +4,23 @@
 //! A process that is told to use TLS never falls back: a server that speaks plain text, or has another authority's
 //! certificate, is not spoken to, and what would prove us is not sent.
 
-use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
+mod listener;
+mod name;
 
-use anyhow::Context as _;
-use reqwest::{Certificate, ClientBuilder, Url};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
+use std::net::IpAddr;
 
+use reqwest::{ClientBuilder, Url};
+
+pub use self::listener::{ServerTls, certificates, chain_and_key};
+pub use self::name::{TlsName, client_tls};
 use crate::config::Section;
-use crate::secret::Secret;
-
-/// Time for a handshake: one that takes longer gives its place back.
-const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Another process of the platform: where it listens, and whose certificate is believed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     url: Url,
-    authority: Option<Vec<u8>>,
+    /// Whose certificates are believed (PEM), and for whom its own has to be.
+    tls: Option<(Vec<u8>, TlsName)>,
 }
 
 /// Text that says no place.
@@ -43,21 +36,25 @@ impl std::str::FromStr for Peer {
         let plain = url.username().is_empty() && url.password().is_none() && url.query().is_none();
         let bare = url.path() == "/" && url.fragment().is_none() && url.has_host();
         let spoken = matches!(url.scheme(), "http" | "https");
-        if plain && bare && spoken { Ok(Self { url, authority: None }) } else { Err(InvalidPeer) }
+        if plain && bare && spoken { Ok(Self { url, tls: None }) } else { Err(InvalidPeer) }
     }
 }
 
 impl Peer {
-    /// From `url`, `ca_certificate_file` and `plain_text`. Plain text is for loopback, unless `plain_text` says that the
-    /// way there is nobody else's.
+    /// From `url`, `ca_certificate_file`, `server_name` and `plain_text`. Plain text is for loopback, unless `plain_text` says
+    /// that no other process can read on the way.
     pub fn read(section: &Section<'_>, default: &str) -> Option<Self> {
         let (url, authority) = (section.optional::<Self>("url"), section.path("ca_certificate_file"));
-        let plain_text = section.flag("plain_text", false);
-        let (url, authority, plain_text) = (url?, authority?, plain_text?);
-        let mut peer = url.map_or_else(|| default.parse().ok(), Some)?;
+        let (server_name, plain_text) = (section.optional("server_name"), section.flag("plain_text", false));
+        let (url, authority, server_name, plain_text) = (url?, authority?, server_name?, plain_text?);
+        let peer = url.map_or_else(|| default.parse().ok(), Some)?;
         let is_plain = peer.url.scheme() == "http";
         if is_plain && authority.is_some() {
             section.complain("url", "with ca_certificate_file it begins with https://");
+            return None;
+        }
+        if server_name.is_some() && authority.is_none() {
+            section.complain("server_name", "name the authority as well: ca_certificate_file");
             return None;
         }
         if is_plain && !plain_text && !peer.is_here() {
@@ -68,19 +65,19 @@ impl Peer {
             );
             return None;
         }
-        if let Some(file) = authority {
-            match std::fs::read(&file).map_err(anyhow::Error::from).and_then(|pem| {
-                anyhow::ensure!(!Certificate::from_pem_bundle(&pem)?.is_empty(), "there is no certificate in it");
-                Ok(pem)
-            }) {
-                Ok(pem) => peer.authority = Some(pem),
-                Err(error) => {
-                    section.complain("ca_certificate_file", format!("it cannot be used: {error:#}"));
-                    return None;
-                }
+        let Some(file) = authority else { return Some(peer) };
+        let Some(name) = server_name.or_else(|| peer.host().parse().ok()) else {
+            section.missing("server_name", "\"domains-service\"");
+            return None;
+        };
+        let read = std::fs::read(&file).map_err(anyhow::Error::from);
+        match read.and_then(|authority| client_tls(&authority, &name).map(|_| authority)) {
+            Ok(authority) => Some(Self { tls: Some((authority, name)), ..peer }),
+            Err(error) => {
+                section.complain("ca_certificate_file", format!("it cannot be used: {error:#}"));
+                None
             }
         }
-        Some(peer)
     }
 
     /// What is at this path.
@@ -97,124 +94,33 @@ impl Peer {
     ///
     /// # Errors
     /// When the authority's certificate cannot be used, which reading excludes.
-    pub fn client(&self) -> reqwest::Result<ClientBuilder> {
+    pub fn client(&self) -> anyhow::Result<ClientBuilder> {
         // A proxy of the environment would be given our token.
         let builder = ClientBuilder::new()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .https_only(self.url.scheme() == "https");
-        Ok(match &self.authority {
-            Some(pem) => builder.tls_certs_only(Certificate::from_pem_bundle(pem)?),
+        Ok(match &self.tls {
+            Some((authority, name)) => builder.tls_backend_preconfigured(client_tls(authority, name)?),
             None => builder,
         })
     }
 
+    fn host(&self) -> &str {
+        self.url.host_str().unwrap_or_default().trim_matches(['[', ']'])
+    }
+
     fn is_here(&self) -> bool {
-        match self.url.host_str() {
-            Some("localhost") => true,
-            Some(host) => host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|address| address.is_loopback()),
-            None => false,
-        }
+        self.host() == "localhost" || self.host().parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
-}
-
-/// What a listener shows that speaks TLS 1.3.
-#[derive(Clone, Debug)]
-pub struct ServerTls(Arc<rustls::ServerConfig>);
-
-impl ServerTls {
-    /// From a chain and its key, PEM.
-    ///
-    /// # Errors
-    /// When a file cannot be read, others may read the key, or they do not belong together.
-    pub fn load(certificate: &Path, key: &Path) -> anyhow::Result<Self> {
-        let place = || format!("the certificate {}", certificate.display());
-        let (chain, key) = chain_and_key(certificate, key)?;
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = rustls::ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&rustls::version::TLS13])?
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
-            .with_context(place)?;
-        Ok(Self(Arc::new(config)))
-    }
-
-    /// From `certificate_file` and `key_file`; `Some(None)` when there are none.
-    pub fn read(section: &Section<'_>) -> Option<Option<Self>> {
-        let (certificate, key) = (section.path("certificate_file"), section.path("key_file"));
-        match (certificate?, key?) {
-            (None, None) => Some(None),
-            (Some(certificate), Some(key)) => match Self::load(&certificate, &key) {
-                Ok(tls) => Some(Some(tls)),
-                Err(error) => {
-                    section.complain("certificate_file", format!("{error:#}"));
-                    None
-                }
-            },
-            (Some(_), None) => {
-                section.missing("key_file", "\"data/tls/domains-service.key\"");
-                None
-            }
-            (None, Some(_)) => {
-                section.missing("certificate_file", "\"data/tls/domains-service.pem\"");
-                None
-            }
-        }
-    }
-
-    /// The same for a listener that is sent credentials: off loopback it has a certificate, unless `plain_text` says that
-    /// nobody else can read on the way.
-    pub fn read_for(section: &Section<'_>, listener: &str, address: Option<SocketAddr>) -> Option<Option<Self>> {
-        let (tls, plain_text) = (Self::read(section), section.flag("plain_text", false));
-        let (tls, plain_text) = (tls?, plain_text?);
-        if tls.is_none() && !plain_text && address.is_some_and(|address| !address.ip().is_loopback()) {
-            section.complain(
-                "certificate_file",
-                format!(
-                    "{listener} is sent credentials and is not on loopback: name a certificate and its key_file \
-                     (`tollhouse init` makes both), or say plain_text = true if nobody else can read on the way"
-                ),
-            );
-            return None;
-        }
-        Some(tls)
-    }
-
-    /// Shakes hands.
-    pub(crate) async fn accept(&self, stream: TcpStream) -> std::io::Result<TlsStream<TcpStream>> {
-        let accepting = TlsAcceptor::from(self.0.clone()).accept(stream);
-        tokio::time::timeout(HANDSHAKE_TIME_MAX, accepting).await.map_err(std::io::Error::from)?
-    }
-}
-
-/// A chain and its key, PEM: what a process shows to whoever it speaks with.
-///
-/// # Errors
-/// When a file cannot be read or holds none, or others may read the key.
-pub fn chain_and_key(
-    certificate: &Path,
-    key: &Path,
-) -> anyhow::Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
-    let chain = certificates(certificate)?;
-    let key = Secret::load_with(key, |text| Ok(PrivateKeyDer::from_pem_slice(text.as_bytes())?))?;
-    Ok((chain, key))
-}
-
-/// The certificates of a file, PEM; at least one.
-///
-/// # Errors
-/// When it cannot be read, or there is none in it.
-pub fn certificates(file: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
-    let place = || format!("the certificate {}", file.display());
-    let pem = std::fs::read(file).with_context(place)?;
-    let all: Vec<_> = CertificateDer::pem_slice_iter(&pem).collect::<Result<_, _>>().with_context(place)?;
-    anyhow::ensure!(!all.is_empty(), "there is no certificate in {}", file.display());
-    Ok(all)
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::net::SocketAddr;
+    use std::path::Path;
+    use std::time::Duration;
 
     use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
     use tokio::io::AsyncReadExt as _;
@@ -225,42 +131,45 @@ mod tests {
     use crate::serve::{ServeLimits, bind, serve_over};
     use crate::shutdown::Shutdown;
 
-    /// An authority, and a certificate of it for 127.0.0.1 in files.
-    fn authority(directory: &Path) -> (Vec<u8>, ServerTls) {
+    /// An authority, and a certificate of it for this name in files.
+    fn authority(directory: &Path, name: &str) -> (Vec<u8>, ServerTls) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let root = params.self_signed(&key).unwrap().pem();
         let issuer = Issuer::new(params, key);
         let leaf_key = KeyPair::generate().unwrap();
-        let leaf = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap().signed_by(&leaf_key, &issuer).unwrap();
+        let leaf = CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&leaf_key, &issuer).unwrap();
         let [certificate, key] = ["leaf.pem", "leaf.key"].map(|name| directory.join(name));
         std::fs::write(&certificate, leaf.pem()).unwrap();
         write_private(&key, leaf_key.serialize_pem().as_bytes()).unwrap();
         (root.into_bytes(), ServerTls::load(&certificate, &key).unwrap())
     }
 
-    async fn asked(peer: &Peer) -> Result<String, reqwest::Error> {
+    async fn asked(peer: &Peer) -> anyhow::Result<String> {
         let client = peer.client()?.timeout(Duration::from_secs(10)).build()?;
-        client.get(peer.at("/")).bearer_auth("the credential").send().await?.text().await
+        Ok(client.get(peer.at("/")).bearer_auth("the credential").send().await?.text().await?)
     }
 
     #[tokio::test]
     async fn who_is_told_to_use_tls_speaks_to_the_platforms_own_and_to_nobody_else() {
         let directory = tempfile::tempdir().unwrap();
-        let (root, tls) = authority(directory.path());
+        let (root, tls) = authority(directory.path(), "domains-service");
         let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         let (address, end) = (listener.local_addr().unwrap(), Shutdown::new());
         let router = axum::Router::new().route("/", axum::routing::get(|| async { "here" }));
         let serving = tokio::spawn(serve_over(listener, Some(tls), router, ServeLimits::default(), end.clone()));
-        let peer = |scheme: &str, authority: Option<&Vec<u8>>| {
+        let peer = |scheme: &str, tls: Option<(&Vec<u8>, &str)>| {
             let peer: Peer = format!("{scheme}://{address}").parse().unwrap();
-            Peer { authority: authority.cloned(), ..peer }
+            Peer { tls: tls.map(|(authority, name)| (authority.clone(), name.parse().unwrap())), ..peer }
         };
-        assert_eq!(asked(&peer("https", Some(&root))).await.unwrap(), "here");
-        let (another, _) = authority(directory.path());
-        assert!(asked(&peer("https", Some(&another))).await.is_err(), "another authority's");
-        assert!(asked(&peer("https", None)).await.is_err(), "nobody else vouches for it");
+        assert_eq!(asked(&peer("https", Some((&root, "domains-service")))).await.unwrap(), "here");
+        for (name, why) in [("orders-service", "another process"), ("127.0.0.1", "where it listens is not who it is")] {
+            assert!(asked(&peer("https", Some((&root, name)))).await.is_err(), "{why}");
+        }
+        let (another, _) = authority(directory.path(), "domains-service");
+        assert!(asked(&peer("https", Some((&another, "domains-service")))).await.is_err(), "another authority's");
+        assert!(asked(&peer("https", None)).await.is_err(), "no other authority vouches for it");
         assert!(asked(&peer("http", None)).await.is_err(), "plain text is not answered");
         end.begin();
         serving.await.unwrap().unwrap();
@@ -308,6 +217,8 @@ mod tests {
         }
         let refused = read("url = \"http://127.0.0.1:1\"\nca_certificate_file = \"/ca.pem\"").unwrap_err();
         assert!(refused.contains("https://"), "{refused}");
+        let refused = read("url = \"https://a:1\"\nserver_name = \"domains-service\"").unwrap_err();
+        assert!(refused.contains("ca_certificate_file"), "{refused}");
         let refused = read("url = \"https://a:1\"\nca_certificate_file = \"/nowhere/ca.pem\"").unwrap_err();
         assert!(refused.contains("cannot be used"), "{refused}");
     }

@@ -14,6 +14,9 @@ pub const TRUST_PATH: &str = "/internal/trust";
 /// Where it gives operators passes: [`PassFor`], answered with [`Pass`].
 pub const PASSES_PATH: &str = "/internal/passes";
 
+/// The control plane, as certificates name it.
+pub const CONTROL_PLANE: &str = "domains-service";
+
 /// The service of orders, as it is on record.
 pub const ORDERS_SERVICE: &str = "orders-service";
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use chassis::admin::AdminHost;
 use chassis::config::{Listen, Problems, Section, Source, Told};
 use chassis::logs::Format;
-use chassis::peer::Peer;
+use chassis::peer::{Peer, ServerTls};
 use chassis::seal::SealingSecrets;
 use chassis::secret::Secret;
 use chassis::trace::TraceConfig;
@@ -41,6 +41,8 @@ pub struct Config {
     pub https: SocketAddr,
     /// Admin listener: health, metrics, status.
     pub admin: SocketAddr,
+    /// What the admin listener shows; `None`: it speaks plain text.
+    pub admin_tls: Option<ServerTls>,
     /// Names under which it is asked, beside addresses and `localhost`.
     pub admin_hosts: Vec<AdminHost>,
     /// The port of https URLs as clients see it; `None`: the port the HTTPS listener is bound to.
@@ -107,6 +109,8 @@ impl Config {
         let http = listen.value("http", Listen(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 8080))));
         let https = listen.value("https", Listen(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 8443))));
         let admin = listen.value("admin", Listen(SocketAddr::from(([127, 0, 0, 1], 9901))));
+        let admin_address = admin.as_ref().map(|admin| admin.0);
+        let admin_tls = ServerTls::read_for(&root.section("admin_tls"), "listen.admin", admin_address);
         let admin_hosts = listen.list("admin_hosts");
         let has_public_https_port = listen.has("public_https_port");
         let public_https_port = listen.integer("public_https_port", 443, 1..=65_535);
@@ -150,6 +154,7 @@ impl Config {
             http: http?.0,
             https: https?.0,
             admin: admin?.0,
+            admin_tls: admin_tls?,
             admin_hosts: admin_hosts?,
             public_https_port: u16::try_from(public_https_port?).ok().filter(|_| has_public_https_port),
             trusted_proxies: trusted_proxies?.into_iter().map(|network| network.0).collect(),
@@ -191,5 +196,34 @@ impl std::str::FromStr for Network {
 
     fn from_str(text: &str) -> Result<Self, InvalidNetwork> {
         text.parse().map(|network| Self(canonical_network(network))).map_err(|_| InvalidNetwork)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn admin(text: &str) -> Result<SocketAddr, String> {
+        let text = format!("credential = \"{SECRET}\"\nsealing_secret = \"{SECRET}\"\n{text}");
+        let read = Config::read(&Source::from_text("test", &text, "TEST", BTreeMap::new()));
+        read.map(|config| config.admin).map_err(|problems| problems.to_string())
+    }
+
+    const SECRET: &str = "a secret of these tests";
+
+    #[test]
+    fn operators_passes_travel_as_plain_text_on_loopback_or_where_an_operator_says_so() {
+        for here in ["", "[listen]\nadmin = \"127.0.0.9:9901\"", "[listen]\nadmin = \"[::1]:9901\""] {
+            assert!(admin(here).is_ok(), "{here}");
+        }
+        for away in ["10.0.0.1:9901", "[::]:9901", "0.0.0.0:9901"] {
+            let refused = admin(&format!("[listen]\nadmin = \"{away}\"")).unwrap_err();
+            for words in ["admin_tls.certificate_file", "listen.admin is sent credentials and is not on loopback"] {
+                assert!(refused.contains(words), "{refused}");
+            }
+            assert!(admin(&format!("[listen]\nadmin = \"{away}\"\n[admin_tls]\nplain_text = true")).is_ok(), "{away}");
+        }
     }
 }

@@ -24,7 +24,7 @@ use chassis::logs::Logs;
 use chassis::metrics;
 use chassis::running::Running;
 use chassis::seal::SealingKey;
-use chassis::serve::{ServeLimits, bind, serve};
+use chassis::serve::{ServeLimits, bind, serve_over};
 use chassis::shutdown::Shutdown;
 use chassis::trace::{Exporter, Tracer};
 use chassis::watchdog::{Watchdog, WatchdogLimits};
@@ -166,7 +166,8 @@ pub async fn start(
     let (admin, reload) = admin_router(&config, secrets.operators.clone(), view, registry, &logs)?;
     // The admin listener outlives the data plane: operators watch the drain.
     let admin_end = Shutdown::new();
-    let admin_task = tokio::spawn(serve(admin_listener, admin, admin_limits(), admin_end.clone()));
+    let admin_task =
+        tokio::spawn(serve_over(admin_listener, config.admin_tls.clone(), admin, admin_limits(), admin_end.clone()));
 
     let kept = replica.clone();
     let watcher =

@@ -90,7 +90,8 @@ impl Config {
         let credential = root.required_secret("credential", CREDENTIAL_EXAMPLE, root.secret("credential"));
         let environment = root.value("environment", Environment::Live);
         let control_plane = Peer::read(&root.section("events"), CONTROL_PLANE);
-        let tls = ServerTls::read(&root.section("tls"));
+        let address = listen.as_ref().map(|listen| listen.0);
+        let tls = ServerTls::read_for(&root.section("tls"), "listen", address);
         let internal_address = internal_listen.as_ref().map(|listen| listen.0);
         let internal_tls = ServerTls::read_for(&root.section("internal_tls"), "internal_listen", internal_address);
         let identity = root.section("identity");
@@ -186,6 +187,23 @@ mod tests {
         assert_eq!(config.admin_listen.to_string(), "127.0.0.1:9902");
         assert_eq!(config.environment, Environment::Live);
         assert_eq!((config.pets.since, config.pets.sunset), (PETS_DEPRECATED_SINCE, None));
+    }
+
+    #[test]
+    fn identities_and_passes_travel_as_plain_text_on_loopback_or_where_an_operator_says_so() {
+        for (setting, table) in [("listen", "tls"), ("internal_listen", "internal_tls")] {
+            for away in ["10.0.0.1:7001", "[::]:7001"] {
+                let text = format!("{CREDENTIAL}{setting} = \"{away}\"\n");
+                let refused = read(&text).unwrap_err().to_string();
+                let words = format!("{setting} is sent credentials and is not on loopback");
+                assert!(
+                    refused.contains(&format!("{table}.certificate_file")) && refused.contains(&words),
+                    "{refused}"
+                );
+                assert!(read(&format!("{text}[{table}]\nplain_text = true")).is_ok(), "{away}");
+            }
+            assert!(read(&format!("{CREDENTIAL}{setting} = \"127.0.0.9:7001\"")).is_ok());
+        }
     }
 
     #[test]

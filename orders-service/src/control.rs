@@ -44,7 +44,7 @@ pub(crate) struct Control {
 
 impl Control {
     pub(crate) fn new(place: Peer, token: Secret) -> anyhow::Result<Self> {
-        let client = place.client().and_then(|builder| builder.timeout(ANSWER_TIME_MAX).build());
+        let client = place.client().and_then(|builder| Ok(builder.timeout(ANSWER_TIME_MAX).build()?));
         Ok(Self { client: client.context("an HTTP client for the control plane")?, place, token })
     }
 

@@ -164,6 +164,9 @@ pub enum Command {
         /// Its admin listener; a network and a port stand for the address that this machine has there.
         #[arg(default_value = "127.0.0.1:9901", value_parser = asked)]
         address: Address,
+        /// It speaks TLS: the name that its certificate is for. The authority is `ca/internal.pem` in the data directory.
+        #[arg(long, value_name = "NAME")]
+        server_name: Option<String>,
     },
     /// Check configuration files without serving: gateway.toml, orders-service.toml, domains-service.toml.
     CheckConfig {

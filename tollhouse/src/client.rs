@@ -6,11 +6,12 @@ use std::time::Duration;
 use anyhow::Context as _;
 use chassis::clock::{Clock as _, SystemClock};
 use chassis::guard::{operator_token, pass, pass_key};
+use chassis::peer::{TlsName, client_tls};
 use chassis::secret::Secret;
 use contract::error::ErrorBody;
 use contract::project::ProjectUid;
 use contract::token::SigningKey;
-use contract::trust::{ORDERS_SERVICE, PassFor};
+use contract::trust::{CONTROL_PLANE, ORDERS_SERVICE, PassFor};
 use reqwest::{Method, Response};
 use serde_json::Value;
 
@@ -24,7 +25,10 @@ const EDGES_MAX: usize = 256;
 
 /// A client of one running platform.
 pub struct Client {
-    http: reqwest::Client,
+    control: reqwest::Client,
+    orders: reqwest::Client,
+    /// The authority of internal listeners, PEM.
+    authority: Option<Vec<u8>>,
     token: Secret,
     /// Signs what services and gateways are asked with: what each is shown opens its own listener alone, for less than a
     /// minute.
@@ -40,22 +44,27 @@ impl Client {
     /// When none runs there.
     pub fn of(directory: &Directory) -> anyhow::Result<Self> {
         let run = directory.running()?;
-        let authority = if run.tls { Some(directory.path(INTERNAL_AUTHORITY)) } else { None };
-        let authority =
-            authority.map(std::fs::read).transpose().context("reading the authority of internal listeners")?;
-        Self::new(run, &directory.platform_secret()?, authority.as_deref())
+        let listeners = run.gateways.iter().map(|gateway| &gateway.admin).chain([&run.control, &run.orders]);
+        let authority = listeners.into_iter().any(|address| run.tls.is_at(address));
+        let authority = authority.then(|| std::fs::read(directory.path(INTERNAL_AUTHORITY))).transpose();
+        let authority = authority.context("reading the authority of internal listeners")?;
+        Self::new(run, &directory.platform_secret()?, authority)
     }
 
     /// A client of a platform whose addresses, secret and authority of internal listeners (PEM) are known.
     ///
     /// # Errors
     /// When the HTTP client cannot be made.
-    pub fn new(run: RunFile, secret: &Secret, authority: Option<&[u8]>) -> anyhow::Result<Self> {
-        let mut http = reqwest::Client::builder().connect_timeout(Duration::from_secs(2)).no_proxy();
-        if let Some(pem) = authority {
-            http = http.tls_certs_only(reqwest::Certificate::from_pem_bundle(pem)?);
-        }
-        Ok(Self { http: http.build()?, token: operator_token(secret), passes: pass_key(secret)?, run })
+    pub fn new(run: RunFile, secret: &Secret, authority: Option<Vec<u8>>) -> anyhow::Result<Self> {
+        let to = |address: &Address, name| client(name, authority.as_deref().filter(|_| run.tls.is_at(address)));
+        Ok(Self {
+            control: to(&run.control, CONTROL_PLANE)?,
+            orders: to(&run.orders, ORDERS_SERVICE)?,
+            token: operator_token(secret),
+            passes: pass_key(secret)?,
+            authority,
+            run,
+        })
     }
 
     /// Calls the control plane. `Value::Null` is no body, in both directions.
@@ -63,7 +72,7 @@ impl Client {
     /// # Errors
     /// When it cannot be reached, or says no: the message is its own.
     pub async fn control(&self, method: Method, path: &str, body: &Value) -> anyhow::Result<Value> {
-        self.json(&self.internal(&self.run.control, path), &self.token.to_token(), method, body).await
+        self.json(&self.control, &self.at(&self.run.control, path), &self.token.to_token(), method, body).await
     }
 
     /// Calls the admin listener of a gateway: the first that can be reached, for what one of them can do for all.
@@ -82,7 +91,9 @@ impl Client {
     /// Calls the admin listener of one gateway, with a pass that no other gateway takes.
     pub async fn edge_at(&self, edge: &GatewayAdmin, method: Method, path: &str) -> anyhow::Result<Value> {
         let pass = self.pass(&PassFor::gateway(&edge.gateway));
-        self.json(&format!("http://{}{path}", edge.admin), &pass, method, &Value::Null).await
+        let authority = self.authority.as_deref().filter(|_| self.run.tls.is_at(&edge.admin));
+        let client = client(&edge.gateway, authority)?;
+        self.json(&client, &self.at(&edge.admin, path), &pass, method, &Value::Null).await
     }
 
     /// Asks every process of every gateway. One that does not answer has its reason in place of an answer.
@@ -123,7 +134,8 @@ impl Client {
 
     /// Asks the orders-service's internal listener for something short.
     pub async fn orders_json(&self, path: &str) -> anyhow::Result<Value> {
-        self.json(&self.internal(&self.run.orders, path), &self.pass_for_orders(), Method::GET, &Value::Null).await
+        let url = self.at(&self.run.orders, path);
+        self.json(&self.orders, &url, &self.pass_for_orders(), Method::GET, &Value::Null).await
     }
 
     /// The identity of a project, under which services keep what is its.
@@ -137,11 +149,8 @@ impl Client {
 
     /// Calls the orders-service's internal listener with a body that may be long.
     pub async fn orders(&self, method: Method, path: &str, body: reqwest::Body) -> anyhow::Result<Response> {
-        let request = self
-            .http
-            .request(method, self.internal(&self.run.orders, path))
-            .bearer_auth(self.pass_for_orders())
-            .body(body);
+        let request =
+            self.orders.request(method, self.at(&self.run.orders, path)).bearer_auth(self.pass_for_orders()).body(body);
         checked(request.send().await.context("the orders-service does not answer; is the platform running?")?).await
     }
 
@@ -154,14 +163,21 @@ impl Client {
         self.pass(&PassFor::service(ORDERS_SERVICE))
     }
 
-    /// What is at a path of an internal listener.
-    fn internal(&self, address: &Address, path: &str) -> String {
-        let scheme = if self.run.tls { "https" } else { "http" };
+    /// What is at a path of a listener.
+    fn at(&self, address: &Address, path: &str) -> String {
+        let scheme = if self.run.tls.is_at(address) { "https" } else { "http" };
         format!("{scheme}://{address}{path}")
     }
 
-    async fn json(&self, url: &str, token: &str, method: Method, body: &Value) -> anyhow::Result<Value> {
-        let mut request = self.http.request(method, url).bearer_auth(token).timeout(ANSWER_MAX);
+    async fn json(
+        &self,
+        client: &reqwest::Client,
+        url: &str,
+        token: &str,
+        method: Method,
+        body: &Value,
+    ) -> anyhow::Result<Value> {
+        let mut request = client.request(method, url).bearer_auth(token).timeout(ANSWER_MAX);
         if !body.is_null() {
             request = request.json(body);
         }
@@ -169,6 +185,14 @@ impl Client {
         let text = checked(response).await?.text().await?;
         if text.is_empty() { Ok(Value::Null) } else { Ok(serde_json::from_str(&text)?) }
     }
+}
+
+/// A client of the process with this name, by whose certificate it is known wherever it listens.
+pub(crate) fn client(name: &str, authority: Option<&[u8]>) -> anyhow::Result<reqwest::Client> {
+    let builder = reqwest::Client::builder().connect_timeout(Duration::from_secs(2)).no_proxy();
+    let Some(authority) = authority else { return Ok(builder.build()?) };
+    let name: TlsName = name.parse().map_err(|words| anyhow::anyhow!("{name:?}: {words}"))?;
+    Ok(builder.https_only(true).tls_backend_preconfigured(client_tls(authority, &name)?).build()?)
 }
 
 /// A service that answered, and said no.

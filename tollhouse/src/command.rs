@@ -56,8 +56,8 @@ pub async fn run(common: &Common, command: Command) -> anyhow::Result<()> {
     if matches!(command, Command::Ca) {
         return init::print_authority(&directory);
     }
-    if let Command::Healthcheck { address } = command {
-        return init::healthcheck(&address).await;
+    if let Command::Healthcheck { address, server_name } = command {
+        return init::healthcheck(&directory, &address, server_name.as_deref()).await;
     }
     if let Command::Dns(action) = command {
         let text = crate::test_world::carry_out(&directory.path(""), action)?;

@@ -1,7 +1,7 @@
 //! The directory of a platform on one machine: what is kept where.
 
 use std::fs::File;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -29,6 +29,11 @@ impl Address {
     /// The name or address.
     pub fn host(&self) -> &str {
         self.0.rsplit_once(':').map_or("", |(host, _)| host).trim_matches(['[', ']'])
+    }
+
+    /// Whether it is on this machine and reached by no other.
+    pub fn is_loopback(&self) -> bool {
+        self.host() == "localhost" || self.host().parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 
     /// The port; 0 if there is none, which parsing excludes.
@@ -84,6 +89,27 @@ impl std::str::FromStr for GatewayAdmin {
     }
 }
 
+contract::words! {
+    /// Which listeners between processes speak TLS: the internal ones, and the admin listeners of gateways.
+    #[derive(Default)]
+    pub enum InternalTls {
+        /// Those that are not on loopback.
+        #[default]
+        OffLoopback = "off_loopback",
+        /// All of them.
+        Everywhere = "everywhere",
+        /// None: an operator says that no other process can read on the way.
+        Nowhere = "nowhere",
+    }
+}
+
+impl InternalTls {
+    /// Whether the listener at this address speaks TLS.
+    pub fn is_at(self, address: &Address) -> bool {
+        self == Self::Everywhere || self == Self::OffLoopback && !address.is_loopback()
+    }
+}
+
 /// Where a running platform listens: `run.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunFile {
@@ -102,9 +128,9 @@ pub struct RunFile {
     pub control: Address,
     /// Internal API of the orders.
     pub orders: Address,
-    /// Whether both speak TLS, with certificates of the authority in `ca/internal.pem`.
-    #[serde(default)]
-    pub tls: bool,
+    /// Which of these, and of the gateways' admin listeners, speak TLS, with certificates of the authority in
+    /// `ca/internal.pem`.
+    pub tls: InternalTls,
     /// Health and metrics of the orders-service; `None` where this platform does not know it.
     #[serde(default)]
     pub orders_admin: Option<Address>,

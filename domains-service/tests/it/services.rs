@@ -182,13 +182,13 @@ async fn an_operator_with_a_token_is_given_a_pass_for_one_service_or_one_gateway
     ] {
         assert!(!good(pass, &audience, 0), "{audience}");
     }
-    for nobody in [
+    for wrong in [
         json!({}),
         json!({ "gateway": "edge 1" }),
         json!({ "service": "gateway/edge-1" }),
         json!({ "service": "orders-service", "gateway": "edge-1" }),
     ] {
-        assert_eq!(platform.operator("POST", "/passes", nobody).await.code(), (400, "invalid_body"));
+        assert_eq!(platform.operator("POST", "/passes", wrong).await.code(), (400, "invalid_body"));
     }
     for (token, status) in [(ada, 200), (credential.as_str(), 401)] {
         assert_eq!(ask(&platform, token, "GET", "/settings", Value::Null).await.status(), status);

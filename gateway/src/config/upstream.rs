@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chassis::config::Section;
+use chassis::peer::TlsName;
 use contract::project::UpstreamName;
 use http::uri::Authority;
 use http::{HeaderValue, Method};
-use rustls::pki_types::ServerName;
 
 use crate::answer::ErrorPage;
 use crate::forward::{FieldRules, Underscores};
@@ -50,7 +50,14 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
     }
     let transport = transport(&one, endpoints.as_deref());
     let takes_keys = TAKE_KEYS.contains(&name);
-    let is_private = !takes_keys || keys_stay_private(&one, transport.as_ref(), endpoints.as_deref());
+    let usual = if OWN_SERVICES.contains(&name) { IdentityForm::Jwt } else { IdentityForm::None };
+    let identity = one.value("identity", usual);
+    let sent = match identity {
+        _ if takes_keys => Some("API keys"),
+        Some(IdentityForm::Jwt) => Some("identity tokens"),
+        _ => None,
+    };
+    let is_private = sent.is_none_or(|sent| stays_private(&one, sent, transport.as_ref(), endpoints.as_deref()));
     let host = host(&one);
     let routes: Vec<_> = one.tables("routes").iter().map(route).collect();
     let routes: Option<Vec<Route>> = routes.into_iter().collect();
@@ -70,8 +77,6 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
     let in_flight = one.integer("in_flight_max", 256, 1..=1_000_000);
     let shared = one.flag("shared_connections", false);
     let health = if one.has("health") { health(&one.section("health")).map(Some) } else { Some(None) };
-    let usual = if OWN_SERVICES.contains(&name) { IdentityForm::Jwt } else { IdentityForm::None };
-    let identity = one.value("identity", usual);
     let body = one.integer("body_bytes_max", OPEN_BODY_BYTES, 0..=1 << 40);
     let (pass, drop) = (one.list("pass_headers"), one.list("drop_headers"));
     let underscores = one.value("underscores", Underscores::default());
@@ -105,16 +110,23 @@ fn read(section: &Section<'_>, name: &str) -> Option<UpstreamSettings> {
     })
 }
 
-/// Whether nobody else can read the API keys on the way: TLS, loopback, or an operator who says so.
-fn keys_stay_private(section: &Section<'_>, transport: Option<&Transport>, endpoints: Option<&[EndpointUrl]>) -> bool {
+/// Whether nobody else can read what is sent there: TLS, loopback, or an operator who says so.
+fn stays_private(
+    section: &Section<'_>,
+    sent: &str,
+    transport: Option<&Transport>,
+    endpoints: Option<&[EndpointUrl]>,
+) -> bool {
     let Some(plain_text) = section.flag("plain_text", false) else { return false };
     let is_plain = matches!(transport, Some(Transport::Plain | Transport::PlainHttp2));
     let is_here = endpoints.is_some_and(|all| all.iter().all(|endpoint| endpoint.place.is_loopback()));
     if is_plain && !plain_text && !is_here {
         section.complain(
             "endpoints",
-            "API keys would be sent there as plain text: use https:// and tls.ca_certificate_file, or say \
-             plain_text = true if nobody else can read on the way",
+            format!(
+                "{sent} would be sent there as plain text: use https:// and tls.ca_certificate_file, or say \
+                 plain_text = true if nobody else can read on the way"
+            ),
         );
         return false;
     }
@@ -201,17 +213,6 @@ fn host(section: &Section<'_>) -> Option<Option<HeaderValue>> {
     Some(value.and_then(Result::ok))
 }
 
-/// A name that certificates are for.
-struct TlsName(ServerName<'static>);
-
-impl std::str::FromStr for TlsName {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, &'static str> {
-        ServerName::try_from(text.to_owned()).map(Self).map_err(|_| "use a name or an address, without a port")
-    }
-}
-
 fn health(section: &Section<'_>) -> Option<HealthCheck> {
     let question = question(section);
     let millis = Duration::from_millis;
@@ -281,7 +282,8 @@ mod tests {
 
     #[test]
     fn api_keys_are_handed_to_the_control_plane_alone() {
-        let text = "[upstreams.domains]\nendpoints = [\"127.0.0.1:1\"]\n[upstreams.orders]\nendpoints = [\"shop:1\"]\n";
+        let text =
+            "[upstreams.domains]\nendpoints = [\"127.0.0.1:1\"]\n[upstreams.orders]\nendpoints = [\"127.0.0.1:1\"]\n";
         let all = read(&format!("{text}[upstreams.dashboard]\nendpoints = [\"localhost:1\"]\n")).unwrap();
         let given: Vec<_> = all.iter().map(|one| (one.name.as_str(), one.takes_keys)).collect();
         for expected in [("domains", true), ("dashboard", true), ("orders", false)] {
@@ -290,21 +292,35 @@ mod tests {
     }
 
     #[test]
-    fn api_keys_travel_as_plain_text_on_loopback_or_where_an_operator_says_so() {
-        for name in TAKE_KEYS {
-            let with =
-                |endpoints: &str, more: &str| read(&format!("[upstreams.{name}]\nendpoints = {endpoints}\n{more}"));
+    fn keys_and_identities_travel_as_plain_text_on_loopback_or_where_an_operator_says_so() {
+        for (name, identity, what) in [
+            ("domains", "", "API keys"),
+            ("dashboard", "identity = \"none\"\n", "API keys"),
+            ("orders", "", "identity tokens"),
+            ("shop", "identity = \"jwt\"\n", "identity tokens"),
+        ] {
+            let with = |endpoints: &str, more: &str| {
+                read(&format!("[upstreams.{name}]\nendpoints = {endpoints}\n{identity}{more}"))
+            };
             for here in ["[\"127.0.0.1:1\"]", "[\"http://[::1]:1\", \"http://localhost:1\"]", "[\"https://control:1\"]"]
             {
-                assert!(with(here, "").is_ok(), "{here}");
+                assert!(with(here, "").is_ok(), "{name} {here}");
             }
             for away in ["[\"control:1\"]", "[\"127.0.0.1:1\", \"10.0.0.1:1\"]", "[\"h2c://control:1\"]"] {
                 let refused = with(away, "").unwrap_err();
-                assert!(refused.contains("API keys would be sent there as plain text"), "{refused}");
-                assert!(with(away, "plain_text = true\n").is_ok(), "{away}");
+                assert!(refused.contains(&format!("{what} would be sent there as plain text")), "{refused}");
+                assert!(with(away, "plain_text = true\n").is_ok(), "{name} {away}");
             }
         }
-        let refused = read("[upstreams.orders]\nendpoints = [\"shop:1\"]\nplain_text = true\n").unwrap_err();
-        assert!(refused.contains("plain_text"), "other upstreams have no such setting: {refused}");
+    }
+
+    #[test]
+    fn an_upstream_that_is_sent_neither_may_be_anywhere() {
+        for text in ["[upstreams.shop]\n", "[upstreams.orders]\nidentity = \"none\"\n"] {
+            let text = format!("{text}endpoints = [\"shop:1\"]\n");
+            assert!(read(&text).is_ok(), "{text}");
+            let refused = read(&format!("{text}plain_text = true\n")).unwrap_err();
+            assert!(refused.contains("plain_text"), "it has no such setting: {refused}");
+        }
     }
 }

@@ -60,7 +60,9 @@ impl Told {
 impl Reporter {
     /// Reports until it is dropped.
     pub async fn run(self) {
-        let Ok(client) = self.control.client().and_then(|client| client.timeout(REPORT_MAX).build()) else { return };
+        let Ok(client) = self.control.client().and_then(|client| Ok(client.timeout(REPORT_MAX).build()?)) else {
+            return;
+        };
         let mut told = Told::default();
         loop {
             tokio::time::sleep(INTERVAL).await;

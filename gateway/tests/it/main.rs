@@ -5,6 +5,8 @@
 mod world;
 
 #[cfg(test)]
+mod admin_tls;
+#[cfg(test)]
 mod attacks;
 #[cfg(test)]
 mod authentication;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use contract::project::UpstreamName;
 
-use crate::directory::{Address, GatewayAdmin};
+use crate::directory::{Address, GatewayAdmin, InternalTls};
 use crate::test_world::Manners;
 
 const HTTP_PORT: u16 = 8080;
@@ -165,9 +165,10 @@ pub struct Init {
     /// Internal listener of the orders-service.
     #[arg(long, default_value = "orders-service:7004")]
     pub orders: Address,
-    /// Both internal listeners speak TLS, with the certificates that this command makes in `tls/`.
-    #[arg(long)]
-    pub internal_tls: bool,
+    /// Which of these listeners speak TLS, with the certificates that this command makes in `tls/`: off_loopback, everywhere, or
+    /// nowhere, if nobody else can read on the way.
+    #[arg(long, value_name = "WHERE", default_value = InternalTls::OffLoopback.as_str())]
+    pub internal_tls: InternalTls,
     /// The port of https URLs as clients see it.
     #[arg(long, default_value_t = 443)]
     pub https_port: u16,

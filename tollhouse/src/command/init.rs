@@ -6,16 +6,19 @@
 
 mod shares;
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use anyhow::Context as _;
 use chassis::clock::{Clock as _, SystemClock};
 use chassis::secret::{Secret, write_private};
 use contract::hostname::Hostname;
-use contract::trust::ORDERS_SERVICE;
+use contract::trust::{CONTROL_PLANE, ORDERS_SERVICE};
 use serde_json::json;
 
 use crate::arguments::{Common, Init};
 use crate::client::Client;
-use crate::directory::{Address, Directory, GATEWAYS, RunFile, SERVICES};
+use crate::directory::{Address, Directory, GATEWAYS, INTERNAL_AUTHORITY, RunFile, SERVICES};
 use crate::output::{answer, lines};
 use crate::up::{authority, demo};
 
@@ -44,8 +47,11 @@ pub(super) fn init(common: &Common, directory: &Directory, options: &Init) -> an
     }
     let now = SystemClock::new().now_seconds();
     authority::ensure(directory, &options.platform_domain, now)?;
-    let services = [("domains-service", options.control.host()), (ORDERS_SERVICE, options.orders.host())];
-    authority::ensure_internal(directory, &services, now)?;
+    let services = [(CONTROL_PLANE, options.control.host()), (ORDERS_SERVICE, options.orders.host())];
+    let gateways = options.edges.iter().map(|edge| (edge.gateway.as_str(), edge.admin.host()));
+    let mut nodes: BTreeMap<&str, &str> = NAMES.map(|name| (name, name)).into();
+    nodes.extend(services.into_iter().chain(gateways));
+    authority::ensure_internal(directory, &nodes, now)?;
     let edge = |port| -> anyhow::Result<Address> {
         edge_address(&options.platform_domain, port).parse().map_err(anyhow::Error::msg)
     };
@@ -100,10 +106,18 @@ pub(super) fn print_authority(directory: &Directory) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(super) async fn healthcheck(address: &Address) -> anyhow::Result<()> {
-    let client = reqwest::Client::builder().timeout(std::time::Duration::from_secs(2)).no_proxy().build()?;
-    let url = format!("http://{address}/readyz");
-    let status = client.get(&url).send().await.with_context(|| format!("{url} does not answer"))?.status();
+pub(super) async fn healthcheck(
+    directory: &Directory,
+    address: &Address,
+    server_name: Option<&str>,
+) -> anyhow::Result<()> {
+    let file = directory.path(INTERNAL_AUTHORITY);
+    let authority = server_name.map(|_| std::fs::read(&file)).transpose();
+    let authority = authority.with_context(|| format!("reading {}", file.display()))?;
+    let client = crate::client::client(server_name.unwrap_or_default(), authority.as_deref())?;
+    let url = format!("{}://{address}/readyz", if server_name.is_some() { "https" } else { "http" });
+    let asked = client.get(&url).timeout(Duration::from_secs(2)).send().await;
+    let status = asked.with_context(|| format!("{url} does not answer"))?.status();
     anyhow::ensure!(status.is_success(), "{url} says {status}");
     Ok(())
 }

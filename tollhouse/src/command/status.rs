@@ -60,6 +60,18 @@ fn or_reason(part: anyhow::Result<Value>) -> Value {
     })
 }
 
+/// What is shown of each process of a gateway, where there are several.
+const GATEWAYS: [(&str, &str); 8] = [
+    ("GATEWAY", "/gateway"),
+    ("PROCESS", "/node"),
+    ("ADDRESS", "/address"),
+    ("READY", "/ready"),
+    ("VERSION", "/version"),
+    ("REVISION", "/revision"),
+    ("QUOTA", "/quota/mode"),
+    ("CONNECTIONS", "/connections"),
+];
+
 fn readable(all: &Value) -> String {
     let field = |pointer: &str| word(all.pointer(pointer).unwrap_or(&Value::Null));
     let mut text = format!(
@@ -79,17 +91,7 @@ fn readable(all: &Value) -> String {
     let none = Value::Array(Vec::new());
     let edges = all.get("edges").unwrap_or(&none);
     if edges.as_array().is_some_and(|edges| edges.len() > 1) {
-        let columns = [
-            ("GATEWAY", "/gateway"),
-            ("PROCESS", "/node"),
-            ("ADDRESS", "/address"),
-            ("READY", "/ready"),
-            ("VERSION", "/version"),
-            ("REVISION", "/revision"),
-            ("QUOTA", "/quota/mode"),
-            ("CONNECTIONS", "/connections"),
-        ];
-        text.push_str(&format!("\n{}", table(edges, &columns)));
+        text.push_str(&format!("\n{}", table(edges, &GATEWAYS)));
     }
     let columns = [
         ("UPSTREAM", "/name"),

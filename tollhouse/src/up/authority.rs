@@ -7,6 +7,7 @@
 //! pretend to be the control plane, and no process is given it. Each service has a certificate of it in `tls/`, for as long
 //! as the authority itself.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
@@ -61,7 +62,7 @@ pub(crate) fn ensure(directory: &Directory, platform_domain: &Hostname, now: Uni
 /// When a file cannot be read or written, or is not what it should be.
 pub(crate) fn ensure_internal(
     directory: &Directory,
-    services: &[(&str, &str)],
+    services: &BTreeMap<&str, &str>,
     now: UnixSeconds,
 ) -> anyhow::Result<()> {
     let (root_path, root_key_path) = (directory.path(INTERNAL_AUTHORITY), directory.path("ca/internal.key"));

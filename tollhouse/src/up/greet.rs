@@ -145,7 +145,7 @@ fn shell_quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::directory::GatewayAdmin;
+    use crate::directory::{GatewayAdmin, InternalTls};
 
     fn run_file(http: u16, https: u16, domain: &str) -> RunFile {
         let at = |port: u16| std::net::SocketAddr::from(([127, 0, 0, 1], port)).into();
@@ -159,7 +159,7 @@ mod tests {
             orders: at(2),
             orders_admin: None,
             domains_admin: None,
-            tls: false,
+            tls: InternalTls::OffLoopback,
         }
     }
 

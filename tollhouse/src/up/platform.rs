@@ -23,7 +23,7 @@ use toml_edit::{DocumentMut, Item, TableLike};
 use super::upstreams::Backend;
 use crate::arguments::Up;
 use crate::client::Client;
-use crate::directory::{Directory, GATEWAYS, GatewayAdmin, RunFile, SERVICES};
+use crate::directory::{Directory, GATEWAYS, GatewayAdmin, InternalTls, RunFile, SERVICES};
 use crate::test_world::TestWorld;
 
 /// How long the parts may take to be ready before that is an error.
@@ -105,7 +105,7 @@ impl Platform {
             gateways: vec![GatewayAdmin { gateway: NAME.to_owned(), admin: edge.address("admin")?.into() }],
             control: domains.address("internal")?.into(),
             orders: orders.address("internal")?.into(),
-            tls: false,
+            tls: InternalTls::OffLoopback,
             orders_admin: Some(orders.address("admin")?.into()),
             domains_admin: Some(domains.address("admin")?.into()),
         };

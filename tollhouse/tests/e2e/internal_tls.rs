@@ -13,6 +13,7 @@ use std::sync::Arc;
 use chassis::clock::SystemClock;
 use chassis::config::Source;
 use chassis::logs::Logs;
+use chassis::peer::client_tls;
 use chassis::running::Running;
 use chassis::shutdown::Shutdown;
 use reqwest::Client;
@@ -34,6 +35,9 @@ fn must(directory: &Path, arguments: &[&str]) -> Value {
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
+
+/// As what processes are known.
+const NAMES: [&str; 4] = ["domains-service", "orders-service", "gateway-1", "gateway-2"];
 
 const LISTENERS: &str = "listen = \"127.0.0.1:0\"\ninternal_listen = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n";
 
@@ -78,7 +82,8 @@ async fn control_plane(places: Places<'_>, end: &Shutdown) -> Running {
 /// Where the control plane is, and whose certificate it shows.
 fn control(directory: &Path, control: &Running) -> String {
     let (address, ca) = (control.address("internal").unwrap(), directory.join("ca/internal.pem"));
-    format!("url = \"https://{address}\"\nca_certificate_file = \"{}\"\n", ca.display())
+    let ca = ca.display();
+    format!("url = \"https://{address}\"\nca_certificate_file = \"{ca}\"\nserver_name = \"domains-service\"\n")
 }
 
 async fn orders(places: Places<'_>, plane: &Running, end: &Shutdown) -> Running {
@@ -96,12 +101,12 @@ async fn orders(places: Places<'_>, plane: &Running, end: &Shutdown) -> Running 
 }
 
 /// Settings for a service behind the gateway that is reached over TLS.
-fn upstream(name: &str, service: &Running, apis: &Path) -> String {
+fn upstream(name: &str, process: &str, service: &Running, apis: &Path) -> String {
     let shipped: toml_edit::DocumentMut = include_str!("../../../config/gateway.toml").parse().unwrap();
     let routes = shipped["upstreams"][name]["routes"].to_string();
     format!(
         "[upstreams.{name}]\nidentity = \"jwt\"\nendpoints = [\"https://{}\"]\nroutes = {}\n\
-         [upstreams.{name}.tls]\nca_certificate_file = \"{}\"\n",
+         [upstreams.{name}.tls]\nca_certificate_file = \"{}\"\nserver_name = \"{process}\"\n",
         service.address("http").unwrap(),
         routes.trim(),
         apis.join("ca/internal.pem").display(),
@@ -115,15 +120,18 @@ async fn gateway(places: Places<'_>, name: &str, plane: &Running, orders: &Runni
         "credential_file = \"{}\"\nsealing_secret_file = \"{}\"\ndata_directory = \"{}\"\n\
          [listen]\nhttp = \"127.0.0.1:0\"\nhttps = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\n\
          [tls]\nplatform_certificate_file = \"{}\"\nplatform_key_file = \"{}\"\n\
+         [admin_tls]\ncertificate_file = \"{}\"\nkey_file = \"{}\"\n\
          [feed]\n{}[drain]\nlame_duck = \"0s\"\n{}{}",
         path(&format!("secrets/gateways/{name}.key")),
         path("secrets/sealing.key"),
         path(name),
         path("ca/platform.pem"),
         path("ca/platform.key"),
+        path(&format!("tls/{name}.pem")),
+        path(&format!("tls/{name}.key")),
         control(directory, plane),
-        upstream("orders", orders, places.apis),
-        upstream("domains", plane, places.apis),
+        upstream("orders", "orders-service", orders, places.apis),
+        upstream("domains", "domains-service", plane, places.apis),
     );
     let config = gateway::config::Config::read(&settings(&text)).unwrap();
     let logs = Arc::new(Logs::writer_only(std::io::sink()).unwrap());
@@ -136,13 +144,23 @@ fn believing(file: &Path) -> Client {
     Client::builder().tls_certs_only([root]).no_proxy().dns_resolver(ThisMachine).build().unwrap()
 }
 
-/// A listener that answers over TLS with a certificate of `good`, to no client that believes `others`, and not in plain
-/// text.
-async fn assert_speaks_tls(address: &str, good: &Path, others: [&Path; 2]) {
+/// A client of the process with this name that believes the authority in this file alone.
+fn of_process(name: &str, authority: &Path) -> Client {
+    let tls = client_tls(&std::fs::read(authority).unwrap(), &name.parse().unwrap()).unwrap();
+    Client::builder().tls_backend_preconfigured(tls).no_proxy().build().unwrap()
+}
+
+/// A listener that answers over TLS as the process with this name and no other, with a certificate of `good`, to no client
+/// that believes `others`, and not in plain text.
+async fn assert_speaks_tls((name, address): (&str, &str), good: &Path, others: [&Path; 2]) {
     let url = format!("https://{address}/internal/status");
-    believing(good).get(&url).send().await.unwrap();
+    of_process(name, good).get(&url).send().await.unwrap();
+    for other in NAMES.into_iter().filter(|other| *other != name) {
+        assert!(of_process(other, good).get(&url).send().await.is_err(), "{name} pretends to be {other}");
+    }
     for other in others {
-        assert!(believing(other).get(&url).send().await.is_err(), "{address} has a certificate of {}", other.display());
+        let answer = of_process(name, other).get(&url).send().await;
+        assert!(answer.is_err(), "{address} has a certificate of {}", other.display());
     }
     let plain = Client::new().get(format!("http://{address}/internal/status")).send().await;
     assert!(plain.is_err(), "{address} answers in plain text: {plain:?}");
@@ -161,10 +179,9 @@ async fn processes_speak_tls_to_each_other_on_internal_listeners_and_apis() {
     let edge = gateway(places, "gateway-1", &plane, &shop, &edge_end).await;
     let [at, orders_at] = [&plane, &shop].map(|service| service.address("internal").unwrap().to_string());
     let admin = edge.address("admin").unwrap().to_string();
-    must(
-        directory,
-        &["init", "--internal-tls", "--edge", &format!("gateway-1={admin}"), "--control", &at, "--orders", &orders_at],
-    );
+    let gateway_1 = format!("gateway-1={admin}");
+    let places_of_all = ["--edge", &gateway_1, "--control", &at, "--orders", &orders_at];
+    must(directory, &[&["init", "--internal-tls", "everywhere"][..], &places_of_all].concat());
     // The command line, a gateway and a service: each over TLS, to the control plane and to the orders.
     must(directory, &["project", "create", "acme", "--plan", "pro", "--upstream", "orders"]);
     order_file(&directory.join("orders.jsonl"), 1, 3);
@@ -185,11 +202,16 @@ async fn processes_speak_tls_to_each_other_on_internal_listeners_and_apis() {
         .await;
     }
     let (internal, of_apis) = (directory.join("ca/internal.pem"), places.apis.join("ca/internal.pem"));
-    for service in [&plane, &shop] {
+    for (name, service) in [("domains-service", &plane), ("orders-service", &shop)] {
         let [inside, api] = ["internal", "http"].map(|listener| service.address(listener).unwrap().to_string());
-        assert_speaks_tls(&inside, &internal, [&of_apis, &customers]).await;
-        assert_speaks_tls(&api, &of_apis, [&internal, &customers]).await;
+        assert_speaks_tls((name, &inside), &internal, [&of_apis, &customers]).await;
+        assert_speaks_tls((name, &api), &of_apis, [&internal, &customers]).await;
     }
+    assert_speaks_tls(("gateway-1", &admin), &internal, [&of_apis, &customers]).await;
+    // A command that asks the gateways, and a health check.
+    assert!(must(directory, &["changes"])["moments"].as_array().is_some_and(|moments| !moments.is_empty()));
+    let check = |name: &str| command(directory, &["healthcheck", &admin, "--server-name", name]).status.success();
+    assert!(check("gateway-1") && !check("gateway-2"));
     what_a_revoked_gateway_changed_is_listed(places, [&plane, &shop, &edge], &client, &maker).await;
     for (end, processes) in [(edge_end, vec![edge]), (services_end, vec![shop, plane])] {
         end.begin();

@@ -49,7 +49,12 @@ fn every_process_understands_what_the_deployment_tells_it() {
                     ("STORE_URL".to_owned(), "postgres://somebody:something@postgres:5432/orders".to_owned())
                 }
                 // The names of containers are not here, nor what is trusted there: https is what counts.
-                (_, None) if name.contains("INTERNAL_TLS_") || name.ends_with("S_CA_CERTIFICATE_FILE") => continue,
+                (_, None)
+                    if ["INTERNAL_TLS_", "ADMIN_TLS_"].iter().any(|section| name.contains(section))
+                        || name.ends_with("S_CA_CERTIFICATE_FILE") =>
+                {
+                    continue;
+                }
                 (_, None)
                     if ["FEED_CA_CERTIFICATE_FILE", "TLS_CERTIFICATE_FILE", "TLS_KEY_FILE"]
                         .contains(&name.as_str()) =>

@@ -16,13 +16,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chassis::secret::write_private;
 
-use crate::directory::Directory;
+use crate::directory::{Directory, INTERNAL_AUTHORITY};
 
-/// Which of our processes needs which files. A gateway has its own credential and no other's.
+/// Which of our processes needs which files. A gateway has its own credential and certificate, and no other's.
 const OURS: [(&str, &[&str]); 5] = [
-    ("gateway-1", &gateway("secrets/gateways/gateway-1.key")),
-    ("gateway-2", &gateway("secrets/gateways/gateway-2.key")),
-    ("gateway-more", &gateway("secrets/gateways/gateway-more.key")),
+    ("gateway-1", &gateway("secrets/gateways/gateway-1.key", "tls/gateway-1.pem", "tls/gateway-1.key")),
+    ("gateway-2", &gateway("secrets/gateways/gateway-2.key", "tls/gateway-2.pem", "tls/gateway-2.key")),
+    ("gateway-more", &gateway("secrets/gateways/gateway-more.key", "tls/gateway-more.pem", "tls/gateway-more.key")),
     (
         "orders-service",
         &["secrets/services/orders-service.key", "ca/internal.pem", "tls/orders-service.pem", "tls/orders-service.key"],
@@ -44,9 +44,11 @@ const OURS: [(&str, &[&str]); 5] = [
     ),
 ];
 
-const fn gateway(credential: &'static str) -> [&'static str; 6] {
+const fn gateway(credential: &'static str, certificate: &'static str, key: &'static str) -> [&'static str; 8] {
     [
         credential,
+        certificate,
+        key,
         "secrets/sealing.key",
         "secrets/redis.password",
         "ca/platform.pem",
@@ -91,7 +93,10 @@ pub(super) fn write(directory: &Directory, target: &Path) -> anyhow::Result<()> 
     }
     replace(&target.join("postgres/roles.sql"), roles.as_bytes(), 0o644)?;
     let password = password("secrets/grafana.password")?;
-    replace(&target.join("grafana/admin.password"), password.as_bytes(), 0o644)
+    replace(&target.join("grafana/admin.password"), password.as_bytes(), 0o644)?;
+    let authority = directory.path(INTERNAL_AUTHORITY);
+    let authority = std::fs::read(&authority).with_context(|| format!("reading {}", authority.display()))?;
+    replace(&target.join("prometheus/internal.pem"), &authority, 0o644)
 }
 
 /// Redis is told a digest: of 256 random bits nobody finds the bits. `health` may ask whether Redis is alive. Nobody can be
@@ -194,6 +199,7 @@ mod tests {
             ("orders-service/tls/orders-service.key", 0o600),
             ("orders-service/tls/orders-service.pem", 0o600),
             ("postgres/roles.sql", 0o644),
+            ("prometheus/internal.pem", 0o644),
             ("redis/users.acl", 0o644),
         ];
         let mut expected: Vec<_> = expected.iter().map(|(path, mode)| ((*path).to_owned(), *mode)).collect();
@@ -205,6 +211,8 @@ mod tests {
                 &format!("secrets/gateways/{name}.key"),
                 "secrets/redis.password",
                 "secrets/sealing.key",
+                &format!("tls/{name}.key"),
+                &format!("tls/{name}.pem"),
             ] {
                 expected.push((format!("{name}/{file}"), 0o600));
             }
