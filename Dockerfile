@@ -4,13 +4,8 @@
 #   docker build -t tollhouse:local .                                     from source, as it is shipped
 #   docker build -t tollhouse:local --target prebuilt -f Dockerfile DIR   with the programs that lie in DIR
 #
-#   docker build -t tollhouse-backup:local --target backup .              the command line beside PostgreSQL's client programs
-#
 # The stages `prebuilt…` stand before `build` because builders without BuildKit run every stage up to the one they were
 # asked for. Run that way on the source tree it copies folders in place of programs, into an image that nobody uses.
-
-# The programs must not be older than the server, so they are its own.
-ARG POSTGRES_IMAGE=docker.io/library/postgres:15-bookworm
 
 FROM gcr.io/distroless/cc-debian12:nonroot AS empty
 
@@ -37,17 +32,6 @@ CMD ["tollhouse", "--help"]
 FROM base AS prebuilt
 COPY gateway orders-service domains-service tollhouse dev-world /usr/local/bin/
 
-# hadolint ignore=DL3006
-FROM ${POSTGRES_IMAGE} AS postgres-programs
-COPY --from=empty --chown=65532:65532 /home/nonroot /data
-COPY --from=empty --chown=65532:65532 /home/nonroot /backups
-USER 65532:65532
-ENV TOLLHOUSE_DATA_DIR=/data
-ENTRYPOINT ["tollhouse"]
-
-FROM postgres-programs AS prebuilt-backup
-COPY tollhouse /usr/local/bin/
-
 FROM docker.io/library/rust:1.95.0-slim-bookworm AS build
 # make and cmake: the C code of some dependencies. Their versions do not reach the image.
 # hadolint ignore=DL3008
@@ -68,9 +52,6 @@ RUN cargo build --locked --profile "$PROFILE" \
     && folder=$(test "$PROFILE" = dev && echo debug || echo "$PROFILE") \
     && cp "target/$folder/gateway" "target/$folder/orders-service" "target/$folder/domains-service" \
         "target/$folder/tollhouse" "target/$folder/dev-world" /programs/
-
-FROM postgres-programs AS backup
-COPY --from=build /programs/tollhouse /usr/local/bin/
 
 FROM base AS runtime
 COPY --from=build /programs/ /usr/local/bin/

@@ -102,10 +102,14 @@ pub(super) async fn restore(
     Ok(axum::Json(view::project(&app, &project)).into_response())
 }
 
-/// `GET /internal/removed-projects`: those that can be restored, the one removed last first.
-pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Response, Stop> {
+/// `GET /internal/removed-projects?project=NAME`: those that can be restored, all or of this name, the one removed last first.
+pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<Response, Stop> {
+    let removed = match params.text("project") {
+        Some(text) => find_removed(&mut app.store.reading().await?, &name(text)?).await?,
+        None => app.store.removed_projects().await?,
+    };
     let mut list = Vec::new();
-    for project in app.store.removed_projects().await? {
+    for project in removed {
         list.push(kept(&app, &project).await?);
     }
     Ok((StatusCode::OK, axum::Json(json!({ "projects": list }))).into_response())

@@ -77,8 +77,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Project) -> an
             answer(common, &project, |_| format!("{id} is back"));
         }
         Project::Removed => {
-            let removed = client.control(Method::GET, "/internal/removed-projects", &Value::Null).await?;
-            let rows = removed.get("projects").cloned().unwrap_or(removed);
+            let rows = kept(client, "").await?;
             let columns = [("PROJECT", "/id"), ("PLAN", "/plan"), ("REMOVED", "/removed_at"), ("ERASED", "/erase_at")];
             answer(common, &rows, |rows| table(rows, &columns));
         }
@@ -87,16 +86,19 @@ pub(super) async fn run(common: &Common, client: &Client, action: Project) -> an
 }
 
 async fn remove(common: &Common, client: &Client, id: &ProjectId, now: bool, yes: bool) -> anyhow::Result<()> {
+    let kept = if now { kept(client, &format!("?project={id}")).await? } else { json!([]) };
     if !yes {
-        agreed(id, &what_goes(client, id, now).await?)?;
+        agreed(id, &what_goes(client, id, now, &kept).await?)?;
     }
     let path = format!("/internal/projects/{id}?now={now}");
     let answered = client.control(Method::DELETE, &path, &Value::Null).await?;
     let lagging = lagging(&answered);
-    let removed = json!({ "id": id, "removed": true, "erased": now, "lagging": lagging });
+    let removed = json!({ "id": id, "removed": true, "erased": now, "kept_erased": kept, "lagging": lagging });
     answer(common, &removed, |_| {
         let end = if now {
-            format!("{id} is removed and its data is erased")
+            let kept =
+                earlier(&kept).map(|list| format!(", with the kept data of earlier projects of the name: {list}"));
+            format!("{id} is removed and its data is erased{}", kept.unwrap_or_default())
         } else {
             format!("{id} is removed; tollhouse project restore {id} brings it back until it is erased")
         };
@@ -105,8 +107,23 @@ async fn remove(common: &Common, client: &Client, id: &ProjectId, now: bool, yes
     Attention::when(!lagging.is_empty())
 }
 
+/// The removed projects that are kept, as far as `filter` goes.
+async fn kept(client: &Client, filter: &str) -> anyhow::Result<Value> {
+    let removed = client.control(Method::GET, &format!("/internal/removed-projects{filter}"), &Value::Null).await?;
+    Ok(removed.get("projects").cloned().unwrap_or(removed))
+}
+
+/// The kept projects of a name, each with its identity and its dates; `None` where there are none.
+fn earlier(kept: &Value) -> Option<String> {
+    let named = kept.as_array()?.iter().map(|project| {
+        let text = |name: &str| project.get(name).map(word).unwrap_or_default();
+        format!("{} (removed {}, kept until {})", text("uid"), text("removed_at"), text("erase_at"))
+    });
+    Some(named.collect::<Vec<_>>().join(", ")).filter(|list| !list.is_empty())
+}
+
 /// What a removal takes away, in words. A project that is only kept has nothing to count.
-async fn what_goes(client: &Client, id: &ProjectId, now: bool) -> anyhow::Result<String> {
+async fn what_goes(client: &Client, id: &ProjectId, now: bool, kept: &Value) -> anyhow::Result<String> {
     let path = |list: &str| format!("/internal/projects/{id}{list}");
     let found = client.control(Method::GET, &path(""), &Value::Null).await;
     let mut words = match found {
@@ -127,14 +144,18 @@ async fn what_goes(client: &Client, id: &ProjectId, now: bool) -> anyhow::Result
                 text("plan")
             )
         }
-        Err(_) if now => format!("{id} is removed already; what is kept of it goes."),
+        Err(_) if now => format!("{id} is removed already."),
         Err(error) => return Err(error),
     };
-    words.push_str(if now {
-        " All of it is erased everywhere and cannot be restored."
+    if now {
+        if let Some(list) = earlier(kept) {
+            words.push_str(&format!(" The kept data of earlier projects of the name goes as well: {list}."));
+        }
+        words.push_str(" All of it is erased everywhere and cannot be restored.");
     } else {
-        " What is its stays for a while: `tollhouse project removed` says until when it can be restored."
-    });
+        words
+            .push_str(" Its data is kept for a while: `tollhouse project removed` says until when it can be restored.");
+    }
     Ok(words)
 }
 

@@ -137,7 +137,8 @@ async fn what_was_withdrawn_since_the_backup_is_withdrawn_again_or_listed() {
     let keys = platform.json(&["key", "list", &shop.id]);
     let ends = keys.as_array().unwrap().iter().find(|key| key["id"] == *rotated).unwrap();
     assert!(ends["expires_at"].is_string(), "a key that was rotated ends: {ends}");
-    assert_eq!(platform.json(&["domain", "list", &shop.id]), json!([]));
+    let domains = platform.json(&["domain", "list", &shop.id]);
+    assert!(domains.as_array().unwrap().iter().all(|domain| domain["name"] != "till.localhost"), "{domains}");
     let removed = platform.json(&["project", "removed"]);
     assert_eq!((removed[0]["id"].as_str(), removed.as_array().unwrap().len()), (Some("brief"), 1), "{removed}");
     assert_eq!(asked(&platform, &edge, "/edge/feed?node=a&after=0").await, 401);

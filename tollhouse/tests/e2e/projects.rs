@@ -78,7 +78,18 @@ async fn a_project_created_under_a_removed_ones_name_sees_nothing_of_it() {
 
     // The first cannot come back while the second has the name, and `--now` erases both.
     assert!(said(&platform, &["project", "restore", "acme"]).contains("project_exists"));
-    platform.json(&["project", "remove", "acme", "--now", "--yes"]);
+    let kept = platform.json(&["project", "removed"])[0].clone();
+    platform.json(&["project", "create", "other"]);
+    platform.json(&["project", "remove", "other", "--yes"]);
+    let words = said(&platform, &["project", "remove", "acme", "--now"]);
+    for what in ["uid", "removed_at", "erase_at"] {
+        assert!(words.contains(kept[what].as_str().unwrap()), "{what}: {words}");
+    }
+    let other = platform.json(&["project", "removed"])[0]["uid"].as_str().unwrap().to_owned();
+    assert!(!words.contains(&other), "{words}");
+    assert!(!said(&platform, &["project", "remove", "acme"]).contains("earlier"), "without --now they stay");
+    let removed = platform.json(&["project", "remove", "acme", "--now", "--yes"]);
+    assert_eq!(removed["kept_erased"], json!([kept]), "{removed}");
     assert!(said(&platform, &["project", "restore", "acme"]).contains("project_not_found"), "--now spares nothing");
 }
 

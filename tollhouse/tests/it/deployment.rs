@@ -142,57 +142,12 @@ fn the_start_of_postgresql_removes_no_cluster_that_it_does_not_know() {
     }
 }
 
-/// `config/compose-restore` with a program in place of docker-compose that notes what it is told, and fails at `failing`:
-/// whether it ended well, and the notes.
-fn restored(failing: &str) -> (bool, Vec<String>) {
-    let place = tempfile::tempdir().unwrap();
-    let (notes, stub) = (place.path().join("notes"), place.path().join("compose"));
-    std::fs::write(&notes, "").unwrap();
-    let script = "echo \"$*\" >>\"$NOTES\"; case \"$*\" in *\"$FAILING\"*) exit 1;; esac";
-    std::fs::write(&stub, script).unwrap();
-    let output = std::process::Command::new("bash")
-        .arg(tree::root().join("config/compose-restore"))
-        .args(["/backups/monday", "--accept-unsigned"])
-        .env("COMPOSE", format!("bash {} -p shop", stub.display()))
-        .envs([("NOTES", notes.to_str().unwrap()), ("FAILING", failing)])
-        .output()
-        .unwrap();
-    let said = std::fs::read_to_string(notes).unwrap();
-    (output.status.success(), said.lines().map(str::to_owned).collect())
-}
-
 #[test]
-fn one_command_restores_in_containers_and_starts_nothing_that_is_half_restored() {
-    let all = [
-        "-p shop stop orders-service domains-service",
-        "-p shop run --rm --no-deps -T backup restore /backups/monday --accept-unsigned",
-        "-p shop start orders-service domains-service",
-    ];
-    assert_eq!(restored("nothing fails"), (true, all.map(str::to_owned).to_vec()));
-    for (failing, done) in [(" stop ", 1), (" run ", 2)] {
-        let done: Vec<String> = all.iter().take(done).map(|line| (*line).to_owned()).collect();
-        assert_eq!(restored(failing), (false, done), "{failing}");
-    }
-}
-
-// The tool that backs up has the databases, the secret that signs, and a folder that its user may write to.
-#[test]
-fn the_container_that_backs_up_has_what_it_takes() {
-    let (dockerfile, compose) = (tree::read("Dockerfile"), tree::read("docker-compose.yml"));
-    let (_, service) = compose.split_once("\n  backup:\n").unwrap();
+fn the_container_that_finishes_a_restore_has_both_databases() {
+    let compose = tree::read("docker-compose.yml");
+    let (_, service) = compose.split_once("\n  finish-restore:\n").unwrap();
     let service = service.split("\n\n").next().unwrap();
-    for line in
-        ["networks: [database]", "- platform:/data", "- domains-share:/run/domains:ro", "- orders-share:/run/orders:ro"]
-    {
+    for line in ["networks: [database]", "- domains-share:/run/domains:ro", "- orders-share:/run/orders:ro"] {
         assert!(service.contains(line), "{line}");
-    }
-    let image = "docker.io/library/postgres:15-bookworm";
-    assert!(dockerfile.contains(&format!("ARG POSTGRES_IMAGE={image}\n")));
-    assert!(compose.contains(&format!("image: ${{POSTGRES_IMAGE:-{image}}}\n")), "the programs are the server's own");
-    let (_, stage) = dockerfile.split_once(" AS postgres-programs\n").unwrap();
-    for (line, place) in stage.lines().zip(["/data", "/backups"]) {
-        let is_owned =
-            line.starts_with("COPY --from=empty --chown=65532:65532 ") && line.ends_with(&format!(" {place}"));
-        assert!(is_owned, "it may write where its volumes are: {line}");
     }
 }
