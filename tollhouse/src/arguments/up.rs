@@ -165,8 +165,8 @@ pub struct Init {
     /// Internal listener of the orders-service.
     #[arg(long, default_value = "orders-service:7004")]
     pub orders: Address,
-    /// Which of these listeners speak TLS, with the certificates that this command makes in `tls/`: off_loopback, everywhere, or
-    /// nowhere, if nobody else can read on the way.
+    /// Which of these listeners speak TLS, with the certificates that this command makes in `tls/`: `off_loopback`,
+    /// `everywhere`, or `nowhere`, if nobody else can read on the way.
     #[arg(long, value_name = "WHERE", default_value = InternalTls::OffLoopback.as_str())]
     pub internal_tls: InternalTls,
     /// The port of https URLs as clients see it.

@@ -24,6 +24,7 @@ const HEARTBEAT: Duration = Duration::from_millis(500);
 /// Lines that may wait for one gateway.
 const LINES_MAX: usize = 10_000;
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a fault of its own")]
 #[derive(Default)]
 struct Book {
     entities: Vec<Entity>,
@@ -50,8 +51,7 @@ struct Book {
     refused: usize,
     /// Streams begin without keys.
     sends_no_keys: bool,
-    /// Its heartbeats show this machine's time, and not the one at which the worlds of most tests stand still.
-    shows_real_time: bool,
+    shows_real_time: bool, // in heartbeats; most tests stand still
 }
 
 /// What a control plane's database holds.
