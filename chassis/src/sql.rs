@@ -95,17 +95,20 @@ impl Database {
     /// When it is otherwise, or the database does not answer.
     pub async fn may_be_taken(place: &Place) -> anyhow::Result<()> {
         let pool = Self::as_it_is(place);
-        let ours: Result<i64, _> = query_scalar("SELECT MAX(version) FROM _sqlx_migrations").fetch_one(&pool).await;
+        // On one connection: a second one of the pool would be counted as a service's.
+        let mut connection = pool.acquire().await.with_context(|| format!("{place:?}"))?;
+        let ours = query_scalar::<i64>("SELECT MAX(version) FROM _sqlx_migrations").fetch_one(&mut connection).await;
         ours.with_context(|| format!("{place:?} has no schema of ours: restore the backup into it first"))?;
         if pool.kind() == Kind::Postgres {
             let others: i64 = query_scalar(
                 "SELECT COUNT(*) FROM pg_stat_activity
                  WHERE datname = current_database() AND application_name = 'tollhouse' AND pid <> pg_backend_pid()",
             )
-            .fetch_one(&pool)
+            .fetch_one(&mut connection)
             .await?;
             anyhow::ensure!(others == 0, "a service still uses {place:?}; stop it first");
         }
+        drop(connection);
         pool.close().await;
         Ok(())
     }
