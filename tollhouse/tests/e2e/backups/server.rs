@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use super::refused;
 use crate::deployment::Deployment;
 use crate::deployment::postgres::Server;
-use crate::world::until;
+use crate::world::{until, until_looking_each};
 
 /// The commands of docs/operating.md below this heading, as they run here: `tollhouse` is the program under test, backups and
 /// files of URLs are below `directory`.
@@ -123,7 +124,8 @@ async fn a_platform_over_postgresql_is_restored_by_the_documented_lines_after_ev
             assert!(said.contains("none was named with --lost") && said.contains(&format!("shop {id}")), "{said}");
         })
         .await;
-    until("the key is good again", async || list(&deployment, &leaked).await.0 == 200).await;
+    let pause = Duration::from_millis(500);
+    until_looking_each(pause, "the key is good again", async || list(&deployment, &leaked).await.0 == 200).await;
     assert_eq!(list(&deployment, &key).await, before, "the same answers");
     // And what is changed now arrives.
     let suspended = deployment.control(0, Method::PATCH, "/projects/shop").json(&json!({ "suspended": true }));
