@@ -35,7 +35,6 @@ pub mod forwarded;
 pub mod clock;
 pub mod keyring;
 pub mod keys;
-pub mod names;
 pub mod network;
 pub mod overload;
 pub(crate) mod place;

@@ -1,6 +1,6 @@
-//! Client addresses: how they are written, and what counts as one client wherever clients are counted.
+//! Client addresses: how they are written.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 
 use ipnet::{IpNet, Ipv4Net};
 
@@ -20,14 +20,6 @@ pub(crate) fn canonical_network(network: IpNet) -> IpNet {
         IpNet::V4(_) => None,
     };
     mapped.and_then(|(address, bits)| Ipv4Net::new(address, bits).ok()).map_or(network, IpNet::V4)
-}
-
-/// An IPv4 address, also when written as IPv6, or the /64 of an IPv6 address, which is what one subscriber has.
-pub fn network_of(client: IpAddr) -> IpAddr {
-    match client.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-        address @ IpAddr::V4(_) => address,
-    }
 }
 
 #[cfg(test)]

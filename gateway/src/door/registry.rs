@@ -16,7 +16,7 @@ use tokio::sync::{Notify, watch};
 use super::connection::{Connection, Shared};
 use super::settings::DoorSettings;
 use super::{ConnectionEvent, Doorman};
-use crate::network::network_of;
+use chassis::network::network_of;
 
 /// Locks the table is divided into, so that accepting on every core at once does not queue on one.
 const SHARDS: usize = 16;

@@ -17,7 +17,7 @@ use contract::window::Window;
 use parking_lot::Mutex;
 
 use super::standing::{Allowance, Standing};
-use crate::network::network_of;
+use chassis::network::network_of;
 
 /// Failures per minute an address is allowed by default.
 pub const FAILURES_PER_MINUTE: u32 = 60;

@@ -21,7 +21,7 @@ use tokio_util::io::StreamReader;
 use super::stream::{ChangeStream, Told};
 use super::{Invalid, Replica, ReplicaError, Unheard, Unusable};
 use crate::keyring::KeyringHolder;
-use crate::names;
+use chassis::names;
 
 /// Heartbeats come every second; three missing ones mean the stream is dead.
 const SILENCE_MAX: Duration = Duration::from_secs(3);

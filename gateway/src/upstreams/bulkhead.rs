@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use contract::project::ProjectUid;
 
 use super::idle::Tenant;
-use crate::network::network_of;
+use chassis::network::network_of;
 
 /// A project has no more places than this many times those that are free.
 const PROJECT_TIMES: u32 = 7;

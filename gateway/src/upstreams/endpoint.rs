@@ -21,7 +21,7 @@ use super::dial::{DialFailure, dial};
 use super::idle::Idle;
 use super::sessions::Sessions;
 use super::{DialError, HealthCheck, Place, UpstreamSettings};
-use crate::names;
+use chassis::names;
 
 /// How long an address that failed is left alone.
 const DOWN_FOR: Duration = Duration::from_secs(1);

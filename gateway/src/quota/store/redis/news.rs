@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use super::servers::Servers;
-use crate::names::LOOK_UP_MAX;
 use crate::quota::store::{Heard, News, StoreOutage};
+use chassis::names::LOOK_UP_MAX;
 
 /// The channel. In a Cluster every server passes messages on to all others.
 const CHANNEL: &str = "tollhouse:news";

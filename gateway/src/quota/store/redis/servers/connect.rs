@@ -16,9 +16,9 @@ use redis::{
 
 use super::slots::{SLOTS, tag_within};
 use super::{Link, SERVERS_MAX, Script, local_key};
-use crate::names;
 use crate::quota::store::StoreOutage;
 use crate::quota::store::redis::settings::{RedisAddress, RedisMode, RedisSettings};
+use chassis::names;
 
 /// How long one connection may take to be made once its address is known, and how long each question about the server
 /// may take.

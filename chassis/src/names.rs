@@ -1,4 +1,4 @@
-//! Looking up the names of upstreams and of Redis, in the background and never while a request waits.
+//! Looking up the names of servers, in the background and never while a request waits.
 
 use std::io;
 use std::net::SocketAddr;
