@@ -21,10 +21,10 @@ use serde_json::{Value, json};
 
 use crate::clock::FleetClock;
 use crate::gateway::Gateway;
-use crate::quota::ledger::{self, bucket::NodeView};
-use crate::quota::standing::Allowance;
 use crate::replica::Unheard;
 use crate::server::Live;
+use quota::ledger::{self, bucket::NodeView};
+use quota::standing::Allowance;
 
 /// What the handlers look at.
 #[derive(Clone)]

@@ -14,8 +14,8 @@ use std::time::Duration;
 use chassis::clock::Clock;
 use contract::time::UnixMillis;
 
-use crate::quota::Quota;
-use crate::quota::clock::ForeignClock;
+use quota::Quota;
+use quota::clock::ForeignClock;
 
 /// See the module.
 pub struct FleetClock {
@@ -101,12 +101,12 @@ mod tests {
     use contract::project::ProjectUid;
 
     use super::*;
-    use crate::quota::clock::QuotaClock;
-    use crate::quota::ledger::bucket::BucketView;
-    use crate::quota::ledger::{Incarnation, Reply, Statement};
-    use crate::quota::settings::QuotaSettings;
-    use crate::quota::store::memory::MemoryStore;
-    use crate::quota::store::{Pulse, Store, StoreOutage};
+    use quota::clock::QuotaClock;
+    use quota::ledger::bucket::BucketView;
+    use quota::ledger::{Incarnation, Reply, Statement};
+    use quota::settings::QuotaSettings;
+    use quota::store::memory::MemoryStore;
+    use quota::store::{Pulse, Store, StoreOutage};
 
     const NOW: i64 = 1_700_000_000_000;
 

@@ -16,10 +16,10 @@ use http::HeaderValue;
 use crate::door::Connection;
 use crate::keys::Authentication;
 use crate::overload::Reservation;
-use crate::quota::settings::Mode;
-use crate::quota::standing::{Outcome, Standing};
 use crate::rejection::Rejection;
 use crate::upstreams::{Endpoint, Permit, Readers, Upstream};
+use quota::settings::Mode;
+use quota::standing::{Outcome, Standing};
 
 /// 128 random bits in hex: the request's id, and the trace id of what it causes.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -38,7 +38,6 @@ pub mod keys;
 pub mod network;
 pub mod overload;
 pub(crate) mod place;
-pub mod quota;
 pub mod replica;
 pub mod upstreams;
 pub mod vouch;

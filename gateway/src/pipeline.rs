@@ -23,13 +23,13 @@ use crate::answer::Answer;
 use crate::facts::{Facts, Surface, Target};
 use crate::keys::Keys;
 use crate::overload::Overload;
-use crate::quota::Quota;
-use crate::quota::anonymous::AnonymousLimits;
 use crate::replica::Replica;
 use crate::request::EdgeRequest;
 use crate::tls::PlatformCertificate;
 use crate::upstreams::Upstreams;
 use crate::vouch::Vouchers;
+use quota::Quota;
+use quota::anonymous::AnonymousLimits;
 
 /// The stages and the knowledge behind them.
 pub struct Pipeline {

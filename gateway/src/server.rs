@@ -46,13 +46,13 @@ use crate::gateway::Gateway;
 use crate::keys::Keys;
 use crate::overload::{Look, Memory, Overload};
 use crate::pipeline::Pipeline;
-use crate::quota::anonymous::AnonymousLimits;
 use crate::replica::follow::Follower;
 use crate::replica::{HotBounds, Replica};
 use crate::telemetry::Telemetry;
 use crate::tls::{CertificateOpener, PlatformCertificate};
 use crate::upstreams::Upstreams;
 use crate::usage::Reporter;
+use quota::anonymous::AnonymousLimits;
 
 /// How long a listener may take to open.
 const LISTEN_WAIT_MAX: Duration = Duration::from_secs(10);

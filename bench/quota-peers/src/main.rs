@@ -17,11 +17,11 @@ use contract::key::KeyId;
 use contract::plan::Limits;
 use contract::project::ProjectId;
 use contract::time::UnixMillis;
-use gateway::quota::Quota;
-use gateway::quota::clock::QuotaClock;
-use gateway::quota::settings::{OnStoreDown, QuotaSettings};
-use gateway::quota::store::redis::settings::{RedisAddress, RedisMode, RedisSettings};
-use gateway::quota::store::redis::{CallMetrics, RedisStore};
+use quota::Quota;
+use quota::clock::QuotaClock;
+use quota::settings::{OnStoreDown, QuotaSettings};
+use quota::store::redis::settings::{RedisAddress, RedisMode, RedisSettings};
+use quota::store::redis::{CallMetrics, RedisStore};
 use limitador::limit::Limit;
 use limitador::storage::AsyncStorage;
 use limitador::storage::redis::{AsyncRedisStorage, CachedRedisStorage};
@@ -124,7 +124,7 @@ async fn ledger(port: u16, process: u64) -> anyhow::Result<Quota> {
     let mut settings = QuotaSettings::new(process);
     settings.on_store_down = OnStoreDown::Deny;
     settings.call_budget = Duration::from_secs(1);
-    settings.ban.switch = gateway::quota::ban::BanSwitch::Off;
+    settings.ban.switch = quota::ban::BanSwitch::Off;
     let quota = Quota::new(Arc::new(store), settings, Arc::new(RealClock(std::time::Instant::now())));
     tokio::spawn({
         let quota = quota.clone();

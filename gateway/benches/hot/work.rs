@@ -20,14 +20,14 @@ use gateway::door::head::{HeadLimits, HeadReader};
 use gateway::door::{Connection, Ends};
 use gateway::exchange::trial::{answer_head, client_head};
 use gateway::facts::{Facts, RequestId, Shown, Surface};
-use gateway::quota::Quota;
-use gateway::quota::clock::QuotaClock;
-use gateway::quota::settings::QuotaSettings;
-use gateway::quota::standing::Outcome;
-use gateway::quota::store::memory::MemoryStore;
 use gateway::rejection::Rejection;
 use gateway::telemetry::{ConnectionFacts, Entry, Telemetry};
 use pingora_http::RequestHeader;
+use quota::Quota;
+use quota::clock::QuotaClock;
+use quota::settings::QuotaSettings;
+use quota::standing::Outcome;
+use quota::store::memory::MemoryStore;
 
 /// What a browser sends for a small resource.
 const HEAD: &[u8] = b"GET /v1/store/orders?status=shipped HTTP/1.1\r\n\

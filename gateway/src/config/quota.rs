@@ -6,9 +6,9 @@ use std::time::Duration;
 use chassis::config::Section;
 use contract::plan::Plan;
 
-use crate::quota::ban::BanSwitch;
-use crate::quota::settings::OnStoreDown;
-use crate::quota::store::redis::settings::{RedisAddress, RedisMode, RedisSettings};
+use quota::ban::BanSwitch;
+use quota::settings::OnStoreDown;
+use quota::store::redis::settings::{RedisAddress, RedisMode, RedisSettings};
 
 /// Settings of quotas and bans.
 #[derive(Clone, Debug)]

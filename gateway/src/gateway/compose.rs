@@ -10,7 +10,7 @@ use crate::answer::{Answer, grpc};
 use crate::decorate::{ResponseSink, Spoken, ours};
 use crate::door::Connection;
 use crate::facts::{Facts, Shown, Surface};
-use crate::quota::standing::Outcome;
+use quota::standing::Outcome;
 
 impl Gateway {
     /// Writes the head of an answer to `out`, all but what concerns the client's connection. Its status and body: a page

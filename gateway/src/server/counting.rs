@@ -19,11 +19,11 @@ use parking_lot::Mutex;
 
 use crate::config::Config;
 use crate::place;
-use crate::quota::Quota;
-use crate::quota::clock::QuotaClock;
-use crate::quota::settings::QuotaSettings;
-use crate::quota::store::memory::{BUCKETS_MAX, MemoryStore, Snapshot};
-use crate::quota::store::redis::{CallMetrics, RESULTS, RedisStore};
+use quota::Quota;
+use quota::clock::QuotaClock;
+use quota::settings::QuotaSettings;
+use quota::store::memory::{BUCKETS_MAX, MemoryStore, Snapshot};
+use quota::store::redis::{CallMetrics, RESULTS, RedisStore};
 
 /// The process's clock as the ledger wants it.
 struct LedgerClock(Arc<dyn Clock>);

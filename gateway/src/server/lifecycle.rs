@@ -20,11 +20,11 @@ use super::Live;
 use super::counting::UsageFile;
 use crate::clock::FleetClock;
 use crate::door::{Connections, Door};
-use crate::quota::Quota;
-use crate::quota::settings::Mode;
 use crate::replica::{Expiry, Replica};
 use crate::telemetry::{CertificateKind, Telemetry};
 use crate::tls::{CertificateFault, Place, PlatformCertificate};
+use quota::Quota;
+use quota::settings::Mode;
 
 /// How often usage is written, the platform certificate's files are looked at, and gauges are refreshed.
 const CHORES_EVERY: Duration = Duration::from_secs(1);

@@ -12,9 +12,9 @@ use std::time::Duration;
 use contract::time::UnixMillis;
 
 use crate::facts::Facts;
-use crate::quota::settings::Mode;
 use crate::rejection::Rejection;
 use crate::telemetry::blame_word;
+use quota::settings::Mode;
 
 /// Room for a line that is not unusually long.
 const LINE_BYTES_USUAL: usize = 896;

@@ -5,8 +5,8 @@ use contract::plan::Plan;
 
 use super::position;
 use crate::facts::Facts;
-use crate::quota::settings::Mode;
 use crate::rejection::Rejection;
+use quota::settings::Mode;
 
 contract::words! {
     /// How a charge was decided.

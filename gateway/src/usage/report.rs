@@ -11,7 +11,7 @@ use contract::usage::{BANS_MAX, KEY_USES_MAX, KeyReport, USAGE_PROJECTS_MAX, Usa
 use serde::Serialize;
 
 use super::UsageBook;
-use crate::quota::Quota;
+use quota::Quota;
 
 /// Between two reports.
 const INTERVAL: Duration = Duration::from_secs(2);

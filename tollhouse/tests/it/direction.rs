@@ -12,11 +12,12 @@ use crate::tree::root;
 const KNOWS: &[(&str, &[&str])] = &[
     ("contract", &[]),
     ("chassis", &["contract"]),
-    ("gateway", &["contract", "chassis"]),
+    ("quota", &["contract", "chassis"]),
+    ("gateway", &["contract", "chassis", "quota"]),
     ("orders-service", &["contract", "chassis"]),
     ("domains-service", &["contract", "chassis"]),
     ("dev-world", &["contract", "chassis"]),
-    ("fuzz", &["contract", "chassis", "gateway", "domains-service"]),
+    ("fuzz", &["contract", "chassis", "quota", "gateway", "domains-service"]),
     ("tollhouse", &["contract", "chassis", "gateway", "orders-service", "domains-service", "dev-world"]),
 ];
 
