@@ -101,7 +101,6 @@ mod tests {
     use contract::project::ProjectUid;
 
     use super::*;
-    use quota::clock::QuotaClock;
     use quota::ledger::bucket::BucketView;
     use quota::ledger::{Incarnation, Reply, Statement};
     use quota::settings::QuotaSettings;
@@ -138,16 +137,6 @@ mod tests {
 
         fn monotonic(&self) -> Duration {
             Duration::from_millis(u64::try_from(self.passed.load(Ordering::SeqCst)).unwrap())
-        }
-    }
-
-    impl QuotaClock for Machine {
-        fn wall(&self) -> UnixMillis {
-            self.now()
-        }
-
-        fn monotonic(&self) -> Duration {
-            Clock::monotonic(self)
         }
     }
 

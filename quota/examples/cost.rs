@@ -2,15 +2,13 @@
 //! the figures for the headers, without network. `bench/side-by-side` sets it beside what a whole request costs.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Context as _;
-use chassis::clock::{Clock as _, SystemClock};
+use chassis::clock::{Clock, SystemClock};
 use contract::key::KeyId;
 use contract::plan::Limits;
-use contract::time::UnixMillis;
 use quota::Quota;
-use quota::clock::QuotaClock;
 use quota::settings::QuotaSettings;
 use quota::standing::Outcome;
 use quota::store::memory::MemoryStore;
@@ -18,21 +16,9 @@ use quota::store::memory::MemoryStore;
 /// Requests measured.
 const REQUESTS: u32 = 2_000_000;
 
-struct RealClock(Instant);
-
-impl QuotaClock for RealClock {
-    fn wall(&self) -> UnixMillis {
-        SystemClock::new().now()
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.0.elapsed()
-    }
-}
-
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
-    let clock: Arc<dyn QuotaClock> = Arc::new(RealClock(Instant::now()));
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let store = Arc::new(MemoryStore::new(clock.clone(), 1_000));
     let quota = Quota::new(store, QuotaSettings::new(1), clock);
     let (project, key) = ("hot".parse()?, KeyId::from_random([7; 10]));

@@ -47,9 +47,9 @@ impl Quota {
         let Some(cell) = inner.cells.get(project, limits, arrived) else {
             return Err(unavailable(self.standing(project, limits)));
         };
-        let banned_until = inner.bans.holds(key, || cell.lock().bucket.peek(arrived, inner.clock.wall()).as_of);
+        let banned_until = inner.bans.holds(key, || cell.lock().bucket.peek(arrived, inner.clock.now()).as_of);
         if let Some(until) = banned_until {
-            let standing = cell.lock().bucket.peek(arrived, inner.clock.wall());
+            let standing = cell.lock().bucket.peek(arrived, inner.clock.now());
             return Err(ChargeError::Banned { until, standing });
         }
         let (step, prefetch) = {
@@ -66,7 +66,7 @@ impl Quota {
             Served::Step(Step::Refuse(standing, window)) => Err(ChargeError::Exceeded { standing, window }),
             Served::Outage => inner.decide_alone(&cell),
             Served::Step(Step::Ask) | Served::Busy => {
-                Err(unavailable(cell.lock().bucket.peek(arrived, inner.clock.wall())))
+                Err(unavailable(cell.lock().bucket.peek(arrived, inner.clock.now())))
             }
         }
     }
@@ -270,7 +270,7 @@ impl Inner {
 
     /// Decides without the store, as the operator chose.
     fn decide_alone(&self, cell: &Arc<Cell>) -> Result<Standing, ChargeError> {
-        let (now, wall) = (self.clock.monotonic(), self.clock.wall());
+        let (now, wall) = (self.clock.monotonic(), self.clock.now());
         let how = match self.settings.on_store_down {
             OnStoreDown::Share => Alone::Share(self.fleet().share_of(&cell.project)),
             OnStoreDown::Allow => Alone::Everything,

@@ -1,18 +1,9 @@
-//! The clocks quotas need, handed in so that time moves only where somebody moves it, and the clock of another machine.
+//! The clock of another machine, kept by our monotonic clock.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use contract::time::UnixMillis;
-
-/// A wall clock and a monotonic clock.
-pub trait QuotaClock: Send + Sync {
-    /// The time of day of this machine; may be wrong, may step.
-    fn wall(&self) -> UnixMillis;
-
-    /// Time since some fixed moment; never steps back, runs at the speed of real time.
-    fn monotonic(&self) -> Duration;
-}
 
 /// What stands in place of another machine's clock before it was heard.
 const NEVER_HEARD: i64 = i64::MIN;

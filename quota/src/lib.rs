@@ -39,7 +39,8 @@ use parking_lot::Mutex;
 use ban::{Ban, BanTable};
 use breaker::Breaker;
 use cells::Cells;
-use clock::{ForeignClock, QuotaClock};
+use chassis::clock::Clock;
+use clock::ForeignClock;
 use ledger::bucket::BucketView;
 use ledger::{Life, NodeId};
 use settings::{Mode, OnStoreDown, QuotaSettings};
@@ -83,7 +84,7 @@ pub struct Quota(Arc<Inner>);
 struct Inner {
     store: Arc<dyn Store>,
     settings: QuotaSettings,
-    clock: Arc<dyn QuotaClock>,
+    clock: Arc<dyn Clock>,
     cells: Cells,
     bans: BanTable,
     breaker: Mutex<Breaker>,
@@ -107,7 +108,7 @@ struct Inner {
 
 impl Quota {
     /// Quotas over `store`. [`Quota::run`] has to run beside it.
-    pub fn new(store: Arc<dyn Store>, settings: QuotaSettings, clock: Arc<dyn QuotaClock>) -> Self {
+    pub fn new(store: Arc<dyn Store>, settings: QuotaSettings, clock: Arc<dyn Clock>) -> Self {
         Self(Arc::new(Inner {
             cells: Cells::new(identity(&settings), settings.buckets_max),
             bans: BanTable::new(settings.ban),
@@ -152,7 +153,7 @@ impl Quota {
 
     /// Where a project stands on this node, without charging anything.
     pub fn standing(&self, project: &ProjectUid, limits: Limits) -> Standing {
-        let (now, wall) = (self.0.clock.monotonic(), self.0.clock.wall());
+        let (now, wall) = (self.0.clock.monotonic(), self.0.clock.now());
         match self.0.cells.find(project) {
             Some(cell) => cell.lock().bucket.peek(now, wall),
             None => ledger::node::untouched(limits, now, wall),

@@ -96,7 +96,7 @@ impl Inner {
 
     /// The clock by which bans begin and end: the store's, or this machine's before the store was heard.
     pub(super) fn shared_now(&self) -> UnixMillis {
-        self.store_now().unwrap_or_else(|| self.clock.wall())
+        self.store_now().unwrap_or_else(|| self.clock.now())
     }
 
     /// A rule has banned a key.

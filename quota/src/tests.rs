@@ -18,11 +18,11 @@ use contract::time::{UnixMillis, UnixSeconds};
 use contract::window::Window;
 
 use super::cells::Cell;
-use super::clock::QuotaClock;
 use super::settings::{Mode, QuotaSettings};
 use super::store::Store;
 use super::store::memory::{BUCKETS_MAX, MemoryStore};
 use super::{ChargeError, Quota};
+use chassis::clock::Clock;
 
 /// 2023-11-14T22:13:20Z, 20 seconds into its minute.
 const START: i64 = 1_700_000_000_000;
@@ -46,8 +46,8 @@ impl TestClock {
     }
 }
 
-impl QuotaClock for TestClock {
-    fn wall(&self) -> UnixMillis {
+impl Clock for TestClock {
+    fn now(&self) -> UnixMillis {
         UnixMillis(self.millis.load(Ordering::SeqCst))
     }
 
@@ -75,8 +75,8 @@ impl RealClock {
     }
 }
 
-impl QuotaClock for RealClock {
-    fn wall(&self) -> UnixMillis {
+impl Clock for RealClock {
+    fn now(&self) -> UnixMillis {
         let passed = i64::try_from(self.began.elapsed().as_millis()).unwrap();
         self.wall.plus(passed + self.stepped.load(Ordering::SeqCst))
     }

@@ -18,7 +18,6 @@ use contract::plan::Limits;
 use contract::project::ProjectId;
 use contract::time::UnixMillis;
 use quota::Quota;
-use quota::clock::QuotaClock;
 use quota::settings::{OnStoreDown, QuotaSettings};
 use quota::store::redis::settings::{RedisAddress, RedisMode, RedisSettings};
 use quota::store::redis::{CallMetrics, RedisStore};
@@ -49,18 +48,6 @@ impl Node {
                 verdict.is_ok_and(|verdict| !verdict.limited)
             }
         }
-    }
-}
-
-struct RealClock(std::time::Instant);
-
-impl QuotaClock for RealClock {
-    fn wall(&self) -> UnixMillis {
-        SystemClock::new().now()
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.0.elapsed()
     }
 }
 
@@ -125,7 +112,7 @@ async fn ledger(port: u16, process: u64) -> anyhow::Result<Quota> {
     settings.on_store_down = OnStoreDown::Deny;
     settings.call_budget = Duration::from_secs(1);
     settings.ban.switch = quota::ban::BanSwitch::Off;
-    let quota = Quota::new(Arc::new(store), settings, Arc::new(RealClock(std::time::Instant::now())));
+    let quota = Quota::new(Arc::new(store), settings, Arc::new(SystemClock::new()));
     tokio::spawn({
         let quota = quota.clone();
         async move { quota.run().await }

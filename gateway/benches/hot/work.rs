@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use chassis::clock::{Clock, SystemClock};
@@ -24,7 +24,6 @@ use gateway::rejection::Rejection;
 use gateway::telemetry::{ConnectionFacts, Entry, Telemetry};
 use pingora_http::RequestHeader;
 use quota::Quota;
-use quota::clock::QuotaClock;
 use quota::settings::QuotaSettings;
 use quota::standing::Outcome;
 use quota::store::memory::MemoryStore;
@@ -49,18 +48,6 @@ ETag: \"5f3759df\"\r\n\
 
 /// A function under measurement: its name and one call of it.
 pub(crate) type Work = (&'static str, Box<dyn FnMut()>);
-
-struct RealClock(Instant);
-
-impl QuotaClock for RealClock {
-    fn wall(&self) -> UnixMillis {
-        SystemClock::new().now()
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.0.elapsed()
-    }
-}
 
 /// A request whose caller is known and charged.
 struct Sample {
@@ -119,7 +106,7 @@ fn sample(quota: &Quota, runtime: &tokio::runtime::Runtime) -> anyhow::Result<Sa
 /// All of them. The log goes nowhere, the ledger is the one in memory.
 pub(crate) fn all() -> anyhow::Result<Vec<Work>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let clock: Arc<dyn QuotaClock> = Arc::new(RealClock(Instant::now()));
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let store = Arc::new(MemoryStore::new(clock.clone(), 1_000));
     let quota = Quota::new(store, QuotaSettings::new(1), clock);
     let Sample { facts, connection, request } = sample(&quota, &runtime)?;

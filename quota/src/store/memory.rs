@@ -16,9 +16,9 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::{Fleet, Pulse, Store, StoreOutage};
-use crate::clock::QuotaClock;
 use crate::ledger::bucket::{Bucket, BucketView, Surroundings};
 use crate::ledger::{Incarnation, Reply, Statement};
+use chassis::clock::Clock;
 
 /// Buckets kept by default: about 250 bytes each.
 pub const BUCKETS_MAX: usize = 200_000;
@@ -39,12 +39,12 @@ pub struct MemoryStore {
     shards: Vec<Mutex<HashMap<ProjectUid, Bucket>>>,
     shard_max: usize,
     hasher: RandomState,
-    clock: Arc<dyn QuotaClock>,
+    clock: Arc<dyn Clock>,
 }
 
 impl MemoryStore {
     /// An empty store for at most `buckets_max` projects (rounded up to a multiple of its locks).
-    pub fn new(clock: Arc<dyn QuotaClock>, buckets_max: usize) -> Self {
+    pub fn new(clock: Arc<dyn Clock>, buckets_max: usize) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             shard_max: buckets_max.div_ceil(SHARDS).max(1),
@@ -55,7 +55,7 @@ impl MemoryStore {
 
     /// The charges worth carrying over a restart. Locks one part at a time: requests hardly notice.
     pub fn export(&self) -> Snapshot {
-        let now = self.clock.wall();
+        let now = self.clock.now();
         let mut buckets = Vec::new();
         for shard in &self.shards {
             let shard = shard.lock();
@@ -68,7 +68,7 @@ impl MemoryStore {
     /// Takes over what an earlier process exported, before the first request. Buckets of days that are over, buckets
     /// already here, and what exceeds the room are left out; the number of buckets taken over is returned.
     pub fn import(&self, snapshot: Snapshot) -> usize {
-        let now = self.clock.wall();
+        let now = self.clock.now();
         let mut taken = 0;
         for (project, bucket) in snapshot.buckets {
             let Some(shard) = self.shard(&project) else { continue };
@@ -100,7 +100,7 @@ impl MemoryStore {
         let mut shard = self.shard(project).ok_or(StoreOutage::Full)?.lock();
         // Read under the lock: statements of one bucket see the clock in the order in which they are executed.
         let around = Surroundings {
-            now: self.clock.wall(),
+            now: self.clock.now(),
             incarnation: Incarnation::default(),
             learning_until: UnixMillis(i64::MIN),
         };
@@ -124,7 +124,7 @@ impl Store for MemoryStore {
     }
 
     async fn pulse(&self, _count: bool) -> Result<Pulse, StoreOutage> {
-        Ok(Pulse { incarnation: Incarnation::default(), now: self.clock.wall(), fleet: Some(Fleet::ALONE) })
+        Ok(Pulse { incarnation: Incarnation::default(), now: self.clock.now(), fleet: Some(Fleet::ALONE) })
     }
 
     fn has_own_clock(&self) -> bool {
@@ -132,7 +132,7 @@ impl Store for MemoryStore {
     }
 
     async fn view(&self, bucket: &ProjectUid) -> Result<Option<BucketView>, StoreOutage> {
-        let now = self.clock.wall();
+        let now = self.clock.now();
         Ok(self.shard(bucket).and_then(|shard| shard.lock().get(bucket).map(|bucket| bucket.view(now))))
     }
 }

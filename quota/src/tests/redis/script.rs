@@ -121,7 +121,7 @@ async fn the_script_is_the_same_function_as_the_bucket() {
                 seqs: std::collections::HashMap::new(),
             };
             runtime.block_on(async {
-                let wall = || chassis::clock::Clock::now(&chassis::clock::SystemClock::new()).0;
+                let wall = || Clock::now(&chassis::clock::SystemClock::new()).0;
                 for draft in drafts {
                     pair.state(draft, wall()).await?;
                 }
