@@ -6,7 +6,7 @@
 //!
 //! Reading order: names ([`hostname`], [`project`]), money ([`plan`], [`window`]), people ([`key`], [`ban`],
 //! [`identity`], [`token`]), what the edge serves ([`site`], [`certificate`], [`browsers`]), how it learns ([`feed`]) and what it tells back
-//! ([`usage`]), whom services believe ([`trust`]), what is told to customers ([`event`]), and how anybody says no ([`error`]).
+//! ([`usage`]), whom services believe ([`trust`]), what is told to customers ([`event`]), and how a refusal is written ([`error`], and the edge's [`rejection`]s).
 
 pub mod ban;
 pub mod browsers;
@@ -21,6 +21,7 @@ pub mod key;
 pub mod keyring;
 pub mod plan;
 pub mod project;
+pub mod rejection;
 pub mod site;
 pub mod time;
 pub mod token;

@@ -11,7 +11,7 @@ use pingora::{ErrorType, OrErr as _};
 
 pub use self::page::{ERROR_PAGE_BYTES_MAX, ErrorPage, NoErrorPage, accepts_html};
 use crate::decorate::ResponseSink;
-use crate::rejection::Rejection;
+use contract::rejection::Rejection;
 
 /// Redirects that caches may keep are kept for five minutes, so that a changed primary domain is not stuck.
 const REDIRECT_CACHE: &[u8] = b"max-age=300";

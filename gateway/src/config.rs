@@ -19,9 +19,9 @@ use contract::key::Environment;
 
 pub use self::overload::OverloadConfig;
 pub use self::quota::QuotaConfig;
-use crate::forwarded::{ForwardedField, Forwarders};
-use crate::network::canonical_network;
 use crate::upstreams::UpstreamSettings;
+use listener::forwarded::{ForwardedField, Forwarders};
+use listener::network::canonical_network;
 
 /// The prefix of environment variables that override the file.
 pub const ENVIRONMENT_PREFIX: &str = "TOLLHOUSE_GATEWAY";

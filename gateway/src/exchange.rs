@@ -37,14 +37,14 @@ use self::upstream::trailers;
 use self::upstream::upload::{Body, Upload};
 use crate::answer::{Answer, Refusal, accepts_html, grpc};
 use crate::decorate::{HostCookies, ResponseSink as _, is_foreign, ours};
-use crate::door::Connection;
 use crate::facts::Facts;
 use crate::forward;
 use crate::gateway::{Gateway, connection_facts, explain};
-use crate::rejection::Rejection;
 use crate::request::BodyPromise;
 use crate::telemetry::Entry;
 use crate::upstreams::{DialError, Endpoint, Upstream, tls_reason};
+use contract::rejection::Rejection;
+use listener::Connection;
 
 /// A connection to an upstream that was used so lately is not about to be closed: services keep theirs for two seconds at
 /// the least. Others are not for requests that nobody may send twice.

@@ -13,11 +13,11 @@ use contract::site::Site;
 use contract::time::UnixMillis;
 use http::HeaderValue;
 
-use crate::door::Connection;
 use crate::keys::Authentication;
 use crate::overload::Reservation;
-use crate::rejection::Rejection;
 use crate::upstreams::{Endpoint, Permit, Readers, Upstream};
+use contract::rejection::Rejection;
+use listener::Connection;
 use quota::settings::Mode;
 use quota::standing::{Outcome, Standing};
 

@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use contract::identity::{Caller, Identity};
 use contract::time::UnixSeconds;
-pub use fields::{FieldPattern, FieldRules, Underscores, has_underscore, is_method_override, is_reserved};
+pub use fields::{FieldPattern, FieldRules, Underscores};
 use http::header::{self, HeaderName, InvalidHeaderValue};
 use http::{HeaderValue, StatusCode, Version};
 use pingora::{ErrorSource, ErrorType, OrErr as _};
 use pingora_http::RequestHeader;
 
-use crate::door::Connection;
 use crate::facts::{Facts, Surface};
-use crate::rejection::Rejection;
 use crate::telemetry::client_span;
 use crate::upstreams::{Endpoint, IdentityForm, Upstream};
 use crate::vouch::Vouchers;
+use contract::rejection::Rejection;
+use listener::Connection;
 
 /// Attempts at an upstream, the first one included.
 const ATTEMPTS_MAX: u32 = 2;

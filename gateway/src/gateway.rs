@@ -16,8 +16,8 @@ pub(crate) use self::decide::connection_facts;
 use crate::facts::Facts;
 use crate::forward;
 use crate::pipeline::Pipeline;
-use crate::rejection::Rejection;
 use crate::telemetry::{Entry, Telemetry, UpstreamOutcome};
+use contract::rejection::Rejection;
 
 /// See the module.
 pub struct Gateway {

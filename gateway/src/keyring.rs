@@ -13,8 +13,8 @@ use chassis::seal::SealingKey;
 use chassis::secret::write_private;
 use contract::keyring::{GENERATIONS_MAX, KEYRING_PLACE, Keyring};
 
-use crate::door::{TicketSeed, Tickets};
 use crate::vouch::Vouchers;
+use listener::{TicketSeed, Tickets};
 
 /// Who is given the keys.
 pub struct KeyringHolder {

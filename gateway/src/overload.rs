@@ -22,7 +22,7 @@ use contract::plan::Plan;
 
 pub use self::memory::{Look, Memory, Seen};
 pub use self::room::{Reservation, Room};
-use crate::door::Connections;
+use listener::Connections;
 
 /// How often the memory is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);

@@ -45,12 +45,12 @@ impl Recent {
     /// Remembers the end of a request, when it was on the monotonic clock and how long it took, and its line of the access
     /// log.
     pub fn ended(&self, facts: &Facts, status: u16, (now, took): (Duration, Duration), line: &[u8]) {
-        let ended = Ended { blame: facts.refused.map(crate::rejection::Rejection::blame), status, took };
+        let ended = Ended { blame: facts.refused.map(contract::rejection::Rejection::blame), status, took };
         // A host that is not served is the choice of a stranger: it must not push out those that are.
         let host = facts.host.as_ref().filter(|_| facts.site.is_some()).map_or(NOBODY, |host| host.as_str());
         let project = facts.payer.as_ref().or(facts.project.as_ref()).map_or(NOBODY, |project| project.id.as_str());
         let key = facts.key.as_ref().map_or(NOBODY, |key| key.id.as_str());
-        let code = facts.refused.map_or_else(|| top::outcome(status), crate::rejection::Rejection::code);
+        let code = facts.refused.map_or_else(|| top::outcome(status), contract::rejection::Rejection::code);
         for (by, name) in [(By::Project, project), (By::Host, host), (By::Key, key), (By::Code, code)] {
             self.top.count(by, name, &ended, now);
         }
@@ -58,7 +58,7 @@ impl Recent {
     }
 
     /// Remembers a refusal of the door, which nobody is known to have caused.
-    pub fn refused_at_the_door(&self, request_id: &str, rejection: crate::rejection::Rejection, line: &[u8]) {
+    pub fn refused_at_the_door(&self, request_id: &str, rejection: contract::rejection::Rejection, line: &[u8]) {
         let ended = Ended { blame: Some(rejection.blame()), status: rejection.status(), took: Duration::ZERO };
         let now = self.clock.monotonic();
         for (by, name) in [(By::Project, NOBODY), (By::Host, NOBODY), (By::Key, NOBODY), (By::Code, rejection.code())] {

@@ -11,12 +11,9 @@ use contract::hostname::Hostname;
 use http::{HeaderMap, Method, header};
 use pingora_http::RequestHeader;
 
-use crate::door::Connection;
-use crate::door::head::{self, HeadLimits};
-use crate::rejection::Rejection;
-
-/// Where balancers ask whether requests may be sent here, whatever host they name.
-pub(crate) const HEALTH_PATH: &str = "/.well-known/tollhouse/health";
+use contract::rejection::Rejection;
+use listener::Connection;
+use listener::head::{self, HeadLimits};
 
 /// What the client says of the body that follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

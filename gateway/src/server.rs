@@ -39,7 +39,6 @@ use self::secrets::Secrets;
 use self::watcher::EdgeWatcher;
 use crate::clock::FleetClock;
 use crate::config::Config;
-use crate::door::{Connections, Door, DoorSettings, Listening};
 use crate::exchange::Exchanges;
 use crate::facts::RequestId;
 use crate::gateway::Gateway;
@@ -52,6 +51,7 @@ use crate::telemetry::Telemetry;
 use crate::tls::{CertificateOpener, PlatformCertificate};
 use crate::upstreams::Upstreams;
 use crate::usage::Reporter;
+use listener::{Connections, Door, DoorSettings, Listening};
 use quota::anonymous::AnonymousLimits;
 
 /// How long a listener may take to open.

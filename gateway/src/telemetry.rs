@@ -24,9 +24,9 @@ use contract::time::UnixSeconds;
 use crate::facts::{Facts, Surface};
 use crate::keys::Authentication;
 use crate::recent::Recent;
-use crate::rejection::{Blame, Rejection};
 use crate::replica::Invalid;
 use crate::usage::UsageBook;
+use contract::rejection::{Blame, Rejection};
 
 use own_answers::OwnAnswers;
 

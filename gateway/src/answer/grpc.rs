@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 use super::Refusal;
 use crate::decorate::ResponseSink;
-use crate::rejection::Rejection;
+use contract::rejection::Rejection;
 
 const STATUS: &str = "grpc-status";
 const MESSAGE: &str = "grpc-message";

@@ -8,8 +8,8 @@ use http::StatusCode;
 use super::Gateway;
 use crate::answer::{Answer, grpc};
 use crate::decorate::{ResponseSink, Spoken, ours};
-use crate::door::Connection;
 use crate::facts::{Facts, Shown, Surface};
+use listener::Connection;
 use quota::standing::Outcome;
 
 impl Gateway {

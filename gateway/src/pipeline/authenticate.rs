@@ -8,8 +8,8 @@ use super::Pipeline;
 use crate::answer::{Answer, Refusal};
 use crate::facts::{Facts, Shown};
 use crate::keys::{AuthError, Authentication};
-use crate::rejection::Rejection;
 use crate::request::EdgeRequest;
+use contract::rejection::Rejection;
 use contract::window::Window;
 use quota::standing::Outcome;
 

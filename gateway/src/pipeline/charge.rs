@@ -5,7 +5,7 @@ use contract::window::Window;
 use super::Pipeline;
 use crate::answer::{Answer, Refusal};
 use crate::facts::{Facts, Shown};
-use crate::rejection::Rejection;
+use contract::rejection::Rejection;
 use quota::ChargeError;
 use quota::standing::Outcome;
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use crate::rejection::Blame;
+use contract::rejection::Blame;
 
 /// Minutes that are remembered, the current one included.
 pub const MINUTES: u64 = 5;

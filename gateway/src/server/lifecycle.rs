@@ -19,10 +19,10 @@ use tokio::task::JoinHandle;
 use super::Live;
 use super::counting::UsageFile;
 use crate::clock::FleetClock;
-use crate::door::{Connections, Door};
 use crate::replica::{Expiry, Replica};
 use crate::telemetry::{CertificateKind, Telemetry};
 use crate::tls::{CertificateFault, Place, PlatformCertificate};
+use listener::{Connections, Door};
 use quota::Quota;
 use quota::settings::Mode;
 

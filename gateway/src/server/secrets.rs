@@ -7,9 +7,9 @@ use chassis::guard::PassGuard;
 use chassis::seal::SealingKey;
 
 use crate::config::Config;
-use crate::door::Tickets;
 use crate::keyring::KeyringHolder;
 use crate::vouch::Vouchers;
+use listener::Tickets;
 
 pub(super) struct Secrets {
     pub(super) vouchers: Arc<Vouchers>,

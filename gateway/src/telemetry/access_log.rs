@@ -12,8 +12,8 @@ use std::time::Duration;
 use contract::time::UnixMillis;
 
 use crate::facts::Facts;
-use crate::rejection::Rejection;
 use crate::telemetry::blame_word;
+use contract::rejection::Rejection;
 use quota::settings::Mode;
 
 /// Room for a line that is not unusually long.

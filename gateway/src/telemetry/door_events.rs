@@ -6,9 +6,9 @@ use chassis::metrics::{self, HistogramVec, IntCounterVec, IntGauge, Registry};
 
 use super::access_log::Line;
 use super::{Telemetry, position};
-use crate::door::{ConnectionEvent, DoorRefusal, HandshakeOutcome};
 use crate::facts::Surface;
-use crate::rejection::Rejection;
+use contract::rejection::Rejection;
+use listener::{ConnectionEvent, DoorRefusal, HandshakeOutcome};
 
 pub(super) struct DoorMetrics {
     handshakes: IntCounterVec,

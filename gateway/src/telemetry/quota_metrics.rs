@@ -5,7 +5,7 @@ use contract::plan::Plan;
 
 use super::position;
 use crate::facts::Facts;
-use crate::rejection::Rejection;
+use contract::rejection::Rejection;
 use quota::settings::Mode;
 
 contract::words! {

@@ -7,7 +7,7 @@ use contract::time::UnixMillis;
 
 use super::access_log::Entry;
 use crate::facts::{Facts, RequestId};
-use crate::rejection::{Blame, Rejection};
+use contract::rejection::{Blame, Rejection};
 
 /// The span of the gateway's answer.
 pub fn server_span(request: &RequestId) -> u64 {

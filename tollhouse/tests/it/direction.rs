@@ -13,11 +13,12 @@ const KNOWS: &[(&str, &[&str])] = &[
     ("contract", &[]),
     ("chassis", &["contract"]),
     ("quota", &["contract", "chassis"]),
-    ("gateway", &["contract", "chassis", "quota"]),
+    ("listener", &["contract", "chassis"]),
+    ("gateway", &["contract", "chassis", "quota", "listener"]),
     ("orders-service", &["contract", "chassis"]),
     ("domains-service", &["contract", "chassis"]),
     ("dev-world", &["contract", "chassis"]),
-    ("fuzz", &["contract", "chassis", "quota", "gateway", "domains-service"]),
+    ("fuzz", &["contract", "chassis", "quota", "listener", "gateway", "domains-service"]),
     ("tollhouse", &["contract", "chassis", "gateway", "orders-service", "domains-service", "dev-world"]),
 ];
 

@@ -8,10 +8,10 @@ use chassis::guard::PassGuard;
 use parking_lot::Condvar;
 
 use super::*;
-use crate::door::Tickets;
 use crate::keyring::KeyringHolder;
 use crate::replica::follow::{Follower, Watcher};
 use crate::vouch::Vouchers;
+use listener::Tickets;
 
 /// Nothing is sent here.
 fn keyring() -> Arc<KeyringHolder> {
