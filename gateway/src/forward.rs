@@ -9,6 +9,7 @@ use contract::time::UnixSeconds;
 pub use fields::{FieldPattern, FieldRules, Underscores};
 use http::header::{self, HeaderName, InvalidHeaderValue};
 use http::{HeaderValue, StatusCode, Version};
+use listener::fields::is_method_override;
 use pingora::{ErrorSource, ErrorType, OrErr as _};
 use pingora_http::RequestHeader;
 

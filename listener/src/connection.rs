@@ -221,12 +221,12 @@ impl Connection {
     }
 
     /// How slow the body of a request may be.
-    pub(crate) fn body_pace(&self) -> PaceLimits {
+    pub fn body_pace(&self) -> PaceLimits {
         self.body_pace
     }
 
     /// How slowly a response may be taken.
-    pub(crate) fn write_pace(&self) -> PaceLimits {
+    pub fn write_pace(&self) -> PaceLimits {
         self.write_pace
     }
 
@@ -295,7 +295,7 @@ impl Connection {
     }
 
     /// While `gathers`, what is written is kept for one write; only what is too much for that leaves by itself.
-    pub(crate) fn gather(&self, gathers: bool) {
+    pub fn gather(&self, gathers: bool) {
         self.gathers.store(gathers, Ordering::Relaxed);
     }
 
@@ -312,7 +312,7 @@ impl Connection {
     }
 
     /// What streams of HTTP/2 share.
-    pub(crate) fn streams(&self) -> &Streams {
+    pub fn streams(&self) -> &Streams {
         &self.streams
     }
 

@@ -23,6 +23,7 @@ use pingora_http::RequestHeader;
 use self::fields::Fields;
 use self::line::RequestLine;
 use self::scan::{Scan, Scanned};
+pub use self::target::has_dot_segments;
 use contract::rejection::Rejection;
 
 /// How large a head may be.
@@ -115,7 +116,7 @@ impl HeadReader {
 }
 
 /// Judges a head that HTTP/2 delivered: as its lines would be, so is it.
-pub(crate) fn judge(head: &RequestHeader, body_follows: bool, limits: &HeadLimits) -> Result<Head, Rejection> {
+pub fn judge(head: &RequestHeader, body_follows: bool, limits: &HeadLimits) -> Result<Head, Rejection> {
     let authority = head.uri.authority().map(|authority| authority.as_str().as_bytes());
     let target = match head.uri.path_and_query() {
         _ if head.method == http::Method::CONNECT => authority.unwrap_or_default(),

@@ -49,13 +49,13 @@ pub use self::frames::FrameLimits;
 pub use self::http1::{Broken, Client, Handler, Served};
 pub use self::http2::H2Request;
 pub use self::listener::{Door, Listening};
-pub(crate) use self::pace::Pace;
+pub use self::pace::Pace;
 pub use self::pace::{PaceLimits, WholeLimits};
 pub use self::registry::Connections;
 pub use self::settings::DoorSettings;
-pub(crate) use self::settings::{LINGER_MAX, LINGER_MAX_LONG};
-pub(crate) use self::stream::Timer;
-pub(crate) use self::streams::ReaderPace;
+pub use self::settings::{LINGER_MAX, LINGER_MAX_LONG};
+pub use self::stream::Timer;
+pub use self::streams::{ReaderPace, Streams};
 pub use self::tls::{TicketSeed, Tickets};
 use contract::rejection::Rejection;
 

@@ -9,12 +9,12 @@ const MAPPED_BITS: u8 = 96;
 
 /// The address as everybody writes it: `::ffff:192.0.2.1` is 192.0.2.1. Addresses pass here where they come in, from a
 /// socket or a balancer's word, so that limits, logs, fields and lists know one spelling.
-pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
+pub fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// The same for a network of a list that addresses are looked up in.
-pub(crate) fn canonical_network(network: IpNet) -> IpNet {
+pub fn canonical_network(network: IpNet) -> IpNet {
     let mapped = match network {
         IpNet::V6(v6) => v6.addr().to_ipv4_mapped().zip(v6.prefix_len().checked_sub(MAPPED_BITS)),
         IpNet::V4(_) => None,

@@ -36,7 +36,7 @@ pub struct WholeLimits {
 
 /// One direction of one message.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+pub struct Pace {
     pause: Allowance,
     whole: Option<Allowance>,
     waiting_since: Option<Instant>,
@@ -51,7 +51,8 @@ struct Allowance {
 }
 
 impl Pace {
-    pub(crate) fn new(limits: PaceLimits) -> Self {
+    /// At the beginning of a message.
+    pub fn new(limits: PaceLimits) -> Self {
         let PaceLimits { grace, idle, bytes_per_second, whole } = limits;
         let pause = Allowance { left: grace.min(idle), left_max: idle, bytes_per_second };
         let whole = whole.map(|WholeLimits { grace, bytes_per_second }| Allowance {
@@ -63,13 +64,13 @@ impl Pace {
     }
 
     /// We wait for the peer. Says until when.
-    pub(crate) fn wait(&mut self, now: Instant) -> Instant {
+    pub fn wait(&mut self, now: Instant) -> Instant {
         let left = self.whole.map_or(self.pause.left, |whole| whole.left.min(self.pause.left));
         *self.waiting_since.get_or_insert(now) + left
     }
 
     /// The peer has moved so many bytes.
-    pub(crate) fn moved(&mut self, bytes: usize, now: Instant) {
+    pub fn moved(&mut self, bytes: usize, now: Instant) {
         let waited = self.waited(now);
         self.pause.spend(waited, self.pause.worth(bytes));
         if let Some(whole) = &mut self.whole {
@@ -78,7 +79,7 @@ impl Pace {
     }
 
     /// Others have earned so much for it, with bytes of theirs. A message as a whole has its own bytes alone.
-    pub(crate) fn earned(&mut self, time: Duration, now: Instant) {
+    pub fn earned(&mut self, time: Duration, now: Instant) {
         let waited = self.waited(now);
         self.pause.spend(waited, time);
         if let Some(whole) = &mut self.whole {

@@ -10,10 +10,11 @@ use super::head::HeadLimits;
 use super::pace::{PaceLimits, WholeLimits};
 use crate::forwarded::Forwarders;
 
-/// How long a client may pause, and how long it may go on, that still sends a request which was answered before it was there:
-/// in a stream of HTTP/2, and by default on a connection.
-pub(crate) const LINGER_MAX: Duration = Duration::from_secs(2);
-pub(crate) const LINGER_MAX_LONG: Duration = Duration::from_secs(30);
+/// How long a client may pause that still sends a request which was answered before all of it had come: in a stream of HTTP/2,
+/// and by default on a connection.
+pub const LINGER_MAX: Duration = Duration::from_secs(2);
+/// How long such a client may go on altogether.
+pub const LINGER_MAX_LONG: Duration = Duration::from_secs(30);
 
 /// How slow a request body may be as a whole: every one holds a place at its upstream. 8 KiB per second is an uplink of
 /// 64 kbit/s; what is smaller than 1 MB may come over half of that.

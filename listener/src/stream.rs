@@ -35,7 +35,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use self::buffer::WriteBuffer;
 use self::linger::Patience;
-pub(crate) use self::timer::Timer;
+pub use self::timer::Timer;
 use super::connection::Connection;
 use super::frames::Frames;
 use super::gate::Gate;

@@ -19,9 +19,9 @@ use super::pace::Pace;
 /// Bytes of bodies that nobody wants which are read of one connection in its life.
 const UNWANTED_MAX: usize = 256 * 1024 * 1024;
 
-/// See the module.
+/// What the streams of one connection share: see the module.
 #[derive(Debug)]
-pub(crate) struct Streams {
+pub struct Streams {
     /// Streams whose client has to read before they can go on.
     waiting: AtomicU32,
     /// The time that bytes have earned for each of them, in microseconds.
@@ -48,7 +48,7 @@ impl Default for Streams {
 
 impl Streams {
     /// So many bytes of a body were taken.
-    pub(crate) fn took(&self, bytes: usize) {
+    pub fn took(&self, bytes: usize) {
         self.taken.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
@@ -59,7 +59,7 @@ impl Streams {
 
     /// A piece of a body goes to the upstream, or to the client: all of what was there, not what the client's window left of
     /// it. A client that opens its window byte by byte is not paid for each byte.
-    pub(crate) fn passes_on(&self) {
+    pub fn passes_on(&self) {
         self.passed_on.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -70,7 +70,7 @@ impl Streams {
     }
 
     /// Whether so many more bytes may be read that nobody wants.
-    pub(crate) fn may_waste(&self, bytes: usize) -> bool {
+    pub fn may_waste(&self, bytes: usize) -> bool {
         let spend = |left: usize| left.checked_sub(bytes);
         self.unwanted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spend).is_ok()
     }
@@ -78,7 +78,7 @@ impl Streams {
 
 /// How slowly the response of one stream may be taken.
 #[derive(Debug)]
-pub(crate) struct ReaderPace {
+pub struct ReaderPace {
     connection: Arc<Connection>,
     pace: Pace,
     /// What was earned on the connection when it was last looked at.
@@ -88,13 +88,14 @@ pub(crate) struct ReaderPace {
 }
 
 impl ReaderPace {
-    pub(crate) fn new(connection: &Arc<Connection>) -> Self {
+    /// For a stream of this connection, from now on.
+    pub fn new(connection: &Arc<Connection>) -> Self {
         let pace = Pace::new(connection.write_pace());
         Self { connection: Arc::clone(connection), pace, seen: 0, waits: false }
     }
 
     /// We wait for the client. Says until when.
-    pub(crate) fn wait(&mut self, now: Instant) -> Instant {
+    pub fn wait(&mut self, now: Instant) -> Instant {
         let streams = self.connection.streams();
         let earned = streams.earned.load(Ordering::Relaxed);
         if !std::mem::replace(&mut self.waits, true) {
@@ -107,7 +108,7 @@ impl ReaderPace {
     }
 
     /// The client takes so many bytes.
-    pub(crate) fn moved(&mut self, bytes: usize, now: Instant) {
+    pub fn moved(&mut self, bytes: usize, now: Instant) {
         let streams = self.connection.streams();
         let waiting = streams.waiting.load(Ordering::Relaxed).max(1);
         let rate = u64::from(self.connection.write_pace().bytes_per_second.max(1)) * u64::from(waiting);

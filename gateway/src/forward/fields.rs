@@ -227,23 +227,4 @@ mod tests {
         }
         assert_eq!("X-User-*".parse::<FieldPattern>().unwrap().to_string(), "x-user-*");
     }
-
-    /// The list in the documentation is this one.
-    #[test]
-    fn the_documentation_names_every_reserved_field() {
-        let text = include_str!("../../../docs/http.md");
-        let (_, list) = text.split_once("<!-- reserved -->").expect("the start of the list");
-        let (list, _) = list.split_once("<!-- end -->").expect("the end of the list");
-        let mut told: Vec<&str> = list.split('`').skip(1).step_by(2).collect();
-        let endings = RESERVED_ENDINGS.iter().map(|ending| format!("*{ending}"));
-        let all = RESERVED.iter().flat_map(|(_, patterns)| patterns.iter().map(|pattern| (*pattern).to_owned()));
-        let mut known: Vec<String> = all.chain(endings).collect();
-        known.sort();
-        told.sort_unstable();
-        assert_eq!(told, known);
-        let letters_fit = |(letter, patterns): &(u8, &[&str])| {
-            patterns.iter().all(|pattern| pattern.as_bytes().first() == Some(letter))
-        };
-        assert!(RESERVED.iter().all(letters_fit));
-    }
 }

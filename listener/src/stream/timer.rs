@@ -8,14 +8,15 @@ use std::task::{Context, Poll};
 
 use tokio::time::{Instant, Sleep};
 
+/// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Timer {
+pub struct Timer {
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
 impl Timer {
     /// Ready when `deadline` has passed. Otherwise the task is woken then at the latest.
-    pub(crate) fn poll(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
+    pub fn poll(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
         if sleep.deadline() > deadline {
             sleep.as_mut().reset(deadline);
