@@ -22,6 +22,7 @@ use chassis::guard::PassGuard;
 use chassis::health::Health;
 use chassis::logs::Logs;
 use chassis::metrics;
+use chassis::peer::ServerTls;
 use chassis::running::Running;
 use chassis::seal::SealingKey;
 use chassis::serve::{ServeLimits, bind, serve_over};
@@ -104,6 +105,7 @@ pub async fn start(
     replica.begin(config.serve_before_heard);
     let registry = metrics::registry(env!("CARGO_PKG_VERSION"))?;
     metrics::free_disk(&registry, "edge_disk_free_ratio", &config.data_directory)?;
+    ServerTls::show(&registry, [("admin", &config.admin_tls)])?;
     let health = not_ready_yet();
     let (tracer, exporter) = tracing(&config, &registry)?;
     let telemetry = Arc::new(Telemetry::new(&registry, logs.lines(), clock.clone(), &node, tracer)?);

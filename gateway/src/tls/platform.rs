@@ -8,13 +8,15 @@
 //! chain and key belong together are served, and what is wrong with them is reported.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use aws_lc_rs::digest::{SHA256, digest};
+use chassis::peer::{CERTIFICATES_BYTES_MAX, certified_key};
+use chassis::secret::{FILE_BYTES_MAX, read_regular};
 use contract::hostname::Hostname;
 use contract::time::UnixSeconds;
 use parking_lot::Mutex;
@@ -28,7 +30,7 @@ use x509_parser::certificate::X509Certificate;
 
 use self::authority::Authority;
 pub use self::fault::{CertificateFault, FaultKind, Place};
-use super::open::{certified_key, covers, names_of};
+use super::open::{covers, names_of};
 use crate::replica::{Expiry, Replica};
 
 mod authority;
@@ -236,10 +238,13 @@ impl Loaded {
     }
 }
 
-fn read(chain_file: &PathBuf, key_file: &PathBuf) -> anyhow::Result<Loaded> {
-    let chain_pem = std::fs::read(chain_file).with_context(|| format!("reading {}", chain_file.display()))?;
-    let key_pem =
-        zeroize::Zeroizing::new(std::fs::read(key_file).with_context(|| format!("reading {}", key_file.display()))?);
+fn read(chain_file: &Path, key_file: &Path) -> anyhow::Result<Loaded> {
+    let read = |file: &Path, bytes_max| {
+        let read = read_regular(file, bytes_max).with_context(|| format!("reading {}", file.display()))?;
+        anyhow::Ok(read.0)
+    };
+    let chain_pem = read(chain_file, CERTIFICATES_BYTES_MAX)?.to_vec();
+    let key_pem = read(key_file, FILE_BYTES_MAX)?;
     let certified = certified_key(&chain_pem, &key_pem).with_context(|| chain_file.display().to_string())?;
     let names = names_of(&certified)?;
     anyhow::ensure!(!names.is_empty(), "{} covers no DNS name", chain_file.display());
