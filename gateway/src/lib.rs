@@ -33,6 +33,7 @@ pub mod forward;
 pub mod forwarded;
 
 pub mod clock;
+pub(crate) mod damage;
 pub mod keyring;
 pub mod keys;
 pub mod names;

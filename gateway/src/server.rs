@@ -40,6 +40,7 @@ use self::secrets::Secrets;
 use self::watcher::EdgeWatcher;
 use crate::clock::FleetClock;
 use crate::config::Config;
+use crate::damage::REPLICA;
 use crate::door::{Connections, Door, DoorSettings, Listening};
 use crate::exchange::Exchanges;
 use crate::facts::RequestId;
@@ -100,7 +101,7 @@ pub async fn start(
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let node = node_name()?;
     let opener = CertificateOpener::new(SealingKey::of(&config.sealing_secret)?);
-    let replica = Arc::new(Replica::open(&config.data_directory.join("replica.redb"), opener, HotBounds::default())?);
+    let replica = Arc::new(Replica::open(&config.data_directory.join(REPLICA), opener, HotBounds::default())?);
     let place = crate::place::identity(&config.data_directory, || Ok(replica.came_to_new_place()?))?;
     replica.begin(config.serve_before_heard);
     let registry = metrics::registry(env!("CARGO_PKG_VERSION"))?;
@@ -204,7 +205,7 @@ pub async fn start(
         exporter,
         end: chores_end.clone(),
     };
-    let on_disk = lifecycle::OnDisk { usage, replica: kept, platform };
+    let on_disk = lifecycle::OnDisk { usage, replica: kept, platform, data_directory: config.data_directory };
     let housekeeping = tokio::spawn(lifecycle::housekeep(chores, on_disk));
     let task = tokio::spawn(async move {
         shutdown.begun().await;
