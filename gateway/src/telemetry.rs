@@ -285,12 +285,12 @@ impl Telemetry {
     }
 
     /// The damaged files that are still there, when last looked at: two at most.
-    pub fn damaged_files(&self) -> Vec<String> {
+    pub(crate) fn damaged_files(&self) -> Vec<String> {
         self.damaged_files.lock().clone()
     }
 
     /// Shows the damaged files that are still there.
-    pub fn show_damaged(&self, files: Vec<String>) {
+    pub(crate) fn show_damaged(&self, files: Vec<String>) {
         self.damaged.set(i64::try_from(files.len()).unwrap_or(i64::MAX));
         *self.damaged_files.lock() = files;
     }

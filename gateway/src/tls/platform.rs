@@ -269,7 +269,17 @@ fn read(chain_file: &Path, key_file: &Path) -> anyhow::Result<Loaded> {
     let (not_before, not_after) = (UnixSeconds(begins), UnixSeconds(ends));
     let (is_servers, is_authoritys) = (is_servers(&leaf)?, leaf.is_ca());
     let certified = Arc::new(certified);
-    Ok(Loaded { certified, names, chain_pem, not_before, not_after, is_servers, is_authoritys, is_self_signed, authority })
+    Ok(Loaded {
+        certified,
+        names,
+        chain_pem,
+        not_before,
+        not_after,
+        is_servers,
+        is_authoritys,
+        is_self_signed,
+        authority,
+    })
 }
 
 /// Whether the certificate may be a server's: one that states no purpose may be anything.
@@ -322,7 +332,12 @@ mod tests {
             ("an authority's", good(), authoritys(), Some("ca")),
             ("another authority in place of an authority's", authoritys(), foreign(2_000), None),
             ("another authority in place of a self-signed one", self_signed(), foreign(2_000), None),
-            ("fewer names in place of a self-signed one", self_signed(), loaded(&["api.p.example"], 0, 9_000), Some("names")),
+            (
+                "fewer names in place of a self-signed one",
+                self_signed(),
+                loaded(&["api.p.example"], 0, 9_000),
+                Some("names"),
+            ),
             ("one that is over in place of a self-signed one", self_signed(), expired(), Some("expired")),
             ("a client's", good(), clients(), Some("purpose")),
             ("another authority in place of one that is over", expired(), foreign(9_000), None),

@@ -204,7 +204,7 @@ impl Lease {
     }
 
     /// Whether nothing has come over the connection since the other side was asked whether it is there.
-    pub fn is_unheard(&self) -> bool {
+    pub(crate) fn is_unheard(&self) -> bool {
         self.session.is_unheard()
     }
 

@@ -213,7 +213,8 @@ async fn processes_speak_tls_to_each_other_on_internal_listeners_and_apis() {
     assert!(must(directory, &["changes"])["moments"].as_array().is_some_and(|moments| !moments.is_empty()));
     let check = |name: &str| command(directory, &["healthcheck", &admin, "--server-name", name]).status.success();
     assert!(check("gateway-1") && !check("gateway-2"));
-    certificates_are_replaced_while_processes_run(directory, [("gateway-1", &admin), ("orders-service", &orders_at)]).await;
+    certificates_are_replaced_while_processes_run(directory, [("gateway-1", &admin), ("orders-service", &orders_at)])
+        .await;
     what_a_revoked_gateway_changed_is_listed(places, [&plane, &shop, &edge], &client, &maker).await;
     for (end, processes) in [(edge_end, vec![edge]), (services_end, vec![shop, plane])] {
         end.begin();

@@ -26,7 +26,7 @@ use crate::directory::{Address, Directory, GATEWAY_NAMES, INTERNAL_AUTHORITY, Ru
 
 /// A process and its certificate, as its files have it.
 #[derive(Debug, Serialize)]
-pub(crate) struct Internal {
+pub(crate) struct InternalCertificate {
     /// As what the process is on record.
     pub(crate) name: String,
     /// What the certificate names; empty where it cannot be read.
@@ -62,7 +62,7 @@ pub(crate) fn replace(
     directory: &Directory,
     run: &RunFile,
     now: UnixSeconds,
-    which: impl Fn(&Internal) -> bool,
+    which: impl Fn(&InternalCertificate) -> bool,
 ) -> anyhow::Result<()> {
     let (root, key) = authority(directory);
     let issuer = issuer(&root, &key)?;
@@ -70,10 +70,12 @@ pub(crate) fn replace(
 }
 
 /// The certificates of all processes, by name.
-pub(crate) fn list(directory: &Directory, run: &RunFile, now: UnixSeconds) -> Vec<Internal> {
+pub(crate) fn list(directory: &Directory, run: &RunFile, now: UnixSeconds) -> Vec<InternalCertificate> {
     let authority = std::fs::read(authority(directory).0).ok().and_then(|pem| read(&pem)).and_then(|root| root.key_id);
     let nodes = nodes(run);
-    let looked = nodes.keys().map(|name| Internal::look(directory, name, wanted(&nodes, name), authority.as_deref(), now));
+    let looked = nodes
+        .keys()
+        .map(|name| InternalCertificate::look(directory, name, wanted(&nodes, name), authority.as_deref(), now));
     looked.collect()
 }
 
@@ -102,7 +104,7 @@ fn wanted(nodes: &BTreeMap<&str, Option<&Address>>, name: &str) -> Vec<String> {
     names
 }
 
-impl Internal {
+impl InternalCertificate {
     fn look(
         directory: &Directory,
         name: &str,
@@ -135,7 +137,7 @@ impl Internal {
 }
 
 /// What matters of a certificate.
-struct Certificate {
+struct Found {
     names: Vec<String>,
     /// First and last second.
     validity: (i64, i64),
@@ -145,7 +147,7 @@ struct Certificate {
     key_id: Option<Vec<u8>>,
 }
 
-impl Certificate {
+impl Found {
     fn fault(&self, wanted: &[String], authority: Option<&[u8]>, now: UnixSeconds) -> Option<String> {
         let (begins, ends) = self.validity;
         if self.names != wanted {
@@ -159,18 +161,18 @@ impl Certificate {
 }
 
 /// The certificate in these two files, whose key fits.
-fn read_pair([certificate, key]: &[PathBuf; 2]) -> anyhow::Result<Certificate> {
+fn read_pair([certificate, key]: &[PathBuf; 2]) -> anyhow::Result<Found> {
     let load = |file: &Path| std::fs::read(file).with_context(|| format!("reading {}", file.display()));
     let (certificate, key) = (load(certificate)?, load(key)?);
     certified_key(&certificate, &key)?;
     read(&certificate).context("the certificate does not parse")
 }
 
-fn read(pem: &[u8]) -> Option<Certificate> {
+fn read(pem: &[u8]) -> Option<Found> {
     let (_, pem) = parse_x509_pem(pem).ok()?;
     let parsed = pem.parse_x509().ok()?;
     let validity = (parsed.validity().not_before.timestamp(), parsed.validity().not_after.timestamp());
-    let mut found = Certificate { names: Vec::new(), validity, of: None, key_id: None };
+    let mut found = Found { names: Vec::new(), validity, of: None, key_id: None };
     for extension in parsed.extensions() {
         match extension.parsed_extension() {
             ParsedExtension::SubjectAlternativeName(names) => {
@@ -238,7 +240,7 @@ mod tests {
     /// Which certificates a start makes anew.
     fn renewed(directory: &Directory, run: &RunFile, now: UnixSeconds) -> Vec<String> {
         let files = || -> BTreeMap<String, Vec<u8>> {
-            let read = |one: Internal| (one.name, std::fs::read(&one.files[0]).unwrap());
+            let read = |one: InternalCertificate| (one.name, std::fs::read(&one.files[0]).unwrap());
             list(directory, run, now).into_iter().map(read).collect()
         };
         let before = files();
