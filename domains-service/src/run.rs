@@ -10,6 +10,7 @@ use chassis::clock::Clock;
 use chassis::guard::{GatewayGuard, operator_token};
 use chassis::health::Health;
 use chassis::metrics::Registry;
+use chassis::peer::ServerTls;
 use chassis::running::Running;
 use chassis::seal::SealingKey;
 use chassis::serve::{ServeLimits, bind, serve, serve_over};
@@ -95,6 +96,7 @@ pub async fn start_in(
 ) -> anyhow::Result<Running> {
     let registry = chassis::metrics::registry(env!("CARGO_PKG_VERSION"))?;
     let metrics = Metrics::register(&registry)?;
+    ServerTls::show(&registry, [("http", &config.tls), ("internal", &config.internal_tls)])?;
     let watched = StoreMetrics::register(&registry, "domains")?;
     if let sql::Place::Sqlite(path) = &config.database {
         chassis::metrics::free_disk(&registry, "domains_disk_free_ratio", path)?;

@@ -96,6 +96,7 @@ async fn status(State(view): State<View>) -> Json<Value> {
         "clock_behind_milliseconds": -clocks.machine,
         "clocks_off_milliseconds": { "quota_store": clocks.store, "control_plane": clocks.control },
         "feed_heard_at": view.gateway.telemetry.feed_heard.get(),
+        "damaged_files": view.gateway.telemetry.damaged_files(),
         "log_lines_dropped": view.gateway.telemetry.lines_dropped(),
         "platform_certificate_faults": recall::platform_certificate_faults(&view),
         "certificates": recall::certificates(&view, CERTIFICATES_SHOWN),

@@ -245,7 +245,8 @@ impl<'a> Exchange<'a> {
                     self.facts.upstream_reason = error.cause.as_deref().and_then(tls_reason_of);
                     let silent = opened.buffer.is_empty() && self.facts.interim_responses == 0;
                     let unread = opened.reused && silent && !opened.upload.begun;
-                    again.died = unread && has_died(&error) && forward::may_repeat(&self.facts, &self.head.method);
+                    again.died =
+                        unread && has_died(&error) && forward::may_repeat(&self.facts, &self.head.method, false);
                     if !again.died {
                         return Err(error);
                     }

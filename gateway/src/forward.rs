@@ -323,11 +323,13 @@ pub fn may_try_another(facts: &Facts) -> bool {
 }
 
 /// Whether a request may be sent once more that was sent into a connection which had died; if so, that retry is spent. Only
-/// requests that change nothing are: of any other nobody knows whether it was carried out.
-pub fn may_repeat(facts: &Facts, method: &http::Method) -> bool {
+/// requests that change nothing are: of any other nobody knows whether it was carried out. Where the connection was `unheard`, so
+/// that no upstream has answered anything on it, the retry costs nothing: all requests that were sent into the silence are
+/// sent once more.
+pub fn may_repeat(facts: &Facts, method: &http::Method, unheard: bool) -> bool {
     method.is_safe()
         && facts.attempts < ATTEMPTS_MAX
-        && facts.upstream().is_some_and(|upstream| upstream.retries.spend())
+        && facts.upstream().is_some_and(|upstream| unheard || upstream.retries.spend())
 }
 
 /// Chooses the address for the next attempt and remembers it.

@@ -30,6 +30,7 @@ pub mod decorate;
 pub mod forward;
 
 pub mod clock;
+pub(crate) mod damage;
 pub mod keyring;
 pub mod keys;
 pub mod overload;

@@ -38,6 +38,7 @@ use self::unheard::Standing;
 pub use self::unheard::Unheard;
 pub use self::validate::Invalid;
 pub(crate) use self::validate::Unusable;
+use crate::damage;
 use crate::tls::CertificateOpener;
 
 /// How many entries of each kind stay parsed in memory (design: 100 thousand hot).
@@ -125,12 +126,12 @@ pub struct Replica {
 const HOSTNAMES_FEW: u64 = 10;
 
 impl Replica {
-    /// Opens the local file, making it when there is none.
+    /// Opens the local file, making it when there is none. A damaged one is set aside.
     ///
     /// # Errors
-    /// When the file cannot be opened or is not ours.
+    /// When the file is in use, or the disk or its rights do not allow to open it.
     pub fn open(path: &Path, opener: CertificateOpener, bounds: HotBounds) -> anyhow::Result<Self> {
-        Self::over(File::open(path)?, opener, bounds)
+        damage::open(path, || Self::over(File::open(path)?, opener.clone(), bounds))
     }
 
     fn over(file: File, opener: CertificateOpener, bounds: HotBounds) -> anyhow::Result<Self> {

@@ -22,6 +22,7 @@ use chassis::guard::PassGuard;
 use chassis::health::Health;
 use chassis::logs::Logs;
 use chassis::metrics;
+use chassis::peer::ServerTls;
 use chassis::running::Running;
 use chassis::seal::SealingKey;
 use chassis::serve::{ServeLimits, bind, serve_over};
@@ -39,6 +40,7 @@ use self::secrets::Secrets;
 use self::watcher::EdgeWatcher;
 use crate::clock::FleetClock;
 use crate::config::Config;
+use crate::damage::REPLICA;
 use crate::exchange::Exchanges;
 use crate::facts::RequestId;
 use crate::gateway::Gateway;
@@ -99,11 +101,12 @@ pub async fn start(
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let node = node_name()?;
     let opener = CertificateOpener::new(SealingKey::of(&config.sealing_secret)?);
-    let replica = Arc::new(Replica::open(&config.data_directory.join("replica.redb"), opener, HotBounds::default())?);
+    let replica = Arc::new(Replica::open(&config.data_directory.join(REPLICA), opener, HotBounds::default())?);
     let place = crate::place::identity(&config.data_directory, || Ok(replica.came_to_new_place()?))?;
     replica.begin(config.serve_before_heard);
     let registry = metrics::registry(env!("CARGO_PKG_VERSION"))?;
     metrics::free_disk(&registry, "edge_disk_free_ratio", &config.data_directory)?;
+    ServerTls::show(&registry, [("admin", &config.admin_tls)])?;
     let health = not_ready_yet();
     let (tracer, exporter) = tracing(&config, &registry)?;
     let telemetry = Arc::new(Telemetry::new(&registry, logs.lines(), clock.clone(), &node, tracer)?);
@@ -202,7 +205,7 @@ pub async fn start(
         exporter,
         end: chores_end.clone(),
     };
-    let on_disk = lifecycle::OnDisk { usage, replica: kept, platform };
+    let on_disk = lifecycle::OnDisk { usage, replica: kept, platform, data_directory: config.data_directory };
     let housekeeping = tokio::spawn(lifecycle::housekeep(chores, on_disk));
     let task = tokio::spawn(async move {
         shutdown.begun().await;

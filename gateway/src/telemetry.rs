@@ -20,6 +20,7 @@ use chassis::metrics::{
 };
 use chassis::trace::Tracer;
 use contract::time::UnixSeconds;
+use parking_lot::Mutex;
 
 use crate::facts::{Facts, Surface};
 use crate::keys::Authentication;
@@ -80,6 +81,8 @@ pub struct Telemetry {
     /// The longest time for which a runtime ran nothing, when it was last looked at.
     pub runtime_stall: Gauge,
     log_dropped: IntGauge,
+    damaged: IntGauge,
+    damaged_files: Mutex<Vec<String>>,
     /// What operators may ask about the last minutes.
     pub recent: Recent,
     /// Which certificates end first.
@@ -194,6 +197,12 @@ impl Telemetry {
                 "edge_log_dropped_lines",
                 "Log lines dropped because nobody read them, or that could not be written.",
             )?,
+            damaged: metrics::gauge(
+                registry,
+                "edge_damaged_files",
+                "Damaged files of the data directory that a start has set aside, and that are still there.",
+            )?,
+            damaged_files: Mutex::default(),
             recent: Recent::new(clock.clone()),
             certificates: CertificateMetrics::new(registry)?,
             door: door_events::DoorMetrics::new(registry)?,
@@ -273,6 +282,17 @@ impl Telemetry {
     /// The time, for who tells operators.
     pub fn now(&self) -> UnixSeconds {
         self.clock.now_seconds()
+    }
+
+    /// The damaged files that are still there, when last looked at: two at most.
+    pub(crate) fn damaged_files(&self) -> Vec<String> {
+        self.damaged_files.lock().clone()
+    }
+
+    /// Shows the damaged files that are still there.
+    pub(crate) fn show_damaged(&self, files: Vec<String>) {
+        self.damaged.set(i64::try_from(files.len()).unwrap_or(i64::MAX));
+        *self.damaged_files.lock() = files;
     }
 
     /// How many log lines were dropped, when last looked at.

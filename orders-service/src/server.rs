@@ -5,6 +5,7 @@ use std::sync::Arc;
 use chassis::clock::Clock;
 use chassis::guard::{GatewayGuard, PassGuard, TrustedKeys};
 use chassis::health::Health;
+use chassis::peer::ServerTls;
 use chassis::running::Running;
 use chassis::serve::{ServeLimits, bind, serve, serve_over};
 use chassis::shutdown::Shutdown;
@@ -57,6 +58,7 @@ pub async fn start_with(
         environment: config.environment,
         pets: Arc::new(config.pets),
     };
+    ServerTls::show(&registry, [("http", &config.tls), ("internal", &config.internal_tls)])?;
     let watched = StoreMetrics::register(&registry, "orders")?;
     if let sql::Place::Sqlite(path) = &config.database {
         metrics::free_disk(&registry, "orders_disk_free_ratio", path)?;

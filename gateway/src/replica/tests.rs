@@ -333,3 +333,15 @@ fn a_change_without_room_on_the_disk_is_refused_and_everything_known_goes_on_bei
     narrow.apply(&[Step::Take(&second)], at(2)).unwrap();
     assert!(narrow.get::<Project>(Kind::Project, "b").is_some());
 }
+
+/// One that is open elsewhere is not damaged.
+#[test]
+fn a_file_in_use_is_not_set_aside() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("replica.redb");
+    let first = replica(directory.path());
+    assert!(Replica::open(&path, opener(), HotBounds::default()).is_err());
+    drop(first);
+    assert!(path.exists() && damage::found(directory.path()).is_empty());
+    replica(directory.path());
+}

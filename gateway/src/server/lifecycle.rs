@@ -1,5 +1,6 @@
 //! Beginning and end of the data plane, and the chores in between.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use tokio::task::JoinHandle;
 use super::Live;
 use super::counting::UsageFile;
 use crate::clock::FleetClock;
+use crate::damage;
 use crate::replica::{Expiry, Replica};
 use crate::telemetry::{CertificateKind, Telemetry};
 use crate::tls::{CertificateFault, Place, PlatformCertificate};
@@ -153,14 +155,26 @@ pub(super) struct OnDisk {
     pub(super) usage: UsageFile,
     pub(super) replica: Arc<Replica>,
     pub(super) platform: Option<Arc<PlatformCertificate>>,
+    pub(super) data_directory: PathBuf,
+}
+
+/// What the last look at the disk found.
+struct Looked {
+    /// The certificate of a domain that ends first.
+    domains: Option<Expiry>,
+    platform_replaced: bool,
+    damaged: Vec<String>,
 }
 
 impl OnDisk {
-    /// Writes usage; answers the certificate of a domain that ends first, and whether the platform's has been replaced.
-    fn look(&self, now: UnixSeconds) -> (Option<Expiry>, bool) {
+    /// Writes usage, and looks at the files.
+    fn look(&self, now: UnixSeconds) -> Looked {
         self.usage.write();
-        let replaced = self.platform.as_ref().is_some_and(|platform| platform.look(&self.replica, now));
-        (self.replica.soonest_to_expire(1).pop(), replaced)
+        Looked {
+            platform_replaced: self.platform.as_ref().is_some_and(|platform| platform.look(&self.replica, now)),
+            domains: self.replica.soonest_to_expire(1).pop(),
+            damaged: damage::found(&self.data_directory),
+        }
     }
 }
 
@@ -204,10 +218,11 @@ pub(super) async fn housekeep(chores: Chores, disk: OnDisk) {
         chores.telemetry.quota.show_mode(chores.quota.mode());
         chores.telemetry.show_connections(chores.live.connections.live());
         seen.look(&chores);
-        if let Ok((domains, replaced)) = looked {
-            chores.telemetry.certificates.show(CertificateKind::Domains, domains.as_ref(), now);
+        if let Ok(looked) = looked {
+            chores.telemetry.show_damaged(looked.damaged);
+            chores.telemetry.certificates.show(CertificateKind::Domains, looked.domains.as_ref(), now);
             if let Some(platform) = &disk.platform {
-                show_platform(&chores, platform, replaced, &mut platform_faults);
+                show_platform(&chores, platform, looked.platform_replaced, &mut platform_faults);
             }
         }
         if ended {

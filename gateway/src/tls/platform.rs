@@ -1,20 +1,23 @@
 //! The platform's own certificate: a wildcard from files, replaced when the files change.
 //!
-//! A replacement is taken only when it can do what the certificate in use does: be a server's, cover the same names, be valid
-//! now, come from the same authority or from one that the system trusts, and last at least as long. Anything else is
-//! refused and the certificate in use stays, because a mistake in this file
-//! would end every connection to every platform host at once. One that this process has served before may come back, so
-//! that a replacement is never the end of a good one. At a start there is nothing to fall back to, so whatever
-//! chain and key belong together are served, and what is wrong with them is reported.
+//! A replacement is taken only when it can do what the certificate in use does: be a server's and no authority's, cover the
+//! same names, be valid now, come from the same authority or from one that the system trusts, and last at least as long.
+//! Anything else is refused and the certificate in use stays, because a mistake in this file would end every connection to
+//! every platform host at once. One that this process has served before may come back, so that a replacement is never the
+//! end of a good one. At a start there is nothing to fall back to, so whatever chain and key belong together are served,
+//! and what is wrong with them is reported. One in use that clients cannot trust says nothing about its replacement's
+//! authority and end.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use aws_lc_rs::digest::{SHA256, digest};
+use chassis::peer::{CERTIFICATES_BYTES_MAX, certified_key};
+use chassis::secret::{FILE_BYTES_MAX, read_regular};
 use contract::hostname::Hostname;
 use contract::time::UnixSeconds;
 use parking_lot::Mutex;
@@ -26,9 +29,9 @@ use rustls::pki_types::{ServerName, UnixTime};
 use rustls::sign::CertifiedKey;
 use x509_parser::certificate::X509Certificate;
 
-use self::authority::Authority;
+use self::authority::{Authority, is_signed_by};
 pub use self::fault::{CertificateFault, FaultKind, Place};
-use super::open::{certified_key, covers, names_of};
+use super::open::{covers, names_of};
 use crate::replica::{Expiry, Replica};
 
 mod authority;
@@ -56,6 +59,9 @@ struct Loaded {
     not_after: UnixSeconds,
     /// Whether clients may take it for a server's (RFC 5280, 4.2.1.12).
     is_servers: bool,
+    /// Whether it is an authority's (RFC 5280, 4.2.1.9): clients take none for a server's.
+    is_authoritys: bool,
+    is_self_signed: bool,
     authority: Authority,
 }
 
@@ -130,7 +136,7 @@ impl PlatformCertificate {
             },
             Err(error) => Some(fault(Place::Refused, FaultKind::Unusable(format!("{error:#}")))),
         };
-        let in_use = current.usable(now).and_then(|()| current.cover_hosts(&hosts)).err();
+        let in_use = current.sound(now).and_then(|()| current.cover_hosts(&hosts)).err();
         let in_use = in_use.map(|kind| fault(Place::InUse, kind));
         *self.faults.lock() = in_use.into_iter().chain(refused).collect();
         false
@@ -172,8 +178,17 @@ impl Loaded {
         digest(&SHA256, &self.chain_pem).as_ref().to_vec()
     }
 
-    /// Whether it is a server's, and valid at this moment.
+    /// Whether clients may trust it at this moment: it is usable, and is not its own authority or is one that the system trusts.
+    fn sound(&self, now: UnixSeconds) -> Result<(), FaultKind> {
+        self.usable(now)?;
+        if self.is_self_signed && !self.is_trusted(now) { Err(FaultKind::SelfSigned) } else { Ok(()) }
+    }
+
+    /// Whether it is a server's and no authority's, and valid at this moment.
     fn usable(&self, now: UnixSeconds) -> Result<(), FaultKind> {
+        if self.is_authoritys {
+            return Err(FaultKind::Ca);
+        }
         if !self.is_servers {
             return Err(FaultKind::Purpose);
         }
@@ -208,8 +223,8 @@ impl Loaded {
     }
 
     /// Whether it may take the place of `current`. One in use that does not cover the platform's hosts says nothing about
-    /// which names are needed, and one that is of no use to clients may be replaced by one of another authority, or one that
-    /// ends earlier.
+    /// which names are needed, and one that clients cannot trust may be replaced by one of another authority, or one that ends
+    /// earlier.
     fn judge_against(&self, current: &Self, hosts: &[Hostname], now: UnixSeconds) -> Result<(), FaultKind> {
         self.usable(now)?;
         self.cover_hosts(hosts)?;
@@ -218,7 +233,7 @@ impl Loaded {
         }
         // A wildcard is covered by the same wildcard alone.
         self.require(current.names.iter().map(String::as_str).filter(|name| !self.covers_name(name)))?;
-        if current.usable(now).is_err() {
+        if current.sound(now).is_err() {
             return Ok(());
         }
         if !self.authority.is(&current.authority) && !self.is_trusted(now) {
@@ -236,20 +251,35 @@ impl Loaded {
     }
 }
 
-fn read(chain_file: &PathBuf, key_file: &PathBuf) -> anyhow::Result<Loaded> {
-    let chain_pem = std::fs::read(chain_file).with_context(|| format!("reading {}", chain_file.display()))?;
-    let key_pem =
-        zeroize::Zeroizing::new(std::fs::read(key_file).with_context(|| format!("reading {}", key_file.display()))?);
+fn read(chain_file: &Path, key_file: &Path) -> anyhow::Result<Loaded> {
+    let read = |file: &Path, bytes_max| {
+        let read = read_regular(file, bytes_max).with_context(|| format!("reading {}", file.display()))?;
+        anyhow::Ok(read.0)
+    };
+    let chain_pem = read(chain_file, CERTIFICATES_BYTES_MAX)?.to_vec();
+    let key_pem = read(key_file, FILE_BYTES_MAX)?;
     let certified = certified_key(&chain_pem, &key_pem).with_context(|| chain_file.display().to_string())?;
     let names = names_of(&certified)?;
     anyhow::ensure!(!names.is_empty(), "{} covers no DNS name", chain_file.display());
     let leaf = certified.end_entity_cert().context("the chain is empty")?;
     let authority = Authority::behind(&certified.cert).context("the chain is empty")?;
+    let is_self_signed = is_signed_by(leaf, leaf);
     let (_, leaf) = x509_parser::parse_x509_certificate(leaf).context("the leaf does not parse")?;
     let (begins, ends) = (leaf.validity().not_before.timestamp(), leaf.validity().not_after.timestamp());
     let (not_before, not_after) = (UnixSeconds(begins), UnixSeconds(ends));
-    let is_servers = is_servers(&leaf)?;
-    Ok(Loaded { certified: Arc::new(certified), names, chain_pem, not_before, not_after, is_servers, authority })
+    let (is_servers, is_authoritys) = (is_servers(&leaf)?, leaf.is_ca());
+    let certified = Arc::new(certified);
+    Ok(Loaded {
+        certified,
+        names,
+        chain_pem,
+        not_before,
+        not_after,
+        is_servers,
+        is_authoritys,
+        is_self_signed,
+        authority,
+    })
 }
 
 /// Whether the certificate may be a server's: one that states no purpose may be anything.
@@ -278,6 +308,8 @@ mod tests {
             not_before: UnixSeconds(from),
             not_after: UnixSeconds(until),
             is_servers: true,
+            is_authoritys: false,
+            is_self_signed: false,
             authority: Authority::behind(&ONE.cert).unwrap(),
         }
     }
@@ -291,10 +323,22 @@ mod tests {
             authority: Authority::behind(&another.cert).unwrap(),
             ..loaded(&["*.p.example"], 0, until)
         };
+        let authoritys = || Loaded { is_authoritys: true, ..loaded(&["*.p.example"], 0, 9_000) };
+        let self_signed = || Loaded { is_self_signed: true, ..loaded(&["*.p.example"], 0, 9_000) };
         let clients = || Loaded { is_servers: false, ..loaded(&["*.p.example"], 0, 9_000) };
         let expired = || loaded(&["*.p.example"], 0, 999);
         for (case, current, found, expected) in [
             ("another authority", good(), foreign(9_000), Some("authority")),
+            ("an authority's", good(), authoritys(), Some("ca")),
+            ("another authority in place of an authority's", authoritys(), foreign(2_000), None),
+            ("another authority in place of a self-signed one", self_signed(), foreign(2_000), None),
+            (
+                "fewer names in place of a self-signed one",
+                self_signed(),
+                loaded(&["api.p.example"], 0, 9_000),
+                Some("names"),
+            ),
+            ("one that is over in place of a self-signed one", self_signed(), expired(), Some("expired")),
             ("a client's", good(), clients(), Some("purpose")),
             ("another authority in place of one that is over", expired(), foreign(9_000), None),
             ("a server's in place of a client's", clients(), foreign(2_000), None),

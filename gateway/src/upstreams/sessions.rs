@@ -203,6 +203,11 @@ impl Lease {
         }
     }
 
+    /// Whether nothing has come over the connection since the other side was asked whether it is there.
+    pub(crate) fn is_unheard(&self) -> bool {
+        self.session.is_unheard()
+    }
+
     /// Why the connection broke off, where that is known.
     pub fn reason(&self) -> Option<String> {
         self.session.reason()

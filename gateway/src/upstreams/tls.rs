@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use aws_lc_rs::digest;
-use chassis::peer::{certificates, chain_and_key};
+use chassis::peer::{CERTIFICATES_BYTES_MAX, certificates, chain_and_key};
+use chassis::secret::read_regular;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs as provider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -84,7 +85,7 @@ fn digest_of(settings: &TlsSettings) -> Vec<u8> {
     let client = settings.client.iter().flat_map(|(chain, key)| [chain, key]);
     let mut all = digest::Context::new(&digest::SHA256);
     for file in settings.authority.iter().chain(client) {
-        let bytes = zeroize::Zeroizing::new(std::fs::read(file).unwrap_or_default());
+        let bytes = read_regular(file, CERTIFICATES_BYTES_MAX).map(|(bytes, _)| bytes).unwrap_or_default();
         all.update(digest::digest(&digest::SHA256, &bytes).as_ref());
     }
     all.finish().as_ref().to_vec()

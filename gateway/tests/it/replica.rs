@@ -103,6 +103,56 @@ async fn a_gateway_that_restarts_while_the_control_plane_is_dead_serves_everythi
 }
 
 /// Why the gateway refuses what the control plane holds.
+/// Every kind of damage: another file, a part of it, wrong bytes at its start or throughout.
+fn damaged(good: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
+    let wrong_from = |from: usize, step: usize| {
+        let mut bytes = good.to_vec();
+        bytes.iter_mut().skip(from).step_by(step).for_each(|byte| *byte ^= 0x5a);
+        bytes
+    };
+    let cut = |part: usize| good[..good.len() / part].to_vec();
+    vec![
+        ("another file", b"no database".to_vec()),
+        ("its first half", cut(2)),
+        ("its first page", cut(good.len() / 4_096)),
+        ("zeroes", vec![0; good.len()]),
+        ("wrong from the start", wrong_from(0, 1)),
+        ("wrong behind the head", wrong_from(512, 1)),
+        ("one byte of 64 wrong", wrong_from(64, 64)),
+    ]
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_set_aside_and_the_gateway_starts_anew() {
+    let mut world = World::start().await;
+    let replica = world.data("replica.redb");
+    let stop = async |world: &mut World| {
+        world.begin_stop();
+        world.stopped().await.expect("a clean end");
+    };
+    stop(&mut world).await;
+    for (damage, bytes) in damaged(&std::fs::read(&replica).unwrap()) {
+        std::fs::write(&replica, &bytes).unwrap();
+        std::fs::write(world.data("place"), &bytes).unwrap();
+        world.run().await;
+        world.is_ready().await;
+        assert_eq!(world.ask(world.list()).await.status, 200, "{damage}");
+        let kept = ["place", "replica.redb"].map(|name| world.data(&format!("{name}.damaged")));
+        for file in &kept {
+            assert!(std::fs::read(file).unwrap() == bytes, "{damage}: {} is what was found", file.display());
+        }
+        world.admin.counts("edge_damaged_files", 2).await;
+        let (_, status) = world.admin.get("/status").await;
+        let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+        assert_eq!(status["damaged_files"], serde_json::json!(kept.map(|file| file.display().to_string())));
+        for name in ["place.damaged", "replica.redb.damaged"] {
+            std::fs::remove_file(world.data(name)).unwrap();
+        }
+        world.admin.counts("edge_damaged_files", 0).await;
+        stop(&mut world).await;
+    }
+}
+
 async fn refusal(world: &World) -> Option<String> {
     let (_, status) = world.admin.get("/status").await;
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();

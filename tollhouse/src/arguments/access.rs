@@ -51,6 +51,13 @@ pub enum Node {
         #[arg(long, default_value = "7d", value_parser = ago)]
         since: Duration,
     },
+    /// The certificates of the listeners between processes, which `tollhouse init` makes: what each names and when it ends.
+    Certificates {
+        /// Make new ones with new keys, for all processes or the one with this name. Processes take theirs within a second
+        /// of having the files.
+        #[arg(long, value_name = "NAME", num_args = 0..=1)]
+        replace: Option<Option<String>>,
+    },
     /// Give all gateways new keys; those of before are worth nothing.
     Rotate,
     /// Let all gateways replace what they know by what the control plane holds now, and print what that changed: keys,

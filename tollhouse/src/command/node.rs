@@ -1,6 +1,7 @@
 //! `tollhouse node`.
 
 mod accept;
+mod certificates;
 
 use std::time::Duration;
 
@@ -59,6 +60,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Node) -> anyho
             let changed = changes(client, &name, since).await?;
             answer(common, &changed, |changed| shown(&name, changed));
         }
+        Node::Certificates { replace } => certificates::run(common, client, replace)?,
         Node::Accept => accept::run(common, client).await?,
         Node::Rotate => {
             let answered = client.control(Method::POST, "/internal/gateway-keys", &Value::Null).await?;

@@ -59,7 +59,8 @@ fn key_named<'a>(certificate: &X509Certificate<'a>) -> Option<&'a [u8]> {
     })
 }
 
-fn is_signed_by(certificate: &CertificateDer<'_>, signer: &CertificateDer<'_>) -> bool {
+/// Whether one has signed the other with the key that it names.
+pub(super) fn is_signed_by(certificate: &CertificateDer<'_>, signer: &CertificateDer<'_>) -> bool {
     let (Some(certificate), Some(signer)) = (parsed(certificate), parsed(signer)) else { return false };
     if certificate.issuer().as_raw() != signer.subject().as_raw() {
         return false;

@@ -44,6 +44,10 @@ pub enum FaultKind {
     },
     /// It states purposes, and to be a server's is not among them.
     Purpose,
+    /// It is an authority's, and no server's.
+    Ca,
+    /// It is its own authority, and the system does not trust it.
+    SelfSigned,
     /// Nothing shows that it comes from the authority of the one in use, and the system trusts none in its chain.
     Authority {
         /// The name of its authority.
@@ -62,8 +66,8 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Every reason there is, for a label.
-    pub const REASONS: [&'static str; 7] =
-        ["unusable", "expired", "not_yet_valid", "names", "purpose", "authority", "ends_earlier"];
+    pub const REASONS: [&'static str; 9] =
+        ["unusable", "expired", "not_yet_valid", "names", "purpose", "ca", "self_signed", "authority", "ends_earlier"];
 
     /// For a label.
     pub const fn reason(&self) -> &'static str {
@@ -73,6 +77,8 @@ impl FaultKind {
             Self::NotYetValid(_) => "not_yet_valid",
             Self::Names { .. } => "names",
             Self::Purpose => "purpose",
+            Self::Ca => "ca",
+            Self::SelfSigned => "self_signed",
             Self::Authority { .. } => "authority",
             Self::EndsEarlier { .. } => "ends_earlier",
         }
@@ -104,6 +110,8 @@ impl fmt::Display for FaultKind {
                 write!(text, "it covers {} and does not cover {}", list(found), list(missing))
             }
             Self::Purpose => write!(text, "it is not for servers (extended key usage)"),
+            Self::Ca => write!(text, "it is an authority's (basic constraints), and clients take none for a server's"),
+            Self::SelfSigned => write!(text, "it is signed by itself, and the system does not trust it"),
             Self::Authority { found, in_use } if found == in_use => {
                 write!(
                     text,
@@ -187,6 +195,8 @@ mod tests {
             FaultKind::NotYetValid(UnixSeconds(0)),
             FaultKind::Names { found: Vec::new(), missing: Vec::new() },
             FaultKind::Purpose,
+            FaultKind::Ca,
+            FaultKind::SelfSigned,
             FaultKind::Authority { found: String::new(), in_use: String::new() },
             FaultKind::EndsEarlier { found: UnixSeconds(0), in_use: UnixSeconds(0) },
         ];

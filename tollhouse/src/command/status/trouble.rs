@@ -178,6 +178,11 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
             found.push(format!("the certificate of {host} has {:.0} % of its lifetime left", left * 100.0));
         }
     }
+    for file in items(edge, "/damaged_files").filter_map(Value::as_str) {
+        found.push(format!(
+            "gateway {name} found a damaged file in its data directory and started without it: check the disk, then remove {file}"
+        ));
+    }
     if let Some(dropped @ 1..) = edge.get("log_lines_dropped").and_then(Value::as_i64) {
         found.push(format!("gateway {name} has dropped {dropped} log lines since it started"));
     }
@@ -248,6 +253,7 @@ mod tests {
                 "replica_refuses": null, "unheard": null,
                 "now": 1_000, "feed_heard_at": 999, "clock_behind_milliseconds": 40,
                 "clocks_off_milliseconds": { "quota_store": null, "control_plane": 59_000 }, "quota": { "mode": "lease" }, "log_lines_dropped": 0,
+                "damaged_files": [],
                 "upstreams": [{ "name": "orders", "endpoints": 1, "up": 1 }],
                 "platform_certificate_faults": [], "certificates_set_aside": [],
                 "certificates": [{ "host": "a.example", "lifetime_left": 0.6 }],
@@ -310,6 +316,12 @@ mod tests {
                 "/edges/0/certificates_set_aside",
                 json!([{ "hostname": "a.example", "reason": "the chain is empty" }]),
                 "(10.0.0.1:9901) does not use the newest certificate of a.example and keeps the one before: the chain is empty",
+            ),
+            (
+                "/edges/0/damaged_files",
+                json!(["data/place.damaged"]),
+                "(10.0.0.1:9901) found a damaged file in its data directory and started without it: check the disk, then \
+                 remove data/place.damaged",
             ),
             ("/edges/0/log_lines_dropped", json!(3), "has dropped 3 log lines"),
             ("/edges/0/revision", json!(5), "is 2 revisions behind"),
