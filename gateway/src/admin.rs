@@ -11,7 +11,9 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use chassis::clock::Clock;
 use chassis::guard::{PassGuard, require_pass};
+use chassis::health::Health;
 use chassis::refusal::Refusal;
+use chassis::shutdown::Shutdown;
 use contract::hostname::Hostname;
 use contract::key::KeyId;
 use contract::project::ProjectId;
@@ -22,9 +24,28 @@ use serde_json::{Value, json};
 use crate::clock::FleetClock;
 use crate::gateway::Gateway;
 use crate::replica::Unheard;
-use crate::server::Live;
+use listener::Connections;
 use quota::ledger::{self, bucket::NodeView};
 use quota::standing::Allowance;
+
+/// What the running gateway shares with its admin listener.
+pub struct Live {
+    /// This node's name.
+    pub node: String,
+    /// Open connections.
+    pub connections: Arc<Connections>,
+    /// Readiness.
+    pub health: Health,
+    /// The end was announced: a drain by hand is not taken back any more.
+    pub shutdown: Shutdown,
+}
+
+impl Live {
+    pub(crate) fn new(node: &str, connections: &Arc<Connections>, health: &Health, shutdown: &Shutdown) -> Self {
+        let (connections, health, shutdown) = (connections.clone(), health.clone(), shutdown.clone());
+        Self { node: node.to_owned(), connections, health, shutdown }
+    }
+}
 
 /// What the handlers look at.
 #[derive(Clone)]

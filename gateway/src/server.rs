@@ -38,6 +38,7 @@ use self::lifecycle::DataPlane;
 use self::reload::{Reload, ReloadMetrics};
 use self::secrets::Secrets;
 use self::watcher::EdgeWatcher;
+use crate::admin::Live;
 use crate::clock::FleetClock;
 use crate::config::Config;
 use crate::damage::REPLICA;
@@ -65,25 +66,6 @@ const FIRST_LOOK_UP_MAX: Duration = Duration::from_secs(10);
 /// What part of the descriptors connections to upstreams may have that wait for a request. Those in use have their part with
 /// those of the clients, see [`DoorSettings::for_descriptors`].
 const IDLE_PART: u64 = 10;
-
-/// What the running gateway shares with its admin listener.
-pub struct Live {
-    /// This node's name.
-    pub node: String,
-    /// Open connections.
-    pub connections: Arc<Connections>,
-    /// Readiness.
-    pub health: Health,
-    /// The end was announced: a drain by hand is not taken back any more.
-    pub shutdown: Shutdown,
-}
-
-impl Live {
-    fn new(node: &str, connections: &Arc<Connections>, health: &Health, shutdown: &Shutdown) -> Self {
-        let (connections, health, shutdown) = (connections.clone(), health.clone(), shutdown.clone());
-        Self { node: node.to_owned(), connections, health, shutdown }
-    }
-}
 
 /// Starts the gateway: listeners `http`, `https` and `admin`.
 ///

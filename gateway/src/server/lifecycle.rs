@@ -17,8 +17,8 @@ use pingora::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::Live;
 use super::counting::UsageFile;
+use crate::admin::Live;
 use crate::clock::FleetClock;
 use crate::damage;
 use crate::replica::{Expiry, Replica};
