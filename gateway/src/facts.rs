@@ -16,6 +16,7 @@ use http::HeaderValue;
 use crate::keys::Authentication;
 use crate::overload::Reservation;
 use crate::upstreams::{Endpoint, Permit, Readers, Upstream};
+use crate::usage::Decision;
 use contract::rejection::Rejection;
 use listener::Connection;
 use quota::settings::Mode;
@@ -195,6 +196,19 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// How the request was charged, or refused for its quota; `None` where it was neither.
+    pub fn decision(&self) -> Option<Decision> {
+        self.quota_mode?;
+        Some(match self.refused {
+            Some(Rejection::RateLimitExceeded) => Decision::RefusedMinute,
+            Some(Rejection::DailyQuotaExceeded) => Decision::RefusedDay,
+            Some(Rejection::ApiKeyBanned) => Decision::Banned,
+            Some(Rejection::QuotaUnavailable) => Decision::Unavailable,
+            _ if self.in_shadow => Decision::Shadow,
+            _ => Decision::Admitted,
+        })
+    }
+
     /// Nothing is known yet but when.
     pub fn new(request_id: RequestId, began_at: UnixMillis, began: Duration) -> Self {
         Self {

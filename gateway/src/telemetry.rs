@@ -33,7 +33,7 @@ use own_answers::OwnAnswers;
 
 pub use access_log::{ConnectionFacts, Entry};
 pub use certificates::{CertificateKind, CertificateMetrics};
-pub use quota_metrics::{Decision, QuotaMetrics};
+pub use quota_metrics::QuotaMetrics;
 pub use spans::{client_span, server_span};
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
@@ -239,7 +239,7 @@ impl Telemetry {
         if let Some(histogram) = self.overhead.get(surface) {
             histogram.observe(took.saturating_sub(waited).as_secs_f64());
         }
-        if let (Some(decision), Some(payer)) = (Decision::of(facts), &facts.payer) {
+        if let (Some(decision), Some(payer)) = (facts.decision(), &facts.payer) {
             self.quota.charged(payer.plan, decision);
             self.usage.count(&payer.uid, decision, now);
         }

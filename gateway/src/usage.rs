@@ -17,10 +17,26 @@ use contract::usage::UsageOfProject;
 use contract::window::Window;
 use parking_lot::Mutex;
 
-use crate::telemetry::Decision;
-
 pub use keys::KeyBook;
 pub use report::Reporter;
+
+contract::words! {
+    /// How a charge was decided.
+    pub enum Decision {
+        /// A unit of both windows was spent.
+        Admitted = "admitted",
+        /// The minute had none left.
+        RefusedMinute = "refused_minute",
+        /// The day had none left.
+        RefusedDay = "refused_day",
+        /// The key is banned.
+        Banned = "banned",
+        /// Nobody could tell.
+        Unavailable = "unavailable",
+        /// A limit in shadow mode would have refused it.
+        Shadow = "shadow",
+    }
+}
 
 /// Projects counted in one day.
 const PROJECTS_MAX: usize = 100_000;

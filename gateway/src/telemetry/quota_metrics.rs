@@ -4,42 +4,8 @@ use chassis::metrics::{self, IntCounter, IntGaugeVec, Registry};
 use contract::plan::Plan;
 
 use super::position;
-use crate::facts::Facts;
-use contract::rejection::Rejection;
+use crate::usage::Decision;
 use quota::settings::Mode;
-
-contract::words! {
-    /// How a charge was decided.
-    pub enum Decision {
-        /// A unit of both windows was spent.
-        Admitted = "admitted",
-        /// The minute had none left.
-        RefusedMinute = "refused_minute",
-        /// The day had none left.
-        RefusedDay = "refused_day",
-        /// The key is banned.
-        Banned = "banned",
-        /// Nobody could tell.
-        Unavailable = "unavailable",
-        /// A limit in shadow mode would have refused it.
-        Shadow = "shadow",
-    }
-}
-
-impl Decision {
-    /// The decision behind the end of a request that was charged or refused for its quota.
-    pub fn of(facts: &Facts) -> Option<Self> {
-        facts.quota_mode?;
-        Some(match facts.refused {
-            Some(Rejection::RateLimitExceeded) => Self::RefusedMinute,
-            Some(Rejection::DailyQuotaExceeded) => Self::RefusedDay,
-            Some(Rejection::ApiKeyBanned) => Self::Banned,
-            Some(Rejection::QuotaUnavailable) => Self::Unavailable,
-            _ if facts.in_shadow => Self::Shadow,
-            _ => Self::Admitted,
-        })
-    }
-}
 
 /// The counters of charges.
 pub struct QuotaMetrics {
