@@ -1,13 +1,15 @@
 //! What the thief of a gateway or of a service can do with everything that it has, before `tollhouse node revoke` and
 //! afterwards. The tables of SECURITY.md are these: a row is there only with what was tried for it.
 
-use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
+mod redis;
+mod rows;
+
+use std::process::Command;
 
 use chassis::clock::{Clock as _, SystemClock};
 use chassis::guard::{pass, pass_key};
 use chassis::seal::SealingKey;
-use chassis::secret::{Secret, write_private};
+use chassis::secret::Secret;
 use contract::certificate::CertificateBundle;
 use contract::feed::{Entity, Frame};
 use contract::identity::Caller;
@@ -18,206 +20,11 @@ use contract::token::{Claims, IDENTITY_TOKEN_HEADER, SigningKey};
 use contract::trust::PassFor;
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
+use self::redis::Redis;
+use self::rows::{GATEWAY, Row, SERVICE, Try};
 use crate::deployment::Deployment;
 use crate::world::until;
-
-/// A row of a table of SECURITY.md.
-struct Row {
-    with: &'static str,
-    until: &'static str,
-    afterwards: &'static str,
-    /// What is tried, whether it works before the revocation, and whether it works afterwards.
-    tried: &'static [(Try, bool, bool)],
-}
-
-/// Something that a thief tries.
-#[derive(Clone, Copy, Debug)]
-enum Try {
-    Follow,
-    GoOnFollowing,
-    Report(&'static str),
-    OperatorsApi,
-    ServicesApi,
-    GatewaysApi,
-    SignToOrders,
-    SignToControlPlane,
-    SignWithPresentedKey,
-    PresentedKeyAtAnotherGateway,
-    TicketKeysOfAnotherGateway,
-    OpenPrivateKey,
-    Redis,
-    PassAtItsOwnAdmin,
-    PassAtAnotherAdmin,
-    MakePass,
-    HandInEvents,
-    Erasures,
-    KnownProject,
-    OrdersDatabase,
-    SeenTokenAtControlPlane,
-}
-
-const GATEWAY: &[Row] = &[
-    Row {
-        with: "its credential",
-        until: "follow the change stream: projects, plans, sites, digests of keys, sealed certificates; report usage, bans \
-                and applied revisions as this gateway",
-        afterwards: "nothing: refused at once, its stream is cut at once, in the middle of a snapshot too; by other replicas \
-                     of the control plane within a second",
-        tried: &[
-            (Try::Follow, true, false),
-            (Try::GoOnFollowing, true, false),
-            (Try::Report("nodes"), true, false),
-            (Try::Report("usage"), true, false),
-            (Try::Report("keys"), true, false),
-            (Try::OperatorsApi, false, false),
-            (Try::ServicesApi, false, false),
-        ],
-    },
-    Row {
-        with: "its key for identities, which no other gateway has",
-        until: "sign as any caller, towards services that keep no record of keys; at the control plane nothing without the \
-                API key itself",
-        afterwards: "refused by the platform's own services within about two seconds, also a request whose body was still on \
-                     its way; by others when they ask for the key set; the other gateways' identities stay good",
-        tried: &[(Try::SignToOrders, true, false), (Try::SignToControlPlane, false, false)],
-    },
-    Row {
-        with: "its keys for sessions",
-        until: "read recorded sessions of TLS 1.2, and pretend in sessions that are resumed",
-        afterwards: "the other gateways have new ones within a second or two",
-        tried: &[(Try::TicketKeysOfAnotherGateway, true, false)],
-    },
-    Row {
-        with: "the sealing secret, and its copy of the certificates",
-        until: "pretend to be the domains it serves",
-        afterwards: "the same: change the sealing secret and revoke the certificates \
-                     ([docs/operating.md](docs/operating.md))",
-        tried: &[(Try::OpenPrivateKey, true, true)],
-    },
-    Row {
-        with: "its password for Redis",
-        until: "change counts and bans",
-        afterwards: "the same: change the password",
-        tried: &[(Try::Redis, true, true)],
-    },
-    Row {
-        with: "what passes through it meanwhile",
-        until: "everything that it serves, API keys among it, which it can use as their owners can; passes of operators who \
-                ask it, which open its own admin listener and no other; sessions of the dashboard",
-        afterwards: "everybody signs in to the dashboard again; owners replace the API keys that passed through it",
-        tried: &[
-            (Try::SignWithPresentedKey, true, false),
-            (Try::PresentedKeyAtAnotherGateway, true, true),
-            (Try::PassAtItsOwnAdmin, true, true),
-            (Try::PassAtAnotherAdmin, false, false),
-        ],
-    },
-    Row {
-        with: "the public key of operators' passes",
-        until: "nothing",
-        afterwards: "nothing",
-        tried: &[(Try::MakePass, false, false)],
-    },
-];
-
-const SERVICE: &[Row] = &[
-    Row {
-        with: "the orders-service's credential",
-        until: "hand in events of orders, which customers' webhooks are told; ask whether an identity is a project's; learn \
-                which projects are erased, and say that it has erased them",
-        afterwards: "nothing: refused at once",
-        tried: &[
-            (Try::HandInEvents, true, false),
-            (Try::KnownProject, true, false),
-            (Try::Erasures, true, false),
-            (Try::OperatorsApi, false, false),
-            (Try::GatewaysApi, false, false),
-        ],
-    },
-    Row {
-        with: "its password for its database",
-        until: "read and change orders",
-        afterwards: "the same: change the password",
-        tried: &[(Try::OrdersDatabase, true, true)],
-    },
-    Row {
-        with: "what passes through it meanwhile",
-        until: "orders; tokens of callers and passes of operators that are good at this service alone, for a minute",
-        afterwards: "",
-        tried: &[(Try::SeenTokenAtControlPlane, false, false)],
-    },
-];
-
-/// A table as SECURITY.md has it.
-fn table(rows: &[Row]) -> String {
-    let row = |row: &Row| format!("| {} | {} | {} |\n", row.with, row.until, row.afterwards).replace("  |", " |");
-    let head = "| With | Until `tollhouse node revoke` | Afterwards |\n|---|---|---|\n";
-    rows.iter().fold(head.to_owned(), |text, one| text + &row(one))
-}
-
-#[test]
-fn the_tables_of_the_security_policy_are_what_is_tried_here() {
-    let page = include_str!("../../../SECURITY.md");
-    for rows in [GATEWAY, SERVICE] {
-        assert!(page.contains(&table(rows)), "SECURITY.md is to have this table:\n{}", table(rows));
-        assert!(rows.iter().all(|row| !row.tried.is_empty()), "a row that is not tried");
-    }
-}
-
-/// What the gateways count in.
-struct Redis {
-    process: Child,
-    port: u16,
-    directory: TempDir,
-}
-
-const REDIS_PASSWORD: &str = "counted";
-
-impl Redis {
-    fn start() -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let directory = tempfile::tempdir().unwrap();
-        let process = Command::new("redis-server")
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--requirepass", REDIS_PASSWORD])
-            .current_dir(directory.path())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("redis-server is needed: install the package redis-server (./check does)");
-        Self { process, port, directory: directory }
-    }
-
-    /// The settings of a gateway that counts here.
-    fn settings(&self) -> String {
-        let file = self.directory.path().join("password");
-        write_private(&file, REDIS_PASSWORD.as_bytes()).unwrap();
-        format!(
-            "[quota]\nstore = \"redis\"\n[quota.redis]\nurls = [\"redis://127.0.0.1:{}\"]\npassword_file = \"{}\"\n",
-            self.port,
-            file.display()
-        )
-    }
-
-    /// Whether a gateway's password deletes a count.
-    fn deletes_a_count(&self) -> bool {
-        let ask = |words: &[&str]| {
-            let mut command = Command::new("redis-cli");
-            command.args(["--no-auth-warning", "-a", REDIS_PASSWORD, "-p", &self.port.to_string()]).args(words);
-            String::from_utf8(command.output().unwrap().stdout).unwrap()
-        };
-        let keys = ask(&["KEYS", "tollhouse:*"]);
-        let Some(count) = keys.lines().next() else { return false };
-        ask(&["DEL", count]).trim() == "1"
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-    }
-}
 
 /// Frames of the change stream, as they come.
 struct Stream {
