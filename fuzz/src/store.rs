@@ -23,7 +23,7 @@ pub fn store(bytes: &[u8]) {
     for news in trial::past(bytes).unwrap_or_default() {
         assert!(
             serde_json::to_string(&news)
-                .is_ok_and(|text| serde_json::from_str(&text).is_ok_and(|read: quota::store::News| read == news))
+                .is_ok_and(|text| serde_json::from_str(&text).is_ok_and(|read: quota::ban::News| read == news))
         );
     }
 }

@@ -1,6 +1,5 @@
 //! Everything the gateway says itself instead of forwarding.
 
-pub mod grpc;
 mod page;
 
 use std::borrow::Cow;
@@ -9,8 +8,9 @@ use contract::site::RedirectStatus;
 use http::{HeaderValue, StatusCode};
 use pingora::{ErrorType, OrErr as _};
 
-pub use self::page::{ERROR_PAGE_BYTES_MAX, ErrorPage, NoErrorPage, accepts_html};
+pub use self::page::accepts_html;
 use crate::decorate::ResponseSink;
+use crate::grpc;
 use contract::rejection::Rejection;
 
 /// Redirects that caches may keep are kept for five minutes, so that a changed primary domain is not stuck.
@@ -131,6 +131,23 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// Writes the refusal to a caller that speaks gRPC, all of it; the status of HTTP, and that of gRPC.
+    pub fn write_grpc(&self, out: &mut impl ResponseSink) -> pingora::Result<(StatusCode, u16)> {
+        let code = grpc::code(self.rejection);
+        out.status(StatusCode::OK, "OK")?;
+        out.field("Content-Type", b"application/grpc")?;
+        out.figure(grpc::STATUS, code)?;
+        let message = self.message.as_deref().unwrap_or(self.rejection.message());
+        out.field(grpc::MESSAGE, grpc::encoded(message).as_bytes())?;
+        if let Some(seconds) = self.retry_after_seconds {
+            out.figure("Retry-After", seconds)?;
+        }
+        for (name, value) in &self.headers {
+            out.field(name, value.as_bytes())?;
+        }
+        Ok((StatusCode::OK, code))
+    }
+
     /// The plain entry.
     pub fn new(rejection: Rejection) -> Self {
         // A client that may retry is told when: at once is a second for whatever is our fault.

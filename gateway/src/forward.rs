@@ -1,12 +1,10 @@
 //! Reaching an upstream: which address, how long to wait, what the request carries, and what may be tried again.
 
-mod fields;
-
 use std::sync::Arc;
 
+use crate::fields::FieldRules;
 use contract::identity::{Caller, Identity};
 use contract::time::UnixSeconds;
-pub use fields::{FieldPattern, FieldRules, Underscores};
 use http::header::{self, HeaderName, InvalidHeaderValue};
 use http::{HeaderValue, StatusCode, Version};
 use listener::fields::is_method_override;

@@ -1,4 +1,5 @@
-//! The edge of Tollhouse: the life of a request, told once, with the modules in this order.
+//! The edge of Tollhouse: the life of a request, told once. The list of modules below has the lowest first: each uses only
+//! those above it in the list.
 //!
 //! A client connects to the [`listener`], which bounds connections, finishes the TLS handshake with a certificate from
 //! [`tls`] and lets through only well-formed heads. Whichever version brought it, the [`exchange`] takes the request from its
@@ -12,34 +13,30 @@
 //! ledger. [`config`] says what to run, [`server`] puts it together, [`admin`] answers the operator, from what is
 //! [`recent`] among other things.
 
-pub mod config;
-pub mod server;
-
-pub mod tls;
-
-pub mod exchange;
-pub mod gateway;
+pub mod fields;
+pub mod grpc;
 pub mod request;
-
-pub mod pipeline;
-
-pub mod answer;
-pub mod facts;
-
-pub mod decorate;
-pub mod forward;
-
-pub mod clock;
-pub(crate) mod damage;
-pub mod keyring;
-pub mod keys;
-pub mod overload;
-pub(crate) mod place;
-pub mod replica;
-pub mod upstreams;
-pub mod vouch;
-
-pub mod admin;
-pub mod recent;
-pub mod telemetry;
 pub mod usage;
+pub mod overload;
+pub(crate) mod damage;
+pub(crate) mod place;
+pub mod clock;
+pub mod tls;
+pub mod upstreams;
+pub mod replica;
+pub mod keys;
+pub mod facts;
+pub mod decorate;
+pub mod answer;
+pub mod vouch;
+pub mod keyring;
+pub mod recent;
+pub mod platform_certificate;
+pub mod telemetry;
+pub mod forward;
+pub mod config;
+pub mod pipeline;
+pub mod gateway;
+pub mod exchange;
+pub mod admin;
+pub mod server;

@@ -48,10 +48,11 @@ use crate::gateway::Gateway;
 use crate::keys::Keys;
 use crate::overload::{Look, Memory, Overload};
 use crate::pipeline::Pipeline;
+use crate::platform_certificate::PlatformCertificate;
 use crate::replica::follow::Follower;
 use crate::replica::{HotBounds, Replica};
 use crate::telemetry::Telemetry;
-use crate::tls::{CertificateOpener, PlatformCertificate};
+use crate::tls::CertificateOpener;
 use crate::upstreams::Upstreams;
 use crate::usage::Reporter;
 use listener::{Connections, Door, DoorSettings, Listening};
@@ -162,7 +163,7 @@ pub async fn start(
         token: config.credential.clone(),
         node,
         place,
-        keyring: secrets.keyring,
+        keyring: Arc::new(move |sealed| secrets.keyring.take(sealed)),
         replica,
         watcher,
         clock: clock.clone(),

@@ -5,6 +5,7 @@ mod budget;
 mod bulkhead;
 mod dial;
 mod endpoint;
+mod error_page;
 mod health;
 mod idle;
 mod place;
@@ -30,6 +31,7 @@ use bulkhead::Bulkhead;
 pub use bulkhead::{Busy, Permit};
 pub use dial::{DialError, DialFailure, Stream, dial};
 pub use endpoint::{Endpoint, Endpoints};
+pub use error_page::ErrorPage;
 pub use health::{HealthCheck, Question};
 pub use idle::{Tenant, announces_body};
 pub use place::{EndpointUrl, Place, Scheme};
@@ -38,8 +40,7 @@ pub use sessions::{Lease, Sessions};
 pub use tls::{Tls, TlsSettings, reason as tls_reason};
 pub use transport::Transport;
 
-use crate::answer::ErrorPage;
-use crate::forward::FieldRules;
+use crate::fields::FieldRules;
 
 /// How often the names among endpoints are looked up.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(5);

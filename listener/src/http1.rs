@@ -3,15 +3,13 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 
 use async_trait::async_trait;
-use bytes::BytesMut;
 use pingora::server::ShutdownWatch;
-use tokio::io::{AsyncWrite, AsyncWriteExt as _};
-use tokio::time::Instant;
+use tokio::io::AsyncWriteExt as _;
 
-use super::head::Head;
+use super::client::Client;
 use super::stream::{EdgeStream, Transport};
 use super::{Connection, H2Request};
 use contract::rejection::Rejection;
@@ -37,43 +35,6 @@ pub enum Served {
     Cut,
     /// Not at all: it is no request of a kind that there is, and the door answers.
     Refused(Rejection),
-}
-
-/// Why a body does not go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Broken {
-    /// What came is no part of a body, or nothing came in time.
-    Refused(Rejection),
-    /// The client has left in the middle of it.
-    Gone,
-}
-
-/// A client that waits for the response to a request. What is written is its response; a flush sends it.
-pub trait Client: AsyncWrite + Unpin + Send {
-    /// What is known about the connection.
-    fn connection(&self) -> &Arc<Connection>;
-
-    /// The head that waits, from the request line to the blank line, and what it says.
-    fn head(&self) -> Option<(&[u8], Head)>;
-
-    /// The waiting head was read.
-    fn take_head(&mut self);
-
-    /// Puts some more of the request's body behind what is there, without its framing; zero at its end. After
-    /// [`Self::switch`], whatever the client sends, to the end of the connection.
-    fn poll_body(&mut self, into: &mut BytesMut, cx: &mut Context<'_>) -> Poll<Result<usize, Broken>>;
-
-    /// Whether the request has come to its last byte, read or not.
-    fn is_whole(&self) -> bool;
-
-    /// The upstream has switched protocols: everything from here on belongs to it.
-    fn switch(&mut self);
-
-    /// Ready when the client has left. Registers the task to be woken.
-    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
-
-    /// Ready at `deadline`. The task may be woken before.
-    fn poll_deadline(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()>;
 }
 
 /// Serves a connection to its last request.

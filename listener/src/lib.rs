@@ -12,26 +12,27 @@
 //! The parts in the order bytes meet them: [`listener`], [`tls`], `stream`, `gate`, [`head`], [`chunks`]; beside them
 //! [`settings`], [`connection`] and [`registry`].
 
-pub mod chunks;
-pub mod connection;
-pub mod fields;
-pub mod forwarded;
-pub mod head;
-pub mod listener;
 pub mod network;
-pub mod registry;
-pub mod settings;
-pub mod tls;
-pub mod trial;
-
+pub mod fields;
+pub mod head;
+pub mod chunks;
+pub mod forwarded;
 mod frames;
 mod gate;
-mod http1;
-mod http2;
 mod pace;
+pub mod settings;
+mod streams;
+pub mod connection;
+mod client;
+mod reader_pace;
+pub mod registry;
 mod proxy_header;
 mod stream;
-mod streams;
+mod http1;
+mod http2;
+pub mod tls;
+pub mod listener;
+pub mod trial;
 
 #[cfg(test)]
 mod fakes;
@@ -44,18 +45,20 @@ use std::time::Duration;
 use contract::hostname::Hostname;
 use rustls::sign::CertifiedKey;
 
+pub use self::client::{Broken, Client};
 pub use self::connection::{Connection, Ends, TlsFacts};
 pub use self::frames::FrameLimits;
-pub use self::http1::{Broken, Client, Handler, Served};
+pub use self::http1::{Handler, Served};
 pub use self::http2::H2Request;
 pub use self::listener::{Door, Listening};
 pub use self::pace::Pace;
 pub use self::pace::{PaceLimits, WholeLimits};
+pub use self::reader_pace::ReaderPace;
 pub use self::registry::Connections;
 pub use self::settings::DoorSettings;
 pub use self::settings::{LINGER_MAX, LINGER_MAX_LONG};
 pub use self::stream::Timer;
-pub use self::streams::{ReaderPace, Streams};
+pub use self::streams::Streams;
 pub use self::tls::{TicketSeed, Tickets};
 use contract::rejection::Rejection;
 

@@ -6,11 +6,13 @@
 //! on time. Refusing banned keys and writing the answer are left to [`super::Quota`] and the pipeline.
 
 mod history;
+mod news;
 mod table;
 
 use std::time::Duration;
 
 pub use contract::ban::{Ban, BanReason};
+pub use news::{News, Strikes};
 pub use table::{BanTable, OFFENDERS_MAX};
 
 contract::words! {

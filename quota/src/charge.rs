@@ -13,12 +13,13 @@ use contract::time::UnixMillis;
 use contract::window::Window;
 use tokio::sync::oneshot;
 
+use super::ban::News;
 use super::cells::{Cell, CellState, Served};
 use super::ledger::node::{Alone, AloneClock, AloneStep, Purpose, Step};
 use super::ledger::{Reply, Statement};
 use super::settings::OnStoreDown;
 use super::standing::{Standing, seconds_until};
-use super::store::{News, StoreOutage};
+use super::store::StoreOutage;
 use super::{ChargeError, Inner, Quota};
 
 /// The longest any request waits for the store, whatever happens: five calls of the usual budget, the half second for

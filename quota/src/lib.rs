@@ -11,18 +11,18 @@
 //!
 //! Writing the answer, and persisting the embedded store, are left to others.
 
-pub mod anonymous;
-pub mod ban;
-mod breaker;
-mod cells;
-mod charge;
+pub mod standing;
 pub mod clock;
 pub mod ledger;
-mod liveness;
-mod news;
-pub mod settings;
-pub mod standing;
+pub mod ban;
+pub mod anonymous;
+mod breaker;
 pub mod store;
+pub mod settings;
+mod cells;
+mod news;
+mod liveness;
+mod charge;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ use contract::time::{UnixMillis, UnixSeconds};
 use contract::window::Window;
 use parking_lot::Mutex;
 
-use ban::{Ban, BanTable};
+use ban::{Ban, BanTable, News};
 use breaker::Breaker;
 use cells::Cells;
 use chassis::clock::Clock;
@@ -45,7 +45,7 @@ use ledger::bucket::BucketView;
 use ledger::{Life, NodeId};
 use settings::{Mode, OnStoreDown, QuotaSettings};
 use standing::Standing;
-use store::{Fleet, News, Store, StoreOutage};
+use store::{Fleet, Store, StoreOutage};
 
 /// How often a node shows itself to the store, notices that the store's memory is a new one, and hands back what
 /// idle buckets hold.

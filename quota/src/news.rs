@@ -13,8 +13,9 @@ use contract::key::KeyId;
 use contract::time::UnixMillis;
 use tokio::sync::mpsc;
 
+use super::ban::News;
 use super::ban::{Ban, OFFENDERS_MAX};
-use super::store::{Heard, News, StoreOutage};
+use super::store::{Heard, StoreOutage};
 use super::{Inner, Quota};
 
 /// How often the list of bans is read and cleared of those that are over, besides each time the store is found again.

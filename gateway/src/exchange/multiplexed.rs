@@ -14,10 +14,10 @@ use super::upstream::http2::{Call, First, Refused, reason};
 use super::upstream::trailers;
 use super::upstream::upload::Body;
 use super::{Exchange, has_died};
-use crate::answer::grpc;
 use crate::decorate::{is_foreign, ours};
 use crate::facts::ConnectionKind;
 use crate::forward;
+use crate::grpc;
 use crate::upstreams::{DialError, DialFailure, Endpoint, Lease, Tenant, Upstream, dial};
 
 /// How often a request may be refused unread and go to another connection.

@@ -20,7 +20,6 @@ use tokio_util::io::StreamReader;
 
 use super::stream::{ChangeStream, Told};
 use super::{Invalid, Replica, ReplicaError, Unheard, Unusable};
-use crate::keyring::KeyringHolder;
 use chassis::names;
 
 /// Heartbeats come every second; three missing ones mean the stream is dead.
@@ -50,6 +49,9 @@ pub trait Watcher: Send + Sync {
     fn refused(&self, reason: &'static str);
 }
 
+/// Takes the sealed keys of the gateways and keeps them; called where it may block.
+pub type TakeKeyring = Arc<dyn Fn(&str) -> anyhow::Result<()> + Send + Sync>;
+
 /// Where to follow, and as whom.
 pub struct Follower {
     /// The control plane's internal listener.
@@ -61,7 +63,7 @@ pub struct Follower {
     /// The identity of its data directory.
     pub place: u64,
     /// Who takes the keys that the control plane sends.
-    pub keyring: Arc<KeyringHolder>,
+    pub keyring: TakeKeyring,
     /// The replica to keep current.
     pub replica: Arc<Replica>,
     /// Who else must know.
@@ -247,7 +249,7 @@ impl Follower {
     /// Takes keys in. Those that are not good change nothing: what is signed with the ones before is good for a day.
     async fn take_keys(&self, sealed: String) {
         let keyring = self.keyring.clone();
-        let taken = tokio::task::spawn_blocking(move || keyring.take(&sealed)).await;
+        let taken = tokio::task::spawn_blocking(move || keyring(&sealed)).await;
         if let Err(error) = taken.map_err(anyhow::Error::from).and_then(|taken| taken) {
             tracing::error!(
                 error = format!("{error:#}"),

@@ -16,7 +16,7 @@ pub(super) struct Secrets {
     pub(super) tickets: Arc<Tickets>,
     pub(super) operators: PassGuard,
     /// Who takes what the control plane sends.
-    pub(super) keyring: Arc<KeyringHolder>,
+    pub(super) keyring: KeyringHolder,
 }
 
 impl Secrets {
@@ -34,6 +34,6 @@ impl Secrets {
             operators: operators.clone(),
         };
         keyring.recall();
-        Ok(Self { vouchers, tickets, operators, keyring: Arc::new(keyring) })
+        Ok(Self { vouchers, tickets, operators, keyring })
     }
 }

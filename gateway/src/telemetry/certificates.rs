@@ -3,8 +3,8 @@
 use chassis::metrics::{self, GaugeVec, IntGaugeVec, Registry};
 use contract::time::UnixSeconds;
 
+use crate::platform_certificate::{CertificateFault, FaultKind, Place};
 use crate::replica::Expiry;
-use crate::tls::{CertificateFault, FaultKind, Place};
 
 contract::words! {
     /// Whose certificates.

@@ -12,10 +12,10 @@ use tokio_util::io::poll_read_buf;
 
 use super::read::Brought;
 use super::{EdgeStream, Pace, Standing, Transport, Waiting};
+use crate::client::{Broken, Client};
 use crate::connection::Connection;
 use crate::gate::{Gate, Want};
 use crate::head::Head;
-use crate::http1::{Broken, Client};
 use contract::rejection::Rejection;
 
 /// Room for what one read brings of a body.

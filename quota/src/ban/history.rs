@@ -3,8 +3,8 @@
 use contract::time::{UnixMillis, UnixSeconds};
 use contract::window::Window;
 
+use super::Strikes;
 use super::{BanReason, BanRules};
-use crate::store::Strikes;
 
 /// Slots of the sliding minute; at [`SLOT_MILLIS`] each the last 50 to 60 seconds are seen, never more.
 const SLOTS: usize = 6;

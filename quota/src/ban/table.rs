@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::history::{History, Sentence};
 use super::{Ban, BanReason, BanRules, BanSwitch};
-use crate::store::{News, Strikes};
+use super::{News, Strikes};
 
 /// Keys whose refusals are remembered. Beyond it the history with nothing in it goes first; when all matter, further
 /// keys are not watched: they are still refused by their quota, only not banned.

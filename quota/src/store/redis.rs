@@ -31,7 +31,8 @@ use tokio::sync::mpsc;
 
 use self::servers::{Link, Servers};
 use self::settings::RedisSettings;
-use super::{Fleet, Heard, News, Pulse, Store, StoreOutage};
+use super::{Fleet, Heard, Pulse, Store, StoreOutage};
+use crate::ban::News;
 use crate::ledger::bucket::BucketView;
 use crate::ledger::{Reply, Statement};
 

@@ -128,7 +128,7 @@ async fn the_proposed_user_has_the_rights_it_needs_and_no_others() {
         level: 1,
         shadow: false,
     };
-    store.tell(&crate::store::News::Banned(ban.clone())).await.unwrap();
+    store.tell(&crate::ban::News::Banned(ban.clone())).await.unwrap();
     assert_eq!(store.past().await.unwrap().len(), 1);
     store.forget(&[ban.key]).await.unwrap();
     assert!(store.past().await.unwrap().is_empty());

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use super::servers::Servers;
-use crate::store::{Heard, News, StoreOutage};
+use crate::ban::News;
+use crate::store::{Heard, StoreOutage};
 use chassis::names::LOOK_UP_MAX;
 
 /// The channel. In a Cluster every server passes messages on to all others.

@@ -4,9 +4,9 @@
 use redis::{Value, parse_redis_value};
 
 use super::{books, news};
+use crate::ban::News;
 use crate::ledger::Reply;
 use crate::ledger::bucket::BucketView;
-use crate::store::News;
 
 /// The answer to a statement; `None` when it is none, and nothing is believed.
 pub fn reply(bytes: &[u8]) -> Option<Reply> {

@@ -1,16 +1,14 @@
-//! What the gateway says to callers that speak gRPC: a status of gRPC and no body, in the head alone where no response has
-//! begun (`Trailers-Only`), else in the trailers.
+//! gRPC: which requests are calls, how long their callers wait, and which status a refusal has. A refusal has no body: its
+//! status stands in the head where no response has begun (`Trailers-Only`), else in the trailers.
 
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use super::Refusal;
-use crate::decorate::ResponseSink;
 use contract::rejection::Rejection;
 
-const STATUS: &str = "grpc-status";
-const MESSAGE: &str = "grpc-message";
+pub(crate) const STATUS: &str = "grpc-status";
+pub(crate) const MESSAGE: &str = "grpc-message";
 
 /// Digits of a `grpc-timeout`, at most.
 const TIMEOUT_DIGITS_MAX: usize = 8;
@@ -60,26 +58,9 @@ pub fn status(fields: &HeaderMap) -> Option<u16> {
     fields.get(STATUS)?.to_str().ok()?.parse().ok()
 }
 
-/// Writes a refusal to `out`, all of it; the status of HTTP, and that of gRPC.
-pub fn say(refusal: &Refusal, out: &mut impl ResponseSink) -> pingora::Result<(StatusCode, u16)> {
-    let code = code(refusal.rejection);
-    out.status(StatusCode::OK, "OK")?;
-    out.field("Content-Type", b"application/grpc")?;
-    out.figure(STATUS, code as u16)?;
-    let message = refusal.message.as_deref().unwrap_or(refusal.rejection.message());
-    out.field(MESSAGE, encoded(message).as_bytes())?;
-    if let Some(seconds) = refusal.retry_after_seconds {
-        out.figure("Retry-After", seconds)?;
-    }
-    for (name, value) in &refusal.headers {
-        out.field(name, value.as_bytes())?;
-    }
-    Ok((StatusCode::OK, code as u16))
-}
-
-/// The same for a response that has begun.
+/// The trailers of a refusal, for a response that has begun; the status of gRPC.
 pub fn trailers(rejection: Rejection) -> (HeaderMap, u16) {
-    let (mut fields, code) = (HeaderMap::with_capacity(2), code(rejection) as u16);
+    let (mut fields, code) = (HeaderMap::with_capacity(2), code(rejection));
     fields.insert(HeaderName::from_static(STATUS), code.into());
     if let Ok(message) = HeaderValue::try_from(encoded(rejection.message())) {
         fields.insert(HeaderName::from_static(MESSAGE), message);
@@ -87,9 +68,9 @@ pub fn trailers(rejection: Rejection) -> (HeaderMap, u16) {
     (fields, code)
 }
 
-/// What callers of gRPC make decisions by: whether to try again above all.
-fn code(rejection: Rejection) -> Code {
-    match (rejection, rejection.status()) {
+/// The status of a refusal. Callers decide by it, above all whether to try again.
+pub(crate) fn code(rejection: Rejection) -> u16 {
+    let code = match (rejection, rejection.status()) {
         (Rejection::BodyTooLarge | Rejection::HeadersTooLarge | Rejection::UriTooLong, _) | (_, 429) => {
             Code::ResourceExhausted
         }
@@ -100,11 +81,12 @@ fn code(rejection: Rejection) -> Code {
         (_, 421 | 502 | 503) => Code::Unavailable,
         (_, 400..=499) => Code::InvalidArgument,
         _ => Code::Internal,
-    }
+    };
+    code as u16
 }
 
 /// Percent-encoded as the protocol has it: everything but visible ASCII and the space, and the percent sign.
-fn encoded(message: &str) -> String {
+pub(crate) fn encoded(message: &str) -> String {
     let mut text = String::with_capacity(message.len());
     for byte in message.bytes() {
         if (b' '..=b'~').contains(&byte) && byte != b'%' {
@@ -165,11 +147,10 @@ mod tests {
             let (fields, code) = trailers(*rejection);
             assert_eq!((status(&fields), fields.len()), (Some(code), 2), "{rejection:?}");
         }
-        let code_of = |rejection| code(rejection) as u16;
-        assert_eq!(code_of(Rejection::InvalidApiKey), 16);
-        assert_eq!(code_of(Rejection::RateLimitExceeded), 8);
-        assert_eq!(code_of(Rejection::UpstreamTimeout), 4);
-        assert_eq!(code_of(Rejection::UpstreamUnreachable), 14);
+        assert_eq!(code(Rejection::InvalidApiKey), 16);
+        assert_eq!(code(Rejection::RateLimitExceeded), 8);
+        assert_eq!(code(Rejection::UpstreamTimeout), 4);
+        assert_eq!(code(Rejection::UpstreamUnreachable), 14);
         assert_eq!(encoded("100 % ü\n"), "100 %25 %C3%BC%0A");
     }
 }

@@ -31,8 +31,8 @@ use x509_parser::certificate::X509Certificate;
 
 use self::authority::{Authority, is_signed_by};
 pub use self::fault::{CertificateFault, FaultKind, Place};
-use super::open::{covers, names_of};
 use crate::replica::{Expiry, Replica};
+use crate::tls::{covers, names_of};
 
 mod authority;
 mod fault;
