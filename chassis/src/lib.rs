@@ -42,4 +42,3 @@ pub mod webhook;
 #[cfg(test)]
 #[path = "../tests/support/power.rs"]
 mod power;
-

@@ -29,7 +29,7 @@ use quota::ledger::{self, bucket::NodeView};
 use quota::standing::Allowance;
 
 /// What the running gateway shares with its admin listener.
-pub struct Live {
+pub(crate) struct Live {
     /// This node's name.
     pub node: String,
     /// Open connections.
@@ -49,7 +49,7 @@ impl Live {
 
 /// What the handlers look at.
 #[derive(Clone)]
-pub struct View {
+pub(crate) struct View {
     /// The data plane.
     pub gateway: Arc<Gateway>,
     /// Connections and the feed.
@@ -64,7 +64,7 @@ pub struct View {
 /// `POST /bans/{key}?seconds=N` (at most a day), `DELETE /bans/{key}`, `POST` and `GET /replica/accept`,
 /// `POST` and `DELETE /drain`, `GET /top`,
 /// `/requests/{id}`, `/keys/{id}` and `/moments`.
-pub fn router(view: View, operators: PassGuard) -> Router {
+pub(crate) fn router(view: View, operators: PassGuard) -> Router {
     let with_token = Router::new()
         .route("/bans/{key}", post(ban).delete(lift))
         .route("/replica/accept", post(accept).get(accepted))

@@ -26,7 +26,7 @@ use pingora::{Error, ErrorSource, ErrorType};
 use pingora_http::RequestHeader;
 use tokio::time::Instant;
 
-pub use self::arrival::Exchanges;
+pub(crate) use self::arrival::Exchanges;
 use self::downstream::Downstream;
 use self::multiplexed::{Again, Called};
 use self::upstream::connection::{Opened, Patience, UpstreamConnection};

@@ -16,11 +16,11 @@ const FIXED: &[&str] =
 
 /// A name in lower case, or the beginning of names (`x-auth-*`).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FieldPattern(String);
+pub(crate) struct FieldPattern(String);
 
 /// A text that names no field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidPattern {
+pub(crate) enum InvalidPattern {
     /// Neither a name nor the beginning of names.
     #[error("use the name of a header, such as X-User-Id, or the start of some names, such as X-Auth-*")]
     NoName,
@@ -76,7 +76,7 @@ contract::words! {
 
 /// What an upstream wants otherwise than `RESERVED` has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FieldRules {
+pub(crate) struct FieldRules {
     /// Reserved names that reach it all the same, unless the gateway sets them itself.
     pub pass: Vec<FieldPattern>,
     /// More names that do not reach it; they win over those that do.
@@ -89,12 +89,12 @@ pub struct FieldRules {
 
 impl FieldRules {
     /// Those of an upstream that has no wishes.
-    pub const USUAL: Self =
+    pub(crate) const USUAL: Self =
         Self { pass: Vec::new(), drop: Vec::new(), guards_methods: false, underscores: Underscores::Drop };
 
     /// Whether a field, its name in lower case, stays behind. Called for every field of every request: most names are told
     /// apart by their first letter.
-    pub fn stays_behind(&self, name: &str) -> bool {
+    pub(crate) fn stays_behind(&self, name: &str) -> bool {
         if has_underscore(name) {
             return self.underscores != Underscores::Pass || self.drops(name) || self.is_kept(&name.replace('_', "-"));
         }
@@ -106,7 +106,7 @@ impl FieldRules {
     }
 
     /// Whether a field of this name, in lower case, is one that the upstream does not want.
-    pub fn drops(&self, name: &str) -> bool {
+    pub(crate) fn drops(&self, name: &str) -> bool {
         self.drop.iter().any(|pattern| pattern.fits(name))
     }
 

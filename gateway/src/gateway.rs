@@ -20,7 +20,7 @@ use crate::telemetry::{Entry, Telemetry, UpstreamOutcome};
 use contract::rejection::Rejection;
 
 /// See the module.
-pub struct Gateway {
+pub(crate) struct Gateway {
     /// The stages.
     pub pipeline: Pipeline,
     /// Metrics and log.

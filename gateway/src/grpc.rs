@@ -28,14 +28,14 @@ enum Code {
 
 /// Whether a request with these fields is a call of gRPC: `application/grpc`, `application/grpc+proto` and so on, but not
 /// gRPC-Web, which has its trailers in the body.
-pub fn is_call(fields: &HeaderMap) -> bool {
+pub(crate) fn is_call(fields: &HeaderMap) -> bool {
     let kind = fields.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
     let rest = kind.strip_prefix(b"application/grpc");
     rest.is_some_and(|rest| rest.first().is_none_or(|next| matches!(next, b'+' | b';')))
 }
 
 /// How long the caller waits (`grpc-timeout`), where it says so in a way that means something.
-pub fn timeout(fields: &HeaderMap) -> Option<Duration> {
+pub(crate) fn timeout(fields: &HeaderMap) -> Option<Duration> {
     let text = fields.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     if !(1..=TIMEOUT_DIGITS_MAX).contains(&digits.len()) || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
@@ -54,12 +54,12 @@ pub fn timeout(fields: &HeaderMap) -> Option<Duration> {
 }
 
 /// The status in a head or in trailers.
-pub fn status(fields: &HeaderMap) -> Option<u16> {
+pub(crate) fn status(fields: &HeaderMap) -> Option<u16> {
     fields.get(STATUS)?.to_str().ok()?.parse().ok()
 }
 
 /// The trailers of a refusal, for a response that has begun; the status of gRPC.
-pub fn trailers(rejection: Rejection) -> (HeaderMap, u16) {
+pub(crate) fn trailers(rejection: Rejection) -> (HeaderMap, u16) {
     let (mut fields, code) = (HeaderMap::with_capacity(2), code(rejection));
     fields.insert(HeaderName::from_static(STATUS), code.into());
     if let Ok(message) = HeaderValue::try_from(encoded(rejection.message())) {

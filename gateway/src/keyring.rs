@@ -17,7 +17,7 @@ use crate::vouch::Vouchers;
 use listener::{TicketSeed, Tickets};
 
 /// Who is given the keys.
-pub struct KeyringHolder {
+pub(crate) struct KeyringHolder {
     /// Where they rest.
     pub file: PathBuf,
     /// Opens them.
@@ -32,7 +32,7 @@ pub struct KeyringHolder {
 
 impl KeyringHolder {
     /// Takes what was kept, if anything was. What does not open any more is left alone: the control plane sends it anew.
-    pub fn recall(&self) {
+    pub(crate) fn recall(&self) {
         let Ok(sealed) = std::fs::read_to_string(&self.file) else { return };
         if let Err(error) = self.use_keys(&sealed) {
             tracing::warn!(
@@ -46,7 +46,7 @@ impl KeyringHolder {
     ///
     /// # Errors
     /// When it does not open, is no keyring, or cannot be kept.
-    pub fn take(&self, sealed: &str) -> anyhow::Result<()> {
+    pub(crate) fn take(&self, sealed: &str) -> anyhow::Result<()> {
         self.use_keys(sealed)?;
         write_private(&self.file, sealed.as_bytes())
     }

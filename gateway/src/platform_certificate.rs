@@ -30,7 +30,7 @@ use rustls::sign::CertifiedKey;
 use x509_parser::certificate::X509Certificate;
 
 use self::authority::{Authority, is_signed_by};
-pub use self::fault::{CertificateFault, FaultKind, Place};
+pub(crate) use self::fault::{CertificateFault, FaultKind, Place};
 use crate::replica::{Expiry, Replica};
 use crate::tls::{covers, names_of};
 
@@ -41,7 +41,7 @@ mod fault;
 const SERVED_MAX: usize = 16;
 
 /// A certificate for the platform's hosts. Reading it is lock-free; [`PlatformCertificate::look`] replaces it.
-pub struct PlatformCertificate {
+pub(crate) struct PlatformCertificate {
     chain_file: PathBuf,
     key_file: PathBuf,
     current: ArcSwap<Loaded>,
@@ -85,7 +85,7 @@ impl PlatformCertificate {
     ///
     /// # Errors
     /// When a file cannot be read, or chain and key do not belong together.
-    pub fn load(chain_file: PathBuf, key_file: PathBuf) -> anyhow::Result<Self> {
+    pub(crate) fn load(chain_file: PathBuf, key_file: PathBuf) -> anyhow::Result<Self> {
         let current = ArcSwap::from_pointee(read(&chain_file, &key_file)?);
         Ok(Self {
             chain_file,
@@ -98,26 +98,26 @@ impl PlatformCertificate {
     }
 
     /// The certificate, if it covers the hostname.
-    pub fn covering(&self, hostname: &Hostname) -> Option<Arc<CertifiedKey>> {
+    pub(crate) fn covering(&self, hostname: &Hostname) -> Option<Arc<CertifiedKey>> {
         let current = self.current.load();
         current.covers(hostname.as_str()).then(|| current.certified.clone())
     }
 
     /// When it ends.
-    pub fn expiry(&self) -> Expiry {
+    pub(crate) fn expiry(&self) -> Expiry {
         let current = self.current.load();
         let hostname = current.names.first().cloned().unwrap_or_default();
         Expiry { hostname, not_before: current.not_before, not_after: current.not_after }
     }
 
     /// What is wrong, as of the last look: with the certificate in use, or with the files that were put in its place.
-    pub fn faults(&self) -> Vec<CertificateFault> {
+    pub(crate) fn faults(&self) -> Vec<CertificateFault> {
         self.faults.lock().clone()
     }
 
     /// Reads the files again and takes what they hold if it is better. Returns whether the certificate changed; what is
     /// wrong is in [`PlatformCertificate::faults`] afterwards.
-    pub fn look(&self, replica: &Replica, now: UnixSeconds) -> bool {
+    pub(crate) fn look(&self, replica: &Replica, now: UnixSeconds) -> bool {
         let current = self.current.load_full();
         let fault = |place, kind| CertificateFault { place, file: self.chain_file.clone(), kind };
         let found = read(&self.chain_file, &self.key_file);

@@ -31,10 +31,10 @@ use contract::rejection::{Blame, Rejection};
 
 use own_answers::OwnAnswers;
 
-pub use access_log::{ConnectionFacts, Entry};
-pub use certificates::{CertificateKind, CertificateMetrics};
-pub use quota_metrics::QuotaMetrics;
-pub use spans::{client_span, server_span};
+pub(crate) use access_log::{ConnectionFacts, Entry};
+pub(crate) use certificates::{CertificateKind, CertificateMetrics};
+pub(crate) use quota_metrics::QuotaMetrics;
+pub(crate) use spans::client_span;
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
@@ -63,37 +63,37 @@ pub struct Telemetry {
     overhead: Vec<Histogram>,
     auth: Vec<IntCounter>,
     /// Charges and the way they are counted.
-    pub quota: QuotaMetrics,
+    pub(crate) quota: QuotaMetrics,
     /// Requests per project, for the dashboard.
-    pub usage: Arc<UsageBook>,
+    pub(crate) usage: Arc<UsageBook>,
     upstream: Vec<IntCounter>,
     upstream_duration: Histogram,
     /// Requests in progress.
-    pub in_flight: IntGauge,
+    pub(crate) in_flight: IntGauge,
     /// The newest revision the replica has applied.
-    pub replica_revision: IntGauge,
+    pub(crate) replica_revision: IntGauge,
     /// When the control plane was last heard from, Unix seconds.
-    pub feed_heard: IntGauge,
+    pub(crate) feed_heard: IntGauge,
     replica_refused: IntCounterVec,
     clock_off: IntGaugeVec,
     /// 1 while the gateway drains.
-    pub draining: IntGauge,
+    pub(crate) draining: IntGauge,
     /// The longest time for which a runtime ran nothing, when it was last looked at.
-    pub runtime_stall: Gauge,
+    pub(crate) runtime_stall: Gauge,
     log_dropped: IntGauge,
     damaged: IntGauge,
     damaged_files: Mutex<Vec<String>>,
     /// What operators may ask about the last minutes.
-    pub recent: Recent,
+    pub(crate) recent: Recent,
     /// Which certificates end first.
-    pub certificates: CertificateMetrics,
+    pub(crate) certificates: CertificateMetrics,
     door: door_events::DoorMetrics,
     lines: Lines,
     own_answers: OwnAnswers,
     clock: Arc<dyn Clock>,
     node: String,
     /// Where spans of sampled requests go.
-    pub tracer: Tracer,
+    pub(crate) tracer: Tracer,
 }
 
 impl Telemetry {
@@ -215,7 +215,7 @@ impl Telemetry {
     }
 
     /// Ends the story of a request: counts it and writes its line.
-    pub fn finish(&self, facts: &Facts, entry: &Entry<'_>) {
+    pub(crate) fn finish(&self, facts: &Facts, entry: &Entry<'_>) {
         let surface = position(Surface::ALL, &facts.surface);
         let counter = match facts.refused {
             Some(rejection) => self.refused.get(surface * Rejection::ALL.len() + position(Rejection::ALL, &rejection)),

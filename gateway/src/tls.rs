@@ -3,7 +3,7 @@
 //! A handshake chooses by SNI: the replica's certificate for exactly this name, else the platform's wildcard when it
 //! covers the name. Nothing is issued, asked or waited for while a client waits.
 
-pub mod challenge;
+pub(crate) mod challenge;
 mod open;
 
 pub use open::CertificateOpener;

@@ -17,8 +17,8 @@ use contract::usage::UsageOfProject;
 use contract::window::Window;
 use parking_lot::Mutex;
 
-pub use keys::KeyBook;
-pub use report::Reporter;
+pub(crate) use keys::KeyBook;
+pub(crate) use report::Reporter;
 
 contract::words! {
     /// How a charge was decided.
@@ -58,7 +58,7 @@ struct Page {
 }
 
 /// Counts per project, and the keys that were used.
-pub struct UsageBook {
+pub(crate) struct UsageBook {
     /// When keys were used last.
     pub keys: KeyBook,
     parts: Vec<Mutex<HashMap<ProjectUid, Page>>>,
@@ -80,7 +80,7 @@ impl Default for UsageBook {
 
 impl UsageBook {
     /// Counts a request that was charged or refused for its quota.
-    pub fn count(&self, project: &ProjectUid, decision: Decision, now: UnixMillis) {
+    pub(crate) fn count(&self, project: &ProjectUid, decision: Decision, now: UnixMillis) {
         let Some(part) = self.part(project) else { return };
         let (day, minute) = (Window::Day.index(now), Window::Minute.index(now));
         let mut pages = part.lock();

@@ -18,7 +18,7 @@ const USUAL: &str = include_str!("page.html");
 const POLICY: &[u8] = b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'";
 
 /// Whether a client asks for HTML by its name, as browsers do that show a page, and scripts and programs do not.
-pub fn accepts_html(headers: &HeaderMap) -> bool {
+pub(crate) fn accepts_html(headers: &HeaderMap) -> bool {
     let lines = headers.get_all(header::ACCEPT).iter().filter_map(|line| line.to_str().ok());
     lines.flat_map(|line| line.split(',')).any(|range| {
         let mut parts = range.split(';').map(str::trim);
@@ -29,7 +29,7 @@ pub fn accepts_html(headers: &HeaderMap) -> bool {
 
 impl Refusal {
     /// Writes status and fields to `out`; the page, a site's own or ours.
-    pub fn show(
+    pub(crate) fn show(
         &self,
         own: Option<&ErrorPage>,
         id: &RequestId,

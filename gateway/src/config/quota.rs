@@ -12,7 +12,7 @@ use quota::store::redis::settings::{RedisAddress, RedisMode, RedisSettings};
 
 /// Settings of quotas and bans.
 #[derive(Clone, Debug)]
-pub struct QuotaConfig {
+pub(crate) struct QuotaConfig {
     /// The servers that count for several gateways; `None`: this gateway counts by itself.
     pub redis: Option<RedisSettings>,
     /// What happens while the store does not answer.

@@ -20,7 +20,7 @@ use listener::{Client, Connection, H2Request, Handler, Served};
 const FIELDS_MAX: usize = 256;
 
 /// Serves what comes through the doors.
-pub struct Exchanges(pub Arc<Gateway>);
+pub(crate) struct Exchanges(pub Arc<Gateway>);
 
 #[async_trait]
 impl Handler for Exchanges {

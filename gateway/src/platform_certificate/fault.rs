@@ -7,7 +7,7 @@ use contract::time::UnixSeconds;
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CertificateFault {
+pub(crate) struct CertificateFault {
     /// Which certificate it is about.
     pub place: Place,
     /// The file of the chain.
@@ -28,7 +28,7 @@ contract::words! {
 
 /// What is wrong with a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FaultKind {
+pub(crate) enum FaultKind {
     /// A file cannot be read, or chain and key do not belong together: why.
     Unusable(String),
     /// Its last second of validity is over.
@@ -66,11 +66,11 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Every reason there is, for a label.
-    pub const REASONS: [&'static str; 9] =
+    pub(crate) const REASONS: [&'static str; 9] =
         ["unusable", "expired", "not_yet_valid", "names", "purpose", "ca", "self_signed", "authority", "ends_earlier"];
 
     /// For a label.
-    pub const fn reason(&self) -> &'static str {
+    pub(crate) const fn reason(&self) -> &'static str {
         match self {
             Self::Unusable(_) => "unusable",
             Self::Expired(_) => "expired",
@@ -134,7 +134,7 @@ impl fmt::Display for FaultKind {
 
 impl CertificateFault {
     /// What a person should do.
-    pub const fn remedy(&self) -> &'static str {
+    pub(crate) const fn remedy(&self) -> &'static str {
         match (self.place, &self.kind) {
             (Place::Refused, FaultKind::EndsEarlier { .. }) => {
                 "put one that lasts longer in its place, or restart the gateway to take this one"

@@ -34,7 +34,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 const BATCH_MAX: usize = 1_000;
 
 /// What happens to others when the replica changes.
-pub trait Watcher: Send + Sync {
+pub(crate) trait Watcher: Send + Sync {
     /// Hostnames that are no longer served. Called after every batch, before its revision is reported.
     fn retired(&self, hostnames: &[Hostname]);
     /// Changes were applied.
@@ -50,10 +50,10 @@ pub trait Watcher: Send + Sync {
 }
 
 /// Takes the sealed keys of the gateways and keeps them; called where it may block.
-pub type TakeKeyring = Arc<dyn Fn(&str) -> anyhow::Result<()> + Send + Sync>;
+pub(crate) type TakeKeyring = Arc<dyn Fn(&str) -> anyhow::Result<()> + Send + Sync>;
 
 /// Where to follow, and as whom.
-pub struct Follower {
+pub(crate) struct Follower {
     /// The control plane's internal listener.
     pub control: Peer,
     /// The token for it.
@@ -74,7 +74,7 @@ pub struct Follower {
 
 impl Follower {
     /// Follows until `end`, which is when nothing is served any more, and says goodbye.
-    pub async fn run(self, end: Shutdown) {
+    pub(crate) async fn run(self, end: Shutdown) {
         self.follow(&end).await;
         match tokio::time::timeout(GOODBYE_MAX, self.say_goodbye()).await {
             Ok(Ok(())) => tracing::debug!(

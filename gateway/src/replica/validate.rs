@@ -48,7 +48,7 @@ impl Unusable {
 
 /// Why a snapshot or change is refused. The word in the metric is [`Invalid::reason`].
 #[derive(Debug, thiserror::Error)]
-pub enum Invalid {
+pub(crate) enum Invalid {
     /// Fewer or more entities than announced, or more than anybody should have.
     #[error("the snapshot announced {announced} entities and brought {found}")]
     Count {
@@ -105,7 +105,7 @@ pub enum Invalid {
 
 impl Invalid {
     /// The word in `edge_replica_refused_total{reason}`.
-    pub const fn reason(&self) -> &'static str {
+    pub(crate) const fn reason(&self) -> &'static str {
         match self {
             Self::Count { .. } => "count",
             Self::History { .. } => "history",
@@ -119,7 +119,7 @@ impl Invalid {
     }
 
     /// Every word [`Invalid::reason`] can say.
-    pub const REASONS: &'static [&'static str] =
+    pub(crate) const REASONS: &'static [&'static str] =
         &["count", "history", "shrunk", "duplicate", Unusable::REASON, "loop", "token", "line"];
 }
 

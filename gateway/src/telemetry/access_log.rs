@@ -24,7 +24,7 @@ const FIELD_BYTES_MAX: usize = 512;
 
 /// What only the connection and the response know.
 #[derive(Debug)]
-pub struct Entry<'a> {
+pub(crate) struct Entry<'a> {
     /// The status sent; 0 when the client left before one was.
     pub status: u16,
     /// The method.
@@ -41,7 +41,7 @@ pub struct Entry<'a> {
 
 /// What the connection knows.
 #[derive(Clone, Copy, Debug)]
-pub struct ConnectionFacts<'a> {
+pub(crate) struct ConnectionFacts<'a> {
     /// `h1` or `h2`.
     pub protocol: &'a str,
     /// TLS version, empty for plain HTTP.

@@ -8,7 +8,7 @@ use crate::usage::Decision;
 use quota::settings::Mode;
 
 /// The counters of charges.
-pub struct QuotaMetrics {
+pub(crate) struct QuotaMetrics {
     decisions: Vec<IntCounter>,
     mode: IntGaugeVec,
 }
@@ -36,7 +36,7 @@ impl QuotaMetrics {
     }
 
     /// Counts a charge.
-    pub fn charged(&self, plan: Plan, decision: Decision) {
+    pub(crate) fn charged(&self, plan: Plan, decision: Decision) {
         let index = position(Plan::ALL, &plan) * Decision::ALL.len() + position(Decision::ALL, &decision);
         if let Some(counter) = self.decisions.get(index) {
             counter.inc();
@@ -44,7 +44,7 @@ impl QuotaMetrics {
     }
 
     /// Shows how requests are being counted.
-    pub fn show_mode(&self, now: Mode) {
+    pub(crate) fn show_mode(&self, now: Mode) {
         for mode in Mode::ALL {
             self.mode.with_label_values(&[mode.as_str()]).set(i64::from(*mode == now));
         }

@@ -7,11 +7,11 @@ const ERROR_PAGE_BYTES_MAX: usize = 64 * 1024;
 
 /// A page in which `{status}`, `{code}`, `{message}` and `{request_id}` stand for what they say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ErrorPage(Arc<str>);
+pub(crate) struct ErrorPage(Arc<str>);
 
 /// Why a text is no page.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-pub enum NoErrorPage {
+pub(crate) enum NoErrorPage {
     /// It is larger than it may be.
     #[error("make it smaller: at most 65536 bytes")]
     TooLarge,
