@@ -232,6 +232,7 @@ pub(crate) async fn tidy(app: Arc<App>, shutdown: Shutdown) {
 }
 
 async fn tidy_once(app: &App) -> Result<(), StoreError> {
+    app.store.mend_projects(None).await?;
     let forgotten = app.store.compact_log(app.change_log_rows).await?;
     if forgotten > 0 {
         tracing::info!(changes = forgotten, "the change log was compacted");
