@@ -98,6 +98,10 @@ pub(crate) enum Ended {
     OtherHistory,
     #[error("other entities than known cannot be read; the follower is sent the next snapshot")]
     Unreadable,
+    #[error(
+        "the change log asks for one snapshot after the other; the follower is sent the next one when it comes again"
+    )]
+    Circle,
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -208,13 +212,19 @@ impl Follower {
         }
     }
 
-    /// Sends everything the follower lacks.
+    /// Sends everything the follower lacks. A snapshot behind which the log wants another one without a change in between ends
+    /// the stream: the follower waits before it comes again, longer each time.
     async fn catch_up(&mut self) -> Result<(), Ended> {
+        let mut last = None;
         loop {
             match self.app.store.changes_after(&self.app.sealing, self.sent, CHANGES_PER_READ).await? {
                 Next::Changes(changes) if changes.is_empty() => return Ok(()),
                 Next::Changes(changes) => self.changes(changes).await?,
-                Next::Snapshot => self.snapshot().await?,
+                Next::Snapshot if last == Some(self.sent) => return Err(Ended::Circle),
+                Next::Snapshot => {
+                    self.snapshot().await?;
+                    last = Some(self.sent);
+                }
                 // It followed this history until now.
                 Next::OtherHistory(_) => {
                     self.app.went_back();

@@ -193,7 +193,8 @@ async fn reseal(app: &App, stored: &[SealedGeneration]) -> anyhow::Result<()> {
 async fn renew_when_due(app: &App) -> anyhow::Result<()> {
     let stored = app.store.generations().await?;
     reseal(app, &stored).await?;
-    let newest = stored.iter().find(|stored| open(app, stored).is_some()).map(|newest| newest.signs_from);
+    // What is sealed says since when it signs: the column may be damaged.
+    let newest = stored.iter().find_map(|stored| open(app, stored)).map(|newest| newest.signs_from);
     let due = newest.is_none_or(|newest| app.clock.now_seconds().0 >= newest.0.saturating_add(GENERATION_SECONDS));
     if due { renew(app, false).await } else { Ok(()) }
 }

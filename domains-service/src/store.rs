@@ -123,8 +123,8 @@ impl Store {
                 .await
         };
         database.first(count_on).await.context("starting the change log")?;
-        log::mark_the_newest(&database.write).await.context("marking the newest revision")?;
         let store = Self { database, clock, news: Arc::default(), last_used: Arc::default(), admitted: Arc::default() };
+        store.mend_the_newest().await.context("marking the newest revision")?;
         store.heard_of(store.newest_revision().await.context("reading the change log")?);
         Ok(store)
     }

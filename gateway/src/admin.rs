@@ -216,13 +216,16 @@ fn node(part: &NodeView) -> Value {
     })
 }
 
-/// The control plane's present state is right, even if it is of another history or lacks most of what is served.
-async fn accept(State(view): State<View>) -> Json<Value> {
-    view.gateway.pipeline.replica.accept();
-    let words = "an operator accepted what the control plane holds; asking for a snapshot";
+/// The state that was refused is right, even if it is of another history or lacks most of what is served. 409 when nothing is
+/// refused.
+async fn accept(State(view): State<View>) -> Response {
+    if let Err(why) = view.gateway.pipeline.replica.accept(view.clock.monotonic()) {
+        return Refusal::new(409, "nothing_to_accept", why.to_string()).into_response();
+    }
+    let words = "an operator accepted the state that was refused; asking for a snapshot";
     view.gateway.telemetry.recent.moments.now("replica", words.to_owned());
-    tracing::info!("an operator accepted what the control plane holds; asking for a snapshot that replaces everything");
-    accepted(State(view)).await
+    tracing::info!("an operator accepted the state that was refused; asking for a snapshot that replaces everything");
+    accepted(State(view)).await.into_response()
 }
 
 /// What has become of the acceptance, and why what came was refused.

@@ -31,7 +31,7 @@ use parking_lot::Mutex;
 use rustls::sign::CertifiedKey;
 use tokio::sync::watch;
 
-use self::acceptance::{Acceptance, Difference};
+use self::acceptance::{Acceptance, Difference, Refused};
 use self::file::{File, Kind, Step};
 use self::hot::Hot;
 use self::unheard::Standing;
@@ -118,7 +118,7 @@ pub(crate) struct Replica {
     /// What an operator has accepted.
     acceptance: watch::Sender<Acceptance>,
     /// Why the control plane's state is not taken, while it is not.
-    refusal: Mutex<Option<String>>,
+    refusal: Mutex<Option<Refused>>,
     standing: Standing,
 }
 
@@ -273,7 +273,7 @@ impl Replica {
         let difference = if self.accepts() {
             Some(Difference::between(&self.file, entities, position.revision).map_err(ReplicaError::File)?)
         } else {
-            self.has_most_hostnames(entities)?;
+            self.has_most_hostnames(entities, position)?;
             None
         };
         self.file.replace(entities, &aside, position).map_err(ReplicaError::File)?;
@@ -284,6 +284,7 @@ impl Replica {
         self.certificates.forget_all();
         self.challenges.forget_all();
         if let Some(difference) = difference {
+            self.note_refusal(None);
             self.acceptance.send_replace(Acceptance::Taken(Box::new(difference)));
         }
         Ok(aside)
@@ -294,45 +295,27 @@ impl Replica {
         self.file.set_aside(limit)
     }
 
-    fn has_most_hostnames(&self, entities: &[Entity]) -> Result<(), ReplicaError> {
+    fn has_most_hostnames(&self, entities: &[Entity], there: Position) -> Result<(), ReplicaError> {
         let known = self.file.count(Kind::Site).map_err(ReplicaError::File)?;
         let found = entities.iter().filter(|entity| matches!(entity, Entity::Site(_))).count() as u64;
         if known > HOSTNAMES_FEW && found < known / 2 {
-            return Err(Invalid::Shrunk { known, found }.into());
+            return Err(Invalid::Shrunk { known, found, there }.into());
         }
         Ok(())
     }
 
-    /// An operator accepts what the control plane holds now: the follower asks for a snapshot, which replaces everything.
-    pub(crate) fn accept(&self) {
-        self.note_refusal(None);
-        self.acceptance.send_replace(Acceptance::Waiting);
-    }
-
-    /// What has become of the last acceptance.
-    pub(crate) fn acceptance(&self) -> Acceptance {
-        self.acceptance.borrow().clone()
-    }
-
-    /// Whether an operator has accepted a state that has not come yet.
-    pub(crate) fn accepts(&self) -> bool {
-        *self.acceptance.borrow() == Acceptance::Waiting
-    }
-
-    /// Until [`Replica::accepts`].
-    pub(crate) async fn accepted(&self) {
-        // The sender lives as long as we do.
-        let _ = self.acceptance.subscribe().wait_for(|acceptance| *acceptance == Acceptance::Waiting).await;
-    }
-
     /// Why what the control plane says is not taken, while it is not: its content is refused, or the file takes no more.
     pub(crate) fn refusal(&self) -> Option<String> {
+        self.refused().map(|refused| refused.why)
+    }
+
+    pub(crate) fn refused(&self) -> Option<Refused> {
         self.refusal.lock().clone()
     }
 
-    /// What the control plane says is not taken for this reason, or is taken again.
-    pub(crate) fn note_refusal(&self, why: Option<String>) {
-        *self.refusal.lock() = why;
+    /// What the control plane says is not taken, or is taken again.
+    pub(crate) fn note_refusal(&self, refused: Option<Refused>) {
+        *self.refusal.lock() = refused;
     }
 
     fn forget(&self, effect: &Effect, retired: &mut Vec<Hostname>) {

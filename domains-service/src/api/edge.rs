@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use chassis::guard;
+use chassis::refusal::Refusal;
 use chassis::shutdown::Shutdown;
 use chassis::sql::UnreadableRows;
 use contract::feed::{NodeReport, NotAMark, Revision};
@@ -35,8 +36,8 @@ const WITHDRAWALS_SHOWN_MAX: i64 = 200;
 /// The longest name of a node.
 const NODE_BYTES_MAX: usize = 128;
 
-/// `GET /internal/edge/feed?node=ID&after=REVISION&mark=MARK&keyring=1`: frames, for ever; with the gateway's keys for one
-/// that asks for them. Refuses a follower of another history.
+/// `GET /internal/edge/feed?node=ID&after=REVISION&mark=MARK&keyring=1&whole=1`: frames, for ever; with the gateway's keys for
+/// one that asks for them, and with a snapshot first for one that wants the whole. Refuses a follower of another history.
 pub(super) async fn feed(
     State(app): State<Arc<App>>,
     Extension(places): Extension<Arc<Places>>,
@@ -51,7 +52,8 @@ pub(super) async fn feed(
     let after = Revision(params.value("after", 0, "a revision")?);
     let mark = params.text("mark").map(|text| text.parse().map_err(|error: NotAMark| bad_mark(&error))).transpose()?;
     if let Next::OtherHistory(newest) = app.store.changes_after(&app.sealing, (after, mark), 0).await? {
-        return Err(refuse_history(&edge.node(&node), after, newest));
+        let (_, here, _) = app.store.snapshot().await?;
+        return Err(refuse_history(&app, &edge.node(&node), after, newest).with_details(json!(here)).into());
     }
     admit(&app, &edge.node(&node)).await?;
     if !app.store.is_good(&edge.0.digest).await? {
@@ -63,7 +65,8 @@ pub(super) async fn feed(
     let (pieces, waiting) = mpsc::channel(PIECES_WAITING_MAX);
     let watch = app.store.watch_credential(&edge.0.digest);
     let wants_keyring = params.text("keyring") == Some("1");
-    let follower = feed::Follower::new(app, places, edge.0, wants_keyring, (after, mark), pieces);
+    let place_of_follower = if params.text("whole") == Some("1") { (Revision::default(), None) } else { (after, mark) };
+    let follower = feed::Follower::new(app, places, edge.0, wants_keyring, place_of_follower, pieces);
     tokio::spawn(async move {
         let _place = place;
         match feed::serve(follower, shutdown).await {
@@ -80,7 +83,8 @@ fn bad_mark(error: &NotAMark) -> Stop {
 }
 
 /// The refusal for a gateway that followed another history.
-fn refuse_history(node: &str, after: Revision, newest: Revision) -> Stop {
+fn refuse_history(app: &App, node: &str, after: Revision, newest: Revision) -> Refusal {
+    app.nodes.refused_history(node);
     tracing::warn!(
         node,
         revision = after.0,
@@ -89,7 +93,7 @@ fn refuse_history(node: &str, after: Revision, newest: Revision) -> Stop {
          database back, or run `tollhouse node accept`"
     );
     let message = format!("This database has no revision {after} with this mark; its newest revision is {newest}.");
-    Code::History.refuse(message).into()
+    Code::History.refuse(message)
 }
 
 /// `POST /internal/edge/nodes`: how far a gateway has come. What cannot be is refused: a revision that there is not, one of
@@ -116,7 +120,7 @@ pub(super) async fn report(
         Claim::NeverGiven => return Err(refuse_revision(&app, &report)),
         Claim::OtherHistory(newest) => {
             app.nodes.disbelieve(&report.node);
-            return Err(refuse_history(&report.node, report.applied, newest));
+            return Err(refuse_history(&app, &report.node, report.applied, newest).into());
         }
     };
     let on_record = app.nodes.report(report.clone());
@@ -148,6 +152,7 @@ async fn admit(app: &App, node: &str) -> Result<(), Stop> {
 /// The refusal for a report of a revision that there is not.
 fn refuse_revision(app: &App, report: &NodeReport) -> Stop {
     app.nodes.disbelieve(&report.node);
+    app.nodes.refused_history(&report.node);
     tracing::warn!(
         node = report.node,
         revision = report.applied.0,
@@ -273,6 +278,7 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop
         "domains": domains,
         "nodes_live": nodes.asked,
         "nodes_lagging": nodes.lagging,
+        "gateways_of_another_history": app.nodes.of_another_history(),
         "withdrawals": withdrawals,
         "certificate_authorities": app.authorities.names(),
         "sealed_with_older": seals.older,

@@ -114,10 +114,16 @@ impl Stored for GenerationRow {
 
     fn read(self, columns: &mut Columns) -> Option<SealedGeneration> {
         let Self { number, sealed, signs_from } = self;
+        if !(0..=GENERATION_MAX).contains(&number) {
+            columns.bad("number", format!("no generation was ever given the number {number}"));
+        }
         let signs_from = UnixSeconds(signs_from);
         columns.unreadable().is_none().then_some(SealedGeneration { number, sealed, signs_from })
     }
 }
+
+/// The highest number that a generation can have: numbers are seconds since the Unix epoch, and the next one after those given.
+const GENERATION_MAX: i64 = 1 << 40;
 
 /// A generation of keys as it rests.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -356,11 +362,13 @@ impl Write {
         compromised: bool,
     ) -> Result<(), StoreError> {
         let kept = if compromised { 0 } else { i64::try_from(GENERATIONS_MAX).unwrap_or(i64::MAX) - 1 };
+        // Numbers that were never given, and what is no number, are not among them.
         query(
             "DELETE FROM gateway_keys WHERE number NOT IN
-             (SELECT number FROM gateway_keys ORDER BY CAST(number AS BIGINT) DESC LIMIT $1)",
+             (SELECT number FROM gateway_keys WHERE number BETWEEN 0 AND $2 ORDER BY number DESC LIMIT $1)",
         )
         .bind(kept)
+        .bind(GENERATION_MAX)
         .execute(self.connection())
         .await?;
         rows::forget_all(self.connection(), Table::GatewayKeys, "");

@@ -1,6 +1,7 @@
 //! What two replicas over one PostgreSQL could do to each other, below the API.
 
 mod bounds;
+mod counters;
 mod history;
 #[path = "../../../chassis/tests/support/postgres.rs"]
 mod server;

@@ -106,7 +106,8 @@ const COLUMNS: &[(&str, &str, Holds)] = &[
     ("projects", "browsers", parsed(PROJECT)),
     ("projects", "id", Key),
     ("projects", "kept_domains", parsed(PROJECT)),
-    ("projects", "name", parsed(PROJECT)),
+    // Put back from what the gateways were told as soon as an operator names it.
+    ("projects", "name", asked(PROJECT)),
     ("projects", "plan", parsed(PROJECT)),
     ("projects", "proof_key", parsed(PROJECT)),
     ("projects", "salt", Opaque),

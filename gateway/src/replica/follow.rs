@@ -11,6 +11,7 @@ use chassis::clock::Clock;
 use chassis::peer::Peer;
 use chassis::secret::Secret;
 use chassis::shutdown::Shutdown;
+use contract::error::ErrorBody;
 use contract::feed::{Change, Entity, LINE_BYTES_MAX, NodeReport, Position, Revision};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
@@ -18,6 +19,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use tokio_util::codec::{FramedRead, LinesCodec};
 use tokio_util::io::StreamReader;
 
+use super::acceptance::Refused;
 use super::stream::{ChangeStream, Told};
 use super::{Invalid, Replica, ReplicaError, Unheard, Unusable};
 use chassis::names;
@@ -109,7 +111,7 @@ impl Follower {
         let mut pause = PAUSE_MIN;
         let mut said = false;
         while !shutdown.has_begun() {
-            let before = self.replica.revision();
+            let (before, accepted) = (self.replica.revision(), self.replica.accepts());
             let ended = tokio::select! {
                 () = shutdown.begun() => return,
                 ended = self.follow_once() => ended,
@@ -121,7 +123,7 @@ impl Follower {
                     self.say_unheard(&mut said);
                 }
             }
-            let goes_on = self.replica.revision() > before || self.replica.accepts();
+            let goes_on = self.replica.revision() > before || (self.replica.accepts() && !accepted);
             pause = if goes_on { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
             let jitter = pause / 3 * u32::try_from(self.clock.now().0.rem_euclid(100)).unwrap_or(0) / 100;
             tokio::select! {
@@ -147,7 +149,7 @@ impl Follower {
 
     async fn follow_once(&self) -> anyhow::Result<()> {
         let client = self.client().await?;
-        let accepted = self.replica.accepts();
+        let accepted = self.replica.accepted_place(self.clock.monotonic());
         let response = self.ask(&client, accepted).await?;
         let bytes = response.bytes_stream().map_err(std::io::Error::other);
         let lines = FramedRead::new(StreamReader::new(bytes), LinesCodec::new_with_max_length(LINE_BYTES_MAX));
@@ -157,7 +159,7 @@ impl Follower {
         loop {
             let chunk = tokio::select! {
                 // Asked again, for a snapshot.
-                () = self.replica.accepted(), if !accepted => return Ok(()),
+                () = self.replica.accepted(), if accepted.is_none() => return Ok(()),
                 chunk = lines.next() => chunk,
             };
             let Some(chunk) = chunk else { return Ok(()) };
@@ -217,13 +219,17 @@ impl Follower {
         }
     }
 
-    /// Asks for what follows the replica's position; for everything if an operator has `accepted` that.
-    async fn ask(&self, client: &reqwest::Client, accepted: bool) -> anyhow::Result<reqwest::Response> {
-        let position = if accepted { None } else { self.replica.position()? };
-        let place = position.map_or_else(
+    /// Asks for what follows the replica's position; for everything of the database that has the place that an operator has
+    /// `accepted`.
+    async fn ask(&self, client: &reqwest::Client, accepted: Option<Position>) -> anyhow::Result<reqwest::Response> {
+        let position = if accepted.is_some() { accepted } else { self.replica.position()? };
+        let mut place = position.map_or_else(
             || "after=0".to_owned(),
             |Position { revision, mark }| format!("after={revision}&mark={mark}"),
         );
+        if accepted.is_some() {
+            place.push_str("&whole=1");
+        }
         let url = self.control.at(&format!("/internal/edge/feed?node={}&{place}&keyring=1", self.node));
         let response = client.get(url).bearer_auth(&*self.token.to_token()).send().await?;
         if response.status() == reqwest::StatusCode::CONFLICT {
@@ -231,7 +237,13 @@ impl Follower {
             if self.report(client, None).await {
                 self.is_heard().await?;
             }
-            return Err(self.refuse(Invalid::History { known: self.replica.revision() }));
+            if accepted.is_some() {
+                self.replica
+                    .end_acceptance("the control plane's database is another one than the one that was accepted");
+            }
+            let body: Option<ErrorBody> = response.json().await.ok();
+            let there = body.and_then(|body| serde_json::from_value(body.details?).ok());
+            return Err(self.refuse(Invalid::History { known: self.replica.revision(), there }));
         }
         Ok(response.error_for_status()?)
     }
@@ -325,7 +337,7 @@ impl Follower {
             gap @ ReplicaError::Gap { .. } => gap.into(),
             ReplicaError::File(_) => {
                 let error = anyhow::Error::from(error);
-                self.replica.note_refusal(Some(format!("{error:#}")));
+                self.replica.note_refusal(Some(Refused { why: format!("{error:#}"), there: None }));
                 error
             }
         }
@@ -333,7 +345,7 @@ impl Follower {
 
     fn refuse(&self, invalid: Invalid) -> anyhow::Error {
         self.watcher.refused(invalid.reason());
-        self.replica.note_refusal(Some(invalid.to_string()));
+        self.replica.note_refusal(Some(Refused { why: invalid.to_string(), there: invalid.acceptable() }));
         anyhow::Error::new(invalid).context("refused, the last good state stays")
     }
 }

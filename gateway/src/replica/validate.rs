@@ -9,7 +9,7 @@
 
 use std::collections::HashSet;
 
-use contract::feed::{Entity, EntityName, Revision, Unsound};
+use contract::feed::{Entity, EntityName, Position, Revision, Unsound};
 use contract::hostname::Hostname;
 
 use crate::tls::CertificateOpener;
@@ -66,6 +66,8 @@ pub(crate) enum Invalid {
     History {
         /// The newest revision applied.
         known: Revision,
+        /// Where that database is, if the control plane said so.
+        there: Option<Position>,
     },
     /// A snapshot without most of what is served.
     #[error(
@@ -77,6 +79,8 @@ pub(crate) enum Invalid {
         known: u64,
         /// Hostnames of the snapshot.
         found: u64,
+        /// Where the database is that it is of.
+        there: Position,
     },
     /// Two entities have one name.
     #[error("{0:?} appears twice")]
@@ -115,6 +119,15 @@ impl Invalid {
             Self::Unsound(Unsound::Loop(_)) => "loop",
             Self::Unsound(Unsound::Token(_)) => "token",
             Self::Line(_) => "line",
+        }
+    }
+
+    /// Where the database is whose state is refused, where an operator may accept that.
+    pub(super) const fn acceptable(&self) -> Option<Position> {
+        match self {
+            Self::History { there, .. } => *there,
+            Self::Shrunk { there, .. } => Some(*there),
+            _ => None,
         }
     }
 

@@ -246,16 +246,48 @@ async fn a_database_that_went_back_is_refused_at_any_number() {
 }
 
 #[tokio::test]
-async fn an_acceptance_of_what_is_followed_anyhow_changes_nothing() {
+async fn an_acceptance_without_a_refusal_is_refused_and_arms_nothing() {
     let world = World::start().await;
-    let changed = accept(&world).await;
-    for kind in ["keys", "hostnames", "projects"] {
-        for change in ["added", "removed", "changed"] {
-            assert_eq!(changed[kind][change]["count"], 0, "{changed}");
-        }
-    }
-    world.control.put(site("later.tollhouse.localhost", "blog")).await;
-    assert_eq!(world.control.asked_after(), [0, 0], "everything was asked for once more");
+    let nothing = async || {
+        let (status, said) = world.admin.ask("POST", "/replica/accept", &world.operator()).await;
+        assert_eq!(status, 409, "{said}");
+        assert!(said.contains("nothing_to_accept") && said.contains("Nothing is refused here"), "{said}");
+    };
+    nothing().await;
+    // Nor while the control plane is away: what comes back is another database.
+    world.control.die().await;
+    nothing().await;
+    drop(world.control.lose_database());
+    world.control.revive().await;
+    refuses(&world).await;
+    assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
+}
+
+#[tokio::test]
+async fn an_acceptance_is_of_the_database_that_was_refused_alone() {
+    let world = World::start().await;
+    let right = world.control.lose_database();
+    refuses(&world).await;
+    let refused = world.control.copy_database();
+    world.control.die().await;
+    let authorization = world.operator();
+    assert_eq!(world.admin.ask("POST", "/replica/accept", &authorization).await.0, 200);
+    // A third one comes in its place.
+    world.control.put_back(right);
+    drop(world.control.lose_database());
+    world.control.publish(Effect::Put(site("third.tollhouse.localhost", "blog")));
+    let before = world.control.refused();
+    world.control.revive().await;
+    eventually("the gateway asks again", async || (world.control.refused() > before + 1).then_some(())).await;
+    let (_, said) = world.admin.ask("GET", "/replica/accept", &authorization).await;
+    assert!(said.contains("\"none\"") && said.contains("node accept"), "{said}");
+    assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200, "the last good state is served");
+    // And it is used up.
+    world.control.put_back(refused);
+    refuses(&world).await;
+    let before = world.control.refused();
+    eventually("the gateway asks again", async || (world.control.refused() > before).then_some(())).await;
+    assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
 }
 
 #[tokio::test]

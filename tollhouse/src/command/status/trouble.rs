@@ -14,6 +14,9 @@ const CLOCKS_APART_MILLISECONDS_MAX: i64 = 60_000;
 /// Trouble of a store that was met longer ago counts as over.
 const RECENT_SECONDS: u64 = 60;
 
+/// A service asks every second whose identities are good.
+const TRUST_SECONDS_MAX: u64 = 60;
+
 /// How a service refuses what it would have to ask its database for.
 const NO_DATABASE: [&str; 2] = ["storage_unavailable", "storage_full"];
 
@@ -40,8 +43,25 @@ pub(super) fn find(all: &Value) -> Vec<String> {
             text(refused, "what_to_do")
         ));
     }
+    let elsewhere: Vec<&str> = items(all, "/control/gateways_of_another_history").filter_map(Value::as_str).collect();
+    if !elsewhere.is_empty() {
+        found.push(format!(
+            "the domains-service's database lacks changes that these gateways have applied: {}. It went back to an earlier state, or \
+             is another one; a gateway that starts with an empty data directory serves that state",
+            elsewhere.join(", ")
+        ));
+    }
     unreadable_rows(all.get("control"), &mut found);
     of_service("the orders-service", all.get("orders"), "store_trouble", "kind", &mut found);
+    if let Some(old) =
+        all.pointer("/orders/trust_seconds_old").and_then(Value::as_u64).filter(|old| *old > TRUST_SECONDS_MAX)
+    {
+        found.push(format!(
+            "the control plane last told the orders-service {} minutes ago whose identities are good: it still accepts gateways \
+             that were revoked since",
+            old / 60
+        ));
+    }
     let newest = all.pointer("/nodes/revision").and_then(Value::as_u64);
     for edge in items(all, "/edges") {
         let behind =
@@ -259,8 +279,8 @@ mod tests {
                 "certificates": [{ "host": "a.example", "lifetime_left": 0.6 }],
             }],
             "control": { "revision": 7, "trouble": null, "unreadable_rows": null, "sealed_with_older": 3, "sealed_with_missing": 0,
-                "credential_files_refused": [] },
-            "orders": { "version": "1", "store_trouble": { "kind": "full", "seconds_ago": 61 } },
+                "credential_files_refused": [], "gateways_of_another_history": [] },
+            "orders": { "version": "1", "store_trouble": { "kind": "full", "seconds_ago": 61 }, "trust_seconds_old": 60 },
             "nodes": { "revision": 7 },
             "withdrawals": { "withdrawals": [], "total": 0 },
         })
@@ -328,6 +348,11 @@ mod tests {
             ("/control", json!({ "unreachable": "refused" }), "the domains-service does not answer: refused"),
             ("/control/sealed_with_missing", json!(2), "2 private keys or secrets of webhooks need a sealing secret"),
             (
+                "/control/gateways_of_another_history",
+                json!(["edge-1", "edge-2"]),
+                "lacks changes that these gateways have applied: edge-1, edge-2. It went back",
+            ),
+            (
                 "/control/credential_files_refused",
                 json!([{ "file": "secrets/gateways/edge-1.key", "reason": "revoked", "what_to_do": "remove the file" }]),
                 "the credential file secrets/gateways/edge-1.key when it started: remove the file",
@@ -354,6 +379,11 @@ mod tests {
                 "2 withdrawals wait for edge/gw-1, edge/gw-2, which may serve them still; the oldest is the key key_a of project demo",
             ),
             ("/orders", json!({ "unreachable": "refused" }), "the orders-service does not answer: refused"),
+            (
+                "/orders/trust_seconds_old",
+                json!(600),
+                "told the orders-service 10 minutes ago whose identities are good",
+            ),
             (
                 "/orders/store_trouble/seconds_ago",
                 json!(3),
