@@ -15,6 +15,11 @@ pub(crate) const PLACE: &str = "place";
 /// The replica, in the data directory.
 pub(crate) const REPLICA: &str = "replica.redb";
 
+/// The files that a start sets aside when they are damaged.
+pub(crate) const FILES: [&str; 2] = [PLACE, REPLICA];
+/// What follows the name of a damaged file.
+pub(crate) const SUFFIX: &str = ".damaged";
+
 /// Opens a file; one that is damaged is set aside and made anew.
 ///
 /// # Errors
@@ -59,14 +64,9 @@ pub(crate) fn set_aside(path: &Path, error: &anyhow::Error) -> anyhow::Result<()
     Ok(())
 }
 
-fn kept_as(path: &Path) -> PathBuf {
+/// Where a damaged file is kept.
+pub(crate) fn kept_as(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
-    name.push(".damaged");
+    name.push(SUFFIX);
     PathBuf::from(name)
-}
-
-/// The files that were set aside in this data directory and are still there.
-pub(crate) fn found(directory: &Path) -> Vec<String> {
-    let kept = [PLACE, REPLICA].map(|name| kept_as(&directory.join(name)));
-    kept.iter().filter(|kept| kept.exists()).map(|kept| kept.display().to_string()).collect()
 }

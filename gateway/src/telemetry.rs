@@ -10,6 +10,7 @@ mod own_answers;
 mod quota_metrics;
 mod spans;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,8 +21,8 @@ use chassis::metrics::{
 };
 use chassis::trace::Tracer;
 use contract::time::UnixSeconds;
-use parking_lot::Mutex;
 
+use crate::damage;
 use crate::facts::{Facts, Surface};
 use crate::keys::Authentication;
 use crate::recent::Recent;
@@ -81,8 +82,7 @@ pub struct Telemetry {
     /// The longest time for which a runtime ran nothing, when it was last looked at.
     pub(crate) runtime_stall: Gauge,
     log_dropped: IntGauge,
-    damaged: IntGauge,
-    damaged_files: Mutex<Vec<String>>,
+    damaged: IntGaugeVec,
     /// What operators may ask about the last minutes.
     pub(crate) recent: Recent,
     /// Which certificates end first.
@@ -197,12 +197,12 @@ impl Telemetry {
                 "edge_log_dropped_lines",
                 "Log lines dropped because nobody read them, or that could not be written.",
             )?,
-            damaged: metrics::gauge(
+            damaged: metrics::gauge_vec(
                 registry,
-                "edge_damaged_files",
-                "Damaged files of the data directory that a start has set aside, and that are still there.",
+                "edge_damaged_file",
+                "1 while this file of the data directory is damaged and set aside; else 0.",
+                &["file"],
             )?,
-            damaged_files: Mutex::default(),
             recent: Recent::new(clock.clone()),
             certificates: CertificateMetrics::new(registry)?,
             door: door_events::DoorMetrics::new(registry)?,
@@ -284,15 +284,18 @@ impl Telemetry {
         self.clock.now_seconds()
     }
 
-    /// The damaged files that are still there, when last looked at: two at most.
+    /// The damaged files of the data directory that were set aside, when last looked at.
     pub(crate) fn damaged_files(&self) -> Vec<String> {
-        self.damaged_files.lock().clone()
+        let is_there = |name: &&&str| self.damaged.with_label_values(&[**name]).get() == 1;
+        damage::FILES.iter().filter(is_there).map(|name| format!("{name}{}", damage::SUFFIX)).collect()
     }
 
-    /// Shows the damaged files that are still there.
-    pub(crate) fn show_damaged(&self, files: Vec<String>) {
-        self.damaged.set(i64::try_from(files.len()).unwrap_or(i64::MAX));
-        *self.damaged_files.lock() = files;
+    /// Shows which of them are in this directory.
+    pub(crate) fn show_damaged(&self, directory: &Path) {
+        for name in damage::FILES {
+            let is_there = damage::kept_as(&directory.join(name)).exists();
+            self.damaged.with_label_values(&[name]).set(i64::from(is_there));
+        }
     }
 
     /// How many log lines were dropped, when last looked at.

@@ -20,7 +20,6 @@ use tokio::task::JoinHandle;
 use super::counting::UsageFile;
 use crate::admin::Live;
 use crate::clock::FleetClock;
-use crate::damage;
 use crate::platform_certificate::{CertificateFault, Place, PlatformCertificate};
 use crate::replica::{Expiry, Replica};
 use crate::telemetry::{CertificateKind, Telemetry};
@@ -158,23 +157,13 @@ pub(super) struct OnDisk {
     pub(super) data_directory: PathBuf,
 }
 
-/// What the last look at the disk found.
-struct Looked {
-    /// The certificate of a domain that ends first.
-    domains: Option<Expiry>,
-    platform_replaced: bool,
-    damaged: Vec<String>,
-}
-
 impl OnDisk {
-    /// Writes usage, and looks at the files.
-    fn look(&self, now: UnixSeconds) -> Looked {
+    /// Writes usage; answers the certificate of a domain that ends first, and whether the platform's has been replaced.
+    fn look(&self, now: UnixSeconds, telemetry: &Telemetry) -> (Option<Expiry>, bool) {
         self.usage.write();
-        Looked {
-            platform_replaced: self.platform.as_ref().is_some_and(|platform| platform.look(&self.replica, now)),
-            domains: self.replica.soonest_to_expire(1).pop(),
-            damaged: damage::found(&self.data_directory),
-        }
+        telemetry.show_damaged(&self.data_directory);
+        let replaced = self.platform.as_ref().is_some_and(|platform| platform.look(&self.replica, now));
+        (self.replica.soonest_to_expire(1).pop(), replaced)
     }
 }
 
@@ -209,20 +198,19 @@ pub(super) async fn housekeep(chores: Chores, disk: OnDisk) {
     loop {
         let ended = tokio::time::timeout(CHORES_EVERY, chores.end.begun()).await.is_ok();
         // On a thread that may wait: a disk that takes a snapshot of gigabytes lets others wait for seconds.
-        let looking = disk.clone();
+        let (looking, telemetry) = (disk.clone(), chores.telemetry.clone());
         let now = chores.clock.now_seconds();
-        let looked = tokio::task::spawn_blocking(move || looking.look(now)).await;
+        let looked = tokio::task::spawn_blocking(move || looking.look(now, &telemetry)).await;
         chores.telemetry.runtime_stall.set(chores.watchdog.longest_silence().as_secs_f64());
         chores.telemetry.show_clocks(chores.clock.off().by_name());
         chores.telemetry.show_dropped(chores.logs.dropped());
         chores.telemetry.quota.show_mode(chores.quota.mode());
         chores.telemetry.show_connections(chores.live.connections.live());
         seen.look(&chores);
-        if let Ok(looked) = looked {
-            chores.telemetry.show_damaged(looked.damaged);
-            chores.telemetry.certificates.show(CertificateKind::Domains, looked.domains.as_ref(), now);
+        if let Ok((domains, replaced)) = looked {
+            chores.telemetry.certificates.show(CertificateKind::Domains, domains.as_ref(), now);
             if let Some(platform) = &disk.platform {
-                show_platform(&chores, platform, looked.platform_replaced, &mut platform_faults);
+                show_platform(&chores, platform, replaced, &mut platform_faults);
             }
         }
         if ended {

@@ -241,7 +241,7 @@ async fn certificates_are_replaced_while_processes_run(directory: &Path, listene
         let port = address.rsplit_once(':').unwrap().1;
         for host in ["localhost", "127.0.0.1"] {
             let answer = believing(&internal).get(format!("https://{host}:{port}/")).send().await;
-            assert!(answer.is_err(), "{name} is believed to be {host}");
+            assert!(answer.is_err(), "{name} passes for {host}");
         }
         before.push(shown(name, address).await);
     }

@@ -339,9 +339,9 @@ mod tests {
             ),
             (
                 "/edges/0/damaged_files",
-                json!(["data/place.damaged"]),
+                json!(["place.damaged"]),
                 "(10.0.0.1:9901) found a damaged file in its data directory and started without it: check the disk, then \
-                 remove data/place.damaged",
+                 remove place.damaged",
             ),
             ("/edges/0/log_lines_dropped", json!(3), "has dropped 3 log lines"),
             ("/edges/0/revision", json!(5), "is 2 revisions behind"),
