@@ -16,8 +16,8 @@ use tokio::time::error::Elapsed;
 use super::credentials::Credential;
 use super::{Store, StoreError};
 
-/// Between two looks at the database.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// After the pause, until the next look when no request wants one: there is one every second.
+const LOOK_EVERY: Duration = Duration::from_millis(900);
 
 /// Between two looks for credentials that are unknown: however many come, this is what they cost the database.
 const UNKNOWN_PAUSE: Duration = Duration::from_millis(100);
@@ -130,7 +130,7 @@ impl Store {
             tokio::select! {
                 () = shutdown.begun() => return,
                 () = self.admitted.wanted.notified() => {}
-                () = tokio::time::sleep(LOOK_EVERY - UNKNOWN_PAUSE) => {}
+                () = tokio::time::sleep(LOOK_EVERY) => {}
             }
         }
     }

@@ -134,6 +134,15 @@ impl Stored for GoodRow {
 }
 
 chassis::record! {
+    /// What holds a name.
+    struct Holder {
+        kind: String,
+        file: Option<String>,
+        expires_at: Option<i64>,
+    }
+}
+
+chassis::record! {
     struct Row {
         kind: String,
         name: String,
@@ -293,15 +302,15 @@ impl Write {
         file: Option<&str>,
     ) -> Result<Result<(), NotEnrolled>, StoreError> {
         let holder = query_as(of_holder!("SELECT kind, file, expires_at FROM credentials"));
-        let holder: Option<Found<(String, Option<String>, Option<i64>)>> =
+        let holder: Option<Found<Holder>> =
             holder.bind(new.name).bind(new.kind.as_str()).fetch_optional(self.connection()).await?;
         // One that cannot be read is no credential, and is replaced.
-        if let Some(Found { row: (kind, old_file, expires_at), bad: None }) = &holder {
-            if kind != new.kind.as_str() {
+        if let Some(Found { row: holder, bad: None }) = &holder {
+            if holder.kind != new.kind.as_str() {
                 return Ok(Err(NotEnrolled::OtherKind));
             }
-            let is_over = expires_at.is_some_and(|end| end <= self.now().0);
-            if !is_over && (file.is_none() || old_file.is_none()) {
+            let is_over = holder.expires_at.is_some_and(|end| end <= self.now().0);
+            if !is_over && (file.is_none() || holder.file.is_none()) {
                 return Ok(Err(NotEnrolled::Exists));
             }
         }
