@@ -107,8 +107,8 @@ pub(crate) struct Store {
 /// How often the use of a credential is written down, in milliseconds.
 const USE_NOTED_EVERY_MILLIS: i64 = 60_000;
 
-/// Credentials whose last use is remembered: as many as there can be of gateways, services and operators.
-const LAST_USED_MAX: usize = 2_048;
+/// Credentials whose last use is remembered: more than can be good.
+const LAST_USED_MAX: usize = 4_096;
 
 impl Store {
     /// Opens the database, brings its schema up to date and reads the newest revision.

@@ -67,6 +67,7 @@ pub(super) async fn create(
     let NewCredential { kind, name, .. } = wanted;
     let credential = Secret::generate().map_err(|_| Code::InternalError.refuse("There is no randomness."))?;
     let mut write = app.store.write().await?;
+    write.confirm(&maker).await?;
     let expires_at = days.map(|days| write.now().plus(i64::from(days) * DAY_MILLIS));
     let (digest, from) = (digest_of(&credential), Origin::Maker(&maker.digest));
     let enrolled = write.enrol(&Enrolment { kind, name: &name, digest: &digest, expires_at, from }).await?;
@@ -135,6 +136,7 @@ pub(super) async fn revoke(
         return Err(Code::CommandLineCredential.refuse(message).into());
     }
     let mut write = app.store.write().await?;
+    write.confirm(&actor).await?;
     let mut revoked: Vec<_> = write.good_credential(kind, &name).await?.into_iter().collect();
     let mut made = write.made_by(kind, &name).await?;
     if with_made {

@@ -121,7 +121,7 @@ impl Stored for GoodRow {
     const IS_PART: bool = true;
 
     fn place(&self) -> RowPlace {
-        place(&self.kind, &self.name, &self.digest)
+        place(&self.name, &self.digest)
     }
 
     /// A row of which anything cannot be read is no credential.
@@ -160,7 +160,7 @@ impl Stored for Row {
     type Value = Recorded;
 
     fn place(&self) -> RowPlace {
-        place(&self.kind, &self.name, &self.digest)
+        place(&self.name, &self.digest)
     }
 
     fn read(self, columns: &mut Columns) -> Option<Recorded> {
@@ -179,9 +179,9 @@ impl Stored for Row {
     }
 }
 
-fn place(kind: &str, name: &str, digest: &str) -> RowPlace {
+fn place(name: &str, digest: &str) -> RowPlace {
     let digest: String = digest.chars().take(SHOWN_OF_DIGEST).collect();
-    rows::place(Table::Credentials, format!("{kind} {name} {digest}"), "")
+    rows::place(Table::Credentials, format!("{name} {digest}"), "")
 }
 
 /// A statement that reads whole rows, each with the name of the operator who made it.
@@ -248,19 +248,11 @@ pub(super) const GOOD_OPERATOR: &str = "SELECT COUNT(*) FROM credentials WHERE k
 impl Write {
     /// Puts a credential on record; whether it is new there. It takes the place of one that is revoked or has expired, and
     /// one from a file that of one from a file. No credential that was ever revoked or replaced is taken again.
-    ///
-    /// # Errors
-    /// [`StoreError::ActorRevoked`] when the credential of its maker was revoked meanwhile.
     pub(crate) async fn enrol(&mut self, new: &Enrolment<'_>) -> Result<Result<bool, NotEnrolled>, StoreError> {
         let (file, made_by) = match new.from {
             Origin::File(file) => (Some(file), None),
             Origin::Maker(maker) => (None, Some(maker)),
         };
-        if let Some(maker) = made_by
-            && !self.is_on_record(maker).await?
-        {
-            return Err(StoreError::ActorRevoked);
-        }
         let known = query_as("SELECT kind, name, revoked_at FROM credentials WHERE digest = $1");
         let known: Option<Found<(String, String, Option<i64>)>> =
             known.bind(new.digest).fetch_optional(self.connection()).await?;
@@ -330,11 +322,15 @@ impl Write {
         Ok(Ok(()))
     }
 
-    /// Whether the credential with this digest is not revoked.
-    async fn is_on_record(&mut self, digest: &str) -> Result<bool, StoreError> {
+    /// Makes sure that the credential that a change is asked for with is good in this transaction as well: another replica may
+    /// have revoked it a moment ago.
+    ///
+    /// # Errors
+    /// [`StoreError::ActorRevoked`] when it is not.
+    pub(crate) async fn confirm(&mut self, actor: &Credential) -> Result<(), StoreError> {
         let count = query_scalar("SELECT COUNT(*) FROM credentials WHERE digest = $1 AND revoked_at IS NULL");
-        let count: i64 = count.bind(digest).fetch_one(self.connection()).await?;
-        Ok(count > 0)
+        let count: i64 = count.bind(&actor.digest).fetch_one(self.connection()).await?;
+        if count > 0 { Ok(()) } else { Err(StoreError::ActorRevoked) }
     }
 
     /// Notes which file has the credential that is on record.

@@ -211,8 +211,8 @@ async fn what_a_credential_made_is_found_under_its_digest_whatever_became_of_its
         let eve = write.good_credential(Kind::Operator, "eve").await.unwrap().unwrap();
         assert_eq!(eve.made_by.as_deref(), Some("ada"));
         write.revoke(&eve.credential).await.unwrap();
-        let refused = write.enrol(&enrolment(Kind::Gateway, "edge-3", "edge-3", Origin::Maker("eve-1"))).await;
-        assert!(matches!(refused, Err(StoreError::ActorRevoked)), "{refused:?}");
+        let refused = write.confirm(&eve.credential).await;
+        assert!(matches!(refused, Err(StoreError::ActorRevoked)), "she makes nothing more: {refused:?}");
         for (kind, name, digest, from) in [
             (Kind::Operator, "eve", "eve-2", Origin::Maker("root")),
             (Kind::Gateway, "edge-2", "edge-2", Origin::Maker("eve-2")),

@@ -186,7 +186,7 @@ async fn what_a_token_made_is_listed_with_it_and_ends_with_it_if_asked() {
     assert_eq!(names(&listed["credentials"]), all);
 
     let revoked = platform.operator("DELETE", "/credentials/operator/ada", Value::Null).await;
-    let made = [("edge-1", "eve"), ("files", "ada"), ("eve", "ada")];
+    let made = [("edge-1", "eve"), ("eve", "ada"), ("files", "ada")];
     assert_eq!(names(&revoked.body["revoked"]), [("ada", "command-line")]);
     assert_eq!(names(&revoked.body["made"]), made, "they are listed, and good still");
     assert_eq!(opens(&platform, "operator", &ada).await, 401);
