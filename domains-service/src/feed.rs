@@ -20,6 +20,7 @@ use crate::keyring::{self, News, Version};
 use crate::metrics::Metrics;
 use crate::shares::{Place, Shares};
 use crate::store::admitted::Watch;
+use crate::store::credentials::Credential;
 use crate::store::log::{self, CHANGES_PER_READ, Check, Next, Read};
 use crate::store::{Store, StoreError};
 
@@ -69,19 +70,10 @@ impl Default for Places {
     }
 }
 
-/// What a gateway on record came in with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Credential {
-    /// The gateway's name.
-    pub(crate) gateway: String,
-    /// What is kept of its credential.
-    pub(crate) digest: String,
-}
-
 impl Places {
-    /// A place for who came in with this credential, if there is one.
-    pub(crate) fn take(&self, credential: &Credential) -> Option<Place> {
-        self.followers.take(&credential.digest)
+    /// A place for who came in with the credential of this digest, if there is one.
+    pub(crate) fn take(&self, digest: &str) -> Option<Place> {
+        self.followers.take(digest)
     }
 }
 
@@ -338,12 +330,11 @@ mod tests {
     #[test]
     fn one_credential_leaves_places_to_others() {
         let places = Arc::new(Places::default());
-        let credential = |digest: &str| Credential { gateway: "edge".to_owned(), digest: digest.to_owned() };
-        let mut stolen: Vec<_> = (0..FOLLOWERS_MAX).map_while(|_| places.take(&credential("stolen"))).collect();
+        let mut stolen: Vec<_> = (0..FOLLOWERS_MAX).map_while(|_| places.take("stolen")).collect();
         assert_eq!(stolen.len(), FOLLOWERS_OF_ONE_MAX);
-        assert!(places.take(&credential("another")).is_some());
+        assert!(places.take("another").is_some());
         stolen.pop();
-        assert!(places.take(&credential("stolen")).is_some(), "a place that is given back is there again");
+        assert!(places.take("stolen").is_some(), "a place that is given back is there again");
         drop(stolen);
         assert_eq!(places.followers.holders(), 0);
     }

@@ -37,7 +37,7 @@ use crate::metrics::Metrics;
 use crate::nodes::{Nodes, record};
 use crate::peers;
 use crate::seals;
-use crate::store::gateways::Kind;
+use crate::store::credentials::Kind;
 use crate::store::{Store, projects};
 use crate::webhook::deliver;
 use crate::worker;
@@ -135,7 +135,7 @@ pub async fn start_in(
     let app = Arc::new(App::new(config, store, nodes, clock.clone(), dns, authorities, metrics)?);
     seals::check(&app, lost).await?;
     publish_platform(&app).await?;
-    enrolment::at_start(&app, credentials).await?;
+    enrolment::at_start(&app, &operator_token(&secret), credentials).await?;
     app.recall_processes().await?;
     keyring::look(&app).await?;
     app.store.look_at_credentials().await?;
@@ -148,7 +148,7 @@ pub async fn start_in(
     let pages = dashboard::router(app.clone(), for_pages, shutdown.clone());
     let public = dashboard::beside(api::public(app.clone(), guard), pages, &app.platform)
         .layer(middleware::from_fn_with_state(traced_by, traced));
-    let inside = api::internal(app.clone(), &operator_token(&secret), told, shutdown.clone());
+    let inside = api::internal(app.clone(), told, shutdown.clone());
     let for_admin = chassis::admin::answer_to(admin_router(&app, &health, registry), admin_hosts);
     // The admin listener outlives the others, so that a drain can be watched.
     let admin_shutdown = Shutdown::new();

@@ -17,13 +17,13 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::extract::{Json, Params};
-use super::gateways::Edge;
 use super::view::rfc3339;
 use crate::app::App;
 use crate::error::{Code, Stop};
 use crate::feed::{self, Ended, PIECES_WAITING_MAX, Places};
 use crate::nodes::NODES_OF_ONE_MAX;
 use crate::seals;
+use crate::store::credentials::Credential;
 use crate::store::keys;
 use crate::store::log::Next;
 use crate::store::log::claim::Claim;
@@ -42,7 +42,7 @@ pub(super) async fn feed(
     State(app): State<Arc<App>>,
     Extension(places): Extension<Arc<Places>>,
     Extension(shutdown): Extension<Shutdown>,
-    Extension(edge): Extension<Edge>,
+    Extension(edge): Extension<Credential>,
     params: Params,
 ) -> Result<Response, Stop> {
     let node = params.text("node").unwrap_or_default().to_owned();
@@ -56,17 +56,17 @@ pub(super) async fn feed(
         return Err(refuse_history(&app, &edge.node(&node), after, newest).with_details(json!(here)).into());
     }
     admit(&app, &edge.node(&node)).await?;
-    if !app.store.is_good(&edge.0.digest).await? {
+    if !app.store.is_good(&edge.digest) {
         return Ok(guard::token_required());
     }
-    let Some(place) = places.take(&edge.0) else {
+    let Some(place) = places.take(&edge.digest) else {
         return Err(Code::StorageUnavailable.refuse("There are as many followers as can be served.").into());
     };
     let (pieces, waiting) = mpsc::channel(PIECES_WAITING_MAX);
-    let watch = app.store.watch_credential(&edge.0.digest);
+    let watch = app.store.watch_credential(&edge.digest);
     let wants_keyring = params.text("keyring") == Some("1");
     let place_of_follower = if params.text("whole") == Some("1") { (Revision::default(), None) } else { (after, mark) };
-    let follower = feed::Follower::new(app, places, edge.0, wants_keyring, place_of_follower, pieces);
+    let follower = feed::Follower::new(app, places, edge, wants_keyring, place_of_follower, pieces);
     tokio::spawn(async move {
         let _place = place;
         match feed::serve(follower, shutdown).await {
@@ -101,7 +101,7 @@ fn refuse_history(app: &App, node: &str, after: Revision, newest: Revision) -> R
 /// counts as nothing applied.
 pub(super) async fn report(
     State(app): State<Arc<App>>,
-    Extension(edge): Extension<Edge>,
+    Extension(edge): Extension<Credential>,
     Json(report): Json<NodeReport>,
 ) -> Result<Response, Stop> {
     let is_named = (1..=NODE_BYTES_MAX).contains(&report.node.len()) && !report.node.contains('/');
@@ -170,7 +170,7 @@ fn is_place(place: &str) -> bool {
 /// `POST /internal/edge/usage`: the requests a gateway has counted, for the dashboard. What there is no room for is refused.
 pub(super) async fn usage(
     State(app): State<Arc<App>>,
-    Extension(edge): Extension<Edge>,
+    Extension(edge): Extension<Credential>,
     Json(report): Json<UsageReport>,
 ) -> Result<Response, Stop> {
     let UsageReport { node, projects } = report;
@@ -190,7 +190,7 @@ pub(super) async fn usage(
 /// `POST /internal/edge/keys`: the keys a gateway has seen, and the bans it knows. Bans that there is no room for are refused.
 pub(super) async fn take_keys(
     State(app): State<Arc<App>>,
-    Extension(edge): Extension<Edge>,
+    Extension(edge): Extension<Credential>,
     Json(report): Json<KeyReport>,
 ) -> Result<Response, Stop> {
     let is_named = (1..=NODE_BYTES_MAX).contains(&report.node.len());

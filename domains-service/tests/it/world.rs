@@ -255,11 +255,11 @@ impl Platform {
             return token.clone();
         }
         let wanted = json!({ "name": name, "kind": kind });
-        let mut made = self.operator("POST", "/gateways", wanted.clone()).await;
-        if made.code() == (409, "gateway_exists") {
+        let mut made = self.operator("POST", "/credentials", wanted.clone()).await;
+        if made.code() == (409, "credential_exists") {
             // This database is a copy of one that had it.
-            assert_eq!(self.operator("DELETE", &format!("/gateways/{name}"), Value::Null).await.status, 200);
-            made = self.operator("POST", "/gateways", wanted).await;
+            assert_eq!(self.operator("DELETE", &format!("/credentials/{kind}/{name}"), Value::Null).await.status, 200);
+            made = self.operator("POST", "/credentials", wanted).await;
         }
         let credential = Secret::parse(made.body["credential"].as_str().expect("a credential")).unwrap();
         let token = credential.to_token().to_string();

@@ -77,12 +77,15 @@ pub enum Token {
         #[arg(long, default_value_t = 90)]
         days: u32,
     },
-    /// All tokens: until when, and when they were used last.
+    /// All tokens: who made them, until when they are good, and when they were used last.
     List,
-    /// Refuse a token from now on.
+    /// Refuse a token from now on, and list what it made: other tokens, and credentials of gateways and services.
     Revoke {
         /// Whose it is.
         name: String,
+        /// Refuse what it made as well, and what that made.
+        #[arg(long)]
+        made: bool,
     },
 }
 

@@ -160,8 +160,7 @@ pub(in crate::dashboard) fn event(kind: &str) -> String {
 pub(in crate::dashboard) fn actor(actor: &str) -> String {
     match actor {
         "system" => "on schedule".to_owned(),
-        "operator" => "an operator".to_owned(),
-        key => key.to_owned(),
+        other => other.replacen("operator:", "operator ", 1),
     }
 }
 

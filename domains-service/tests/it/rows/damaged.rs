@@ -39,6 +39,7 @@ const ROWS: &[(&str, &str, Read)] = &[
     ("acme_orders", "url = 'https://ca.test/bad'", But(&["abandoned_at"])),
     ("api_keys", "label = 'bad'", But(&[])),
     ("changes", "revision = (SELECT current FROM revision_counter)", But(&[])),
+    ("credentials", "name = 'bad'", But(&[])),
     ("dashboard_links", "digest = 'bad'", Elsewhere),
     ("dashboard_sessions", "digest = 'abcdefghijkl'", Elsewhere),
     ("domains", "name = 'bad.localhost'", But(&["lease_until"])),
@@ -48,14 +49,11 @@ const ROWS: &[(&str, &str, Read)] = &[
     ("erasures", "TRUE", Elsewhere),
     ("events", "kind = 'project.deployed'", But(&[])),
     ("gateway_keys", "TRUE", But(&[])),
-    ("gateways", "name = 'bad'", But(&[])),
     ("holders", "name = 'bad.localhost'", Elsewhere),
     ("kept_rows", "owner LIKE 'events %'", Elsewhere),
-    ("operator_tokens", "name = 'bad'", But(&[])),
     ("processes", "process = 'bad'", But(&[])),
     ("projects", "name = 'broken'", But(&[])),
     ("revision_counter", "TRUE", Everybody),
-    ("revoked_credentials", "digest = 'bad'", Elsewhere),
     ("settings", "name = 'bad'", Elsewhere),
     ("taken_events", "source = 'bad'", Elsewhere),
     ("tombstones", "name = 'bad.test'", Elsewhere),
@@ -80,15 +78,10 @@ async fn more_by_hand(platform: &Platform) {
              SELECT 'key', 'bad', id, name, 9000000000000000, {now} FROM projects WHERE name = 'demo'
              ON CONFLICT DO NOTHING;
          INSERT INTO acme_limits (name, free_at) VALUES ('bad', {later}) ON CONFLICT DO NOTHING;
-         INSERT INTO dashboard_links (digest, expires_at) VALUES ('bad', {later}) ON CONFLICT DO NOTHING;
+         INSERT INTO dashboard_links (digest, operator, expires_at) VALUES ('bad', 'ada', {later}) ON CONFLICT DO NOTHING;
          INSERT INTO erased_by (project, service) SELECT project, 'bad' FROM erasures WHERE TRUE ON CONFLICT DO NOTHING;
-         INSERT INTO gateways (name, kind, digest, created_at)
-             VALUES ('bad', 'gateway', 'bad', {now}), ('good', 'gateway', 'good', {now})
-             ON CONFLICT DO NOTHING;
-         INSERT INTO operator_tokens (name, digest, created_at, expires_at) VALUES ('bad', 'bad', {now}, {later})
-             ON CONFLICT DO NOTHING;
-         INSERT INTO revoked_credentials (digest, name, kind, revoked_at) VALUES ('bad', 'x', 'gateway', {now})
-             ON CONFLICT DO NOTHING;
+         INSERT INTO credentials (name, kind, digest, created_at)
+             VALUES ('good', 'gateway', 'good', {now}) ON CONFLICT DO NOTHING;
          INSERT INTO settings (name, value) VALUES ('bad', 'x') ON CONFLICT DO NOTHING;
          INSERT INTO taken_events (source, number, taken_at) VALUES ('bad', 1, {now}) ON CONFLICT DO NOTHING;
          INSERT INTO tombstones (name, lineage, removed_at, is_apex) VALUES ('bad.test', 'x', {now}, TRUE)

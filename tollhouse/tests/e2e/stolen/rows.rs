@@ -104,7 +104,7 @@ pub(super) const SERVICE: &[Row] = &[
         with: "the orders-service's credential",
         until: "hand in events of orders, which customers' webhooks are told; ask whether an identity is a project's; learn \
                 which projects are erased, and say that it has erased them",
-        afterwards: "nothing: refused at once",
+        afterwards: "nothing: refused at once, by other replicas of the control plane within a second",
         tried: &[
             (Try::HandInEvents, true, false),
             (Try::KnownProject, true, false),
