@@ -80,13 +80,13 @@ pub struct Config {
     /// How logs look.
     pub log_format: Format,
     /// What is logged.
-    pub(crate) log_filter: String,
+    pub log_filter: String,
     /// Traces.
     pub(crate) tracing: TraceConfig,
     /// The file that is read again when it changes; `None`: there is none.
     pub(crate) file: Option<PathBuf>,
     /// Every setting that was given, as text, for operators who compare.
-    pub(crate) told: Told,
+    pub told: Told,
 }
 
 impl Config {

@@ -130,7 +130,7 @@ impl Replica {
     ///
     /// # Errors
     /// When the file is in use, or the disk or its rights do not allow to open it.
-    pub(crate) fn open(path: &Path, opener: CertificateOpener, bounds: HotBounds) -> anyhow::Result<Self> {
+    pub(crate) fn open(path: &Path, opener: &CertificateOpener, bounds: HotBounds) -> anyhow::Result<Self> {
         damage::open(path, || Self::over(File::open(path)?, opener.clone(), bounds))
     }
 

@@ -148,15 +148,6 @@ impl Telemetry {
             "Requests sent to upstreams, by how they ended.",
             &["outcome"],
         )?;
-        let replica_refused = metrics::counter_vec(
-            registry,
-            "edge_replica_refused_total",
-            "Snapshots and changes refused because their content was wrong; the last good state stayed.",
-            &["reason"],
-        )?;
-        for reason in Invalid::REASONS {
-            replica_refused.with_label_values(&[reason]);
-        }
         Ok(Self {
             served,
             refused,
@@ -184,7 +175,7 @@ impl Telemetry {
                 "edge_feed_heard_timestamp_seconds",
                 "When the control plane was last heard from.",
             )?,
-            replica_refused,
+            replica_refused: replica_refused(registry)?,
             clock_off: clock_off(registry)?,
             draining: metrics::gauge(registry, "edge_draining", "1 while the gateway finishes what it has.")?,
             runtime_stall: metrics::fraction_gauge(
@@ -324,6 +315,20 @@ fn class_of(status: u16) -> &'static str {
 /// The word for nobody.
 pub(crate) fn blame_word(rejection: Option<Rejection>) -> &'static str {
     rejection.map_or("", |rejection| Blame::as_str(rejection.blame()))
+}
+
+/// Refusals of what the control plane says, with all reasons from the start.
+fn replica_refused(registry: &Registry) -> anyhow::Result<IntCounterVec> {
+    let refused = metrics::counter_vec(
+        registry,
+        "edge_replica_refused_total",
+        "Snapshots and changes refused because their content was wrong; the last good state stayed.",
+        &["reason"],
+    )?;
+    for reason in Invalid::REASONS {
+        refused.with_label_values(&[reason]);
+    }
+    Ok(refused)
 }
 
 /// The gauge of the clocks, which start at zero.

@@ -22,7 +22,7 @@ fn opener() -> CertificateOpener {
 }
 
 fn replica(directory: &Path) -> Replica {
-    Replica::open(&directory.join("replica.redb"), opener(), HotBounds::default()).unwrap()
+    Replica::open(&directory.join("replica.redb"), &opener(), HotBounds::default()).unwrap()
 }
 
 fn project(id: &str, plan: Plan) -> Entity {
@@ -365,7 +365,7 @@ fn a_file_in_use_is_not_set_aside() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("replica.redb");
     let first = replica(directory.path());
-    assert!(Replica::open(&path, opener(), HotBounds::default()).is_err());
+    assert!(Replica::open(&path, &opener(), HotBounds::default()).is_err());
     drop(first);
     assert!(path.exists() && !damage::kept_as(&path).exists());
     replica(directory.path());

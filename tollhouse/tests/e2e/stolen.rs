@@ -291,7 +291,7 @@ async fn a_stolen_gateway_does_what_the_security_policy_says_and_nothing_else() 
     let mut stolen = scene.steal().await;
     let credential = stolen.gateway.clone();
     assert_eq!(surprises(&scene, &mut stolen, GATEWAY, &credential, false).await, Vec::<String>::new());
-    let revoked = scene.deployment.control(0, Method::DELETE, "/gateways/gateway-1").send().await.unwrap();
+    let revoked = scene.deployment.control(0, Method::DELETE, "/credentials/gateway/gateway-1").send().await.unwrap();
     assert_eq!(revoked.status(), 200);
     // What has come before the end is read; services and the other gateway hear of it within two seconds.
     while stolen.stream.next().await.is_some() {}
@@ -309,7 +309,8 @@ async fn a_stolen_service_does_what_the_security_policy_says_and_nothing_else() 
     let mut stolen = scene.steal().await;
     let credential = stolen.service.clone();
     assert_eq!(surprises(&scene, &mut stolen, SERVICE, &credential, false).await, Vec::<String>::new());
-    let revoked = scene.deployment.control(0, Method::DELETE, "/gateways/orders-service").send().await.unwrap();
+    let revoked =
+        scene.deployment.control(0, Method::DELETE, "/credentials/service/orders-service").send().await.unwrap();
     assert_eq!(revoked.status(), 200);
     assert_eq!(surprises(&scene, &mut stolen, SERVICE, &credential, true).await, Vec::<String>::new());
 }

@@ -95,8 +95,8 @@ fn wanted(nodes: &BTreeMap<&str, Option<&Address>>, name: &str) -> Vec<String> {
     let mut names = vec![name.to_owned()];
     if let Some(address) = nodes.get(name).copied().flatten() {
         let host = address.host();
-        let is_of = |(other, at): (&&str, &Option<&Address>)| *other == host || at.is_some_and(|at| at.host() == host);
-        let is_anothers = nodes.iter().filter(|(other, _)| **other != name).any(is_of);
+        let mut others = nodes.iter().filter(|(other, _)| **other != name);
+        let is_anothers = others.any(|(other, at)| *other == host || at.is_some_and(|at| at.host() == host));
         if host != name && !is_anothers && !address.is_loopback() {
             names.push(host.to_owned());
         }

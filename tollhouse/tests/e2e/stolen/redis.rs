@@ -25,7 +25,7 @@ impl Redis {
             .stdout(Stdio::null())
             .spawn()
             .expect("redis-server is needed: install the package redis-server (./check does)");
-        Self { process, port, directory: directory }
+        Self { process, port, directory }
     }
 
     /// The settings of a gateway that counts here.
