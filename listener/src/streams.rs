@@ -62,3 +62,16 @@ impl Streams {
         self.unwanted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spend).is_ok()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_wants_is_read_within_bounds() {
+        let streams = Streams::default();
+        assert!(streams.may_waste(UNWANTED_MAX - 1));
+        assert!(!streams.may_waste(2));
+        assert!(streams.may_waste(1) && !streams.may_waste(1));
+    }
+}
