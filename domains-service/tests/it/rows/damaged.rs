@@ -315,7 +315,7 @@ const PROJECT_DAMAGES: [(&str, &str); 6] = [
     ("removed_at", "5"),
     ("name", "x'ff'"),
     ("id", "x'ff'"),
-    ("id", "'garbage'"),
+    ("id", "'{garbage'"),
     ("removed_at", NO_NUMBER),
 ];
 
