@@ -341,7 +341,7 @@ fn is_replaced((first_heard, last_heard): (UnixMillis, UnixMillis), newest: Unix
 }
 
 /// The name of the credential that a process came in with.
-fn gateway_of(node: &str) -> Option<&str> {
+pub(crate) fn gateway_of(node: &str) -> Option<&str> {
     node.split_once('/').map(|(gateway, _)| gateway)
 }
 

@@ -30,7 +30,7 @@ use quota::standing::Allowance;
 
 /// What the running gateway shares with its admin listener.
 pub(crate) struct Live {
-    /// This node's name.
+    /// The id of this process.
     pub node: String,
     /// Open connections.
     pub connections: Arc<Connections>,
@@ -106,6 +106,7 @@ async fn status(State(view): State<View>) -> Json<Value> {
         .collect();
     let clocks = view.fleet_clock.off();
     Json(json!({
+        "gateway": view.gateway.telemetry.gateway.load().as_deref(),
         "node": view.live.node,
         "version": env!("CARGO_PKG_VERSION"),
         "revision": pipeline.replica.revision(),
@@ -209,7 +210,7 @@ async fn usage(State(view): State<View>, Path(project): Path<String>) -> Respons
 /// One node's part of a bucket, for people.
 fn node(part: &NodeView) -> Value {
     json!({
-        "node": format!("{:016x}", part.node.place),
+        "place": format!("{:016x}", part.node.place),
         "minute": part.minute_units,
         "held": part.held,
         "day": part.day_units,

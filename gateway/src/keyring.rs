@@ -13,6 +13,7 @@ use chassis::seal::SealingKey;
 use chassis::secret::write_private;
 use contract::keyring::{GENERATIONS_MAX, KEYRING_PLACE, Keyring};
 
+use crate::place::EnrolledName;
 use crate::vouch::Vouchers;
 use listener::{TicketSeed, Tickets};
 
@@ -28,6 +29,8 @@ pub(crate) struct KeyringHolder {
     pub tickets: Arc<Tickets>,
     /// Knows operators by them.
     pub operators: PassGuard,
+    /// Learns what this gateway is called.
+    pub name: EnrolledName,
 }
 
 impl KeyringHolder {
@@ -59,6 +62,7 @@ impl KeyringHolder {
         self.vouchers.replace(&generations, identities)?;
         self.tickets.replace_seeds(generations.iter().map(|generation| TicketSeed::new(generation.tickets)).collect());
         self.operators.replace(&gateway, &passes);
+        self.name.store(Some(Arc::new(gateway)));
         Ok(())
     }
 }

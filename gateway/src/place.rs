@@ -7,11 +7,17 @@
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use arc_swap::ArcSwapOption;
 use chassis::secret::{read_regular, write_private};
 
 use crate::damage;
+
+/// The name that this gateway is enrolled under, as `tollhouse node list` has it; `None` until the control plane has first sent
+/// it. It is kept with the keys, so the next process over the same directory knows it at once.
+pub(crate) type EnrolledName = Arc<ArcSwapOption<String>>;
 
 /// In the data directory: the identity, 16 hexadecimal digits, and the mark of the directory.
 const FILE: &str = damage::PLACE;

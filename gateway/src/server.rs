@@ -97,7 +97,7 @@ pub async fn start(
     let (quota, usage) = counting::open(&config, place, clock.clone(), &registry).await?;
     telemetry.quota.show_mode(quota.mode());
     let fleet_clock = Arc::new(FleetClock::new(clock.clone(), quota.clone()));
-    let secrets = Secrets::of(&config, clock.clone(), fleet_clock.clone())?;
+    let secrets = Secrets::of(&config, telemetry.gateway.clone(), clock.clone(), fleet_clock.clone())?;
     let descriptors = chassis::process::prepare()?;
     let settings = door_settings(&config, descriptors);
     let connections = Connections::new(&settings);
@@ -162,6 +162,7 @@ pub async fn start(
         control: config.feed.clone(),
         token: config.credential.clone(),
         node,
+        gateway: telemetry.gateway.clone(),
         place,
         keyring: Arc::new(move |sealed| secrets.keyring.take(sealed)),
         replica,

@@ -25,6 +25,7 @@ use contract::time::UnixSeconds;
 use crate::damage;
 use crate::facts::{Facts, Surface};
 use crate::keys::Authentication;
+use crate::place::EnrolledName;
 use crate::recent::Recent;
 use crate::replica::Invalid;
 use crate::usage::UsageBook;
@@ -91,6 +92,9 @@ pub struct Telemetry {
     lines: Lines,
     own_answers: OwnAnswers,
     clock: Arc<dyn Clock>,
+    /// The enrolled name of this gateway.
+    pub(crate) gateway: EnrolledName,
+    /// The id of this process.
     node: String,
     /// Where spans of sampled requests go.
     pub(crate) tracer: Tracer,
@@ -200,6 +204,7 @@ impl Telemetry {
             lines,
             own_answers: OwnAnswers::new(registry)?,
             clock,
+            gateway: EnrolledName::default(),
             node: node.to_owned(),
             tracer,
         })
@@ -238,7 +243,9 @@ impl Telemetry {
         if let (Some(Authentication::Recognised), Some(key)) = (facts.authentication, &facts.key) {
             self.usage.keys.note(&key.id, now);
         }
-        let line = access_log::line(facts, entry, took, waited, &self.node);
+        let name = self.gateway.load();
+        let names = (name.as_deref().map_or("", String::as_str), &*self.node);
+        let line = access_log::line(facts, entry, took, waited, names);
         if facts.upstream_began.is_some() || self.own_answers.may_be_written(facts.payer.is_some(), ended_at) {
             self.lines.write(&line);
         }

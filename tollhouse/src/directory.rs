@@ -80,6 +80,12 @@ pub struct GatewayAdmin {
     pub admin: Address,
 }
 
+impl std::fmt::Display for GatewayAdmin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.gateway, self.admin)
+    }
+}
+
 impl std::str::FromStr for GatewayAdmin {
     type Err = String;
 

@@ -21,7 +21,7 @@ use super::view::rfc3339;
 use crate::app::App;
 use crate::error::{Code, Stop};
 use crate::feed::{self, Ended, PIECES_WAITING_MAX, Places};
-use crate::nodes::NODES_OF_ONE_MAX;
+use crate::nodes::{NODES_OF_ONE_MAX, gateway_of};
 use crate::seals;
 use crate::store::credentials::Credential;
 use crate::store::keys;
@@ -49,13 +49,14 @@ pub(super) async fn feed(
     if node.is_empty() || node.len() > NODE_BYTES_MAX {
         return Err(Code::InvalidQuery.refuse("Say who follows: node=NAME.").into());
     }
+    let node = edge.node(&node);
     let after = Revision(params.value("after", 0, "a revision")?);
     let mark = params.text("mark").map(|text| text.parse().map_err(|error: NotAMark| bad_mark(&error))).transpose()?;
     if let Next::OtherHistory(newest) = app.store.changes_after(&app.sealing, (after, mark), 0).await? {
         let (_, here, _) = app.store.snapshot().await?;
-        return Err(refuse_history(&app, &edge.node(&node), after, newest).with_details(json!(here)).into());
+        return Err(refuse_history(&app, &node, after, newest).with_details(json!(here)).into());
     }
-    admit(&app, &edge.node(&node)).await?;
+    admit(&app, &node).await?;
     if !app.store.is_good(&edge.digest) {
         return Ok(guard::token_required());
     }
@@ -231,6 +232,7 @@ pub(super) async fn nodes(State(app): State<Arc<App>>) -> Result<Response, Stop>
     let now = app.clock.now();
     let nodes = app.nodes.all().into_iter().map(|known| {
         json!({
+            "gateway": gateway_of(&known.report.node),
             "node": known.report.node,
             "place": known.report.place,
             "applied": known.report.applied,

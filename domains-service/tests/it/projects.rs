@@ -163,5 +163,6 @@ async fn the_operator_sees_the_whole() {
     assert_eq!((&status["domains"], &status["nodes_lagging"]), (&json!({ "active": 1 }), &json!(["tests/node-a"])));
     let nodes = platform.operator("GET", "/nodes", Value::Null).await.body;
     assert_eq!((&nodes["nodes"][0]["node"], &nodes["nodes"][0]["live"]), (&json!("tests/node-a"), &json!(true)));
+    assert_eq!(nodes["nodes"][0]["gateway"], "tests");
     assert_eq!(nodes["revision"], status["revision"]);
 }

@@ -22,6 +22,7 @@ use tokio_util::io::StreamReader;
 use super::acceptance::Refused;
 use super::stream::{ChangeStream, Told};
 use super::{Invalid, Replica, ReplicaError, Unheard, Unusable};
+use crate::place::EnrolledName;
 use chassis::names;
 
 /// Heartbeats come every second; three missing ones mean the stream is dead.
@@ -60,7 +61,9 @@ pub(crate) struct Follower {
     pub control: Peer,
     /// The token for it.
     pub token: Secret,
-    /// This node's name.
+    /// The enrolled name of this gateway, for the log.
+    pub gateway: EnrolledName,
+    /// The id of this process.
     pub node: String,
     /// The identity of its data directory.
     pub place: u64,
@@ -90,6 +93,7 @@ impl Follower {
 
     fn goodbye_failed(&self, error: &anyhow::Error) {
         tracing::info!(
+            gateway = self.gateway.load().as_deref(),
             node = self.node,
             error = format!("{error:#}"),
             "the control plane was not told that this gateway has stopped serving; removals wait for it until a gateway \
@@ -210,6 +214,7 @@ impl Follower {
     fn say_unheard(&self, said: &mut bool) {
         if self.replica.unheard() == Some(Unheard::Held) && !std::mem::replace(said, true) {
             tracing::warn!(
+                gateway = self.gateway.load().as_deref(),
                 node = self.node,
                 control = self.control.at(""),
                 "this gateway serves nothing: it was stopped in order, or its data directory was copied, and what was \

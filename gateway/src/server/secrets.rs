@@ -8,6 +8,7 @@ use chassis::seal::SealingKey;
 
 use crate::config::Config;
 use crate::keyring::KeyringHolder;
+use crate::place::EnrolledName;
 use crate::vouch::Vouchers;
 use listener::Tickets;
 
@@ -21,7 +22,12 @@ pub(super) struct Secrets {
 
 impl Secrets {
     /// Passes are judged by the time of the fleet: a gateway whose own clock is wrong must not lock operators out.
-    pub(super) fn of(config: &Config, clock: Arc<dyn Clock>, fleet_clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
+    pub(super) fn of(
+        config: &Config,
+        name: EnrolledName,
+        clock: Arc<dyn Clock>,
+        fleet_clock: Arc<dyn Clock>,
+    ) -> anyhow::Result<Self> {
         let now = Arc::new(move || clock.now_seconds());
         let vouchers = Arc::new(Vouchers::waiting());
         let tickets = Tickets::new(Vec::new(), now);
@@ -32,6 +38,7 @@ impl Secrets {
             vouchers: vouchers.clone(),
             tickets: tickets.clone(),
             operators: operators.clone(),
+            name,
         };
         keyring.recall();
         Ok(Self { vouchers, tickets, operators, keyring })

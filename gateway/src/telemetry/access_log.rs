@@ -50,9 +50,17 @@ pub(crate) struct ConnectionFacts<'a> {
     pub client: Option<&'a str>,
 }
 
-pub(super) fn line(facts: &Facts, entry: &Entry<'_>, took: Duration, waited: Duration, node: &str) -> Vec<u8> {
+/// The line of a request; the last are the gateway's enrolled name, empty while it is not known, and the id of the process.
+pub(super) fn line(
+    facts: &Facts,
+    entry: &Entry<'_>,
+    took: Duration,
+    waited: Duration,
+    (gateway, node): (&str, &str),
+) -> Vec<u8> {
     let mut line = Line::begin(facts.began_at);
     line.text("request_id", facts.request_id.as_str());
+    line.text("gateway", gateway);
     line.text("node", node);
     if let Some(client) = entry.connection.client {
         line.text("client_ip", client);

@@ -12,6 +12,7 @@ fn follower(file: File) -> Follower {
     Follower {
         control: "http://127.0.0.1:9".parse().unwrap(),
         token: Secret::new(vec![1; 32]),
+        gateway: Arc::default(),
         node: "n".to_owned(),
         place: 0,
         keyring: Arc::new(|_| Ok(())),

@@ -94,9 +94,10 @@ fn of_withdrawals(listed: Option<&Value>, found: &mut Vec<String>) {
     ));
 }
 
+/// A process of a gateway, as the control plane names it; without the id of the process where it does not answer.
 fn name(edge: &Value) -> String {
-    let word = |field: &str| text(edge, field).to_owned();
-    if edge.get("node").is_some() { format!("{} ({})", word("node"), word("address")) } else { word("address") }
+    let process = edge.get("node").and_then(Value::as_str).map(|node| format!("/{node}")).unwrap_or_default();
+    format!("{}{process} ({})", text(edge, "gateway"), text(edge, "address"))
 }
 
 /// Why a gateway does not take what the control plane says.
@@ -269,7 +270,7 @@ mod tests {
     fn healthy() -> Value {
         json!({
             "edges": [{
-                "node": "gw-1", "address": "10.0.0.1:9901", "ready": true, "draining": false, "revision": 7,
+                "gateway": "edge-1", "node": "gw-1", "address": "10.0.0.1:9901", "ready": true, "draining": false, "revision": 7,
                 "replica_refuses": null, "unheard": null,
                 "now": 1_000, "feed_heard_at": 999, "clock_behind_milliseconds": 40,
                 "clocks_off_milliseconds": { "quota_store": null, "control_plane": 59_000 }, "quota": { "mode": "lease" }, "log_lines_dropped": 0,
@@ -299,7 +300,7 @@ mod tests {
         {
             *all.pointer_mut(&format!("/edges/0/{field}")).unwrap() = value;
         }
-        assert_eq!(find(&all), ["gateway gw-1 (10.0.0.1:9901) has nothing to serve yet: the disk is full"]);
+        assert_eq!(find(&all), ["gateway edge-1/gw-1 (10.0.0.1:9901) has nothing to serve yet: the disk is full"]);
     }
 
     #[test]
@@ -307,8 +308,8 @@ mod tests {
         let cases = [
             (
                 "/edges/0",
-                json!({ "address": "10.0.0.1:9901", "unreachable": "refused" }),
-                "gateway 10.0.0.1:9901 does not answer",
+                json!({ "gateway": "edge-1", "address": "10.0.0.1:9901", "unreachable": "refused" }),
+                "gateway edge-1 (10.0.0.1:9901) does not answer",
             ),
             ("/edges/0/ready", json!(false), "is not ready"),
             ("/edges/0/draining", json!(true), "is out of rotation"),
@@ -319,7 +320,7 @@ mod tests {
             (
                 "/edges/0/clocks_off_milliseconds/control_plane",
                 json!(90_400),
-                "the clocks of gateway gw-1 (10.0.0.1:9901) and of the control plane are 90 s apart",
+                "the clocks of gateway edge-1/gw-1 (10.0.0.1:9901) and of the control plane are 90 s apart",
             ),
             ("/edges/0/clocks_off_milliseconds/quota_store", json!(-60_001), "and of the quota store are 60 s apart"),
             ("/edges/0/quota/mode", json!("share"), "counts without the quota store: share"),
