@@ -5,11 +5,11 @@ use chassis::metrics::{
 };
 use chassis::webhook::AttemptResult;
 
-use crate::dns::RecordKind;
 use crate::domain::Status;
 use crate::enrolment::REASONS;
 use crate::seals::Seals;
 use crate::store::withdrawals::What;
+use verification::RecordKind;
 
 /// The service's metrics.
 #[derive(Clone)]

@@ -27,8 +27,6 @@ use crate::api;
 use crate::app::App;
 use crate::config::Config;
 use crate::dashboard;
-use crate::dns::wire::WireDns;
-use crate::dns::{Dns, DnsFailure, RecordKind, Reply};
 use crate::enrolment;
 use crate::issuer::acme::{AcmeAuthority, Desk};
 use crate::issuer::{Authorities, Issuer, LocalAuthority};
@@ -41,6 +39,8 @@ use crate::store::credentials::Kind;
 use crate::store::{Store, projects};
 use crate::webhook::deliver;
 use crate::worker;
+use verification::wire::WireDns;
+use verification::{Dns, DnsFailure, RecordKind, Reply};
 
 /// The label of the platform's own API below its domain, and the upstream that stands behind it.
 const API_LABEL: &str = "api";

@@ -179,7 +179,7 @@ impl Platform {
             change_log_rows: bend.change_log_rows,
             edge_addresses: vec!["203.0.113.10".parse().unwrap()],
             names: domains_service::config::NameRules { allow_local: true, allow_test: true },
-            dns: domains_service::config::DnsConfig { allow_private_nameservers: false, ..Default::default() },
+            dns: verification::DnsConfig { allow_private_nameservers: false, ..Default::default() },
             authorities: bend.acme,
             local_authority: None,
             webhooks: bend.webhooks,

@@ -188,8 +188,8 @@ pub(in crate::dashboard) fn delivery(result: Option<&str>, status: Option<i64>, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dns::verdict::ServerVerdict;
     use crate::domain::Status;
+    use verification::verdict::ServerVerdict;
 
     #[test]
     fn every_status_and_verdict_has_words() {

@@ -8,10 +8,10 @@ use std::net::IpAddr;
 use futures_util::future::join_all;
 
 use super::{Asking, Question, Role, addresses_v4, addresses_v6, is_at_or_above};
-use crate::config::DnsMode;
-use crate::dns::facts::{Why, Zone};
-use crate::dns::networks::is_public;
-use crate::dns::{DnsRecord, RecordData, RecordKind};
+use crate::DnsMode;
+use crate::facts::{Why, Zone};
+use crate::networks::is_public;
+use crate::{DnsRecord, RecordData, RecordKind};
 
 /// Nameservers asked per domain.
 const NAMESERVERS_MAX: usize = 6;

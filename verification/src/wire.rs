@@ -18,7 +18,7 @@ use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use self::exchange::{Asked, exchange};
 use super::race::first_good;
 use super::{CaaRecord, Dns, DnsFailure, DnsRecord, RecordData, RecordKind, Reply, ReplyCode};
-use crate::config::DnsConfig;
+use crate::DnsConfig;
 
 /// The longest one nameserver is waited for.
 const ASK_TIME_MAX: Duration = Duration::from_millis(2_500);
@@ -30,14 +30,14 @@ const RECURSE_TIME_MAX: Duration = Duration::from_secs(3);
 const NEXT_RESOLVER_AFTER: Duration = Duration::from_millis(500);
 
 /// DNS as it is.
-pub(crate) struct WireDns {
+pub struct WireDns {
     resolvers: Vec<SocketAddr>,
     authoritative_port: u16,
 }
 
 impl WireDns {
     /// With the configured resolvers, or those of the system.
-    pub(crate) fn new(config: &DnsConfig) -> anyhow::Result<Self> {
+    pub fn new(config: &DnsConfig) -> anyhow::Result<Self> {
         let resolvers = if config.nameservers.is_empty() { system_resolvers()? } else { config.nameservers.clone() };
         Ok(Self { resolvers, authoritative_port: config.authoritative_port })
     }

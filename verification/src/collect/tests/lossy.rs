@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::net::UdpSocket;
 
 use super::*;
-use crate::dns::wire::WireDns;
+use crate::wire::WireDns;
 
 /// Of a hundred packets in each direction, so many are lost.
 const LOST_PERCENT: u64 = 2;

@@ -20,8 +20,8 @@ use super::facts::{Answer, CaaLevel, DnsFacts, ServerFacts, Why, Zone};
 use super::race::first_good;
 use super::verdict::Claim;
 use super::{CaaRecord, Dns, DnsFailure, RecordData, RecordKind, Reply, ReplyCode};
-use crate::config::{DnsConfig, DnsMode};
-use crate::domain::proof::TEXT_LABEL;
+use crate::TEXT_LABEL;
+use crate::{DnsConfig, DnsMode};
 
 /// Questions per verification; what is beyond counts as unanswered. A name of seven labels in a zone of six nameservers
 /// needs about 60.
@@ -37,20 +37,21 @@ const NEXT_SERVER_AFTER: Duration = Duration::from_millis(700);
 const NOBODYS_LABEL: &str = "tollhouse-asks-for-wildcards";
 
 /// What to ask about.
-pub(crate) struct Question<'a> {
-    pub(crate) name: &'a Hostname,
+pub struct Question<'a> {
+    /// The domain.
+    pub name: &'a Hostname,
     /// The part registered with a public registry: below it a missing zone is a missing record, at it a missing domain.
-    pub(crate) registrable: &'a Hostname,
+    pub registrable: &'a Hostname,
     /// The project's CNAME target.
-    pub(crate) target: &'a Hostname,
+    pub target: &'a Hostname,
     /// What is known of the ownership: whether its text is asked for.
-    pub(crate) claim: Claim,
+    pub claim: Claim,
     /// Whether CAA matters.
-    pub(crate) caa: bool,
+    pub caa: bool,
 }
 
 /// Asks everything. Always answers within [`TIME_MAX`]; what is not known by then is unknown.
-pub(crate) async fn collect(dns: &dyn Dns, config: &DnsConfig, clock: &dyn Clock, question: &Question<'_>) -> DnsFacts {
+pub async fn collect(dns: &dyn Dns, config: &DnsConfig, clock: &dyn Clock, question: &Question<'_>) -> DnsFacts {
     let started = clock.monotonic();
     let until = Instant::now() + TIME_MAX;
     let asking = Asking { dns, config, queries: AtomicU32::new(0), until };

@@ -3,12 +3,12 @@
 use std::net::IpAddr;
 
 use super::{Claim, Expectation, ServerVerdict};
-use crate::dns::CaaRecord;
-use crate::dns::caa::{CaaIdentity, CaaRuling, is_critical_unknown};
-use crate::dns::facts::{Answer, CaaLevel, DnsFacts, ServerFacts, Why};
-use crate::dns::networks::proxy_of;
-use crate::domain::problem::{Problem, ProblemCode};
-use crate::domain::proof::{TEXT_LABEL, TTL_SECONDS};
+use crate::CaaRecord;
+use crate::caa::{CaaIdentity, CaaRuling, is_critical_unknown};
+use crate::facts::{Answer, CaaLevel, DnsFacts, ServerFacts, Why};
+use crate::networks::proxy_of;
+use crate::problem::{Problem, ProblemCode};
+use crate::{TEXT_LABEL, TTL_SECONDS};
 
 /// Addresses shown in one problem.
 const SHOWN_MAX: usize = 8;

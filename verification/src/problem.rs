@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Whether a problem holds the domain up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Severity {
+pub enum Severity {
     /// Nothing goes on until it is solved.
     Error,
     /// Worth knowing; things go on.
@@ -18,7 +18,7 @@ pub(crate) enum Severity {
 /// Who must act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Who {
+pub enum Who {
     /// The domain's owner.
     You,
     /// The platform.
@@ -31,7 +31,7 @@ macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $word:literal $who:ident $severity:ident,)+) => {
         contract::words! {
             /// What kind of problem it is.
-            pub(crate) enum ProblemCode { $($(#[$doc])* $variant = $word,)+ }
+            pub enum ProblemCode { $($(#[$doc])* $variant = $word,)+ }
         }
 
         impl ProblemCode {
@@ -109,23 +109,31 @@ codes! {
 
 /// One problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Problem {
-    pub(crate) code: ProblemCode,
-    pub(crate) severity: Severity,
-    pub(crate) who: Who,
-    pub(crate) message: String,
-    pub(crate) expected: Vec<String>,
-    pub(crate) observed: Vec<String>,
+pub struct Problem {
+    /// Its word in the catalogue: stable API.
+    pub code: ProblemCode,
+    /// Whether it holds the domain up.
+    pub severity: Severity,
+    /// Who must act.
+    pub who: Who,
+    /// A sentence for the owner; may be reworded.
+    pub message: String,
+    /// What should have been seen.
+    pub expected: Vec<String>,
+    /// What was seen.
+    pub observed: Vec<String>,
     /// The DNS name or nameserver it was seen at.
     #[serde(rename = "where")]
-    pub(crate) place: String,
-    pub(crate) fix: String,
-    pub(crate) retry_at: Option<UnixSeconds>,
+    pub place: String,
+    /// What to do, as an instruction.
+    pub fix: String,
+    /// When it is looked at again, where that is known.
+    pub retry_at: Option<UnixSeconds>,
 }
 
 impl Problem {
     /// A problem of the catalogue, at a place.
-    pub(crate) fn new(
+    pub fn new(
         code: ProblemCode,
         place: impl Into<String>,
         message: impl Into<String>,
@@ -145,7 +153,8 @@ impl Problem {
     }
 
     /// With what should be seen and what is.
-    pub(crate) fn seen(
+    #[must_use]
+    pub fn seen(
         mut self,
         expected: impl IntoIterator<Item = String>,
         observed: impl IntoIterator<Item = String>,
@@ -156,19 +165,22 @@ impl Problem {
     }
 
     /// As one that holds the domain up.
-    pub(crate) fn holding_up(mut self) -> Self {
+    #[must_use]
+    pub fn holding_up(mut self) -> Self {
         self.severity = Severity::Error;
         self
     }
 
     /// As one that the platform must solve.
-    pub(crate) fn ours(mut self) -> Self {
+    #[must_use]
+    pub fn ours(mut self) -> Self {
         self.who = Who::Us;
         self
     }
 
     /// With the moment of the next attempt.
-    pub(crate) fn until(mut self, at: Option<UnixSeconds>) -> Self {
+    #[must_use]
+    pub fn until(mut self, at: Option<UnixSeconds>) -> Self {
         self.retry_at = at;
         self
     }

@@ -6,18 +6,28 @@
 //!
 //! When nobody answers, the facts say so, and no domain moves.
 
-pub(crate) mod caa;
-pub(crate) mod collect;
-pub(crate) mod facts;
-pub(crate) mod networks;
+mod settings;
+pub mod problem;
+pub mod facts;
+pub mod networks;
 mod race;
+pub mod caa;
+pub mod collect;
+pub mod verdict;
+pub mod wire;
 pub mod trial;
-pub(crate) mod verdict;
-pub(crate) mod wire;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use async_trait::async_trait;
+
+pub use self::settings::{DnsConfig, DnsMode};
+
+/// The label below the domain that holds the ownership text.
+pub const TEXT_LABEL: &str = "_edge-verify";
+
+/// The lifetime every record is suggested with, in seconds: the specification's.
+pub const TTL_SECONDS: u32 = 3_600;
 
 contract::words! {
     /// The kinds of records verification asks for.

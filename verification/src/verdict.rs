@@ -12,28 +12,29 @@ use serde::{Deserialize, Serialize};
 
 use super::caa::{CaaIdentity, CaaRuling, rule};
 use super::facts::{Answer, DnsFacts, Why, Zone};
-use crate::domain::problem::{Problem, ProblemCode};
-use crate::domain::proof::TEXT_LABEL;
-pub(crate) use server::ServerVerdict;
+use crate::TEXT_LABEL;
+use crate::problem::{Problem, ProblemCode};
+pub use server::ServerVerdict;
 
 /// What must be seen.
-pub(crate) struct Expectation<'a> {
-    pub(crate) name: &'a Hostname,
+pub struct Expectation<'a> {
+    /// The domain.
+    pub name: &'a Hostname,
     /// The project's CNAME target.
-    pub(crate) target: &'a Hostname,
+    pub target: &'a Hostname,
     /// Addresses of the edge, for an apex.
-    pub(crate) edge: &'a [IpAddr],
+    pub edge: &'a [IpAddr],
     /// The text that proves ownership.
-    pub(crate) text: &'a str,
+    pub text: &'a str,
     /// What is known of the ownership before.
-    pub(crate) claim: Claim,
+    pub claim: Claim,
     /// The authorities certificates can come from, best first. Empty: CAA does not matter.
-    pub(crate) authorities: &'a [CaaIdentity],
+    pub authorities: &'a [CaaIdentity],
 }
 
 /// What is known of a name's ownership before DNS is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Claim {
+pub enum Claim {
     /// The project holds the name and it is served: it was proven, and its records have led to us ever since.
     Proven,
     /// Nobody else has it. A record that only this project has proves it; addresses do not, because all projects share
@@ -45,14 +46,14 @@ pub(crate) enum Claim {
 
 impl Claim {
     /// Whether the ownership text may matter for a name that is the apex of its zone, or is not.
-    pub(crate) fn may_ask_for_text(self, is_apex: bool) -> bool {
+    pub fn may_ask_for_text(self, is_apex: bool) -> bool {
         self == Self::Contested || (self == Self::Open && is_apex)
     }
 }
 
 /// Whether the records lead to us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Records {
+pub enum Records {
     /// At every nameserver that answered.
     Pass,
     /// At some of them.
@@ -67,53 +68,69 @@ pub(crate) enum Records {
 
 /// Whether the name belongs to the project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ownership {
+pub enum Ownership {
+    /// It does.
     Held,
+    /// The proof is not there.
     Missing,
+    /// DNS did not say.
     Unknown,
 }
 
 /// Whether a certificate may be issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Caa {
+pub enum Caa {
+    /// At least one of our authorities may issue.
     Allowed,
+    /// None of them may.
     Forbidden,
+    /// DNS did not say.
     Unknown,
 }
 
 /// The state of one record a customer was asked to create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum RecordState {
+pub enum RecordState {
+    /// At every nameserver that answered.
     Ok,
+    /// At none.
     Missing,
+    /// It says something else.
     Wrong,
+    /// At some nameservers.
     Partial,
+    /// No nameserver answered.
     Unknown,
 }
 
 /// What the facts mean.
 #[derive(Clone, Debug)]
-pub(crate) struct Judgement {
-    pub(crate) records: Records,
-    pub(crate) ownership: Ownership,
-    pub(crate) caa: Caa,
-    pub(crate) is_apex: Option<bool>,
-    pub(crate) problems: Vec<Problem>,
+pub struct Judgement {
+    /// Whether the records lead to us.
+    pub records: Records,
+    /// Whether the name belongs to the project.
+    pub ownership: Ownership,
+    /// Whether a certificate may be issued.
+    pub caa: Caa,
+    /// Whether the name is the apex of its zone; unknown where the zone is.
+    pub is_apex: Option<bool>,
+    /// What is wrong, worst first.
+    pub problems: Vec<Problem>,
     /// The state of the ownership text, when one was asked for.
-    pub(crate) txt: Option<RecordState>,
+    pub txt: Option<RecordState>,
     /// The authorities that may issue, best first, with the methods they may use.
-    pub(crate) permitted: Vec<(String, Vec<String>)>,
+    pub permitted: Vec<(String, Vec<String>)>,
 }
 
 impl Judgement {
     /// Records, ownership and CAA all pass: a certificate may be ordered.
-    pub(crate) fn passes(&self) -> bool {
+    pub fn passes(&self) -> bool {
         self.records == Records::Pass && self.ownership == Ownership::Held && self.caa == Caa::Allowed
     }
 
     /// For a name that always means this machine: there is nothing to ask.
-    pub(crate) fn local(contested: bool) -> Self {
+    pub fn local(contested: bool) -> Self {
         let ownership = if contested { Ownership::Missing } else { Ownership::Held };
         Self {
             records: Records::Pass,
@@ -127,7 +144,7 @@ impl Judgement {
     }
 
     /// The state of the record that leads to us.
-    pub(crate) fn record_state(&self) -> RecordState {
+    pub fn record_state(&self) -> RecordState {
         match self.records {
             Records::Pass => RecordState::Ok,
             Records::Partial => RecordState::Partial,
@@ -140,41 +157,57 @@ impl Judgement {
 
 /// The last look at DNS, as its owner sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Checks {
+pub struct Checks {
     /// Milliseconds since the epoch; RFC 3339 on the wire.
-    pub(crate) at_ms: i64,
-    pub(crate) duration_ms: u64,
-    pub(crate) queries: u32,
-    pub(crate) resolver: String,
-    pub(crate) nameservers: Vec<NameserverView>,
-    pub(crate) caa: CaaView,
-    pub(crate) record: RecordState,
-    pub(crate) txt: Option<RecordState>,
+    pub at_ms: i64,
+    /// Milliseconds that the look took.
+    pub duration_ms: u64,
+    /// Questions that were sent.
+    pub queries: u32,
+    /// `authoritative` or `recursive`: where the answers came from.
+    pub resolver: String,
+    /// What each nameserver said.
+    pub nameservers: Vec<NameserverView>,
+    /// What CAA records said.
+    pub caa: CaaView,
+    /// The state of the record that leads to us.
+    pub record: RecordState,
+    /// The state of the ownership text, when one was asked for.
+    pub txt: Option<RecordState>,
     /// The zone the name lies in.
-    pub(crate) zone: Option<String>,
+    pub zone: Option<String>,
 }
 
 /// What one nameserver said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct NameserverView {
-    pub(crate) host: String,
-    pub(crate) ip: Option<IpAddr>,
-    pub(crate) verdict: String,
-    pub(crate) cname: Option<String>,
-    pub(crate) a: Vec<String>,
-    pub(crate) aaaa: Vec<String>,
-    pub(crate) ttl: Option<u32>,
+pub struct NameserverView {
+    /// Its name.
+    pub host: String,
+    /// The address that was asked.
+    pub ip: Option<IpAddr>,
+    /// A word of [`ServerVerdict`].
+    pub verdict: String,
+    /// Where it leads by CNAME.
+    pub cname: Option<String>,
+    /// IPv4 addresses.
+    pub a: Vec<String>,
+    /// IPv6 addresses.
+    pub aaaa: Vec<String>,
+    /// Seconds that the records may be kept.
+    pub ttl: Option<u32>,
 }
 
 /// What CAA records said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct CaaView {
-    pub(crate) allowed_cas: Vec<String>,
-    pub(crate) records: Vec<String>,
+pub struct CaaView {
+    /// Authorities of ours that may issue.
+    pub allowed_cas: Vec<String>,
+    /// The records, as they are written in a zone.
+    pub records: Vec<String>,
 }
 
 /// Judges facts.
-pub(crate) fn judge(facts: &DnsFacts, expected: &Expectation<'_>) -> Judgement {
+pub fn judge(facts: &DnsFacts, expected: &Expectation<'_>) -> Judgement {
     let is_apex = match &facts.zone {
         Zone::Is(zone) => Some(zone == expected.name.as_str()),
         Zone::Missing | Zone::Unknown(_) => None,
@@ -306,7 +339,7 @@ fn judge_caa(
 }
 
 /// The look at DNS as its owner will see it.
-pub(crate) fn checks(facts: &DnsFacts, expected: &Expectation<'_>, judged: &Judgement, at_ms: i64) -> Checks {
+pub fn checks(facts: &DnsFacts, expected: &Expectation<'_>, judged: &Judgement, at_ms: i64) -> Checks {
     let apex = judged.is_apex == Some(true);
     let verdicts = server_verdicts(facts, expected, apex);
     let view = |(server, verdict): (&super::facts::ServerFacts, &ServerVerdict)| NameserverView {

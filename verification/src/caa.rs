@@ -21,7 +21,7 @@ pub struct CaaIdentity {
 
 /// What CAA records say to one authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum CaaRuling {
+pub enum CaaRuling {
     /// It may issue, after proofs by these methods.
     Permits(Vec<String>),
     /// It may not; the name whose records say so.
@@ -38,7 +38,7 @@ pub(crate) enum CaaRuling {
 }
 
 /// What the CAA records of a name and its ancestors, closest first, say to an authority.
-pub(crate) fn rule(levels: &[CaaLevel], identity: &CaaIdentity, wildcard: bool) -> CaaRuling {
+pub fn rule(levels: &[CaaLevel], identity: &CaaIdentity, wildcard: bool) -> CaaRuling {
     for level in levels {
         match &level.records {
             Err(_) => return CaaRuling::Unknown(level.name.clone()),
@@ -81,7 +81,7 @@ fn rule_at(place: &str, records: &[CaaRecord], identity: &CaaIdentity, wildcard:
 }
 
 /// Whether authorities must refuse because of this record: they have to understand it and do not.
-pub(crate) fn is_critical_unknown(record: &CaaRecord) -> bool {
+pub fn is_critical_unknown(record: &CaaRecord) -> bool {
     let known = ["issue", "issuewild", "iodef", "issuemail"];
     record.flags & (128 | 1) != 0 && !known.iter().any(|known| record.tag.eq_ignore_ascii_case(known))
 }

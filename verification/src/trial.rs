@@ -12,7 +12,7 @@ use super::caa::CaaIdentity;
 use super::collect::{Question, collect};
 use super::verdict::{self, Claim, Expectation};
 use super::{Dns, DnsFailure, DnsRecord, RecordData, RecordKind, Reply, ReplyCode, wire};
-use crate::config::{DnsConfig, DnsMode};
+use crate::{DnsConfig, DnsMode};
 
 /// The domain that is looked at.
 pub const NAME: &str = "shop.customer.example";
@@ -120,8 +120,8 @@ mod tests {
     #[tokio::test]
     async fn addresses_of_the_edge_pass_with_the_text_alone() {
         let case = Case { authoritative: false, contested: false, caa: false };
-        let apex: &[u8] = include_bytes!("../../../fuzz/corpus/dns/apex");
-        let proven: &[u8] = include_bytes!("../../../fuzz/corpus/dns/apex-proven");
+        let apex: &[u8] = include_bytes!("../../fuzz/corpus/dns/apex");
+        let proven: &[u8] = include_bytes!("../../fuzz/corpus/dns/apex-proven");
         // The first byte is the choice of the case.
         assert!(!passes(case, &apex[1..]).await.unwrap());
         assert!(passes(case, &proven[1..]).await.unwrap());

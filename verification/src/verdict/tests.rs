@@ -1,8 +1,8 @@
 //! The conflict matrix, apexes, ownership and CAA, as verdicts.
 
 use super::*;
-use crate::dns::CaaRecord;
-use crate::dns::facts::{CaaLevel, ServerFacts, Why};
+use crate::CaaRecord;
+use crate::facts::{CaaLevel, ServerFacts, Why};
 
 const TARGET: &str = "abcdefghijklmnop.edge.tollhouse.dev";
 const EDGE: &str = "203.0.113.10";

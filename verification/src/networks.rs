@@ -44,7 +44,7 @@ const NOT_PUBLIC_V6: &[(Ipv6Addr, u32)] = &[
 ];
 
 /// The content delivery network an address belongs to, if it is a known one.
-pub(crate) fn proxy_of(address: IpAddr) -> Option<&'static str> {
+pub fn proxy_of(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => {
             PROXIES_V4.iter().find(|(network, prefix, _)| in_v4(address, *network, *prefix)).map(|(_, _, name)| *name)
@@ -67,7 +67,7 @@ fn in_v6(address: Ipv6Addr, network: Ipv6Addr, prefix: u32) -> bool {
 
 /// Whether packets may be sent to a nameserver at this address, which its customer chose: never to this machine, a
 /// private network, or a cloud's metadata service.
-pub(crate) fn is_public(address: IpAddr) -> bool {
+pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
         IpAddr::V6(address) => match address.to_ipv4_mapped() {

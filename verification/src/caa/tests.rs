@@ -2,7 +2,7 @@
 //! TLS-ALPN-01.
 
 use super::*;
-use crate::dns::facts::Why;
+use crate::facts::Why;
 
 const ACCOUNT: &str = "https://ca.example/acct/7";
 

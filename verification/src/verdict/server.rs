@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
-use crate::dns::facts::{Answer, ServerFacts, Why};
-use crate::dns::networks::proxy_of;
+use crate::facts::{Answer, ServerFacts, Why};
+use crate::networks::proxy_of;
 
 /// What one nameserver's answer means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ServerVerdict {
+pub enum ServerVerdict {
     /// It leads to us, by a record that only this project has.
     Ok,
     /// It leads to us by addresses, which all projects share: whose it is they do not say.
@@ -37,12 +37,13 @@ pub(crate) enum ServerVerdict {
 }
 
 impl ServerVerdict {
-    pub(crate) fn is_ok(self) -> bool {
+    /// Whether it leads to us.
+    pub fn is_ok(self) -> bool {
         matches!(self, Self::Ok | Self::OkByAddress | Self::OkApexCname)
     }
 
     /// The word in the API.
-    pub(crate) const fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ok | Self::OkByAddress => "ok",
             Self::OkApexCname => "ok_apex_cname",
