@@ -93,6 +93,7 @@ pub async fn start(
     let health = not_ready_yet();
     let (tracer, exporter) = tracing(&config, &registry)?;
     let telemetry = Arc::new(Telemetry::new(&registry, logs.lines(), clock.clone(), &node, tracer)?);
+    telemetry.show_damaged(&config.data_directory);
     let platform = platform_certificate(&config)?;
     let (quota, usage) = counting::open(&config, place, clock.clone(), &registry).await?;
     telemetry.quota.show_mode(quota.mode());

@@ -31,7 +31,7 @@ type Good = HashMap<String, Credential>;
 /// The credentials that are good, as they were read last.
 #[derive(Default)]
 pub(crate) struct Admitted {
-    good: watch::Sender<Arc<Good>>,
+    good: watch::Sender<Arc<HashMap<String, Credential>>>,
     /// How many looks have begun.
     begun: AtomicU64,
     /// The number of the last look that found them.

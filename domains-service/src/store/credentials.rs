@@ -24,8 +24,7 @@ contract::words! {
 /// The name of the operator whose credential derives from the platform's secret.
 pub(crate) const COMMAND_LINE: &str = "command-line";
 
-/// Good credentials of services, and of operators those that have expired too. Of gateways there are
-/// [`GATEWAYS_WITH_KEYS_MAX`].
+/// Good credentials of services, and of operators the expired ones too; of gateways [`GATEWAYS_WITH_KEYS_MAX`].
 pub(crate) const GOOD_OF_A_KIND_MAX: i64 = 1_024;
 
 /// Credentials that are listed: all that are good, and then those that were revoked last.

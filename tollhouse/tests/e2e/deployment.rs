@@ -237,7 +237,6 @@ impl Deployment {
             both.begin(None).await;
             services.push(both);
         }
-
         let mut edges = Vec::new();
         for number in 0..gateways {
             let settings = edge(&common, &path, number, services[number % replicas].running());
@@ -280,14 +279,12 @@ impl Deployment {
     /// Whether a pass opens the admin listener of a gateway.
     pub(crate) async fn admin_opens(&self, gateway: usize, pass: &str) -> bool {
         let address = self.gateways[gateway].running.address("admin").unwrap();
-        let request = Client::new().get(format!("http://{address}/moments")).bearer_auth(pass);
-        request.send().await.unwrap().status() == 200
+        Client::new().get(format!("http://{address}/moments")).bearer_auth(pass).send().await.unwrap().status() == 200
     }
 
     /// Where the first control plane (`domains`) or service of orders (`orders`) listens, by the listener's name.
     pub(crate) fn service(&self, name: &str, listener: &str) -> SocketAddr {
-        let running = self.services[0].running();
-        running[usize::from(name == "orders")].address(listener).unwrap()
+        self.services[0].running()[usize::from(name == "orders")].address(listener).unwrap()
     }
 
     async fn at_admin(&self, gateway: usize, method: Method, path: &str) -> Value {
@@ -309,8 +306,8 @@ impl Deployment {
 
     /// A request of an operator to one of the control planes.
     pub(crate) fn control(&self, replica: usize, method: Method, path: &str) -> RequestBuilder {
-        let request = Client::new().request(method, format!("http://{}/internal{path}", self.controls[replica]));
-        request.bearer_auth(operator_token(&self.secret).to_token().as_str())
+        let url = format!("http://{}/internal{path}", self.controls[replica]);
+        Client::new().request(method, url).bearer_auth(operator_token(&self.secret).to_token().as_str())
     }
 
     /// A project with a quota that does not matter and these orders, and a key of it that may do everything. Every

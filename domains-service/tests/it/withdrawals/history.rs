@@ -68,9 +68,9 @@ async fn a_report_of_another_history_acknowledges_nothing() {
         is_202(&remove(&platform).await);
         assert_eq!(elsewhere(&platform).await, json!(["tests"]));
     }
+    waits(&platform, "name", "b.localhost").await;
     platform.clock.advance(std::time::Duration::from_secs(61));
     assert_eq!(elsewhere(&platform).await, json!([]));
-    waits(&platform, "name", "b.localhost").await;
     ends(&platform).await;
 }
 
