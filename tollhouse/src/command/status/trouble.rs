@@ -331,7 +331,7 @@ mod tests {
             (
                 "/edges/0/platform_certificate_faults",
                 json!(["p.pem is refused, and the certificate in use stays"]),
-                "gateway gw-1 (10.0.0.1:9901): p.pem is refused",
+                "gateway edge-1/gw-1 (10.0.0.1:9901): p.pem is refused",
             ),
             (
                 "/edges/0/certificates_set_aside",
@@ -380,11 +380,7 @@ mod tests {
                 "2 withdrawals wait for edge/gw-1, edge/gw-2, which may serve them still; the oldest is the key key_a of project demo",
             ),
             ("/orders", json!({ "unreachable": "refused" }), "the orders-service does not answer: refused"),
-            (
-                "/orders/trust_seconds_old",
-                json!(600),
-                "told the orders-service 10 minutes ago whose identities are good",
-            ),
+            ("/orders/trust_seconds_old", json!(600), "told the orders-service 10 minutes ago whose identities"),
             (
                 "/orders/store_trouble/seconds_ago",
                 json!(3),
