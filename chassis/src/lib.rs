@@ -5,38 +5,40 @@
 //! [`serve`] accepts and drains HTTP, [`body`] reads what a request carries, [`shutdown`] ends it, [`routes`] lists what it offers, [`peer`] is the way from one process to another, [`guard`] lets in only what came through the gateway,
 //! [`secret`] and [`seal`] keep secrets, [`sql`] speaks to the database, [`sqlite`] or [`postgres`], [`backup`] copies it,
 //! [`trace`] tells a collector where the time went, [`watchdog`] notices a runtime that is
-//! stuck, [`durable`] makes names that a power failure leaves, [`json`] reads what others wrote, [`percent`] escapes what goes into a URL, [`openapi`] has what interface descriptions share, [`webhook`] signs and sends what customers want to be told.
+//! stuck, [`durable`] makes names that a power failure leaves, [`json`] reads what others wrote, [`percent`] escapes what goes into a URL, [`names`] looks up servers, [`network`] says what counts as one client, [`openapi`] has what interface descriptions share, [`webhook`] signs and sends what customers want to be told.
 
-pub mod admin;
-pub mod backup;
-pub mod body;
-pub mod clock;
-pub mod config;
+pub mod random;
 pub mod durable;
-pub mod guard;
-pub mod health;
+pub mod process;
+pub mod percent;
 pub mod json;
+pub mod names;
+pub mod network;
+pub mod health;
 pub mod logs;
 pub mod metrics;
+pub mod clock;
+pub mod secret;
+pub mod seal;
+pub mod refusal;
+pub mod routes;
 pub mod openapi;
-mod origin;
+pub mod shutdown;
+pub mod body;
+pub mod config;
 pub mod peer;
-pub mod percent;
+pub mod running;
+mod origin;
+pub mod backup;
+pub mod sqlite;
 pub mod postgres;
+pub mod sql;
+pub mod trace;
+pub mod serve;
+pub mod watchdog;
+pub mod guard;
+pub mod admin;
+pub mod webhook;
 #[cfg(test)]
 #[path = "../tests/support/power.rs"]
 mod power;
-pub mod process;
-pub mod random;
-pub mod refusal;
-pub mod routes;
-pub mod running;
-pub mod seal;
-pub mod secret;
-pub mod serve;
-pub mod shutdown;
-pub mod sql;
-pub mod sqlite;
-pub mod trace;
-pub mod watchdog;
-pub mod webhook;

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 
 use reqwest::{ClientBuilder, Url};
 
-pub use self::listener::{ServerTls, certificates, chain_and_key};
+pub use self::listener::{CERTIFICATES_BYTES_MAX, ServerTls, certificates, certified_key, chain_and_key};
 pub use self::name::{TlsName, client_tls};
 use crate::config::Section;
 
@@ -141,8 +141,8 @@ mod tests {
         let leaf_key = KeyPair::generate().unwrap();
         let leaf = CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&leaf_key, &issuer).unwrap();
         let [certificate, key] = ["leaf.pem", "leaf.key"].map(|name| directory.join(name));
-        std::fs::write(&certificate, leaf.pem()).unwrap();
         write_private(&key, leaf_key.serialize_pem().as_bytes()).unwrap();
+        std::fs::write(&certificate, leaf.pem()).unwrap();
         (root.into_bytes(), ServerTls::load(&certificate, &key).unwrap())
     }
 
@@ -191,6 +191,34 @@ mod tests {
         let heard = heard.await.unwrap();
         assert_eq!(heard.first(), Some(&0x16), "a handshake");
         assert!(!heard.windows(10).any(|window| window == b"credential"));
+    }
+
+    #[tokio::test]
+    async fn a_listener_shows_a_replaced_certificate_without_a_restart() {
+        let directory = tempfile::tempdir().unwrap();
+        let (old, tls) = authority(directory.path(), "domains-service");
+        let registry = crate::metrics::registry("1").unwrap();
+        ServerTls::show(&registry, [("internal", &Some(tls.clone())), ("http", &None)]).unwrap();
+        let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let (address, end) = (listener.local_addr().unwrap(), Shutdown::new());
+        let router = axum::Router::new().route("/", axum::routing::get(|| async { "here" }));
+        let serving = tokio::spawn(serve_over(listener, Some(tls), router, ServeLimits::default(), end.clone()));
+        let believing = |authority: &Vec<u8>| {
+            let peer: Peer = format!("https://{address}").parse().unwrap();
+            Peer { tls: Some((authority.clone(), "domains-service".parse().unwrap())), ..peer }
+        };
+        assert_eq!(asked(&believing(&old)).await.unwrap(), "here");
+        let (new, _) = authority(directory.path(), "domains-service");
+        while asked(&believing(&new)).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert!(asked(&believing(&old)).await.is_err());
+        // rcgen's certificates end in the year 4096, unless it is told otherwise.
+        let shown = crate::metrics::render(&registry).unwrap();
+        let series = "listener_certificate_expiry_timestamp_seconds{listener=\"internal\"} 67090";
+        assert!(shown.contains(series) && !shown.contains("listener=\"http\""), "{shown}");
+        end.begin();
+        serving.await.unwrap().unwrap();
     }
 
     fn read(text: &str) -> Result<String, String> {

@@ -4,7 +4,8 @@
 //! from them by HMAC-SHA-256 with a label, so that no two uses share a key.
 
 use std::fmt;
-use std::io::Write as _;
+use std::fs::Metadata;
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
@@ -77,20 +78,14 @@ impl Secret {
     /// refuses what it holds.
     pub fn load_with<T>(path: &Path, parse: fn(&str) -> anyhow::Result<T>) -> anyhow::Result<T> {
         let place = || format!("secret file {}", path.display());
-        let file = std::fs::metadata(path).with_context(place)?;
-        anyhow::ensure!(
-            file.is_file() && file.len() <= FILE_BYTES_MAX,
-            "secret file {} is no regular file of at most {FILE_BYTES_MAX} bytes; put the secret itself there",
-            path.display()
-        );
+        let (bytes, file) = read_regular(path, FILE_BYTES_MAX).with_context(place)?;
         anyhow::ensure!(
             file.permissions().mode() & 0o007 == 0,
             "secret file {} may be read by everybody; run: chmod 600 {}",
             path.display(),
             path.display()
         );
-        let text = Zeroizing::new(std::fs::read_to_string(path).with_context(place)?);
-        parse(&text).with_context(place)
+        parse(std::str::from_utf8(&bytes).with_context(place)?).with_context(place)
     }
 
     /// Reads a secret file, making it with 32 random bytes when there is none.
@@ -139,6 +134,28 @@ impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(…)")
     }
+}
+
+/// The bytes of a regular file, at most `bytes_max`, and what it is. A pipe is refused: reading one would wait for its writer.
+///
+/// # Errors
+/// When the file cannot be read, is no regular file, or is larger.
+pub fn read_regular(path: &Path, bytes_max: u64) -> anyhow::Result<(Zeroizing<Vec<u8>>, Metadata)> {
+    // Without this flag, opening a pipe waits as well.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let metadata = file.metadata()?;
+    let mut bytes = Zeroizing::new(Vec::new());
+    let is_regular = metadata.is_file();
+    if is_regular {
+        file.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    }
+    anyhow::ensure!(
+        is_regular && bytes.len() as u64 <= bytes_max,
+        "{} is no regular file of at most {bytes_max} bytes; put the contents themselves there",
+        path.display()
+    );
+    Ok((bytes, metadata))
 }
 
 /// Writes a file that only its owner may read, durably and all at once (a crash leaves the old file or the new one).
@@ -211,7 +228,7 @@ mod tests {
         std::fs::File::options().write(true).open(&large).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
         for path in [pipe, large] {
             // Nobody writes to the pipe: reading it would not come back.
-            let error = Secret::load(&path).unwrap_err().to_string();
+            let error = format!("{:#}", Secret::load(&path).unwrap_err());
             assert!(error.contains("no regular file of at most 65536 bytes"), "{error}");
         }
     }

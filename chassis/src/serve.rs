@@ -81,6 +81,9 @@ pub async fn serve_over(
     let places = Arc::new(Semaphore::new(limits.connections_max));
     let idle = Arc::new(Mutex::new(Idle::default()));
     let graceful = GracefulShutdown::new();
+    if let Some(tls) = tls.clone() {
+        tokio::spawn(tls.watch(shutdown.clone()));
+    }
     loop {
         let stream = tokio::select! {
             biased;

@@ -7,8 +7,8 @@
 //!
 //! Every revision has a random [`Mark`]. A follower keeps the mark of its last revision and sends both. A database that
 //! went back to an earlier state gives the same numbers to other changes, with other marks. So the control plane refuses a
-//! [`Position`] that its database does not have: status 409, code [`HISTORY`]. `after=0` asks for a snapshot of whatever
-//! the database holds.
+//! [`Position`] that its database does not have: status 409, code [`HISTORY`], and says in `details` where its database is.
+//! `after=0` asks for a snapshot of whatever the database holds; `whole=1` for a snapshot of a database that has the position.
 
 mod check;
 mod report;
@@ -93,7 +93,7 @@ impl From<Mark> for String {
 }
 
 /// A place in the history of one database. Two databases that agree on a position agree on everything up to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Position {
     /// The number of the change.
     pub revision: Revision,

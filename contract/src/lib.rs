@@ -6,26 +6,26 @@
 //!
 //! Reading order: names ([`hostname`], [`project`]), money ([`plan`], [`window`]), people ([`key`], [`ban`],
 //! [`identity`], [`token`]), what the edge serves ([`site`], [`certificate`], [`browsers`]), how it learns ([`feed`]) and what it tells back
-//! ([`usage`]), whom services believe ([`trust`]), what is told to customers ([`event`]), and how anybody says no ([`error`]).
+//! ([`usage`]), whom services believe ([`trust`]), what is told to customers ([`event`]), and how a refusal is written ([`error`], and the edge's [`rejection`]s).
 
-pub mod ban;
+pub mod text;
+pub mod time;
+pub mod window;
+pub mod hostname;
 pub mod browsers;
+pub mod plan;
+pub mod project;
+pub mod key;
+pub mod ban;
+pub mod site;
 pub mod certificate;
 pub mod erasure;
 pub mod error;
-pub mod event;
-pub mod feed;
-pub mod hostname;
+pub mod rejection;
 pub mod identity;
-pub mod key;
-pub mod keyring;
-pub mod plan;
-pub mod project;
-pub mod site;
-pub mod time;
 pub mod token;
 pub mod trust;
+pub mod keyring;
+pub mod feed;
+pub mod event;
 pub mod usage;
-pub mod window;
-
-pub mod text;

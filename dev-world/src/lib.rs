@@ -7,11 +7,11 @@
 //! No part of the product: `tollhouse` has it when it is built with the feature `test-world`, and containers have it as a
 //! program of its own, `dev-world` ([`alone`]).
 
-pub mod alone;
-mod dns;
-mod pebble;
-pub mod records;
 mod zones;
+pub mod records;
+mod pebble;
+mod dns;
+pub mod alone;
 
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;

@@ -226,7 +226,7 @@ CREATE TABLE dashboard_sessions (
     digest     TEXT PRIMARY KEY,
     project    TEXT,            -- nothing: an operator
     key_id     TEXT,            -- the key it was opened with, which must still be good
-    operator   TEXT,            -- the operator's token it was opened with, which must still be good
+    operator   TEXT,            -- the operator who opened it, whose credential must still be good; nothing: a key
     client     TEXT NOT NULL,   -- the address it was opened from
     created_at BIGINT NOT NULL,
     seen_at    BIGINT NOT NULL
@@ -237,7 +237,7 @@ CREATE INDEX dashboard_sessions_by_age ON dashboard_sessions (created_at);
 -- Links that sign an operator in, once.
 CREATE TABLE dashboard_links (
     digest     TEXT PRIMARY KEY,
-    operator   TEXT, -- the operator's token that it was asked for with; nothing: the command line asked
+    operator   TEXT NOT NULL, -- the operator who asked for it
     expires_at BIGINT NOT NULL
 );
 
@@ -263,34 +263,23 @@ CREATE TABLE edge_bans (
     heard_at BIGINT NOT NULL
 );
 
--- Gateways and services that were given a credential. Of a credential only SHA-256 is kept, in hexadecimal.
-CREATE TABLE gateways (
-    name         TEXT PRIMARY KEY,
-    kind         TEXT NOT NULL, -- 'gateway' or 'service'
-    digest       TEXT NOT NULL UNIQUE,
-    file         TEXT,          -- the file that the credential was read from; nothing: it was made by the API
+-- Credentials of gateways, services and operators. Of a credential only SHA-256 is kept, in hexadecimal. Rows stay when they are
+-- revoked or replaced, so that none is ever taken again, and what a credential made is found.
+CREATE TABLE credentials (
+    digest       TEXT PRIMARY KEY,
+    kind         TEXT NOT NULL, -- 'gateway', 'service' or 'operator'
+    name         TEXT NOT NULL,
+    file         TEXT,          -- the file that it was read from; nothing: it was made by the API
+    made_by      TEXT,          -- the digest of the operator's credential that made it; nothing: it was read from a file
     created_at   BIGINT NOT NULL,
-    last_seen_at BIGINT,
+    expires_at   BIGINT,        -- of operators
+    last_used_at BIGINT,        -- written once a minute
     revoked_at   BIGINT
 );
-
--- Credentials that were revoked or replaced. No gateway and no service is enrolled with one of them again, so rows are
--- never deleted; there is one for each revocation by an operator.
-CREATE TABLE revoked_credentials (
-    digest     TEXT PRIMARY KEY,
-    name       TEXT NOT NULL,
-    kind       TEXT NOT NULL,
-    revoked_at BIGINT NOT NULL
-);
-
--- Operators' tokens. Of a token only SHA-256 is kept, in hexadecimal.
-CREATE TABLE operator_tokens (
-    name         TEXT PRIMARY KEY,
-    digest       TEXT NOT NULL UNIQUE,
-    created_at   BIGINT NOT NULL,
-    expires_at   BIGINT NOT NULL,
-    last_used_at BIGINT
-);
+-- Gateways and services share their names; operators have names of their own.
+CREATE UNIQUE INDEX credentials_of_nodes ON credentials (name) WHERE kind <> 'operator' AND revoked_at IS NULL;
+CREATE UNIQUE INDEX credentials_of_operators ON credentials (name) WHERE kind = 'operator' AND revoked_at IS NULL;
+CREATE INDEX credentials_by_maker ON credentials (made_by) WHERE made_by IS NOT NULL;
 
 -- The keys that gateways sign and seal with: three generations at most, each sealed with the sealing secret.
 CREATE TABLE gateway_keys (

@@ -17,6 +17,9 @@ pub(crate) struct Origin {
     pub(crate) gateway: String,
 }
 
+/// What the names of operators begin with in the audit log.
+const OPERATOR: &str = "operator:";
+
 /// Who asks.
 #[derive(Clone, Debug)]
 pub(crate) struct Actor {
@@ -34,14 +37,9 @@ enum Rights {
 }
 
 impl Actor {
-    /// An operator of the platform.
-    pub(crate) fn operator() -> Self {
-        Self { name: "operator".to_owned(), origin: None, rights: Rights::Everything, place: None }
-    }
-
-    /// An operator with a token of this name.
+    /// The operator of this name.
     pub(crate) fn operator_named(name: &str) -> Self {
-        Self { name: format!("operator:{name}"), ..Self::operator() }
+        Self { name: format!("{OPERATOR}{name}"), ..Self::system() }
     }
 
     /// The service, acting on schedule.
@@ -65,9 +63,9 @@ impl Actor {
         Self { name: key.to_string(), origin: Some(origin), rights, place: Some(project) }
     }
 
-    /// An operator, signed in to the dashboard, with a token of this name if it has one.
-    pub(crate) fn operator_at(origin: Origin, token: Option<&str>) -> Self {
-        Self { origin: Some(origin), ..token.map_or_else(Self::operator, Self::operator_named) }
+    /// The operator of this name, signed in to the dashboard.
+    pub(crate) fn operator_at(origin: Origin, name: &str) -> Self {
+        Self { origin: Some(origin), ..Self::operator_named(name) }
     }
 
     /// The id of the key that the actor holds.
@@ -75,9 +73,9 @@ impl Actor {
         matches!(self.rights, Rights::Key { .. }).then_some(self.name.as_str())
     }
 
-    /// The name of the operator's token, if it has one.
-    pub(crate) fn token(&self) -> Option<&str> {
-        self.name.strip_prefix("operator:").filter(|_| self.is_operator())
+    /// The operator's name, if it is one.
+    pub(crate) fn operator(&self) -> Option<&str> {
+        self.name.strip_prefix(OPERATOR).filter(|_| self.is_operator())
     }
 
     /// The word in the audit log.

@@ -5,14 +5,14 @@
 
 pub(crate) mod callers;
 mod changes;
+pub(crate) mod credentials;
 mod describe;
 pub(crate) mod domains;
+pub(crate) mod door;
 mod edge;
 pub(crate) mod extract;
-pub(crate) mod gateways;
 pub(crate) mod keys;
 mod operations;
-mod operators;
 mod projects;
 mod removal;
 mod services;
@@ -27,10 +27,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Extension, Router};
 use chassis::config::Told;
-use chassis::guard::{GatewayGuard, digest_of, require_gateway};
+use chassis::guard::{GatewayGuard, require_gateway};
 use chassis::refusal::Refusal;
 use chassis::routes::{Routes, routed};
-use chassis::secret::Secret;
 use chassis::shutdown::Shutdown;
 use contract::erasure::ERASURES_PATH;
 use contract::event::{EVENTS_BYTES_MAX, ORDER_EVENTS_PATH};
@@ -40,10 +39,12 @@ pub(crate) use operations::operation;
 use parking_lot::Mutex;
 pub(crate) use view::rfc3339;
 
+use self::door::Door;
 use crate::actor::Actor;
 use crate::app::App;
 use crate::error::{Code, Stop};
 use crate::feed::Places;
+use crate::store::credentials::Kind;
 
 /// Where everything of one project is.
 const PROJECT: &str = "/v1/projects/{project}";
@@ -78,12 +79,10 @@ pub(crate) fn paths() -> Vec<String> {
 }
 
 /// The internal API: the change stream with the gateways' credentials, events and what services need with theirs,
-/// everything else with the operators' tokens, `command_line` among them.
-pub(crate) fn internal(app: Arc<App>, command_line: &Secret, told: Arc<Mutex<Told>>, shutdown: Shutdown) -> Router {
-    let office = operators::OperatorDoor { app: app.clone(), command_line: digest_of(&command_line.to_token()) };
-    let operator = middleware::from_fn_with_state(office, operators::require_operator);
-    let gateway = middleware::from_fn_with_state(app.clone(), gateways::require_gateway);
-    let service = middleware::from_fn_with_state(app.clone(), services::require_service);
+/// everything else with those of operators.
+pub(crate) fn internal(app: Arc<App>, told: Arc<Mutex<Told>>, shutdown: Shutdown) -> Router {
+    let door = |lets_in| middleware::from_fn_with_state(Door { app: app.clone(), lets_in }, door::pass);
+    let (gateway, service, operator) = (door(&[Kind::Gateway]), door(&[Kind::Service]), door(&[Kind::Operator]));
     let whole_body = middleware::from_fn_with_state(extract::BODY_BYTES_MAX, extract::whole_body);
     let edge = Router::new()
         .route("/internal/edge/feed", get(edge::feed))
@@ -107,16 +106,14 @@ pub(crate) fn internal(app: Arc<App>, command_line: &Secret, told: Arc<Mutex<Tol
         .route("/internal/removed-projects", get(removal::list))
         .nest("/internal/projects/{project}", project)
         .route("/internal/nodes", get(edge::nodes))
-        .route("/internal/gateways", get(gateways::list).post(gateways::create))
-        .route("/internal/gateways/{gateway}", delete(gateways::revoke))
-        .route("/internal/gateways/{gateway}/changes", get(gateways::changes))
-        .route("/internal/operator-tokens", get(operators::list).post(operators::create))
-        .route("/internal/operator-tokens/{operator}", delete(operators::revoke))
-        .route("/internal/gateway-keys", post(gateways::rotate))
+        .route("/internal/credentials", get(credentials::list).post(credentials::create))
+        .route("/internal/credentials/{kind}/{name}", delete(credentials::revoke))
+        .route("/internal/credentials/gateway/{gateway}/changes", get(credentials::changes))
+        .route("/internal/gateway-keys", post(credentials::rotate))
         .route("/internal/status", get(edge::status))
         .route("/internal/withdrawals", get(edge::withdrawals))
         .route("/internal/dashboard-links", post(crate::dashboard::make_link))
-        .route(PASSES_PATH, post(operators::pass))
+        .route(PASSES_PATH, post(credentials::pass))
         .merge(chassis::admin::settings("/internal/settings", told))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)

@@ -18,8 +18,7 @@ use contract::token::{KeySet, SigningKey};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::config::{Config, DnsConfig, NameRules, WebhookConfig};
-use crate::dns::{Dns, networks};
+use crate::config::{Config, NameRules, WebhookConfig};
 use crate::domain::proof::Prover;
 use crate::enrolment::RefusedFile;
 use crate::issuer::Authorities;
@@ -31,6 +30,7 @@ use crate::plans::Plans;
 use crate::store::log::claim;
 use crate::store::{Store, StoreError, Write};
 use crate::throttle::{Pace, Throttles};
+use verification::{Dns, DnsConfig, networks};
 
 /// How long a change waits for the gateways.
 const ACKNOWLEDGEMENT_TIME_MAX: Duration = Duration::from_secs(1);

@@ -16,15 +16,15 @@ use serde_json::json;
 
 use crate::actor::Actor;
 use crate::app::{App, jitter};
-use crate::dns::collect::{Question, collect};
-use crate::dns::verdict::{self, Checks, Claim, Expectation, Judgement, Ownership, Records};
-use crate::domain::problem::ProblemCode;
 use crate::domain::state::{Standing, UNPAID_GRACE_MILLIS, advance};
 use crate::domain::{Domain, Status, name, schedule};
 use crate::publish;
 use crate::store::projects::{ProjectRecord, find_project};
 use crate::store::withdrawals::What;
 use crate::store::{StoreError, Write, domains};
+use verification::collect::{Question, collect};
+use verification::problem::ProblemCode;
+use verification::verdict::{self, Checks, Claim, Expectation, Judgement, Ownership, Records};
 
 /// How long a worker may act on a domain before another may. Longer than any look and any order.
 const LEASE: Duration = Duration::from_mins(3);

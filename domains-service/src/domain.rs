@@ -6,7 +6,6 @@
 
 pub(crate) mod kept;
 pub(crate) mod name;
-pub(crate) mod problem;
 pub(crate) mod proof;
 pub(crate) mod redirect;
 pub(crate) mod schedule;
@@ -19,11 +18,11 @@ use contract::site::{RedirectStatus, Serves, Site};
 use contract::time::{UnixMillis, UnixSeconds};
 use serde::{Deserialize, Serialize};
 
-use crate::dns::verdict::Checks;
 use crate::project::ProjectRef;
-use problem::Problem;
 pub(crate) use redirect::{RedirectRule, RedirectTarget};
 pub(crate) use state::Status;
+use verification::problem::Problem;
+use verification::verdict::Checks;
 
 /// A domain of a project, everything we know of it.
 #[derive(Clone, Debug)]

@@ -8,14 +8,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use chassis::secret::Secret;
-use contract::keyring::GATEWAYS_WITH_KEYS_MAX;
 use contract::trust::is_node_name;
 use serde::Serialize;
 
-use crate::api::gateways::digest_of;
+use crate::api::door::digest_of;
 use crate::app::App;
 use crate::store::StoreError;
-use crate::store::gateways::{Enrolment, GATEWAYS_MAX, Kind, NotEnrolled};
+use crate::store::credentials::{COMMAND_LINE, Enrolment, Kind, NotEnrolled, Origin};
 
 /// Refused files that are remembered for the status; the metric counts all of them.
 const REMEMBERED_MAX: usize = 100;
@@ -34,34 +33,24 @@ pub(crate) struct RefusedFile {
 /// Every reason why a file is refused.
 pub(crate) const REASONS: [&str; 6] = ["unreadable", "revoked", "doubled", "replaced", "other_kind", "too_many"];
 
-/// Puts the gateways and services on record whose credentials are in these directories.
+/// What the command line's credential is read from, as lists and logs name it.
+const PLATFORM_SECRET: &str = "the platform's secret";
+
+/// Puts the command line on record, whose credential derives from the platform's secret, and the gateways and services whose
+/// credentials are in these directories.
 ///
 /// # Errors
 /// When a directory cannot be listed, or the database does not answer.
-pub(crate) async fn at_start(app: &App, directories: [(Kind, Option<PathBuf>); 2]) -> anyhow::Result<()> {
+pub(crate) async fn at_start(
+    app: &App,
+    command_line: &Secret,
+    directories: [(Kind, Option<PathBuf>); 2],
+) -> anyhow::Result<()> {
+    enrol(app, Kind::Operator, COMMAND_LINE, PLATFORM_SECRET, Ok(command_line.clone())).await?;
     for (kind, directory) in directories {
-        if let Some(directory) = directory {
-            of_files(app, kind, &directory).await?;
-        }
-    }
-    Ok(())
-}
-
-async fn of_files(app: &App, kind: Kind, directory: &Path) -> anyhow::Result<()> {
-    for (name, path) in files(directory)? {
-        if let Some(refused) = of_file(app, kind, &name, &path).await? {
-            tracing::warn!(
-                file = refused.file,
-                name,
-                reason = refused.reason,
-                what_to_do = refused.what_to_do,
-                "refused a credential file; the other files are used"
-            );
-            app.metrics.credential_files_refused.with_label_values(&[refused.reason]).inc();
-            let mut all = app.refused_files.lock();
-            if all.len() < REMEMBERED_MAX {
-                all.push(refused);
-            }
+        let Some(directory) = directory else { continue };
+        for (name, path) in files(&directory)? {
+            enrol(app, kind, &name, &path.display().to_string(), Secret::load(&path)).await?;
         }
     }
     Ok(())
@@ -82,42 +71,57 @@ fn files(directory: &Path) -> anyhow::Result<Vec<(String, PathBuf)>> {
     Ok(found)
 }
 
-async fn of_file(app: &App, kind: Kind, name: &str, path: &Path) -> Result<Option<RefusedFile>, StoreError> {
-    let file = path.display().to_string();
-    let refused = |reason, what_to_do| Some(RefusedFile { file: file.clone(), reason, what_to_do });
-    let credential = match Secret::load(path) {
-        Ok(credential) => credential,
+/// Puts the credential of a file on record, or notes why not.
+async fn enrol(
+    app: &App,
+    kind: Kind,
+    name: &str,
+    file: &str,
+    credential: anyhow::Result<Secret>,
+) -> Result<(), StoreError> {
+    let (reason, what_to_do) = match credential {
+        Ok(credential) => {
+            let digest = digest_of(&credential);
+            let new = Enrolment { kind, name, digest: &digest, expires_at: None, from: Origin::File(file) };
+            let mut write = app.store.write().await?;
+            let enrolled = write.enrol(&new).await?;
+            write.commit().await?;
+            match enrolled {
+                Ok(is_new) => {
+                    if is_new {
+                        tracing::info!(kind = kind.as_str(), name, actor = file, "enrolled a credential from a file");
+                    }
+                    return Ok(());
+                }
+                Err(why) => in_words(&why, kind, name),
+            }
+        }
         Err(error) => {
             let what_to_do =
                 format!("{error:#}; write the credential of {name} into it, or remove it, and restart this service");
-            return Ok(refused("unreadable", what_to_do));
+            ("unreadable", what_to_do)
         }
     };
-    let digest = digest_of(&credential);
-    let mut write = app.store.write().await?;
-    let enrolled = write.enrol(&Enrolment { kind, name, digest: &digest, file: Some(&file) }).await?;
-    write.commit().await?;
-    match enrolled {
-        Ok(is_new) => {
-            if is_new {
-                tracing::info!(name, kind = kind.as_str(), file, "enrolled a credential from a file");
-            }
-            Ok(None)
-        }
-        Err(why) => {
-            let (reason, what_to_do) = in_words(&why, kind, name);
-            Ok(refused(reason, what_to_do))
-        }
+    tracing::warn!(file, name, reason, what_to_do, "refused a credential file; the other files are used");
+    app.metrics.credential_files_refused.with_label_values(&[reason]).inc();
+    let mut all = app.refused_files.lock();
+    if all.len() < REMEMBERED_MAX {
+        all.push(RefusedFile { file: file.to_owned(), reason, what_to_do });
     }
+    Ok(())
 }
 
 /// The reason and what to do about it.
 fn in_words(why: &NotEnrolled, kind: Kind, name: &str) -> (&'static str, String) {
     let add = match kind {
-        Kind::Gateway => format!("tollhouse node add {name}"),
         Kind::Service => format!("tollhouse node add {name} --service"),
+        _ => format!("tollhouse node add {name}"),
     };
     match why {
+        _ if kind == Kind::Operator => (
+            "revoked",
+            format!("another secret took its place, so the {name} is refused; put that back, or make a new one"),
+        ),
         NotEnrolled::Revoked => (
             "revoked",
             format!(
@@ -140,11 +144,11 @@ fn in_words(why: &NotEnrolled, kind: Kind, name: &str) -> (&'static str, String)
             format!("{name} is on record, but not as a {}; choose another name for the file", kind.as_str()),
         ),
         NotEnrolled::TooMany => {
-            let most = format!(
-                "{GATEWAYS_MAX} gateways and services are on record, or {GATEWAYS_WITH_KEYS_MAX} gateways that are good, the \
-                 most there may be; remove the file of {name}"
-            );
-            ("too_many", most)
+            let kind = kind.as_str();
+            (
+                "too_many",
+                format!("as many credentials of the kind {kind} are good as may be; remove the file of {name}"),
+            )
         }
     }
 }

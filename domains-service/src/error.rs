@@ -91,10 +91,10 @@ catalogue! {
     DomainExists = 409 "domain_exists",
     /// A gateway followed another history than this database's.
     History = 409 "history",
-    /// There is a gateway of this name.
-    GatewayExists = 409 "gateway_exists",
-    /// There is an operator's token of this name.
-    TokenExists = 409 "token_exists",
+    /// The name has a good credential, or there are as many of its kind as may be.
+    CredentialExists = 409 "credential_exists",
+    /// The command line's credential derives from the platform's secret, and ends when that is replaced.
+    CommandLineCredential = 409 "command_line_credential",
     /// There is a project of this name.
     ProjectExists = 409 "project_exists",
     /// The platform speaks at this name.

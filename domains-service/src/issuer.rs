@@ -18,11 +18,11 @@ use contract::text::is_deceptive;
 use contract::time::{UnixMillis, UnixSeconds};
 use zeroize::Zeroizing;
 
-pub use crate::dns::caa::CaaIdentity;
-use crate::domain::problem::ProblemCode;
 pub use acme::limits::Limits;
 pub use acme::settings::{AcmeSettings, ChallengeKind, ExternalAccount};
 pub use local::{LocalAuthority, signing};
+pub use verification::caa::CaaIdentity;
+use verification::problem::ProblemCode;
 
 /// What is asked for.
 #[derive(Clone, Debug)]

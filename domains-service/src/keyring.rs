@@ -24,9 +24,9 @@ use contract::token::{KeySet, SEED_BYTES, SigningKey};
 use serde::{Deserialize, Serialize};
 
 use crate::app::App;
-use crate::feed::Credential;
-use crate::store::gateways::{Revoked, SealedGeneration};
-use crate::store::{StoreError, Write, sessions};
+use crate::store::credentials::{Credential, Kind};
+use crate::store::gateways::SealedGeneration;
+use crate::store::{StoreError, Write};
 
 /// How long a generation signs.
 const GENERATION_SECONDS: i64 = 86_400;
@@ -51,7 +51,7 @@ struct Master {
 impl Master {
     /// The private key with which the gateway that has this credential signs identities.
     fn seed(&self, gateway: &Credential) -> anyhow::Result<[u8; SEED_BYTES]> {
-        let label = format!("identities of the gateway {} with {}", gateway.gateway, gateway.digest);
+        let label = format!("identities of the gateway {} with {}", gateway.name, gateway.digest);
         Ok(Secret::new(self.identity.to_vec()).derive(&label).reveal().try_into()?)
     }
 
@@ -109,7 +109,7 @@ pub(crate) async fn identities(app: &App) -> anyhow::Result<Arc<Identities>> {
     // In this order: a credential that is revoked after the generations were read is not in the list, so it is never sent
     // the tickets that its revocation made.
     let stored = app.store.generations().await?;
-    let gateways = app.store.credentials_of_gateways().await?;
+    let gateways = app.store.good_credentials(Some(Kind::Gateway)).await?;
     let version = version_of(&stored, &gateways);
     let known = app.identities.lock().clone();
     if known.version == version {
@@ -121,7 +121,7 @@ pub(crate) async fn identities(app: &App) -> anyhow::Result<Arc<Identities>> {
     for master in &masters {
         for gateway in &gateways {
             let key = SigningKey::from_seed(&master.seed(gateway)?)?.public().clone();
-            names.insert(key.kid.clone(), gateway.gateway.clone());
+            names.insert(key.kid.clone(), gateway.name.clone());
             public.push(key);
         }
     }
@@ -147,7 +147,7 @@ fn version_of(stored: &[SealedGeneration], gateways: &[Credential]) -> Version {
         context.update(b"\n");
     }
     for gateway in gateways {
-        context.update(format!("{} {}\n", gateway.gateway, gateway.digest).as_bytes());
+        context.update(format!("{} {}\n", gateway.name, gateway.digest).as_bytes());
     }
     let mut version = [0; 32];
     version.copy_from_slice(context.finish().as_ref());
@@ -193,36 +193,21 @@ async fn reseal(app: &App, stored: &[SealedGeneration]) -> anyhow::Result<()> {
 async fn renew_when_due(app: &App) -> anyhow::Result<()> {
     let stored = app.store.generations().await?;
     reseal(app, &stored).await?;
-    let newest = stored.iter().find(|stored| open(app, stored).is_some()).map(|newest| newest.signs_from);
+    // What is sealed says since when it signs: the column may be damaged.
+    let newest = stored.iter().find_map(|stored| open(app, stored)).map(|newest| newest.signs_from);
     let due = newest.is_none_or(|newest| app.clock.now_seconds().0 >= newest.0.saturating_add(GENERATION_SECONDS));
     if due { renew(app, false).await } else { Ok(()) }
 }
 
-/// Why a credential was not revoked.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum NotRevoked {
-    /// The name has no credential that is good.
-    #[error("there is no such credential")]
-    Unknown,
-    /// The database.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// New keys could not be made.
-    #[error("new keys could not be made: {0:#}")]
-    Keys(anyhow::Error),
-}
-
-/// Refuses a credential for good, withdraws the key that its gateway signs with, gives the other gateways new keys for
-/// session tickets, and ends the sessions that the gateway may have seen: all of it when `write` commits.
-pub(crate) async fn revoke(app: &App, write: &mut Write, name: &str) -> Result<Revoked, NotRevoked> {
-    let revoked = write.revoke_gateway(name).await?.ok_or(NotRevoked::Unknown)?;
+/// Gives the gateways new keys for session tickets when `write` commits, with which a gateway was revoked. Its key for identities
+/// is withdrawn with its credential.
+pub(crate) async fn replace_tickets(app: &App, write: &mut Write) -> anyhow::Result<()> {
     for stored in write.generations().await? {
         let Some(mut master) = open(app, &stored) else { continue };
-        master.tickets = chassis::random::bytes().map_err(NotRevoked::Keys)?;
-        write.replace_generation(&seal(app, &master).map_err(NotRevoked::Keys)?).await?;
+        master.tickets = chassis::random::bytes()?;
+        write.replace_generation(&seal(app, &master)?).await?;
     }
-    sessions::end_seen_by(write.connection(), name).await?;
-    Ok(revoked)
+    Ok(())
 }
 
 /// What a follower is sent of the keys.
@@ -245,7 +230,7 @@ pub(crate) async fn news(app: &App, gateway: &Credential, has: Option<Version>) 
         return Ok(News::None);
     }
     let generations = identities.masters.iter().map(|master| master.generation(gateway)).collect::<Result<_, _>>()?;
-    let (gateway, public) = (gateway.gateway.clone(), identities.public.clone());
+    let (gateway, public) = (gateway.name.clone(), identities.public.clone());
     let keyring = Keyring { gateway, generations, identities: public, passes: app.passes() };
     let sealed = app.sealing.seal(&serde_json::to_vec(&keyring)?, KEYRING_PLACE)?;
     Ok(News::Keys { sealed, version: identities.version })
@@ -279,7 +264,8 @@ mod tests {
     use super::*;
 
     fn credential(gateway: &str, digest: &str) -> Credential {
-        Credential { gateway: gateway.to_owned(), digest: digest.to_owned() }
+        let (name, digest) = (gateway.to_owned(), digest.to_owned());
+        Credential { kind: Kind::Gateway, name, digest, expires_at: None }
     }
 
     #[test]

@@ -2,46 +2,43 @@
 //!
 //! Three listeners: `http` for the public API behind the gateway, `internal` for gateways and operators, `admin` for
 //! health and metrics. What must last is in one database (`store`); what the edge must know leaves as a numbered
-//! change in the same transaction (`feed`); other replicas hear of it (`peers`). Rules are pure (`domain`, `dns`); what happens by itself is in
+//! change in the same transaction (`feed`); other replicas hear of it (`peers`). Rules are pure (`domain`); what happens by itself is in
 //! `worker`; who wants to be told of it, in `webhook`. A new sealing secret takes the place of the old one in `seals`.
 //! `openapi` describes the public API.
 //!
 //! Nothing here is on the path of a visitor's request. While this service is down, gateways serve what they have;
 //! nothing can be changed, and certificates are renewed so early that days of absence do no harm.
 
-mod actor;
-mod api;
-mod app;
-mod attend;
-pub mod config;
-mod dashboard;
-mod dns;
-mod domain;
-mod enrolment;
-mod error;
-mod feed;
-mod issuer;
-mod keyring;
-mod metrics;
-mod nodes;
-mod openapi;
-mod peers;
 mod plans;
+pub mod config;
 mod project;
-mod publish;
-mod restored;
-mod run;
-mod seals;
-mod shares;
+mod domain;
 mod store;
+mod publish;
+mod issuer;
 mod throttle;
+mod metrics;
+mod app;
 mod webhook;
+mod error;
+mod actor;
 mod withdrawals;
+mod shares;
+mod nodes;
+mod peers;
+mod dashboard;
+mod attend;
 mod worker;
+mod openapi;
+mod restored;
+mod keyring;
+mod enrolment;
+mod feed;
+mod seals;
+mod api;
+mod run;
 
 pub use config::Config;
-pub use dns::trial;
-pub use dns::{CaaRecord, Dns, DnsFailure, DnsRecord, RecordData, RecordKind, Reply, ReplyCode};
 pub use error::CATALOGUE;
 pub use issuer::{
     AcmeSettings, Authorities, CaaIdentity, ChallengeKind, ExternalAccount, IssueError, IssueRequest, Issued, Issuer,

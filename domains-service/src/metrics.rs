@@ -5,11 +5,11 @@ use chassis::metrics::{
 };
 use chassis::webhook::AttemptResult;
 
-use crate::dns::RecordKind;
 use crate::domain::Status;
 use crate::enrolment::REASONS;
 use crate::seals::Seals;
 use crate::store::withdrawals::What;
+use verification::RecordKind;
 
 /// The service's metrics.
 #[derive(Clone)]
@@ -30,6 +30,8 @@ pub(crate) struct Metrics {
     pub(crate) followers: IntGauge,
     /// The newest revision.
     pub(crate) revision: IntGauge,
+    /// Gateways that have applied changes that the database does not have.
+    pub(crate) of_another_history: IntGauge,
     /// Attempts to deliver webhooks by result.
     pub(crate) webhook_attempts: IntCounterVec,
     /// How long those attempts take.
@@ -124,6 +126,11 @@ impl Metrics {
                 "domains_withdrawal_awaited_timestamp_seconds",
                 "When the oldest withdrawal was made that this process of a gateway has not acknowledged.",
                 &["process"],
+            )?,
+            of_another_history: gauge(
+                registry,
+                "domains_gateways_of_another_history",
+                "Gateways that were refused in the last minute because they have applied changes that the database does not have.",
             )?,
             sealed: gauge_vec(
                 registry,

@@ -106,6 +106,8 @@ pub(crate) struct Nodes {
     by_name: Mutex<HashMap<String, Node>>,
     /// The record, as it was read last.
     record: Mutex<Arc<[Process]>>,
+    /// When each gateway was refused last because of its history, by the monotonic clock.
+    elsewhere: Mutex<HashMap<String, Duration>>,
     changed: watch::Sender<()>,
     /// Wakes [`Nodes::due_soon`]: the database is to be told something at once.
     due: Notify,
@@ -119,6 +121,7 @@ impl Nodes {
             clock,
             by_name: Mutex::default(),
             record: Mutex::new(Arc::new([])),
+            elsewhere: Mutex::default(),
             changed: watch::channel(()).0,
             due: Notify::new(),
         }
@@ -338,7 +341,7 @@ fn is_replaced((first_heard, last_heard): (UnixMillis, UnixMillis), newest: Unix
 }
 
 /// The name of the credential that a process came in with.
-fn gateway_of(node: &str) -> Option<&str> {
+pub(crate) fn gateway_of(node: &str) -> Option<&str> {
     node.split_once('/').map(|(gateway, _)| gateway)
 }
 

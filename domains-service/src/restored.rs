@@ -51,8 +51,15 @@ contract::words! {
 
 /// What is good of each kind: what identifies it, the project it belongs to, and what people call it. `$1` is now.
 const GOOD: [(Kind, &str); 7] = [
-    (Kind::Credential, "SELECT digest, '', name FROM gateways WHERE revoked_at IS NULL AND $1 > 0"),
-    (Kind::Token, "SELECT digest, '', name FROM operator_tokens WHERE expires_at > $1"),
+    (
+        Kind::Credential,
+        "SELECT digest, '', name FROM credentials WHERE kind <> 'operator' AND revoked_at IS NULL AND $1 > 0",
+    ),
+    // The command line's has no end: it is good while the platform's secret is what it derives from.
+    (
+        Kind::Token,
+        "SELECT digest, '', name FROM credentials WHERE kind = 'operator' AND revoked_at IS NULL AND expires_at > $1",
+    ),
     (Kind::Project, "SELECT id, id, name FROM projects WHERE removed_at IS NULL AND $1 > 0"),
     (
         Kind::Key,
@@ -72,9 +79,14 @@ const ENDS: &str = "SELECT id, project, expires_at FROM api_keys WHERE revoked_a
 const KEPT: &str = "SELECT id, erase_at FROM projects WHERE erase_at IS NOT NULL";
 
 /// Credentials that are never taken again.
-const REVOKED: &str = "SELECT digest, name, kind, revoked_at FROM revoked_credentials";
-const REVOKE: &str = "INSERT INTO revoked_credentials (digest, name, kind, revoked_at) VALUES ($1, $2, $3, $4)
-    ON CONFLICT (digest) DO NOTHING";
+const REVOKED: &str =
+    "SELECT digest, name, kind, made_by, created_at, revoked_at FROM credentials WHERE revoked_at IS NOT NULL";
+const REVOKE: &str = "INSERT INTO credentials (digest, name, kind, made_by, created_at, revoked_at)
+    VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (digest) DO NOTHING";
+const RETIRE: &str = "UPDATE credentials SET revoked_at = $2 WHERE digest = $1 AND revoked_at IS NULL";
+
+/// What [`REVOKED`] finds.
+type Revoked = (String, String, String, Option<String>, i64, i64);
 
 /// What must not outlive a restore.
 const ENDED: [&str; 3] = ["DELETE FROM dashboard_sessions", "DELETE FROM dashboard_links", "DELETE FROM gateway_keys"];
@@ -128,7 +140,7 @@ struct Lost {
     good: Good,
     ends: Vec<(String, String, i64)>,
     kept: HashMap<String, i64>,
-    revoked: Vec<(String, String, String, i64)>,
+    revoked: Vec<Revoked>,
 }
 
 /// Makes a database that was put back ready for use. `lost` is the one that it replaces, or why that cannot be read; with
@@ -228,8 +240,9 @@ async fn withdraw(write: &mut Write, lost: &Lost, since: &Good) -> anyhow::Resul
     let platform = platform(write.connection()).await?;
     for ((kind, id), (of, name)) in since {
         match kind {
-            Kind::Credential => drop(write.revoke_gateway(name).await?),
-            Kind::Token => drop(write.remove_operator(name).await?),
+            Kind::Credential | Kind::Token => {
+                query(RETIRE).bind(id).bind(now.0).execute(write.connection()).await?;
+            }
             Kind::Project => {
                 let Some(mut project) = projects::find_named(write.connection(), &name.parse()?).await? else {
                     continue;
@@ -258,8 +271,9 @@ async fn withdraw(write: &mut Write, lost: &Lost, since: &Good) -> anyhow::Resul
     for end in lost.ends.iter().filter(|end| !known.contains(end)) {
         end_key(write, &end.1, &end.0, Some(UnixSeconds(end.2))).await?;
     }
-    for (digest, name, kind, at) in &lost.revoked {
-        query(REVOKE).bind(digest).bind(name).bind(kind).bind(*at).execute(write.connection()).await?;
+    for (digest, name, kind, made_by, created_at, revoked_at) in &lost.revoked {
+        let revoke = query(REVOKE).bind(digest).bind(name).bind(kind).bind(made_by.as_deref());
+        revoke.bind(*created_at).bind(*revoked_at).execute(write.connection()).await?;
     }
     Ok(())
 }

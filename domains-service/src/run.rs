@@ -10,6 +10,7 @@ use chassis::clock::Clock;
 use chassis::guard::{GatewayGuard, operator_token};
 use chassis::health::Health;
 use chassis::metrics::Registry;
+use chassis::peer::ServerTls;
 use chassis::running::Running;
 use chassis::seal::SealingKey;
 use chassis::serve::{ServeLimits, bind, serve, serve_over};
@@ -26,8 +27,6 @@ use crate::api;
 use crate::app::App;
 use crate::config::Config;
 use crate::dashboard;
-use crate::dns::wire::WireDns;
-use crate::dns::{Dns, DnsFailure, RecordKind, Reply};
 use crate::enrolment;
 use crate::issuer::acme::{AcmeAuthority, Desk};
 use crate::issuer::{Authorities, Issuer, LocalAuthority};
@@ -36,10 +35,12 @@ use crate::metrics::Metrics;
 use crate::nodes::{Nodes, record};
 use crate::peers;
 use crate::seals;
-use crate::store::gateways::Kind;
+use crate::store::credentials::Kind;
 use crate::store::{Store, projects};
 use crate::webhook::deliver;
 use crate::worker;
+use verification::wire::WireDns;
+use verification::{Dns, DnsFailure, RecordKind, Reply};
 
 /// The label of the platform's own API below its domain, and the upstream that stands behind it.
 const API_LABEL: &str = "api";
@@ -95,6 +96,7 @@ pub async fn start_in(
 ) -> anyhow::Result<Running> {
     let registry = chassis::metrics::registry(env!("CARGO_PKG_VERSION"))?;
     let metrics = Metrics::register(&registry)?;
+    ServerTls::show(&registry, [("http", &config.tls), ("internal", &config.internal_tls)])?;
     let watched = StoreMetrics::register(&registry, "domains")?;
     if let sql::Place::Sqlite(path) = &config.database {
         chassis::metrics::free_disk(&registry, "domains_disk_free_ratio", path)?;
@@ -133,7 +135,7 @@ pub async fn start_in(
     let app = Arc::new(App::new(config, store, nodes, clock.clone(), dns, authorities, metrics)?);
     seals::check(&app, lost).await?;
     publish_platform(&app).await?;
-    enrolment::at_start(&app, credentials).await?;
+    enrolment::at_start(&app, &operator_token(&secret), credentials).await?;
     app.recall_processes().await?;
     keyring::look(&app).await?;
     app.store.look_at_credentials().await?;
@@ -146,7 +148,7 @@ pub async fn start_in(
     let pages = dashboard::router(app.clone(), for_pages, shutdown.clone());
     let public = dashboard::beside(api::public(app.clone(), guard), pages, &app.platform)
         .layer(middleware::from_fn_with_state(traced_by, traced));
-    let inside = api::internal(app.clone(), &operator_token(&secret), told, shutdown.clone());
+    let inside = api::internal(app.clone(), told, shutdown.clone());
     let for_admin = chassis::admin::answer_to(admin_router(&app, &health, registry), admin_hosts);
     // The admin listener outlives the others, so that a drain can be watched.
     let admin_shutdown = Shutdown::new();

@@ -14,6 +14,7 @@
 pub(crate) mod acme;
 pub(crate) mod admitted;
 pub(crate) mod bans;
+pub(crate) mod credentials;
 pub(crate) mod domains;
 pub(crate) mod events;
 pub(crate) mod gateways;
@@ -21,7 +22,6 @@ mod kept;
 pub(crate) mod keys;
 pub(crate) mod log;
 pub(crate) mod numbers;
-pub(crate) mod operators;
 pub(crate) mod overview;
 pub(crate) mod processes;
 pub(crate) mod projects;
@@ -107,8 +107,8 @@ pub(crate) struct Store {
 /// How often the use of a credential is written down, in milliseconds.
 const USE_NOTED_EVERY_MILLIS: i64 = 60_000;
 
-/// Credentials whose last use is remembered: as many as there can be of gateways, services and operators.
-const LAST_USED_MAX: usize = 2_048;
+/// Credentials whose last use is remembered: more than can be good.
+const LAST_USED_MAX: usize = 4_096;
 
 impl Store {
     /// Opens the database, brings its schema up to date and reads the newest revision.
@@ -123,8 +123,8 @@ impl Store {
                 .await
         };
         database.first(count_on).await.context("starting the change log")?;
-        log::mark_the_newest(&database.write).await.context("marking the newest revision")?;
         let store = Self { database, clock, news: Arc::default(), last_used: Arc::default(), admitted: Arc::default() };
+        store.mend_the_newest().await.context("marking the newest revision")?;
         store.heard_of(store.newest_revision().await.context("reading the change log")?);
         Ok(store)
     }
@@ -161,7 +161,7 @@ impl Store {
 
     /// Writes down that a credential was used, beside the request that came with it: clients are let in even while the
     /// database takes no writes. A failed note is not repeated: the next one comes a minute later.
-    fn note_use(&self, statement: &'static str, digest: &str, now: UnixMillis) {
+    pub(crate) fn note_use(&self, digest: &str, now: UnixMillis) {
         let mut last_used = self.last_used.lock();
         if last_used.get(digest).is_some_and(|at| now.since(*at) < USE_NOTED_EVERY_MILLIS) {
             return;
@@ -172,7 +172,8 @@ impl Store {
         last_used.insert(digest.to_owned(), now);
         let (writer, digest) = (self.writer().clone(), digest.to_owned());
         tokio::spawn(async move {
-            if let Err(error) = query(statement).bind(digest).bind(now.0).execute(&writer).await {
+            let note = query("UPDATE credentials SET last_used_at = $2 WHERE digest = $1");
+            if let Err(error) = note.bind(digest).bind(now.0).execute(&writer).await {
                 tracing::debug!(%error, "the last use of a credential was not written down");
             }
         });

@@ -232,6 +232,7 @@ pub(crate) async fn tidy(app: Arc<App>, shutdown: Shutdown) {
 }
 
 async fn tidy_once(app: &App) -> Result<(), StoreError> {
+    app.store.mend_projects(None).await?;
     let forgotten = app.store.compact_log(app.change_log_rows).await?;
     if forgotten > 0 {
         tracing::info!(changes = forgotten, "the change log was compacted");
@@ -292,6 +293,7 @@ pub(crate) async fn measure(app: &App) -> Result<(), StoreError> {
     for (RowPlace { table, row, of }, bad) in app.store.reader().unreadable().noted(ROWS_NAMED_MAX) {
         app.metrics.unreadable_row.with_label_values(&[table, &row, &of, bad.column]).set(1);
     }
+    app.metrics.of_another_history.set(i64::try_from(app.nodes.of_another_history().len()).unwrap_or(i64::MAX));
     let revision = app.store.newest_revision().await?;
     app.metrics.revision.set(revision.0.cast_signed());
     withdrawals::measure(app).await?;

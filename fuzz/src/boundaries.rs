@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use gateway::door::trial;
 use http_body_util::{BodyExt as _, Full};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use listener::trial;
 use pingora::protocols::http::v1::server::HttpSession;
 use tokio::io::AsyncWriteExt as _;
 use tokio::runtime::{Builder, Runtime};

@@ -1,7 +1,7 @@
 //! Answers of nameservers.
 
-use domains_service::trial::{self, Case, EDGE, TARGET};
 use futures_util::FutureExt as _;
+use verification::trial::{self, Case, EDGE, TARGET};
 
 use crate::cut;
 

@@ -19,11 +19,11 @@ use chassis::secret::Secret;
 use contract::feed::Frame;
 use contract::hostname::Hostname;
 use contract::key::PresentedKey;
-use gateway::door::chunks::{Chunks, Progress};
-use gateway::door::trial;
-use gateway::exchange::trial as direct;
-use gateway::replica::trial as replica;
-use gateway::tls::CertificateOpener;
+use gateway::trial::CertificateOpener;
+use gateway::trial::exchange as direct;
+use gateway::trial::replica;
+use listener::chunks::{Chunks, Progress};
+use listener::trial;
 
 pub use self::boundaries::{boundaries, compared};
 pub use self::dns::{dns, passes};

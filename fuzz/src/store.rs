@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use contract::plan::Plan;
 use contract::time::UnixMillis;
-use gateway::quota::ledger::node::{NodeBucket, Purpose, Step};
-use gateway::quota::ledger::{Life, NodeId, Reply, Settlement};
-use gateway::quota::store::redis::trial;
+use quota::ledger::node::{NodeBucket, Purpose, Step};
+use quota::ledger::{Life, NodeId, Reply, Settlement};
+use quota::store::redis::trial;
 
 /// Requests that wait for the answer.
 const WAITING: u32 = 3;
@@ -22,9 +22,8 @@ pub fn store(bytes: &[u8]) {
     }
     for news in trial::past(bytes).unwrap_or_default() {
         assert!(
-            serde_json::to_string(&news).is_ok_and(
-                |text| serde_json::from_str(&text).is_ok_and(|read: gateway::quota::store::News| read == news)
-            )
+            serde_json::to_string(&news)
+                .is_ok_and(|text| serde_json::from_str(&text).is_ok_and(|read: quota::ban::News| read == news))
         );
     }
 }

@@ -112,7 +112,7 @@ mod tests {
     // A corpus whose inputs all fail at the first byte would prove nothing.
     #[test]
     fn inputs_of_the_corpora_reach_what_they_are_for() {
-        use gateway::quota::store::redis::trial;
+        use quota::store::redis::trial;
 
         for name in ["resolver-cname", "nameserver-cname", "contested", "caa", "apex-proven"] {
             assert_eq!(fuzz::passes(&input("dns", name)), Some(true), "{name}");

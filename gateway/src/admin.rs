@@ -11,7 +11,9 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use chassis::clock::Clock;
 use chassis::guard::{PassGuard, require_pass};
+use chassis::health::Health;
 use chassis::refusal::Refusal;
+use chassis::shutdown::Shutdown;
 use contract::hostname::Hostname;
 use contract::key::KeyId;
 use contract::project::ProjectId;
@@ -21,14 +23,33 @@ use serde_json::{Value, json};
 
 use crate::clock::FleetClock;
 use crate::gateway::Gateway;
-use crate::quota::ledger::{self, bucket::NodeView};
-use crate::quota::standing::Allowance;
 use crate::replica::Unheard;
-use crate::server::Live;
+use listener::Connections;
+use quota::ledger::{self, bucket::NodeView};
+use quota::standing::Allowance;
+
+/// What the running gateway shares with its admin listener.
+pub(crate) struct Live {
+    /// The id of this process.
+    pub node: String,
+    /// Open connections.
+    pub connections: Arc<Connections>,
+    /// Readiness.
+    pub health: Health,
+    /// The end was announced: a drain by hand is not taken back any more.
+    pub shutdown: Shutdown,
+}
+
+impl Live {
+    pub(crate) fn new(node: &str, connections: &Arc<Connections>, health: &Health, shutdown: &Shutdown) -> Self {
+        let (connections, health, shutdown) = (connections.clone(), health.clone(), shutdown.clone());
+        Self { node: node.to_owned(), connections, health, shutdown }
+    }
+}
 
 /// What the handlers look at.
 #[derive(Clone)]
-pub struct View {
+pub(crate) struct View {
     /// The data plane.
     pub gateway: Arc<Gateway>,
     /// Connections and the feed.
@@ -43,7 +64,7 @@ pub struct View {
 /// `POST /bans/{key}?seconds=N` (at most a day), `DELETE /bans/{key}`, `POST` and `GET /replica/accept`,
 /// `POST` and `DELETE /drain`, `GET /top`,
 /// `/requests/{id}`, `/keys/{id}` and `/moments`.
-pub fn router(view: View, operators: PassGuard) -> Router {
+pub(crate) fn router(view: View, operators: PassGuard) -> Router {
     let with_token = Router::new()
         .route("/bans/{key}", post(ban).delete(lift))
         .route("/replica/accept", post(accept).get(accepted))
@@ -85,6 +106,7 @@ async fn status(State(view): State<View>) -> Json<Value> {
         .collect();
     let clocks = view.fleet_clock.off();
     Json(json!({
+        "gateway": view.gateway.telemetry.gateway.load().as_deref(),
         "node": view.live.node,
         "version": env!("CARGO_PKG_VERSION"),
         "revision": pipeline.replica.revision(),
@@ -96,6 +118,7 @@ async fn status(State(view): State<View>) -> Json<Value> {
         "clock_behind_milliseconds": -clocks.machine,
         "clocks_off_milliseconds": { "quota_store": clocks.store, "control_plane": clocks.control },
         "feed_heard_at": view.gateway.telemetry.feed_heard.get(),
+        "damaged_files": view.gateway.telemetry.damaged_files(),
         "log_lines_dropped": view.gateway.telemetry.lines_dropped(),
         "platform_certificate_faults": recall::platform_certificate_faults(&view),
         "certificates": recall::certificates(&view, CERTIFICATES_SHOWN),
@@ -187,20 +210,23 @@ async fn usage(State(view): State<View>, Path(project): Path<String>) -> Respons
 /// One node's part of a bucket, for people.
 fn node(part: &NodeView) -> Value {
     json!({
-        "node": format!("{:016x}", part.node.place),
+        "place": format!("{:016x}", part.node.place),
         "minute": part.minute_units,
         "held": part.held,
         "day": part.day_units,
     })
 }
 
-/// The control plane's present state is right, even if it is of another history or lacks most of what is served.
-async fn accept(State(view): State<View>) -> Json<Value> {
-    view.gateway.pipeline.replica.accept();
-    let words = "an operator accepted what the control plane holds; asking for a snapshot";
+/// The state that was refused is right, even if it is of another history or lacks most of what is served. 409 when nothing is
+/// refused.
+async fn accept(State(view): State<View>) -> Response {
+    if let Err(why) = view.gateway.pipeline.replica.accept(view.clock.monotonic()) {
+        return Refusal::new(409, "nothing_to_accept", why.to_string()).into_response();
+    }
+    let words = "an operator accepted the state that was refused; asking for a snapshot";
     view.gateway.telemetry.recent.moments.now("replica", words.to_owned());
-    tracing::info!("an operator accepted what the control plane holds; asking for a snapshot that replaces everything");
-    accepted(State(view)).await
+    tracing::info!("an operator accepted the state that was refused; asking for a snapshot that replaces everything");
+    accepted(State(view)).await.into_response()
 }
 
 /// What has become of the acceptance, and why what came was refused.

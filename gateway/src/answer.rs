@@ -1,6 +1,5 @@
 //! Everything the gateway says itself instead of forwarding.
 
-pub mod grpc;
 mod page;
 
 use std::borrow::Cow;
@@ -9,9 +8,10 @@ use contract::site::RedirectStatus;
 use http::{HeaderValue, StatusCode};
 use pingora::{ErrorType, OrErr as _};
 
-pub use self::page::{ERROR_PAGE_BYTES_MAX, ErrorPage, NoErrorPage, accepts_html};
+pub(crate) use self::page::accepts_html;
 use crate::decorate::ResponseSink;
-use crate::rejection::Rejection;
+use crate::grpc;
+use contract::rejection::Rejection;
 
 /// Redirects that caches may keep are kept for five minutes, so that a changed primary domain is not stuck.
 const REDIRECT_CACHE: &[u8] = b"max-age=300";
@@ -27,7 +27,7 @@ const PREFLIGHT_VARY: &[u8] = b"Origin, Access-Control-Request-Method, Access-Co
 
 /// What ends a request before it reaches an upstream.
 #[derive(Debug)]
-pub enum Answer {
+pub(crate) enum Answer {
     /// No.
     Refuse(Refusal),
     /// Over there.
@@ -62,7 +62,7 @@ pub enum Answer {
 
 impl Answer {
     /// Writes status and fields of its own to `out`; the body.
-    pub fn say(self, out: &mut impl ResponseSink) -> pingora::Result<(StatusCode, Cow<'static, str>)> {
+    pub(crate) fn say(self, out: &mut impl ResponseSink) -> pingora::Result<(StatusCode, Cow<'static, str>)> {
         let status = match &self {
             Self::Refuse(refusal) => refusal.rejection.status(),
             Self::Redirect { status, .. } => status.code(),
@@ -119,7 +119,7 @@ impl Answer {
 
 /// A refusal with what this one occasion adds to the catalogue's entry.
 #[derive(Debug)]
-pub struct Refusal {
+pub(crate) struct Refusal {
     /// The entry.
     pub rejection: Rejection,
     /// A message that knows more than the catalogue's.
@@ -131,8 +131,25 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// Writes the refusal to a caller that speaks gRPC, all of it; the status of HTTP, and that of gRPC.
+    pub(crate) fn write_grpc(&self, out: &mut impl ResponseSink) -> pingora::Result<(StatusCode, u16)> {
+        let code = grpc::code(self.rejection);
+        out.status(StatusCode::OK, "OK")?;
+        out.field("Content-Type", b"application/grpc")?;
+        out.figure(grpc::STATUS, code)?;
+        let message = self.message.as_deref().unwrap_or(self.rejection.message());
+        out.field(grpc::MESSAGE, grpc::encoded(message).as_bytes())?;
+        if let Some(seconds) = self.retry_after_seconds {
+            out.figure("Retry-After", seconds)?;
+        }
+        for (name, value) in &self.headers {
+            out.field(name, value.as_bytes())?;
+        }
+        Ok((StatusCode::OK, code))
+    }
+
     /// The plain entry.
-    pub fn new(rejection: Rejection) -> Self {
+    pub(crate) fn new(rejection: Rejection) -> Self {
         // A client that may retry is told when: at once is a second for whatever is our fault.
         let retry_after_seconds = matches!(rejection.status(), 502..=504).then_some(1);
         Self { rejection, message: None, headers: Vec::new(), retry_after_seconds }
@@ -140,14 +157,14 @@ impl Refusal {
 
     /// With a better message.
     #[must_use]
-    pub fn saying(mut self, message: impl Into<String>) -> Self {
+    pub(crate) fn saying(mut self, message: impl Into<String>) -> Self {
         self.message = Some(message.into());
         self
     }
 
     /// With a header. A value that cannot be a header value is left out.
     #[must_use]
-    pub fn with(mut self, name: &'static str, value: &str) -> Self {
+    pub(crate) fn with(mut self, name: &'static str, value: &str) -> Self {
         if let Ok(value) = HeaderValue::from_str(value) {
             self.headers.push((name, value));
         }
@@ -156,7 +173,7 @@ impl Refusal {
 
     /// With a time to come back.
     #[must_use]
-    pub fn retry_after(mut self, seconds: i64) -> Self {
+    pub(crate) fn retry_after(mut self, seconds: i64) -> Self {
         self.retry_after_seconds = Some(seconds.max(1));
         self
     }
@@ -179,7 +196,7 @@ impl Refusal {
     }
 
     /// The body the client reads.
-    pub fn body(&self) -> Cow<'static, str> {
+    pub(crate) fn body(&self) -> Cow<'static, str> {
         let Some(message) = &self.message else { return self.rejection.json().into() };
         let mut body = self.rejection.body();
         body.message.clone_from(message);

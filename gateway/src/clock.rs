@@ -14,11 +14,11 @@ use std::time::Duration;
 use chassis::clock::Clock;
 use contract::time::UnixMillis;
 
-use crate::quota::Quota;
-use crate::quota::clock::ForeignClock;
+use quota::Quota;
+use quota::clock::ForeignClock;
 
 /// See the module.
-pub struct FleetClock {
+pub(crate) struct FleetClock {
     machine: Arc<dyn Clock>,
     quota: Quota,
     control: ForeignClock,
@@ -26,7 +26,7 @@ pub struct FleetClock {
 
 /// By how many milliseconds each clock is ahead of the fleet's time; `None`: it was never heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClocksOff {
+pub(crate) struct ClocksOff {
     /// This machine's.
     pub machine: i64,
     /// The quota store's.
@@ -37,7 +37,7 @@ pub struct ClocksOff {
 
 impl ClocksOff {
     /// Each clock by its name in metrics; 0 for one that was not heard.
-    pub fn by_name(self) -> [(&'static str, i64); 3] {
+    pub(crate) fn by_name(self) -> [(&'static str, i64); 3] {
         [
             ("machine", self.machine),
             ("quota_store", self.store.unwrap_or(0)),
@@ -48,17 +48,17 @@ impl ClocksOff {
 
 impl FleetClock {
     /// This machine's clock, until the others are heard.
-    pub fn new(machine: Arc<dyn Clock>, quota: Quota) -> Self {
+    pub(crate) fn new(machine: Arc<dyn Clock>, quota: Quota) -> Self {
         Self { machine, quota, control: ForeignClock::default() }
     }
 
     /// The control plane says what time it is there.
-    pub fn heard_control(&self, now: UnixMillis) {
+    pub(crate) fn heard_control(&self, now: UnixMillis) {
         self.control.hear(now, self.machine.monotonic());
     }
 
     /// How far the clocks are from the fleet's time.
-    pub fn off(&self) -> ClocksOff {
+    pub(crate) fn off(&self) -> ClocksOff {
         let machine = self.machine.now();
         let control = self.control.now(self.machine.monotonic());
         compare(machine, self.quota.store_now(), control)
@@ -101,12 +101,11 @@ mod tests {
     use contract::project::ProjectUid;
 
     use super::*;
-    use crate::quota::clock::QuotaClock;
-    use crate::quota::ledger::bucket::BucketView;
-    use crate::quota::ledger::{Incarnation, Reply, Statement};
-    use crate::quota::settings::QuotaSettings;
-    use crate::quota::store::memory::MemoryStore;
-    use crate::quota::store::{Pulse, Store, StoreOutage};
+    use quota::ledger::bucket::BucketView;
+    use quota::ledger::{Incarnation, Reply, Statement};
+    use quota::settings::QuotaSettings;
+    use quota::store::memory::MemoryStore;
+    use quota::store::{Pulse, Store, StoreOutage};
 
     const NOW: i64 = 1_700_000_000_000;
 
@@ -138,16 +137,6 @@ mod tests {
 
         fn monotonic(&self) -> Duration {
             Duration::from_millis(u64::try_from(self.passed.load(Ordering::SeqCst)).unwrap())
-        }
-    }
-
-    impl QuotaClock for Machine {
-        fn wall(&self) -> UnixMillis {
-            self.now()
-        }
-
-        fn monotonic(&self) -> Duration {
-            Clock::monotonic(self)
         }
     }
 

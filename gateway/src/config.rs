@@ -17,11 +17,11 @@ use chassis::secret::Secret;
 use chassis::trace::TraceConfig;
 use contract::key::Environment;
 
-pub use self::overload::OverloadConfig;
-pub use self::quota::QuotaConfig;
-use crate::forwarded::{ForwardedField, Forwarders};
-use crate::network::canonical_network;
+pub(crate) use self::overload::OverloadConfig;
+pub(crate) use self::quota::QuotaConfig;
 use crate::upstreams::UpstreamSettings;
+use listener::forwarded::{ForwardedField, Forwarders};
+use listener::network::canonical_network;
 
 /// The prefix of environment variables that override the file.
 pub const ENVIRONMENT_PREFIX: &str = "TOLLHOUSE_GATEWAY";
@@ -36,55 +36,55 @@ const SECRET_EXAMPLE: &str = "/run/secrets/tollhouse";
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Plain HTTP listener.
-    pub http: SocketAddr,
+    pub(crate) http: SocketAddr,
     /// HTTPS listener.
-    pub https: SocketAddr,
+    pub(crate) https: SocketAddr,
     /// Admin listener: health, metrics, status.
-    pub admin: SocketAddr,
+    pub(crate) admin: SocketAddr,
     /// What the admin listener shows; `None`: it speaks plain text.
-    pub admin_tls: Option<ServerTls>,
+    pub(crate) admin_tls: Option<ServerTls>,
     /// Names under which it is asked, beside addresses and `localhost`.
-    pub admin_hosts: Vec<AdminHost>,
+    pub(crate) admin_hosts: Vec<AdminHost>,
     /// The port of https URLs as clients see it; `None`: the port the HTTPS listener is bound to.
-    pub public_https_port: Option<u16>,
+    pub(crate) public_https_port: Option<u16>,
     /// Peers whose PROXY protocol header is believed; empty: the header is not expected.
-    pub trusted_proxies: Vec<ipnet::IpNet>,
+    pub(crate) trusted_proxies: Vec<ipnet::IpNet>,
     /// Peers that name the client in a field of each request.
-    pub forwarders: Forwarders,
+    pub(crate) forwarders: Forwarders,
     /// Which keys are good here.
-    pub environment: Environment,
+    pub(crate) environment: Environment,
     /// Where the replica lives.
-    pub data_directory: PathBuf,
+    pub(crate) data_directory: PathBuf,
     /// What the gateway proves itself with.
-    pub credential: Secret,
+    pub(crate) credential: Secret,
     /// The secret private keys are sealed with.
-    pub sealing_secret: SealingSecrets,
+    pub(crate) sealing_secret: SealingSecrets,
     /// Chain and key of the platform's wildcard certificate.
-    pub platform_certificate: Option<(PathBuf, PathBuf)>,
+    pub(crate) platform_certificate: Option<(PathBuf, PathBuf)>,
     /// The control plane's internal listener.
-    pub feed: Peer,
+    pub(crate) feed: Peer,
     /// Whether a replica that was left with a goodbye, or copied, is served before the control plane has heard of this process.
-    pub serve_before_heard: bool,
+    pub(crate) serve_before_heard: bool,
     /// The quota.
-    pub quota: QuotaConfig,
+    pub(crate) quota: QuotaConfig,
     /// The backends.
-    pub upstreams: Vec<UpstreamSettings>,
+    pub(crate) upstreams: Vec<UpstreamSettings>,
     /// What is given up before memory runs out.
-    pub overload: OverloadConfig,
+    pub(crate) overload: OverloadConfig,
     /// Worker threads of the data plane.
-    pub threads: usize,
+    pub(crate) threads: usize,
     /// After the end is announced: still accepting, but not ready, for this long.
-    pub lame_duck: Duration,
+    pub(crate) lame_duck: Duration,
     /// Then requests in progress get this long.
-    pub drain: Duration,
+    pub(crate) drain: Duration,
     /// How logs look.
     pub log_format: Format,
     /// What is logged.
     pub log_filter: String,
     /// Traces.
-    pub tracing: TraceConfig,
+    pub(crate) tracing: TraceConfig,
     /// The file that is read again when it changes; `None`: there is none.
-    pub file: Option<PathBuf>,
+    pub(crate) file: Option<PathBuf>,
     /// Every setting that was given, as text, for operators who compare.
     pub told: Told,
 }
@@ -225,5 +225,18 @@ mod tests {
             }
             assert!(admin(&format!("[listen]\nadmin = \"{away}\"\n[admin_tls]\nplain_text = true")).is_ok(), "{away}");
         }
+    }
+
+    // rule: 8.5
+    #[test]
+    fn the_shipped_limits_leave_a_list_of_all_orders_its_time() {
+        let environment = ["CREDENTIAL", "SEALING_SECRET"].map(|name| (format!("TEST_{name}"), SECRET.to_owned()));
+        let text = include_str!("../../config/gateway.toml");
+        let config = Config::read(&Source::from_text("file", text, "TEST", BTreeMap::from(environment))).unwrap();
+        let orders = config.upstreams.iter().find(|upstream| upstream.name.as_str() == "orders").unwrap();
+        // A million orders over a line of two megabits per second, without compression.
+        let (bytes, bytes_per_second) = (90_000_000, 2_000_000 / 8);
+        let needed = Duration::from_secs(bytes / bytes_per_second);
+        assert!(orders.total_timeout.is_none_or(|granted| granted > needed), "{:?}", orders.total_timeout);
     }
 }

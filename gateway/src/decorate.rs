@@ -55,7 +55,7 @@ const IDENTITY: &str = contract::token::IDENTITY_TOKEN_HEADER;
 const HOP_BY_HOP: &[&str] = &["keep-alive", "proxy-connection", "te", "trailer", "upgrade"];
 
 /// The head of a response as it grows.
-pub trait ResponseSink: Send {
+pub(crate) trait ResponseSink: Send {
     /// The first line.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ pub trait ResponseSink: Send {
 /// What an upstream has said itself and the gateway therefore does not.
 #[expect(clippy::struct_excessive_bools, reason = "five fields of a response, each there or not")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spoken {
+pub(crate) struct Spoken {
     /// Who may read the response: all fields of CORS stay together.
     cors: bool,
     /// That it is reached over TLS alone.
@@ -92,7 +92,7 @@ pub struct Spoken {
 
 impl Spoken {
     /// Takes note of a field, in any spelling. Most are told apart by their first letter.
-    pub fn hear(&mut self, name: &str) {
+    pub(crate) fn hear(&mut self, name: &str) {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
         match name.as_bytes().first() {
             Some(b'a' | b'A') => {
@@ -107,13 +107,13 @@ impl Spoken {
     }
 
     /// Whether the upstream refuses the gateway, and not the caller.
-    pub fn refuses_identity(self, status: StatusCode) -> bool {
+    pub(crate) fn refuses_identity(self, status: StatusCode) -> bool {
         self.identity_refused && status == StatusCode::UNAUTHORIZED
     }
 }
 
 /// What every response of this surface carries and has not been `spoken` of, field by field.
-pub fn ours(facts: &Facts, is_tls: bool, spoken: Spoken, out: &mut impl ResponseSink) -> pingora::Result<()> {
+pub(crate) fn ours(facts: &Facts, is_tls: bool, spoken: Spoken, out: &mut impl ResponseSink) -> pingora::Result<()> {
     let is_api = facts.surface == Surface::Api;
     if is_api || !spoken.date {
         out.field(DATE, date::get_cached_date().as_bytes())?;
@@ -161,7 +161,7 @@ fn readers(readers: &Readers, out: &mut impl ResponseSink) -> pingora::Result<()
 }
 
 /// Whether a field of an upstream's response stays behind: it is ours to say, or concerns that connection alone.
-pub fn is_foreign(name: &str, facts: &Facts) -> bool {
+pub(crate) fn is_foreign(name: &str, facts: &Facts) -> bool {
     is_ours(name, facts) || is_hop_by_hop(name)
 }
 

@@ -26,7 +26,7 @@ use pingora::{Error, ErrorSource, ErrorType};
 use pingora_http::RequestHeader;
 use tokio::time::Instant;
 
-pub use self::arrival::Exchanges;
+pub(crate) use self::arrival::Exchanges;
 use self::downstream::Downstream;
 use self::multiplexed::{Again, Called};
 use self::upstream::connection::{Opened, Patience, UpstreamConnection};
@@ -35,16 +35,17 @@ use self::upstream::request;
 use self::upstream::response::{self, Framing, ResponseHead};
 use self::upstream::trailers;
 use self::upstream::upload::{Body, Upload};
-use crate::answer::{Answer, Refusal, accepts_html, grpc};
+use crate::answer::{Answer, Refusal, accepts_html};
 use crate::decorate::{HostCookies, ResponseSink as _, is_foreign, ours};
-use crate::door::Connection;
 use crate::facts::Facts;
 use crate::forward;
 use crate::gateway::{Gateway, connection_facts, explain};
-use crate::rejection::Rejection;
+use crate::grpc;
 use crate::request::BodyPromise;
 use crate::telemetry::Entry;
 use crate::upstreams::{DialError, Endpoint, Upstream, tls_reason};
+use contract::rejection::Rejection;
+use listener::Connection;
 
 /// A connection to an upstream that was used so lately is not about to be closed: services keep theirs for two seconds at
 /// the least. Others are not for requests that nobody may send twice.
@@ -245,7 +246,8 @@ impl<'a> Exchange<'a> {
                     self.facts.upstream_reason = error.cause.as_deref().and_then(tls_reason_of);
                     let silent = opened.buffer.is_empty() && self.facts.interim_responses == 0;
                     let unread = opened.reused && silent && !opened.upload.begun;
-                    again.died = unread && has_died(&error) && forward::may_repeat(&self.facts, &self.head.method);
+                    again.died =
+                        unread && has_died(&error) && forward::may_repeat(&self.facts, &self.head.method, false);
                     if !again.died {
                         return Err(error);
                     }

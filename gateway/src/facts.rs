@@ -13,21 +13,22 @@ use contract::site::Site;
 use contract::time::UnixMillis;
 use http::HeaderValue;
 
-use crate::door::Connection;
 use crate::keys::Authentication;
 use crate::overload::Reservation;
-use crate::quota::settings::Mode;
-use crate::quota::standing::{Outcome, Standing};
-use crate::rejection::Rejection;
 use crate::upstreams::{Endpoint, Permit, Readers, Upstream};
+use crate::usage::Decision;
+use contract::rejection::Rejection;
+use listener::Connection;
+use quota::settings::Mode;
+use quota::standing::{Outcome, Standing};
 
 /// 128 random bits in hex: the request's id, and the trace id of what it causes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct RequestId([u8; 32]);
+pub(crate) struct RequestId([u8; 32]);
 
 impl RequestId {
     /// From 16 bytes.
-    pub fn new(bits: u128) -> Self {
+    pub(crate) fn new(bits: u128) -> Self {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut text = [b'0'; 32];
         for (index, digit) in text.iter_mut().enumerate() {
@@ -38,7 +39,7 @@ impl RequestId {
     }
 
     /// The text.
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or("0")
     }
 }
@@ -73,7 +74,7 @@ contract::words! {
 
 /// The quota figures a response shows.
 #[derive(Clone, Copy, Debug)]
-pub struct Shown {
+pub(crate) struct Shown {
     /// The figures.
     pub standing: Standing,
     /// How the request ended for the quota.
@@ -82,7 +83,7 @@ pub struct Shown {
 
 /// Which kind of connection to an upstream a request was sent over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConnectionKind {
+pub(crate) struct ConnectionKind {
     /// It had served other requests.
     pub reused: bool,
     /// It speaks HTTP/2.
@@ -93,7 +94,7 @@ pub struct ConnectionKind {
 
 impl ConnectionKind {
     /// The words in the log.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match (self.reused, self.http2, self.tls) {
             (false, false, false) => "fresh h1",
             (true, false, false) => "reused h1",
@@ -109,7 +110,7 @@ impl ConnectionKind {
 
 /// Where the request goes.
 #[derive(Debug)]
-pub struct Target {
+pub(crate) struct Target {
     /// The backend.
     pub upstream: Arc<Upstream>,
     /// Largest request body in bytes.
@@ -117,13 +118,14 @@ pub struct Target {
     /// Its place among the requests in progress; given back when the request ends.
     pub place: Permit,
     /// The memory it may come to need; given back with the place.
+    #[expect(dead_code, reason = "memory is given back when it is dropped")]
     pub reservation: Reservation,
 }
 
 /// Everything known of one request.
 #[expect(clippy::struct_excessive_bools, reason = "facts that have nothing to do with each other")]
 #[derive(Debug)]
-pub struct Facts {
+pub(crate) struct Facts {
     /// Its id.
     pub request_id: RequestId,
     /// When it began, for the log line.
@@ -195,8 +197,21 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// How the request was charged, or refused for its quota; `None` where it was neither.
+    pub(crate) fn decision(&self) -> Option<Decision> {
+        self.quota_mode?;
+        Some(match self.refused {
+            Some(Rejection::RateLimitExceeded) => Decision::RefusedMinute,
+            Some(Rejection::DailyQuotaExceeded) => Decision::RefusedDay,
+            Some(Rejection::ApiKeyBanned) => Decision::Banned,
+            Some(Rejection::QuotaUnavailable) => Decision::Unavailable,
+            _ if self.in_shadow => Decision::Shadow,
+            _ => Decision::Admitted,
+        })
+    }
+
     /// Nothing is known yet but when.
-    pub fn new(request_id: RequestId, began_at: UnixMillis, began: Duration) -> Self {
+    pub(crate) fn new(request_id: RequestId, began_at: UnixMillis, began: Duration) -> Self {
         Self {
             request_id,
             began_at,
@@ -236,17 +251,17 @@ impl Facts {
     }
 
     /// The client's address.
-    pub fn client(&self, connection: &Connection) -> IpAddr {
+    pub(crate) fn client(&self, connection: &Connection) -> IpAddr {
         self.forwarded_for.as_ref().map_or_else(|| connection.client().ip(), |(address, _)| *address)
     }
 
     /// The same as text.
-    pub fn client_text<'a>(&'a self, connection: &'a Connection) -> &'a HeaderValue {
+    pub(crate) fn client_text<'a>(&'a self, connection: &'a Connection) -> &'a HeaderValue {
         self.forwarded_for.as_ref().map_or_else(|| connection.client_text(), |(_, text)| text)
     }
 
     /// The backend the request goes to.
-    pub fn upstream(&self) -> Option<&Arc<Upstream>> {
+    pub(crate) fn upstream(&self) -> Option<&Arc<Upstream>> {
         self.target.as_ref().map(|target| &target.upstream)
     }
 }

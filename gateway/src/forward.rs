@@ -1,23 +1,22 @@
 //! Reaching an upstream: which address, how long to wait, what the request carries, and what may be tried again.
 
-mod fields;
-
 use std::sync::Arc;
 
+use crate::fields::FieldRules;
 use contract::identity::{Caller, Identity};
 use contract::time::UnixSeconds;
-pub use fields::{FieldPattern, FieldRules, Underscores, has_underscore, is_method_override, is_reserved};
 use http::header::{self, HeaderName, InvalidHeaderValue};
 use http::{HeaderValue, StatusCode, Version};
+use listener::fields::is_method_override;
 use pingora::{ErrorSource, ErrorType, OrErr as _};
 use pingora_http::RequestHeader;
 
-use crate::door::Connection;
 use crate::facts::{Facts, Surface};
-use crate::rejection::Rejection;
 use crate::telemetry::client_span;
 use crate::upstreams::{Endpoint, IdentityForm, Upstream};
 use crate::vouch::Vouchers;
+use contract::rejection::Rejection;
+use listener::Connection;
 
 /// Attempts at an upstream, the first one included.
 const ATTEMPTS_MAX: u32 = 2;
@@ -52,7 +51,7 @@ mod name {
 ///
 /// # Errors
 /// Only if a value of ours is no header value.
-pub fn rewrite(
+pub(crate) fn rewrite(
     head: &mut RequestHeader,
     facts: &Facts,
     connection: &Connection,
@@ -69,7 +68,7 @@ pub fn rewrite(
 ///
 /// # Errors
 /// Never, unless the library takes no empty head.
-pub fn take_out(head: &mut RequestHeader) -> pingora::Result<RequestHeader> {
+pub(crate) fn take_out(head: &mut RequestHeader) -> pingora::Result<RequestHeader> {
     let empty = RequestHeader::build_no_case("GET", b"/", Some(0))?;
     Ok(std::mem::replace(head, empty))
 }
@@ -136,7 +135,7 @@ fn one_hop_less(method: &http::Method, headers: &mut http::HeaderMap) {
 }
 
 /// How many servers a request may still pass, where that is said.
-pub fn hops_left(headers: &http::HeaderMap) -> Option<u32> {
+pub(crate) fn hops_left(headers: &http::HeaderMap) -> Option<u32> {
     headers.get(header::MAX_FORWARDS)?.to_str().ok()?.parse().ok()
 }
 
@@ -228,7 +227,7 @@ fn identify(
 }
 
 /// What the client is told of a failure; `None` when nobody is left to be told.
-pub fn rejection(error: &pingora::Error) -> Option<Rejection> {
+pub(crate) fn rejection(error: &pingora::Error) -> Option<Rejection> {
     use pingora::ErrorType as Type;
     match (error.etype(), error.esource()) {
         (Type::HTTPStatus(413), _) => Some(Rejection::BodyTooLarge),
@@ -262,14 +261,14 @@ fn explain(error: &pingora::Error) -> Rejection {
 const INTERIM_RESPONSES_MAX: u32 = 16;
 
 /// The largest head of a response: what common clients still take.
-pub const RESPONSE_HEAD_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const RESPONSE_HEAD_BYTES_MAX: usize = 64 * 1024;
 
 /// Looks at the head of a response, whose syntax is good, before anything of it reaches the client: its status, and how
 /// many bytes its fields have.
 ///
 /// # Errors
 /// When the upstream talks too much, or switches to a protocol that nobody asked for.
-pub fn inspect(status: StatusCode, bytes: usize, facts: &mut Facts) -> pingora::Result<()> {
+pub(crate) fn inspect(status: StatusCode, bytes: usize, facts: &mut Facts) -> pingora::Result<()> {
     let wrong = |why: &'static str| Err(pingora::Error::explain(ErrorType::InvalidHTTPHeader, why).into_up());
     if status == StatusCode::SWITCHING_PROTOCOLS {
         return if facts.upgrade { Ok(()) } else { wrong("a switch of protocols nobody asked for") };
@@ -294,7 +293,7 @@ const IDENTITY_REFUSED: &str = "IdentityRefused";
 ///
 /// # Errors
 /// When it did not.
-pub fn accepted(refused: bool) -> pingora::Result<()> {
+pub(crate) fn accepted(refused: bool) -> pingora::Result<()> {
     if refused {
         let why = "the upstream refused the gateway's identity token";
         return Err(pingora::Error::explain(ErrorType::Custom(IDENTITY_REFUSED), why).into_up());
@@ -306,7 +305,7 @@ pub fn accepted(refused: bool) -> pingora::Result<()> {
 ///
 /// # Errors
 /// Then, as a timeout of the upstream: a client that is slow is caught by the door.
-pub fn in_time(facts: &Facts, now: std::time::Duration) -> pingora::Result<()> {
+pub(crate) fn in_time(facts: &Facts, now: std::time::Duration) -> pingora::Result<()> {
     let granted = facts.upstream().and_then(|upstream| upstream.settings.total_timeout);
     match granted {
         Some(granted) if now.saturating_sub(facts.began) > granted => {
@@ -317,20 +316,22 @@ pub fn in_time(facts: &Facts, now: std::time::Duration) -> pingora::Result<()> {
 }
 
 /// Whether the request may go to another address after one that took no connection.
-pub fn may_try_another(facts: &Facts) -> bool {
+pub(crate) fn may_try_another(facts: &Facts) -> bool {
     facts.attempts < ATTEMPTS_MAX && facts.upstream().is_some_and(|upstream| upstream.endpoints.len() > 1)
 }
 
 /// Whether a request may be sent once more that was sent into a connection which had died; if so, that retry is spent. Only
-/// requests that change nothing are: of any other nobody knows whether it was carried out.
-pub fn may_repeat(facts: &Facts, method: &http::Method) -> bool {
+/// requests that change nothing are: of any other nobody knows whether it was carried out. Where the connection was `unheard`, so
+/// that no upstream has answered anything on it, the retry costs nothing: all requests that were sent into the silence are
+/// sent once more.
+pub(crate) fn may_repeat(facts: &Facts, method: &http::Method, unheard: bool) -> bool {
     method.is_safe()
         && facts.attempts < ATTEMPTS_MAX
-        && facts.upstream().is_some_and(|upstream| upstream.retries.spend())
+        && facts.upstream().is_some_and(|upstream| unheard || upstream.retries.spend())
 }
 
 /// Chooses the address for the next attempt and remembers it.
-pub fn choose(facts: &mut Facts, now: std::time::Duration) -> Option<(Arc<Upstream>, Arc<Endpoint>)> {
+pub(crate) fn choose(facts: &mut Facts, now: std::time::Duration) -> Option<(Arc<Upstream>, Arc<Endpoint>)> {
     let upstream = facts.upstream()?.clone();
     let tried = facts.endpoint.as_ref().map(|endpoint| endpoint.address);
     let endpoint = upstream.endpoints.choose(tried, now)?;

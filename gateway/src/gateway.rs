@@ -16,11 +16,11 @@ pub(crate) use self::decide::connection_facts;
 use crate::facts::Facts;
 use crate::forward;
 use crate::pipeline::Pipeline;
-use crate::rejection::Rejection;
 use crate::telemetry::{Entry, Telemetry, UpstreamOutcome};
+use contract::rejection::Rejection;
 
 /// See the module.
-pub struct Gateway {
+pub(crate) struct Gateway {
     /// The stages.
     pub pipeline: Pipeline,
     /// Metrics and log.

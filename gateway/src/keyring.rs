@@ -13,11 +13,12 @@ use chassis::seal::SealingKey;
 use chassis::secret::write_private;
 use contract::keyring::{GENERATIONS_MAX, KEYRING_PLACE, Keyring};
 
-use crate::door::{TicketSeed, Tickets};
+use crate::place::EnrolledName;
 use crate::vouch::Vouchers;
+use listener::{TicketSeed, Tickets};
 
 /// Who is given the keys.
-pub struct KeyringHolder {
+pub(crate) struct KeyringHolder {
     /// Where they rest.
     pub file: PathBuf,
     /// Opens them.
@@ -28,11 +29,13 @@ pub struct KeyringHolder {
     pub tickets: Arc<Tickets>,
     /// Knows operators by them.
     pub operators: PassGuard,
+    /// Learns what this gateway is called.
+    pub name: EnrolledName,
 }
 
 impl KeyringHolder {
     /// Takes what was kept, if anything was. What does not open any more is left alone: the control plane sends it anew.
-    pub fn recall(&self) {
+    pub(crate) fn recall(&self) {
         let Ok(sealed) = std::fs::read_to_string(&self.file) else { return };
         if let Err(error) = self.use_keys(&sealed) {
             tracing::warn!(
@@ -46,7 +49,7 @@ impl KeyringHolder {
     ///
     /// # Errors
     /// When it does not open, is no keyring, or cannot be kept.
-    pub fn take(&self, sealed: &str) -> anyhow::Result<()> {
+    pub(crate) fn take(&self, sealed: &str) -> anyhow::Result<()> {
         self.use_keys(sealed)?;
         write_private(&self.file, sealed.as_bytes())
     }
@@ -59,6 +62,7 @@ impl KeyringHolder {
         self.vouchers.replace(&generations, identities)?;
         self.tickets.replace_seeds(generations.iter().map(|generation| TicketSeed::new(generation.tickets)).collect());
         self.operators.replace(&gateway, &passes);
+        self.name.store(Some(Arc::new(gateway)));
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ use crate::request::EdgeRequest;
 
 /// Why a request has no caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AuthError {
+pub(crate) enum AuthError {
     /// No `Authorization` header.
     Missing,
     /// Not a key of ours: another scheme, two headers, a wrong form or checksum. Known without a lookup.
@@ -25,7 +25,7 @@ pub enum AuthError {
 
 /// How an attempt to authenticate ended, as it is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Authentication {
+pub(crate) enum Authentication {
     /// The caller is known.
     Recognised,
     /// The caller is not, and was told why.
@@ -36,7 +36,7 @@ pub enum Authentication {
 
 impl Authentication {
     /// Every way, in the order of their counters.
-    pub const ALL: &'static [Self] = &[
+    pub(crate) const ALL: &'static [Self] = &[
         Self::Recognised,
         Self::Failed(AuthError::Missing),
         Self::Failed(AuthError::Malformed),
@@ -46,7 +46,7 @@ impl Authentication {
     ];
 
     /// The word in `edge_auth_total{result}`.
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Recognised => "ok",
             Self::Failed(AuthError::Missing) => "missing",
@@ -59,19 +59,19 @@ impl Authentication {
 }
 
 /// Looks keys up for one deployment.
-pub struct Keys {
+pub(crate) struct Keys {
     replica: Arc<Replica>,
     environment: Environment,
 }
 
 impl Keys {
     /// The deployment whose keys are good here.
-    pub fn environment(&self) -> Environment {
+    pub(crate) fn environment(&self) -> Environment {
         self.environment
     }
 
     /// Keys of this deployment, from this replica.
-    pub fn new(replica: Arc<Replica>, environment: Environment) -> Self {
+    pub(crate) fn new(replica: Arc<Replica>, environment: Environment) -> Self {
         Self { replica, environment }
     }
 
@@ -79,7 +79,7 @@ impl Keys {
     ///
     /// # Errors
     /// [`AuthError`]: all but `Missing` and `Expired` look alike to the client.
-    pub fn authenticate(
+    pub(crate) fn authenticate(
         &self,
         request: &EdgeRequest<'_>,
         project: Option<&ProjectId>,
@@ -111,7 +111,7 @@ fn presented(request: &EdgeRequest<'_>) -> Result<PresentedKey, AuthError> {
 }
 
 /// Whether a request carries something that looks like a key of ours, wherever it should not.
-pub fn carries_a_key(request: &EdgeRequest<'_>) -> bool {
+pub(crate) fn carries_a_key(request: &EdgeRequest<'_>) -> bool {
     request
         .headers
         .get_all(header::AUTHORIZATION)

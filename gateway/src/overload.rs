@@ -20,9 +20,9 @@ use std::time::Duration;
 use chassis::metrics::{self, IntCounterVec, IntGauge, Registry};
 use contract::plan::Plan;
 
-pub use self::memory::{Look, Memory, Seen};
-pub use self::room::{Reservation, Room};
-use crate::door::Connections;
+pub(crate) use self::memory::{Look, Memory};
+pub(crate) use self::room::{Reservation, Room};
+use listener::Connections;
 
 /// How often the memory is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -58,7 +58,7 @@ contract::words! {
 
 impl Stage {
     /// The stage for this many thousandths of the memory, after `before`.
-    pub fn judge(thousandths: u64, before: Self) -> Self {
+    pub(crate) fn judge(thousandths: u64, before: Self) -> Self {
         let reached = |(stage, begins): &(Self, u64)| {
             let needed = if before >= *stage { begins - HYSTERESIS } else { *begins };
             thousandths >= needed
@@ -69,7 +69,7 @@ impl Stage {
 
 /// Whether requests of a project with this plan are refused at this many thousandths while [`Stage::Shedding`] lasts.
 /// The lowest plan goes with the stage itself.
-pub fn refuses(plan: Plan, thousandths: u64, stage: Stage) -> bool {
+pub(crate) fn refuses(plan: Plan, thousandths: u64, stage: Stage) -> bool {
     if stage < Stage::Shedding {
         return false;
     }
@@ -90,7 +90,7 @@ contract::words! {
 
 /// The present stage, for whoever has to act by it.
 #[derive(Debug)]
-pub struct Overload {
+pub(crate) struct Overload {
     /// Which plans are refused, a bit each in the order of [`REFUSED_FROM`].
     refused: AtomicU8,
     room: Arc<Room>,
@@ -103,7 +103,7 @@ impl Overload {
     ///
     /// # Errors
     /// When a name is taken, which is a mistake of the program.
-    pub fn new(registry: &Registry) -> anyhow::Result<Self> {
+    pub(crate) fn new(registry: &Registry) -> anyhow::Result<Self> {
         let shed = metrics::counter_vec(
             registry,
             "edge_shed_total",
@@ -122,7 +122,7 @@ impl Overload {
     }
 
     /// Whether a request of a project with this plan is refused now; if so, that is counted.
-    pub fn refuses(&self, plan: Plan) -> bool {
+    pub(crate) fn refuses(&self, plan: Plan) -> bool {
         let bits = self.refused.load(Ordering::Relaxed);
         let refused = bits != 0
             && REFUSED_FROM.iter().enumerate().any(|(place, (of, _))| *of == plan && bits & (1 << place) != 0);
@@ -134,7 +134,7 @@ impl Overload {
 
     /// Memory for one more request of a project with this plan, or of the platform's own hosts; `None` when those that
     /// have just begun may need all that is left for it, which is counted.
-    pub fn enter(&self, plan: Option<Plan>) -> Option<Reservation> {
+    pub(crate) fn enter(&self, plan: Option<Plan>) -> Option<Reservation> {
         let entered = self.room.enter(plan);
         if entered.is_none() {
             self.count(Shed::Request);
@@ -143,7 +143,7 @@ impl Overload {
     }
 
     /// Looks at the memory until dropped, and presses `connections` by what it finds.
-    pub async fn watch(self: Arc<Self>, memory: Memory, connections: Arc<Connections>) {
+    pub(crate) async fn watch(self: Arc<Self>, memory: Memory, connections: Arc<Connections>) {
         let mut stage = Stage::Calm;
         loop {
             match memory.look() {

@@ -23,16 +23,16 @@ use crate::answer::Answer;
 use crate::facts::{Facts, Surface, Target};
 use crate::keys::Keys;
 use crate::overload::Overload;
-use crate::quota::Quota;
-use crate::quota::anonymous::AnonymousLimits;
+use crate::platform_certificate::PlatformCertificate;
 use crate::replica::Replica;
 use crate::request::EdgeRequest;
-use crate::tls::PlatformCertificate;
 use crate::upstreams::Upstreams;
 use crate::vouch::Vouchers;
+use quota::Quota;
+use quota::anonymous::AnonymousLimits;
 
 /// The stages and the knowledge behind them.
-pub struct Pipeline {
+pub(crate) struct Pipeline {
     /// What is published where.
     pub replica: Arc<Replica>,
     /// Who is calling.
@@ -59,7 +59,7 @@ pub struct Pipeline {
 
 impl Pipeline {
     /// Where the request goes, or what is said instead.
-    pub async fn decide(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> Result<Target, Answer> {
+    pub(crate) async fn decide(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> Result<Target, Answer> {
         self.answer_challenge(request, facts)?; //      the certificate authority is calling, not a visitor
         self.locate(request, facts)?; //                whose host is this, and may it be asked on this connection?
         self.shed(facts)?; //                           is there room for this plan?

@@ -4,37 +4,49 @@
 //! a removal waits for the new process and no longer for the dead one before it. The quota store keeps one component of a
 //! bucket for a place, so restarts add none.
 
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use chassis::secret::write_private;
+use arc_swap::ArcSwapOption;
+use chassis::secret::{read_regular, write_private};
 
-/// The file in the data directory: the identity, 16 hexadecimal digits, and the mark of the directory.
-const FILE: &str = "place";
+use crate::damage;
+
+/// The name that this gateway is enrolled under, as `tollhouse node list` has it; `None` until the control plane has first sent
+/// it. It is kept with the keys, so the next process over the same directory knows it at once.
+pub(crate) type EnrolledName = Arc<ArcSwapOption<String>>;
+
+/// In the data directory: the identity, 16 hexadecimal digits, and the mark of the directory.
+const FILE: &str = damage::PLACE;
+
+/// More than an identity and a mark take.
+const BYTES_MAX: u64 = 4_096;
 
 /// The identity of the place with this data directory: 64 random bits, made at the first start and kept for ever.
 ///
-/// A file that is not an identity (damaged by a full disk, say) is replaced, and so is one that was copied from another
-/// directory, whose gateway may still run. The log says so: for the fleet this is a new place, as it is with an empty
+/// A file that cannot be read or is not an identity (damaged by a full disk, say) is set aside, and one that was copied from
+/// another directory, whose gateway may still run, is replaced. The log says so: for the fleet this is a new place, as it is with an empty
 /// directory. `before_new` runs before a new identity is written: after a crash the directory is no new place any more.
 ///
 /// # Errors
-/// When the file cannot be read or written, or `before_new` fails.
+/// When the directory cannot be read or written, or `before_new` fails.
 pub(crate) fn identity(directory: &Path, before_new: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<u64> {
     let path = directory.join(FILE);
-    match std::fs::read_to_string(&path) {
-        Ok(text) => match parse(&text) {
+    match read_regular(&path, BYTES_MAX) {
+        Ok((bytes, _)) => match std::str::from_utf8(&bytes).ok().and_then(parse) {
             Some((identity, of)) if of == mark(directory)? => return Ok(identity),
             Some(_) => tracing::warn!(
                 file = %path.display(),
                 "this data directory is a copy of another one; starting as a new place. Removals wait for the gateway over \
                  the other directory until it is back or was silent for a day: revoke its credential if it is gone for good"
             ),
-            None => tracing::error!(file = %path.display(), "the place file is damaged; starting as a new place"),
+            None => damage::set_aside(&path, &anyhow::anyhow!("it holds no identity"))?,
         },
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => return Err(anyhow::Error::new(error).context(format!("reading {}", path.display()))),
+        Err(_) if path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound) => {}
+        Err(error) => damage::set_aside(&path, &error)?,
     }
     before_new()?;
     let identity = u64::from_le_bytes(chassis::random::bytes()?);
@@ -129,12 +141,23 @@ mod tests {
     fn a_damaged_file_is_a_new_place() {
         let directory = tempfile::tempdir().unwrap();
         let first = identity(directory.path()).unwrap();
-        for damaged in ["", "not a number 16b", "123", "00000000000000000", "0000000000000000", "0000000000000000 1-2"]
-        {
-            std::fs::write(directory.path().join(FILE), damaged).unwrap();
+        let path = directory.path().join(FILE);
+        let is_new = |damaged: &[u8]| {
             let new = identity(directory.path()).unwrap();
             assert_ne!(new, first, "{damaged:?}");
             assert_eq!(identity(directory.path()).unwrap(), new);
+        };
+        for damaged in ["", "not a number 16b", "123", "00000000000000000", "0000000000000000", "\u{fffd}"] {
+            std::fs::write(&path, damaged).unwrap();
+            is_new(damaged.as_bytes());
+            assert_eq!(std::fs::read_to_string(directory.path().join("place.damaged")).unwrap(), damaged);
         }
+        for damaged in [b"0000000000000000 1-2".as_slice(), &[0xff; 34], &[b'0'; 5_000]] {
+            std::fs::write(&path, damaged).unwrap();
+            is_new(damaged);
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        is_new(b"a pipe");
     }
 }

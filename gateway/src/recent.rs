@@ -5,9 +5,9 @@
 //! gone with the process. The access log has all of it for as long as it is kept. Nothing leans on this module; when it
 //! is full the rarest and the oldest go first.
 
-pub mod moments;
-pub mod requests;
-pub mod top;
+pub(crate) mod moments;
+pub(crate) mod requests;
+pub(crate) mod top;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::facts::Facts;
 const NOBODY: &str = "-";
 
 /// The memory of one gateway.
-pub struct Recent {
+pub(crate) struct Recent {
     /// Who used it.
     pub top: Top,
     /// Single requests.
@@ -36,7 +36,7 @@ pub struct Recent {
 
 impl Recent {
     /// Remembers nothing yet but its beginning.
-    pub fn new(clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         let moments = Moments::new(clock.clone());
         moments.now("start", format!("version {} started", env!("CARGO_PKG_VERSION")));
         Self { top: Top::default(), requests: Requests::default(), moments, clock }
@@ -44,13 +44,13 @@ impl Recent {
 
     /// Remembers the end of a request, when it was on the monotonic clock and how long it took, and its line of the access
     /// log.
-    pub fn ended(&self, facts: &Facts, status: u16, (now, took): (Duration, Duration), line: &[u8]) {
-        let ended = Ended { blame: facts.refused.map(crate::rejection::Rejection::blame), status, took };
+    pub(crate) fn ended(&self, facts: &Facts, status: u16, (now, took): (Duration, Duration), line: &[u8]) {
+        let ended = Ended { blame: facts.refused.map(contract::rejection::Rejection::blame), status, took };
         // A host that is not served is the choice of a stranger: it must not push out those that are.
         let host = facts.host.as_ref().filter(|_| facts.site.is_some()).map_or(NOBODY, |host| host.as_str());
         let project = facts.payer.as_ref().or(facts.project.as_ref()).map_or(NOBODY, |project| project.id.as_str());
         let key = facts.key.as_ref().map_or(NOBODY, |key| key.id.as_str());
-        let code = facts.refused.map_or_else(|| top::outcome(status), crate::rejection::Rejection::code);
+        let code = facts.refused.map_or_else(|| top::outcome(status), contract::rejection::Rejection::code);
         for (by, name) in [(By::Project, project), (By::Host, host), (By::Key, key), (By::Code, code)] {
             self.top.count(by, name, &ended, now);
         }
@@ -58,7 +58,7 @@ impl Recent {
     }
 
     /// Remembers a refusal of the door, which nobody is known to have caused.
-    pub fn refused_at_the_door(&self, request_id: &str, rejection: crate::rejection::Rejection, line: &[u8]) {
+    pub(crate) fn refused_at_the_door(&self, request_id: &str, rejection: contract::rejection::Rejection, line: &[u8]) {
         let ended = Ended { blame: Some(rejection.blame()), status: rejection.status(), took: Duration::ZERO };
         let now = self.clock.monotonic();
         for (by, name) in [(By::Project, NOBODY), (By::Host, NOBODY), (By::Key, NOBODY), (By::Code, rejection.code())] {
@@ -69,7 +69,7 @@ impl Recent {
 
     /// Remembers what the control plane changed. Proofs for certificate authorities come and go by the minute, and are
     /// left out.
-    pub fn changed(&self, changes: &[Change]) {
+    pub(crate) fn changed(&self, changes: &[Change]) {
         for change in changes {
             let (verb, name) = match &change.effect {
                 Effect::Put(entity) => ("published", of_entity(entity)),

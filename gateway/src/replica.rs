@@ -9,7 +9,7 @@
 
 mod acceptance;
 mod file;
-pub mod follow;
+pub(crate) mod follow;
 mod hot;
 mod stream;
 pub mod trial;
@@ -31,18 +31,19 @@ use parking_lot::Mutex;
 use rustls::sign::CertifiedKey;
 use tokio::sync::watch;
 
-use self::acceptance::{Acceptance, Difference};
+use self::acceptance::{Acceptance, Difference, Refused};
 use self::file::{File, Kind, Step};
 use self::hot::Hot;
 use self::unheard::Standing;
-pub use self::unheard::Unheard;
-pub use self::validate::Invalid;
+pub(crate) use self::unheard::Unheard;
+pub(crate) use self::validate::Invalid;
 pub(crate) use self::validate::Unusable;
+use crate::damage;
 use crate::tls::CertificateOpener;
 
 /// How many entries of each kind stay parsed in memory (design: 100 thousand hot).
 #[derive(Clone, Copy, Debug)]
-pub struct HotBounds {
+pub(crate) struct HotBounds {
     /// Sites, projects and keys, each.
     pub entries_max: u64,
     /// Certificates: about 2.5 KiB each.
@@ -57,7 +58,7 @@ impl Default for HotBounds {
 
 /// Why something could not be taken into the replica.
 #[derive(Debug, thiserror::Error)]
-pub enum ReplicaError {
+pub(crate) enum ReplicaError {
     /// The content is wrong; the last good state stays.
     #[error(transparent)]
     Invalid(#[from] Invalid),
@@ -76,7 +77,7 @@ pub enum ReplicaError {
 
 /// When a certificate in service ends.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Expiry {
+pub(crate) struct Expiry {
     /// The name it is served for.
     pub hostname: String,
     /// First second of validity.
@@ -88,7 +89,7 @@ pub struct Expiry {
 impl Expiry {
     /// The part of the lifetime that is left, from 1 (new) to 0 (over).
     #[expect(clippy::cast_precision_loss, reason = "seconds of a certificate's life are far below 2^53")]
-    pub fn left(&self, now: UnixSeconds) -> f64 {
+    pub(crate) fn left(&self, now: UnixSeconds) -> f64 {
         let whole = self.not_after.0.saturating_sub(self.not_before.0).max(1);
         let left = self.not_after.0.saturating_sub(now.0).clamp(0, whole);
         left as f64 / whole as f64
@@ -105,7 +106,7 @@ pub(crate) struct Applied {
 }
 
 /// The gateway's local copy. Shared by handshakes, requests and the follower.
-pub struct Replica {
+pub(crate) struct Replica {
     file: File,
     opener: CertificateOpener,
     revision: AtomicU64,
@@ -117,7 +118,7 @@ pub struct Replica {
     /// What an operator has accepted.
     acceptance: watch::Sender<Acceptance>,
     /// Why the control plane's state is not taken, while it is not.
-    refusal: Mutex<Option<String>>,
+    refusal: Mutex<Option<Refused>>,
     standing: Standing,
 }
 
@@ -125,12 +126,12 @@ pub struct Replica {
 const HOSTNAMES_FEW: u64 = 10;
 
 impl Replica {
-    /// Opens the local file, making it when there is none.
+    /// Opens the local file, making it when there is none. A damaged one is set aside.
     ///
     /// # Errors
-    /// When the file cannot be opened or is not ours.
-    pub fn open(path: &Path, opener: CertificateOpener, bounds: HotBounds) -> anyhow::Result<Self> {
-        Self::over(File::open(path)?, opener, bounds)
+    /// When the file is in use, or the disk or its rights do not allow to open it.
+    pub(crate) fn open(path: &Path, opener: &CertificateOpener, bounds: HotBounds) -> anyhow::Result<Self> {
+        damage::open(path, || Self::over(File::open(path)?, opener.clone(), bounds))
     }
 
     fn over(file: File, opener: CertificateOpener, bounds: HotBounds) -> anyhow::Result<Self> {
@@ -152,7 +153,7 @@ impl Replica {
     }
 
     /// The newest revision applied; 0 when there is no replica yet.
-    pub fn revision(&self) -> Revision {
+    pub(crate) fn revision(&self) -> Revision {
         Revision(self.revision.load(Ordering::Acquire))
     }
 
@@ -162,7 +163,7 @@ impl Replica {
     }
 
     /// Whether a first snapshot has been taken, now or in an earlier life of this node, and is served.
-    pub fn is_present(&self) -> bool {
+    pub(crate) fn is_present(&self) -> bool {
         self.revision() > Revision::default() && !self.standing.is_held()
     }
 
@@ -172,22 +173,22 @@ impl Replica {
     }
 
     /// The site of a hostname.
-    pub fn site(&self, hostname: &Hostname) -> Option<Arc<Site>> {
+    pub(crate) fn site(&self, hostname: &Hostname) -> Option<Arc<Site>> {
         self.served(|| self.sites.get(hostname, || self.file.get(Kind::Site, hostname.as_str())))
     }
 
     /// A project.
-    pub fn project(&self, id: &ProjectId) -> Option<Arc<Project>> {
+    pub(crate) fn project(&self, id: &ProjectId) -> Option<Arc<Project>> {
         self.served(|| self.projects.get(id, || self.file.get(Kind::Project, id.as_str())))
     }
 
     /// A key, by the digest of what was presented.
-    pub fn key(&self, digest: &KeyDigest) -> Option<Arc<ApiKey>> {
+    pub(crate) fn key(&self, digest: &KeyDigest) -> Option<Arc<ApiKey>> {
         self.served(|| self.keys.get(digest, || self.file.get(Kind::Key, &digest.to_text())))
     }
 
     /// The certificate of a hostname, parsed and ready to sign.
-    pub fn certificate(&self, hostname: &Hostname) -> Option<Arc<CertifiedKey>> {
+    pub(crate) fn certificate(&self, hostname: &Hostname) -> Option<Arc<CertifiedKey>> {
         let load = || {
             let bundle = self.file.get(Kind::Certificate, hostname.as_str())?;
             match self.opener.open(&bundle) {
@@ -202,29 +203,29 @@ impl Replica {
     }
 
     /// The key with this public id. Keys are found by digest; this looks through all of them, for operators.
-    pub fn key_called(&self, id: &KeyId) -> Option<ApiKey> {
+    pub(crate) fn key_called(&self, id: &KeyId) -> Option<ApiKey> {
         self.file.find(Kind::Key, |key: &ApiKey| key.id == *id)
     }
 
     /// The platform's own hosts that have no certificate of their own. Looks through all sites: not for requests.
-    pub fn platform_hosts(&self) -> Vec<Hostname> {
+    pub(crate) fn platform_hosts(&self) -> Vec<Hostname> {
         let mut hosts = self.file.sites_of_the_platform();
         hosts.retain(|host| self.certificate(host).is_none());
         hosts
     }
 
     /// The certificates that end first, at most `limit`.
-    pub fn soonest_to_expire(&self, limit: usize) -> Vec<Expiry> {
+    pub(crate) fn soonest_to_expire(&self, limit: usize) -> Vec<Expiry> {
         self.file.soonest_to_expire(limit)
     }
 
     /// The challenge with this token.
-    pub fn challenge(&self, token: &str) -> Option<Arc<Challenge>> {
+    pub(crate) fn challenge(&self, token: &str) -> Option<Arc<Challenge>> {
         self.served(|| self.challenges.get(&token.to_owned(), || self.file.get(Kind::Challenge, token)))
     }
 
     /// The challenge in progress for a hostname, for TLS-ALPN-01.
-    pub fn challenge_for(&self, hostname: &Hostname) -> Option<Challenge> {
+    pub(crate) fn challenge_for(&self, hostname: &Hostname) -> Option<Challenge> {
         self.served(|| self.file.find(Kind::Challenge, |challenge: &Challenge| challenge.hostname == *hostname))
     }
 
@@ -272,7 +273,7 @@ impl Replica {
         let difference = if self.accepts() {
             Some(Difference::between(&self.file, entities, position.revision).map_err(ReplicaError::File)?)
         } else {
-            self.has_most_hostnames(entities)?;
+            self.has_most_hostnames(entities, position)?;
             None
         };
         self.file.replace(entities, &aside, position).map_err(ReplicaError::File)?;
@@ -283,6 +284,7 @@ impl Replica {
         self.certificates.forget_all();
         self.challenges.forget_all();
         if let Some(difference) = difference {
+            self.note_refusal(None);
             self.acceptance.send_replace(Acceptance::Taken(Box::new(difference)));
         }
         Ok(aside)
@@ -293,45 +295,27 @@ impl Replica {
         self.file.set_aside(limit)
     }
 
-    fn has_most_hostnames(&self, entities: &[Entity]) -> Result<(), ReplicaError> {
+    fn has_most_hostnames(&self, entities: &[Entity], there: Position) -> Result<(), ReplicaError> {
         let known = self.file.count(Kind::Site).map_err(ReplicaError::File)?;
         let found = entities.iter().filter(|entity| matches!(entity, Entity::Site(_))).count() as u64;
         if known > HOSTNAMES_FEW && found < known / 2 {
-            return Err(Invalid::Shrunk { known, found }.into());
+            return Err(Invalid::Shrunk { known, found, there }.into());
         }
         Ok(())
     }
 
-    /// An operator accepts what the control plane holds now: the follower asks for a snapshot, which replaces everything.
-    pub(crate) fn accept(&self) {
-        self.note_refusal(None);
-        self.acceptance.send_replace(Acceptance::Waiting);
-    }
-
-    /// What has become of the last acceptance.
-    pub(crate) fn acceptance(&self) -> Acceptance {
-        self.acceptance.borrow().clone()
-    }
-
-    /// Whether an operator has accepted a state that has not come yet.
-    pub(crate) fn accepts(&self) -> bool {
-        *self.acceptance.borrow() == Acceptance::Waiting
-    }
-
-    /// Until [`Replica::accepts`].
-    pub(crate) async fn accepted(&self) {
-        // The sender lives as long as we do.
-        let _ = self.acceptance.subscribe().wait_for(|acceptance| *acceptance == Acceptance::Waiting).await;
-    }
-
     /// Why what the control plane says is not taken, while it is not: its content is refused, or the file takes no more.
-    pub fn refusal(&self) -> Option<String> {
+    pub(crate) fn refusal(&self) -> Option<String> {
+        self.refused().map(|refused| refused.why)
+    }
+
+    pub(crate) fn refused(&self) -> Option<Refused> {
         self.refusal.lock().clone()
     }
 
-    /// What the control plane says is not taken for this reason, or is taken again.
-    pub(crate) fn note_refusal(&self, why: Option<String>) {
-        *self.refusal.lock() = why;
+    /// What the control plane says is not taken, or is taken again.
+    pub(crate) fn note_refusal(&self, refused: Option<Refused>) {
+        *self.refusal.lock() = refused;
     }
 
     fn forget(&self, effect: &Effect, retired: &mut Vec<Hostname>) {

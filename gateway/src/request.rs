@@ -11,16 +11,13 @@ use contract::hostname::Hostname;
 use http::{HeaderMap, Method, header};
 use pingora_http::RequestHeader;
 
-use crate::door::Connection;
-use crate::door::head::{self, HeadLimits};
-use crate::rejection::Rejection;
-
-/// Where balancers ask whether requests may be sent here, whatever host they name.
-pub(crate) const HEALTH_PATH: &str = "/.well-known/tollhouse/health";
+use contract::rejection::Rejection;
+use listener::Connection;
+use listener::head::{self, HeadLimits};
 
 /// What the client says of the body that follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BodyPromise {
+pub(crate) enum BodyPromise {
     /// No body.
     None,
     /// This many bytes.
@@ -31,7 +28,7 @@ pub enum BodyPromise {
 
 /// One request, as the pipeline sees it.
 #[derive(Debug)]
-pub struct EdgeRequest<'a> {
+pub(crate) struct EdgeRequest<'a> {
     /// The method.
     pub method: &'a Method,
     /// The host the request is for, canonical.
@@ -58,7 +55,11 @@ pub struct EdgeRequest<'a> {
 
 impl<'a> EdgeRequest<'a> {
     /// Parses a request whose head was read.
-    pub fn parse(header: &'a RequestHeader, body_follows: bool, connection: &'a Connection) -> Result<Self, Rejection> {
+    pub(crate) fn parse(
+        header: &'a RequestHeader,
+        body_follows: bool,
+        connection: &'a Connection,
+    ) -> Result<Self, Rejection> {
         if connection.is_h2() {
             lint::authority(header.uri.authority(), &header.headers)?;
             head::judge(header, body_follows, &HeadLimits::default())?;
@@ -81,12 +82,12 @@ impl<'a> EdgeRequest<'a> {
     }
 
     /// Whether the method only reads, so that its redirect may change it to GET without harm.
-    pub fn is_read(&self) -> bool {
+    pub(crate) fn is_read(&self) -> bool {
         matches!(*self.method, Method::GET | Method::HEAD)
     }
 
     /// The one value of a header that may not repeat; `None` when absent or repeated.
-    pub fn single(&self, name: header::HeaderName) -> Option<&'a str> {
+    pub(crate) fn single(&self, name: header::HeaderName) -> Option<&'a str> {
         let mut values = self.headers.get_all(name).iter();
         let value = values.next()?;
         if values.next().is_some() { None } else { value.to_str().ok() }

@@ -22,6 +22,7 @@ use chassis::guard::PassGuard;
 use chassis::health::Health;
 use chassis::logs::Logs;
 use chassis::metrics;
+use chassis::peer::ServerTls;
 use chassis::running::Running;
 use chassis::seal::SealingKey;
 use chassis::serve::{ServeLimits, bind, serve_over};
@@ -37,22 +38,25 @@ use self::lifecycle::DataPlane;
 use self::reload::{Reload, ReloadMetrics};
 use self::secrets::Secrets;
 use self::watcher::EdgeWatcher;
+use crate::admin::Live;
 use crate::clock::FleetClock;
 use crate::config::Config;
-use crate::door::{Connections, Door, DoorSettings, Listening};
+use crate::damage::REPLICA;
 use crate::exchange::Exchanges;
 use crate::facts::RequestId;
 use crate::gateway::Gateway;
 use crate::keys::Keys;
 use crate::overload::{Look, Memory, Overload};
 use crate::pipeline::Pipeline;
-use crate::quota::anonymous::AnonymousLimits;
+use crate::platform_certificate::PlatformCertificate;
 use crate::replica::follow::Follower;
 use crate::replica::{HotBounds, Replica};
 use crate::telemetry::Telemetry;
-use crate::tls::{CertificateOpener, PlatformCertificate};
+use crate::tls::CertificateOpener;
 use crate::upstreams::Upstreams;
 use crate::usage::Reporter;
+use listener::{Connections, Door, DoorSettings, Listening};
+use quota::anonymous::AnonymousLimits;
 
 /// How long a listener may take to open.
 const LISTEN_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -63,25 +67,6 @@ const FIRST_LOOK_UP_MAX: Duration = Duration::from_secs(10);
 /// What part of the descriptors connections to upstreams may have that wait for a request. Those in use have their part with
 /// those of the clients, see [`DoorSettings::for_descriptors`].
 const IDLE_PART: u64 = 10;
-
-/// What the running gateway shares with its admin listener.
-pub struct Live {
-    /// This node's name.
-    pub node: String,
-    /// Open connections.
-    pub connections: Arc<Connections>,
-    /// Readiness.
-    pub health: Health,
-    /// The end was announced: a drain by hand is not taken back any more.
-    pub shutdown: Shutdown,
-}
-
-impl Live {
-    fn new(node: &str, connections: &Arc<Connections>, health: &Health, shutdown: &Shutdown) -> Self {
-        let (connections, health, shutdown) = (connections.clone(), health.clone(), shutdown.clone());
-        Self { node: node.to_owned(), connections, health, shutdown }
-    }
-}
 
 /// Starts the gateway: listeners `http`, `https` and `admin`.
 ///
@@ -99,19 +84,21 @@ pub async fn start(
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let node = node_name()?;
     let opener = CertificateOpener::new(SealingKey::of(&config.sealing_secret)?);
-    let replica = Arc::new(Replica::open(&config.data_directory.join("replica.redb"), opener, HotBounds::default())?);
+    let replica = Arc::new(Replica::open(&config.data_directory.join(REPLICA), &opener, HotBounds::default())?);
     let place = crate::place::identity(&config.data_directory, || Ok(replica.came_to_new_place()?))?;
     replica.begin(config.serve_before_heard);
     let registry = metrics::registry(env!("CARGO_PKG_VERSION"))?;
     metrics::free_disk(&registry, "edge_disk_free_ratio", &config.data_directory)?;
+    ServerTls::show(&registry, [("admin", &config.admin_tls)])?;
     let health = not_ready_yet();
     let (tracer, exporter) = tracing(&config, &registry)?;
     let telemetry = Arc::new(Telemetry::new(&registry, logs.lines(), clock.clone(), &node, tracer)?);
+    telemetry.show_damaged(&config.data_directory);
     let platform = platform_certificate(&config)?;
     let (quota, usage) = counting::open(&config, place, clock.clone(), &registry).await?;
     telemetry.quota.show_mode(quota.mode());
     let fleet_clock = Arc::new(FleetClock::new(clock.clone(), quota.clone()));
-    let secrets = Secrets::of(&config, clock.clone(), fleet_clock.clone())?;
+    let secrets = Secrets::of(&config, telemetry.gateway.clone(), clock.clone(), fleet_clock.clone())?;
     let descriptors = chassis::process::prepare()?;
     let settings = door_settings(&config, descriptors);
     let connections = Connections::new(&settings);
@@ -176,8 +163,9 @@ pub async fn start(
         control: config.feed.clone(),
         token: config.credential.clone(),
         node,
+        gateway: telemetry.gateway.clone(),
         place,
-        keyring: secrets.keyring,
+        keyring: Arc::new(move |sealed| secrets.keyring.take(sealed)),
         replica,
         watcher,
         clock: clock.clone(),
@@ -202,7 +190,7 @@ pub async fn start(
         exporter,
         end: chores_end.clone(),
     };
-    let on_disk = lifecycle::OnDisk { usage, replica: kept, platform };
+    let on_disk = lifecycle::OnDisk { usage, replica: kept, platform, data_directory: config.data_directory };
     let housekeeping = tokio::spawn(lifecycle::housekeep(chores, on_disk));
     let task = tokio::spawn(async move {
         shutdown.begun().await;

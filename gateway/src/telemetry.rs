@@ -10,6 +10,7 @@ mod own_answers;
 mod quota_metrics;
 mod spans;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,19 +22,21 @@ use chassis::metrics::{
 use chassis::trace::Tracer;
 use contract::time::UnixSeconds;
 
+use crate::damage;
 use crate::facts::{Facts, Surface};
 use crate::keys::Authentication;
+use crate::place::EnrolledName;
 use crate::recent::Recent;
-use crate::rejection::{Blame, Rejection};
 use crate::replica::Invalid;
 use crate::usage::UsageBook;
+use contract::rejection::{Blame, Rejection};
 
 use own_answers::OwnAnswers;
 
-pub use access_log::{ConnectionFacts, Entry};
-pub use certificates::{CertificateKind, CertificateMetrics};
-pub use quota_metrics::{Decision, QuotaMetrics};
-pub use spans::{client_span, server_span};
+pub(crate) use access_log::{ConnectionFacts, Entry};
+pub(crate) use certificates::{CertificateKind, CertificateMetrics};
+pub(crate) use quota_metrics::QuotaMetrics;
+pub(crate) use spans::client_span;
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
@@ -62,35 +65,39 @@ pub struct Telemetry {
     overhead: Vec<Histogram>,
     auth: Vec<IntCounter>,
     /// Charges and the way they are counted.
-    pub quota: QuotaMetrics,
+    pub(crate) quota: QuotaMetrics,
     /// Requests per project, for the dashboard.
-    pub usage: Arc<UsageBook>,
+    pub(crate) usage: Arc<UsageBook>,
     upstream: Vec<IntCounter>,
     upstream_duration: Histogram,
     /// Requests in progress.
-    pub in_flight: IntGauge,
+    pub(crate) in_flight: IntGauge,
     /// The newest revision the replica has applied.
-    pub replica_revision: IntGauge,
+    pub(crate) replica_revision: IntGauge,
     /// When the control plane was last heard from, Unix seconds.
-    pub feed_heard: IntGauge,
+    pub(crate) feed_heard: IntGauge,
     replica_refused: IntCounterVec,
     clock_off: IntGaugeVec,
     /// 1 while the gateway drains.
-    pub draining: IntGauge,
+    pub(crate) draining: IntGauge,
     /// The longest time for which a runtime ran nothing, when it was last looked at.
-    pub runtime_stall: Gauge,
+    pub(crate) runtime_stall: Gauge,
     log_dropped: IntGauge,
+    damaged: IntGaugeVec,
     /// What operators may ask about the last minutes.
-    pub recent: Recent,
+    pub(crate) recent: Recent,
     /// Which certificates end first.
-    pub certificates: CertificateMetrics,
+    pub(crate) certificates: CertificateMetrics,
     door: door_events::DoorMetrics,
     lines: Lines,
     own_answers: OwnAnswers,
     clock: Arc<dyn Clock>,
+    /// The enrolled name of this gateway.
+    pub(crate) gateway: EnrolledName,
+    /// The id of this process.
     node: String,
     /// Where spans of sampled requests go.
-    pub tracer: Tracer,
+    pub(crate) tracer: Tracer,
 }
 
 impl Telemetry {
@@ -145,15 +152,6 @@ impl Telemetry {
             "Requests sent to upstreams, by how they ended.",
             &["outcome"],
         )?;
-        let replica_refused = metrics::counter_vec(
-            registry,
-            "edge_replica_refused_total",
-            "Snapshots and changes refused because their content was wrong; the last good state stayed.",
-            &["reason"],
-        )?;
-        for reason in Invalid::REASONS {
-            replica_refused.with_label_values(&[reason]);
-        }
         Ok(Self {
             served,
             refused,
@@ -181,7 +179,7 @@ impl Telemetry {
                 "edge_feed_heard_timestamp_seconds",
                 "When the control plane was last heard from.",
             )?,
-            replica_refused,
+            replica_refused: replica_refused(registry)?,
             clock_off: clock_off(registry)?,
             draining: metrics::gauge(registry, "edge_draining", "1 while the gateway finishes what it has.")?,
             runtime_stall: metrics::fraction_gauge(
@@ -194,19 +192,26 @@ impl Telemetry {
                 "edge_log_dropped_lines",
                 "Log lines dropped because nobody read them, or that could not be written.",
             )?,
+            damaged: metrics::gauge_vec(
+                registry,
+                "edge_damaged_file",
+                "1 while this file of the data directory is damaged and set aside; else 0.",
+                &["file"],
+            )?,
             recent: Recent::new(clock.clone()),
             certificates: CertificateMetrics::new(registry)?,
             door: door_events::DoorMetrics::new(registry)?,
             lines,
             own_answers: OwnAnswers::new(registry)?,
             clock,
+            gateway: EnrolledName::default(),
             node: node.to_owned(),
             tracer,
         })
     }
 
     /// Ends the story of a request: counts it and writes its line.
-    pub fn finish(&self, facts: &Facts, entry: &Entry<'_>) {
+    pub(crate) fn finish(&self, facts: &Facts, entry: &Entry<'_>) {
         let surface = position(Surface::ALL, &facts.surface);
         let counter = match facts.refused {
             Some(rejection) => self.refused.get(surface * Rejection::ALL.len() + position(Rejection::ALL, &rejection)),
@@ -230,7 +235,7 @@ impl Telemetry {
         if let Some(histogram) = self.overhead.get(surface) {
             histogram.observe(took.saturating_sub(waited).as_secs_f64());
         }
-        if let (Some(decision), Some(payer)) = (Decision::of(facts), &facts.payer) {
+        if let (Some(decision), Some(payer)) = (facts.decision(), &facts.payer) {
             self.quota.charged(payer.plan, decision);
             self.usage.count(&payer.uid, decision, now);
         }
@@ -238,7 +243,9 @@ impl Telemetry {
         if let (Some(Authentication::Recognised), Some(key)) = (facts.authentication, &facts.key) {
             self.usage.keys.note(&key.id, now);
         }
-        let line = access_log::line(facts, entry, took, waited, &self.node);
+        let name = self.gateway.load();
+        let names = (name.as_deref().map_or("", String::as_str), &*self.node);
+        let line = access_log::line(facts, entry, took, waited, names);
         if facts.upstream_began.is_some() || self.own_answers.may_be_written(facts.payer.is_some(), ended_at) {
             self.lines.write(&line);
         }
@@ -275,6 +282,20 @@ impl Telemetry {
         self.clock.now_seconds()
     }
 
+    /// The damaged files of the data directory that were set aside, when last looked at.
+    pub(crate) fn damaged_files(&self) -> Vec<String> {
+        let is_there = |name: &&&str| self.damaged.with_label_values(&[**name]).get() == 1;
+        damage::FILES.iter().filter(is_there).map(|name| format!("{name}{}", damage::SUFFIX)).collect()
+    }
+
+    /// Shows which of them are in this directory.
+    pub(crate) fn show_damaged(&self, directory: &Path) {
+        for name in damage::FILES {
+            let is_there = damage::kept_as(&directory.join(name)).exists();
+            self.damaged.with_label_values(&[name]).set(i64::from(is_there));
+        }
+    }
+
     /// How many log lines were dropped, when last looked at.
     pub fn lines_dropped(&self) -> i64 {
         self.log_dropped.get()
@@ -301,6 +322,20 @@ fn class_of(status: u16) -> &'static str {
 /// The word for nobody.
 pub(crate) fn blame_word(rejection: Option<Rejection>) -> &'static str {
     rejection.map_or("", |rejection| Blame::as_str(rejection.blame()))
+}
+
+/// Refusals of what the control plane says, with all reasons from the start.
+fn replica_refused(registry: &Registry) -> anyhow::Result<IntCounterVec> {
+    let refused = metrics::counter_vec(
+        registry,
+        "edge_replica_refused_total",
+        "Snapshots and changes refused because their content was wrong; the last good state stayed.",
+        &["reason"],
+    )?;
+    for reason in Invalid::REASONS {
+        refused.with_label_values(&[reason]);
+    }
+    Ok(refused)
 }
 
 /// The gauge of the clocks, which start at zero.

@@ -1,11 +1,10 @@
-//! Certificates of the edge: opening what the control plane sealed, and the platform's own wildcard from files.
+//! Certificates of the edge: opening what the control plane sealed.
 //!
 //! A handshake chooses by SNI: the replica's certificate for exactly this name, else the platform's wildcard when it
 //! covers the name. Nothing is issued, asked or waited for while a client waits.
 
-pub mod challenge;
+pub(crate) mod challenge;
 mod open;
-mod platform;
 
 pub use open::CertificateOpener;
-pub use platform::{CertificateFault, FaultKind, Place, PlatformCertificate};
+pub(crate) use open::{covers, names_of};

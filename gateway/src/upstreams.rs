@@ -5,6 +5,7 @@ mod budget;
 mod bulkhead;
 mod dial;
 mod endpoint;
+mod error_page;
 mod health;
 mod idle;
 mod place;
@@ -24,22 +25,22 @@ use http::HeaderValue;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::task::AbortOnDropHandle;
 
-pub use browser::{Cors, Hsts, Origin, Readers};
-pub use budget::RetryBudget;
+pub(crate) use browser::{Cors, Hsts, Origin, Readers};
+pub(crate) use budget::RetryBudget;
 use bulkhead::Bulkhead;
-pub use bulkhead::{Busy, Permit};
-pub use dial::{DialError, DialFailure, Stream, dial};
-pub use endpoint::{Endpoint, Endpoints};
-pub use health::{HealthCheck, Question};
-pub use idle::{Tenant, announces_body};
-pub use place::{EndpointUrl, Place, Scheme};
-pub use route::{Route, RouteError, RouteTable};
-pub use sessions::{Lease, Sessions};
-pub use tls::{Tls, TlsSettings, reason as tls_reason};
-pub use transport::Transport;
+pub(crate) use bulkhead::{Busy, Permit};
+pub(crate) use dial::{DialError, DialFailure, Stream, dial};
+pub(crate) use endpoint::{Endpoint, Endpoints};
+pub(crate) use error_page::ErrorPage;
+pub(crate) use health::{HealthCheck, Question};
+pub(crate) use idle::{Tenant, announces_body};
+pub(crate) use place::{EndpointUrl, Place, Scheme};
+pub(crate) use route::{Route, RouteError, RouteTable};
+pub(crate) use sessions::Lease;
+pub(crate) use tls::{Tls, TlsSettings, reason as tls_reason};
+pub(crate) use transport::Transport;
 
-use crate::answer::ErrorPage;
-use crate::forward::FieldRules;
+use crate::fields::FieldRules;
 
 /// How often the names among endpoints are looked up.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(5);
@@ -68,7 +69,7 @@ contract::words! {
 
 /// One backend as configured.
 #[derive(Clone, Debug)]
-pub struct UpstreamSettings {
+pub(crate) struct UpstreamSettings {
     /// Its name.
     pub name: UpstreamName,
     /// Where it answers, at least one place.
@@ -112,7 +113,7 @@ pub struct UpstreamSettings {
 
 /// One backend at work.
 #[derive(Debug)]
-pub struct Upstream {
+pub(crate) struct Upstream {
     /// As configured.
     pub settings: UpstreamSettings,
     /// Its addresses and what we know of them.
@@ -139,17 +140,17 @@ impl Upstream {
 
     /// A place among the requests in progress, for a request that this project pays for, sent by this visitor. Visitors of
     /// the platform's own hosts have no project, and a caller with a key is no visitor.
-    pub fn enter(&self, project: Option<&ProjectUid>, visitor: Option<IpAddr>) -> Result<Permit, Busy> {
+    pub(crate) fn enter(&self, project: Option<&ProjectUid>, visitor: Option<IpAddr>) -> Result<Permit, Busy> {
         self.bulkhead.enter(project, visitor)
     }
 
     /// Whose connections a request with this place may use.
-    pub fn tenant(&self, place: &Permit) -> Tenant {
+    pub(crate) fn tenant(&self, place: &Permit) -> Tenant {
         if self.settings.shared_connections { Tenant::default() } else { place.tenant() }
     }
 
     /// Connections that may wait for a request beside those in use: with them there are `in_flight_max`.
-    pub fn idle_max(&self) -> usize {
+    pub(crate) fn idle_max(&self) -> usize {
         usize::try_from(self.settings.in_flight_max.saturating_sub(self.in_flight())).unwrap_or(usize::MAX)
     }
 
@@ -162,14 +163,14 @@ impl Upstream {
     }
 
     /// Requests in progress.
-    pub fn in_flight(&self) -> u32 {
+    pub(crate) fn in_flight(&self) -> u32 {
         self.bulkhead.taken()
     }
 }
 
 /// All backends.
 #[derive(Debug)]
-pub struct Upstreams {
+pub(crate) struct Upstreams {
     all: ArcSwap<HashMap<UpstreamName, Arc<Upstream>>>,
     look_again: Notify,
     /// Places for connections that wait for a request.
@@ -178,7 +179,7 @@ pub struct Upstreams {
 
 impl Upstreams {
     /// From the configuration. At most `idle_max` connections to all of them together wait for a request.
-    pub fn new(settings: impl IntoIterator<Item = UpstreamSettings>, idle_max: usize) -> Self {
+    pub(crate) fn new(settings: impl IntoIterator<Item = UpstreamSettings>, idle_max: usize) -> Self {
         let idle = Arc::new(Semaphore::new(idle_max.min(Semaphore::MAX_PERMITS)));
         let new = |one: UpstreamSettings| (one.name.clone(), Arc::new(Upstream::new(one, idle.clone())));
         let all = settings.into_iter().map(new).collect();
@@ -186,13 +187,13 @@ impl Upstreams {
     }
 
     /// The backend with this name.
-    pub fn find(&self, name: &UpstreamName) -> Option<Arc<Upstream>> {
+    pub(crate) fn find(&self, name: &UpstreamName) -> Option<Arc<Upstream>> {
         self.all.load().get(name).cloned()
     }
 
     /// Takes other settings. Upstreams that have not `changed` stay as they are, with what is known of them; requests in
     /// progress end where they began. Names of new ones are looked up before they are used.
-    pub async fn replace(&self, settings: Vec<UpstreamSettings>, changed: impl Fn(&str) -> bool) {
+    pub(crate) async fn replace(&self, settings: Vec<UpstreamSettings>, changed: impl Fn(&str) -> bool) {
         let before = self.all.load_full();
         let mut all = HashMap::with_capacity(settings.len());
         for one in settings {
@@ -215,7 +216,7 @@ impl Upstreams {
     /// Looks up the names among the endpoints until each upstream has an address, for its `patience` at most: where a
     /// gateway starts, names may not be known yet (a container whose network is being made). Names that nobody knows hold
     /// it up for so long and no longer.
-    pub async fn look_up_first(&self, patience: Duration) {
+    pub(crate) async fn look_up_first(&self, patience: Duration) {
         let looking = async {
             while !self.look_up().await {
                 tokio::time::sleep(LOOK_UP_SOON).await;
@@ -232,7 +233,7 @@ impl Upstreams {
     /// Looks up the names among the endpoints every five seconds and closes connections that are idle for long, until
     /// dropped. An address that takes no connections may be that of somebody who has moved, and one that is missing may
     /// be there any moment: then the next look comes sooner.
-    pub async fn keep_looked_up(self: Arc<Self>) {
+    pub(crate) async fn keep_looked_up(self: Arc<Self>) {
         let mut complete = is_complete(&self.all());
         loop {
             tokio::time::sleep(LOOK_UP_AGAIN).await;
@@ -257,12 +258,12 @@ impl Upstreams {
     }
 
     /// An address took no connection.
-    pub fn look_again(&self) {
+    pub(crate) fn look_again(&self) {
         self.look_again.notify_one();
     }
 
     /// Asks the addresses of those that want it for their health, until dropped; also of those that come with a reload.
-    pub async fn keep_checked(self: Arc<Self>) {
+    pub(crate) async fn keep_checked(self: Arc<Self>) {
         let mut asking: Vec<(Arc<Upstream>, AbortOnDropHandle<()>)> = Vec::new();
         loop {
             let all = self.all();
@@ -288,7 +289,7 @@ impl Upstreams {
     }
 
     /// All of them.
-    pub fn all(&self) -> Vec<Arc<Upstream>> {
+    pub(crate) fn all(&self) -> Vec<Arc<Upstream>> {
         self.all.load().values().cloned().collect()
     }
 }

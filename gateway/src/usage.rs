@@ -17,10 +17,26 @@ use contract::usage::UsageOfProject;
 use contract::window::Window;
 use parking_lot::Mutex;
 
-use crate::telemetry::Decision;
+pub(crate) use keys::KeyBook;
+pub(crate) use report::Reporter;
 
-pub use keys::KeyBook;
-pub use report::Reporter;
+contract::words! {
+    /// How a charge was decided.
+    pub enum Decision {
+        /// A unit of both windows was spent.
+        Admitted = "admitted",
+        /// The minute had none left.
+        RefusedMinute = "refused_minute",
+        /// The day had none left.
+        RefusedDay = "refused_day",
+        /// The key is banned.
+        Banned = "banned",
+        /// Nobody could tell.
+        Unavailable = "unavailable",
+        /// A limit in shadow mode would have refused it.
+        Shadow = "shadow",
+    }
+}
 
 /// Projects counted in one day.
 const PROJECTS_MAX: usize = 100_000;
@@ -42,7 +58,7 @@ struct Page {
 }
 
 /// Counts per project, and the keys that were used.
-pub struct UsageBook {
+pub(crate) struct UsageBook {
     /// When keys were used last.
     pub keys: KeyBook,
     parts: Vec<Mutex<HashMap<ProjectUid, Page>>>,
@@ -64,7 +80,7 @@ impl Default for UsageBook {
 
 impl UsageBook {
     /// Counts a request that was charged or refused for its quota.
-    pub fn count(&self, project: &ProjectUid, decision: Decision, now: UnixMillis) {
+    pub(crate) fn count(&self, project: &ProjectUid, decision: Decision, now: UnixMillis) {
         let Some(part) = self.part(project) else { return };
         let (day, minute) = (Window::Day.index(now), Window::Minute.index(now));
         let mut pages = part.lock();

@@ -41,7 +41,7 @@ impl Keys {
 }
 
 /// Signs tokens and keeps them while they are fresh.
-pub struct Vouchers {
+pub(crate) struct Vouchers {
     keys: ArcSwap<Keys>,
     tokens: Cache<Occasion, Arc<Token>>,
 }
@@ -85,7 +85,7 @@ fn is_same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
 
 impl Vouchers {
     /// Without keys, until some are sent.
-    pub fn waiting() -> Self {
+    pub(crate) fn waiting() -> Self {
         Self { keys: ArcSwap::default(), tokens: Cache::new(TOKENS_MAX) }
     }
 
@@ -94,7 +94,7 @@ impl Vouchers {
     ///
     /// # Errors
     /// Never in practice: a generation's key has the right length.
-    pub fn replace(&self, generations: &[Generation], identities: KeySet) -> anyhow::Result<()> {
+    pub(crate) fn replace(&self, generations: &[Generation], identities: KeySet) -> anyhow::Result<()> {
         let key = |generation: &Generation| Ok((generation.signs_from, SigningKey::from_seed(&generation.identity)?));
         let signing = generations.iter().map(key).collect::<anyhow::Result<Vec<_>>>()?;
         self.keys.store(Arc::new(Keys { signing, published: identities }));
@@ -103,7 +103,7 @@ impl Vouchers {
     }
 
     /// The keys that verify what is signed here and at other gateways.
-    pub fn published(&self) -> KeySet {
+    pub(crate) fn published(&self) -> KeySet {
         self.keys.load().published.clone()
     }
 
@@ -111,7 +111,7 @@ impl Vouchers {
     ///
     /// # Errors
     /// Never: a token is base64url.
-    pub fn token(
+    pub(crate) fn token(
         &self,
         facts: &Facts,
         upstream: &UpstreamName,

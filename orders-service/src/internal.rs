@@ -66,14 +66,19 @@ pub(crate) fn router(internal: Internal, told: Arc<Mutex<Told>>, guard: PassGuar
         .with_state(internal)
 }
 
-/// What the service is, and the newest trouble of its store.
+/// What the service is, the newest trouble of its store, and how old the control plane's word is whose identities are good.
 async fn status(State(internal): State<Internal>) -> Json<serde_json::Value> {
     let now = internal.clock.now();
     let trouble = *internal.metrics.last_trouble.lock();
     let trouble = trouble.map(|(kind, at)| {
         serde_json::json!({ "kind": kind.as_str(), "at": at, "seconds_ago": (now.0 - at.0).max(0) / 1_000 })
     });
-    Json(serde_json::json!({ "version": env!("CARGO_PKG_VERSION"), "store_trouble": trouble }))
+    let confirmed = Some(internal.metrics.trust_confirmed.get()).filter(|at| *at > 0);
+    Json(serde_json::json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "store_trouble": trouble,
+        "trust_seconds_old": confirmed.map(|at| (now.to_seconds().0 - at).max(0)),
+    }))
 }
 
 /// How many orders came in.

@@ -11,29 +11,29 @@
 //! plane's: a project without orders has an empty list, and an import asks first. When the database cannot answer, requests get 503 within seconds and
 //! nothing acknowledged is lost.
 
+pub mod order;
+mod wire;
+pub mod store;
+mod error;
+mod reference;
+mod etag;
+mod walk;
+mod import;
+mod orders;
 mod access;
-mod api;
+mod deprecation;
 mod config;
 mod control;
-mod deprecation;
+mod trust;
 mod erasure;
-mod error;
-mod etag;
-mod handover;
-mod import;
-mod internal;
+mod operations;
 mod metrics;
 mod observe;
+mod handover;
 mod openapi;
-mod operations;
-pub mod order;
-mod orders;
-mod reference;
+mod api;
+mod internal;
 mod server;
-pub mod store;
-mod trust;
-mod walk;
-mod wire;
 
 pub use config::{Config, ENVIRONMENT_PREFIX};
 pub use deprecation::{Deprecation, InvalidLinkTarget, LinkTarget};

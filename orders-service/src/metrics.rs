@@ -20,6 +20,8 @@ pub(crate) struct Metrics {
     pub(crate) store_errors: IntCounterVec,
     pub(crate) events: IntCounterVec,
     pub(crate) events_oldest: IntGauge,
+    /// When the control plane said last whose identities are good; seconds.
+    pub(crate) trust_confirmed: IntGauge,
     /// The newest trouble of the store, for operators who ask.
     pub(crate) last_trouble: Arc<Mutex<Option<(FaultKind, UnixMillis)>>>,
 }
@@ -104,6 +106,11 @@ impl Metrics {
                 registry,
                 "orders_events_oldest_timestamp_seconds",
                 "When the oldest event that waits for the control plane happened; 0 when none waits.",
+            )?,
+            trust_confirmed: metrics::gauge(
+                registry,
+                "orders_trust_confirmed_timestamp_seconds",
+                "When the control plane said last whose identities are good, in this life or before; 0 when it never did.",
             )?,
             last_trouble: Arc::default(),
         };

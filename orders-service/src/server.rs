@@ -5,6 +5,7 @@ use std::sync::Arc;
 use chassis::clock::Clock;
 use chassis::guard::{GatewayGuard, PassGuard, TrustedKeys};
 use chassis::health::Health;
+use chassis::peer::ServerTls;
 use chassis::running::Running;
 use chassis::serve::{ServeLimits, bind, serve, serve_over};
 use chassis::shutdown::Shutdown;
@@ -57,6 +58,8 @@ pub async fn start_with(
         environment: config.environment,
         pets: Arc::new(config.pets),
     };
+    ServerTls::show(&registry, [("http", &config.tls), ("internal", &config.internal_tls)])?;
+    let trust_confirmed = api.metrics.trust_confirmed.clone();
     let watched = StoreMetrics::register(&registry, "orders")?;
     if let sql::Place::Sqlite(path) = &config.database {
         metrics::free_disk(&registry, "orders_disk_free_ratio", path)?;
@@ -86,7 +89,8 @@ pub async fn start_with(
         tokio::spawn(keys.clone().keep_read(file.clone(), shutdown.clone()));
         believed.gateways = None;
     }
-    let publisher = Publisher::recalling(believed, control, config.trust_file);
+    let confirmed = (clock.clone(), trust_confirmed);
+    let publisher = Publisher::recalling(believed, control, config.trust_file, confirmed);
     publisher.begin().await;
     tokio::spawn(keep(publisher, shutdown.clone()));
     let passes = PassGuard::of_service(operator_keys, ORDERS_SERVICE, clock);

@@ -1,16 +1,20 @@
 //! Whose word is believed about callers and operators: what the control plane says, asked for again and again, so that a
 //! change of keys, or a gateway that is revoked, is known within a second or two. Requests wait for none of this.
 //!
-//! What it said last is kept in a file, so that this service starts and serves while the control plane is away. Whoever may
-//! write that file may say who calls: one that others than its owner may write is not read.
+//! What it said last is kept in a file, so that this service starts and serves while the control plane is away, for as long as
+//! that takes: a gateway that is revoked meanwhile goes on being believed here. How old that word is, a metric and the status
+//! say. Whoever may write that file may say who calls: one that others than its owner may write is not read.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Context as _;
+use chassis::clock::Clock;
 use chassis::guard::TrustedKeys;
+use chassis::metrics::IntGauge;
 use chassis::secret::write_private;
 use contract::trust::{TRUST_PATH, Trust};
 use parking_lot::Mutex;
@@ -40,6 +44,9 @@ pub(crate) struct Believed {
 pub(crate) struct Publisher {
     believed: Believed,
     control: Control,
+    clock: Arc<dyn Clock>,
+    /// When the control plane said so last; seconds.
+    confirmed: IntGauge,
     file: PathBuf,
     /// What is in the file.
     kept: Mutex<Option<Trust>>,
@@ -49,15 +56,21 @@ pub(crate) struct Publisher {
 
 impl Publisher {
     /// Believes what was kept, if anything was.
-    pub(crate) fn recalling(believed: Believed, control: Control, file: PathBuf) -> Self {
+    pub(crate) fn recalling(
+        believed: Believed,
+        control: Control,
+        file: PathBuf,
+        (clock, confirmed): (Arc<dyn Clock>, IntGauge),
+    ) -> Self {
         let kept = read(&file).unwrap_or_else(|error| {
             tracing::warn!(error = format!("{error:#}"), "the keys that were kept are not used; they are asked for");
             None
         });
         if let Some(kept) = &kept {
             believed.take(kept);
+            confirmed.set(written_at(&file));
         }
-        Self { believed, control, file, kept: Mutex::new(kept), failing: AtomicBool::new(false) }
+        Self { believed, control, clock, confirmed, file, kept: Mutex::new(kept), failing: AtomicBool::new(false) }
     }
 
     /// Asks now if nobody is believed yet: who starts everything at once finds this service knowing whom to believe. A
@@ -113,9 +126,17 @@ fn read(file: &Path) -> anyhow::Result<Option<Trust>> {
     Ok(Some(trust))
 }
 
+/// When the file was written, in seconds: what is in it was said then, and perhaps later again.
+fn written_at(file: &Path) -> i64 {
+    let written = std::fs::metadata(file).and_then(|facts| facts.modified()).ok();
+    let since = written.and_then(|at| at.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
 impl Chore for Publisher {
-    const FAILS: &'static str = "the keys of gateways cannot be asked for; those from before are believed";
-    const GOES_ON: &'static str = "the keys of gateways are known again";
+    const FAILS: &'static str = "the control plane does not say whose identities are good: still accepting the keys from before, also \
+        of gateways that are revoked meanwhile; see orders_trust_confirmed_timestamp_seconds";
+    const GOES_ON: &'static str = "the control plane says again whose identities are good";
     // A gateway that was revoked while the control plane was away is known at once when it is back.
     const RETRY_MAX: Duration = ASK_EVERY;
 
@@ -123,6 +144,7 @@ impl Chore for Publisher {
         let answer = self.control.request(Method::GET, TRUST_PATH).timeout(ANSWER_TIME_MAX).send().await?;
         let trust: Trust = answer.error_for_status()?.json().await?;
         self.believed.take(&trust);
+        self.confirmed.set(self.clock.now_seconds().0);
         self.keep(trust).await;
         Ok(ASK_EVERY)
     }

@@ -139,7 +139,8 @@ pub enum Command {
     },
     /// Take a gateway out of rotation: it says it is not ready and asks its clients to reconnect, and goes on serving.
     Drain {
-        /// Which gateway, by its name in `tollhouse status`; needed where there are several.
+        /// Which gateway, by its name in `tollhouse status`, or the id of one of its processes there; needed where there are
+        /// several.
         node: Option<String>,
         /// Put it back.
         #[arg(long)]

@@ -128,8 +128,8 @@ impl Client {
     /// The gateways with processes that the control plane waits for; `None` when it does not say.
     async fn gateways_on_record(&self) -> Option<BTreeSet<String>> {
         let known = self.control(Method::GET, "/internal/nodes", &Value::Null).await.ok()?;
-        let processes = known.get("nodes")?.as_array()?.iter().filter_map(|one| one.get("node")?.as_str());
-        Some(processes.filter_map(|process| Some(process.split_once('/')?.0.to_owned())).collect())
+        let processes = known.get("nodes")?.as_array()?.iter();
+        Some(processes.filter_map(|one| Some(one.get("gateway")?.as_str()?.to_owned())).collect())
     }
 
     /// Asks the orders-service's internal listener for something short.

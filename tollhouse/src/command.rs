@@ -4,6 +4,7 @@ mod backup;
 mod ban;
 mod changes;
 mod check_config;
+mod credentials;
 mod dashboard;
 mod domain;
 mod drain;

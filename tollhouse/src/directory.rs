@@ -13,6 +13,9 @@ pub(crate) const GATEWAYS: &str = "secrets/gateways";
 /// See [`GATEWAYS`].
 pub(crate) const SERVICES: &str = "secrets/services";
 
+/// The gateways of `docker-compose.yml`. Those that are started in numbers share a credential.
+pub(crate) const GATEWAY_NAMES: [&str; 3] = ["gateway-1", "gateway-2", "gateway-more"];
+
 /// The authority whose certificates internal listeners show.
 pub(crate) const INTERNAL_AUTHORITY: &str = "ca/internal.pem";
 
@@ -75,6 +78,12 @@ pub struct GatewayAdmin {
     pub gateway: String,
     /// Its admin listener. A name may stand for several processes of this gateway.
     pub admin: Address,
+}
+
+impl std::fmt::Display for GatewayAdmin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.gateway, self.admin)
+    }
 }
 
 impl std::str::FromStr for GatewayAdmin {

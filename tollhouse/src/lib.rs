@@ -4,10 +4,10 @@
 //! running platform through its internal listeners, with the secret of that directory. [`arguments`] is what a person
 //! types. Nothing else in the workspace knows all parts; nothing here has rules of its own.
 
+pub mod test_world;
+pub mod directory;
 pub mod arguments;
 pub mod client;
-pub mod command;
-pub mod directory;
 pub mod output;
-pub mod test_world;
 pub mod up;
+pub mod command;

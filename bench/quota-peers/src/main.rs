@@ -17,11 +17,10 @@ use contract::key::KeyId;
 use contract::plan::Limits;
 use contract::project::ProjectId;
 use contract::time::UnixMillis;
-use gateway::quota::Quota;
-use gateway::quota::clock::QuotaClock;
-use gateway::quota::settings::{OnStoreDown, QuotaSettings};
-use gateway::quota::store::redis::settings::{RedisAddress, RedisMode, RedisSettings};
-use gateway::quota::store::redis::{CallMetrics, RedisStore};
+use quota::Quota;
+use quota::settings::{OnStoreDown, QuotaSettings};
+use quota::store::redis::settings::{RedisAddress, RedisMode, RedisSettings};
+use quota::store::redis::{CallMetrics, RedisStore};
 use limitador::limit::Limit;
 use limitador::storage::AsyncStorage;
 use limitador::storage::redis::{AsyncRedisStorage, CachedRedisStorage};
@@ -49,18 +48,6 @@ impl Node {
                 verdict.is_ok_and(|verdict| !verdict.limited)
             }
         }
-    }
-}
-
-struct RealClock(std::time::Instant);
-
-impl QuotaClock for RealClock {
-    fn wall(&self) -> UnixMillis {
-        SystemClock::new().now()
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.0.elapsed()
     }
 }
 
@@ -124,8 +111,8 @@ async fn ledger(port: u16, process: u64) -> anyhow::Result<Quota> {
     let mut settings = QuotaSettings::new(process);
     settings.on_store_down = OnStoreDown::Deny;
     settings.call_budget = Duration::from_secs(1);
-    settings.ban.switch = gateway::quota::ban::BanSwitch::Off;
-    let quota = Quota::new(Arc::new(store), settings, Arc::new(RealClock(std::time::Instant::now())));
+    settings.ban.switch = quota::ban::BanSwitch::Off;
+    let quota = Quota::new(Arc::new(store), settings, Arc::new(SystemClock::new()));
     tokio::spawn({
         let quota = quota.clone();
         async move { quota.run().await }

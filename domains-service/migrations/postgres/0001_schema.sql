@@ -217,7 +217,7 @@ CREATE INDEX dashboard_sessions_by_age ON dashboard_sessions (created_at);
 
 CREATE TABLE dashboard_links (
     digest     TEXT COLLATE "C" PRIMARY KEY,
-    operator   TEXT COLLATE "C",
+    operator   TEXT COLLATE "C" NOT NULL,
     expires_at BIGINT NOT NULL
 );
 
@@ -241,30 +241,20 @@ CREATE TABLE edge_bans (
     heard_at BIGINT NOT NULL
 );
 
-CREATE TABLE gateways (
-    name         TEXT PRIMARY KEY,
+CREATE TABLE credentials (
+    digest       TEXT COLLATE "C" PRIMARY KEY,
     kind         TEXT COLLATE "C" NOT NULL,
-    digest       TEXT NOT NULL UNIQUE,
+    name         TEXT COLLATE "C" NOT NULL,
     file         TEXT COLLATE "C",
+    made_by      TEXT COLLATE "C",
     created_at   BIGINT NOT NULL,
-    last_seen_at BIGINT,
+    expires_at   BIGINT,
+    last_used_at BIGINT,
     revoked_at   BIGINT
 );
-
-CREATE TABLE revoked_credentials (
-    digest     TEXT COLLATE "C" PRIMARY KEY,
-    name       TEXT COLLATE "C" NOT NULL,
-    kind       TEXT COLLATE "C" NOT NULL,
-    revoked_at BIGINT NOT NULL
-);
-
-CREATE TABLE operator_tokens (
-    name         TEXT PRIMARY KEY,
-    digest       TEXT NOT NULL UNIQUE,
-    created_at   BIGINT NOT NULL,
-    expires_at   BIGINT NOT NULL,
-    last_used_at BIGINT
-);
+CREATE UNIQUE INDEX credentials_of_nodes ON credentials (name) WHERE kind <> 'operator' AND revoked_at IS NULL;
+CREATE UNIQUE INDEX credentials_of_operators ON credentials (name) WHERE kind = 'operator' AND revoked_at IS NULL;
+CREATE INDEX credentials_by_maker ON credentials (made_by) WHERE made_by IS NOT NULL;
 
 CREATE TABLE gateway_keys (
     number     BIGINT PRIMARY KEY,

@@ -15,9 +15,7 @@ use super::{projects, view};
 use crate::actor::Actor;
 use crate::app::App;
 use crate::attend::{self, Attended, Reason};
-use crate::dns::verdict::Claim;
 use crate::domain::name::{Attachable, NameError, attachable};
-use crate::domain::problem::ProblemCode;
 use crate::domain::{Domain, RedirectRule, Status};
 use crate::error::{Code, Stop};
 use crate::project::ProjectRef;
@@ -26,6 +24,8 @@ use crate::store::withdrawals::What;
 use crate::store::{StoreError, domains};
 use crate::throttle::Asking;
 use crate::withdrawals::Waiting;
+use verification::problem::ProblemCode;
+use verification::verdict::Claim;
 
 /// The longest an answer to Verify takes; what takes longer goes on without it.
 const VERIFY_TIME_MAX: Duration = Duration::from_secs(8);

@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use chassis::guard;
+use chassis::refusal::Refusal;
 use chassis::shutdown::Shutdown;
 use chassis::sql::UnreadableRows;
 use contract::feed::{NodeReport, NotAMark, Revision};
@@ -16,13 +17,13 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::extract::{Json, Params};
-use super::gateways::Edge;
 use super::view::rfc3339;
 use crate::app::App;
 use crate::error::{Code, Stop};
 use crate::feed::{self, Ended, PIECES_WAITING_MAX, Places};
-use crate::nodes::NODES_OF_ONE_MAX;
+use crate::nodes::{NODES_OF_ONE_MAX, gateway_of};
 use crate::seals;
+use crate::store::credentials::Credential;
 use crate::store::keys;
 use crate::store::log::Next;
 use crate::store::log::claim::Claim;
@@ -35,35 +36,38 @@ const WITHDRAWALS_SHOWN_MAX: i64 = 200;
 /// The longest name of a node.
 const NODE_BYTES_MAX: usize = 128;
 
-/// `GET /internal/edge/feed?node=ID&after=REVISION&mark=MARK&keyring=1`: frames, for ever; with the gateway's keys for one
-/// that asks for them. Refuses a follower of another history.
+/// `GET /internal/edge/feed?node=ID&after=REVISION&mark=MARK&keyring=1&whole=1`: frames, for ever; with the gateway's keys for
+/// one that asks for them, and with a snapshot first for one that wants the whole. Refuses a follower of another history.
 pub(super) async fn feed(
     State(app): State<Arc<App>>,
     Extension(places): Extension<Arc<Places>>,
     Extension(shutdown): Extension<Shutdown>,
-    Extension(edge): Extension<Edge>,
+    Extension(edge): Extension<Credential>,
     params: Params,
 ) -> Result<Response, Stop> {
     let node = params.text("node").unwrap_or_default().to_owned();
     if node.is_empty() || node.len() > NODE_BYTES_MAX {
         return Err(Code::InvalidQuery.refuse("Say who follows: node=NAME.").into());
     }
+    let node = edge.node(&node);
     let after = Revision(params.value("after", 0, "a revision")?);
     let mark = params.text("mark").map(|text| text.parse().map_err(|error: NotAMark| bad_mark(&error))).transpose()?;
     if let Next::OtherHistory(newest) = app.store.changes_after(&app.sealing, (after, mark), 0).await? {
-        return Err(refuse_history(&edge.node(&node), after, newest));
+        let (_, here, _) = app.store.snapshot().await?;
+        return Err(refuse_history(&app, &node, after, newest).with_details(json!(here)).into());
     }
-    admit(&app, &edge.node(&node)).await?;
-    if !app.store.is_good(&edge.0.digest).await? {
+    admit(&app, &node).await?;
+    if !app.store.is_good(&edge.digest) {
         return Ok(guard::token_required());
     }
-    let Some(place) = places.take(&edge.0) else {
+    let Some(place) = places.take(&edge.digest) else {
         return Err(Code::StorageUnavailable.refuse("There are as many followers as can be served.").into());
     };
     let (pieces, waiting) = mpsc::channel(PIECES_WAITING_MAX);
-    let watch = app.store.watch_credential(&edge.0.digest);
+    let watch = app.store.watch_credential(&edge.digest);
     let wants_keyring = params.text("keyring") == Some("1");
-    let follower = feed::Follower::new(app, places, edge.0, wants_keyring, (after, mark), pieces);
+    let place_of_follower = if params.text("whole") == Some("1") { (Revision::default(), None) } else { (after, mark) };
+    let follower = feed::Follower::new(app, places, edge, wants_keyring, place_of_follower, pieces);
     tokio::spawn(async move {
         let _place = place;
         match feed::serve(follower, shutdown).await {
@@ -80,7 +84,8 @@ fn bad_mark(error: &NotAMark) -> Stop {
 }
 
 /// The refusal for a gateway that followed another history.
-fn refuse_history(node: &str, after: Revision, newest: Revision) -> Stop {
+fn refuse_history(app: &App, node: &str, after: Revision, newest: Revision) -> Refusal {
+    app.nodes.refused_history(node);
     tracing::warn!(
         node,
         revision = after.0,
@@ -89,7 +94,7 @@ fn refuse_history(node: &str, after: Revision, newest: Revision) -> Stop {
          database back, or run `tollhouse node accept`"
     );
     let message = format!("This database has no revision {after} with this mark; its newest revision is {newest}.");
-    Code::History.refuse(message).into()
+    Code::History.refuse(message)
 }
 
 /// `POST /internal/edge/nodes`: how far a gateway has come. What cannot be is refused: a revision that there is not, one of
@@ -97,7 +102,7 @@ fn refuse_history(node: &str, after: Revision, newest: Revision) -> Stop {
 /// counts as nothing applied.
 pub(super) async fn report(
     State(app): State<Arc<App>>,
-    Extension(edge): Extension<Edge>,
+    Extension(edge): Extension<Credential>,
     Json(report): Json<NodeReport>,
 ) -> Result<Response, Stop> {
     let is_named = (1..=NODE_BYTES_MAX).contains(&report.node.len()) && !report.node.contains('/');
@@ -116,7 +121,7 @@ pub(super) async fn report(
         Claim::NeverGiven => return Err(refuse_revision(&app, &report)),
         Claim::OtherHistory(newest) => {
             app.nodes.disbelieve(&report.node);
-            return Err(refuse_history(&report.node, report.applied, newest));
+            return Err(refuse_history(&app, &report.node, report.applied, newest).into());
         }
     };
     let on_record = app.nodes.report(report.clone());
@@ -148,6 +153,7 @@ async fn admit(app: &App, node: &str) -> Result<(), Stop> {
 /// The refusal for a report of a revision that there is not.
 fn refuse_revision(app: &App, report: &NodeReport) -> Stop {
     app.nodes.disbelieve(&report.node);
+    app.nodes.refused_history(&report.node);
     tracing::warn!(
         node = report.node,
         revision = report.applied.0,
@@ -165,7 +171,7 @@ fn is_place(place: &str) -> bool {
 /// `POST /internal/edge/usage`: the requests a gateway has counted, for the dashboard. What there is no room for is refused.
 pub(super) async fn usage(
     State(app): State<Arc<App>>,
-    Extension(edge): Extension<Edge>,
+    Extension(edge): Extension<Credential>,
     Json(report): Json<UsageReport>,
 ) -> Result<Response, Stop> {
     let UsageReport { node, projects } = report;
@@ -185,7 +191,7 @@ pub(super) async fn usage(
 /// `POST /internal/edge/keys`: the keys a gateway has seen, and the bans it knows. Bans that there is no room for are refused.
 pub(super) async fn take_keys(
     State(app): State<Arc<App>>,
-    Extension(edge): Extension<Edge>,
+    Extension(edge): Extension<Credential>,
     Json(report): Json<KeyReport>,
 ) -> Result<Response, Stop> {
     let is_named = (1..=NODE_BYTES_MAX).contains(&report.node.len());
@@ -226,6 +232,7 @@ pub(super) async fn nodes(State(app): State<Arc<App>>) -> Result<Response, Stop>
     let now = app.clock.now();
     let nodes = app.nodes.all().into_iter().map(|known| {
         json!({
+            "gateway": gateway_of(&known.report.node),
             "node": known.report.node,
             "place": known.report.place,
             "applied": known.report.applied,
@@ -273,6 +280,7 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Result<Response, Stop
         "domains": domains,
         "nodes_live": nodes.asked,
         "nodes_lagging": nodes.lagging,
+        "gateways_of_another_history": app.nodes.of_another_history(),
         "withdrawals": withdrawals,
         "certificate_authorities": app.authorities.names(),
         "sealed_with_older": seals.older,

@@ -70,6 +70,8 @@ pub(super) async fn create(
     if app.platform.child(name.as_str()).is_err() {
         return Err(Code::InvalidProject.refuse("The project's hostname would be too long.").into());
     }
+    // One whose record is damaged keeps its name.
+    app.store.mend_projects(Some(&name)).await?;
     let mut write = app.store.write().await?;
     if projects::find_named(write.connection(), &name).await?.is_some() {
         return Err(Code::ProjectExists.refuse("There is a project of this name.").into());

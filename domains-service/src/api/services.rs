@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::body::Bytes;
-use axum::extract::{Request, State};
-use axum::middleware::Next;
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use contract::erasure::{ERASURES_MAX, Erasures};
 use contract::event::OrderEvents;
@@ -15,21 +14,20 @@ use contract::trust::{ORDERS_SERVICE, Trust};
 use http::StatusCode;
 
 use super::extract::Segments;
-use super::gateways::require_credential;
 use crate::app::App;
 use crate::error::{Code, Stop};
 use crate::keyring;
-use crate::store::gateways::Kind;
+use crate::store::credentials::Credential;
 use crate::store::{projects, webhooks};
 use crate::worker::EVENTS_MILLIS;
 
 /// `POST /internal/events/orders`: 204 when all of the events are on disk. They may come again; each is told once.
 pub(super) async fn take_order_events(
     State(app): State<Arc<App>>,
-    Extension(Service(service)): Extension<Service>,
+    Extension(service): Extension<Credential>,
     body: Bytes,
 ) -> Result<Response, Stop> {
-    if service != ORDERS_SERVICE {
+    if service.name != ORDERS_SERVICE {
         return Err(Code::InsufficientScope.refuse(format!("Events of orders come from {ORDERS_SERVICE}.")).into());
     }
     let events: OrderEvents = serde_json::from_slice(&body)
@@ -47,23 +45,23 @@ pub(super) async fn take_order_events(
 /// They are told until the service says that it has done so.
 pub(super) async fn erasures(
     State(app): State<Arc<App>>,
-    Extension(Service(service)): Extension<Service>,
+    Extension(service): Extension<Credential>,
 ) -> Result<Response, Stop> {
     let limit = i64::try_from(ERASURES_MAX).unwrap_or(i64::MAX);
-    Ok(axum::Json(Erasures { projects: app.store.erasures(&service, limit).await? }).into_response())
+    Ok(axum::Json(Erasures { projects: app.store.erasures(&service.name, limit).await? }).into_response())
 }
 
 /// `POST /internal/erasures`: the service has erased these.
 pub(super) async fn erased(
     State(app): State<Arc<App>>,
-    Extension(Service(service)): Extension<Service>,
+    Extension(service): Extension<Credential>,
     body: Bytes,
 ) -> Result<Response, Stop> {
     let done: Erasures = serde_json::from_slice(&body)
         .map_err(|error| Code::InvalidBody.refuse(format!("These are no projects: {error}.")))?;
     let mut write = app.store.write().await?;
     for project in done.projects.iter().take(ERASURES_MAX) {
-        projects::note_erased(write.connection(), project, &service).await?;
+        projects::note_erased(write.connection(), project, &service.name).await?;
     }
     let before = write.now().plus(-EVENTS_MILLIS);
     projects::end_erasures(write.connection(), before).await?;
@@ -95,13 +93,4 @@ pub(super) async fn trust(State(app): State<Arc<App>>) -> Result<Response, Stop>
         Code::StorageUnavailable.refuse("The database does not answer.")
     })?;
     Ok(axum::Json(Trust { gateways: identities.public.clone(), operators: app.passes() }).into_response())
-}
-
-/// Which service asks, by its name on record.
-#[derive(Clone, Debug)]
-pub(super) struct Service(String);
-
-/// Lets in services on record. Requests carry their [`Service`].
-pub(super) async fn require_service(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    require_credential(&app, Kind::Service, request, next, |credential| Service(credential.gateway)).await
 }

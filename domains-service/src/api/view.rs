@@ -7,12 +7,12 @@ use contract::time::{UnixMillis, UnixSeconds};
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::dns::verdict::{Checks, RecordState};
-use crate::domain::proof::{TEXT_LABEL, TTL_SECONDS};
 use crate::domain::state::UNPAID_GRACE_MILLIS;
 use crate::domain::{Domain, Status, name};
 use crate::store::events::Event;
 use crate::store::projects::ProjectRecord;
+use verification::verdict::{Checks, RecordState};
+use verification::{TEXT_LABEL, TTL_SECONDS};
 
 /// Bytes of a digest that are enough to tell two states of one domain apart.
 const TAG_BYTES: usize = 12;

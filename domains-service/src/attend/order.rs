@@ -16,12 +16,12 @@ use tokio::time::Instant;
 use super::problems::{WAITING, is_with_authority};
 use crate::actor::Actor;
 use crate::app::{App, jitter};
-use crate::domain::problem::{Problem, ProblemCode};
 use crate::domain::{CertificateState, CertificateStatus, Domain, Status, Wait, name, schedule};
 use crate::issuer::bundle::{self, Facts};
 use crate::issuer::{IssueError, IssueRequest, Issuer};
 use crate::publish;
 use crate::store::{StoreError, Write, acme, domains};
+use verification::problem::{Problem, ProblemCode};
 
 /// How soon after it is issued an authority is asked when it would like a certificate to be renewed.
 const ADVICE_AFTER_SECONDS: i64 = 3_600;

@@ -1,7 +1,7 @@
 //! What stands between a domain and its certificate, after a look.
 
-use crate::domain::problem::{Problem, ProblemCode};
 use crate::domain::{Domain, Status};
+use verification::problem::{Problem, ProblemCode};
 
 /// What ends by itself: ours or the authority's to bring, and nothing its owner can do.
 pub(super) const WAITING: [ProblemCode; 3] =

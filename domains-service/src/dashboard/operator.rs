@@ -21,10 +21,11 @@ use super::session::{self, Session, operator_digest_of};
 use super::shell::{Section, Shell, html};
 use super::words as w;
 use super::{Dashboard, LABEL};
-use crate::actor::{Actor, Origin};
+use crate::actor::Origin;
 use crate::app::App;
 use crate::error::Stop;
 use crate::store::bans::KnownBan;
+use crate::store::credentials::Credential;
 use crate::store::overview::{Expiring, Stuck};
 use chassis::percent::segment;
 
@@ -40,11 +41,11 @@ const BANS_SHOWN: usize = 20;
 /// `POST /internal/dashboard-links`: a link that signs an operator in, once.
 pub(crate) async fn make_link(
     State(app): State<Arc<App>>,
-    Extension(actor): Extension<Actor>,
+    Extension(operator): Extension<Credential>,
 ) -> Result<Response, Stop> {
     let secret = session::random_secret()?;
     let expires_at = app.clock.now().plus(LINK_MILLIS);
-    app.store.save_link(&operator_digest_of(&app, &secret), actor.token(), expires_at).await?;
+    app.store.save_link(&operator_digest_of(&app, &secret), &operator.name, expires_at).await?;
     let body = json!({
         "host": format!("{LABEL}.{}", app.platform),
         "path": format!("/enter?link={secret}"),
@@ -84,8 +85,8 @@ pub(super) async fn entered(
     let Some(operator) = dashboard.app.store.spend_link(&digest, now).await? else {
         return Err(Fault::refused(403, "link_spent", w::LINK_SPENT));
     };
-    let cookie = session::open(&dashboard, None, operator, &origin).await?;
-    tracing::info!(client = %origin.client, "an operator signed in to the dashboard");
+    let cookie = session::open(&dashboard, None, Some(operator.clone()), &origin).await?;
+    tracing::info!(actor = operator, client = %origin.client, "an operator signed in to the dashboard");
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/operator")).into_response())
 }
 

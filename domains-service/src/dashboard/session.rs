@@ -192,13 +192,12 @@ async fn find(dashboard: &Dashboard, secret: &str, origin: Origin, by_itself: bo
     }
     let (actor, scopes) = match &record.holder {
         None => {
-            // It ends with the token that asked for its link.
-            if let Some(token) = &record.operator
-                && !store.is_operator(token, now).await?
-            {
+            // It ends with the credential of the operator who asked for its link.
+            let operator = record.operator.as_deref().unwrap_or_default();
+            if !store.is_operator(operator, now).await? {
                 return Ok(None);
             }
-            (Actor::operator_at(origin, record.operator.as_deref()), Scopes::all())
+            (Actor::operator_at(origin, operator), Scopes::all())
         }
         Some((project, id)) => {
             let Some(key) = store.key(project, id).await? else { return Ok(None) };

@@ -21,12 +21,6 @@ const KEY_BYTES_MIN: usize = 16;
 /// 130 bits in base32.
 const TEXT_CHARACTERS: usize = 26;
 
-/// The label below the domain that holds the ownership text.
-pub(crate) const TEXT_LABEL: &str = "_edge-verify";
-
-/// The lifetime every record is suggested with, in seconds: the specification's.
-pub(crate) const TTL_SECONDS: u32 = 3_600;
-
 /// The key that a project's proofs derive from: random, and the same for ever.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ProofKey(Vec<u8>);
@@ -72,7 +66,7 @@ impl Prover {
         self.zone.child(&label).unwrap_or_else(|_| self.zone.clone())
     }
 
-    /// The text below [`TEXT_LABEL`] that proves a name for a project; worth nothing for another name or project.
+    /// The text below [`verification::TEXT_LABEL`] that proves a name for a project; worth nothing for another name or project.
     #[expect(clippy::unused_self, reason = "both proofs are asked of the prover")]
     pub(crate) fn ownership_text(&self, project: &ProjectRecord, name: &Hostname) -> String {
         format!("edge-verify={}", text(&project.proof_key, &["text", &project.salt, name.as_str()], TEXT_CHARACTERS))

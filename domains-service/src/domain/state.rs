@@ -5,7 +5,7 @@
 
 use contract::time::UnixMillis;
 
-use crate::dns::verdict::{Caa, Judgement, Ownership, Records};
+use verification::verdict::{Caa, Judgement, Ownership, Records};
 
 /// Without a certificate after this long in `issuing`, the owner must look: the specification's 30 minutes.
 pub(crate) const ISSUING_MILLIS_MAX: i64 = 30 * 60 * 1_000;

@@ -2,12 +2,33 @@
 //! wait for them.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use contract::feed::{NodeReport, Position};
 
-use super::{Node, Nodes};
+use super::{Node, Nodes, gateway_of};
+
+/// A gateway that is refused because of its history asks again every two seconds. One that is silent for this long has found
+/// its way, or is gone.
+const REFUSED_FOR: Duration = Duration::from_mins(1);
 
 impl Nodes {
+    /// A process was refused because it has applied changes that the database does not have.
+    pub(crate) fn refused_history(&self, node: &str) {
+        let gateway = gateway_of(node).unwrap_or(node).to_owned();
+        self.elsewhere.lock().insert(gateway, self.clock.monotonic());
+    }
+
+    /// The gateways that have applied changes that the database does not have, by name.
+    pub(crate) fn of_another_history(&self) -> Vec<String> {
+        let now = self.clock.monotonic();
+        let mut elsewhere = self.elsewhere.lock();
+        elsewhere.retain(|_, at| now.saturating_sub(*at) <= REFUSED_FOR);
+        let mut names: Vec<String> = elsewhere.keys().cloned().collect();
+        names.sort_unstable();
+        names
+    }
+
     /// What a process says of itself cannot be.
     pub(crate) fn disbelieve(&self, node: &str) {
         self.doubt(|known| known.report.node == node);

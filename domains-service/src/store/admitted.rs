@@ -1,7 +1,7 @@
-//! The credentials that are good, in memory.
+//! The credentials that are good, in memory: no request waits for the disk to be recognised.
 //!
-//! They are read as a whole every second, and at once when this process revokes one or a request comes with one that is
-//! unknown. So a revocation is effective at once here, and within a second or two at other replicas. While the database is
+//! They are read as a whole every second, at once when this process revokes one, and soon when a request comes with one that
+//! is unknown. So a revocation is effective at once here, and within a second or two at other replicas. While the database is
 //! away, those that were read last stay, and streams end because nothing can be read for them.
 
 use std::collections::HashMap;
@@ -10,62 +10,47 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use chassis::shutdown::Shutdown;
-use tokio::sync::{Mutex, watch};
-use tokio::time::{Interval, MissedTickBehavior};
+use tokio::sync::{Mutex, Notify, watch};
+use tokio::time::error::Elapsed;
 
+use super::credentials::Credential;
 use super::{Store, StoreError};
-use crate::feed::Credential;
 
-/// Between two looks at the database.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// After the pause, until the next look when no request wants one: there is one every second.
+const LOOK_EVERY: Duration = Duration::from_millis(900);
 
 /// Between two looks for credentials that are unknown: however many come, this is what they cost the database.
 const UNKNOWN_PAUSE: Duration = Duration::from_millis(100);
 
-/// Those that are good, by their digests.
-#[derive(Default)]
-pub(crate) struct Good {
-    /// The number of the look that found them.
-    look: u64,
-    by_digest: HashMap<String, Credential>,
-}
+/// How long a request with an unknown credential waits for a look.
+const UNKNOWN_WAIT_MAX: Duration = Duration::from_secs(2);
 
-impl Good {
-    /// Whether the credential with this digest is good. Its name alone says nothing: it may have another by now.
-    pub(crate) fn has(&self, digest: &str) -> bool {
-        self.by_digest.contains_key(digest)
-    }
-}
+/// Those that are good, by their digests.
+type Good = HashMap<String, Credential>;
 
 /// The credentials that are good, as they were read last.
+#[derive(Default)]
 pub(crate) struct Admitted {
-    good: watch::Sender<Arc<Good>>,
+    good: watch::Sender<Arc<HashMap<String, Credential>>>,
     /// How many looks have begun.
     begun: AtomicU64,
+    /// The number of the last look that found them.
+    looked: watch::Sender<u64>,
     /// Held while looking: what an earlier look has read never takes the place of what a later one has.
     looking: Mutex<()>,
-    /// Held by the request that looks for one that is unknown.
-    unknown: Mutex<Interval>,
-}
-
-impl Default for Admitted {
-    fn default() -> Self {
-        let mut pause = tokio::time::interval(UNKNOWN_PAUSE);
-        pause.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self {
-            good: watch::channel(Arc::default()).0,
-            begun: AtomicU64::default(),
-            looking: Mutex::default(),
-            unknown: Mutex::new(pause),
-        }
-    }
+    /// A request waits for the next look.
+    wanted: Notify,
 }
 
 impl Admitted {
+    fn find(&self, digest: &str) -> Option<Credential> {
+        self.good.borrow().get(digest).cloned()
+    }
+
     /// Takes what was found in the place of what was known. Those who follow are woken if it is something else.
     fn replace(&self, found: Good) {
         self.good.send_if_modified(|known| {
-            let is_news = known.by_digest != found.by_digest;
+            let is_news = **known != found;
             *known = Arc::new(found);
             is_news
         });
@@ -83,7 +68,7 @@ impl Watch {
     pub(crate) async fn revoked(&mut self) {
         let Self { good, digest } = self;
         // Without a sender the service has ended, and nothing is good.
-        let _ = good.wait_for(|good| !good.has(digest)).await;
+        let _ = good.wait_for(|good| !good.contains_key(digest)).await;
     }
 }
 
@@ -93,41 +78,42 @@ impl Store {
         Watch { good: self.admitted.good.subscribe(), digest: digest.to_owned() }
     }
 
-    /// Whether the credential with this digest is good. One that is unknown may have been made by another replica a moment
-    /// ago: the next look decides.
-    pub(crate) async fn is_good(&self, digest: &str) -> Result<bool, StoreError> {
+    /// Whether the credential with this digest is good, as far as this process knows.
+    pub(crate) fn is_good(&self, digest: &str) -> bool {
+        self.admitted.good.borrow().contains_key(digest)
+    }
+
+    /// The credential with this digest, if it is good or has expired. One that is unknown may have been made a moment ago:
+    /// the next look decides, for [`UNKNOWN_WAIT_MAX`] at most.
+    pub(crate) async fn credential(&self, digest: &str) -> Result<Option<Credential>, Elapsed> {
         let admitted = &self.admitted;
-        if admitted.good.borrow().has(digest) {
-            return Ok(true);
+        if let Some(known) = admitted.find(digest) {
+            return Ok(Some(known));
         }
-        let begun = admitted.begun.load(Ordering::SeqCst);
-        let mut pause = admitted.unknown.lock().await;
-        if admitted.good.borrow().look <= begun {
-            pause.tick().await;
-            self.look_at_credentials().await?;
-        }
-        Ok(admitted.good.borrow().has(digest))
+        let (mut looked, begun) = (admitted.looked.subscribe(), admitted.begun.load(Ordering::SeqCst));
+        admitted.wanted.notify_one();
+        let _ = tokio::time::timeout(UNKNOWN_WAIT_MAX, looked.wait_for(|look| *look > begun)).await?;
+        Ok(admitted.find(digest))
     }
 
     /// Reads which credentials are good.
     pub(crate) async fn look_at_credentials(&self) -> Result<(), StoreError> {
         let _looking = self.admitted.looking.lock().await;
         let look = self.admitted.begun.fetch_add(1, Ordering::SeqCst) + 1;
-        let found = self.credentials_of_gateways().await?;
-        let by_digest = found.into_iter().map(|credential| (credential.digest.clone(), credential)).collect();
-        self.admitted.replace(Good { look, by_digest });
+        let found = self.good_credentials(None).await?;
+        self.admitted.replace(found.into_iter().map(|credential| (credential.digest.clone(), credential)).collect());
+        self.admitted.looked.send_replace(look);
         Ok(())
     }
 
-    /// This process has revoked the credential of this name: once this returns it opens nothing, and streams are cut.
-    pub(crate) async fn credential_revoked(&self, name: &str) {
+    /// This process has revoked the credentials with these digests: once this returns they open nothing, and streams are cut.
+    pub(crate) async fn credentials_revoked(&self, digests: &[&str]) {
         if let Err(error) = self.look_at_credentials().await {
             tracing::debug!(%error, "the credentials that are good could not be read after a revocation");
             let _looking = self.admitted.looking.lock().await;
-            let known = self.admitted.good.borrow().clone();
-            let mut by_digest = known.by_digest.clone();
-            by_digest.retain(|_, credential| credential.gateway != name);
-            self.admitted.replace(Good { look: known.look, by_digest });
+            let mut good = Good::clone(&self.admitted.good.borrow());
+            good.retain(|digest, _| !digests.contains(&digest.as_str()));
+            self.admitted.replace(good);
         }
     }
 
@@ -140,10 +126,44 @@ impl Store {
                 tracing::warn!(%error, "the credentials that are good could not be read: those that were read last stay");
             }
             failing = looked.is_err();
+            tokio::time::sleep(UNKNOWN_PAUSE).await;
             tokio::select! {
                 () = shutdown.begun() => return,
+                () = self.admitted.wanted.notified() => {}
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+    use std::time::Instant;
+
+    use chassis::clock::ManualClock;
+    use chassis::shutdown::Shutdown;
+    use contract::time::UnixMillis;
+    use futures_util::future::join_all;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn unknown_credentials_cost_ten_looks_a_second_however_many_come() {
+        let directory = tempfile::tempdir().unwrap();
+        let clock = Arc::new(ManualClock::at(UnixMillis(1_000)));
+        let store = Store::open(&directory.path().join("db.sqlite").into(), clock).await.unwrap();
+        let (begun, shutdown) = (Instant::now(), Shutdown::new());
+        let keeper = tokio::spawn(store.clone().keep_credentials(shutdown.clone()));
+        for round in 0..5 {
+            let digests: Vec<_> = (0..500).map(|number| format!("{round} {number}")).collect();
+            for found in join_all(digests.iter().map(|digest| store.credential(digest))).await {
+                assert_eq!(found.unwrap(), None, "each is decided by a look");
+            }
+        }
+        let looks = u128::from(store.admitted.begun.load(Ordering::SeqCst));
+        assert!(looks <= begun.elapsed().as_millis() / UNKNOWN_PAUSE.as_millis() + 1, "{looks}");
+        shutdown.begin();
+        keeper.await.unwrap();
     }
 }

@@ -9,8 +9,8 @@ use contract::time::UnixMillis;
 
 use super::rows::{self, Columns, Stored, Table};
 use super::{Store, StoreError, to_json, with_project};
-use crate::domain::problem::{Problem, ProblemCode};
 use crate::domain::{Domain, RedirectRule, RedirectTarget, Status};
+use verification::problem::{Problem, ProblemCode};
 
 pub(crate) use self::claims::{Claims, find_claims, forget_tombstones, hold, let_go};
 use crate::project::ProjectRef;

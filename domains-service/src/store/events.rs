@@ -4,6 +4,7 @@ use chassis::sql::{Found, RowPlace, query, query_as, query_scalar};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
+use super::credentials::GOOD_OPERATOR;
 use super::rows::{self, Columns, Stored, Table};
 use super::write::Done;
 use super::{Store, StoreError, Write, kept, webhooks};
@@ -87,10 +88,11 @@ impl Write {
         let now = self.now().0;
         let good = [
             (actor.key(), "SELECT COUNT(*) FROM api_keys WHERE id = $1 AND (revoked_at IS NULL OR revoked_at >= $2)"),
-            (actor.token(), "SELECT COUNT(*) FROM operator_tokens WHERE name = $1 AND expires_at > $2"),
+            (actor.operator(), GOOD_OPERATOR),
             (
                 actor.gateway(),
-                "SELECT COUNT(*) FROM gateways WHERE name = $1 AND (revoked_at IS NULL OR revoked_at > $2)",
+                "SELECT COUNT(*) FROM credentials
+                 WHERE kind = 'gateway' AND name = $1 AND (revoked_at IS NULL OR revoked_at > $2)",
             ),
         ];
         for (name, statement) in good {

@@ -6,13 +6,15 @@
 mod check;
 pub(crate) mod claim;
 mod compaction;
+pub(super) mod counters;
 
 use chassis::seal::SealingKey;
-use chassis::sql::{Connection, Found, Kind, Pool, RowPlace, query, query_as, query_scalar};
+use chassis::sql::{Connection, Found, Kind, RowPlace, query, query_as, query_scalar};
 use contract::feed::{Change, Entity, Mark, Position, Revision};
 
 pub(crate) use self::check::Check;
 pub(super) use self::compaction::erase_earlier;
+use self::counters::Counters;
 use super::rows::{self, Columns, Stored, Table};
 use super::{Store, StoreError};
 
@@ -82,18 +84,6 @@ pub(super) fn random_mark() -> Result<i64, StoreError> {
     Ok(i64::from_le_bytes(bytes))
 }
 
-/// Gives the newest revision a row with a mark where it has none: in a new database, and after a restore.
-pub(super) async fn mark_the_newest(writer: &Pool) -> Result<(), StoreError> {
-    query(
-        "INSERT INTO changes (revision, effect, at_ms, mark) SELECT current, '', 0, $1 FROM revision_counter WHERE id = 1
-         ON CONFLICT DO NOTHING",
-    )
-    .bind(random_mark()?)
-    .execute(writer)
-    .await?;
-    Ok(())
-}
-
 chassis::record! {
     /// An entity as it rests.
     pub(crate) struct StoredEntity {
@@ -144,8 +134,7 @@ impl Store {
     /// The newest revision.
     pub(crate) async fn newest_revision(&self) -> Result<Revision, StoreError> {
         let highest = self.news.highest();
-        let current = query_scalar::<i64>("SELECT current FROM revision_counter WHERE id = 1");
-        let newest = Revision(current.fetch_one(self.reader()).await?.unsigned_abs());
+        let newest = Counters::read(&mut self.reader().acquire().await?).await?.revision();
         self.news.read(newest, highest);
         Ok(newest)
     }
@@ -159,16 +148,7 @@ impl Store {
         limit: i64,
     ) -> Result<Next, StoreError> {
         let mut reading = self.reading().await?;
-        let counter: Found<(i64, i64, Option<String>)> = query_as(
-            "SELECT current, oldest, (SELECT value FROM settings WHERE name = $1) FROM revision_counter WHERE id = 1",
-        )
-        .bind(REPLACED_BELOW)
-        .fetch_one(&mut reading)
-        .await?;
-        let (current, oldest, replaced_below) = counter.row;
-        if let Some(bad) = counter.bad.filter(|bad| bad.column != "3") {
-            return Err(sqlx::Error::from(bad).into());
-        }
+        let counters = Counters::read(&mut reading).await?;
         let after = i64::try_from(revision.0).unwrap_or(i64::MAX);
         // The row of the follower's own revision first.
         let mut rows: Vec<Found<Row>> = query_as(
@@ -180,17 +160,16 @@ impl Store {
         .await?;
         // SQLite has a revision that is no number behind all others. Whose place that is, the gap says. A number that was not
         // given out yet is damage, too.
-        rows.retain(|found| has_revision(&reading, found) && found.row.revision <= current);
+        rows.retain(|found| has_revision(&reading, found) && found.row.revision <= counters.newest);
         let own = rows.first().filter(|found| found.row.revision == after);
         let damaged = own.is_some_and(|found| found.bad.as_ref().is_some_and(|bad| bad.column == "mark"));
         let own = own.map(|found| as_mark(found.row.mark));
-        let replaced_below = replaced_below.and_then(|number| number.parse().ok()).unwrap_or_default();
-        let oldest = Revision(oldest.unsigned_abs());
-        let known = Known { mark: own, damaged, oldest, replaced_below: Revision(replaced_below) };
+        let oldest = Revision(counters.oldest.unsigned_abs());
+        let known = Known { mark: own, damaged, oldest, replaced_below: counters.replaced_below() };
         match way(revision, mark, &known) {
             Way::Snapshot => Ok(Next::Snapshot),
-            Way::Refuse if is_mark_of_damaged(&mut reading, mark).await? => Ok(Next::Snapshot),
-            Way::Refuse => Ok(Next::OtherHistory(Revision(current.unsigned_abs()))),
+            Way::Refuse if is_mark_of_damaged(&mut reading, mark, &counters).await? => Ok(Next::Snapshot),
+            Way::Refuse => Ok(Next::OtherHistory(counters.revision())),
             // What an unreadable row changed is in the snapshot, and every later change follows that.
             Way::Changes => {
                 let (mut check, mut changes) = (Check::new(sealing), Vec::new());
@@ -198,7 +177,7 @@ impl Store {
                     let Some(change) = check.change(&mut reading, row).await? else { return Ok(Next::Snapshot) };
                     changes.push(change);
                 }
-                let is_whole = follow(&changes, revision, limit, Revision(current.unsigned_abs()));
+                let is_whole = follow(&changes, revision, limit, counters.revision());
                 Ok(if is_whole { Next::Changes(changes) } else { Next::Snapshot })
             }
         }
@@ -221,20 +200,22 @@ impl Store {
         Ok((reading, position, entities.unsigned_abs().saturating_sub(unreadable)))
     }
 
-    /// Gives the newest revision a row and a mark, where it has lost them: no snapshot could be told from those of another
-    /// history without.
-    async fn mend_the_newest(&self) -> Result<(), StoreError> {
-        mark_the_newest(self.writer()).await?;
-        if self.writer().kind() == Kind::Sqlite {
-            query(
-                "UPDATE changes SET mark = $1 WHERE typeof(mark) <> 'integer'
-                 AND revision = (SELECT current FROM revision_counter WHERE id = 1)",
-            )
-            .bind(random_mark()?)
-            .execute(self.writer())
-            .await?;
+    /// Gives the newest revision a row with a mark where it has none: in a new database, after a restore, and where the row
+    /// is damaged. No snapshot could be told from those of another history without.
+    pub(super) async fn mend_the_newest(&self) -> Result<(), StoreError> {
+        let mut write = self.write().await?;
+        let newest = i64::try_from(write.revision().0).unwrap_or(i64::MAX);
+        let mended =
+            query("INSERT INTO changes (revision, effect, at_ms, mark) VALUES ($1, '', 0, $2) ON CONFLICT DO NOTHING");
+        let mut rows = mended.bind(newest).bind(random_mark()?).execute(write.connection()).await?.rows_affected();
+        if write.connection().kind() == Kind::Sqlite {
+            let mended = query("UPDATE changes SET mark = $1 WHERE typeof(mark) <> 'integer' AND revision = $2");
+            rows += mended.bind(random_mark()?).bind(newest).execute(write.connection()).await?.rows_affected();
         }
-        tracing::error!("the row of the newest revision in changes was missing or damaged and is written anew");
+        write.commit().await?;
+        if rows > 0 {
+            tracing::info!(revision = newest, "the newest revision had no mark and was given one");
+        }
         Ok(())
     }
 
@@ -269,16 +250,16 @@ pub(super) fn as_mark(stored: i64) -> Mark {
 
 /// Where the newest revision is, if its row is there and can be read.
 async fn newest_row(reading: &mut Connection) -> Result<Option<Position>, StoreError> {
-    let found: Option<Found<(i64, i64)>> = query_as(
-        "SELECT revision, mark FROM changes WHERE revision = (SELECT current FROM revision_counter WHERE id = 1)",
-    )
-    .fetch_optional(reading)
-    .await?;
-    let found = found.filter(|found| found.bad.is_none());
-    Ok(found.map(|Found { row: (current, mark), .. }| Position {
-        revision: Revision(current.unsigned_abs()),
-        mark: as_mark(mark),
-    }))
+    let revision = Counters::read(reading).await?.revision();
+    let mark = mark_of(reading, revision).await?;
+    Ok(mark.map(|mark| Position { revision, mark }))
+}
+
+/// The mark of a revision, if its row is there and can be read.
+async fn mark_of(reading: &mut Connection, revision: Revision) -> Result<Option<Mark>, StoreError> {
+    let mark = query_as("SELECT mark FROM changes WHERE revision = $1");
+    let mark = mark.bind(i64::try_from(revision.0).unwrap_or(i64::MAX)).fetch_optional(reading).await?;
+    Ok(mark.filter(|found: &Found<(i64,)>| found.bad.is_none()).map(|found| as_mark(found.row.0)))
 }
 
 /// Whether a change has a revision; one that has none is noted.
@@ -289,11 +270,16 @@ fn has_revision(reading: &Connection, found: &Found<Row>) -> bool {
     false
 }
 
-/// Whether a change whose revision cannot be read has this mark: who follows from it follows this history.
-async fn is_mark_of_damaged(reading: &mut Connection, mark: Option<Mark>) -> Result<bool, StoreError> {
-    let Some(mark) = mark.filter(|_| reading.kind() == Kind::Sqlite) else { return Ok(false) };
-    let found = query_scalar("SELECT COUNT(*) FROM changes WHERE revision >= '' AND mark = $1");
-    let found: i64 = found.bind(of_mark(mark)).fetch_one(reading).await?;
+/// Whether a change has this mark whose revision cannot be read, or was never given out: who follows from it follows this
+/// history.
+async fn is_mark_of_damaged(
+    reading: &mut Connection,
+    mark: Option<Mark>,
+    counters: &Counters,
+) -> Result<bool, StoreError> {
+    let Some(mark) = mark else { return Ok(false) };
+    let found = query_scalar("SELECT COUNT(*) FROM changes WHERE (revision > $1 OR revision < 1) AND mark = $2");
+    let found: i64 = found.bind(counters.newest).bind(of_mark(mark)).fetch_one(reading).await?;
     Ok(found > 0)
 }
 

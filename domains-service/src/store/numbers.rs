@@ -1,6 +1,6 @@
-//! Numbers that the database compares by itself, where SQLite has something that is none.
+//! Numbers that the database compares by itself, where SQLite has something that is none, or a revision was never given out.
 //!
-//! That is behind all numbers, so no comparison finds its row: a delivery would never be due, and a withdrawal never over.
+//! Text is behind all numbers, so no comparison finds its row: a delivery would never be due, and a withdrawal never over.
 //! What is put in its place is on the safe side: due now, or waited for longer than needed. Domains that are due are
 //! looked for by their worker (`domains`).
 
@@ -13,7 +13,7 @@ use super::{StoreError, Write};
 enum Safe {
     /// The present moment.
     Now,
-    /// The newest revision.
+    /// The newest revision: of all that is above it, too.
     Newest,
     /// The beginning of time.
     Never,
@@ -27,7 +27,7 @@ const COLUMNS: [(&str, &str, Safe, &str); 7] = [
         Safe::Now,
         "UPDATE acme_orders SET abandoned_at = $1 WHERE abandoned_at >= '' RETURNING url, authority",
     ),
-    ("domains", "removal", Safe::Newest, "UPDATE domains SET removal = $1 WHERE removal >= '' RETURNING name, project"),
+    ("domains", "removal", Safe::Newest, "UPDATE domains SET removal = $1 WHERE removal > $1 RETURNING name, project"),
     (
         "edge_bans",
         "heard_at",
@@ -50,18 +50,19 @@ const COLUMNS: [(&str, &str, Safe, &str); 7] = [
         "withdrawals",
         "revision",
         Safe::Newest,
-        "UPDATE withdrawals SET revision = $1 WHERE revision >= '' RETURNING which, project",
+        "UPDATE withdrawals SET revision = $1 WHERE revision > $1 RETURNING which, project",
     ),
     ("withdrawals", "since", Safe::Now, "UPDATE withdrawals SET since = $1 WHERE since >= '' RETURNING which, project"),
 ];
 
 /// Puts numbers where there are none, and logs which rows those were.
 pub(crate) async fn put_right(write: &mut Write) -> Result<(), StoreError> {
-    if write.connection().kind() == Kind::Postgres {
-        return Ok(());
-    }
+    let may_have_text = write.connection().kind() == Kind::Sqlite;
     let (now, newest) = (write.now().0, i64::try_from(write.revision().0).unwrap_or(i64::MAX));
     for (table, column, safe, statement) in COLUMNS {
+        if !may_have_text && !matches!(safe, Safe::Newest) {
+            continue;
+        }
         let number = match safe {
             Safe::Now => now,
             Safe::Newest => newest,
@@ -75,7 +76,8 @@ pub(crate) async fn put_right(write: &mut Write) -> Result<(), StoreError> {
                 row,
                 of,
                 number,
-                "database column was no number and was replaced: the row is due or waited for anew"
+                "database column was no number, or a revision that was never given out, and was replaced: the row is due or waited \
+                 for anew"
             );
         }
     }

@@ -2,8 +2,8 @@
 
 use super::{Store, StoreError};
 use crate::domain::CertificateState;
-use crate::domain::problem::Problem;
 use chassis::sql::{Found, query_as};
+use verification::problem::Problem;
 
 /// Certificates read to find those that end soonest: reading all of a million domains' would take too long.
 const CANDIDATES_MAX: i64 = 2_000;

@@ -83,7 +83,7 @@ impl Store {
             "SELECT * FROM processes
              WHERE last_heard_at >= $1
                AND EXISTS
-                   (SELECT 1 FROM gateways WHERE gateways.name = processes.gateway AND gateways.revoked_at IS NULL)
+                   (SELECT 1 FROM credentials WHERE kind = 'gateway' AND name = processes.gateway AND revoked_at IS NULL)
              ORDER BY gateway, process",
         );
         let rows: Vec<Found<Row>> = found.bind(moment.0).fetch_all(self.reader()).await?;
@@ -97,10 +97,14 @@ impl Store {
         Ok(processes)
     }
 
-    /// The names of the credentials that are revoked.
+    /// The names of gateways whose credentials are revoked, and that have no other.
     pub(crate) async fn revoked_gateways(&self) -> Result<HashSet<String>, StoreError> {
-        let found: Vec<Found<(String,)>> =
-            query_as("SELECT name FROM gateways WHERE revoked_at IS NOT NULL").fetch_all(self.reader()).await?;
+        let found = query_as(
+            "SELECT DISTINCT name FROM credentials WHERE kind = 'gateway' AND revoked_at IS NOT NULL AND NOT EXISTS
+                 (SELECT 1 FROM credentials good
+                  WHERE good.kind = 'gateway' AND good.name = credentials.name AND good.revoked_at IS NULL)",
+        );
+        let found: Vec<Found<(String,)>> = found.fetch_all(self.reader()).await?;
         Ok(found.into_iter().map(|found| found.row.0).collect())
     }
 
@@ -110,7 +114,7 @@ impl Store {
         query(
             "INSERT INTO processes (gateway, process, place, version, applied, mark, first_heard_at, last_heard_at)
              SELECT $1, $2, $3, $4, $5, $6, $7, $8
-             WHERE EXISTS (SELECT 1 FROM gateways WHERE name = $1 AND revoked_at IS NULL)
+             WHERE EXISTS (SELECT 1 FROM credentials WHERE kind = 'gateway' AND name = $1 AND revoked_at IS NULL)
              ON CONFLICT (gateway, process) DO UPDATE
              SET place = excluded.place, version = excluded.version, applied = excluded.applied, mark = excluded.mark,
                  first_heard_at = CAST(processes.first_heard_at AS BIGINT), last_heard_at = excluded.last_heard_at

@@ -1,6 +1,7 @@
 //! Projects at rest: those that are there, and those that are removed and kept for a while.
 
 mod erasures;
+mod mended;
 
 use chassis::sql::{Connection, Found, RowPlace, query, query_as};
 use contract::browsers::Browsers;
@@ -173,10 +174,15 @@ impl Store {
         find_project(&mut connection, id).await
     }
 
-    /// Which project has this name at present.
+    /// Which project has this name at present. One that is not found because its record is damaged is put back first, so that
+    /// its keys and domains can be withdrawn.
     pub(crate) async fn project_named(&self, name: &ProjectId) -> Result<Option<ProjectRef>, StoreError> {
-        let mut connection = self.reader().acquire().await?;
-        Ok(find_named(&mut connection, name).await?.map(|project| project.id))
+        let find = async || find_named(&mut self.reader().acquire().await?, name).await;
+        let found = match find().await {
+            Ok(None) | Err(StoreError::Unreadable { .. }) if self.mend_projects(Some(name)).await? => find().await,
+            found => found,
+        };
+        Ok(found?.map(|project| project.id))
     }
 
     /// Removed projects that can be restored, the one removed last first.

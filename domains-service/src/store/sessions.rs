@@ -1,6 +1,6 @@
 //! Who is signed in to the dashboard, at rest: digests, never what a cookie says.
 
-use chassis::sql::{Connection, Found, RowPlace, query, query_as};
+use chassis::sql::{Found, RowPlace, query, query_as};
 use contract::key::{KeyDigest, KeyId};
 use contract::time::UnixMillis;
 
@@ -21,7 +21,7 @@ pub(crate) struct SessionRecord {
     pub(crate) digest: String,
     /// The project and key it was opened with; nothing for an operator.
     pub(crate) holder: Option<(ProjectRef, KeyId)>,
-    /// The operator whose token asked for the link; nothing where the command line asked for it.
+    /// The operator who asked for the link; nothing for a key.
     pub(crate) operator: Option<String>,
     pub(crate) client: String,
     pub(crate) created_at: UnixMillis,
@@ -58,12 +58,12 @@ impl Stored for Row {
             return None;
         }
         let holder = match (self.project, self.project_name, self.key_id) {
-            (Some(project), Some(name), Some(key)) => {
+            (Some(project), Some(name), Some(key)) if self.operator.is_none() => {
                 Some(columns.project(&project, &name).zip(columns.word("key_id", &key))?)
             }
-            (None, _, None) => None,
+            (None, _, None) if self.operator.is_some() => None,
             _ => {
-                columns.bad("project", "a session has a project and a key, or neither");
+                columns.bad("project", "a session has a project and a key, or an operator");
                 return None;
             }
         };
@@ -76,17 +76,6 @@ impl Stored for Row {
             seen_at: UnixMillis(self.seen_at),
         })
     }
-}
-
-/// Ends every session and link of the dashboard, if this is a gateway: their cookies and texts passed through it.
-pub(crate) async fn end_seen_by(connection: &mut Connection, gateway: &str) -> Result<(), StoreError> {
-    for statement in [
-        "DELETE FROM dashboard_sessions WHERE EXISTS (SELECT 1 FROM gateways WHERE name = $1 AND kind = 'gateway')",
-        "DELETE FROM dashboard_links WHERE EXISTS (SELECT 1 FROM gateways WHERE name = $1 AND kind = 'gateway')",
-    ] {
-        query(statement).bind(gateway).execute(&mut *connection).await?;
-    }
-    Ok(())
 }
 
 impl Store {
@@ -113,13 +102,11 @@ impl Store {
                      (SELECT digest FROM dashboard_sessions WHERE key_id = $1 ORDER BY created_at DESC, digest LIMIT $2)",
             )
             .bind(key),
-            // The command line's have no operator.
             None => query(
-                "DELETE FROM dashboard_sessions WHERE key_id IS NULL AND COALESCE(operator, '') = $1 AND digest NOT IN
-                     (SELECT digest FROM dashboard_sessions WHERE key_id IS NULL AND COALESCE(operator, '') = $1
-                      ORDER BY created_at DESC, digest LIMIT $2)",
+                "DELETE FROM dashboard_sessions WHERE operator = $1 AND digest NOT IN
+                     (SELECT digest FROM dashboard_sessions WHERE operator = $1 ORDER BY created_at DESC, digest LIMIT $2)",
             )
-            .bind(session.operator.as_deref().unwrap_or_default()),
+            .bind(session.operator.as_deref()),
         };
         older.bind(SESSIONS_PER_KEY_MAX).execute(write.connection()).await?;
         write.commit().await?;
@@ -184,11 +171,11 @@ impl Store {
         Ok(())
     }
 
-    /// Keeps a link that signs an operator in until `expires_at`; `operator` is whose token asked for it.
+    /// Keeps a link that signs the operator in who asked for it, until `expires_at`.
     pub(crate) async fn save_link(
         &self,
         digest: &str,
-        operator: Option<&str>,
+        operator: &str,
         expires_at: UnixMillis,
     ) -> Result<(), StoreError> {
         let mut write = self.write().await?;
@@ -199,11 +186,10 @@ impl Store {
             .execute(write.connection())
             .await?;
         query(
-            "DELETE FROM dashboard_links WHERE COALESCE(operator, '') = $1 AND digest NOT IN
-                 (SELECT digest FROM dashboard_links WHERE COALESCE(operator, '') = $1
-                  ORDER BY expires_at DESC, digest LIMIT $2)",
+            "DELETE FROM dashboard_links WHERE operator = $1 AND digest NOT IN
+                 (SELECT digest FROM dashboard_links WHERE operator = $1 ORDER BY expires_at DESC, digest LIMIT $2)",
         )
-        .bind(operator.unwrap_or_default())
+        .bind(operator)
         .bind(LINKS_PER_OPERATOR_MAX)
         .execute(write.connection())
         .await?;
@@ -211,11 +197,11 @@ impl Store {
         Ok(())
     }
 
-    /// Spends a link: whose token asked for it, or nothing if it is not good. Of two who try at once, one finds it.
-    pub(crate) async fn spend_link(&self, digest: &str, now: UnixMillis) -> Result<Option<Option<String>>, StoreError> {
+    /// Spends a link: the operator who asked for it, or nothing if it is not good. Of two who try at once, one finds it.
+    pub(crate) async fn spend_link(&self, digest: &str, now: UnixMillis) -> Result<Option<String>, StoreError> {
         let mut write = self.write().await?;
         // An end that is no number is over.
-        let spent: Option<Found<(Option<String>,)>> = query_as(
+        let spent: Option<Found<(String,)>> = query_as(
             "DELETE FROM dashboard_links WHERE digest = $1 AND CAST(expires_at AS BIGINT) >= $2 RETURNING operator",
         )
         .bind(digest)
@@ -297,12 +283,12 @@ mod tests {
         let clock = Arc::new(ManualClock::at(UnixMillis(1_000)));
         let store = Store::open(&directory.path().join("db.sqlite").into(), clock).await.unwrap();
         for number in 0..SESSIONS_PER_KEY_MAX + 5 {
-            for operator in [None, Some("ada"), Some("bob")] {
-                let digest = format!("{}-{number}", operator.unwrap_or("nobody"));
+            for operator in ["command-line", "ada", "bob"] {
+                let digest = format!("{operator}-{number}");
                 let session = SessionRecord {
                     digest: digest.clone(),
                     holder: None,
-                    operator: operator.map(str::to_owned),
+                    operator: Some(operator.to_owned()),
                     client: "192.0.2.1".to_owned(),
                     created_at: UnixMillis(number),
                     seen_at: UnixMillis(number),
@@ -319,7 +305,7 @@ mod tests {
         assert_eq!(count("dashboard_links").await, 3 * LINKS_PER_OPERATOR_MAX);
         assert!(store.find_session("ada-0").await.unwrap().is_none(), "the oldest end");
         assert_eq!(store.spend_link("ada-0", UnixMillis(1_000)).await.unwrap(), None);
-        assert_eq!(store.spend_link("ada-24", UnixMillis(1_000)).await.unwrap(), Some(Some("ada".to_owned())));
+        assert_eq!(store.spend_link("ada-24", UnixMillis(1_000)).await.unwrap(), Some("ada".to_owned()));
         // And time ends the rest.
         store.forget_sessions(UnixMillis(100), UnixMillis(100), UnixMillis(9_000)).await.unwrap();
         assert_eq!((count("dashboard_sessions").await, count("dashboard_links").await), (0, 0));

@@ -1,6 +1,7 @@
 //! What two replicas over one PostgreSQL could do to each other, below the API.
 
 mod bounds;
+mod counters;
 mod history;
 #[path = "../../../chassis/tests/support/postgres.rs"]
 mod server;
@@ -14,6 +15,7 @@ use chassis::sql::{PostgresSettings, query_scalar};
 use contract::time::UnixMillis;
 
 use self::server::{Server, name_in};
+use super::credentials::{COMMAND_LINE, Enrolment, GOOD_OF_A_KIND_MAX, Kind, NotEnrolled, Origin};
 use super::*;
 
 const NOW: UnixMillis = UnixMillis(1_000_000);
@@ -159,32 +161,72 @@ async fn what_gateways_say_of_usage_and_bans_is_bounded() {
     }
 }
 
+fn enrolment<'a>(kind: Kind, name: &'a str, digest: &'a str, from: Origin<'a>) -> Enrolment<'a> {
+    Enrolment { kind, name, digest, expires_at: None, from }
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn credentials_and_tokens_are_bounded_by_number() {
+async fn credentials_are_bounded_by_number_and_none_is_taken_twice() {
     for (store, _directory) in both().await {
         let mut write = store.write().await.unwrap();
-        for number in 0..gateways::GATEWAYS_MAX {
-            let with_keys = contract::keyring::GATEWAYS_WITH_KEYS_MAX;
-            let kind = if number < with_keys { gateways::Kind::Gateway } else { gateways::Kind::Service };
-            let name = number.to_string();
-            let digest = format!("digest {name}");
-            let new = gateways::Enrolment { kind, name: &name, digest: &digest, file: None };
-            assert_eq!(write.enrol(&new).await.unwrap(), Ok(true));
-            assert!(write.add_operator(&name, &format!("digest {name}"), NOW.plus(1)).await.unwrap());
+        for (kind, max) in [
+            (Kind::Gateway, contract::keyring::GATEWAYS_WITH_KEYS_MAX),
+            (Kind::Service, GOOD_OF_A_KIND_MAX),
+            (Kind::Operator, GOOD_OF_A_KIND_MAX),
+        ] {
+            let named = |number: i64| (format!("{}-{number}", kind.as_str()), format!("{} {number}", kind.as_str()));
+            for number in 0..max {
+                let (name, digest) = named(number);
+                let new = enrolment(kind, &name, &digest, Origin::File("file"));
+                assert_eq!(write.enrol(&new).await.unwrap(), Ok(true));
+            }
+            let (name, digest) = named(max);
+            let one_more = enrolment(kind, &name, &digest, Origin::File("file"));
+            assert_eq!(write.enrol(&one_more).await.unwrap(), Err(NotEnrolled::TooMany));
+            let (gone, gone_digest) = named(1);
+            let credential = write.good_credential(kind, &gone).await.unwrap().unwrap().credential;
+            write.revoke(&credential).await.unwrap();
+            assert_eq!(write.enrol(&one_more).await.unwrap(), Ok(true));
+            let again = enrolment(kind, "again", &gone_digest, Origin::File("file"));
+            assert_eq!(write.enrol(&again).await.unwrap(), Err(NotEnrolled::Revoked));
         }
-        let kind = gateways::Kind::Gateway;
-        let new = gateways::Enrolment { kind, name: "one-more", digest: "digest", file: None };
-        let one_more = write.enrol(&new).await.unwrap();
-        assert_eq!(one_more, Err(gateways::NotEnrolled::TooMany));
-        // The one that was revoked first makes room, and stays revoked.
-        for revoked in ["1", "2"] {
-            assert!(write.revoke_gateway(revoked).await.unwrap().is_some());
-        }
-        assert_eq!(write.enrol(&new).await.unwrap(), Ok(true));
-        let again = gateways::Enrolment { name: "again", digest: "digest 1", ..new };
-        assert_eq!(write.enrol(&again).await.unwrap(), Err(gateways::NotEnrolled::Revoked));
-        assert!(!write.add_operator("one-more", "digest", NOW.plus(1)).await.unwrap());
         write.commit().await.unwrap();
+        assert_eq!(store.good_credentials(None).await.unwrap().len(), 256 + 2 * 1_024);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_credential_made_is_found_under_its_digest_whatever_became_of_its_name() {
+    for (store, _directory) in both().await {
+        let mut write = store.write().await.unwrap();
+        for (kind, name, digest, from) in [
+            (Kind::Operator, COMMAND_LINE, "root", Origin::File("the platform's secret")),
+            (Kind::Operator, "ada", "ada-1", Origin::Maker("root")),
+            (Kind::Operator, "eve", "eve-1", Origin::Maker("ada-1")),
+            (Kind::Gateway, "edge-1", "edge-1", Origin::Maker("eve-1")),
+            (Kind::Service, "files", "files", Origin::Maker("root")),
+        ] {
+            assert_eq!(write.enrol(&enrolment(kind, name, digest, from)).await.unwrap(), Ok(true));
+        }
+        // The name eve is somebody's whom ada did not make.
+        let eve = write.good_credential(Kind::Operator, "eve").await.unwrap().unwrap();
+        assert_eq!(eve.made_by.as_deref(), Some("ada"));
+        write.revoke(&eve.credential).await.unwrap();
+        let refused = write.confirm(&eve.credential).await;
+        assert!(matches!(refused, Err(StoreError::ActorRevoked)), "she makes nothing more: {refused:?}");
+        for (kind, name, digest, from) in [
+            (Kind::Operator, "eve", "eve-2", Origin::Maker("root")),
+            (Kind::Gateway, "edge-2", "edge-2", Origin::Maker("eve-2")),
+        ] {
+            assert_eq!(write.enrol(&enrolment(kind, name, digest, from)).await.unwrap(), Ok(true));
+        }
+        let made = async |write: &mut Write, name: &str| {
+            let made = write.made_by(Kind::Operator, name).await.unwrap();
+            made.into_iter().map(|one| one.credential.name).collect::<Vec<_>>()
+        };
+        assert_eq!(made(&mut write, "ada").await, ["edge-1"]);
+        assert_eq!(made(&mut write, "eve").await, ["edge-1", "edge-2"]);
+        assert_eq!(made(&mut write, COMMAND_LINE).await, ["edge-1", "edge-2", "ada", "eve", "files"]);
     }
 }
 

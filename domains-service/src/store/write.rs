@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use chassis::sql::{Begin, Connection, Found, Kind, Pool, query, query_as, query_scalar};
+use chassis::sql::{Begin, Connection, Found, Kind, Pool, query, query_as};
 use contract::feed::{Effect, Entity, EntityName, Revision};
 use contract::time::UnixMillis;
 
+use super::log::counters::{Counters, REVISION_MAX};
 use super::rows::{self, Table};
 use super::{News, StoreError, log, to_json};
 use crate::peers;
@@ -36,13 +37,15 @@ pub(super) struct Done {
 
 impl Write {
     pub(super) async fn begin(pool: &Pool, now: UnixMillis, news: Arc<News>) -> Result<Self, StoreError> {
-        let mut transaction = pool.begin(Begin::Write).await?;
-        // Takes the lock that orders writers, before anything is read.
-        let current: i64 = query_scalar("UPDATE revision_counter SET current = current WHERE id = 1 RETURNING current")
-            .fetch_one(&mut transaction)
-            .await?;
+        let (mut transaction, mut counters) = lock(pool).await?;
+        if counters.are_damaged {
+            counters.repair(&mut transaction).await?;
+            transaction.commit().await?;
+            (transaction, counters) = lock(pool).await?;
+        }
+        let current = counters.newest;
         // All that is known was committed before the lock was taken.
-        news.read(Revision(current.unsigned_abs()), news.highest());
+        news.read(counters.revision(), news.highest());
         Ok(Self { transaction, current, committed: current, now, news, done: Vec::new() })
     }
 
@@ -114,13 +117,17 @@ impl Write {
 
     async fn append(&mut self, effect: &Effect) -> Result<(), StoreError> {
         self.current += 1;
-        // A row that has the number already has it by damage: it was not given out.
+        self.log(&to_json(effect)).await
+    }
+
+    /// Gives the newest revision its row. One that has the number already has it by damage: it was not given out.
+    async fn log(&mut self, effect: &str) -> Result<(), StoreError> {
         query(
             "INSERT INTO changes (revision, effect, at_ms, mark) VALUES ($1, $2, $3, $4)
              ON CONFLICT (revision) DO UPDATE SET effect = excluded.effect, at_ms = excluded.at_ms, mark = excluded.mark",
         )
         .bind(self.current)
-        .bind(to_json(effect))
+        .bind(effect)
         .bind(self.now.0)
         .bind(log::random_mark()?)
         .execute(&mut self.transaction)
@@ -131,7 +138,7 @@ impl Write {
     /// Has the database count on above every revision that it, or the one that it replaces, which had come to `lost`, ever gave
     /// out. Every follower is sent a snapshot; the marks stay, which say of what this database is a later state.
     pub(crate) async fn replace_earlier(&mut self, lost: i64) -> Result<(), StoreError> {
-        self.current = self.current.max(lost).max(self.now.0).saturating_add(REVISIONS_AHEAD);
+        self.current = self.current.max(lost.min(REVISION_MAX / 2)).max(self.now.0).saturating_add(REVISIONS_AHEAD);
         query("UPDATE changes SET effect = '' WHERE effect <> ''").execute(&mut self.transaction).await?;
         query("UPDATE revision_counter SET oldest = $1 WHERE id = 1")
             .bind(self.current)
@@ -144,13 +151,7 @@ impl Write {
         .bind(self.current.to_string())
         .execute(&mut self.transaction)
         .await?;
-        query("INSERT INTO changes (revision, effect, at_ms, mark) VALUES ($1, '', $2, $3)")
-            .bind(self.current)
-            .bind(self.now.0)
-            .bind(log::random_mark()?)
-            .execute(&mut self.transaction)
-            .await?;
-        Ok(())
+        self.log("").await
     }
 
     /// Commits: records, log and snapshot are on disk, and followers are woken. Returns the revision that contains
@@ -180,6 +181,15 @@ impl Write {
         }
         Ok(revision)
     }
+}
+
+/// Begins a transaction with the lock that orders writers, and reads the counters.
+async fn lock(pool: &Pool) -> Result<(Connection, Counters), StoreError> {
+    let mut transaction = pool.begin(Begin::Write).await?;
+    // Takes the lock before anything is read.
+    query("UPDATE revision_counter SET current = current WHERE id = 1").execute(&mut transaction).await?;
+    let counters = Counters::read(&mut transaction).await?;
+    Ok((transaction, counters))
 }
 
 /// With which secret an entity's key is sealed.

@@ -10,8 +10,9 @@ mod requested;
 use std::time::Duration;
 
 use contract::feed::Entity;
-use domains_service::{Authorities, RecordData};
+use domains_service::Authorities;
 use serde_json::{Value, json};
+use verification::RecordData;
 
 use self::authority::FakeCa;
 use crate::world::{Bend, Platform, eventually, local_authority};

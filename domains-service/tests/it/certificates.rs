@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use contract::feed::Entity;
-use domains_service::{Authorities, CaaIdentity, CaaRecord, IssueError, IssueRequest, Issued, Issuer, RecordData};
+use domains_service::{Authorities, CaaIdentity, IssueError, IssueRequest, Issued, Issuer};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use verification::{CaaRecord, RecordData};
 
 use crate::world::{Bend, Platform, local_authority};
 

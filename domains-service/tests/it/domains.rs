@@ -170,7 +170,7 @@ async fn a_dry_run_shows_records_and_conflicts_and_changes_nothing() {
     let platform = Platform::start().await;
     platform.project("demo", "pro").await;
     platform.dns.zone("customer.test", &["192.31.196.1"]);
-    platform.dns.set("shop.customer.test", domains_service::RecordData::A("198.51.100.7".parse().unwrap()));
+    platform.dns.set("shop.customer.test", verification::RecordData::A("198.51.100.7".parse().unwrap()));
     let owner = platform.owner("demo");
     let check = "/v1/projects/demo/domain-check?name=shop.customer.test";
     let answer = owner.get(check).await;

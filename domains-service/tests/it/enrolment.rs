@@ -34,7 +34,7 @@ impl Case {
     }
 
     async fn add(&self, platform: &Platform, name: &str) -> Secret {
-        let made = platform.operator("POST", "/gateways", json!({ "name": name, "kind": self.kind })).await;
+        let made = platform.operator("POST", "/credentials", json!({ "name": name, "kind": self.kind })).await;
         assert_eq!(made.status, 201, "{made:?}");
         Secret::parse(made.body["credential"].as_str().unwrap()).unwrap()
     }
@@ -73,8 +73,12 @@ async fn a_revoked_credential_in_a_file_stays_refused_at_every_start() {
         write(&file, &stolen);
         let mut platform = start(&directory).await;
         assert_eq!(case.ask(&platform, &stolen).await, 200);
-        let revoked = platform.operator("DELETE", "/gateways/edge", Value::Null).await;
-        assert_eq!((revoked.status, &revoked.body["file"]), (200, &json!(shown)), "it says which file to replace");
+        let revoked = platform.operator("DELETE", &format!("/credentials/{}/edge", case.kind), Value::Null).await;
+        assert_eq!(
+            (revoked.status, &revoked.body["revoked"][0]["file"]),
+            (200, &json!(shown)),
+            "it says which file to replace"
+        );
         assert_eq!(case.ask(&platform, &stolen).await, 401);
         platform.stop().await;
 
@@ -136,7 +140,10 @@ async fn doubled_empty_and_revoked_files_stop_nothing_and_the_good_ones_are_serv
         let directory = Arc::new(tempfile::tempdir().unwrap());
         let mut platform = start(&directory).await;
         let [made, gone] = [case.add(&platform, "made").await, case.add(&platform, "gone").await];
-        assert_eq!(platform.operator("DELETE", "/gateways/gone", Value::Null).await.status, 200);
+        assert_eq!(
+            platform.operator("DELETE", &format!("/credentials/{}/gone", case.kind), Value::Null).await.status,
+            200
+        );
         platform.stop().await;
 
         let [first, last] = [(); 2].map(|()| Secret::generate().unwrap());
@@ -156,8 +163,9 @@ async fn doubled_empty_and_revoked_files_stop_nothing_and_the_good_ones_are_serv
         assert_eq!(refused(&platform).await, expected);
         let metrics = platform.metrics().await;
         assert!(metrics.contains("domains_credential_files_refused{reason=\"doubled\"} 2\n"), "{metrics}");
-        let listed = platform.operator("GET", "/gateways", Value::Null).await.body;
-        let names: Vec<_> = listed["gateways"].as_array().unwrap().iter().map(|one| one["name"].clone()).collect();
+        let listed = platform.operator("GET", "/credentials", Value::Null).await.body;
+        let nodes = listed["credentials"].as_array().unwrap().iter().filter(|one| one["kind"] == case.kind);
+        let names: Vec<_> = nodes.map(|one| one["name"].clone()).collect();
         assert_eq!(names, ["a-good", "gone", "made", "z-good"]);
         platform.stop().await;
     }

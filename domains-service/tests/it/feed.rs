@@ -286,7 +286,7 @@ async fn a_revoked_follower_is_cut_in_the_middle_of_a_snapshot() {
     let token = enrolled(&platform, "edge-1").await;
     let mut stream = platform.follow_with(&token, "node=a&after=0").await;
     assert_eq!(stream.next().await, Some(Frame::SnapshotBegin { entities: 1_502 }));
-    assert_eq!(platform.operator("DELETE", "/gateways/edge-1", Value::Null).await.status, 200);
+    assert_eq!(platform.operator("DELETE", "/credentials/gateway/edge-1", Value::Null).await.status, 200);
     while let Some(frame) = stream.next().await {
         assert!(matches!(frame, Frame::Entity(_)), "{frame:?}");
     }

@@ -9,8 +9,8 @@ use contract::erasure::Erasures;
 use contract::feed::Entity;
 use contract::project::ProjectUid;
 use contract::time::UnixMillis;
-use domains_service::RecordData;
 use serde_json::{Value, json};
+use verification::RecordData;
 
 use crate::dashboard::Browser;
 use crate::stores::{self, rows_with};

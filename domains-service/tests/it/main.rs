@@ -12,6 +12,7 @@ mod acme;
 mod certificates;
 mod dashboard;
 mod domains;
+mod doors;
 mod enrolment;
 mod feed;
 mod gateways;

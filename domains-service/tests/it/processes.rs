@@ -158,7 +158,7 @@ async fn a_process_whose_credential_is_revoked_is_not_waited_for() {
     let revision = with_names(&platform, &["a.localhost", "b.localhost"]).await;
     two(&goes).reports(&platform, revision).await;
     waits_for(&one(&stays).follows(&platform, remove(&platform, "a.localhost")).await, &["goes/two"]);
-    assert_eq!(platform.operator("DELETE", "/gateways/goes", Value::Null).await.status, 200);
+    assert_eq!(platform.operator("DELETE", "/credentials/gateway/goes", Value::Null).await.status, 200);
     gone(&platform, "a.localhost").await;
     assert_eq!(one(&stays).follows(&platform, remove(&platform, "b.localhost")).await.status, 204);
     // A new credential of the same name has no part in it.

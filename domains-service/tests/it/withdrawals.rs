@@ -1,5 +1,6 @@
 //! Withdrawals: whatever gateways are to serve no more is answered, listed, counted and ended the same way.
 
+mod counters;
 mod history;
 
 use std::sync::Arc;

@@ -179,7 +179,7 @@ impl Platform {
             change_log_rows: bend.change_log_rows,
             edge_addresses: vec!["203.0.113.10".parse().unwrap()],
             names: domains_service::config::NameRules { allow_local: true, allow_test: true },
-            dns: domains_service::config::DnsConfig { allow_private_nameservers: false, ..Default::default() },
+            dns: verification::DnsConfig { allow_private_nameservers: false, ..Default::default() },
             authorities: bend.acme,
             local_authority: None,
             webhooks: bend.webhooks,
@@ -255,11 +255,11 @@ impl Platform {
             return token.clone();
         }
         let wanted = json!({ "name": name, "kind": kind });
-        let mut made = self.operator("POST", "/gateways", wanted.clone()).await;
-        if made.code() == (409, "gateway_exists") {
+        let mut made = self.operator("POST", "/credentials", wanted.clone()).await;
+        if made.code() == (409, "credential_exists") {
             // This database is a copy of one that had it.
-            assert_eq!(self.operator("DELETE", &format!("/gateways/{name}"), Value::Null).await.status, 200);
-            made = self.operator("POST", "/gateways", wanted).await;
+            assert_eq!(self.operator("DELETE", &format!("/credentials/{kind}/{name}"), Value::Null).await.status, 200);
+            made = self.operator("POST", "/credentials", wanted).await;
         }
         let credential = Secret::parse(made.body["credential"].as_str().expect("a credential")).unwrap();
         let token = credential.to_token().to_string();

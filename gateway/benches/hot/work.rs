@@ -3,7 +3,6 @@
 use std::hint::black_box;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use chassis::clock::{Clock, SystemClock};
@@ -13,21 +12,14 @@ use contract::key::{ApiKey, Environment, KeyId, PresentedKey, Scopes};
 use contract::keyring::Generation;
 use contract::plan::{Limits, Plan};
 use contract::project::{Access, Project, ProjectId, ProjectUid};
-use contract::time::{UnixMillis, UnixSeconds};
-use contract::token::KeySet;
-use gateway::answer::Refusal;
-use gateway::door::head::{HeadLimits, HeadReader};
-use gateway::door::{Connection, Ends};
-use gateway::exchange::trial::{answer_head, client_head};
-use gateway::facts::{Facts, RequestId, Shown, Surface};
-use gateway::quota::Quota;
-use gateway::quota::clock::QuotaClock;
-use gateway::quota::settings::QuotaSettings;
-use gateway::quota::standing::Outcome;
-use gateway::quota::store::memory::MemoryStore;
-use gateway::rejection::Rejection;
-use gateway::telemetry::{ConnectionFacts, Entry, Telemetry};
+use contract::time::UnixSeconds;
+use gateway::trial::{Known, Telemetry};
+use listener::head::{HeadLimits, HeadReader};
+use listener::{Connection, Ends};
 use pingora_http::RequestHeader;
+use quota::Quota;
+use quota::settings::QuotaSettings;
+use quota::store::memory::MemoryStore;
 
 /// What a browser sends for a small resource.
 const HEAD: &[u8] = b"GET /v1/store/orders?status=shipped HTTP/1.1\r\n\
@@ -50,21 +42,9 @@ ETag: \"5f3759df\"\r\n\
 /// A function under measurement: its name and one call of it.
 pub(crate) type Work = (&'static str, Box<dyn FnMut()>);
 
-struct RealClock(Instant);
-
-impl QuotaClock for RealClock {
-    fn wall(&self) -> UnixMillis {
-        SystemClock::new().now()
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.0.elapsed()
-    }
-}
-
 /// A request whose caller is known and charged.
 struct Sample {
-    facts: Facts,
+    known: Known,
     connection: Arc<Connection>,
     request: RequestHeader,
 }
@@ -97,33 +77,28 @@ fn sample(quota: &Quota, runtime: &tokio::runtime::Runtime) -> anyhow::Result<Sa
     let client: SocketAddr = "203.0.113.195:50000".parse()?;
     let ends = Ends { client, peer: client, local: "192.0.2.1:443".parse()? };
     let connection = Arc::new(Connection::unattached(ends));
-    let mut facts = Facts::new(RequestId::new(0x1234_5678_9abc_def0), UnixMillis(1_700_000_000_123), Duration::ZERO);
-    facts.surface = Surface::Api;
-    facts.host = Some(host.clone());
-    facts.project = Some(project.clone());
-    facts.payer = Some(project);
     let standing = runtime
         .block_on(quota.charge(&uid, limits, &key.id))
         .map_err(|error| anyhow::anyhow!("the charge failed: {error:?}"))?;
-    facts.shown = Some(Shown { standing, outcome: Outcome::Admitted });
-    facts.key = Some(key);
+    let generation = Generation { number: 1, signs_from: UnixSeconds(0), identity: [3; 32], tickets: [4; 32] };
+    let known = Known::new(host.clone(), project, key, standing, generation)?;
     let mut request = RequestHeader::build("GET", b"/v1/store/orders?status=shipped", None)?;
     request.insert_header("Host", host.as_str())?;
     request.insert_header("User-Agent", "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0")?;
     request.insert_header("Accept", "application/json")?;
     request.insert_header("Accept-Encoding", "gzip, deflate, br, zstd")?;
     request.insert_header("Authorization", presented.reveal())?;
-    Ok(Sample { facts, connection, request })
+    Ok(Sample { known, connection, request })
 }
 
 /// All of them. The log goes nowhere, the ledger is the one in memory.
 pub(crate) fn all() -> anyhow::Result<Vec<Work>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let clock: Arc<dyn QuotaClock> = Arc::new(RealClock(Instant::now()));
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let store = Arc::new(MemoryStore::new(clock.clone(), 1_000));
     let quota = Quota::new(store, QuotaSettings::new(1), clock);
-    let Sample { facts, connection, request } = sample(&quota, &runtime)?;
-    let facts = Arc::new(facts);
+    let Sample { known, connection, request } = sample(&quota, &runtime)?;
+    let known = Arc::new(known);
 
     let limits = HeadLimits::default();
     let head = move || {
@@ -141,21 +116,17 @@ pub(crate) fn all() -> anyhow::Result<Vec<Work>> {
     let charge = move || {
         let _ = black_box(runtime.block_on(quota.charge(&hot, plan_limits, &key_id)));
     };
-    let vouchers = gateway::vouch::Vouchers::waiting();
-    let generation = Generation { number: 1, signs_from: UnixSeconds(0), identity: [3; 32], tickets: [4; 32] };
-    vouchers.replace(&[generation], KeySet::default())?;
-    let (sent, known) = (facts.clone(), connection);
+    let sent = known.clone();
     let rewrite = move || {
         let mut head = request.clone();
-        let _ = black_box(gateway::forward::rewrite(&mut head, &sent, &known, &vouchers, UnixSeconds(1_700_000_000)));
+        let _ = black_box(sent.rewrite(&mut head, &connection));
     };
-    let (shown, refused) = (facts.clone(), facts.clone());
+    let (shown, refused) = (known.clone(), known.clone());
     let respond = move || {
-        let _ = black_box(client_head(black_box(RESPONSE), &shown));
+        let _ = black_box(shown.client_head(black_box(RESPONSE)));
     };
     let refuse = move || {
-        let refusal = Refusal::new(Rejection::InvalidApiKey).with("WWW-Authenticate", "Bearer realm=\"tollhouse\"");
-        let _ = black_box(answer_head(refusal.into(), &refused));
+        let _ = black_box(refused.refusal_head());
     };
     let registry = chassis::metrics::Registry::new();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
@@ -164,17 +135,7 @@ pub(crate) fn all() -> anyhow::Result<Vec<Work>> {
     let finish = move || {
         // The writer's thread lives as long as this.
         let _ = &logs;
-        telemetry.finish(
-            &facts,
-            &Entry {
-                status: 200,
-                method: "GET",
-                path: "/v1/store/orders",
-                bytes_sent: 1024,
-                connection: ConnectionFacts { protocol: "h1", tls: "TLSv1_3", client: Some("203.0.113.195") },
-                error: None,
-            },
-        );
+        known.finish(&telemetry);
     };
     Ok(vec![
         ("head gate", Box::new(head)),

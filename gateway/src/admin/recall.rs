@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use super::View;
 use crate::recent::moments::MOMENTS_MAX;
 use crate::recent::top::{By, MINUTES};
-use crate::rejection::Rejection;
 use crate::replica::Expiry;
+use contract::rejection::Rejection;
 
 /// Rows of `/top` unless asked otherwise, and at most.
 const ROWS: usize = 20;

@@ -3,7 +3,6 @@
 //! A site may have a page of its own ([`ErrorPage`]); nothing of it is interpreted but four names in braces.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use http::{HeaderMap, StatusCode, header};
 use pingora::{ErrorType, OrErr as _};
@@ -11,43 +10,15 @@ use pingora::{ErrorType, OrErr as _};
 use super::Refusal;
 use crate::decorate::ResponseSink;
 use crate::facts::RequestId;
-
-/// The largest page of a site's own.
-pub const ERROR_PAGE_BYTES_MAX: usize = 64 * 1024;
+use crate::upstreams::ErrorPage;
 
 const USUAL: &str = include_str!("page.html");
 
 /// Nothing but its own style: what a page of a site's own may do is the site's affair.
 const POLICY: &[u8] = b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'";
 
-/// A page in which `{status}`, `{code}`, `{message}` and `{request_id}` stand for what they say.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ErrorPage(Arc<str>);
-
-/// Why a text is no page.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-pub enum NoErrorPage {
-    /// It is larger than it may be.
-    #[error("make it smaller: at most 65536 bytes")]
-    TooLarge,
-    /// It is not text.
-    #[error("write it in UTF-8")]
-    NoText,
-}
-
-impl TryFrom<Vec<u8>> for ErrorPage {
-    type Error = NoErrorPage;
-
-    fn try_from(bytes: Vec<u8>) -> Result<Self, NoErrorPage> {
-        if bytes.len() > ERROR_PAGE_BYTES_MAX {
-            return Err(NoErrorPage::TooLarge);
-        }
-        String::from_utf8(bytes).map(|text| Self(text.into())).map_err(|_| NoErrorPage::NoText)
-    }
-}
-
 /// Whether a client asks for HTML by its name, as browsers do that show a page, and scripts and programs do not.
-pub fn accepts_html(headers: &HeaderMap) -> bool {
+pub(crate) fn accepts_html(headers: &HeaderMap) -> bool {
     let lines = headers.get_all(header::ACCEPT).iter().filter_map(|line| line.to_str().ok());
     lines.flat_map(|line| line.split(',')).any(|range| {
         let mut parts = range.split(';').map(str::trim);
@@ -58,7 +29,7 @@ pub fn accepts_html(headers: &HeaderMap) -> bool {
 
 impl Refusal {
     /// Writes status and fields to `out`; the page, a site's own or ours.
-    pub fn show(
+    pub(crate) fn show(
         &self,
         own: Option<&ErrorPage>,
         id: &RequestId,
@@ -73,7 +44,7 @@ impl Refusal {
             out.field("Content-Security-Policy", POLICY)?;
         }
         let message = self.message.as_deref().unwrap_or_else(|| self.rejection.message());
-        let page = own.map_or(USUAL, |page| &page.0);
+        let page = own.map_or(USUAL, ErrorPage::text);
         let known = [
             ("{status}", status.as_str()),
             ("{code}", self.rejection.code()),
@@ -138,10 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_a_size_and_is_text() {
-        assert!(ErrorPage::try_from(vec![b'x'; ERROR_PAGE_BYTES_MAX]).is_ok());
-        assert!(matches!(ErrorPage::try_from(vec![b'x'; ERROR_PAGE_BYTES_MAX + 1]), Err(NoErrorPage::TooLarge)));
-        assert!(matches!(ErrorPage::try_from(vec![0xff]), Err(NoErrorPage::NoText)));
+    fn the_usual_page_has_every_name() {
         for name in ["{status}", "{message}", "{request_id}", "{code}"] {
             assert!(USUAL.contains(name), "{name}");
         }

@@ -9,7 +9,7 @@ const MEMORY_BYTES_MIN: u64 = 64 * 1024 * 1024;
 
 /// Settings of overload.
 #[derive(Clone, Debug)]
-pub struct OverloadConfig {
+pub(crate) struct OverloadConfig {
     /// Bytes the process may have for itself; `None`: what its control group may have.
     pub memory_bytes_max: Option<u64>,
     /// The directory with the files of the process's control group.

@@ -6,13 +6,13 @@ use std::time::Duration;
 use chassis::config::Section;
 use contract::plan::Plan;
 
-use crate::quota::ban::BanSwitch;
-use crate::quota::settings::OnStoreDown;
-use crate::quota::store::redis::settings::{RedisAddress, RedisMode, RedisSettings};
+use quota::ban::BanSwitch;
+use quota::settings::OnStoreDown;
+use quota::store::redis::settings::{RedisAddress, RedisMode, RedisSettings};
 
 /// Settings of quotas and bans.
 #[derive(Clone, Debug)]
-pub struct QuotaConfig {
+pub(crate) struct QuotaConfig {
     /// The servers that count for several gateways; `None`: this gateway counts by itself.
     pub redis: Option<RedisSettings>,
     /// What happens while the store does not answer.

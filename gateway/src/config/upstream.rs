@@ -10,8 +10,8 @@ use contract::project::UpstreamName;
 use http::uri::Authority;
 use http::{HeaderValue, Method};
 
-use crate::answer::ErrorPage;
-use crate::forward::{FieldRules, Underscores};
+use crate::fields::{FieldRules, Underscores};
+use crate::upstreams::ErrorPage;
 use crate::upstreams::{
     Cors, EndpointUrl, HealthCheck, Hsts, IdentityForm, Origin, Question, Route, Scheme, Tls, TlsSettings, Transport,
     UpstreamSettings,

@@ -11,16 +11,16 @@ use pingora_http::RequestHeader;
 use super::Exchange;
 use super::downstream::http1::{Http1, Wishes};
 use super::downstream::http2::Http2;
-use crate::door::head::Framing;
-use crate::door::{Client, Connection, H2Request, Handler, Served};
 use crate::gateway::Gateway;
-use crate::rejection::Rejection;
+use contract::rejection::Rejection;
+use listener::head::Framing;
+use listener::{Client, Connection, H2Request, Handler, Served};
 
 /// Field lines of a head that is read here; the door's lint has a limit of its own, which is smaller.
 const FIELDS_MAX: usize = 256;
 
 /// Serves what comes through the doors.
-pub struct Exchanges(pub Arc<Gateway>);
+pub(crate) struct Exchanges(pub Arc<Gateway>);
 
 #[async_trait]
 impl Handler for Exchanges {

@@ -12,7 +12,7 @@ use http::HeaderMap;
 use tokio::time::Instant;
 
 use crate::decorate::ResponseSink;
-use crate::rejection::Rejection;
+use contract::rejection::Rejection;
 
 /// A client that waits for the response to a request, and may have to say more of it.
 pub(crate) trait Downstream: Send {

@@ -14,10 +14,10 @@ use super::upstream::http2::{Call, First, Refused, reason};
 use super::upstream::trailers;
 use super::upstream::upload::Body;
 use super::{Exchange, has_died};
-use crate::answer::grpc;
 use crate::decorate::{is_foreign, ours};
 use crate::facts::ConnectionKind;
 use crate::forward;
+use crate::grpc;
 use crate::upstreams::{DialError, DialFailure, Endpoint, Lease, Tenant, Upstream, dial};
 
 /// How often a request may be refused unread and go to another connection.
@@ -106,6 +106,7 @@ impl Exchange<'_> {
     /// connection may have died before.
     fn sent_in_vain(&mut self, call: Call, error: Box<Error>, again: &mut Again) -> pingora::Result<()> {
         self.facts.upstream_reason = reason(&error).or_else(|| call.lease.reason().map(Into::into));
+        let unheard = call.lease.is_unheard();
         let (refused, reused, silent) = (Refused::of(&error), call.lease.reused, self.facts.interim_responses == 0);
         if refused == Some(Refused::Connection) {
             call.lease.leave();
@@ -115,7 +116,7 @@ impl Exchange<'_> {
         let elsewhere = match refused.filter(|_| silent) {
             // An upstream that refuses requests because it has too many gets no more than it can refuse.
             Some(refused) => source.rewind() && again.may() && (again.is_first(refused) || self.may_retry()),
-            None => died && forward::may_repeat(&self.facts, &self.head.method),
+            None => died && forward::may_repeat(&self.facts, &self.head.method, unheard),
         };
         if !elsewhere {
             return Err(error);

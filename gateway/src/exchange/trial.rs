@@ -15,7 +15,7 @@ pub fn response_head(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, NoHead> {
 }
 
 /// The same with the fields that the edge adds, all but what concerns the connection.
-pub fn client_head(bytes: &[u8], facts: &Facts) -> Result<Vec<u8>, NoHead> {
+pub(crate) fn client_head(bytes: &[u8], facts: &Facts) -> Result<Vec<u8>, NoHead> {
     let mut out = Wire::new(false);
     let head = response::read(bytes, false, |name| is_foreign(name, facts), &mut out).map_err(|_| NoHead)?;
     let head = head.ok_or(NoHead)?;
@@ -24,7 +24,7 @@ pub fn client_head(bytes: &[u8], facts: &Facts) -> Result<Vec<u8>, NoHead> {
 }
 
 /// The head of what the gateway says itself, all but what concerns the connection.
-pub fn answer_head(answer: Answer, facts: &Facts) -> Result<Vec<u8>, NoHead> {
+pub(crate) fn answer_head(answer: Answer, facts: &Facts) -> Result<Vec<u8>, NoHead> {
     let mut out = Wire::new(false);
     answer.say(&mut out).map_err(|_| NoHead)?;
     ours(facts, true, Spoken::default(), &mut out).map_err(|_| NoHead)?;

@@ -6,11 +6,11 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use super::Gateway;
-use crate::answer::{Answer, grpc};
+use crate::answer::Answer;
 use crate::decorate::{ResponseSink, Spoken, ours};
-use crate::door::Connection;
 use crate::facts::{Facts, Shown, Surface};
-use crate::quota::standing::Outcome;
+use listener::Connection;
+use quota::standing::Outcome;
 
 impl Gateway {
     /// Writes the head of an answer to `out`, all but what concerns the client's connection. Its status and body: a page
@@ -34,7 +34,7 @@ impl Gateway {
         }
         // A caller of gRPC reads its own statuses and no body.
         if let (Answer::Refuse(refusal), true) = (&answer, facts.is_grpc) {
-            let (status, code) = grpc::say(refusal, out)?;
+            let (status, code) = refusal.write_grpc(out)?;
             facts.grpc_status = Some(code);
             ours(facts, connection.is_tls(), Spoken::default(), out)?;
             return Ok((status, Cow::Borrowed("")));

@@ -8,11 +8,12 @@ use pingora_http::RequestHeader;
 
 use super::Gateway;
 use crate::answer::Answer;
-use crate::door::Connection;
 use crate::facts::{Facts, RequestId, Target};
-use crate::forwarded::Forwarders;
-use crate::request::{BodyPromise, EdgeRequest, HEALTH_PATH};
+use crate::request::{BodyPromise, EdgeRequest};
 use crate::telemetry::ConnectionFacts;
+use listener::Connection;
+use listener::HEALTH_PATH;
+use listener::forwarded::Forwarders;
 
 impl Gateway {
     /// A request begins: its id, and when.

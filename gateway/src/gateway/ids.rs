@@ -25,7 +25,7 @@ thread_local! {
 
 impl RequestId {
     /// An id that nobody can foresee.
-    pub fn random() -> Self {
+    pub(crate) fn random() -> Self {
         FETCHED.with_borrow_mut(|fetched| Self::new(u128::from_le_bytes(fetched.take(chassis::random::bytes))))
     }
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// Where the figures come from.
 #[derive(Clone, Debug)]
-pub struct Memory {
+pub(crate) struct Memory {
     bytes_max: Option<u64>,
     control_groups: PathBuf,
     membership: PathBuf,
@@ -19,13 +19,13 @@ pub struct Memory {
 
 impl Memory {
     /// With a limit of its own, or with that of the control group, found below this directory.
-    pub fn new(bytes_max: Option<u64>, control_groups: PathBuf) -> Self {
+    pub(crate) fn new(bytes_max: Option<u64>, control_groups: PathBuf) -> Self {
         let of_process = |file: &str| Path::new("/proc/self").join(file);
         Self { bytes_max, control_groups, membership: of_process("cgroup"), status: of_process("status") }
     }
 
     /// How it is now.
-    pub fn look(&self) -> Look {
+    pub(crate) fn look(&self) -> Look {
         // Where nobody says which group it is, the top one is.
         let membership = std::fs::read_to_string(&self.membership).unwrap_or_default();
         let groups = groups(&self.control_groups, &membership);
@@ -78,7 +78,7 @@ fn sockets(group: &Path) -> Option<u64> {
 
 /// What a look at the memory says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub(crate) enum Look {
     /// So much of it is used.
     Seen(Seen),
     /// There is no limit, stated or of a control group.
@@ -89,24 +89,24 @@ pub enum Look {
 
 /// What is used of the memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub(crate) struct Seen {
     used: u64,
     limit: u64,
 }
 
 impl Seen {
     /// Thousandths of the limit that are used.
-    pub fn thousandths(self) -> u64 {
+    pub(crate) fn thousandths(self) -> u64 {
         self.used.saturating_mul(1_000) / self.limit
     }
 
     /// All that there may be, in bytes.
-    pub fn limit(self) -> u64 {
+    pub(crate) fn limit(self) -> u64 {
         self.limit
     }
 
     /// Bytes that are left until these thousandths of the limit are used.
-    pub fn left_until(self, thousandths: u64) -> u64 {
+    pub(crate) fn left_until(self, thousandths: u64) -> u64 {
         (self.limit / 1_000).saturating_mul(thousandths).saturating_sub(self.used)
     }
 }

@@ -35,7 +35,7 @@ const LOOKS: usize = 3;
 
 /// How many may begin, and how many have.
 #[derive(Debug)]
-pub struct Room {
+pub(crate) struct Room {
     /// The number of the last look, from one.
     look: AtomicU64,
     /// Requests of projects in progress, by the last look before they began; and those of the platform's own hosts.
@@ -46,7 +46,7 @@ pub struct Room {
 
 /// What one request may take, until it ends or is seen.
 #[derive(Debug)]
-pub struct Reservation {
+pub(crate) struct Reservation {
     room: Arc<Room>,
     look: u64,
     of_platform: bool,
@@ -62,7 +62,7 @@ impl Default for Room {
 impl Room {
     /// Room for one more request of a project with this plan, or of the platform's own hosts; `None` when those that
     /// have just begun may need all there is for it.
-    pub fn enter(self: &Arc<Self>, plan: Option<Plan>) -> Option<Reservation> {
+    pub(crate) fn enter(self: &Arc<Self>, plan: Option<Plan>) -> Option<Reservation> {
         // Whoever sees the number of a look sees its clean count too.
         let look = self.look.load(Ordering::Acquire);
         let (of_platform, begun) = (plan.is_none(), |look| self.slot(plan.is_none(), look));

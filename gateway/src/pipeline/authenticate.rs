@@ -8,10 +8,10 @@ use super::Pipeline;
 use crate::answer::{Answer, Refusal};
 use crate::facts::{Facts, Shown};
 use crate::keys::{AuthError, Authentication};
-use crate::quota::standing::Outcome;
-use crate::rejection::Rejection;
 use crate::request::EdgeRequest;
+use contract::rejection::Rejection;
 use contract::window::Window;
+use quota::standing::Outcome;
 
 /// How an API key is sent.
 const NO_BEARER: &str = "Send the API key as: Authorization: Bearer <API_KEY>.";

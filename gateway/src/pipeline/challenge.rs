@@ -6,8 +6,8 @@ use contract::certificate::Challenge;
 use super::Pipeline;
 use crate::answer::Answer;
 use crate::facts::{Facts, Surface};
-use crate::rejection::Rejection;
 use crate::request::EdgeRequest;
+use contract::rejection::Rejection;
 
 const PREFIX: &str = "/.well-known/acme-challenge/";
 

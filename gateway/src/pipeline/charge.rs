@@ -5,9 +5,9 @@ use contract::window::Window;
 use super::Pipeline;
 use crate::answer::{Answer, Refusal};
 use crate::facts::{Facts, Shown};
-use crate::quota::ChargeError;
-use crate::quota::standing::Outcome;
-use crate::rejection::Rejection;
+use contract::rejection::Rejection;
+use quota::ChargeError;
+use quota::standing::Outcome;
 
 impl Pipeline {
     pub(super) async fn charge(&self, facts: &mut Facts) -> Result<(), Answer> {

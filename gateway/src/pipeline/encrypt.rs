@@ -5,8 +5,8 @@ use super::Pipeline;
 use crate::answer::Answer;
 use crate::facts::{Facts, Surface};
 use crate::keys;
-use crate::rejection::Rejection;
 use crate::request::EdgeRequest;
+use contract::rejection::Rejection;
 
 impl Pipeline {
     pub(super) fn require_encryption(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> Result<(), Answer> {

@@ -11,8 +11,8 @@ use contract::site::{Serves, Site};
 use super::Pipeline;
 use crate::answer::Answer;
 use crate::facts::{Facts, Surface};
-use crate::rejection::Rejection;
 use crate::request::EdgeRequest;
+use contract::rejection::Rejection;
 
 impl Pipeline {
     pub(super) fn locate(&self, request: &EdgeRequest<'_>, facts: &mut Facts) -> Result<(), Answer> {

@@ -3,7 +3,7 @@
 use super::Pipeline;
 use crate::answer::Answer;
 use crate::facts::Facts;
-use crate::rejection::Rejection;
+use contract::rejection::Rejection;
 
 impl Pipeline {
     pub(super) fn shed(&self, facts: &Facts) -> Result<(), Answer> {

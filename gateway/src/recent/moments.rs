@@ -12,11 +12,11 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 /// Moments that are remembered.
-pub const MOMENTS_MAX: usize = 512;
+pub(crate) const MOMENTS_MAX: usize = 512;
 
 /// One thing that changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Moment {
+pub(crate) struct Moment {
     /// When.
     pub at: UnixMillis,
     /// What kind of thing: `start`, `quota`, `control`, `change`, `replica`, `settings`, `certificate`, `drain`, `ban`.
@@ -26,7 +26,7 @@ pub struct Moment {
 }
 
 /// The moments of one gateway.
-pub struct Moments {
+pub(crate) struct Moments {
     list: Mutex<VecDeque<Moment>>,
     clock: Arc<dyn Clock>,
 }
@@ -37,12 +37,12 @@ impl Moments {
     }
 
     /// Something changed now.
-    pub fn now(&self, what: &'static str, words: impl Into<String>) {
+    pub(crate) fn now(&self, what: &'static str, words: impl Into<String>) {
         self.at(self.clock.now(), what, words);
     }
 
     /// Something changed then.
-    pub fn at(&self, at: UnixMillis, what: &'static str, words: impl Into<String>) {
+    pub(crate) fn at(&self, at: UnixMillis, what: &'static str, words: impl Into<String>) {
         let mut list = self.list.lock();
         if list.len() >= MOMENTS_MAX {
             list.pop_front();
@@ -51,7 +51,7 @@ impl Moments {
     }
 
     /// The newest `limit` moments, newest first.
-    pub fn newest(&self, limit: usize) -> Vec<Moment> {
+    pub(crate) fn newest(&self, limit: usize) -> Vec<Moment> {
         self.list.lock().iter().rev().take(limit).cloned().collect()
     }
 }

@@ -46,7 +46,7 @@ struct Part {
 
 /// The last lines of the access log, by request id.
 #[derive(Default)]
-pub struct Requests([Mutex<Part>; SHARDS]);
+pub(crate) struct Requests([Mutex<Part>; SHARDS]);
 
 impl Requests {
     /// Keeps a line.
@@ -64,7 +64,7 @@ impl Requests {
     }
 
     /// The line of a request, if it is still remembered.
-    pub fn find(&self, id: &str) -> Option<Vec<u8>> {
+    pub(crate) fn find(&self, id: &str) -> Option<Vec<u8>> {
         let part = self.part(id)?.lock();
         part.trouble.find(id).or_else(|| part.well.find(id))
     }

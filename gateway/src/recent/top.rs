@@ -12,10 +12,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use crate::rejection::Blame;
+use contract::rejection::Blame;
 
 /// Minutes that are remembered, the current one included.
-pub const MINUTES: u64 = 5;
+pub(crate) const MINUTES: u64 = 5;
 
 /// As many tables.
 const TABLES: usize = 5;
@@ -24,7 +24,7 @@ const TABLES: usize = 5;
 const SHARDS: usize = 8;
 
 /// Names per table; eight tables of them per minute and question, at about 200 bytes a name.
-pub const NAMES_MAX: usize = 64;
+pub(crate) const NAMES_MAX: usize = 64;
 
 contract::words! {
     /// What requests are counted by.
@@ -71,7 +71,7 @@ impl Ended {
 
 /// What is known of one name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Row {
+pub(crate) struct Row {
     /// Requests.
     pub requests: u64,
     /// At most this many of them were somebody else's.
@@ -142,7 +142,7 @@ impl Table {
 type Shard = Mutex<[Table; TABLES]>;
 
 /// Requests of the last minutes by project, host, key and code.
-pub struct Top {
+pub(crate) struct Top {
     hasher: std::hash::RandomState,
     shards: [[Shard; SHARDS]; By::ALL.len()],
 }
@@ -168,7 +168,7 @@ impl Top {
     }
 
     /// The busiest names of the last `minutes` (at most [`MINUTES`]), the current one included; at most `limit` rows.
-    pub fn busiest(&self, by: By, minutes: u64, limit: usize, now: Duration) -> Vec<(Box<str>, Row)> {
+    pub(crate) fn busiest(&self, by: By, minutes: u64, limit: usize, now: Duration) -> Vec<(Box<str>, Row)> {
         let current = minute_of(now);
         let oldest = current.saturating_sub(minutes.clamp(1, MINUTES) - 1);
         let mut all: HashMap<Box<str>, Row> = HashMap::new();

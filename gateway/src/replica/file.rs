@@ -94,8 +94,9 @@ impl File {
         if let Some(directory) = path.parent() {
             chassis::durable::create_directories(directory).with_context(place)?;
         }
-        let database = Database::builder().set_cache_size(PAGE_CACHE_BYTES).create(path).with_context(place)?;
-        let write = database.begin_write()?;
+        let database = Database::builder().set_cache_size(PAGE_CACHE_BYTES).create(path);
+        let database = database.map_err(redb::Error::from).with_context(place)?;
+        let write = database.begin_write().map_err(redb::Error::from).with_context(place)?;
         for kind in Kind::ALL {
             write.open_table(kind.table())?;
         }
@@ -103,7 +104,7 @@ impl File {
         write.open_table(STOPPED)?;
         write.open_table(SET_ASIDE)?;
         order_expiries(&write).with_context(place)?;
-        write.commit()?;
+        write.commit().map_err(redb::Error::from).with_context(place)?;
         if let Some(directory) = path.parent() {
             chassis::durable::sync_names(directory).with_context(place)?;
         }

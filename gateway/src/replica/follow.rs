@@ -11,6 +11,7 @@ use chassis::clock::Clock;
 use chassis::peer::Peer;
 use chassis::secret::Secret;
 use chassis::shutdown::Shutdown;
+use contract::error::ErrorBody;
 use contract::feed::{Change, Entity, LINE_BYTES_MAX, NodeReport, Position, Revision};
 use contract::hostname::Hostname;
 use contract::time::UnixMillis;
@@ -18,10 +19,11 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use tokio_util::codec::{FramedRead, LinesCodec};
 use tokio_util::io::StreamReader;
 
+use super::acceptance::Refused;
 use super::stream::{ChangeStream, Told};
 use super::{Invalid, Replica, ReplicaError, Unheard, Unusable};
-use crate::keyring::KeyringHolder;
-use crate::names;
+use crate::place::EnrolledName;
+use chassis::names;
 
 /// Heartbeats come every second; three missing ones mean the stream is dead.
 const SILENCE_MAX: Duration = Duration::from_secs(3);
@@ -35,7 +37,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 const BATCH_MAX: usize = 1_000;
 
 /// What happens to others when the replica changes.
-pub trait Watcher: Send + Sync {
+pub(crate) trait Watcher: Send + Sync {
     /// Hostnames that are no longer served. Called after every batch, before its revision is reported.
     fn retired(&self, hostnames: &[Hostname]);
     /// Changes were applied.
@@ -50,18 +52,23 @@ pub trait Watcher: Send + Sync {
     fn refused(&self, reason: &'static str);
 }
 
+/// Takes the sealed keys of the gateways and keeps them; called where it may block.
+pub(crate) type TakeKeyring = Arc<dyn Fn(&str) -> anyhow::Result<()> + Send + Sync>;
+
 /// Where to follow, and as whom.
-pub struct Follower {
+pub(crate) struct Follower {
     /// The control plane's internal listener.
     pub control: Peer,
     /// The token for it.
     pub token: Secret,
-    /// This node's name.
+    /// The enrolled name of this gateway, for the log.
+    pub gateway: EnrolledName,
+    /// The id of this process.
     pub node: String,
     /// The identity of its data directory.
     pub place: u64,
     /// Who takes the keys that the control plane sends.
-    pub keyring: Arc<KeyringHolder>,
+    pub keyring: TakeKeyring,
     /// The replica to keep current.
     pub replica: Arc<Replica>,
     /// Who else must know.
@@ -72,7 +79,7 @@ pub struct Follower {
 
 impl Follower {
     /// Follows until `end`, which is when nothing is served any more, and says goodbye.
-    pub async fn run(self, end: Shutdown) {
+    pub(crate) async fn run(self, end: Shutdown) {
         self.follow(&end).await;
         match tokio::time::timeout(GOODBYE_MAX, self.say_goodbye()).await {
             Ok(Ok(())) => tracing::debug!(
@@ -86,6 +93,7 @@ impl Follower {
 
     fn goodbye_failed(&self, error: &anyhow::Error) {
         tracing::info!(
+            gateway = self.gateway.load().as_deref(),
             node = self.node,
             error = format!("{error:#}"),
             "the control plane was not told that this gateway has stopped serving; removals wait for it until a gateway \
@@ -107,7 +115,7 @@ impl Follower {
         let mut pause = PAUSE_MIN;
         let mut said = false;
         while !shutdown.has_begun() {
-            let before = self.replica.revision();
+            let (before, accepted) = (self.replica.revision(), self.replica.accepts());
             let ended = tokio::select! {
                 () = shutdown.begun() => return,
                 ended = self.follow_once() => ended,
@@ -119,7 +127,7 @@ impl Follower {
                     self.say_unheard(&mut said);
                 }
             }
-            let goes_on = self.replica.revision() > before || self.replica.accepts();
+            let goes_on = self.replica.revision() > before || (self.replica.accepts() && !accepted);
             pause = if goes_on { PAUSE_MIN } else { (pause * 2).min(PAUSE_MAX) };
             let jitter = pause / 3 * u32::try_from(self.clock.now().0.rem_euclid(100)).unwrap_or(0) / 100;
             tokio::select! {
@@ -145,7 +153,7 @@ impl Follower {
 
     async fn follow_once(&self) -> anyhow::Result<()> {
         let client = self.client().await?;
-        let accepted = self.replica.accepts();
+        let accepted = self.replica.accepted_place(self.clock.monotonic());
         let response = self.ask(&client, accepted).await?;
         let bytes = response.bytes_stream().map_err(std::io::Error::other);
         let lines = FramedRead::new(StreamReader::new(bytes), LinesCodec::new_with_max_length(LINE_BYTES_MAX));
@@ -155,7 +163,7 @@ impl Follower {
         loop {
             let chunk = tokio::select! {
                 // Asked again, for a snapshot.
-                () = self.replica.accepted(), if !accepted => return Ok(()),
+                () = self.replica.accepted(), if accepted.is_none() => return Ok(()),
                 chunk = lines.next() => chunk,
             };
             let Some(chunk) = chunk else { return Ok(()) };
@@ -206,6 +214,7 @@ impl Follower {
     fn say_unheard(&self, said: &mut bool) {
         if self.replica.unheard() == Some(Unheard::Held) && !std::mem::replace(said, true) {
             tracing::warn!(
+                gateway = self.gateway.load().as_deref(),
                 node = self.node,
                 control = self.control.at(""),
                 "this gateway serves nothing: it was stopped in order, or its data directory was copied, and what was \
@@ -215,13 +224,17 @@ impl Follower {
         }
     }
 
-    /// Asks for what follows the replica's position; for everything if an operator has `accepted` that.
-    async fn ask(&self, client: &reqwest::Client, accepted: bool) -> anyhow::Result<reqwest::Response> {
-        let position = if accepted { None } else { self.replica.position()? };
-        let place = position.map_or_else(
+    /// Asks for what follows the replica's position; for everything of the database that has the place that an operator has
+    /// `accepted`.
+    async fn ask(&self, client: &reqwest::Client, accepted: Option<Position>) -> anyhow::Result<reqwest::Response> {
+        let position = if accepted.is_some() { accepted } else { self.replica.position()? };
+        let mut place = position.map_or_else(
             || "after=0".to_owned(),
             |Position { revision, mark }| format!("after={revision}&mark={mark}"),
         );
+        if accepted.is_some() {
+            place.push_str("&whole=1");
+        }
         let url = self.control.at(&format!("/internal/edge/feed?node={}&{place}&keyring=1", self.node));
         let response = client.get(url).bearer_auth(&*self.token.to_token()).send().await?;
         if response.status() == reqwest::StatusCode::CONFLICT {
@@ -229,7 +242,13 @@ impl Follower {
             if self.report(client, None).await {
                 self.is_heard().await?;
             }
-            return Err(self.refuse(Invalid::History { known: self.replica.revision() }));
+            if accepted.is_some() {
+                self.replica
+                    .end_acceptance("the control plane's database is another one than the one that was accepted");
+            }
+            let body: Option<ErrorBody> = response.json().await.ok();
+            let there = body.and_then(|body| serde_json::from_value(body.details?).ok());
+            return Err(self.refuse(Invalid::History { known: self.replica.revision(), there }));
         }
         Ok(response.error_for_status()?)
     }
@@ -247,7 +266,7 @@ impl Follower {
     /// Takes keys in. Those that are not good change nothing: what is signed with the ones before is good for a day.
     async fn take_keys(&self, sealed: String) {
         let keyring = self.keyring.clone();
-        let taken = tokio::task::spawn_blocking(move || keyring.take(&sealed)).await;
+        let taken = tokio::task::spawn_blocking(move || keyring(&sealed)).await;
         if let Err(error) = taken.map_err(anyhow::Error::from).and_then(|taken| taken) {
             tracing::error!(
                 error = format!("{error:#}"),
@@ -323,7 +342,7 @@ impl Follower {
             gap @ ReplicaError::Gap { .. } => gap.into(),
             ReplicaError::File(_) => {
                 let error = anyhow::Error::from(error);
-                self.replica.note_refusal(Some(format!("{error:#}")));
+                self.replica.note_refusal(Some(Refused { why: format!("{error:#}"), there: None }));
                 error
             }
         }
@@ -331,7 +350,7 @@ impl Follower {
 
     fn refuse(&self, invalid: Invalid) -> anyhow::Error {
         self.watcher.refused(invalid.reason());
-        self.replica.note_refusal(Some(invalid.to_string()));
+        self.replica.note_refusal(Some(Refused { why: invalid.to_string(), there: invalid.acceptable() }));
         anyhow::Error::new(invalid).context("refused, the last good state stays")
     }
 }

@@ -3,6 +3,8 @@ mod power;
 
 mod follower;
 
+use std::time::Duration;
+
 use chassis::seal::SealingKey;
 use chassis::secret::Secret;
 use contract::feed::{Mark, Unsound};
@@ -12,6 +14,7 @@ use contract::site::Serves;
 use contract::time::UnixMillis;
 use redb::ReadableDatabase as _;
 
+use super::acceptance::NotAccepted;
 use super::*;
 
 fn opener() -> CertificateOpener {
@@ -19,7 +22,7 @@ fn opener() -> CertificateOpener {
 }
 
 fn replica(directory: &Path) -> Replica {
-    Replica::open(&directory.join("replica.redb"), opener(), HotBounds::default()).unwrap()
+    Replica::open(&directory.join("replica.redb"), &opener(), HotBounds::default()).unwrap()
 }
 
 fn project(id: &str, plan: Plan) -> Entity {
@@ -216,15 +219,37 @@ fn a_snapshot_without_most_of_what_is_served_is_taken_when_an_operator_accepts_i
     let sites = |count: usize| (0..count).map(|number| site(&format!("{number}.example"), "a")).collect::<Vec<_>>();
     replica.replace(&sites(11), at(1)).unwrap();
     let refused = replica.replace(&sites(4), at(2));
-    assert!(matches!(refused, Err(ReplicaError::Invalid(Invalid::Shrunk { known: 11, found: 4 }))), "{refused:?}");
+    assert!(matches!(refused, Err(ReplicaError::Invalid(Invalid::Shrunk { known: 11, found: 4, .. }))), "{refused:?}");
     assert!(replica.site(&host("10.example")).is_some());
     replica.replace(&sites(5), at(2)).unwrap();
     replica.replace(&[], at(3)).expect("a few may all go");
     replica.replace(&sites(11), at(4)).unwrap();
-    replica.accept();
+    accept(&replica, at(5));
     replica.replace(&[], at(5)).unwrap();
     replica.replace(&sites(11), at(6)).unwrap();
     assert!(replica.replace(&[], at(7)).is_err(), "accepted once");
+}
+
+/// Refuses a database that is there, and accepts it at the moment 0.
+fn accept(replica: &Replica, there: Position) {
+    replica.note_refusal(Some(Refused { why: "another history".to_owned(), there: Some(there) }));
+    replica.accept(Duration::ZERO).unwrap();
+}
+
+#[test]
+fn an_acceptance_is_of_what_was_refused_and_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let replica = replica(directory.path());
+    replica.replace(&[site("a.example", "a")], at(9)).unwrap();
+    assert!(matches!(replica.accept(Duration::ZERO), Err(NotAccepted::NothingRefused)));
+    replica.note_refusal(Some(Refused { why: "the disk is full".to_owned(), there: None }));
+    let why = replica.accept(Duration::ZERO).unwrap_err();
+    assert!(why.to_string().contains("the disk is full"), "{why}");
+    assert_eq!((replica.acceptance(), replica.accepted_place(Duration::ZERO)), (Acceptance::None, None));
+    accept(&replica, at(4));
+    assert_eq!(replica.accepted_place(Duration::from_mins(9)), Some(at(4)));
+    assert_eq!(replica.accepted_place(Duration::from_mins(10)), None);
+    assert_eq!(replica.acceptance(), Acceptance::None, "it is over");
 }
 
 fn key(id: &str, digest: u8) -> Entity {
@@ -247,7 +272,7 @@ fn what_an_accepted_snapshot_brings_back_and_takes_away_is_told() {
     let before = [project("a", Plan::Pro), project("b", Plan::Pro), site("new.example", "a"), key(stays, 1)];
     replica.replace(&before, at(9)).unwrap();
     assert_eq!(replica.acceptance(), Acceptance::None);
-    replica.accept();
+    accept(&replica, at(4));
     assert!(replica.accepts());
     // The database of yesterday: a key is back, a domain and a project's change are gone.
     let names = (0..30).map(|number| site(&format!("{number:02}.example"), "a"));
@@ -332,4 +357,16 @@ fn a_change_without_room_on_the_disk_is_refused_and_everything_known_goes_on_bei
     assert!(narrow.replace(&[project("c", Plan::Pro)], &[], at(3)).is_err());
     narrow.apply(&[Step::Take(&second)], at(2)).unwrap();
     assert!(narrow.get::<Project>(Kind::Project, "b").is_some());
+}
+
+/// One that is open elsewhere is not damaged.
+#[test]
+fn a_file_in_use_is_not_set_aside() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("replica.redb");
+    let first = replica(directory.path());
+    assert!(Replica::open(&path, &opener(), HotBounds::default()).is_err());
+    drop(first);
+    assert!(path.exists() && !damage::kept_as(&path).exists());
+    replica(directory.path());
 }

@@ -43,7 +43,7 @@ impl Standing {
 impl Replica {
     /// Whether the replica was left with a goodbye, or came to a new place, and the control plane has not heard of this process
     /// yet.
-    pub fn unheard(&self) -> Option<Unheard> {
+    pub(crate) fn unheard(&self) -> Option<Unheard> {
         let stopped = self.standing.stopped.load(Ordering::Acquire);
         stopped.then(|| if self.standing.is_held() { Unheard::Held } else { Unheard::Served })
     }

@@ -9,7 +9,7 @@
 
 use std::collections::HashSet;
 
-use contract::feed::{Entity, EntityName, Revision, Unsound};
+use contract::feed::{Entity, EntityName, Position, Revision, Unsound};
 use contract::hostname::Hostname;
 
 use crate::tls::CertificateOpener;
@@ -48,7 +48,7 @@ impl Unusable {
 
 /// Why a snapshot or change is refused. The word in the metric is [`Invalid::reason`].
 #[derive(Debug, thiserror::Error)]
-pub enum Invalid {
+pub(crate) enum Invalid {
     /// Fewer or more entities than announced, or more than anybody should have.
     #[error("the snapshot announced {announced} entities and brought {found}")]
     Count {
@@ -66,6 +66,8 @@ pub enum Invalid {
     History {
         /// The newest revision applied.
         known: Revision,
+        /// Where that database is, if the control plane said so.
+        there: Option<Position>,
     },
     /// A snapshot without most of what is served.
     #[error(
@@ -77,6 +79,8 @@ pub enum Invalid {
         known: u64,
         /// Hostnames of the snapshot.
         found: u64,
+        /// Where the database is that it is of.
+        there: Position,
     },
     /// Two entities have one name.
     #[error("{0:?} appears twice")]
@@ -105,7 +109,7 @@ pub enum Invalid {
 
 impl Invalid {
     /// The word in `edge_replica_refused_total{reason}`.
-    pub const fn reason(&self) -> &'static str {
+    pub(crate) const fn reason(&self) -> &'static str {
         match self {
             Self::Count { .. } => "count",
             Self::History { .. } => "history",
@@ -118,8 +122,17 @@ impl Invalid {
         }
     }
 
+    /// Where the database is whose state is refused, where an operator may accept that.
+    pub(super) const fn acceptable(&self) -> Option<Position> {
+        match self {
+            Self::History { there, .. } => *there,
+            Self::Shrunk { there, .. } => Some(*there),
+            _ => None,
+        }
+    }
+
     /// Every word [`Invalid::reason`] can say.
-    pub const REASONS: &'static [&'static str] =
+    pub(crate) const REASONS: &'static [&'static str] =
         &["count", "history", "shrunk", "duplicate", Unusable::REASON, "loop", "token", "line"];
 }
 

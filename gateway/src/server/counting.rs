@@ -14,29 +14,14 @@ use anyhow::Context as _;
 use chassis::clock::Clock;
 use chassis::metrics::{self, Registry};
 use chassis::secret::write_private;
-use contract::time::UnixMillis;
 use parking_lot::Mutex;
 
 use crate::config::Config;
 use crate::place;
-use crate::quota::Quota;
-use crate::quota::clock::QuotaClock;
-use crate::quota::settings::QuotaSettings;
-use crate::quota::store::memory::{BUCKETS_MAX, MemoryStore, Snapshot};
-use crate::quota::store::redis::{CallMetrics, RESULTS, RedisStore};
-
-/// The process's clock as the ledger wants it.
-struct LedgerClock(Arc<dyn Clock>);
-
-impl QuotaClock for LedgerClock {
-    fn wall(&self) -> UnixMillis {
-        self.0.now()
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.0.monotonic()
-    }
-}
+use quota::Quota;
+use quota::settings::QuotaSettings;
+use quota::store::memory::{BUCKETS_MAX, MemoryStore, Snapshot};
+use quota::store::redis::{CallMetrics, RESULTS, RedisStore};
 
 /// What the next start has to know, in a file.
 pub(super) struct UsageFile {
@@ -122,7 +107,6 @@ pub(super) async fn open(
     clock: Arc<dyn Clock>,
     registry: &Registry,
 ) -> anyhow::Result<(Quota, UsageFile)> {
-    let clock: Arc<dyn QuotaClock> = Arc::new(LedgerClock(clock));
     let calls = call_metrics(registry)?;
     let mut settings = QuotaSettings::new(u64::from_le_bytes(chassis::random::bytes()?));
     let directory = config.data_directory.clone();
@@ -169,7 +153,7 @@ fn call_metrics(registry: &Registry) -> anyhow::Result<CallMetrics> {
 }
 
 /// The embedded store, with the counts of an earlier life.
-fn embedded(config: &Config, clock: Arc<dyn QuotaClock>) -> anyhow::Result<(Arc<MemoryStore>, PathBuf)> {
+fn embedded(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<(Arc<MemoryStore>, PathBuf)> {
     let store = Arc::new(MemoryStore::new(clock, BUCKETS_MAX));
     let path = config.data_directory.join("usage.json");
     if path.exists() {

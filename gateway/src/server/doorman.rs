@@ -6,10 +6,10 @@ use std::time::Duration;
 use contract::hostname::Hostname;
 use rustls::sign::CertifiedKey;
 
-use crate::door::{ConnectionEvent, Connections, DoorRefusal, Doorman, HandshakeOutcome};
 use crate::facts::RequestId;
 use crate::gateway::Gateway;
 use crate::tls::challenge;
+use listener::{ConnectionEvent, Connections, DoorRefusal, Doorman, HandshakeOutcome};
 
 pub(super) struct EdgeDoorman {
     gateway: Arc<Gateway>,

@@ -1,5 +1,6 @@
 //! Beginning and end of the data plane, and the chores in between.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,15 +17,15 @@ use pingora::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::Live;
 use super::counting::UsageFile;
+use crate::admin::Live;
 use crate::clock::FleetClock;
-use crate::door::{Connections, Door};
-use crate::quota::Quota;
-use crate::quota::settings::Mode;
+use crate::platform_certificate::{CertificateFault, Place, PlatformCertificate};
 use crate::replica::{Expiry, Replica};
 use crate::telemetry::{CertificateKind, Telemetry};
-use crate::tls::{CertificateFault, Place, PlatformCertificate};
+use listener::{Connections, Door};
+use quota::Quota;
+use quota::settings::Mode;
 
 /// How often usage is written, the platform certificate's files are looked at, and gauges are refreshed.
 const CHORES_EVERY: Duration = Duration::from_secs(1);
@@ -153,12 +154,14 @@ pub(super) struct OnDisk {
     pub(super) usage: UsageFile,
     pub(super) replica: Arc<Replica>,
     pub(super) platform: Option<Arc<PlatformCertificate>>,
+    pub(super) data_directory: PathBuf,
 }
 
 impl OnDisk {
     /// Writes usage; answers the certificate of a domain that ends first, and whether the platform's has been replaced.
-    fn look(&self, now: UnixSeconds) -> (Option<Expiry>, bool) {
+    fn look(&self, now: UnixSeconds, telemetry: &Telemetry) -> (Option<Expiry>, bool) {
         self.usage.write();
+        telemetry.show_damaged(&self.data_directory);
         let replaced = self.platform.as_ref().is_some_and(|platform| platform.look(&self.replica, now));
         (self.replica.soonest_to_expire(1).pop(), replaced)
     }
@@ -195,9 +198,9 @@ pub(super) async fn housekeep(chores: Chores, disk: OnDisk) {
     loop {
         let ended = tokio::time::timeout(CHORES_EVERY, chores.end.begun()).await.is_ok();
         // On a thread that may wait: a disk that takes a snapshot of gigabytes lets others wait for seconds.
-        let looking = disk.clone();
+        let (looking, telemetry) = (disk.clone(), chores.telemetry.clone());
         let now = chores.clock.now_seconds();
-        let looked = tokio::task::spawn_blocking(move || looking.look(now)).await;
+        let looked = tokio::task::spawn_blocking(move || looking.look(now, &telemetry)).await;
         chores.telemetry.runtime_stall.set(chores.watchdog.longest_silence().as_secs_f64());
         chores.telemetry.show_clocks(chores.clock.off().by_name());
         chores.telemetry.show_dropped(chores.logs.dropped());

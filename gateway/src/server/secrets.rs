@@ -7,21 +7,27 @@ use chassis::guard::PassGuard;
 use chassis::seal::SealingKey;
 
 use crate::config::Config;
-use crate::door::Tickets;
 use crate::keyring::KeyringHolder;
+use crate::place::EnrolledName;
 use crate::vouch::Vouchers;
+use listener::Tickets;
 
 pub(super) struct Secrets {
     pub(super) vouchers: Arc<Vouchers>,
     pub(super) tickets: Arc<Tickets>,
     pub(super) operators: PassGuard,
     /// Who takes what the control plane sends.
-    pub(super) keyring: Arc<KeyringHolder>,
+    pub(super) keyring: KeyringHolder,
 }
 
 impl Secrets {
     /// Passes are judged by the time of the fleet: a gateway whose own clock is wrong must not lock operators out.
-    pub(super) fn of(config: &Config, clock: Arc<dyn Clock>, fleet_clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
+    pub(super) fn of(
+        config: &Config,
+        name: EnrolledName,
+        clock: Arc<dyn Clock>,
+        fleet_clock: Arc<dyn Clock>,
+    ) -> anyhow::Result<Self> {
         let now = Arc::new(move || clock.now_seconds());
         let vouchers = Arc::new(Vouchers::waiting());
         let tickets = Tickets::new(Vec::new(), now);
@@ -32,8 +38,9 @@ impl Secrets {
             vouchers: vouchers.clone(),
             tickets: tickets.clone(),
             operators: operators.clone(),
+            name,
         };
         keyring.recall();
-        Ok(Self { vouchers, tickets, operators, keyring: Arc::new(keyring) })
+        Ok(Self { vouchers, tickets, operators, keyring })
     }
 }

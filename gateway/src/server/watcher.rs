@@ -11,10 +11,10 @@ use contract::site::{Serves, Site};
 use contract::time::UnixMillis;
 
 use crate::clock::FleetClock;
-use crate::door::Connections;
 use crate::replica::follow::Watcher;
 use crate::replica::{Replica, Unheard};
 use crate::telemetry::Telemetry;
+use listener::Connections;
 
 pub(super) struct EdgeWatcher {
     replica: Arc<Replica>,

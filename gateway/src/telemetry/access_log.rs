@@ -12,9 +12,9 @@ use std::time::Duration;
 use contract::time::UnixMillis;
 
 use crate::facts::Facts;
-use crate::quota::settings::Mode;
-use crate::rejection::Rejection;
 use crate::telemetry::blame_word;
+use contract::rejection::Rejection;
+use quota::settings::Mode;
 
 /// Room for a line that is not unusually long.
 const LINE_BYTES_USUAL: usize = 896;
@@ -24,7 +24,7 @@ const FIELD_BYTES_MAX: usize = 512;
 
 /// What only the connection and the response know.
 #[derive(Debug)]
-pub struct Entry<'a> {
+pub(crate) struct Entry<'a> {
     /// The status sent; 0 when the client left before one was.
     pub status: u16,
     /// The method.
@@ -41,7 +41,7 @@ pub struct Entry<'a> {
 
 /// What the connection knows.
 #[derive(Clone, Copy, Debug)]
-pub struct ConnectionFacts<'a> {
+pub(crate) struct ConnectionFacts<'a> {
     /// `h1` or `h2`.
     pub protocol: &'a str,
     /// TLS version, empty for plain HTTP.
@@ -50,9 +50,17 @@ pub struct ConnectionFacts<'a> {
     pub client: Option<&'a str>,
 }
 
-pub(super) fn line(facts: &Facts, entry: &Entry<'_>, took: Duration, waited: Duration, node: &str) -> Vec<u8> {
+/// The line of a request; the last are the gateway's enrolled name, empty while it is not known, and the id of the process.
+pub(super) fn line(
+    facts: &Facts,
+    entry: &Entry<'_>,
+    took: Duration,
+    waited: Duration,
+    (gateway, node): (&str, &str),
+) -> Vec<u8> {
     let mut line = Line::begin(facts.began_at);
     line.text("request_id", facts.request_id.as_str());
+    line.text("gateway", gateway);
     line.text("node", node);
     if let Some(client) = entry.connection.client {
         line.text("client_ip", client);

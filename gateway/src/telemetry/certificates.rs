@@ -3,8 +3,8 @@
 use chassis::metrics::{self, GaugeVec, IntGaugeVec, Registry};
 use contract::time::UnixSeconds;
 
+use crate::platform_certificate::{CertificateFault, FaultKind, Place};
 use crate::replica::Expiry;
-use crate::tls::{CertificateFault, FaultKind, Place};
 
 contract::words! {
     /// Whose certificates.
@@ -17,7 +17,7 @@ contract::words! {
 }
 
 /// The gauges of certificates.
-pub struct CertificateMetrics {
+pub(crate) struct CertificateMetrics {
     expiry: IntGaugeVec,
     left: GaugeVec,
     faults: IntGaugeVec,
@@ -53,13 +53,13 @@ impl CertificateMetrics {
     }
 
     /// Shows the certificate of a kind that ends first.
-    pub fn show(&self, kind: CertificateKind, soonest: Option<&Expiry>, now: UnixSeconds) {
+    pub(crate) fn show(&self, kind: CertificateKind, soonest: Option<&Expiry>, now: UnixSeconds) {
         self.expiry.with_label_values(&[kind.as_str()]).set(soonest.map_or(0, |expiry| expiry.not_after.0));
         self.left.with_label_values(&[kind.as_str()]).set(soonest.map_or(1.0, |expiry| expiry.left(now)));
     }
 
     /// Shows what is wrong with the platform's certificate.
-    pub fn show_faults(&self, faults: &[CertificateFault]) {
+    pub(crate) fn show_faults(&self, faults: &[CertificateFault]) {
         for &place in Place::ALL {
             for reason in FaultKind::REASONS {
                 let found = faults.iter().any(|fault| fault.place == place && fault.kind.reason() == reason);

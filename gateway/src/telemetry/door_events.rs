@@ -6,9 +6,9 @@ use chassis::metrics::{self, HistogramVec, IntCounterVec, IntGauge, Registry};
 
 use super::access_log::Line;
 use super::{Telemetry, position};
-use crate::door::{ConnectionEvent, DoorRefusal, HandshakeOutcome};
 use crate::facts::Surface;
-use crate::rejection::Rejection;
+use contract::rejection::Rejection;
+use listener::{ConnectionEvent, DoorRefusal, HandshakeOutcome};
 
 pub(super) struct DoorMetrics {
     handshakes: IntCounterVec,
@@ -63,6 +63,7 @@ impl Telemetry {
         }
         let mut line = Line::begin(self.clock.now());
         line.text("request_id", refusal.request_id);
+        line.text("gateway", self.gateway.load().as_deref().map_or("", String::as_str));
         line.text("node", &self.node);
         line.display("client_ip", refusal.connection.client().ip());
         line.text("proto", if refusal.connection.is_h2() { "h2" } else { "h1" });

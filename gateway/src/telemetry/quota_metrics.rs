@@ -4,45 +4,11 @@ use chassis::metrics::{self, IntCounter, IntGaugeVec, Registry};
 use contract::plan::Plan;
 
 use super::position;
-use crate::facts::Facts;
-use crate::quota::settings::Mode;
-use crate::rejection::Rejection;
-
-contract::words! {
-    /// How a charge was decided.
-    pub enum Decision {
-        /// A unit of both windows was spent.
-        Admitted = "admitted",
-        /// The minute had none left.
-        RefusedMinute = "refused_minute",
-        /// The day had none left.
-        RefusedDay = "refused_day",
-        /// The key is banned.
-        Banned = "banned",
-        /// Nobody could tell.
-        Unavailable = "unavailable",
-        /// A limit in shadow mode would have refused it.
-        Shadow = "shadow",
-    }
-}
-
-impl Decision {
-    /// The decision behind the end of a request that was charged or refused for its quota.
-    pub fn of(facts: &Facts) -> Option<Self> {
-        facts.quota_mode?;
-        Some(match facts.refused {
-            Some(Rejection::RateLimitExceeded) => Self::RefusedMinute,
-            Some(Rejection::DailyQuotaExceeded) => Self::RefusedDay,
-            Some(Rejection::ApiKeyBanned) => Self::Banned,
-            Some(Rejection::QuotaUnavailable) => Self::Unavailable,
-            _ if facts.in_shadow => Self::Shadow,
-            _ => Self::Admitted,
-        })
-    }
-}
+use crate::usage::Decision;
+use quota::settings::Mode;
 
 /// The counters of charges.
-pub struct QuotaMetrics {
+pub(crate) struct QuotaMetrics {
     decisions: Vec<IntCounter>,
     mode: IntGaugeVec,
 }
@@ -70,7 +36,7 @@ impl QuotaMetrics {
     }
 
     /// Counts a charge.
-    pub fn charged(&self, plan: Plan, decision: Decision) {
+    pub(crate) fn charged(&self, plan: Plan, decision: Decision) {
         let index = position(Plan::ALL, &plan) * Decision::ALL.len() + position(Decision::ALL, &decision);
         if let Some(counter) = self.decisions.get(index) {
             counter.inc();
@@ -78,7 +44,7 @@ impl QuotaMetrics {
     }
 
     /// Shows how requests are being counted.
-    pub fn show_mode(&self, now: Mode) {
+    pub(crate) fn show_mode(&self, now: Mode) {
         for mode in Mode::ALL {
             self.mode.with_label_values(&[mode.as_str()]).set(i64::from(*mode == now));
         }

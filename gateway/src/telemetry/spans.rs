@@ -7,15 +7,15 @@ use contract::time::UnixMillis;
 
 use super::access_log::Entry;
 use crate::facts::{Facts, RequestId};
-use crate::rejection::{Blame, Rejection};
+use contract::rejection::{Blame, Rejection};
 
 /// The span of the gateway's answer.
-pub fn server_span(request: &RequestId) -> u64 {
+pub(crate) fn server_span(request: &RequestId) -> u64 {
     half(request, 0..16)
 }
 
 /// The span of its question to the upstream: what the upstream's own span is part of.
-pub fn client_span(request: &RequestId) -> u64 {
+pub(crate) fn client_span(request: &RequestId) -> u64 {
     half(request, 16..32)
 }
 

@@ -13,7 +13,7 @@ use rustls::sign::CertifiedKey;
 ///
 /// # Errors
 /// When the name does not fit a certificate or no key can be made.
-pub fn certificate(challenge: &Challenge) -> anyhow::Result<Arc<CertifiedKey>> {
+pub(crate) fn certificate(challenge: &Challenge) -> anyhow::Result<Arc<CertifiedKey>> {
     let key = KeyPair::generate()?;
     let mut params = CertificateParams::new(vec![challenge.hostname.as_str().to_owned()])?;
     // No common name: it would limit hostnames to 64 bytes.

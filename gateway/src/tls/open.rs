@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use chassis::peer::certified_key;
 use chassis::seal::SealingKey;
 use contract::certificate::CertificateBundle;
-use rustls::crypto::aws_lc_rs::sign::any_supported_type;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
@@ -39,18 +37,6 @@ impl CertificateOpener {
         anyhow::ensure!(names.iter().any(|name| covers(name, bundle.hostname.as_str())), "it does not cover the name");
         Ok(certified)
     }
-}
-
-/// Chain and key from PEM, with the key checked against the leaf.
-pub(crate) fn certified_key(chain_pem: &[u8], key_pem: &[u8]) -> anyhow::Result<CertifiedKey> {
-    let chain: Vec<CertificateDer<'static>> =
-        CertificateDer::pem_slice_iter(chain_pem).collect::<Result<_, _>>().context("the chain is not PEM")?;
-    anyhow::ensure!(!chain.is_empty(), "the chain is empty");
-    let key = PrivateKeyDer::from_pem_slice(key_pem).map_err(|_| anyhow::anyhow!("the private key is not PEM"))?;
-    let signing = any_supported_type(&key).map_err(|_| anyhow::anyhow!("the private key's type is not supported"))?;
-    let certified = CertifiedKey::new(chain, signing);
-    certified.keys_match().map_err(|_| anyhow::anyhow!("the private key does not belong to the certificate"))?;
-    Ok(certified)
 }
 
 /// The DNS names of the leaf, lower case.

@@ -2,11 +2,11 @@
 
 use http::HeaderValue;
 
-pub use contract::browsers::{Cors, Hsts, Origin};
+pub(crate) use contract::browsers::{Cors, Hsts, Origin};
 
 /// What a response says of who may read it, where its upstream says nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Readers {
+pub(crate) enum Readers {
     /// Nothing.
     #[default]
     Unsaid,
@@ -20,7 +20,7 @@ pub enum Readers {
 
 impl Readers {
     /// As a rule has it, for a request from this origin.
-    pub fn of(cors: &Cors, origin: Option<&HeaderValue>) -> Self {
+    pub(crate) fn of(cors: &Cors, origin: Option<&HeaderValue>) -> Self {
         match cors {
             Cors::Upstream | Cors::Off => Self::Unsaid,
             Cors::Open => Self::All,

@@ -2,7 +2,8 @@
 //!
 //! An upstream that drops connections because it is overwhelmed is not helped by getting every request twice. Each
 //! request earns a tenth of a retry, ten can be saved up, and without any the client is told the truth at once. Another
-//! address after a connection that was refused costs nothing: each upstream still gets the request once.
+//! address after a connection that was refused costs nothing: each upstream still gets the request once. Neither does another
+//! connection after one on which a PING stayed without an answer: the network lost that one, or its server is gone.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -14,7 +15,7 @@ const SAVED_MAX: u32 = 10;
 
 /// The budget of one upstream, in tenths of a retry. Full at the start.
 #[derive(Debug)]
-pub struct RetryBudget(AtomicU32);
+pub(crate) struct RetryBudget(AtomicU32);
 
 impl Default for RetryBudget {
     fn default() -> Self {
@@ -24,7 +25,7 @@ impl Default for RetryBudget {
 
 impl RetryBudget {
     /// A request is sent for the first time.
-    pub fn earn(&self) {
+    pub(crate) fn earn(&self) {
         let full = SAVED_MAX * REQUESTS_PER_RETRY;
         // Full is the usual case, and a look costs other cores nothing.
         if self.0.load(Ordering::Relaxed) < full {
@@ -34,7 +35,7 @@ impl RetryBudget {
     }
 
     /// Whether a request may be sent again; if so, that retry is spent.
-    pub fn spend(&self) -> bool {
+    pub(crate) fn spend(&self) -> bool {
         let spent = |saved: u32| saved.checked_sub(REQUESTS_PER_RETRY);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, spent).is_ok()
     }

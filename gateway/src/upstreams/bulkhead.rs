@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use contract::project::ProjectUid;
 
 use super::idle::Tenant;
-use crate::network::network_of;
+use chassis::network::network_of;
 
 /// A project has no more places than this many times those that are free.
 const PROJECT_TIMES: u32 = 7;
@@ -38,7 +38,7 @@ pub(super) struct Bulkhead {
 
 /// Why there is no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Busy {
+pub(crate) enum Busy {
     /// All are taken.
     Upstream,
     /// The project has what one project may have.
@@ -49,7 +49,7 @@ pub enum Busy {
 
 /// A place among the requests in progress, until dropped.
 #[derive(Debug)]
-pub struct Permit {
+pub(crate) struct Permit {
     bulkhead: Arc<Bulkhead>,
     /// In which counts it is: of its project, and of its visitor.
     counted: [Option<usize>; 2],

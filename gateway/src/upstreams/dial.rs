@@ -20,7 +20,7 @@ use super::{Endpoint, Transport};
 
 /// A connection, with TLS or without.
 #[derive(Debug)]
-pub enum Stream {
+pub(crate) enum Stream {
     /// Clear text.
     Plain(TcpStream),
     /// Encrypted, and the other side has shown who it is.
@@ -29,7 +29,7 @@ pub enum Stream {
 
 /// Why there is no connection.
 #[derive(Clone, Debug)]
-pub struct DialError {
+pub(crate) struct DialError {
     /// What failed.
     pub kind: DialFailure,
     /// More than that, for an operator.
@@ -38,7 +38,7 @@ pub struct DialError {
 
 /// What failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DialFailure {
+pub(crate) enum DialFailure {
     /// Nobody listens.
     Refused,
     /// There is no way to it.
@@ -55,7 +55,7 @@ pub enum DialFailure {
 
 impl DialFailure {
     /// The same as an error has it.
-    pub fn error_type(self) -> ErrorType {
+    pub(crate) fn error_type(self) -> ErrorType {
         match self {
             Self::Refused => ErrorType::ConnectRefused,
             Self::NoRoute => ErrorType::ConnectNoRoute,
@@ -86,7 +86,7 @@ impl From<io::Error> for DialError {
 }
 
 /// Connects, and shakes hands where there is TLS; `http2` is offered if it may be spoken. No longer than `patience`.
-pub async fn dial(
+pub(crate) async fn dial(
     transport: &Transport,
     endpoint: &Endpoint,
     http2: bool,
@@ -134,12 +134,12 @@ fn name_of(endpoint: &Endpoint) -> Result<ServerName<'static>, DialError> {
 
 impl Stream {
     /// Whether HTTP/2 was agreed on.
-    pub fn agreed_on_http2(&self) -> bool {
+    pub(crate) fn agreed_on_http2(&self) -> bool {
         matches!(self, Self::Tls(stream) if stream.get_ref().1.alpn_protocol() == Some(b"h2"))
     }
 
     /// Whether it is encrypted.
-    pub fn is_tls(&self) -> bool {
+    pub(crate) fn is_tls(&self) -> bool {
         matches!(self, Self::Tls(_))
     }
 
@@ -152,7 +152,7 @@ impl Stream {
     }
 
     /// Whether nothing was decrypted that nobody has read.
-    pub fn is_read(&mut self) -> bool {
+    pub(crate) fn is_read(&mut self) -> bool {
         match self {
             Self::Plain(_) => true,
             Self::Tls(stream) => {

@@ -21,7 +21,7 @@ use super::dial::{DialFailure, dial};
 use super::idle::Idle;
 use super::sessions::Sessions;
 use super::{DialError, HealthCheck, Place, UpstreamSettings};
-use crate::names;
+use chassis::names;
 
 /// How long an address that failed is left alone.
 const DOWN_FOR: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ const ADDRESSES_PER_NAME_MAX: usize = 64;
 
 /// One address of an upstream.
 #[derive(Debug)]
-pub struct Endpoint {
+pub(crate) struct Endpoint {
     /// The address.
     pub address: SocketAddr,
     /// The name that was looked up, where its certificate has to be for it.
@@ -87,23 +87,23 @@ impl Endpoint {
     }
 
     /// The address as text.
-    pub fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
     /// Remembers why a connection did not come about.
-    pub fn note(&self, error: &DialError) {
+    pub(crate) fn note(&self, error: &DialError) {
         *self.failure.lock() = Some(error.clone());
     }
 
     /// Remembers a failed connection.
-    pub fn failed(&self, now: Duration) {
+    pub(crate) fn failed(&self, now: Duration) {
         self.down_until.store(millis(now + DOWN_FOR), Ordering::Relaxed);
         let _ = self.failing_since.compare_exchange(0, millis(now) + 1, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Remembers a connection that worked.
-    pub fn worked(&self) {
+    pub(crate) fn worked(&self) {
         if self.down_until.load(Ordering::Relaxed) != 0 {
             self.down_until.store(0, Ordering::Relaxed);
         }
@@ -114,13 +114,13 @@ impl Endpoint {
 
     /// For how long no connection has come about, when the last attempt failed: for operators. Requests go by
     /// [`Endpoint::is_up`], which lets one of them try again every second.
-    pub fn failing_for(&self, now: Duration) -> Option<Duration> {
+    pub(crate) fn failing_for(&self, now: Duration) -> Option<Duration> {
         let since = self.failing_since.load(Ordering::Relaxed).checked_sub(1)?;
         Some(now.saturating_sub(Duration::from_millis(since)))
     }
 
     /// Why, where that is known.
-    pub fn failing_because(&self) -> Option<Cow<'static, str>> {
+    pub(crate) fn failing_because(&self) -> Option<Cow<'static, str>> {
         if !self.is_failing() {
             return None;
         }
@@ -138,14 +138,14 @@ impl Endpoint {
     }
 
     /// Whether requests are sent here.
-    pub fn is_up(&self, now: Duration) -> bool {
+    pub(crate) fn is_up(&self, now: Duration) -> bool {
         !self.is_out.load(Ordering::Relaxed) && self.down_until.load(Ordering::Relaxed) <= millis(now)
     }
 }
 
 /// The addresses of an upstream.
 #[derive(Debug)]
-pub struct Endpoints {
+pub(crate) struct Endpoints {
     places: Vec<Place>,
     all: ArcSwap<Vec<Arc<Endpoint>>>,
     next: AtomicUsize,
@@ -169,12 +169,12 @@ impl Endpoints {
     }
 
     /// Whether some of the addresses have to be looked up.
-    pub fn have_names(&self) -> bool {
+    pub(crate) fn have_names(&self) -> bool {
         self.places.iter().any(|place| matches!(place, Place::Name(..)))
     }
 
     /// Looks up the names. A name that cannot be looked up keeps the addresses it had.
-    pub async fn look_up(&self) {
+    pub(crate) async fn look_up(&self) {
         let before = self.all.load_full();
         let looking = self.places.iter().map(async |place| match place {
             Place::Address(address) => vec![(*address, None)],
@@ -237,7 +237,7 @@ impl Endpoints {
     }
 
     /// The address for the next attempt, not one of `tried` if there is a choice. `None` only when there is no address.
-    pub fn choose(&self, tried: Option<SocketAddr>, now: Duration) -> Option<Arc<Endpoint>> {
+    pub(crate) fn choose(&self, tried: Option<SocketAddr>, now: Duration) -> Option<Arc<Endpoint>> {
         let start = self.next.fetch_add(1, Ordering::Relaxed);
         let all = self.all.load();
         let turn = || (0..all.len()).filter_map(|step| all.get((start.wrapping_add(step)) % all.len()));
@@ -248,32 +248,32 @@ impl Endpoints {
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.all.load().len()
     }
 
     /// Whether there is none: a name that could not be looked up yet.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.all.load().is_empty()
     }
 
     /// How many answered the last time they were asked.
-    pub fn up(&self, now: Duration) -> usize {
+    pub(crate) fn up(&self, now: Duration) -> usize {
         self.all.load().iter().filter(|endpoint| endpoint.failing_for(now).is_none()).count()
     }
 
     /// How many requests are sent to: those that health checks or failures have not taken out of the turn.
-    pub fn in_turn(&self, now: Duration) -> usize {
+    pub(crate) fn in_turn(&self, now: Duration) -> usize {
         self.all.load().iter().filter(|endpoint| endpoint.is_up(now)).count()
     }
 
     /// Why one that does not answer does not, where that is known.
-    pub fn failing_because(&self) -> Option<Cow<'static, str>> {
+    pub(crate) fn failing_because(&self) -> Option<Cow<'static, str>> {
         self.all.load().iter().find_map(|endpoint| endpoint.failing_because())
     }
 
     /// For how long the first of those that do not answer has not.
-    pub fn failing_for(&self, now: Duration) -> Option<Duration> {
+    pub(crate) fn failing_for(&self, now: Duration) -> Option<Duration> {
         self.all.load().iter().filter_map(|endpoint| endpoint.failing_for(now)).max()
     }
 }

@@ -19,7 +19,7 @@ const STATUS_BYTES: usize = 12;
 
 /// What an address is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Question {
+pub(crate) enum Question {
     /// A GET of this path.
     Get(String),
     /// gRPC's own question (`grpc.health.v1.Health/Check`) about this service; empty: about all.
@@ -28,7 +28,7 @@ pub enum Question {
 
 /// What is asked, and what is made of the answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HealthCheck {
+pub(crate) struct HealthCheck {
     /// What is asked.
     pub question: Question,
     /// The port, when it is not that of the requests.

@@ -26,11 +26,11 @@ const IDLE_MAX: Duration = Duration::from_secs(55);
 
 /// Whose requests a connection carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tenant(pub u64);
+pub(crate) struct Tenant(pub u64);
 
 /// Whether a response that has no body (to HEAD, 204, 304) says that it has one. An upstream that believes its own words
 /// sends the body after it, perhaps late: nobody can tell when such a response is complete.
-pub fn announces_body(length: Option<u64>, coded: bool) -> bool {
+pub(crate) fn announces_body(length: Option<u64>, coded: bool) -> bool {
     coded || length.is_some_and(|length| length > 0)
 }
 
@@ -58,7 +58,7 @@ impl Waiting {
 
 /// The one used last is used next, so that those too many grow old.
 #[derive(Debug)]
-pub struct Idle {
+pub(crate) struct Idle {
     /// One for each connection that waits, whatever its address: each holds a descriptor.
     places: Arc<Semaphore>,
     /// Those that have waited longest come first.
@@ -67,13 +67,13 @@ pub struct Idle {
 
 impl Idle {
     /// None yet. All that share these `places` have no more connections than there are places.
-    pub fn new(places: Arc<Semaphore>) -> Self {
+    pub(crate) fn new(places: Arc<Semaphore>) -> Self {
         Self { places, waiting: Mutex::default() }
     }
 
     /// One of this tenant that is open as far as is known here, and has waited no longer than `rested_max`. Without one, those of others make way for a new one until
     /// no more than `others_max` are left.
-    pub fn take(&self, tenant: Tenant, others_max: usize, rested_max: Duration) -> Option<Stream> {
+    pub(crate) fn take(&self, tenant: Tenant, others_max: usize, rested_max: Duration) -> Option<Stream> {
         loop {
             let mut all = self.waiting.lock();
             let fits = |one: &Waiting| one.tenant == tenant && one.since.elapsed() <= rested_max;
@@ -93,7 +93,7 @@ impl Idle {
 
     /// Keeps one of this tenant whose last response is complete, in place of the oldest where there is no other, or closes it.
     /// The other side keeps it for `good_for`, as far as it has said.
-    pub fn keep(&self, stream: Stream, tenant: Tenant, good_for: Duration) {
+    pub(crate) fn keep(&self, stream: Stream, tenant: Tenant, good_for: Duration) {
         let mut all = self.waiting.lock();
         let free = || self.places.clone().try_acquire_owned().ok();
         let mut place = free().filter(|_| all.len() < IDLE_CONNECTIONS_MAX);
@@ -116,7 +116,7 @@ impl Idle {
     }
 
     /// Drops those that are old, or that the other side has closed.
-    pub fn tidy(&self) {
+    pub(crate) fn tidy(&self) {
         self.waiting.lock().retain(Waiting::is_good);
     }
 }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 /// Where an upstream answers, as configured: `127.0.0.1:7001` or `orders-service:7001`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub(crate) enum Place {
     /// An address.
     Address(SocketAddr),
     /// A name and a port, to be looked up.
@@ -14,7 +14,7 @@ pub enum Place {
 
 impl Place {
     /// Whether what is sent there stays on this machine.
-    pub fn is_loopback(&self) -> bool {
+    pub(crate) fn is_loopback(&self) -> bool {
         match self {
             Self::Address(address) => address.ip().is_loopback(),
             Self::Name(name, _) => name == "localhost",
@@ -50,7 +50,7 @@ impl From<SocketAddr> for Place {
 
 /// How an upstream is spoken to, as the start of an endpoint says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scheme {
+pub(crate) enum Scheme {
     /// HTTP/1.1 in clear text: also where nothing is said.
     Http,
     /// HTTP/2 in clear text.
@@ -61,7 +61,7 @@ pub enum Scheme {
 
 /// An endpoint as it is written: `127.0.0.1:7001`, `https://shop.internal`, `h2c://127.0.0.1:50051`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EndpointUrl {
+pub(crate) struct EndpointUrl {
     /// How it is spoken to.
     pub scheme: Scheme,
     /// Where it is.

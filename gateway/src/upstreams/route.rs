@@ -9,7 +9,7 @@ use crate::request::BodyPromise;
 
 /// One path pattern with its methods. `{…}` matches one non-empty segment, a trailing `*` everything below.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Route {
+pub(crate) struct Route {
     /// For example `/v1/store/orders/{orderId}`.
     pub pattern: String,
     /// Methods; GET brings HEAD.
@@ -22,7 +22,7 @@ pub struct Route {
 
 /// Why a request fits no route.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RouteError {
+pub(crate) enum RouteError {
     /// No pattern matches.
     NotFound,
     /// A pattern matches, the method does not; the text is for `Allow`.
@@ -35,7 +35,7 @@ pub enum RouteError {
 
 /// The routes of one upstream, in order.
 #[derive(Debug)]
-pub struct RouteTable(Vec<Route>);
+pub(crate) struct RouteTable(Vec<Route>);
 
 impl RouteTable {
     pub(super) fn new(routes: Vec<Route>) -> Self {
@@ -43,7 +43,13 @@ impl RouteTable {
     }
 
     /// The largest body the request may send.
-    pub fn pick(&self, method: &Method, path: &str, body: BodyPromise, body_bytes_max: u64) -> Result<u64, RouteError> {
+    pub(crate) fn pick(
+        &self,
+        method: &Method,
+        path: &str,
+        body: BodyPromise,
+        body_bytes_max: u64,
+    ) -> Result<u64, RouteError> {
         // TRACE and CONNECT are nobody's: one mirrors headers, the other opens tunnels.
         if matches!(*method, Method::TRACE | Method::CONNECT) {
             return Err(self.methods(path).map_or(RouteError::NotFound, RouteError::Method));
@@ -57,14 +63,14 @@ impl RouteTable {
     }
 
     /// Whether anybody may ask for this without a key.
-    pub fn is_open(&self, method: &Method, path: &str) -> bool {
+    pub(crate) fn is_open(&self, method: &Method, path: &str) -> bool {
         let fits = |route: &&Route| matches(&route.pattern, path);
         let wanted = if *method == Method::HEAD { &Method::GET } else { method };
         self.0.iter().filter(fits).any(|route| route.open && route.methods.contains(wanted))
     }
 
     /// A browser's preflight on a path: it has no body.
-    pub fn pick_preflight(&self, path: &str, body: BodyPromise) -> Result<u64, RouteError> {
+    pub(crate) fn pick_preflight(&self, path: &str, body: BodyPromise) -> Result<u64, RouteError> {
         match (self.methods(path), body) {
             (None, _) => Err(RouteError::NotFound),
             (Some(_), BodyPromise::None) => Ok(0),
@@ -73,7 +79,7 @@ impl RouteTable {
     }
 
     /// The methods a path offers, for `Allow`; `None` when the path does not exist, "any" when there are no routes.
-    pub fn methods(&self, path: &str) -> Option<String> {
+    pub(crate) fn methods(&self, path: &str) -> Option<String> {
         if self.0.is_empty() {
             return Some("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS".to_owned());
         }

@@ -37,7 +37,7 @@ const TRIES_MAX: usize = 4;
 
 /// The connections of an address.
 #[derive(Debug)]
-pub struct Sessions {
+pub(crate) struct Sessions {
     /// One for each connection that is kept, whatever its address: each holds a descriptor.
     places: Arc<Semaphore>,
     all: Mutex<VecDeque<Arc<Session>>>,
@@ -47,7 +47,7 @@ pub struct Sessions {
 
 /// A place for one request on a connection, until dropped.
 #[derive(Debug)]
-pub struct Lease {
+pub(crate) struct Lease {
     session: Arc<Session>,
     /// What sends the request.
     pub sender: SendRequest<Bytes>,
@@ -61,19 +61,19 @@ impl Sessions {
     }
 
     /// Whether HTTP/2 was agreed on the last time that TLS came about.
-    pub fn agreed(&self) -> bool {
+    pub(crate) fn agreed(&self) -> bool {
         self.agreed.load(Ordering::Relaxed)
     }
 
     /// Remembers what was agreed on.
-    pub fn note(&self, agreed: bool) {
+    pub(crate) fn note(&self, agreed: bool) {
         if self.agreed() != agreed {
             self.agreed.store(agreed, Ordering::Relaxed);
         }
     }
 
     /// A place on a connection of this tenant that was made with what is shown today; `connect` makes another one.
-    pub async fn lease<F>(
+    pub(crate) async fn lease<F>(
         &self,
         tenant: Tenant,
         shown: Option<Arc<ClientConfig>>,
@@ -103,7 +103,7 @@ impl Sessions {
     }
 
     /// Takes a connection on which HTTP/2 was just agreed on.
-    pub fn adopt(&self, tenant: Tenant, shown: Option<Arc<ClientConfig>>, patience: Duration, stream: Stream) {
+    pub(crate) fn adopt(&self, tenant: Tenant, shown: Option<Arc<ClientConfig>>, patience: Duration, stream: Stream) {
         self.note(true);
         // Its place is not used: the request that brought it asks for one as all others do.
         drop(self.open(tenant, shown, patience, std::future::ready(Ok(stream))));
@@ -182,29 +182,34 @@ impl Sessions {
 
 impl Lease {
     /// The connection takes no more requests.
-    pub fn leave(&self) {
+    pub(crate) fn leave(&self) {
         self.session.leave();
     }
 
     /// The request was sent: where nothing has come for a while, the other side is asked whether it is there.
-    pub fn sends(&self) {
+    pub(crate) fn sends(&self) {
         self.session.sends();
     }
 
     /// Something of a response came.
-    pub fn responds(&self) {
+    pub(crate) fn responds(&self) {
         self.session.responds();
     }
 
     /// The connection takes no more requests if nothing at all has come over it since then.
-    pub fn leave_if_silent_since(&self, then: Instant) {
+    pub(crate) fn leave_if_silent_since(&self, then: Instant) {
         if self.session.heard().is_none_or(|heard| heard <= then) {
             self.session.leave();
         }
     }
 
+    /// Whether nothing has come over the connection since the other side was asked whether it is there.
+    pub(crate) fn is_unheard(&self) -> bool {
+        self.session.is_unheard()
+    }
+
     /// Why the connection broke off, where that is known.
-    pub fn reason(&self) -> Option<String> {
+    pub(crate) fn reason(&self) -> Option<String> {
         self.session.reason()
     }
 }

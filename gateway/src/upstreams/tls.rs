@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use aws_lc_rs::digest;
-use chassis::peer::{certificates, chain_and_key};
+use chassis::peer::{CERTIFICATES_BYTES_MAX, certificates, chain_and_key};
+use chassis::secret::read_regular;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs as provider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -20,7 +21,7 @@ const HTTP1: &[u8] = b"http/1.1";
 
 /// How an upstream is spoken to over TLS, as configured.
 #[derive(Clone, Debug)]
-pub struct TlsSettings {
+pub(crate) struct TlsSettings {
     /// The name that its certificate has to be for, and that it is asked by; `None`: that of the endpoint.
     pub server_name: Option<ServerName<'static>>,
     /// Whose certificates are believed; `None`: those the system believes.
@@ -35,7 +36,7 @@ pub struct TlsSettings {
 
 /// The same at work.
 #[derive(Debug)]
-pub struct Tls {
+pub(crate) struct Tls {
     /// As configured.
     pub settings: TlsSettings,
     current: ArcSwap<Loaded>,
@@ -54,7 +55,7 @@ impl Tls {
     ///
     /// # Errors
     /// When one cannot be used.
-    pub fn load(settings: TlsSettings) -> anyhow::Result<Self> {
+    pub(crate) fn load(settings: TlsSettings) -> anyhow::Result<Self> {
         let current = ArcSwap::from_pointee(read(&settings, digest_of(&settings))?);
         Ok(Self { settings, current })
     }
@@ -63,7 +64,7 @@ impl Tls {
     ///
     /// # Errors
     /// As [`Tls::load`]; what was in force stays.
-    pub fn reload(&self) -> anyhow::Result<bool> {
+    pub(crate) fn reload(&self) -> anyhow::Result<bool> {
         let digest = digest_of(&self.settings);
         let changed = digest != self.current.load().digest;
         if changed {
@@ -84,7 +85,7 @@ fn digest_of(settings: &TlsSettings) -> Vec<u8> {
     let client = settings.client.iter().flat_map(|(chain, key)| [chain, key]);
     let mut all = digest::Context::new(&digest::SHA256);
     for file in settings.authority.iter().chain(client) {
-        let bytes = zeroize::Zeroizing::new(std::fs::read(file).unwrap_or_default());
+        let bytes = read_regular(file, CERTIFICATES_BYTES_MAX).map(|(bytes, _)| bytes).unwrap_or_default();
         all.update(digest::digest(&digest::SHA256, &bytes).as_ref());
     }
     all.finish().as_ref().to_vec()
@@ -169,7 +170,7 @@ impl ServerCertVerifier for Anybody {
 
 /// Why TLS did not come about, in words for an operator; `None` for an error that is not of TLS. Nothing in them was sent by
 /// the other side but the number of an alert.
-pub fn reason(error: &std::io::Error) -> Option<String> {
+pub(crate) fn reason(error: &std::io::Error) -> Option<String> {
     use rustls::{AlertDescription as Alert, CertificateError as Wrong, Error};
     let error = error.get_ref()?.downcast_ref::<Error>()?;
     Some(match error {

@@ -9,7 +9,7 @@ use super::{Endpoint, Tls};
 
 /// How an upstream is spoken to.
 #[derive(Clone, Debug)]
-pub enum Transport {
+pub(crate) enum Transport {
     /// HTTP/1.1 in clear text.
     Plain,
     /// HTTP/2 in clear text, which it is known to speak.
@@ -20,7 +20,7 @@ pub enum Transport {
 
 impl Transport {
     /// The part of a URL that says so.
-    pub fn scheme(&self) -> &'static str {
+    pub(crate) fn scheme(&self) -> &'static str {
         match self {
             Self::Plain => "http",
             Self::PlainHttp2 => "h2c",
@@ -29,7 +29,7 @@ impl Transport {
     }
 
     /// The settings of TLS.
-    pub fn tls(&self) -> Option<&Tls> {
+    pub(crate) fn tls(&self) -> Option<&Tls> {
         match self {
             Self::Tls(tls) => Some(tls),
             Self::Plain | Self::PlainHttp2 => None,
@@ -37,7 +37,7 @@ impl Transport {
     }
 
     /// Whether its certificate is not looked at.
-    pub fn is_insecure(&self) -> bool {
+    pub(crate) fn is_insecure(&self) -> bool {
         self.tls().is_some_and(|tls| tls.settings.insecure)
     }
 
@@ -71,7 +71,7 @@ impl Transport {
     }
 
     /// Whether a request goes over a connection that carries many: that is known, or was agreed on the last time.
-    pub fn multiplexes(&self, endpoint: &Endpoint) -> bool {
+    pub(crate) fn multiplexes(&self, endpoint: &Endpoint) -> bool {
         match self {
             Self::Plain => false,
             Self::PlainHttp2 => true,
@@ -80,12 +80,12 @@ impl Transport {
     }
 
     /// What a connection that carries many is made with today.
-    pub fn shown(&self) -> Option<Arc<ClientConfig>> {
+    pub(crate) fn shown(&self) -> Option<Arc<ClientConfig>> {
         self.tls().map(|tls| tls.config(true))
     }
 
     /// The scheme of URLs, as requests over HTTP/2 say it.
-    pub fn url_scheme(&self) -> http::uri::Scheme {
+    pub(crate) fn url_scheme(&self) -> http::uri::Scheme {
         if self.tls().is_some() { http::uri::Scheme::HTTPS } else { http::uri::Scheme::HTTP }
     }
 }

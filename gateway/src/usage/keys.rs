@@ -25,7 +25,7 @@ struct Used {
 }
 
 /// The keys that were used.
-pub struct KeyBook {
+pub(crate) struct KeyBook {
     parts: Vec<Mutex<HashMap<KeyId, Used>>>,
 }
 
@@ -37,7 +37,7 @@ impl Default for KeyBook {
 
 impl KeyBook {
     /// Notes a request with this key.
-    pub fn note(&self, key: &KeyId, now: UnixMillis) {
+    pub(crate) fn note(&self, key: &KeyId, now: UnixMillis) {
         let minute = Window::Minute.index(now);
         let Some(part) = self.part(key) else { return };
         let mut used = part.lock();

@@ -11,7 +11,7 @@ use contract::usage::{BANS_MAX, KEY_USES_MAX, KeyReport, USAGE_PROJECTS_MAX, Usa
 use serde::Serialize;
 
 use super::UsageBook;
-use crate::quota::Quota;
+use quota::Quota;
 
 /// Between two reports.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -26,7 +26,7 @@ const REPORTS_PER_ROUND: usize = 20;
 const BANS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Where to report, and as whom.
-pub struct Reporter {
+pub(crate) struct Reporter {
     /// The control plane's internal listener.
     pub control: Peer,
     /// The token for it.
@@ -59,7 +59,7 @@ impl Told {
 
 impl Reporter {
     /// Reports until it is dropped.
-    pub async fn run(self) {
+    pub(crate) async fn run(self) {
         let Ok(client) = self.control.client().and_then(|client| Ok(client.timeout(REPORT_MAX).build()?)) else {
             return;
         };

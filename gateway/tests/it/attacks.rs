@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use gateway::rejection::Rejection;
+use contract::rejection::Rejection;
 
 use crate::world::client::Client;
 use crate::world::{DEMO, ORDERS, World};

@@ -13,8 +13,8 @@ use crate::world::{BLOG, DEMO, ORDERS, SHOP, World, eventually, within};
 
 const WWW: &str = "www.shop.example";
 
-/// Fields of a request's log line whose values differ from run to run.
-const VARYING: [&str; 3] = ["timestamp", "request_id", "node"];
+/// Fields of a request's log line that say when and where it was answered.
+const VARYING: [&str; 4] = ["timestamp", "request_id", "gateway", "node"];
 
 /// The log line of a reply, all of it but [`VARYING`]. A field that is not expected is seen, and so is one that is missing.
 async fn logged(world: &World, reply: &Reply) -> Value {

@@ -6,7 +6,7 @@ mod fault_proxy;
 mod faults;
 mod outcome;
 mod restarts;
-#[path = "../../src/quota/tests/redis/server.rs"]
+#[path = "../../../quota/src/tests/redis/server.rs"]
 #[expect(dead_code, reason = "the tests of the store itself need sentinels as well")]
 mod server;
 mod shared;

@@ -8,7 +8,9 @@ use contract::keyring::{Generation, KEYRING_PLACE, Keyring};
 use contract::time::UnixSeconds;
 use contract::token::{KeySet, SigningKey};
 use contract::trust::{ORDERS_SERVICE, PassFor};
+use serde_json::Value;
 
+use crate::world::client::Reply;
 use crate::world::control::line;
 use crate::world::credentials::{name, operator_pass, operators, sealed};
 use crate::world::{NOW, World, eventually};
@@ -59,10 +61,19 @@ async fn signer(world: &World, numbers: &[u8]) -> u8 {
     .await
 }
 
+/// What the gateway says that it is called, in its status as in the log line of this reply.
+async fn called(world: &World, reply: &Reply) -> Value {
+    let status: Value = serde_json::from_str(&world.admin.get("/status").await.1).unwrap();
+    let line = world.log.line_of(reply.request_id()).await;
+    assert_eq!(line.get("gateway").unwrap_or(&Value::Null), &status["gateway"]);
+    status["gateway"].clone()
+}
+
 #[tokio::test]
 async fn a_gateway_signs_with_the_newest_key_whose_time_has_come_also_after_a_restart_alone() {
     let mut world = world().await;
-    assert_eq!(world.ask(world.list()).await.status, 200);
+    let unnamed = world.ask(world.list()).await;
+    assert_eq!((unnamed.status, called(&world, &unnamed).await), (200, Value::Null));
     assert_eq!(world.orders.only_request().head.get("tollhouse-identity-token"), None, "it has no key yet");
     world.control.say(&keys(vec![generation(2, NOW + 100), generation(1, NOW)]));
     assert_eq!(signer(&world, &[1, 2]).await, 1);
@@ -70,6 +81,8 @@ async fn a_gateway_signs_with_the_newest_key_whose_time_has_come_also_after_a_re
     world.begin_stop();
     world.stopped().await.unwrap();
     world.run().await;
+    let named = world.ask(world.list()).await;
+    assert_eq!(called(&world, &named).await, name(0), "it knows its name as it knows its keys");
     assert_eq!(signer(&world, &[1, 2]).await, 1);
     world.control.revive().await;
     world.control.asked(2).await;

@@ -10,7 +10,7 @@ use contract::plan::Plan;
 use contract::usage::{KeyReport, USAGE_PROJECTS_MAX};
 
 use crate::world::client::{Ask, Client, handshake, status_of};
-use crate::world::credentials::credential;
+use crate::world::credentials::{credential, name};
 use crate::world::entities::{TestKey, project, site};
 use crate::world::observed::Log;
 use crate::world::upstream::{Act, response};
@@ -62,6 +62,7 @@ async fn every_request_is_one_line_with_what_one_wants_to_know() {
     let expected = serde_json::json!({
         "timestamp": "2027-01-15T08:00:10.000Z",
         "request_id": reply.request_id(),
+        "gateway": name(0),
         "node": line["node"],
         "client_ip": "127.0.0.1",
         "proto": "h1",
@@ -111,8 +112,8 @@ async fn a_refusal_of_the_door_looks_like_any_other_refusal() {
             assert_eq!(client.rest().await, b"", "the connection ends");
             let line = world.log.line_of(reply.request_id()).await;
             assert_eq!(
-                (&line["code"], &line["status"], &line["surface"]),
-                (&code.into(), &status.into(), &"door".into())
+                (&line["code"], &line["status"], &line["surface"], &line["gateway"]),
+                (&code.into(), &status.into(), &"door".into(), &name(0).into())
             );
         }
         let class = status / 100;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use contract::feed::Entity;
 use contract::project::Access;
 use contract::site::{Serves, Site};
-use rcgen::{CertificateParams, ExtendedKeyUsagePurpose};
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa};
 use rustls::pki_types::CertificateDer;
 
 use crate::world::client::handshake;
@@ -45,6 +45,11 @@ fn clients() -> (String, String) {
     certificates::leaf_with(&[WILDCARD], |params| {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     })
+}
+
+/// A pair of the right authority that is an authority itself.
+fn authoritys() -> (String, String) {
+    certificates::leaf_with(&[WILDCARD], |params| params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained))
 }
 
 /// The leaf that a handshake for the platform's host shows.
@@ -96,6 +101,7 @@ async fn a_wrong_certificate_never_replaces_a_good_one() {
         // The right authority's certificate behind it makes it no better.
         (with_root(namesake()), "authority", "nothing shows that it has the same key"),
         (clients(), "purpose", "it is not for servers"),
+        (authoritys(), "ca", "it is an authority's"),
         (broken, "unusable", "the private key does not belong to the certificate"),
         (key_alone, "unusable", "the private key does not belong to the certificate"),
         (("no certificate".to_owned(), good.1.clone()), "unusable", "the chain is empty"),
@@ -171,4 +177,40 @@ async fn wrong_names_at_the_start_are_reported_and_mended_without_a_restart() {
     world.put_platform_certificate(&right);
     eventually("no fault", async || faults(&world).await.is_empty().then_some(())).await;
     assert_eq!(shown(&world).await, leaf(&right));
+}
+
+/// One that no client trusts is reported, and says nothing about the authority and the end of the good one after it.
+#[tokio::test]
+async fn a_self_signed_certificate_at_the_start_is_reported_and_replaced_by_a_good_one() {
+    for (pair_at_start, reason, words) in
+        [(staging(), "self_signed", "it is signed by itself"), (authoritys(), "ca", "it is an authority's")]
+    {
+        let world = World::with(|setup| setup.platform = pair_at_start.clone()).await;
+        says(&world, words).await;
+        world.admin.counts(&series("in_use", reason), 1).await;
+        assert_eq!(shown(&world).await, leaf(&pair_at_start));
+        let good = pair(&[WILDCARD], -1, 60);
+        world.put_platform_certificate(&good);
+        eventually("the good one", async || (shown(&world).await == leaf(&good)).then_some(())).await;
+        world.admin.counts(&series("in_use", reason), 0).await;
+        assert_eq!(faults(&world).await, Vec::<String>::new());
+        world.end().await;
+    }
+}
+
+/// What is no regular file is refused like every other mistake, and is not waited for.
+#[tokio::test]
+async fn a_pipe_in_place_of_the_certificate_does_not_end_the_watching() {
+    let good = pair(&[WILDCARD], -10, 60);
+    let world = World::with(|setup| setup.platform = good.clone()).await;
+    let file = world.settings_file().with_file_name("platform.pem");
+    std::fs::remove_file(&file).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+    says(&world, "is no regular file").await;
+    world.admin.counts(&series("refused", "unusable"), 1).await;
+    assert_eq!(shown(&world).await, leaf(&good));
+    std::fs::remove_file(&file).unwrap();
+    let better = pair(&[WILDCARD], -1, 90);
+    world.put_platform_certificate(&better);
+    eventually("the better one", async || (shown(&world).await == leaf(&better)).then_some(())).await;
 }

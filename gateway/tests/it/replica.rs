@@ -103,6 +103,58 @@ async fn a_gateway_that_restarts_while_the_control_plane_is_dead_serves_everythi
 }
 
 /// Why the gateway refuses what the control plane holds.
+/// Every kind of damage: another file, a part of it, wrong bytes at its start or throughout.
+fn damaged(good: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
+    let wrong_from = |from: usize, step: usize| {
+        let mut bytes = good.to_vec();
+        bytes.iter_mut().skip(from).step_by(step).for_each(|byte| *byte ^= 0x5a);
+        bytes
+    };
+    let cut = |part: usize| good[..good.len() / part].to_vec();
+    vec![
+        ("another file", b"no database".to_vec()),
+        ("its first half", cut(2)),
+        ("its first page", cut(good.len() / 4_096)),
+        ("zeroes", vec![0; good.len()]),
+        ("wrong from the start", wrong_from(0, 1)),
+        ("wrong behind the head", wrong_from(512, 1)),
+        ("one byte of 64 wrong", wrong_from(64, 64)),
+    ]
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_set_aside_and_the_gateway_starts_anew() {
+    let mut world = World::start().await;
+    let replica = world.data("replica.redb");
+    let stop = async |world: &mut World| {
+        world.begin_stop();
+        world.stopped().await.expect("a clean end");
+    };
+    stop(&mut world).await;
+    for (damage, bytes) in damaged(&std::fs::read(&replica).unwrap()) {
+        std::fs::write(&replica, &bytes).unwrap();
+        std::fs::write(world.data("place"), &bytes).unwrap();
+        world.run().await;
+        world.is_ready().await;
+        assert_eq!(world.ask(world.list()).await.status, 200, "{damage}");
+        let kept = ["place", "replica.redb"].map(|name| world.data(&format!("{name}.damaged")));
+        for file in &kept {
+            assert!(std::fs::read(file).unwrap() == bytes, "{damage}: {} is what was found", file.display());
+        }
+        for name in ["place", "replica.redb"] {
+            world.admin.counts(&format!("edge_damaged_file{{file=\"{name}\"}}"), 1).await;
+        }
+        let (_, status) = world.admin.get("/status").await;
+        let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+        assert_eq!(status["damaged_files"], serde_json::json!(["place.damaged", "replica.redb.damaged"]));
+        for name in ["place.damaged", "replica.redb.damaged"] {
+            std::fs::remove_file(world.data(name)).unwrap();
+        }
+        world.admin.counts("edge_damaged_file{file=\"place\"}", 0).await;
+        stop(&mut world).await;
+    }
+}
+
 async fn refusal(world: &World) -> Option<String> {
     let (_, status) = world.admin.get("/status").await;
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
@@ -196,16 +248,48 @@ async fn a_database_that_went_back_is_refused_at_any_number() {
 }
 
 #[tokio::test]
-async fn an_acceptance_of_what_is_followed_anyhow_changes_nothing() {
+async fn an_acceptance_without_a_refusal_is_refused_and_arms_nothing() {
     let world = World::start().await;
-    let changed = accept(&world).await;
-    for kind in ["keys", "hostnames", "projects"] {
-        for change in ["added", "removed", "changed"] {
-            assert_eq!(changed[kind][change]["count"], 0, "{changed}");
-        }
-    }
-    world.control.put(site("later.tollhouse.localhost", "blog")).await;
-    assert_eq!(world.control.asked_after(), [0, 0], "everything was asked for once more");
+    let nothing = async || {
+        let (status, said) = world.admin.ask("POST", "/replica/accept", &world.operator()).await;
+        assert_eq!(status, 409, "{said}");
+        assert!(said.contains("nothing_to_accept") && said.contains("Nothing is refused here"), "{said}");
+    };
+    nothing().await;
+    // Nor while the control plane is away: what comes back is another database.
+    world.control.die().await;
+    nothing().await;
+    drop(world.control.lose_database());
+    world.control.revive().await;
+    refuses(&world).await;
+    assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
+}
+
+#[tokio::test]
+async fn an_acceptance_is_of_the_database_that_was_refused_alone() {
+    let world = World::start().await;
+    let right = world.control.lose_database();
+    refuses(&world).await;
+    let refused = world.control.copy_database();
+    world.control.die().await;
+    let authorization = world.operator();
+    assert_eq!(world.admin.ask("POST", "/replica/accept", &authorization).await.0, 200);
+    // A third one comes in its place.
+    world.control.put_back(right);
+    drop(world.control.lose_database());
+    world.control.publish(Effect::Put(site("third.tollhouse.localhost", "blog")));
+    let before = world.control.refused();
+    world.control.revive().await;
+    eventually("the gateway asks again", async || (world.control.refused() > before + 1).then_some(())).await;
+    let (_, said) = world.admin.ask("GET", "/replica/accept", &authorization).await;
+    assert!(said.contains("\"none\"") && said.contains("node accept"), "{said}");
+    assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200, "the last good state is served");
+    // And it is used up.
+    world.control.put_back(refused);
+    refuses(&world).await;
+    let before = world.control.refused();
+    eventually("the gateway asks again", async || (world.control.refused() > before).then_some(())).await;
+    assert_eq!(world.ask(Ask::get(BLOG, "/")).await.status, 200);
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::sync::Semaphore;
@@ -176,6 +177,31 @@ async fn a_get_that_was_sent_into_silence_is_served_by_another_connection() {
     }
     assert_eq!(upstream.connections(), 2);
     drop(client);
+    world.end().await;
+}
+
+/// However many there are of them: none is refused because others were sent once more before it.
+#[tokio::test]
+async fn all_gets_that_were_sent_into_silence_are_served_by_another_connection() {
+    const EVERY: Duration = Duration::from_millis(40);
+    let Scene { upstream, relay, world, _files } = scene(false, 100, "first_byte_timeout = \"60s\"").await;
+    let client = world.h2(BLOG).await;
+    let ask = Ask::get(BLOG, "/");
+    assert_eq!(client.ask(&ask).await.status, 200);
+    relay.silence();
+    // 25 a second for three seconds: the first fifty are sent before the connection is in doubt.
+    let (client, ask) = (&client, &ask);
+    let paced = (0..75).map(async |number| {
+        tokio::time::sleep(EVERY * number).await;
+        let reply = client.ask(ask).await;
+        (reply.status, reply.header("x-connection").map(str::to_owned))
+    });
+    let replies = join_all(paced).await;
+    let failed = replies.iter().filter(|(status, _)| *status != 200).count();
+    assert_eq!(failed, 0, "of 75");
+    assert!(replies.iter().all(|(_, connection)| *connection == replies[0].1), "{replies:?}");
+    assert_eq!(upstream.connections(), 2);
+    drop(replies);
     world.end().await;
 }
 

@@ -229,6 +229,11 @@ impl World {
         std::fs::write(file("platform.key"), key).unwrap();
     }
 
+    /// A file of the gateway's data directory.
+    pub(crate) fn data(&self, name: &str) -> std::path::PathBuf {
+        self.directory.path().join("data").join(name)
+    }
+
     pub(crate) fn settings_file(&self) -> std::path::PathBuf {
         self.directory.path().join("gateway.toml")
     }

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -10,6 +11,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use chassis::clock::Clock as _;
 use chassis::guard::{operator_token, pass};
 use chassis::secret::Secret;
 use contract::token::{Claims, IDENTITY_TOKEN_HEADER, KeySet, SigningKey};
@@ -66,7 +68,7 @@ fn from_gateway(world: &World, key: &SigningKey, method: Method, path: &str) -> 
         audience: "orders".to_owned(),
         caller: Some(caller()),
         site_project: None,
-        issued_at: NOW.to_seconds(),
+        issued_at: world.clock.now_seconds(),
     };
     let request = world.unsigned(method, path).header("x-forwarded-for", "192.0.2.1");
     request.header("x-request-id", "r1").header(IDENTITY_TOKEN_HEADER, key.sign(&claims))
@@ -112,6 +114,35 @@ async fn who_was_believed_is_believed_after_a_start_without_the_control_plane() 
     until("the new keys are known", async || listed(&world, &key(2)).await == 200).await;
     assert_eq!(listed(&world, &gateways).await, 401);
     world.stop().await;
+}
+
+/// How old the word of the control plane is, as operators are told, in seconds.
+async fn trust_seconds_old(world: &World, operators: &SigningKey) -> serde_json::Value {
+    let pass = pass(operators, &PassFor::service(ORDERS_SERVICE), world.clock.now_seconds());
+    let status = world.outsider(Method::GET, "/internal/status").bearer_auth(&pass).send().await.unwrap();
+    status.json::<serde_json::Value>().await.unwrap()["trust_seconds_old"].clone()
+}
+
+#[tokio::test]
+async fn the_age_of_the_control_planes_word_is_told_while_it_is_away() {
+    let (gateways, operators) = (key(1), key(9));
+    let (plane, address) = ControlPlane::start(Trust { gateways: set(&gateways), operators: set(&operators) }).await;
+    let world = World::with(&settings(address)).await;
+    until("the word is new", async || trust_seconds_old(&world, &operators).await == 0).await;
+    *plane.0.lock() = None;
+    // Again, should an answer be on its way.
+    until("the word is old", async || {
+        world.clock.advance(Duration::from_mins(10));
+        trust_seconds_old(&world, &operators).await == 600
+    })
+    .await;
+    let metrics = world.metrics().await;
+    let confirmed = format!("orders_trust_confirmed_timestamp_seconds {}", world.clock.now_seconds().0 - 600);
+    assert!(metrics.contains(&confirmed), "{confirmed}: {metrics}");
+    assert_eq!(listed(&world, &gateways).await, 200, "it goes on with that word");
+    *plane.0.lock() = Some(Trust { gateways: set(&key(2)), operators: set(&operators) });
+    until("the word is new", async || trust_seconds_old(&world, &operators).await == 0).await;
+    assert_eq!(listed(&world, &gateways).await, 401);
 }
 
 #[tokio::test]

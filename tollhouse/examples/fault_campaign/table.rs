@@ -99,7 +99,7 @@ fn nameless(words: &str) -> String {
         .split(' ')
         .map(|word| {
             let bare = word.trim_matches(['(', ')', ':']);
-            if bare.starts_with("gw-") || bare.starts_with("127.0.0.1:") { "…" } else { word }
+            if bare.contains("/gw-") || bare.starts_with("127.0.0.1:") { "…" } else { word }
         })
         .collect();
     words.join(" ").replace("… …", "…")

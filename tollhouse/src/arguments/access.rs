@@ -51,6 +51,13 @@ pub enum Node {
         #[arg(long, default_value = "7d", value_parser = ago)]
         since: Duration,
     },
+    /// The certificates of the listeners between processes, which `tollhouse init` makes: what each names and when it ends.
+    Certificates {
+        /// Make new ones with new keys, for all processes or the one with this name. Processes take theirs within a second
+        /// of having the files.
+        #[arg(long, value_name = "NAME", num_args = 0..=1)]
+        replace: Option<Option<String>>,
+    },
     /// Give all gateways new keys; those of before are worth nothing.
     Rotate,
     /// Let all gateways replace what they know by what the control plane holds now, and print what that changed: keys,
@@ -70,12 +77,15 @@ pub enum Token {
         #[arg(long, default_value_t = 90)]
         days: u32,
     },
-    /// All tokens: until when, and when they were used last.
+    /// All tokens: who made them, until when they are good, and when they were used last.
     List,
-    /// Refuse a token from now on.
+    /// Refuse a token from now on, and list what it made: other tokens, and credentials of gateways and services.
     Revoke {
         /// Whose it is.
         name: String,
+        /// Refuse what it made as well, and what that made.
+        #[arg(long)]
+        made: bool,
     },
 }
 

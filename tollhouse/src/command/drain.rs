@@ -11,21 +11,18 @@ pub(super) async fn run(common: &Common, client: &Client, node: Option<&str>, re
     let mut found = Vec::new();
     for (edge, status) in client.every_edge(&Method::GET, "/status").await {
         if let Ok(status) = status {
-            let name = status.get("node").and_then(Value::as_str).unwrap_or_default().to_owned();
-            found.push((name, edge));
+            let process = status.get("node").and_then(Value::as_str).unwrap_or_default();
+            found.push((format!("{}/{process}", edge.gateway), edge));
         }
     }
-    let names = || found.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
-    let chosen = match node {
-        Some(node) => found.iter().find(|(name, _)| name == node),
-        None if found.len() > 1 => anyhow::bail!("say which gateway: {}", names()),
-        None => found.first(),
-    };
-    let Some((name, edge)) = chosen else {
-        anyhow::bail!(
-            "no gateway called so answers; these do: {}",
-            if found.is_empty() { "none".to_owned() } else { names() }
-        );
+    let is_meant = |name: &str| node.is_none_or(|node| name == node || name.split('/').any(|part| part == node));
+    let meant: Vec<_> = found.iter().filter(|(name, _)| is_meant(name)).collect();
+    let names = |of: &[&(String, _)]| of.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+    let (name, edge) = match *meant {
+        [one] => one,
+        [] if found.is_empty() => anyhow::bail!("no gateway answers"),
+        [] => anyhow::bail!("no gateway called so answers; these do: {}", names(&found.iter().collect::<Vec<_>>())),
+        _ => anyhow::bail!("say which: {}", names(&meant)),
     };
     let method = if resume { Method::DELETE } else { Method::POST };
     let answered = client.edge_at(edge, method, "/drain").await?;

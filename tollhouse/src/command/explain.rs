@@ -30,8 +30,13 @@ pub(super) async fn run(common: &Common, client: &Client, about: &str) -> anyhow
     let nodes: Vec<Value> = answers
         .iter()
         .map(|(edge, answer)| match answer {
-            Ok(known) => json!({ "address": edge.admin, "why": known.get("why"), "revision": known.get("revision") }),
-            Err(error) => json!({ "address": edge.admin, "why": format!("{error:#}") }),
+            Ok(known) => json!({
+                "gateway": edge.gateway,
+                "address": edge.admin,
+                "why": known.get("why"),
+                "revision": known.get("revision"),
+            }),
+            Err(error) => json!({ "gateway": edge.gateway, "address": edge.admin, "why": format!("{error:#}") }),
         })
         .collect();
     let mut failure = None;

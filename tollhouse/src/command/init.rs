@@ -6,19 +6,18 @@
 
 mod shares;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use chassis::clock::{Clock as _, SystemClock};
 use chassis::secret::{Secret, write_private};
 use contract::hostname::Hostname;
-use contract::trust::{CONTROL_PLANE, ORDERS_SERVICE};
+use contract::trust::ORDERS_SERVICE;
 use serde_json::json;
 
 use crate::arguments::{Common, Init};
 use crate::client::Client;
-use crate::directory::{Address, Directory, GATEWAYS, INTERNAL_AUTHORITY, RunFile, SERVICES};
+use crate::directory::{Address, Directory, GATEWAY_NAMES, GATEWAYS, INTERNAL_AUTHORITY, RunFile, SERVICES};
 use crate::output::{answer, lines};
 use crate::up::{authority, demo};
 
@@ -30,15 +29,12 @@ const PASSWORDS: [&str; 4] = [
     "secrets/domains-database.password",
 ];
 
-/// The gateways of `docker-compose.yml`. Those that are started in numbers share a credential.
-const NAMES: [&str; 3] = ["gateway-1", "gateway-2", "gateway-more"];
-
 pub(super) fn init(common: &Common, directory: &Directory, options: &Init) -> anyhow::Result<()> {
     // First, so that everything below is made private.
     chassis::process::prepare()?;
     directory.platform_secret()?;
     Secret::load_or_create(&directory.path("secrets/sealing.key"))?;
-    for gateway in NAMES {
+    for gateway in GATEWAY_NAMES {
         directory.credential(GATEWAYS, gateway)?;
     }
     directory.credential(SERVICES, ORDERS_SERVICE)?;
@@ -47,11 +43,6 @@ pub(super) fn init(common: &Common, directory: &Directory, options: &Init) -> an
     }
     let now = SystemClock::new().now_seconds();
     authority::ensure(directory, &options.platform_domain, now)?;
-    let services = [(CONTROL_PLANE, options.control.host()), (ORDERS_SERVICE, options.orders.host())];
-    let gateways = options.edges.iter().map(|edge| (edge.gateway.as_str(), edge.admin.host()));
-    let mut nodes: BTreeMap<&str, &str> = NAMES.map(|name| (name, name)).into();
-    nodes.extend(services.into_iter().chain(gateways));
-    authority::ensure_internal(directory, &nodes, now)?;
     let edge = |port| -> anyhow::Result<Address> {
         edge_address(&options.platform_domain, port).parse().map_err(anyhow::Error::msg)
     };
@@ -67,6 +58,7 @@ pub(super) fn init(common: &Common, directory: &Directory, options: &Init) -> an
         orders_admin: None,
         domains_admin: None,
     };
+    authority::internal::ensure(directory, &run, now)?;
     directory.write_json("run.json", &run)?;
     if let Some(target) = &options.shares {
         shares::write(directory, target)?;

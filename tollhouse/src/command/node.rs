@@ -1,6 +1,7 @@
 //! `tollhouse node`.
 
 mod accept;
+mod certificates;
 
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use chassis::percent::segment;
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use super::credentials::{self, PATH};
 use crate::arguments::{Common, Node};
 use crate::client::Client;
 use crate::output::{answer, table};
@@ -18,10 +20,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Node) -> anyho
         Node::Add { name, service } => {
             let kind = if service { "service" } else { "gateway" };
             let body = json!({ "name": name, "kind": kind });
-            let made = client.control(Method::POST, "/internal/gateways", &body).await?;
-            let credential =
-                made.get("credential").and_then(Value::as_str).context("an answer without a credential")?;
-            let credential = credential.to_owned();
+            let (made, credential) = credentials::make(client, body, "credential").await?;
             answer(common, &made, |_| {
                 format!(
                     "{credential}\n\nThis is the credential of {name}, shown once. Put it into a file that only the \
@@ -29,22 +28,9 @@ pub(super) async fn run(common: &Common, client: &Client, action: Node) -> anyho
                 )
             });
         }
-        Node::List => {
-            let found = client.control(Method::GET, "/internal/gateways", &Value::Null).await?;
-            let rows = found.get("gateways").cloned().unwrap_or(found);
-            let columns = [
-                ("NAME", "/name"),
-                ("KIND", "/kind"),
-                ("ADDED", "/created_at"),
-                ("LAST SEEN", "/last_seen_at"),
-                ("REVOKED", "/revoked_at"),
-                ("FILE", "/file"),
-            ];
-            answer(common, &rows, |rows| table(rows, &columns));
-        }
+        Node::List => answer(common, &credentials::list(client, false).await?, credentials::shown),
         Node::Revoke { name, since } => {
-            let path = format!("/internal/gateways/{}", segment(&name));
-            let mut answered = client.control(Method::DELETE, &path, &Value::Null).await?;
+            let mut answered = credentials::revoke(client, &kind_of(client, &name).await?, &name, false).await?;
             // It is revoked: what was changed through it can be asked for again.
             let changed = changes(client, &name, since).await;
             if let (Ok(changed), Some(fields)) = (&changed, answered.as_object_mut()) {
@@ -59,6 +45,7 @@ pub(super) async fn run(common: &Common, client: &Client, action: Node) -> anyho
             let changed = changes(client, &name, since).await?;
             answer(common, &changed, |changed| shown(&name, changed));
         }
+        Node::Certificates { replace } => certificates::run(common, client, replace)?,
         Node::Accept => accept::run(common, client).await?,
         Node::Rotate => {
             let answered = client.control(Method::POST, "/internal/gateway-keys", &Value::Null).await?;
@@ -68,13 +55,21 @@ pub(super) async fn run(common: &Common, client: &Client, action: Node) -> anyho
     Ok(())
 }
 
+/// Whether the good credential of this name is a gateway's or a service's: they share their names.
+async fn kind_of(client: &Client, name: &str) -> anyhow::Result<String> {
+    let all = credentials::list(client, false).await?;
+    let is_it = |one: &&Value| one.get("name") == Some(&json!(name)) && one.get("revoked_at") == Some(&Value::Null);
+    let found = all.as_array().and_then(|all| all.iter().find(is_it)?.get("kind")?.as_str());
+    found.map(str::to_owned).with_context(|| format!("there is no gateway or service {name:?} with a good credential"))
+}
+
 /// Pages of changes that are asked for: 200 changes each.
 const PAGES_MAX: usize = 50;
 
 /// What was changed through a gateway in the last time, newest first: [`PAGES_MAX`] pages at most.
 async fn changes(client: &Client, name: &str, since: Duration) -> anyhow::Result<Value> {
     let since = jiff::Timestamp::now().checked_sub(since).context("this is too long ago")?;
-    let first = format!("/internal/gateways/{}/changes?since={}", segment(name), segment(&since.to_string()));
+    let first = format!("{PATH}/gateway/{}/changes?since={}", segment(name), segment(&since.to_string()));
     let (mut all, mut path) = (Vec::new(), first.clone());
     for _ in 0..PAGES_MAX {
         let mut page = client.control(Method::GET, &path, &Value::Null).await?;
@@ -93,7 +88,7 @@ fn revoked(name: &str, answered: &Value) -> String {
         "{name} is refused from now on, its identities too, and the other gateways have new keys for sessions. If it is in \
          wrong hands, change the sealing secret too: docs/operating.md says how.\n"
     );
-    if let Some(file) = answered.get("file").and_then(Value::as_str) {
+    if let Some(file) = answered.pointer("/revoked/0/file").and_then(Value::as_str) {
         text.push_str(&format!(
             "\nIts credential came from the file {file}. That credential is never taken again. Before {name} can come \
              back: `tollhouse node add {name}`, put the new credential into that file, and restart {name}. In containers \

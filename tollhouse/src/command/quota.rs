@@ -9,9 +9,24 @@ use crate::output::{answer, table, word};
 
 pub(super) async fn run(common: &Common, client: &Client, action: Quota) -> anyhow::Result<()> {
     let Quota::Show { project } = action;
-    let usage = client.edge(Method::GET, &format!("/usage/{project}")).await?;
+    let mut usage = client.edge(Method::GET, &format!("/usage/{project}")).await?;
+    let known = client.control(Method::GET, "/internal/nodes", &Value::Null).await.unwrap_or_default();
+    name_gateways(&mut usage, &known);
     answer(common, &usage, readable);
     Ok(())
+}
+
+/// Says whose part each is: the name of the gateway that counts in this place; the place, where the control plane knows none.
+fn name_gateways(usage: &mut Value, known: &Value) {
+    let name_of = |place: &Value| {
+        let mut nodes = known.get("nodes")?.as_array()?.iter();
+        nodes.find(|node| node.get("place") == Some(place))?.get("gateway").cloned()
+    };
+    let parts = usage.get_mut("nodes").and_then(Value::as_array_mut).into_iter().flatten();
+    for part in parts.filter_map(Value::as_object_mut) {
+        let place = part.get("place").cloned().unwrap_or_default();
+        part.insert("gateway".to_owned(), name_of(&place).unwrap_or(place));
+    }
 }
 
 fn readable(usage: &Value) -> String {
@@ -30,7 +45,7 @@ fn readable(usage: &Value) -> String {
         ("REMAINING", "/remaining"),
         ("RESETS AT", "/resets_at"),
     ];
-    let nodes = [("NODE", "/node"), ("THIS MINUTE", "/minute"), ("HELD", "/held"), ("THIS DAY", "/day")];
+    let nodes = [("GATEWAY", "/gateway"), ("THIS MINUTE", "/minute"), ("HELD", "/held"), ("THIS DAY", "/day")];
     let shadow = if usage.get("shadow") == Some(&json!(true)) { ", in shadow mode" } else { "" };
     let mut text = format!("{} ({} plan{shadow}, counting: {})\n", field("project"), field("plan"), field("mode"));
     text.push_str(&table(&json!([row("minute"), row("day")]), &windows));
@@ -40,7 +55,7 @@ fn readable(usage: &Value) -> String {
             text.push('\n');
             text.push_str(&table(parts, &nodes));
         }
-        _ => text.push_str("\nThe quota store does not answer: these are the figures of one node.\n"),
+        _ => text.push_str("\nThe quota store does not answer: these are the figures of one gateway.\n"),
     }
     text
 }

@@ -24,7 +24,10 @@ pub(super) async fn run(common: &Common, client: &Client) -> anyhow::Result<()> 
             let mut status = or_reason(status);
             if let Some(fields) = status.as_object_mut() {
                 fields.insert("address".to_owned(), json!(edge.admin));
-                fields.insert("gateway".to_owned(), json!(edge.gateway));
+                // What it says itself counts; one that does not say is called as it was set up.
+                if fields.get("gateway").is_none_or(Value::is_null) {
+                    fields.insert("gateway".to_owned(), json!(edge.gateway));
+                }
             }
             status
         })
@@ -60,7 +63,7 @@ fn or_reason(part: anyhow::Result<Value>) -> Value {
     })
 }
 
-/// What is shown of each process of a gateway, where there are several.
+/// What is shown of each process of a gateway.
 const GATEWAYS: [(&str, &str); 8] = [
     ("GATEWAY", "/gateway"),
     ("PROCESS", "/node"),
@@ -90,9 +93,7 @@ fn readable(all: &Value) -> String {
     text.push_str(&format!("https     {}   http {}   admin {}\n", addresses.0, addresses.1, addresses.2));
     let none = Value::Array(Vec::new());
     let edges = all.get("edges").unwrap_or(&none);
-    if edges.as_array().is_some_and(|edges| edges.len() > 1) {
-        text.push_str(&format!("\n{}", table(edges, &GATEWAYS)));
-    }
+    text.push_str(&format!("\n{}", table(edges, &GATEWAYS)));
     let columns = [
         ("UPSTREAM", "/name"),
         ("ADDRESSES", "/endpoints"),

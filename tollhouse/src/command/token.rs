@@ -1,22 +1,17 @@
 //! `tollhouse token`.
 
-use anyhow::Context as _;
-use chassis::percent::segment;
-use reqwest::Method;
 use serde_json::{Value, json};
 
+use super::credentials;
 use crate::arguments::{Common, Token};
 use crate::client::Client;
-use crate::output::{answer, table};
-
-/// Where tokens are.
-const PATH: &str = "/internal/operator-tokens";
+use crate::output::answer;
 
 pub(super) async fn run(common: &Common, client: &Client, action: Token) -> anyhow::Result<()> {
     match action {
         Token::Create { name, days } => {
-            let made = client.control(Method::POST, PATH, &json!({ "name": name, "days": days })).await?;
-            let token = made.get("token").and_then(Value::as_str).context("an answer without a token")?.to_owned();
+            let body = json!({ "kind": "operator", "name": name, "days": days });
+            let (made, token) = credentials::make(client, body, "token").await?;
             answer(common, &made, |_| {
                 format!(
                     "{token}\n\nThis is the token of {name}, shown once. It opens the internal listener of the control \
@@ -24,21 +19,24 @@ pub(super) async fn run(common: &Common, client: &Client, action: Token) -> anyh
                 )
             });
         }
-        Token::List => {
-            let found = client.control(Method::GET, PATH, &Value::Null).await?;
-            let rows = found.get("tokens").cloned().unwrap_or(found);
-            let columns = [
-                ("NAME", "/name"),
-                ("CREATED", "/created_at"),
-                ("EXPIRES", "/expires_at"),
-                ("LAST USED", "/last_used_at"),
-            ];
-            answer(common, &rows, |rows| table(rows, &columns));
-        }
-        Token::Revoke { name } => {
-            let answered = client.control(Method::DELETE, &format!("{PATH}/{}", segment(&name)), &Value::Null).await?;
-            answer(common, &answered, |_| format!("the token of {name} is refused from now on"));
+        Token::List => answer(common, &credentials::list(client, true).await?, credentials::shown),
+        Token::Revoke { name, made } => {
+            let answered = credentials::revoke(client, "operator", &name, made).await?;
+            answer(common, &answered, |answered| revoked(&name, answered));
         }
     }
     Ok(())
+}
+
+/// What is refused from now on, and what the token made that is not.
+fn revoked(name: &str, answered: &Value) -> String {
+    let all = |field: &str| answered.get(field).cloned().unwrap_or_default();
+    let mut text = format!("Refused from now on:\n{}", credentials::shown(&all("revoked")));
+    if all("made").as_array().is_some_and(|made| !made.is_empty()) {
+        text.push_str(&format!(
+            "\n{name} made these, which are good still. `tollhouse token revoke {name} --made` revokes them as well:\n{}",
+            credentials::shown(&all("made"))
+        ));
+    }
+    text
 }

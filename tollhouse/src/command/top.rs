@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::arguments::{Common, Top};
 use crate::client::Client;
-use crate::output::{answer, table};
+use crate::output::{answer, table, word};
 
 pub(super) async fn run(common: &Common, client: &Client, question: &Top) -> anyhow::Result<()> {
     // Every node is asked for more than is shown: who is tenth on each of them may be first of all.
@@ -16,7 +16,9 @@ pub(super) async fn run(common: &Common, client: &Client, question: &Top) -> any
     for (edge, answer) in client.every_edge(&Method::GET, &path).await {
         match answer {
             Ok(answer) => add(&mut all, answer.get("rows").unwrap_or(&Value::Null)),
-            Err(error) => silent.push(json!({ "address": edge.admin, "error": format!("{error:#}") })),
+            Err(error) => {
+                silent.push(json!({ "gateway": edge.gateway, "address": edge.admin, "error": format!("{error:#}") }));
+            }
         }
     }
     let mut rows: Vec<Value> = all.into_iter().map(|(name, row)| finished(&name, row)).collect();
@@ -64,7 +66,8 @@ fn readable(all: &Value) -> String {
     let mut text = format!("The last {minutes} minutes; columns by blame say whose turn it is to act.\n");
     text.push_str(&table(all.get("rows").unwrap_or(&Value::Null), &columns));
     for silent in all.get("silent").and_then(Value::as_array).into_iter().flatten() {
-        text.push_str(&format!("\nWithout {}: it does not answer.", crate::output::word(&silent["address"])));
+        let (gateway, address) = (word(&silent["gateway"]), word(&silent["address"]));
+        text.push_str(&format!("\nWithout {gateway} ({address}): it does not answer."));
     }
     text
 }

@@ -2,13 +2,10 @@
 //!
 //! `ca/ca.pem` is the root (ten years), `ca/platform.pem` the wildcard certificate of the platform's hosts. The wildcard
 //! is made anew when it has less than a month left or another platform domain is asked for.
-//!
-//! Another authority, `ca/internal.pem`, is for the listeners between processes and nothing else: who has its key could
-//! pretend to be the control plane, and no process is given it. Each service has a certificate of it in `tls/`, for as long
-//! as the authority itself.
+//! Another authority is for the listeners between processes: [`internal`].
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+pub(crate) mod internal;
+
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -22,7 +19,7 @@ use rcgen::{
 use x509_parser::extensions::GeneralName;
 use x509_parser::pem::parse_x509_pem;
 
-use crate::directory::{Directory, INTERNAL_AUTHORITY};
+use crate::directory::Directory;
 
 const DAY: i64 = 86_400;
 const ROOT_DAYS: i64 = 3_650;
@@ -55,62 +52,6 @@ pub(crate) fn ensure(directory: &Directory, platform_domain: &Hostname, now: Uni
     write_public(&directory.path("ca/platform.pem"), &certificate)
 }
 
-/// Makes what is missing for the listeners between processes: for each service a certificate for these names, and one that
-/// is good on this machine.
-///
-/// # Errors
-/// When a file cannot be read or written, or is not what it should be.
-pub(crate) fn ensure_internal(
-    directory: &Directory,
-    services: &BTreeMap<&str, &str>,
-    now: UnixSeconds,
-) -> anyhow::Result<()> {
-    let (root_path, root_key_path) = (directory.path(INTERNAL_AUTHORITY), directory.path("ca/internal.key"));
-    if !root_path.exists() || !root_key_path.exists() {
-        let (certificate, key) = make_root("Tollhouse internal authority", now)?;
-        write_private(&root_key_path, key.as_bytes())?;
-        write_public(&root_path, &certificate)?;
-    }
-    let issuer = issuer(&root_path, &root_key_path)?;
-    for (service, host) in services {
-        let [certificate, key] = ["pem", "key"].map(|kind| directory.path(&format!("tls/{service}.{kind}")));
-        if is_for(&certificate, host) && is_for(&certificate, service) && key.exists() {
-            continue;
-        }
-        let mut names = Vec::new();
-        for name in [*host, service, "localhost"] {
-            names.push(match name.parse() {
-                Ok(address) => SanType::IpAddress(address),
-                Err(_) => SanType::DnsName(name.try_into()?),
-            });
-        }
-        names.extend([Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()].map(SanType::IpAddress));
-        let (text, secret) = make_leaf(&issuer, service, names, now, ROOT_DAYS)?;
-        write_private(&key, secret.as_bytes())?;
-        write_public(&certificate, &text)?;
-    }
-    Ok(())
-}
-
-/// Whether a certificate is there for this name or address.
-fn is_for(file: &Path, name: &str) -> bool {
-    let Ok(text) = std::fs::read(file) else { return false };
-    let Ok((_, pem)) = parse_x509_pem(&text) else { return false };
-    let Ok(leaf) = pem.parse_x509() else { return false };
-    let address = name.parse::<IpAddr>().ok().map(|address| match address {
-        IpAddr::V4(address) => address.octets().to_vec(),
-        IpAddr::V6(address) => address.octets().to_vec(),
-    });
-    let names = leaf.subject_alternative_name().ok().flatten();
-    names.is_some_and(|names| {
-        names.value.general_names.iter().any(|found| match found {
-            GeneralName::DNSName(found) => *found == name,
-            GeneralName::IPAddress(found) => address.as_deref() == Some(*found),
-            _ => false,
-        })
-    })
-}
-
 fn issuer(root: &Path, key: &Path) -> anyhow::Result<Issuer<'static, KeyPair>> {
     let read = |path: &Path| std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()));
     let key = KeyPair::from_pem(&read(key)?)?;
@@ -122,7 +63,9 @@ fn leaf_is_good(directory: &Directory, platform_domain: &Hostname, now: UnixSeco
     let Ok(text) = std::fs::read(&file) else { return false };
     let Ok((_, pem)) = parse_x509_pem(&text) else { return false };
     let Ok(leaf) = pem.parse_x509() else { return false };
-    is_for(&file, &format!("*.{platform_domain}"))
+    let wildcard = format!("*.{platform_domain}");
+    let names = leaf.subject_alternative_name().ok().flatten();
+    names.is_some_and(|names| names.value.general_names.contains(&GeneralName::DNSName(&wildcard)))
         && leaf.validity().not_after.timestamp() > now.0 + RENEW_DAYS_BEFORE * DAY
         && directory.path("ca/platform.key").exists()
 }

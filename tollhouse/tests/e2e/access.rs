@@ -39,12 +39,12 @@ async fn a_gateway_is_added_listed_and_revoked_within_a_second() {
     let made = platform.json(&["node", "add", "edge-9"]);
     let credential = Secret::parse(made["credential"].as_str().unwrap()).unwrap().to_token();
     let again = platform.command(&["node", "add", "edge-9"]);
-    assert!(!again.status.success() && String::from_utf8_lossy(&again.stderr).contains("gateway_exists"));
+    assert!(!again.status.success() && String::from_utf8_lossy(&again.stderr).contains("credential_exists"));
     let feed = format!("{}/edge/feed?node=a&after=0&keyring=1", control(&platform));
     let mut stream = Client::new().get(&feed).bearer_auth(&*credential).send().await.unwrap();
     assert_eq!(stream.status(), 200);
     assert!(stream.chunk().await.unwrap().is_some());
-    let is_noted = async || listed(&platform, "node", "edge-9")["last_seen_at"].is_string();
+    let is_noted = async || listed(&platform, "node", "edge-9")["last_used_at"].is_string();
     until("the gateway's use of its credential is noted", is_noted).await;
     platform.json(&["node", "revoke", "edge-9"]);
     let revoked = Instant::now();
@@ -68,7 +68,7 @@ async fn a_token_is_created_used_listed_and_revoked_and_leads_to_the_orders_and_
     let made = platform.json(&["token", "create", "ada", "--days", "2"]);
     let token = made["token"].as_str().unwrap().to_owned();
     assert_eq!(listed(&platform, "token", "ada")["last_used_at"], Value::Null);
-    for path in ["/projects", "/gateways", "/operator-tokens", "/settings", "/status"] {
+    for path in ["/projects", "/credentials", "/settings", "/status"] {
         assert_eq!(asked(&platform, &token, path).await, 200, "{path}");
     }
     let is_noted = async || listed(&platform, "token", "ada")["last_used_at"].is_string();
@@ -99,9 +99,10 @@ async fn a_token_is_created_used_listed_and_revoked_and_leads_to_the_orders_and_
     platform.json(&["token", "revoke", "ada"]);
     assert_eq!(given(json!({ "gateway": "gateway" })).await.status(), 401);
     assert_eq!(asked(&platform, &token, "/projects").await, 401);
-    assert_eq!(listed(&platform, "token", "ada"), Value::Null);
+    assert!(listed(&platform, "token", "ada")["revoked_at"].is_string());
+    assert_eq!(listed(&platform, "token", "ada")["made_by"], "command-line");
     let gone = platform.command(&["token", "revoke", "ada"]);
-    assert!(!gone.status.success() && String::from_utf8_lossy(&gone.stderr).contains("no such token"));
+    assert!(!gone.status.success() && String::from_utf8_lossy(&gone.stderr).contains("not_found"));
 }
 
 /// A gateway in wrong hands, which answers one question as another gateway would: the pass that it is shown.

@@ -145,10 +145,15 @@ fn credential(gateway: usize) -> String {
 impl Deployment {
     /// Of an environment (`live` or `test`), with so many gateways.
     pub(crate) async fn start(environment: &str, gateways: usize) -> Self {
-        Self::in_files(tempfile::tempdir().unwrap(), environment, gateways).await
+        Self::start_with(environment, gateways, "").await
     }
 
-    async fn in_files(directory: TempDir, environment: &str, gateways: usize) -> Self {
+    /// The same, whose gateways have more settings.
+    pub(crate) async fn start_with(environment: &str, gateways: usize, more: &str) -> Self {
+        Self::in_files(tempfile::tempdir().unwrap(), environment, (gateways, more)).await
+    }
+
+    async fn in_files(directory: TempDir, environment: &str, gateways: (usize, &str)) -> Self {
         let store = |name: &str| format!("database = \"{}\"\n", directory.path().join(name).display());
         let (domains, orders) = (store("domains.sqlite"), store("orders.sqlite"));
         Self::over(directory, environment, gateways, 1, &domains, &orders).await
@@ -159,13 +164,13 @@ impl Deployment {
         let server = postgres::Server::shared();
         let store = || format!("[store]\nkind = \"postgres\"\nurl = \"{}\"\nconnections = 5\n", server.database());
         let (domains, orders) = (store(), store());
-        Self::over(tempfile::tempdir().unwrap(), "live", replicas, replicas, &domains, &orders).await
+        Self::over(tempfile::tempdir().unwrap(), "live", (replicas, ""), replicas, &domains, &orders).await
     }
 
     /// Of one of everything, over these databases of a PostgreSQL server.
     pub(crate) async fn over_databases(domains: &str, orders: &str) -> Self {
         let store = |url: &str| format!("[store]\nkind = \"postgres\"\nurl = \"{url}\"\nconnections = 5\n");
-        Self::over(tempfile::tempdir().unwrap(), "live", 1, 1, &store(domains), &store(orders)).await
+        Self::over(tempfile::tempdir().unwrap(), "live", (1, ""), 1, &store(domains), &store(orders)).await
     }
 
     /// Another deployment, of another environment, made from what the databases and secrets of one have been; that one ends.
@@ -178,7 +183,7 @@ impl Deployment {
             let from = original.directory.path().join(part);
             assert!(Command::new("cp").arg("-r").arg(from).arg(directory.path()).status().unwrap().success(), "{part}");
         }
-        Self::in_files(directory, environment, 1).await
+        Self::in_files(directory, environment, (1, "")).await
     }
 
     /// Ends the services and not the gateways, does something, and begins the services again where they were.
@@ -198,7 +203,7 @@ impl Deployment {
     async fn over(
         directory: TempDir,
         environment: &str,
-        gateways: usize,
+        (gateways, more): (usize, &str),
         replicas: usize,
         domains_store: &str,
         orders_store: &str,
@@ -232,10 +237,10 @@ impl Deployment {
             both.begin(None).await;
             services.push(both);
         }
-
         let mut edges = Vec::new();
         for number in 0..gateways {
-            edges.push(Edge::start(edge(&common, &path, number, services[number % replicas].running())).await);
+            let settings = edge(&common, &path, number, services[number % replicas].running());
+            edges.push(Edge::start(settings + more).await);
         }
         let secret = Secret::load_or_create(&directory.path().join("secrets/platform.key")).unwrap();
         let internal = |service: usize| {
@@ -271,6 +276,17 @@ impl Deployment {
         said
     }
 
+    /// Whether a pass opens the admin listener of a gateway.
+    pub(crate) async fn admin_opens(&self, gateway: usize, pass: &str) -> bool {
+        let address = self.gateways[gateway].running.address("admin").unwrap();
+        Client::new().get(format!("http://{address}/moments")).bearer_auth(pass).send().await.unwrap().status() == 200
+    }
+
+    /// Where the first control plane (`domains`) or service of orders (`orders`) listens, by the listener's name.
+    pub(crate) fn service(&self, name: &str, listener: &str) -> SocketAddr {
+        self.services[0].running()[usize::from(name == "orders")].address(listener).unwrap()
+    }
+
     async fn at_admin(&self, gateway: usize, method: Method, path: &str) -> Value {
         let address = self.gateways[gateway].running.address("admin").unwrap();
         let pass = self.pass(&PassFor::gateway(&on_record(gateway)));
@@ -284,14 +300,14 @@ impl Deployment {
     }
 
     /// A pass of an operator for this listener.
-    fn pass(&self, to: &PassFor) -> String {
+    pub(crate) fn pass(&self, to: &PassFor) -> String {
         pass(&pass_key(&self.secret).unwrap(), to, SystemClock::new().now_seconds())
     }
 
     /// A request of an operator to one of the control planes.
     pub(crate) fn control(&self, replica: usize, method: Method, path: &str) -> RequestBuilder {
-        let request = Client::new().request(method, format!("http://{}/internal{path}", self.controls[replica]));
-        request.bearer_auth(operator_token(&self.secret).to_token().as_str())
+        let url = format!("http://{}/internal{path}", self.controls[replica]);
+        Client::new().request(method, url).bearer_auth(operator_token(&self.secret).to_token().as_str())
     }
 
     /// A project with a quota that does not matter and these orders, and a key of it that may do everything. Every

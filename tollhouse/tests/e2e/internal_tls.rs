@@ -17,6 +17,7 @@ use chassis::peer::client_tls;
 use chassis::running::Running;
 use chassis::shutdown::Shutdown;
 use reqwest::Client;
+use reqwest::tls::TlsInfo;
 use serde_json::Value;
 
 use crate::world::{ThisMachine, order_file, tollhouse, until};
@@ -212,6 +213,8 @@ async fn processes_speak_tls_to_each_other_on_internal_listeners_and_apis() {
     assert!(must(directory, &["changes"])["moments"].as_array().is_some_and(|moments| !moments.is_empty()));
     let check = |name: &str| command(directory, &["healthcheck", &admin, "--server-name", name]).status.success();
     assert!(check("gateway-1") && !check("gateway-2"));
+    certificates_are_replaced_while_processes_run(directory, [("gateway-1", &admin), ("orders-service", &orders_at)])
+        .await;
     what_a_revoked_gateway_changed_is_listed(places, [&plane, &shop, &edge], &client, &maker).await;
     for (end, processes) in [(edge_end, vec![edge]), (services_end, vec![shop, plane])] {
         end.begin();
@@ -219,6 +222,37 @@ async fn processes_speak_tls_to_each_other_on_internal_listeners_and_apis() {
             process.stopped().await.unwrap();
         }
     }
+}
+
+/// A certificate is no other process's, wherever that is reached; one command lists and replaces them, and each process shows
+/// its new one by itself.
+async fn certificates_are_replaced_while_processes_run(directory: &Path, listeners: [(&str, &str); 2]) {
+    let (internal, rows) = (directory.join("ca/internal.pem"), must(directory, &["node", "certificates"]));
+    let shown = async |name: &str, address: &str| {
+        let tls = client_tls(&std::fs::read(&internal).unwrap(), &name.parse().unwrap()).unwrap();
+        let client = Client::builder().tls_backend_preconfigured(tls).tls_info(true).no_proxy().build().unwrap();
+        let answer = client.get(format!("https://{address}/")).send().await.unwrap();
+        answer.extensions().get::<TlsInfo>().unwrap().peer_certificate().unwrap().to_vec()
+    };
+    let mut before = Vec::new();
+    for (name, address) in listeners {
+        let row = rows.as_array().unwrap().iter().find(|row| row["name"] == name).unwrap();
+        assert_eq!((&row["names"], &row["fault"]), (&serde_json::json!([name]), &Value::Null));
+        let port = address.rsplit_once(':').unwrap().1;
+        for host in ["localhost", "127.0.0.1"] {
+            let answer = believing(&internal).get(format!("https://{host}:{port}/")).send().await;
+            assert!(answer.is_err(), "{name} passes for {host}");
+        }
+        before.push(shown(name, address).await);
+    }
+    let refused = command(directory, &["node", "certificates", "--replace", "gateway-9"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("these have one: domains-service, gateway-1"));
+    must(directory, &["node", "certificates", "--replace", "gateway-1"]);
+    let [(gateway, admin), (service, at)] = listeners;
+    until("the gateway shows its new certificate", async || shown(gateway, admin).await != before[0]).await;
+    assert_eq!(shown(service, at).await, before[1]);
+    must(directory, &["node", "certificates", "--replace"]);
+    until("so does the service", async || shown(service, at).await != before[1]).await;
 }
 
 /// A key that passes through a gateway makes keys at the control plane, over TLS. Revoking the gateway lists what was changed

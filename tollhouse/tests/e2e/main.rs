@@ -47,6 +47,8 @@ mod secrets;
 #[cfg(test)]
 mod start;
 #[cfg(test)]
+mod stolen;
+#[cfg(test)]
 mod traces;
 #[cfg(test)]
 mod visitors;

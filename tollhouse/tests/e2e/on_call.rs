@@ -134,16 +134,24 @@ fn check_config_compares_what_runs_with_what_a_file_says(platform: &Platform) {
 
 async fn a_drained_gateway_is_not_ready_serves_on_and_comes_back(platform: &Platform) {
     let (client, shop) = (platform.client(), platform.project("pro"));
-    let node = platform.json(&["status"])["edge"]["node"].as_str().unwrap().to_owned();
+    let edge = platform.json(&["status"])["edge"].clone();
+    let (gateway, process) = (edge["gateway"].as_str().unwrap(), edge["node"].as_str().unwrap());
+    assert_eq!(gateway, "gateway", "its name in `tollhouse node list`");
+    let name = format!("{gateway}/{process}");
     assert_eq!(platform.json(&["drain"])["draining"], true);
     assert!(platform.admin("/readyz").await.contains("\"ready\":false"));
     assert_eq!(shop.list(platform, &client).await.len(), 40, "whoever comes is served");
     let trouble = platform.json(&["status"])["trouble"].to_string();
-    assert!(trouble.contains("out of rotation"), "{trouble}");
-    assert_eq!(platform.json(&["drain", &node, "--resume"])["draining"], false);
+    assert!(trouble.contains(&format!("gateway {name} (")) && trouble.contains("out of rotation"), "{trouble}");
+    for named in [gateway, process, &name] {
+        assert_eq!(platform.json(&["drain", named])["draining"], true, "{named}");
+        assert_eq!(platform.json(&["drain", named, "--resume"])["draining"], false, "{named}");
+    }
     assert!(platform.admin("/readyz").await.contains("\"ready\":true"));
     let output = platform.command(&["drain", "gw-nobody"]);
-    assert!(String::from_utf8_lossy(&output.stderr).contains(&node), "it says which there are");
+    assert!(String::from_utf8_lossy(&output.stderr).contains(&name), "it says which there are");
+    let shown = String::from_utf8(platform.command(&["status"]).stdout).unwrap();
+    assert!(shown.lines().any(|line| line.starts_with(&format!("{gateway}  ")) && line.contains(process)), "{shown}");
 }
 
 /// The commands that docs/operating.md gives for the five questions, run as they stand there.

@@ -12,11 +12,14 @@ use crate::tree::root;
 const KNOWS: &[(&str, &[&str])] = &[
     ("contract", &[]),
     ("chassis", &["contract"]),
-    ("gateway", &["contract", "chassis"]),
+    ("verification", &["contract", "chassis"]),
+    ("quota", &["contract", "chassis"]),
+    ("listener", &["contract", "chassis"]),
+    ("gateway", &["contract", "chassis", "quota", "listener"]),
     ("orders-service", &["contract", "chassis"]),
-    ("domains-service", &["contract", "chassis"]),
+    ("domains-service", &["contract", "chassis", "verification"]),
     ("dev-world", &["contract", "chassis"]),
-    ("fuzz", &["contract", "chassis", "gateway", "domains-service"]),
+    ("fuzz", &["contract", "chassis", "verification", "quota", "listener", "gateway", "domains-service"]),
     ("tollhouse", &["contract", "chassis", "gateway", "orders-service", "domains-service", "dev-world"]),
 ];
 

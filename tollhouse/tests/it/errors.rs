@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gateway::rejection::Rejection;
+use contract::rejection::Rejection;
 
 use crate::tree;
 

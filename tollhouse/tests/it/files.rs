@@ -8,8 +8,8 @@ const LINES_MAX: usize = 400;
 /// Files that may be longer, with the reason.
 const LONGER: &[(&str, &str)] = &[
     ("domains-service/tests/it/world.rs", "one world: control plane, gateway's identity, callers"),
-    ("gateway/src/quota/ledger/bucket/tests.rs", "the rules of one record"),
-    ("gateway/src/quota/ledger/node/tests.rs", "the rules of one node"),
+    ("quota/src/ledger/bucket/tests.rs", "the rules of one record"),
+    ("quota/src/ledger/node/tests.rs", "the rules of one node"),
     ("gateway/tests/it/exchange.rs", "a table of requests with their responses and log lines"),
     ("gateway/tests/it/upstream_http2.rs", "a table of upstreams over HTTP/2"),
 ];

@@ -19,7 +19,7 @@ const MANAGERS: [&str; 2] = ["apt-get", "dnf"];
 
 /// Programs of every Debian, and of what a row installs beside its command.
 const ALWAYS_THERE: &[&str] =
-    &["bash", "chown", "cp", "kill", "mount", "setpriv", "sh", "taskset", "timeout", "umount"];
+    &["bash", "chown", "cp", "kill", "mkfifo", "mount", "setpriv", "sh", "taskset", "timeout", "umount"];
 const INSTALLED_BESIDE: &[(&str, &str)] =
     &[("pebble-challtestsrv", "pebble"), ("postgres", "initdb"), ("prometheus", "promtool"), ("psql", "initdb")];
 

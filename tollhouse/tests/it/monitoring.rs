@@ -20,7 +20,7 @@ fn set(values: Vec<String>) -> BTreeSet<String> {
 fn metrics_in(text: &str) -> BTreeSet<String> {
     let words = text.split(|character: char| !(character.is_ascii_alphanumeric() || matches!(character, '_' | ':')));
     words
-        .filter(|word| ["edge_", "orders_", "domains_"].iter().any(|prefix| word.starts_with(prefix)))
+        .filter(|word| ["edge_", "orders_", "domains_", "listener_"].iter().any(|prefix| word.starts_with(prefix)))
         .map(|word| {
             let suffix = ["_bucket", "_count", "_sum"].iter().find_map(|suffix| word.strip_suffix(suffix));
             suffix.unwrap_or(word).to_owned()

@@ -51,19 +51,6 @@ fn every_shipped_file_is_good() {
     assert_eq!(processes, ["domains-service", "gateway", "orders-service"]);
 }
 
-// rule: 8.5
-#[test]
-fn the_shipped_limits_leave_a_list_of_all_orders_its_time() {
-    let environment = ["CREDENTIAL", "SEALING_SECRET"].map(|name| (format!("TEST_{name}"), SECRET.to_owned()));
-    let source = Source::from_text("file", &tree::read("config/gateway.toml"), "TEST", BTreeMap::from(environment));
-    let config = gateway::config::Config::read(&source).unwrap();
-    let orders = config.upstreams.iter().find(|upstream| upstream.name.as_str() == "orders").unwrap();
-    // A million orders over a line of two megabits per second, without compression.
-    let (bytes, bytes_per_second) = (90_000_000, 2_000_000 / 8);
-    let needed = std::time::Duration::from_secs(bytes / bytes_per_second);
-    assert!(orders.total_timeout.is_none_or(|granted| granted > needed), "{:?}", orders.total_timeout);
-}
-
 // rule: 1.4, 6.1
 #[test]
 fn the_shipped_routes_of_the_orders_are_the_operations_and_no_callbacks() {

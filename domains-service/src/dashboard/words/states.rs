@@ -160,8 +160,7 @@ pub(in crate::dashboard) fn event(kind: &str) -> String {
 pub(in crate::dashboard) fn actor(actor: &str) -> String {
     match actor {
         "system" => "on schedule".to_owned(),
-        "operator" => "an operator".to_owned(),
-        key => key.to_owned(),
+        other => other.replacen("operator:", "operator ", 1),
     }
 }
 
@@ -189,8 +188,8 @@ pub(in crate::dashboard) fn delivery(result: Option<&str>, status: Option<i64>, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dns::verdict::ServerVerdict;
     use crate::domain::Status;
+    use verification::verdict::ServerVerdict;
 
     #[test]
     fn every_status_and_verdict_has_words() {

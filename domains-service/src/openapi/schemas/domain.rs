@@ -6,8 +6,8 @@ use super::{
     answer, count, date, date_or_null, flag, list_of, or_null, page, reference, request, text, text_or_null, word,
 };
 use crate::domain::Status;
-use crate::domain::problem::ProblemCode;
 use crate::store::withdrawals::What;
+use verification::problem::ProblemCode;
 
 /// The statuses a redirect may have.
 const REDIRECT_STATUSES: [u16; 4] = [301, 302, 307, 308];

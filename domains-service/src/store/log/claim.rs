@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 
-use chassis::sql::{Builder, Connection, Found, query_as};
+use chassis::sql::{Builder, Connection, Found};
 use contract::feed::{Mark, NodeReport, Position, Revision};
 
 use super::super::{Store, StoreError};
-use super::{REPLACED_BELOW, as_mark};
+use super::counters::Counters;
+use super::{as_mark, is_mark_of_damaged, mark_of};
 
 /// Positions looked up at once.
 const POSITIONS_PER_READ: usize = 500;
@@ -56,19 +57,16 @@ impl Store {
         if report.applied == Revision::default() {
             return Ok(Claim::Held);
         }
-        let found: Found<(i64, Option<i64>, Option<String>)> = query_as(
-            "SELECT current, (SELECT mark FROM changes WHERE revision = $1), (SELECT value FROM settings WHERE name = $2)
-             FROM revision_counter WHERE id = 1",
-        )
-        .bind(column(report.applied))
-        .bind(REPLACED_BELOW)
-        .fetch_one(self.reader())
-        .await?;
-        let (current, mark, replaced_below) = found.row;
-        let replaced_below = replaced_below.and_then(|number| number.parse().ok()).unwrap_or_default();
-        let mark = mark.filter(|_| found.bad.is_none()).map(as_mark);
-        let known = Known { newest: Revision(current.unsigned_abs()), mark, replaced_below: Revision(replaced_below) };
-        Ok(judge(report.applied, report.mark, known))
+        let mut reading = self.reader().acquire().await?;
+        let counters = Counters::read(&mut reading).await?;
+        let mark = mark_of(&mut reading, report.applied).await?;
+        let known = Known { newest: counters.revision(), mark, replaced_below: counters.replaced_below() };
+        match judge(report.applied, report.mark, known) {
+            Claim::OtherHistory(_) if is_mark_of_damaged(&mut reading, report.mark, &counters).await? => {
+                Ok(Claim::Unproven)
+            }
+            claim => Ok(claim),
+        }
     }
 }
 

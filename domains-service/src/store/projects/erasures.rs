@@ -65,10 +65,10 @@ pub(crate) async fn end_erasures(connection: &mut Connection, before: UnixMillis
     query(
         "DELETE FROM erasures
          WHERE EXISTS (SELECT 1 FROM erased_by b WHERE b.project = erasures.project)
-             AND NOT EXISTS (SELECT 1 FROM gateways s WHERE s.kind = 'service' AND s.revoked_at IS NULL AND NOT EXISTS
+             AND NOT EXISTS (SELECT 1 FROM credentials s WHERE s.kind = 'service' AND s.revoked_at IS NULL AND NOT EXISTS
                  (SELECT 1 FROM erased_by b WHERE b.project = erasures.project AND b.service = s.name))
              OR erased_at < $1
-             AND NOT EXISTS (SELECT 1 FROM gateways s WHERE s.kind = 'service' AND s.revoked_at IS NULL)",
+             AND NOT EXISTS (SELECT 1 FROM credentials s WHERE s.kind = 'service' AND s.revoked_at IS NULL)",
     )
     .bind(before.0)
     .execute(&mut *connection)

@@ -14,20 +14,20 @@ fn sealing() -> SealingKey {
 }
 
 /// How a follower at this position goes on.
-async fn next(store: &Store, Position { revision, mark }: Position) -> Next {
+pub(super) async fn next(store: &Store, Position { revision, mark }: Position) -> Next {
     store.changes_after(&sealing(), (revision, Some(mark)), 100).await.unwrap()
 }
 
-async fn is_refused(store: &Store, position: Position) -> bool {
+pub(super) async fn is_refused(store: &Store, position: Position) -> bool {
     matches!(next(store, position).await, Next::OtherHistory(_))
 }
 
-fn with_another_mark(position: Position) -> Position {
+pub(super) fn with_another_mark(position: Position) -> Position {
     Position { mark: Mark(!position.mark.0), ..position }
 }
 
 /// The position after a change.
-async fn change(store: &Store, number: u64) -> Position {
+pub(super) async fn change(store: &Store, number: u64) -> Position {
     let site = contract::site::Site {
         hostname: format!("{number}.example").parse().unwrap(),
         serves: contract::site::Serves::Project("demo".parse().unwrap()),

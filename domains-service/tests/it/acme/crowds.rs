@@ -177,7 +177,7 @@ async fn a_restart_remembers_which_account_caa_records_name() {
     let second = Platform::bent(bend).await;
     second.dns.take_over(&first.dns);
     let line = format!("one.example; accounturi={}", account.as_str().unwrap());
-    let record = domains_service::CaaRecord { flags: 0, tag: "issue".to_owned(), value: line.into_bytes() };
+    let record = verification::CaaRecord { flags: 0, tag: "issue".to_owned(), value: line.into_bytes() };
     second.dns.set("customer.test", RecordData::Caa(record));
     second.clock.advance(Duration::from_hours(25));
     let looked = |domain: &Value| domain["checks"]["at"].as_str().unwrap_or_default() > "2026-06-16";

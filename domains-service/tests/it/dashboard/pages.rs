@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use domains_service::RecordData;
 use serde_json::{Value, json};
+use verification::RecordData;
 
 use super::{Browser, Page};
 use crate::world::Platform;

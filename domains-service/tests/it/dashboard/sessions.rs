@@ -226,7 +226,8 @@ async fn what_a_token_of_an_operator_led_to_ends_with_the_token() {
     let ours = origin();
     let ours = [("origin", ours.as_str())];
     let token = async |name: &str| {
-        let made = platform.operator("POST", "/operator-tokens", json!({ "name": name, "days": 1 })).await;
+        let made =
+            platform.operator("POST", "/credentials", json!({ "kind": "operator", "name": name, "days": 1 })).await;
         made.body["token"].as_str().unwrap().to_owned()
     };
     let link = async |token: &str| {
@@ -241,7 +242,7 @@ async fn what_a_token_of_an_operator_led_to_ends_with_the_token() {
         assert_eq!(browser.get("/operator").await.status, 200);
     }
     let unspent = link(&ada).await;
-    assert_eq!(platform.operator("DELETE", "/operator-tokens/ada", Value::Null).await.status, 204);
+    assert_eq!(platform.operator("DELETE", "/credentials/operator/ada", Value::Null).await.status, 200);
     assert_eq!(of_ada.get("/operator").await.status, 303, "signed out with the token");
     assert_eq!(of_bob.get("/operator").await.status, 200);
     token("ada").await;

@@ -6,10 +6,12 @@
 use std::time::Duration;
 
 use chassis::clock::Clock as _;
+use contract::feed::Entity;
 use serde_json::{Value, json};
 
 use super::{
-    COLUMNS, Holds, RENEWAL, by_hand, everything_else_goes_on, look_at_all, platform, rows_unreadable, sites, stores,
+    COLUMNS, Holds, RENEWAL, by_hand, entities, everything_else_goes_on, look_at_all, platform, rows_unreadable, sites,
+    stores,
 };
 use crate::world::{Platform, eventually};
 
@@ -25,8 +27,7 @@ enum Read {
     But(&'static [&'static str]),
     /// Somebody who is not asked here, or the database alone.
     Elsewhere,
-    /// Everybody, and nothing goes on without it: it is the one row that orders all changes. A database that has lost it
-    /// is put back from a backup.
+    /// Everybody, and it is compared with the log: `withdrawals::counters` damages it.
     Everybody,
 }
 
@@ -38,6 +39,7 @@ const ROWS: &[(&str, &str, Read)] = &[
     ("acme_orders", "url = 'https://ca.test/bad'", But(&["abandoned_at"])),
     ("api_keys", "label = 'bad'", But(&[])),
     ("changes", "revision = (SELECT current FROM revision_counter)", But(&[])),
+    ("credentials", "name = 'bad'", But(&[])),
     ("dashboard_links", "digest = 'bad'", Elsewhere),
     ("dashboard_sessions", "digest = 'abcdefghijkl'", Elsewhere),
     ("domains", "name = 'bad.localhost'", But(&["lease_until"])),
@@ -47,14 +49,11 @@ const ROWS: &[(&str, &str, Read)] = &[
     ("erasures", "TRUE", Elsewhere),
     ("events", "kind = 'project.deployed'", But(&[])),
     ("gateway_keys", "TRUE", But(&[])),
-    ("gateways", "name = 'bad'", But(&[])),
     ("holders", "name = 'bad.localhost'", Elsewhere),
     ("kept_rows", "owner LIKE 'events %'", Elsewhere),
-    ("operator_tokens", "name = 'bad'", But(&[])),
     ("processes", "process = 'bad'", But(&[])),
     ("projects", "name = 'broken'", But(&[])),
     ("revision_counter", "TRUE", Everybody),
-    ("revoked_credentials", "digest = 'bad'", Elsewhere),
     ("settings", "name = 'bad'", Elsewhere),
     ("taken_events", "source = 'bad'", Elsewhere),
     ("tombstones", "name = 'bad.test'", Elsewhere),
@@ -79,15 +78,10 @@ async fn more_by_hand(platform: &Platform) {
              SELECT 'key', 'bad', id, name, 9000000000000000, {now} FROM projects WHERE name = 'demo'
              ON CONFLICT DO NOTHING;
          INSERT INTO acme_limits (name, free_at) VALUES ('bad', {later}) ON CONFLICT DO NOTHING;
-         INSERT INTO dashboard_links (digest, expires_at) VALUES ('bad', {later}) ON CONFLICT DO NOTHING;
+         INSERT INTO dashboard_links (digest, operator, expires_at) VALUES ('bad', 'ada', {later}) ON CONFLICT DO NOTHING;
          INSERT INTO erased_by (project, service) SELECT project, 'bad' FROM erasures WHERE TRUE ON CONFLICT DO NOTHING;
-         INSERT INTO gateways (name, kind, digest, created_at)
-             VALUES ('bad', 'gateway', 'bad', {now}), ('good', 'gateway', 'good', {now})
-             ON CONFLICT DO NOTHING;
-         INSERT INTO operator_tokens (name, digest, created_at, expires_at) VALUES ('bad', 'bad', {now}, {later})
-             ON CONFLICT DO NOTHING;
-         INSERT INTO revoked_credentials (digest, name, kind, revoked_at) VALUES ('bad', 'x', 'gateway', {now})
-             ON CONFLICT DO NOTHING;
+         INSERT INTO credentials (name, kind, digest, created_at)
+             VALUES ('good', 'gateway', 'good', {now}) ON CONFLICT DO NOTHING;
          INSERT INTO settings (name, value) VALUES ('bad', 'x') ON CONFLICT DO NOTHING;
          INSERT INTO taken_events (source, number, taken_at) VALUES ('bad', 1, {now}) ON CONFLICT DO NOTHING;
          INSERT INTO tombstones (name, lineage, removed_at, is_apex) VALUES ('bad.test', 'x', {now}, TRUE)
@@ -313,4 +307,52 @@ async fn what_is_damaged_can_be_removed() {
     assert_eq!(demo("DELETE", "").await.status, 204);
     assert_eq!(platform.operator("DELETE", "/projects/demo?now=true", Value::Null).await.status, 204);
     assert_eq!(rows_unreadable(&platform).await, Vec::new());
+}
+
+/// What makes a project one that is not found, in either store; the second only where a column keeps what it is given.
+const PROJECT_DAMAGES: [(&str, &str); 6] = [
+    ("name", "'{garbage'"),
+    ("removed_at", "5"),
+    ("name", "x'ff'"),
+    ("id", "x'ff'"),
+    ("id", "'{garbage'"),
+    ("removed_at", NO_NUMBER),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_and_domains_of_a_project_whose_record_is_damaged_can_be_withdrawn() {
+    let platform = platform().await;
+    let directory = platform.directory.path();
+    let demo =
+        async |method: &str, path: &str| platform.operator(method, &format!("/projects/demo{path}"), Value::Null).await;
+    for (column, garbage) in PROJECT_DAMAGES.into_iter().take(if stores::over_postgres() { 2 } else { 6 }) {
+        let case = format!("{column}={garbage}");
+        let new =
+            platform.operator("POST", "/projects/demo/keys", json!({ "label": "x", "scopes": ["orders:read"] })).await;
+        let key = new.body["id"].as_str().unwrap_or_else(|| panic!("{case}: {new:?}")).to_owned();
+        platform.local_domain("demo", json!({ "name": "gone.localhost" })).await;
+        let damage = async || {
+            let put = format!("UPDATE projects SET {column} = {garbage} WHERE name = 'demo'");
+            let text = if stores::over_postgres() { put } else { format!("PRAGMA foreign_keys = OFF; {put}") };
+            stores::execute(directory, &text).await;
+        };
+        damage().await;
+        let revoked = demo("DELETE", &format!("/keys/{key}")).await;
+        assert_eq!(revoked.status, 204, "{case}: {revoked:?}");
+        damage().await;
+        let removed = demo("DELETE", "/domains/gone.localhost").await;
+        assert_eq!(removed.status, 204, "{case}: {removed:?}");
+        damage().await;
+        // Its name is not free.
+        let again = platform.operator("POST", "/projects", json!({ "id": "demo" })).await;
+        assert_eq!(again.code(), (409, "project_exists"), "{case}");
+        let edge = entities(&platform).await.unwrap();
+        let is_there = |entity: &Entity| match entity {
+            Entity::Key(known) => known.id.as_str() == key,
+            Entity::Site(site) => site.hostname.as_str() == "gone.localhost",
+            _ => false,
+        };
+        assert!(!edge.iter().any(is_there), "{case}");
+    }
+    assert_eq!(demo("DELETE", "").await.status, 204);
 }

@@ -10,6 +10,11 @@ use super::{ends, is_202, listed, waits, with_a_silent_gateway};
 use crate::stores;
 use crate::world::{Answer, Bend, Platform, eventually};
 
+/// The gateways that operators are told to be ahead of the database.
+async fn elsewhere(platform: &Platform) -> Value {
+    platform.operator("GET", "/status", Value::Null).await.body["gateways_of_another_history"].clone()
+}
+
 async fn remove(platform: &Platform) -> Answer {
     platform.operator("DELETE", "/projects/demo/domains/b.localhost", Value::Null).await
 }
@@ -61,8 +66,11 @@ async fn a_report_of_another_history_acknowledges_nothing() {
         let refused = platform.edge("nodes", report).await;
         assert_eq!(refused.code(), (409, "history"), "{refused:?}");
         is_202(&remove(&platform).await);
+        assert_eq!(elsewhere(&platform).await, json!(["tests"]));
     }
     waits(&platform, "name", "b.localhost").await;
+    platform.clock.advance(std::time::Duration::from_secs(61));
+    assert_eq!(elsewhere(&platform).await, json!([]));
     ends(&platform).await;
 }
 
@@ -113,4 +121,34 @@ async fn what_another_replica_was_told_of_another_history_acknowledges_nothing()
         assert_eq!(listed(replica).await["withdrawals"][0]["lagging"], json!(["tests/silent"]));
     }
     ends(&left).await;
+}
+
+#[tokio::test]
+async fn a_database_that_went_back_is_in_doubt_after_a_start_too_as_long_as_a_gateway_is_ahead() {
+    let mut platform = with_a_silent_gateway().await;
+    let ahead = platform.newest_revision().await;
+    let mark = stores::mark_of(platform.directory.path(), ahead).await.unwrap();
+    platform.stop().await;
+    goes_back(&platform, 2).await;
+    let (directory, start) = (platform.directory.clone(), platform.clock.now());
+    let platform = Platform::bent(Bend { directory: Some(directory), start, ..Bend::default() }).await;
+    assert_eq!(elsewhere(&platform).await, json!([]), "nothing can be known before");
+    // A gateway with an empty data directory begins, and cannot know.
+    assert!(!platform.snapshot().await.is_empty());
+    let (token, url) = (platform.gateway().await, format!("{}/internal/edge/feed", platform.internal));
+    let ask = async |query: &str| {
+        Answer::of(platform.client.get(format!("{url}?node=a&{query}")).bearer_auth(&token).send().await.unwrap()).await
+    };
+    let refused = ask(&format!("after={ahead}&mark={mark}")).await;
+    assert_eq!(refused.code(), (409, "history"), "{refused:?}");
+    assert_eq!(elsewhere(&platform).await, json!(["tests"]));
+    // The refusal says which history it was: that alone is what can be accepted.
+    let newest = platform.newest_revision().await;
+    let here = stores::mark_of(platform.directory.path(), newest).await;
+    assert_eq!(refused.body["details"], json!({ "revision": newest, "mark": here }));
+    let place = format!("after={newest}&mark={}", here.unwrap());
+    let mut stream = platform.follow_with(&token, &format!("node=a&{place}&whole=1")).await;
+    assert_eq!(stream.snapshot().await.1, newest);
+    let other = ask(&format!("after={newest}&mark={mark}&whole=1")).await;
+    assert_eq!(other.code(), (409, "history"), "{other:?}");
 }

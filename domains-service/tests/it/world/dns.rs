@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use async_trait::async_trait;
-use domains_service::{Dns, DnsFailure, DnsRecord, RecordData, RecordKind, Reply, ReplyCode};
 use parking_lot::Mutex;
+use verification::{Dns, DnsFailure, DnsRecord, RecordData, RecordKind, Reply, ReplyCode};
 
 /// What a nameserver does.
 #[derive(Clone, Debug)]

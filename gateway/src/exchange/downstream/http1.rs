@@ -15,9 +15,9 @@ use tokio::time::Instant;
 
 use super::Downstream;
 use crate::decorate::ResponseSink;
-use crate::door::{Broken, Client};
 use crate::exchange::upstream::trailers;
-use crate::rejection::Rejection;
+use contract::rejection::Rejection;
+use listener::{Broken, Client};
 
 /// Bytes of a usual head, with the body of a refusal.
 const HEAD_BYTES_USUAL: usize = 1_280;

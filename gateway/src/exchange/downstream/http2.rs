@@ -15,10 +15,10 @@ use tokio::time::{Instant, timeout};
 
 use super::Downstream;
 use crate::decorate::ResponseSink;
-use crate::door::{Connection, LINGER_MAX, LINGER_MAX_LONG, Pace, ReaderPace, Timer};
 use crate::exchange::upstream::connection::READ_BYTES;
 use crate::gateway::bytes;
-use crate::rejection::Rejection;
+use contract::rejection::Rejection;
+use listener::{Connection, LINGER_MAX, LINGER_MAX_LONG, Pace, ReaderPace, Timer};
 
 /// See the module. Dropped before its response is complete, it resets the stream.
 pub(crate) struct Http2 {

@@ -231,9 +231,9 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::door::Timer;
     use crate::exchange::downstream::http1::Wire;
-    use crate::rejection::Rejection;
+    use contract::rejection::Rejection;
+    use listener::Timer;
 
     /// A client that says so much and then nothing, and whoever waits for it is woken by the time alone.
     struct Silent {

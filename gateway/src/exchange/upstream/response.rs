@@ -10,8 +10,8 @@ use http::StatusCode;
 use pingora::ErrorType::InvalidHTTPHeader;
 
 use crate::decorate::{ResponseSink, Spoken};
-use crate::door::chunks::Chunks;
 use crate::upstreams::announces_body;
+use listener::chunks::Chunks;
 
 /// The most field lines of a response.
 const FIELDS_MAX: usize = 256;

@@ -3,7 +3,8 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::request::is_hop_by_hop;
-use crate::forward::{FieldRules, is_reserved};
+use crate::fields::FieldRules;
+use listener::fields::is_reserved;
 
 /// Field lines of the trailers of a response; the lint of chunks takes fewer.
 const FIELDS_MAX: usize = 32;

@@ -1,37 +1,21 @@
 //! The follower over a disk that has no room, and over one that is slow.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use chassis::clock::SystemClock;
-use chassis::guard::PassGuard;
 use parking_lot::Condvar;
 
 use super::*;
-use crate::door::Tickets;
-use crate::keyring::KeyringHolder;
 use crate::replica::follow::{Follower, Watcher};
-use crate::vouch::Vouchers;
-
-/// Nothing is sent here.
-fn keyring() -> Arc<KeyringHolder> {
-    let clock: Arc<dyn chassis::clock::Clock> = Arc::new(SystemClock::new());
-    Arc::new(KeyringHolder {
-        file: PathBuf::from("/nowhere/keyring.sealed"),
-        sealing: SealingKey::new(&Secret::new(vec![1; 32])).unwrap(),
-        vouchers: Arc::new(Vouchers::waiting()),
-        tickets: Tickets::new(Vec::new(), Arc::new(|| UnixSeconds(0))),
-        operators: PassGuard::of_gateway(clock),
-    })
-}
 
 fn follower(file: File) -> Follower {
     Follower {
         control: "http://127.0.0.1:9".parse().unwrap(),
         token: Secret::new(vec![1; 32]),
+        gateway: Arc::default(),
         node: "n".to_owned(),
         place: 0,
-        keyring: keyring(),
+        keyring: Arc::new(|_| Ok(())),
         replica: Arc::new(Replica::over(file, opener(), HotBounds::default()).unwrap()),
         watcher: Arc::new(Nobody),
         clock: Arc::new(SystemClock::new()),

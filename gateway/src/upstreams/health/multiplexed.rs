@@ -3,7 +3,7 @@
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{Request, Response, Version};
 
-use crate::answer::grpc::status;
+use crate::grpc::status;
 use crate::upstreams::Stream;
 
 /// Bytes of an answer that are read: it has two.

@@ -68,6 +68,11 @@ impl State {
         let due = self.sent.map_or(seldom, |sent| sent.max(self.last + QUIET).min(seldom));
         if self.asked < CLOSE_TOGETHER_MAX { due } else { due.max(self.asked_at + APART) }
     }
+
+    /// Nothing has come since the last PING, which is not answered.
+    fn is_unheard(&self) -> bool {
+        self.owes && self.last <= self.asked_at
+    }
 }
 
 impl Ear {
@@ -86,10 +91,15 @@ impl Ear {
     /// may not be asked now.
     pub(super) fn takes_requests(&self) -> bool {
         let (state, now) = (self.state.lock(), Instant::now());
-        let is_in_doubt = state.owes && state.last <= state.asked_at && now >= state.asked_at + DOUBT_AFTER;
+        let is_in_doubt = state.is_unheard() && now >= state.asked_at + DOUBT_AFTER;
         let is_quiet = now >= state.last + QUIET;
         let may_ask = state.asked < CLOSE_TOGETHER_MAX || now >= state.asked_at + APART;
         !is_in_doubt && (!is_quiet || may_ask)
+    }
+
+    /// Whether nothing has come since the last PING, which is not answered.
+    pub(super) fn is_unheard(&self) -> bool {
+        self.state.lock().is_unheard()
     }
 
     /// A request was sent.

@@ -163,6 +163,11 @@ impl Session {
         self.ear.responds();
     }
 
+    /// Whether nothing has come since the other side was asked whether it is there.
+    pub(super) fn is_unheard(&self) -> bool {
+        self.ear.is_unheard()
+    }
+
     /// Why it broke off, where that is known.
     pub(super) fn reason(&self) -> Option<String> {
         self.ear.reason()

@@ -1,6 +1,6 @@
 //! 3.1: chunks, trailers, early answers, pipelines.
 
-use gateway::rejection::Rejection::BadFraming;
+use contract::rejection::Rejection::BadFraming;
 
 use super::{Row, post, refused_at_the_door, row, smuggled};
 use crate::world::client::Ask;

@@ -1,6 +1,6 @@
 //! 3.1: where a body ends.
 
-use gateway::rejection::Rejection::{BadFraming, BadRequest, NotImplemented, UnderscoreHeader};
+use contract::rejection::Rejection::{BadFraming, BadRequest, NotImplemented, UnderscoreHeader};
 
 use super::{Row, get, post, refused_at_the_door, row, smuggled};
 use crate::world::{DEMO, ORDERS};

@@ -1,6 +1,6 @@
 //! 3.2: hosts, names of handshakes, forwarded headers.
 
-use gateway::rejection::Rejection::BadHost;
+use contract::rejection::Rejection::BadHost;
 
 use super::{Row, refused_at_the_door, row, series};
 use crate::world::client::{Ask, handshake};

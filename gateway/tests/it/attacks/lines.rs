@@ -1,6 +1,6 @@
 //! 3.1: request lines, versions, other protocols, expectations, sizes, what `Connection` names.
 
-use gateway::rejection::Rejection::{
+use contract::rejection::Rejection::{
     BadConnectionHeader, BadRequest, BadTarget, BodyNotAllowed, ExpectationFailed, HeadersTooLarge, MethodNotAllowed,
     UriTooLong, VersionNotSupported,
 };

@@ -1,28 +1,22 @@
 //! A control plane with a change log: it serves the change stream, keeps node reports, and can be made to lie, fall
 //! silent, die and come back.
 
+mod answers;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use chassis::clock::{Clock as _, SystemClock};
+use contract::error::ErrorBody;
 use contract::feed::{Change, Effect, Entity, EntityName, Frame, Mark, NodeReport, Position, Revision};
 use contract::time::UnixMillis;
 use contract::usage::{KeyReport, UsageReport};
 use parking_lot::Mutex;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::wire::{Framing, Head, Wire};
-use super::{credentials, eventually};
-
-/// The stream's own rhythm.
-const HEARTBEAT: Duration = Duration::from_millis(500);
-
-/// Lines that may wait for one gateway.
-const LINES_MAX: usize = 10_000;
+use super::eventually;
 
 #[expect(clippy::struct_excessive_bools, reason = "each is a fault of its own")]
 #[derive(Default)]
@@ -88,7 +82,7 @@ impl ControlPlane {
         let serving = tokio::spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                connections.spawn(answer(stream, book.clone()));
+                connections.spawn(answers::answer(stream, book.clone()));
             }
         });
         *self.serving.lock() = Some(serving);
@@ -230,8 +224,7 @@ impl ControlPlane {
 
     /// Where its database is.
     pub(crate) fn position(&self) -> Position {
-        let book = self.book.lock();
-        Position { revision: Revision(book.revision), mark: book.marks[&book.revision] }
+        self.book.lock().position()
     }
 
     /// The newest revision.
@@ -285,7 +278,22 @@ impl Book {
             let news = self.changes.iter().filter(|change| change.revision > Revision(after));
             return news.map(|change| line(&Frame::Change(change.clone()))).collect();
         }
-        snapshot_at(&self.entities, self.revision, self.marks[&self.revision])
+        snapshot_at(&self.entities, self.position())
+    }
+
+    /// What a gateway is told that is where this database never was.
+    fn refusal(&mut self, after: u64, mark: Option<Mark>) -> Option<String> {
+        if self.was_at(after, mark) || !self.lies.is_empty() {
+            return None;
+        }
+        self.refused += 1;
+        let mut body = ErrorBody::new(409, "history", "Another history.");
+        body.details = serde_json::to_value(self.position()).ok();
+        Some(body.to_json())
+    }
+
+    fn position(&self) -> Position {
+        Position { revision: Revision(self.revision), mark: self.marks[&self.revision] }
     }
 
     /// A mark for the newest revision that no other revision had.
@@ -304,97 +312,17 @@ impl Book {
 
 /// A snapshot as it goes over the wire, with any mark.
 pub(crate) fn snapshot(entities: &[Entity], revision: u64) -> String {
-    snapshot_at(entities, revision, Mark(revision))
+    snapshot_at(entities, Position { revision: Revision(revision), mark: Mark(revision) })
 }
 
-fn snapshot_at(entities: &[Entity], revision: u64, mark: Mark) -> String {
+fn snapshot_at(entities: &[Entity], Position { revision, mark }: Position) -> String {
     let begin = Frame::SnapshotBegin { entities: u64::try_from(entities.len()).unwrap() };
     let all = entities.iter().map(|entity| line(&Frame::Entity(entity.clone())));
-    let end = Frame::SnapshotEnd { revision: Revision(revision), mark };
+    let end = Frame::SnapshotEnd { revision, mark };
     std::iter::once(line(&begin)).chain(all).chain([line(&end)]).collect()
 }
 
 /// One line of the stream.
 pub(crate) fn line(frame: &Frame) -> String {
     serde_json::to_string(frame).unwrap() + "\n"
-}
-
-async fn answer(stream: TcpStream, book: Arc<Mutex<Book>>) {
-    let mut wire = Wire::new(stream);
-    while let Ok(Some(head)) = wire.head().await {
-        let body = wire.body(head.framing(Framing::Length(0))).await;
-        let Some(gateway) = credentials::gateway_with(head.get("authorization")) else {
-            drop(wire.send(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n").await);
-            continue;
-        };
-        if head.first_line.starts_with("GET /internal/edge/feed?") {
-            return stream_to(wire, &head, gateway, &book).await;
-        }
-        let mut said = "204 No Content";
-        if head.first_line == "POST /internal/edge/nodes HTTP/1.1" {
-            book.lock().reports.push(serde_json::from_slice(&body.bytes).expect("a report"));
-        } else if head.first_line == "POST /internal/edge/keys HTTP/1.1" {
-            book.lock().key_reports.push(serde_json::from_slice(&body.bytes).expect("a report of keys"));
-        } else {
-            assert_eq!(head.first_line, "POST /internal/edge/usage HTTP/1.1");
-            let mut book = book.lock();
-            book.usage_reports.push(serde_json::from_slice(&body.bytes).expect("a report of usage"));
-            said = if book.has_no_room { "429 Too Many Requests\r\nContent-Length: 0" } else { said };
-        }
-        drop(wire.send(format!("HTTP/1.1 {said}\r\n\r\n").as_bytes()).await);
-    }
-}
-
-async fn stream_to(mut wire: Wire, head: &Head, gateway: u8, book: &Mutex<Book>) {
-    let after = head.first_line.split_once("after=").and_then(|(_, rest)| rest.split([' ', '&']).next());
-    let after: u64 = after.and_then(|after| after.parse().ok()).expect("a revision to continue from");
-    let mark = head.first_line.split_once("mark=").and_then(|(_, rest)| rest.split([' ', '&']).next());
-    let mark: Option<Mark> = mark.map(|mark| mark.parse().expect("a mark"));
-    let is_ours = {
-        let mut book = book.lock();
-        let is_ours = book.was_at(after, mark) || !book.lies.is_empty();
-        book.refused += usize::from(!is_ours);
-        is_ours
-    };
-    if !is_ours {
-        let body = r#"{"code":"history","message":"Another history.","status":409}"#;
-        let head = format!("HTTP/1.1 409 Conflict\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
-        drop(wire.send(format!("{head}{body}").as_bytes()).await);
-        return wire.close().await;
-    }
-    let (sender, mut lines) = mpsc::channel(LINES_MAX);
-    let (story, is_lie) = {
-        let mut book = book.lock();
-        book.asked_after.push(after);
-        if let Some(lie) = book.lies.pop_front() {
-            (lie, true)
-        } else {
-            book.streams.push(sender);
-            // First, as the shipped control plane sends them: a gateway that is ready has them.
-            let keys = if book.sends_no_keys { String::new() } else { credentials::keys_of(gateway) };
-            (keys + &book.story(after), false)
-        }
-    };
-    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nConnection: close\r\n\r\n";
-    drop(wire.send(format!("{head}{story}").as_bytes()).await);
-    if is_lie {
-        return wire.close().await;
-    }
-    let mut heartbeat = tokio::time::interval(HEARTBEAT);
-    loop {
-        let next = tokio::select! {
-            line = lines.recv() => line,
-            _ = heartbeat.tick() => Some({
-                let book = book.lock();
-                let stopped = UnixMillis(1_800_000_000_000);
-                let at = if book.shows_real_time { SystemClock::new().now() } else { stopped };
-                let frame = Frame::Heartbeat { revision: Revision(book.revision), at };
-                if book.silent { String::new() } else { line(&frame) }
-            }),
-        };
-        match next {
-            Some(text) if wire.send(text.as_bytes()).await.is_ok() => {}
-            _ => return wire.close().await,
-        }
-    }
 }

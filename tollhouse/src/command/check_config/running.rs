@@ -42,7 +42,7 @@ async fn running(client: &Client, process: Process) -> Vec<(String, anyhow::Resu
     match process {
         Process::Gateway => {
             let all = client.every_edge(&Method::GET, "/settings").await;
-            all.into_iter().map(|(edge, settings)| (edge.admin.to_string(), settings)).collect()
+            all.into_iter().map(|(edge, settings)| (edge.to_string(), settings)).collect()
         }
         Process::Orders => {
             vec![(client.run.orders.to_string(), client.orders_json("/internal/settings").await)]

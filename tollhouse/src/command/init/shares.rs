@@ -18,14 +18,15 @@ use chassis::secret::write_private;
 
 use crate::directory::{Directory, INTERNAL_AUTHORITY};
 
-/// Which of our processes needs which files. A gateway has its own credential and certificate, and no other's.
+/// Which of our processes needs which files. A key is copied before its certificate: processes look at it when the
+/// certificate has changed. A gateway has its own credential and certificate, and no other's.
 const OURS: [(&str, &[&str]); 5] = [
-    ("gateway-1", &gateway("secrets/gateways/gateway-1.key", "tls/gateway-1.pem", "tls/gateway-1.key")),
-    ("gateway-2", &gateway("secrets/gateways/gateway-2.key", "tls/gateway-2.pem", "tls/gateway-2.key")),
-    ("gateway-more", &gateway("secrets/gateways/gateway-more.key", "tls/gateway-more.pem", "tls/gateway-more.key")),
+    ("gateway-1", &gateway("secrets/gateways/gateway-1.key", "tls/gateway-1.key", "tls/gateway-1.pem")),
+    ("gateway-2", &gateway("secrets/gateways/gateway-2.key", "tls/gateway-2.key", "tls/gateway-2.pem")),
+    ("gateway-more", &gateway("secrets/gateways/gateway-more.key", "tls/gateway-more.key", "tls/gateway-more.pem")),
     (
         "orders-service",
-        &["secrets/services/orders-service.key", "ca/internal.pem", "tls/orders-service.pem", "tls/orders-service.key"],
+        &["secrets/services/orders-service.key", "ca/internal.pem", "tls/orders-service.key", "tls/orders-service.pem"],
     ),
     (
         "domains-service",
@@ -38,21 +39,21 @@ const OURS: [(&str, &[&str]); 5] = [
             "secrets/sealing.key",
             "ca/ca.pem",
             "ca/ca.key",
-            "tls/domains-service.pem",
             "tls/domains-service.key",
+            "tls/domains-service.pem",
         ],
     ),
 ];
 
-const fn gateway(credential: &'static str, certificate: &'static str, key: &'static str) -> [&'static str; 8] {
+const fn gateway(credential: &'static str, key: &'static str, certificate: &'static str) -> [&'static str; 8] {
     [
         credential,
-        certificate,
         key,
+        certificate,
         "secrets/sealing.key",
         "secrets/redis.password",
-        "ca/platform.pem",
         "ca/platform.key",
+        "ca/platform.pem",
         "ca/internal.pem",
     ]
 }

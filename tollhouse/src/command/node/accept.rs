@@ -20,11 +20,11 @@ const ASK_EVERY: Duration = Duration::from_millis(200);
 const PATH: &str = "/replica/accept";
 
 pub(super) async fn run(common: &Common, client: &Client) -> anyhow::Result<()> {
-    let mut gateways = by_address(client.every_edge(&Method::POST, PATH).await);
+    let mut gateways = by_name(client.every_edge(&Method::POST, PATH).await);
     let deadline = tokio::time::Instant::now() + TAKE_MAX;
     while gateways.values().any(waits) && tokio::time::Instant::now() < deadline {
         tokio::time::sleep(ASK_EVERY).await;
-        gateways.extend(by_address(client.every_edge(&Method::GET, PATH).await));
+        gateways.extend(by_name(client.every_edge(&Method::GET, PATH).await));
     }
     let all = json!({ "gateways": gateways });
     answer(common, &all, readable);
@@ -32,9 +32,9 @@ pub(super) async fn run(common: &Common, client: &Client) -> anyhow::Result<()> 
 }
 
 /// What each gateway said, or why it did not.
-fn by_address(answers: Vec<(GatewayAdmin, anyhow::Result<Value>)>) -> BTreeMap<String, Value> {
+fn by_name(answers: Vec<(GatewayAdmin, anyhow::Result<Value>)>) -> BTreeMap<String, Value> {
     let said = |answer: anyhow::Result<Value>| answer.unwrap_or_else(|error| json!({ "failed": format!("{error:#}") }));
-    answers.into_iter().map(|(edge, answer)| (edge.admin.to_string(), said(answer))).collect()
+    answers.into_iter().map(|(edge, answer)| (edge.to_string(), said(answer))).collect()
 }
 
 fn waits(gateway: &Value) -> bool {
@@ -47,21 +47,21 @@ fn has_taken(gateway: &Value) -> bool {
 
 fn readable(all: &Value) -> String {
     let gateways = all.get("gateways").and_then(Value::as_object).into_iter().flatten();
-    gateways.map(|(address, gateway)| of_gateway(address, gateway)).collect()
+    gateways.map(|(name, gateway)| of_gateway(name, gateway)).collect()
 }
 
-fn of_gateway(address: &str, gateway: &Value) -> String {
+fn of_gateway(name: &str, gateway: &Value) -> String {
     if let Some(reason) = gateway.get("failed").and_then(Value::as_str) {
-        return format!("gateway {address} did not accept: {reason}\n");
+        return format!("gateway {name} did not accept: {reason}\n");
     }
     if !has_taken(gateway) {
         let refused = gateway.get("refused").and_then(Value::as_str);
         let why =
             refused.map_or_else(|| "no snapshot came".to_owned(), |why| format!("it refused the snapshot: {why}"));
-        return format!("gateway {address} still serves what it knew before; {why}\n");
+        return format!("gateway {name} still serves what it knew before; {why}\n");
     }
     let revision = word(gateway.get("revision").unwrap_or(&Value::Null));
-    let mut text = format!("gateway {address} took everything anew, revision {revision}\n");
+    let mut text = format!("gateway {name} took everything anew, revision {revision}\n");
     let before = text.len();
     for kind in ["keys", "hostnames", "projects"] {
         for change in ["added", "removed", "changed"] {

@@ -14,6 +14,9 @@ const CLOCKS_APART_MILLISECONDS_MAX: i64 = 60_000;
 /// Trouble of a store that was met longer ago counts as over.
 const RECENT_SECONDS: u64 = 60;
 
+/// A service asks every second whose identities are good.
+const TRUST_SECONDS_MAX: u64 = 60;
+
 /// How a service refuses what it would have to ask its database for.
 const NO_DATABASE: [&str; 2] = ["storage_unavailable", "storage_full"];
 
@@ -40,8 +43,25 @@ pub(super) fn find(all: &Value) -> Vec<String> {
             text(refused, "what_to_do")
         ));
     }
+    let elsewhere: Vec<&str> = items(all, "/control/gateways_of_another_history").filter_map(Value::as_str).collect();
+    if !elsewhere.is_empty() {
+        found.push(format!(
+            "the domains-service's database lacks changes that these gateways have applied: {}. It went back to an earlier state, or \
+             is another one; a gateway that starts with an empty data directory serves that state",
+            elsewhere.join(", ")
+        ));
+    }
     unreadable_rows(all.get("control"), &mut found);
     of_service("the orders-service", all.get("orders"), "store_trouble", "kind", &mut found);
+    if let Some(old) =
+        all.pointer("/orders/trust_seconds_old").and_then(Value::as_u64).filter(|old| *old > TRUST_SECONDS_MAX)
+    {
+        found.push(format!(
+            "the control plane last told the orders-service {} minutes ago whose identities are good: it still accepts gateways \
+             that were revoked since",
+            old / 60
+        ));
+    }
     let newest = all.pointer("/nodes/revision").and_then(Value::as_u64);
     for edge in items(all, "/edges") {
         let behind =
@@ -74,9 +94,10 @@ fn of_withdrawals(listed: Option<&Value>, found: &mut Vec<String>) {
     ));
 }
 
+/// A process of a gateway, as the control plane names it; without the id of the process where it does not answer.
 fn name(edge: &Value) -> String {
-    let word = |field: &str| text(edge, field).to_owned();
-    if edge.get("node").is_some() { format!("{} ({})", word("node"), word("address")) } else { word("address") }
+    let process = edge.get("node").and_then(Value::as_str).map(|node| format!("/{node}")).unwrap_or_default();
+    format!("{}{process} ({})", text(edge, "gateway"), text(edge, "address"))
 }
 
 /// Why a gateway does not take what the control plane says.
@@ -178,6 +199,11 @@ fn of_edge(edge: &Value, found: &mut Vec<String>) {
             found.push(format!("the certificate of {host} has {:.0} % of its lifetime left", left * 100.0));
         }
     }
+    for file in items(edge, "/damaged_files").filter_map(Value::as_str) {
+        found.push(format!(
+            "gateway {name} found a damaged file in its data directory and started without it: check the disk, then remove {file}"
+        ));
+    }
     if let Some(dropped @ 1..) = edge.get("log_lines_dropped").and_then(Value::as_i64) {
         found.push(format!("gateway {name} has dropped {dropped} log lines since it started"));
     }
@@ -244,17 +270,18 @@ mod tests {
     fn healthy() -> Value {
         json!({
             "edges": [{
-                "node": "gw-1", "address": "10.0.0.1:9901", "ready": true, "draining": false, "revision": 7,
+                "gateway": "edge-1", "node": "gw-1", "address": "10.0.0.1:9901", "ready": true, "draining": false, "revision": 7,
                 "replica_refuses": null, "unheard": null,
                 "now": 1_000, "feed_heard_at": 999, "clock_behind_milliseconds": 40,
                 "clocks_off_milliseconds": { "quota_store": null, "control_plane": 59_000 }, "quota": { "mode": "lease" }, "log_lines_dropped": 0,
+                "damaged_files": [],
                 "upstreams": [{ "name": "orders", "endpoints": 1, "up": 1 }],
                 "platform_certificate_faults": [], "certificates_set_aside": [],
                 "certificates": [{ "host": "a.example", "lifetime_left": 0.6 }],
             }],
             "control": { "revision": 7, "trouble": null, "unreadable_rows": null, "sealed_with_older": 3, "sealed_with_missing": 0,
-                "credential_files_refused": [] },
-            "orders": { "version": "1", "store_trouble": { "kind": "full", "seconds_ago": 61 } },
+                "credential_files_refused": [], "gateways_of_another_history": [] },
+            "orders": { "version": "1", "store_trouble": { "kind": "full", "seconds_ago": 61 }, "trust_seconds_old": 60 },
             "nodes": { "revision": 7 },
             "withdrawals": { "withdrawals": [], "total": 0 },
         })
@@ -273,7 +300,7 @@ mod tests {
         {
             *all.pointer_mut(&format!("/edges/0/{field}")).unwrap() = value;
         }
-        assert_eq!(find(&all), ["gateway gw-1 (10.0.0.1:9901) has nothing to serve yet: the disk is full"]);
+        assert_eq!(find(&all), ["gateway edge-1/gw-1 (10.0.0.1:9901) has nothing to serve yet: the disk is full"]);
     }
 
     #[test]
@@ -281,8 +308,8 @@ mod tests {
         let cases = [
             (
                 "/edges/0",
-                json!({ "address": "10.0.0.1:9901", "unreachable": "refused" }),
-                "gateway 10.0.0.1:9901 does not answer",
+                json!({ "gateway": "edge-1", "address": "10.0.0.1:9901", "unreachable": "refused" }),
+                "gateway edge-1 (10.0.0.1:9901) does not answer",
             ),
             ("/edges/0/ready", json!(false), "is not ready"),
             ("/edges/0/draining", json!(true), "is out of rotation"),
@@ -293,7 +320,7 @@ mod tests {
             (
                 "/edges/0/clocks_off_milliseconds/control_plane",
                 json!(90_400),
-                "the clocks of gateway gw-1 (10.0.0.1:9901) and of the control plane are 90 s apart",
+                "the clocks of gateway edge-1/gw-1 (10.0.0.1:9901) and of the control plane are 90 s apart",
             ),
             ("/edges/0/clocks_off_milliseconds/quota_store", json!(-60_001), "and of the quota store are 60 s apart"),
             ("/edges/0/quota/mode", json!("share"), "counts without the quota store: share"),
@@ -304,17 +331,28 @@ mod tests {
             (
                 "/edges/0/platform_certificate_faults",
                 json!(["p.pem is refused, and the certificate in use stays"]),
-                "gateway gw-1 (10.0.0.1:9901): p.pem is refused",
+                "gateway edge-1/gw-1 (10.0.0.1:9901): p.pem is refused",
             ),
             (
                 "/edges/0/certificates_set_aside",
                 json!([{ "hostname": "a.example", "reason": "the chain is empty" }]),
                 "(10.0.0.1:9901) does not use the newest certificate of a.example and keeps the one before: the chain is empty",
             ),
+            (
+                "/edges/0/damaged_files",
+                json!(["place.damaged"]),
+                "(10.0.0.1:9901) found a damaged file in its data directory and started without it: check the disk, then \
+                 remove place.damaged",
+            ),
             ("/edges/0/log_lines_dropped", json!(3), "has dropped 3 log lines"),
             ("/edges/0/revision", json!(5), "is 2 revisions behind"),
             ("/control", json!({ "unreachable": "refused" }), "the domains-service does not answer: refused"),
             ("/control/sealed_with_missing", json!(2), "2 private keys or secrets of webhooks need a sealing secret"),
+            (
+                "/control/gateways_of_another_history",
+                json!(["edge-1", "edge-2"]),
+                "lacks changes that these gateways have applied: edge-1, edge-2. It went back",
+            ),
             (
                 "/control/credential_files_refused",
                 json!([{ "file": "secrets/gateways/edge-1.key", "reason": "revoked", "what_to_do": "remove the file" }]),
@@ -342,6 +380,7 @@ mod tests {
                 "2 withdrawals wait for edge/gw-1, edge/gw-2, which may serve them still; the oldest is the key key_a of project demo",
             ),
             ("/orders", json!({ "unreachable": "refused" }), "the orders-service does not answer: refused"),
+            ("/orders/trust_seconds_old", json!(600), "told the orders-service 10 minutes ago whose identities"),
             (
                 "/orders/store_trouble/seconds_ago",
                 json!(3),

@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::*;
-use crate::door::Ends;
+use listener::Ends;
 
 const IMAGE_BYTES: usize = 100_000;
 

@@ -4,10 +4,10 @@ use http::{HeaderMap, HeaderValue, StatusCode, Uri, header, uri};
 use pingora::{Error, ErrorType};
 use pingora_http::RequestHeader;
 
-use crate::answer::grpc;
 use crate::decorate::{ResponseSink, Spoken};
 use crate::exchange::upstream::request::is_hop_by_hop;
 use crate::exchange::upstream::response;
+use crate::grpc;
 
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 

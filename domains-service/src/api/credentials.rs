@@ -1,0 +1,258 @@
+//! Credentials on record, for operators: of gateways, of services and of operators.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use chassis::guard;
+use chassis::secret::Secret;
+use contract::time::UnixMillis;
+use contract::trust::{NODE_NAME_BYTES_MAX, Pass, PassFor, is_node_name};
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::door::digest_of;
+use super::extract::{Json, Params, Segments};
+use super::view::{event_for_operators, rfc3339};
+use crate::app::App;
+use crate::error::{Code, Stop};
+use crate::keyring;
+use crate::store::credentials::{COMMAND_LINE, Credential, Enrolment, Kind, NotEnrolled, Origin, Recorded};
+use crate::store::events::{EVENTS_PER_PAGE, Through};
+use crate::store::projects;
+use crate::worker::EVENTS_MILLIS;
+
+/// How long an operator's token is good, unless said otherwise, and at most.
+const DAYS: u32 = 90;
+const DAYS_MAX: u32 = 366;
+
+const DAY_MILLIS: i64 = 86_400_000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewCredential {
+    kind: Kind,
+    name: String,
+    days: Option<u32>,
+}
+
+impl NewCredential {
+    /// How many days it is good; without end for a gateway and a service.
+    fn days(&self) -> Result<Option<u32>, Stop> {
+        if !is_node_name(&self.name) {
+            let message = format!("Call it 1 to {NODE_NAME_BYTES_MAX} characters of a-z, 0-9, - and full stops.");
+            return Err(Code::InvalidBody.refuse(message).into());
+        }
+        match (self.kind, self.days) {
+            (Kind::Operator, days) if (1..=DAYS_MAX).contains(&days.unwrap_or(DAYS)) => Ok(Some(days.unwrap_or(DAYS))),
+            (Kind::Gateway | Kind::Service, None) => Ok(None),
+            _ => {
+                let message =
+                    format!("An operator's token is good for 1 to {DAYS_MAX} days; other credentials have no end.");
+                Err(Code::InvalidBody.refuse(message).into())
+            }
+        }
+    }
+}
+
+/// `POST /internal/credentials`: the credential is in this answer and nowhere else, as a file has it and as it is sent.
+pub(super) async fn create(
+    State(app): State<Arc<App>>,
+    Extension(maker): Extension<Credential>,
+    Json(wanted): Json<NewCredential>,
+) -> Result<Response, Stop> {
+    let days = wanted.days()?;
+    let NewCredential { kind, name, .. } = wanted;
+    let credential = Secret::generate().map_err(|_| Code::InternalError.refuse("There is no randomness."))?;
+    let mut write = app.store.write().await?;
+    write.confirm(&maker).await?;
+    let expires_at = days.map(|days| write.now().plus(i64::from(days) * DAY_MILLIS));
+    let (digest, from) = (digest_of(&credential), Origin::Maker(&maker.digest));
+    let enrolled = write.enrol(&Enrolment { kind, name: &name, digest: &digest, expires_at, from }).await?;
+    enrolled.map_err(|why| match why {
+        NotEnrolled::TooMany => {
+            Code::CredentialExists.refuse("There are as many of this kind as there may be. Revoke one first.")
+        }
+        // The others cannot be: the credential was made a moment ago.
+        _ => Code::CredentialExists
+            .refuse(format!("There is one called {name:?}. Revoke it first, or choose another name.")),
+    })?;
+    write.commit().await?;
+    learn(&app).await;
+    tracing::info!(kind = kind.as_str(), name, actor = maker.name, "a credential was made");
+    let body = json!({
+        "kind": kind,
+        "name": name,
+        "credential": &*credential.to_text(),
+        "token": &*credential.to_token(),
+        "expires_at": expires_at.map(rfc3339),
+    });
+    Ok((StatusCode::CREATED, axum::Json(body)).into_response())
+}
+
+/// `GET /internal/credentials?kind=`: all of them, or those of one kind.
+pub(super) async fn list(State(app): State<Arc<App>>, params: Params) -> Result<Response, Stop> {
+    let kind = params.text("kind").map(str::parse).transpose().map_err(|_| no_kind())?;
+    let all: Vec<_> = app.store.credentials(kind).await?.iter().map(view).collect();
+    Ok(axum::Json(json!({ "credentials": all })).into_response())
+}
+
+fn no_kind() -> Stop {
+    Code::InvalidQuery.refuse(format!("A kind is one of: {}.", Kind::WORDS.join(", "))).into()
+}
+
+fn view(recorded: &Recorded) -> serde_json::Value {
+    let Credential { kind, name, expires_at, .. } = &recorded.credential;
+    json!({
+        "kind": kind,
+        "name": name,
+        "file": recorded.file,
+        "made_by": recorded.made_by.as_ref().or(recorded.file.as_ref()),
+        "created_at": rfc3339(recorded.created_at),
+        "expires_at": expires_at.map(rfc3339),
+        "last_used_at": recorded.last_used_at.map(rfc3339),
+        "revoked_at": recorded.revoked_at.map(rfc3339),
+    })
+}
+
+/// `DELETE /internal/credentials/{kind}/{name}?made=true`: it opens nothing any more. Streams of a gateway are cut, identities
+/// that it signs are refused, and the other gateways have new keys for session tickets; a service is waited for no longer.
+///
+/// With `made`, what it made is revoked as well, and what that made; also when it is revoked itself already. Without, the
+/// answer lists it. The answer names the files that revoked credentials were enrolled from: until such a file is replaced, the
+/// gateway or service that has it is refused.
+pub(super) async fn revoke(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Credential>,
+    Segments([kind, name]): Segments<2>,
+    params: Params,
+) -> Result<Response, Stop> {
+    let kind: Kind = kind.parse().map_err(|_| no_kind())?;
+    let with_made: bool = params.value("made", false, "true or false")?;
+    if kind == Kind::Operator && name == COMMAND_LINE {
+        let message = "The command line's credential derives from the platform's secret: replace the secret and restart the control plane.";
+        return Err(Code::CommandLineCredential.refuse(message).into());
+    }
+    let mut write = app.store.write().await?;
+    write.confirm(&actor).await?;
+    let mut revoked: Vec<_> = write.good_credential(kind, &name).await?.into_iter().collect();
+    let mut made = write.made_by(kind, &name).await?;
+    if with_made {
+        revoked.append(&mut made);
+    }
+    if revoked.is_empty() {
+        let message = format!("There is no {} called {name:?} with a good credential.", kind.as_str());
+        return Err(Code::NotFound.refuse(message).into());
+    }
+    for one in &mut revoked {
+        write.revoke(&one.credential).await?;
+        one.revoked_at = Some(write.now());
+    }
+    let gateways: Vec<_> = names(&revoked, Kind::Gateway).collect();
+    if !gateways.is_empty() {
+        keyring::replace_tickets(&app, &mut write).await?;
+    }
+    let before = write.now().plus(-EVENTS_MILLIS);
+    projects::end_erasures(write.connection(), before).await?;
+    write.commit().await?;
+    for gateway in &gateways {
+        app.nodes.revoke(gateway);
+    }
+    let digests: Vec<_> = revoked.iter().map(|one| one.credential.digest.as_str()).collect();
+    app.store.credentials_revoked(&digests).await;
+    for Recorded { credential: Credential { kind, name, .. }, .. } in &revoked {
+        tracing::warn!(kind = kind.as_str(), name, actor = actor.name, "a credential is revoked");
+    }
+    forget_signatures(&app, &gateways).await?;
+    let shown = |all: &[Recorded]| all.iter().map(view).collect::<Vec<_>>();
+    Ok(axum::Json(json!({ "revoked": shown(&revoked), "made": shown(&made) })).into_response())
+}
+
+fn names(all: &[Recorded], kind: Kind) -> impl Iterator<Item = &str> {
+    all.iter().map(|one| &one.credential).filter(move |one| one.kind == kind).map(|one| one.name.as_str())
+}
+
+/// Refuses what these gateways sign, from now on.
+async fn forget_signatures(app: &App, gateways: &[&str]) -> Result<(), Stop> {
+    if gateways.is_empty() {
+        return Ok(());
+    }
+    let Err(error) = keyring::look(app).await else { return Ok(()) };
+    for gateway in gateways {
+        keyring::refuse(app, gateway);
+    }
+    tracing::error!(
+        gateways = gateways.join(", "),
+        error = format!("{error:#}"),
+        "services accept identities of the revoked gateways until the keys of the gateways can be read again; see that the \
+         database answers"
+    );
+    let message = "The credential is revoked. Services accept what it signs until the database answers again: look at the log \
+                   of the control plane.";
+    Err(Code::StorageUnavailable.refuse(message).into())
+}
+
+/// `GET /internal/credentials/gateway/{gateway}/changes?since=`: what was changed through a gateway, in all projects, newest
+/// first. An operator who revokes a stolen gateway learns here what to undo.
+pub(super) async fn changes(
+    State(app): State<Arc<App>>,
+    Segments([gateway]): Segments<1>,
+    params: Params,
+) -> Result<Response, Stop> {
+    let since = params.value("since", jiff::Timestamp::UNIX_EPOCH, "a moment such as 2026-01-31T12:00:00Z")?;
+    let before = params.number_cursor()?;
+    let since = UnixMillis(since.as_millisecond());
+    let found = app.store.changes_through(&gateway, since, Some(before)).await?;
+    let full = i64::try_from(found.len()).is_ok_and(|count| count == EVENTS_PER_PAGE);
+    let next = found.last().filter(|_| full).map(|change| change.event.id.to_string());
+    let list: Vec<_> = found.iter().map(view_of_change).collect();
+    Ok(axum::Json(json!({ "changes": list, "next_cursor": next })).into_response())
+}
+
+fn view_of_change(change: &Through) -> serde_json::Value {
+    let mut shown = event_for_operators(&change.event);
+    if let Some(fields) = shown.as_object_mut() {
+        fields.insert("project".to_owned(), json!(change.project_name));
+        fields.insert("project_uid".to_owned(), json!(change.project));
+    }
+    shown
+}
+
+/// Believes from now on what the gateways on record sign. A failure is put right within a second, and logged there.
+async fn learn(app: &App) {
+    if let Err(error) = keyring::look(app).await {
+        tracing::debug!(error = format!("{error:#}"), "the keys of the gateways are read again in a second");
+    }
+}
+
+/// `POST /internal/gateway-keys`: new keys for all gateways at once; those of before are worth nothing.
+pub(super) async fn rotate(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Credential>,
+) -> Result<Response, Stop> {
+    keyring::renew(&app, true).await.map_err(|error| {
+        tracing::error!(error = format!("{error:#}"), "the keys of the gateways could not be replaced");
+        Code::StorageUnavailable.refuse("The keys of the gateways could not be replaced.")
+    })?;
+    learn(&app).await;
+    tracing::warn!(actor = actor.name, "the keys of all gateways were replaced");
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// `POST /internal/passes`: the operator's way into one service or one gateway, for less than a minute. The operator's own token
+/// stays here: a service or a gateway in wrong hands that was shown it could use it.
+pub(super) async fn pass(
+    State(app): State<Arc<App>>,
+    Extension(actor): Extension<Credential>,
+    Json(to): Json<PassFor>,
+) -> Result<Response, Stop> {
+    if !is_node_name(to.name()) {
+        let message = "Name a service, {\"service\": \"orders-service\"}, or a gateway, {\"gateway\": \"gateway-1\"}.";
+        return Err(Code::InvalidBody.refuse(message).into());
+    }
+    tracing::info!(actor = actor.name, to = to.audience(), "an operator has a pass");
+    let pass = guard::pass(&app.pass_key, &to, app.clock.now_seconds());
+    Ok((StatusCode::CREATED, axum::Json(Pass { pass })).into_response())
+}

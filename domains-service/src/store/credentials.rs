@@ -1,0 +1,400 @@
+//! Credentials on record: of gateways, services and operators, the command line among them. Rows are never deleted, so no
+//! credential is taken again that was revoked or replaced, and what a credential made is found after its end as well.
+
+use chassis::sql::{Found, RowPlace, query, query_as, query_scalar};
+use contract::keyring::GATEWAYS_WITH_KEYS_MAX;
+use contract::time::UnixMillis;
+
+use super::processes::forget_processes_of;
+use super::rows::{self, Columns, Stored, Table};
+use super::{Store, StoreError, Write};
+
+contract::words! {
+    /// What has a credential.
+    pub(crate) enum Kind {
+        /// What the internet reaches.
+        Gateway = "gateway",
+        /// What keeps data of projects behind it.
+        Service = "service",
+        /// A person, a script, or the command line.
+        Operator = "operator",
+    }
+}
+
+/// The name of the operator whose credential derives from the platform's secret.
+pub(crate) const COMMAND_LINE: &str = "command-line";
+
+/// Good credentials of services, and of operators the expired ones too; of gateways [`GATEWAYS_WITH_KEYS_MAX`].
+pub(crate) const GOOD_OF_A_KIND_MAX: i64 = 1_024;
+
+/// Credentials that are listed: all that are good, and then those that were revoked last.
+const LISTED_MAX: i64 = 4_096;
+
+/// Characters of a digest by which operators find its row.
+const SHOWN_OF_DIGEST: usize = 8;
+
+/// What a request comes with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Credential {
+    pub(crate) kind: Kind,
+    pub(crate) name: String,
+    /// SHA-256 of it, in hexadecimal.
+    pub(crate) digest: String,
+    /// Its end, of those that have one.
+    pub(crate) expires_at: Option<UnixMillis>,
+}
+
+impl Credential {
+    /// Whether it has not expired.
+    pub(crate) fn is_current(&self, now: UnixMillis) -> bool {
+        self.expires_at.is_none_or(|end| now < end)
+    }
+
+    /// What the node that a gateway names is called here: no gateway speaks for a node of another.
+    pub(crate) fn node(&self, node: &str) -> String {
+        format!("{}/{node}", self.name)
+    }
+}
+
+/// A credential as it is listed.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorded {
+    pub(crate) credential: Credential,
+    /// The file that it was read from.
+    pub(crate) file: Option<String>,
+    /// The operator who made it; `None` for one that was read from a file.
+    pub(crate) made_by: Option<String>,
+    pub(crate) created_at: UnixMillis,
+    pub(crate) last_used_at: Option<UnixMillis>,
+    pub(crate) revoked_at: Option<UnixMillis>,
+}
+
+/// A credential that is to be put on record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Enrolment<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) name: &'a str,
+    /// SHA-256 of the credential, in hexadecimal.
+    pub(crate) digest: &'a str,
+    pub(crate) expires_at: Option<UnixMillis>,
+    /// Where it comes from.
+    pub(crate) from: Origin<'a>,
+}
+
+/// Where a credential comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Origin<'a> {
+    /// It was read from this file.
+    File(&'a str),
+    /// The operator whose credential has this digest has just made it.
+    Maker(&'a str),
+}
+
+/// Why a credential is not put on record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NotEnrolled {
+    /// The name has another credential, which is good, and one of the two was not read from a file.
+    Exists,
+    /// The name belongs to a service, and this is a gateway, or the other way round.
+    OtherKind,
+    /// The same credential is on record under this other name.
+    Doubled(String),
+    /// The credential was revoked, or another one took its place.
+    Revoked,
+    /// As many credentials of this kind are good as may be.
+    TooMany,
+}
+
+chassis::record! {
+    struct GoodRow {
+        kind: String,
+        name: String,
+        digest: String,
+        expires_at: Option<i64>,
+    }
+}
+
+impl Stored for GoodRow {
+    type Value = Credential;
+
+    const IS_PART: bool = true;
+
+    fn place(&self) -> RowPlace {
+        place(&self.name, &self.digest)
+    }
+
+    /// A row of which anything cannot be read is no credential.
+    fn read(self, columns: &mut Columns) -> Option<Credential> {
+        let Self { kind, name, digest, expires_at } = self;
+        let kind = columns.word("kind", &kind)?;
+        let expires_at = expires_at.map(UnixMillis);
+        columns.unreadable().is_none().then_some(Credential { kind, name, digest, expires_at })
+    }
+}
+
+chassis::record! {
+    /// What holds a name.
+    struct Holder {
+        kind: String,
+        file: Option<String>,
+        expires_at: Option<i64>,
+    }
+}
+
+chassis::record! {
+    struct Row {
+        kind: String,
+        name: String,
+        digest: String,
+        file: Option<String>,
+        made_by: Option<String>,
+        created_at: i64,
+        expires_at: Option<i64>,
+        last_used_at: Option<i64>,
+        revoked_at: Option<i64>,
+    }
+}
+
+impl Stored for Row {
+    type Value = Recorded;
+
+    fn place(&self) -> RowPlace {
+        place(&self.name, &self.digest)
+    }
+
+    fn read(self, columns: &mut Columns) -> Option<Recorded> {
+        let kind = columns.word("kind", &self.kind)?;
+        // No credential is good whose end cannot be read.
+        let revoked_at = if columns.unreadable() == Some("revoked_at") { Some(0) } else { self.revoked_at };
+        let expires_at = self.expires_at.map(UnixMillis);
+        Some(Recorded {
+            credential: Credential { kind, name: self.name, digest: self.digest, expires_at },
+            file: self.file,
+            made_by: self.made_by,
+            created_at: UnixMillis(self.created_at),
+            last_used_at: self.last_used_at.map(UnixMillis),
+            revoked_at: revoked_at.map(UnixMillis),
+        })
+    }
+}
+
+fn place(name: &str, digest: &str) -> RowPlace {
+    let digest: String = digest.chars().take(SHOWN_OF_DIGEST).collect();
+    rows::place(Table::Credentials, format!("{name} {digest}"), "")
+}
+
+/// A statement that reads whole rows, each with the name of the operator who made it.
+macro_rules! recorded {
+    ($rest:literal) => {
+        concat!(
+            "SELECT c.kind, c.name, c.digest, c.file, m.name AS made_by, c.created_at, c.expires_at, c.last_used_at, c.revoked_at
+             FROM credentials c LEFT JOIN credentials m ON m.digest = c.made_by ",
+            $rest
+        )
+    };
+}
+
+/// A statement about the good credential that holds a name, `$1`, where a credential of the kind `$2` is to have it.
+macro_rules! of_holder {
+    ($statement:literal) => {
+        concat!(
+            $statement,
+            " WHERE name = $1 AND revoked_at IS NULL AND (kind = $2 OR kind <> 'operator' AND $2 <> 'operator')"
+        )
+    };
+}
+
+impl Store {
+    /// All that are on record, or those of one kind, by kind, name and age: the good ones, and those that were revoked last.
+    pub(crate) async fn credentials(&self, kind: Option<Kind>) -> Result<Vec<Recorded>, StoreError> {
+        let found: Vec<Found<Row>> = query_as(recorded!(
+            "WHERE c.kind LIKE $1 ORDER BY c.revoked_at IS NOT NULL, c.revoked_at DESC, c.digest LIMIT $2"
+        ))
+        .bind(kind.map_or("%", Kind::as_str))
+        .bind(LISTED_MAX)
+        .fetch_all(self.reader())
+        .await?;
+        let mut all = rows::each(self.reader(), found);
+        let order = |one: &Recorded| (one.credential.kind, one.credential.name.clone(), one.created_at);
+        all.sort_by_cached_key(order);
+        Ok(all)
+    }
+
+    /// Those that are good, or have expired, of all kinds or of one, by kind and name.
+    pub(crate) async fn good_credentials(&self, kind: Option<Kind>) -> Result<Vec<Credential>, StoreError> {
+        let found: Vec<Found<GoodRow>> = query_as(
+            "SELECT kind, name, digest, expires_at FROM credentials WHERE kind LIKE $1 AND revoked_at IS NULL
+             ORDER BY kind, name LIMIT $2",
+        )
+        .bind(kind.map_or("%", Kind::as_str))
+        .bind(LISTED_MAX)
+        .fetch_all(self.reader())
+        .await?;
+        Ok(rows::each(self.reader(), found))
+    }
+
+    /// Whether the operator of this name has a credential that is good.
+    pub(crate) async fn is_operator(&self, name: &str, now: UnixMillis) -> Result<bool, StoreError> {
+        let found: i64 = query_scalar(GOOD_OPERATOR).bind(name).bind(now.0).fetch_one(self.reader()).await?;
+        Ok(found > 0)
+    }
+}
+
+/// How many good credentials the operator `$1` has at `$2`: one, or none.
+pub(super) const GOOD_OPERATOR: &str = "SELECT COUNT(*) FROM credentials WHERE kind = 'operator' AND name = $1
+    AND revoked_at IS NULL AND (expires_at IS NULL OR CAST(expires_at AS BIGINT) > $2)";
+
+impl Write {
+    /// Puts a credential on record; whether it is new there. It takes the place of one that is revoked or has expired, and
+    /// one from a file that of one from a file. No credential that was ever revoked or replaced is taken again.
+    pub(crate) async fn enrol(&mut self, new: &Enrolment<'_>) -> Result<Result<bool, NotEnrolled>, StoreError> {
+        let (file, made_by) = match new.from {
+            Origin::File(file) => (Some(file), None),
+            Origin::Maker(maker) => (None, Some(maker)),
+        };
+        let known = query_as("SELECT kind, name, revoked_at FROM credentials WHERE digest = $1");
+        let known: Option<Found<(String, String, Option<i64>)>> =
+            known.bind(new.digest).fetch_optional(self.connection()).await?;
+        if let Some(Found { row: (kind, name, revoked_at), bad }) = known {
+            return Ok(match bad {
+                None if revoked_at.is_none() && name != new.name => Err(NotEnrolled::Doubled(name)),
+                None if revoked_at.is_none() && kind != new.kind.as_str() => Err(NotEnrolled::OtherKind),
+                None if revoked_at.is_none() => {
+                    self.note_file(new.digest, file).await?;
+                    Ok(false)
+                }
+                _ => Err(NotEnrolled::Revoked),
+            });
+        }
+        if let Err(why) = self.make_room(new, file).await? {
+            return Ok(Err(why));
+        }
+        let now = self.now().0;
+        query(
+            "INSERT INTO credentials (digest, kind, name, file, made_by, created_at, expires_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        )
+        .bind(new.digest)
+        .bind(new.kind.as_str())
+        .bind(new.name)
+        .bind(file)
+        .bind(made_by)
+        .bind(now)
+        .bind(new.expires_at.map(|end| end.0))
+        .execute(self.connection())
+        .await?;
+        Ok(Ok(true))
+    }
+
+    /// Retires what holds the name, if the new credential may take its place.
+    async fn make_room(
+        &mut self,
+        new: &Enrolment<'_>,
+        file: Option<&str>,
+    ) -> Result<Result<(), NotEnrolled>, StoreError> {
+        let holder = query_as(of_holder!("SELECT kind, file, expires_at FROM credentials"));
+        let holder: Option<Found<Holder>> =
+            holder.bind(new.name).bind(new.kind.as_str()).fetch_optional(self.connection()).await?;
+        // One that cannot be read is no credential, and is replaced.
+        if let Some(Found { row: holder, bad: None }) = &holder {
+            if holder.kind != new.kind.as_str() {
+                return Ok(Err(NotEnrolled::OtherKind));
+            }
+            let is_over = holder.expires_at.is_some_and(|end| end <= self.now().0);
+            if !is_over && (file.is_none() || holder.file.is_none()) {
+                return Ok(Err(NotEnrolled::Exists));
+            }
+        }
+        let max = if new.kind == Kind::Gateway { GATEWAYS_WITH_KEYS_MAX } else { GOOD_OF_A_KIND_MAX };
+        let count =
+            query_scalar("SELECT COUNT(*) FROM credentials WHERE kind = $1 AND revoked_at IS NULL AND name <> $2");
+        let count: i64 = count.bind(new.kind.as_str()).bind(new.name).fetch_one(self.connection()).await?;
+        if count >= max {
+            return Ok(Err(NotEnrolled::TooMany));
+        }
+        if holder.is_some() {
+            self.retire(new.kind, new.name).await?;
+        } else if new.kind == Kind::Gateway {
+            // One that was heard while its credential was revoked.
+            forget_processes_of(self.connection(), new.name).await?;
+        }
+        Ok(Ok(()))
+    }
+
+    /// Makes sure that the credential that a change is asked for with is good in this transaction as well: another replica may
+    /// have revoked it a moment ago.
+    ///
+    /// # Errors
+    /// [`StoreError::ActorRevoked`] when it is not.
+    pub(crate) async fn confirm(&mut self, actor: &Credential) -> Result<(), StoreError> {
+        let count = query_scalar("SELECT COUNT(*) FROM credentials WHERE digest = $1 AND revoked_at IS NULL");
+        let count: i64 = count.bind(&actor.digest).fetch_one(self.connection()).await?;
+        if count > 0 { Ok(()) } else { Err(StoreError::ActorRevoked) }
+    }
+
+    /// Notes which file has the credential that is on record.
+    async fn note_file(&mut self, digest: &str, file: Option<&str>) -> Result<(), StoreError> {
+        let note = query("UPDATE credentials SET file = $2 WHERE digest = $1").bind(digest).bind(file);
+        note.execute(self.connection()).await?;
+        Ok(())
+    }
+
+    /// Refuses the good credential of this name from now on, for good. What it led to in the dashboard ends.
+    async fn retire(&mut self, kind: Kind, name: &str) -> Result<(), StoreError> {
+        let now = self.now().0;
+        query(of_holder!("UPDATE credentials SET revoked_at = $3"))
+            .bind(name)
+            .bind(kind.as_str())
+            .bind(now)
+            .execute(self.connection())
+            .await?;
+        if kind == Kind::Operator {
+            for statement in [
+                "DELETE FROM dashboard_sessions WHERE operator = $1",
+                "DELETE FROM dashboard_links WHERE operator = $1",
+            ] {
+                query(statement).bind(name).execute(self.connection()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a credential from now on, for good. With that of a gateway every session of the dashboard ends, whose cookie
+    /// may have passed through it.
+    pub(crate) async fn revoke(&mut self, credential: &Credential) -> Result<(), StoreError> {
+        self.retire(credential.kind, &credential.name).await?;
+        if credential.kind == Kind::Gateway {
+            forget_processes_of(self.connection(), &credential.name).await?;
+            for statement in ["DELETE FROM dashboard_sessions", "DELETE FROM dashboard_links"] {
+                query(statement).execute(self.connection()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The good credential of this name, if there is one.
+    pub(crate) async fn good_credential(&mut self, kind: Kind, name: &str) -> Result<Option<Recorded>, StoreError> {
+        let found = query_as(recorded!("WHERE c.kind = $1 AND c.name = $2 AND c.revoked_at IS NULL"));
+        let found: Option<Found<Row>> = found.bind(kind.as_str()).bind(name).fetch_optional(self.connection()).await?;
+        Ok(rows::found(self.connection(), found))
+    }
+
+    /// The good credentials that those of this name made, revoked ones too, and what these made, by kind and name.
+    pub(crate) async fn made_by(&mut self, kind: Kind, name: &str) -> Result<Vec<Recorded>, StoreError> {
+        let found: Vec<Found<Row>> = query_as(recorded!(
+            "WHERE c.revoked_at IS NULL AND c.digest IN
+             (WITH RECURSIVE made (digest) AS
+                  (SELECT digest FROM credentials WHERE made_by IN
+                       (SELECT digest FROM credentials WHERE kind = $1 AND name = $2)
+                   UNION
+                   SELECT later.digest FROM credentials later JOIN made ON later.made_by = made.digest)
+              SELECT digest FROM made)
+             ORDER BY c.kind, c.name"
+        ))
+        .bind(kind.as_str())
+        .bind(name)
+        .fetch_all(self.connection())
+        .await?;
+        Ok(rows::each(self.connection(), found))
+    }
+}

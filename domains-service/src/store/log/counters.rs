@@ -1,0 +1,158 @@
+//! The numbers that order the change log, checked against the log itself.
+//!
+//! A number that cannot be true is not used: the log has the rows, and they say what was given out. What is used in its place
+//! is the same for readers, and the next writing transaction writes it down.
+//!
+//! A row is a witness of its revision if it has a row right before it, or if a counter names it too. A row far above all
+//! others is none: its own number is damaged. It is set aside under the negative number, where no later change comes upon it and
+//! its mark is still found, until it is compacted.
+
+use chassis::sql::{BadColumn, Connection, Found, query, query_as};
+use contract::feed::Revision;
+
+use super::super::StoreError;
+use super::super::rows::{self, Table};
+use super::REPLACED_BELOW;
+
+/// Above every revision that is given out: revisions begin at the millisecond of the first start. What is above is damage.
+pub(in crate::store) const REVISION_MAX: i64 = i64::MAX / 2;
+
+chassis::record! {
+    /// The numbers as they rest, and the highest number of a row of the log.
+    struct Row {
+        current: i64,
+        oldest: i64,
+        replaced_below: Option<String>,
+        highest: Option<i64>,
+    }
+}
+
+/// The numbers as they are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store) struct Counters {
+    /// The newest revision: above zero, at most [`REVISION_MAX`].
+    pub(in crate::store) newest: i64,
+    /// The log holds every change above this revision, which is the newest one or below.
+    pub(in crate::store) oldest: i64,
+    /// Revisions below are of databases that this one replaced; 0 if it replaced none.
+    pub(in crate::store) replaced_below: i64,
+    /// Some of them rest as other numbers, or a row has a number that was not given out.
+    pub(in crate::store) are_damaged: bool,
+}
+
+impl Counters {
+    /// Reads them.
+    pub(in crate::store) async fn read(connection: &mut Connection) -> Result<Self, StoreError> {
+        // In SQLite a revision that is no number is above all numbers.
+        let found: Found<Row> = query_as(
+            "SELECT current, oldest, (SELECT value FROM settings WHERE name = $1) AS replaced_below,
+                 (SELECT MAX(revision) FROM changes WHERE revision <= $2) AS highest
+             FROM revision_counter WHERE id = 1",
+        )
+        .bind(REPLACED_BELOW)
+        .bind(i64::MAX)
+        .fetch_one(&mut *connection)
+        .await?;
+        let Row { current, oldest, replaced_below, highest } = found.row;
+        let newest = if found.bad.is_none() && highest == Some(current) && current <= REVISION_MAX {
+            current
+        } else {
+            newest(connection, current, oldest).await?
+        };
+        if let Some(row) = highest.filter(|row| *row > newest) {
+            let reason = format!("no revision above {newest} was given out");
+            rows::note(connection, &rows::place(Table::Changes, row.to_string(), ""), "revision", &reason);
+        }
+        let counters = Self::of(newest, oldest, replaced_below.as_deref());
+        let is_damaged =
+            current != newest || highest > Some(newest) || found.bad.as_ref().is_some_and(is_of_the_counter);
+        // Rows above a counter that was too low may be another damage: no follower is sent them.
+        let oldest = if newest > current { newest } else { counters.oldest };
+        Ok(Self { oldest, are_damaged: counters.are_damaged || is_damaged, ..counters })
+    }
+
+    /// Those that can be true beside the newest revision.
+    fn of(newest: i64, oldest: i64, replaced_below: Option<&str>) -> Self {
+        let is_given_out = |number: &i64| (0..=newest).contains(number);
+        let replaced = replaced_below.map(|text| text.parse().ok().filter(is_given_out));
+        let are_damaged = !is_given_out(&oldest) || replaced == Some(None);
+        let oldest = if is_given_out(&oldest) { oldest } else { newest };
+        Self { newest, oldest, replaced_below: replaced.flatten().unwrap_or(0), are_damaged }
+    }
+
+    /// The newest revision.
+    pub(in crate::store) fn revision(&self) -> Revision {
+        Revision(self.newest.unsigned_abs())
+    }
+
+    /// Revisions below are of databases that this one replaced.
+    pub(in crate::store) fn replaced_below(&self) -> Revision {
+        Revision(self.replaced_below.unsigned_abs())
+    }
+
+    /// Writes them down as they are used; within a transaction that holds the lock of writers.
+    pub(in crate::store) async fn repair(&self, connection: &mut Connection) -> Result<(), StoreError> {
+        query("UPDATE revision_counter SET current = $1, oldest = $2 WHERE id = 1")
+            .bind(self.newest)
+            .bind(self.oldest)
+            .execute(&mut *connection)
+            .await?;
+        if self.replaced_below == 0 {
+            query("DELETE FROM settings WHERE name = $1").bind(REPLACED_BELOW).execute(&mut *connection).await?;
+        }
+        query("UPDATE changes SET revision = -revision WHERE revision > $1 AND revision <= $2")
+            .bind(self.newest)
+            .bind(i64::MAX)
+            .execute(&mut *connection)
+            .await?;
+        tracing::error!(
+            newest = self.newest,
+            oldest = self.oldest,
+            replaced_below = self.replaced_below,
+            "a counter of the change log, or the number of a row, could not be true and was repaired from the log: gateways that \
+             lack a change are sent a snapshot. Something else has written to the database, or its disk is damaged: check both"
+        );
+        Ok(())
+    }
+}
+
+/// The newest revision, where the counter and the highest row differ: that of a witness above the counter, or the counter.
+async fn newest(connection: &mut Connection, current: i64, oldest: i64) -> Result<i64, StoreError> {
+    let found: Option<Found<(i64,)>> = query_as(
+        "SELECT revision FROM changes AS change
+         WHERE revision <= $1 AND (revision = $2 OR revision = $3
+             OR EXISTS (SELECT 1 FROM changes AS earlier WHERE earlier.revision = change.revision - 1))
+         ORDER BY revision DESC LIMIT 1",
+    )
+    .bind(REVISION_MAX)
+    .bind(current)
+    .bind(oldest)
+    .fetch_optional(connection)
+    .await?;
+    let witness = found.filter(|found| found.bad.is_none()).map_or(1, |found| found.row.0);
+    Ok(if current > REVISION_MAX { witness } else { witness.max(current) }.max(1))
+}
+
+/// The text of the setting is judged by what it says.
+fn is_of_the_counter(bad: &BadColumn) -> bool {
+    matches!(bad.column, "current" | "oldest")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_was_never_given_out_is_not_used() {
+        let of = |oldest, replaced| Counters::of(100, oldest, replaced);
+        let sound = Counters { newest: 100, oldest: 40, replaced_below: 0, are_damaged: false };
+        assert_eq!(of(40, None), sound);
+        assert_eq!(of(40, Some("100")), Counters { replaced_below: 100, ..sound });
+        for damaged in ["101", "9223372036854775807", "99999999999999999999", "-1", "x", ""] {
+            assert_eq!(of(40, Some(damaged)), Counters { are_damaged: true, ..sound }, "{damaged}");
+        }
+        for damaged in [101, i64::MAX, -1, i64::MIN] {
+            assert_eq!(of(damaged, None), Counters { oldest: 100, are_damaged: true, ..sound }, "{damaged}");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The page that a site shows people in place of the gateway's own.
+
+use std::sync::Arc;
+
+/// The largest page of a site's own.
+const ERROR_PAGE_BYTES_MAX: usize = 64 * 1024;
+
+/// A page in which `{status}`, `{code}`, `{message}` and `{request_id}` stand for what they say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ErrorPage(Arc<str>);
+
+/// Why a text is no page.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+pub(crate) enum NoErrorPage {
+    /// It is larger than it may be.
+    #[error("make it smaller: at most 65536 bytes")]
+    TooLarge,
+    /// It is not text.
+    #[error("write it in UTF-8")]
+    NoText,
+}
+
+impl TryFrom<Vec<u8>> for ErrorPage {
+    type Error = NoErrorPage;
+
+    fn try_from(bytes: Vec<u8>) -> Result<Self, NoErrorPage> {
+        if bytes.len() > ERROR_PAGE_BYTES_MAX {
+            return Err(NoErrorPage::TooLarge);
+        }
+        String::from_utf8(bytes).map(|text| Self(text.into())).map_err(|_| NoErrorPage::NoText)
+    }
+}
+
+impl ErrorPage {
+    /// The page as it was written.
+    pub(crate) fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_a_size_and_is_text() {
+        assert!(ErrorPage::try_from(vec![b'x'; ERROR_PAGE_BYTES_MAX]).is_ok());
+        assert!(matches!(ErrorPage::try_from(vec![b'x'; ERROR_PAGE_BYTES_MAX + 1]), Err(NoErrorPage::TooLarge)));
+        assert!(matches!(ErrorPage::try_from(vec![0xff]), Err(NoErrorPage::NoText)));
+    }
+}

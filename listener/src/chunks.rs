@@ -1,0 +1,185 @@
+//! The lint of a chunked body: bytes in, how many of them belong to this body, whether it is complete, or a refusal.
+//!
+//! Chunk syntax is where lenient parsers disagree most, so there is one way to write a chunk here: 1 to 16 hexadecimal
+//! digits, extensions as RFC 9112 section 7.1.1 spells them (no white space, at most 256 bytes in the whole body), CRLF,
+//! the data, CRLF. Trailer fields are bounded and must not be fields that frame, route or authenticate a request.
+//!
+//! The data itself is passed over, not read. Nothing here allocates, waits, or depends on anything.
+
+mod extension;
+mod trailers;
+
+use self::extension::Extension;
+use self::trailers::Trailers;
+use contract::rejection::Rejection;
+
+/// Digits of a chunk size; 16 hexadecimal digits are all that 64 bits hold.
+const SIZE_DIGITS_MAX: u8 = 16;
+
+/// What a piece of the body brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The whole piece belongs to the body, and more must follow.
+    More,
+    /// The body ends after this many bytes of the piece; the rest is the next message.
+    Done(usize),
+}
+
+/// Where in the body the next byte stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    /// In a chunk size of which so many digits were read.
+    Size { digits: u8 },
+    /// Behind a size, in an extension.
+    Extension(Extension),
+    /// The line feed of a size line is due.
+    SizeLineFeed,
+    /// So many bytes of data are left.
+    Data,
+    /// Behind the data: the carriage return is due.
+    DataReturn,
+    /// Behind the data: the line feed is due.
+    DataLineFeed,
+    /// Behind the last chunk.
+    Trailers(Trailers),
+    /// Nothing more belongs to this body.
+    Done,
+}
+
+/// One chunked body as it passes by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunks {
+    place: Place,
+    /// The size being read, then the data still to come.
+    left: u64,
+    /// Bytes of extensions in the whole body.
+    extension_bytes: u16,
+}
+
+impl Default for Chunks {
+    fn default() -> Self {
+        Self { place: Place::Size { digits: 0 }, left: 0, extension_bytes: 0 }
+    }
+}
+
+impl Chunks {
+    /// Reads on. After `Done` or an error nothing more may be pushed; a caller that does is told `Done(0)`.
+    pub fn push(&mut self, piece: &[u8]) -> Result<Progress, Rejection> {
+        let mut read = 0;
+        while read < piece.len() && !self.is_done() {
+            read += self.run(piece.get(read..).unwrap_or_default())?.0;
+        }
+        Ok(if self.is_done() { Progress::Done(read) } else { Progress::More })
+    }
+
+    /// Reads on to the end of the next run of data, or to the start of the trailers, if there is one in the piece: how many
+    /// bytes, and how many of them, at their end, are data. For whoever frames the data anew.
+    pub fn run(&mut self, piece: &[u8]) -> Result<(usize, usize), Rejection> {
+        for (read, byte) in piece.iter().enumerate() {
+            match &mut self.place {
+                Place::Data => {
+                    let here = self.pass_data(piece.len() - read);
+                    return Ok((read + here, here));
+                }
+                Place::Done => return Ok((read, 0)),
+                Place::SizeLineFeed => {
+                    self.step(*byte)?;
+                    if self.is_in_trailers() {
+                        return Ok((read + 1, 0));
+                    }
+                }
+                _ => self.step(*byte)?,
+            }
+        }
+        Ok((piece.len(), 0))
+    }
+
+    /// Whether what comes next are trailers, or the blank line in their place.
+    pub fn is_in_trailers(&self) -> bool {
+        matches!(self.place, Place::Trailers(_))
+    }
+
+    /// Whether the body is complete.
+    pub fn is_done(&self) -> bool {
+        self.place == Place::Done
+    }
+
+    /// Passes over data, of which so many bytes may be here.
+    fn pass_data(&mut self, most: usize) -> usize {
+        // Lossless in the direction that matters: `left` beyond the piece means the whole piece.
+        let here = usize::try_from(self.left).unwrap_or(usize::MAX).min(most);
+        self.left -= here as u64;
+        if self.left == 0 {
+            self.place = Place::DataReturn;
+        }
+        here
+    }
+
+    fn step(&mut self, byte: u8) -> Result<(), Rejection> {
+        match &mut self.place {
+            Place::Size { digits } => match (hexadecimal(byte), byte) {
+                (Some(value), _) if *digits < SIZE_DIGITS_MAX => {
+                    *digits += 1;
+                    self.left = self.left << 4 | u64::from(value);
+                }
+                // Every size line has at least one digit, and none is so large that a signed integer would turn.
+                (None, b'\r' | b';') if *digits > 0 && self.left <= i64::MAX.unsigned_abs() => {
+                    if byte == b'\r' {
+                        self.place = Place::SizeLineFeed;
+                    } else {
+                        self.place = Place::Extension(Extension::default());
+                        self.count_extension()?;
+                    }
+                }
+                _ => return Err(Rejection::BadFraming),
+            },
+            Place::Extension(extension) => {
+                if extension.push(byte)? {
+                    self.place = Place::SizeLineFeed;
+                } else {
+                    self.count_extension()?;
+                }
+            }
+            Place::SizeLineFeed => {
+                expect(byte, b'\n')?;
+                self.place = if self.left == 0 { Place::Trailers(Trailers::default()) } else { Place::Data };
+            }
+            Place::DataReturn => {
+                expect(byte, b'\r')?;
+                self.place = Place::DataLineFeed;
+            }
+            Place::DataLineFeed => {
+                expect(byte, b'\n')?;
+                self.place = Place::Size { digits: 0 };
+            }
+            Place::Trailers(trailers) => {
+                if trailers.push(byte)? {
+                    self.place = Place::Done;
+                }
+            }
+            Place::Data | Place::Done => {}
+        }
+        Ok(())
+    }
+
+    fn count_extension(&mut self) -> Result<(), Rejection> {
+        self.extension_bytes += 1;
+        if self.extension_bytes > extension::BYTES_MAX { Err(Rejection::BadFraming) } else { Ok(()) }
+    }
+}
+
+fn hexadecimal(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        b'A'..=b'F' => Some(byte - b'A' + 10),
+        _ => None,
+    }
+}
+
+fn expect(byte: u8, due: u8) -> Result<(), Rejection> {
+    if byte == due { Ok(()) } else { Err(Rejection::BadFraming) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! A doorman that remembers what it was told, and a service behind the door.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::BytesMut;
+use contract::hostname::Hostname;
+use parking_lot::Mutex;
+use rustls::sign::CertifiedKey;
+use tokio::io::AsyncWriteExt as _;
+use tokio::sync::Notify;
+
+use super::{
+    Broken, Client, Connection, ConnectionEvent, DoorRefusal, Doorman, H2Request, Handler, HandshakeOutcome, Served,
+};
+use contract::rejection::Rejection;
+
+#[derive(Debug, Default)]
+pub(crate) struct FakeDoorman {
+    pub(crate) certificates: Mutex<HashMap<Hostname, Arc<CertifiedKey>>>,
+    pub(crate) challenges: Mutex<HashMap<Hostname, Arc<CertifiedKey>>>,
+    /// Heads that are answered with something else than what came, and with what.
+    pub(crate) known: Mutex<HashMap<Vec<u8>, Vec<u8>>>,
+    pub(crate) refusals: Mutex<Vec<(Rejection, String)>>,
+    pub(crate) handshakes: Mutex<Vec<HandshakeOutcome>>,
+    pub(crate) events: Mutex<Vec<ConnectionEvent>>,
+    /// Heads and bytes of bodies that came as far as here.
+    pub(crate) heads: AtomicUsize,
+    pub(crate) body_bytes: AtomicUsize,
+    /// Why bodies broke off.
+    pub(crate) broken: Mutex<Vec<Rejection>>,
+    event: Notify,
+}
+
+impl FakeDoorman {
+    pub(crate) fn count(&self, event: ConnectionEvent) -> usize {
+        self.events.lock().iter().filter(|seen| **seen == event).count()
+    }
+
+    /// Waits until this has happened once.
+    pub(crate) async fn happens(&self, event: ConnectionEvent) {
+        loop {
+            let another = self.event.notified();
+            if self.count(event) > 0 {
+                return;
+            }
+            another.await;
+        }
+    }
+
+    pub(crate) fn refused(&self) -> Vec<Rejection> {
+        self.refusals.lock().iter().map(|(rejection, _)| *rejection).collect()
+    }
+}
+
+impl Doorman for FakeDoorman {
+    fn certificate(&self, sni: &Hostname) -> Option<Arc<CertifiedKey>> {
+        self.certificates.lock().get(sni).cloned()
+    }
+
+    fn challenge_certificate(&self, name: &Hostname) -> Option<Arc<CertifiedKey>> {
+        self.challenges.lock().get(name).cloned()
+    }
+
+    fn request_id(&self) -> String {
+        "test-request".to_owned()
+    }
+
+    fn refused(&self, refusal: &DoorRefusal<'_>) {
+        self.refusals.lock().push((refusal.rejection, refusal.first_line.to_owned()));
+    }
+
+    fn handshake(&self, outcome: HandshakeOutcome, _took: Duration) {
+        self.handshakes.lock().push(outcome);
+    }
+
+    fn connection(&self, event: ConnectionEvent) {
+        self.events.lock().push(event);
+        self.event.notify_waiters();
+    }
+}
+
+/// A service that says what it got.
+#[async_trait]
+impl Handler for FakeDoorman {
+    async fn serve(&self, client: &mut dyn Client) -> Served {
+        let Some((bytes, said)) = client.head().map(|(bytes, said)| (bytes.to_vec(), said)) else { return Served::Cut };
+        let line = String::from_utf8_lossy(&bytes).split(" HTTP/").next().unwrap_or_default().to_owned();
+        if line.starts_with("CONNECT ") {
+            return Served::Refused(Rejection::MethodNotAllowed);
+        }
+        client.take_head();
+        client.connection().request_seen();
+        self.heads.fetch_add(1, Ordering::AcqRel);
+        let known = self.known.lock().get(&bytes).cloned();
+        let served = match known {
+            Some(response) => say(client, &response, said.keep_alive).await,
+            None if said.websocket => echo(client).await,
+            None => self.measure(client, &line, said.keep_alive).await,
+        };
+        client.connection().request_done();
+        served
+    }
+
+    async fn serve_stream(&self, request: H2Request, connection: &Arc<Connection>) -> bool {
+        connection.request_seen();
+        let H2Request { head, mut body, mut respond } = request;
+        let mut body_bytes = 0;
+        while let Some(Ok(piece)) = body.data().await {
+            body_bytes += piece.len();
+            let _ = body.flow_control().release_capacity(piece.len());
+        }
+        let mut said = format!("{} {} {body_bytes}\n", head.method, head.uri.path());
+        if head.uri.path() == "/large" {
+            said = "0123456789abcdef".repeat(16_384);
+        }
+        if let Ok(mut response) = respond.send_response(http::Response::new(()), false) {
+            let _ = response.send_data(said.into(), true);
+        }
+        connection.request_done();
+        true
+    }
+}
+
+impl FakeDoorman {
+    async fn measure(&self, client: &mut dyn Client, line: &str, keep_alive: bool) -> Served {
+        let (mut body, mut came) = (BytesMut::new(), 0);
+        loop {
+            match poll_fn(|cx| client.poll_body(&mut body, cx)).await {
+                Ok(0) => break,
+                Ok(bytes) => {
+                    came += bytes;
+                    self.body_bytes.fetch_add(bytes, Ordering::AcqRel);
+                    body.clear();
+                }
+                Err(Broken::Gone) => return Served::Cut,
+                Err(Broken::Refused(rejection)) => {
+                    self.broken.lock().push(rejection);
+                    let answer = format!("HTTP/1.1 {} No\r\nConnection: close\r\n\r\n", rejection.status());
+                    return say(client, answer.as_bytes(), false).await;
+                }
+            }
+        }
+        let keep_alive = keep_alive && !client.connection().should_close();
+        let connection = if keep_alive { "keep-alive" } else { "close" };
+        let said = format!("{line} {came}\n");
+        let head = format!("HTTP/1.1 200 OK\r\nConnection: {connection}\r\nContent-Length: {}\r\n\r\n", said.len());
+        say(client, (head + &said).as_bytes(), keep_alive).await
+    }
+}
+
+async fn say(client: &mut dyn Client, response: &[u8], keep_alive: bool) -> Served {
+    let sent = async {
+        client.write_all(response).await?;
+        client.flush().await
+    };
+    match (sent.await.is_ok(), keep_alive) {
+        (true, true) => Served::Whole,
+        (true, false) => Served::Last,
+        (false, _) => Served::Cut,
+    }
+}
+
+/// Agrees to speak WebSocket and sends back whatever comes.
+async fn echo(client: &mut dyn Client) -> Served {
+    let agreed = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+    say(client, agreed, true).await;
+    client.switch();
+    let mut came = BytesMut::new();
+    while let Ok(1..) = poll_fn(|cx| client.poll_body(&mut came, cx)).await {
+        say(client, &came, true).await;
+        came.clear();
+    }
+    Served::Last
+}

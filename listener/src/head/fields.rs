@@ -1,0 +1,234 @@
+//! The field lines: their syntax, and what the framing, routing and connection fields among them say together.
+
+use http::{HeaderMap, header};
+
+use super::bytes::{is_token, trim};
+use super::line::RequestLine;
+use super::{Framing, Head, HeadLimits, host};
+use crate::HEALTH_PATH;
+use contract::rejection::Rejection;
+
+/// Most names that `Connection` may list; nobody needs more than close, te and upgrade with its settings.
+const NOMINATIONS_MAX: usize = 8;
+
+/// The only names `Connection` may list. Whatever it lists is removed on the way to the upstream, so any other name
+/// would let a client delete a field that the edge or the upstream relies on.
+const HOP_BY_HOP: &[&[u8]] =
+    &[b"close", b"keep-alive", b"upgrade", b"te", b"trailer", b"proxy-connection", b"http2-settings"];
+
+/// Splits one line without its CRLF into name and trimmed value, and refuses what is no field.
+fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Rejection> {
+    // No token contains a colon, so the name ends at the first byte that is none, and that must be the colon.
+    let name_bytes = line.iter().position(|byte| !is_token(*byte)).ok_or(Rejection::BadRequest)?;
+    let (name, value) = line.split_at_checked(name_bytes).ok_or(Rejection::BadRequest)?;
+    let Some(value) = value.strip_prefix(b":").filter(|_| !name.is_empty()) else {
+        return Err(Rejection::BadRequest);
+    };
+    Ok((name, trim(value)))
+}
+
+/// Bytes of a field line beside its name and value, as most clients write it: the colon, a space, and the line's end.
+const LINE_BYTES: usize = ": \r\n".len();
+
+/// Counts what fields would be as lines.
+struct Size<'a> {
+    limits: &'a HeadLimits,
+    fields: usize,
+    bytes: usize,
+}
+
+impl Size<'_> {
+    fn add(&mut self, name: &[u8], value: &[u8]) -> Result<(), Rejection> {
+        let line = name.len() + value.len() + LINE_BYTES;
+        self.fields += 1;
+        self.bytes += line;
+        let fits = line - "\r\n".len() <= self.limits.field_bytes
+            && self.fields <= self.limits.fields
+            && self.bytes <= self.limits.fields_bytes;
+        if fits { Ok(()) } else { Err(Rejection::HeadersTooLarge) }
+    }
+}
+
+/// The fields that decide about more than themselves.
+#[derive(Debug, Default)]
+pub(super) struct Fields<'head> {
+    host: Option<&'head [u8]>,
+    length: Option<u64>,
+    coding: Option<&'head [u8]>,
+    expect: Option<&'head [u8]>,
+    upgrade: Option<&'head [u8]>,
+    nominated: Nominated,
+    /// Of all cookies together: an upstream gets them in one field.
+    cookie_bytes: usize,
+}
+
+/// What `Connection` lists.
+#[derive(Debug, Default)]
+struct Nominated {
+    close: bool,
+    keep_alive: bool,
+    names: usize,
+}
+
+impl<'head> Fields<'head> {
+    /// Reads all field lines; `lines` ends with the CRLF of the last one, and the scan has seen that every line end is
+    /// CRLF and that no control byte stands anywhere.
+    pub(super) fn read(lines: &'head [u8]) -> Result<Self, Rejection> {
+        let mut fields = Self::default();
+        let mut rest = lines;
+        while let Some(end) = memchr::memchr(b'\r', rest) {
+            let (line, tail) = rest.split_at_checked(end).ok_or(Rejection::BadRequest)?;
+            rest = tail.strip_prefix(b"\r\n").ok_or(Rejection::BadRequest)?;
+            let (name, value) = field(line)?;
+            fields.note(name, value)?;
+        }
+        if rest.is_empty() { Ok(fields) } else { Err(Rejection::BadRequest) }
+    }
+
+    /// Reads the fields of HTTP/2, where `:authority` stands for Host and no field frames a body without a length.
+    pub(super) fn read_map(
+        authority: Option<&'head [u8]>,
+        headers: &'head HeaderMap,
+        body_follows: bool,
+        limits: &HeadLimits,
+    ) -> Result<Self, Rejection> {
+        let (mut fields, mut size) = (Self::default(), Size { limits, fields: 0, bytes: 0 });
+        if let Some(authority) = authority {
+            size.add(b"host", authority)?;
+            fields.note(b"host", authority)?;
+        }
+        for (name, value) in headers {
+            if *name == header::HOST && authority.is_some() {
+                continue;
+            }
+            let value = trim(value.as_bytes());
+            size.add(name.as_str().as_bytes(), value)?;
+            fields.note(name.as_str().as_bytes(), value)?;
+        }
+        if body_follows && fields.length.is_none() {
+            fields.coding = Some(b"chunked");
+        }
+        Ok(fields)
+    }
+
+    fn note(&mut self, name: &'head [u8], value: &'head [u8]) -> Result<(), Rejection> {
+        let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
+        match name.len() {
+            4 if is(b"host") => {
+                host::check(value)?;
+                once(&mut self.host, value, Rejection::BadHost)
+            }
+            6 if is(b"cookie") => {
+                self.cookie_bytes += value.len() + "; ".len();
+                Ok(())
+            }
+            6 if is(b"expect") => once(&mut self.expect, value, Rejection::ExpectationFailed),
+            7 if is(b"upgrade") => once(&mut self.upgrade, value, Rejection::BadRequest),
+            10 if is(b"connection") => self.nominated.read(value),
+            14 if is(b"content-length") => once(&mut self.length, length(value)?, Rejection::BadFraming),
+            17 if is(b"transfer-encoding") => once(&mut self.coding, value, Rejection::BadFraming),
+            // To some servers these frame the message.
+            14 if is(b"content_length") => Err(Rejection::UnderscoreHeader),
+            17 if is(b"transfer_encoding") => Err(Rejection::UnderscoreHeader),
+            _ => Ok(()),
+        }
+    }
+
+    /// The reading of the whole head. `line_bytes` are the bytes the ranges of `line` point into.
+    pub(super) fn judge(&self, line: &RequestLine, line_bytes: &[u8], limits: &HeadLimits) -> Result<Head, Rejection> {
+        if self.cookie_bytes > limits.field_bytes {
+            return Err(Rejection::HeadersTooLarge);
+        }
+        let framing = self.framing(line)?;
+        // Without a name there is no tenant; who asks for the health of the gateway names none.
+        if self.host.is_none() && (line.http_1_1 || !is_health_check(line_bytes)) {
+            return Err(Rejection::BadHost);
+        }
+        // RFC 9112 section 3.2.2 lets the target win; a request that names two hosts is refused instead.
+        if line.authority.clone().is_some_and(|range| line_bytes.get(range) != self.host) {
+            return Err(Rejection::BadHost);
+        }
+        let has_body = !matches!(framing, Framing::None | Framing::Length(0));
+        let expects_continue = match self.expect {
+            None => false,
+            // RFC 9110 section 10.1.1: expectations ignore case.
+            Some(expect) if !expect.eq_ignore_ascii_case(b"100-continue") => return Err(Rejection::ExpectationFailed),
+            // From an HTTP/1.0 client this one is ignored.
+            Some(_) if !line.http_1_1 => false,
+            // Clients that upload files say it of an empty one too. Where nothing is said of a body it is forbidden.
+            Some(_) if framing == Framing::None => return Err(Rejection::ExpectationFailed),
+            Some(_) => has_body,
+        };
+        let websocket = line.http_1_1 && self.upgrade.is_some_and(|name| name.eq_ignore_ascii_case(b"websocket"));
+        // Which bytes behind it are its body and which are frames is nothing to find out the hard way.
+        if websocket && has_body {
+            return Err(Rejection::BodyNotAllowed);
+        }
+        Ok(Head {
+            framing,
+            expects_continue,
+            websocket,
+            keep_alive: !self.nominated.close && (line.http_1_1 || self.nominated.keep_alive),
+        })
+    }
+
+    fn framing(&self, line: &RequestLine) -> Result<Framing, Rejection> {
+        match (self.length, self.coding) {
+            (None, None) => Ok(Framing::None),
+            (Some(bytes), None) => Ok(Framing::Length(bytes)),
+            (None, Some(coding)) if line.http_1_1 && coding.eq_ignore_ascii_case(b"chunked") => Ok(Framing::Chunked),
+            // One honest coding that we do not decode is 501; anything that smells of `chunked` in disguise is 400.
+            (None, Some(coding)) if line.http_1_1 && is_other_coding(coding) => Err(Rejection::NotImplemented),
+            (_, Some(_)) => Err(Rejection::BadFraming),
+        }
+    }
+}
+
+impl Nominated {
+    fn read(&mut self, list: &[u8]) -> Result<(), Rejection> {
+        for name in list.split(|byte| *byte == b',').map(trim).filter(|name| !name.is_empty()) {
+            self.names += 1;
+            let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
+            if self.names > NOMINATIONS_MAX || !HOP_BY_HOP.iter().any(|known| is(known)) {
+                return Err(Rejection::BadConnectionHeader);
+            }
+            self.close |= is(b"close");
+            self.keep_alive |= is(b"keep-alive");
+        }
+        Ok(())
+    }
+}
+
+/// Whether a request line asks for the health of the gateway.
+fn is_health_check(line: &[u8]) -> bool {
+    line.split(|byte| *byte == b' ').nth(1) == Some(HEALTH_PATH.as_bytes())
+}
+
+fn once<T>(slot: &mut Option<T>, value: T, repeated: Rejection) -> Result<(), Rejection> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(repeated),
+    }
+}
+
+/// A canonical decimal: no sign, no leading zero, no list, no blank, at most 19 digits and below 2^63, so that no
+/// integer type of any server behind us wraps.
+fn length(value: &[u8]) -> Result<u64, Rejection> {
+    let canonical = match value {
+        [b'0'] => true,
+        [b'1'..=b'9', rest @ ..] => value.len() <= 19 && rest.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    if !canonical {
+        return Err(Rejection::BadFraming);
+    }
+    let bytes = value.iter().fold(0_u64, |sum, digit| sum * 10 + u64::from(digit - b'0'));
+    if bytes > i64::MAX.unsigned_abs() { Err(Rejection::BadFraming) } else { Ok(bytes) }
+}
+
+/// A single token that does not contain `chunked` in any case.
+fn is_other_coding(coding: &[u8]) -> bool {
+    !coding.is_empty()
+        && coding.iter().all(|byte| is_token(*byte))
+        && !coding.windows(b"chunked".len()).any(|part| part.eq_ignore_ascii_case(b"chunked"))
+}

@@ -1,0 +1,171 @@
+//! Many streams, one write.
+//!
+//! A stream that writes wakes the engine of its connection, and the runtime runs next what was woken last: the engine would
+//! send every response by itself, in a record and a system call of its own. So it waits for its turn: until all who may run
+//! have run, and the sockets have been asked for news. A connection with one request in progress has nothing to gather, and its
+//! engine runs at once.
+//! The engine flushes after every larger piece of a body as well: those flushes wait until it has nothing more to say.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use crate::Connection;
+
+/// Runs the engine of a connection: at once the first time and while there is at most one request, then whenever its turn has
+/// come after it was woken.
+pub(super) async fn in_turn<F: Future>(connection: &Connection, engine: F) -> F::Output {
+    let mut engine = pin!(engine);
+    let mut begun = false;
+    let mut turn: Option<Arc<Turn>> = None;
+    poll_fn(|cx| {
+        match &turn {
+            None if begun && connection.in_progress() > 1 => {
+                turn = Some(Turn::ask(cx));
+                return Poll::Pending;
+            }
+            Some(turn) if !turn.has_come.load(Ordering::Acquire) => return Poll::Pending,
+            _ => {}
+        }
+        (begun, turn) = (true, None);
+        connection.gather(true);
+        let mut polled = engine.as_mut().poll(cx);
+        connection.gather(false);
+        if polled.is_pending() && connection.holds() {
+            // There is nothing left to do for it but to flush.
+            polled = engine.as_mut().poll(cx);
+        }
+        polled
+    })
+    .await
+}
+
+/// A place behind all who may run.
+struct Turn {
+    has_come: AtomicBool,
+    task: Waker,
+}
+
+impl Turn {
+    /// Wakes the task when its turn has come: when a worker of the runtime has run out of tasks, or has run 61 more.
+    fn ask(cx: &Context<'_>) -> Arc<Self> {
+        let turn = Arc::new(Self { has_come: AtomicBool::new(false), task: cx.waker().clone() });
+        let waker = Waker::from(Arc::clone(&turn));
+        // The runtime takes the waker, which is all that is wanted of it.
+        if pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(&waker)).is_ready() {
+            waker.wake();
+        }
+        turn
+    }
+}
+
+impl Wake for Turn {
+    fn wake(self: Arc<Self>) {
+        self.has_come.store(true, Ordering::Release);
+        self.task.wake_by_ref();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::Ends;
+
+    fn connection() -> Connection {
+        let address = "192.0.2.1:1".parse().unwrap();
+        Connection::unattached(Ends { client: address, peer: address, local: address })
+    }
+
+    /// What streams have written, and what has left.
+    #[derive(Default)]
+    struct Engine {
+        written: u32,
+        waker: Option<Waker>,
+        collected: u32,
+        writes: Vec<u32>,
+    }
+
+    impl Engine {
+        /// As the real one: flushes after every piece, and at the end.
+        fn poll(&mut self, connection: &Connection, cx: &Context<'_>) -> Poll<()> {
+            self.waker = Some(cx.waker().clone());
+            for piece in std::iter::repeat_n(1, std::mem::take(&mut self.written) as usize).chain([0]) {
+                self.collected += piece;
+                if !connection.hold() && self.collected > 0 {
+                    self.writes.push(std::mem::take(&mut self.collected));
+                }
+            }
+            if self.writes.iter().sum::<u32>() == 20 { Poll::Ready(()) } else { Poll::Pending }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_all_streams_wrote_leaves_in_one_write() {
+        let shared = Arc::new(Mutex::new(Engine::default()));
+        let running = Arc::clone(&shared);
+        let engine = tokio::spawn(async move {
+            let connection = connection();
+            connection.request_seen();
+            connection.request_seen();
+            in_turn(&connection, poll_fn(|cx| running.lock().unwrap().poll(&connection, cx))).await;
+        });
+        tokio::task::yield_now().await;
+        for _ in 0..2 {
+            let streams = (0..10).map(|_| {
+                let shared = Arc::clone(&shared);
+                tokio::spawn(async move {
+                    let mut shared = shared.lock().unwrap();
+                    shared.written += 1;
+                    if let Some(waker) = shared.waker.take() {
+                        waker.wake();
+                    }
+                })
+            });
+            let streams: Vec<_> = streams.collect();
+            for stream in streams {
+                stream.await.unwrap();
+            }
+            // The engine's turn comes before this one's second.
+            tokio::task::yield_now().await;
+            tokio::task::yield_now().await;
+        }
+        engine.await.unwrap();
+        assert_eq!(shared.lock().unwrap().writes, [10, 10]);
+    }
+
+    /// Counts to a hundred, and wakes itself each time.
+    async fn progress(connection: &Connection) -> u32 {
+        let mut polls = 0;
+        let engine = poll_fn(|cx| {
+            polls += 1;
+            cx.waker().wake_by_ref();
+            if polls == 100 { Poll::Ready(()) } else { Poll::Pending }
+        });
+        in_turn(connection, engine).await;
+        polls
+    }
+
+    #[tokio::test]
+    async fn whoever_is_alone_is_not_kept_waiting() {
+        assert_eq!(progress(&connection()).await, 100);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn whatever_thread_asks_the_turn_comes() {
+        let connections = (0..20).map(|_| {
+            tokio::spawn(async {
+                let connection = connection();
+                connection.request_seen();
+                connection.request_seen();
+                progress(&connection).await
+            })
+        });
+        for connection in connections.collect::<Vec<_>>() {
+            assert_eq!(connection.await.unwrap(), 100);
+        }
+    }
+}

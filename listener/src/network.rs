@@ -1,0 +1,50 @@
+//! Client addresses: how they are written.
+
+use std::net::SocketAddr;
+
+use ipnet::{IpNet, Ipv4Net};
+
+/// Bits of `::ffff:0:0/96`, as which a socket for both versions sees IPv4.
+const MAPPED_BITS: u8 = 96;
+
+/// The address as everybody writes it: `::ffff:192.0.2.1` is 192.0.2.1. Addresses pass here where they come in, from a
+/// socket or a balancer's word, so that limits, logs, fields and lists know one spelling.
+pub fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// The same for a network of a list that addresses are looked up in.
+pub fn canonical_network(network: IpNet) -> IpNet {
+    let mapped = match network {
+        IpNet::V6(v6) => v6.addr().to_ipv4_mapped().zip(v6.prefix_len().checked_sub(MAPPED_BITS)),
+        IpNet::V4(_) => None,
+    };
+    mapped.and_then(|(address, bits)| Ipv4Net::new(address, bits).ok()).map_or(network, IpNet::V4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_one_spelling_and_so_has_a_network() {
+        for (address, expected) in [
+            ("[::ffff:192.0.2.1]:80", "192.0.2.1:80"),
+            ("192.0.2.1:80", "192.0.2.1:80"),
+            ("[2001:db8::1]:80", "[2001:db8::1]:80"),
+            ("[::1]:80", "[::1]:80"),
+        ] {
+            assert_eq!(canonical(address.parse().unwrap()).to_string(), expected);
+        }
+        for (network, expected) in [
+            ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
+            ("::ffff:192.0.2.1/128", "192.0.2.1/32"),
+            ("::ffff:0.0.0.0/96", "0.0.0.0/0"),
+            ("10.0.0.0/8", "10.0.0.0/8"),
+            ("fd00::/8", "fd00::/8"),
+            ("::/0", "::/0"),
+        ] {
+            assert_eq!(canonical_network(network.parse().unwrap()).to_string(), expected);
+        }
+    }
+}

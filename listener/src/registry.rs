@@ -1,0 +1,343 @@
+//! The open connections of all doors: how many there may be, in total and of one client, and a way to end some of them.
+//!
+//! A connection takes a slot before a byte of it is read and gives it back when its socket is closed, lingering
+//! included. Nothing here waits, except [`Connections::idle`], which the drain awaits.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use contract::hostname::Hostname;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+
+use super::connection::{Connection, Shared};
+use super::settings::DoorSettings;
+use super::{ConnectionEvent, Doorman};
+use chassis::network::network_of;
+
+/// Locks the table is divided into, so that accepting on every core at once does not queue on one.
+const SHARDS: usize = 16;
+
+/// Connections of one client address.
+#[derive(Default)]
+struct OfAddress {
+    open: u32,
+    /// Those of them that are read on for long although they were ended.
+    lingering: u32,
+}
+
+/// The open connections of all doors that share it.
+pub struct Connections {
+    most: usize,
+    most_per_address: u32,
+    live: AtomicUsize,
+    last_id: AtomicU64,
+    /// Bounded by `most`, as every entry belongs to a slot.
+    shards: [Mutex<HashMap<u64, Arc<Connection>>>; SHARDS],
+    addresses: Mutex<HashMap<IpAddr, OfAddress>>,
+    /// Nobody is let in for now.
+    held: watch::Sender<bool>,
+    shared: Arc<Shared>,
+    emptied: Notify,
+    draining: watch::Sender<bool>,
+}
+
+impl Connections {
+    /// An empty registry with the limits of `settings`.
+    pub fn new(settings: &DoorSettings) -> Arc<Self> {
+        Arc::new(Self {
+            most: settings.connections,
+            most_per_address: settings.connections_per_address,
+            live: AtomicUsize::new(0),
+            last_id: AtomicU64::new(0),
+            shards: std::array::from_fn(|_| Mutex::default()),
+            addresses: Mutex::default(),
+            held: watch::Sender::new(false),
+            shared: Arc::default(),
+            emptied: Notify::new(),
+            draining: watch::Sender::new(false),
+        })
+    }
+
+    /// Open connections, those in a handshake or lingering included.
+    pub fn live(&self) -> usize {
+        self.live.load(Ordering::Acquire)
+    }
+
+    /// Requests that were seen and are not done, on all connections.
+    pub fn in_flight(&self) -> usize {
+        self.shared.in_flight.load(Ordering::Acquire)
+    }
+
+    /// Whether more than four fifths of the connections are taken, or memory is short: idle ones go sooner.
+    pub fn under_pressure(&self) -> bool {
+        self.shared.pressed.load(Ordering::Relaxed) || self.live().saturating_mul(5) > self.most.saturating_mul(4)
+    }
+
+    /// Idle connections go sooner from now on, those that idle already included; or no longer.
+    pub fn press(&self, pressed: bool) {
+        if self.shared.pressed.swap(pressed, Ordering::Relaxed) || !pressed {
+            return;
+        }
+        for shard in &self.shards {
+            let all: Vec<_> = shard.lock().values().cloned().collect();
+            for open in all {
+                open.hurry();
+            }
+        }
+    }
+
+    /// Doors leave newcomers in the kernel's queue from now on; or no longer.
+    pub fn hold_newcomers(&self, held: bool) {
+        self.held.send_if_modified(|before| std::mem::replace(before, held) != held);
+    }
+
+    /// Tells whether newcomers are left in the kernel's queue.
+    pub(crate) fn holds_newcomers(&self) -> watch::Receiver<bool> {
+        self.held.subscribe()
+    }
+
+    /// Ends every connection whose handshake or requests named a host that `gone` accepts; how many. Requests in
+    /// progress on them are cut off.
+    pub fn close_where(&self, gone: impl Fn(&Hostname) -> bool) -> usize {
+        let mut closed = 0;
+        for shard in &self.shards {
+            // Waking a task inside the lock would let it wait for that lock: collect first.
+            let affected: Vec<_> = shard.lock().values().filter(|open| open.serves(&gone)).cloned().collect();
+            closed += affected.len();
+            for open in affected {
+                open.close();
+            }
+        }
+        closed
+    }
+
+    /// Ends every connection.
+    pub fn close_all(&self) -> usize {
+        let mut closed = 0;
+        for shard in &self.shards {
+            let all: Vec<_> = shard.lock().values().cloned().collect();
+            closed += all.len();
+            for open in all {
+                open.close();
+            }
+        }
+        closed
+    }
+
+    /// From now on every HTTP/1 response asks its client to reconnect. Doors go on accepting, and idle connections may
+    /// stay: a client that is about to send finds its connection open, and leaves with the answer. HTTP/2 needs no such
+    /// time, it can say GOAWAY without losing a request.
+    pub fn bid_farewell(&self) {
+        self.shared.draining.store(true, Ordering::Release);
+    }
+
+    /// Takes [`Self::bid_farewell`] back.
+    pub fn welcome_again(&self) {
+        self.shared.draining.store(false, Ordering::Release);
+    }
+
+    /// From now on doors accept no connection, idle ones end, and every response asks its client to reconnect.
+    pub fn drain(&self) {
+        self.bid_farewell();
+        self.draining.send_replace(true);
+    }
+
+    /// Becomes true when [`Self::drain`] was called: what doors and pingora wait for.
+    pub(crate) fn draining(&self) -> watch::Receiver<bool> {
+        self.draining.subscribe()
+    }
+
+    /// Waits until no connection is open. It has no deadline of its own; the drain has one.
+    pub async fn idle(&self) {
+        loop {
+            let emptied = self.emptied.notified();
+            if self.live() == 0 {
+                return;
+            }
+            emptied.await;
+        }
+    }
+
+    /// Takes a slot; `None` when all are taken.
+    pub(crate) fn admit(self: &Arc<Self>, doorman: &Arc<dyn Doorman>) -> Option<Slot> {
+        let taken =
+            self.live.fetch_update(Ordering::AcqRel, Ordering::Acquire, |live| (live < self.most).then_some(live + 1));
+        if taken.is_err() {
+            doorman.connection(ConnectionEvent::TooMany);
+            return None;
+        }
+        doorman.connection(ConnectionEvent::Opened);
+        Some(Slot {
+            id: self.last_id.fetch_add(1, Ordering::Relaxed) + 1,
+            connections: Arc::clone(self),
+            address: None,
+            lingers: false,
+            doorman: Arc::clone(doorman),
+        })
+    }
+
+    fn shard(&self, id: u64) -> Option<&Mutex<HashMap<u64, Arc<Connection>>>> {
+        self.shards.get(usize::try_from(id % SHARDS as u64).unwrap_or_default())
+    }
+}
+
+impl std::fmt::Debug for Connections {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connections").field("live", &self.live()).field("in_flight", &self.in_flight()).finish()
+    }
+}
+
+/// The right of one connection to be open.
+pub(crate) struct Slot {
+    id: u64,
+    connections: Arc<Connections>,
+    address: Option<IpAddr>,
+    /// It is counted among those that linger long.
+    lingers: bool,
+    doorman: Arc<dyn Doorman>,
+}
+
+impl Slot {
+    /// The number of the connection.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// What all connections share.
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.connections.shared)
+    }
+
+    /// The registry.
+    pub(crate) fn connections(&self) -> &Connections {
+        &self.connections
+    }
+
+    /// Counts the connection for its client; false when the client has too many.
+    pub(crate) fn admit_address(&mut self, client: IpAddr) -> bool {
+        let key = network_of(client);
+        let mut addresses = self.connections.addresses.lock();
+        let of_address = addresses.entry(key).or_default();
+        if of_address.open >= self.connections.most_per_address {
+            drop(addresses);
+            self.doorman.connection(ConnectionEvent::TooManyFromAddress);
+            return false;
+        }
+        of_address.open += 1;
+        self.address = Some(key);
+        true
+    }
+
+    /// Whether the connection may linger long: while no more than `most` of its client do.
+    pub(crate) fn linger_long(&mut self, most: u32) -> bool {
+        let mut addresses = self.connections.addresses.lock();
+        let of_address = self.address.and_then(|address| addresses.get_mut(&address));
+        if let Some(of_address) = of_address.filter(|of_address| !self.lingers && of_address.lingering < most) {
+            of_address.lingering += 1;
+            self.lingers = true;
+        }
+        self.lingers
+    }
+
+    /// Makes the connection known to [`Connections::close_where`].
+    pub(crate) fn register(&self, connection: &Arc<Connection>) {
+        if let Some(shard) = self.connections.shard(self.id) {
+            shard.lock().insert(self.id, Arc::clone(connection));
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let gone = self.connections.shard(self.id).and_then(|shard| shard.lock().remove(&self.id));
+        drop(gone);
+        if let Some(address) = self.address
+            && let Entry::Occupied(mut entry) = self.connections.addresses.lock().entry(address)
+        {
+            let of_address = entry.get_mut();
+            of_address.open -= 1;
+            of_address.lingering -= u32::from(self.lingers);
+            if of_address.open == 0 {
+                entry.remove();
+            }
+        }
+        self.doorman.connection(ConnectionEvent::Closed);
+        if self.connections.live.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.connections.emptied.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fakes::FakeDoorman;
+
+    fn registry(connections: usize, connections_per_address: u32) -> (Arc<Connections>, Arc<FakeDoorman>) {
+        let settings = DoorSettings { connections, connections_per_address, ..DoorSettings::default() };
+        (Connections::new(&settings), Arc::new(FakeDoorman::default()))
+    }
+
+    #[test]
+    fn a_slot_is_free_again_when_its_connection_is_gone() {
+        let (connections, doorman) = registry(2, 256);
+        let doorman: Arc<dyn Doorman> = doorman;
+        let first = connections.admit(&doorman).unwrap();
+        let second = connections.admit(&doorman).unwrap();
+        assert_ne!(first.id(), second.id());
+        assert!(connections.admit(&doorman).is_none());
+        drop(first);
+        assert!(connections.admit(&doorman).is_some());
+        assert_eq!(connections.live(), 1);
+    }
+
+    #[test]
+    fn one_address_is_limited_and_a_slash_64_is_one_address() {
+        let (connections, doorman) = registry(100, 2);
+        let doorman: Arc<dyn Doorman> = doorman;
+        let mut open = Vec::new();
+        let mut admit = |address: &str| {
+            let mut slot = connections.admit(&doorman).unwrap();
+            let admitted = slot.admit_address(address.parse().unwrap());
+            open.push(slot);
+            admitted
+        };
+        assert!(admit("192.0.2.1") && admit("192.0.2.1"));
+        assert!(!admit("192.0.2.1"));
+        assert!(!admit("::ffff:192.0.2.1"), "the mapped form is the same client");
+        assert!(admit("192.0.2.2"));
+        assert!(admit("2001:db8::1") && admit("2001:db8::ffff:2"));
+        assert!(!admit("2001:db8:0:0:abcd::"));
+        assert!(admit("2001:db8:0:1::1"));
+        drop(open);
+        assert!(connections.addresses.lock().is_empty(), "nothing is remembered of clients that left");
+    }
+
+    #[test]
+    fn four_fifths_are_pressure() {
+        let (connections, doorman) = registry(10, 256);
+        let doorman: Arc<dyn Doorman> = doorman;
+        let mut open: Vec<_> = (0..8).filter_map(|_| connections.admit(&doorman)).collect();
+        assert!(!connections.under_pressure());
+        open.extend(connections.admit(&doorman));
+        assert!(connections.under_pressure());
+    }
+
+    #[tokio::test]
+    async fn idle_comes_when_the_last_connection_is_gone() {
+        let (connections, doorman) = registry(10, 256);
+        let doorman: Arc<dyn Doorman> = doorman;
+        connections.idle().await;
+        let slots: Vec<_> = (0..2).filter_map(|_| connections.admit(&doorman)).collect();
+        let waiting = tokio::spawn({
+            let connections = Arc::clone(&connections);
+            async move { connections.idle().await }
+        });
+        drop(slots);
+        waiting.await.unwrap();
+    }
+}

@@ -1,0 +1,155 @@
+//! Every limit of the door, with our defaults. A limit is here or it does not exist.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+use super::frames::FrameLimits;
+use super::head::HeadLimits;
+use super::pace::{PaceLimits, WholeLimits};
+use crate::forwarded::Forwarders;
+
+/// How long a client may pause that still sends a request which was answered before all of it had come: in a stream of HTTP/2,
+/// and by default on a connection.
+pub const LINGER_MAX: Duration = Duration::from_secs(2);
+/// How long such a client may go on altogether.
+pub const LINGER_MAX_LONG: Duration = Duration::from_secs(30);
+
+/// How slow a request body may be as a whole: every one holds a place at its upstream. 8 KiB per second is an uplink of
+/// 64 kbit/s; what is smaller than 1 MB may come over half of that.
+const WHOLE_BODY: WholeLimits = WholeLimits { grace: Duration::from_mins(2), bytes_per_second: 8 * 1024 };
+
+/// How patient, how large and how many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DoorSettings {
+    /// Sizes of a request head.
+    pub head: HeadLimits,
+    /// From the first byte of a head to its last; for the first head of a connection, from the end of the handshake.
+    /// Then 408. Also the time an HTTP/2 client has for its preface. Default 10 s.
+    pub head_timeout: Duration,
+    /// Between two requests of a connection. Default 75 s.
+    pub idle_timeout: Duration,
+    /// The same when more than four fifths of `connections` are open. Default 5 s.
+    pub idle_timeout_under_pressure: Duration,
+    /// How slowly a request body may come before it is 408. Default: 40 s grace and pause, 500 bytes per second; as a
+    /// whole two minutes and its bytes at 8 KiB per second.
+    pub body_pace: PaceLimits,
+    /// How slowly a response may be read before the connection is cut, and how slowly those of an HTTP/2 connection
+    /// together before a stream is. Default: 60 s grace and pause (a player that pauses), 500 bytes per second for each.
+    pub write_pace: PaceLimits,
+    /// From accept to the end of the TLS handshake, the PROXY header included. Default 10 s.
+    pub handshake_timeout: Duration,
+    /// How long the response of an HTTP/1 client that has ended its side is still waited for: it may have left, or only have
+    /// said all it has to say, which looks the same. Default 5 s.
+    pub half_closed_timeout: Duration,
+    /// HTTP/2 frames that do no work. Default: 1,000 at once, 10 per second, and one for each KiB moved.
+    pub idle_frames: FrameLimits,
+    /// Open connections of all doors that share a registry. Default 20,000.
+    pub connections: usize,
+    /// Open connections of one client address; of one /64 with IPv6. Default 256.
+    pub connections_per_address: u32,
+    /// Requests on one connection; then `Connection: close`. Default 10,000.
+    pub requests_per_connection: u32,
+    /// Age of a connection, a tenth more or less so that reconnects spread; then `Connection: close`. Default 1 h.
+    pub connection_age: Duration,
+    /// Peers that speak PROXY protocol, version 1 or 2, and are believed. From them every connection must begin with its header, and
+    /// their own address is not limited; from anybody else the header is refused. Default: none.
+    pub proxy_protocol_from: Vec<IpNet>,
+    /// Peers that speak for clients in a field of each request. Their own address is not limited. Default: none.
+    pub forwarders: Arc<Forwarders>,
+    /// An HTTP/2 connection without requests is told to go after this time. Default 75 s.
+    pub h2_idle_timeout: Duration,
+    /// By how much the windows of all HTTP/2 connections together may grow: what clients may have sent that no upstream has
+    /// taken, beside a MiB for each connection. Default 128 MiB, or a sixteenth of the memory where that is less.
+    pub windows_bytes: u64,
+    /// How long a connection that we end is still read, so that our last words are not lost in a reset. Default 2 s.
+    pub linger_timeout: Duration,
+    /// How much is read in that time. Default 256 KiB.
+    pub linger_bytes: usize,
+    /// How long a connection is read whose client is still sending a body, or takes its responses, with pauses of at most
+    /// `linger_timeout`. Default 30 s.
+    pub linger_timeout_long: Duration,
+    /// How much is read in that time. Default 256 MiB.
+    pub linger_bytes_long: usize,
+    /// Connections of one client address that may be read so long at once; the others have `linger_timeout`. Default 16.
+    pub lingering_per_address: u32,
+    /// Connections the kernel completes before we accept them. Default 4096.
+    pub backlog: i32,
+}
+
+impl Default for DoorSettings {
+    fn default() -> Self {
+        let pace = |grace, idle| PaceLimits {
+            grace: Duration::from_secs(grace),
+            idle: Duration::from_secs(idle),
+            bytes_per_second: 500,
+            whole: None,
+        };
+        Self {
+            head: HeadLimits::default(),
+            head_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(75),
+            idle_timeout_under_pressure: Duration::from_secs(5),
+            body_pace: PaceLimits { whole: Some(WHOLE_BODY), ..pace(40, 40) },
+            write_pace: pace(60, 60),
+            handshake_timeout: Duration::from_secs(10),
+            half_closed_timeout: Duration::from_secs(5),
+            idle_frames: FrameLimits::default(),
+            connections: 20_000,
+            connections_per_address: 256,
+            requests_per_connection: 10_000,
+            connection_age: Duration::from_hours(1),
+            proxy_protocol_from: Vec::new(),
+            forwarders: Arc::default(),
+            h2_idle_timeout: Duration::from_secs(75),
+            windows_bytes: 128 * 1024 * 1024,
+            linger_timeout: LINGER_MAX,
+            linger_bytes: 256 * 1024,
+            linger_timeout_long: LINGER_MAX_LONG,
+            linger_bytes_long: 256 * 1024 * 1024,
+            lingering_per_address: 16,
+            backlog: 4096,
+        }
+    }
+}
+
+impl DoorSettings {
+    /// Bounds `connections` by two fifths of the file descriptors the process may open: each connection may need a
+    /// second descriptor for its upstream, and the rest of the process needs some too.
+    #[must_use]
+    pub fn for_descriptors(mut self, descriptors: u64) -> Self {
+        let bound = usize::try_from(descriptors.saturating_mul(2) / 5).unwrap_or(usize::MAX);
+        self.connections = self.connections.min(bound).max(1);
+        self
+    }
+
+    /// Bounds `windows_bytes` by a sixteenth of the memory that the process may have.
+    #[must_use]
+    pub fn for_memory(mut self, bytes: u64) -> Self {
+        self.windows_bytes = self.windows_bytes.min(bytes / WINDOWS_PART);
+        self
+    }
+}
+
+/// What part of the memory windows of HTTP/2 may grow by.
+const WINDOWS_PART: u64 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_descriptors_for_everything_else() {
+        assert_eq!(DoorSettings::default().for_descriptors(1_024).connections, 409);
+        assert_eq!(DoorSettings::default().for_descriptors(1_048_576).connections, 20_000);
+        assert_eq!(DoorSettings::default().for_descriptors(0).connections, 1);
+    }
+
+    #[test]
+    fn windows_leave_memory_for_everything_else() {
+        const MIB: u64 = 1024 * 1024;
+        assert_eq!(DoorSettings::default().for_memory(256 * MIB).windows_bytes, 16 * MIB);
+        assert_eq!(DoorSettings::default().for_memory(u64::MAX).windows_bytes, 128 * MIB);
+    }
+}

@@ -1,0 +1,98 @@
+//! What the door says by itself.
+
+use std::fmt::Write as _;
+
+use super::{EdgeStream, Standing, Transport};
+use crate::DoorRefusal;
+use contract::rejection::Rejection;
+
+/// The most of a request line that reaches a log.
+const EXCERPT_BYTES_MAX: usize = 256;
+
+/// The methods named by a 405 that is written before anybody knows which site was meant.
+const ALLOW: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+
+impl<S: Transport> EdgeStream<S> {
+    /// Refuses what came as no request, and answers.
+    pub(crate) fn refuse(&mut self, rejection: Rejection) {
+        self.standing = Standing::Refused;
+        let line = self.gate.as_ref().map(super::Gate::first_line).unwrap_or_default();
+        // A response to HEAD has no body, and a client that sent HEAD would take one for the next response.
+        let to_head = line.starts_with(b"HEAD ");
+        let first_line = excerpt(line);
+        let request_id = self.doorman.request_id();
+        let response = compose(rejection, &request_id, to_head);
+        self.out.append(response.as_bytes());
+        self.doorman.refused(&DoorRefusal {
+            rejection,
+            connection: &self.connection,
+            request_id: &request_id,
+            first_line: &first_line,
+        });
+    }
+}
+
+fn compose(rejection: Rejection, request_id: &str, to_head: bool) -> String {
+    let status = http::StatusCode::from_u16(rejection.status()).unwrap_or(http::StatusCode::BAD_REQUEST);
+    let body = rejection.json();
+    let date = pingora::protocols::http::date::get_cached_date();
+    let mut response = String::with_capacity(512 + body.len());
+    // Writing to a String cannot fail.
+    let _ = write!(
+        response,
+        "HTTP/1.1 {} {}\r\nDate: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+         Cache-Control: no-store\r\nX-Request-Id: {request_id}\r\n",
+        status.as_u16(),
+        status.canonical_reason().unwrap_or("Refused"),
+        date.to_str().unwrap_or_default(),
+        body.len(),
+    );
+    if rejection == Rejection::MethodNotAllowed {
+        let _ = write!(response, "Allow: {ALLOW}\r\n");
+    }
+    response.push_str("Connection: close\r\n\r\n");
+    if !to_head {
+        response.push_str(body);
+    }
+    response
+}
+
+/// The request line as a log may have it: no query, which may carry secrets, nothing outside of visible ASCII.
+fn excerpt(line: &[u8]) -> String {
+    line.iter()
+        .take_while(|byte| **byte != b'?')
+        .take(EXCERPT_BYTES_MAX)
+        .map(|byte| if matches!(byte, b' '..=b'~') { char::from(*byte) } else { '.' })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_excerpt_has_no_query_no_control_and_an_end() {
+        assert_eq!(excerpt(b"GET /a?token=secret HTTP/1.1"), "GET /a");
+        assert_eq!(excerpt(b"\x16\x03\x01 \x1b[31m\xc3\xa9"), "... .[31m..");
+        assert_eq!(excerpt(&[b'a'; 1_000]).len(), 256);
+    }
+
+    #[test]
+    fn a_response_says_all_that_a_client_needs() {
+        let response = compose(Rejection::BadFraming, "req-1", false);
+        let (head, body) = response.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 400 Bad Request\r\nDate: "));
+        for line in [
+            "Content-Type: application/json",
+            "Cache-Control: no-store",
+            "X-Request-Id: req-1",
+            "Connection: close",
+            &format!("Content-Length: {}", body.len()),
+        ] {
+            assert!(head.lines().any(|found| found == line), "{line} is missing in {head}");
+        }
+        assert_eq!(body, Rejection::BadFraming.body().to_json());
+        assert!(compose(Rejection::MethodNotAllowed, "", false).contains("\r\nAllow: GET, "));
+        assert!(compose(Rejection::BadHost, "", true).ends_with("\r\n\r\n"));
+    }
+}

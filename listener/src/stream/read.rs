@@ -1,0 +1,125 @@
+//! The read side: sockets, deadlines, and the bytes of HTTP/2 on their way to its engine.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::time::Instant;
+
+use super::{EdgeStream, Standing, Transport, Waiting};
+use crate::ConnectionEvent;
+use crate::gate::PIECE_BYTES_MAX;
+use contract::rejection::Rejection;
+
+/// What the client brought into a buffer of ours.
+pub(super) enum Brought {
+    Bytes,
+    End,
+}
+
+/// For the engine of HTTP/2; HTTP/1 is read as a [`crate::http1::Client`].
+impl<S: Transport> AsyncRead for EdgeStream<S> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let me = self.get_mut();
+        if me.connection.is_closed() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        let polled = me.poll_h2(cx, buf);
+        if polled.is_pending() && me.poll_cancelled(cx) {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        polled
+    }
+}
+
+impl<S: Transport> EdgeStream<S> {
+    /// Brings some bytes to the gate.
+    pub(super) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Brought>> {
+        let mut room = [MaybeUninit::uninit(); PIECE_BYTES_MAX];
+        let mut piece = ReadBuf::uninit(&mut room);
+        ready!(self.poll_io(cx, &mut piece))?;
+        if piece.filled().is_empty() {
+            return Poll::Ready(Ok(Brought::End));
+        }
+        if let Some(gate) = &mut self.gate
+            && let Err(rejection) = gate.feed(piece.filled())
+        {
+            self.refuse(rejection);
+        }
+        Poll::Ready(Ok(Brought::Bytes))
+    }
+
+    /// Pending until the time for a head is over; then the refusal, or a silent end if not a byte of it came.
+    pub(super) fn poll_head_deadline(&mut self, begun: bool, cx: &mut Context<'_>) -> Poll<()> {
+        if !begun {
+            self.connection.rests(cx.waker());
+        }
+        let deadline = self.head_deadline(begun);
+        ready!(self.read_timer.poll(deadline, cx));
+        if begun {
+            self.refuse(Rejection::RequestTimeout);
+        } else {
+            self.doorman.connection(ConnectionEvent::Idle);
+            // An end like the client's own: nothing was sent, so there is nothing to linger for.
+            self.ended = true;
+        }
+        Poll::Ready(())
+    }
+
+    fn head_deadline(&mut self, begun: bool) -> Instant {
+        match (self.waiting, begun) {
+            (Waiting::FirstHead(deadline), _) | (Waiting::Head(deadline), true) => deadline,
+            (_, true) => {
+                let deadline = Instant::now() + self.settings.head_timeout;
+                self.waiting = Waiting::Head(deadline);
+                deadline
+            }
+            (waiting, false) => {
+                let since = if let Waiting::Idle(since) = waiting { since } else { Instant::now() };
+                self.waiting = Waiting::Idle(since);
+                let pressure = self.slot.as_ref().is_some_and(|slot| slot.connections().under_pressure());
+                since + if pressure { self.settings.idle_timeout_under_pressure } else { self.settings.idle_timeout }
+            }
+        }
+    }
+
+    /// HTTP/2: bytes pass as they came. The preface has a deadline, frames that do no work are counted; later silence is
+    /// timed where its engine is.
+    fn poll_h2(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let polled = self.poll_io(cx, buf);
+        let Some(frames) = &mut self.frames else { return polled };
+        frames.passed_on(self.connection.streams().take_passed_on());
+        if frames.came(buf.filled().get(before..).unwrap_or_default(), Instant::now()).is_err() {
+            self.standing = Standing::Cut;
+            self.doorman.connection(ConnectionEvent::Flooded);
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "too many frames that do no work")));
+        }
+        if let (true, Waiting::FirstHead(deadline)) = (polled.is_pending() && frames.awaits_preface(), self.waiting) {
+            ready!(self.read_timer.poll(deadline, cx));
+            self.doorman.connection(ConnectionEvent::Idle);
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        polled
+    }
+
+    fn poll_io(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let Some(io) = self.io.as_mut().filter(|_| !self.ended) else {
+            return Poll::Ready(Ok(()));
+        };
+        let before = buf.filled().len();
+        let read = match ready!(Pin::new(io).poll_read(cx, buf)) {
+            // A TLS client that leaves without saying so. Every message states its length, so nothing can be cut short
+            // unnoticed, and it is an end like any other.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
+            other => other,
+        };
+        self.ended = read.is_ok() && buf.filled().len() == before && buf.remaining() > 0;
+        if self.ended {
+            self.gone_at = Some(Instant::now() + self.settings.half_closed_timeout);
+        }
+        Poll::Ready(read)
+    }
+}

@@ -1,0 +1,182 @@
+//! The stream as whoever serves requests of HTTP/1 sees it: heads and bodies that have passed the gate, and a client that may
+//! leave.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{BufMut as _, BytesMut};
+use tokio::time::Instant;
+use tokio_util::io::poll_read_buf;
+
+use super::read::Brought;
+use super::{EdgeStream, Pace, Standing, Transport, Waiting};
+use crate::client::{Broken, Client};
+use crate::connection::Connection;
+use crate::gate::{Gate, Want};
+use crate::head::Head;
+use contract::rejection::Rejection;
+
+/// Room for what one read brings of a body.
+const BODY_READ_BYTES: usize = 32 * 1024;
+
+impl<S: Transport> EdgeStream<S> {
+    /// Ready when a request waits, with true; with false when there will be no other. The request before is done.
+    pub(crate) fn poll_request(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        loop {
+            if self.connection.is_closed() || self.standing != Standing::Good {
+                return Poll::Ready(false);
+            }
+            let Some(gate) = &mut self.gate else {
+                return Poll::Ready(false);
+            };
+            if gate.head().is_some() {
+                return Poll::Ready(true);
+            }
+            if let Err(rejection) = gate.response_complete() {
+                self.refuse(rejection);
+                continue;
+            }
+            if gate.head().is_some() {
+                return Poll::Ready(true);
+            }
+            let Want::Head { begun } = gate.want() else {
+                return Poll::Ready(false);
+            };
+            match self.poll_piece(cx) {
+                Poll::Ready(Ok(Brought::Bytes)) => {}
+                Poll::Ready(Ok(Brought::End) | Err(_)) => return Poll::Ready(false),
+                Poll::Pending if self.poll_cancelled(cx) => return Poll::Ready(false),
+                Poll::Pending => ready!(self.poll_head_deadline(begun, cx)),
+            }
+        }
+    }
+
+    /// Whether nothing of a next request has come.
+    pub(crate) fn is_resting(&self) -> bool {
+        self.gate.as_ref().is_none_or(|gate| gate.want() == Want::Head { begun: false })
+    }
+
+    /// Nothing more is read of a body; its client may be read for a while, so that it gets to read the answer.
+    fn break_off(&mut self, rejection: Rejection) -> Broken {
+        self.standing = Standing::Refused;
+        Broken::Refused(rejection)
+    }
+
+    /// Reads at most so many bytes straight to where they are wanted.
+    fn poll_into(&mut self, into: &mut BytesMut, most: usize, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let Some(io) = self.io.as_mut().filter(|_| !self.ended) else {
+            return Poll::Ready(Ok(0));
+        };
+        into.reserve(most.min(BODY_READ_BYTES));
+        let read = match ready!(poll_read_buf(Pin::new(io), cx, &mut (&mut *into).limit(most))) {
+            // As everywhere, see `poll_io`.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
+            other => other,
+        };
+        self.ended = matches!(read, Ok(0));
+        Poll::Ready(read)
+    }
+}
+
+impl<S: Transport> Client for EdgeStream<S> {
+    fn connection(&self) -> &Arc<Connection> {
+        &self.connection
+    }
+
+    fn head(&self) -> Option<(&[u8], Head)> {
+        self.gate.as_ref().and_then(Gate::head)
+    }
+
+    fn take_head(&mut self) {
+        if let Some(gate) = &mut self.gate {
+            gate.take_head();
+        }
+        self.body_pace = Pace::new(self.settings.body_pace);
+        self.waiting = Waiting::Nothing;
+    }
+
+    fn poll_body(&mut self, into: &mut BytesMut, cx: &mut Context<'_>) -> Poll<Result<usize, Broken>> {
+        loop {
+            let Some(gate) = self.gate.as_mut().filter(|_| !self.connection.is_closed()) else {
+                return Poll::Ready(Err(Broken::Gone));
+            };
+            let ready = gate.ready();
+            if !ready.is_empty() {
+                let bytes = ready.len();
+                into.put_slice(ready);
+                gate.consume(bytes);
+                return Poll::Ready(Ok(bytes));
+            }
+            let most = match gate.want() {
+                Want::Body { most } => most,
+                Want::Anything => usize::MAX,
+                Want::Nothing => return Poll::Ready(Err(Broken::Refused(Rejection::BadFraming))),
+                Want::Head { .. } | Want::Response => return Poll::Ready(Ok(0)),
+            };
+            let switched = most == usize::MAX;
+            let before = into.len();
+            let brought = match self.poll_into(into, most, cx) {
+                Poll::Ready(Ok(brought)) if switched => return Poll::Ready(Ok(brought)),
+                Poll::Ready(Ok(brought @ 1..)) => brought,
+                Poll::Ready(_) => return Poll::Ready(Err(Broken::Gone)),
+                Poll::Pending if self.poll_cancelled(cx) => return Poll::Ready(Err(Broken::Gone)),
+                Poll::Pending if switched => return Poll::Pending,
+                Poll::Pending => {
+                    let until = self.body_pace.wait(Instant::now());
+                    ready!(self.read_timer.poll(until, cx));
+                    return Poll::Ready(Err(self.break_off(Rejection::RequestTimeout)));
+                }
+            };
+            self.body_pace.moved(brought, Instant::now());
+            // What does not belong to the body is taken back.
+            let passed = self.gate.as_mut().map(|gate| gate.pass(into.get_mut(before..).unwrap_or_default()));
+            match passed {
+                Some(Ok(kept)) => into.truncate(before + kept),
+                Some(Err(rejection)) => {
+                    into.truncate(before);
+                    return Poll::Ready(Err(self.break_off(rejection)));
+                }
+                None => {}
+            }
+            if into.len() > before {
+                return Poll::Ready(Ok(into.len() - before));
+            }
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.gate.as_ref().is_some_and(Gate::is_whole)
+    }
+
+    fn switch(&mut self) {
+        if let Some(gate) = &mut self.gate {
+            gate.open();
+        }
+    }
+
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while !self.connection.is_closed() {
+            if let Some(at) = self.gone_at {
+                if self.poll_cancelled(cx) {
+                    break;
+                }
+                return self.read_timer.poll(at, cx);
+            }
+            // Bytes of a later message say that the client is there, and wait; what is left of a body is read as such.
+            let waits = self.gate.as_ref().is_some_and(|gate| gate.holds() || gate.want() != Want::Response);
+            match if waits { Poll::Pending } else { self.poll_piece(cx) } {
+                Poll::Ready(Ok(Brought::Bytes)) => {}
+                Poll::Ready(Ok(Brought::End)) if self.gone_at.is_some() => {}
+                Poll::Pending if !self.poll_cancelled(cx) => return Poll::Pending,
+                _ => break,
+            }
+        }
+        Poll::Ready(())
+    }
+
+    fn poll_deadline(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        self.read_timer.poll(deadline, cx)
+    }
+}

@@ -1,0 +1,102 @@
+//! The write side: collected and paced.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::AsyncWrite;
+use tokio::time::Instant;
+
+use super::{EdgeStream, Standing, Transport};
+use crate::ConnectionEvent;
+
+impl<S: Transport> AsyncWrite for EdgeStream<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let me = self.get_mut();
+        me.check_open()?;
+        let mut collected = me.out.collect(bytes);
+        if collected == 0 {
+            ready!(me.poll_send_all(cx))?;
+            collected = me.out.collect(bytes);
+        }
+        if collected > 0 {
+            return Poll::Ready(Ok(collected));
+        }
+        me.poll_paced(cx, |io, cx| Pin::new(io).poll_write(cx, bytes))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let me = self.get_mut();
+        me.check_open()?;
+        if me.connection.hold() {
+            return Poll::Ready(Ok(()));
+        }
+        me.poll_flush_all(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let me = self.get_mut();
+        me.check_open()?;
+        ready!(me.poll_send_all(cx))?;
+        me.poll_paced(cx, |io, cx| Pin::new(io).poll_shutdown(cx).map_ok(|()| 0)).map_ok(|_| ())
+    }
+}
+
+impl<S: Transport> EdgeStream<S> {
+    fn check_open(&self) -> io::Result<()> {
+        if self.connection.is_closed() { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(()) }
+    }
+
+    /// Sends what was collected, through to the socket.
+    pub(super) fn poll_flush_all(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_send_all(cx))?;
+        self.poll_paced(cx, |io, cx| Pin::new(io).poll_flush(cx).map_ok(|()| 0)).map_ok(|_| ())
+    }
+
+    fn poll_send_all(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let mut out = std::mem::take(&mut self.out);
+            let sent = self.poll_paced(cx, |io, cx| out.poll_send(io, cx));
+            self.out = out;
+            if ready!(sent)? == 0 {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+
+    /// Writes within the pace that a reader must keep. A reader that does not is cut off: every byte it has not taken
+    /// is memory of ours and, with a body behind it, a connection to an upstream.
+    fn poll_paced(
+        &mut self,
+        cx: &mut Context<'_>,
+        write: impl FnOnce(&mut S, &mut Context<'_>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        let Some(io) = self.io.as_mut() else {
+            return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+        };
+        match write(io, cx) {
+            Poll::Ready(result) => {
+                if let Ok(bytes) = &result {
+                    self.write_pace.moved(*bytes, Instant::now());
+                    if let Some(frames) = &mut self.frames {
+                        frames.sent(*bytes);
+                    }
+                }
+                Poll::Ready(result)
+            }
+            Poll::Pending => {
+                if self.poll_cancelled(cx) {
+                    return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+                }
+                let until = self.write_pace.wait(Instant::now());
+                ready!(self.write_timer.poll(until, cx));
+                self.doorman.connection(ConnectionEvent::Stalled);
+                self.standing = Standing::Cut;
+                if let Some(io) = &self.io {
+                    io.give_up();
+                }
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The pure parts of the door as functions of bytes, for campaigns of random input that live outside of this crate.
+//!
+//! Nothing in a running gateway calls this. It adds no rule of its own: each function drives the part it is named after
+//! the way a connection does, without sockets or time.
+
+use std::net::SocketAddr;
+
+use futures_util::FutureExt as _;
+use tokio::time::Instant;
+
+use super::FrameLimits;
+use super::frames::Frames;
+use super::gate::{Gate, PIECE_BYTES_MAX, Want};
+use super::head::{self, HeadLimits};
+use super::proxy_header::{self, Speaker};
+use contract::rejection::Rejection;
+
+/// What the gate made of the bytes of one HTTP/1 connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// Every message that came whole: where it ends among the bytes, and what of it could be read: its head, and its body
+    /// without framing.
+    pub messages: Vec<(usize, Vec<u8>, Vec<u8>)>,
+    /// What could be read of a last message that is not whole.
+    pub rest: Vec<u8>,
+    /// Why it went no further.
+    pub refusal: Option<Rejection>,
+}
+
+/// Sends `bytes` through a gate in pieces of at most `piece` bytes (0: as large as they come), with a response to each
+/// message as soon as the message is complete.
+pub fn gate(bytes: &[u8], piece: usize) -> Passed {
+    let mut gate = Gate::new(HeadLimits::default());
+    let mut passed = Passed::default();
+    let (mut sent, mut head, mut body) = (0, Vec::new(), Vec::new());
+    let piece = if piece == 0 { PIECE_BYTES_MAX } else { piece.min(PIECE_BYTES_MAX) };
+    for part in bytes.chunks(piece) {
+        sent += part.len();
+        let mut outcome = gate.feed(part);
+        loop {
+            if outcome.is_ok()
+                && let Some((bytes, _)) = gate.head()
+            {
+                head = bytes.to_vec();
+                gate.take_head();
+            }
+            body.extend_from_slice(gate.ready());
+            gate.consume(gate.ready().len());
+            if let Err(rejection) = outcome {
+                passed.rest = [head, body].concat();
+                passed.refusal = Some(rejection);
+                return passed;
+            }
+            if gate.want() != Want::Response {
+                break;
+            }
+            passed.messages.push((sent - gate.held_bytes(), std::mem::take(&mut head), std::mem::take(&mut body)));
+            outcome = gate.response_complete();
+        }
+    }
+    passed.rest = [head, body].concat();
+    passed
+}
+
+/// Whether the frames of an HTTP/2 connection that came in pieces of at most `piece` bytes all at once are a flood.
+pub fn frames(bytes: &[u8], piece: usize, now: Instant) -> bool {
+    let mut frames = Frames::new(FrameLimits::default(), now);
+    bytes.chunks(piece.max(1)).any(|part| frames.came(part, now).is_err())
+}
+
+/// Whom a PROXY header at the start of `bytes` names, and how many bytes are left behind it. `Ok(None)` is the balancer
+/// itself.
+///
+/// # Errors
+/// When there is no header that is believed.
+pub fn proxy_header(bytes: &[u8]) -> Result<(Option<SocketAddr>, usize), NoHeader> {
+    let mut rest = bytes;
+    match proxy_header::read(&mut rest).now_or_never() {
+        Some(Ok(Speaker::Client(client))) => Ok((Some(client), rest.len())),
+        Some(Ok(Speaker::Balancer)) => Ok((None, rest.len())),
+        Some(Err(_)) | None => Err(NoHeader),
+    }
+}
+
+/// There is no header that is believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoHeader;
+
+/// Whether a target may travel, and whether its path has dot segments, which no route takes.
+pub fn target(target: &str) -> Result<bool, Rejection> {
+    if !target.starts_with('/') {
+        return Err(Rejection::BadTarget);
+    }
+    head::judge_target(b"GET", target.as_bytes())?;
+    Ok(head::has_dot_segments(target.split('?').next().unwrap_or_default()))
+}

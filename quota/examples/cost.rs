@@ -1,0 +1,41 @@
+//! What charging one hot bucket costs a request, in nanoseconds of one core: the ledger with its lease, ban table and
+//! the figures for the headers, without network. `bench/side-by-side` sets it beside what a whole request costs.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::Context as _;
+use chassis::clock::{Clock, SystemClock};
+use contract::key::KeyId;
+use contract::plan::Limits;
+use quota::Quota;
+use quota::settings::QuotaSettings;
+use quota::standing::Outcome;
+use quota::store::memory::MemoryStore;
+
+/// Requests measured.
+const REQUESTS: u32 = 2_000_000;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let store = Arc::new(MemoryStore::new(clock.clone(), 1_000));
+    let quota = Quota::new(store, QuotaSettings::new(1), clock);
+    let (project, key) = ("hot".parse()?, KeyId::from_random([7; 10]));
+    let limits = Limits::new(u32::MAX, u32::MAX).context("limits")?;
+    let began = Instant::now();
+    let mut figures = 0_u64;
+    for request in 0..REQUESTS {
+        let standing = quota.charge(&project, limits, &key).await.map_err(|error| anyhow::anyhow!("{error:?}"))?;
+        figures += u64::from(standing.trio(Outcome::Admitted).remaining);
+        figures += (standing.policy_field().len() + standing.ratelimit_field(Outcome::Admitted).len()) as u64;
+        if request % 1_000 == 0 {
+            // What is fetched ahead is fetched beside the requests.
+            tokio::task::yield_now().await;
+        }
+    }
+    let nanoseconds = began.elapsed().as_nanos() / u128::from(REQUESTS);
+    anyhow::ensure!(figures > 0, "nothing was left from the first request on");
+    println!("{nanoseconds}");
+    Ok(())
+}

@@ -1,0 +1,175 @@
+//! The promises, checked against what really happened.
+//!
+//! - In a world that is calm, lossy or forgetful no window ever sees more than its limit.
+//! - In an outage the nodes' shares of a minute wholly inside it stay within the limit; a minute that an outage only
+//!   touches stays within twice the limit.
+//! - Refusing early is bounded: when a minute refuses somebody, everything but the leases of the other nodes was used.
+//! - On one node, Remaining never rises within a window, unless the node had entered the window before the store did.
+//! - What was charged to the day in the end is what was admitted.
+
+use std::collections::BTreeMap;
+
+use contract::plan::Limits;
+use contract::window::Window;
+use quota::ledger::day_of;
+use quota::ledger::node::LEASE_FRACTION;
+use quota::standing::{Allowance, Standing};
+
+use super::Summary;
+use super::scenario::{Kind, Scenario};
+
+/// What happened in one window.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    admitted: u64,
+    refused: bool,
+    /// Some were admitted by a clock that is not the store's.
+    by_own_clock: bool,
+}
+
+/// Everything that is remembered for the final check.
+pub(super) struct Audit {
+    kind: Kind,
+    nodes: u64,
+    limits: Limits,
+    /// Remaining may rise: the limits changed, or a clock stepped back so far that windows were opened again.
+    may_rise: bool,
+    limits_changed: bool,
+    minutes: BTreeMap<i64, Tally>,
+    days: BTreeMap<i64, Tally>,
+    /// Lowest Remaining seen per process, window and reset.
+    lowest: BTreeMap<(u64, Window, i64), u32>,
+    /// Minutes by the store's clock that lie wholly inside a stall.
+    inside: Vec<i64>,
+    pub(super) summary: Summary,
+}
+
+impl Audit {
+    /// An empty record.
+    pub(super) fn new(scenario: &Scenario) -> Self {
+        Self {
+            kind: scenario.kind,
+            nodes: scenario.nodes as u64,
+            limits: scenario.limits,
+            may_rise: scenario.kind == Kind::Chaos && scenario.forgets(),
+            limits_changed: false,
+            minutes: BTreeMap::new(),
+            days: BTreeMap::new(),
+            lowest: BTreeMap::new(),
+            inside: Vec::new(),
+            summary: Summary { worlds: 1, ..Summary::default() },
+        }
+    }
+
+    /// The limits changed.
+    pub(super) fn limits_changed(&mut self) {
+        self.limits_changed = true;
+        self.may_rise = true;
+    }
+
+    /// The store stood still from one moment of its clock to another, in milliseconds.
+    pub(super) fn stalled(&mut self, from: i64, until: i64) {
+        let first = (from + 59_999).div_euclid(60_000);
+        self.inside.extend(first..until.div_euclid(60_000));
+    }
+
+    /// A node went back to an earlier minute: what it showed of the later one was of requests that the earlier one counts.
+    pub(super) fn went_back(&mut self, process: u64) {
+        self.lowest.retain(|(of, _, _), _| *of != process);
+    }
+
+    /// A request was let through, in a minute of the store's clock, or of the one that the node shows.
+    pub(super) fn admitted(
+        &mut self,
+        process: u64,
+        standing: &Standing,
+        alone: bool,
+        own_clock: Option<i64>,
+    ) -> Result<(), String> {
+        let minute = own_clock.unwrap_or_else(|| minute_of(standing));
+        let tally = self.minutes.entry(minute).or_default();
+        tally.admitted += 1;
+        tally.by_own_clock |= own_clock.is_some();
+        self.days.entry(day_of(minute)).or_default().admitted += 1;
+        self.summary.admitted += 1;
+        self.summary.alone += u64::from(alone);
+        self.shown(process, standing)
+    }
+
+    /// A request was refused.
+    pub(super) fn refused(&mut self, process: u64, standing: &Standing, window: Window) -> Result<(), String> {
+        let minute = minute_of(standing);
+        match window {
+            Window::Minute => self.minutes.entry(minute).or_default().refused = true,
+            Window::Day => self.days.entry(day_of(minute)).or_default().refused = true,
+        }
+        self.summary.refused += 1;
+        let remaining = standing.of(window).remaining;
+        // A share that is spent leaves its remainder to others; the ledger never refuses with something left.
+        if remaining > 0 && self.kind == Kind::Calm {
+            return Err(format!("refused with {remaining} left: {standing:?}"));
+        }
+        self.shown(process, standing)
+    }
+
+    /// A request was answered 503.
+    pub(super) fn unavailable(&mut self) -> Result<(), String> {
+        self.summary.unavailable += 1;
+        if self.kind == Kind::Calm { Err("unavailable in a calm world".to_owned()) } else { Ok(()) }
+    }
+
+    fn shown(&mut self, process: u64, standing: &Standing) -> Result<(), String> {
+        let windows = [Some((Window::Minute, standing.minute)), standing.day.map(|day| (Window::Day, day))];
+        for (window, Allowance { limit, remaining, resets_at }) in windows.into_iter().flatten() {
+            if resets_at.to_millis() <= standing.as_of && self.kind == Kind::Calm {
+                return Err(format!("a standing whose window was over: {standing:?}"));
+            }
+            let lowest = self.lowest.entry((process, window, resets_at.0)).or_insert(limit);
+            if remaining > limit || (remaining > *lowest && !self.may_rise) {
+                return Err(format!("remaining rose from {lowest} to {remaining} of the {window} on one node"));
+            }
+            *lowest = remaining;
+        }
+        Ok(())
+    }
+
+    /// Judges every window.
+    pub(super) fn judge(&self) -> Result<(), String> {
+        if self.limits_changed {
+            return Ok(());
+        }
+        for (window, tallies) in [(Window::Minute, &self.minutes), (Window::Day, &self.days)] {
+            let limit = u64::from(self.limits.of(window));
+            for (index, tally) in tallies {
+                let inside = window == Window::Minute && self.inside.contains(index);
+                let most = match self.kind {
+                    Kind::Calm | Kind::Lossy | Kind::Forgetful => limit,
+                    Kind::Outage if inside && !tally.by_own_clock => limit,
+                    // A minute of a clock that is off lies in two of the store's.
+                    Kind::Outage if inside || !tally.by_own_clock => 2 * limit,
+                    Kind::Outage => 3 * limit,
+                    Kind::Chaos => 12 * limit,
+                };
+                if tally.admitted > most {
+                    return Err(format!("{window} {index}: {} admitted, at most {most} allowed", tally.admitted));
+                }
+                let stranded = u64::from((self.limits.of(Window::Minute) / LEASE_FRACTION).max(1));
+                let least = limit.saturating_sub(stranded * (self.nodes - 1));
+                if self.kind == Kind::Calm && tally.refused && tally.admitted < least {
+                    return Err(format!("{window} {index}: refused after {} of at least {least}", tally.admitted));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Requests admitted in a day.
+    pub(super) fn admitted_in_day(&self, day: i64) -> u64 {
+        self.days.get(&day).map_or(0, |tally| tally.admitted)
+    }
+}
+
+/// The minute a standing speaks of.
+pub(super) fn minute_of(standing: &Standing) -> i64 {
+    standing.minute.resets_at.0.div_euclid(60) - 1
+}

@@ -1,0 +1,103 @@
+//! The simulated store: the real books, a clock of its own, and a memory that can be lost.
+
+use std::collections::VecDeque;
+
+use contract::time::UnixMillis;
+use contract::window::Window;
+use quota::ledger::bucket::{Bucket, BucketView, Surroundings};
+use quota::ledger::{Incarnation, LEARNING_MILLIS, Reply, Statement};
+
+use super::scenario::{Micros, SECOND};
+
+/// How much of the past a copy may be asked for.
+const HISTORY: Micros = 2 * SECOND;
+
+/// One store.
+pub(super) struct SimStore {
+    starts_at: i64,
+    clock_off: i64,
+    bucket: Option<Bucket>,
+    incarnation: u64,
+    learning_until: UnixMillis,
+    /// The books after each write of the last [`HISTORY`], if anybody will ask.
+    remembers: bool,
+    writes: VecDeque<(Micros, Option<Bucket>)>,
+    pub(super) stalled_until: Micros,
+    pub(super) statements: u64,
+}
+
+impl SimStore {
+    /// An empty store whose clock says `starts_at` when the world begins.
+    pub(super) fn new(starts_at: i64, remembers: bool) -> Self {
+        Self {
+            starts_at,
+            remembers,
+            clock_off: 0,
+            bucket: None,
+            incarnation: 1,
+            learning_until: UnixMillis(i64::MIN),
+            writes: VecDeque::from([(0, None)]),
+            stalled_until: 0,
+            statements: 0,
+        }
+    }
+
+    /// The store's clock.
+    pub(super) fn clock(&self, now: Micros) -> UnixMillis {
+        UnixMillis(self.starts_at + i64::try_from(now / 1_000).unwrap_or(0) + self.clock_off)
+    }
+
+    /// The present life of its memory.
+    pub(super) fn incarnation(&self) -> Incarnation {
+        Incarnation(self.incarnation)
+    }
+
+    /// Executes a statement.
+    pub(super) fn apply(&mut self, now: Micros, statement: &Statement) -> Reply {
+        self.statements += 1;
+        let around =
+            Surroundings { now: self.clock(now), incarnation: self.incarnation(), learning_until: self.learning_until };
+        let reply = self.bucket.get_or_insert_with(|| Bucket::new(&around)).apply(statement, &around);
+        if self.remembers {
+            self.writes.push_back((now, self.bucket.clone()));
+        }
+        while self.writes.get(1).is_some_and(|(at, _)| at + HISTORY < now) {
+            self.writes.pop_front();
+        }
+        reply
+    }
+
+    /// Everything is forgotten.
+    pub(super) fn empty(&mut self, now: Micros) {
+        self.bucket = None;
+        self.begin_life(now, true);
+    }
+
+    /// A copy takes over that knows nothing of the last `lost` microseconds. A copy that knows the bucket can tell by
+    /// its books alone that they are of an earlier life: then it sometimes does not listen as a whole.
+    pub(super) fn fail_over(&mut self, now: Micros, lost: Micros, clock_off: i64) {
+        let then = now.saturating_sub(lost);
+        let copied = self.writes.iter().rev().find(|(at, _)| *at <= then);
+        self.bucket = copied.or(self.writes.front()).and_then(|(_, bucket)| bucket.clone());
+        self.clock_off = clock_off;
+        self.begin_life(now, self.bucket.is_none() || lost.is_multiple_of(2));
+    }
+
+    fn begin_life(&mut self, now: Micros, listens: bool) {
+        self.incarnation += 1;
+        self.learning_until = if listens { self.clock(now).plus(LEARNING_MILLIS) } else { UnixMillis(i64::MIN) };
+        self.writes = VecDeque::from([(now, self.bucket.clone())]);
+    }
+
+    /// Whether no node has moved the books to a minute that has not begun. A memory that was lost may have known one.
+    pub(super) fn is_in_its_own_minute(&self, now: Micros) -> Result<(), String> {
+        let Some(books) = self.bucket.as_ref().filter(|_| !self.remembers) else { return Ok(()) };
+        let (named, now) = (books.minute(), Window::Minute.index(self.clock(now)));
+        if named > now { Err(format!("a node has moved the books from minute {now} to {named}")) } else { Ok(()) }
+    }
+
+    /// The books.
+    pub(super) fn view(&self, now: Micros) -> Option<BucketView> {
+        self.bucket.as_ref().map(|bucket| bucket.view(self.clock(now)))
+    }
+}

@@ -1,0 +1,391 @@
+//! The event loop: requests arrive, messages travel, things break.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::num::NonZeroU32;
+
+use contract::plan::Limits;
+use contract::time::UnixMillis;
+use contract::window::Window;
+use quota::ledger::node::{AloneStep, Share, Step};
+use quota::ledger::{Incarnation, Reply, Statement, day_of};
+
+use super::Summary;
+use super::audit::{Audit, minute_of};
+use super::node::{Fate, SimNode};
+use super::random::Random;
+use super::scenario::{Fault, Kind, Micros, SECOND, Scenario};
+use super::store::SimStore;
+
+/// Budget of a call.
+const BUDGET: Micros = 50_000;
+/// Pause between heartbeats.
+const HEARTBEAT: Micros = 100_000;
+/// After the last request, until everything is settled.
+const QUIET: Micros = 12 * SECOND;
+
+/// Something that happens.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Arrivals,
+    Crowd,
+    Fault(usize),
+    Restart(usize),
+    Beat(usize, u64),
+    /// A statement reaches the store.
+    Stated(usize, u64, Statement),
+    /// A reply reaches the node, if it is still this process.
+    Replied(usize, u64, u64, Reply),
+    TimedOut(usize, u64, u64),
+    /// A heartbeat reaches the store; its answer reaches the node; its budget is over.
+    PulseSent(usize, u64, u64),
+    PulseFelt(usize, u64, u64, Incarnation, UnixMillis),
+    PulseTimedOut(usize, u64, u64),
+    AskAgain(usize, u64),
+    /// Another node would refuse for want of what this one holds.
+    Recalled(usize, u64),
+}
+
+/// An event and its moment. The heap gives the latest first, so "less" means later; what is planned for the same
+/// moment happens in the order of planning.
+#[derive(Clone, Copy, Debug)]
+struct Planned {
+    at: Micros,
+    serial: u64,
+    event: Event,
+}
+
+impl Ord for Planned {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.serial).cmp(&(self.at, self.serial))
+    }
+}
+
+impl PartialOrd for Planned {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Planned {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Planned {}
+
+/// One world.
+pub(super) struct World<'a> {
+    scenario: &'a Scenario,
+    random: Random,
+    now: Micros,
+    events: BinaryHeap<Planned>,
+    serial: u64,
+    store: SimStore,
+    nodes: Vec<Option<SimNode>>,
+    processes: u64,
+    cut_until: Vec<Micros>,
+    /// The heartbeat each node waits for.
+    pulses: Vec<Option<u64>>,
+    limits: Limits,
+    /// Somebody was let through by a clock that is not the store's.
+    own_clocks: bool,
+    /// Nodes that may have decided about requests since that was last looked at.
+    acted: Vec<usize>,
+    audit: Audit,
+}
+
+impl<'a> World<'a> {
+    /// The world of a scenario, before anything has happened.
+    pub(super) fn new(scenario: &'a Scenario) -> Self {
+        let mut world = Self {
+            scenario,
+            random: scenario.random.clone(),
+            now: 0,
+            events: BinaryHeap::new(),
+            serial: 0,
+            store: SimStore::new(scenario.starts_at, scenario.forgets()),
+            nodes: (0..scenario.nodes).map(|_| None).collect(),
+            processes: 0,
+            cut_until: vec![0; scenario.nodes],
+            pulses: vec![None; scenario.nodes],
+            limits: scenario.limits,
+            own_clocks: false,
+            acted: Vec::new(),
+            audit: Audit::new(scenario),
+        };
+        for place in 0..scenario.nodes {
+            world.start(place);
+        }
+        for (index, (at, _)) in scenario.faults.iter().enumerate() {
+            world.at(*at, Event::Fault(index));
+            // A crowd just before and just after: what is lost matters, and somebody tries to use it.
+            let (before, after) = (world.random.between(0, SECOND / 2), world.random.between(0, SECOND / 20));
+            world.at(at.saturating_sub(before), Event::Crowd);
+            world.at(at + after, Event::Crowd);
+        }
+        world.at(0, Event::Arrivals);
+        world
+    }
+
+    /// Lets everything happen and checks the promises.
+    pub(super) fn run(mut self) -> Result<Summary, String> {
+        let end = self.scenario.lasts + QUIET;
+        while let Some(Planned { at, event, .. }) = self.events.pop().filter(|next| next.at <= end) {
+            self.now = at;
+            self.happen(event);
+            self.collect()?;
+            self.store.is_in_its_own_minute(self.now)?;
+        }
+        self.audit.judge()?;
+        self.judge_books()?;
+        self.audit.summary.statements = self.store.statements;
+        Ok(self.audit.summary)
+    }
+
+    fn at(&mut self, when: Micros, event: Event) {
+        self.serial += 1;
+        self.events.push(Planned { at: when.max(self.now), serial: self.serial, event });
+    }
+
+    fn start(&mut self, place: usize) {
+        self.processes += 1;
+        let process = self.processes;
+        let shares = matches!(self.scenario.kind, Kind::Outage | Kind::Chaos);
+        let nodes = u32::try_from(self.scenario.nodes).ok().and_then(NonZeroU32::new).filter(|_| shares);
+        let share = nodes.map(|nodes| Share::new(nodes, u32::try_from(place).unwrap_or(0)));
+        if let Some(node) = self.nodes.get_mut(place) {
+            *node = Some(SimNode::new(place, process, self.limits, share));
+        }
+        let first = self.random.between(0, HEARTBEAT);
+        self.at(self.now + first, Event::Beat(place, process));
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Arrivals => self.arrive(),
+            Event::Crowd => {
+                let crowd = self.random.between(1, self.scenario.demand);
+                self.crowd(crowd);
+            }
+            Event::Fault(index) => self.strike(index),
+            Event::Restart(place) => self.start(place),
+            Event::Beat(place, process) => self.beat(place, process),
+            Event::Stated(place, process, statement) => self.stated(place, process, statement),
+            Event::Replied(place, process, seq, reply) => {
+                if let Reply::Settled(settlement) = reply {
+                    self.audit.summary.learning += u64::from(settlement.learning_until.is_some());
+                }
+                self.with(place, process, |node, now, _| node.hear(now, seq, &reply));
+            }
+            Event::TimedOut(place, process, seq) => {
+                self.with(place, process, |node, now, wall| node.time_out(now, wall, seq));
+            }
+            Event::PulseSent(place, process, pulse) => {
+                if self.now < self.store.stalled_until {
+                    self.at(self.store.stalled_until, Event::PulseSent(place, process, pulse));
+                } else {
+                    let felt =
+                        Event::PulseFelt(place, process, pulse, self.store.incarnation(), self.store.clock(self.now));
+                    self.travel(place, &felt);
+                }
+            }
+            Event::PulseFelt(place, process, pulse, incarnation, clock) => {
+                if self.pulse_ends(place, pulse) {
+                    self.with(place, process, |node, now, _| node.feel(now, (incarnation, clock)));
+                }
+            }
+            Event::PulseTimedOut(place, process, pulse) => {
+                if self.pulse_ends(place, pulse) {
+                    self.with(place, process, |node, _, _| {
+                        node.fail();
+                        None
+                    });
+                }
+            }
+            Event::Recalled(place, process) => self.with(place, process, |node, now, _| node.recalled(now)),
+            Event::AskAgain(place, process) => self.with(place, process, |node, now, _| node.ask(now)),
+        }
+    }
+
+    /// Requests arrive, alone or in a burst, and the next arrival is planned.
+    fn arrive(&mut self) {
+        let burst = if self.random.chance(self.scenario.bursts) { self.random.between(2, 60) } else { 1 };
+        self.crowd(burst);
+        let gap = self.random.between(0, burst * 120 * SECOND / self.scenario.demand.max(1));
+        if self.now + gap < self.scenario.lasts {
+            self.at(self.now + gap, Event::Arrivals);
+        }
+    }
+
+    /// So many requests at once: sometimes all at one node.
+    fn crowd(&mut self, requests: u64) {
+        let nodes = self.scenario.nodes as u64;
+        let (first, spread) = (self.random.number() % nodes, self.random.chance(500));
+        for _ in 0..requests {
+            let place = if spread { self.random.number() % nodes } else { first };
+            let place = usize::try_from(place).unwrap_or(0);
+            let limits = self.limits;
+            if let Some(process) = self.nodes.get(place).and_then(Option::as_ref).map(|node| node.process) {
+                self.with(place, process, |node, now, wall| node.request(now, wall, limits));
+            }
+        }
+    }
+
+    fn strike(&mut self, index: usize) {
+        let Some((_, fault)) = self.scenario.faults.get(index).copied() else { return };
+        match fault {
+            Fault::Stall(lasts) => {
+                let until = self.now + lasts;
+                self.audit.stalled(self.store.clock(self.now).0, self.store.clock(until).0);
+                self.store.stalled_until = self.store.stalled_until.max(until);
+            }
+            Fault::Empty => self.store.empty(self.now),
+            Fault::Failover(lost, clock_off) => self.store.fail_over(self.now, lost, clock_off),
+            Fault::Crash(place, pause) => {
+                if let Some(node) = self.nodes.get_mut(place)
+                    && node.take().is_some()
+                {
+                    self.at(self.now + pause, Event::Restart(place));
+                }
+            }
+            Fault::Cut(place, lasts) => {
+                let until = self.now + lasts;
+                if let Some(cut) = self.cut_until.get_mut(place) {
+                    *cut = until.max(*cut);
+                }
+            }
+            Fault::Step(place, millis) => {
+                if let Some(node) = self.nodes.get_mut(place).and_then(Option::as_mut) {
+                    node.step(millis);
+                }
+            }
+            Fault::Limits(limits) => {
+                self.limits = limits;
+                self.audit.limits_changed();
+            }
+        }
+    }
+
+    fn beat(&mut self, place: usize, process: u64) {
+        self.with(place, process, |node, now, _| node.hand_back(now));
+        let Some(node) = self.nodes.get(place).and_then(Option::as_ref).filter(|node| node.process == process) else {
+            return;
+        };
+        let pause = if node.store_is_gone() { 2 * HEARTBEAT } else { HEARTBEAT };
+        self.at(self.now + pause, Event::Beat(place, process));
+        self.serial += 1;
+        let pulse = self.serial;
+        if let Some(waits_for) = self.pulses.get_mut(place) {
+            *waits_for = Some(pulse);
+        }
+        self.travel(place, &Event::PulseSent(place, process, pulse));
+        self.at(self.now + BUDGET, Event::PulseTimedOut(place, process, pulse));
+    }
+
+    fn pulse_ends(&mut self, place: usize, pulse: u64) -> bool {
+        self.pulses.get_mut(place).is_some_and(|waits_for| waits_for.take_if(|it| *it == pulse).is_some())
+    }
+
+    fn stated(&mut self, place: usize, process: u64, statement: Statement) {
+        if self.now < self.store.stalled_until {
+            self.at(self.store.stalled_until, Event::Stated(place, process, statement));
+            return;
+        }
+        let reply = self.store.apply(self.now, &statement);
+        self.travel(place, &Event::Replied(place, process, statement.seq, reply));
+    }
+
+    /// Lets a node act, and sends what it has to say.
+    fn with(&mut self, place: usize, process: u64, act: impl FnOnce(&mut SimNode, Micros, i64) -> Option<Statement>) {
+        let (now, wall) = (self.now, self.scenario.starts_at + i64::try_from(self.now / 1_000).unwrap_or(0));
+        let Some(node) = self.nodes.get_mut(place).and_then(Option::as_mut).filter(|node| node.process == process)
+        else {
+            return;
+        };
+        let statement = act(node, now, wall);
+        self.acted.push(place);
+        let recalls = node.bucket.take_recall();
+        if let Some(again) = node.quiet_until(now) {
+            self.at(again, Event::AskAgain(place, process));
+        }
+        if let Some(statement) = statement {
+            self.travel(place, &Event::Stated(place, process, statement));
+            self.at(self.now + BUDGET, Event::TimedOut(place, process, statement.seq));
+        }
+        if recalls {
+            let others: Vec<_> = self.nodes.iter().map(|node| node.as_ref().map(|node| node.process)).collect();
+            for (other, process) in others.into_iter().enumerate().filter(|(other, _)| *other != place) {
+                if let Some(process) = process {
+                    self.travel(other, &Event::Recalled(other, process));
+                }
+            }
+        }
+    }
+
+    /// Sends a message on its way: it may be lost, come twice, or very late.
+    fn travel(&mut self, place: usize, message: &Event) {
+        if self.cut_until.get(place).is_some_and(|until| self.now < *until) || self.random.chance(self.scenario.lost) {
+            return;
+        }
+        let copies = if self.random.chance(self.scenario.duplicated) { 2 } else { 1 };
+        for _ in 0..copies {
+            let late = self.random.chance(self.scenario.late);
+            let longest = if late { 5 * SECOND } else { self.scenario.delay_max };
+            let delay = self.random.between(20, longest);
+            self.at(self.now + delay, *message);
+        }
+    }
+
+    /// Hands what became of requests to the audit.
+    fn collect(&mut self) -> Result<(), String> {
+        for place in self.acted.drain(..) {
+            let Some(node) = self.nodes.get_mut(place).and_then(Option::as_mut) else { continue };
+            for fate in node.fates.drain(..) {
+                match fate {
+                    Fate::Decided(Step::Admit(standing)) => {
+                        self.audit.admitted(node.process, &standing, false, None)?;
+                    }
+                    Fate::Alone(AloneStep::Admit(standing), by_own_clock) => {
+                        let minute = by_own_clock.then(|| Window::Minute.index(self.store.clock(self.now)));
+                        self.own_clocks |= by_own_clock;
+                        self.audit.admitted(node.process, &standing, true, minute)?;
+                    }
+                    Fate::Decided(Step::Refuse(standing, window))
+                    | Fate::Alone(AloneStep::Refuse(standing, window), _) => {
+                        self.audit.refused(node.process, &standing, window)?;
+                    }
+                    Fate::Unavailable | Fate::Alone(AloneStep::Spent, _) => self.audit.unavailable()?,
+                    Fate::WentBack => self.audit.went_back(node.process),
+                    Fate::Decided(Step::Ask) => return Err("a request was left without an answer".to_owned()),
+                }
+                if let Fate::Decided(Step::Admit(standing)) = fate
+                    && self.scenario.kind == Kind::Lossy
+                    && minute_of(&standing) < Window::Minute.index(self.store.clock(self.now)) - 1
+                {
+                    return Err(format!("a unit of a minute long over was spent: {standing:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// After everything has settled, the day's charge is what was admitted: nothing lost, nothing counted twice. Units
+    /// of nodes that died stay charged; a memory that was lost together with such a node may lack them.
+    fn judge_books(&self) -> Result<(), String> {
+        let Some(books) = self.store.view(self.now) else { return Ok(()) };
+        let admitted = self.audit.admitted_in_day(day_of(books.minute));
+        let wrong = if self.scenario.kind == Kind::Chaos {
+            false
+        } else if self.scenario.crashes() || self.own_clocks {
+            books.day_charged < admitted
+        } else {
+            books.day_charged != admitted
+        };
+        if wrong && !(self.scenario.forgets() && self.scenario.crashes()) {
+            return Err(format!("{admitted} admitted today, but the books say {books:?}"));
+        }
+        Ok(())
+    }
+}

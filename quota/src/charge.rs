@@ -1,0 +1,314 @@
+//! Charging one request: from memory where memory knows, else by one call that all who wait share.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+use contract::key::KeyId;
+use contract::plan::Limits;
+use contract::project::ProjectUid;
+use contract::time::UnixMillis;
+use contract::window::Window;
+use tokio::sync::oneshot;
+
+use super::ban::News;
+use super::cells::{Cell, CellState, Served};
+use super::ledger::node::{Alone, AloneClock, AloneStep, Purpose, Step};
+use super::ledger::{Reply, Statement};
+use super::settings::OnStoreDown;
+use super::standing::{Standing, seconds_until};
+use super::store::StoreOutage;
+use super::{ChargeError, Inner, Quota};
+
+/// The longest any request waits for the store, whatever happens: five calls of the usual budget, the half second for
+/// which a store that is new only listens, and the time in which other nodes hand back what they hold, rounded up. Only
+/// the first requests of a fault come near it.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// A call to the store, its budget included.
+type Call = Pin<Box<dyn Future<Output = Result<Reply, StoreOutage>> + Send>>;
+
+impl Quota {
+    /// Charges one request of `key` to its project's minute and day, or to neither. A refusal counts against the key.
+    pub async fn charge(&self, project: &ProjectUid, limits: Limits, key: &KeyId) -> Result<Standing, ChargeError> {
+        let arrived = self.0.clock.monotonic();
+        let outcome = self.try_charge(project, limits, key).await;
+        if let Err(ChargeError::Exceeded { standing, window }) = outcome {
+            self.0.strike(key, window, limits, &standing, arrived);
+        }
+        outcome
+    }
+
+    /// Charges one request, and holds a refusal against nobody.
+    pub async fn try_charge(&self, project: &ProjectUid, limits: Limits, key: &KeyId) -> Result<Standing, ChargeError> {
+        let inner = &self.0;
+        let arrived = inner.clock.monotonic();
+        let Some(cell) = inner.cells.get(project, limits, arrived) else {
+            return Err(unavailable(self.standing(project, limits)));
+        };
+        let banned_until = inner.bans.holds(key, || cell.lock().bucket.peek(arrived, inner.clock.now()).as_of);
+        if let Some(until) = banned_until {
+            let standing = cell.lock().bucket.peek(arrived, inner.clock.now());
+            return Err(ChargeError::Banned { until, standing });
+        }
+        let (step, prefetch) = {
+            let mut state = cell.lock();
+            let step = state.bucket.spend(arrived, limits);
+            (step, matches!(step, Step::Admit(_)) && state.bucket.wants_prefetch(arrived))
+        };
+        if prefetch {
+            inner.state_in_background(&cell, Purpose::Prefetch);
+        }
+        let served = if step == Step::Ask { inner.ask(&cell).await } else { Served::Step(step) };
+        match served {
+            Served::Step(Step::Admit(standing)) => Ok(standing),
+            Served::Step(Step::Refuse(standing, window)) => Err(ChargeError::Exceeded { standing, window }),
+            Served::Outage => inner.decide_alone(&cell),
+            Served::Step(Step::Ask) | Served::Busy => {
+                Err(unavailable(cell.lock().bucket.peek(arrived, inner.clock.now())))
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Waits for the store to decide about one request. A call that answers at once, as the embedded store does, is
+    /// made on the spot; any other becomes a task of its own, so that it ends well even when this client goes away.
+    async fn ask(self: &Arc<Self>, cell: &Arc<Cell>) -> Served {
+        if self.store_is_gone.load(Ordering::Relaxed) {
+            return Served::Outage;
+        }
+        let now = self.clock.monotonic();
+        let (statement, receiver) = {
+            let mut state = cell.lock();
+            let quiet = now < state.bucket.quiet_until();
+            let waiting = u32::try_from(state.waiting.len()).unwrap_or(u32::MAX).saturating_add(1);
+            match if quiet || state.driven { None } else { state.bucket.ask(now, Purpose::Spend(waiting)) } {
+                Some(statement) => (Some(statement), None),
+                None if state.waiting.len() >= self.settings.waiting_max => return Served::Busy,
+                None => {
+                    let (sender, receiver) = oneshot::channel();
+                    state.waiting.push_back(sender);
+                    if quiet {
+                        self.drive(cell, &mut state);
+                    }
+                    (None, Some(receiver))
+                }
+            }
+        };
+        let receiver = match (statement, receiver) {
+            (Some(statement), _) => {
+                let mut pending = self.send(cell, statement);
+                match futures_util::poll!(&mut pending) {
+                    Poll::Ready(answer) => match self.finish(cell, statement.seq, &answer, true) {
+                        Some(served) => return served,
+                        None => self.wait_in_front(cell, None),
+                    },
+                    Poll::Pending => self.wait_in_front(cell, Some((statement.seq, pending))),
+                }
+            }
+            (None, Some(receiver)) => receiver,
+            (None, None) => return Served::Busy,
+        };
+        match tokio::time::timeout(WAIT_MAX, receiver).await {
+            Ok(Ok(served)) => served,
+            Ok(Err(_)) | Err(_) => Served::Busy,
+        }
+    }
+
+    /// Queues the one who asked before those who came while it did, and leaves the work to a task.
+    fn wait_in_front(self: &Arc<Self>, cell: &Arc<Cell>, under_way: Option<(u64, Call)>) -> oneshot::Receiver<Served> {
+        let (sender, receiver) = oneshot::channel();
+        let mut state = cell.lock();
+        state.waiting.push_front(sender);
+        match under_way {
+            Some((seq, pending)) => {
+                let (inner, cell) = (Arc::clone(self), Arc::clone(cell));
+                tokio::spawn(async move {
+                    let answer = pending.await;
+                    inner.finish(&cell, seq, &answer, false);
+                });
+            }
+            None => self.drive(cell, &mut state),
+        }
+        receiver
+    }
+
+    /// Sees to it that a task asks for those who wait.
+    fn drive(self: &Arc<Self>, cell: &Arc<Cell>, state: &mut CellState) {
+        if !std::mem::replace(&mut state.driven, true) {
+            let (inner, cell) = (Arc::clone(self), Arc::clone(cell));
+            tokio::spawn(async move { inner.serve_waiting(&cell).await });
+        }
+    }
+
+    /// Asks until nobody waits any more. Ends after at most a handful of rounds: every call grants something, refuses,
+    /// fails, or says how long the store only listens.
+    async fn serve_waiting(self: &Arc<Self>, cell: &Arc<Cell>) {
+        loop {
+            let quiet = cell.lock().bucket.quiet_until().saturating_sub(self.clock.monotonic());
+            if !quiet.is_zero() {
+                tokio::time::sleep(quiet).await;
+            }
+            let statement = {
+                let mut state = cell.lock();
+                let waiting = u32::try_from(state.waiting.len()).unwrap_or(u32::MAX);
+                let statement = match waiting {
+                    0 => None,
+                    waiting => state.bucket.ask(self.clock.monotonic(), Purpose::Spend(waiting)),
+                };
+                // Nobody waits, or a call is under way whose end will look after them.
+                state.driven = statement.is_some();
+                statement
+            };
+            let Some(statement) = statement else { return };
+            let answer = self.send(cell, statement).await;
+            self.finish(cell, statement.seq, &answer, false);
+        }
+    }
+
+    /// Sends a statement nobody waits for.
+    pub(super) fn state_in_background(self: &Arc<Self>, cell: &Arc<Cell>, purpose: Purpose) {
+        let (inner, cell) = (Arc::clone(self), Arc::clone(cell));
+        if self.store_is_gone.load(Ordering::Relaxed) {
+            return;
+        }
+        let Some(statement) = cell.lock().bucket.ask(self.clock.monotonic(), purpose) else { return };
+        tokio::spawn(async move {
+            let answer = inner.send(&cell, statement).await;
+            inner.finish(&cell, statement.seq, &answer, false);
+        });
+    }
+
+    /// One call within its budget.
+    pub(super) fn send(self: &Arc<Self>, cell: &Arc<Cell>, statement: Statement) -> Call {
+        let (inner, cell) = (Arc::clone(self), Arc::clone(cell));
+        Box::pin(async move {
+            let settled = inner.store.settle(&cell.project, statement);
+            tokio::time::timeout(inner.settings.call_budget, settled).await.unwrap_or(Err(StoreOutage::TimedOut))
+        })
+    }
+
+    /// Reads the answer to a statement and serves those who wait, in order. With `first`, the caller itself is served
+    /// before them and its turn returned; `None` says that it has to ask again.
+    pub(super) fn finish(
+        self: &Arc<Self>,
+        cell: &Arc<Cell>,
+        seq: u64,
+        answer: &Result<Reply, StoreOutage>,
+        first: bool,
+    ) -> Option<Served> {
+        self.note(answer);
+        let now = self.clock.monotonic();
+        let mut state = cell.lock();
+        match answer {
+            Ok(Reply::Settled(settlement)) => {
+                state.bucket.hear(now, seq, settlement);
+                if state.bucket.take_recall() {
+                    self.tell(News::Recall(cell.project.clone()));
+                }
+            }
+            Ok(Reply::Stale) => {
+                state.bucket.give_up(seq);
+            }
+            Ok(Reply::Displaced) => {
+                let me = self.cells.leave_place(state.bucket.me(), self.settings.process);
+                state.bucket.begin_anew(seq, me);
+            }
+            Ok(Reply::Evicted) => {
+                let me = self.cells.begin_life();
+                state.bucket.begin_anew(seq, me);
+            }
+            Ok(Reply::Crowded) => {
+                state.bucket.was_not_executed(seq);
+                state.answer_all(Served::Busy);
+                return first.then_some(Served::Busy);
+            }
+            Err(_) => {
+                state.bucket.give_up(seq);
+                state.answer_all(Served::Outage);
+                let repeat = state.bucket.wants_assert();
+                drop(state);
+                // What became of the statement is not known: another one will tell.
+                self.cells.watch(cell);
+                if repeat {
+                    self.state_in_background(cell, Purpose::Assert);
+                }
+                return first.then_some(Served::Outage);
+            }
+        }
+        let mine = if first { state.bucket.serve(now) } else { Step::Ask };
+        let still_waits = first && mine == Step::Ask;
+        while !still_waits && let Some(waiting) = state.waiting.pop_front() {
+            if waiting.is_closed() {
+                continue;
+            }
+            let step = state.bucket.serve(now);
+            if step == Step::Ask {
+                state.waiting.push_front(waiting);
+                break;
+            }
+            if let (Err(Served::Step(_)), Step::Admit(standing)) = (waiting.send(Served::Step(step)), step) {
+                state.bucket.refund(now, &standing);
+            }
+        }
+        state.bucket.keep_rest();
+        if !state.waiting.is_empty() {
+            self.drive(cell, &mut state);
+        }
+        let (owes, repeat) = (state.bucket.owes(), !state.driven && state.bucket.wants_assert());
+        drop(state);
+        if owes {
+            self.cells.watch(cell);
+        }
+        if repeat {
+            self.state_in_background(cell, Purpose::Assert);
+        }
+        (mine != Step::Ask).then_some(Served::Step(mine))
+    }
+
+    /// Decides without the store, as the operator chose.
+    fn decide_alone(&self, cell: &Arc<Cell>) -> Result<Standing, ChargeError> {
+        let (now, wall) = (self.clock.monotonic(), self.clock.now());
+        let how = match self.settings.on_store_down {
+            OnStoreDown::Share => Alone::Share(self.fleet().share_of(&cell.project)),
+            OnStoreDown::Allow => Alone::Everything,
+            OnStoreDown::Deny => return Err(unavailable(cell.lock().bucket.peek(now, wall))),
+        };
+        let clock = match self.store_now() {
+            Some(clock) => AloneClock::Heard(clock),
+            None => AloneClock::Own(wall),
+        };
+        let mut state = cell.lock();
+        let step = state.bucket.spend_alone(now, clock, how);
+        let standing = state.bucket.peek(now, wall);
+        drop(state);
+        match step {
+            AloneStep::Admit(standing) => {
+                self.cells.watch(cell);
+                Ok(standing)
+            }
+            AloneStep::Refuse(standing, window) => Err(ChargeError::Exceeded { standing, window }),
+            // By then the share is new, whether the store is back or not.
+            AloneStep::Spent => Err(ChargeError::Unavailable {
+                retry_after_seconds: seconds_until(standing.minute.resets_at, standing.as_of).max(1),
+                standing,
+            }),
+        }
+    }
+
+    /// Counts a refusal against the key. The time that counts is when the request arrived, not how long it waited.
+    fn strike(self: &Arc<Self>, key: &KeyId, window: Window, limits: Limits, standing: &Standing, arrived: Duration) {
+        let waited = self.clock.monotonic().saturating_sub(arrived).as_millis();
+        let arrived: UnixMillis = standing.as_of.plus(-i64::try_from(waited).unwrap_or(0));
+        if let Some(ban) = self.bans.refuse(key, window, limits.of(Window::Minute), arrived) {
+            self.begin_ban(ban);
+        }
+    }
+}
+
+fn unavailable(standing: Standing) -> ChargeError {
+    ChargeError::Unavailable { retry_after_seconds: 1, standing }
+}

@@ -1,0 +1,190 @@
+//! Deciding without the store.
+//!
+//! While the store cannot be asked, a node lets through its share of the limits: with the same number of nodes known
+//! everywhere, the shares of a minute that lies wholly inside the outage add up to the limit. In the minute in which
+//! the outage begins a node shares only what it last knew to be left, which the units other nodes were granted since
+//! may exceed: at most twice the limit in that one minute. Everything spent is claimed by the next statement, so the
+//! day is right again once the store is back.
+//!
+//! A minute that a node enters by itself is its opinion: its claims say so, and the store's books do not follow it. Where
+//! the store has not got that far, the node moves what it spent to the minute that the store names. A node that has never
+//! heard the store's clock counts by this machine's and claims nothing by it: it first asks what minute it is.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use contract::time::UnixMillis;
+use contract::window::Window;
+
+use super::NodeBucket;
+use super::known::Known;
+use crate::ledger::{Settlement, day_of, ends_at, left};
+use crate::standing::Standing;
+
+/// How a node decides without the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alone {
+    /// Admit this node's share of the limits.
+    Share(Share),
+    /// Admit everything, and count it.
+    Everything,
+}
+
+/// One node's share of a limit: an equal part, and one unit of the rest where its turn comes early enough. The shares
+/// of all nodes add up to the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    nodes: NonZeroU32,
+    turn: u32,
+}
+
+impl Share {
+    /// Of this many nodes the one whose turn it is after `turn` others.
+    pub fn new(nodes: NonZeroU32, turn: u32) -> Self {
+        Self { nodes, turn: turn % nodes }
+    }
+
+    pub(super) fn of(self, units: u32) -> u32 {
+        units / self.nodes + u32::from(self.turn < units % self.nodes)
+    }
+}
+
+/// The time by which a node decides without the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AloneClock {
+    /// The store's, as this node last heard it.
+    Heard(UnixMillis),
+    /// This machine's: the store was never heard.
+    Own(UnixMillis),
+}
+
+/// What became of an attempt to spend a unit without the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AloneStep {
+    /// A unit was spent; it will be claimed when the store is back.
+    Admit(Standing),
+    /// The limit is known to be reached.
+    Refuse(Standing, Window),
+    /// The node's share is spent, but for all it knows the limit is not.
+    Spent,
+}
+
+/// What a node remembers while it is in windows that no settlement has named.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Unnamed {
+    /// Units spent before midnight, if it entered a day by itself.
+    pub(super) yesterday: u32,
+    /// When that was.
+    pub(super) midnight: Duration,
+    /// Units spent in the last minute that a settlement has named.
+    pub(super) spent_before: u32,
+    /// The windows are those of this machine's clock: the store was never heard.
+    pub(super) by_own_clock: bool,
+}
+
+/// How far apart the clocks of machines that keep the time well may be.
+const CLOCKS_APART: Duration = Duration::from_secs(1);
+
+/// What is left of this node's share.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ShareLeft {
+    minute: u32,
+    day: u32,
+}
+
+impl NodeBucket {
+    /// Tries to spend a unit without asking anybody, after [`NodeBucket::spend`] said that the store had to be asked.
+    /// `clock` is used for a bucket about which the store was never heard.
+    pub fn spend_alone(&mut self, now: Duration, clock: AloneClock, how: Alone) -> AloneStep {
+        let limits = self.limits;
+        let known = self.known.get_or_insert_with(|| match clock {
+            AloneClock::Heard(clock) => Known::unnamed(clock, now, false),
+            AloneClock::Own(clock) => Known::unnamed(clock, now, true),
+        });
+        let clock = known.clock(now);
+        let minute = Window::Minute.index(clock);
+        if minute > known.minute {
+            let day_left = known.share.map(|share| share.day);
+            let same_day = day_of(minute) == day_of(known.minute);
+            known.enter_alone(minute, now, clock);
+            if let Alone::Share(share) = how {
+                let day = match day_left {
+                    Some(day) if same_day => day,
+                    _ => share.of(left(limits.of(Window::Day), known.day_charged)),
+                };
+                known.share = Some(ShareLeft { minute: share.of(limits.of(Window::Minute)), day });
+            }
+        }
+        if let Alone::Share(of_all) = how {
+            let reached = [Window::Day, Window::Minute];
+            if let Some(window) =
+                reached.into_iter().find(|window| left(limits.of(*window), known.charged(*window)) == 0)
+            {
+                return AloneStep::Refuse(known.show(limits, now), window);
+            }
+            let share = known.share.get_or_insert(ShareLeft {
+                minute: of_all.of(left(limits.of(Window::Minute), known.minute_charged)),
+                day: of_all.of(left(limits.of(Window::Day), known.day_charged)),
+            });
+            if share.minute == 0 || share.day == 0 {
+                return AloneStep::Spent;
+            }
+            share.minute -= 1;
+            share.day -= 1;
+        }
+        known.spend_unstated();
+        AloneStep::Admit(known.show(limits, now))
+    }
+}
+
+impl Known {
+    /// Windows in which nothing was charged and that no settlement has named.
+    fn unnamed(clock: UnixMillis, now: Duration, by_own_clock: bool) -> Self {
+        let mut known = Self::blank(clock, now);
+        known.unnamed = Some(Unnamed { by_own_clock, ..Unnamed::default() });
+        known
+    }
+
+    /// Whether the windows are those of this machine's clock.
+    pub(super) fn goes_by_own_clock(&self) -> bool {
+        self.unnamed.is_some_and(|unnamed| unnamed.by_own_clock)
+    }
+
+    /// Moves what was spent in windows that this node entered by itself to those that the store names, unless the store has
+    /// understood them as they are. What was spent in a minute or a day that had ended by then is left out; where that is
+    /// not known it is kept. Whether anything was moved.
+    pub(super) fn adopt_windows(&mut self, books: &Settlement, now: Duration) -> bool {
+        let Some(unnamed) = self.unnamed.take() else { return false };
+        if !unnamed.by_own_clock && self.minute <= books.minute {
+            return false;
+        }
+        let began = |window: Window| {
+            let passed = window.seconds() * 1_000 - books.millis_left(window);
+            now.saturating_sub(super::millis(passed))
+        };
+        if self.minute_until <= began(Window::Minute) {
+            self.minute_spent = 0;
+        }
+        if self.minute_until <= began(Window::Day) {
+            self.day_spent = 0;
+        }
+        if books.minute == self.named {
+            self.minute_spent = self.minute_spent.saturating_add(unnamed.spent_before);
+        }
+        if unnamed.midnight > began(Window::Day) + CLOCKS_APART {
+            self.day_spent = self.day_spent.saturating_add(unnamed.yesterday);
+        }
+        self.move_to(books.minute);
+        true
+    }
+
+    /// Begins a minute that no store has announced.
+    fn enter_alone(&mut self, minute: i64, now: Duration, clock: UnixMillis) {
+        if self.unnamed.is_none() {
+            self.unnamed = Some(Unnamed { spent_before: self.minute_spent, ..Unnamed::default() });
+        }
+        self.enter(minute);
+        let ends = super::millis(ends_at(minute, Window::Minute).since(clock));
+        self.keep_until(now + ends);
+    }
+}

@@ -1,0 +1,334 @@
+//! What a node knows of a bucket's present windows, and the arithmetic of spending from it.
+
+use std::time::Duration;
+
+use contract::plan::Limits;
+use contract::time::UnixMillis;
+use contract::window::Window;
+
+use super::alone::{ShareLeft, Unnamed};
+use super::{Claim, Settlement, millis};
+use crate::ledger::bucket::CLOCK_STEP_BACK_MINUTES_MAX;
+use crate::ledger::{day_of, ends_at, left};
+use crate::standing::{Allowance, Standing};
+
+/// The store reads whole milliseconds: its clock may be this much further than it says.
+const CLOCK_GRAIN: Duration = Duration::from_millis(1);
+
+/// The figures of one minute and its day.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    pub(super) minute: i64,
+    /// The minute of the last settlement; [`i64::MIN`] before the first.
+    pub(super) named: i64,
+    pub(super) minute_spent: u32,
+    pub(super) day_spent: u32,
+    /// Granted and unspent.
+    held: u32,
+    /// Granted to requests that wait and are about to be served.
+    due: u32,
+    /// Charged by all nodes at the last settlement (`held` and `due` included), plus what was spent alone since.
+    pub(super) minute_charged: u64,
+    pub(super) day_charged: u64,
+    /// The store's books for this node at the last settlement.
+    own_minute: u32,
+    own_day: u32,
+    /// Charged to earlier lives of this node, for good: the present one does not claim it once more.
+    past_minute: u32,
+    past_day: u32,
+    /// Until when `held` may be spent.
+    spendable_until: Duration,
+    /// Until when a refusal holds.
+    pub(super) minute_until: Duration,
+    refused: Option<Window>,
+    /// The lowest Remaining shown in each window: what was said is not taken back.
+    shown_minute: u32,
+    shown_day: u32,
+    /// The store's clock, and the moment at which it had said so at the latest.
+    clock: UnixMillis,
+    clock_at: Duration,
+    /// Set while the windows are those that this node entered by itself: no settlement has named them.
+    pub(super) unnamed: Option<Unnamed>,
+    pub(super) share: Option<ShareLeft>,
+}
+
+impl Known {
+    /// Windows in which nothing was charged, by a clock that says `clock`.
+    pub(super) fn blank(clock: UnixMillis, now: Duration) -> Self {
+        let minute = Window::Minute.index(clock);
+        let until = now + millis(ends_at(minute, Window::Minute).since(clock));
+        Self {
+            minute,
+            named: i64::MIN,
+            minute_spent: 0,
+            day_spent: 0,
+            held: 0,
+            due: 0,
+            minute_charged: 0,
+            day_charged: 0,
+            own_minute: 0,
+            own_day: 0,
+            past_minute: 0,
+            past_day: 0,
+            spendable_until: until,
+            minute_until: until,
+            refused: None,
+            shown_minute: u32::MAX,
+            shown_day: u32::MAX,
+            clock,
+            clock_at: now,
+            unnamed: None,
+            share: None,
+        }
+    }
+
+    /// The store's clock by now; never ahead of it.
+    pub(super) fn clock(&self, now: Duration) -> UnixMillis {
+        let since = now.saturating_sub(self.clock_at).as_millis();
+        self.clock.plus(i64::try_from(since).unwrap_or(i64::MAX))
+    }
+
+    /// Whether a store that has forgotten everything must hear of these windows: they are not over, or so recent that
+    /// a clock that stepped back could name them again.
+    pub(super) fn matters(&self, now: Duration) -> bool {
+        let earliest = Window::Minute.index(self.clock(now)) - CLOCK_STEP_BACK_MINUTES_MAX;
+        day_of(self.minute) >= day_of(earliest)
+    }
+
+    /// Moves to another minute: units held for the old one are worthless there, what was spent today stays.
+    pub(super) fn enter(&mut self, minute: i64) {
+        if minute == self.minute {
+            return;
+        }
+        if day_of(minute) != day_of(self.minute) {
+            if let Some(unnamed) = &mut self.unnamed {
+                *unnamed = Unnamed { yesterday: self.day_spent, midnight: self.minute_until, ..*unnamed };
+            }
+            self.day_spent = 0;
+            self.day_charged = 0;
+            self.own_day = 0;
+            self.past_day = 0;
+            self.shown_day = u32::MAX;
+            self.share = None;
+        }
+        self.minute = minute;
+        self.minute_spent = 0;
+        self.held = 0;
+        self.due = 0;
+        self.minute_charged = 0;
+        self.own_minute = 0;
+        self.past_minute = 0;
+        self.refused = None;
+        self.shown_minute = u32::MAX;
+    }
+
+    /// A statement with these figures was given up: if it was executed, the store's books hold no more than that.
+    pub(super) fn may_be_charged_less(&mut self, minute_units: u32, day_units: u32) {
+        self.own_minute = self.own_minute.min(minute_units);
+        self.own_day = self.own_day.min(day_units);
+    }
+
+    /// What the books hold for this life stays there; the next one begins with nothing.
+    pub(super) fn begin_anew(&mut self) {
+        self.past_minute = self.past_minute.saturating_add(std::mem::take(&mut self.own_minute));
+        self.past_day = self.past_day.saturating_add(std::mem::take(&mut self.own_day));
+    }
+
+    /// Nothing is charged to earlier lives any more.
+    pub(super) fn claim_everything(&mut self) {
+        (self.past_minute, self.past_day) = (0, 0);
+    }
+
+    /// Takes over a settlement of which `granted` units count, `need` of them for requests that wait. Whether figures were
+    /// moved to the windows that it names, so that the store has to be told of them.
+    pub(super) fn hear(
+        &mut self,
+        books: &Settlement,
+        granted: u32,
+        need: u32,
+        asked_at: Duration,
+        now: Duration,
+    ) -> bool {
+        self.keep_rest();
+        let moved = self.adopt_windows(books, now);
+        self.enter(books.minute);
+        self.named = books.minute;
+        self.due = granted.min(need);
+        self.held = self.held.saturating_add(granted - self.due);
+        self.minute_charged = books.minute_charged;
+        self.day_charged = books.day_charged;
+        self.own_minute = books.own_minute;
+        self.own_day = books.own_day;
+        self.minute_until = asked_at + millis(books.millis_left(Window::Minute));
+        self.spendable_until = self.minute_until.saturating_sub(CLOCK_GRAIN);
+        self.clock = books.now;
+        self.clock_at = now;
+        self.share = None;
+        moved
+    }
+
+    /// Remembers until the minute ends that a window is spent. Where both are, the day is the one that matters.
+    pub(super) fn refuse_if_spent(&mut self, limits: Option<Limits>, books: &Settlement) {
+        self.refused = match limits {
+            Some(limits) if books.learning_until.is_none() => [Window::Day, Window::Minute]
+                .into_iter()
+                .find(|window| left(limits.of(*window), self.charged(*window)) == 0),
+            _ => None,
+        };
+    }
+
+    pub(super) fn charged(&self, window: Window) -> u64 {
+        match window {
+            Window::Minute => self.minute_charged,
+            Window::Day => self.day_charged,
+        }
+    }
+
+    pub(super) fn refusal(&self, now: Duration) -> Option<Window> {
+        self.refused.filter(|_| now < self.minute_until)
+    }
+
+    pub(super) fn spend_due(&mut self) -> bool {
+        let spent = self.due > 0;
+        if spent {
+            self.due -= 1;
+            self.count();
+        }
+        spent
+    }
+
+    pub(super) fn spend_held(&mut self, now: Duration) -> bool {
+        let spent = self.held > 0 && now < self.spendable_until;
+        if spent {
+            self.held -= 1;
+            self.count();
+        }
+        spent
+    }
+
+    /// Spends a unit nobody granted; the next statement will claim it.
+    pub(super) fn spend_unstated(&mut self) {
+        self.minute_charged = self.minute_charged.saturating_add(1);
+        self.day_charged = self.day_charged.saturating_add(1);
+        self.count();
+    }
+
+    fn count(&mut self) {
+        self.minute_spent = self.minute_spent.saturating_add(1);
+        self.day_spent = self.day_spent.saturating_add(1);
+    }
+
+    pub(super) fn keep_rest(&mut self) {
+        self.held = self.held.saturating_add(std::mem::take(&mut self.due));
+    }
+
+    pub(super) fn drop_held(&mut self) {
+        self.held = 0;
+    }
+
+    pub(super) fn expire(&mut self, now: Duration) {
+        if now >= self.spendable_until {
+            self.held = 0;
+        }
+    }
+
+    /// Takes back one unit of `minute`. In a window that is over for this node only the day gets it back.
+    pub(super) fn refund(&mut self, now: Duration, minute: i64) {
+        if minute == self.minute && self.minute_spent > 0 {
+            self.minute_spent -= 1;
+            self.day_spent = self.day_spent.saturating_sub(1);
+            if now < self.spendable_until {
+                self.held += 1;
+            }
+        } else if minute < self.minute && day_of(minute) == day_of(self.minute) {
+            self.day_spent = self.day_spent.saturating_sub(1);
+        }
+    }
+
+    /// Sets the end of the present minute on the monotonic clock.
+    pub(super) fn keep_until(&mut self, until: Duration) {
+        self.minute_until = until;
+        self.spendable_until = until;
+    }
+
+    pub(super) fn forget_limits(&mut self) {
+        self.refused = None;
+        self.held = 0;
+        self.share = None;
+        self.shown_minute = u32::MAX;
+        self.shown_day = u32::MAX;
+    }
+
+    /// Calls the present minute by another number, with all that was spent in it and its day.
+    pub(super) fn move_to(&mut self, minute: i64) {
+        if minute != self.minute {
+            self.shown_minute = u32::MAX;
+        }
+        if day_of(minute) != day_of(self.minute) {
+            self.shown_day = u32::MAX;
+        }
+        self.minute = minute;
+    }
+
+    /// What the node states. Windows of this machine's own clock are not named to the store.
+    pub(super) fn claim(&self) -> Claim {
+        if self.goes_by_own_clock() {
+            return Claim::NOTHING;
+        }
+        let held = self.held.saturating_add(self.due);
+        // What was charged to earlier lives covers units that are spent and units that are held.
+        let minute_units = self.minute_spent.saturating_add(held).saturating_sub(self.past_minute);
+        let day_units = self.day_spent.saturating_add(held).saturating_sub(self.past_day);
+        let held = held.min(minute_units).min(day_units);
+        Claim {
+            minute: self.minute,
+            named: self.named,
+            minute_spent: minute_units - held,
+            day_spent: day_units - held,
+            held,
+        }
+    }
+
+    pub(super) fn owes(&self) -> bool {
+        self.own_day != self.day_spent.saturating_sub(self.past_day)
+            || self.own_minute != self.minute_spent.saturating_sub(self.past_minute)
+    }
+
+    pub(super) fn runs_low(&self, now: Duration, at_most: u32) -> bool {
+        self.refused.is_none() && self.held > 0 && self.held <= at_most.max(1) && now < self.spendable_until
+    }
+
+    /// The standing that is shown for a decision: Remaining never rises within a window.
+    pub(super) fn show(&mut self, limits: Limits, now: Duration) -> Standing {
+        let standing = self.standing(limits, now);
+        if standing.minute.resets_at == Window::Minute.ends_at(self.minute) {
+            self.shown_minute = standing.minute.remaining;
+        }
+        if let Some(day) = standing.day
+            && day.resets_at == Window::Day.ends_at(day_of(self.minute))
+        {
+            self.shown_day = day.remaining;
+        }
+        standing
+    }
+
+    /// Where the caller stands at `now`, in the windows that are current then.
+    pub(super) fn standing(&self, limits: Limits, now: Duration) -> Standing {
+        let as_of = self.clock(now);
+        let mut at = *self;
+        if now >= self.minute_until {
+            at.enter(Window::Minute.index(as_of).max(self.minute));
+        }
+        let spare = at.held.saturating_add(at.due);
+        let allowance = |window: Window, shown: u32| {
+            let limit = limits.of(window);
+            let remaining = left(limit, at.charged(window)).saturating_add(spare).min(limit).min(shown);
+            Allowance { limit, remaining, resets_at: ends_at(at.minute, window).to_seconds() }
+        };
+        Standing {
+            minute: allowance(Window::Minute, at.shown_minute),
+            day: Some(allowance(Window::Day, at.shown_day)),
+            as_of,
+        }
+    }
+}

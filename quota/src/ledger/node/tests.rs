@@ -1,0 +1,402 @@
+use std::num::NonZeroU32;
+
+use super::*;
+use crate::ledger::bucket::{Bucket, Surroundings};
+use crate::ledger::{Incarnation, Life, Reply};
+
+/// 2023-11-14T22:13:20Z, 20 seconds into its minute, when the monotonic clock shows 0.
+const START: UnixMillis = UnixMillis(1_700_000_000_000);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A process in a place of its own.
+fn node(number: u32) -> NodeId {
+    NodeId { place: number.into(), life: Life { start: 1, stay: 0, process: number } }
+}
+
+/// A node and a store that answers when the test says so.
+struct Pair {
+    node: NodeBucket,
+    store: Bucket,
+    limits: Limits,
+    now: Duration,
+}
+
+impl Pair {
+    fn new(per_minute: u32, per_day: u32) -> Self {
+        let limits = Limits::new(per_minute, per_day).unwrap();
+        let around = Self::around(Duration::ZERO);
+        let node = NodeBucket::new(node(1), limits);
+        Self { node, store: Bucket::new(&around), limits, now: Duration::ZERO }
+    }
+
+    fn around(now: Duration) -> Surroundings {
+        let now = START.plus(i64::try_from(now.as_millis()).unwrap());
+        Surroundings { now, incarnation: Incarnation(1), learning_until: UnixMillis(i64::MIN) }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+    }
+
+    fn spend(&mut self) -> Step {
+        self.node.spend(self.now, self.limits)
+    }
+
+    /// Executes a statement at the store and lets the node read the answer.
+    fn exchange(&mut self, purpose: Purpose) -> Settlement {
+        let statement = self.node.ask(self.now, purpose).unwrap();
+        let Reply::Settled(settlement) = self.store.apply(&statement, &Self::around(self.now)) else { unreachable!() };
+        assert!(self.node.hear(self.now, statement.seq, &settlement));
+        settlement
+    }
+
+    /// One request, with a call to the store when the node needs one.
+    fn request(&mut self) -> Step {
+        match self.spend() {
+            Step::Ask => {
+                self.exchange(Purpose::Spend(1));
+                let step = self.node.serve(self.now);
+                self.node.keep_rest();
+                step
+            }
+            step => step,
+        }
+    }
+
+    /// Requests until the node holds a lease.
+    fn warm_up(&mut self) {
+        while self.node.claim().held < 5 {
+            assert!(matches!(self.request(), Step::Admit(_)));
+            self.pass(Duration::from_millis(10));
+        }
+    }
+
+    fn day_charged(&self) -> u64 {
+        self.store.view(Self::around(self.now).now).day_charged
+    }
+}
+
+#[test]
+fn a_slow_bucket_asks_for_every_request_and_a_busy_one_holds_a_lease() {
+    let mut slow = Pair::new(60, 1_000);
+    for _ in 0..20 {
+        assert_eq!(slow.spend(), Step::Ask);
+        slow.exchange(Purpose::Spend(1));
+        assert!(matches!(slow.node.serve(slow.now), Step::Admit(_)));
+        assert_eq!(slow.node.claim().held, 0);
+        slow.pass(2 * SECOND);
+    }
+    let mut busy = Pair::new(1_000, 100_000);
+    busy.warm_up();
+    assert!(matches!(busy.spend(), Step::Admit(_)));
+}
+
+#[test]
+fn at_a_thousand_per_minute_on_three_nodes_one_call_serves_a_dozen_requests() {
+    let mut pair = Pair::new(1_000, 100_000);
+    let mut calls = 0;
+    for _ in 0..200 {
+        calls += u32::from(pair.spend() == Step::Ask);
+        if pair.node.claim().held == 0 {
+            pair.exchange(Purpose::Spend(1));
+            pair.node.serve(pair.now);
+            pair.node.keep_rest();
+        } else if pair.node.wants_prefetch(pair.now) {
+            calls += 1;
+            pair.exchange(Purpose::Prefetch);
+        }
+        // 5.6 requests per second: a third of 1000 per minute.
+        pair.pass(Duration::from_millis(180));
+    }
+    assert!(calls <= 24, "{calls} calls for 200 requests");
+}
+
+#[test]
+fn units_are_valid_from_the_moment_of_asking_and_never_reach_into_the_next_minute() {
+    let mut pair = Pair::new(1_000, 100_000);
+    pair.warm_up();
+    // The reply takes a second: the store's clock was read at the end of it, the node counts from its beginning.
+    let statement = pair.node.ask(pair.now, Purpose::Prefetch).unwrap();
+    let asked_at = pair.now;
+    pair.pass(SECOND);
+    let Reply::Settled(settlement) = pair.store.apply(&statement, &Pair::around(pair.now)) else { unreachable!() };
+    pair.node.hear(pair.now, statement.seq, &settlement);
+    let ends = asked_at + millis(settlement.millis_left(Window::Minute));
+    pair.now = ends.saturating_sub(Duration::from_millis(2));
+    assert!(matches!(pair.spend(), Step::Admit(_)), "the last moment it is surely still this minute");
+    pair.now = ends.saturating_sub(Duration::from_millis(1));
+    assert_eq!(pair.spend(), Step::Ask, "units held here are worthless now");
+    let before = pair.day_charged();
+    pair.now = Duration::from_secs(41);
+    pair.exchange(Purpose::HandBack);
+    assert!(pair.day_charged() < before, "the day gets them back");
+}
+
+#[test]
+fn a_reply_to_a_statement_that_was_given_up_brings_nothing() {
+    let mut pair = Pair::new(60, 1_000);
+    pair.spend();
+    let lost = pair.node.ask(pair.now, Purpose::Spend(3)).unwrap();
+    let Reply::Settled(settlement) = pair.store.apply(&lost, &Pair::around(pair.now)) else { unreachable!() };
+    assert!(pair.node.give_up(lost.seq));
+    assert!(!pair.node.give_up(lost.seq));
+    assert!(!pair.node.hear(pair.now, lost.seq, &settlement));
+    assert_eq!(pair.spend(), Step::Ask);
+    assert!(pair.node.owes(), "what became of the statement is not known");
+    assert_eq!(pair.exchange(Purpose::Spend(1)).day_charged, 1);
+}
+
+#[test]
+fn one_statement_at_a_time() {
+    let mut pair = Pair::new(60, 1_000);
+    pair.spend();
+    assert!(pair.node.ask(pair.now, Purpose::Spend(1)).is_some());
+    assert!(pair.node.ask(pair.now, Purpose::Spend(2)).is_none());
+}
+
+// rule: 8.1
+#[test]
+fn a_refusal_is_remembered_until_the_minute_ends_and_dropped_when_the_plan_changes() {
+    let mut pair = Pair::new(1, 1_000);
+    assert!(matches!(pair.request(), Step::Admit(_)));
+    for _ in 0..100 {
+        assert!(matches!(pair.spend(), Step::Refuse(_, Window::Minute)), "without asking");
+    }
+    pair.pass(Duration::from_millis(39_999));
+    assert!(matches!(pair.spend(), Step::Refuse(..)), "the last millisecond");
+    pair.pass(Duration::from_millis(1));
+    assert_eq!(pair.spend(), Step::Ask, "the first request after it");
+    let mut pair = Pair::new(1, 1_000);
+    pair.request();
+    pair.limits = Limits::new(5, 1_000).unwrap();
+    let Step::Admit(standing) = pair.request() else { unreachable!() };
+    assert_eq!((standing.minute.limit, standing.minute.remaining), (5, 3));
+}
+
+#[test]
+fn when_both_windows_are_spent_the_day_is_what_refuses() {
+    let mut pair = Pair::new(3, 3);
+    for _ in 0..3 {
+        pair.request();
+    }
+    assert!(matches!(pair.request(), Step::Refuse(_, Window::Day)));
+}
+
+#[test]
+fn remaining_never_rises_even_when_another_node_hands_back() {
+    let mut pair = Pair::new(60, 1_000);
+    let other = |seq, held, need, pair: &mut Pair| {
+        let claim = Claim { minute: 28_333_333, named: 28_333_333, minute_spent: 0, day_spent: 0, held };
+        let node = node(2);
+        let statement = Statement { node, seq, heard: seq - 1, claim, need, spare: 0, limits: pair.limits };
+        pair.store.apply(&statement, &Pair::around(pair.now))
+    };
+    other(1, 0, 50, &mut pair);
+    let Step::Admit(low) = pair.request() else { unreachable!() };
+    assert_eq!(low.minute.remaining, 9);
+    other(2, 0, 0, &mut pair);
+    let Step::Admit(after) = pair.request() else { unreachable!() };
+    assert_eq!(after.minute.remaining, 9, "58 are left, but 9 was said");
+}
+
+#[test]
+fn a_grant_under_limits_that_changed_meanwhile_is_not_used() {
+    let mut pair = Pair::new(1_000, 100_000);
+    pair.spend();
+    let statement = pair.node.ask(pair.now, Purpose::Spend(1)).unwrap();
+    let Reply::Settled(settlement) = pair.store.apply(&statement, &Pair::around(pair.now)) else { unreachable!() };
+    pair.limits = Limits::new(1, 1).unwrap();
+    pair.spend();
+    pair.node.hear(pair.now, statement.seq, &settlement);
+    assert_eq!(pair.node.serve(pair.now), Step::Ask);
+    assert_eq!(pair.exchange(Purpose::Spend(1)).granted, 1, "the first grant was returned by the same statement");
+}
+
+#[test]
+fn a_refund_after_the_minute_goes_back_to_the_day_alone() {
+    let mut pair = Pair::new(2, 1_000);
+    let Step::Admit(standing) = pair.request() else { unreachable!() };
+    pair.pass(41 * SECOND);
+    assert!(matches!(pair.request(), Step::Admit(_)));
+    pair.node.refund(pair.now, &standing);
+    pair.pass(5 * SECOND);
+    assert!(pair.node.wants_hand_back(pair.now));
+    let books = pair.exchange(Purpose::HandBack);
+    assert_eq!((books.minute_charged, books.day_charged), (1, 1));
+}
+
+#[test]
+fn alone_a_node_spends_its_share_and_claims_it_afterwards() {
+    let mut pair = Pair::new(60, 1_000);
+    let three = Alone::Share(Share::new(NonZeroU32::new(3).unwrap(), 0));
+    let mut admitted = 0;
+    for _minute in 0..2 {
+        for _ in 0..100 {
+            assert_eq!(pair.spend(), Step::Ask);
+            let clock = AloneClock::Heard(Pair::around(pair.now).now);
+            let step = pair.node.spend_alone(pair.now, clock, three);
+            admitted += u32::from(matches!(step, AloneStep::Admit(_)));
+        }
+        pair.pass(60 * SECOND);
+    }
+    assert_eq!(admitted, 40);
+    let books = pair.exchange(Purpose::Assert);
+    assert_eq!(books.day_charged, 40);
+    assert!(books.learning_until.is_some(), "if this node was alone, others were");
+}
+
+#[test]
+fn alone_after_the_day_is_known_to_be_spent_it_refuses_truthfully() {
+    let mut pair = Pair::new(5, 5);
+    for _ in 0..5 {
+        pair.request();
+    }
+    pair.pass(60 * SECOND);
+    assert_eq!(pair.spend(), Step::Ask);
+    let clock = AloneClock::Heard(START);
+    let step = pair.node.spend_alone(pair.now, clock, Alone::Share(Share::new(NonZeroU32::MIN, 0)));
+    assert!(matches!(step, AloneStep::Refuse(_, Window::Day)), "{step:?}");
+    let step = pair.node.spend_alone(pair.now, clock, Alone::Everything);
+    assert!(matches!(step, AloneStep::Admit(_)), "{step:?}");
+}
+
+#[test]
+fn the_shares_of_all_nodes_add_up_to_the_limit() {
+    for nodes in (1..8).filter_map(NonZeroU32::new) {
+        for limit in 0..100 {
+            let shares = (7..7 + nodes.get()).map(|turn| Share::new(nodes, turn).of(limit));
+            assert_eq!(shares.sum::<u32>(), limit, "{nodes} nodes");
+        }
+    }
+}
+
+#[test]
+fn a_node_with_a_wrong_clock_names_no_minute_that_the_store_has_not_named() {
+    for wrong_by in [-600, -50, 50, 600, 86_400] {
+        let mut pair = Pair::new(60, 1_000);
+        let clock = AloneClock::Own(START.plus(wrong_by * 1_000));
+        let all = Alone::Share(Share::new(NonZeroU32::MIN, 0));
+        for _ in 0..5 {
+            assert_eq!(pair.spend(), Step::Ask);
+            assert!(matches!(pair.node.spend_alone(pair.now, clock, all), AloneStep::Admit(_)));
+        }
+        let asked = pair.exchange(Purpose::Spend(1));
+        assert_eq!((asked.granted, asked.minute), (0, Window::Minute.index(START)), "{wrong_by} s");
+        assert!(pair.node.wants_assert());
+        let told = pair.exchange(Purpose::Assert);
+        assert_eq!((told.minute, told.minute_charged, told.day_charged), (asked.minute, 5, 5), "{wrong_by} s");
+    }
+}
+
+// rule: 8.1
+#[test]
+fn what_was_spent_in_a_minute_that_has_not_begun_at_the_store_is_charged_to_the_one_that_has() {
+    for (ahead, spent_before) in [(60, 0), (60, 4), (180, 4)] {
+        let mut pair = Pair::new(60, 1_000);
+        let all = Alone::Share(Share::new(NonZeroU32::MIN, 0));
+        for _ in 0..spent_before {
+            assert!(matches!(pair.request(), Step::Admit(_)));
+        }
+        // The store's time as this node has it is ahead of the store's own.
+        let fast = pair.now + Duration::from_secs(ahead);
+        for _ in 0..5 {
+            let clock = AloneClock::Heard(Pair::around(fast).now);
+            assert!(matches!(pair.node.spend_alone(fast, clock, all), AloneStep::Admit(_)));
+        }
+        let minute = Window::Minute.index(START);
+        let heard = pair.node.ask(fast, Purpose::Spend(1)).unwrap();
+        let Reply::Settled(books) = pair.store.apply(&heard, &Pair::around(pair.now)) else { unreachable!() };
+        assert!(pair.node.hear(fast, heard.seq, &books));
+        assert_eq!((books.granted, books.minute), (0, minute), "the books stay where they are");
+        assert!(pair.node.wants_assert());
+        let told = pair.node.ask(fast, Purpose::Assert).unwrap();
+        let Reply::Settled(told) = pair.store.apply(&told, &Pair::around(pair.now)) else { unreachable!() };
+        let spent: u64 = 5 + spent_before;
+        assert_eq!(
+            (told.minute, told.minute_charged, told.day_charged),
+            (minute, spent, spent),
+            "{ahead} {spent_before}"
+        );
+    }
+}
+
+/// A process beside ours, which holds this many units of the same bucket.
+fn hold_elsewhere(pair: &mut Pair, process: u32, units: u32) -> NodeBucket {
+    let mut other = NodeBucket::new(node(process), pair.limits);
+    let statement = other.ask(pair.now, Purpose::Spend(units)).unwrap();
+    let Reply::Settled(settlement) = pair.store.apply(&statement, &Pair::around(pair.now)) else { unreachable!() };
+    assert!(other.hear(pair.now, statement.seq, &settlement));
+    other
+}
+
+#[test]
+fn before_it_refuses_it_asks_for_what_others_hold_three_times_and_waits_longer_each_time() {
+    let mut pair = Pair::new(60, 1_000);
+    let _other = hold_elsewhere(&mut pair, 2, 60);
+    for wait in [5, 10, 20].map(Duration::from_millis) {
+        assert_eq!(pair.spend(), Step::Ask);
+        assert_eq!(pair.exchange(Purpose::Spend(1)).granted, 0);
+        assert!(pair.node.take_recall() && !pair.node.take_recall(), "said once");
+        assert_eq!(pair.node.quiet_until(), pair.now + wait);
+        // Whatever else is heard meanwhile neither shortens the wait nor counts as another one.
+        pair.pass(wait / 2);
+        pair.exchange(Purpose::Spend(1));
+        assert!(!pair.node.take_recall());
+        assert_eq!(pair.spend(), Step::Ask, "not refused before the others had their time");
+        pair.pass(wait / 2);
+        assert!(pair.node.quiet_until() <= pair.now);
+    }
+    pair.exchange(Purpose::Spend(1));
+    assert!(!pair.node.take_recall());
+    assert!(matches!(pair.spend(), Step::Refuse(_, Window::Minute)), "they had their time");
+    // Another minute is another matter.
+    pair.pass(60 * SECOND);
+    let _other = hold_elsewhere(&mut pair, 3, 60);
+    assert_eq!(pair.spend(), Step::Ask);
+    pair.exchange(Purpose::Spend(1));
+    assert!(pair.node.take_recall());
+}
+
+#[test]
+fn what_others_hand_back_in_time_is_granted() {
+    let mut pair = Pair::new(60, 1_000);
+    let mut other = hold_elsewhere(&mut pair, 2, 60);
+    pair.exchange(Purpose::Spend(1));
+    assert!(pair.node.take_recall());
+    other.keep_rest();
+    let statement = other.ask(pair.now, Purpose::HandBack).unwrap();
+    pair.store.apply(&statement, &Pair::around(pair.now));
+    pair.pass(RECALL_WAIT);
+    assert_eq!(pair.exchange(Purpose::Spend(1)).granted, 1);
+    assert!(matches!(pair.node.serve(pair.now), Step::Admit(_)));
+}
+
+#[test]
+fn a_new_life_claims_only_what_was_spent_beyond_what_is_charged_to_the_old_one() {
+    let mut pair = Pair::new(1_000, 100_000);
+    pair.warm_up();
+    let (charged, held) = (pair.day_charged(), pair.node.claim().held);
+    let next = NodeId { life: Life { stay: 1, ..node(1).life }, ..node(1) };
+    let seq = pair.node.ask(pair.now, Purpose::Prefetch).unwrap().seq;
+    assert!(pair.node.begin_anew(seq, next) && !pair.node.begin_anew(seq, next));
+    assert_eq!((pair.node.claim().day_units(), pair.node.owes()), (0, false), "all of it is charged to the old life");
+    for _ in 0..held {
+        assert!(matches!(pair.spend(), Step::Admit(_)), "what was granted is charged, so it may be spent");
+    }
+    assert_eq!(pair.node.claim().day_units(), 0);
+    assert_eq!(pair.spend(), Step::Ask);
+    let books = pair.exchange(Purpose::Spend(1));
+    assert_eq!(
+        (books.granted > 0, books.own_day, books.day_charged),
+        (true, books.granted, charged + u64::from(books.granted))
+    );
+    assert!(books.learning_until.is_none(), "a new life does not look like a loss of memory");
+    assert!(matches!(pair.node.serve(pair.now), Step::Admit(_)));
+    assert_eq!(pair.node.claim().day_units(), books.granted);
+    pair.node.store_forgot(pair.now);
+    assert_eq!(
+        u64::from(pair.node.claim().day_units()),
+        charged + u64::from(books.granted),
+        "a new memory hears everything"
+    );
+}

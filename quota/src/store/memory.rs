@@ -1,0 +1,138 @@
+//! The embedded store: buckets in this process's memory, for one node.
+//!
+//! It cannot be gone while the gateway runs, so it has no outage but one: when all its room is taken by buckets whose
+//! day is not over, another project's bucket is refused ([`StoreOutage::Full`]), never an existing one forgotten.
+//! A restart would hand out a fresh day; [`MemoryStore::export`] and [`MemoryStore::import`] carry the charges over. What was
+//! charged after the last export before a crash is forgotten: export often and after the final hand-back.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use contract::project::ProjectUid;
+use contract::time::UnixMillis;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use super::{Fleet, Pulse, Store, StoreOutage};
+use crate::ledger::bucket::{Bucket, BucketView, Surroundings};
+use crate::ledger::{Incarnation, Reply, Statement};
+use chassis::clock::Clock;
+
+/// Buckets kept by default: about 250 bytes each.
+pub const BUCKETS_MAX: usize = 200_000;
+
+/// Independent locks, so that projects do not wait for each other.
+const SHARDS: usize = 64;
+
+/// Charges that outlive the process, as written to disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Snapshot {
+    /// Every bucket whose day was not over.
+    pub buckets: Vec<(ProjectUid, Bucket)>,
+}
+
+/// The in-process store.
+pub struct MemoryStore {
+    shards: Vec<Mutex<HashMap<ProjectUid, Bucket>>>,
+    shard_max: usize,
+    hasher: RandomState,
+    clock: Arc<dyn Clock>,
+}
+
+impl MemoryStore {
+    /// An empty store for at most `buckets_max` projects (rounded up to a multiple of its locks).
+    pub fn new(clock: Arc<dyn Clock>, buckets_max: usize) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            shard_max: buckets_max.div_ceil(SHARDS).max(1),
+            hasher: RandomState::new(),
+            clock,
+        }
+    }
+
+    /// The charges worth carrying over a restart. Locks one part at a time: requests hardly notice.
+    pub fn export(&self) -> Snapshot {
+        let now = self.clock.now();
+        let mut buckets = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            let alive = shard.iter().filter(|(_, bucket)| !bucket.is_over(now));
+            buckets.extend(alive.map(|(project, bucket)| (project.clone(), bucket.clone())));
+        }
+        Snapshot { buckets }
+    }
+
+    /// Takes over what an earlier process exported, before the first request. Buckets of days that are over, buckets
+    /// already here, and what exceeds the room are left out; the number of buckets taken over is returned.
+    pub fn import(&self, snapshot: Snapshot) -> usize {
+        let now = self.clock.now();
+        let mut taken = 0;
+        for (project, bucket) in snapshot.buckets {
+            let Some(shard) = self.shard(&project) else { continue };
+            let mut shard = shard.lock();
+            if !bucket.is_over(now) && !shard.contains_key(&project) && shard.len() < self.shard_max {
+                shard.insert(project, bucket);
+                taken += 1;
+            }
+        }
+        taken
+    }
+
+    /// Buckets kept at the moment.
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
+    /// Whether nothing was charged yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn shard(&self, project: &ProjectUid) -> Option<&Mutex<HashMap<ProjectUid, Bucket>>> {
+        let hash = usize::try_from(self.hasher.hash_one(project) % SHARDS as u64).unwrap_or(0);
+        self.shards.get(hash)
+    }
+
+    fn apply(&self, project: &ProjectUid, statement: &Statement) -> Result<Reply, StoreOutage> {
+        let mut shard = self.shard(project).ok_or(StoreOutage::Full)?.lock();
+        // Read under the lock: statements of one bucket see the clock in the order in which they are executed.
+        let around = Surroundings {
+            now: self.clock.now(),
+            incarnation: Incarnation::default(),
+            learning_until: UnixMillis(i64::MIN),
+        };
+        if let Some(bucket) = shard.get_mut(project) {
+            return Ok(bucket.apply(statement, &around));
+        }
+        if shard.len() >= self.shard_max {
+            shard.retain(|_, bucket| !bucket.is_over(around.now));
+            if shard.len() >= self.shard_max {
+                return Err(StoreOutage::Full);
+            }
+        }
+        Ok(shard.entry(project.clone()).or_insert_with(|| Bucket::new(&around)).apply(statement, &around))
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn settle(&self, bucket: &ProjectUid, statement: Statement) -> Result<Reply, StoreOutage> {
+        self.apply(bucket, &statement)
+    }
+
+    async fn pulse(&self, _count: bool) -> Result<Pulse, StoreOutage> {
+        Ok(Pulse { incarnation: Incarnation::default(), now: self.clock.now(), fleet: Some(Fleet::ALONE) })
+    }
+
+    fn has_own_clock(&self) -> bool {
+        false
+    }
+
+    async fn view(&self, bucket: &ProjectUid) -> Result<Option<BucketView>, StoreOutage> {
+        let now = self.clock.now();
+        Ok(self.shard(bucket).and_then(|shard| shard.lock().get(bucket).map(|bucket| bucket.view(now))))
+    }
+}

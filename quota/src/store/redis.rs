@@ -1,0 +1,289 @@
+//! The quota store of several nodes: Redis (6.2 or newer) or Valkey, alone, behind Sentinel, or as a Cluster.
+//!
+//! One hash per bucket, one script per statement ([`ledger::bucket::Bucket::apply`](crate::ledger::bucket) in Lua,
+//! executed by the server's clock), one connection per server that all calls share. Nothing in Redis must last: what it
+//! forgets, nodes state again.
+//!
+//! When the server is gone, slow, read-only, full or not yet loaded, a call fails within its budget with a
+//! [`StoreOutage`]; the connection is made anew in the background, and which server is the master is asked again each
+//! time. A call is never repeated here: its statement would be stale. What becomes of requests is decided by
+//! [`crate::Quota`].
+
+mod books;
+mod news;
+mod servers;
+pub mod settings;
+pub mod trial;
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use async_trait::async_trait;
+use chassis::metrics::{Histogram, IntCounterVec};
+use contract::key::KeyId;
+use contract::project::ProjectUid;
+use contract::time::UnixMillis;
+use futures_util::future::join_all;
+use redis::{Cmd, Value};
+use tokio::sync::mpsc;
+
+use self::servers::{Link, Servers};
+use self::settings::RedisSettings;
+use super::{Fleet, Heard, Pulse, Store, StoreOutage};
+use crate::ban::News;
+use crate::ledger::bucket::BucketView;
+use crate::ledger::{Reply, Statement};
+
+/// Milliseconds after which a gateway that shows no sign of life is not counted any more.
+const SILENT_MILLIS: u32 = 3_000;
+
+/// Timeouts in a row after which the connection itself is doubted and made anew.
+const TIMEOUTS_MAX: u32 = 3;
+
+/// Bans that one command forgets, so that a long list is no long command.
+const FORGOTTEN_AT_ONCE: usize = 100;
+
+/// Gateways of the platform, and the last sign of life of each.
+const GATEWAYS_KEY: &str = "tollhouse:gateways";
+
+/// What is counted of calls.
+#[derive(Clone)]
+pub struct CallMetrics {
+    /// By result: one of [`RESULTS`].
+    pub calls: IntCounterVec,
+    /// Seconds of calls that were answered.
+    pub seconds: Histogram,
+}
+
+/// How a call may end.
+pub const RESULTS: [&str; 13] = [
+    "ok",
+    "crowded",
+    "displaced",
+    "timeout",
+    "unreachable",
+    "readonly",
+    "loading",
+    "out_of_memory",
+    "disk",
+    "denied",
+    "busy",
+    "moved",
+    "other",
+];
+
+/// See the module.
+pub struct RedisStore {
+    process: String,
+    servers: Arc<Servers>,
+    metrics: CallMetrics,
+    /// Differs between calls; the server makes new incarnations of it.
+    salt: AtomicU32,
+}
+
+impl RedisStore {
+    /// A store that connects in the background, for the process with this number. Until the first connection stands,
+    /// calls fail as they do in any outage.
+    pub fn start(settings: RedisSettings, process: u64, metrics: CallMetrics) -> Self {
+        let servers = Servers::start(settings);
+        let salt = AtomicU32::new(u32::try_from(process % 1_000).unwrap_or(0));
+        Self { process: format!("{process:016x}"), servers, metrics, salt }
+    }
+
+    /// Waits until the server is connected.
+    ///
+    /// # Errors
+    /// Why it was not within the time.
+    pub async fn connected(&self, within: std::time::Duration) -> Result<(), StoreOutage> {
+        self.servers.connected(within).await
+    }
+
+    async fn call(&self, link: &Link, command: &Cmd) -> Result<Value, StoreOutage> {
+        let began = Instant::now();
+        let answer = link.connection().send_packed_command(command).await;
+        let (result, outcome) = match answer {
+            Ok(value) => match value.extract_error() {
+                Ok(value) => ("ok", Ok(value)),
+                Err(error) => explain(&error),
+            },
+            Err(error) => explain(&error),
+        };
+        self.metrics.calls.with_label_values(&[result]).inc();
+        match result {
+            "ok" => {
+                self.metrics.seconds.observe(began.elapsed().as_secs_f64());
+                link.timeouts.store(0, Ordering::Relaxed);
+            }
+            // A server that is busy or full answers: another connection would not help.
+            "busy" | "out_of_memory" | "disk" | "other" => {}
+            "timeout" => {
+                if link.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= TIMEOUTS_MAX {
+                    link.timeouts.store(0, Ordering::Relaxed);
+                    self.servers.doubt(link);
+                }
+            }
+            _ => self.servers.doubt(link),
+        }
+        // One server of several: the others serve their buckets.
+        match outcome {
+            Err(StoreOutage::TimedOut | StoreOutage::Unreachable(_)) if self.servers.are_several() => {
+                Err(StoreOutage::Part)
+            }
+            other => other,
+        }
+    }
+
+    /// Runs a script that the server was given when it was connected to. A server that has lost it is given it again.
+    async fn run(
+        &self,
+        link: &Link,
+        script: &servers::Script,
+        key: &str,
+        arguments: &[&str],
+    ) -> Result<Value, StoreOutage> {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(&script.digest).arg(1).arg(key).arg(arguments);
+        match self.call(link, &command).await {
+            Err(StoreOutage::Refused(reason)) if reason.starts_with("NOSCRIPT") => {
+                let mut command = redis::cmd("EVAL");
+                command.arg(&*script.text).arg(1).arg(key).arg(arguments);
+                self.call(link, &command).await
+            }
+            other => other,
+        }
+    }
+
+    fn salt(&self) -> String {
+        self.salt.fetch_add(1, Ordering::Relaxed).to_string()
+    }
+}
+
+/// The key of a bucket's books. The braces keep all that belongs to a bucket on one server of a Cluster.
+fn bucket_key(bucket: &ProjectUid) -> String {
+    format!("tollhouse:bucket:{{{bucket}}}")
+}
+
+/// What a failure is called in the metric, and what it means.
+fn explain(error: &redis::RedisError) -> (&'static str, Result<Value, StoreOutage>) {
+    if error.is_timeout() {
+        return ("timeout", Err(StoreOutage::TimedOut));
+    }
+    let result = match error.code() {
+        Some("READONLY") => "readonly",
+        Some("LOADING" | "MASTERDOWN") => "loading",
+        Some("OOM") => "out_of_memory",
+        Some("MISCONF" | "NOREPLICAS") => "disk",
+        Some("NOAUTH" | "NOPERM" | "WRONGPASS") => "denied",
+        Some("BUSY") => "busy",
+        Some("MOVED" | "ASK" | "CLUSTERDOWN" | "TRYAGAIN") => "moved",
+        Some(_) => "other",
+        None => "unreachable",
+    };
+    let words = error.to_string();
+    let outage = if result == "unreachable" {
+        StoreOutage::Unreachable(words)
+    } else {
+        StoreOutage::Refused(format!("{}: {words}", error.code().unwrap_or_default()))
+    };
+    (result, Err(outage))
+}
+
+#[async_trait]
+impl Store for RedisStore {
+    async fn settle(&self, bucket: &ProjectUid, statement: Statement) -> Result<Reply, StoreOutage> {
+        let key = bucket_key(bucket);
+        let link = self.servers.of(&key)?;
+        let salt = self.salt();
+        let arguments = books::arguments(&statement);
+        let mut all: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        all.extend([link.memory_key.as_str(), link.run_id.as_str(), salt.as_str()]);
+        let answer = self.run(&link, &link.settle, &key, &all).await?;
+        let mut reply = books::reply(&answer)?;
+        match reply {
+            Reply::Crowded => self.metrics.calls.with_label_values(&["crowded"]).inc(),
+            Reply::Displaced => self.metrics.calls.with_label_values(&["displaced"]).inc(),
+            Reply::Settled(_) | Reply::Stale | Reply::Evicted => {}
+        }
+        if let Reply::Settled(settlement) = &mut reply {
+            settlement.incarnation = self.servers.heard_of(&link, settlement.incarnation.0);
+        }
+        Ok(reply)
+    }
+
+    async fn pulse(&self, count: bool) -> Result<Pulse, StoreOutage> {
+        let servers = self.servers.all()?;
+        let salt = self.salt();
+        let silent = if count { SILENT_MILLIS.to_string() } else { String::new() };
+        let pulses = servers.iter().map(|link| {
+            let (salt, silent) = (&salt, &silent);
+            async move {
+                // Every server keeps a list of its own: a key of another slot cannot be written from a script.
+                let key = link.local_key(GATEWAYS_KEY);
+                let arguments = [&self.process, &link.memory_key, &link.run_id, salt, silent].map(String::as_str);
+                let answer = self.run(link, &link.pulse, &key, &arguments).await?;
+                let [incarnation, now, nodes, turn] = books::integers::<4>(&answer)?;
+                self.servers.heard_of(link, u64::try_from(incarnation).unwrap_or(0));
+                let fleet = NonZeroU32::new(u32::try_from(nodes).unwrap_or(0));
+                let turn = u32::try_from(turn).unwrap_or(0);
+                Ok::<_, StoreOutage>((UnixMillis(now), fleet.map(|nodes| Fleet { nodes, turn })))
+            }
+        });
+        let answers = join_all(pulses).await;
+        // The server that most gateways reach counts, and its clock.
+        let best = answers.iter().flatten().copied().max_by_key(|(_, fleet)| fleet.map(|fleet| fleet.nodes));
+        let Some((now, fleet)) = best else {
+            return Err(answers.into_iter().find_map(Result::err).unwrap_or(StoreOutage::TimedOut));
+        };
+        Ok(Pulse { incarnation: self.servers.incarnation(), now, fleet })
+    }
+
+    async fn view(&self, bucket: &ProjectUid) -> Result<Option<BucketView>, StoreOutage> {
+        let key = bucket_key(bucket);
+        let link = self.servers.of(&key)?;
+        let mut books_of = redis::cmd("HGETALL");
+        books_of.arg(&key);
+        let time = redis::cmd("TIME");
+        // Side by side: one way to the server and back, like any other call.
+        let (fields, now) = futures_util::try_join!(self.call(&link, &books_of), self.call(&link, &time))?;
+        books::view(&fields, &now)
+    }
+
+    async fn tell(&self, news: &News) -> Result<(), StoreOutage> {
+        let mut outcome = Ok(());
+        for (key, command) in news::commands(&self.process, news)? {
+            // A server without room to write it down can still pass it on.
+            let said = match self.servers.of(&key) {
+                Ok(link) => self.call(&link, &command).await.map(drop),
+                Err(outage) => Err(outage),
+            };
+            outcome = outcome.and(said);
+        }
+        outcome
+    }
+
+    async fn past(&self) -> Result<Vec<News>, StoreOutage> {
+        let link = self.servers.of(news::BANS_KEY)?;
+        let mut command = redis::cmd("HGETALL");
+        command.arg(news::BANS_KEY);
+        news::past(&self.call(&link, &command).await?)
+    }
+
+    async fn forget(&self, keys: &[KeyId]) -> Result<(), StoreOutage> {
+        let link = self.servers.of(news::BANS_KEY)?;
+        for some in keys.chunks(FORGOTTEN_AT_ONCE) {
+            let mut command = redis::cmd("HDEL");
+            command.arg(news::BANS_KEY);
+            for key in some {
+                command.arg(key.as_str());
+            }
+            self.call(&link, &command).await?;
+        }
+        Ok(())
+    }
+
+    fn news(&self) -> Option<mpsc::Receiver<Heard>> {
+        Some(news::listen(Arc::clone(&self.servers), self.process.clone()))
+    }
+}

@@ -1,0 +1,236 @@
+//! Which servers there are, a connection to each, and a task that makes them anew.
+//!
+//! Whenever a connection is doubted (it broke, the server turned read-only, slots moved) all of it is found again: the
+//! master, the slots, the server's run id. Until that succeeds calls fail at once. One task does it, with a pause that
+//! grows to a tenth of a second, so that all nodes find a server that returns almost at once, and do not storm it. Of a Cluster whose
+//! servers are not all there, those that are serve their buckets.
+
+mod connect;
+mod slots;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use redis::aio::MultiplexedConnection;
+use tokio::sync::{Notify, watch};
+
+use super::settings::{RedisMode, RedisSettings};
+use crate::ledger::Incarnation;
+use crate::store::StoreOutage;
+
+/// Pause before the first further attempt to connect; the others double it.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+/// The longest pause. Nodes find a server that is back within this time of each other, and then a heartbeat: less than
+/// the time for which a new memory only listens (settle.lua).
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+/// How often a server is looked for that a Cluster lacks.
+const RETRY_EVERY: Duration = Duration::from_millis(500);
+/// How often the task looks whether the store is still there.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// Servers of a Cluster that are spoken to; more are a mistake.
+pub(super) const SERVERS_MAX: usize = 256;
+
+/// A script and the name the server knows it by.
+#[derive(Clone, Debug)]
+pub(super) struct Script {
+    pub(super) text: Arc<str>,
+    pub(super) digest: String,
+}
+
+/// A connection to one master.
+pub(super) struct Link {
+    /// `host:port`.
+    name: String,
+    connection: MultiplexedConnection,
+    /// New whenever the server was started.
+    pub(super) run_id: String,
+    /// Keeps [`Link::local_key`]s on this server; empty where there is only one.
+    tag: String,
+    pub(super) memory_key: String,
+    pub(super) settle: Script,
+    pub(super) pulse: Script,
+    /// The topology it belongs to.
+    round: u64,
+    /// Calls in a row that got no answer.
+    pub(super) timeouts: AtomicU32,
+    /// For a connection of another kind to the same server.
+    pub(super) client: redis::Client,
+}
+
+impl Link {
+    pub(super) fn connection(&self) -> MultiplexedConnection {
+        self.connection.clone()
+    }
+
+    /// A key that lives on this server.
+    pub(super) fn local_key(&self, name: &str) -> String {
+        local_key(name, &self.tag)
+    }
+}
+
+fn local_key(name: &str, tag: &str) -> String {
+    if tag.is_empty() { name.to_owned() } else { format!("{name}:{{{tag}}}") }
+}
+
+/// All masters at one moment.
+struct Topology {
+    round: u64,
+    /// `None`: a master that cannot be reached.
+    links: Vec<Option<Arc<Link>>>,
+    /// For a Cluster: the last slot of each range, and whose it is.
+    slots: Option<BTreeMap<u16, usize>>,
+}
+
+impl Topology {
+    fn is_whole(&self) -> bool {
+        self.links.iter().all(Option::is_some)
+    }
+}
+
+/// See the module.
+pub(super) struct Servers {
+    settings: RedisSettings,
+    topology: ArcSwapOption<Topology>,
+    /// The life of each server's memory, as last heard; only servers of the present topology.
+    incarnations: Mutex<BTreeMap<String, u64>>,
+    doubted: Notify,
+    /// The round that is good, and why there is none.
+    state: watch::Sender<Result<u64, StoreOutage>>,
+}
+
+impl Servers {
+    /// Connects in the background, until dropped.
+    pub(super) fn start(settings: RedisSettings) -> Arc<Self> {
+        let none = StoreOutage::Unreachable("not connected yet".to_owned());
+        let servers = Arc::new(Self {
+            settings,
+            topology: ArcSwapOption::empty(),
+            incarnations: Mutex::default(),
+            doubted: Notify::new(),
+            state: watch::Sender::new(Err(none)),
+        });
+        let weak = Arc::downgrade(&servers);
+        tokio::spawn(async move {
+            let mut round = 0;
+            while let Some(servers) = weak.upgrade() {
+                let is_whole = servers.topology.load().as_ref().map(|topology| topology.is_whole());
+                if is_whole != Some(true) {
+                    round += 1;
+                    servers.connect(round).await;
+                }
+                let is_whole = servers.topology.load().as_ref().is_some_and(|topology| topology.is_whole());
+                // Looked at now and then even if nobody doubts, so that the task ends with the store.
+                let wait = if is_whole { LOOK_EVERY } else { RETRY_EVERY };
+                let _ = tokio::time::timeout(wait, servers.doubted.notified()).await;
+            }
+        });
+        servers
+    }
+
+    /// The server of a key.
+    pub(super) fn of(&self, key: &str) -> Result<Arc<Link>, StoreOutage> {
+        let topology = self.topology.load();
+        let topology = topology.as_ref().ok_or_else(|| self.reason())?;
+        let Some(slots) = &topology.slots else {
+            return topology.links.first().cloned().flatten().ok_or_else(|| self.reason());
+        };
+        let shard = slots.range(slots::slot_of(key)..).next().and_then(|(_, shard)| topology.links.get(*shard));
+        shard.cloned().flatten().ok_or(StoreOutage::Part)
+    }
+
+    /// All servers that are there.
+    pub(super) fn all(&self) -> Result<Vec<Arc<Link>>, StoreOutage> {
+        let topology = self.topology.load();
+        let topology = topology.as_ref().ok_or_else(|| self.reason())?;
+        Ok(topology.links.iter().flatten().cloned().collect())
+    }
+
+    /// Whether there is more than one server: then the trouble of one is not that of the store.
+    pub(super) fn are_several(&self) -> bool {
+        self.settings.mode == RedisMode::Cluster
+    }
+
+    /// Notes the life of a server's memory; answers the combined one.
+    pub(super) fn heard_of(&self, link: &Link, incarnation: u64) -> Incarnation {
+        let mut incarnations = self.incarnations.lock();
+        if let Some(known) = incarnations.get_mut(&link.name) {
+            *known = incarnation;
+        }
+        combined(&incarnations)
+    }
+
+    /// The combined life of all memories.
+    pub(super) fn incarnation(&self) -> Incarnation {
+        combined(&self.incarnations.lock())
+    }
+
+    /// Something is wrong with this connection: find everything anew. Calls fail until that is done.
+    pub(super) fn doubt(&self, link: &Link) {
+        let topology = self.topology.load();
+        if topology.as_ref().is_some_and(|topology| topology.round == link.round) {
+            self.topology.store(None);
+            self.doubted.notify_one();
+        }
+    }
+
+    /// Waits until everything is connected.
+    pub(super) async fn connected(&self, within: Duration) -> Result<(), StoreOutage> {
+        let mut state = self.state.subscribe();
+        let waited = tokio::time::timeout(within, state.wait_for(Result::is_ok)).await;
+        match waited {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(self.reason()),
+        }
+    }
+
+    fn reason(&self) -> StoreOutage {
+        match &*self.state.borrow() {
+            Err(outage) => outage.clone(),
+            Ok(_) => StoreOutage::Unreachable("the connection is being made anew".to_owned()),
+        }
+    }
+
+    /// Forgets servers that are no longer part of it. One that cannot be reached is not known to be gone.
+    fn keep_incarnations_of(&self, links: &[Option<Arc<Link>>]) {
+        let names: Vec<&str> = links.iter().flatten().map(|link| link.name.as_str()).collect();
+        let mut incarnations = self.incarnations.lock();
+        if names.len() == links.len() {
+            incarnations.retain(|name, _| names.contains(&name.as_str()));
+        }
+        for name in names {
+            incarnations.entry(name.to_owned()).or_insert(0);
+        }
+    }
+
+    async fn connect(&self, round: u64) {
+        let mut pause = PAUSE_MIN;
+        loop {
+            match connect::all(&self.settings, round).await {
+                Ok((links, slots)) => {
+                    self.keep_incarnations_of(&links);
+                    self.topology.store(Some(Arc::new(Topology { round, links, slots })));
+                    self.state.send_modify(|state| *state = Ok(round));
+                    return;
+                }
+                Err(outage) => {
+                    let news = self.state.borrow().as_ref().err() != Some(&outage);
+                    if news {
+                        tracing::warn!(reason = %outage, "the quota's Redis cannot be used");
+                    }
+                    self.state.send_modify(|state| *state = Err(outage));
+                }
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+}
+
+/// Changes when one of the lives does. That of a single server is its own.
+fn combined(incarnations: &BTreeMap<String, u64>) -> Incarnation {
+    Incarnation(incarnations.values().fold(0, |sum: u64, one| sum.rotate_left(7).wrapping_add(*one)))
+}

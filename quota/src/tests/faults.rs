@@ -1,0 +1,352 @@
+//! The store hangs, fails, forgets and comes back. Time is real here, but nothing depends on how fast it passes: a
+//! store that hangs never answers, and a gate opens when the test opens it.
+
+use std::sync::atomic::AtomicU64;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use super::*;
+use crate::ledger::bucket::{Bucket, BucketView, Surroundings};
+use crate::ledger::{Incarnation, Reply, Statement};
+use crate::settings::OnStoreDown;
+use crate::store::{Fleet, Pulse, StoreOutage};
+
+/// What the store does with a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mood {
+    Works,
+    Hangs,
+    Fails,
+}
+
+/// A store with moods, for one bucket.
+struct Moody {
+    clock: Arc<RealClock>,
+    bucket: Mutex<Option<Bucket>>,
+    mood: Mutex<Mood>,
+    /// Every statement passes here before it is executed.
+    gate: Semaphore,
+    calls: AtomicU64,
+    incarnation: AtomicU64,
+    nodes: NonZeroU32,
+    /// Milliseconds by which its clock is ahead of the nodes'.
+    ahead: i64,
+}
+
+impl Moody {
+    fn new(nodes: u32) -> Arc<Self> {
+        Arc::new(Self {
+            clock: RealClock::from(UnixMillis(START)),
+            bucket: Mutex::new(None),
+            mood: Mutex::new(Mood::Works),
+            gate: Semaphore::new(1_000_000),
+            calls: AtomicU64::new(0),
+            incarnation: AtomicU64::new(1),
+            nodes: NonZeroU32::new(nodes).unwrap(),
+            ahead: 0,
+        })
+    }
+
+    fn now(&self) -> UnixMillis {
+        self.clock.now().plus(self.ahead)
+    }
+
+    fn whose_clock_is_ahead_by(millis: i64) -> Arc<Self> {
+        let store = Arc::into_inner(Self::new(1)).unwrap();
+        Arc::new(Self { ahead: millis, ..store })
+    }
+
+    fn be(&self, mood: Mood) {
+        *self.mood.lock() = mood;
+    }
+
+    fn calls(&self) -> u64 {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    async fn behave(&self) -> Result<(), StoreOutage> {
+        let mood = *self.mood.lock();
+        match mood {
+            Mood::Works => Ok(()),
+            Mood::Hangs => std::future::pending().await,
+            Mood::Fails => Err(StoreOutage::Unreachable("connection refused".to_owned())),
+        }
+    }
+
+    fn books(&self) -> BucketView {
+        self.bucket.lock().as_ref().unwrap().view(self.now())
+    }
+}
+
+#[async_trait]
+impl Store for Moody {
+    async fn settle(&self, _bucket: &ProjectUid, statement: Statement) -> Result<Reply, StoreOutage> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        self.behave().await?;
+        self.gate.acquire().await.unwrap().forget();
+        let incarnation = Incarnation(self.incarnation.load(Ordering::SeqCst));
+        let around = Surroundings { now: self.now(), incarnation, learning_until: UnixMillis(i64::MIN) };
+        Ok(self.bucket.lock().get_or_insert_with(|| Bucket::new(&around)).apply(&statement, &around))
+    }
+
+    async fn pulse(&self, _count: bool) -> Result<Pulse, StoreOutage> {
+        self.behave().await?;
+        let incarnation = Incarnation(self.incarnation.load(Ordering::SeqCst));
+        Ok(Pulse { incarnation, now: self.now(), fleet: Some(Fleet { nodes: self.nodes, turn: 0 }) })
+    }
+
+    async fn view(&self, _bucket: &ProjectUid) -> Result<Option<BucketView>, StoreOutage> {
+        self.behave().await?;
+        Ok(self.bucket.lock().as_ref().map(|bucket| bucket.view(self.now())))
+    }
+}
+
+fn over(store: &Arc<Moody>, on_store_down: OnStoreDown, call_budget: Duration) -> Quota {
+    let settings = QuotaSettings { on_store_down, call_budget, ..QuotaSettings::new(1) };
+    Quota::new(store.clone(), settings, store.clock.clone())
+}
+
+/// A budget that a store which hangs exceeds and one that works does not.
+const SHORT: Duration = Duration::from_millis(20);
+/// A budget nobody exceeds.
+const LONG: Duration = Duration::from_mins(1);
+
+/// Longer than anything here takes; reached only when it never comes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Looks at every turn of the others until there is something to see.
+async fn comes<T>(look: impl Fn() -> Option<T>) -> T {
+    let looking = async {
+        loop {
+            if let Some(seen) = look() {
+                return seen;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, looking).await.expect("it never came")
+}
+
+async fn outcomes(quota: &Quota, limits: Limits, requests: u32) -> (u32, u32, u32) {
+    let (mut admitted, mut refused, mut unavailable) = (0, 0, 0);
+    for _ in 0..requests {
+        match quota.charge(&project(), limits, &key(1)).await {
+            Ok(_) => admitted += 1,
+            Err(ChargeError::Unavailable { .. }) => unavailable += 1,
+            Err(_) => refused += 1,
+        }
+    }
+    (admitted, refused, unavailable)
+}
+
+// rule: 8.1
+#[tokio::test]
+async fn without_the_store_a_node_lets_its_share_through_and_asks_only_three_times() {
+    for mood in [Mood::Hangs, Mood::Fails] {
+        let store = Moody::new(3);
+        let quota = over(&store, OnStoreDown::Share, SHORT);
+        quota.heartbeat().await;
+        store.be(mood);
+        assert_eq!(outcomes(&quota, limits(60, 1_000), 100).await, (20, 0, 80), "never a 429 for our own fault");
+        assert_eq!(store.calls(), 3);
+        assert_eq!(quota.mode(), Mode::Share);
+    }
+}
+
+// rule: 8.12
+#[tokio::test]
+async fn without_the_store_a_spent_share_says_when_it_returns() {
+    let store = Moody::new(3);
+    let quota = over(&store, OnStoreDown::Share, SHORT);
+    quota.heartbeat().await;
+    store.be(Mood::Fails);
+    assert_eq!(outcomes(&quota, limits(60, 1_000), 21).await, (20, 0, 1));
+    let refused = quota.charge(&project(), limits(60, 1_000), &key(1)).await.unwrap_err();
+    let ChargeError::Unavailable { retry_after_seconds, standing } = refused else { unreachable!("{refused:?}") };
+    let until = standing.minute.resets_at.to_millis().since(standing.as_of);
+    assert_eq!(i64::from(retry_after_seconds), (until + 999) / 1_000);
+}
+
+// rule: 8.1
+#[tokio::test]
+async fn a_limit_that_is_smaller_than_the_fleet_serves_as_many_as_it_says() {
+    let mut admitted = 0;
+    for turn in 0..3 {
+        let store = Moody::new(3);
+        let fleet = Fleet { nodes: store.nodes, turn };
+        let settings = QuotaSettings { fleet, call_budget: SHORT, ..QuotaSettings::new(1) };
+        let quota = Quota::new(store.clone(), settings, store.clock.clone());
+        store.be(Mood::Fails);
+        admitted += outcomes(&quota, limits(2, 1_000), 10).await.0;
+    }
+    assert_eq!(admitted, 2, "three nodes that were started without the store and remember each other");
+}
+
+// rule: 8.1
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_clock_is_fast_leaves_the_minutes_of_all_others_alone() {
+    let store = Moody::whose_clock_is_ahead_by(-600_000);
+    let quota = over(&store, OnStoreDown::Share, SHORT);
+    quota.heartbeat().await;
+    store.be(Mood::Fails);
+    assert_eq!(outcomes(&quota, limits(60, 1_000), 10).await, (10, 0, 0), "the first it does with this bucket");
+    store.be(Mood::Works);
+    quota.heartbeat().await;
+    let standing = quota.charge(&project(), limits(60, 1_000), &key(1)).await.unwrap();
+    assert_eq!(standing.minute.resets_at, Window::Minute.ends_at(Window::Minute.index(store.now())));
+    quota.hand_back_all().await;
+    assert_eq!((store.books().minute, store.books().minute_charged), (Window::Minute.index(store.now()), 11));
+}
+
+// rule: 8.1
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_of_the_wall_clock_in_an_outage_moves_no_minute() {
+    for step in [180_000, 8_000, -180_000, -7_200_000] {
+        let store = Moody::new(1);
+        let node = RealClock::from(UnixMillis(START));
+        let settings = QuotaSettings { call_budget: SHORT, ..QuotaSettings::new(1) };
+        let quota = Quota::new(store.clone(), settings, node.clone());
+        quota.heartbeat().await;
+        store.be(Mood::Fails);
+        node.step(step);
+        assert_eq!(outcomes(&quota, limits(60, 1_000), 10).await, (10, 0, 0), "first met in the outage; {step} ms");
+        let standing = quota.standing(&project(), limits(60, 1_000));
+        let minute = Window::Minute.index(store.now());
+        assert_eq!(standing.minute.resets_at, Window::Minute.ends_at(minute), "{step} ms");
+        store.be(Mood::Works);
+        quota.heartbeat().await;
+        let standing = quota.charge(&project(), limits(60, 1_000), &key(1)).await.unwrap();
+        assert_eq!(standing.minute.resets_at, Window::Minute.ends_at(Window::Minute.index(store.now())), "{step} ms");
+        quota.hand_back_all().await;
+        let books = store.books();
+        assert_eq!((books.minute, books.minute_charged, books.day_charged), (minute, 11, 11), "{step} ms");
+    }
+}
+
+#[tokio::test]
+async fn the_operator_may_choose_to_deny_or_to_allow() {
+    for (choice, expected, mode) in
+        [(OnStoreDown::Deny, (0, 0, 100), Mode::Deny), (OnStoreDown::Allow, (100, 0, 0), Mode::Allow)]
+    {
+        let store = Moody::new(3);
+        store.be(Mood::Fails);
+        let quota = over(&store, choice, SHORT);
+        assert_eq!(outcomes(&quota, limits(60, 1_000), 100).await, expected);
+        assert_eq!(quota.mode(), mode);
+    }
+}
+
+// rule: 8.1
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_spent_without_the_store_is_charged_once_it_is_back() {
+    let store = Moody::new(1);
+    let quota = over(&store, OnStoreDown::Share, SHORT);
+    quota.heartbeat().await;
+    let limits = limits(60, 1_000);
+    assert_eq!(outcomes(&quota, limits, 10).await, (10, 0, 0));
+    store.be(Mood::Fails);
+    assert_eq!(outcomes(&quota, limits, 25).await, (25, 0, 0));
+    store.be(Mood::Works);
+    quota.heartbeat().await;
+    assert_eq!(quota.mode(), Mode::Exact);
+    // The store listens for a quarter of a second, then everything is as if nothing had happened.
+    assert_eq!(outcomes(&quota, limits, 100).await, (25, 75, 0));
+    quota.hand_back_all().await;
+    assert_eq!((store.books().minute_charged, store.books().day_charged), (60, 60));
+}
+
+#[tokio::test]
+async fn a_limit_that_is_known_to_be_reached_is_refused_truthfully_without_the_store() {
+    let store = Moody::new(3);
+    let quota = over(&store, OnStoreDown::Share, SHORT);
+    assert_eq!(outcomes(&quota, limits(5, 1_000), 6).await, (5, 1, 0));
+    store.be(Mood::Fails);
+    assert_eq!(outcomes(&quota, limits(5, 1_000), 10).await, (0, 10, 0));
+}
+
+// rule: 8.1
+#[tokio::test]
+async fn a_store_that_was_emptied_hears_again_what_was_spent_before_it_grants() {
+    let store = Moody::new(1);
+    let quota = over(&store, OnStoreDown::Deny, LONG);
+    quota.heartbeat().await;
+    let limits = limits(60, 1_000);
+    assert_eq!(outcomes(&quota, limits, 36).await, (36, 0, 0));
+    *store.bucket.lock() = None;
+    store.incarnation.fetch_add(1, Ordering::SeqCst);
+    quota.heartbeat().await;
+    assert_eq!(outcomes(&quota, limits, 100).await, (24, 76, 0));
+    assert_eq!(store.books().day_charged, 60);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_that_wait_for_the_same_bucket_share_one_call() {
+    let store = Moody::new(1);
+    let quota = over(&store, OnStoreDown::Deny, LONG);
+    let limits = limits(700, 100_000);
+    store.gate.forget_permits(usize::MAX);
+    let all: Vec<_> = (0..1_000)
+        .map(|_| {
+            let quota = quota.clone();
+            tokio::spawn(async move { quota.charge(&project(), limits, &key(1)).await })
+        })
+        .collect();
+    // The first call stands at the gate until everybody is waiting behind it.
+    let waits = |cell: &Arc<Cell>| cell.lock().waiting.len() == 1_000;
+    let cell = comes(|| quota.0.cells.find(&project()).filter(waits)).await;
+    store.gate.add_permits(1_000);
+    let (mut admitted, mut refused) = (0, 0);
+    for one in all {
+        match one.await.unwrap() {
+            Ok(_) => admitted += 1,
+            Err(ChargeError::Exceeded { .. }) => refused += 1,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((admitted, refused), (700, 300));
+    assert_eq!(store.calls(), 2, "one for the first, one for everybody who came meanwhile");
+    let calls = store.calls();
+    outcomes(&quota, limits, 10_000).await;
+    assert_eq!(store.calls(), calls, "a refused request costs nothing");
+    drop(cell);
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_while_it_waits_is_not_charged() {
+    let store = Moody::new(1);
+    let quota = over(&store, OnStoreDown::Deny, LONG);
+    let limits = limits(60, 1_000);
+    store.gate.forget_permits(usize::MAX);
+    let waiting = tokio::spawn({
+        let quota = quota.clone();
+        async move { quota.charge(&project(), limits, &key(1)).await }
+    });
+    comes(|| (store.calls() > 0).then_some(())).await;
+    waiting.abort();
+    assert!(waiting.await.unwrap_err().is_cancelled());
+    store.gate.add_permits(10);
+    assert_eq!(outcomes(&quota, limits, 1).await, (1, 0, 0));
+    quota.hand_back_all().await;
+    assert_eq!(store.books().day_charged, 1);
+}
+
+#[tokio::test]
+async fn more_may_not_wait_than_there_is_room_for() {
+    let store = Moody::new(1);
+    let settings = QuotaSettings { waiting_max: 2, call_budget: LONG, ..QuotaSettings::new(1) };
+    let quota = Quota::new(store.clone(), settings, store.clock.clone());
+    store.gate.forget_permits(usize::MAX);
+    let limits = limits(60, 1_000);
+    let start = || {
+        let quota = quota.clone();
+        tokio::spawn(async move { quota.charge(&project(), limits, &key(1)).await })
+    };
+    let (first, second) = (start(), start());
+    comes(|| quota.0.cells.find(&project()).filter(|cell| cell.lock().waiting.len() == 2)).await;
+    let turned_away = quota.charge(&project(), limits, &key(1)).await;
+    assert!(matches!(turned_away, Err(ChargeError::Unavailable { .. })));
+    store.gate.add_permits(10);
+    assert!(first.await.unwrap().is_ok() && second.await.unwrap().is_ok());
+}

@@ -1,0 +1,124 @@
+//! Several nodes over one store.
+
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use async_trait::async_trait;
+
+use super::*;
+use crate::ledger::bucket::BucketView;
+use crate::ledger::{Reply, Statement};
+use crate::store::{self, Pulse, StoreOutage};
+
+/// The embedded store, shared and counted.
+struct Shared {
+    store: MemoryStore,
+    calls: AtomicU64,
+}
+
+#[async_trait]
+impl Store for Shared {
+    async fn settle(&self, bucket: &ProjectUid, statement: Statement) -> Result<Reply, StoreOutage> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        self.store.settle(bucket, statement).await
+    }
+
+    async fn pulse(&self, count: bool) -> Result<Pulse, StoreOutage> {
+        let fleet = Some(store::Fleet { nodes: NonZeroU32::new(3).unwrap(), turn: 0 });
+        Ok(Pulse { fleet, ..self.store.pulse(count).await? })
+    }
+
+    async fn view(&self, bucket: &ProjectUid) -> Result<Option<BucketView>, StoreOutage> {
+        self.store.view(bucket).await
+    }
+}
+
+/// Nodes at the beginning of a minute. Time passes: a node that asks the others for what they hold waits for it.
+struct Fleet {
+    nodes: Vec<Quota>,
+    store: Arc<Shared>,
+}
+
+impl Fleet {
+    fn new() -> Self {
+        let clock = RealClock::from(UnixMillis(START + 40_000));
+        let store = Arc::new(Shared { store: MemoryStore::new(clock.clone(), BUCKETS_MAX), calls: AtomicU64::new(0) });
+        let node = |process| Quota::new(store.clone(), QuotaSettings::new(process), clock.clone());
+        Self { nodes: (1..=3).map(node).collect(), store }
+    }
+
+    /// So many requests, 512 at a time, each at another node than the one before; how many were let through.
+    async fn burst(&self, limits: Limits, requests: u32) -> u32 {
+        let (next, admitted) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+        let workers: Vec<_> = (0..512)
+            .map(|_| {
+                let (nodes, next, admitted) = (self.nodes.clone(), next.clone(), admitted.clone());
+                tokio::spawn(async move {
+                    loop {
+                        let number = next.fetch_add(1, Ordering::SeqCst);
+                        if number >= requests {
+                            return;
+                        }
+                        let node = &nodes[usize::try_from(number).unwrap() % nodes.len()];
+                        if node.charge(&project(), limits, &key(1)).await.is_ok() {
+                            admitted.fetch_add(1, Ordering::SeqCst);
+                        }
+                        tokio::task::yield_now().await;
+                    }
+                })
+            })
+            .collect();
+        for worker in workers {
+            worker.await.unwrap();
+        }
+        admitted.load(Ordering::SeqCst)
+    }
+
+    fn calls(&self) -> u64 {
+        self.store.calls.load(Ordering::SeqCst)
+    }
+}
+
+// rule: 8.1
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn three_nodes_let_exactly_the_limit_through_at_a_fraction_of_a_call_per_request() {
+    for per_minute in [60, 300, 1_000, 20_000] {
+        let fleet = Fleet::new();
+        let limits = limits(per_minute, 1_000_000);
+        assert_eq!(fleet.burst(limits, 3 * per_minute).await, per_minute);
+        let books = fleet.store.view(&project()).await.unwrap().unwrap();
+        assert_eq!((books.minute_charged, books.day_charged), (per_minute.into(), per_minute.into()));
+        let (calls, requests) = (fleet.calls(), u64::from(3 * per_minute));
+        assert!(per_minute < 1_000 || calls * 100 <= requests * 8, "{calls} calls for {requests} requests");
+        fleet.burst(limits, 10_000).await;
+        assert_eq!(fleet.calls(), calls, "a refused request costs nothing");
+    }
+}
+
+// rule: 8.1
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn three_nodes_let_exactly_the_day_through() {
+    let fleet = Fleet::new();
+    assert_eq!(fleet.burst(limits(1_000, 400), 3_000).await, 400);
+    assert_eq!(fleet.store.view(&project()).await.unwrap().unwrap().minute_charged, 400);
+}
+
+// rule: 8.1
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn gateways_over_copies_of_one_data_directory_count_right_and_take_identities_of_their_own() {
+    let mut fleet = Fleet::new();
+    let clock = RealClock::from(UnixMillis(START + 40_000));
+    let copy = |process: u64, start| {
+        let settings = QuotaSettings { place: 1, start, ..QuotaSettings::new((process << 33) | process) };
+        Quota::new(fleet.store.clone(), settings, clock.clone())
+    };
+    fleet.nodes = vec![copy(1, 5), copy(2, 6), copy(3, 6)];
+    let limits = limits(300, 1_000_000);
+    assert_eq!(fleet.burst(limits, 1_000).await, 300);
+    for node in &fleet.nodes {
+        node.hand_back_all().await;
+    }
+    let books = fleet.store.view(&project()).await.unwrap().unwrap();
+    assert_eq!((books.minute_charged, books.day_charged), (300, 300));
+    let places: BTreeSet<u64> = fleet.nodes.iter().map(Quota::place).collect();
+    assert_eq!(places.len(), 3, "{places:?}");
+}

@@ -1,0 +1,149 @@
+//! The store of several nodes, against a real redis-server that each test starts for itself.
+
+mod cluster;
+mod faults;
+mod nodes;
+mod script;
+pub(super) mod server;
+mod tls;
+
+use chassis::metrics::{self, Registry};
+
+use super::store::keeps_the_promises_of_a_store;
+use super::*;
+use crate::store::redis::settings::{RedisAddress, RedisMode, RedisSettings};
+use crate::store::redis::{CallMetrics, RedisStore};
+use server::Redis;
+
+/// Longer than anything here takes; reached only when it never comes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn call_metrics() -> CallMetrics {
+    let registry = Registry::new();
+    let calls = metrics::counter_vec(&registry, "edge_quota_store_calls_total", "Calls.", &["result"]).unwrap();
+    let seconds = metrics::latency_vec(&registry, "edge_quota_store_call_seconds", "Seconds.", &[]).unwrap();
+    CallMetrics { calls, seconds: seconds.with_label_values(&[] as &[&str]) }
+}
+
+fn settings_for(ports: &[u16], mode: RedisMode) -> RedisSettings {
+    let address = |port: &u16| RedisAddress { host: "127.0.0.1".to_owned(), port: *port, tls: false };
+    RedisSettings {
+        mode,
+        addresses: ports.iter().map(address).collect(),
+        master_name: "tollhouse".to_owned(),
+        username: None,
+        password: None,
+        ca_certificate: None,
+        // Generous: a machine that runs all tests at once is slow, and no test is about the clock of calls but one.
+        call_budget: Duration::from_millis(500),
+    }
+}
+
+async fn store(ports: &[u16], mode: RedisMode, process: u64) -> RedisStore {
+    let store = RedisStore::start(settings_for(ports, mode), process, call_metrics());
+    store.connected(PATIENCE).await.unwrap();
+    store
+}
+
+/// Waits for a condition.
+async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let waiting = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, waiting).await.is_ok(), "{what} never came true");
+}
+
+/// The store has just met this server and listens for a quarter of a second: wait until it grants.
+async fn grants(store: &dyn Store) {
+    let seq = AtomicI64::new(0);
+    eventually("the store grants", async || {
+        use crate::ledger::{Claim, Life, NodeId, Reply, Statement};
+        let statement = Statement {
+            node: NodeId { place: 99, life: Life { start: 1, stay: 0, process: 99 } },
+            seq: u64::try_from(seq.fetch_add(1, Ordering::SeqCst)).unwrap() + 1,
+            heard: 0,
+            claim: Claim::NOTHING,
+            need: 1,
+            spare: 0,
+            limits: Limits::new(1_000, 1_000).unwrap(),
+        };
+        let reply = store.settle(&"warm-up".parse().unwrap(), statement).await.unwrap();
+        matches!(reply, Reply::Settled(settlement) if settlement.granted == 1)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn redis_keeps_the_promises_of_a_store() {
+    let redis = Redis::start();
+    let store = store(&[redis.port], RedisMode::Standalone, 1).await;
+    grants(&store).await;
+    keeps_the_promises_of_a_store(&store, |number| format!("suite-{number}").parse().unwrap()).await;
+    assert_eq!(store.pulse(true).await.unwrap().fleet.unwrap().nodes.get(), 1);
+    let other = self::store(&[redis.port], RedisMode::Standalone, 2).await;
+    assert_eq!(
+        other.pulse(true).await.unwrap().fleet.unwrap().nodes.get(),
+        2,
+        "nodes are counted by their signs of life"
+    );
+}
+
+/// The rights that config/redis.conf proposes, as one line of it.
+fn proposed_user() -> Vec<String> {
+    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/redis.conf");
+    let text = std::fs::read_to_string(file).unwrap();
+    let lines = text.lines().skip_while(|line| !line.starts_with("# user tollhouse"));
+    let words = lines.flat_map(|line| line.trim_start_matches('#').split_whitespace()).filter(|word| *word != "\\");
+    words
+        .skip(2)
+        .filter(|word| !matches!(*word, "of" | "the") && !word.starts_with('#') && !word.ends_with('>'))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[tokio::test]
+async fn the_proposed_user_has_the_rights_it_needs_and_no_others() {
+    let redis = Redis::start();
+    let rights = proposed_user();
+    let mut command = vec!["ACL", "SETUSER", "tollhouse", ">open-sesame"];
+    command.extend(rights.iter().map(String::as_str));
+    assert_eq!(redis.ask(&command), "OK", "{rights:?}");
+    let mut settings = settings_for(&[redis.port], RedisMode::Standalone);
+    settings.username = Some("tollhouse".to_owned());
+    settings.password = Some(chassis::secret::Secret::new(b"open-sesame".to_vec()));
+    let store = RedisStore::start(settings, 1, call_metrics());
+    store.connected(PATIENCE).await.unwrap();
+    grants(&store).await;
+    keeps_the_promises_of_a_store(&store, |number| format!("acl-{number}").parse().unwrap()).await;
+    let mut news = store.news().unwrap();
+    let heard = tokio::time::timeout(PATIENCE, news.recv()).await.unwrap();
+    assert_eq!(heard, Some(crate::store::Heard::Connected));
+    let ban = crate::ban::Ban {
+        key: key(3),
+        since: UnixSeconds(1),
+        until: UnixSeconds(2),
+        reason: crate::ban::BanReason::Operator,
+        level: 1,
+        shadow: false,
+    };
+    store.tell(&crate::ban::News::Banned(ban.clone())).await.unwrap();
+    assert_eq!(store.past().await.unwrap().len(), 1);
+    store.forget(&[ban.key]).await.unwrap();
+    assert!(store.past().await.unwrap().is_empty());
+    assert!(redis.ask(&["--user", "tollhouse", "--pass", "open-sesame", "FLUSHALL"]).contains("NOPERM"));
+}
+
+#[tokio::test]
+async fn a_password_opens_and_a_wrong_one_does_not() {
+    let redis = Redis::with(&["--requirepass", "open-sesame"]);
+    let mut settings = settings_for(&[redis.port], RedisMode::Standalone);
+    let closed = RedisStore::start(settings.clone(), 1, call_metrics());
+    let error = closed.connected(Duration::from_secs(2)).await.unwrap_err().to_string();
+    assert!(error.contains("NOAUTH"), "{error}");
+    settings.password = Some(chassis::secret::Secret::new(b"open-sesame".to_vec()));
+    let store = RedisStore::start(settings, 2, call_metrics());
+    store.connected(PATIENCE).await.unwrap();
+    assert!(store.pulse(true).await.is_ok());
+}

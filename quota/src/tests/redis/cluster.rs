@@ -1,0 +1,127 @@
+//! A Cluster, and a master behind Sentinel that fails over.
+
+use super::nodes::{Nodes, within_one_minute, without_bans};
+use super::server::ask;
+use super::*;
+use crate::settings::OnStoreDown;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_serves_buckets_from_all_its_servers_and_survives_one() {
+    a_cluster_that_loses_a_master(Redis::kill, "yes").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_hangs_is_left_for_its_replica_although_the_others_answer() {
+    a_cluster_that_loses_a_master(|server| server.freeze(), "no").await;
+}
+
+async fn a_cluster_that_loses_a_master(lose: impl FnOnce(&mut Redis), full_coverage: &str) {
+    let options = [
+        "--cluster-enabled",
+        "yes",
+        "--cluster-node-timeout",
+        "500",
+        "--repl-diskless-sync-delay",
+        "0",
+        "--cluster-require-full-coverage",
+        full_coverage,
+    ];
+    let mut servers: Vec<Redis> = (0..6).map(|_| Redis::with(&options)).collect();
+    let addresses: Vec<String> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port)).collect();
+    let mut create = vec!["--cluster", "create"];
+    create.extend(addresses.iter().map(String::as_str));
+    create.extend(["--cluster-replicas", "1", "--cluster-yes"]);
+    let created = ask(servers[0].port, &create);
+    assert!(created.contains("All 16384 slots covered"), "{created}");
+    let good = |port: u16| ask(port, &["CLUSTER", "INFO"]).contains("cluster_state:ok");
+    eventually("the Cluster is good", async || servers.iter().all(|server| good(server.port))).await;
+    let ports: Vec<u16> = servers.iter().map(|server| server.port).collect();
+    let nodes = Nodes::start(&ports, RedisMode::Cluster, 3, |settings| {
+        without_bans(settings);
+        settings.call_budget = Duration::from_millis(500);
+        settings.on_store_down = OnStoreDown::Deny;
+    })
+    .await;
+    // Buckets of every server; each exact.
+    for number in 0..12 {
+        within_one_minute(&format!("cluster-{number}"), async |project| {
+            let minutes = nodes.burst(&project, limits(60, 10_000), 200).await;
+            assert!(minutes.iter().all(|(_, admitted)| *admitted <= 60), "{minutes:?}");
+            let [(_, admitted)] = minutes.as_slice() else { return None };
+            assert_eq!(*admitted, 60);
+            Some(())
+        })
+        .await;
+    }
+    let with_buckets = servers.iter().filter(|server| !server.ask(&["KEYS", "tollhouse:bucket:*"]).is_empty()).count();
+    assert!(with_buckets >= 3, "{with_buckets} servers have buckets");
+    // Bans reach everybody, whichever server is asked.
+    nodes.all[0].ban(&key(5), UnixSeconds(4_000_000_000)).unwrap();
+    eventually("bans are shared", async || nodes.all.iter().all(|node| node.bans().len() == 1)).await;
+    let in_step = |server: &Redis| {
+        let replication = server.ask(&["INFO", "replication"]);
+        replication.contains("role:master") || replication.contains("master_link_status:up")
+    };
+    eventually("every replica is in step", async || servers.iter().all(in_step)).await;
+    // A master is lost; its replica takes over; buckets of all servers are counted again.
+    let master = servers.iter().position(|server| server.ask(&["ROLE"]).starts_with("master")).unwrap();
+    let lost = servers[master].port;
+    lose(&mut servers[master]);
+    let alive = servers.iter().enumerate().find(|(number, _)| *number != master).unwrap().1.port;
+    eventually("the Cluster has healed", async || {
+        let masters = ask(alive, &["CLUSTER", "NODES"]);
+        good(alive) && masters.lines().any(|line| line.contains(&format!(":{lost}@")) && line.contains("fail"))
+    })
+    .await;
+    eventually("every bucket is counted again", async || {
+        let mut good = true;
+        for number in 0..12 {
+            let project: ProjectUid = format!("healed-{number}").parse().unwrap();
+            good &= nodes.all[number % 3].charge(&project, limits(1_000, 10_000), &key(1)).await.is_ok();
+        }
+        good
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_sentinel_the_new_master_is_found() {
+    let mut master = Redis::start();
+    let replica = Redis::with(&["--replicaof", "127.0.0.1", &master.port.to_string()]);
+    eventually("the replica is in step", async || {
+        replica.ask(&["INFO", "replication"]).contains("master_link_status:up")
+    })
+    .await;
+    // Sentinel keeps its state in its configuration file.
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("sentinel.conf");
+    let text = format!(
+        "sentinel monitor tollhouse 127.0.0.1 {} 1\nsentinel down-after-milliseconds tollhouse 300\n\
+         sentinel failover-timeout tollhouse 2000\n",
+        master.port
+    );
+    std::fs::write(&file, text).unwrap();
+    let sentinel = Redis::sentinel(&file);
+    eventually("Sentinel knows the replica", async || {
+        sentinel.ask(&["SENTINEL", "replicas", "tollhouse"]).contains(&replica.port.to_string())
+    })
+    .await;
+    let nodes = Nodes::start(&[sentinel.port], RedisMode::Sentinel, 2, |settings| {
+        settings.call_budget = Duration::from_millis(200);
+        settings.on_store_down = OnStoreDown::Deny;
+    })
+    .await;
+    let project: ProjectUid = "sentinel".parse().unwrap();
+    for node in &nodes.all {
+        assert!(node.charge(&project, limits(1_000, 10_000), &key(1)).await.is_ok());
+    }
+    master.kill();
+    eventually("the nodes count at the new master", async || {
+        let mut good = true;
+        for node in &nodes.all {
+            good &= node.charge(&project, limits(1_000, 10_000), &key(1)).await.is_ok();
+        }
+        good && replica.ask(&["ROLE"]).starts_with("master")
+    })
+    .await;
+}

@@ -1,0 +1,282 @@
+//! Redis gone, frozen, emptied, read-only, full, forgetful; and back.
+
+use super::nodes::Nodes;
+use super::*;
+use crate::settings::OnStoreDown;
+
+fn named(name: &str) -> ProjectUid {
+    name.parse().unwrap()
+}
+
+/// Charges one after the other at every node in turn; how many were let through.
+async fn ask_in_turn(nodes: &Nodes, project: &ProjectUid, limits: Limits, requests: usize) -> u32 {
+    let mut admitted = 0;
+    for number in 0..requests {
+        let outcome = nodes.all[number % nodes.all.len()].charge(project, limits, &key(1)).await;
+        admitted += u32::from(outcome.is_ok());
+    }
+    admitted
+}
+
+/// The minute of the server's clock.
+fn minute(redis: &Redis) -> i64 {
+    redis.ask(&["TIME"]).lines().next().unwrap().parse::<i64>().unwrap() / 60
+}
+
+async fn short_budget(redis: &Redis, count: u64, on_store_down: OnStoreDown) -> Nodes {
+    Nodes::start(&[redis.port], RedisMode::Standalone, count, |settings| {
+        settings.call_budget = Duration::from_millis(100);
+        settings.on_store_down = on_store_down;
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_store_each_node_has_its_share_and_the_day_is_right_afterwards() {
+    let mut redis = Redis::in_a_fresh_minute();
+    let nodes = short_budget(&redis, 3, OnStoreDown::Share).await;
+    for attempt in 0..5 {
+        let (project, limits) = (named(&format!("share-{attempt}")), limits(300, 10_000));
+        let began = minute(&redis);
+        let mut admitted = ask_in_turn(&nodes, &project, limits, 30).await;
+        assert_eq!(admitted, 30);
+        redis.kill();
+        eventually("every node knows", async || {
+            admitted += ask_in_turn(&nodes, &project, limits, 3).await;
+            nodes.all.iter().all(|node| node.mode() == Mode::Share)
+        })
+        .await;
+        // No request waits for a store that is gone, none is answered with an error of ours, and the shares are bounded.
+        for number in 0..1_200 {
+            match nodes.all[number % 3].charge(&project, limits, &key(1)).await {
+                Ok(_) => admitted += 1,
+                // The share is spent, the limit is not: 503, because a 429 would not be true.
+                Err(ChargeError::Exceeded { .. } | ChargeError::Unavailable { .. }) => {}
+                other @ Err(ChargeError::Banned { .. }) => panic!("{other:?}"),
+            }
+        }
+        redis.restart();
+        eventually("every node is back", async || nodes.all.iter().all(|node| node.mode() == Mode::Lease)).await;
+        let ended = minute(&redis);
+        // The emptied server hears from every node what it has spent: nothing is forgotten, nothing counted twice.
+        eventually("the books hold what was admitted, and no more", async || {
+            let books = nodes.all[0].usage(&project).await;
+            matches!(books, Ok(Some(books)) if books.day_charged == u64::from(admitted))
+        })
+        .await;
+        if ended == began {
+            // Within one minute: what was granted before, and a share of the whole limit for each.
+            assert!(admitted <= 300 + 30, "{admitted} of 300");
+            return;
+        }
+    }
+    panic!("five attempts, and each straddled a minute");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_emptied_store_learns_before_it_grants() {
+    let redis = Redis::in_a_fresh_minute();
+    let nodes = short_budget(&redis, 3, OnStoreDown::Deny).await;
+    for attempt in 0..5 {
+        let (project, limits) = (named(&format!("flush-{attempt}")), limits(100, 10_000));
+        let began = minute(&redis);
+        let mut admitted = ask_in_turn(&nodes, &project, limits, 60).await;
+        redis.ask(&["FLUSHALL"]);
+        // The one node that did not spend before would be granted what the others have spent.
+        for _ in 0..200 {
+            admitted += u32::from(nodes.all[attempt % 3].charge(&project, limits, &key(1)).await.is_ok());
+        }
+        if minute(&redis) == began {
+            assert!(admitted <= 100, "{admitted} of 100");
+            return;
+        }
+    }
+    panic!("five attempts, and each straddled a minute");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frozen_store_delays_only_the_first() {
+    let redis = Redis::within_a_day();
+    let nodes = short_budget(&redis, 1, OnStoreDown::Allow).await;
+    let (project, limits) = (named("frozen"), limits(100_000, 1_000_000));
+    redis.freeze();
+    eventually("the node stops asking", async || {
+        assert!(nodes.all[0].charge(&project, limits, &key(1)).await.is_ok(), "nobody is refused for our fault");
+        nodes.all[0].mode() == Mode::Allow
+    })
+    .await;
+    // Not a measurement: a thousand requests that each waited for a budget would take a minute and a half.
+    let all = async {
+        for _ in 0..1_000 {
+            assert!(nodes.all[0].charge(&project, limits, &key(1)).await.is_ok());
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, all).await.is_ok());
+    redis.thaw();
+    eventually("the node asks again", async || nodes.all[0].mode() == Mode::Exact).await;
+    eventually("what was let through is in the books", async || {
+        let books = nodes.all[0].usage(&project).await;
+        matches!(books, Ok(Some(books)) if books.day_charged >= 1_000)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_lost_its_scripts_is_given_them_again() {
+    let redis = Redis::within_a_day();
+    let nodes = short_budget(&redis, 1, OnStoreDown::Deny).await;
+    for round in 0..3 {
+        redis.ask(&["SCRIPT", "FLUSH"]);
+        let outcome = nodes.all[0].charge(&named(&format!("flushed-{round}")), limits(10, 100), &key(1)).await;
+        assert!(outcome.is_ok(), "{outcome:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_server_still_settles() {
+    let redis = Redis::with(&["--maxmemory-policy", "noeviction"]);
+    let nodes = short_budget(&redis, 1, OnStoreDown::Deny).await;
+    redis.ask(&["CONFIG", "SET", "maxmemory", "1mb"]);
+    assert!(redis.ask(&["SET", "another", "key"]).contains("OOM"), "the server is full");
+    for _ in 0..3 {
+        let outcome = nodes.all[0].charge(&named("full"), limits(10, 100), &key(1)).await;
+        assert!(outcome.is_ok(), "{outcome:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_was_demoted_is_left_for_the_new_one() {
+    for _ in 0..3 {
+        let old = Redis::in_a_fresh_minute();
+        let new = old.beside(&["--replicaof", "127.0.0.1", &old.port.to_string()]);
+        if fails_over_within_a_minute(&old, &new).await {
+            return;
+        }
+    }
+    panic!("three attempts in fresh minutes, and each took longer than one");
+}
+
+/// A master fails over to its replica, and nobody gets more than the limit, if all of it lies within one minute.
+async fn fails_over_within_a_minute(old: &Redis, new: &Redis) -> bool {
+    eventually("the replica is in step", async || new.ask(&["INFO", "replication"]).contains("master_link_status:up"))
+        .await;
+    let nodes = Nodes::start(&[old.port, new.port], RedisMode::Standalone, 2, |settings| {
+        settings.call_budget = Duration::from_millis(100);
+        settings.on_store_down = OnStoreDown::Deny;
+    })
+    .await;
+    let (project, limits) = (named("demoted"), limits(100, 10_000));
+    let began = minute(new);
+    let mut admitted = ask_in_turn(&nodes, &project, limits, 40).await;
+    // Writes that the replica never saw, then the other way round.
+    new.ask(&["REPLICAOF", "NO", "ONE"]);
+    admitted += ask_in_turn(&nodes, &project, limits, 20).await;
+    old.ask(&["REPLICAOF", "127.0.0.1", &new.port.to_string()]);
+    eventually("the nodes have found the new master", async || {
+        admitted += ask_in_turn(&nodes, &project, limits, 2).await;
+        new.ask(&["EXISTS", "tollhouse:gateways"]) == "1"
+            && nodes.all.iter().all(|node| node.mode() == Mode::Lease)
+            && !new.ask(&["HGET", &format!("tollhouse:bucket:{{{project}}}"), "books"]).is_empty()
+    })
+    .await;
+    admitted += ask_in_turn(&nodes, &project, limits, 300).await;
+    let within = minute(new) == began;
+    assert!(!within || admitted <= 100, "{admitted} of 100");
+    within
+}
+
+// What is said of a key while nobody can be told holds where it was said, and everywhere when it can be told.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ban_and_the_end_of_one_are_told_when_the_store_is_back() {
+    let mut redis = Redis::within_a_day();
+    let nodes = short_budget(&redis, 2, OnStoreDown::Allow).await;
+    let far = UnixSeconds(4_000_000_000);
+    let is_banned = async |node: usize, number: u8| {
+        let outcome = nodes.all[node].charge(&named("bans"), limits(1_000, 100_000), &key(number)).await;
+        matches!(outcome, Err(ChargeError::Banned { until, .. }) if until == far)
+    };
+    nodes.all[0].ban(&key(7), far).unwrap();
+    eventually("the other node knows the ban", async || is_banned(1, 7).await).await;
+    redis.kill();
+    eventually("every node knows", async || {
+        ask_in_turn(&nodes, &named("bans"), limits(1_000, 100_000), 2).await;
+        nodes.all.iter().all(|node| node.mode() == Mode::Allow)
+    })
+    .await;
+    nodes.all[0].ban(&key(8), far).unwrap();
+    assert!(nodes.all[0].lift(&key(7)));
+    let holds = async || {
+        assert_eq!((is_banned(0, 7).await, is_banned(0, 8).await), (false, true), "where it was said");
+        assert_eq!((is_banned(1, 7).await, is_banned(1, 8).await), (true, false), "where nobody could say it");
+    };
+    holds().await;
+    redis.restart();
+    eventually("every node is back", async || nodes.all.iter().all(|node| node.mode() == Mode::Lease)).await;
+    eventually("the other node is told", async || (is_banned(1, 7).await, is_banned(1, 8).await) == (false, true))
+        .await;
+    assert_eq!((is_banned(0, 7).await, is_banned(0, 8).await), (false, true));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bans_outlive_a_memory_that_is_emptied_and_lifted_ones_do_not_come_back() {
+    let redis = Redis::within_a_day();
+    let nodes = short_budget(&redis, 2, OnStoreDown::Allow).await;
+    let far = UnixSeconds(4_000_000_000);
+    for number in [7, 8] {
+        nodes.all[0].ban(&key(number), far).unwrap();
+    }
+    eventually("the other node knows both", async || nodes.all[1].bans().len() == 2).await;
+    assert!(nodes.all[1].lift(&key(7)));
+    eventually("the first node knows the end", async || nodes.all[0].bans().len() == 1).await;
+    redis.ask(&["FLUSHALL"]);
+    eventually("both are told again", async || redis.ask(&["HGETALL", "tollhouse:bans"]).lines().count() == 4).await;
+    // A ban that somebody repeats who missed its end.
+    let missed = redis.ask(&["HGET", "tollhouse:bans", key(8).as_str()]).replace(key(8).as_str(), key(7).as_str());
+    redis.ask(&["PUBLISH", "tollhouse:news", &format!(r#"{{"from":"another","news":{missed}}}"#)]);
+    nodes.all[0].ban(&key(6), far).unwrap();
+    eventually("what came after it was heard", async || nodes.all[1].bans().len() == 2).await;
+    let banned: Vec<_> = nodes.all[1].bans().into_iter().map(|ban| ban.key).collect();
+    assert!(banned.contains(&key(8)) && banned.contains(&key(6)), "{banned:?}");
+    let later = Nodes::named(11, &[redis.port], RedisMode::Standalone, 2, |_| {}).await;
+    eventually("a newcomer knows them", async || later.all[0].bans().len() == 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bans_that_are_over_leave_the_store() {
+    let redis = Redis::within_a_day();
+    let over = |number: u8| {
+        format!(
+            r#"{{"banned":{{"key":"{}","since":1,"until":61,"reason":"strikes","level":1,"shadow":false}}}}"#,
+            key(number)
+        )
+    };
+    let lifted = |number: u8| format!(r#"{{"lifted":{{"key":"{}","began":1}}}}"#, key(number));
+    for number in 0..200 {
+        let text = if number % 2 == 0 { over(number) } else { lifted(number) };
+        redis.ask(&["HSET", "tollhouse:bans", key(number).as_str(), &text]);
+    }
+    let _nodes = Nodes::start(&[redis.port], RedisMode::Standalone, 1, |_| {}).await;
+    eventually("all are forgotten", async || redis.ask(&["EXISTS", "tollhouse:bans"]) == "0").await;
+}
+
+// rule: 8.3
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_is_banned_by_what_all_nodes_have_seen_together() {
+    let redis = Redis::in_a_fresh_minute();
+    let nodes = Nodes::start(&[redis.port], RedisMode::Standalone, 3, |settings| {
+        settings.ban.grace = Duration::ZERO;
+        settings.ban.strikes_min = 60;
+    })
+    .await;
+    let limits = limits(2, 1_000);
+    // Fewer than a ban takes at any one node; at all of them more, even where each forgives its first ones.
+    for _ in 0..40 {
+        for node in &nodes.all {
+            let _ = node.charge(&named("strikes"), limits, &key(5)).await;
+        }
+    }
+    eventually("every node has banned the key", async || {
+        nodes.all.iter().all(|node| node.bans().iter().map(|ban| (&ban.key, ban.level)).eq([(&key(5), 1)]))
+    })
+    .await;
+}

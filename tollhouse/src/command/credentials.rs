@@ -1,0 +1,50 @@
+//! What `tollhouse node` and `tollhouse token` share: credentials on record.
+
+use anyhow::Context as _;
+use chassis::percent::segment;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::output::table;
+
+/// Where they are.
+pub(super) const PATH: &str = "/internal/credentials";
+
+/// Makes one: the answer, and the text of this field of it.
+pub(super) async fn make(client: &Client, body: Value, field: &str) -> anyhow::Result<(Value, String)> {
+    let made = client.control(Method::POST, PATH, &body).await?;
+    let text = made.get(field).and_then(Value::as_str).context("an answer without a credential")?.to_owned();
+    Ok((made, text))
+}
+
+/// Those on record: of operators, or of gateways and services.
+pub(super) async fn list(client: &Client, operators: bool) -> anyhow::Result<Value> {
+    let mut found = client.control(Method::GET, PATH, &Value::Null).await?;
+    let mut all = found.get_mut("credentials").map(Value::take).unwrap_or_default();
+    if let Some(all) = all.as_array_mut() {
+        all.retain(|one| (one.get("kind") == Some(&json!("operator"))) == operators);
+    }
+    Ok(all)
+}
+
+/// Revokes one, with what it made if `made` says so.
+pub(super) async fn revoke(client: &Client, kind: &str, name: &str, made: bool) -> anyhow::Result<Value> {
+    let path = format!("{PATH}/{kind}/{}?made={made}", segment(name));
+    client.control(Method::DELETE, &path, &Value::Null).await
+}
+
+/// Credentials, for people.
+pub(super) fn shown(all: &Value) -> String {
+    let columns = [
+        ("NAME", "/name"),
+        ("KIND", "/kind"),
+        ("MADE BY", "/made_by"),
+        ("CREATED", "/created_at"),
+        ("EXPIRES", "/expires_at"),
+        ("LAST USED", "/last_used_at"),
+        ("REVOKED", "/revoked_at"),
+        ("FILE", "/file"),
+    ];
+    table(all, &columns)
+}

@@ -1,0 +1,276 @@
+//! Certificates of the listeners between processes, one for each gateway and service: `tls/NAME.pem` and `tls/NAME.key`.
+//!
+//! Their authority, `ca/internal.pem`, is for nothing else: its key could pretend to be the control plane, and no process is
+//! given it. A certificate names its process, and the host that this process alone is reached at. A host on loopback, or
+//! one of two processes, does not tell which process answers there, so no certificate names it.
+//!
+//! A certificate is made anew at a start of `tollhouse init` when a third of its lifetime is left, when it does not name
+//! what it should, and when it is not of the present authority.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use chassis::peer::certified_key;
+use chassis::secret::write_private;
+use contract::time::UnixSeconds;
+use contract::trust::{CONTROL_PLANE, ORDERS_SERVICE};
+use rcgen::{Issuer, KeyPair, SanType};
+use serde::Serialize;
+use x509_parser::extensions::{GeneralName, ParsedExtension};
+use x509_parser::pem::parse_x509_pem;
+
+use super::{LEAF_DAYS, issuer, make_leaf, make_root, write_public};
+use crate::directory::{Address, Directory, GATEWAY_NAMES, INTERNAL_AUTHORITY, RunFile};
+
+/// A process and its certificate, as its files have it.
+#[derive(Debug, Serialize)]
+pub(crate) struct InternalCertificate {
+    /// As what the process is on record.
+    pub(crate) name: String,
+    /// What the certificate names; empty where it cannot be read.
+    pub(crate) names: Vec<String>,
+    ends_at: Option<i64>,
+    /// Why it has to be replaced.
+    pub(crate) fault: Option<String>,
+    #[serde(skip)]
+    wanted: Vec<String>,
+    #[serde(skip)]
+    files: [PathBuf; 2],
+}
+
+/// Makes the authority if there is none, and each certificate that has a fault.
+///
+/// # Errors
+/// When a file cannot be read or written, or the authority is damaged.
+pub(crate) fn ensure(directory: &Directory, run: &RunFile, now: UnixSeconds) -> anyhow::Result<()> {
+    let (root, key) = authority(directory);
+    if !root.exists() || !key.exists() {
+        let (certificate, secret) = make_root("Tollhouse internal authority", now)?;
+        write_private(&key, secret.as_bytes())?;
+        write_public(&root, &certificate)?;
+    }
+    replace(directory, run, now, |certificate| certificate.fault.is_some())
+}
+
+/// Replaces the certificates of these processes, with new keys.
+///
+/// # Errors
+/// As [`ensure`].
+pub(crate) fn replace(
+    directory: &Directory,
+    run: &RunFile,
+    now: UnixSeconds,
+    which: impl Fn(&InternalCertificate) -> bool,
+) -> anyhow::Result<()> {
+    let (root, key) = authority(directory);
+    let issuer = issuer(&root, &key)?;
+    list(directory, run, now).iter().filter(|certificate| which(certificate)).try_for_each(|one| one.make(&issuer, now))
+}
+
+/// The certificates of all processes, by name.
+pub(crate) fn list(directory: &Directory, run: &RunFile, now: UnixSeconds) -> Vec<InternalCertificate> {
+    let authority = std::fs::read(authority(directory).0).ok().and_then(|pem| read(&pem)).and_then(|root| root.key_id);
+    let nodes = nodes(run);
+    let looked = nodes
+        .keys()
+        .map(|name| InternalCertificate::look(directory, name, wanted(&nodes, name), authority.as_deref(), now));
+    looked.collect()
+}
+
+fn authority(directory: &Directory) -> (PathBuf, PathBuf) {
+    (directory.path(INTERNAL_AUTHORITY), directory.path("ca/internal.key"))
+}
+
+/// The processes, and where each is reached: where nothing is said, at a host of its name.
+fn nodes(run: &RunFile) -> BTreeMap<&str, Option<&Address>> {
+    let gateways = run.gateways.iter().map(|gateway| (gateway.gateway.as_str(), Some(&gateway.admin)));
+    let services = [(CONTROL_PLANE, Some(&run.control)), (ORDERS_SERVICE, Some(&run.orders))];
+    GATEWAY_NAMES.into_iter().map(|name| (name, None)).chain(gateways).chain(services).collect()
+}
+
+/// What the certificate of a process names.
+fn wanted(nodes: &BTreeMap<&str, Option<&Address>>, name: &str) -> Vec<String> {
+    let mut names = vec![name.to_owned()];
+    if let Some(address) = nodes.get(name).copied().flatten() {
+        let host = address.host();
+        let mut others = nodes.iter().filter(|(other, _)| **other != name);
+        let is_anothers = others.any(|(other, at)| *other == host || at.is_some_and(|at| at.host() == host));
+        if host != name && !is_anothers && !address.is_loopback() {
+            names.push(host.to_owned());
+        }
+    }
+    names
+}
+
+impl InternalCertificate {
+    fn look(
+        directory: &Directory,
+        name: &str,
+        wanted: Vec<String>,
+        authority: Option<&[u8]>,
+        now: UnixSeconds,
+    ) -> Self {
+        let files = ["pem", "key"].map(|kind| directory.path(&format!("tls/{name}.{kind}")));
+        let found = read_pair(&files);
+        let fault = match &found {
+            Err(error) => Some(format!("{error:#}")),
+            Ok(found) => found.fault(&wanted, authority, now),
+        };
+        let (names, ends_at) = found.map_or((Vec::new(), None), |found| (found.names, Some(found.validity.1)));
+        Self { name: name.to_owned(), names, ends_at, fault, wanted, files }
+    }
+
+    fn make(&self, issuer: &Issuer<'_, KeyPair>, now: UnixSeconds) -> anyhow::Result<()> {
+        let names = self.wanted.iter().map(|name| match name.parse() {
+            Ok(address) => Ok(SanType::IpAddress(address)),
+            Err(_) => Ok(SanType::DnsName(name.as_str().try_into()?)),
+        });
+        let names = names.collect::<anyhow::Result<_>>()?;
+        let (certificate, key) = make_leaf(issuer, &self.name, names, now, LEAF_DAYS)?;
+        let [certificate_file, key_file] = &self.files;
+        // The key first: processes look at it when the certificate has changed.
+        write_private(key_file, key.as_bytes())?;
+        write_public(certificate_file, &certificate)
+    }
+}
+
+/// What matters of a certificate.
+struct Found {
+    names: Vec<String>,
+    /// First and last second.
+    validity: (i64, i64),
+    /// What its authority calls its key.
+    of: Option<Vec<u8>>,
+    /// What it calls its own key.
+    key_id: Option<Vec<u8>>,
+}
+
+impl Found {
+    fn fault(&self, wanted: &[String], authority: Option<&[u8]>, now: UnixSeconds) -> Option<String> {
+        let (begins, ends) = self.validity;
+        if self.names != wanted {
+            return Some(format!("it should name {} alone", wanted.join(" and ")));
+        }
+        if self.of.is_none() || self.of.as_deref() != authority {
+            return Some(format!("it is not of the authority in {INTERNAL_AUTHORITY}"));
+        }
+        ((ends - now.0).saturating_mul(3) < ends - begins).then(|| "it ends soon".to_owned())
+    }
+}
+
+/// The certificate in these two files, whose key fits.
+fn read_pair([certificate, key]: &[PathBuf; 2]) -> anyhow::Result<Found> {
+    let load = |file: &Path| std::fs::read(file).with_context(|| format!("reading {}", file.display()));
+    let (certificate, key) = (load(certificate)?, load(key)?);
+    certified_key(&certificate, &key)?;
+    read(&certificate).context("the certificate does not parse")
+}
+
+fn read(pem: &[u8]) -> Option<Found> {
+    let (_, pem) = parse_x509_pem(pem).ok()?;
+    let parsed = pem.parse_x509().ok()?;
+    let validity = (parsed.validity().not_before.timestamp(), parsed.validity().not_after.timestamp());
+    let mut found = Found { names: Vec::new(), validity, of: None, key_id: None };
+    for extension in parsed.extensions() {
+        match extension.parsed_extension() {
+            ParsedExtension::SubjectAlternativeName(names) => {
+                found.names = names.general_names.iter().map(text).collect();
+            }
+            ParsedExtension::AuthorityKeyIdentifier(id) => {
+                found.of = id.key_identifier.as_ref().map(|id| id.0.to_vec());
+            }
+            ParsedExtension::SubjectKeyIdentifier(id) => found.key_id = Some(id.0.to_vec()),
+            _ => {}
+        }
+    }
+    Some(found)
+}
+
+fn text(name: &GeneralName<'_>) -> String {
+    match name {
+        GeneralName::DNSName(name) => (*name).to_owned(),
+        GeneralName::IPAddress(bytes) => {
+            let four = <[u8; 4]>::try_from(*bytes).map(IpAddr::from);
+            let address = four.or_else(|_| <[u8; 16]>::try_from(*bytes).map(IpAddr::from));
+            address.map_or_else(|_| format!("{bytes:?}"), |address| address.to_string())
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: UnixSeconds = UnixSeconds(1_800_000_000);
+    const DAY: i64 = 86_400;
+
+    fn run(gateway: &str, control: &str, orders: &str) -> RunFile {
+        let text = serde_json::json!({
+            "platform_domain": "tollhouse.localhost", "http": "a:80", "https": "a:443", "tls": "off_loopback",
+            "gateways": [{ "gateway": "gateway-1", "admin": gateway }], "control": control, "orders": orders,
+        });
+        serde_json::from_value(text).unwrap()
+    }
+
+    fn names(run: &RunFile, name: &str) -> Vec<String> {
+        wanted(&nodes(run), name)
+    }
+
+    #[test]
+    fn a_certificate_names_its_process_and_the_host_of_it_alone() {
+        let far = run("edge-1.internal:9901", "10.0.0.7:7003", "orders-service:7004");
+        assert_eq!(names(&far, "gateway-1"), ["gateway-1", "edge-1.internal"]);
+        assert_eq!(names(&far, "gateway-2"), ["gateway-2"]);
+        assert_eq!(names(&far, "domains-service"), ["domains-service", "10.0.0.7"]);
+        assert_eq!(names(&far, "orders-service"), ["orders-service"]);
+        // One machine for two of them, a host with the name of another process, and loopback.
+        let near = run("gateway-2:9901", "10.0.0.7:7003", "10.0.0.7:7004");
+        for name in ["gateway-1", "domains-service", "orders-service"] {
+            assert_eq!(names(&near, name), [name]);
+        }
+        let here = run("localhost:9901", "127.0.0.1:7003", "[::1]:7004");
+        for name in ["gateway-1", "domains-service", "orders-service"] {
+            assert_eq!(names(&here, name), [name]);
+        }
+    }
+
+    /// Which certificates a start makes anew.
+    fn renewed(directory: &Directory, run: &RunFile, now: UnixSeconds) -> Vec<String> {
+        let files = || -> BTreeMap<String, Vec<u8>> {
+            let read = |one: InternalCertificate| (one.name, std::fs::read(&one.files[0]).unwrap());
+            list(directory, run, now).into_iter().map(read).collect()
+        };
+        let before = files();
+        ensure(directory, run, now).unwrap();
+        assert!(list(directory, run, now).iter().all(|one| one.fault.is_none()));
+        files().into_iter().filter(|(name, pem)| before[name] != *pem).map(|(name, _)| name).collect()
+    }
+
+    #[test]
+    fn a_start_renews_what_ends_soon_or_is_not_as_it_should_be() {
+        let place = tempfile::tempdir().unwrap();
+        let (directory, first) = (Directory::new(place.path()), run("gateway-1:9901", "10.0.0.7:7003", "orders:7004"));
+        ensure(&directory, &first, NOW).unwrap();
+        assert!(renewed(&directory, &first, NOW).is_empty());
+        let all = ["domains-service", "gateway-1", "gateway-2", "gateway-more", "orders-service"];
+        // A third of 397 days and an hour is left for a moment yet, and then no more.
+        let two_thirds = UnixSeconds(NOW.0 + 397 * DAY - (397 * DAY + 3_600) / 3);
+        assert!(renewed(&directory, &first, two_thirds).is_empty());
+        let now = UnixSeconds(two_thirds.0 + 1);
+        assert_eq!(renewed(&directory, &first, now), all);
+        let moved = run("gateway-1:9901", "10.0.0.8:7003", "orders:7004");
+        assert_eq!(renewed(&directory, &moved, now), ["domains-service"]);
+        // Its key is another's, or is lost.
+        let key = |name: &str| directory.path(&format!("tls/{name}.key"));
+        std::fs::copy(key("gateway-1"), key("gateway-2")).unwrap();
+        std::fs::remove_file(key("orders-service")).unwrap();
+        assert_eq!(renewed(&directory, &moved, now), ["gateway-2", "orders-service"]);
+        std::fs::remove_file(directory.path("ca/internal.key")).unwrap();
+        assert_eq!(renewed(&directory, &moved, now), all);
+        replace(&directory, &moved, now, |one| one.name == "gateway-1").unwrap();
+        assert!(list(&directory, &moved, now).iter().all(|one| one.fault.is_none()));
+    }
+}

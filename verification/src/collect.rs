@@ -1,0 +1,378 @@
+//! Asking DNS about a domain, in the right order and within bounds.
+//!
+//! The customer's own nameservers are asked, all of them, rather than a cache: the record is seen at once, partial
+//! propagation is seen as such. Nameservers and their addresses are the customer's choice, so there is a limit to how
+//! many are asked, and private addresses are never sent anything. What cannot be asked becomes a fact, never an error.
+
+mod zone;
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use chassis::clock::Clock;
+use contract::hostname::Hostname;
+use futures_util::future::join_all;
+use tokio::time::Instant;
+
+use self::zone::{Found, Nameserver, Parent};
+use super::facts::{Answer, CaaLevel, DnsFacts, ServerFacts, Why, Zone};
+use super::race::first_good;
+use super::verdict::Claim;
+use super::{CaaRecord, Dns, DnsFailure, RecordData, RecordKind, Reply, ReplyCode};
+use crate::TEXT_LABEL;
+use crate::{DnsConfig, DnsMode};
+
+/// Questions per verification; what is beyond counts as unanswered. A name of seven labels in a zone of six nameservers
+/// needs about 60.
+const QUERIES_MAX: u32 = 80;
+
+/// The longest a verification takes. Questions that are open then count as unanswered; the answers that came count.
+const TIME_MAX: Duration = Duration::from_secs(7);
+
+/// After this long without an answer another nameserver that knows the same is asked as well.
+const NEXT_SERVER_AFTER: Duration = Duration::from_millis(700);
+
+/// A label below a domain that nobody has created: when it has records, they are those of a wildcard.
+const NOBODYS_LABEL: &str = "tollhouse-asks-for-wildcards";
+
+/// What to ask about.
+pub struct Question<'a> {
+    /// The domain.
+    pub name: &'a Hostname,
+    /// The part registered with a public registry: below it a missing zone is a missing record, at it a missing domain.
+    pub registrable: &'a Hostname,
+    /// The project's CNAME target.
+    pub target: &'a Hostname,
+    /// What is known of the ownership: whether its text is asked for.
+    pub claim: Claim,
+    /// Whether CAA matters.
+    pub caa: bool,
+}
+
+/// Asks everything. Always answers within [`TIME_MAX`]; what is not known by then is unknown.
+pub async fn collect(dns: &dyn Dns, config: &DnsConfig, clock: &dyn Clock, question: &Question<'_>) -> DnsFacts {
+    let started = clock.monotonic();
+    let until = Instant::now() + TIME_MAX;
+    let asking = Asking { dns, config, queries: AtomicU32::new(0), until };
+    let mut facts = asking.everything(question).await;
+    facts.queries = asking.queries.load(Ordering::Relaxed);
+    facts.duration_ms = u64::try_from(clock.monotonic().saturating_sub(started).as_millis()).unwrap_or(u64::MAX);
+    facts
+}
+
+fn resolver(config: &DnsConfig) -> &'static str {
+    match config.mode {
+        DnsMode::Authoritative => "authoritative",
+        DnsMode::Recursive => "recursive",
+    }
+}
+
+/// What is asked of a nameserver.
+#[derive(Clone, Copy)]
+enum Role {
+    /// It must know.
+    Knows,
+    /// It may refer to others.
+    Refers,
+}
+
+/// One verification in progress.
+struct Asking<'a> {
+    dns: &'a dyn Dns,
+    config: &'a DnsConfig,
+    queries: AtomicU32,
+    until: Instant,
+}
+
+impl Asking<'_> {
+    async fn everything(&self, question: &Question<'_>) -> DnsFacts {
+        let asked = async {
+            let Found { zone, servers, parent } = self.zone_and_servers(question).await;
+            let (answers, texts, caa) = tokio::join!(
+                self.ask_all(&servers, &zone, question),
+                self.texts(question, &zone, &servers),
+                self.caa(question, &zone, &servers, parent.as_ref()),
+            );
+            (zone, answers, texts, caa)
+        };
+        let (target_addresses, chain, (zone, answers, texts, caa)) =
+            tokio::join!(self.addresses(question.target.as_str(), 2), self.chain(question.name.as_str()), asked);
+        DnsFacts {
+            zone,
+            servers: answers,
+            chain,
+            target_addresses,
+            texts,
+            caa,
+            resolver: resolver(self.config),
+            queries: 0,
+            duration_ms: 0,
+        }
+    }
+
+    /// What all nameservers say. An address that could not be reached from here says nothing about a nameserver that has
+    /// another: a control plane may be without IPv6.
+    async fn ask_all(&self, servers: &[Nameserver], zone: &Zone, question: &Question<'_>) -> Vec<ServerFacts> {
+        let mut answers = join_all(servers.iter().map(|server| self.ask_about(server, zone, question))).await;
+        let is_v6 = |facts: &ServerFacts| facts.ip.is_some_and(|ip| ip.is_ipv6());
+        let answered = |facts: &ServerFacts| !matches!(facts.cname, Answer::Failed(Why::Timeout | Why::Unreachable));
+        let has_v6 = answers.iter().any(|facts| is_v6(facts) && answered(facts));
+        let heard: Vec<String> =
+            answers.iter().filter(|facts| answered(facts)).map(|facts| facts.host.clone()).collect();
+        if !has_v6 && !heard.is_empty() {
+            answers.retain(|facts| answered(facts) || !is_v6(facts) || !heard.contains(&facts.host));
+            for facts in answers.iter_mut().filter(|facts| is_v6(facts)) {
+                facts.cname = Answer::Failed(Why::Unreachable);
+            }
+        }
+        answers.sort_by(|left, right| left.host.cmp(&right.host));
+        answers
+    }
+
+    /// What one nameserver says: the CNAME first, since asking for addresses would follow it.
+    async fn ask_about(&self, server: &Nameserver, zone: &Zone, question: &Question<'_>) -> ServerFacts {
+        let name = question.name.as_str();
+        let mut facts = ServerFacts {
+            host: server.host.clone(),
+            ip: server.address.ok(),
+            cname: Answer::Nothing,
+            a: Vec::new(),
+            aaaa: Vec::new(),
+            ttl: None,
+            wildcard: None,
+        };
+        let reply = match self.ask(server, name, RecordKind::Cname).await {
+            Ok(reply) => reply,
+            Err(why) => return ServerFacts { cname: Answer::Failed(why), ..facts },
+        };
+        let cname = reply.answers.iter().find_map(|record| match &record.data {
+            RecordData::Cname(target) if record.owner == name => Some((target.clone(), record.ttl)),
+            _ => None,
+        });
+        if let Some((target, ttl)) = cname {
+            if target != question.target.as_str() {
+                facts.wildcard = self.wildcard(server, zone, name, RecordKind::Cname, &reply).await;
+            }
+            return ServerFacts { cname: Answer::Is(target), ttl: Some(ttl), ..facts };
+        }
+        let (v4, v6) = tokio::join!(self.ask(server, name, RecordKind::A), self.ask(server, name, RecordKind::Aaaa));
+        match (v4, v6) {
+            (Ok(v4), Ok(v6)) => {
+                facts.ttl = v4.answers.first().or(v6.answers.first()).map(|record| record.ttl);
+                facts.a = addresses_v4(&v4, Some(name));
+                facts.aaaa = addresses_v6(&v6, Some(name));
+                let (kind, seen) = if facts.a.is_empty() { (RecordKind::Aaaa, &v6) } else { (RecordKind::A, &v4) };
+                facts.wildcard = self.wildcard(server, zone, name, kind, seen).await;
+            }
+            (Err(why), _) | (_, Err(why)) => facts.cname = Answer::Failed(why),
+        }
+        facts
+    }
+
+    /// The wildcard whose records these are, if the name has none of its own: a name below it, which nobody has created,
+    /// then has the same.
+    async fn wildcard(
+        &self,
+        server: &Nameserver,
+        zone: &Zone,
+        name: &str,
+        kind: RecordKind,
+        seen: &Reply,
+    ) -> Option<String> {
+        let Zone::Is(zone) = zone else { return None };
+        let seen = records_of(seen, name);
+        if seen.is_empty() || zone == name {
+            return None;
+        }
+        let nobodys = format!("{NOBODYS_LABEL}.{name}");
+        if records_of(&self.ask(server, &nobodys, kind).await.ok()?, &nobodys) != seen {
+            return None;
+        }
+        let mut below = name;
+        while let Some((_, above)) = below.split_once('.').filter(|(_, above)| is_at_or_above(zone, above)) {
+            let owner = format!("*.{above}");
+            if !records_of(&self.ask(server, &owner, kind).await.ok()?, &owner).is_empty() {
+                return Some(owner);
+            }
+            below = above;
+        }
+        None
+    }
+
+    /// The ownership texts.
+    async fn texts(&self, question: &Question<'_>, zone: &Zone, servers: &[Nameserver]) -> Option<Answer<Vec<String>>> {
+        let is_apex = matches!(zone, Zone::Is(zone) if zone == question.name.as_str());
+        if !question.claim.may_ask_for_text(is_apex) {
+            return None;
+        }
+        let place = format!("{TEXT_LABEL}.{}", question.name);
+        let reply = match self.first(servers, &place, RecordKind::Txt, Role::Knows).await {
+            Ok(reply) => reply,
+            Err(why) => return Some(Answer::Failed(why)),
+        };
+        let texts = reply.answers.into_iter().filter_map(|record| match record.data {
+            RecordData::Txt(text) => Some(text),
+            _ => None,
+        });
+        let texts: Vec<String> = texts.collect();
+        Some(if texts.is_empty() { Answer::Nothing } else { Answer::Is(texts) })
+    }
+
+    /// The names that the CNAME chain of the name leads through, as a resolver follows it.
+    async fn chain(&self, name: &str) -> Vec<String> {
+        let Ok(reply) = self.recurse(name, RecordKind::A).await else { return Vec::new() };
+        let mut chain: Vec<String> = Vec::new();
+        // It is at most as long as the answer has records, so a loop ends too.
+        for _ in 0..reply.answers.len() {
+            let end = chain.last().map_or(name, String::as_str);
+            let next = reply.answers.iter().find_map(|record| match &record.data {
+                RecordData::Cname(target) if record.owner == end => Some(target.clone()),
+                _ => None,
+            });
+            match next {
+                Some(next) => chain.push(next),
+                None => break,
+            }
+        }
+        chain
+    }
+
+    /// The CAA records of the name and all its ancestors, asked at once: those of its zone and of the zone above from their
+    /// nameservers, so that what an owner has just changed is seen.
+    async fn caa(
+        &self,
+        question: &Question<'_>,
+        zone: &Zone,
+        servers: &[Nameserver],
+        parent: Option<&Parent>,
+    ) -> Vec<CaaLevel> {
+        if !question.caa {
+            return Vec::new();
+        }
+        let name = question.name.as_str();
+        let ancestors = std::iter::successors(Some(name), |name| name.split_once('.').map(|(_, parent)| parent));
+        let levels = ancestors.map(|name| async move {
+            let servers = match (zone, parent) {
+                (Zone::Is(zone), _) if is_at_or_above(zone, name) => servers,
+                (_, Some(parent)) if is_at_or_above(&parent.apex, name) => &parent.servers,
+                _ => &[],
+            };
+            CaaLevel { name: name.to_owned(), records: self.caa_at(name, servers).await }
+        });
+        join_all(levels).await
+    }
+
+    /// The CAA records of one name. Where its nameservers do not answer, a resolver may know.
+    async fn caa_at(&self, name: &str, servers: &[Nameserver]) -> Result<Vec<CaaRecord>, Why> {
+        let asked = self.first(servers, name, RecordKind::Caa, Role::Knows).await;
+        let Ok(reply) = asked else { return Ok(caa_in(self.recurse(name, RecordKind::Caa).await?)) };
+        let leads_to = reply.answers.iter().rev().find_map(|record| match &record.data {
+            RecordData::Cname(target) => Some(target.clone()),
+            _ => None,
+        });
+        let found = caa_in(reply);
+        match leads_to {
+            // The records of what a CNAME leads to count as the name's own.
+            Some(target) if found.is_empty() => Ok(caa_in(self.recurse(&target, RecordKind::Caa).await?)),
+            _ => Ok(found),
+        }
+    }
+
+    /// The first usable answer of servers that know the same.
+    async fn first(&self, servers: &[Nameserver], name: &str, kind: RecordKind, from: Role) -> Result<Reply, Why> {
+        let try_one = |server| async move {
+            match from {
+                Role::Knows => self.ask(server, name, kind).await,
+                Role::Refers => self.refer(server, name, kind).await,
+            }
+        };
+        let tries: Vec<_> = servers.iter().map(try_one).collect();
+        let answer = first_good(tries, NEXT_SERVER_AFTER, Result::is_ok).await;
+        answer.unwrap_or_else(|failed| failed.into_iter().next().unwrap_or(Err(Why::NoAddress)))
+    }
+
+    /// Whether one more question may be asked.
+    fn count(&self) -> Result<(), Why> {
+        let asked = self.queries.fetch_add(1, Ordering::Relaxed);
+        if asked < QUERIES_MAX { Ok(()) } else { Err(Why::Timeout) }
+    }
+
+    /// The outcome of a question within the time that is left.
+    async fn within(&self, asking: impl Future<Output = Result<Reply, DnsFailure>>) -> Result<Reply, Why> {
+        self.count()?;
+        Ok(tokio::time::timeout_at(self.until, asking).await.map_err(|_| Why::Timeout)??)
+    }
+
+    async fn recurse(&self, name: &str, kind: RecordKind) -> Result<Reply, Why> {
+        let reply = self.within(self.dns.recurse(name, kind)).await?;
+        match reply.code {
+            ReplyCode::NoError | ReplyCode::NoSuchName => Ok(reply),
+            ReplyCode::Bogus => Err(Why::Bogus),
+            ReplyCode::Refused | ReplyCode::ServFail | ReplyCode::Other => Err(Why::ServFail),
+        }
+    }
+
+    /// Asks a nameserver that must know.
+    async fn ask(&self, server: &Nameserver, name: &str, kind: RecordKind) -> Result<Reply, Why> {
+        if self.config.mode == DnsMode::Recursive {
+            return self.recurse(name, kind).await;
+        }
+        let reply = self.refer(server, name, kind).await?;
+        if reply.authoritative { Ok(reply) } else { Err(Why::Lame) }
+    }
+
+    /// Asks a nameserver that may refer to another.
+    async fn refer(&self, server: &Nameserver, name: &str, kind: RecordKind) -> Result<Reply, Why> {
+        let reply = self.within(self.dns.ask(server.address?, name, kind)).await?;
+        match reply.code {
+            ReplyCode::NoError | ReplyCode::NoSuchName => Ok(reply),
+            ReplyCode::Refused => Err(Why::Lame),
+            ReplyCode::ServFail | ReplyCode::Bogus | ReplyCode::Other => Err(Why::ServFail),
+        }
+    }
+}
+
+fn caa_in(reply: Reply) -> Vec<CaaRecord> {
+    let records = reply.answers.into_iter().filter_map(|record| match record.data {
+        RecordData::Caa(caa) => Some(caa),
+        _ => None,
+    });
+    records.collect()
+}
+
+/// What the records of a name say, in an order that does not depend on the nameserver's.
+fn records_of(reply: &Reply, name: &str) -> Vec<String> {
+    let of_name = reply.answers.iter().filter(|record| record.owner == name);
+    let mut said: Vec<String> = of_name.map(|record| format!("{:?}", record.data)).collect();
+    said.sort();
+    said
+}
+
+fn is_at_or_above(ancestor: &str, name: &str) -> bool {
+    name.strip_suffix(ancestor).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
+fn addresses_v4(reply: &Reply, owner: Option<&str>) -> Vec<Ipv4Addr> {
+    let fitting = reply.answers.iter().filter(|record| owner.is_none_or(|owner| record.owner == owner));
+    fitting
+        .filter_map(|record| match record.data {
+            RecordData::A(address) => Some(address),
+            _ => None,
+        })
+        .collect()
+}
+
+fn addresses_v6(reply: &Reply, owner: Option<&str>) -> Vec<Ipv6Addr> {
+    let fitting = reply.answers.iter().filter(|record| owner.is_none_or(|owner| record.owner == owner));
+    fitting
+        .filter_map(|record| match record.data {
+            RecordData::Aaaa(address) => Some(address),
+            _ => None,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+#[path = "collect/tests.rs"]
+mod tests;

@@ -1,0 +1,318 @@
+//! Looks at worlds that are not as they should be.
+
+#[path = "tests/lossy.rs"]
+mod lossy;
+
+use std::net::IpAddr;
+
+use async_trait::async_trait;
+use chassis::clock::SystemClock;
+
+use super::*;
+use crate::DnsRecord;
+use crate::caa::CaaIdentity;
+use crate::verdict::{self, Caa, Expectation, Judgement, Records};
+
+const NAME: &str = "shop.customer.test";
+const TARGET: &str = "abcdefgh.edge.tollhouse.dev";
+const NEWS: [&str; 2] = ["192.31.196.1", "192.31.196.2"];
+
+/// A world: what a resolver says, and what a nameserver says.
+pub(super) type Said = Result<Reply, DnsFailure>;
+pub(super) struct World<R, S> {
+    resolver: R,
+    server: S,
+}
+
+#[async_trait]
+impl<R, S> Dns for World<R, S>
+where
+    R: Fn(&str, RecordKind) -> Said + Send + Sync,
+    S: Fn(IpAddr, &str, RecordKind) -> Said + Send + Sync,
+{
+    async fn recurse(&self, name: &str, kind: RecordKind) -> Said {
+        (self.resolver)(name, kind)
+    }
+
+    async fn ask(&self, server: IpAddr, name: &str, kind: RecordKind) -> Said {
+        (self.server)(server, name, kind)
+    }
+}
+
+pub(super) fn record(owner: &str, data: RecordData) -> DnsRecord {
+    DnsRecord { owner: owner.to_owned(), ttl: 300, data }
+}
+
+pub(super) fn said(answers: Vec<DnsRecord>) -> Reply {
+    Reply { code: ReplyCode::NoError, authoritative: true, answers, authority: Vec::new() }
+}
+
+pub(super) fn denied(zone: &str) -> Reply {
+    Reply { authority: vec![record(zone, RecordData::Soa)], ..said(Vec::new()) }
+}
+
+pub(super) fn cname(owner: &str, target: &str) -> DnsRecord {
+    record(owner, RecordData::Cname(target.to_owned()))
+}
+
+fn ns(zone: &str, hosts: &[&str]) -> Vec<DnsRecord> {
+    hosts.iter().map(|host| record(zone, RecordData::Ns((*host).to_owned()))).collect()
+}
+
+fn a(owner: &str, address: &str) -> DnsRecord {
+    record(owner, RecordData::A(address.parse().unwrap()))
+}
+
+/// What a resolver says of a zone with two nameservers.
+pub(super) fn resolver(name: &str, kind: RecordKind) -> Reply {
+    match (name, kind) {
+        ("customer.test", RecordKind::Soa) => said(vec![record(name, RecordData::Soa)]),
+        ("customer.test", RecordKind::Ns) => said(ns(name, &["ns1.dns.test", "ns2.dns.test"])),
+        ("ns1.dns.test", RecordKind::A) => said(vec![a(name, NEWS[0])]),
+        ("ns2.dns.test", RecordKind::A) => said(vec![a(name, NEWS[1])]),
+        (TARGET, RecordKind::A) => said(vec![a(name, "203.0.113.10")]),
+        (TARGET, _) => denied("tollhouse.dev"),
+        _ if name.ends_with(".dns.test") => denied("dns.test"),
+        _ => denied("customer.test"),
+    }
+}
+
+fn identity() -> CaaIdentity {
+    CaaIdentity { domain: "ca.example".to_owned(), account_uri: None, methods: vec!["http-01".to_owned()] }
+}
+
+pub(super) async fn look(dns: &dyn Dns, config: &DnsConfig, name: &str, delegable: &str) -> (DnsFacts, Judgement) {
+    let (name, target) = (name.parse().unwrap(), TARGET.parse().unwrap());
+    let registrable = delegable.parse().unwrap();
+    let question = Question { name: &name, registrable: &registrable, target: &target, claim: Claim::Open, caa: true };
+    let facts = collect(dns, config, &SystemClock::new(), &question).await;
+    let authorities = [identity()];
+    let expected = Expectation {
+        name: &name,
+        target: &target,
+        edge: &[],
+        text: "edge-verify=right",
+        claim: Claim::Open,
+        authorities: &authorities,
+    };
+    let judged = verdict::judge(&facts, &expected);
+    (facts, judged)
+}
+
+async fn seen(
+    resolver: impl Fn(&str, RecordKind) -> Said + Send + Sync,
+    server: impl Fn(IpAddr, &str, RecordKind) -> Said + Send + Sync,
+) -> (DnsFacts, Judgement) {
+    look(&World { resolver, server }, &DnsConfig::default(), NAME, "customer.test").await
+}
+
+fn codes(judged: &Judgement) -> Vec<&str> {
+    judged.problems.iter().map(|problem| problem.code.as_str()).collect()
+}
+
+fn right(name: &str, kind: RecordKind) -> Reply {
+    if name == NAME && kind == RecordKind::Cname { said(vec![cname(NAME, TARGET)]) } else { denied("customer.test") }
+}
+
+#[tokio::test]
+async fn denials_without_a_soa_are_understood() {
+    // systemd-resolved leaves the authority section out.
+    let stub = |name: &str, kind| Ok(Reply { authority: Vec::new(), ..resolver(name, kind) });
+    let (facts, judged) = seen(stub, |_, _, _| Ok(denied("customer.test"))).await;
+    assert_eq!(facts.zone, Zone::Is("customer.test".to_owned()));
+    assert_eq!((judged.records, codes(&judged)), (Records::Missing, vec!["DNS_NO_RECORD"]));
+    let nothing = |_: &str, _| Ok(Reply { code: ReplyCode::NoSuchName, ..said(Vec::new()) });
+    let (_, judged) = seen(nothing, |_, _, _| Err(DnsFailure::Timeout)).await;
+    assert_eq!(codes(&judged), ["DNS_ZONE_MISSING"]);
+}
+
+#[tokio::test]
+async fn a_control_plane_without_ipv6_calls_no_healthy_nameserver_silent() {
+    for failure in [DnsFailure::Unreachable, DnsFailure::Timeout] {
+        let both = |name: &str, kind| {
+            Ok(match (name, kind) {
+                ("ns1.dns.test" | "ns2.dns.test", RecordKind::Aaaa) => {
+                    said(vec![record(name, RecordData::Aaaa("2620:4f:8000::1".parse().unwrap()))])
+                }
+                ("ns2.dns.test", RecordKind::A) => denied("dns.test"),
+                _ => resolver(name, kind),
+            })
+        };
+        let v4_only =
+            |server: IpAddr, name: &str, kind| if server.is_ipv6() { Err(failure) } else { Ok(right(name, kind)) };
+        let (facts, judged) = seen(both, v4_only).await;
+        assert_eq!((judged.records, codes(&judged)), (Records::Pass, Vec::new()), "{failure}");
+        let hosts: Vec<_> = facts.servers.iter().map(|server| (server.host.as_str(), server.cname.clone())).collect();
+        let expected =
+            [("ns1.dns.test", Answer::Is(TARGET.to_owned())), ("ns2.dns.test", Answer::Failed(Why::Unreachable))];
+        assert_eq!(hosts, expected, "{failure}");
+    }
+}
+
+#[tokio::test]
+async fn todays_nameservers_are_asked_whatever_a_cache_says() {
+    // The registry has the new servers already; the resolver still has the old ones.
+    let cache = |name: &str, kind| {
+        Ok(match (name, kind) {
+            ("customer.test", RecordKind::Ns) => said(ns(name, &["old.dns.test"])),
+            ("old.dns.test", RecordKind::A) => said(vec![a(name, "192.31.196.9")]),
+            ("test", RecordKind::Ns) => said(ns(name, &["a.registry.test"])),
+            ("a.registry.test", RecordKind::A) => said(vec![a(name, "192.31.196.53")]),
+            _ => resolver(name, kind),
+        })
+    };
+    let servers = |server: IpAddr, name: &str, kind| {
+        Ok(match (server.to_string().as_str(), kind) {
+            ("192.31.196.53", RecordKind::Ns) => {
+                let authority = ns("customer.test", &["ns1.dns.test", "ns2.dns.test"]);
+                Reply { authoritative: false, authority, ..said(Vec::new()) }
+            }
+            ("192.31.196.9", _) => denied("customer.test"),
+            _ => right(name, kind),
+        })
+    };
+    let (facts, judged) = seen(cache, servers).await;
+    assert_eq!((judged.records, codes(&judged)), (Records::Pass, Vec::new()), "{facts:?}");
+}
+
+fn forbids() -> DnsRecord {
+    let caa = CaaRecord { flags: 0, tag: "issue".to_owned(), value: b"other.example".to_vec() };
+    record("customer.test", RecordData::Caa(caa))
+}
+
+#[tokio::test]
+async fn caa_records_that_were_just_corrected_are_seen() {
+    let cache = |name: &str, kind| {
+        let forbidding = name == "customer.test" && kind == RecordKind::Caa;
+        Ok(if forbidding { said(vec![forbids()]) } else { resolver(name, kind) })
+    };
+    let (_, judged) = seen(cache, |_, name, kind| Ok(right(name, kind))).await;
+    assert_eq!((judged.caa, codes(&judged)), (Caa::Allowed, Vec::new()));
+    let added = |_, name: &str, kind| {
+        let forbidding = name == "customer.test" && kind == RecordKind::Caa;
+        Ok(if forbidding { said(vec![forbids()]) } else { right(name, kind) })
+    };
+    let (_, judged) = seen(|name, kind| Ok(resolver(name, kind)), added).await;
+    assert_eq!((judged.caa, codes(&judged)), (Caa::Forbidden, vec!["CAA_FORBIDS"]));
+}
+
+#[tokio::test]
+async fn a_wildcard_is_named_as_one_and_is_in_nobodys_way() {
+    for (data, kind) in [
+        (RecordData::A("192.0.2.33".parse().unwrap()), RecordKind::A),
+        (RecordData::Aaaa("2001:db8::33".parse().unwrap()), RecordKind::Aaaa),
+        (RecordData::Cname("elsewhere.test".to_owned()), RecordKind::Cname),
+    ] {
+        let wildcard = |_, name: &str, asked| {
+            let covered = name.ends_with(".customer.test") && asked == kind;
+            Ok(if covered { said(vec![record(name, data.clone())]) } else { denied("customer.test") })
+        };
+        let (_, judged) = seen(|name, kind| Ok(resolver(name, kind)), wildcard).await;
+        assert_eq!((judged.records, codes(&judged)), (Records::Missing, vec!["DNS_NO_RECORD"]), "{kind:?}");
+        let problem = &judged.problems[0];
+        assert!(problem.message.contains("the wildcard record *.customer.test"), "{}", problem.message);
+        assert_eq!(
+            problem.fix,
+            format!("Create the record: {NAME} 3600 CNAME {TARGET}. The wildcard record can stay.")
+        );
+        // A record of its own is in the way, whatever wildcards there are beside it.
+        let own = |_, name: &str, asked| {
+            Ok(if name == NAME && asked == kind {
+                said(vec![record(name, data.clone())])
+            } else {
+                denied("customer.test")
+            })
+        };
+        let (_, judged) = seen(|name, kind| Ok(resolver(name, kind)), own).await;
+        assert_eq!(judged.records, Records::Wrong, "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn six_nameservers_and_seven_labels_are_within_the_limit() {
+    const LONG: &str = "a.b.c.d.e.customer.test";
+    let hosts = ["n1.dns.test", "n2.dns.test", "n3.dns.test", "n4.dns.test", "n5.dns.test", "n6.dns.test"];
+    // The worst resolver: no denial names the zone.
+    let stub = |name: &str, kind| {
+        let reply = match (name, kind) {
+            ("customer.test", RecordKind::Ns) => said(ns(name, &hosts)),
+            ("test", RecordKind::Ns) => said(ns(name, &["n1.dns.test", "n2.dns.test"])),
+            _ if hosts.contains(&name) && kind == RecordKind::Aaaa => {
+                said(vec![record(name, RecordData::Aaaa("2620:4f:8000::1".parse().unwrap()))])
+            }
+            _ => resolver(name, kind),
+        };
+        Ok(Reply { authority: Vec::new(), ..reply })
+    };
+    let server = |_, name: &str, kind| {
+        let delegates = name == "customer.test" && kind == RecordKind::Ns;
+        Ok(if delegates { said(ns(name, &hosts)) } else { denied("customer.test") })
+    };
+    let world = World { resolver: stub, server };
+    let (facts, judged) = look(&world, &DnsConfig::default(), LONG, "customer.test").await;
+    assert!(facts.queries <= QUERIES_MAX, "{}", facts.queries);
+    assert_eq!(facts.servers.len(), 6);
+    assert!(facts.servers.iter().all(|server| server.cname == Answer::Nothing), "{:?}", facts.servers);
+    assert!(facts.caa.iter().all(|level| level.records.is_ok()), "{:?}", facts.caa);
+    assert_eq!(codes(&judged), ["DNS_NO_RECORD"]);
+}
+
+#[tokio::test]
+async fn a_name_directly_below_a_private_suffix_lies_in_its_zone() {
+    let resolver = |name: &str, kind| {
+        Ok(match (name, kind) {
+            ("is-a.dev", RecordKind::Ns) => said(ns(name, &["ns1.dns.test"])),
+            ("ns1.dns.test", RecordKind::A) => said(vec![a(name, NEWS[0])]),
+            (TARGET, RecordKind::A) => said(vec![a(name, "203.0.113.10")]),
+            _ => denied("is-a.dev"),
+        })
+    };
+    let server = |_, name: &str, kind| {
+        let here = name == "foo.is-a.dev" && kind == RecordKind::Cname;
+        Ok(if here { said(vec![cname(name, TARGET)]) } else { denied("is-a.dev") })
+    };
+    // As the list of public suffixes has it: a project of its own below `is-a.dev`, in the zone of that.
+    let world = World { resolver, server };
+    let (_, judged) = look(&world, &DnsConfig::default(), "foo.is-a.dev", "is-a.dev").await;
+    assert!(judged.passes(), "{:?}", judged.problems);
+}
+
+#[tokio::test]
+async fn a_dnssec_failure_is_called_one() {
+    let bogus = |_: &str, _| Ok(Reply { code: ReplyCode::Bogus, ..said(Vec::new()) });
+    let (_, judged) = seen(bogus, |_, name, kind| Ok(right(name, kind))).await;
+    assert_eq!((judged.records, codes(&judged)[0]), (Records::Unknown, "DNS_DNSSEC"));
+    assert!(judged.problems[0].message.contains("DNSSEC of shop.customer.test is broken"), "{:?}", judged.problems);
+    let failing = |_: &str, _| Ok(Reply { code: ReplyCode::ServFail, ..said(Vec::new()) });
+    let (_, judged) = seen(failing, |_, name, kind| Ok(right(name, kind))).await;
+    let problem = &judged.problems[0];
+    assert_eq!(
+        (problem.message.as_str(), problem.severity),
+        (
+            "The nameservers of shop.customer.test could not be found. Every resolver reported a failure.",
+            crate::problem::Severity::Error
+        )
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_silent_spoils_only_its_own_answer() {
+    struct Silent;
+    #[async_trait]
+    impl Dns for Silent {
+        async fn recurse(&self, name: &str, kind: RecordKind) -> Said {
+            if name == TARGET && kind == RecordKind::Aaaa {
+                std::future::pending().await
+            } else {
+                Ok(resolver(name, kind))
+            }
+        }
+        async fn ask(&self, server: IpAddr, name: &str, kind: RecordKind) -> Said {
+            let silent = server.to_string() == NEWS[1];
+            if silent { std::future::pending().await } else { Ok(right(name, kind)) }
+        }
+    }
+    let (_, judged) = look(&Silent, &DnsConfig::default(), NAME, "customer.test").await;
+    assert_eq!((judged.records, judged.caa, codes(&judged)), (Records::Pass, Caa::Allowed, vec!["DNS_TIMEOUT"]));
+    assert_eq!(judged.problems[0].message, "ns2.dns.test (192.31.196.2) did not answer in time.");
+}

@@ -1,0 +1,181 @@
+//! Which zone a name lies in, and its nameservers.
+//!
+//! A cache may hold yesterday's nameservers, so the servers of the zone above are asked which they are today. What a
+//! resolver says counts where those cannot be asked.
+
+use std::net::IpAddr;
+
+use futures_util::future::join_all;
+
+use super::{Asking, Question, Role, addresses_v4, addresses_v6, is_at_or_above};
+use crate::DnsMode;
+use crate::facts::{Why, Zone};
+use crate::networks::is_public;
+use crate::{DnsRecord, RecordData, RecordKind};
+
+/// Nameservers asked per domain.
+const NAMESERVERS_MAX: usize = 6;
+
+/// Addresses of nameservers asked per domain: with few nameservers two each, with many one.
+const SERVERS_MAX: usize = 6;
+
+/// Nameservers asked of the zone above.
+const PARENT_SERVERS_MAX: usize = 2;
+
+/// A nameserver of a zone.
+pub(super) struct Nameserver {
+    pub(super) host: String,
+    pub(super) address: Result<IpAddr, Why>,
+}
+
+/// A zone that the domain's zone is delegated from.
+pub(super) struct Parent {
+    pub(super) apex: String,
+    pub(super) servers: Vec<Nameserver>,
+}
+
+/// Where the domain lies.
+pub(super) struct Found {
+    pub(super) zone: Zone,
+    pub(super) servers: Vec<Nameserver>,
+    pub(super) parent: Option<Parent>,
+}
+
+impl Found {
+    fn nowhere(zone: Zone) -> Self {
+        Self { zone, servers: Vec::new(), parent: None }
+    }
+}
+
+impl Asking<'_> {
+    /// The zone the name lies in, and its nameservers.
+    pub(super) async fn zone_and_servers(&self, question: &Question<'_>) -> Found {
+        let zone = match self.zone_of(question).await {
+            Ok(Some(zone)) => zone,
+            Ok(None) => return Found::nowhere(Zone::Missing),
+            Err(why) => return Found::nowhere(Zone::Unknown(why)),
+        };
+        if self.config.mode == DnsMode::Recursive {
+            // The resolver stands in for all nameservers.
+            let resolver = Nameserver { host: "resolver".to_owned(), address: Err(Why::NoAddress) };
+            return Found { zone: Zone::Is(zone), servers: vec![resolver], parent: None };
+        }
+        let (kept, parent) = tokio::join!(self.recurse(&zone, RecordKind::Ns), self.parent_of(&zone));
+        let mut hosts = match &parent {
+            Some(parent) => self.delegation(parent, &zone).await,
+            None => Vec::new(),
+        };
+        if hosts.is_empty() {
+            hosts = match kept {
+                Ok(reply) => hosts_in(&reply.answers, &zone),
+                Err(why) => return Found::nowhere(Zone::Unknown(why)),
+            };
+        }
+        hosts.truncate(NAMESERVERS_MAX);
+        if hosts.is_empty() {
+            return Found::nowhere(Zone::Unknown(Why::Lame));
+        }
+        let each = if hosts.len() * 2 > SERVERS_MAX { 1 } else { 2 };
+        let servers = join_all(hosts.into_iter().map(|host| self.nameserver(host, each))).await;
+        Found { zone: Zone::Is(zone), servers: servers.into_iter().flatten().collect(), parent }
+    }
+
+    /// The name of the zone, from the SOA record of the answer or of its denial. `None`: there is no such domain.
+    async fn zone_of(&self, question: &Question<'_>) -> Result<Option<String>, Why> {
+        let (name, registrable) = (question.name.as_str(), question.registrable.as_str());
+        let reply = self.recurse(name, RecordKind::Soa).await?;
+        let soa = |record: &&DnsRecord| record.data == RecordData::Soa;
+        // Only a SOA of the name itself makes it an apex: one behind a CNAME belongs to another name.
+        if reply.answers.iter().filter(soa).any(|record| record.owner == name) {
+            return Ok(Some(name.to_owned()));
+        }
+        // Behind a CNAME the denial is that of the target's zone. Some resolvers, systemd's among them, leave it out.
+        let followed = reply.answers.iter().any(|record| matches!(record.data, RecordData::Cname(_)));
+        let denial = reply.authority.iter().find(soa).map(|record| record.owner.clone());
+        match denial.filter(|zone| !followed && is_at_or_above(zone, name)) {
+            // A denial by the registry's own zone: the domain itself does not exist.
+            Some(zone) => Ok(is_at_or_above(registrable, &zone).then_some(zone)),
+            None => self.zone_above(name, registrable).await,
+        }
+    }
+
+    /// The closest ancestor of the name that is the apex of a zone.
+    async fn zone_above(&self, name: &str, registrable: &str) -> Result<Option<String>, Why> {
+        let mut candidate = name;
+        while let Some((_, above)) = candidate.split_once('.').filter(|(_, above)| is_at_or_above(registrable, above)) {
+            let reply = self.recurse(above, RecordKind::Soa).await?;
+            if reply.answers.iter().any(|record| record.data == RecordData::Soa && record.owner == above) {
+                return Ok(Some(above.to_owned()));
+            }
+            candidate = above;
+        }
+        Ok(None)
+    }
+
+    /// The zone above this one, and some of its nameservers; `None` when nobody says.
+    async fn parent_of(&self, zone: &str) -> Option<Parent> {
+        let mut candidate = zone;
+        while let Some((_, above)) = candidate.split_once('.') {
+            let mut hosts = hosts_in(&self.recurse(above, RecordKind::Ns).await.ok()?.answers, above);
+            if !hosts.is_empty() {
+                hosts.truncate(PARENT_SERVERS_MAX);
+                let servers = join_all(hosts.into_iter().map(|host| self.nameserver(host, 1))).await;
+                return Some(Parent { apex: above.to_owned(), servers: servers.into_iter().flatten().collect() });
+            }
+            candidate = above;
+        }
+        None
+    }
+
+    /// The nameservers that the zone above names; empty when it does not answer.
+    async fn delegation(&self, parent: &Parent, zone: &str) -> Vec<String> {
+        let referral = self.first(&parent.servers, zone, RecordKind::Ns, Role::Refers).await;
+        // A referral names them beside the answer; a server of both zones names them in it.
+        referral.map_or_else(|_| Vec::new(), |reply| hosts_in(reply.answers.iter().chain(&reply.authority), zone))
+    }
+
+    async fn nameserver(&self, host: String, addresses_max: usize) -> Vec<Nameserver> {
+        let addresses = self.addresses(&host, addresses_max).await;
+        let allowed = |address: &IpAddr| self.config.allow_private_nameservers || is_public(*address);
+        let addresses: Vec<IpAddr> = addresses.into_iter().filter(allowed).collect();
+        // One of each kind rather than two of one: they fail apart.
+        let of = |v6: bool| addresses.iter().copied().filter(move |address| address.is_ipv6() == v6);
+        let chosen: Vec<IpAddr> =
+            of(false).take(1).chain(of(true)).chain(of(false).skip(1)).take(addresses_max).collect();
+        if chosen.is_empty() {
+            return vec![Nameserver { host, address: Err(Why::NoAddress) }];
+        }
+        chosen.into_iter().map(|address| Nameserver { host: host.clone(), address: Ok(address) }).collect()
+    }
+
+    /// The addresses of a name, IPv4 first: more machines can send to those. When one suffices, IPv6 is asked for only
+    /// where there is no IPv4.
+    pub(super) async fn addresses(&self, name: &str, wanted: usize) -> Vec<IpAddr> {
+        let v4 = async { self.recurse(name, RecordKind::A).await.map(|reply| addresses_v4(&reply, None)) };
+        let v6 = async { self.recurse(name, RecordKind::Aaaa).await.map(|reply| addresses_v6(&reply, None)) };
+        let (v4, v6) = if wanted > 1 {
+            tokio::join!(v4, v6)
+        } else {
+            match v4.await {
+                Ok(found) if !found.is_empty() => (Ok(found), Ok(Vec::new())),
+                none => (none, v6.await),
+            }
+        };
+        let (v4, v6) = (v4.unwrap_or_default(), v6.unwrap_or_default());
+        v4.into_iter().map(IpAddr::V4).chain(v6.into_iter().map(IpAddr::V6)).collect()
+    }
+}
+
+/// The nameservers of a zone among these records.
+fn hosts_in<'a>(records: impl IntoIterator<Item = &'a DnsRecord>, zone: &str) -> Vec<String> {
+    let of_zone = records.into_iter().filter(|record| record.owner == zone);
+    let mut hosts: Vec<String> = of_zone
+        .filter_map(|record| match &record.data {
+            RecordData::Ns(host) => Some(host.clone()),
+            _ => None,
+        })
+        .collect();
+    hosts.sort();
+    hosts.dedup();
+    hosts
+}
