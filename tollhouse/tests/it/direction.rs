@@ -19,7 +19,7 @@ const KNOWS: &[(&str, &[&str])] = &[
     ("orders-service", &["contract", "chassis"]),
     ("domains-service", &["contract", "chassis", "verification"]),
     ("dev-world", &["contract", "chassis"]),
-    ("fuzz", &["contract", "chassis", "verification", "quota", "listener", "gateway", "domains-service"]),
+    ("fuzz", &["contract", "chassis", "verification", "quota", "listener", "gateway"]),
     ("tollhouse", &["contract", "chassis", "gateway", "orders-service", "domains-service", "dev-world"]),
 ];
 
