@@ -64,7 +64,7 @@ pub struct Head {
     /// The client waits for `100 Continue` before it sends the body. Never on HTTP/1.0, where the expectation is ignored.
     pub expects_continue: bool,
     /// The client asks to speak WebSocket afterwards: `Upgrade: websocket` on HTTP/1.1, without a body. Whether
-    /// `Connection` nominates it is left to [`crate::request`].
+    /// `Connection` nominates it is left to the reader of the request.
     pub websocket: bool,
     /// The client wants to use the connection again.
     pub keep_alive: bool,

@@ -50,7 +50,7 @@ pub struct Question<'a> {
     pub caa: bool,
 }
 
-/// Asks everything. Always answers within [`TIME_MAX`]; what is not known by then is unknown.
+/// Asks everything. Always answers within `TIME_MAX`; what is not known by then is unknown.
 pub async fn collect(dns: &dyn Dns, config: &DnsConfig, clock: &dyn Clock, question: &Question<'_>) -> DnsFacts {
     let started = clock.monotonic();
     let until = Instant::now() + TIME_MAX;

@@ -7,11 +7,13 @@ use chassis::sql::{Connection, query, query_scalar};
 
 use super::StoreError;
 
-/// Counts one more row of `owner`: how many there are by now.
+/// Counts one more row of `owner`: how many there are by now. A count that cannot be is taken as too high.
 pub(super) async fn one_more(connection: &mut Connection, owner: &str) -> Result<i64, StoreError> {
     let kept = query_scalar(
         "INSERT INTO kept_rows (owner, kept) VALUES ($1, 1)
-         ON CONFLICT (owner) DO UPDATE SET kept = kept_rows.kept + 1 RETURNING kept",
+         ON CONFLICT (owner) DO UPDATE SET kept =
+             CASE WHEN kept_rows.kept BETWEEN 0 AND 1000000000 THEN kept_rows.kept + 1 ELSE 1000000000 END
+         RETURNING kept",
     );
     Ok(kept.bind(owner).fetch_one(connection).await?)
 }

@@ -100,6 +100,15 @@ impl Counters {
         if self.replaced_below == 0 {
             query("DELETE FROM settings WHERE name = $1").bind(REPLACED_BELOW).execute(&mut *connection).await?;
         }
+        // A row of the same number may have been set aside before.
+        query(
+            "DELETE FROM changes WHERE revision < 0
+             AND revision IN (SELECT -revision FROM changes WHERE revision > $1 AND revision <= $2)",
+        )
+        .bind(self.newest)
+        .bind(i64::MAX)
+        .execute(&mut *connection)
+        .await?;
         query("UPDATE changes SET revision = -revision WHERE revision > $1 AND revision <= $2")
             .bind(self.newest)
             .bind(i64::MAX)

@@ -5,7 +5,7 @@ use contract::feed::{Change, Position};
 
 use super::super::log::Next;
 use super::super::log::claim::Claim;
-use super::super::{Store, numbers};
+use super::super::{Store, kept, numbers};
 use super::both;
 use super::history::{change, is_refused, next, with_another_mark};
 
@@ -216,4 +216,35 @@ async fn a_counter_that_is_no_number_is_read_from_the_log() {
     assert_eq!(store.newest_revision().await.unwrap(), newest.revision);
     assert_eq!(change(&store, 2).await.revision, newest.revision.next());
     assert_eq!(counters(&store).await.1, newest.revision.0.cast_signed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_newest_row_with_the_same_wrong_number_twice_is_set_aside_twice() {
+    for (store, _directory) in both().await {
+        for round in 0..3 {
+            let newest = change(&store, round).await;
+            damage(
+                &store,
+                "UPDATE changes SET revision = $1 WHERE revision = (SELECT current FROM revision_counter)",
+                i64::MAX,
+            )
+            .await;
+            assert_eq!(change(&store, round + 10).await.revision, newest.revision.next(), "{round}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_count_of_kept_rows_that_cannot_be_is_taken_as_too_high() {
+    for (store, _directory) in both().await {
+        for number in [i64::MAX, i64::MIN, -1] {
+            let mut write = store.write().await.unwrap();
+            kept::one_more(write.connection(), "owner").await.unwrap();
+            query("UPDATE kept_rows SET kept = $1").bind(number).execute(write.connection()).await.unwrap();
+            assert_eq!(kept::one_more(write.connection(), "owner").await.unwrap(), 1_000_000_000, "{number}");
+            kept::put_right(write.connection(), "owner", 3).await.unwrap();
+            assert_eq!(kept::one_more(write.connection(), "owner").await.unwrap(), 4, "{number}");
+            write.commit().await.unwrap();
+        }
+    }
 }
