@@ -18,8 +18,6 @@ use contract::text::is_deceptive;
 use contract::time::{UnixMillis, UnixSeconds};
 use zeroize::Zeroizing;
 
-pub use acme::limits::Limits;
-pub use acme::settings::{AcmeSettings, ChallengeKind, ExternalAccount};
 pub use local::{LocalAuthority, signing};
 pub use verification::caa::CaaIdentity;
 use verification::problem::ProblemCode;

@@ -9,6 +9,7 @@
 //! Nothing here is on the path of a visitor's request. While this service is down, gateways serve what they have;
 //! nothing can be changed, and certificates are renewed so early that days of absence do no harm.
 
+mod limits;
 mod plans;
 pub mod config;
 mod project;
@@ -38,12 +39,12 @@ mod seals;
 mod api;
 mod run;
 
-pub use config::Config;
+pub use config::{AcmeSettings, ChallengeKind, Config, ExternalAccount};
 pub use error::CATALOGUE;
 pub use issuer::{
-    AcmeSettings, Authorities, CaaIdentity, ChallengeKind, ExternalAccount, IssueError, IssueRequest, Issued, Issuer,
-    Limits, LocalAuthority, RenewalAdvice, signing,
+    Authorities, CaaIdentity, IssueError, IssueRequest, Issued, Issuer, LocalAuthority, RenewalAdvice, signing,
 };
+pub use limits::Limits;
 pub use plans::{Grant, Plans};
 pub use restored::{Counted, Kind, Outcome, Report, finish_restore};
 pub use run::{World, start, start_in};

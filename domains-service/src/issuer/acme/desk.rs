@@ -11,8 +11,8 @@ use contract::feed::Entity;
 use contract::hostname::Hostname;
 use zeroize::Zeroizing;
 
-use super::limits::Demand;
 use crate::issuer::IssueError;
+use crate::limits::Demand;
 use crate::nodes::Nodes;
 use crate::publish;
 use crate::store::acme::OrderRecord;
