@@ -27,6 +27,7 @@ use crate::api;
 use crate::app::App;
 use crate::config::Config;
 use crate::dashboard;
+use crate::delivery;
 use crate::enrolment;
 use crate::issuer::acme::{AcmeAuthority, Desk};
 use crate::issuer::{Authorities, Issuer, LocalAuthority};
@@ -37,7 +38,6 @@ use crate::peers;
 use crate::seals;
 use crate::store::credentials::Kind;
 use crate::store::{Store, projects};
-use crate::webhook::deliver;
 use crate::worker;
 use verification::wire::WireDns;
 use verification::{Dns, DnsFailure, RecordKind, Reply};
@@ -196,7 +196,7 @@ fn workers(app: &Arc<App>, watched: StoreMetrics, shutdown: &Shutdown) -> [JoinH
         tokio::spawn(app.store.clone().keep_credentials(shutdown.clone())),
         tokio::spawn(worker::tidy(app.clone(), shutdown.clone())),
         tokio::spawn(worker::abandon_orders(app.clone(), shutdown.clone())),
-        tokio::spawn(deliver::deliver(app.clone(), shutdown.clone())),
+        tokio::spawn(delivery::deliver(app.clone(), shutdown.clone())),
     ]
 }
 

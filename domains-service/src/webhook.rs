@@ -2,12 +2,11 @@
 //!
 //! A delivery is written in the transaction of its event (`store::webhooks`), so there is none without the other,
 //! whatever crashes. Events of orders come from the service of the orders, which keeps them until they are in this outbox
-//! (`store::webhooks::taken`). The worker (`deliver`) makes the attempts; how messages are signed and sent safely is
+//! (`store::webhooks::taken`). The worker (`delivery`) makes the attempts; how messages are signed and sent safely is
 //! `chassis::webhook`. Deliveries happen at least once: a crash between an attempt and its note repeats the attempt,
 //! under the same message id. A receiver that is away is tried for three days, and switched off when it stays away;
 //! what it missed is still listed, here and in the project's events.
 
-pub(crate) mod deliver;
 pub(crate) mod endpoint;
 mod message;
 

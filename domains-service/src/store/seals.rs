@@ -15,8 +15,12 @@ use contract::hostname::Hostname;
 use super::log::StoredEntity;
 use super::rows::{self, Table};
 use super::{Store, StoreError};
-use crate::issuer::acme::desk::order_name;
 use crate::webhook::endpoint;
+
+/// The place an order's key is sealed for; not the hostname alone, which is that of keys in service.
+pub(crate) fn order_place(hostname: &str) -> String {
+    format!("acme order {hostname}")
+}
 
 /// A table with a column of sealed texts.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +59,7 @@ pub(crate) const COLUMNS: [Column; 4] = [
                AND CASE WHEN substr(sealed_key, 17, 1) = '.' THEN substr(sealed_key, 1, 16) ELSE '' END = $1
                ORDER BY hostname LIMIT $2",
         replace: "UPDATE acme_orders SET sealed_key = $1 WHERE sealed_key = $2 AND hostname = $3",
-        place: order_name,
+        place: order_place,
     },
     Column {
         table: Table::Settings,
