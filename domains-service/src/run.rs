@@ -190,7 +190,7 @@ fn workers(app: &Arc<App>, watched: StoreMetrics, shutdown: &Shutdown) -> [JoinH
         tokio::spawn(worker::end_withdrawals(app.clone(), shutdown.clone())),
         tokio::spawn(sql::watch(app.store.database(), watched, shutdown.clone())),
         tokio::spawn(peers::listen(app.clone(), shutdown.clone())),
-        tokio::spawn(record::keep(app.clone(), shutdown.clone())),
+        tokio::spawn(record::keep(app.store.clone(), app.nodes.clone(), shutdown.clone())),
         tokio::spawn(seals::keep_new(app.clone(), shutdown.clone())),
         tokio::spawn(keyring::keep(app.clone(), shutdown.clone())),
         tokio::spawn(app.store.clone().keep_credentials(shutdown.clone())),
