@@ -34,7 +34,6 @@ use crate::issuer::{Authorities, Issuer, LocalAuthority};
 use crate::keyring;
 use crate::metrics::Metrics;
 use crate::nodes::{Nodes, record};
-use crate::peers;
 use crate::seals;
 use crate::store::credentials::Kind;
 use crate::store::{Store, projects};
@@ -189,7 +188,7 @@ fn workers(app: &Arc<App>, watched: StoreMetrics, shutdown: &Shutdown) -> [JoinH
         tokio::spawn(worker::attend_to_domains(app.clone(), shutdown.clone())),
         tokio::spawn(worker::end_withdrawals(app.clone(), shutdown.clone())),
         tokio::spawn(sql::watch(app.store.database(), watched, shutdown.clone())),
-        tokio::spawn(peers::listen(app.clone(), shutdown.clone())),
+        tokio::spawn(app.peers.clone().listen(app.nodes.clone(), shutdown.clone())),
         tokio::spawn(record::keep(app.store.clone(), app.nodes.clone(), shutdown.clone())),
         tokio::spawn(seals::keep_new(app.clone(), shutdown.clone())),
         tokio::spawn(keyring::keep(app.clone(), shutdown.clone())),

@@ -21,6 +21,7 @@ pub(crate) mod gateways;
 mod kept;
 pub(crate) mod keys;
 pub(crate) mod log;
+pub(crate) mod notices;
 pub(crate) mod numbers;
 pub(crate) mod overview;
 pub(crate) mod processes;

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use chassis::sql::{Begin, Connection, Found, Kind, Pool, query, query_as};
+use chassis::sql::{Begin, Connection, Found, Pool, query, query_as};
 use contract::feed::{Effect, Entity, EntityName, Revision};
 use contract::time::UnixMillis;
 
 use super::log::counters::{Counters, REVISION_MAX};
 use super::rows::{self, Table};
-use super::{News, StoreError, log, to_json};
-use crate::peers;
+use super::{News, StoreError, log, notices, to_json};
 
 /// A writing transaction. Dropped without [`Write::commit`], it leaves nothing behind.
 pub(crate) struct Write {
@@ -162,14 +161,7 @@ impl Write {
                 .bind(self.current)
                 .execute(&mut self.transaction)
                 .await?;
-            if self.transaction.kind() == Kind::Postgres {
-                // Told to the other replicas if and when this commits.
-                query("SELECT pg_notify($1, $2)")
-                    .bind(peers::CHANGES)
-                    .bind(self.current.to_string())
-                    .execute(&mut self.transaction)
-                    .await?;
-            }
+            notices::committed(&mut self.transaction, self.current).await?;
         }
         self.transaction.commit().await?;
         for Done { kind, project, domain, actor, client, gateway } in self.done {
