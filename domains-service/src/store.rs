@@ -14,6 +14,7 @@
 pub(crate) mod acme;
 pub(crate) mod admitted;
 pub(crate) mod bans;
+pub(crate) mod comparison;
 pub(crate) mod credentials;
 pub(crate) mod domains;
 pub(crate) mod events;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use chassis::sql::{Begin, Connection, Found, Pool, query, query_as};
 use contract::feed::{Effect, Entity, EntityName, Revision};
+use contract::hostname::Hostname;
 use contract::time::UnixMillis;
 
 use super::log::counters::{Counters, REVISION_MAX};
@@ -112,6 +113,17 @@ impl Write {
             return Ok(());
         }
         self.append(&Effect::Remove(name)).await
+    }
+
+    /// The tokens of the challenges that are published for the name.
+    pub(crate) async fn challenge_tokens(&mut self, name: &Hostname) -> Result<Vec<String>, StoreError> {
+        let bodies: Vec<Found<(String,)>> =
+            query_as("SELECT body FROM entities WHERE kind = 'challenge'").fetch_all(&mut self.transaction).await?;
+        let challenges = bodies.iter().filter_map(|found| match serde_json::from_str::<Entity>(&found.row.0) {
+            Ok(Entity::Challenge(challenge)) if challenge.hostname == *name => Some(challenge.token),
+            _ => None,
+        });
+        Ok(challenges.collect())
     }
 
     async fn append(&mut self, effect: &Effect) -> Result<(), StoreError> {
