@@ -8,7 +8,7 @@ mod changes;
 pub(crate) mod credentials;
 mod describe;
 pub(crate) mod domains;
-pub(crate) mod door;
+mod door;
 mod edge;
 pub(crate) mod extract;
 pub(crate) mod keys;
@@ -37,7 +37,6 @@ use contract::trust::{PASSES_PATH, TRUST_PATH};
 #[cfg(test)]
 pub(crate) use operations::operation;
 use parking_lot::Mutex;
-pub(crate) use view::rfc3339;
 
 use self::door::Door;
 use crate::actor::Actor;

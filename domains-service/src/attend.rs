@@ -124,8 +124,8 @@ pub(crate) async fn look_at(app: &App, project: &ProjectRecord, domain: &Domain,
     if attachable.local {
         return Some(Look { judged: Judgement::local(claim == Claim::Contested), checks: None, claim });
     }
-    let target = app.prover.target(project);
-    let text = app.prover.ownership_text(project, &domain.name);
+    let target = app.prover.target(project.proof());
+    let text = app.prover.ownership_text(project.proof(), &domain.name);
     let authorities = app.authorities.caa();
     let question = Question {
         name: &domain.name,

@@ -46,7 +46,6 @@ use client::Api;
 use fault::Fault;
 
 pub(crate) use operator::make_link;
-pub(crate) use session::{ABSOLUTE_MILLIS_MAX, IDLE_MILLIS_MAX};
 
 /// The label of the dashboard below the platform's domain.
 pub(crate) const LABEL: &str = "dashboard";

@@ -11,10 +11,10 @@ use chassis::secret::Secret;
 use contract::trust::is_node_name;
 use serde::Serialize;
 
-use crate::api::door::digest_of;
 use crate::app::App;
 use crate::store::StoreError;
 use crate::store::credentials::{COMMAND_LINE, Enrolment, Kind, NotEnrolled, Origin};
+use crate::text::digest_of;
 
 /// Refused files that are remembered for the status; the metric counts all of them.
 const REMEMBERED_MAX: usize = 100;

@@ -9,6 +9,7 @@
 //! Nothing here is on the path of a visitor's request. While this service is down, gateways serve what they have;
 //! nothing can be changed, and certificates are renewed so early that days of absence do no harm.
 
+mod text;
 mod limits;
 mod plans;
 pub mod config;

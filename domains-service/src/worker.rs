@@ -14,9 +14,9 @@ use tokio::task::{self, JoinSet};
 
 use crate::app::App;
 use crate::attend::{self, Reason};
-use crate::dashboard::{ABSOLUTE_MILLIS_MAX, IDLE_MILLIS_MAX};
 use crate::domain::{Domain, Status};
 use crate::project::ProjectRef;
+use crate::store::sessions::{ABSOLUTE_MILLIS_MAX, IDLE_MILLIS_MAX};
 use crate::store::usage::USAGE_DAYS_MAX;
 use crate::store::{StoreError, acme, domains, keys, numbers, processes, projects, webhooks};
 use crate::withdrawals;
