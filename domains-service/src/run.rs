@@ -147,7 +147,7 @@ pub async fn start_in(
     let pages = dashboard::router(app.clone(), for_pages, shutdown.clone());
     let public = dashboard::beside(api::public(app.clone(), guard), pages, &app.platform)
         .layer(middleware::from_fn_with_state(traced_by, traced));
-    let inside = api::internal(app.clone(), told, shutdown.clone());
+    let inside = api::internal(app.clone(), told, dashboard::operators(), shutdown.clone());
     let for_admin = chassis::admin::answer_to(admin_router(&app, &health, registry), admin_hosts);
     // The admin listener outlives the others, so that a drain can be watched.
     let admin_shutdown = Shutdown::new();

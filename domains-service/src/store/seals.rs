@@ -22,6 +22,37 @@ pub(crate) fn order_place(hostname: &str) -> String {
     format!("acme order {hostname}")
 }
 
+/// How many texts are sealed with what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seals {
+    /// With the newest secret.
+    pub(crate) newest: i64,
+    /// With another one that we have: to be sealed anew.
+    pub(crate) older: i64,
+    /// With one that we do not have: they do not open.
+    pub(crate) missing: i64,
+}
+
+impl Seals {
+    /// The labels of the gauge, in the order of the fields.
+    pub(crate) const WORDS: [&str; 3] = ["newest", "older", "missing"];
+
+    /// Counts by the name of the secret, told apart by what we have.
+    pub(crate) fn of(sealing: &SealingKey, counts: &BTreeMap<String, i64>) -> Self {
+        let mut seals = Self::default();
+        for (name, count) in counts {
+            if name == sealing.newest() {
+                seals.newest += count;
+            } else if sealing.has(name) {
+                seals.older += count;
+            } else {
+                seals.missing += count;
+            }
+        }
+        seals
+    }
+}
+
 /// A table with a column of sealed texts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
