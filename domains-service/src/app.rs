@@ -21,8 +21,8 @@ use tokio::sync::Notify;
 
 use crate::config::{Config, NameRules, WebhookConfig};
 use crate::domain::proof::Prover;
-use crate::issuer::Authorities;
 use crate::identities::Identities;
+use crate::issuer::Authorities;
 use crate::metrics::Metrics;
 use crate::nodes::{Nodes, doubt};
 use crate::peers::Peers;

@@ -45,7 +45,6 @@ use crate::shares::Shares;
 use client::Api;
 use fault::Fault;
 
-
 /// The label of the dashboard below the platform's domain.
 pub(crate) const LABEL: &str = "dashboard";
 

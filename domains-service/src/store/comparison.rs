@@ -139,7 +139,10 @@ pub(crate) async fn newest(connection: &mut Connection) -> Result<(i64, i64, i64
 }
 
 /// The keys that are good and end: their ids, projects and ends.
-pub(crate) async fn ends(connection: &mut Connection, now: UnixMillis) -> Result<Vec<(String, String, i64)>, StoreError> {
+pub(crate) async fn ends(
+    connection: &mut Connection,
+    now: UnixMillis,
+) -> Result<Vec<(String, String, i64)>, StoreError> {
     Ok(query_as(ENDS).bind(now.0).fetch_all(connection).await?)
 }
 
