@@ -8,8 +8,6 @@ mod advice;
 mod order;
 mod problems;
 
-use std::time::Duration;
-
 use contract::feed::Revision;
 use contract::time::UnixMillis;
 use serde_json::json;
@@ -19,15 +17,13 @@ use crate::app::{App, jitter};
 use crate::domain::state::{Standing, UNPAID_GRACE_MILLIS, advance};
 use crate::domain::{Domain, Status, name, schedule};
 use crate::publish;
+use crate::store::leased::{LEASE_MILLIS, Leased};
 use crate::store::projects::{ProjectRecord, find_project};
 use crate::store::withdrawals::What;
 use crate::store::{StoreError, Write, domains};
 use verification::collect::{Question, collect};
 use verification::problem::ProblemCode;
 use verification::verdict::{self, Checks, Claim, Expectation, Judgement, Ownership, Records};
-
-/// How long a worker may act on a domain before another may. Longer than any look and any order.
-const LEASE: Duration = Duration::from_mins(3);
 
 /// A look at DNS younger than this is as good as another while nothing but an order is waited for, in milliseconds.
 const SEEN_LATELY: i64 = 3_600_000;
@@ -54,12 +50,9 @@ pub(crate) enum Attended {
 /// Looks at a domain and does what is to be done.
 pub(crate) async fn attend(app: &App, domain: &Domain, reason: Reason) -> Result<Attended, StoreError> {
     let now = app.clock.now();
-    let lease = i64::try_from(LEASE.as_millis()).unwrap_or(i64::MAX);
-    let Some(fence) = app.store.lease_domain(domain, now, now.plus(lease)).await? else {
-        return Ok(Attended::Elsewhere);
-    };
+    let Some(mut leased) = Leased::claim(&app.store, domain, now).await? else { return Ok(Attended::Elsewhere) };
     if reason == Reason::Schedule && waits_only_for_authorities(app, domain, now) {
-        order::postpone(app, domain, fence).await?;
+        order::postpone(app, leased).await?;
         return Ok(Attended::Done);
     }
     let started = app.clock.monotonic();
@@ -67,10 +60,11 @@ pub(crate) async fn attend(app: &App, domain: &Domain, reason: Reason) -> Result
     let seconds = app.clock.monotonic().saturating_sub(started).as_secs_f64();
     app.metrics.verify_seconds.with_label_values(&[reason.as_str()]).observe(seconds);
     let Some(look) = look else { return Ok(Attended::Elsewhere) };
-    advice::ask(app, domain, fence).await?;
-    let Some(applied) = apply(app, domain, fence, look, reason).await? else { return Ok(Attended::Elsewhere) };
-    if let Some(permitted) = applied.order {
-        order::order(app, &applied.domain, fence, &permitted).await?;
+    advice::ask(app, &mut leased).await?;
+    match apply(app, leased, look, reason).await? {
+        Applied::Nothing => return Ok(Attended::Elsewhere),
+        Applied::Done => {}
+        Applied::Order(leased, permitted) => order::order(app, leased, &permitted).await?,
     }
     Ok(Attended::Done)
 }
@@ -149,29 +143,21 @@ pub(crate) async fn look_at(app: &App, project: &ProjectRecord, domain: &Domain,
 }
 
 /// What was written.
-struct Applied {
-    domain: Domain,
+enum Applied {
+    /// The domain is gone, being removed, or another worker's.
+    Nothing,
+    /// All there is to do for now.
+    Done,
     /// A certificate is to be ordered, from the authorities CAA permits.
-    order: Option<Vec<(String, Vec<String>)>>,
+    Order(Leased<Domain>, Vec<(String, Vec<String>)>),
 }
 
-/// Writes what a look found. `None`: the domain is gone, being removed, or somebody else's.
-async fn apply(
-    app: &App,
-    seen: &Domain,
-    fence: i64,
-    look: Look,
-    reason: Reason,
-) -> Result<Option<Applied>, StoreError> {
+/// Writes what a look found.
+async fn apply(app: &App, mut leased: Leased<Domain>, look: Look, reason: Reason) -> Result<Applied, StoreError> {
     let mut write = app.store.write().await?;
     let now = write.now();
-    let Some(mut domain) = domains::find_domain(write.connection(), &seen.project, &seen.name).await? else {
-        return Ok(None);
-    };
-    let Some(project) = find_project(write.connection(), &seen.project).await? else { return Ok(None) };
-    if domain.lease_fence != fence || domain.removal.is_some() {
-        return Ok(None);
-    }
+    let Some(mut domain) = leased.reload(&mut write).await? else { return Ok(Applied::Nothing) };
+    let Some(project) = find_project(write.connection(), &domain.project).await? else { return Ok(Applied::Nothing) };
     let Look { mut judged, checks, claim: claimed } = look;
     let claims = domains::find_claims(write.connection(), &domain.name).await?;
     let claims_now = claim(&claims, &project, &domain);
@@ -202,21 +188,25 @@ async fn apply(
     domain.due_at = due_at(&domain, now);
     if order {
         // Should this process die over the order, the next one goes on when the lease is over.
-        let lease = i64::try_from(LEASE.as_millis()).unwrap_or(i64::MAX);
-        domain.due_at = Some(domain.due_at.map_or(now.plus(lease), |due| due.min(now.plus(lease))));
+        let end = now.plus(LEASE_MILLIS);
+        domain.due_at = Some(domain.due_at.map_or(end, |due| due.min(end)));
     }
-    domains::save_domain(write.connection(), &domain).await?;
-    publish::site_and_dependants(&mut write, &domain).await?;
+    let (name, after) = (domain.name.clone(), domain.status);
+    leased.save(&mut write, domain).await?;
+    publish::site_and_dependants(&mut write, leased.record()).await?;
     if let Some(loser) = claims.holder.filter(|_| takes_over && write.changes_the_edge()) {
         // A gateway that does not hear of it serves the loser under the winner's name.
-        write.withdrawn(What::Name, domain.name.as_str(), &loser).await?;
+        write.withdrawn(What::Name, name.as_str(), &loser).await?;
     }
-    if !order {
-        domains::release_lease(write.connection(), &domain).await?;
-    }
+    let applied = if order {
+        Applied::Order(leased.while_held(), judged.permitted)
+    } else {
+        leased.release(&mut write).await?;
+        Applied::Done
+    };
     write.commit().await?;
-    app.metrics.moved(before, domain.status);
-    Ok(Some(Applied { domain, order: order.then_some(judged.permitted) }))
+    app.metrics.moved(before, after);
+    Ok(applied)
 }
 
 fn standing(app: &App, domain: &Domain, project: &ProjectRecord, now: UnixMillis, reason: Reason) -> Standing {

@@ -21,6 +21,7 @@ pub(crate) mod events;
 pub(crate) mod gateways;
 mod kept;
 pub(crate) mod keys;
+pub(crate) mod leased;
 pub(crate) mod log;
 pub(crate) mod notices;
 pub(crate) mod numbers;

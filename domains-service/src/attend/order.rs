@@ -20,6 +20,7 @@ use crate::domain::{CertificateState, CertificateStatus, Domain, Status, Wait, n
 use crate::issuer::bundle::{self, Facts};
 use crate::issuer::{IssueError, IssueRequest, Issuer};
 use crate::publish;
+use crate::store::leased::Leased;
 use crate::store::{StoreError, Write, acme, domains};
 use verification::problem::{Problem, ProblemCode};
 
@@ -81,10 +82,10 @@ impl Failure {
 /// Orders a certificate from the first permitted authority that issues one, and publishes it.
 pub(super) async fn order(
     app: &App,
-    domain: &Domain,
-    fence: i64,
+    leased: Leased<Domain>,
     permitted: &[(String, Vec<String>)],
 ) -> Result<(), StoreError> {
+    let domain = leased.record();
     let local = name::attachable(domain.name.as_str(), &app.platform, app.names).is_ok_and(|name| name.local);
     let mut failure = Failure {
         code: ProblemCode::CaUnavailable,
@@ -110,7 +111,7 @@ pub(super) async fn order(
             continue;
         }
         match issue(app, domain, issuer.as_ref(), methods, deadline).await {
-            Ok((bundle, facts)) => return succeed(app, domain, fence, issuer.name(), bundle, facts).await,
+            Ok((bundle, facts)) => return succeed(app, leased, issuer.name(), bundle, facts).await,
             Err(error) => {
                 waiting.remove(issuer.name());
                 match (error.code, error.until) {
@@ -133,7 +134,7 @@ pub(super) async fn order(
         }
     }
     let soonest = waiting.values().map(|wait| wait.until).chain(back_at).min();
-    fail(app, domain, fence, failure, (waiting, soonest)).await
+    fail(app, leased, failure, (waiting, soonest)).await
 }
 
 async fn issue(
@@ -193,25 +194,16 @@ async fn issue(
 
 async fn succeed(
     app: &App,
-    seen: &Domain,
-    fence: i64,
+    mut leased: Leased<Domain>,
     authority: &str,
     bundle: CertificateBundle,
     facts: Facts,
 ) -> Result<(), StoreError> {
     let mut write = app.store.write().await?;
     let now = write.now();
-    let Some(mut domain) = domains::find_domain(write.connection(), &seen.project, &seen.name).await? else {
-        return give_up(write, seen).await;
+    let Some(mut domain) = leased.reload(&mut write).await? else {
+        return give_up(write, leased.record()).await; // what came too late is not served
     };
-    let claims = domains::find_claims(write.connection(), &seen.name).await?;
-    let ours = claims.holder.as_ref() == Some(&domain.project);
-    if domain.removal.is_some() {
-        return give_up(write, seen).await;
-    }
-    if domain.lease_fence != fence || !ours {
-        return Ok(()); // lost meanwhile: what came too late is not served
-    }
     let before = domain.status;
     let renewed = domain.certificate.not_after.is_some();
     let renew_at = schedule::renew_at(bundle.not_before.to_millis(), bundle.not_after.to_millis(), jitter());
@@ -240,33 +232,32 @@ async fn succeed(
         super::settle(&mut write, &mut domain, Status::Active, before).await?;
     }
     domain.due_at = super::due_at(&domain, now);
-    domains::save_domain(write.connection(), &domain).await?;
-    publish::site_and_dependants(&mut write, &domain).await?;
-    domains::release_lease(write.connection(), &domain).await?;
+    let after = domain.status;
+    leased.save(&mut write, domain).await?;
+    publish::site_and_dependants(&mut write, leased.record()).await?;
+    leased.release(&mut write).await?;
     write.commit().await?;
-    app.metrics.moved(before, domain.status);
+    app.metrics.moved(before, after);
     app.metrics.certificate_orders.with_label_values(&[if renewed { "renewed" } else { "issued" }]).inc();
     Ok(())
 }
 
 /// The order waits until an authority is back: nothing else has changed.
-pub(super) async fn postpone(app: &App, seen: &Domain, fence: i64) -> Result<(), StoreError> {
+pub(super) async fn postpone(app: &App, mut leased: Leased<Domain>) -> Result<(), StoreError> {
     let mut write = app.store.write().await?;
     let now = write.now();
-    let found = domains::find_domain(write.connection(), &seen.project, &seen.name).await?;
-    let Some(mut domain) = found.filter(|domain| domain.lease_fence == fence && domain.removal.is_none()) else {
-        return Ok(());
-    };
+    let Some(mut domain) = leased.reload(&mut write).await? else { return Ok(()) };
     let until = app.authorities.away_until(now).unwrap_or(now).plus(999).to_seconds();
     domain.certificate.next_attempt_at = Some(schedule::after(until, jitter()));
     domain.due_at = super::due_at(&domain, now);
-    domains::save_domain(write.connection(), &domain).await?;
-    domains::release_lease(write.connection(), &domain).await?;
+    leased.save(&mut write, domain).await?;
+    leased.release(&mut write).await?;
     write.commit().await?;
     Ok(())
 }
 
-/// The domain was removed while its order was in progress: what the order proved is to be given up.
+/// The domain was removed or lost while its order was in progress: what the order proved is given up, unless the name is
+/// still somebody's.
 async fn give_up(mut write: Write, gone: &Domain) -> Result<(), StoreError> {
     let now = write.now();
     acme::abandon_orders(write.connection(), &gone.name, now).await?;
@@ -280,8 +271,7 @@ async fn give_up(mut write: Write, gone: &Domain) -> Result<(), StoreError> {
 
 async fn fail(
     app: &App,
-    seen: &Domain,
-    fence: i64,
+    mut leased: Leased<Domain>,
     failure: Failure,
     (waiting, soonest): (BTreeMap<String, Wait>, Option<UnixSeconds>),
 ) -> Result<(), StoreError> {
@@ -294,15 +284,7 @@ async fn fail(
     app.metrics.certificate_orders.with_label_values(&[result]).inc();
     let mut write = app.store.write().await?;
     let now = write.now();
-    let Some(mut domain) = domains::find_domain(write.connection(), &seen.project, &seen.name).await? else {
-        return give_up(write, seen).await;
-    };
-    if domain.removal.is_some() {
-        return give_up(write, seen).await;
-    }
-    if domain.lease_fence != fence {
-        return Ok(());
-    }
+    let Some(mut domain) = leased.reload(&mut write).await? else { return give_up(write, leased.record()).await };
     let attempts = domain.certificate.attempts.saturating_add(failure.is_attempt.into());
     // The first authority that can be asked is; one that does not make us wait has its failure's schedule.
     let next = match soonest {
@@ -332,8 +314,8 @@ async fn fail(
     }
     let detail = json!({ "attempt": attempts, "error": domain.certificate.last_error });
     write.record(&domain.project, Some(&domain.name), "domain.certificate.failed", &Actor::system(), detail).await?;
-    domains::save_domain(write.connection(), &domain).await?;
-    domains::release_lease(write.connection(), &domain).await?;
+    leased.save(&mut write, domain).await?;
+    leased.release(&mut write).await?;
     write.commit().await?;
     Ok(())
 }
