@@ -6,6 +6,7 @@
 
 pub(crate) mod kept;
 pub(crate) mod name;
+pub(crate) mod problems;
 pub(crate) mod proof;
 pub(crate) mod redirect;
 pub(crate) mod schedule;

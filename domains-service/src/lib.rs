@@ -30,7 +30,7 @@ mod delivery;
 mod error;
 mod withdrawals;
 mod shares;
-mod attend;
+mod reconcile;
 mod worker;
 mod openapi;
 mod restored;

@@ -13,7 +13,7 @@ use contract::time::UnixSeconds;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::problems::{WAITING, is_with_authority};
+use crate::domain::problems::{WAITING, is_with_authority};
 use crate::actor::Actor;
 use crate::app::{App, jitter};
 use crate::domain::{CertificateState, CertificateStatus, Domain, Status, Wait, name, schedule};

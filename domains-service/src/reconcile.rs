@@ -5,8 +5,7 @@
 //! domain again and decides by what it finds there.
 
 mod advice;
-mod order;
-mod problems;
+mod issue;
 
 use contract::feed::Revision;
 use contract::time::UnixMillis;
@@ -14,6 +13,7 @@ use serde_json::json;
 
 use crate::actor::Actor;
 use crate::app::{App, jitter};
+use crate::domain::problems::{WAITING, problems};
 use crate::domain::state::{Standing, UNPAID_GRACE_MILLIS, advance};
 use crate::domain::{Domain, Status, name, schedule};
 use crate::publish;
@@ -52,7 +52,7 @@ pub(crate) async fn attend(app: &App, domain: &Domain, reason: Reason) -> Result
     let now = app.clock.now();
     let Some(mut leased) = Leased::claim(&app.store, domain, now).await? else { return Ok(Attended::Elsewhere) };
     if reason == Reason::Schedule && waits_only_for_authorities(app, domain, now) {
-        order::postpone(app, leased).await?;
+        issue::postpone(app, leased).await?;
         return Ok(Attended::Done);
     }
     let started = app.clock.monotonic();
@@ -64,7 +64,7 @@ pub(crate) async fn attend(app: &App, domain: &Domain, reason: Reason) -> Result
     match apply(app, leased, look, reason).await? {
         Applied::Nothing => return Ok(Attended::Elsewhere),
         Applied::Done => {}
-        Applied::Order(leased, permitted) => order::order(app, leased, &permitted).await?,
+        Applied::Order(leased, permitted) => issue::order(app, leased, &permitted).await?,
     }
     Ok(Attended::Done)
 }
@@ -175,7 +175,7 @@ async fn apply(app: &App, mut leased: Leased<Domain>, look: Look, reason: Reason
     domain.is_apex = judged.is_apex.or(domain.is_apex);
     domain.checks = checks.or(domain.checks);
     domain.problems =
-        problems::problems(&domain, judged.problems, next.delayed, project_pays(app, &project, now), before);
+        problems(&domain, judged.problems, next.delayed, project_pays(app, &project, now), before);
     domain.failing_since = next.failing_since;
     domain.checked_at = Some(now);
     settle(&mut write, &mut domain, status, before).await?;
@@ -216,7 +216,7 @@ fn standing(app: &App, domain: &Domain, project: &ProjectRecord, now: UnixMillis
         failing_since: domain.failing_since,
         certified: domain.certificate.is_valid(now.to_seconds()),
         paid: project_pays(app, project, now),
-        waits_for_us: domain.problems.iter().any(|problem| problems::WAITING.contains(&problem.code)),
+        waits_for_us: domain.problems.iter().any(|problem| WAITING.contains(&problem.code)),
         delayed: reason == Reason::Schedule && domain.problems.iter().any(|p| p.code == ProblemCode::CertDelayed),
     }
 }
