@@ -5,6 +5,7 @@
 use axum::http::header;
 use chassis::refusal::Refusal;
 
+use crate::actor::NotPermitted;
 use crate::store::StoreError;
 
 macro_rules! catalogue {
@@ -172,6 +173,18 @@ pub(crate) struct Stop(pub(crate) Box<Refusal>);
 impl From<Refusal> for Stop {
     fn from(refusal: Refusal) -> Self {
         Self(Box::new(refusal))
+    }
+}
+
+impl From<NotPermitted> for Stop {
+    fn from(error: NotPermitted) -> Self {
+        let refusal = match error {
+            NotPermitted::NoSuchProject => Code::ProjectNotFound.refuse("There is no such project."),
+            NotPermitted::Needs(scope) => {
+                Code::InsufficientScope.refuse(format!("This needs a key with the scope {scope}."))
+            }
+        };
+        refusal.into()
     }
 }
 

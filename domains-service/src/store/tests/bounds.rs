@@ -5,7 +5,7 @@ use contract::hostname::Hostname;
 
 use super::*;
 use crate::domain::proof::ProofKey;
-use crate::issuer::acme::limits::{Demand, Limit};
+use crate::limits::{Demand, Limit};
 use crate::project::ProjectRef;
 use crate::store::acme::OrderRecord;
 

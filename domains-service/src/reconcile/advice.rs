@@ -8,7 +8,8 @@ use contract::time::UnixSeconds;
 use crate::app::{App, jitter};
 use crate::domain::Domain;
 use crate::issuer::RenewalAdvice;
-use crate::store::{StoreError, domains};
+use crate::store::StoreError;
+use crate::store::leased::Leased;
 
 /// Between two questions when the authority gave no answer or no time.
 const ASK_AGAIN_SECONDS: i64 = 12 * 3_600;
@@ -17,7 +18,8 @@ const ASK_AGAIN_SECONDS: i64 = 12 * 3_600;
 const ASK_AGAIN_BOUNDS: (i64, i64) = (60, 24 * 3_600);
 
 /// Asks about the domain's certificate if it is time to, and notes the answer.
-pub(super) async fn ask(app: &App, domain: &Domain, fence: i64) -> Result<(), StoreError> {
+pub(super) async fn ask(app: &App, leased: &mut Leased<Domain>) -> Result<(), StoreError> {
+    let domain = leased.record();
     let certificate = &domain.certificate;
     let now = app.clock.now_seconds();
     let is_due = certificate.advice_at.is_some_and(|at| at <= now);
@@ -32,14 +34,9 @@ pub(super) async fn ask(app: &App, domain: &Domain, fence: i64) -> Result<(), St
         }
     };
     let mut write = app.store.write().await?;
-    let Some(mut current) = domains::find_domain(write.connection(), &domain.project, &domain.name).await? else {
-        return Ok(());
-    };
-    if current.lease_fence != fence || current.removal.is_some() {
-        return Ok(());
-    }
+    let Some(mut current) = leased.reload(&mut write).await? else { return Ok(()) };
     follow(&mut current, advice.as_ref(), now, jitter());
-    domains::save_domain(write.connection(), &current).await?;
+    leased.save(&mut write, current).await?;
     write.commit().await?;
     Ok(())
 }

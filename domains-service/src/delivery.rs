@@ -15,10 +15,10 @@ use chassis::webhook::{Attempt, AttemptResult, Message, next_attempt};
 use contract::time::UnixMillis;
 use tokio::task::{Id, JoinSet};
 
-use super::EndpointRecord;
 use crate::app::{App, jitter};
 use crate::store::StoreError;
 use crate::store::webhooks::{self, Delivery, Due};
+use crate::webhook::EndpointRecord;
 
 /// Between two searches for messages that are due.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(200);

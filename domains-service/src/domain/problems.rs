@@ -1,19 +1,19 @@
 //! What stands between a domain and its certificate, after a look.
 
-use crate::domain::{Domain, Status};
+use super::{Domain, Status};
 use verification::problem::{Problem, ProblemCode};
 
 /// What ends by itself: ours or the authority's to bring, and nothing its owner can do.
-pub(super) const WAITING: [ProblemCode; 3] =
+pub(crate) const WAITING: [ProblemCode; 3] =
     [ProblemCode::CaRateLimited, ProblemCode::CertQueued, ProblemCode::CaUnavailable];
 
 /// What is between an authority and us: known from orders, not from looks.
-pub(super) fn is_with_authority(code: ProblemCode) -> bool {
+pub(crate) fn is_with_authority(code: ProblemCode) -> bool {
     WAITING.contains(&code) || matches!(code, ProblemCode::CaRejected | ProblemCode::ChallengeUnreachable)
 }
 
 /// What DNS shows, and what is ours to add to it. Problems with the authority stay until an order succeeds.
-pub(super) fn problems(
+pub(crate) fn problems(
     domain: &Domain,
     mut seen: Vec<Problem>,
     delayed: bool,

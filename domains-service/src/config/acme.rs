@@ -1,9 +1,9 @@
-//! What is told of an authority in the configuration.
+//! One certificate authority, as the configuration describes it.
 
 use chassis::secret::Secret;
 use instant_acme::ChallengeType;
 
-use super::limits::Limits;
+use crate::limits::Limits;
 
 /// One authority.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ contract::words! {
 }
 
 impl ChallengeKind {
-    pub(super) const fn acme(self) -> ChallengeType {
+    pub(crate) const fn acme(self) -> ChallengeType {
         match self {
             Self::Http01 => ChallengeType::Http01,
             Self::TlsAlpn01 => ChallengeType::TlsAlpn01,
