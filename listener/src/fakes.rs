@@ -1,4 +1,4 @@
-//! A doorman that remembers what it was told, and a service behind the door.
+//! Fake listener hooks that record their calls, and a small service behind the listener.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -23,15 +23,15 @@ use contract::rejection::Rejection;
 pub(crate) struct FakeDoorman {
     pub(crate) certificates: Mutex<HashMap<Hostname, Arc<CertifiedKey>>>,
     pub(crate) challenges: Mutex<HashMap<Hostname, Arc<CertifiedKey>>>,
-    /// Heads that are answered with something else than what came, and with what.
+    /// Heads with a prepared response, and that response.
     pub(crate) known: Mutex<HashMap<Vec<u8>, Vec<u8>>>,
     pub(crate) refusals: Mutex<Vec<(Rejection, String)>>,
     pub(crate) handshakes: Mutex<Vec<HandshakeOutcome>>,
     pub(crate) events: Mutex<Vec<ConnectionEvent>>,
-    /// Heads and bytes of bodies that came as far as here.
+    /// Heads and body bytes that reached the service.
     pub(crate) heads: AtomicUsize,
     pub(crate) body_bytes: AtomicUsize,
-    /// Why bodies broke off.
+    /// Refusals of bodies.
     pub(crate) broken: Mutex<Vec<Rejection>>,
     event: Notify,
 }
@@ -41,7 +41,7 @@ impl FakeDoorman {
         self.events.lock().iter().filter(|seen| **seen == event).count()
     }
 
-    /// Waits until this has happened once.
+    /// Waits until this event has happened once.
     pub(crate) async fn happens(&self, event: ConnectionEvent) {
         loop {
             let another = self.event.notified();
@@ -84,7 +84,7 @@ impl Doorman for FakeDoorman {
     }
 }
 
-/// A service that says what it got.
+/// A service that reports its input.
 #[async_trait]
 impl Handler for FakeDoorman {
     async fn serve(&self, client: &mut dyn Client) -> Served {
@@ -165,7 +165,7 @@ async fn say(client: &mut dyn Client, response: &[u8], keep_alive: bool) -> Serv
     }
 }
 
-/// Agrees to speak WebSocket and sends back whatever comes.
+/// Accepts a WebSocket and echoes its bytes.
 async fn echo(client: &mut dyn Client) -> Served {
     let agreed = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
     say(client, agreed, true).await;

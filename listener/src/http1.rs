@@ -1,4 +1,4 @@
-//! HTTP/1 connections: one request after the other.
+//! HTTP/1 connections: serves one request after the other.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -14,30 +14,30 @@ use super::stream::{EdgeStream, Transport};
 use super::{Connection, H2Request};
 use contract::rejection::Rejection;
 
-/// Whoever serves requests.
+/// Serves requests.
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
-    /// Serves the request whose head waits at `client`.
+    /// Serves the pending request of `client`.
     async fn serve(&self, client: &mut dyn Client) -> Served;
 
-    /// Serves a request over HTTP/2. Whether it was one: `false` when it was refused for its form.
+    /// Serves an HTTP/2 request. Returns `false` if the request was malformed and refused.
     async fn serve_stream(&self, request: H2Request, connection: &Arc<Connection>) -> bool;
 }
 
 /// How a request was served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
-    /// To the last byte, and the connection goes on.
+    /// Completely; the connection continues.
     Whole,
-    /// To the last byte, and the connection ends, as the response says.
+    /// Completely; the connection ends, as the response says.
     Last,
-    /// The response broke off: the connection ends with what was written of it.
+    /// The response broke off: the connection ends with the part that was written.
     Cut,
-    /// Not at all: it is no request of a kind that there is, and the door answers.
+    /// Not at all: the kind of request is not supported, and the listener answers.
     Refused(Rejection),
 }
 
-/// Serves a connection to its last request.
+/// Serves a connection until it ends.
 pub(super) async fn serve<S: Transport>(
     mut stream: Box<EdgeStream<S>>,
     handler: &dyn Handler,
@@ -65,7 +65,7 @@ pub(super) async fn serve<S: Transport>(
             Served::Whole => {}
             Served::Cut => return,
             Served::Last => {
-                // Whoever does not take the end keeps to the pace of writes, or is cut off.
+                // A client that does not read the end is cut off by the minimum rate of writes.
                 let _ = stream.shutdown().await;
                 return;
             }

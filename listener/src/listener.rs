@@ -1,9 +1,9 @@
-//! Listening: sockets, limits, and one task per connection.
+//! A listener: its socket, its limits, and one task per connection.
 //!
-//! A door is a pingora service, so pingora's server starts it, stops it and hands its socket to a successor. It stops
-//! accepting at the shutdown signal, lets idle connections go and requests in progress finish; how long they may take is
-//! decided by whoever drains. A connection that panics takes nothing else with it. When the kernel has no descriptor to
-//! give, accepting pauses and the backlog waits.
+//! A listener is a pingora service: pingora's server starts it, stops it and passes its socket to a successor. At the
+//! shutdown signal it stops accepting, closes idle connections and lets requests in progress finish; the caller that
+//! drains sets their deadline. A panic ends only its own connection. If the kernel has no descriptor left, accepting
+//! pauses and the backlog waits.
 
 mod bind;
 
@@ -29,23 +29,23 @@ use super::tls::{Tickets, TlsTerms, accept, plain};
 use super::{ConnectionEvent, Doorman, Handler, HandshakeOutcome, http1, http2, proxy_header};
 use crate::network::canonical;
 
-/// Pause after the kernel would not hand over a connection: long enough not to spin, short enough not to be noticed.
+/// Pause after the kernel returned no connection: long enough to avoid spinning, too short to be noticed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Where a door listens.
+/// The state of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listening {
     /// The service has not been started.
     NotYet,
     /// Connections are accepted at this address.
     At(SocketAddr),
-    /// The address could not be had. The process should say so and end.
+    /// Binding the address failed. The process should report it and exit.
     Failed(String),
     /// The shutdown signal came.
     Stopped,
 }
 
-/// One listener. Give it to `pingora::server::Server::add_service`.
+/// One listener. Pass it to `pingora::server::Server::add_service`.
 pub struct Door {
     name: String,
     address: SocketAddr,
@@ -55,7 +55,7 @@ pub struct Door {
     desk: Arc<Desk>,
 }
 
-/// What every connection of a door is served with.
+/// What every connection of a listener shares.
 struct Desk {
     handler: Arc<dyn Handler>,
     doorman: Arc<dyn Doorman>,
@@ -65,7 +65,7 @@ struct Desk {
 }
 
 impl Door {
-    /// A door for plain HTTP.
+    /// A listener for plain HTTP.
     pub fn plain(
         name: impl Into<String>,
         address: SocketAddr,
@@ -77,7 +77,7 @@ impl Door {
         Self::at(name.into(), address, Desk { handler, doorman, connections, settings, tls: None })
     }
 
-    /// A door for HTTPS. Fails if the cryptographic library does not have what [`super::tls::provider`] names.
+    /// A listener for HTTPS. Fails if the cryptographic library lacks an algorithm of [`super::tls::provider`].
     pub fn tls(
         name: impl Into<String>,
         address: SocketAddr,
@@ -96,26 +96,26 @@ impl Door {
         Self { name, address, threads: None, heartbeat: None, state, desk: Arc::new(desk) }
     }
 
-    /// Threads of the runtime that serves this door's connections. Default: what the server says for all services.
+    /// Threads of the runtime for this listener's connections. Default: the server's setting for all services.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
         self
     }
 
-    /// Beats on the runtime that serves this door's connections, for a watchdog to hear.
+    /// Sends heartbeats on the runtime for this listener's connections, for a watchdog.
     #[must_use]
     pub fn beating(mut self, heartbeat: Heartbeat) -> Self {
         self.heartbeat = Some(heartbeat);
         self
     }
 
-    /// Tells where the door listens, once it does: with port 0 only the kernel knows.
+    /// The state of the listener, and its address once it is bound: with port 0 the kernel chooses the port.
     pub fn listening(&self) -> watch::Receiver<Listening> {
         self.state.subscribe()
     }
 
-    /// Accepts until the drain begins, or until pingora's own signal, which begins it.
+    /// Accepts until the drain begins. Pingora's shutdown signal begins it too.
     async fn accept_until_drain(&self, listener: TcpListener, mut shutdown: ShutdownWatch) {
         let draining = self.desk.connections.draining();
         let mut stop = draining.clone();
@@ -131,19 +131,19 @@ impl Door {
             let accepted = tokio::select! {
                 biased;
                 () = &mut stopped => return,
-                // The sender lives as long as the desk.
+                // The sender lives as long as the listener.
                 _ = held.changed() => continue,
                 accepted = listener.accept(), if !*held.borrow() => accepted,
             };
             match accepted {
                 Ok((tcp, peer)) => {
-                    // Shed before a task or a handshake is spent on it.
+                    // Refused before a task or a handshake is spent on it.
                     if let Some(slot) = self.desk.connections.admit(&self.desk.doorman) {
                         let (desk, draining) = (Arc::clone(&self.desk), draining.clone());
                         tokio::spawn(async move { desk.isolated(tcp, peer, slot, draining).await });
                     }
                 }
-                // The client was gone before we came to it.
+                // The client disconnected before it was accepted.
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionAborted => {}
                 Err(_) => {
                     self.desk.doorman.connection(ConnectionEvent::AcceptFailed);
@@ -194,12 +194,12 @@ impl Desk {
         }
     }
 
-    /// A connection from accept to its last request. What is needed only for a while lies in boxes of its own, so that a
-    /// connection that rests is small.
+    /// Serves a connection from accept to its last request. Temporary state is boxed separately, so that an idle
+    /// connection is small.
     async fn serve(&self, mut tcp: TcpStream, peer: SocketAddr, mut slot: Slot, shutdown: &ShutdownWatch) {
         let started = Instant::now();
         let deadline = started + self.settings.handshake_timeout;
-        // Errors here mean that the client is gone, or will get no answer it could read.
+        // On an error the client is gone, or could not read an answer.
         let Some(ends) = Box::pin(self.greet(&mut tcp, peer, &mut slot, deadline)).await else { return };
         let Some(terms) = &self.tls else {
             return self.attend(tcp, ends, None, slot, shutdown).await;
@@ -224,7 +224,7 @@ impl Desk {
         }
     }
 
-    /// Whose connection it is, if it is let in.
+    /// Determines the addresses of the connection; `None` if it is refused.
     async fn greet(&self, tcp: &mut TcpStream, peer: SocketAddr, slot: &mut Slot, deadline: Instant) -> Option<Ends> {
         let peer = canonical(peer);
         let trusted = self.settings.proxy_protocol_from.iter().any(|net| net.contains(&peer.ip()));
@@ -240,7 +240,8 @@ impl Desk {
         } else {
             Some(peer)
         };
-        // A balancer's own health checks are not limited, nor is one that speaks for many; whoever else it speaks for is.
+        // Health checks of a balancer, and balancers that name many clients, are not limited per address; all others
+        // are.
         if let Some(client) = client.filter(|client| !self.settings.forwarders.include(client.ip()))
             && !slot.admit_address(client.ip())
         {
@@ -249,7 +250,7 @@ impl Desk {
         Some(Ends { client: client.unwrap_or(peer), peer, local: canonical(tcp.local_addr().ok()?) })
     }
 
-    /// Serves a connection whose ends and protocol are agreed on.
+    /// Serves a connection after the handshake.
     async fn attend<S: Transport>(
         &self,
         io: S,
@@ -267,8 +268,8 @@ impl Desk {
             drop(connection);
             return http1::serve(stream, &*self.handler, shutdown).await;
         }
-        // An HTTP/1 response can ask its client to leave; HTTP/2 has a frame for it, which the engine sends at the
-        // shutdown signal. So each connection has a signal of its own.
+        // An HTTP/1 response can say `Connection: close`. HTTP/2 sends GOAWAY, which the engine does at a shutdown
+        // signal, so each connection has its own signal.
         let (retirement, idle_max) = (connection.retirement(), self.settings.h2_idle_timeout);
         let (served, doorman) = (Arc::clone(&connection), &*self.doorman);
         let serving = Box::pin(http2::serve(stream, served, &self.handler, doorman, idle_max, retirement));
@@ -279,10 +280,10 @@ impl Desk {
     }
 }
 
-/// Retires the connection when it is old or the process is to end, and never returns.
+/// Drains the connection when it reaches its maximum age or the process stops. Never returns.
 async fn retire_in_time(connection: &Connection, mut shutdown: ShutdownWatch) {
     tokio::select! {
-        // A sender that is gone means the end as well.
+        // A dropped sender means shutdown too.
         _ = shutdown.wait_for(|stop| *stop) => {}
         () = tokio::time::sleep_until(connection.retires_at()) => {}
     }

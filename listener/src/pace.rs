@@ -1,40 +1,40 @@
-//! How slow a peer may be: an allowance of waiting that its bytes earn back.
+//! The minimum rate of a peer: an allowance of waiting time that its bytes refill.
 //!
-//! Waiting for the peer spends the allowance, every byte earns `1 / rate` seconds, and no more than `idle` can be saved
-//! up. One rule gives all three limits: a grace at the start, a longest pause, and a minimum average rate. A second
-//! allowance without such a bound holds the message as a whole to a higher rate: who may be slow for minutes may not be
-//! so for hours. Time in which we are the slow side (an upstream that does not read) is not counted: the caller starts
-//! and stops the clock.
+//! Waiting for the peer spends the allowance, every byte earns `1 / rate` seconds, and at most `idle` can be saved. One
+//! rule gives three limits: a grace period at the start, a longest pause, and a minimum average rate. A second
+//! allowance, without a maximum, holds the whole message to a higher rate, so that a peer cannot be slow for hours.
+//! Time in which our side is slow (an upstream that does not read) is not counted: the caller starts and stops the
+//! clock.
 //!
-//! Pure: moments are arguments.
+//! Pure: the time is an argument.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What a peer is allowed.
+/// The minimum rate of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PaceLimits {
     /// Allowance at the start.
     pub grace: Duration,
-    /// The most that can be saved up: the longest pause.
+    /// Maximum of the allowance: the longest pause.
     pub idle: Duration,
-    /// Bytes per second that keep the allowance level.
+    /// Bytes per second that keep the allowance constant.
     pub bytes_per_second: u32,
-    /// What the message is allowed as a whole.
+    /// The rate of the whole message.
     pub whole: Option<WholeLimits>,
 }
 
-/// What a message is allowed as a whole: to be waited for no longer than the grace and its bytes at this rate.
+/// The rate of a whole message: waiting may last the grace period and the time that its bytes earn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WholeLimits {
     /// Allowance at the start.
     pub grace: Duration,
-    /// Bytes per second that keep the allowance level.
+    /// Bytes per second that keep the allowance constant.
     pub bytes_per_second: u32,
 }
 
-/// One direction of one message.
+/// Measures one direction of one message.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     pause: Allowance,
@@ -42,7 +42,7 @@ pub struct Pace {
     waiting_since: Option<Instant>,
 }
 
-/// Waiting that is left.
+/// The remaining waiting time.
 #[derive(Clone, Copy, Debug)]
 struct Allowance {
     left: Duration,
@@ -51,7 +51,7 @@ struct Allowance {
 }
 
 impl Pace {
-    /// At the beginning of a message.
+    /// Starts at the beginning of a message.
     pub fn new(limits: PaceLimits) -> Self {
         let PaceLimits { grace, idle, bytes_per_second, whole } = limits;
         let pause = Allowance { left: grace.min(idle), left_max: idle, bytes_per_second };
@@ -63,13 +63,13 @@ impl Pace {
         Self { pause, whole, waiting_since: None }
     }
 
-    /// We wait for the peer. Says until when.
+    /// Starts waiting for the peer; returns the deadline.
     pub fn wait(&mut self, now: Instant) -> Instant {
         let left = self.whole.map_or(self.pause.left, |whole| whole.left.min(self.pause.left));
         *self.waiting_since.get_or_insert(now) + left
     }
 
-    /// The peer has moved so many bytes.
+    /// The peer moved `bytes`.
     pub fn moved(&mut self, bytes: usize, now: Instant) {
         let waited = self.waited(now);
         self.pause.spend(waited, self.pause.worth(bytes));
@@ -78,7 +78,7 @@ impl Pace {
         }
     }
 
-    /// Others have earned so much for it, with bytes of theirs. A message as a whole has its own bytes alone.
+    /// Adds time that other messages' bytes earned for this one. It does not count for the whole-message rate.
     pub fn earned(&mut self, time: Duration, now: Instant) {
         let waited = self.waited(now);
         self.pause.spend(waited, time);
@@ -114,7 +114,7 @@ mod tests {
         start + Duration::from_millis(millis)
     }
 
-    /// Sends `bytes` every `millis` until the allowance is spent; the number of sends that were in time.
+    /// Sends `bytes` every `millis` until the allowance is spent; returns the number of sends in time.
     fn sends(bytes: usize, millis: u64, most: u32) -> u32 {
         let (mut pace, mut now) = (Pace::new(LIMITS), Instant::now());
         for sent in 0..most {
@@ -153,7 +153,7 @@ mod tests {
             "{:?}",
             now - start
         );
-        // What a fast beginning has earned lasts, and ends.
+        // The allowance that a fast beginning earned lasts for a while, and ends.
         let mut pace = Pace::new(PaceLimits { whole, ..LIMITS });
         pace.moved(8_192 * 60, start);
         let mut now = start;
@@ -176,7 +176,7 @@ mod tests {
         let (mut pace, start) = (Pace::new(LIMITS), Instant::now());
         pace.wait(start);
         pace.moved(500, after(start, 1_000));
-        // A minute passes in which nobody waits for the peer.
+        // A minute passes without waiting for the peer.
         assert_eq!(pace.wait(after(start, 61_000)), after(start, 66_000));
     }
 }

@@ -1,10 +1,10 @@
-//! How slowly the client of an HTTP/2 connection may read.
+//! The minimum rate at which the client of an HTTP/2 connection must read.
 //!
-//! The minimum rate of a reader belongs to its connection, as with HTTP/1, and not to a stream: a hundred images over a thin
-//! line come one after the other, and those that wait their turn are not slow. So every byte that any stream hands on counts
-//! for all that wait, in equal parts: a client that keeps a hundred streams waiting has to read a hundred times as much.
+//! The rate applies to the connection, as with HTTP/1, and not to each stream: over a thin line a hundred images arrive
+//! one after the other, and the waiting ones are not slow. Therefore every byte that any stream sends counts for all
+//! waiting streams in equal parts: a client with a hundred waiting streams has to read a hundred times as much.
 //!
-//! Pure: moments are arguments.
+//! Pure: the time is an argument.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,25 +15,25 @@ use tokio::time::Instant;
 use crate::connection::Connection;
 use crate::pace::Pace;
 
-/// How slowly the response of one stream may be taken.
+/// Measures how fast the client reads the response of one stream.
 #[derive(Debug)]
 pub struct ReaderPace {
     connection: Arc<Connection>,
     pace: Pace,
-    /// What was earned on the connection when it was last looked at.
+    /// The connection's earned time at the last check.
     seen: u64,
-    /// It is one of those that wait.
+    /// This stream is counted as waiting.
     waits: bool,
 }
 
 impl ReaderPace {
-    /// For a stream of this connection, from now on.
+    /// Starts for a stream of this connection.
     pub fn new(connection: &Arc<Connection>) -> Self {
         let pace = Pace::new(connection.write_pace());
         Self { connection: Arc::clone(connection), pace, seen: 0, waits: false }
     }
 
-    /// We wait for the client. Says until when.
+    /// Starts waiting for the client; returns the deadline.
     pub fn wait(&mut self, now: Instant) -> Instant {
         let streams = self.connection.streams();
         let earned = streams.earned.load(Ordering::Relaxed);
@@ -46,7 +46,7 @@ impl ReaderPace {
         self.pace.wait(now)
     }
 
-    /// The client takes so many bytes.
+    /// The client took `bytes`.
     pub fn moved(&mut self, bytes: usize, now: Instant) {
         let streams = self.connection.streams();
         let waiting = streams.waiting.load(Ordering::Relaxed).max(1);
@@ -84,15 +84,15 @@ mod tests {
         Arc::new(Connection::unattached(Ends { client: address, peer: address, local: address }))
     }
 
-    /// `streams` of one connection wait, and every second one of them, the next each time, hands on so many bytes; after how
-    /// many seconds the first is too slow, up to an hour.
+    /// `streams` of one connection wait. Every second one of them, in turn or always the first, sends
+    /// `bytes_per_second`. Returns after how many seconds one is too slow, up to an hour.
     fn lasts(streams: usize, bytes_per_second: usize, in_turn: bool) -> u64 {
         let (connection, start) = (connection(), Instant::now());
         let mut paces: Vec<(_, Option<Instant>)> = (0..streams).map(|_| (ReaderPace::new(&connection), None)).collect();
         for second in 0..3_600 {
             let now = start + Duration::from_secs(second);
             for (pace, until) in &mut paces {
-                // It is looked at again when its time is over.
+                // Checks again at its deadline.
                 while let Some(over) = until.filter(|until| *until <= now) {
                     if pace.wait(over) <= over {
                         return second;
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_its_turn_is_not_slow_while_its_connection_moves() {
+    fn a_waiting_stream_is_not_slow_while_its_connection_moves() {
         // 1.5 Mbit/s.
         assert_eq!(lasts(100, 187_500, true), 3_600);
         assert_eq!(lasts(100, 51_000, true), 3_600, "500 bytes a second for each");
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_nothing_or_next_to_nothing_is_too_slow() {
+    fn a_client_that_reads_nothing_or_too_little_is_too_slow() {
         assert_eq!(lasts(1, 0, false), 60);
         assert_eq!(lasts(100, 0, false), 60);
         assert!(lasts(100, 1_000, false) <= 65, "one stream that reads does not carry a hundred");
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_left_waits_no_more() {
+    fn a_dropped_stream_is_not_counted_as_waiting() {
         let connection = connection();
         let mut pace = ReaderPace::new(&connection);
         pace.wait(Instant::now());

@@ -1,7 +1,7 @@
-//! The open connections of all doors: how many there may be, in total and of one client, and a way to end some of them.
+//! The open connections of all listeners: limits in total and per client, and ways to close some of them.
 //!
-//! A connection takes a slot before a byte of it is read and gives it back when its socket is closed, lingering
-//! included. Nothing here waits, except [`Connections::idle`], which the drain awaits.
+//! A connection takes a slot before its first byte is read and frees it when its socket is closed, lingering included.
+//! Nothing here waits, except [`Connections::idle`], which the drain awaits.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -18,27 +18,27 @@ use super::settings::DoorSettings;
 use super::{ConnectionEvent, Doorman};
 use chassis::network::network_of;
 
-/// Locks the table is divided into, so that accepting on every core at once does not queue on one.
+/// Number of locks for the table, so that accepting on all cores does not queue on one lock.
 const SHARDS: usize = 16;
 
 /// Connections of one client address.
 #[derive(Default)]
 struct OfAddress {
     open: u32,
-    /// Those of them that are read on for long although they were ended.
+    /// Those of them that linger long after their end.
     lingering: u32,
 }
 
-/// The open connections of all doors that share it.
+/// The open connections of the listeners that share this registry.
 pub struct Connections {
     most: usize,
     most_per_address: u32,
     live: AtomicUsize,
     last_id: AtomicU64,
-    /// Bounded by `most`, as every entry belongs to a slot.
+    /// Bounded by `most`: every entry belongs to a slot.
     shards: [Mutex<HashMap<u64, Arc<Connection>>>; SHARDS],
     addresses: Mutex<HashMap<IpAddr, OfAddress>>,
-    /// Nobody is let in for now.
+    /// True while listeners accept no connections.
     held: watch::Sender<bool>,
     shared: Arc<Shared>,
     emptied: Notify,
@@ -62,22 +62,22 @@ impl Connections {
         })
     }
 
-    /// Open connections, those in a handshake or lingering included.
+    /// Open connections, including those in a handshake or lingering.
     pub fn live(&self) -> usize {
         self.live.load(Ordering::Acquire)
     }
 
-    /// Requests that were seen and are not done, on all connections.
+    /// Requests in progress on all connections.
     pub fn in_flight(&self) -> usize {
         self.shared.in_flight.load(Ordering::Acquire)
     }
 
-    /// Whether more than four fifths of the connections are taken, or memory is short: idle ones go sooner.
+    /// Whether more than four fifths of the connections are open, or memory is scarce: idle ones close sooner.
     pub fn under_pressure(&self) -> bool {
         self.shared.pressed.load(Ordering::Relaxed) || self.live().saturating_mul(5) > self.most.saturating_mul(4)
     }
 
-    /// Idle connections go sooner from now on, those that idle already included; or no longer.
+    /// Sets whether memory is scarce. If so, idle connections close sooner, including those that are idle already.
     pub fn press(&self, pressed: bool) {
         if self.shared.pressed.swap(pressed, Ordering::Relaxed) || !pressed {
             return;
@@ -90,22 +90,22 @@ impl Connections {
         }
     }
 
-    /// Doors leave newcomers in the kernel's queue from now on; or no longer.
+    /// Sets whether listeners leave new connections in the kernel's queue.
     pub fn hold_newcomers(&self, held: bool) {
         self.held.send_if_modified(|before| std::mem::replace(before, held) != held);
     }
 
-    /// Tells whether newcomers are left in the kernel's queue.
+    /// Reports whether new connections stay in the kernel's queue.
     pub(crate) fn holds_newcomers(&self) -> watch::Receiver<bool> {
         self.held.subscribe()
     }
 
-    /// Ends every connection whose handshake or requests named a host that `gone` accepts; how many. Requests in
-    /// progress on them are cut off.
+    /// Closes every connection whose handshake or requests named a host that `gone` accepts; returns how many. Requests
+    /// in progress on them are cut off.
     pub fn close_where(&self, gone: impl Fn(&Hostname) -> bool) -> usize {
         let mut closed = 0;
         for shard in &self.shards {
-            // Waking a task inside the lock would let it wait for that lock: collect first.
+            // A task woken inside the lock would wait for that lock: collect first.
             let affected: Vec<_> = shard.lock().values().filter(|open| open.serves(&gone)).cloned().collect();
             closed += affected.len();
             for open in affected {
@@ -115,7 +115,7 @@ impl Connections {
         closed
     }
 
-    /// Ends every connection.
+    /// Closes every connection; returns how many.
     pub fn close_all(&self) -> usize {
         let mut closed = 0;
         for shard in &self.shards {
@@ -128,30 +128,30 @@ impl Connections {
         closed
     }
 
-    /// From now on every HTTP/1 response asks its client to reconnect. Doors go on accepting, and idle connections may
-    /// stay: a client that is about to send finds its connection open, and leaves with the answer. HTTP/2 needs no such
-    /// time, it can say GOAWAY without losing a request.
+    /// Makes every HTTP/1 response ask its client to reconnect. Listeners keep accepting, and idle connections stay
+    /// open: a client that is about to send finds its connection open, and leaves after the response. HTTP/2 needs no
+    /// such period, because GOAWAY loses no request.
     pub fn bid_farewell(&self) {
         self.shared.draining.store(true, Ordering::Release);
     }
 
-    /// Takes [`Self::bid_farewell`] back.
+    /// Reverts [`Self::bid_farewell`].
     pub fn welcome_again(&self) {
         self.shared.draining.store(false, Ordering::Release);
     }
 
-    /// From now on doors accept no connection, idle ones end, and every response asks its client to reconnect.
+    /// Stops accepting, closes idle connections, and makes every response ask its client to reconnect.
     pub fn drain(&self) {
         self.bid_farewell();
         self.draining.send_replace(true);
     }
 
-    /// Becomes true when [`Self::drain`] was called: what doors and pingora wait for.
+    /// Becomes true when [`Self::drain`] was called. Listeners and pingora wait for it.
     pub(crate) fn draining(&self) -> watch::Receiver<bool> {
         self.draining.subscribe()
     }
 
-    /// Waits until no connection is open. It has no deadline of its own; the drain has one.
+    /// Waits until no connection is open. It has no deadline; the drain sets one.
     pub async fn idle(&self) {
         loop {
             let emptied = self.emptied.notified();
@@ -162,7 +162,7 @@ impl Connections {
         }
     }
 
-    /// Takes a slot; `None` when all are taken.
+    /// Takes a slot; `None` if all are taken.
     pub(crate) fn admit(self: &Arc<Self>, doorman: &Arc<dyn Doorman>) -> Option<Slot> {
         let taken =
             self.live.fetch_update(Ordering::AcqRel, Ordering::Acquire, |live| (live < self.most).then_some(live + 1));
@@ -191,23 +191,23 @@ impl std::fmt::Debug for Connections {
     }
 }
 
-/// The right of one connection to be open.
+/// One connection's slot in the registry.
 pub(crate) struct Slot {
     id: u64,
     connections: Arc<Connections>,
     address: Option<IpAddr>,
-    /// It is counted among those that linger long.
+    /// Counted among those that linger long.
     lingers: bool,
     doorman: Arc<dyn Doorman>,
 }
 
 impl Slot {
-    /// The number of the connection.
+    /// The connection's number.
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
 
-    /// What all connections share.
+    /// The state that all connections share.
     pub(crate) fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.connections.shared)
     }
@@ -217,7 +217,7 @@ impl Slot {
         &self.connections
     }
 
-    /// Counts the connection for its client; false when the client has too many.
+    /// Counts the connection for its client; false if the client has too many.
     pub(crate) fn admit_address(&mut self, client: IpAddr) -> bool {
         let key = network_of(client);
         let mut addresses = self.connections.addresses.lock();
@@ -232,7 +232,7 @@ impl Slot {
         true
     }
 
-    /// Whether the connection may linger long: while no more than `most` of its client do.
+    /// Whether the connection may linger long: at most `most` connections of a client may.
     pub(crate) fn linger_long(&mut self, most: u32) -> bool {
         let mut addresses = self.connections.addresses.lock();
         let of_address = self.address.and_then(|address| addresses.get_mut(&address));
@@ -243,7 +243,7 @@ impl Slot {
         self.lingers
     }
 
-    /// Makes the connection known to [`Connections::close_where`].
+    /// Adds the connection to the table, so that [`Connections::close_where`] finds it.
     pub(crate) fn register(&self, connection: &Arc<Connection>) {
         if let Some(shard) = self.connections.shard(self.id) {
             shard.lock().insert(self.id, Arc::clone(connection));

@@ -1,16 +1,16 @@
-//! One client connection: an owned value whose reads have passed the gate and whose peers have deadlines, and which ends in
-//! one way, whatever version it speaks.
+//! One client connection: its reads pass the gate, its peers have deadlines, and it ends in one way, for every version
+//! of HTTP.
 //!
-//! HTTP/1: heads and bodies are read through [`super::gate`]. What is refused before anybody has the request in hand is
-//! answered here, with the Error body of the catalogue; what is refused in the body of a request in hand fails its read, and
-//! whoever serves it answers. HTTP/2: bytes pass as they came, but for frames that do no work, which are counted.
+//! HTTP/1: heads and bodies are read through [`super::gate`]. A message that is refused before a handler has the
+//! request is answered here, with the catalogue's error body. If the body of a request is refused later, the handler's
+//! read fails and the handler answers. HTTP/2: bytes pass unchanged; frames that do no work are counted.
 //!
-//! Deadlines: the head as a whole, the pause between requests, the pace of bodies and of responses. When the client does
-//! not keep them the connection ends; nobody else waits for it.
+//! Deadlines: the head as a whole, the pause between requests, the minimum rates of bodies and responses. A client that
+//! misses one loses its connection and delays no other.
 //!
-//! The end: what was written is sent, then that nothing more will come, and what the client still sends is read for a while
-//! (`stream/linger.rs`), since bytes that nobody read turn a close into a reset, which erases our last words from the
-//! client's buffers. Only whoever stalls, floods or is ended from outside is cut off.
+//! The end: pending output is sent, then the end of our side, and then incoming data is read and discarded for a while
+//! (`stream/linger.rs`). Unread data would turn the close into a reset, which erases our last bytes from the client's
+//! buffers. A client that stalls or floods, or a connection that is closed from outside, is cut off without this.
 
 mod answer;
 mod buffer;
@@ -44,12 +44,12 @@ use super::registry::Slot;
 use super::settings::DoorSettings;
 use super::{ConnectionEvent, Doorman};
 
-/// What a socket or a TLS session over one can do.
+/// A socket, or a TLS session over one.
 pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static {
-    /// The client will be cut off: what it has not taken must not stay in the kernel, which would offer it for minutes.
+    /// Prepares for cutting off the client: unsent data must not stay in the kernel, which would offer it for minutes.
     fn give_up(&self) {}
 
-    /// Reads what nobody will look at, as it comes from the network.
+    /// Reads data that will be discarded, without decrypting it.
     fn poll_discard(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(self).poll_read(cx, buf)
     }
@@ -57,7 +57,7 @@ pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'stat
 
 impl Transport for TcpStream {
     fn give_up(&self) {
-        // Without a time to linger the close is a reset, and the reset empties the send buffer.
+        // With a linger time of zero, the close is a reset, and the reset empties the send buffer.
         let _ = SockRef::from(self).set_linger(Some(Duration::ZERO));
     }
 }
@@ -67,7 +67,7 @@ impl<S: Transport> Transport for TlsStream<S> {
         self.get_ref().0.give_up();
     }
 
-    /// Nothing is deciphered to be thrown away.
+    /// Discarded data is not decrypted.
     fn poll_discard(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.get_mut().0.poll_discard(cx, buf)
     }
@@ -80,25 +80,25 @@ impl Transport for tokio::io::DuplexStream {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Good,
-    /// Something was refused: nothing more is read of it.
+    /// A message was refused: nothing more of it is read.
     Refused,
-    /// The client is cut off: it gets no last words.
+    /// The client is cut off without lingering.
     Cut,
 }
 
-/// What a read is waiting for, and until when.
+/// What a read waits for, and since or until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waiting {
     Nothing,
-    /// The first head, or the HTTP/2 preface: the time runs from the start of the connection.
+    /// The first head, or the HTTP/2 preface, until this deadline.
     FirstHead(Instant),
-    /// The first byte of another head, since then.
+    /// The first byte of the next head, since this time.
     Idle(Instant),
-    /// The rest of a head.
+    /// The rest of a head, until this deadline.
     Head(Instant),
 }
 
-/// See the module.
+/// The stream of one client connection.
 pub(crate) struct EdgeStream<S: Transport> {
     /// `None` only while the stream is dropped.
     io: Option<S>,
@@ -107,15 +107,15 @@ pub(crate) struct EdgeStream<S: Transport> {
     connection: Arc<Connection>,
     doorman: Arc<dyn Doorman>,
     settings: Arc<DoorSettings>,
-    /// `None` for HTTP/2, whose framing is the engine's.
+    /// `None` for HTTP/2: the engine does the framing.
     pub(super) gate: Option<Gate>,
     /// `None` for HTTP/1.
     frames: Option<Frames>,
     standing: Standing,
     waiting: Waiting,
-    /// The client has said that it will send nothing more.
+    /// The client has closed its sending side.
     ended: bool,
-    /// From then on a client that has ended its side counts as gone.
+    /// When a client that has closed its sending side counts as gone.
     gone_at: Option<Instant>,
     body_pace: Pace,
     read_timer: Timer,
@@ -156,7 +156,7 @@ impl<S: Transport> EdgeStream<S> {
         }
     }
 
-    /// Reads and writes end here when the connection was ended from outside. Registers the task to be woken.
+    /// Whether the connection was closed from outside; reads and writes then fail. Registers the task to be woken.
     fn poll_cancelled(&mut self, cx: &mut Context<'_>) -> bool {
         self.cancelled.as_mut().poll(cx).is_ready()
     }
@@ -176,7 +176,7 @@ impl<S: Transport> Drop for EdgeStream<S> {
             return;
         }
         let patience = match &self.gate {
-            // A client that has its responses may not have taken all of them, and still says so.
+            // A client with all its responses may not have read them to the end, and still sends acknowledgements.
             None => Patience::Long,
             Some(gate) if gate.is_in_body() => Patience::Long,
             Some(gate) if self.standing != Standing::Good || gate.leaves_bytes() || !unsent.is_empty() => {

@@ -1,4 +1,4 @@
-//! What the gate releases and when.
+//! What the gate releases, and when.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ fn gate() -> Gate {
     Gate::new(HeadLimits::default())
 }
 
-/// Reads all that is ready, a head included.
+/// Reads all that is ready, including a head.
 fn read_bytes(gate: &mut Gate) -> Vec<u8> {
     let mut bytes = gate.head().map(|(bytes, _)| bytes.to_vec()).unwrap_or_default();
     gate.take_head();
@@ -23,7 +23,7 @@ fn read(gate: &mut Gate) -> String {
     String::from_utf8(read_bytes(gate)).unwrap()
 }
 
-/// Lets a piece of a body pass: what is kept of it.
+/// Passes a piece of a body; returns its data.
 fn pass(gate: &mut Gate, piece: &str) -> Result<String, Rejection> {
     let mut piece = piece.as_bytes().to_vec();
     let kept = gate.pass(&mut piece)?;
@@ -44,7 +44,7 @@ fn a_head_is_released_whole_or_not_at_all() {
 
 /// RFC 9112 section 2.2.
 #[test]
-fn one_empty_line_before_a_request_is_skipped_and_nobody_sees_it() {
+fn one_empty_line_before_a_request_is_skipped_and_never_released() {
     let mut gate = gate();
     for _ in 0..3 {
         gate.feed(b"\r").unwrap();
@@ -174,7 +174,7 @@ fn bytes_behind_an_upgrade_are_a_websockets_only_when_the_upstream_agreed() {
     assert_eq!((never_asked.want(), never_asked.ready().len()), (Want::Response, 0));
 }
 
-/// A well-formed message as it is sent, and without the framing of its body.
+/// A well-formed message as sent, and without the framing of its body.
 fn message() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     let data = proptest::collection::vec(any::<u8>(), 0..60);
     let plain = "[a-z]{0,8}".prop_map(|path| {
@@ -200,8 +200,8 @@ fn message() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     prop_oneof![plain, length, chunked]
 }
 
-/// Sends `bytes` in pieces to a consumer that answers every message as soon as it has read it. What the consumer read,
-/// and the refusal if there was one.
+/// Sends `bytes` in pieces to a consumer that answers every message as soon as it has read it. Returns the bytes that
+/// the consumer read, and the refusal if there was one.
 fn run(bytes: &[u8], pieces: &[usize], direct: bool) -> (Vec<u8>, Option<Rejection>) {
     let (mut gate, mut seen, mut rest) = (gate(), Vec::new(), bytes);
     let mut sizes = pieces.iter().copied().cycle();

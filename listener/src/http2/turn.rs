@@ -1,10 +1,10 @@
-//! Many streams, one write.
+//! Write coalescing: the responses of many streams leave in one write.
 //!
-//! A stream that writes wakes the engine of its connection, and the runtime runs next what was woken last: the engine would
-//! send every response by itself, in a record and a system call of its own. So it waits for its turn: until all who may run
-//! have run, and the sockets have been asked for news. A connection with one request in progress has nothing to gather, and its
-//! engine runs at once.
-//! The engine flushes after every larger piece of a body as well: those flushes wait until it has nothing more to say.
+//! A stream that writes wakes the connection's engine, and the runtime runs the last woken task first. Without
+//! coalescing, the engine would send every response in its own TLS record and system call. Therefore the engine yields
+//! until all runnable tasks have run and the runtime has polled the sockets. A connection with at most one request in
+//! progress has nothing to coalesce, and its engine runs at once. The engine also flushes after every larger piece of a
+//! body; those flushes are deferred until it has nothing more to write.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -14,8 +14,8 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use crate::Connection;
 
-/// Runs the engine of a connection: at once the first time and while there is at most one request, then whenever its turn has
-/// come after it was woken.
+/// Runs the engine of a connection with write coalescing: at once the first time and while at most one request is in
+/// progress, otherwise after yielding.
 pub(super) async fn in_turn<F: Future>(connection: &Connection, engine: F) -> F::Output {
     let mut engine = pin!(engine);
     let mut begun = false;
@@ -34,7 +34,7 @@ pub(super) async fn in_turn<F: Future>(connection: &Connection, engine: F) -> F:
         let mut polled = engine.as_mut().poll(cx);
         connection.gather(false);
         if polled.is_pending() && connection.holds() {
-            // There is nothing left to do for it but to flush.
+            // The engine has nothing left to write, so this poll flushes.
             polled = engine.as_mut().poll(cx);
         }
         polled
@@ -42,18 +42,18 @@ pub(super) async fn in_turn<F: Future>(connection: &Connection, engine: F) -> F:
     .await
 }
 
-/// A place behind all who may run.
+/// A yield to all runnable tasks.
 struct Turn {
     has_come: AtomicBool,
     task: Waker,
 }
 
 impl Turn {
-    /// Wakes the task when its turn has come: when a worker of the runtime has run out of tasks, or has run 61 more.
+    /// Wakes the task after the yield: when a worker of the runtime has no other task, or has run 61 more.
     fn ask(cx: &Context<'_>) -> Arc<Self> {
         let turn = Arc::new(Self { has_come: AtomicBool::new(false), task: cx.waker().clone() });
         let waker = Waker::from(Arc::clone(&turn));
-        // The runtime takes the waker, which is all that is wanted of it.
+        // Only the wake-up is needed: the runtime keeps the waker.
         if pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(&waker)).is_ready() {
             waker.wake();
         }
@@ -80,7 +80,7 @@ mod tests {
         Connection::unattached(Ends { client: address, peer: address, local: address })
     }
 
-    /// What streams have written, and what has left.
+    /// Counts what streams wrote and what was sent.
     #[derive(Default)]
     struct Engine {
         written: u32,
@@ -90,7 +90,7 @@ mod tests {
     }
 
     impl Engine {
-        /// As the real one: flushes after every piece, and at the end.
+        /// Like the real engine: flushes after every piece, and at the end.
         fn poll(&mut self, connection: &Connection, cx: &Context<'_>) -> Poll<()> {
             self.waker = Some(cx.waker().clone());
             for piece in std::iter::repeat_n(1, std::mem::take(&mut self.written) as usize).chain([0]) {
@@ -129,7 +129,7 @@ mod tests {
             for stream in streams {
                 stream.await.unwrap();
             }
-            // The engine's turn comes before this one's second.
+            // The engine runs before this task's second yield ends.
             tokio::task::yield_now().await;
             tokio::task::yield_now().await;
         }
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(shared.lock().unwrap().writes, [10, 10]);
     }
 
-    /// Counts to a hundred, and wakes itself each time.
+    /// Counts to a hundred and wakes itself each time.
     async fn progress(connection: &Connection) -> u32 {
         let mut polls = 0;
         let engine = poll_fn(|cx| {
@@ -150,12 +150,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_is_alone_is_not_kept_waiting() {
+    async fn a_single_request_does_not_yield() {
         assert_eq!(progress(&connection()).await, 100);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn whatever_thread_asks_the_turn_comes() {
+    async fn yields_end_on_every_thread() {
         let connections = (0..20).map(|_| {
             tokio::spawn(async {
                 let connection = connection();

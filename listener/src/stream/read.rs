@@ -1,4 +1,4 @@
-//! The read side: sockets, deadlines, and the bytes of HTTP/2 on their way to its engine.
+//! The read side: sockets, deadlines, and bytes for the HTTP/2 engine.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -13,13 +13,13 @@ use crate::ConnectionEvent;
 use crate::gate::PIECE_BYTES_MAX;
 use contract::rejection::Rejection;
 
-/// What the client brought into a buffer of ours.
+/// Result of a read from the client.
 pub(super) enum Brought {
     Bytes,
     End,
 }
 
-/// For the engine of HTTP/2; HTTP/1 is read as a [`crate::http1::Client`].
+/// For the HTTP/2 engine; HTTP/1 is read as a [`crate::http1::Client`].
 impl<S: Transport> AsyncRead for EdgeStream<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let me = self.get_mut();
@@ -35,7 +35,7 @@ impl<S: Transport> AsyncRead for EdgeStream<S> {
 }
 
 impl<S: Transport> EdgeStream<S> {
-    /// Brings some bytes to the gate.
+    /// Reads a piece and feeds it to the gate.
     pub(super) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Brought>> {
         let mut room = [MaybeUninit::uninit(); PIECE_BYTES_MAX];
         let mut piece = ReadBuf::uninit(&mut room);
@@ -51,7 +51,7 @@ impl<S: Transport> EdgeStream<S> {
         Poll::Ready(Ok(Brought::Bytes))
     }
 
-    /// Pending until the time for a head is over; then the refusal, or a silent end if not a byte of it came.
+    /// Pending until the deadline of the head. Then refuses the request, or ends silently if no byte of it arrived.
     pub(super) fn poll_head_deadline(&mut self, begun: bool, cx: &mut Context<'_>) -> Poll<()> {
         if !begun {
             self.connection.rests(cx.waker());
@@ -62,7 +62,7 @@ impl<S: Transport> EdgeStream<S> {
             self.refuse(Rejection::RequestTimeout);
         } else {
             self.doorman.connection(ConnectionEvent::Idle);
-            // An end like the client's own: nothing was sent, so there is nothing to linger for.
+            // Treated like an end by the client: nothing was sent, so lingering is unnecessary.
             self.ended = true;
         }
         Poll::Ready(())
@@ -85,8 +85,8 @@ impl<S: Transport> EdgeStream<S> {
         }
     }
 
-    /// HTTP/2: bytes pass as they came. The preface has a deadline, frames that do no work are counted; later silence is
-    /// timed where its engine is.
+    /// HTTP/2: bytes pass unchanged. The preface has a deadline, and frames that do no work are counted. The accept
+    /// loop times later silence.
     fn poll_h2(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let polled = self.poll_io(cx, buf);
@@ -111,8 +111,8 @@ impl<S: Transport> EdgeStream<S> {
         };
         let before = buf.filled().len();
         let read = match ready!(Pin::new(io).poll_read(cx, buf)) {
-            // A TLS client that leaves without saying so. Every message states its length, so nothing can be cut short
-            // unnoticed, and it is an end like any other.
+            // A TLS client closed the connection without a close alert. Every message states its length, so a
+            // truncation is detected anyway; this is an ordinary end.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
             other => other,
         };

@@ -1,5 +1,5 @@
-//! The stream as whoever serves requests of HTTP/1 sees it: heads and bodies that have passed the gate, and a client that may
-//! leave.
+//! The stream as an HTTP/1 request handler uses it: heads and bodies that have passed the gate, and notice of a client
+//! that disconnects.
 
 use std::io;
 use std::pin::Pin;
@@ -18,11 +18,11 @@ use crate::gate::{Gate, Want};
 use crate::head::Head;
 use contract::rejection::Rejection;
 
-/// Room for what one read brings of a body.
+/// The most bytes of a body per read.
 const BODY_READ_BYTES: usize = 32 * 1024;
 
 impl<S: Transport> EdgeStream<S> {
-    /// Ready when a request waits, with true; with false when there will be no other. The request before is done.
+    /// Ready with true when a request is pending, with false when there will be no other. The previous request is done.
     pub(crate) fn poll_request(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         loop {
             if self.connection.is_closed() || self.standing != Standing::Good {
@@ -53,25 +53,25 @@ impl<S: Transport> EdgeStream<S> {
         }
     }
 
-    /// Whether nothing of a next request has come.
+    /// Whether no byte of a next request has arrived.
     pub(crate) fn is_resting(&self) -> bool {
         self.gate.as_ref().is_none_or(|gate| gate.want() == Want::Head { begun: false })
     }
 
-    /// Nothing more is read of a body; its client may be read for a while, so that it gets to read the answer.
+    /// Stops reading the body. The connection may linger, so that the client can read the answer.
     fn break_off(&mut self, rejection: Rejection) -> Broken {
         self.standing = Standing::Refused;
         Broken::Refused(rejection)
     }
 
-    /// Reads at most so many bytes straight to where they are wanted.
+    /// Reads at most `most` bytes straight into `into`.
     fn poll_into(&mut self, into: &mut BytesMut, most: usize, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let Some(io) = self.io.as_mut().filter(|_| !self.ended) else {
             return Poll::Ready(Ok(0));
         };
         into.reserve(most.min(BODY_READ_BYTES));
         let read = match ready!(poll_read_buf(Pin::new(io), cx, &mut (&mut *into).limit(most))) {
-            // As everywhere, see `poll_io`.
+            // An ordinary end, see `poll_io`.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
             other => other,
         };
@@ -130,7 +130,7 @@ impl<S: Transport> Client for EdgeStream<S> {
                 }
             };
             self.body_pace.moved(brought, Instant::now());
-            // What does not belong to the body is taken back.
+            // Bytes that do not belong to the body are removed.
             let passed = self.gate.as_mut().map(|gate| gate.pass(into.get_mut(before..).unwrap_or_default()));
             match passed {
                 Some(Ok(kept)) => into.truncate(before + kept),
@@ -164,7 +164,8 @@ impl<S: Transport> Client for EdgeStream<S> {
                 }
                 return self.read_timer.poll(at, cx);
             }
-            // Bytes of a later message say that the client is there, and wait; what is left of a body is read as such.
+            // Bytes of a later message show that the client is present, and are held. The rest of a body is read by
+            // `poll_body`.
             let waits = self.gate.as_ref().is_some_and(|gate| gate.holds() || gate.want() != Want::Response);
             match if waits { Poll::Pending } else { self.poll_piece(cx) } {
                 Poll::Ready(Ok(Brought::Bytes)) => {}

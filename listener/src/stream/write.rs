@@ -1,4 +1,4 @@
-//! The write side: collected and paced.
+//! The write side: buffered, with a minimum rate.
 
 use std::io;
 use std::pin::Pin;
@@ -47,7 +47,7 @@ impl<S: Transport> EdgeStream<S> {
         if self.connection.is_closed() { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(()) }
     }
 
-    /// Sends what was collected, through to the socket.
+    /// Sends the buffer, through to the socket.
     pub(super) fn poll_flush_all(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_send_all(cx))?;
         self.poll_paced(cx, |io, cx| Pin::new(io).poll_flush(cx).map_ok(|()| 0)).map_ok(|_| ())
@@ -64,8 +64,8 @@ impl<S: Transport> EdgeStream<S> {
         }
     }
 
-    /// Writes within the pace that a reader must keep. A reader that does not is cut off: every byte it has not taken
-    /// is memory of ours and, with a body behind it, a connection to an upstream.
+    /// Writes while the client keeps the minimum rate of reading. A slower client is cut off: unread bytes occupy
+    /// memory and often a connection to an upstream.
     fn poll_paced(
         &mut self,
         cx: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! HTTP/2 through a door.
+//! HTTP/2 through a listener.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,7 +116,7 @@ async fn an_idle_connection_is_told_to_go_before_it_is_closed() {
         stream.read_exact(&mut payload).await.unwrap();
         kinds.push(head[3]);
         match head[3] {
-            // The ping that asks whether the first GOAWAY was heard.
+            // The ping that tests whether the client received the first GOAWAY.
             6 => stream.write_all(&frame(6, 1, &payload)).await.unwrap(),
             7 if payload[..4] == [0; 4] => break,
             _ => {}
@@ -128,7 +128,8 @@ async fn an_idle_connection_is_told_to_go_before_it_is_closed() {
     soon(open.connections.idle()).await;
 }
 
-/// What lies in the kernel when the last response is written still reaches a client that reads slowly, and says so.
+/// Bytes that are in the kernel when the last response is written still reach a client that reads slowly and
+/// acknowledges.
 #[tokio::test]
 async fn the_last_response_of_a_connection_arrives_whole() {
     let (open, key) = secure(DoorSettings { requests_per_connection: 1, ..DoorSettings::default() }).await;
@@ -161,7 +162,7 @@ fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
     [&length[..], &[kind, flags, 0, 0, 0, 0], payload].concat()
 }
 
-/// Sends the preface and then as many of these frames as the door takes, without ever reading an answer.
+/// Sends the preface and then `times` times the frames, as far as the listener reads them, without reading an answer.
 async fn flood(open: &Open, key: &CertifiedKey, frames: &[u8], times: usize) {
     let tcp = TcpStream::connect(open.address).await.unwrap();
     let stream = connect(&client(key, &[b"h2"]), "a.example", tcp).await.unwrap();
@@ -175,7 +176,7 @@ async fn flood(open: &Open, key: &CertifiedKey, frames: &[u8], times: usize) {
             break;
         }
     }
-    // The other side ends it: neither of ours does.
+    // The listener ends the connection; neither task of this test does.
     let _end_or_reset = reading.await.unwrap();
 }
 

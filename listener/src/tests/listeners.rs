@@ -1,4 +1,4 @@
-//! Doors on loopback with a small app behind them.
+//! Listeners on loopback with a small app behind them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(super) struct Echo;
 impl Handler for Echo {
     async fn serve(&self, client: &mut dyn Client) -> Served {
         let text = String::from_utf8_lossy(client.head().unwrap().0).into_owned();
-        assert!(!text.contains("panic"), "as the client wished");
+        assert!(!text.contains("panic"), "panic on request");
         client.take_head();
         let connection = Arc::clone(client.connection());
         connection.request_seen();
@@ -39,11 +39,11 @@ impl Handler for Echo {
     }
 
     async fn serve_stream(&self, _: H2Request, _: &Arc<Connection>) -> bool {
-        unreachable!("nobody here speaks HTTP/2")
+        unreachable!("this handler serves HTTP/1 only")
     }
 }
 
-/// A door that is open.
+/// A listener that accepts connections.
 pub(super) struct Open {
     pub(super) address: SocketAddr,
     pub(super) doorman: Arc<FakeDoorman>,
@@ -87,14 +87,14 @@ pub(super) async fn open_with(
 /// Sends bytes and reads until the other side closes or resets.
 pub(super) async fn exchange_bytes(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut client = TcpStream::connect(address).await.unwrap();
-    // A door that does not let us in may be quicker than we are.
+    // A listener that refuses the connection may close it before the write.
     let _ = client.write_all(bytes).await;
     let mut received = Vec::new();
     let _ = soon(client.read_to_end(&mut received)).await;
     received
 }
 
-/// Waits, but not for ever: a test that hangs says less than one that fails.
+/// Waits with a deadline, so that a hanging test fails with a message.
 pub(super) async fn soon<T>(awaited: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(30), awaited).await.expect("this should have happened by now")
 }
@@ -146,7 +146,7 @@ async fn one_client_cannot_have_all_connections_and_all_clients_cannot_have_more
     assert_eq!(first_words(&mut only, GET).await, format!("127.0.0.1 {GET}"));
 }
 
-/// Answers with more than any buffer holds.
+/// Sends a response larger than any buffer.
 struct Generous;
 
 #[async_trait]
@@ -160,12 +160,12 @@ impl Handler for Generous {
     }
 
     async fn serve_stream(&self, _: H2Request, _: &Arc<Connection>) -> bool {
-        unreachable!("nobody here speaks HTTP/2")
+        unreachable!("this handler serves HTTP/1 only")
     }
 }
 
 #[tokio::test]
-async fn what_a_client_did_not_take_in_time_is_not_kept_for_it() {
+async fn unsent_data_of_a_stalled_client_is_dropped() {
     let moment = Duration::from_millis(200);
     let write_pace = PaceLimits { grace: moment, idle: moment, bytes_per_second: u32::MAX, whole: None };
     let open = open(Arc::new(Generous), DoorSettings { write_pace, ..DoorSettings::default() }, false).await;
@@ -191,7 +191,7 @@ fn proxy_header(client: u8) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_trusted_balancer_names_the_client_and_nobody_else_does() {
+async fn only_a_trusted_balancer_names_the_client() {
     let trusting = DoorSettings {
         proxy_protocol_from: vec!["127.0.0.0/8".parse().unwrap()],
         connections_per_address: 1,

@@ -22,7 +22,7 @@ pub(super) const GET: &str = "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
 pub(super) const POST_5: &str = "POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\n\r\n";
 pub(super) const POST_CHUNKED: &str = "POST / HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/// Both ends of a connection, and what the door knows about it.
+/// Both ends of a connection, and the listener's state of it.
 pub(super) struct Rig {
     pub(super) client: DuplexStream,
     pub(super) stream: EdgeStream<DuplexStream>,
@@ -55,23 +55,23 @@ impl Rig {
         self.client.write_all(text.as_ref()).await.unwrap();
     }
 
-    /// One read of whoever serves requests.
+    /// One read, as a request handler does it.
     pub(super) async fn read(&mut self) -> Result<String> {
         read(&mut self.stream).await
     }
 
-    /// Whether there is nothing to read for somebody who waits for a moment.
+    /// Whether a reader gets nothing for a moment.
     pub(super) async fn nothing_to_read(&mut self) -> bool {
         tokio::time::timeout(Duration::from_millis(1), self.read()).await.is_err()
     }
 
-    /// The request is served.
+    /// Completes the request.
     pub(super) fn done(&mut self) {
         self.connection.request_done();
         self.stream.next();
     }
 
-    /// Ends our side; what the client has received in all.
+    /// Closes our side; returns everything that the client received.
     pub(super) async fn received(self) -> String {
         let Self { mut client, stream, .. } = self;
         drop(stream);
@@ -90,7 +90,7 @@ impl Rig {
 }
 
 impl EdgeStream<DuplexStream> {
-    /// The response is complete.
+    /// Completes the response.
     pub(super) fn next(&mut self) {
         if let Some(Err(rejection)) = self.gate.as_mut().map(Gate::response_complete) {
             self.refuse(rejection);
@@ -111,7 +111,7 @@ impl EdgeStream<DuplexStream> {
             }
         } else {
             match ready!(self.poll_body(&mut bytes, cx)) {
-                // All of it was read: what is left to be seen is that the client leaves.
+                // Everything was read: wait for the client to disconnect.
                 Ok(0) if self.is_whole() => ready!(self.poll_gone(cx)),
                 Ok(_) | Err(Broken::Gone) => {}
                 Err(Broken::Refused(Rejection::RequestTimeout)) => return Poll::Ready(Err(ErrorKind::TimedOut.into())),
@@ -127,7 +127,7 @@ impl EdgeStream<DuplexStream> {
     }
 }
 
-/// A head with what came of its body, some more of the body, or nothing at the end of the connection.
+/// A head with the body bytes that arrived, or more of the body, or nothing at the end of the connection.
 pub(super) async fn read(stream: &mut EdgeStream<DuplexStream>) -> Result<String> {
     if stream.gate.is_some() {
         return poll_fn(|cx| stream.poll_text(cx)).await;

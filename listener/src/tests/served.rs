@@ -1,4 +1,4 @@
-//! A small service behind a door.
+//! A small service behind a listener.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,7 +28,7 @@ fn complete(received: &[u8]) -> Option<(usize, usize)> {
     (received.len() - head_bytes >= body_bytes).then_some((head_bytes, body_bytes))
 }
 
-/// Reads one response and gives its body.
+/// Reads one response; returns its body.
 async fn body<S: tokio::io::AsyncRead + Unpin>(io: &mut S) -> String {
     let mut received = Vec::new();
     loop {
@@ -37,7 +37,7 @@ async fn body<S: tokio::io::AsyncRead + Unpin>(io: &mut S) -> String {
             assert_eq!(received.len(), head_bytes + body_bytes);
             return String::from_utf8(received[head_bytes..].to_vec()).unwrap();
         }
-        // Byte by byte, so that nothing of the next response is taken.
+        // Byte by byte, so that no byte of the next response is read.
         received.push(soon(io.read_u8()).await.unwrap());
     }
 }
@@ -84,7 +84,7 @@ async fn pipelined_requests_are_answered_in_order() {
 }
 
 #[tokio::test]
-async fn nothing_of_a_smuggled_request_passes_the_door() {
+async fn nothing_of_a_smuggled_request_passes_the_listener() {
     let rig = rig(DoorSettings::default()).await;
     let smuggled = "GET /admin HTTP/1.1\r\nHost: a.example\r\n\r\n";
     let payloads = [
@@ -112,7 +112,7 @@ async fn nothing_of_a_smuggled_request_passes_the_door() {
 }
 
 #[tokio::test]
-async fn a_chunk_that_turns_bad_on_the_way_is_answered_by_whoever_has_the_request() {
+async fn a_bad_chunk_in_mid_body_is_answered_by_the_handler() {
     let rig = rig(DoorSettings::default()).await;
     let mut client = TcpStream::connect(rig.address).await.unwrap();
     client.write_all(format!("{POST_CHUNKED}5\r\nhello\r\n").as_bytes()).await.unwrap();
@@ -128,7 +128,7 @@ async fn a_chunk_that_turns_bad_on_the_way_is_answered_by_whoever_has_the_reques
 }
 
 #[tokio::test]
-async fn a_slow_body_is_answered_408_by_whoever_has_the_request() {
+async fn a_slow_body_is_answered_408_by_the_handler() {
     let mut settings = DoorSettings::default();
     settings.body_pace.grace = Duration::from_millis(50);
     let rig = rig(settings).await;
@@ -138,7 +138,7 @@ async fn a_slow_body_is_answered_408_by_whoever_has_the_request() {
 }
 
 #[tokio::test]
-async fn connect_is_answered_with_our_body_by_the_door() {
+async fn connect_is_answered_with_our_body_by_the_listener() {
     let rig = rig(DoorSettings::default()).await;
     let answer = exchange(rig.address, "CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 405 Method Not Allowed\r\n"), "{answer}");

@@ -1,4 +1,4 @@
-//! Slow clients, by a clock that moves when everybody waits.
+//! Slow clients, with a clock that advances when every task waits.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use contract::rejection::Rejection;
 
 const POST_1000: &str = "POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 1000\r\n\r\n";
 
-/// What the next read brings, and after how many seconds.
+/// The result of the next read, and the seconds it took.
 async fn next_read(rig: &mut Rig) -> (u64, Result<String, ErrorKind>) {
     let start = Instant::now();
     let read = rig.read().await;
@@ -23,7 +23,7 @@ fn end_after(seconds: u64) -> (u64, Result<String, ErrorKind>) {
     (seconds, Ok(String::new()))
 }
 
-/// Sends the bytes of `text` one at a time with a pause before each, until nobody takes them; then reads the answer.
+/// Sends `text` byte by byte with a pause before each, until a write fails; then reads the answer.
 async fn drip(mut client: DuplexStream, text: String, pause: Duration) -> String {
     for byte in text.into_bytes() {
         sleep(pause).await;
@@ -96,7 +96,7 @@ async fn under_pressure_a_client_rests_shorter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_stops_or_drips_fails_and_whoever_has_it_answers_408() {
+async fn a_body_that_stops_or_drips_fails_and_the_handler_answers_408() {
     for (head, body) in [(POST_1000, "0".repeat(60)), (POST_CHUNKED, format!("3e8\r\n{}", "0".repeat(60)))] {
         let seconds = 40;
         let mut rig = rig();
@@ -164,13 +164,14 @@ async fn a_large_body_at_the_minimum_rate_is_given_up_after_minutes_and_not_afte
         }
     };
     assert_eq!(error.kind(), ErrorKind::TimedOut);
-    // Two minutes, and what 600 bytes a second earn.
+    // Two minutes, and the time that 600 bytes a second earn.
     assert!((120..=135).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
     drop(stream);
     steady.await.unwrap();
 }
 
-/// A client that has been answered in the middle of its body and sends on, so much every second; how long it is read.
+/// A client that was answered in the middle of its body keeps sending, `piece` bytes every second. Returns for how many
+/// seconds it is read.
 async fn read_on(settings: DoorSettings, seconds: u64, piece: usize) -> u64 {
     let mut rig = rig_with(settings, None, 1 << 20);
     rig.send("POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 100000000\r\n\r\n").await;
@@ -201,13 +202,13 @@ async fn a_client_that_is_answered_early_may_send_on_and_gets_its_answer() {
     assert_eq!(read_on(settings.clone(), 10, 100_000).await, 10, "while it sends");
     assert!((30..=31).contains(&read_on(settings.clone(), 100, 1_000).await), "and no longer than 30 seconds");
     assert!((4..=6).contains(&read_on(settings.clone(), 10, 1_000_000).await), "more than 4 MiB are too many");
-    // One that has no budget left has two seconds.
+    // Without a budget for long lingering, it has two seconds.
     let settings = DoorSettings { lingering_per_address: 0, ..settings };
     assert!(read_on(settings, 3, 1_000).await <= 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_nobody_reads_is_not_slow() {
+async fn a_body_that_is_not_read_is_not_slow() {
     let mut rig = rig();
     rig.send(POST_1000).await;
     rig.read().await.unwrap();

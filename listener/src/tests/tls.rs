@@ -98,7 +98,7 @@ async fn a_challenge_is_answered_with_its_certificate_and_nothing_is_served() {
     assert_eq!(open.doorman.handshakes.lock().first(), Some(&HandshakeOutcome::Challenge));
 }
 
-/// Connects, exchanges a request so that tickets arrive, and says how the handshake went.
+/// Connects, exchanges a request so that tickets arrive, and returns the kind of handshake.
 async fn kind(config: &Arc<rustls::ClientConfig>, name: &str, open: &Open) -> Option<HandshakeKind> {
     let mut stream = connect(config, name, tcp(open).await).await.unwrap();
     stream.write_all(GET.as_bytes()).await.unwrap();
@@ -132,7 +132,7 @@ async fn plain_http_and_old_versions_get_no_handshake() {
     assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("This port speaks HTTPS."), "{answer}");
     let answer = super::listeners::exchange_bytes(open.address, b"\x17 no handshake").await;
     assert_eq!(answer.first(), Some(&0x15), "an alert record: {answer:?}");
-    // A ClientHello of TLS 1.0 without extensions, so without a name too.
+    // A ClientHello of TLS 1.0 without extensions, and so without a name.
     let mut hello = vec![0x16, 3, 1, 0, 45, 1, 0, 0, 41, 3, 1];
     hello.extend_from_slice(&[7; 32]);
     hello.extend_from_slice(&[0, 0, 2, 0, 0x2f, 1, 0]);
